@@ -1,0 +1,42 @@
+/* clock.h - time, always in nanoseconds of a clock that never goes back, and deadlines on it.
+ * Under the simulator time is virtual and comes from there. */
+#ifndef REMO_BASE_CLOCK_H
+#define REMO_BASE_CLOCK_H
+
+#include <remo/error.h>
+#include <stdint.h>
+#include <time.h>
+
+#define REMO__NS_PER_US UINT64_C(1000)
+#define REMO__NS_PER_MS UINT64_C(1000000)
+#define REMO__NS_PER_S UINT64_C(1000000000)
+
+#ifdef REMO_SIM
+uint64_t remo__now_ns(void);
+uint64_t remo__deadline(uint64_t timeout_ns);
+#else
+/* About 20 ns: the kernel's clock page, no system call. */
+static inline uint64_t remo__now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * REMO__NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* The moment `timeout_ns` from now. REMO_FOREVER stays REMO_FOREVER; 0 is a deadline already reached. */
+static inline uint64_t remo__deadline(uint64_t timeout_ns) {
+    if (timeout_ns == REMO_FOREVER)
+        return REMO_FOREVER;
+    uint64_t deadline;
+    return __builtin_add_overflow(remo__now_ns(), timeout_ns, &deadline) ? REMO_FOREVER : deadline;
+}
+#endif
+
+/* What is left until `deadline`: 0 once it is reached, REMO_FOREVER if it never is. */
+static inline uint64_t remo__remaining_ns(uint64_t deadline) {
+    if (deadline == REMO_FOREVER)
+        return REMO_FOREVER;
+    uint64_t now = remo__now_ns();
+    return now < deadline ? deadline - now : 0;
+}
+
+#endif
