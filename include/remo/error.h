@@ -13,8 +13,7 @@
  *   -EINVAL, -ERANGE, -EMSGSIZE, -ENAMETOOLONG   an argument is wrong, out of range, too large, too long
  *   -ENOENT, -EEXIST, -ENOSPC                    no such thing, already there, no room
  *   and the rest of the table in src/base/error.c; remo_error_text() has one line for each. */
-#ifndef REMO_ERROR_H
-#define REMO_ERROR_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ REMO_API const char *remo_error_name(int code);
 REMO_API const char *remo_error_text(int code);
 
 REMO_END
-
-#endif

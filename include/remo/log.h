@@ -3,8 +3,7 @@
  * The library never prints. A program that wants to hear gives a function and the most detailed level it
  * wants when it opens a node; without one, nothing is formatted. The function may be called from any thread
  * that uses the node, and from the library's own threads, at the same time; it must not call Remo. */
-#ifndef REMO_LOG_H
-#define REMO_LOG_H
+#pragma once
 
 enum remo_log_level {
     REMO_LOG_NONE = 0,
@@ -16,5 +15,3 @@ enum remo_log_level {
 
 /* `message` is one line without a line end, valid during the call. */
 typedef void (*remo_log_fn)(void *ctx, int level, const char *message);
-
-#endif

@@ -1,0 +1,18 @@
+/* remo.h - all of Remo. */
+#pragma once
+
+#include <remo/ack.h>
+#include <remo/address.h>
+#include <remo/atomic_var.h>
+#include <remo/barrier.h>
+#include <remo/channel.h>
+#include <remo/error.h>
+#include <remo/kv.h>
+#include <remo/lock.h>
+#include <remo/log.h>
+#include <remo/node.h>
+#include <remo/owned_var.h>
+#include <remo/queue.h>
+#include <remo/region.h>
+#include <remo/ringbuffer.h>
+#include <remo/sst.h>

@@ -1,0 +1,76 @@
+/* channel.h - the channel from inside: what objects use on their data path.
+ */
+#pragma once
+
+#include <remo/channel.h>
+
+#include "node/op.h"
+#include "node/wait.h"
+
+/* Not an offset: the peer's share of this memory cannot be reached (not connected, left, down, or it provides none). */
+#define REMO__NO_OFFSET UINT64_MAX
+
+struct remo__memory {
+    char name[16];
+    uint64_t own_bytes, expected_bytes;
+    struct remo_nodeset providers;
+    uint64_t own_offset;                /* REMO__NO_OFFSET when own_bytes is 0 */
+    char *own;                          /* its CPU address */
+    _Atomic uint64_t *offsets;          /* [size] where each peer's share starts in its arena; own one included */
+};
+
+struct remo_channel {
+    struct remo_node *node;
+    uint32_t slot;                      /* index of its counters in every thread */
+    uint32_t id;                        /* 20 bits: what immediates of peers name; never used twice in a while */
+    struct remo__memory memories[REMO_CHANNEL_MEMORIES_MAX];
+    uint32_t memory_count;
+    struct remo__channel_peer *peers;   /* [size] */
+    struct remo_nodeset participants;
+    struct remo_channel_options options;
+    struct remo_channel *parent, *first_child, *next_sibling;
+    char name[REMO_CHANNEL_NAME_BYTES_MAX];
+    char type[64];
+    bool joined;
+    _Atomic int error;                  /* a mismatch that was found; -EPROTO */
+    char error_text[320];
+    _Atomic uint32_t busy;              /* callbacks that run now, and reasons to keep the struct */
+    _Atomic bool closing;
+    struct remo_stats stats_at_open;
+    uint32_t waiting_for_leave;         /* closed here: peers that still know our addresses */
+    struct remo_channel *next_in_bucket;
+};
+
+struct remo__channel_peer {
+    _Atomic uint32_t state;             /* enum remo_channel_peer */
+    uint32_t id;                        /* of the endpoint there that this one is connected to, 0: none yet */
+    uint32_t granted_id;                /* of the endpoint there that knows our addresses, 0: none */
+};
+
+/* The calling thread's counters for this channel. */
+static inline struct remo_stats *remo__channel_counters(const struct remo_channel *channel, struct remo__thread *thread) {
+    return &thread->stats[channel->slot];
+}
+
+/* Where [offset, offset+bytes) of `node`'s share of memory starts in its arena. The caller checked the range against the
+ * size of the memory. REMO__NO_OFFSET: see remo__channel_unreachable. */
+static inline uint64_t remo__memory_at(const struct remo__memory *memory, uint32_t node, uint64_t offset) {
+    uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
+    return remo__unlikely(start == REMO__NO_OFFSET) ? REMO__NO_OFFSET : start + offset;
+}
+
+/* The memory of `node` cannot be reached: waits (up to the node's op_timeout) while it is still expected to connect.
+ * 0: it can be reached now. Errors with sentences: -EHOSTDOWN, -ENOTCONN (it left), -ETIMEDOUT, -EPROTO, -EINVAL (no participant). */
+int remo__channel_reach(struct remo_channel *channel, uint32_t node);
+
+/* In a wait condition: 0 while `node` takes part and lives (or is still to come), else -EHOSTDOWN or -ENOTCONN with the sentence. */
+int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node);
+
+/* Write and deliver an immediate to the same channel at `node`. */
+int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory, uint32_t node, uint64_t offset,
+                                  const void *src, size_t bytes, uint32_t value, struct remo_ack *ack);
+
+/* Participants of a channel in rank order: the n-th, and how many. */
+uint32_t remo__nodeset_count(const struct remo_nodeset *set);
+uint32_t remo__nodeset_next(const struct remo_nodeset *set, uint32_t from); /* REMO_NODES_MAX: none */
+uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n);

@@ -1,0 +1,123 @@
+/* node.h - the node from inside: peers, threads, arena, and what floors above may hook into.
+ *
+ * Everything that the data path reads sits in two places: struct remo__fabric_peer (is the peer there, where is its memory) and
+ * struct remo__thread (my counters, my operations). Neither is written by another thread on the data path.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <remo/node.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "bootstrap/control.h"
+#include "fabric/fabric.h"
+
+#define REMO__THREADS_MAX 256u
+
+/* Frame types on the control stream. The node's are below 100, the channels' from 100. */
+enum remo__frame_type {
+    REMO__FRAME_SEGMENT = 1, /* one more segment of the sender's arena */
+    REMO__FRAME_READY = 2,   /* all segments that existed when we met have been announced */
+    REMO__FRAME_CHANNELS = 100
+};
+
+struct remo__peer {
+    _Atomic uint32_t state;        /* enum remo_peer_state */
+    uint32_t incarnation;
+    bool same_machine;
+    _Atomic uint64_t mapped_bytes; /* its arena can be reached up to here */
+};
+
+/* What the floor above wants to hear; set once before the control thread starts. All run on the control
+ * thread except `immediate`, which runs on the service thread. */
+struct remo__node_hooks {
+    void *ctx;
+    void (*peer_up)(void *ctx, uint32_t peer);
+    void (*peer_down)(void *ctx, uint32_t peer);
+    void (*frame)(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes);
+    void (*immediate)(void *ctx, uint32_t peer, uint32_t value);
+};
+
+struct remo__arena;
+struct remo__slots;
+
+/* One attached thread. Counters are written by it alone and read by anybody (relaxed). */
+struct remo__thread {
+    struct remo_node *node;
+    struct remo_stats *stats;        /* [REMO_CHANNELS_MAX], by channel slot */
+    bool unfenced;                   /* mapped fabrics: wrote since the last CPU fence */
+    uint32_t index;
+    struct remo__slots *slots;       /* other fabrics: endpoint and operations in flight; NULL on mapped ones */
+    char *buffers;                   /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL until the first is asked for */
+    uint32_t buffers_free;           /* bit set */
+    _Atomic uint32_t attached;
+    struct remo__thread *next_of_os_thread;
+    uint64_t node_id;                /* copy: stays readable when the node is gone */
+} REMO__CACHE_ALIGNED;
+
+struct remo_node {
+    uint64_t id;                     /* unlike that of any other node of this process, past or present */
+    uint32_t rank, size;
+    struct remo__fabric *fabric;
+    bool mapped;                     /* fabric->caps.mapped */
+    struct remo__peer *peers;        /* [size] */
+    struct remo__arena *arena;
+    struct remo__log log;
+    uint64_t op_timeout_ns;
+    uint32_t spins;                  /* of the wait primitive before it yields; see wait.c */
+    struct remo__doorbell *doorbell;
+
+    pthread_mutex_t threads_lock;
+    uint32_t threads_max;
+    struct remo__thread *threads[REMO__THREADS_MAX];
+    _Atomic uint32_t threads_count;  /* entries of threads[] ever used */
+
+    struct remo__control *control;
+    struct remo__roster *roster;
+    pthread_t service;
+    bool service_started;
+    _Atomic bool closing;
+    struct remo__node_hooks hooks;
+    void *channels;                  /* the channel floor's registry */
+};
+
+/* ---- threads ---- */
+
+struct remo__tls {
+    uint64_t node_id;
+    struct remo__thread *thread;
+};
+extern _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
+
+struct remo__thread *remo__thread_attach(struct remo_node *node);
+
+/* The calling thread's part of the node, attached at its first call; NULL with the sentence set when there is no room (-EAGAIN). */
+static inline struct remo__thread *remo__thread(struct remo_node *node) {
+    if (remo__likely(remo__tls.node_id == node->id))
+        return remo__tls.thread;
+    return remo__thread_attach(node);
+}
+void remo__threads_close(struct remo_node *node);
+
+/* ---- peers ---- */
+
+static inline bool remo__peer_alive(const struct remo_node *node, uint32_t peer) {
+    return atomic_load_explicit(&node->peers[peer].state, memory_order_acquire) == REMO_PEER_UP;
+}
+/* -EHOSTDOWN with a sentence that says whether it left or died (or -EAGAIN style "has not come yet": also -EHOSTDOWN). */
+int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *what);
+
+/* ---- control ---- */
+
+static inline int remo__node_send(struct remo_node *node, uint32_t peer, uint16_t type, const void *data, size_t bytes) {
+    return remo__control_send(node->control, peer, type, data, bytes, -1);
+}
+
+/* Open with the hooks of the floor above; remo_node_open in channel/ calls this. */
+int remo__node_open(const struct remo_config *config, const struct remo__node_hooks *hooks, struct remo_node **ret_node);
+void remo__node_close(struct remo_node *node);
