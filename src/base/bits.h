@@ -1,6 +1,5 @@
 /* bits.h - small things every floor needs. */
-#ifndef REMO_BASE_BITS_H
-#define REMO_BASE_BITS_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -46,5 +45,3 @@ static inline uint64_t remo__min(uint64_t a, uint64_t b) {
 static inline uint64_t remo__max(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Numbers are little-endian on the wire and need no alignment. A string is a u16 length and that many bytes,
  * none of them 0. The first read or write that does not fit sets `bad`, yields zeros or writes nothing, and
  * so do all that follow: a decoder reads everything and asks once, at the end. */
-#ifndef REMO_BASE_BYTES_H
-#define REMO_BASE_BYTES_H
+#pragma once
 
 #include <endian.h>
 #include <stdbool.h>
@@ -147,5 +146,3 @@ static inline void remo__put_string(struct remo__writer *writer, const char *str
     remo__put_u16(writer, (uint16_t)length);
     remo__put_bytes(writer, string, length);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* clock.h - time, always in nanoseconds of a clock that never goes back, and deadlines on it.
  * Under the simulator time is virtual and comes from there. */
-#ifndef REMO_BASE_CLOCK_H
-#define REMO_BASE_CLOCK_H
+#pragma once
 
 #include <remo/error.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ static inline uint64_t remo__remaining_ns(uint64_t deadline) {
     uint64_t now = remo__now_ns();
     return now < deadline ? deadline - now : 0;
 }
-
-#endif

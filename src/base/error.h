@@ -4,8 +4,7 @@
  *     return remo__fail(-EINVAL, "the name has %zu bytes, at most %d are allowed", length, REMO_NAME_MAX);
  * A caller that knows more puts it in front ("opening queue jobs: the name has ...") and passes the code on:
  *     return remo__fail_more(rc, "opening queue %s", name); */
-#ifndef REMO_BASE_ERROR_H
-#define REMO_BASE_ERROR_H
+#pragma once
 
 #include <remo/error.h>
 
@@ -22,5 +21,3 @@ int remo__fail_more(int code, const char *format, ...) __attribute__((format(pri
 /* As remo__fail, for results that are frequent and ordinary (an empty queue, a missing key): keeps the
  * pointer, formats and copies nothing. `sentence` must live for ever. */
 int remo__fail_static(int code, const char *sentence);
-
-#endif

@@ -3,8 +3,7 @@
  * Values up to 511 ns are kept exactly; above that a bucket is 1/256 of its power of two wide, so that a
  * percentile is off by 0.2 % at most. Values beyond 2^42 ns (73 minutes) count as that.
  * Not synchronised: one per thread, merged at the end. */
-#ifndef REMO_BASE_HISTOGRAM_H
-#define REMO_BASE_HISTOGRAM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ uint64_t remo__histogram_max(const struct remo__histogram *histogram);
 static inline uint64_t remo__histogram_count(const struct remo__histogram *histogram) {
     return histogram->count;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* log.h - the one way the library speaks: through the program's function, or not at all. */
-#ifndef REMO_BASE_LOG_H
-#define REMO_BASE_LOG_H
+#pragma once
 
 #include <remo/log.h>
 
@@ -17,5 +16,3 @@ struct remo__log {
 /* Pass one message on if somebody listens at `level`. `log` may be NULL. Keeps errno. Threads: any. */
 void remo__log(const struct remo__log *log, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

@@ -1,7 +1,6 @@
 /* random.h - fast, seeded, reproducible random numbers (xoshiro256**, Blackman and Vigna 2018).
  * Not for secrets: those come from libsodium. */
-#ifndef REMO_BASE_RANDOM_H
-#define REMO_BASE_RANDOM_H
+#pragma once
 
 #include <assert.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ static inline uint64_t remo__random_below(struct remo__random *random, uint64_t 
 static inline double remo__random_unit(struct remo__random *random) {
     return (double)(remo__random_next(random) >> 11) * 0x1p-53;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* unit.h - cmocka with the headers that it wants first. */
-#ifndef REMO_TESTS_UNIT_H
-#define REMO_TESTS_UNIT_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,5 +7,3 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-
-#endif
