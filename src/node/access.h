@@ -27,11 +27,9 @@ static inline void remo__store(void *word, uint64_t value) {
 
 static inline void remo__copy_from(void *dst, const void *network, size_t bytes) {
     remo__mapped_copy_from(dst, network, bytes);
-    atomic_thread_fence(memory_order_acquire);
 }
 
 static inline void remo__copy_to(void *network, const void *src, size_t bytes) {
-    atomic_thread_fence(memory_order_release);
     remo__mapped_copy_to(network, src, bytes);
 }
 #endif

@@ -19,5 +19,8 @@ void remo__arena_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes
 /* Announce all segments so far to a peer that just came (control thread). */
 int remo__arena_announce(struct remo__arena *arena, uint32_t peer);
 
+/* The peer is gone: announce nothing to it any more. */
+void remo__arena_forget(struct remo__arena *arena, uint32_t peer);
+
 char *remo__arena_base(const struct remo__arena *arena);
 uint64_t remo__arena_reserved(const struct remo__arena *arena);

@@ -18,6 +18,7 @@
 #include "fabric/fabric.h"
 
 #define REMO__THREADS_MAX 256u
+#define REMO__COUNTERS_MAX 4096u /* sets of counters per thread: one for each channel that can be open */
 
 /* Frame types on the control stream. The node's are below 100, the channels' from 100. */
 enum remo__frame_type {
@@ -37,6 +38,7 @@ struct remo__peer {
  * thread except `immediate`, which runs on the service thread. */
 struct remo__node_hooks {
     void *ctx;
+    void (*attach)(void *ctx, struct remo_node *node); /* before any other hook */
     void (*peer_up)(void *ctx, uint32_t peer);
     void (*peer_down)(void *ctx, uint32_t peer);
     void (*frame)(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes);
@@ -49,10 +51,10 @@ struct remo__slots;
 /* One attached thread. Counters are written by it alone and read by anybody (relaxed). */
 struct remo__thread {
     struct remo_node *node;
-    struct remo_stats *stats;        /* [REMO_CHANNELS_MAX], by channel slot */
+    struct remo_stats *stats;        /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root's */
     bool unfenced;                   /* mapped fabrics: wrote since the last CPU fence */
     uint32_t index;
-    struct remo__slots *slots;       /* other fabrics: endpoint and operations in flight; NULL on mapped ones */
+    struct remo__slots *slots;       /* endpoint and operations in flight */
     char *buffers;                   /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL until the first is asked for */
     uint32_t buffers_free;           /* bit set */
     _Atomic uint32_t attached;
@@ -64,6 +66,7 @@ struct remo_node {
     uint64_t id;                     /* unlike that of any other node of this process, past or present */
     uint32_t rank, size;
     struct remo__fabric *fabric;
+    pthread_mutex_t fabric_lock;     /* around its set-up calls: connect, add_segment, map_segment, disconnect */
     bool mapped;                     /* fabric->caps.mapped */
     struct remo__peer *peers;        /* [size] */
     struct remo__arena *arena;
@@ -84,6 +87,7 @@ struct remo_node {
     _Atomic bool closing;
     struct remo__node_hooks hooks;
     void *channels;                  /* the channel floor's registry */
+    char join_error[256];            /* why a peer cannot take part, for the one who waits in open */
 };
 
 /* ---- threads ---- */

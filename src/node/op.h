@@ -20,7 +20,6 @@
 /* Internal write flags besides enum remo_write_flags. */
 enum { REMO__WRITE_NOTIFY = 1, REMO__WRITE_IMM = 2 };
 
-struct remo__slots;
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots);
 void remo__slots_close(struct remo__slots *slots);
 /* Collect completions of this thread's operations; cheap when none are in flight. Returns how many are. */
@@ -51,7 +50,6 @@ static inline int remo__read(struct remo__thread *thread, struct remo_stats *sta
     if (remo__unlikely(!base))
         return remo__op_read(thread, stats, peer, offset, dst, bytes, ack);
     remo__mapped_copy_from(dst, base + offset, bytes);
-    atomic_thread_fence(memory_order_acquire);
     stats->reads++;
     stats->bytes += bytes;
     return 0;
@@ -62,7 +60,6 @@ static inline int remo__write(struct remo__thread *thread, struct remo_stats *st
     char *base = remo__peer_base(thread, peer);
     if (remo__unlikely(!base))
         return remo__op_write(thread, stats, peer, offset, src, bytes, flags, 0, ack);
-    atomic_thread_fence(memory_order_release);
     remo__mapped_copy_to(base + offset, src, bytes);
     stats->writes++;
     stats->bytes += bytes;

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "fabric/mapped.h"
 #include "node/node.h"
 
 #define REMO__SLEEP_NS_MAX (20 * REMO__NS_PER_MS)
@@ -15,7 +16,7 @@ int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint6
 
 /* Wake every waiter of this node, because local memory that it may wait for has changed. */
 static inline void remo__wake(struct remo_node *node) {
-    atomic_thread_fence(memory_order_seq_cst);
+    remo__mapped_fence();
     if (atomic_load_explicit(&node->doorbell->sleepers, memory_order_relaxed) != 0)
         remo__doorbell_ring(node->doorbell);
 }

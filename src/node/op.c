@@ -1,0 +1,289 @@
+/* op.c - operations that go through an endpoint: slots, bounce blocks, completions.
+ *
+ * A slot is one operation in flight. It owns whatever the network may still touch (its bounce block, the word an atomic's old
+ * value lands in), so that acks, results and buffers of the caller can be let go of at any time. Slots are used under the lock of
+ * their endpoint: nearly always by their own thread, now and then by one that does a global fence.
+ */
+#include "node/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/arena.h"
+#include "node/slots.h"
+#include "node/wait.h"
+
+int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots) {
+    struct remo__slots *slots = calloc(1, sizeof *slots + node->size * sizeof slots->peers[0]);
+    if (!slots)
+        return remo__fail(-ENOMEM, "no memory for a thread's operations");
+    slots->node = node;
+    slots->depth = (uint32_t)remo__min(REMO__SLOTS_MAX, node->fabric->caps.depth);
+    int rc = node->fabric->ops->endpoint_open(node->fabric, &slots->endpoint);
+    if (rc != 0)
+        goto fail_free;
+    if (!node->mapped) {
+        rc = remo__arena_alloc(node->arena, (uint64_t)slots->depth * REMO__BOUNCE_BYTES, &slots->bounce_offset);
+        if (rc != 0)
+            goto fail_endpoint;
+    }
+    for (uint32_t i = 0; i < slots->depth; i++) {
+        slots->slot[i].bounce = node->mapped ? (char *)&slots->slot[i].word
+            : remo__arena_base(node->arena) + slots->bounce_offset + (uint64_t)i * REMO__BOUNCE_BYTES;
+        slots->free[slots->free_count++] = (uint16_t)(slots->depth - 1 - i);
+    }
+    *ret_slots = slots;
+    return 0;
+fail_endpoint:
+    node->fabric->ops->endpoint_close(slots->endpoint);
+fail_free:
+    free(slots);
+    return rc;
+}
+
+void remo__slots_close(struct remo__slots *slots) {
+    struct remo_node *node = slots->node;
+    node->fabric->ops->endpoint_close(slots->endpoint);
+    if (!node->mapped)
+        remo__arena_free(node->arena, slots->bounce_offset, (uint64_t)slots->depth * REMO__BOUNCE_BYTES);
+    free(slots);
+}
+
+static void finish_ack(struct remo_ack *ack, int status) {
+    if (status != 0) {
+        int32_t none = 0;
+        __atomic_compare_exchange_n(&ack->status, &none, status, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
+    __atomic_fetch_sub(&ack->pending, 1, __ATOMIC_RELEASE);
+}
+
+static void finish(struct remo__slots *slots, uint32_t index, int status) {
+    struct remo__slot *slot = &slots->slot[index];
+    struct remo__slots_peer *peer = &slots->peers[slot->peer];
+    if (slot->kind == REMO__OP_WRITE) {
+        peer->writes--;
+        if (status != 0 && !slot->ack && peer->error == 0)
+            peer->error = status;
+    } else {
+        peer->others--;
+        if (status == 0 && slot->dst)
+            memcpy(slot->dst, slot->bounce, slot->bytes);
+    }
+    if (slot->ack)
+        finish_ack(slot->ack, status);
+    slot->ack = NULL;
+    slot->busy = false;
+    slots->in_flight--;
+    slots->free[slots->free_count++] = (uint16_t)index;
+}
+
+/* Collect what has completed; the lock is held. */
+static void collect(struct remo__slots *slots) {
+    struct remo__completion done[16];
+    int count;
+    do {
+        count = slots->node->fabric->ops->poll(slots->endpoint, done, REMO__ARRAY_COUNT(done));
+        for (int i = 0; i < count; i++)
+            finish(slots, (uint32_t)done[i].token, done[i].status);
+    } while (count == (int)REMO__ARRAY_COUNT(done));
+}
+
+static bool try_lock(struct remo__slots *slots) {
+    uint32_t free_state = 0;
+    return atomic_compare_exchange_strong_explicit(&slots->lock.state, &free_state, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+uint32_t remo__slots_progress(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    if (slots->in_flight == 0 || !try_lock(slots))
+        return slots->in_flight;
+    collect(slots);
+    uint32_t left = slots->in_flight;
+    remo__mutex_unlock(slots->node, &slots->lock);
+    return left;
+}
+
+void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
+    struct remo__slots *slots = thread->slots;
+    if (!try_lock(slots))
+        return;
+    if (slots->in_flight > 0)
+        slots->node->fabric->ops->wait(slots->endpoint, timeout_ns);
+    collect(slots);
+    remo__mutex_unlock(slots->node, &slots->lock);
+}
+
+/* ---- starting one ---- */
+
+struct start {
+    struct remo__slots *slots;
+    struct remo__thread *thread;
+    struct remo__op op;
+    bool bounce;             /* the network uses the slot's block, not op.local */
+    const void *src;         /* bounced write: copied to the block first */
+    void *dst;               /* bounced read, atomic: where the block is copied to at completion; NULL: nowhere */
+    struct remo_ack *ack;
+};
+
+static void fill_slot(struct start *start, uint32_t index) {
+    struct remo__slot *slot = &start->slots->slot[index];
+    slot->ack = start->ack;
+    slot->dst = start->dst;
+    slot->bytes = (uint32_t)start->op.size_bytes;
+    slot->peer = start->op.peer;
+    slot->kind = start->op.kind;
+    start->op.token = index;
+    if (!start->bounce)
+        return;
+    start->op.local = slot->bounce;
+    if (start->src)
+        memcpy(slot->bounce, start->src, start->op.size_bytes);
+}
+
+static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
+    struct remo__slots_peer *peer = &slots->peers[slot->peer];
+    slot->busy = true;
+    slots->free_count--;
+    slots->in_flight++;
+    if (slot->kind != REMO__OP_WRITE) {
+        peer->others++;
+        return;
+    }
+    peer->writes++;
+    if (!slots->node->fabric->caps.completion_placed)
+        peer->unflushed = true;
+}
+
+/* Post if there is a slot and room in the queue: 1, 0 (not now), or an error. The lock is held. */
+static int post(struct start *start) {
+    struct remo__slots *slots = start->slots;
+    if (slots->free_count == 0)
+        collect(slots);
+    if (slots->free_count == 0)
+        return 0;
+    uint32_t index = slots->free[slots->free_count - 1];
+    fill_slot(start, index);
+    int rc = slots->node->fabric->ops->post(slots->endpoint, &start->op, 1);
+    if (rc == 1)
+        count_posted(slots, &slots->slot[index]);
+    if (rc == -EAGAIN || slots->node->mapped) /* a mapped fabric has completed it already */
+        collect(slots);
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+/* A wait condition. */
+static int try_start(void *ctx) {
+    struct start *start = ctx;
+    struct remo__slots *slots = start->slots;
+    if (!try_lock(slots))
+        return 0;
+    int rc = post(start);
+    remo__mutex_unlock(slots->node, &slots->lock);
+    if (rc == 0 && !remo__peer_alive(slots->node, start->op.peer))
+        return remo__peer_fail(slots->node, start->op.peer, "start an operation with");
+    return rc;
+}
+
+static int start_one(struct start *start) {
+    struct remo_node *node = start->slots->node;
+    if (!remo__peer_alive(node, start->op.peer))
+        return remo__peer_fail(node, start->op.peer, "start an operation with");
+    if (start->ack) {
+        start->ack->thread = start->thread;
+        __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
+    }
+    int rc = remo__wait(node, try_start, start, remo__deadline(node->op_timeout_ns));
+    if (rc != 0 && start->ack)
+        __atomic_fetch_sub(&start->ack->pending, 1, __ATOMIC_RELAXED);
+    return rc;
+}
+
+/* ---- reads, writes, atomics ---- */
+
+/* Wait for an operation that was started on behalf of a caller who gave no ack. */
+static int wait_own(struct remo_node *node, struct remo_ack *own, int rc, const char *what, uint32_t peer) {
+    if (rc == 0)
+        rc = remo_ack_wait(own, node->op_timeout_ns);
+    if (own->pending > 0)
+        remo_ack_cancel(own);
+    if (rc == -ETIMEDOUT)
+        return remo__fail(rc, "%s node %u took longer than op_timeout_ns (%llu ms); it lives, but its machine or network does "
+                          "not answer", what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
+    return rc;
+}
+
+static bool in_arena(const struct remo_node *node, const void *buffer) {
+    const char *base = remo__arena_base(node->arena);
+    return (const char *)buffer >= base && (const char *)buffer < base + remo__arena_reserved(node->arena);
+}
+
+static uint64_t piece_bytes(const struct remo_node *node, bool direct) {
+    uint64_t most = node->fabric->caps.message_bytes_max;
+    return direct || node->mapped ? most : remo__min(most, REMO__BOUNCE_BYTES);
+}
+
+int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, void *dst,
+                  size_t bytes, struct remo_ack *ack) {
+    struct remo_node *node = thread->node;
+    struct remo_ack own = REMO_ACK_INIT;
+    bool direct = node->mapped || in_arena(node, dst);
+    uint64_t most = piece_bytes(node, direct), at = 0;
+    int rc = 0;
+    do {
+        uint64_t piece = remo__min(bytes - at, most);
+        char *to = (char *)dst + at;
+        struct start start = {.slots = thread->slots, .thread = thread, .bounce = !direct, .dst = direct ? NULL : to,
+                              .ack = ack ? ack : &own,
+                              .op = {.kind = REMO__OP_READ, .peer = (uint16_t)peer, .remote = offset + at, .local = to,
+                                     .size_bytes = piece}};
+        rc = start_one(&start);
+        stats->reads += rc == 0;
+        stats->bytes += rc == 0 ? piece : 0;
+        at += piece;
+    } while (rc == 0 && at < bytes);
+    return ack ? rc : wait_own(node, &own, rc, "reading from", peer);
+}
+
+int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, const void *src,
+                   size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack) {
+    struct remo_node *node = thread->node;
+    const struct remo__fabric_caps *caps = &node->fabric->caps;
+    bool direct = node->mapped || in_arena(node, src);
+    uint64_t most = piece_bytes(node, direct), at = 0;
+    uint8_t last_flags = (flags & REMO__WRITE_IMM) ? REMO__OP_IMM : (flags & REMO__WRITE_NOTIFY) ? REMO__OP_NOTIFY : 0;
+    int rc = 0;
+    do {
+        uint64_t piece = remo__min(bytes - at, most);
+        bool last = at + piece == bytes, brief = piece <= caps->inline_bytes;
+        const char *from = (const char *)src + at;
+        struct start start = {.slots = thread->slots, .thread = thread, .bounce = !direct && !brief, .src = from, .ack = ack,
+                              .op = {.kind = REMO__OP_WRITE, .peer = (uint16_t)peer, .remote = offset + at,
+                                     .flags = (uint8_t)((last ? last_flags : 0) | (brief ? REMO__OP_INLINE : 0)),
+                                     .imm = imm, .local = (void *)(uintptr_t)from, .size_bytes = piece}};
+        if (last && last_flags && at > 0 && !caps->writes_ordered)
+            rc = remo_fence(node, REMO_FENCE_PAIR, peer); /* the news must not overtake the earlier pieces */
+        if (rc == 0)
+            rc = start_one(&start);
+        stats->writes += rc == 0;
+        stats->bytes += rc == 0 ? piece : 0;
+        at += piece;
+    } while (rc == 0 && at < bytes);
+    stats->imms += rc == 0 && last_flags;
+    if (rc == 0 && node->mapped)
+        thread->unfenced = true;
+    return rc;
+}
+
+int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, uint8_t kind,
+                    uint64_t operand, uint64_t compare, uint64_t *ret_old, struct remo_ack *ack) {
+    struct remo_node *node = thread->node;
+    struct remo_ack own = REMO_ACK_INIT;
+    struct start start = {.slots = thread->slots, .thread = thread, .bounce = true, .dst = ret_old, .ack = ack ? ack : &own,
+                          .op = {.kind = kind, .peer = (uint16_t)peer, .remote = offset, .size_bytes = 8, .operand = operand,
+                                 .compare = compare}};
+    int rc = start_one(&start);
+    stats->atomics += rc == 0;
+    stats->bytes += rc == 0 ? 8 : 0;
+    return ack ? rc : wait_own(node, &own, rc, "an atomic at", peer);
+}

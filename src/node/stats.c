@@ -1,0 +1,53 @@
+/* stats.c - adding up the counters of threads. */
+#include <string.h>
+
+#include "node/stats.h"
+
+static uint64_t get(const uint64_t *counter) {
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+void remo__stats_add(struct remo_stats *sum, const struct remo_stats *part) {
+    sum->reads += get(&part->reads);
+    sum->writes += get(&part->writes);
+    sum->atomics += get(&part->atomics);
+    sum->imms += get(&part->imms);
+    sum->bytes += get(&part->bytes);
+}
+
+void remo__stats_subtract(struct remo_stats *sum, const struct remo_stats *part) {
+    sum->reads -= part->reads;
+    sum->writes -= part->writes;
+    sum->atomics -= part->atomics;
+    sum->imms -= part->imms;
+    sum->bytes -= part->bytes;
+}
+
+void remo__stats_of_slot(struct remo_node *node, uint32_t slot, struct remo_stats *ret_sum) {
+    struct remo_stats sum = {0};
+    uint32_t count = atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++)
+        remo__stats_add(&sum, &node->threads[i]->stats[slot]);
+    *ret_sum = sum;
+}
+
+static void add_thread(struct remo_stats *sum, const struct remo__thread *thread) {
+    for (uint32_t slot = 0; slot < REMO__COUNTERS_MAX; slot++)
+        remo__stats_add(sum, &thread->stats[slot]);
+}
+
+void remo_thread_stats(struct remo_node *node, struct remo_stats *ret_stats) {
+    struct remo_stats sum = {0};
+    const struct remo__thread *thread = remo__thread(node);
+    if (thread)
+        add_thread(&sum, thread);
+    *ret_stats = sum;
+}
+
+void remo_node_stats(struct remo_node *node, struct remo_stats *ret_stats) {
+    struct remo_stats sum = {0};
+    uint32_t count = atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++)
+        add_thread(&sum, node->threads[i]);
+    *ret_stats = sum;
+}

@@ -1,0 +1,121 @@
+/* thread.c - attaching the threads of the program to a node, and letting go of them when they end.
+ *
+ * A remo__thread is shared by two owners that may go away in any order: the thread (its thread-local list) and the node. Each says
+ * goodbye with one atomic exchange, and whoever comes second frees it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "node/arena.h"
+#include "node/op.h"
+
+enum { ATTACHED = 1, DETACHED = 2, ORPHANED = 3 };
+
+_Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
+static _Thread_local struct remo__thread *threads_of_os_thread;
+
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+static pthread_key_t exit_key; /* its destructor runs when a thread ends; it holds no data of ours */
+
+static void os_thread_exit(void *unused) {
+    (void)unused;
+    remo__tls = (struct remo__tls){0};
+    while (threads_of_os_thread) {
+        struct remo__thread *thread = threads_of_os_thread;
+        threads_of_os_thread = thread->next_of_os_thread;
+        if (atomic_exchange(&thread->attached, DETACHED) == ORPHANED)
+            free(thread);
+    }
+}
+
+static void make_exit_key(void) {
+    (void)pthread_key_create(&exit_key, os_thread_exit);
+}
+
+/* Drop what closed nodes left behind in this thread's list; return its part of `node`, or NULL. */
+static struct remo__thread *find(const struct remo_node *node) {
+    struct remo__thread **link = &threads_of_os_thread;
+    while (*link) {
+        struct remo__thread *thread = *link;
+        if (atomic_load(&thread->attached) == ORPHANED) {
+            *link = thread->next_of_os_thread;
+            free(thread);
+            continue;
+        }
+        if (thread->node_id == node->id)
+            return thread;
+        link = &thread->next_of_os_thread;
+    }
+    return NULL;
+}
+
+static void free_parts(struct remo__thread *thread) {
+    remo__slots_close(thread->slots);
+    free(thread->stats);
+}
+
+static struct remo__thread *make(struct remo_node *node, uint32_t index) {
+    struct remo__thread *thread = aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *thread, REMO__CACHE_LINE));
+    if (!thread)
+        return NULL;
+    *thread = (struct remo__thread){.node = node, .index = index, .node_id = node->id, .attached = ATTACHED};
+    thread->stats = calloc(REMO__COUNTERS_MAX, sizeof *thread->stats);
+    if (!thread->stats || remo__slots_open(node, &thread->slots) != 0) {
+        free(thread->stats);
+        free(thread);
+        return NULL;
+    }
+    return thread;
+}
+
+/* A part that a thread of the past left, or a new one. */
+static struct remo__thread *take(struct remo_node *node) {
+    uint32_t count = atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t detached = DETACHED;
+        if (atomic_compare_exchange_strong(&node->threads[i]->attached, &detached, ATTACHED))
+            return node->threads[i];
+    }
+    if (count == node->threads_max) {
+        remo__fail(-EAGAIN, "%u threads use this node already; raise threads_max in struct remo_config (at most %u)",
+                   count, REMO__THREADS_MAX);
+        return NULL;
+    }
+    struct remo__thread *thread = make(node, count);
+    if (!thread) {
+        remo__fail(-ENOMEM, "no memory to attach thread number %u to the node: %s", count, remo_last_error());
+        return NULL;
+    }
+    node->threads[count] = thread;
+    atomic_store(&node->threads_count, count + 1);
+    return thread;
+}
+
+struct remo__thread *remo__thread_attach(struct remo_node *node) {
+    pthread_once(&exit_once, make_exit_key);
+    struct remo__thread *thread = find(node);
+    if (!thread) {
+        pthread_mutex_lock(&node->threads_lock);
+        thread = take(node);
+        pthread_mutex_unlock(&node->threads_lock);
+        if (!thread)
+            return NULL;
+        thread->next_of_os_thread = threads_of_os_thread;
+        threads_of_os_thread = thread;
+        pthread_setspecific(exit_key, &exit_key);
+    }
+    remo__tls = (struct remo__tls){.node_id = node->id, .thread = thread};
+    return thread;
+}
+
+void remo__threads_close(struct remo_node *node) {
+    uint32_t count = atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo__thread *thread = node->threads[i];
+        free_parts(thread);
+        if (atomic_exchange(&thread->attached, ORPHANED) == DETACHED)
+            free(thread);
+    }
+    atomic_store(&node->threads_count, 0);
+    remo__tls = (struct remo__tls){0};
+}

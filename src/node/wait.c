@@ -1,0 +1,85 @@
+/* wait.c - spin, then yield, then sleep.
+ *
+ * How long to spin: when there is a core for every node of the machine, what we wait for is being computed right now, and a wake-up
+ * costs far more than a few microseconds of spinning. With more nodes than cores, spinning only keeps away the one we wait for.
+ */
+#include "node/wait.h"
+
+#include <sched.h>
+
+#include "node/op.h"
+
+#define YIELDS 200u       /* before sleeping */
+#define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while own operations are in flight: their peer rings no bell */
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
+    return node->mapped ? 0 : remo__slots_progress(thread);
+}
+
+/* One sleep, unless the condition came true after we said that we sleep. */
+static int sleep_once(struct remo_node *node, struct remo__thread *thread, int (*ready)(void *ctx), void *ctx,
+                      uint64_t deadline_ns) {
+    struct remo__doorbell *bell = node->doorbell;
+    uint32_t seen = atomic_load(&bell->seq);
+    atomic_fetch_add(&bell->sleepers, 1); /* pairs with the fence in remo__wake and remo__mapped_notify */
+    int rc = ready(ctx);
+    if (rc == 0) {
+        uint64_t left = remo__remaining_ns(deadline_ns);
+        if (drive(node, thread) > 0)
+            remo__slots_sleep(thread, remo__min(left, OWN_SLEEP_NS_MAX));
+        else
+            remo__doorbell_sleep(bell, seen, remo__min(left, REMO__SLEEP_NS_MAX));
+    }
+    atomic_fetch_sub(&bell->sleepers, 1);
+    return rc;
+}
+
+static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    struct remo__thread *thread = remo__thread(node);
+    if (!thread)
+        return -EAGAIN;
+    for (uint32_t turn = 0;; turn++) {
+        drive(node, thread);
+        int rc = ready(ctx);
+        if (rc == 0 && turn >= node->spins + YIELDS)
+            rc = sleep_once(node, thread, ready, ctx, deadline_ns);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (turn < node->spins) {
+            relax();
+            continue;
+        }
+        if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+            return remo__fail_static(-ETIMEDOUT, "the timeout passed before what was waited for happened");
+        if (turn < node->spins + YIELDS)
+            sched_yield();
+        else
+            turn = node->spins + YIELDS; /* from here on only sleep */
+    }
+}
+
+int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    int rc = ready(ctx);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+        return remo__fail_static(-ETIMEDOUT, "not possible at once, and the timeout allows no waiting");
+    return wait_long(node, ready, ctx, deadline_ns);
+}
+
+static int try_lock_contended(void *ctx) {
+    struct remo__mutex *mutex = ctx;
+    return atomic_exchange_explicit(&mutex->state, 2, memory_order_acquire) == 0;
+}
+
+int remo__mutex_lock_slow(struct remo_node *node, struct remo__mutex *mutex, uint64_t deadline_ns) {
+    return remo__wait(node, try_lock_contended, mutex, deadline_ns);
+}
