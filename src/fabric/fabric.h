@@ -139,7 +139,7 @@ struct remo__fabric_ops {
 /* What the node reads on every operation; one line a peer. */
 struct remo__fabric_peer {
     _Atomic(char *) base;              /* mapped fabrics: CPU address of the peer's offset 0; NULL while unreachable */
-    struct remo__doorbell *doorbell;   /* mapped fabrics: the peer's doorbell, valid while base is */
+    _Atomic(struct remo__doorbell *) doorbell; /* mapped fabrics: the peer's doorbell, valid while base is */
     _Atomic uint32_t connected;
 } __attribute__((aligned(64)));
 
@@ -156,6 +156,11 @@ struct remo__fabric {
 
 extern const struct remo__fabric_ops remo__fabric_shm;
 extern const struct remo__fabric_ops remo__fabric_ofi;
+
+/* Every operation does nothing and returns -EOPNOTSUPP, or just returns. */
+extern const struct remo__fabric_ops remo__fabric_stubs;
+/* `ops`, with stubs for the operations that it lacks. The tables of find and at are complete already. */
+struct remo__fabric_ops remo__fabric_complete(const struct remo__fabric_ops *ops);
 
 /* The fabric called `name` ("shm", "ofi"), or NULL. */
 const struct remo__fabric_ops *remo__fabric_find(const char *name);

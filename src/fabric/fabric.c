@@ -1,0 +1,170 @@
+#include "fabric/fabric.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/error.h"
+#include "fabric/futex.h"
+
+/* The fabrics of this build, the preferred one first. */
+static const struct remo__fabric_ops *const fabrics[] = {
+    &remo__fabric_shm,
+#ifdef REMO_HAVE_OFI
+    &remo__fabric_ofi,
+#endif
+};
+
+const struct remo__fabric_ops *remo__fabric_at(uint32_t n) {
+    return n < REMO__ARRAY_COUNT(fabrics) ? fabrics[n] : NULL;
+}
+
+const struct remo__fabric_ops *remo__fabric_find(const char *name) {
+    for (size_t i = 0; name && i < REMO__ARRAY_COUNT(fabrics); i++) {
+        if (strcmp(fabrics[i]->name, name) == 0)
+            return fabrics[i];
+    }
+    return NULL;
+}
+
+/* Doorbells. The ringer did its full fence and saw a sleeper; the sleeper counted itself and then looked once
+ * more, and `seen_seq` is from before that look: a ring in between changes seq, and the futex does not
+ * sleep. */
+
+void remo__doorbell_ring(struct remo__doorbell *bell) {
+    atomic_fetch_add(&bell->seq, 1);
+    remo__futex_wake_all(&bell->seq);
+}
+
+void remo__doorbell_sleep(struct remo__doorbell *bell, uint32_t seen_seq, uint64_t timeout_ns) {
+    remo__futex_wait(&bell->seq, seen_seq, timeout_ns);
+}
+
+/* Stubs. */
+
+static int stub_fail(void) {
+    return remo__fail_static(-EOPNOTSUPP, "this fabric has no such operation; choose another fabric");
+}
+
+static int stub_probe(const struct remo__fabric_config *config) {
+    (void)config;
+    return stub_fail();
+}
+
+static int stub_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
+    (void)config, (void)ret_fabric;
+    return stub_fail();
+}
+
+static void stub_close(struct remo__fabric *fabric) {
+    (void)fabric;
+}
+
+static int stub_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes,
+                            int fd, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
+    (void)fabric, (void)index, (void)offset, (void)bytes, (void)fd, (void)blob, (void)blob_cap,
+        (void)ret_blob_bytes;
+    return stub_fail();
+}
+
+static int stub_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset,
+                            uint64_t bytes, const void *blob, size_t blob_bytes, int fd) {
+    (void)fabric, (void)peer, (void)index, (void)offset, (void)bytes, (void)blob, (void)blob_bytes, (void)fd;
+    return stub_fail();
+}
+
+static int stub_describe(struct remo__fabric *fabric, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
+    (void)fabric, (void)blob, (void)blob_cap, (void)ret_blob_bytes;
+    return stub_fail();
+}
+
+static int stub_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
+    (void)fabric, (void)peer, (void)blob, (void)blob_bytes;
+    return stub_fail();
+}
+
+static void stub_disconnect(struct remo__fabric *fabric, uint32_t peer) {
+    (void)fabric, (void)peer;
+}
+
+static int stub_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint) {
+    (void)fabric, (void)ret_endpoint;
+    return stub_fail();
+}
+
+static void stub_endpoint_close(struct remo__endpoint *endpoint) {
+    (void)endpoint;
+}
+
+static int stub_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count) {
+    (void)endpoint, (void)ops, (void)count;
+    return stub_fail();
+}
+
+static int stub_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max) {
+    (void)endpoint, (void)done, (void)max;
+    return stub_fail();
+}
+
+static void stub_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns) {
+    (void)endpoint, (void)timeout_ns;
+}
+
+static int stub_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max) {
+    (void)fabric, (void)imms, (void)max;
+    return stub_fail();
+}
+
+static void stub_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
+    (void)fabric, (void)timeout_ns;
+}
+
+static void stub_imm_wake(struct remo__fabric *fabric) {
+    (void)fabric;
+}
+
+const struct remo__fabric_ops remo__fabric_stubs = {
+    .name = "none",
+    .probe = stub_probe,
+    .open = stub_open,
+    .close = stub_close,
+    .add_segment = stub_add_segment,
+    .map_segment = stub_map_segment,
+    .describe = stub_describe,
+    .connect = stub_connect,
+    .disconnect = stub_disconnect,
+    .endpoint_open = stub_endpoint_open,
+    .endpoint_close = stub_endpoint_close,
+    .post = stub_post,
+    .poll = stub_poll,
+    .wait = stub_wait,
+    .imm_poll = stub_imm_poll,
+    .imm_wait = stub_imm_wait,
+    .imm_wake = stub_imm_wake,
+};
+
+struct remo__fabric_ops remo__fabric_complete(const struct remo__fabric_ops *ops) {
+    struct remo__fabric_ops whole = *ops;
+#define FILL(member)                                                                                         \
+    if (!whole.member)                                                                                       \
+    whole.member = remo__fabric_stubs.member
+    FILL(name);
+    FILL(probe);
+    FILL(open);
+    FILL(close);
+    FILL(add_segment);
+    FILL(map_segment);
+    FILL(describe);
+    FILL(connect);
+    FILL(disconnect);
+    FILL(endpoint_open);
+    FILL(endpoint_close);
+    FILL(post);
+    FILL(poll);
+    FILL(wait);
+    FILL(imm_poll);
+    FILL(imm_wait);
+    FILL(imm_wake);
+#undef FILL
+    return whole;
+}

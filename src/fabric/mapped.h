@@ -1,0 +1,177 @@
+/* mapped.h - the operations of a fabric whose peers' memory has a CPU address, as inline functions.
+ *
+ * The node's fast path and the post of the shm fabric are the same code: this.
+ *
+ * Tearing: a naturally aligned word of 1, 2, 4 or 8 bytes in the peer's memory is moved by one access if it
+ *          is the whole transfer, or lies in a transfer that starts at a multiple of 8. Up to
+ *          REMO__MAPPED_WORDS_BYTES that is written here, word by word; beyond, memcpy moves whole cache
+ *          lines or vectors, which x86-64 and aarch64 do not split inside an aligned word. In what order the
+ *          words move is open (memory model, row 15).
+ * Order:   `copy_to` comes after everything this thread did before; `copy_from` before all it does
+ *          afterwards. Stores may still sit in this CPU's store buffer: only `remo__mapped_fence` (or an
+ *          atomic, or a notify) makes sure that they are placed before a later load is executed.
+ * Cost:    8 bytes of constant size: one load and one store. No call, no lock, no system call, except in a
+ *          notify that finds a sleeper. */
+#ifndef REMO_FABRIC_MAPPED_H
+#define REMO_FABRIC_MAPPED_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "fabric/fabric.h"
+
+/* Beyond this memcpy is faster than a loop over words; up to this the loop is as fast, and never splits a
+ * word. */
+#define REMO__MAPPED_WORDS_BYTES 128u
+
+/* Peers' memory is raced on by design, so ThreadSanitizer must not look into the copies. It does look into
+ * memcpy wherever that is called from, so such a build makes the large copies by hand. Atomics and 8-byte
+ * words it shall see: they are how threads of one node hand things to each other. */
+#if defined(__SANITIZE_THREAD__)
+#define REMO__MAPPED_INLINE static inline __attribute__((unused))
+#define REMO__MAPPED_RACY static inline __attribute__((no_sanitize("thread"), unused))
+#else
+#define REMO__MAPPED_INLINE static inline __attribute__((always_inline, unused))
+#define REMO__MAPPED_RACY REMO__MAPPED_INLINE
+#endif
+
+/* Words at any address, of any declared type; `volatile` makes each access one instruction. */
+typedef uint64_t __attribute__((may_alias, aligned(1))) remo__word64;
+typedef uint32_t __attribute__((may_alias, aligned(1))) remo__word32;
+typedef uint16_t __attribute__((may_alias, aligned(1))) remo__word16;
+
+/* All that this thread stored is placed, as far as any CPU of this machine can tell, before it goes on. */
+REMO__MAPPED_INLINE void remo__mapped_fence(void) {
+#if defined(__SANITIZE_THREAD__)
+    _Atomic uint32_t word = 0; /* a fence that ThreadSanitizer accepts: it knows no others, and warns */
+    atomic_fetch_add(&word, 0);
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+REMO__MAPPED_INLINE void remo__mapped_release(void) {
+#if !defined(__SANITIZE_THREAD__)
+    atomic_thread_fence(memory_order_release);
+#endif
+}
+
+REMO__MAPPED_INLINE void remo__mapped_acquire(void) {
+#if !defined(__SANITIZE_THREAD__)
+    atomic_thread_fence(memory_order_acquire);
+#endif
+}
+
+REMO__MAPPED_RACY void remo__mapped_bulk(void *to, const void *from, size_t size_bytes) {
+#if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
+    __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size_bytes) : : "memory");
+#elif defined(__SANITIZE_THREAD__)
+    for (size_t i = 0; i < size_bytes; i++)
+        ((volatile char *)to)[i] = ((const volatile char *)from)[i];
+#else
+    memcpy(to, from, size_bytes);
+#endif
+}
+
+/* Word by word, four at a time: both sides volatile where it costs nothing, so that no access is split or
+ * repeated. */
+REMO__MAPPED_RACY void remo__mapped_words(void *to, const void *from, size_t size_bytes) {
+    volatile remo__word64 *to_words = to;
+    const volatile remo__word64 *from_words = from;
+    size_t words = size_bytes / 8, i = 0;
+    for (; i + 4 <= words; i += 4) {
+        uint64_t a = from_words[i], b = from_words[i + 1], c = from_words[i + 2], d = from_words[i + 3];
+        to_words[i] = a;
+        to_words[i + 1] = b;
+        to_words[i + 2] = c;
+        to_words[i + 3] = d;
+    }
+    for (; i < words; i++)
+        to_words[i] = from_words[i];
+    char *to_rest = (char *)to + words * 8;
+    const char *from_rest = (const char *)from + words * 8;
+    if (size_bytes & 4) {
+        *(volatile remo__word32 *)to_rest = *(const volatile remo__word32 *)from_rest;
+        to_rest += 4, from_rest += 4;
+    }
+    if (size_bytes & 2) {
+        *(volatile remo__word16 *)to_rest = *(const volatile remo__word16 *)from_rest;
+        to_rest += 2, from_rest += 2;
+    }
+    if (size_bytes & 1)
+        *(volatile char *)to_rest = *(const volatile char *)from_rest;
+}
+
+/* All but 8 bytes; `shared` is the one of both addresses that others may access at the same time. */
+REMO__MAPPED_RACY void remo__mapped_copy(void *to, const void *from, const void *shared, size_t size_bytes) {
+    if (size_bytes == 4)
+        *(volatile remo__word32 *)to = *(const volatile remo__word32 *)from;
+    else if (size_bytes <= REMO__MAPPED_WORDS_BYTES && ((uintptr_t)shared & 7) == 0)
+        remo__mapped_words(to, from, size_bytes);
+    else if (size_bytes == 2)
+        *(volatile remo__word16 *)to = *(const volatile remo__word16 *)from;
+    else if (size_bytes > 0)
+        remo__mapped_bulk(to, from, size_bytes);
+}
+
+REMO__MAPPED_INLINE uint64_t remo__mapped_load(const void *from) {
+#if defined(__SANITIZE_THREAD__)
+    if (((uintptr_t)from & 7) == 0)
+        return __atomic_load_n((const uint64_t *)from, __ATOMIC_ACQUIRE);
+#endif
+    return *(const volatile remo__word64 *)from;
+}
+
+REMO__MAPPED_INLINE void remo__mapped_store(void *to, uint64_t value) {
+#if defined(__SANITIZE_THREAD__)
+    if (((uintptr_t)to & 7) == 0) {
+        __atomic_store_n((uint64_t *)to, value, __ATOMIC_RELEASE);
+        return;
+    }
+#endif
+    *(volatile remo__word64 *)to = value;
+}
+
+/* Read: `from` is a peer's memory. The buffers must not overlap. */
+REMO__MAPPED_INLINE void remo__mapped_copy_from(void *to, const void *from, size_t size_bytes) {
+    if (size_bytes == 8)
+        *(remo__word64 *)to = remo__mapped_load(from);
+    else
+        remo__mapped_copy(to, from, from, size_bytes);
+    remo__mapped_acquire();
+}
+
+/* Write: `to` is a peer's memory. The buffers must not overlap. */
+REMO__MAPPED_INLINE void remo__mapped_copy_to(void *to, const void *from, size_t size_bytes) {
+    remo__mapped_release();
+    if (size_bytes == 8)
+        remo__mapped_store(to, *(const remo__word64 *)from);
+    else
+        remo__mapped_copy(to, from, to, size_bytes);
+}
+
+/* Atomics on an aligned word of a peer's memory: those of the CPU, so atomic with everybody's; full
+ * fences. */
+REMO__MAPPED_INLINE uint64_t remo__mapped_fetch_add(void *word, uint64_t addend) {
+    return atomic_fetch_add((_Atomic uint64_t *)word, addend);
+}
+
+/* Store `desired` if the word is `expected`; returns what it was. */
+REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expected, uint64_t desired) {
+    atomic_compare_exchange_strong((_Atomic uint64_t *)word, &expected, desired);
+    return expected;
+}
+
+/* What this thread wrote before is placed; then wake whoever sleeps there. Only while the peer's base is not
+ * NULL. */
+static inline void remo__mapped_notify(struct remo__fabric_peer *peer) {
+    remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before it looks for the last time */
+    struct remo__doorbell *bell = atomic_load_explicit(&peer->doorbell, memory_order_relaxed);
+    if (remo__unlikely(atomic_load_explicit(&bell->sleepers, memory_order_relaxed) != 0))
+        remo__doorbell_ring(bell);
+}
+
+#endif
