@@ -9,9 +9,11 @@
 
 /* Not an offset: the peer's share of this memory cannot be reached (not connected, left, down, or it provides none). */
 #define REMO__NO_OFFSET UINT64_MAX
+#define REMO__TYPE_BYTES_MAX 63u
+#define REMO__MEMORY_NAME_BYTES_MAX 15u
 
 struct remo__memory {
-    char name[16];
+    char name[REMO__MEMORY_NAME_BYTES_MAX + 1];
     uint64_t own_bytes, expected_bytes;
     struct remo_nodeset providers;
     uint64_t own_offset;                /* REMO__NO_OFFSET when own_bytes is 0 */
@@ -19,32 +21,33 @@ struct remo__memory {
     _Atomic uint64_t *offsets;          /* [size] where each peer's share starts in its arena; own one included */
 };
 
+/* What this endpoint knows of one peer's. */
+struct remo__channel_peer {
+    _Atomic uint32_t state;             /* enum remo_channel_peer */
+    _Atomic uint32_t id;                /* of the endpoint there whose addresses we know, 0: none yet */
+    uint32_t granted_id;                /* of the endpoint there that knows ours, 0: none */
+};
+
 struct remo_channel {
     struct remo_node *node;
+    uint32_t id;                        /* what messages and immediates of peers name: slot and generation */
     uint32_t slot;                      /* index of its counters in every thread */
-    uint32_t id;                        /* 20 bits: what immediates of peers name; never used twice in a while */
     struct remo__memory memories[REMO_CHANNEL_MEMORIES_MAX];
     uint32_t memory_count;
     struct remo__channel_peer *peers;   /* [size] */
     struct remo_nodeset participants;
     struct remo_channel_options options;
     struct remo_channel *parent, *first_child, *next_sibling;
-    char name[REMO_CHANNEL_NAME_BYTES_MAX];
-    char type[64];
-    bool joined;
-    _Atomic int error;                  /* a mismatch that was found; -EPROTO */
-    char error_text[320];
-    _Atomic uint32_t busy;              /* callbacks that run now, and reasons to keep the struct */
-    _Atomic bool closing;
-    struct remo_stats stats_at_open;
-    uint32_t waiting_for_leave;         /* closed here: peers that still know our addresses */
     struct remo_channel *next_in_bucket;
-};
-
-struct remo__channel_peer {
-    _Atomic uint32_t state;             /* enum remo_channel_peer */
-    uint32_t id;                        /* of the endpoint there that this one is connected to, 0: none yet */
-    uint32_t granted_id;                /* of the endpoint there that knows our addresses, 0: none */
+    char name[REMO_CHANNEL_NAME_BYTES_MAX + 1];
+    char type[REMO__TYPE_BYTES_MAX + 1];
+    bool joined;
+    _Atomic bool mismatched;            /* error_text says how */
+    char error_text[400];
+    _Atomic uint32_t busy;              /* callbacks that run now */
+    bool closing;
+    uint32_t grants;                    /* closed here: peers that still know our addresses */
+    struct remo_stats stats_at_open;
 };
 
 /* The calling thread's counters for this channel. */
@@ -70,7 +73,7 @@ int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node);
 int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory, uint32_t node, uint64_t offset,
                                   const void *src, size_t bytes, uint32_t value, struct remo_ack *ack);
 
-/* Participants of a channel in rank order: the n-th, and how many. */
+/* Members of a set in rank order: how many, the first one >= from, the n-th. */
 uint32_t remo__nodeset_count(const struct remo_nodeset *set);
 uint32_t remo__nodeset_next(const struct remo_nodeset *set, uint32_t from); /* REMO_NODES_MAX: none */
-uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n);
+uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n);       /* REMO_NODES_MAX: none */

@@ -329,14 +329,20 @@ int remo__node_open(const struct remo_config *given, const struct remo__node_hoo
 
 /* ---- close: goodbye first, so that nobody takes our silence for death ---- */
 
-void remo__node_close(struct remo_node *node) {
+void remo__node_close_helpers(struct remo_node *node) {
     if (node->control)
         remo__control_close(node->control);
+    node->control = NULL;
     atomic_store(&node->closing, true);
     if (node->service_started) {
         node->fabric->ops->imm_wake(node->fabric);
         pthread_join(node->service, NULL);
     }
+    node->service_started = false;
+}
+
+void remo__node_close(struct remo_node *node) {
+    remo__node_close_helpers(node);
     remo__threads_close(node);
     if (node->fabric)
         node->fabric->ops->close(node->fabric);

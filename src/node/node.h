@@ -124,4 +124,6 @@ static inline int remo__node_send(struct remo_node *node, uint32_t peer, uint16_
 
 /* Open with the hooks of the floor above; remo_node_open in channel/ calls this. */
 int remo__node_open(const struct remo_config *config, const struct remo__node_hooks *hooks, struct remo_node **ret_node);
+/* Say goodbye and stop the control and the service thread: no hook is called afterwards. remo__node_close does it too. */
+void remo__node_close_helpers(struct remo_node *node);
 void remo__node_close(struct remo_node *node);

@@ -1,0 +1,364 @@
+/* channel.c - opening and closing endpoints, their memory, waiting for participants. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "channel/registry.h"
+#include "node/arena.h"
+#include "node/stats.h"
+
+#define NAME_PART_BYTES_MAX 63u
+
+/* ---- sets of nodes ---- */
+
+uint32_t remo__nodeset_next(const struct remo_nodeset *set, uint32_t from) {
+    for (uint32_t node = from; node < REMO_NODES_MAX; node++)
+        if (remo_nodeset_has(set, node))
+            return node;
+    return REMO_NODES_MAX;
+}
+
+uint32_t remo__nodeset_count(const struct remo_nodeset *set) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < REMO__ARRAY_COUNT(set->word); i++)
+        count += (uint32_t)__builtin_popcountll(set->word[i]);
+    return count;
+}
+
+uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n) {
+    uint32_t node = remo__nodeset_next(set, 0);
+    while (n-- > 0 && node < REMO_NODES_MAX)
+        node = remo__nodeset_next(set, node + 1);
+    return node;
+}
+
+/* ---- open ---- */
+
+static int check_name(const char *what, const char *name, size_t most) {
+    size_t length = name ? strlen(name) : 0;
+    if (length == 0)
+        return remo__fail(-EINVAL, "the name of a %s is empty; give 1 to %zu characters of [A-Za-z0-9_-]", what, most);
+    if (length > most)
+        return remo__fail(-ENAMETOOLONG, "the name \"%.20s...\" of a %s has %zu characters, at most %zu are allowed", name, what,
+                          length, most);
+    for (const char *at = name; *at; at++)
+        if (!isalnum((unsigned char)*at) && *at != '_' && *at != '-')
+            return remo__fail(-EINVAL, "the name \"%s\" of a %s has a character other than [A-Za-z0-9_-]", name, what);
+    return 0;
+}
+
+static int check_participants(const struct remo_channel *parent, const struct remo_nodeset *set, const char *name) {
+    const struct remo_node *node = parent->node;
+    uint32_t beyond = remo__nodeset_next(set, node->size);
+    if (beyond < REMO_NODES_MAX)
+        return remo__fail(-EINVAL, "channel %s: participant %u is no node of this job of %u", name, beyond, node->size);
+    if (!remo_nodeset_has(set, node->rank))
+        return remo__fail(-EINVAL, "channel %s: this node (%u) is not among the participants; do not open it here, or add it", name,
+                          node->rank);
+    return 0;
+}
+
+static int make(struct remo_channel *parent, const char *name, const char *type, const struct remo_channel_options *options,
+                struct remo_channel **ret_channel) {
+    struct remo_channel *channel = calloc(1, sizeof *channel);
+    if (channel)
+        channel->peers = calloc(parent->node->size, sizeof *channel->peers);
+    if (!channel || !channel->peers) {
+        free(channel);
+        return remo__fail(-ENOMEM, "no memory for channel %s", name);
+    }
+    channel->node = parent->node;
+    channel->parent = parent;
+    if (options)
+        channel->options = *options;
+    channel->participants = remo_nodeset_empty(&channel->options.participants) ? parent->participants
+                                                                               : channel->options.participants;
+    snprintf(channel->type, sizeof channel->type, "%s", type);
+    int length = snprintf(channel->name, sizeof channel->name, "%s%s%s", parent->name, parent->parent ? "/" : "", name);
+    int rc = check_participants(parent, &channel->participants, channel->name);
+    if (length >= (int)sizeof channel->name)
+        rc = remo__fail(-ENAMETOOLONG, "the full name of channel %s below %s has %d characters, at most %u are allowed", name,
+                        parent->name, length, REMO_CHANNEL_NAME_BYTES_MAX);
+    if (rc != 0) {
+        free(channel->peers);
+        free(channel);
+        return rc;
+    }
+    *ret_channel = channel;
+    return 0;
+}
+
+static int fail_exists(const struct remo_channel *there, const char *type) {
+    if (strcmp(there->type, type) != 0)
+        return remo__fail(-EEXIST, "channel %s is open on this node as a %s and cannot be opened as a %s too; choose another name",
+                          there->name, there->type, type);
+    return remo__fail(-EEXIST, "channel %s is open on this node already; use that one, or close it first", there->name);
+}
+
+int remo_channel_open(struct remo_channel *parent, const char *name, const char *type,
+                      const struct remo_channel_options *options, struct remo_channel **ret_channel) {
+    if (!parent || !ret_channel)
+        return remo__fail(-EINVAL, "remo_channel_open needs a parent and a place for the channel");
+    int rc = check_name("channel", name, NAME_PART_BYTES_MAX);
+    if (rc == 0 && (!type || !*type || strlen(type) > REMO__TYPE_BYTES_MAX))
+        rc = remo__fail(-EINVAL, "channel %s: a type has 1 to %u characters", name, REMO__TYPE_BYTES_MAX);
+    struct remo_channel *channel = NULL;
+    if (rc == 0)
+        rc = make(parent, name, type, options, &channel);
+    if (rc != 0)
+        return rc;
+    struct remo__registry *registry = remo__registry(parent->node);
+    pthread_mutex_lock(&registry->lock);
+    const struct remo_channel *there = remo__registry_by_name(registry, channel->name);
+    rc = there ? fail_exists(there, type) : remo__registry_insert(registry, channel);
+    if (rc == 0) {
+        channel->next_sibling = parent->first_child;
+        parent->first_child = channel;
+    }
+    pthread_mutex_unlock(&registry->lock);
+    if (rc != 0) {
+        free(channel->peers);
+        free(channel);
+        return rc;
+    }
+    *ret_channel = channel;
+    return 0;
+}
+
+/* ---- memory ---- */
+
+static int alloc_offsets(struct remo_channel *channel, struct remo__memory *memory) {
+    memory->offsets = malloc(channel->node->size * sizeof *memory->offsets);
+    if (!memory->offsets)
+        return remo__fail(-ENOMEM, "no memory for channel %s.%s", channel->name, memory->name);
+    for (uint32_t peer = 0; peer < channel->node->size; peer++)
+        atomic_init(&memory->offsets[peer], REMO__NO_OFFSET);
+    return 0;
+}
+
+int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint64_t own_bytes, uint64_t expected_bytes,
+                            const struct remo_nodeset *providers, uint32_t *ret_memory) {
+    if (channel->joined || channel->memory_count == REMO_CHANNEL_MEMORIES_MAX)
+        return remo__fail(-EINVAL, "channel %s: memory is added before join, at most %u pieces", channel->name,
+                          REMO_CHANNEL_MEMORIES_MAX);
+    int rc = check_name("memory", name, REMO__MEMORY_NAME_BYTES_MAX);
+    if (rc != 0)
+        return rc;
+    struct remo__memory *memory = &channel->memories[channel->memory_count];
+    *memory = (struct remo__memory){.own_bytes = own_bytes, .expected_bytes = expected_bytes, .own_offset = REMO__NO_OFFSET};
+    snprintf(memory->name, sizeof memory->name, "%s", name);
+    memory->providers = providers && !remo_nodeset_empty(providers) ? *providers : channel->participants;
+    rc = alloc_offsets(channel, memory);
+    if (rc == 0 && own_bytes > 0)
+        rc = remo__arena_alloc(channel->node->arena, own_bytes, &memory->own_offset);
+    if (rc != 0) {
+        free(memory->offsets);
+        return remo__fail_more(rc, "memory %s of channel %s", name, channel->name);
+    }
+    if (own_bytes > 0) {
+        memory->own = remo__arena_base(channel->node->arena) + memory->own_offset;
+        atomic_store(&memory->offsets[channel->node->rank], memory->own_offset);
+    }
+    *ret_memory = channel->memory_count++;
+    return 0;
+}
+
+int remo_channel_join(struct remo_channel *channel) {
+    struct remo__registry *registry = remo__registry(channel->node);
+    pthread_mutex_lock(&registry->lock);
+    channel->joined = true;
+    struct remo__channel_peer *self = &channel->peers[channel->node->rank];
+    atomic_store(&self->id, channel->id);
+    atomic_store(&self->state, REMO_CHANNEL_CONNECTED);
+    for (uint32_t peer = 0; peer < channel->node->size; peer++)
+        if (remo_nodeset_has(&channel->participants, peer) && peer != channel->node->rank)
+            remo__join_send(channel, peer);
+    pthread_mutex_unlock(&registry->lock);
+    remo__registry_changed(registry);
+    return 0;
+}
+
+/* ---- waiting for participants ---- */
+
+static int peer_problem(const struct remo_channel *channel, uint32_t node, enum remo_channel_peer state) {
+    if (state == REMO_CHANNEL_LEFT)
+        return remo__fail(-ENOTCONN, "node %u has closed channel %s", node, channel->name);
+    return remo__fail(-EHOSTDOWN, "channel %s: node %u has %s", channel->name, node,
+                      remo_node_peer(channel->node, node) == REMO_PEER_LEFT ? "left the job" : "died");
+}
+
+/* 1 connected (or it was, and has gone its way), 0 not yet, or an error. */
+static int look_at_peer(const struct remo_channel *channel, uint32_t node) {
+    const struct remo__channel_peer *peer = &channel->peers[node];
+    enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&peer->state);
+    if (state == REMO_CHANNEL_CONNECTED || (state == REMO_CHANNEL_LEFT && atomic_load(&peer->id) != 0))
+        return 1;
+    return state == REMO_CHANNEL_WAITING ? 0 : peer_problem(channel, node, state);
+}
+
+struct look {
+    const struct remo_channel *channel, *waits_for; /* the first that is not ready, for the sentence */
+    uint32_t node;
+    uint64_t seen_changes;
+};
+
+static int look_at_tree(struct look *look, const struct remo_channel *channel) {
+    if (atomic_load(&channel->mismatched))
+        return remo__fail(-EPROTO, "%s", channel->error_text);
+    look->waits_for = channel;
+    look->node = channel->node->rank;
+    if (!channel->joined)
+        return 0;
+    for (uint32_t node = 0; channel->parent && node < channel->node->size; node++) {
+        look->node = node;
+        int rc = remo_nodeset_has(&channel->participants, node) ? look_at_peer(channel, node) : 1;
+        if (rc != 1)
+            return rc;
+    }
+    for (const struct remo_channel *child = channel->first_child; child; child = child->next_sibling) {
+        int rc = look_at_tree(look, child);
+        if (rc != 1)
+            return rc;
+    }
+    return 1;
+}
+
+/* A wait condition; walks the tree only when something has changed. */
+static int tree_ready(void *ctx) {
+    struct look *look = ctx;
+    struct remo__registry *registry = remo__registry(look->channel->node);
+    uint64_t changes = atomic_load(&registry->changes);
+    if (changes == look->seen_changes)
+        return 0;
+    look->seen_changes = changes;
+    pthread_mutex_lock(&registry->lock);
+    int rc = look_at_tree(look, look->channel);
+    pthread_mutex_unlock(&registry->lock);
+    return rc;
+}
+
+int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns) {
+    struct look look = {.channel = channel, .seen_changes = UINT64_MAX};
+    int rc = remo__wait(channel->node, tree_ready, &look, remo__deadline(timeout_ns));
+    if (rc == -ETIMEDOUT && look.waits_for)
+        return remo__fail(rc, "node %u has not opened channel %s within %llu ms; every participant must open it", look.node,
+                          look.waits_for->name, (unsigned long long)(timeout_ns / REMO__NS_PER_MS));
+    return rc;
+}
+
+struct one_peer {
+    const struct remo_channel *channel;
+    uint32_t node;
+};
+
+static int peer_ready(void *ctx) {
+    const struct one_peer *one = ctx;
+    if (atomic_load(&one->channel->mismatched))
+        return remo__fail(-EPROTO, "%s", one->channel->error_text);
+    enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&one->channel->peers[one->node].state);
+    if (state == REMO_CHANNEL_CONNECTED)
+        return 1;
+    return state == REMO_CHANNEL_WAITING ? 0 : peer_problem(one->channel, one->node, state);
+}
+
+int remo__channel_reach(struct remo_channel *channel, uint32_t node) {
+    struct one_peer one = {.channel = channel, .node = node};
+    if (node >= channel->node->size || !remo_nodeset_has(&channel->participants, node))
+        return remo__fail(-EINVAL, "node %u does not take part in channel %s", node, channel->name);
+    int rc = remo__wait(channel->node, peer_ready, &one, remo__deadline(channel->node->op_timeout_ns));
+    if (rc == -ETIMEDOUT)
+        return remo__fail(rc, "node %u has not opened channel %s yet; wait for it with remo_channel_wait", node, channel->name);
+    return rc;
+}
+
+int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node) {
+    enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&channel->peers[node].state);
+    if (remo__unlikely(state == REMO_CHANNEL_LEFT))
+        return peer_problem(channel, node, state);
+    enum remo_peer_state life = remo_node_peer(channel->node, node);
+    if (remo__unlikely(state == REMO_CHANNEL_DOWN || life == REMO_PEER_DEAD || life == REMO_PEER_LEFT))
+        return peer_problem(channel, node, REMO_CHANNEL_DOWN);
+    return 0;
+}
+
+/* ---- close ---- */
+
+static int idle(void *ctx) {
+    const struct remo_channel *channel = ctx;
+    return atomic_load(&channel->busy) == 0;
+}
+
+static void unlink_from_parent(struct remo_channel *channel) {
+    for (struct remo_channel **link = &channel->parent->first_child; *link; link = &(*link)->next_sibling) {
+        if (*link != channel)
+            continue;
+        *link = channel->next_sibling;
+        return;
+    }
+}
+
+void remo_channel_close(struct remo_channel *channel) {
+    if (!channel || !channel->parent)
+        return;
+    struct remo__registry *registry = remo__registry(channel->node);
+    while (channel->first_child)
+        remo_channel_close(channel->first_child);
+    (void)remo_fence(channel->node, REMO_FENCE_GLOBAL, 0); /* nothing of ours is under way when peers hear that we left */
+    pthread_mutex_lock(&registry->lock);
+    channel->closing = true;
+    remo__registry_unname(registry, channel);
+    unlink_from_parent(channel);
+    if (channel->joined)
+        remo__join_leave(channel);
+    pthread_mutex_unlock(&registry->lock);
+    (void)remo__wait(channel->node, idle, channel, REMO_FOREVER);
+    pthread_mutex_lock(&registry->lock);
+    channel->parent = NULL; /* from here on the last grant that ends destroys it (join.c) */
+    if (channel->grants == 0)
+        remo__registry_destroy(registry, channel);
+    pthread_mutex_unlock(&registry->lock);
+    remo__registry_changed(registry);
+}
+
+/* ---- what one may ask ---- */
+
+struct remo_node *remo_channel_node(const struct remo_channel *channel) {
+    return channel->node;
+}
+
+const char *remo_channel_name(const struct remo_channel *channel) {
+    return channel->name;
+}
+
+const struct remo_nodeset *remo_channel_participants(const struct remo_channel *channel) {
+    return &channel->participants;
+}
+
+enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node) {
+    if (node >= channel->node->size)
+        return REMO_CHANNEL_DOWN;
+    return (enum remo_channel_peer)atomic_load(&channel->peers[node].state);
+}
+
+void *remo_channel_memory(const struct remo_channel *channel, uint32_t memory) {
+    return memory < channel->memory_count ? channel->memories[memory].own : NULL;
+}
+
+static void add_tree(const struct remo_channel *channel, struct remo_stats *sum) {
+    struct remo_stats own;
+    remo__stats_of_slot(channel->node, channel->slot, &own);
+    remo__stats_subtract(&own, &channel->stats_at_open);
+    remo__stats_add(sum, &own);
+    for (const struct remo_channel *child = channel->first_child; child; child = child->next_sibling)
+        add_tree(child, sum);
+}
+
+void remo_channel_stats(const struct remo_channel *channel, struct remo_stats *ret_stats) {
+    struct remo__registry *registry = remo__registry(channel->node);
+    struct remo_stats sum = {0};
+    pthread_mutex_lock(&registry->lock);
+    add_tree(channel, &sum);
+    pthread_mutex_unlock(&registry->lock);
+    *ret_stats = sum;
+}
