@@ -148,7 +148,6 @@ static int grow(struct remo__arena *arena, uint64_t bytes) {
         rc = -ENOMEM;
         goto fail_close;
     }
-    remo__segment_populate(arena->base + segment->offset, bytes);
     rc = register_segment(arena, segment);
     if (rc != 0)
         goto fail_unmap;
