@@ -1,0 +1,39 @@
+/* hello.c - every node adds its rank to a shared counter; all meet; node 0 says the sum.
+ *
+ *     remo run -n 4 -- ./hello
+ */
+#include <remo/remo.h>
+#include <stdio.h>
+
+static int work(struct remo_node *node) {
+    struct remo_atomic_var *sum = NULL;
+    struct remo_barrier *barrier = NULL;
+    uint64_t total = 0;
+    int rc = remo_atomic_var_open(remo_node_root(node), "sum", NULL, &sum);
+    if (rc == 0)
+        rc = remo_barrier_open(remo_node_root(node), "all", NULL, &barrier);
+    if (rc == 0)
+        rc = remo_atomic_var_fetch_add(sum, 0, remo_node_rank(node), NULL, NULL);
+    if (rc == 0)
+        rc = remo_barrier_wait(barrier, REMO_FOREVER);
+    if (rc == 0)
+        rc = remo_atomic_var_load(sum, 0, &total, NULL);
+    if (rc == 0 && remo_node_rank(node) == 0)
+        printf("the ranks of %u nodes add up to %llu\n", remo_node_size(node), (unsigned long long)total);
+    rc = rc ? rc : remo_barrier_wait(barrier, REMO_FOREVER); /* node 0 has read the sum */
+    remo_barrier_close(barrier);
+    remo_atomic_var_close(sum);
+    return rc;
+}
+
+int main(void) {
+    struct remo_node *node;
+    int rc = remo_node_open(NULL, &node);
+    if (rc == 0) {
+        rc = work(node);
+        remo_node_close(node);
+    }
+    if (rc != 0)
+        fprintf(stderr, "hello: %s: %s\n", remo_error_name(rc), remo_last_error());
+    return rc != 0;
+}
