@@ -1,0 +1,470 @@
+/* limit.c - see limit.h. */
+#include "limit.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH_NS 20000.0     /* long against reading the clock (40 ns), short against a time slice (ms) */
+#define BUDGET_NS 15000000   /* for one limit; enough for several hundred batches */
+#define WARM_UP_NS 120000000 /* until the page tables of a large mapping are in the caches */
+#define BATCHES_MAX 1000
+#define BATCHES_MIN 5 /* of slow operations, even past the budget */
+#define SPINS_BEFORE_YIELD 2000
+#define LINE_BYTES 64
+
+struct pair;
+
+/* What a batch works on. Each kind of work uses the members that it needs. */
+struct work {
+    void (*run)(struct work *work, uint64_t operations);
+    const char *source;
+    size_t source_bytes;
+    size_t size_bytes;
+    char *destination;
+    _Atomic uint64_t *word;
+    volatile uint64_t *guarded; /* by the lock in `word`; may be NULL */
+    uint64_t *accounts;
+    size_t accounts_count;
+    struct remo__random random;
+    unsigned spins_before_yield; /* of those that wait for another thread */
+    struct pair *pair;           /* with whom the ping-pong or the barrier is */
+    _Atomic uint64_t *peer_word;
+    uint64_t round;
+};
+
+static inline void forget_memory(void) {
+    __asm__ volatile("" ::: "memory");
+}
+
+/* Of two threads on one processor the other runs only when this one yields. */
+static inline void pause_in_spin(unsigned spins, unsigned spins_before_yield) {
+    if (spins % spins_before_yield == 0)
+        sched_yield();
+    else
+        __builtin_ia32_pause();
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double timed_batch(struct work *work, uint64_t operations) {
+    uint64_t start_ns = remo__now_ns();
+    work->run(work, operations);
+    return (double)(remo__now_ns() - start_ns);
+}
+
+/* The median over batches of the time of one operation. */
+static double measure(struct work *work) {
+    static const uint64_t operations_max = 1ull << 24;
+    double samples[BATCHES_MAX];
+    uint64_t operations = 1;
+    /* Twice, lest an interruption make a batch look long enough. */
+    while ((timed_batch(work, operations) < BATCH_NS || timed_batch(work, operations) < BATCH_NS) &&
+           operations < operations_max)
+        operations *= 2;
+    uint64_t deadline = remo__deadline(BUDGET_NS);
+    size_t count = 0;
+    do
+        samples[count++] = timed_batch(work, operations) / (double)operations;
+    while (count < BATCHES_MAX && (count < BATCHES_MIN || remo__remaining_ns(deadline) > 0));
+    qsort(samples, count, sizeof *samples, compare_doubles);
+    return samples[count / 2];
+}
+
+/* ---- copies ---- */
+
+static void run_load(struct work *work, uint64_t operations) {
+    const volatile uint64_t *source = (const volatile uint64_t *)work->source;
+    for (uint64_t i = 0; i < operations; i++) {
+        uint64_t value = *source;
+        __asm__ volatile("" : : "r"(value));
+    }
+}
+
+static void run_memcpy(struct work *work, uint64_t operations) {
+    char *destination = work->destination;
+    const char *source = work->source;
+    size_t size_bytes = work->size_bytes;
+    for (uint64_t i = 0; i < operations; i++) {
+        memcpy(destination, source, size_bytes);
+        forget_memory();
+    }
+}
+
+static void run_memcpy_random(struct work *work, uint64_t operations) {
+    size_t step = work->size_bytes < LINE_BYTES ? work->size_bytes : LINE_BYTES;
+    uint64_t places = (work->source_bytes - work->size_bytes) / step + 1;
+    char *destination = work->destination;
+    const char *source = work->source;
+    size_t size_bytes = work->size_bytes;
+    for (uint64_t i = 0; i < operations; i++) {
+        memcpy(destination, source + remo__random_below(&work->random, places) * step, size_bytes);
+        forget_memory();
+    }
+}
+
+static double measure_copy(void (*run)(struct work *, uint64_t), const void *mapping, size_t mapping_bytes,
+                           size_t size_bytes) {
+    if (size_bytes == 0 || size_bytes > mapping_bytes)
+        return 0;
+    char *destination = aligned_alloc(LINE_BYTES, (size_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES);
+    if (!destination)
+        return 0;
+    memset(destination, 0, size_bytes);
+    struct work work = {.run = run,
+                        .source = mapping,
+                        .source_bytes = mapping_bytes,
+                        .size_bytes = size_bytes,
+                        .destination = destination};
+    remo__random_seed(&work.random, 1);
+    double ns = measure(&work);
+    free(destination);
+    return ns;
+}
+
+double limit_load_ns(const void *mapping) {
+    struct work work = {.run = run_load, .source = mapping};
+    return measure(&work);
+}
+
+double limit_memcpy_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes) {
+    return measure_copy(run_memcpy, mapping, mapping_bytes, size_bytes);
+}
+
+double limit_memcpy_random_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes) {
+    return measure_copy(run_memcpy_random, mapping, mapping_bytes, size_bytes);
+}
+
+/* ---- one word ---- */
+
+static void run_fetch_add(struct work *work, uint64_t operations) {
+    for (uint64_t i = 0; i < operations; i++)
+        atomic_fetch_add(work->word, 1);
+}
+
+static void run_compare_swap(struct work *work, uint64_t operations) {
+    uint64_t expected = atomic_load(work->word);
+    for (uint64_t i = 0; i < operations; i++)
+        if (atomic_compare_exchange_strong(work->word, &expected, expected + 1))
+            expected++;
+}
+
+static void run_store_fence(struct work *work, uint64_t operations) {
+    for (uint64_t i = 0; i < operations; i++) {
+        atomic_store_explicit(work->word, i, memory_order_relaxed);
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+}
+
+static void run_lock(struct work *work, uint64_t operations) {
+    _Atomic uint64_t *lock = work->word;
+    for (uint64_t i = 0; i < operations; i++) {
+        unsigned spins = 0;
+        uint64_t expected = 0;
+        while (!atomic_compare_exchange_strong_explicit(lock, &expected, 1, memory_order_acquire,
+                                                        memory_order_relaxed)) {
+            while (atomic_load_explicit(lock, memory_order_relaxed) != 0)
+                pause_in_spin(++spins, work->spins_before_yield);
+            expected = 0;
+        }
+        if (work->guarded)
+            *work->guarded += 1;
+        atomic_store_explicit(lock, 0, memory_order_release);
+    }
+}
+
+static double measure_word(void (*run)(struct work *, uint64_t), void *line) {
+    struct work work = {.run = run, .word = line};
+    atomic_store(work.word, 0);
+    return measure(&work);
+}
+
+double limit_fetch_add_ns(void *line) {
+    return measure_word(run_fetch_add, line);
+}
+
+double limit_compare_swap_ns(void *line) {
+    return measure_word(run_compare_swap, line);
+}
+
+double limit_store_fence_ns(void *line) {
+    return measure_word(run_store_fence, line);
+}
+
+double limit_lock_ns(void *line) {
+    return measure_word(run_lock, line);
+}
+
+/* ---- two threads ---- */
+
+/* The first side measures; the second keeps it company until it is told to stop. */
+struct pair {
+    struct work work[2];
+    void (*company)(struct pair *pair);
+    double result_ns;
+    _Atomic int running; /* the second side is */
+    _Atomic int stop;
+};
+
+static int stopped(struct pair *pair) {
+    return atomic_load_explicit(&pair->stop, memory_order_relaxed);
+}
+
+static void *first_side(void *argument) {
+    struct pair *pair = argument;
+    unsigned spins = 0;
+    while (!atomic_load(&pair->running))
+        pause_in_spin(++spins, pair->work[0].spins_before_yield);
+    pair->result_ns = measure(&pair->work[0]);
+    atomic_store(&pair->stop, 1);
+    return NULL;
+}
+
+static void *second_side(void *argument) {
+    struct pair *pair = argument;
+    atomic_store(&pair->running, 1);
+    pair->company(pair);
+    return NULL;
+}
+
+static int start_on_cpu(int cpu, void *(*body)(void *), struct pair *pair, pthread_t *ret_thread) {
+    pthread_attr_t attributes;
+    cpu_set_t set;
+    if (cpu < 0 || cpu >= CPU_SETSIZE)
+        return -EINVAL;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    int rc = pthread_attr_init(&attributes);
+    if (rc)
+        return -rc;
+    rc = pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
+    if (!rc)
+        rc = pthread_create(ret_thread, &attributes, body, pair);
+    pthread_attr_destroy(&attributes);
+    return -rc;
+}
+
+static double measure_pair(struct pair *pair, int cpu_a, int cpu_b) {
+    pthread_t first, second;
+    for (int side = 0; side < 2; side++)
+        pair->work[side].spins_before_yield = cpu_a == cpu_b ? 1 : SPINS_BEFORE_YIELD;
+    if (start_on_cpu(cpu_b, second_side, pair, &second))
+        return 0;
+    if (start_on_cpu(cpu_a, first_side, pair, &first))
+        atomic_store(&pair->stop, 1);
+    else
+        pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    return pair->result_ns;
+}
+
+static void contend(struct pair *pair) {
+    struct work *work = &pair->work[1];
+    while (!stopped(pair)) {
+        work->run(work, 16);
+        if (work->spins_before_yield == 1)
+            sched_yield();
+    }
+}
+
+static double measure_contended(struct work work, int cpu_a, int cpu_b) {
+    struct pair pair = {.work = {work, work}, .company = contend};
+    atomic_store(work.word, 0);
+    return measure_pair(&pair, cpu_a, cpu_b);
+}
+
+double limit_fetch_add_contended_ns(void *line, int cpu_a, int cpu_b) {
+    return measure_contended((struct work){.run = run_fetch_add, .word = line}, cpu_a, cpu_b);
+}
+
+double limit_lock_contended_ns(void *line, int cpu_a, int cpu_b) {
+    struct work work = {.run = run_lock, .word = line, .guarded = (uint64_t *)((char *)line + LINE_BYTES)};
+    return measure_contended(work, cpu_a, cpu_b);
+}
+
+/* Wait until the other side has reached `round`. Returns 0 then, 1 when told to stop instead. */
+static int await_round(struct work *work, uint64_t round) {
+    unsigned spins = 0;
+    while (atomic_load_explicit(work->peer_word, memory_order_acquire) < round) {
+        if (stopped(work->pair))
+            return 1;
+        pause_in_spin(++spins, work->spins_before_yield);
+    }
+    return 0;
+}
+
+/* Over one line both sides write the same word, in turn: the first the odd values, the second the even
+ * ones. Over two, each has its own. `peer_word` is what a side reads. */
+static void run_pingpong(struct work *work, uint64_t operations) {
+    for (uint64_t i = 0; i < operations; i++) {
+        work->round += 2;
+        atomic_store_explicit(work->word, work->round - 1, memory_order_release);
+        await_round(work, work->round);
+    }
+}
+
+static void answer_pingpong(struct pair *pair) {
+    struct work *work = &pair->work[1];
+    for (work->round = 1; !await_round(work, work->round); work->round += 2)
+        atomic_store_explicit(work->word, work->round + 1, memory_order_release);
+}
+
+double limit_pingpong_ns(void *line, int cpu_a, int cpu_b, int lines_count) {
+    _Atomic uint64_t *word_a = line;
+    _Atomic uint64_t *word_b = lines_count < 2 ? word_a : (void *)((char *)line + 2 * LINE_BYTES);
+    struct pair pair = {.company = answer_pingpong};
+    pair.work[0] = (struct work){.run = run_pingpong, .pair = &pair, .word = word_a, .peer_word = word_b};
+    pair.work[1] = (struct work){.pair = &pair, .word = word_b, .peer_word = word_a};
+    atomic_store(word_a, 0);
+    atomic_store(word_b, 0);
+    return measure_pair(&pair, cpu_a, cpu_b);
+}
+
+static int pass_barrier(struct work *work) {
+    work->round++;
+    atomic_store_explicit(work->word, work->round, memory_order_release);
+    return await_round(work, work->round);
+}
+
+static void run_barrier(struct work *work, uint64_t operations) {
+    for (uint64_t i = 0; i < operations; i++)
+        pass_barrier(work);
+}
+
+static void join_barriers(struct pair *pair) {
+    while (!pass_barrier(&pair->work[1]))
+        continue;
+}
+
+double limit_barrier_ns(void *line, int cpu_a, int cpu_b) {
+    /* Two lines apart, or the adjacent-line prefetcher would couple them. */
+    _Atomic uint64_t *word_a = line;
+    _Atomic uint64_t *word_b = (void *)((char *)line + 2 * LINE_BYTES);
+    struct pair pair = {.company = join_barriers};
+    pair.work[0] = (struct work){.run = run_barrier, .pair = &pair, .word = word_a, .peer_word = word_b};
+    pair.work[1] = (struct work){.pair = &pair, .word = word_b, .peer_word = word_a};
+    atomic_store(word_a, 0);
+    atomic_store(word_b, 0);
+    return measure_pair(&pair, cpu_a, cpu_b);
+}
+
+/* ---- accounts ---- */
+
+static void run_transfer(struct work *work, uint64_t operations) {
+    for (uint64_t i = 0; i < operations; i++) {
+        uint64_t from = remo__random_below(&work->random, work->accounts_count);
+        uint64_t to = remo__random_below(&work->random, work->accounts_count);
+        uint64_t amount = (from ^ to) & 0xff;
+        work->accounts[from] -= amount;
+        work->accounts[to] += amount;
+    }
+}
+
+double limit_transfer_ns(uint64_t *accounts, size_t accounts_count) {
+    if (!accounts || accounts_count == 0)
+        return 0;
+    struct work work = {.run = run_transfer, .accounts = accounts, .accounts_count = accounts_count};
+    remo__random_seed(&work.random, 1);
+    uint64_t deadline = remo__deadline(WARM_UP_NS);
+    while (remo__remaining_ns(deadline) > 0)
+        run_transfer(&work, 1000);
+    return measure(&work);
+}
+
+/* ---- names and the list ---- */
+
+/* 8 B, 4 KiB, 1 MiB by powers of 1024; 100 M by powers of 1000. */
+static void format_scaled(char *ret_text, size_t text_bytes, size_t value, size_t base,
+                          const char *const units[3]) {
+    size_t unit = 0;
+    while (unit < 2 && value >= base && value % base == 0) {
+        value /= base;
+        unit++;
+    }
+    snprintf(ret_text, text_bytes, "%zu%s", value, units[unit]);
+}
+
+static void format_bytes(char ret_text[24], size_t size_bytes) {
+    format_scaled(ret_text, 24, size_bytes, 1024, (const char *const[]){" B", " KiB", " MiB"});
+}
+
+void limit_memcpy_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]) {
+    char size[24];
+    format_bytes(size, size_bytes);
+    snprintf(ret_name, LIMIT_NAME_BYTES, "memcpy %s from the same mapping", size);
+}
+
+void limit_memcpy_random_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]) {
+    char size[24];
+    format_bytes(size, size_bytes);
+    snprintf(ret_name, LIMIT_NAME_BYTES, "memcpy %s at random offsets of the same mapping", size);
+}
+
+void limit_transfer_name(size_t accounts_count, char ret_name[LIMIT_NAME_BYTES]) {
+    char count[24];
+    format_scaled(count, sizeof count, accounts_count, 1000, (const char *const[]){"", " k", " M"});
+    snprintf(ret_name, LIMIT_NAME_BYTES, "transfer between 2 of %s accounts, no lock", count);
+}
+
+struct listing {
+    void (*each)(void *ctx, const char *name, double ns);
+    void *ctx;
+    int rc;
+};
+
+static void report(struct listing *listing, const char *name, double ns) {
+    if (ns > 0)
+        listing->each(listing->ctx, name, ns);
+    else
+        listing->rc = -EIO;
+}
+
+static void list_copies(const struct limit_place *place, struct listing *listing) {
+    static const size_t sizes_bytes[] = {8, 64, 4096, 1 << 20};
+    char name[LIMIT_NAME_BYTES];
+    for (size_t i = 0; i < sizeof sizes_bytes / sizeof *sizes_bytes; i++) {
+        size_t size_bytes = sizes_bytes[i];
+        if (size_bytes > place->mapping_bytes)
+            continue;
+        limit_memcpy_name(size_bytes, name);
+        report(listing, name, limit_memcpy_ns(place->mapping, place->mapping_bytes, size_bytes));
+        limit_memcpy_random_name(size_bytes, name);
+        report(listing, name, limit_memcpy_random_ns(place->mapping, place->mapping_bytes, size_bytes));
+    }
+}
+
+int limit_list(const struct limit_place *place, void (*each)(void *ctx, const char *name, double ns),
+               void *ctx) {
+    void *line = place->mapping;
+    int a = place->cpu_a, b = place->cpu_b;
+    struct listing listing = {.each = each, .ctx = ctx};
+    if (!line || (uintptr_t)line % LINE_BYTES != 0 || place->mapping_bytes < LIMIT_LINE_BYTES)
+        return -EINVAL;
+    report(&listing, LIMIT_LOAD, limit_load_ns(line));
+    list_copies(place, &listing);
+    report(&listing, LIMIT_FETCH_ADD, limit_fetch_add_ns(line));
+    report(&listing, LIMIT_COMPARE_SWAP, limit_compare_swap_ns(line));
+    report(&listing, LIMIT_STORE_FENCE, limit_store_fence_ns(line));
+    report(&listing, LIMIT_LOCK, limit_lock_ns(line));
+    report(&listing, LIMIT_FETCH_ADD_CONTENDED, limit_fetch_add_contended_ns(line, a, b));
+    report(&listing, LIMIT_LOCK_CONTENDED, limit_lock_contended_ns(line, a, b));
+    report(&listing, LIMIT_PINGPONG_1, limit_pingpong_ns(line, a, b, 1));
+    report(&listing, LIMIT_PINGPONG_2, limit_pingpong_ns(line, a, b, 2));
+    report(&listing, LIMIT_BARRIER, limit_barrier_ns(line, a, b));
+    if (place->accounts) {
+        char name[LIMIT_NAME_BYTES];
+        limit_transfer_name(place->accounts_count, name);
+        report(&listing, name, limit_transfer_ns(place->accounts, place->accounts_count));
+    }
+    return listing.rc;
+}

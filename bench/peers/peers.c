@@ -1,0 +1,209 @@
+/* peers.c - which peers there are, and how each is started. How a program is run: command.c. */
+#include "peers.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ARGUMENTS_MAX 64
+#define TEXT_BYTES 40
+#define FIGURES_MAX 9                  /* of one program: three windows, three shares of reads */
+#define START_NS (60 * REMO__NS_PER_S) /* to start, to fill 100 M accounts */
+#define KEY_NS (10 * REMO__NS_PER_US)  /* to insert one key, at worst */
+
+#ifndef PEERS_LIBEXEC
+#define PEERS_LIBEXEC "/usr/local/libexec/remo"
+#endif
+
+static const char *const one_sided[] = {
+    "read", "write", "fetch_add", "compare_swap", "lock", "barrier", "accounts", NULL};
+static const char *const key_value[] = {"kv", NULL};
+
+/* Options that the one launcher of OpenMPI always needs: it may be run by root, on fewer cores than
+ * processes, and the programs pin themselves. */
+#define LAUNCHER "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"
+
+static const char *const mpi_default[] = {LAUNCHER, NULL};
+
+/* Shared-memory windows; and the barrier over shared memory, which OpenMPI has but does not choose by
+ * itself. */
+static const char *const mpi_sm[] = {
+    LAUNCHER, "--mca", "osc", "sm", "--mca", "coll_sm_priority", "100", NULL};
+
+static const struct peer peers[] = {
+    {"openmpi-sm", "peer-mpi", "mpirun.openmpi", "openmpi-bin", mpi_sm, one_sided},
+    {"openmpi", "peer-mpi", "mpirun.openmpi", "openmpi-bin", mpi_default, one_sided},
+    {"openshmem", "peer-oshmem", "oshrun", "openmpi-bin", mpi_default, one_sided},
+    {"redis", "peer-redis", "redis-server", "redis-server", NULL, key_value},
+    {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value},
+    {0},
+};
+
+const struct peer *peers_list(void) {
+    return peers;
+}
+
+/* ---- where things are ---- */
+
+static int is_in_path(const char *command) {
+    const char *path = getenv("PATH");
+    char file[PATH_MAX];
+    for (const char *at = path ? path : "/usr/bin:/bin"; *at;) {
+        size_t length = strcspn(at, ":");
+        snprintf(file, sizeof file, "%.*s/%s", (int)length, at, command);
+        if (length > 0 && access(file, X_OK) == 0)
+            return 1;
+        at += length + (at[length] == ':');
+    }
+    return 0;
+}
+
+/* Beside the build's own programs first, so that a fresh build does not measure with old ones. */
+static int find_program(const char *folder, const char *program, char ret_file[PATH_MAX]) {
+    static const char *const beside[] = {"bench/peers", "../bench/peers", "../../bench/peers",
+                                         "../libexec/remo"};
+    char self[PATH_MAX / 2];
+    if (folder) {
+        snprintf(ret_file, PATH_MAX, "%s/%s", folder, program);
+        return access(ret_file, X_OK) == 0;
+    }
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    for (size_t i = 0; slash && i < sizeof beside / sizeof *beside; i++) {
+        snprintf(ret_file, PATH_MAX, "%.*s/%s/%s", (int)(slash - self), self, beside[i], program);
+        if (access(ret_file, X_OK) == 0)
+            return 1;
+    }
+    snprintf(ret_file, PATH_MAX, "%s/%s", PEERS_LIBEXEC, program);
+    return access(ret_file, X_OK) == 0;
+}
+
+static int locate(const struct peer *peer, const char *folder, char ret_file[PATH_MAX]) {
+    if (!is_in_path(peer->command))
+        return remo__fail(-ENOENT, "%s is not installed (apt-get install %s)", peer->command,
+                          peer->package);
+    if (!find_program(folder, peer->program, ret_file))
+        return remo__fail(-ENOENT, "%s was not built; the build needs the development files of %s",
+                          peer->program, peer->name);
+    return 0;
+}
+
+int peers_check(const struct peer *peer, const char *folder) {
+    char file[PATH_MAX];
+    return locate(peer, folder, file);
+}
+
+/* ---- one program ---- */
+
+/* An argument list and the room for those arguments that are numbers. */
+struct arguments {
+    const char *argv[ARGUMENTS_MAX];
+    size_t count;
+    char texts[16][TEXT_BYTES];
+    size_t texts_count;
+};
+
+static void add(struct arguments *arguments, const char *argument) {
+    if (arguments->count < ARGUMENTS_MAX - 1)
+        arguments->argv[arguments->count++] = argument;
+}
+
+__attribute__((format(printf, 3, 4))) static void add_option(struct arguments *arguments,
+                                                             const char *option, const char *format, ...) {
+    if (arguments->texts_count == sizeof arguments->texts / sizeof *arguments->texts)
+        return;
+    char *text = arguments->texts[arguments->texts_count++];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, TEXT_BYTES, format, values);
+    va_end(values);
+    add(arguments, option);
+    add(arguments, text);
+}
+
+static void add_launcher(struct arguments *arguments, const struct peer *peer, unsigned nodes) {
+    if (!peer->launcher)
+        return;
+    add(arguments, peer->command);
+    for (size_t i = 0; peer->launcher[i]; i++)
+        add(arguments, peer->launcher[i]);
+    add_option(arguments, "-n", "%u", nodes ? nodes : 2);
+}
+
+/* What is left out has its default in measure.c. */
+static void add_options(struct arguments *arguments, const struct peers_options *options) {
+    if (options->seconds > 0)
+        add_option(arguments, "--seconds", "%.3f", options->seconds);
+    if (options->bytes)
+        add_option(arguments, "--bytes", "%llu", (unsigned long long)options->bytes);
+    if (options->window)
+        add_option(arguments, "--window", "%u", options->window);
+    if (options->active)
+        add_option(arguments, "--active", "%u", options->active);
+    if (options->accounts_count)
+        add_option(arguments, "--accounts", "%llu", (unsigned long long)options->accounts_count);
+    if (options->keys_count)
+        add_option(arguments, "--keys", "%llu", (unsigned long long)options->keys_count);
+    if (options->read_percent >= 0)
+        add_option(arguments, "--reads", "%d", options->read_percent);
+    if (options->zipf > 0)
+        add_option(arguments, "--zipf", "%.4f", options->zipf);
+    add_option(arguments, "--cpus", "%d,%d", options->cpus[0], options->cpus[1]);
+}
+
+static uint64_t timeout_for(const struct peers_options *options) {
+    double seconds = options->seconds > 0 ? options->seconds : 1;
+    if (options->timeout_ns)
+        return options->timeout_ns;
+    return START_NS + (uint64_t)(2 * FIGURES_MAX * seconds * 1e9) + options->keys_count * KEY_NS;
+}
+
+/* Nothing but a sentence of ours and names from the table: no character needs an escape. */
+static void report_skipped(const struct peer *peer, const char *bench, peers_line line, void *ctx) {
+    char text[REMO__SENTENCE_MAX + 128];
+    snprintf(text, sizeof text, "{\"peer\":\"%s\",\"bench\":\"%s\",\"skipped\":\"%s\"}", peer->name, bench,
+             remo_last_error());
+    line(ctx, text);
+}
+
+static void run_one(const struct peer *peer, const char *bench, const struct peers_options *options,
+                    peers_line line, void *ctx) {
+    struct arguments arguments = {0};
+    char file[PATH_MAX];
+    if (locate(peer, options->folder, file)) {
+        report_skipped(peer, bench, line, ctx);
+        return;
+    }
+    add_launcher(&arguments, peer, options->nodes);
+    add(&arguments, file);
+    add_option(&arguments, "--peer", "%s", peer->name);
+    add_option(&arguments, "--bench", "%s", bench);
+    add_options(&arguments, options);
+    struct peers_command command = {
+        .peer = peer->name, .bench = bench, .argv = arguments.argv, .timeout_ns = timeout_for(options)};
+    peers_run_command(&command, line, ctx);
+}
+
+int peers_run(const char *name, const char *bench, const struct peers_options *options, peers_line line,
+              void *ctx) {
+    int found = 0;
+    if (!options || !line)
+        return remo__fail(-EINVAL, "peers_run needs options and a function for the lines");
+    for (const struct peer *peer = peers; peer->name; peer++) {
+        if (name && strcmp(peer->name, name) != 0)
+            continue;
+        found = 1;
+        for (size_t i = 0; peer->benches[i]; i++)
+            if (!bench || strcmp(peer->benches[i], bench) == 0)
+                run_one(peer, peer->benches[i], options, line, ctx);
+    }
+    return found ? 0 : remo__fail(-ENOENT, "no peer is called %s; see remo bench --help", name);
+}

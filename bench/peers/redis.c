@@ -1,0 +1,44 @@
+/* redis.c - Redis without persistence, over a Unix socket, pipelined. */
+#include "kv.h"
+
+#include <string.h>
+
+static void command(const struct measure_options *options, const char *socket_path, char texts[2][32],
+                    const char *ret_argv[KV_ARGUMENTS_MAX]) {
+    (void)options;
+    (void)texts;
+    const char *const argv[] = {
+        "redis-server", "--port", "0", "--unixsocket", socket_path, "--unixsocketperm", "700", "--save", "",
+        "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning", NULL};
+    memcpy(ret_argv, argv, sizeof argv);
+}
+
+static size_t get(char *at, const char key[KV_WORD_BYTES]) {
+    static const char head[] = "*2\r\n$3\r\nGET\r\n$8\r\n";
+    memcpy(at, head, sizeof head - 1);
+    memcpy(at + sizeof head - 1, key, KV_WORD_BYTES);
+    memcpy(at + sizeof head - 1 + KV_WORD_BYTES, "\r\n", 2);
+    return sizeof head - 1 + KV_WORD_BYTES + 2;
+}
+
+static size_t set(char *at, const char key[KV_WORD_BYTES], const char value[KV_WORD_BYTES]) {
+    static const char head[] = "*3\r\n$3\r\nSET\r\n$8\r\n", middle[] = "\r\n$8\r\n";
+    char *to = at;
+    to = (char *)memcpy(to, head, sizeof head - 1) + sizeof head - 1;
+    to = (char *)memcpy(to, key, KV_WORD_BYTES) + KV_WORD_BYTES;
+    to = (char *)memcpy(to, middle, sizeof middle - 1) + sizeof middle - 1;
+    to = (char *)memcpy(to, value, KV_WORD_BYTES) + KV_WORD_BYTES;
+    memcpy(to, "\r\n", 2);
+    return (size_t)(to + 2 - at);
+}
+
+int main(int argc, char **argv) {
+    static const struct kv_server redis = {.program = "redis-server",
+                                           .command = command,
+                                           .get = get,
+                                           .set = set,
+                                           .get_reply = "$8\r\n",
+                                           .get_end = "\r\n",
+                                           .set_reply = "+OK\r\n"};
+    return kv_main(&redis, argc, argv);
+}
