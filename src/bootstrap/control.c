@@ -1,0 +1,453 @@
+#include "bootstrap/control.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/error.h"
+#include "bootstrap/connection.h"
+
+#define HEARTBEAT_DEFAULT_NS (20 * REMO__NS_PER_MS)
+#define SILENCE_DEFAULT_NS   (500 * REMO__NS_PER_MS)
+#define STALL_NS             (2 * REMO__NS_PER_MS)
+#define FAREWELL_NS          (1 * REMO__NS_PER_S)
+#define EVENTS_MAX           64
+
+void remo__control_arm(struct remo__control *control, uint64_t when) {
+    control->timer_at = remo__min(control->timer_at, when);
+}
+
+static void wake(struct remo__control *control) {
+    uint64_t one = 1;
+    while (write(control->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* ---- frames to ourselves ---------------------------------------------------------------------------------------- */
+
+static void note_free(struct remo__note *note) {
+    if (note->fd >= 0)
+        close(note->fd);
+    free(note);
+}
+
+static int note_new(uint16_t type, const void *data, size_t bytes, int fd, struct remo__note **ret_note) {
+    struct remo__note *note = malloc(sizeof *note + bytes);
+    if (!note)
+        return -ENOMEM;
+    *note = (struct remo__note){.type = type, .bytes = bytes, .fd = -1};
+    if (bytes > 0)
+        memcpy(note->data, data, bytes);
+    if (fd >= 0) {
+        note->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (note->fd < 0) {
+            int rc = -errno;
+            free(note);
+            return rc;
+        }
+    }
+    *ret_note = note;
+    return 0;
+}
+
+static int note_send(struct remo__control *control, uint16_t type, const void *data, size_t bytes, int fd) {
+    struct remo__note *note = NULL;
+    int rc = note_new(type, data, bytes, fd, &note);
+    if (rc != 0)
+        return rc;
+    pthread_mutex_lock(&control->notes_lock);
+    bool fits = control->notes_bytes + bytes <= REMO__SEND_QUEUE_BYTES_MAX;
+    if (fits) {
+        *control->notes_last = note;
+        control->notes_last = &note->next;
+        control->notes_bytes += bytes;
+    }
+    pthread_mutex_unlock(&control->notes_lock);
+    if (!fits) {
+        note_free(note);
+        return -ENOBUFS;
+    }
+    wake(control);
+    return 0;
+}
+
+static struct remo__note *notes_take(struct remo__control *control) {
+    pthread_mutex_lock(&control->notes_lock);
+    struct remo__note *first = control->notes_first;
+    control->notes_first = NULL;
+    control->notes_last = &control->notes_first;
+    control->notes_bytes = 0;
+    pthread_mutex_unlock(&control->notes_lock);
+    return first;
+}
+
+static void notes_deliver(struct remo__control *control) {
+    const struct remo__control_config *config = &control->config;
+    struct remo__note *next;
+    for (struct remo__note *note = notes_take(control); note; note = next) {
+        next = note->next;
+        config->frame(config->ctx, control->rank, note->type, note->data, note->bytes, note->fd);
+        free(note);
+    }
+}
+
+/* ---- timers ----------------------------------------------------------------------------------------------------- */
+
+/* Signs of life for a peer beyond a network, and a look whether there were any from it. */
+static void peer_beat(struct remo__control *control, struct remo__peer *peer, uint64_t now) {
+    struct remo__connection *connection = peer->connection;
+    const struct remo__control_config *config = &control->config;
+    if (!connection || !connection->beats)
+        return;
+    if (now >= connection->beat_at) {
+        connection->beat_at = now + config->heartbeat_ns;
+        pthread_mutex_lock(&peer->lock);
+        remo__connection_send(connection, REMO__FRAME_HEARTBEAT, REMO__FRAME_INTERNAL, NULL, 0, -1);
+        pthread_mutex_unlock(&peer->lock);
+    }
+    remo__control_arm(control, connection->beat_at);
+    uint64_t heard_at = connection->heard_at;
+    if (now < heard_at + config->silence_ns)
+        return;
+    /* It may be us who was not running: what it sent meanwhile counts. */
+    remo__connection_receive(connection);
+    if (connection->phase == REMO__PHASE_UP && connection->heard_at == heard_at) {
+        remo__log(&config->log, REMO_LOG_WARNING, "node %u was silent for %.0f ms", peer->rank,
+                  (double)config->silence_ns / (double)REMO__NS_PER_MS);
+        remo__connection_retire(connection, -EHOSTDOWN);
+    }
+}
+
+/* The kernel was short of memory, or of descriptors in flight (RLIMIT_NOFILE bounds them for each user). */
+static void peer_unstall(struct remo__control *control, struct remo__peer *peer, uint64_t now) {
+    pthread_mutex_lock(&peer->lock);
+    struct remo__connection *connection = peer->connection;
+    if (connection && connection->stalled) {
+        remo__connection_flush(connection);
+        if (connection->stalled)
+            remo__control_arm(control, now + STALL_NS);
+    }
+    pthread_mutex_unlock(&peer->lock);
+}
+
+static void pending_expire(struct remo__control *control, uint64_t now) {
+    struct remo__connection *next;
+    for (struct remo__connection *connection = control->pending_first; connection; connection = next) {
+        next = connection->next;
+        if (now < connection->deadline)
+            remo__control_arm(control, connection->deadline);
+        else if (connection->phase == REMO__PHASE_DIALING)
+            remo__connection_drop(connection, "no connection within %.0f s", (double)REMO__HANDSHAKE_NS / 1e9);
+        else
+            remo__connection_drop(connection, "no answer within %.0f s", (double)REMO__HANDSHAKE_NS / 1e9);
+    }
+}
+
+static void timers_run(struct remo__control *control) {
+    uint64_t now = remo__now_ns();
+    if (now < control->timer_at)
+        return;
+    control->timer_at = REMO_FOREVER;
+    pending_expire(control, now);
+    for (uint32_t i = 0; i < control->size; i++) {
+        remo__peer_dial_when_due(control, &control->peers[i], now);
+        peer_beat(control, &control->peers[i], now);
+        peer_unstall(control, &control->peers[i], now);
+    }
+    if (now >= control->listen_again_at) {
+        remo__listeners_watch(control, EPOLL_CTL_ADD);
+        control->listen_again_at = REMO_FOREVER;
+    }
+    remo__control_arm(control, control->listen_again_at);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------------------- */
+
+static void buried_free(struct remo__control *control) {
+    while (control->buried) {
+        struct remo__connection *connection = control->buried;
+        control->buried = connection->next;
+        free(connection);
+    }
+}
+
+static int wait_ms(uint64_t until) {
+    uint64_t left = remo__remaining_ns(until);
+    if (left == REMO_FOREVER)
+        return -1;
+    return (int)remo__min((left + REMO__NS_PER_MS - 1) / REMO__NS_PER_MS, 3600 * 1000);
+}
+
+static void wake_clear(struct remo__control *control) {
+    uint64_t count;
+    if (read(control->wake_fd, &count, sizeof count) > 0)
+        control->timer_at = 0; /* a sender may have met a stall */
+}
+
+static void serve_round(struct remo__control *control) {
+    struct epoll_event events[EVENTS_MAX];
+    int count = epoll_wait(control->epoll_fd, events, EVENTS_MAX, wait_ms(control->timer_at));
+    for (int i = 0; i < count; i++) {
+        struct remo__watch *watch = events[i].data.ptr;
+        if (watch->kind == REMO__WATCH_WAKE)
+            wake_clear(control);
+        else if (watch->kind == REMO__WATCH_LISTENER)
+            remo__listener_event(control, (struct remo__listener *)watch);
+        else
+            remo__connection_event((struct remo__connection *)watch, events[i].events);
+    }
+    notes_deliver(control);
+    timers_run(control);
+    buried_free(control);
+}
+
+/* What still arrives is for a node that is no longer there. False once the other side has closed. */
+static bool farewell_receive(const struct remo__connection *connection) {
+    char scrap[4096];
+    ssize_t got;
+    do
+        got = recv(connection->link.fd, scrap, sizeof scrap, MSG_DONTWAIT);
+    while (got > 0 || (got < 0 && errno == EINTR));
+    return got < 0 && errno == EAGAIN;
+}
+
+/* Send what is left; true when nothing remains to be done for this peer. Over a network the other side closes first: a close
+ * with unread bytes on our side could overtake the last ones that we sent. */
+static bool farewell_peer(struct remo__peer *peer) {
+    struct remo__connection *connection = peer->connection;
+    bool there = farewell_receive(connection);
+    pthread_mutex_lock(&peer->lock);
+    remo__connection_flush(connection);
+    bool sent = !connection->link.first;
+    if (sent && !connection->place.is_unix)
+        shutdown(connection->link.fd, SHUT_WR);
+    bool done = !there || (sent && connection->place.is_unix);
+    if (done) {
+        peer->connection = NULL;
+        peer->presence = REMO__PEER_GONE;
+        remo__connection_bury(connection);
+    }
+    pthread_mutex_unlock(&peer->lock);
+    return done;
+}
+
+static void farewell_round(struct remo__control *control, uint32_t *left, uint64_t deadline) {
+    struct epoll_event events[EVENTS_MAX];
+    for (uint32_t i = 0; i < control->size; i++) {
+        struct remo__peer *peer = &control->peers[i];
+        if (peer->connection && farewell_peer(peer))
+            (*left)--;
+    }
+    if (*left > 0)
+        epoll_wait(control->epoll_fd, events, EVENTS_MAX, (int)remo__min((uint64_t)wait_ms(deadline), 10));
+}
+
+static void farewell(struct remo__control *control) {
+    uint64_t deadline = remo__deadline(FAREWELL_NS);
+    uint32_t left = 0;
+    remo__listeners_close(control);
+    while (control->pending_first)
+        remo__connection_bury(control->pending_first);
+    for (uint32_t i = 0; i < control->size; i++) {
+        struct remo__peer *peer = &control->peers[i];
+        pthread_mutex_lock(&peer->lock);
+        if (peer->connection) {
+            remo__connection_send(peer->connection, REMO__FRAME_GOODBYE, REMO__FRAME_INTERNAL, NULL, 0, -1);
+            left++;
+        }
+        pthread_mutex_unlock(&peer->lock);
+    }
+    while (left > 0 && remo__remaining_ns(deadline) > 0)
+        farewell_round(control, &left, deadline);
+}
+
+static void *serve(void *argument) {
+    struct remo__control *control = argument;
+    while (!atomic_load(&control->closing))
+        serve_round(control);
+    farewell(control);
+    return NULL;
+}
+
+/* ---- opening and closing ---------------------------------------------------------------------------------------- */
+
+static int peers_open(struct remo__control *control) {
+    control->peers = calloc(control->size, sizeof *control->peers);
+    if (!control->peers)
+        return remo__fail(-ENOMEM, "no memory for %u peers", control->size);
+    for (uint32_t i = 0; i < control->size; i++) {
+        control->peers[i].rank = i;
+        pthread_mutex_init(&control->peers[i].lock, NULL);
+    }
+    for (uint32_t i = 0; i < control->rank; i++) {
+        struct remo__peer *peer = &control->peers[i];
+        peer->places = calloc(REMO__PLACES_MAX, sizeof *peer->places);
+        if (!peer->places)
+            return remo__fail(-ENOMEM, "no memory for the places of rank %u", i);
+        int rc = remo__address_resolve(control->roster->addresses[i], peer->places, &peer->place_count);
+        if (rc != 0)
+            return remo__fail_more(rc, "rank %u", i);
+        while (peer->unix_count < peer->place_count && peer->places[peer->unix_count].is_unix)
+            peer->unix_count++;
+    }
+    return 0;
+}
+
+static int events_open(struct remo__control *control) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &control->wake_watch};
+    control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (control->epoll_fd < 0 || control->wake_fd < 0 ||
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->wake_fd, &event) != 0)
+        return remo__fail(-errno, "cannot wait for events: %s", strerror(errno));
+    return 0;
+}
+
+/* The program's signals are for its own threads. */
+static int thread_start(struct remo__control *control) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = -pthread_create(&control->thread, NULL, serve, control);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return remo__fail(rc, "cannot start the control thread: %s", strerror(-rc));
+    pthread_setname_np(control->thread, "remo-control");
+    return 0;
+}
+
+static void control_free(struct remo__control *control) {
+    remo__listeners_close(control);
+    for (uint32_t i = 0; control->peers && i < control->size; i++) {
+        struct remo__peer *peer = &control->peers[i];
+        if (peer->connection)
+            remo__connection_bury(peer->connection);
+        pthread_mutex_destroy(&peer->lock);
+        free(peer->places);
+    }
+    buried_free(control);
+    struct remo__note *next;
+    for (struct remo__note *note = notes_take(control); note; note = next) {
+        next = note->next;
+        note_free(note);
+    }
+    pthread_mutex_destroy(&control->notes_lock);
+    if (control->wake_fd >= 0)
+        close(control->wake_fd);
+    if (control->epoll_fd >= 0)
+        close(control->epoll_fd);
+    free(control->peers);
+    free(control);
+}
+
+static void control_fill(struct remo__control *control, const struct remo__control_config *config) {
+    control->config = *config;
+    control->config.heartbeat_ns = config->heartbeat_ns ? config->heartbeat_ns : HEARTBEAT_DEFAULT_NS;
+    control->config.silence_ns = config->silence_ns ? config->silence_ns : SILENCE_DEFAULT_NS;
+    control->roster = config->roster;
+    control->rank = config->roster->rank;
+    control->size = config->roster->size;
+    control->hello_bytes = config->hello_bytes;
+    if (config->hello_bytes > 0)
+        memcpy(control->hello, config->hello, config->hello_bytes);
+    remo__boot_id(control->boot_id);
+    control->epoll_fd = control->wake_fd = -1;
+    control->wake_watch.kind = REMO__WATCH_WAKE;
+    control->listen_again_at = REMO_FOREVER;
+    control->notes_last = &control->notes_first;
+    pthread_mutex_init(&control->notes_lock, NULL);
+}
+
+int remo__control_open(const struct remo__control_config *config, struct remo__control **ret_control) {
+    assert(config->up && config->frame && config->down && config->roster->size > 0);
+    if (config->hello_bytes > REMO__HELLO_BYTES_MAX)
+        return remo__fail(-EINVAL, "the hello has %zu bytes, at most %u are allowed", config->hello_bytes,
+                          REMO__HELLO_BYTES_MAX);
+    struct remo__control *control = calloc(1, sizeof *control);
+    if (!control)
+        return remo__fail(-ENOMEM, "no memory for the control plane");
+    control_fill(control, config);
+    int rc = events_open(control);
+    if (rc == 0)
+        rc = peers_open(control);
+    if (rc == 0)
+        rc = remo__listeners_open(control);
+    if (rc == 0)
+        rc = thread_start(control);
+    if (rc != 0) {
+        control_free(control);
+        return rc;
+    }
+    *ret_control = control;
+    return 0;
+}
+
+void remo__control_close(struct remo__control *control) {
+    if (!control)
+        return;
+    assert(!pthread_equal(pthread_self(), control->thread)); /* no callback may close its own control plane */
+    atomic_store(&control->closing, true);
+    wake(control);
+    pthread_join(control->thread, NULL);
+    control_free(control);
+}
+
+/* ---- sending ---------------------------------------------------------------------------------------------------- */
+
+static int peer_send(struct remo__control *control, struct remo__peer *peer, uint16_t type, const void *data, size_t bytes,
+                     int fd) {
+    int rc = -EHOSTDOWN;
+    bool stalled = false;
+    pthread_mutex_lock(&peer->lock);
+    struct remo__connection *connection = peer->connection;
+    if (connection) {
+        bool before = connection->stalled;
+        rc = remo__connection_send(connection, type, 0, data, bytes, fd);
+        stalled = connection->stalled && !before;
+    } else if (peer->presence == REMO__PEER_NEVER) {
+        rc = -ENOTCONN;
+    }
+    pthread_mutex_unlock(&peer->lock);
+    if (stalled)
+        wake(control);
+    return rc;
+}
+
+int remo__control_send(struct remo__control *control, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd) {
+    if (peer >= control->size)
+        return remo__fail(-EINVAL, "there is no node %u in a job of %u", peer, control->size);
+    if (bytes > REMO__FRAME_BYTES_MAX)
+        return remo__fail(-EMSGSIZE, "a control message has %zu bytes, at most %u are allowed", bytes, REMO__FRAME_BYTES_MAX);
+    int rc = peer == control->rank ? note_send(control, type, data, bytes, fd)
+                                   : peer_send(control, &control->peers[peer], type, data, bytes, fd);
+    switch (rc) {
+    case 0:
+        return 0;
+    case -EHOSTDOWN:
+        return remo__fail(rc, "node %u is down", peer);
+    case -ENOTCONN:
+        return remo__fail(rc, "node %u is not connected yet", peer);
+    case -ENOBUFS:
+        return remo__fail(rc, "%u MiB of control messages to node %u are not sent yet", REMO__SEND_QUEUE_BYTES_MAX >> 20, peer);
+    default:
+        return remo__fail(rc, "a control message to node %u: %s", peer, strerror(-rc));
+    }
+}
+
+void remo__control_why(struct remo__control *control, uint32_t peer, char *ret_text, size_t cap) {
+    ret_text[0] = '\0';
+    if (peer >= control->size)
+        return;
+    pthread_mutex_lock(&control->peers[peer].lock);
+    snprintf(ret_text, cap, "%s", control->peers[peer].why);
+    pthread_mutex_unlock(&control->peers[peer].lock);
+}

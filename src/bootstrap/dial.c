@@ -1,0 +1,83 @@
+#include "bootstrap/connection.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+
+#define RETRY_FIRST_NS      (1 * REMO__NS_PER_MS)
+#define RETRY_COMING_MAX_NS (50 * REMO__NS_PER_MS) /* to a node that has not come yet: everybody waits for it */
+#define RETRY_GONE_MIN_NS   (100 * REMO__NS_PER_MS)
+#define RETRY_GONE_MAX_NS   (1 * REMO__NS_PER_S)   /* to one that is gone: it may never come again */
+#define UNIX_ATTEMPTS       8u
+
+void remo__peer_why(struct remo__control *control, struct remo__peer *peer, const char *format, ...) {
+    char text[REMO__WHY_BYTES_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    pthread_mutex_lock(&peer->lock);
+    bool news = strcmp(peer->why, text) != 0;
+    memcpy(peer->why, text, sizeof text);
+    pthread_mutex_unlock(&peer->lock);
+    if (news)
+        remo__log(&control->config.log, REMO_LOG_DEBUG, "node %u is not there: %s", peer->rank, text);
+}
+
+bool remo__peer_turn_to_unix(struct remo__peer *peer, const struct remo__connection *connection) {
+    if (connection->place.is_unix || peer->unix_count == 0 || peer->unix_attempts > 0)
+        return false;
+    peer->unix_attempts = UNIX_ATTEMPTS;
+    peer->next_place = peer->place_count; /* begin again with the first */
+    return true;
+}
+
+void remo__peer_dial_later(struct remo__control *control, struct remo__peer *peer) {
+    uint64_t first = peer->seen ? RETRY_GONE_MIN_NS : RETRY_FIRST_NS;
+    uint64_t last = peer->seen ? RETRY_GONE_MAX_NS : RETRY_COMING_MAX_NS;
+    uint32_t places = peer->unix_attempts > 1 ? peer->unix_count : peer->place_count;
+    peer->unix_attempts -= peer->unix_attempts > 1;
+    peer->next_place++;
+    peer->retry_at = remo__now_ns();
+    if (peer->next_place >= places) {
+        peer->next_place = 0;
+        peer->retry_delay = remo__max(first, remo__min(2 * peer->retry_delay, last));
+        peer->retry_at += peer->retry_delay;
+    }
+    remo__control_arm(control, peer->retry_at);
+}
+
+static void dial(struct remo__control *control, struct remo__peer *peer) {
+    const struct remo__place *place = &peer->places[peer->next_place];
+    int fd = -1, rc = remo__place_connect(place, &fd);
+    if (rc == 0 && place->is_unix && !remo__socket_is_ours(fd)) {
+        close(fd);
+        rc = -EPERM;
+    }
+    if (rc == 0 || rc == -EINPROGRESS)
+        rc = remo__connection_called(control, peer, fd, place, rc == 0);
+    if (rc == 0)
+        return;
+    if (rc == -ECONNREFUSED)
+        remo__peer_why(control, peer, "connection refused at %s", place->text);
+    else if (rc == -ENOENT)
+        remo__peer_why(control, peer, "nobody listens at %s", place->text);
+    else if (rc == -EPERM)
+        remo__peer_why(control, peer, "a process of another user listens at %s", place->text);
+    else
+        remo__peer_why(control, peer, "%s: %s", place->text, strerror(-rc));
+    remo__peer_dial_later(control, peer);
+}
+
+void remo__peer_dial_when_due(struct remo__control *control, struct remo__peer *peer, uint64_t now) {
+    if (peer->rank >= control->rank || peer->connection || peer->attempt)
+        return;
+    if (now >= peer->retry_at)
+        dial(control, peer);
+    else
+        remo__control_arm(control, peer->retry_at);
+}
