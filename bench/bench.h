@@ -20,6 +20,7 @@
 
 #define BENCH_POINTS_MAX 32u
 #define BENCH_THREADS_MAX 64u
+#define BENCH_CPUS_MAX 256u
 #define BENCH_BATCH_NS 20000u
 #define BENCH_SINGLE_NS 500u
 #define BENCH_WINDOW_MAX 1024u
@@ -32,7 +33,9 @@ struct bench_options {
     uint32_t nodes, threads; /* threads of each node */
     uint32_t active;         /* nodes that work at once where one is enough; the others sleep */
     double seconds;          /* for each figure */
-    bool pin;                /* thread t of node r to the (r * threads + t)-th processor that we may use */
+    bool pin;                /* thread t of node r to cpus[(r * threads + t) % cpus_count] */
+    int cpus[BENCH_CPUS_MAX]; /* that we may use; bench_find_cpus fills them in before anything is pinned */
+    uint32_t cpus_count;
     uint64_t bytes;
     uint32_t window;
     uint64_t keys_count, accounts_count;
@@ -63,9 +66,11 @@ struct bench_job {
     bool mapped;                  /* the fabric is: peers' memory has a CPU address */
     void *state;                  /* the benchmark's */
     int fd;                       /* where results go */
+    uint64_t progress_ns;         /* when the last word about progress went there */
     struct remo_region *scratch;
     struct remo_barrier *barrier;
-    struct remo_sst *rounds;
+    struct remo_sst *rounds;      /* in which node 0 leads a collective benchmark */
+    uint64_t words;               /* that it said, or that were heard */
     struct remo_region *results;
 };
 
@@ -77,6 +82,7 @@ struct bench_thread {
     uint64_t started;             /* operations asked for so far in this point, those of the warm-up too */
     struct remo__random random;
     void *state;                  /* the benchmark's; begin makes it, finish frees it */
+    uint64_t number;              /* the benchmark's, 0 at first */
     struct remo__histogram *histogram; /* of picoseconds */
     uint64_t measured;            /* operations in the histogram's time */
     uint64_t elapsed_ns;
@@ -89,6 +95,7 @@ struct bench {
     const char *name, *object, *description;
     /* All nodes do the same number of operations together, led by node 0, and one thread of each. */
     bool collective;
+    bool one_thread; /* of each node operates */
     /* The points to measure: returns how many. On every node and in the starting process alike. */
     uint32_t (*list)(const struct bench_options *options, struct bench_point ret_points[BENCH_POINTS_MAX]);
     /* Open objects below job->channel; called on every node. The driver then waits until all are connected, and calls fill (may be NULL). */
@@ -117,8 +124,10 @@ const struct bench *bench_find(const char *name);
 /* Be one node of the job of this benchmark; it sends its results to `fd`. Returns 0, or -errno after sending the reason. */
 int bench_work(const struct bench *bench, const struct bench_options *options, int fd);
 
-/* The processors that this process may use: the n-th, wrapping round. */
-int bench_cpu(uint32_t n);
+void bench_find_cpus(struct bench_options *options);
+/* The processor of a thread of a node, whether it is pinned to it or not. */
+int bench_cpu(const struct bench_options *options, uint32_t rank, uint32_t thread);
+/* Pin the calling thread, if that is wanted and possible. */
 void bench_pin(const struct bench_options *options, uint32_t rank, uint32_t thread);
 
 /* ---- for benchmarks ---- */
@@ -132,9 +141,12 @@ void *bench_mapping(struct bench_job *job, struct remo_region *region, uint32_t 
 /* The target's scratch memory; the target's whole arena, up to *ret_bytes, for reading. */
 void *bench_scratch(struct bench_job *job);
 const void *bench_arena(struct bench_job *job, uint64_t *ret_bytes);
+/* The next node. */
 uint32_t bench_target(const struct bench_job *job);
-/* The processors of nodes 0 and 1. */
-int bench_limit_cpu(uint32_t node);
+/* How many nodes operate where one is enough. */
+uint32_t bench_active(const struct bench_options *options);
+
+#define BENCH_POINT_DEFAULT {.read_percent = -1, .zipf = -1}
 
 /* driver.c: run the current point on this node between the job's barriers. `ret_threads` has options->threads entries. */
 int bench_drive(struct bench_job *job, struct bench_thread *ret_threads, struct remo_stats *ret_stats);

@@ -3,7 +3,7 @@
  * One connection over a Unix socket. With a window of W the client sends W requests in one write and reads
  * W replies (that is how both servers' own tools pipeline), so p50_ns is the time of such a round divided
  * by W. The client polls its socket instead of sleeping in it: it has a processor of its own, and the
- * wake-up would cost more than the rest. */
+ * wake-up would cost more than the rest. With --cpus A,A, where it has not, it sleeps. */
 #pragma once
 
 #include "measure.h"

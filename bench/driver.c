@@ -1,0 +1,302 @@
+/* driver.c - one point on one node: threads that start together, warm up, operate against the clock, and stop together. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/bench.h"
+
+#define WARM_UP_NS (100 * REMO__NS_PER_MS)
+#define ROUND_NS (5 * REMO__NS_PER_MS) /* of a collective benchmark, between two words of its leader */
+#define BATCH_OPERATIONS_MAX (1u << 22)
+#define PS_PER_NS 1000
+
+/* What the threads of a node wait for before they begin, so that all measure in the same time. */
+struct gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t opened;
+    int state; /* 0 closed, 1 open, -1 do not begin */
+    uint64_t warm_until_ns, until_ns;
+};
+
+struct worker {
+    struct bench_thread *thread;
+    struct gate *gate;
+    pthread_t id;
+    int (*body)(struct bench_thread *thread, const struct gate *gate);
+};
+
+static int operate(struct bench_thread *thread, uint64_t operations) {
+    thread->started += operations;
+    return thread->job->bench->operate(thread, operations);
+}
+
+static uint64_t step_of(const struct bench_thread *thread) {
+    return thread->job->point->window ? thread->job->point->window : 1;
+}
+
+/* How many operations to time together, from how long `operations` of them took. */
+static uint32_t batch_for(uint64_t operations, uint64_t took_ns, uint64_t step) {
+    if (took_ns / operations >= BENCH_SINGLE_NS)
+        return (uint32_t)step;
+    uint64_t wanted = operations * BENCH_BATCH_NS / remo__max(took_ns, 1);
+    wanted = remo__min(remo__max(wanted, 1), BATCH_OPERATIONS_MAX);
+    return (uint32_t)((wanted + step - 1) / step * step);
+}
+
+/* Find the batch size while warming up: double it until a batch is long, then go on with what was found. */
+static int warm_up(struct bench_thread *thread, uint64_t until_ns) {
+    uint64_t step = step_of(thread), operations = step, now = remo__now_ns();
+    uint64_t best_ns = UINT64_MAX; /* of a batch of this size */
+    do {
+        uint64_t start = now;
+        int rc = operate(thread, operations);
+        if (rc != 0)
+            return rc;
+        now = remo__now_ns();
+        if (now - start < BENCH_BATCH_NS && operations < BATCH_OPERATIONS_MAX) {
+            operations *= 2;
+            best_ns = UINT64_MAX;
+        } else {
+            best_ns = remo__min(best_ns, now - start);
+        }
+    } while (now < until_ns || best_ns == UINT64_MAX);
+    thread->batch = batch_for(operations, best_ns, step);
+    return 0;
+}
+
+/* Each timing begins where the one before it ended: a delay of any kind is in the figures. */
+static int measure(struct bench_thread *thread, uint64_t until_ns) {
+    uint32_t batch = thread->batch;
+    uint64_t start = remo__now_ns(), before = start, now = start;
+    remo__histogram_reset(thread->histogram);
+    while (now < until_ns) {
+        int rc = operate(thread, batch);
+        if (rc != 0)
+            return rc;
+        now = remo__now_ns();
+        remo__histogram_record(thread->histogram, (now - before) * PS_PER_NS / batch);
+        thread->measured += batch;
+        before = now;
+    }
+    thread->elapsed_ns = now - start;
+    return 0;
+}
+
+static int run_alone(struct bench_thread *thread, const struct gate *gate) {
+    int rc = warm_up(thread, gate->warm_until_ns);
+    /* One that took long to warm up still measures once. */
+    return rc != 0 ? rc : measure(thread, remo__max(gate->until_ns, remo__now_ns() + 1));
+}
+
+/* ---- collective ---- */
+
+/* What the leader says to the others: how many operations come next; none is the end. They see every word, since the leader gets
+ * through the operations of one only together with them. */
+struct word {
+    uint64_t number, operations;
+};
+
+static int say(struct bench_thread *thread, uint64_t operations) {
+    struct bench_job *job = thread->job;
+    struct word word = {.number = ++job->words, .operations = operations};
+    int rc = remo_sst_store(job->rounds, &word);
+    return rc != 0 ? rc : remo_sst_broadcast(job->rounds, NULL);
+}
+
+static void forget(struct bench_thread *thread) {
+    remo__histogram_reset(thread->histogram);
+    thread->measured = 0;
+    thread->elapsed_ns = 0;
+}
+
+/* A round of `count` timings of thread->batch operations each. */
+static int lead_round(struct bench_thread *thread, uint64_t count) {
+    uint32_t batch = thread->batch;
+    int rc = say(thread, count * batch);
+    uint64_t start = remo__now_ns(), before = start, now = start;
+    for (uint64_t i = 0; i < count && rc == 0; i++) {
+        rc = operate(thread, batch);
+        now = remo__now_ns();
+        remo__histogram_record(thread->histogram, (now - before) * PS_PER_NS / batch);
+        before = now;
+    }
+    thread->measured += count * batch;
+    thread->elapsed_ns += now - start;
+    return rc;
+}
+
+static int lead_warm_up(struct bench_thread *thread, uint64_t until_ns) {
+    int rc = 0;
+    thread->batch = 1;
+    do {
+        forget(thread);
+        rc = lead_round(thread, 1);
+        if (thread->elapsed_ns < BENCH_BATCH_NS && thread->batch < BATCH_OPERATIONS_MAX)
+            thread->batch *= 2;
+    } while (rc == 0 && remo__now_ns() < until_ns);
+    if (rc == 0)
+        thread->batch = batch_for(thread->measured, remo__max(thread->elapsed_ns, 1), 1);
+    return rc;
+}
+
+static int lead(struct bench_thread *thread, const struct gate *gate) {
+    int rc = lead_warm_up(thread, gate->warm_until_ns);
+    uint64_t batch_ns = rc == 0 ? thread->elapsed_ns * thread->batch / thread->measured : 0;
+    uint64_t count = remo__max(ROUND_NS / remo__max(batch_ns, 1), 1);
+    forget(thread);
+    while (rc == 0 && (thread->measured == 0 || remo__now_ns() < gate->until_ns))
+        rc = lead_round(thread, count);
+    return rc != 0 ? rc : say(thread, 0);
+}
+
+struct listener {
+    struct bench_job *job;
+    struct word word;
+};
+
+static int heard(void *ctx, struct remo_sst *rounds) {
+    struct listener *listener = ctx;
+    return remo_sst_load(rounds, 0, &listener->word) == 0 && listener->word.number > listener->job->words;
+}
+
+static int follow(struct bench_thread *thread, const struct gate *gate) {
+    (void)gate;
+    struct listener listener = {.job = thread->job};
+    int rc;
+    do {
+        rc = remo_sst_wait(thread->job->rounds, heard, &listener, REMO_FOREVER);
+        thread->job->words = listener.word.number;
+        if (rc == 0 && listener.word.operations > 0)
+            rc = operate(thread, listener.word.operations);
+    } while (rc == 0 && listener.word.operations > 0);
+    return rc;
+}
+
+/* ---- threads ---- */
+
+static int attend(struct bench_thread *thread, const struct gate *gate) {
+    (void)gate;
+    return thread->job->bench->attend(thread);
+}
+
+static void keep_error(struct bench_thread *thread, int rc) {
+    if (rc == 0 || thread->status != 0)
+        return;
+    thread->status = rc;
+    const char *sentence = remo_last_error();
+    snprintf(thread->error, sizeof thread->error, "%s", sentence[0] ? sentence : remo_error_text(rc));
+}
+
+static int pass(struct gate *gate) {
+    pthread_mutex_lock(&gate->mutex);
+    while (gate->state == 0)
+        pthread_cond_wait(&gate->opened, &gate->mutex);
+    int state = gate->state;
+    pthread_mutex_unlock(&gate->mutex);
+    return state;
+}
+
+static void open_gate(struct gate *gate, const struct bench_options *options, int state) {
+    uint64_t duration_ns = (uint64_t)(options->seconds * 1e9);
+    pthread_mutex_lock(&gate->mutex);
+    gate->warm_until_ns = remo__now_ns() + remo__min(WARM_UP_NS, duration_ns / 2);
+    gate->until_ns = gate->warm_until_ns + duration_ns;
+    gate->state = state;
+    pthread_cond_broadcast(&gate->opened);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+static void work(struct worker *worker) {
+    struct bench_thread *thread = worker->thread;
+    const struct bench *bench = thread->job->bench;
+    if (bench->begin)
+        keep_error(thread, bench->begin(thread));
+    if (thread->status == 0)
+        keep_error(thread, worker->body(thread, worker->gate));
+    if (bench->finish)
+        keep_error(thread, bench->finish(thread));
+}
+
+static void *worker_main(void *argument) {
+    struct worker *worker = argument;
+    bench_pin(worker->thread->job->options, worker->thread->job->rank, worker->thread->index);
+    if (pass(worker->gate) > 0)
+        work(worker);
+    return NULL;
+}
+
+/* The first worker is the calling thread. */
+static int run_workers(struct worker *workers, uint32_t count, struct gate *gate, const struct bench_options *options) {
+    uint32_t started = 1;
+    int rc = 0;
+    while (started < count && rc == 0) {
+        rc = pthread_create(&workers[started].id, NULL, worker_main, &workers[started]);
+        started += rc == 0;
+    }
+    open_gate(gate, options, rc == 0 ? 1 : -1);
+    if (rc == 0)
+        work(&workers[0]);
+    for (uint32_t i = 1; i < started; i++)
+        pthread_join(workers[i].id, NULL);
+    if (rc != 0)
+        return remo__fail(-rc, "cannot start thread %u of %u (%s); ask for fewer with --threads, or raise ulimit -u", started,
+                          count, strerror(rc));
+    for (uint32_t i = 0; i < count; i++)
+        if (workers[i].thread->status != 0)
+            return remo__fail(workers[i].thread->status, "%s", workers[i].thread->error);
+    return 0;
+}
+
+/* ---- a point ---- */
+
+static void prepare(struct bench_job *job, struct bench_thread *thread, uint32_t index) {
+    struct remo__histogram *histogram = thread->histogram;
+    *thread = (struct bench_thread){.job = job, .index = index, .target = bench_target(job), .histogram = histogram};
+    remo__histogram_reset(histogram);
+    remo__random_seed(&thread->random, ((uint64_t)job->rank << 32) + index);
+}
+
+/* How many threads of this node do something in this point, and what. */
+static uint32_t cast(const struct bench_job *job, int (**ret_body)(struct bench_thread *, const struct gate *)) {
+    const struct bench *bench = job->bench;
+    if (bench->collective) {
+        *ret_body = job->rank == 0 ? lead : follow;
+        return 1;
+    }
+    if (job->rank < job->point->active) {
+        *ret_body = run_alone;
+        return bench->one_thread ? 1 : job->options->threads;
+    }
+    *ret_body = attend;
+    return bench->attend ? 1 : 0;
+}
+
+int bench_drive(struct bench_job *job, struct bench_thread *threads, struct remo_stats *ret_stats) {
+    struct gate gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
+    struct worker workers[BENCH_THREADS_MAX];
+    struct remo_stats before, after;
+    int (*body)(struct bench_thread *, const struct gate *);
+    uint32_t count = cast(job, &body);
+    for (uint32_t i = 0; i < job->options->threads; i++) {
+        prepare(job, &threads[i], i);
+        workers[i] = (struct worker){.thread = &threads[i], .gate = &gate, .body = body};
+    }
+    remo_channel_stats(job->channel, &before);
+    int rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
+    if (rc == 0 && count > 0)
+        rc = run_workers(workers, count, &gate, job->options);
+    if (rc == 0)
+        rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
+    remo_channel_stats(job->channel, &after);
+    ret_stats->reads = after.reads - before.reads;
+    ret_stats->writes = after.writes - before.writes;
+    ret_stats->atomics = after.atomics - before.atomics;
+    ret_stats->imms = after.imms - before.imms;
+    ret_stats->bytes = after.bytes - before.bytes;
+    return rc;
+}
