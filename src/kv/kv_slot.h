@@ -1,0 +1,139 @@
+/* kv_slot.h - a slot of the map in network memory: its format, and how it is read without trusting it.
+ *
+ * Layout:  {u64 head; key; copy 0; copy 1}, copy = {u64 seal; u64 meta; value}; keys and values at their longest, rounded up
+ *          to 8 bytes; the slot rounded up to cache lines. With keys and values of 8 bytes it is exactly one line.
+ *          head = {generation:32, key length:16, state:16}; it changes by single stores only.
+ *          meta = {version:40, value length:24}.
+ *          seal = checksum over value, meta, generation, and the hash of the key.
+ * Copies:  the newer of both is the value. An update writes the older one, in one write: so a writer that dies in the middle
+ *          leaves the value that was acknowledged last, and readers never wait for a writer.
+ * Trust:   all that is read is a word loaded once, checked against the limits, and used only if the seal is good.
+ *
+ * What a read may conclude. Words of a slot are read at different times, in any order (memory model, rows 15 and 16). Writers
+ * of a slot exclude each other; each generation of a slot is valid from one moment to one later moment, and versions grow
+ * by one in it.
+ *  GOOD   the copy that claims the higher version is whole (version v). It was complete when the last of its words was read, and the
+ *         write of v+1 was not complete when the other copy's claim was read, since that was lower. One of those two
+ *         moments, or the end of the write of v between them, is a moment in the read at which v was the value.
+ *  OLDER  the copy that claims the higher version, v+1, is torn; the other one is whole, with version v. That alone says nothing: v+1
+ *         and v+2 may both have been written before we read half of v+3. But if a second read, begun after this one
+ *         has ended, meets v whole again, then v+2 (which overwrites v) was not yet complete, v+3 not yet begun, and
+ *         what was torn in the first read was v+1 being written: v was the value at a moment in the first read.
+ *         (See remo__kv_sight_confirms.) So a reader gets past a writer that has died or sleeps.
+ *  TORN   neither is whole: the reader was overtaken by two writes. Read again. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REMO__KV_KEY_BYTES_MAX 65535u
+#define REMO__KV_VALUE_BYTES_MAX ((1u << 24) - 1)
+#define REMO__KV_COPY_HEAD_BYTES 16u
+
+enum remo__kv_state {
+    REMO__KV_FREE = 0,
+    REMO__KV_INSERTING = 1, /* whole, but not yet in every index */
+    REMO__KV_VALID = 2,
+    REMO__KV_DELETED = 3,
+};
+
+/* Where things are in the slots of one map. */
+struct remo__kv_shape {
+    uint32_t key_bytes_max, value_bytes_max;
+    uint32_t copies_at;  /* offset of copy 0 */
+    uint32_t copy_bytes; /* from copy to copy */
+    uint64_t slot_bytes;
+};
+
+struct remo__kv_key {
+    const void *bytes;
+    size_t bytes_count;
+    uint64_t hash; /* all 64 bits of it */
+};
+
+/* What a read saw. */
+struct remo__kv_sight {
+    uint64_t head; /* 0: the slot is not this key's, or nothing was read yet */
+    uint64_t meta; /* of the whole copy */
+    uint32_t copy;
+};
+
+enum remo__kv_seen {
+    REMO__KV_SEEN_OTHER, /* another key, or not valid */
+    REMO__KV_SEEN_GOOD,
+    REMO__KV_SEEN_OLDER,
+    REMO__KV_SEEN_TORN,
+};
+
+/* The lengths were checked against the limits above. */
+struct remo__kv_shape remo__kv_shape_of(uint32_t key_bytes_max, uint32_t value_bytes_max);
+
+uint64_t remo__kv_hash(const void *key, size_t key_bytes);
+
+/* Read the slot at `slot` (network memory, or a copy of it), which is aligned to 8 bytes. The value is copied to `dst`
+ * when it fits there, and to `scratch` (value_bytes_max bytes, rounded up to 8) when not: bytes beyond its length, and what
+ * was read without success, are left there too. *ret_sight is set when the result is GOOD or OLDER. */
+enum remo__kv_seen remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const struct remo__kv_key *key,
+                                      void *dst, size_t cap, char *scratch, struct remo__kv_sight *ret_sight);
+
+/* Is the slot in use with this very key, in any state? (What a copy holds does not matter.) */
+bool remo__kv_slot_has_key(const struct remo__kv_shape *shape, const char *slot, uint64_t head, const struct remo__kv_key *key);
+
+/* Build copy `copy` at `image`; returns how many bytes, a multiple of 8. `value` may be NULL when it has 0 bytes. */
+size_t remo__kv_copy_build(char *image, uint64_t head, uint64_t hash, uint64_t meta, const void *value);
+
+/* Make the own, unused slot at `slot` hold key and value in a new generation, state INSERTING. Returns its new head. */
+uint64_t remo__kv_slot_fill(const struct remo__kv_shape *shape, char *slot, const struct remo__kv_key *key,
+                            const void *value, size_t value_bytes, char *scratch);
+
+/* ---- words ---- */
+
+static inline uint64_t remo__kv_head_make(uint32_t generation, size_t key_bytes, enum remo__kv_state state) {
+    return (uint64_t)generation << 32 | (uint64_t)(key_bytes & 0xffff) << 16 | (uint64_t)state;
+}
+
+static inline uint32_t remo__kv_head_generation(uint64_t head) {
+    return (uint32_t)(head >> 32);
+}
+
+static inline uint32_t remo__kv_head_key_bytes(uint64_t head) {
+    return (uint32_t)(head >> 16) & 0xffff;
+}
+
+static inline enum remo__kv_state remo__kv_head_state(uint64_t head) {
+    return (enum remo__kv_state)(head & 0xffff);
+}
+
+static inline uint64_t remo__kv_head_with(uint64_t head, enum remo__kv_state state) {
+    return (head & ~UINT64_C(0xffff)) | (uint64_t)state;
+}
+
+static inline uint64_t remo__kv_meta_make(uint64_t version, size_t value_bytes) {
+    return version << 24 | (value_bytes & REMO__KV_VALUE_BYTES_MAX);
+}
+
+static inline uint64_t remo__kv_meta_version(uint64_t meta) {
+    return meta >> 24;
+}
+
+static inline uint32_t remo__kv_meta_value_bytes(uint64_t meta) {
+    return (uint32_t)meta & REMO__KV_VALUE_BYTES_MAX;
+}
+
+/* Is the version of `a` above that of `b`? Versions are numbers of 40 bits that wrap. */
+static inline bool remo__kv_meta_newer(uint64_t a, uint64_t b) {
+    uint64_t ahead = ((a >> 24) - (b >> 24)) & ((UINT64_C(1) << 40) - 1);
+    return ahead != 0 && ahead < UINT64_C(1) << 39;
+}
+
+/* Offset of a copy in its slot. */
+static inline uint64_t remo__kv_copy_at(const struct remo__kv_shape *shape, uint32_t copy) {
+    return shape->copies_at + (uint64_t)copy * shape->copy_bytes;
+}
+
+/* `now` is the sight of a read that said OLDER or GOOD, `before` that of an earlier one that said OLDER: was the value of
+ * `before` the value at some moment in the earlier read? */
+static inline bool remo__kv_sight_confirms(const struct remo__kv_sight *now, const struct remo__kv_sight *before) {
+    return before->head != 0 && now->head == before->head && now->meta == before->meta && now->copy == before->copy;
+}
