@@ -1,0 +1,140 @@
+/* barrier.c - see remo/barrier.h: figure 1(a) of LOCO, and what it needs where nodes may die, leave and come late. */
+#include <remo/barrier.h>
+
+#include <stdlib.h>
+
+#include "channel/channel.h"
+
+struct remo_barrier {
+    struct remo_node *node;
+    struct remo_channel *channel;
+    struct remo_sst *sst;               /* arrivals of each participant: u64 */
+    uint64_t round;                     /* own arrivals */
+    bool met;                           /* nobody is still to open the barrier */
+    bool arrived;                       /* in `round`, and not yet let go */
+    bool told;                          /* and the others were told */
+    uint32_t behind;                    /* others[] before this one have come to `round` */
+    uint32_t others_count;
+    uint16_t others[REMO_NODES_MAX];
+};
+
+int remo_barrier_open(struct remo_channel *parent, const char *name, const struct remo_barrier_options *options,
+                      struct remo_barrier **ret_barrier) {
+    struct remo_barrier *barrier = calloc(1, sizeof *barrier);
+    struct remo_channel_options channel = {0};
+    if (!barrier)
+        return remo__fail(-ENOMEM, "no memory for a barrier");
+    if (options)
+        channel.participants = options->participants;
+    int rc = remo_channel_open(parent, name, "barrier", &channel, &barrier->channel);
+    if (rc == 0)
+        rc = remo_sst_open(barrier->channel, "sst", sizeof barrier->round, NULL, &barrier->sst);
+    if (rc == 0)
+        rc = remo_channel_join(barrier->channel);
+    if (rc != 0) {
+        remo_barrier_close(barrier);
+        return rc;
+    }
+    barrier->node = remo_channel_node(barrier->channel);
+    for (uint32_t node = remo_sst_next(barrier->sst, 0); node < REMO_NODES_MAX; node = remo_sst_next(barrier->sst, node + 1))
+        if (node != barrier->node->rank)
+            barrier->others[barrier->others_count++] = (uint16_t)node;
+    *ret_barrier = barrier;
+    return 0;
+}
+
+void remo_barrier_close(struct remo_barrier *barrier) {
+    if (!barrier)
+        return;
+    remo_sst_close(barrier->sst);
+    remo_channel_close(barrier->channel);
+    free(barrier);
+}
+
+struct remo_channel *remo_barrier_channel(struct remo_barrier *barrier) {
+    return barrier->channel;
+}
+
+/* ---- nobody can be told before he has opened the barrier ---- */
+
+static int nobody_is_late(void *ctx) {
+    struct remo_barrier *barrier = ctx;
+    if (atomic_load(&barrier->channel->mismatched))
+        return remo__fail(-EPROTO, "%s", barrier->channel->error_text);
+    for (; barrier->behind < barrier->others_count; barrier->behind++)
+        if (remo_channel_peer(remo_sst_channel(barrier->sst), barrier->others[barrier->behind]) == REMO_CHANNEL_WAITING)
+            return 0;
+    return 1;
+}
+
+static int meet(struct remo_barrier *barrier, uint64_t timeout_ns) {
+    barrier->behind = 0;
+    int rc = remo__wait(barrier->node, nobody_is_late, barrier, remo__deadline(timeout_ns));
+    if (rc == -ETIMEDOUT)
+        return remo__fail(rc, "node %u has not opened barrier %s yet", barrier->others[barrier->behind],
+                          remo_channel_name(barrier->channel));
+    barrier->met = rc == 0;
+    return rc;
+}
+
+/* ---- a round ---- */
+
+static int arrive(struct remo_barrier *barrier) {
+    if (!barrier->arrived) {
+        int rc = remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0);
+        if (rc != 0)
+            return remo__fail_more(rc, "barrier %s: this node has not arrived", remo_channel_name(barrier->channel));
+        barrier->round++;
+        barrier->arrived = true;
+        barrier->told = false;
+        barrier->behind = 0;
+        remo_sst_store(barrier->sst, &barrier->round);
+    }
+    int rc = barrier->told ? 0 : remo_sst_broadcast(barrier->sst, NULL);
+    barrier->told = rc == 0;
+    return rc;
+}
+
+static bool has_come(const struct remo_barrier *barrier, uint32_t node) {
+    uint64_t arrivals = 0;
+    return remo_sst_load(barrier->sst, node, &arrivals) == 0 && arrivals >= barrier->round;
+}
+
+/* Who came and then went does not hold up the round; that he went may be seen before that he came, so look at his row once
+ * more. Channels see to it that what a peer wrote is there before the news that it left. 1: he came; 0: not yet. */
+static int look_after(const struct remo_barrier *barrier, uint32_t node) {
+    int rc = remo__channel_check_peer(remo_sst_channel(barrier->sst), node);
+    if (remo__likely(rc == 0))
+        return 0;
+    if (has_come(barrier, node))
+        return 1;
+    return remo__fail_more(rc, "barrier %s, round %llu", remo_channel_name(barrier->channel),
+                           (unsigned long long)barrier->round);
+}
+
+static int all_have_come(void *ctx) {
+    struct remo_barrier *barrier = ctx;
+    for (; barrier->behind < barrier->others_count; barrier->behind++) {
+        uint32_t node = barrier->others[barrier->behind];
+        int rc = has_come(barrier, node) ? 1 : look_after(barrier, node);
+        if (rc != 1)
+            return rc;
+    }
+    return 1;
+}
+
+int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
+    int rc = remo__likely(barrier->met) ? 0 : meet(barrier, timeout_ns);
+    if (rc == 0)
+        rc = arrive(barrier);
+    if (rc != 0)
+        return rc;
+    /* The clock is read after the others were told, while they are on their way. */
+    rc = remo__wait(barrier->node, all_have_come, barrier, remo__deadline(timeout_ns));
+    if (rc == -ETIMEDOUT)
+        return remo__fail(rc, "node %u has not come to round %llu of barrier %s yet; this node's arrival stands",
+                          barrier->others[barrier->behind], (unsigned long long)barrier->round,
+                          remo_channel_name(barrier->channel));
+    barrier->arrived = rc != 0;
+    return rc;
+}

@@ -1,0 +1,177 @@
+/* cell.c - see objects/cell.h. */
+#include "objects/cell.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+struct remo__cell_shape remo__cell_shape(size_t value_bytes, bool word) {
+    struct remo__cell_shape shape = {.value_bytes = value_bytes, .bytes = REMO__CACHE_LINE};
+    if (word && value_bytes <= sizeof(uint64_t))
+        return shape;
+    size_t slot = REMO__CELL_HEADER_BYTES + value_bytes;
+    /* Two small slots share a line; no slot crosses one without need. */
+    shape.slot_bytes = remo__align_up(slot, slot <= REMO__CACHE_LINE / 2 ? REMO__CACHE_LINE / 2 : REMO__CACHE_LINE);
+    shape.bytes = remo__align_up(2 * shape.slot_bytes, REMO__CACHE_LINE);
+    return shape;
+}
+
+uint64_t remo__cell_sum(uint64_t sequence, const void *value, size_t value_bytes) {
+    return XXH3_64bits_withSeed(value, value_bytes, sequence);
+}
+
+/* Is this slot whole? Then its value is in `scratch`. */
+static bool load_slot(const struct remo__cell_shape *shape, const char *slot, void *scratch, uint64_t *ret_sequence) {
+    uint64_t sequence = remo__load(slot), sum = remo__load(slot + sizeof sequence);
+    if (sequence == 0 && sum == 0) {
+        memset(scratch, 0, shape->value_bytes);
+    } else {
+        remo__copy_from(scratch, slot + REMO__CELL_HEADER_BYTES, shape->value_bytes);
+        if (remo__cell_sum(sequence, scratch, shape->value_bytes) != sum)
+            return false;
+    }
+    *ret_sequence = sequence;
+    return true;
+}
+
+int remo__cell_load(const struct remo__cell_shape *shape, const void *cell, void *scratch, uint64_t *ret_sequence) {
+    if (shape->slot_bytes == 0) {
+        uint64_t word = remo__load(cell);
+        memcpy(scratch, &word, shape->value_bytes);
+        *ret_sequence = 0;
+        return 0;
+    }
+    const char *slots[2] = {cell, (const char *)cell + shape->slot_bytes};
+    for (uint32_t attempt = 0; attempt < REMO__CELL_ATTEMPTS; attempt++) {
+        bool newer = remo__load(slots[1]) > remo__load(slots[0]);
+        if (load_slot(shape, slots[newer], scratch, ret_sequence) || load_slot(shape, slots[!newer], scratch, ret_sequence))
+            return 0;
+    }
+    return -EAGAIN;
+}
+
+static bool is_whole(const struct remo__cell_shape *shape, char *slot) {
+    const uint64_t *header = (const uint64_t *)(const void *)slot;
+    char *value = slot + REMO__CELL_HEADER_BYTES;
+    if (header[0] == 0 && header[1] == 0) {
+        memset(value, 0, shape->value_bytes);
+        return true;
+    }
+    return remo__cell_sum(header[0], value, shape->value_bytes) == header[1];
+}
+
+const char *remo__cell_find(const struct remo__cell_shape *shape, char *cell) {
+    char *slots[2] = {cell, cell + shape->slot_bytes};
+    bool newer = *(const uint64_t *)(const void *)slots[1] > *(const uint64_t *)(const void *)slots[0];
+    if (is_whole(shape, slots[newer]))
+        return slots[newer];
+    return is_whole(shape, slots[!newer]) ? slots[!newer] : NULL;
+}
+
+/* ---- the own cell ---- */
+
+int remo__cell_open(struct remo__cell *cell, struct remo_region *region, const struct remo__cell_shape *shape,
+                    uint64_t offset) {
+    const struct remo_nodeset *all = remo_channel_participants(region->channel);
+    *cell = (struct remo__cell){.region = region, .shape = *shape, .offset = offset};
+    cell->image = calloc(1, remo__align_up(REMO__CELL_HEADER_BYTES + shape->value_bytes, sizeof(uint64_t)));
+    cell->others = calloc(region->nodes, sizeof *cell->others);
+    cell->turns = calloc(region->nodes, sizeof *cell->turns);
+    if (!cell->image || !cell->others || !cell->turns) {
+        remo__cell_close(cell);
+        return remo__fail(-ENOMEM, "no memory for a value of %zu bytes", shape->value_bytes);
+    }
+    for (uint32_t node = remo__nodeset_next(all, 0); node < REMO_NODES_MAX; node = remo__nodeset_next(all, node + 1))
+        if (node != region->node->rank)
+            cell->others[cell->others_count++] = (uint16_t)node;
+    return 0;
+}
+
+void remo__cell_close(struct remo__cell *cell) {
+    free(cell->image);
+    free(cell->others);
+    free(cell->turns);
+    *cell = (struct remo__cell){0};
+}
+
+void remo__cell_store(struct remo__cell *cell, const void *value) {
+    const struct remo__cell_shape *shape = &cell->shape;
+    char *own = cell->region->memory->own + cell->offset;
+    if (shape->slot_bytes == 0) {
+        memcpy(cell->image, value, shape->value_bytes);
+        remo__store(own, cell->image[0]);
+        return;
+    }
+    cell->sequence++;
+    cell->image[0] = cell->sequence;
+    cell->image[1] = remo__cell_sum(cell->sequence, value, shape->value_bytes);
+    memcpy(cell->image + 2, value, shape->value_bytes);
+    remo__copy_to(own + (cell->sequence & 1) * shape->slot_bytes, cell->image, REMO__CELL_HEADER_BYTES + shape->value_bytes);
+}
+
+/* Pushes to one copy must be placed in the order they were made: see "Order" in cell.h. Writes of one thread are, where the
+ * fabric keeps them in order; writes of two threads only after a fence. In mapped memory stores are never reordered. */
+static int order(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
+    const struct remo_node *of = thread->node;
+    if (of->mapped || !cell->pusher || (cell->pusher == thread && of->fabric->caps.writes_ordered))
+        return 0;
+    return remo_fence(thread->node, cell->pusher == thread ? REMO_FENCE_PAIR : REMO_FENCE_GLOBAL, node);
+}
+
+static int write_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {
+    const struct remo__cell_shape *shape = &cell->shape;
+    struct remo__region_spot spot;
+    bool word = shape->slot_bytes == 0;
+    size_t bytes = word ? sizeof(uint64_t) : REMO__CELL_HEADER_BYTES + shape->value_bytes;
+    int rc = remo__region_find(cell->region, node, cell->offset + cell->turns[node] * shape->slot_bytes, &spot);
+    if (rc == 0)
+        rc = order(cell, spot.thread, node);
+    if (rc != 0)
+        return rc;
+    rc = remo__write(spot.thread, spot.stats, node, spot.at, cell->image, bytes, REMO__WRITE_NOTIFY, ack);
+    cell->pusher = spot.thread;
+    if (rc == 0 && !word)
+        cell->turns[node] ^= 1; /* after a failure the same slot again: the other one is the last that arrived */
+    return rc;
+}
+
+int remo__cell_push(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {
+    if (node >= cell->region->nodes)
+        return remo__region_refuse(cell->region, node, 0, 0, "push to");
+    if (node != cell->region->node->rank)
+        return write_to(cell, node, ack);
+    remo__wake(cell->region->node);
+    return 0;
+}
+
+/* To those that could not be reached at once: the dead and the left are passed over, the late are waited for. */
+static int push_to_late(struct remo__cell *cell, const struct remo_nodeset *late, struct remo_ack *ack) {
+    for (uint32_t node = remo__nodeset_next(late, 0); node < REMO_NODES_MAX; node = remo__nodeset_next(late, node + 1)) {
+        int rc = write_to(cell, node, ack);
+        if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN)
+            return rc;
+    }
+    return 0;
+}
+
+int remo__cell_broadcast(struct remo__cell *cell, struct remo_ack *ack) {
+    const struct remo__memory *memory = cell->region->memory;
+    struct remo_nodeset late = {0};
+    bool any_late = false;
+    int rc = 0;
+    for (uint32_t i = 0; i < cell->others_count; i++) {
+        uint32_t node = cell->others[i];
+        if (remo__unlikely(remo__memory_at(memory, node, 0) == REMO__NO_OFFSET)) {
+            remo_nodeset_add(&late, node);
+            any_late = true;
+            continue;
+        }
+        int one = write_to(cell, node, ack);
+        if (remo__unlikely(one != 0) && one != -EHOSTDOWN && one != -ENOTCONN && rc == 0)
+            rc = one;
+    }
+    if (remo__unlikely(any_late) && rc == 0)
+        rc = push_to_late(cell, &late, ack);
+    remo__wake(cell->region->node);
+    return rc;
+}

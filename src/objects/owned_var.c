@@ -1,0 +1,250 @@
+/* owned_var.c - see remo/owned_var.h. The owner's value and the copies are one cell (objects/cell.h).
+ *
+ * What is pulled goes to a second cell, in private memory, which only this node writes: if it went over the pushed copy, a push
+ * that arrives at the same moment could be overwritten by an older value, or both be torn. A load takes the newer of the two.
+ */
+#include <remo/owned_var.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "objects/cell.h"
+
+static_assert(REMO_OWNED_VAR_RETRIES == REMO__CELL_ATTEMPTS, "the header tells the truth");
+
+#define STACK_BYTES 1024u /* values up to this are looked at on the stack */
+
+struct remo_owned_var {
+    struct remo_region *region;
+    struct remo__cell_shape shape;
+    uint32_t owner;
+    bool is_owner;
+    struct remo__cell own;              /* of the owner */
+    char *pulled;                       /* others: a cell */
+    uint32_t pulled_turn;               /* its slot for the next value; under pull_lock */
+    char *fetched;                      /* the owner's cell as read last; under pull_lock */
+    char *scratch;                      /* for values too large for the stack; under scratch_lock */
+    struct remo__mutex pull_lock, scratch_lock;
+};
+
+/* ---- open ---- */
+
+static int check_open(size_t value_bytes, uint32_t owner, const struct remo_nodeset *participants) {
+    if (value_bytes == 0 || value_bytes > REMO_OWNED_VAR_BYTES_MAX)
+        return remo__fail(-EINVAL, "a value of %zu bytes is not possible: 1 to %u are", value_bytes, REMO_OWNED_VAR_BYTES_MAX);
+    if (!remo_nodeset_has(participants, owner))
+        return remo__fail(-EINVAL, "the owner, node %u, is not among the participants", owner);
+    return 0;
+}
+
+static char *alloc_lines(size_t bytes) {
+    char *lines = aligned_alloc(REMO__CACHE_LINE, remo__align_up(bytes, REMO__CACHE_LINE));
+    return lines ? memset(lines, 0, bytes) : NULL;
+}
+
+static int open_private(struct remo_owned_var *var) {
+    const struct remo__cell_shape *shape = &var->shape;
+    bool large = shape->value_bytes > STACK_BYTES;
+    if (large)
+        var->scratch = malloc(shape->value_bytes);
+    if (!var->is_owner) {
+        var->pulled = alloc_lines(shape->bytes);
+        var->fetched = alloc_lines(shape->bytes);
+    }
+    if ((large && !var->scratch) || (!var->is_owner && (!var->pulled || !var->fetched)))
+        return remo__fail(-ENOMEM, "no memory for a variable of %zu bytes", shape->value_bytes);
+    return var->is_owner ? remo__cell_open(&var->own, var->region, shape, 0) : 0;
+}
+
+static int open_var(struct remo_owned_var *var, struct remo_channel *parent, const char *name,
+                    const struct remo_channel_options *channel) {
+    char type[REMO__TYPE_BYTES_MAX + 1];
+    snprintf(type, sizeof type, "owned_var(%zu bytes of node %u)", var->shape.value_bytes, var->owner);
+    int rc = remo__region_open(parent, name, type, "value", var->shape.bytes, channel, NULL, &var->region);
+    if (rc != 0)
+        return rc;
+    var->is_owner = var->owner == var->region->node->rank;
+    rc = open_private(var);
+    return rc == 0 ? remo_channel_join(var->region->channel) : rc;
+}
+
+int remo_owned_var_open(struct remo_channel *parent, const char *name, size_t value_bytes,
+                        const struct remo_owned_var_options *options, struct remo_owned_var **ret_var) {
+    struct remo_channel_options channel = {0};
+    uint32_t owner = options ? options->owner : 0;
+    int rc = remo__participants_of(parent, options ? &options->participants : NULL, &channel.participants);
+    if (rc == 0)
+        rc = check_open(value_bytes, owner, &channel.participants);
+    if (rc != 0)
+        return rc;
+    struct remo_owned_var *var = calloc(1, sizeof *var);
+    if (!var)
+        return remo__fail(-ENOMEM, "no memory for a variable");
+    var->owner = owner;
+    var->shape = remo__cell_shape(value_bytes, false);
+    rc = open_var(var, parent, name, &channel);
+    if (rc != 0) {
+        remo_owned_var_close(var);
+        return rc;
+    }
+    *ret_var = var;
+    return 0;
+}
+
+void remo_owned_var_close(struct remo_owned_var *var) {
+    if (!var)
+        return;
+    remo_region_close(var->region);
+    remo__cell_close(&var->own);
+    free(var->pulled);
+    free(var->fetched);
+    free(var->scratch);
+    free(var);
+}
+
+struct remo_channel *remo_owned_var_channel(struct remo_owned_var *var) {
+    return remo_region_channel(var->region);
+}
+
+/* ---- the owner ---- */
+
+static int fail_not_owner(const struct remo_owned_var *var) {
+    return remo__fail(-EPERM, "%s belongs to node %u, only that node stores and pushes", remo_channel_name(var->region->channel),
+                      var->owner);
+}
+
+int remo_owned_var_store(struct remo_owned_var *var, const void *value) {
+    if (!var->is_owner)
+        return fail_not_owner(var);
+    if (!value)
+        return remo__fail(-EINVAL, "the value to store is NULL");
+    remo__cell_store(&var->own, value);
+    return 0;
+}
+
+int remo_owned_var_push(struct remo_owned_var *var, uint32_t node, struct remo_ack *ack) {
+    return var->is_owner ? remo__cell_push(&var->own, node, ack) : fail_not_owner(var);
+}
+
+int remo_owned_var_push_all(struct remo_owned_var *var, struct remo_ack *ack) {
+    return var->is_owner ? remo__cell_broadcast(&var->own, ack) : fail_not_owner(var);
+}
+
+/* ---- what is known here ---- */
+
+/* The newer of what was pushed and what was pulled. Each of the two never goes back, so neither does this: a pulled value that
+ * cannot be read whole yet has been seen by nobody. */
+static int newest(const struct remo_owned_var *var, void *scratch) {
+    const struct remo__cell_shape *shape = &var->shape;
+    const char *pushed = var->region->memory->own;
+    uint64_t sequence, pulled_sequence;
+    int rc = remo__cell_load(shape, pushed, scratch, &sequence);
+    if (rc != 0 || var->is_owner || remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
+        return rc;
+    rc = remo__cell_load(shape, var->pulled, scratch, &pulled_sequence);
+    if (rc == 0 && pulled_sequence < sequence)
+        rc = remo__cell_load(shape, pushed, scratch, &sequence);
+    return rc;
+}
+
+/* What to do with a whole value. */
+struct use {
+    struct remo_owned_var *var;
+    const void *than;                   /* NULL: take it; else only if it differs from this */
+    void *ret_value;
+};
+
+static int use_value(const struct use *use, const void *value) {
+    size_t bytes = use->var->shape.value_bytes;
+    if (use->than && memcmp(use->than, value, bytes) == 0)
+        return 0;
+    if (use->ret_value)
+        memcpy(use->ret_value, value, bytes);
+    return 1;
+}
+
+/* 1, 0 (it is what it was), or -EAGAIN. The caller's memory sees only whole values. */
+static int look(const struct use *use) {
+    struct remo_owned_var *var = use->var;
+    char small[STACK_BYTES];
+    if (!var->scratch) {
+        int rc = newest(var, small);
+        return rc == 0 ? use_value(use, small) : rc;
+    }
+    (void)remo__mutex_lock(var->region->node, &var->scratch_lock, REMO_FOREVER); /* its holder only copies */
+    int rc = newest(var, var->scratch);
+    rc = rc == 0 ? use_value(use, var->scratch) : rc;
+    remo__mutex_unlock(var->region->node, &var->scratch_lock);
+    return rc;
+}
+
+static int fail_torn(void) {
+    return remo__fail_static(-EAGAIN, "the value is being written faster than it can be read; try again");
+}
+
+int remo_owned_var_load(struct remo_owned_var *var, void *ret_value) {
+    struct use use = {.var = var, .ret_value = ret_value};
+    if (!ret_value)
+        return remo__fail(-EINVAL, "there is nowhere to load the value to");
+    return look(&use) < 0 ? fail_torn() : 0;
+}
+
+static int changed(void *ctx) {
+    const struct use *use = ctx;
+    struct remo_owned_var *var = use->var;
+    int rc = look(use);
+    if (rc > 0)
+        return rc;
+    rc = remo__channel_check_peer(var->region->channel, var->owner);
+    return rc != 0 && look(use) > 0 ? 1 : rc; /* the last push may have come before its owner went */
+}
+
+int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value, uint64_t timeout_ns) {
+    struct use use = {.var = var, .than = than, .ret_value = ret_value};
+    if (!than)
+        return remo__fail(-EINVAL, "there is no value to compare with");
+    return remo__wait(var->region->node, changed, &use, remo__deadline(timeout_ns));
+}
+
+/* ---- pull ---- */
+
+/* Read the owner's cell until one of its slots is whole. pull_lock is held. */
+static int fetch(struct remo_owned_var *var, const char **ret_slot) {
+    for (uint32_t attempt = 0; attempt < REMO_OWNED_VAR_RETRIES; attempt++) {
+        int rc = remo_region_read(var->region, var->owner, 0, var->fetched, var->shape.bytes, NULL);
+        if (rc != 0)
+            return rc;
+        *ret_slot = remo__cell_find(&var->shape, var->fetched);
+        if (*ret_slot)
+            return 0;
+    }
+    return fail_torn();
+}
+
+/* Keep what was pulled, unless it is known already; the other slot goes on to hold what was pulled before. */
+static void keep(struct remo_owned_var *var, const char *slot) {
+    const struct remo__cell_shape *shape = &var->shape;
+    if (remo__load(slot) <= remo__cell_peek(shape, var->pulled))
+        return;
+    remo__copy_to(var->pulled + var->pulled_turn * shape->slot_bytes, slot, REMO__CELL_HEADER_BYTES + shape->value_bytes);
+    var->pulled_turn ^= 1;
+    remo__wake(var->region->node);
+}
+
+int remo_owned_var_pull(struct remo_owned_var *var, void *ret_value) {
+    struct remo_node *node = var->region->node;
+    const char *slot;
+    if (var->is_owner)
+        return ret_value ? remo_owned_var_load(var, ret_value) : 0;
+    int rc = remo__mutex_lock(node, &var->pull_lock, remo__deadline(node->op_timeout_ns));
+    if (rc != 0)
+        return remo__fail_more(rc, "waiting for another thread's pull of %s", remo_channel_name(var->region->channel));
+    rc = fetch(var, &slot);
+    if (rc == 0)
+        keep(var, slot);
+    if (rc == 0 && ret_value)
+        memcpy(ret_value, slot + REMO__CELL_HEADER_BYTES, var->shape.value_bytes);
+    remo__mutex_unlock(node, &var->pull_lock);
+    return rc;
+}

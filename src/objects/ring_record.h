@@ -1,0 +1,85 @@
+/* ring_record.h - how messages lie in a ring: written by the sender over the network, read by a receiver that trusts nothing.
+ *
+ * Layout:  record = {u32 size, u32 lap, u64 checksum, payload}, padded to 16 bytes. A record that would not fit before the end of
+ *          the ring is preceded by a filler, which closes the lap. The checksum covers size, lap, payload and the position in
+ *          the whole stream, so nothing that lay here in an earlier lap can pass for news, and a torn record is recognised.
+ * Bounds:  `size` comes from another node. It is used only after it was found to fit the ring and the longest message; bytes
+ *          outside [0, capacity) of the ring are never read, whatever stands inside.
+ */
+#pragma once
+
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/bits.h"
+#include "base/random.h"
+#include "node/access.h"
+
+#define REMO__RECORD_HEADER_BYTES 16u
+#define REMO__RECORD_FILLER UINT32_MAX /* as size: there is nothing more in this lap */
+
+/* A place in the stream: `position` bytes from its start, which is `offset` of lap number `lap`. */
+struct remo__ring_cursor {
+    uint64_t capacity;
+    uint64_t position;
+    uint64_t offset;
+    uint32_t lap;           /* from 1, so that zeroed memory is no record; wraps */
+};
+
+enum remo__record_kind { REMO__RECORD_NONE, REMO__RECORD_FILLING, REMO__RECORD_MESSAGE };
+
+static inline uint64_t remo__record_bytes(uint32_t size) {
+    return remo__align_up((uint64_t)REMO__RECORD_HEADER_BYTES + size, REMO__RECORD_HEADER_BYTES);
+}
+
+/* The longest message of a ring: so that one and a filler fit while half of the ring is not acknowledged yet. */
+static inline uint64_t remo__record_message_max(uint64_t capacity) {
+    return capacity / 4 - REMO__RECORD_HEADER_BYTES;
+}
+
+static inline void remo__ring_advance(struct remo__ring_cursor *cursor, uint64_t bytes) {
+    cursor->position += bytes;
+    cursor->offset += bytes;
+    if (cursor->offset == cursor->capacity) {
+        cursor->offset = 0;
+        cursor->lap++;
+    }
+}
+
+static inline uint64_t remo__record_sum(const struct remo__ring_cursor *cursor, uint64_t head, const void *payload,
+                                        size_t size_bytes) {
+    return XXH3_64bits_withSeed(payload, size_bytes, remo__random_mix(cursor->position) ^ head);
+}
+
+/* The record at `cursor` into `image`, which has room for it; returns its length. */
+static inline uint64_t remo__record_encode(void *image, const struct remo__ring_cursor *cursor, uint32_t size,
+                                           const void *payload) {
+    uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
+    uint64_t head = (uint64_t)cursor->lap << 32 | size, *words = image;
+    words[0] = head;
+    words[1] = remo__record_sum(cursor, head, payload, payload_bytes);
+    if (payload_bytes > 0)
+        memcpy(words + 2, payload, payload_bytes);
+    return remo__record_bytes(payload_bytes);
+}
+
+/* Is there a whole record at `cursor`? A message is then in `buffer`, or in `scratch` (room for the longest) if the
+ * buffer is too small. The buffer may be written to although nothing whole was found. */
+static inline enum remo__record_kind remo__record_decode(const char *ring, const struct remo__ring_cursor *cursor, void *buffer,
+                                                         size_t buffer_bytes, void *scratch, uint32_t *ret_size) {
+    const char *record = ring + cursor->offset;
+    uint64_t head = remo__load(record), sum = remo__load(record + sizeof head);
+    uint32_t size = (uint32_t)head;
+    if (head >> 32 != cursor->lap)
+        return REMO__RECORD_NONE;
+    if (size == REMO__RECORD_FILLER)
+        return sum == remo__record_sum(cursor, head, NULL, 0) ? REMO__RECORD_FILLING : REMO__RECORD_NONE;
+    if (size > remo__record_message_max(cursor->capacity) || remo__record_bytes(size) > cursor->capacity - cursor->offset)
+        return REMO__RECORD_NONE;
+    void *to = size <= buffer_bytes ? buffer : scratch;
+    remo__copy_from(to, record + REMO__RECORD_HEADER_BYTES, size);
+    if (sum != remo__record_sum(cursor, head, to, size))
+        return REMO__RECORD_NONE;
+    *ret_size = size;
+    return REMO__RECORD_MESSAGE;
+}
