@@ -103,7 +103,7 @@ static void notes_deliver(struct remo__control *control) {
 /* ---- timers ----------------------------------------------------------------------------------------------------- */
 
 /* Signs of life for a peer beyond a network, and a look whether there were any from it. */
-static void peer_beat(struct remo__control *control, struct remo__peer *peer, uint64_t now) {
+static void peer_beat(struct remo__control *control, struct remo__peer *peer, uint64_t now, bool was_away) {
     struct remo__connection *connection = peer->connection;
     const struct remo__control_config *config = &control->config;
     if (!connection || !connection->beats)
@@ -115,10 +115,12 @@ static void peer_beat(struct remo__control *control, struct remo__peer *peer, ui
         pthread_mutex_unlock(&peer->lock);
     }
     remo__control_arm(control, connection->beat_at);
+    if (was_away)
+        connection->heard_at = now;
     uint64_t heard_at = connection->heard_at;
     if (now < heard_at + config->silence_ns)
         return;
-    /* It may be us who was not running: what it sent meanwhile counts. */
+    /* What it has sent already counts, even if we did not come to read it. */
     remo__connection_receive(connection);
     if (connection->phase == REMO__PHASE_UP && connection->heard_at == heard_at) {
         remo__log(&config->log, REMO_LOG_WARNING, "node %u was silent for %.0f ms", peer->rank,
@@ -156,11 +158,13 @@ static void timers_run(struct remo__control *control) {
     uint64_t now = remo__now_ns();
     if (now < control->timer_at)
         return;
+    /* If it is us who did not run (a stopped process, a paused machine), nobody else is to blame for the silence. */
+    bool was_away = now - control->timer_at > control->config.silence_ns / 2;
     control->timer_at = REMO_FOREVER;
     pending_expire(control, now);
     for (uint32_t i = 0; i < control->size; i++) {
         remo__peer_dial_when_due(control, &control->peers[i], now);
-        peer_beat(control, &control->peers[i], now);
+        peer_beat(control, &control->peers[i], now, was_away);
         peer_unstall(control, &control->peers[i], now);
     }
     if (now >= control->listen_again_at) {
@@ -190,7 +194,7 @@ static int wait_ms(uint64_t until) {
 static void wake_clear(struct remo__control *control) {
     uint64_t count;
     if (read(control->wake_fd, &count, sizeof count) > 0)
-        control->timer_at = 0; /* a sender may have met a stall */
+        remo__control_arm(control, remo__now_ns()); /* a sender may have met a stall */
 }
 
 static void serve_round(struct remo__control *control) {
@@ -381,14 +385,15 @@ int remo__control_open(const struct remo__control_config *config, struct remo__c
         rc = peers_open(control);
     if (rc == 0)
         rc = remo__listeners_open(control);
-    if (rc == 0)
+    if (rc == 0) {
+        *ret_control = control; /* before the first callback, which may want to send */
         rc = thread_start(control);
+    }
     if (rc != 0) {
         control_free(control);
-        return rc;
+        *ret_control = NULL;
     }
-    *ret_control = control;
-    return 0;
+    return rc;
 }
 
 void remo__control_close(struct remo__control *control) {

@@ -36,7 +36,8 @@ struct remo__control_config {
     void (*down)(void *ctx, uint32_t peer, int reason);
 };
 
-/* Bind, start the thread, begin to connect; returns without waiting for peers.
+/* Bind, start the thread, begin to connect; returns without waiting for peers. *ret_control is set before the first
+ * callback runs, and NULL on failure.
  * Errors: -EADDRINUSE (the sentence names the address), -EACCES, -EINVAL, -ENOMEM. */
 int remo__control_open(const struct remo__control_config *config, struct remo__control **ret_control);
 /* Say goodbye to all, flush what is queued (at most 1 s), stop the thread, close. No callback runs afterwards. */
