@@ -1,0 +1,221 @@
+/* What the capabilities promise about order and visibility, and the fence flag. */
+#include "suite.h"
+
+#include "fabric/mapped.h"
+
+static struct suite_cluster cluster;
+#define ROUNDS suite_rounds(&cluster.nodes[0], 2000)
+
+/* An earlier read must not see what a later, fenced write of the same endpoint puts there; and so for
+ * atomics. */
+static void fence_flag(const struct suite *suite) {
+    suite_cluster_open(&cluster, suite, 2);
+    struct suite_node *node = &cluster.nodes[0];
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    uint64_t *in = (uint64_t *)suite_buffer(node, 0), *old = in + 8, *out = in + 16;
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        struct remo__op ops[3] = {
+            suite_op(node, REMO__OP_READ, 1, 0, in, 8),
+            suite_op(node, REMO__OP_FETCH_ADD, 1, 64, old, 8),
+            suite_op(node, REMO__OP_WRITE, 1, 0, out, 8),
+        };
+        ops[1].operand = 1;
+        ops[2].flags = REMO__OP_FENCE;
+        *out = round;
+        *in = *old = UINT64_MAX;
+        for (uint32_t i = 0; i < 3; i++)
+            CHECK_EQ(suite_post(node, endpoint, &ops[i]), 1);
+        for (uint32_t i = 0; i < 3; i++)
+            CHECK_EQ(suite_complete(node, endpoint).status, 0);
+        CHECK_EQ(*in, round - 1);
+        CHECK_EQ(*old, round - 1);
+    }
+    suite->ops->endpoint_close(endpoint);
+    suite_cluster_close(&cluster);
+}
+
+/* A completed write is seen by the owner's next load. */
+static void completion_placed(const struct suite *suite) {
+    suite_cluster_open(&cluster, suite, 2);
+    struct suite_node *node = &cluster.nodes[0];
+    if (!node->fabric->caps.completion_placed)
+        suite_skip("on fabric %s a completion does not mean placed", suite->ops->name);
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        uint64_t *out = (uint64_t *)suite_buffer(node, 0);
+        *out = round;
+        CHECK_EQ(suite_run(node, endpoint, suite_op(node, REMO__OP_WRITE, 1, 0, out, 8)), 0);
+        CHECK_EQ(suite_load(suite_memory(&cluster.nodes[1], 0)), round);
+    }
+    suite->ops->endpoint_close(endpoint);
+    suite_cluster_close(&cluster);
+}
+
+/* A completed read has pushed earlier writes out, a large one too. */
+static void read_flushes(const struct suite *suite) {
+    suite_cluster_open(&cluster, suite, 2);
+    struct suite_node *node = &cluster.nodes[0];
+    if (!node->fabric->caps.read_flushes)
+        suite_skip("on fabric %s a read does not flush writes", suite->ops->name);
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    enum { BYTES = 100000 };
+    for (uint64_t round = 1; round <= 200; round++) {
+        suite_fill(suite_buffer(node, 0), BYTES, round);
+        struct remo__op write = suite_op(node, REMO__OP_WRITE, 1, 0, suite_buffer(node, 0), BYTES);
+        struct remo__op read = suite_op(node, REMO__OP_READ, 1, 1 << 20, suite_buffer(node, 1 << 20), 8);
+        write.token = 1, read.token = 2;
+        CHECK_EQ(suite_post(node, endpoint, &write), 1);
+        CHECK_EQ(suite_post(node, endpoint, &read), 1);
+        bool read_done = false;
+        for (uint32_t i = 0; i < 2; i++) {
+            struct remo__completion done = suite_complete(node, endpoint);
+            CHECK_EQ(done.status, 0);
+            read_done |= done.token == 2;
+            if (read_done)
+                CHECK(suite_filled(suite_memory(&cluster.nodes[1], 0), BYTES, round));
+        }
+    }
+    suite->ops->endpoint_close(endpoint);
+    suite_cluster_close(&cluster);
+}
+
+/* ---- writes in order: node 0 writes a payload and then a flag; node 1 looks at the flag ---- */
+
+#define PAYLOAD 1000u
+
+static void *payload_check(void *arg) {
+    struct suite_node *node = arg;
+    uint64_t limit = remo__deadline(SUITE_LIMIT_NS);
+    for (uint64_t seen = 0; seen < ROUNDS;) {
+        uint64_t now = suite_load(suite_memory(node, 8192));
+        CHECK(now >= seen && remo__now_ns() < limit);
+        if (now == seen) {
+            sched_yield();
+            continue;
+        }
+        char copy[PAYLOAD];
+        remo__mapped_copy_from(copy, suite_memory(node, 0), sizeof copy);
+        /* Later rounds may have begun to replace it; each of its bytes is of this round or a later one. */
+        for (uint32_t i = 0; i < PAYLOAD; i++)
+            CHECK((uint8_t)(copy[i] - (char)now) < 128);
+        seen = now;
+        suite_store(suite_memory(node, 16384), seen);
+    }
+    return NULL;
+}
+
+static void writes_ordered(const struct suite *suite) {
+    suite_cluster_open(&cluster, suite, 2);
+    struct suite_node *node = &cluster.nodes[0];
+    if (!node->fabric->caps.writes_ordered)
+        suite_skip("fabric %s does not keep writes in order", suite->ops->name);
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, payload_check, &cluster.nodes[1]), 0);
+    uint64_t *ack = (uint64_t *)suite_buffer(node, 65536);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        char *payload = suite_buffer(node, round % 2 * 4096);
+        uint64_t *flag = (uint64_t *)suite_buffer(node, 16384 + round % 2 * 64);
+        memset(payload, (int)(round & 255), PAYLOAD);
+        *flag = round;
+        struct remo__op ops[2] = {suite_op(node, REMO__OP_WRITE, 1, 0, payload, PAYLOAD),
+                                  suite_op(node, REMO__OP_WRITE, 1, 8192, flag, 8)};
+        for (uint32_t i = 0; i < 2; i++)
+            CHECK_EQ(suite_post(node, endpoint, &ops[i]), 1);
+        for (uint32_t i = 0; i < 2; i++)
+            CHECK_EQ(suite_complete(node, endpoint).status, 0);
+        /* No more than 100 rounds ahead of the checker, for its arithmetic. */
+        uint64_t limit = remo__deadline(SUITE_LIMIT_NS);
+        do {
+            suite_read(node, endpoint, 1, 16384, ack, 8);
+            CHECK(remo__now_ns() < limit);
+        } while (*ack + 100 < round);
+    }
+    pthread_join(thread, NULL);
+    suite->ops->endpoint_close(endpoint);
+    suite_cluster_close(&cluster);
+}
+
+/* ---- reads in order: node 1 counts x up before y; node 0 reads y before x ---- */
+
+static _Atomic bool counting;
+
+static void *count_up(void *arg) {
+    struct suite_node *node = arg;
+    for (uint64_t value = 1; atomic_load(&counting); value++) {
+        suite_store(suite_memory(node, 0), value);
+        suite_store(suite_memory(node, 4096), value);
+    }
+    return NULL;
+}
+
+static void reads_ordered(const struct suite *suite) {
+    suite_cluster_open(&cluster, suite, 2);
+    struct suite_node *node = &cluster.nodes[0];
+    if (!node->fabric->caps.reads_ordered)
+        suite_skip("fabric %s does not keep reads in order", suite->ops->name);
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    pthread_t thread;
+    atomic_store(&counting, true);
+    CHECK_EQ(pthread_create(&thread, NULL, count_up, &cluster.nodes[1]), 0);
+    uint64_t *x = (uint64_t *)suite_buffer(node, 0), *y = x + 8;
+    for (uint32_t round = 0; round < 2 * ROUNDS; round++) {
+        struct remo__op ops[2] = {suite_op(node, REMO__OP_READ, 1, 4096, y, 8),
+                                  suite_op(node, REMO__OP_READ, 1, 0, x, 8)};
+        for (uint32_t i = 0; i < 2; i++)
+            CHECK_EQ(suite_post(node, endpoint, &ops[i]), 1);
+        for (uint32_t i = 0; i < 2; i++)
+            CHECK_EQ(suite_complete(node, endpoint).status, 0);
+        CHECK(*x >= *y);
+    }
+    atomic_store(&counting, false);
+    pthread_join(thread, NULL);
+    suite->ops->endpoint_close(endpoint);
+    suite_cluster_close(&cluster);
+}
+
+/* ---- aligned words are never torn, in transfers of any size ---- */
+
+static const uint64_t whole_sizes[] = {8, 64, 128, 136, 1000, 4096, 20000};
+
+static void *write_patterns(void *arg) {
+    struct suite_node *node = arg;
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    for (uint32_t round = 0; atomic_load(&counting); round++) {
+        uint64_t size_bytes = whole_sizes[round % REMO__ARRAY_COUNT(whole_sizes)];
+        memset(suite_buffer(node, 0), (int)(round & 255), size_bytes);
+        suite_write(node, endpoint, 1, 0, suite_buffer(node, 0), size_bytes);
+    }
+    node->suite->ops->endpoint_close(endpoint);
+    return NULL;
+}
+
+static void words_whole(const struct suite *suite) {
+    suite_cluster_open(&cluster, suite, 3);
+    struct suite_node *node = &cluster.nodes[0];
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    pthread_t thread;
+    atomic_store(&counting, true);
+    CHECK_EQ(pthread_create(&thread, NULL, write_patterns, &cluster.nodes[2]), 0);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint64_t size_bytes = whole_sizes[round % REMO__ARRAY_COUNT(whole_sizes)];
+        const uint64_t *words = (const uint64_t *)suite_buffer(node, 0);
+        suite_read(node, endpoint, 1, 0, suite_buffer(node, 0), size_bytes);
+        for (uint64_t i = 0; i < size_bytes / 8; i++)
+            CHECK_EQ(words[i], (words[i] & 255) * UINT64_C(0x0101010101010101));
+    }
+    atomic_store(&counting, false);
+    pthread_join(thread, NULL);
+    suite->ops->endpoint_close(endpoint);
+    suite_cluster_close(&cluster);
+}
+
+const struct suite_case suite_cases_order[] = {
+    {"fence_flag", fence_flag},
+    {"completion_placed", completion_placed},
+    {"read_flushes", read_flushes},
+    {"writes_ordered", writes_ordered},
+    {"reads_ordered", reads_ordered},
+    {"words_whole", words_whole},
+    {NULL, NULL},
+};

@@ -1,0 +1,159 @@
+/* Nodes in processes of their own: what only shows when nothing else is shared. */
+#include "suite.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+/* Each writes to each, adds to a counter of each, and sends each an immediate. */
+static void exchange_body(struct suite_process *process) {
+    struct suite_node *node = &process->node;
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    enum { BYTES = 5000 };
+    for (uint32_t peer = 0; peer < process->size; peer++) {
+        suite_fill(suite_buffer(node, 0), BYTES, process->rank * 100 + peer);
+        suite_write(node, endpoint, peer, 8192 * (process->rank + 1), suite_buffer(node, 0), BYTES);
+        for (uint32_t i = 0; i < 500; i++)
+            suite_fetch_add(node, endpoint, peer, 0, process->rank + 1);
+        struct remo__op op = suite_op(node, REMO__OP_WRITE, peer, 0, NULL, 0);
+        op.flags = REMO__OP_IMM;
+        op.imm = 1000 + process->rank;
+        CHECK_EQ(suite_run(node, endpoint, op), 0);
+        suite_flush(node, endpoint, peer);
+    }
+    suite_process_barrier(process);
+    CHECK_EQ(suite_fetch_add(node, endpoint, process->rank, 0, 0),
+             500 * process->size * (process->size + 1) / 2);
+    uint32_t received = 0;
+    uint64_t limit = remo__deadline(SUITE_LIMIT_NS);
+    while (received < process->size) {
+        struct remo__imm imm;
+        CHECK(remo__now_ns() < limit);
+        if (node->suite->ops->imm_poll(node->fabric, &imm, 1) == 0) {
+            node->suite->ops->imm_wait(node->fabric, 10 * REMO__NS_PER_MS);
+            continue;
+        }
+        CHECK_EQ(imm.value, 1000 + imm.peer);
+        received++;
+    }
+    for (uint32_t peer = 0; peer < process->size; peer++)
+        CHECK(suite_filled(suite_memory(node, 8192 * (peer + 1)), BYTES, peer * 100 + process->rank));
+    node->suite->ops->endpoint_close(endpoint);
+}
+
+static void processes_exchange(const struct suite *suite) {
+    suite_processes(suite, 4, SUITE_NO_VICTIM, exchange_body);
+}
+
+/* Node 1 computes for a second without calling the library; nobody may notice. */
+static void computing_body(struct suite_process *process) {
+    struct suite_node *node = &process->node;
+    if (process->rank == 1) {
+        volatile uint64_t sum = 0;
+        for (uint64_t end = remo__now_ns() + REMO__NS_PER_S; remo__now_ns() < end;) {
+            for (uint32_t i = 0; i < 1000; i++)
+                sum = sum * 31 + i;
+        }
+        suite_process_barrier(process);
+        return;
+    }
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    uint64_t start = remo__now_ns();
+    for (uint32_t i = 0; i < 50; i++) {
+        suite_fill(suite_buffer(node, 0), 1000, i);
+        suite_write(node, endpoint, 1, 4096, suite_buffer(node, 0), 1000);
+        suite_read(node, endpoint, 1, 4096, suite_buffer(node, 4096), 1000);
+        CHECK(suite_filled(suite_buffer(node, 4096), 1000, i));
+        CHECK_EQ(suite_fetch_add(node, endpoint, 1, 0, 1), i);
+        CHECK_EQ(suite_compare_swap(node, endpoint, 1, 8, i, i + 1), i);
+    }
+    CHECK(remo__now_ns() - start < REMO__NS_PER_S * 8 / 10); /* well before node 1 was through */
+    suite_process_barrier(process);
+    node->suite->ops->endpoint_close(endpoint);
+}
+
+static void target_computes(const struct suite *suite) {
+    suite_processes(suite, 2, SUITE_NO_VICTIM, computing_body);
+}
+
+/* Node 2 is killed while it and all others work. Told of it, the others end what concerns node 2, and go
+ * on. */
+static void killed_body(struct suite_process *process) {
+    struct suite_node *node = &process->node;
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    char *buffer = suite_buffer(node, 0);
+    suite_process_barrier(process);
+    for (uint64_t i = 0;; i++) {
+        struct remo__op op =
+            suite_op(node, REMO__OP_WRITE, (uint32_t)(i % 3), 65536, buffer, 1 + i * 97 % 30000);
+        op.flags = i % 4 == 0 ? REMO__OP_IMM : 0;
+        int rc = node->suite->ops->post(endpoint, &op, 1);
+        CHECK(rc == 1 || rc == -EAGAIN || rc == -EHOSTDOWN);
+        struct remo__completion done[8];
+        node->suite->ops->poll(endpoint, done, REMO__ARRAY_COUNT(done));
+        struct remo__imm imms[8];
+        node->suite->ops->imm_poll(node->fabric, imms, REMO__ARRAY_COUNT(imms));
+        if (process->rank == 2 && i == 3000)
+            kill(getpid(), SIGKILL);
+        if (process->rank != 2 && i == 10000)
+            break;
+    }
+    suite_process_barrier(process); /* of the two that are left */
+    uint64_t start = remo__now_ns();
+    node->suite->ops->disconnect(node->fabric, 2);
+    node->suite->ops->endpoint_close(endpoint); /* with whatever is still in flight */
+    endpoint = suite_endpoint(node);
+    CHECK_EQ(suite_run(node, endpoint, suite_op(node, REMO__OP_READ, 2, 0, buffer, 8)), -EHOSTDOWN);
+    CHECK(remo__now_ns() - start < REMO__NS_PER_S);
+    for (uint64_t i = 0; i < 100; i++)
+        CHECK_EQ(suite_fetch_add(node, endpoint, 1 - process->rank, 0, 1), i);
+    node->suite->ops->endpoint_close(endpoint);
+}
+
+static void peer_killed(const struct suite *suite) {
+    suite_processes(suite, 3, 2, killed_body);
+}
+
+/* Processes sleep and are woken across the process boundary, by turns. */
+static void turns_body(struct suite_process *process) {
+    struct suite_node *node = &process->node;
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    struct remo__doorbell *bell = node->fabric->doorbell;
+    suite_service_start(node);
+    for (uint64_t turn = 1; turn <= 100; turn++) {
+        if (turn % 2 == process->rank) {
+            uint64_t *flag = (uint64_t *)suite_buffer(node, 0);
+            *flag = turn;
+            struct remo__op op = suite_op(node, REMO__OP_WRITE, 1 - process->rank, 0, flag, 8);
+            op.flags = REMO__OP_NOTIFY;
+            CHECK_EQ(suite_run(node, endpoint, op), 0);
+            continue;
+        }
+        uint64_t start = remo__now_ns();
+        atomic_fetch_add(&bell->sleepers, 1);
+        for (;;) {
+            uint32_t seq = atomic_load(&bell->seq);
+            if (suite_load(suite_memory(node, 0)) >= turn)
+                break;
+            CHECK(remo__now_ns() - start < SUITE_LIMIT_NS);
+            remo__doorbell_sleep(bell, seq, REMO_FOREVER);
+        }
+        atomic_fetch_sub(&bell->sleepers, 1);
+        CHECK(remo__now_ns() - start < 900 * REMO__NS_PER_MS);
+    }
+    suite_process_barrier(process);
+    suite_service_stop(node);
+    node->suite->ops->endpoint_close(endpoint);
+}
+
+static void processes_take_turns(const struct suite *suite) {
+    suite_processes(suite, 2, SUITE_NO_VICTIM, turns_body);
+}
+
+const struct suite_case suite_cases_processes[] = {
+    {"processes_exchange", processes_exchange},
+    {"target_computes", target_computes},
+    {"peer_killed", peer_killed},
+    {"processes_take_turns", processes_take_turns},
+    {NULL, NULL},
+};

@@ -1,0 +1,7 @@
+/* The conformance suite on the fabric shm. */
+#include "suite.h"
+
+int main(int argc, char **argv) {
+    static const struct suite suite = {.ops = &remo__fabric_shm};
+    return suite_main(&suite, argc, argv);
+}
