@@ -35,16 +35,23 @@ static int port_parse(const char *text, size_t bytes, uint16_t *ret_port) {
     return 0;
 }
 
+static bool is_word(const char *text) {
+    size_t legal = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_");
+    return legal > 0 && text[legal] == '\0';
+}
+
 /* Only what can stand in a host name or a numeric address. It may be handed to other programs (ssh): no leading '-'. */
 static bool host_is_legal(const char *host, bool bracketed) {
-    const char *extra = bracketed ? ":.%-_" : ".-_";
-    if (host[0] == '\0' || host[0] == '-')
+    struct in6_addr any;
+    char numeric[INET6_ADDRSTRLEN];
+    if (!bracketed)
+        return host[0] != '-' && is_word(host);
+    size_t bytes = strcspn(host, "%"); /* an interface may follow: fe80::1%eth0 */
+    if (bytes >= sizeof numeric || (host[bytes] == '%' && !is_word(host + bytes + 1)))
         return false;
-    for (const char *at = host; *at; at++) {
-        if (!isalnum((unsigned char)*at) && !strchr(extra, *at))
-            return false;
-    }
-    return true;
+    memcpy(numeric, host, bytes);
+    numeric[bytes] = '\0';
+    return inet_pton(AF_INET6, numeric, &any) == 1;
 }
 
 int remo__host_parse(const char *text, size_t bytes, struct remo__form *ret_form) {

@@ -1,0 +1,70 @@
+/* plane.h - a control plane with a recorder behind its callbacks, for tests. */
+#ifndef REMO_TESTS_PLANE_H
+#define REMO_TESTS_PLANE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "bootstrap/control.h"
+
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition))                                                                                    \
+            check_failed(__FILE__, __LINE__, #condition);                                                    \
+    } while (0)
+
+_Noreturn void check_failed(const char *file, int line, const char *what);
+
+struct plane_peer {
+    int ups, downs;
+    int reason;                        /* of the last down */
+    uint32_t incarnation;
+    bool same_machine;
+    char hello[64];
+    uint64_t frames, bytes, fds;
+    bool disorder;                     /* a frame came out of order, damaged, before `up` or after `down` */
+    uint64_t down_at;
+};
+
+struct plane {
+    struct remo__roster *roster;
+    struct remo__control *control;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct plane_peer peers[REMO__NODES_MAX];
+    atomic_bool hold;                  /* frames wait in the callback while set */
+    struct remo__log log;
+};
+
+/* Options beyond rank, size and the folder of the sockets; NULL: none. */
+struct plane_options {
+    const char *const *addresses;
+    const char *key_file, *job;
+    uint32_t incarnation;
+    uint64_t silence_ns;
+};
+
+/* A new folder, removed with everything inside by plane_folder_remove. */
+const char *plane_folder(void);
+void plane_folder_remove(void);
+/* A key file inside that folder, of 32 bytes `fill`. */
+const char *plane_key(uint8_t fill);
+
+/* 0 or the error of roster or control. */
+int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct plane_options *options);
+void plane_close(struct plane *plane);
+
+/* Wait until so many peers are up (each at least once), or `peer` went down so often; false after 20 s. */
+bool plane_wait_up(struct plane *plane, uint32_t count);
+bool plane_wait_down(struct plane *plane, uint32_t peer, int downs);
+bool plane_wait_frames(struct plane *plane, uint32_t peer, uint64_t frames);
+/* The why of `peer` contains `text` within 10 s. */
+bool plane_wait_why(struct plane *plane, uint32_t peer, const char *text);
+
+/* The numbered frame that the recorder expects next: {u64 number; bytes that follow from it}. */
+int plane_send(struct plane *plane, uint32_t peer, uint64_t number, size_t bytes, int fd);
+
+#endif
