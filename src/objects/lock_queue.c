@@ -1,0 +1,331 @@
+/* lock_queue.c - tickets and batons: how a node queues for a lock at its home, gives up, and passes the lock on. */
+#include "objects/lock.h"
+
+#include "node/access.h"
+
+#define TRIES_MAX 4u /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
+
+/* ---- operations on a lock's words ---- */
+
+static int find_word(struct remo_lock *lock, const struct remo__lock_seat *seat, uint32_t word, uint64_t *ret_at) {
+    uint64_t offset = seat->offset + 8 * (uint64_t)word;
+    uint64_t at = remo__memory_at(lock->words, seat->home, offset);
+    if (remo__unlikely(at == REMO__NO_OFFSET)) {
+        int rc = remo__channel_reach(lock->channel, seat->home);
+        if (rc != 0)
+            return rc;
+        at = remo__memory_at(lock->words, seat->home, offset);
+        if (at == REMO__NO_OFFSET)
+            return remo__fail(-ENOTCONN, "node %u has just left %s", seat->home, remo_channel_name(lock->channel));
+    }
+    *ret_at = at;
+    return 0;
+}
+
+int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word, uint64_t addend,
+                   uint64_t *ret_old, struct remo_ack *ack) {
+    const struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t at;
+    int rc = find_word(lock, seat, word, &at);
+    if (rc != 0)
+        return rc;
+    return remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at, addend, ret_old, ack);
+}
+
+int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word, uint64_t expected,
+                    uint64_t desired, uint64_t *ret_old) {
+    const struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t at;
+    int rc = find_word(lock, seat, word, &at);
+    if (rc != 0)
+        return rc;
+    return remo__compare_swap(thread, remo__channel_counters(lock->channel, thread), seat->home, at, expected, desired, ret_old,
+                              NULL);
+}
+
+int remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc) {
+    const uint8_t message[] = {REMO__LOCK_RECOUNT};
+    if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN)
+        (void)remo_channel_send(lock->channel, lock->seats[index].home, message, sizeof message);
+    return rc;
+}
+
+/* ---- passing on ---- */
+
+/* Put the grant word where the waiter looks. A waiter that cannot be reached is dead: its tickets are the home's business, once the home
+ * knows of its death too. */
+int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter, uint64_t grant,
+                       bool by_message) {
+    int rc;
+    if (waiter >= lock->node->size || !remo_nodeset_has(&lock->channel->participants, waiter))
+        return remo__fail(-EPROTO, "lock %u of %s: its queue names node %u, which takes no part; the home's memory was damaged",
+                          index, remo_channel_name(lock->channel), waiter);
+    if (by_message) {
+        uint8_t message[16];
+        struct remo__writer writer = remo__writer_of(message, sizeof message);
+        remo__put_u8(&writer, REMO__LOCK_GRANT);
+        remo__put_u32(&writer, index);
+        remo__put_u64(&writer, grant);
+        rc = remo_channel_send(lock->channel, waiter, message, (size_t)(writer.at - message));
+        if (rc == -ENOTCONN)
+            remo__lock_recovery_untold(lock);
+    } else {
+        uint64_t at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
+        rc = at == REMO__NO_OFFSET ? remo__channel_reach(lock->channel, waiter) : 0;
+        at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
+        if (rc == 0 && at != REMO__NO_OFFSET)
+            rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant, sizeof grant,
+                             REMO__WRITE_NOTIFY, NULL);
+    }
+    return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
+}
+
+int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, uint32_t flags,
+                     bool by_message) {
+    uint64_t grant = remo__baton_grant(by_message ? REMO__GRANTER_RECOVERY : lock->rank, flags), before;
+    uint32_t baton = remo__lock_baton(lock, ticket);
+    int rc = remo__lock_add(lock, index, thread, baton, grant, &before, NULL);
+    if (rc != 0)
+        return rc;
+    if (before & REMO__BATON_SKIP) {
+        rc = remo__lock_add(lock, index, thread, baton, -(before + grant), NULL, NULL);
+        return rc != 0 ? rc : 1;
+    }
+    if (before == 0)
+        return 0; /* it has not arrived yet, and will see the grant when it does */
+    return remo__lock_tell(lock, index, thread, remo__baton_waiter(before), remo__grant_of(before + grant, ticket), by_message);
+}
+
+/* Each turn ends a ticket that somebody gave up, who drew another after that, if at all: so the number of turns is bounded by the tickets in the
+ * queue and by how many timed acquires give up meanwhile. */
+int remo__lock_pass_on(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, uint64_t word,
+                       bool by_message) {
+    while (remo__word_next(word) != ticket + 1) {
+        ticket++;
+        int rc = remo__lock_grant(lock, index, thread, ticket, remo__word_flags(word), by_message);
+        if (rc != 1)
+            return rc;
+        uint64_t step = remo__word_step(ticket);
+        rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
+        if (rc != 0)
+            return rc;
+        word += step;
+    }
+    return 0;
+}
+
+int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, uint64_t change,
+                          bool by_message) {
+    uint64_t step = remo__word_step(ticket) + change, word;
+    int rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
+    return rc != 0 ? rc : remo__lock_pass_on(lock, index, thread, ticket, word + step, by_message);
+}
+
+/* ---- having it ---- */
+
+/* The baton must be back at 0 before `serving` moves on; nothing else of ours waits for it. */
+static void finish_reset(struct remo_lock *lock, struct remo__lock_seat *seat) {
+    if (remo_ack_wait(&seat->reset, lock->node->op_timeout_ns) == -ETIMEDOUT)
+        remo_ack_cancel(&seat->reset);
+    seat->reset = (struct remo_ack)REMO_ACK_INIT;
+}
+
+int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t place = atomic_load_explicit(&seat->place, memory_order_relaxed), change = 0;
+    if (seat->marks & REMO__LOCK_TOLD_DEAD)
+        change = -((uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT);
+    if (seat->marks == REMO__LOCK_TOLD_DEAD)
+        change += (uint64_t)REMO__LOCK_LOST << REMO__LOCK_FLAG_SHIFT;
+    seat->marks = 0;
+    atomic_store_explicit(&seat->place, remo__place_busy(place), memory_order_release);
+    if (seat->reset.pending > 0)
+        finish_reset(lock, seat);
+    int rc = remo__lock_end_ticket(lock, index, thread, (uint32_t)place, change, false);
+    remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), (uint32_t)place));
+    return remo__lock_doubt(lock, index, rc);
+}
+
+static int fail_lost(const struct remo_lock *lock, uint32_t index) {
+    return remo__fail(-ENOTRECOVERABLE, "lock %u of %s: its owner died and the next one released it without remo_lock_consistent; "
+                      "what it protects is lost: open it anew under another name", index, remo_channel_name(lock->channel));
+}
+
+/* The lock is ours; the seat is BUSY or WAITING. */
+static int have(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce, uint32_t ticket,
+                uint32_t flags) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    atomic_store_explicit(&seat->owner, thread->index, memory_order_relaxed);
+    seat->handovers = 0;
+    seat->marks = flags == REMO__LOCK_OWNER_DEAD ? REMO__LOCK_TOLD_DEAD : 0;
+    atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_HELD, nonce, ticket), memory_order_release);
+    if (remo__likely(flags == 0))
+        return 0;
+    if (flags & REMO__LOCK_LOST) {
+        int rc = remo__lock_leave(lock, index, thread);
+        return rc != 0 ? rc : fail_lost(lock, index);
+    }
+    return remo__fail(-EOWNERDEAD, "lock %u of %s is yours, but its last owner died holding it: repair what it protects, then call "
+                      "remo_lock_consistent", index, remo_channel_name(lock->channel));
+}
+
+/* Ours by its baton, whose content we know now. Setting it back is under way while we hold the lock. */
+static int have_by_baton(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce, uint32_t ticket,
+                         uint64_t baton) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    int rc = have(lock, index, thread, nonce, ticket, remo__baton_flags(baton) & REMO__LOCK_OWNER_DEAD);
+    seat->reset = (struct remo_ack)REMO_ACK_INIT;
+    (void)remo__lock_add(lock, index, thread, remo__lock_baton(lock, ticket), -baton, NULL, &seat->reset);
+    if (!(remo__baton_flags(baton) & REMO__LOCK_LOST))
+        return rc;
+    seat->marks = 0;
+    rc = remo__lock_leave(lock, index, thread);
+    return rc != 0 ? rc : fail_lost(lock, index);
+}
+
+/* ---- waiting ---- */
+
+struct grant_wait {
+    struct remo_lock *lock;
+    struct remo__lock_seat *seat;
+    const void *word;       /* our grant word */
+    uint64_t which;         /* what says that it is for us */
+    uint64_t grant;         /* result */
+};
+
+static int granted(void *ctx) {
+    struct grant_wait *wait = ctx;
+    uint64_t put = remo__load(wait->word);
+    uint64_t told = atomic_load_explicit(&wait->seat->told, memory_order_acquire);
+    if ((put & REMO__GRANT_WHICH) == wait->which)
+        wait->grant = put;
+    else if ((told & REMO__GRANT_WHICH) == wait->which)
+        wait->grant = told;
+    else
+        return remo__channel_check_peer(wait->lock->channel, wait->seat->home);
+    return 1;
+}
+
+/* Swap SKIP into our baton: 0, -EALREADY (granted before), or an error. */
+static int give_up(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t arrived, uint32_t ticket) {
+    uint64_t old;
+    int rc = remo__lock_swap(lock, index, thread, remo__lock_baton(lock, ticket), arrived, arrived | REMO__BATON_SKIP, &old);
+    return rc == 0 && old != arrived ? -EALREADY : rc;
+}
+
+/* We are on the baton; the seat is ours and becomes WAITING. */
+static int await(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce, uint32_t ticket,
+                 uint64_t deadline_ns) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t arrived = remo__baton_arrive(lock->rank, nonce);
+    struct grant_wait wait = {.lock = lock, .seat = seat, .word = lock->grants->own + 8 * (uint64_t)index,
+                              .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket};
+    atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_WAITING, nonce, ticket), memory_order_release);
+    int rc = remo__wait(lock->node, granted, &wait, deadline_ns);
+    if (rc == -ETIMEDOUT) {
+        atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_BUSY, nonce, ticket), memory_order_release);
+        rc = give_up(lock, index, thread, arrived, ticket);
+        if (rc == 0) {
+            remo__lock_settle(lock, seat, remo__place(REMO__LOCK_SKIPPED, nonce, ticket));
+            return remo__fail(-ETIMEDOUT, "lock %u of %s was not free within the timeout", index,
+                              remo_channel_name(lock->channel));
+        }
+        /* Granted a moment ago. The grant word is on its way, and must have come before we may wait there again. */
+        if (rc == -EALREADY) {
+            atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_WAITING, nonce, ticket), memory_order_release);
+            rc = remo__wait(lock->node, granted, &wait, REMO_FOREVER);
+        }
+    }
+    if (rc != 0) {
+        remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, nonce, ticket));
+        return remo__lock_doubt(lock, index, rc);
+    }
+    uint32_t granter = (uint32_t)(wait.grant >> REMO__GRANT_GRANTER_SHIFT & 0x3ff) - 1;
+    uint32_t flags = (uint32_t)(wait.grant >> REMO__GRANT_FLAG_SHIFT) & REMO__LOCK_FLAGS;
+    return have_by_baton(lock, index, thread, nonce, ticket, arrived | remo__baton_grant(granter, flags));
+}
+
+/* Swap SKIP out of the baton of the ticket that was given up: 0, -EALREADY (it is or has been passed over), or an error. */
+static int take_up(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t arrived = remo__baton_arrive(lock->rank, remo__place_nonce(seen)), old;
+    uint32_t ticket = (uint32_t)seen;
+    int rc = remo__lock_swap(lock, index, thread, remo__lock_baton(lock, ticket), arrived | REMO__BATON_SKIP, arrived, &old);
+    if (rc != 0 || old == (arrived | REMO__BATON_SKIP))
+        return rc;
+    atomic_store_explicit(&seat->passed, REMO__LOCK_DRAW | ticket, memory_order_release);
+    return -EALREADY;
+}
+
+int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen, uint64_t drawn,
+                     uint64_t deadline_ns) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint32_t ticket = remo__word_next(drawn);
+    uint16_t nonce = (uint16_t)(remo__place_nonce(seen) + 1);
+    if (remo__word_free(drawn))
+        return have(lock, index, thread, remo__place_nonce(seen), ticket, remo__word_flags(drawn));
+    uint64_t arrive = remo__baton_arrive(lock->rank, nonce), before;
+    int rc = remo__lock_add(lock, index, thread, remo__lock_baton(lock, ticket), arrive, &before, NULL);
+    if (rc != 0) {
+        remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, nonce, ticket));
+        return remo__lock_doubt(lock, index, rc);
+    }
+    if (remo__baton_granted(before))
+        return have_by_baton(lock, index, thread, nonce, ticket, before + arrive);
+    return await(lock, index, thread, nonce, ticket, deadline_ns);
+}
+
+int remo__lock_enter(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen, uint64_t deadline_ns) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t drawn;
+    int rc = 0;
+    if (remo__place_state(seen) == REMO__LOCK_SKIPPED) {
+        rc = take_up(lock, index, thread, seen);
+        if (rc == 0)
+            return await(lock, index, thread, remo__place_nonce(seen), (uint32_t)seen, deadline_ns);
+    }
+    if (rc == 0 || rc == -EALREADY)
+        rc = remo__lock_add(lock, index, thread, 0, REMO__LOCK_DRAW, &drawn, NULL);
+    if (rc == 0)
+        return remo__lock_drawn(lock, index, thread, seen, drawn, deadline_ns);
+    remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(seen), (uint32_t)seen));
+    return remo__lock_doubt(lock, index, rc);
+}
+
+/* ---- trying once ---- */
+
+/* What the home word is if we were the last to have the lock. */
+static uint64_t guess(uint64_t seen) {
+    uint32_t next = (uint32_t)seen + 1;
+    return seen == 0 ? 0 : (uint64_t)next << 32 | (uint16_t)next;
+}
+
+/* The seat is BUSY. When a swap fails although the word it found is free, somebody had the lock in between: so "held" is a true answer
+ * after the last of TRIES_MAX. */
+static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen) {
+    uint64_t expected = guess(seen), old;
+    for (uint32_t i = 0; i < TRIES_MAX; i++) {
+        int rc = remo__lock_swap(lock, index, thread, 0, expected, expected + REMO__LOCK_DRAW, &old);
+        if (rc != 0) {
+            seen = remo__place(REMO__LOCK_FREE, remo__place_nonce(seen), (uint32_t)seen);
+            remo__lock_settle(lock, &lock->seats[index], seen);
+            return remo__lock_doubt(lock, index, rc);
+        }
+        if (old == expected)
+            return have(lock, index, thread, remo__place_nonce(seen), remo__word_next(old), remo__word_flags(old));
+        if (!remo__word_free(old))
+            break;
+        expected = old;
+    }
+    remo__lock_settle(lock, &lock->seats[index], seen);
+    return remo__fail_static(-ETIMEDOUT, "the lock is held by another node, and a timeout of 0 allows no waiting");
+}
+
+int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t seen = atomic_load_explicit(&seat->place, memory_order_relaxed);
+    if (!remo__place_open(seen) || atomic_load_explicit(&seat->queued, memory_order_relaxed) != 0
+        || !atomic_compare_exchange_strong(&seat->place, &seen, remo__place_busy(seen)))
+        return remo__fail_static(-ETIMEDOUT, "the lock is held by another thread, and a timeout of 0 allows no waiting");
+    return try_word(lock, index, thread, seen);
+}
