@@ -1,4 +1,5 @@
-/* bench_atomic.c - fetch_add and compare_swap on words of another node; fetch_add also with all nodes on one word. */
+/* bench_atomic.c - fetch_add and compare_swap on words of another node; fetch_add also with all nodes on one
+ * word. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +42,8 @@ static bool is_contended(const struct bench_point *point) {
 
 /* ---- fetch_add ---- */
 
-static uint32_t fetch_add_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
+static uint32_t fetch_add_list(const struct bench_options *options,
+                               struct bench_point points[BENCH_POINTS_MAX]) {
     points[0] = (struct bench_point)BENCH_POINT_DEFAULT;
     points[0].bytes = 8;
     points[0].window = options->window ? options->window : 1;
@@ -79,17 +81,25 @@ static double fetch_add_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BY
         return limit_fetch_add_ns(bench_scratch(job));
     }
     snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_FETCH_ADD_CONTENDED);
-    return limit_fetch_add_contended_ns(bench_scratch(job), bench_cpu(job->options, 0, 0), bench_cpu(job->options, 1, 0));
+    return limit_fetch_add_contended_ns(bench_scratch(job), bench_cpu(job->options, 0, 0),
+                                        bench_cpu(job->options, 1, 0));
 }
 
 const struct bench bench_fetch_add = {
-    .name = "fetch_add", .object = "atomic_var", .description = "add to a word of another node; then all nodes to one word",
-    .list = fetch_add_list, .open = open_words, .close = close_words, .operate = fetch_add_operate, .limit = fetch_add_limit,
+    .name = "fetch_add",
+    .object = "atomic_var",
+    .description = "add to a word of another node; then all nodes to one word",
+    .list = fetch_add_list,
+    .open = open_words,
+    .close = close_words,
+    .operate = fetch_add_operate,
+    .limit = fetch_add_limit,
 };
 
 /* ---- compare_swap ---- */
 
-static uint32_t compare_swap_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
+static uint32_t compare_swap_list(const struct bench_options *options,
+                                  struct bench_point points[BENCH_POINTS_MAX]) {
     points[0] = (struct bench_point)BENCH_POINT_DEFAULT;
     points[0].bytes = 8;
     points[0].window = 1; /* each needs the result of the one before */
@@ -122,7 +132,13 @@ static double compare_swap_limit(struct bench_job *job, char ret_name[LIMIT_NAME
 }
 
 const struct bench bench_compare_swap = {
-    .name = "compare_swap", .object = "atomic_var", .description = "swap a word of another node, always with success",
-    .list = compare_swap_list, .open = open_words, .close = close_words, .begin = compare_swap_begin,
-    .operate = compare_swap_operate, .limit = compare_swap_limit,
+    .name = "compare_swap",
+    .object = "atomic_var",
+    .description = "swap a word of another node, always with success",
+    .list = compare_swap_list,
+    .open = open_words,
+    .close = close_words,
+    .begin = compare_swap_begin,
+    .operate = compare_swap_operate,
+    .limit = compare_swap_limit,
 };

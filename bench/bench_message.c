@@ -21,7 +21,8 @@ static uint32_t ring_list(const struct bench_options *options, struct bench_poin
     uint32_t count = options->bytes ? 1 : REMO__ARRAY_COUNT(sizes_bytes);
     for (uint32_t i = 0; i < count; i++) {
         points[i] = (struct bench_point)BENCH_POINT_DEFAULT;
-        points[i].bytes = options->bytes ? remo__min(remo__max(options->bytes, 8), MESSAGE_BYTES_MAX) : sizes_bytes[i];
+        points[i].bytes = options->bytes ? remo__min(remo__max(options->bytes, 8), MESSAGE_BYTES_MAX)
+                                         : sizes_bytes[i];
         points[i].active = 1;
     }
     return count;
@@ -45,7 +46,8 @@ static int ring_begin(struct bench_thread *thread) {
     return thread->state ? 0 : remo__fail(-ENOMEM, "no memory for a message");
 }
 
-/* A send returns when there is room: in the long run, at the pace of the slowest receiver. One thread sends. */
+/* A send returns when there is room: in the long run, at the pace of the slowest receiver. One thread sends.
+ */
 static int ring_operate(struct bench_thread *thread, uint64_t operations) {
     uint64_t *message = thread->state;
     int rc = 0;
@@ -61,7 +63,8 @@ static int ring_finish(struct bench_thread *thread) {
     int rc = 0;
     if (thread->job->rank == 0 && thread->status == 0) {
         message[0] = LAST;
-        rc = remo_ringbuffer_send(thread->job->state, message, thread->job->point->bytes, REMO_FOREVER, &position);
+        rc = remo_ringbuffer_send(thread->job->state, message, thread->job->point->bytes, REMO_FOREVER,
+                                  &position);
         rc = rc != 0 ? rc : remo_ringbuffer_wait_received(thread->job->state, position, REMO_FOREVER);
     }
     free(thread->state);
@@ -73,14 +76,15 @@ static int ring_attend(struct bench_thread *thread) {
     uint64_t *message = thread->state, expected = 0;
     for (;;) {
         size_t bytes;
-        int rc = remo_ringbuffer_receive(thread->job->state, message, MESSAGE_BYTES_MAX, &bytes, REMO_FOREVER);
+        int rc = remo_ringbuffer_receive(thread->job->state, message, MESSAGE_BYTES_MAX, &bytes,
+                                         REMO_FOREVER);
         if (rc != 0)
             return rc;
         if (message[0] == LAST)
             return remo_ringbuffer_acknowledge(thread->job->state);
         if (message[0] != expected || bytes != thread->job->point->bytes)
-            return remo__fail(-EIO, "message %llu of the ring came where %llu was expected", (unsigned long long)message[0],
-                              (unsigned long long)expected);
+            return remo__fail(-EIO, "message %llu of the ring came where %llu was expected",
+                              (unsigned long long)message[0], (unsigned long long)expected);
         expected++;
     }
 }
@@ -91,10 +95,18 @@ static double ring_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES])
 }
 
 const struct bench bench_ringbuffer = {
-    .name = "ringbuffer", .object = "ringbuffer",
-    .description = "one node sends messages to all others, which receive and check each one", .one_thread = true,
-    .list = ring_list, .open = ring_open, .close = ring_close, .begin = ring_begin, .finish = ring_finish,
-    .operate = ring_operate, .attend = ring_attend, .limit = ring_limit,
+    .name = "ringbuffer",
+    .object = "ringbuffer",
+    .description = "one node sends messages to all others, which receive and check each one",
+    .one_thread = true,
+    .list = ring_list,
+    .open = ring_open,
+    .close = ring_close,
+    .begin = ring_begin,
+    .finish = ring_finish,
+    .operate = ring_operate,
+    .attend = ring_attend,
+    .limit = ring_limit,
 };
 
 /* ---- queue: an operation is a push and a pop ---- */
@@ -112,7 +124,8 @@ static uint32_t queue_list(const struct bench_options *options, struct bench_poi
 }
 
 static int queue_open(struct bench_job *job) {
-    struct remo_queue_options options = {.home = 1 % job->size, .slot_bytes = ELEMENT_BYTES, .capacity = 4096};
+    struct remo_queue_options options = {
+        .home = 1 % job->size, .slot_bytes = ELEMENT_BYTES, .capacity = 4096};
     struct remo_queue *queue = NULL;
     int rc = remo_queue_open(job->channel, "queue", &options, &queue);
     job->state = queue;
@@ -145,11 +158,17 @@ static double queue_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]
         return 2 * limit_fetch_add_ns(line);
     }
     snprintf(ret_name, LIMIT_NAME_BYTES, "2 x %s", LIMIT_FETCH_ADD_CONTENDED);
-    return 2 * limit_fetch_add_contended_ns(line, bench_cpu(job->options, 0, 0), bench_cpu(job->options, 1, 0));
+    return 2 *
+           limit_fetch_add_contended_ns(line, bench_cpu(job->options, 0, 0), bench_cpu(job->options, 1, 0));
 }
 
 const struct bench bench_queue = {
-    .name = "queue", .object = "queue",
+    .name = "queue",
+    .object = "queue",
     .description = "push an element and pop one (both are one operation); then all nodes at once",
-    .list = queue_list, .open = queue_open, .close = queue_close, .operate = queue_operate, .limit = queue_limit,
+    .list = queue_list,
+    .open = queue_open,
+    .close = queue_close,
+    .operate = queue_operate,
+    .limit = queue_limit,
 };

@@ -18,7 +18,7 @@ struct state {
 
 /* Of one thread: the other end of what it reads and writes. */
 struct buffers {
-    char *bytes;   /* `window` pieces */
+    char *bytes; /* `window` pieces */
     uint64_t offset;
     uint64_t piece_bytes;
 };
@@ -41,8 +41,8 @@ static int open_region(struct bench_job *job) {
         return remo__fail(-ENOMEM, "no memory for the benchmark");
     job->state = state;
     state->spacing_bytes = remo__align_up(remo__max(job->options->bytes, SPACING_BYTES), SPACING_BYTES);
-    return remo_region_open(job->channel, "region", state->spacing_bytes * job->size * job->options->threads, NULL,
-                            &state->region);
+    return remo_region_open(job->channel, "region", state->spacing_bytes * job->size * job->options->threads,
+                            NULL, &state->region);
 }
 
 static int fill(struct bench_job *job) {
@@ -68,11 +68,14 @@ static int begin(struct bench_thread *thread) {
         return remo__fail(-ENOMEM, "no memory for the benchmark");
     thread->state = buffers;
     buffers->piece_bytes = remo__align_up(point->bytes, REMO__CACHE_LINE);
-    buffers->bytes = aligned_alloc(SPACING_BYTES, remo__align_up(buffers->piece_bytes * point->window, SPACING_BYTES));
+    buffers->bytes = aligned_alloc(SPACING_BYTES,
+                                   remo__align_up(buffers->piece_bytes * point->window, SPACING_BYTES));
     if (!buffers->bytes)
-        return remo__fail(-ENOMEM, "no memory for %u buffers of %llu bytes", point->window, (unsigned long long)point->bytes);
+        return remo__fail(-ENOMEM, "no memory for %u buffers of %llu bytes", point->window,
+                          (unsigned long long)point->bytes);
     memset(buffers->bytes, 2, buffers->piece_bytes * point->window);
-    buffers->offset = state->spacing_bytes * (thread->job->rank * thread->job->options->threads + thread->index);
+    buffers->offset = state->spacing_bytes *
+                      (thread->job->rank * thread->job->options->threads + thread->index);
     return 0;
 }
 
@@ -111,8 +114,8 @@ static int read_window(const struct bench_thread *thread, uint32_t window) {
     struct remo_ack ack = REMO_ACK_INIT;
     int rc = 0;
     for (uint32_t i = 0; i < window && rc == 0; i++)
-        rc = remo_region_read(state->region, thread->target, buffers->offset, buffers->bytes + i * buffers->piece_bytes,
-                              thread->job->point->bytes, &ack);
+        rc = remo_region_read(state->region, thread->target, buffers->offset,
+                              buffers->bytes + i * buffers->piece_bytes, thread->job->point->bytes, &ack);
     int waited = remo_ack_wait(&ack, REMO_FOREVER);
     return rc != 0 ? rc : waited;
 }
@@ -128,9 +131,17 @@ static int read_operate(struct bench_thread *thread, uint64_t operations) {
 }
 
 const struct bench bench_read = {
-    .name = "read", .object = "region", .description = "read another node's memory; 8 B and 4 KiB, or --bytes",
-    .list = list, .open = open_region, .fill = fill, .close = close_region, .begin = begin, .finish = finish,
-    .operate = read_operate, .limit = limit,
+    .name = "read",
+    .object = "region",
+    .description = "read another node's memory; 8 B and 4 KiB, or --bytes",
+    .list = list,
+    .open = open_region,
+    .fill = fill,
+    .close = close_region,
+    .begin = begin,
+    .finish = finish,
+    .operate = read_operate,
+    .limit = limit,
 };
 
 /* ---- write ---- */
@@ -161,8 +172,15 @@ static double write_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]
 }
 
 const struct bench bench_write = {
-    .name = "write", .object = "region",
+    .name = "write",
+    .object = "region",
     .description = "write another node's memory, a pair fence after each window; 8 B and 4 KiB, or --bytes",
-    .list = list, .open = open_region, .fill = fill, .close = close_region, .begin = begin, .finish = finish,
-    .operate = write_operate, .limit = write_limit,
+    .list = list,
+    .open = open_region,
+    .fill = fill,
+    .close = close_region,
+    .begin = begin,
+    .finish = finish,
+    .operate = write_operate,
+    .limit = write_limit,
 };

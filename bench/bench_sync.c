@@ -9,7 +9,8 @@
 
 /* ---- barrier ---- */
 
-static uint32_t barrier_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
+static uint32_t barrier_list(const struct bench_options *options,
+                             struct bench_point points[BENCH_POINTS_MAX]) {
     points[0] = (struct bench_point)BENCH_POINT_DEFAULT;
     points[0].active = options->nodes;
     return 1;
@@ -42,8 +43,15 @@ static double barrier_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTE
 }
 
 const struct bench bench_barrier = {
-    .name = "barrier", .object = "barrier", .description = "all nodes meet", .collective = true,
-    .list = barrier_list, .open = barrier_open, .close = barrier_close, .operate = barrier_operate, .limit = barrier_limit,
+    .name = "barrier",
+    .object = "barrier",
+    .description = "all nodes meet",
+    .collective = true,
+    .list = barrier_list,
+    .open = barrier_open,
+    .close = barrier_close,
+    .operate = barrier_operate,
+    .limit = barrier_limit,
 };
 
 /* ---- lock ---- */
@@ -113,11 +121,18 @@ static double lock_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES])
         return limit_lock_ns(bench_scratch(job));
     }
     snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_LOCK_CONTENDED);
-    return limit_lock_contended_ns(bench_scratch(job), bench_cpu(job->options, 0, 0), bench_cpu(job->options, 1, 0));
+    return limit_lock_contended_ns(bench_scratch(job), bench_cpu(job->options, 0, 0),
+                                   bench_cpu(job->options, 1, 0));
 }
 
 const struct bench bench_lock = {
-    .name = "lock", .object = "lock",
-    .description = "acquire and release a lock at another node that nobody else wants; then all nodes the same one",
-    .list = lock_list, .open = lock_open, .close = lock_close, .operate = lock_operate, .limit = lock_limit,
+    .name = "lock",
+    .object = "lock",
+    .description =
+        "acquire and release a lock at another node that nobody else wants; then all nodes the same one",
+    .list = lock_list,
+    .open = lock_open,
+    .close = lock_close,
+    .operate = lock_operate,
+    .limit = lock_limit,
 };

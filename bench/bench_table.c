@@ -9,6 +9,7 @@
 #include "bench/bench.h"
 
 #define SIZES 2u
+#define LAST UINT64_MAX /* the value that ends a point */
 static const uint64_t sizes_bytes[SIZES] = {8, 64};
 
 /* ---- owned_var: node 0 operates, alone ---- */
@@ -18,7 +19,8 @@ struct vars {
     struct remo_owned_var *far[SIZES];  /* owned by the next one */
 };
 
-static uint32_t owned_var_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
+static uint32_t owned_var_list(const struct bench_options *options,
+                               struct bench_point points[BENCH_POINTS_MAX]) {
     static const char *const variants[] = {"pull", "push"};
     (void)options;
     for (uint32_t i = 0; i < 2 * SIZES; i++) {
@@ -73,16 +75,19 @@ static void owned_var_close(struct bench_job *job) {
     job->state = NULL;
 }
 
+static bool is_push(const struct bench_point *point) {
+    return strcmp(point->variant, "push") == 0;
+}
+
 static int owned_var_operate(struct bench_thread *thread, uint64_t operations) {
     const struct vars *vars = thread->job->state;
     const struct bench_point *point = thread->job->point;
     uint32_t size = point->bytes == sizes_bytes[0] ? 0 : 1;
     struct remo_owned_var *near = vars->near[size], *far = vars->far[size];
-    bool pulls = strcmp(point->variant, "pull") == 0;
     uint64_t value[8] = {0};
     int rc = 0;
     for (uint64_t i = 0; i < operations && rc == 0; i++) {
-        if (pulls) {
+        if (!is_push(point)) {
             rc = remo_owned_var_pull(far, value);
         } else {
             value[0]++;
@@ -93,16 +98,52 @@ static int owned_var_operate(struct bench_thread *thread, uint64_t operations) {
     return rc;
 }
 
+/* Who is pushed to waits for it, until the last value. */
+static int owned_var_attend(struct bench_thread *thread) {
+    const struct vars *vars = thread->job->state;
+    const struct bench_point *point = thread->job->point;
+    struct remo_owned_var *near = vars->near[point->bytes == sizes_bytes[0] ? 0 : 1];
+    uint64_t value[8] = {0}, next[8] = {0};
+    int rc = 0;
+    if (!is_push(point) || thread->job->rank != 1)
+        return 0;
+    while (rc == 0 && value[0] != LAST) {
+        rc = remo_owned_var_wait_change(near, value, next, REMO_FOREVER);
+        memcpy(value, next, sizeof value);
+    }
+    return rc;
+}
+
+static int owned_var_finish(struct bench_thread *thread) {
+    const struct vars *vars = thread->job->state;
+    const struct bench_point *point = thread->job->point;
+    struct remo_owned_var *near = vars->near[point->bytes == sizes_bytes[0] ? 0 : 1];
+    uint64_t value[8] = {LAST};
+    if (!is_push(point) || thread->job->rank != 0)
+        return 0;
+    int rc = remo_owned_var_store(near, value);
+    return rc != 0 ? rc : remo_owned_var_push(near, thread->target, NULL);
+}
+
 static double copy_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
     limit_memcpy_name(job->point->bytes, ret_name);
     return limit_memcpy_ns(bench_scratch(job), BENCH_SCRATCH_BYTES, job->point->bytes);
 }
 
 const struct bench bench_owned_var = {
-    .name = "owned_var", .object = "owned_var",
-    .description = "one node pulls the value of another; stores its own and pushes it to another",
-    .one_thread = true, .list = owned_var_list, .open = owned_var_open, .fill = owned_var_fill, .close = owned_var_close,
-    .operate = owned_var_operate, .limit = copy_limit,
+    .name = "owned_var",
+    .object = "owned_var",
+    .description =
+        "one node pulls the value of another; then stores its own and pushes it to one that waits for it",
+    .one_thread = true,
+    .list = owned_var_list,
+    .open = owned_var_open,
+    .fill = owned_var_fill,
+    .close = owned_var_close,
+    .operate = owned_var_operate,
+    .finish = owned_var_finish,
+    .attend = owned_var_attend,
+    .limit = copy_limit,
 };
 
 /* ---- sst: node 0 broadcasts its row ---- */
@@ -157,7 +198,48 @@ static int sst_operate(struct bench_thread *thread, uint64_t operations) {
     return rc;
 }
 
+struct watch {
+    uint64_t seen, row[8];
+};
+
+static int saw_change(void *ctx, struct remo_sst *rows) {
+    struct watch *watch = ctx;
+    return remo_sst_load(rows, 0, watch->row) == 0 && watch->row[0] != watch->seen;
+}
+
+/* The others watch the row. */
+static int sst_attend(struct bench_thread *thread) {
+    const struct tables *tables = thread->job->state;
+    struct remo_sst *rows = tables->rows[thread->job->point->bytes == sizes_bytes[0] ? 0 : 1];
+    struct watch watch = {0};
+    int rc = 0;
+    while (rc == 0 && watch.row[0] != LAST) {
+        watch.seen = watch.row[0];
+        rc = remo_sst_wait(rows, saw_change, &watch, REMO_FOREVER);
+    }
+    return rc;
+}
+
+static int sst_finish(struct bench_thread *thread) {
+    const struct tables *tables = thread->job->state;
+    struct remo_sst *rows = tables->rows[thread->job->point->bytes == sizes_bytes[0] ? 0 : 1];
+    uint64_t row[8] = {LAST};
+    if (thread->job->rank != 0)
+        return 0;
+    int rc = remo_sst_store(rows, row);
+    return rc != 0 ? rc : remo_sst_broadcast(rows, NULL);
+}
+
 const struct bench bench_sst = {
-    .name = "sst", .object = "sst", .one_thread = true, .description = "one node stores its row and broadcasts it to all others",
-    .list = sst_list, .open = sst_open, .close = sst_close, .operate = sst_operate, .limit = copy_limit,
+    .name = "sst",
+    .object = "sst",
+    .one_thread = true,
+    .description = "one node stores its row and broadcasts it to all others, which watch it",
+    .list = sst_list,
+    .open = sst_open,
+    .close = sst_close,
+    .operate = sst_operate,
+    .finish = sst_finish,
+    .attend = sst_attend,
+    .limit = copy_limit,
 };

@@ -1,4 +1,5 @@
-/* driver.c - one point on one node: threads that start together, warm up, operate against the clock, and stop together. */
+/* driver.c - one point on one node: threads that start together, warm up, operate against the clock, and stop
+ * together. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -95,8 +96,8 @@ static int run_alone(struct bench_thread *thread, const struct gate *gate) {
 
 /* ---- collective ---- */
 
-/* What the leader says to the others: how many operations come next; none is the end. They see every word, since the leader gets
- * through the operations of one only together with them. */
+/* What the leader says to the others: how many operations come next; none is the end. They see every word,
+ * since the leader gets through the operations of one only together with them. */
 struct word {
     uint64_t number, operations;
 };
@@ -130,24 +131,32 @@ static int lead_round(struct bench_thread *thread, uint64_t count) {
     return rc;
 }
 
+/* As warm_up. */
 static int lead_warm_up(struct bench_thread *thread, uint64_t until_ns) {
+    uint64_t best_ns = UINT64_MAX;
     int rc = 0;
     thread->batch = 1;
     do {
         forget(thread);
         rc = lead_round(thread, 1);
-        if (thread->elapsed_ns < BENCH_BATCH_NS && thread->batch < BATCH_OPERATIONS_MAX)
+        if (thread->elapsed_ns < BENCH_BATCH_NS && thread->batch < BATCH_OPERATIONS_MAX) {
             thread->batch *= 2;
-    } while (rc == 0 && remo__now_ns() < until_ns);
-    if (rc == 0)
-        thread->batch = batch_for(thread->measured, remo__max(thread->elapsed_ns, 1), 1);
-    return rc;
+            best_ns = UINT64_MAX;
+        } else {
+            best_ns = remo__min(best_ns, thread->elapsed_ns);
+        }
+    } while (rc == 0 && (remo__now_ns() < until_ns || best_ns == UINT64_MAX));
+    if (rc != 0)
+        return rc;
+    uint32_t operations = thread->batch;
+    thread->batch = batch_for(operations, best_ns, 1);
+    thread->elapsed_ns = best_ns / operations * thread->batch; /* of a batch */
+    return 0;
 }
 
 static int lead(struct bench_thread *thread, const struct gate *gate) {
     int rc = lead_warm_up(thread, gate->warm_until_ns);
-    uint64_t batch_ns = rc == 0 ? thread->elapsed_ns * thread->batch / thread->measured : 0;
-    uint64_t count = remo__max(ROUND_NS / remo__max(batch_ns, 1), 1);
+    uint64_t count = remo__max(ROUND_NS / remo__max(thread->elapsed_ns, 1), 1);
     forget(thread);
     while (rc == 0 && (thread->measured == 0 || remo__now_ns() < gate->until_ns))
         rc = lead_round(thread, count);
@@ -231,7 +240,8 @@ static void *worker_main(void *argument) {
 }
 
 /* The first worker is the calling thread. */
-static int run_workers(struct worker *workers, uint32_t count, struct gate *gate, const struct bench_options *options) {
+static int run_workers(struct worker *workers, uint32_t count, struct gate *gate,
+                       const struct bench_options *options) {
     uint32_t started = 1;
     int rc = 0;
     while (started < count && rc == 0) {
@@ -244,8 +254,9 @@ static int run_workers(struct worker *workers, uint32_t count, struct gate *gate
     for (uint32_t i = 1; i < started; i++)
         pthread_join(workers[i].id, NULL);
     if (rc != 0)
-        return remo__fail(-rc, "cannot start thread %u of %u (%s); ask for fewer with --threads, or raise ulimit -u", started,
-                          count, strerror(rc));
+        return remo__fail(
+            -rc, "cannot start thread %u of %u (%s); ask for fewer with --threads, or raise ulimit -u",
+            started, count, strerror(rc));
     for (uint32_t i = 0; i < count; i++)
         if (workers[i].thread->status != 0)
             return remo__fail(workers[i].thread->status, "%s", workers[i].thread->error);
@@ -256,13 +267,15 @@ static int run_workers(struct worker *workers, uint32_t count, struct gate *gate
 
 static void prepare(struct bench_job *job, struct bench_thread *thread, uint32_t index) {
     struct remo__histogram *histogram = thread->histogram;
-    *thread = (struct bench_thread){.job = job, .index = index, .target = bench_target(job), .histogram = histogram};
+    *thread = (struct bench_thread){
+        .job = job, .index = index, .target = bench_target(job), .histogram = histogram};
     remo__histogram_reset(histogram);
     remo__random_seed(&thread->random, ((uint64_t)job->rank << 32) + index);
 }
 
 /* How many threads of this node do something in this point, and what. */
-static uint32_t cast(const struct bench_job *job, int (**ret_body)(struct bench_thread *, const struct gate *)) {
+static uint32_t cast(const struct bench_job *job,
+                     int (**ret_body)(struct bench_thread *, const struct gate *)) {
     const struct bench *bench = job->bench;
     if (bench->collective) {
         *ret_body = job->rank == 0 ? lead : follow;

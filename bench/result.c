@@ -72,7 +72,8 @@ static void put_count(json_t *object, const char *name, uint64_t count) {
         json_object_set_new(object, name, json_integer((json_int_t)count));
 }
 
-static void put_figures(json_t *object, const struct bench_result *result, const struct figure *list, size_t count) {
+static void put_figures(json_t *object, const struct bench_result *result, const struct figure *list,
+                        size_t count) {
     for (size_t i = 0; i < count; i++)
         json_object_set_new(object, list[i].name, number(figure_of(result, &list[i]), list[i].whole));
 }
@@ -127,7 +128,8 @@ static uint64_t take_count(const json_t *object, const char *name) {
     return value > 0 ? (uint64_t)value : 0;
 }
 
-static void take_figures(const json_t *object, struct bench_result *result, const struct figure *list, size_t count) {
+static void take_figures(const json_t *object, struct bench_result *result, const struct figure *list,
+                         size_t count) {
     for (size_t i = 0; i < count; i++) {
         const json_t *value = json_object_get(object, list[i].name);
         *figure_at(result, &list[i]) = json_is_number(value) ? json_number_value(value) : NAN;
@@ -178,19 +180,21 @@ static bool counts_match(uint64_t a, uint64_t b) {
 }
 
 int bench_result_matches(const struct bench_result *a, const struct bench_result *b) {
-    /* A server's one client stands against each of our nodes: only the other benchmarks compare who operates. */
+    /* A server's one client stands against each of our nodes: only the other benchmarks compare who operates.
+     */
     bool compare_active = strcmp(a->bench, "kv") != 0;
-    return strcmp(a->bench, b->bench) == 0 && texts_match(a->object, b->object) && counts_match(a->bytes, b->bytes) &&
-           counts_match(a->window, b->window) && counts_match(a->accounts_count, b->accounts_count) &&
+    return strcmp(a->bench, b->bench) == 0 && texts_match(a->object, b->object) &&
+           counts_match(a->bytes, b->bytes) && counts_match(a->window, b->window) &&
+           counts_match(a->accounts_count, b->accounts_count) &&
            (!compare_active || counts_match(a->active, b->active)) &&
            (a->read_percent < 0 || b->read_percent < 0 || a->read_percent == b->read_percent) &&
            texts_match(a->distribution, b->distribution);
 }
 
 int bench_result_same(const struct bench_result *a, const struct bench_result *b) {
-    return strcmp(a->peer, b->peer) == 0 && strcmp(a->bench, b->bench) == 0 && strcmp(a->object, b->object) == 0 &&
-           strcmp(a->variant, b->variant) == 0 && a->bytes == b->bytes && a->window == b->window &&
-           a->active == b->active && a->read_percent == b->read_percent &&
+    return strcmp(a->peer, b->peer) == 0 && strcmp(a->bench, b->bench) == 0 &&
+           strcmp(a->object, b->object) == 0 && strcmp(a->variant, b->variant) == 0 && a->bytes == b->bytes &&
+           a->window == b->window && a->active == b->active && a->read_percent == b->read_percent &&
            strcmp(a->distribution, b->distribution) == 0;
 }
 
@@ -199,7 +203,8 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static double median_of(const struct bench_result *const *results, uint32_t count, const struct figure *figure) {
+static double median_of(const struct bench_result *const *results, uint32_t count,
+                        const struct figure *figure) {
     double values[64];
     uint32_t known = 0;
     for (uint32_t i = 0; i < count && known < REMO__ARRAY_COUNT(values); i++) {
@@ -213,7 +218,8 @@ static double median_of(const struct bench_result *const *results, uint32_t coun
     return known % 2 ? values[known / 2] : (values[known / 2 - 1] + values[known / 2]) / 2;
 }
 
-void bench_result_median(const struct bench_result *const *results, uint32_t count, struct bench_result *ret_result) {
+void bench_result_median(const struct bench_result *const *results, uint32_t count,
+                         struct bench_result *ret_result) {
     struct bench_result median = *results[0];
     for (size_t i = 0; i < REMO__ARRAY_COUNT(figures); i++)
         *figure_at(&median, &figures[i]) = median_of(results, count, &figures[i]);
@@ -252,6 +258,6 @@ void bench_result_title(const struct bench_result *result, char *ret_text, size_
         snprintf(distribution, sizeof distribution, ", %s", result->distribution);
     if (!variant[0] && strcmp(result->bench, "accounts") == 0)
         variant = result->object;
-    snprintf(ret_text, text_bytes, "%s%s%s%s%s%s%s", result->bench, variant[0] ? " " : "", variant, bytes, reads, window,
-             distribution);
+    snprintf(ret_text, text_bytes, "%s%s%s%s%s%s%s", result->bench, variant[0] ? " " : "", variant, bytes,
+             reads, window, distribution);
 }

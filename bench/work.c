@@ -1,4 +1,5 @@
-/* work.c - one node of the job of a benchmark: opens, goes through the points, puts the figures of all nodes together. */
+/* work.c - one node of the job of a benchmark: opens, goes through the points, puts the figures of all nodes
+ * together. */
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
@@ -55,7 +56,8 @@ void bench_pin(const struct bench_options *options, uint32_t rank, uint32_t thre
 
 /* ---- output ---- */
 
-/* A line is written at once, so that those of several nodes do not mix. A parent that is gone is no error of ours. */
+/* A line is written at once, so that those of several nodes do not mix. A parent that is gone is no error of
+ * ours. */
 static void send_text(int fd, char *text) {
     if (!text)
         return;
@@ -80,7 +82,8 @@ void bench_progress(struct bench_job *job, const char *what, uint64_t done, uint
     if (job->rank != 0 || (now < job->progress_ns + PROGRESS_NS && done < all))
         return;
     job->progress_ns = now;
-    send_object(job->fd, json_pack("{s:s, s:f}", "progress", what, "done", all ? (double)done / (double)all : 1.0));
+    send_object(job->fd,
+                json_pack("{s:s, s:f}", "progress", what, "done", all ? (double)done / (double)all : 1.0));
 }
 
 static void fill_subject(const struct bench_job *job, struct bench_result *result) {
@@ -262,7 +265,8 @@ static int run_points(struct bench_job *job) {
 
 static void log_line(void *ctx, int level, const char *message) {
     const struct bench_job *job = ctx;
-    fprintf(stderr, "remo bench: node %u: %s: %s\n", job->rank, level <= REMO_LOG_ERROR ? "error" : "warning", message);
+    fprintf(stderr, "remo bench: node %u: %s: %s\n", job->rank, level <= REMO_LOG_ERROR ? "error" : "warning",
+            message);
 }
 
 static int open_own(struct bench_job *job) {
