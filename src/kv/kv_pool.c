@@ -7,50 +7,31 @@
 #include "base/error.h"
 
 int remo__kv_pool_open(struct remo__kv_pool *pool, uint32_t slots) {
-    uint32_t *next = malloc((size_t)slots * sizeof *next);
-    if (!next)
+    uint32_t *ring = malloc((size_t)slots * sizeof *ring);
+    if (!ring)
         return remo__fail(-ENOMEM, "no memory for a list of %u slots", slots);
-    *pool = (struct remo__kv_pool){.next = next, .slots = slots};
+    *pool = (struct remo__kv_pool){.ring = ring, .slots = slots};
     return 0;
 }
 
 void remo__kv_pool_close(struct remo__kv_pool *pool) {
-    free(pool->next);
-    pool->next = NULL;
-}
-
-static void append(struct remo__kv_pool *pool, struct remo__kv_chain *chain, uint32_t slot) {
-    assert(slot < pool->fresh);
-    if (chain->count++ == 0)
-        chain->first = slot;
-    else
-        pool->next[chain->last] = slot;
-    chain->last = slot;
-}
-
-static uint32_t remove_first(struct remo__kv_pool *pool, struct remo__kv_chain *chain) {
-    if (chain->count == 0)
-        return REMO__KV_NO_SLOT;
-    uint32_t slot = chain->first;
-    if (--chain->count > 0)
-        chain->first = pool->next[slot];
-    return slot;
+    free(pool->ring);
+    pool->ring = NULL;
 }
 
 uint32_t remo__kv_pool_take(struct remo__kv_pool *pool) {
     if (pool->fresh < pool->slots)
         return pool->fresh++;
-    return remove_first(pool, &pool->free);
+    if (pool->count == 0)
+        return REMO__KV_NO_SLOT;
+    uint32_t slot = pool->ring[pool->first];
+    pool->first = pool->first + 1 == pool->slots ? 0 : pool->first + 1;
+    pool->count--;
+    return slot;
 }
 
 void remo__kv_pool_give(struct remo__kv_pool *pool, uint32_t slot) {
-    append(pool, &pool->free, slot);
-}
-
-void remo__kv_pool_owe(struct remo__kv_pool *pool, uint32_t slot) {
-    append(pool, &pool->owed, slot);
-}
-
-uint32_t remo__kv_pool_settle(struct remo__kv_pool *pool) {
-    return remove_first(pool, &pool->owed);
+    assert(slot < pool->fresh && pool->count < pool->slots);
+    uint64_t at = (uint64_t)pool->first + pool->count++;
+    pool->ring[at < pool->slots ? at : at - pool->slots] = slot;
 }

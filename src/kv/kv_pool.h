@@ -1,7 +1,6 @@
 /* kv_pool.h - which of this node's own slots are free, in private memory.
  *
- * Slots are given out in the order in which they came back, so that a slot rests as long as possible between two keys. A slot
- * that an insert had to give up after it was announced is `owed`: it comes back only once the others have been told.
+ * Slots are given out in the order in which they came back, so that a slot rests as long as possible between two keys.
  * Threads: one at a time. */
 #pragma once
 
@@ -10,15 +9,11 @@
 
 #define REMO__KV_NO_SLOT UINT32_MAX
 
-struct remo__kv_chain {
-    uint32_t first, last, count;
-};
-
 struct remo__kv_pool {
-    uint32_t *next;        /* [slots]: of a slot in a chain, the one behind it */
+    uint32_t *ring; /* [slots]: those that came back, from `first` on */
     uint32_t slots;
-    uint32_t fresh;        /* slots from here on were never used */
-    struct remo__kv_chain free, owed;
+    uint32_t fresh; /* slots from here on were never used */
+    uint32_t first, count;
 };
 
 /* Errors: -ENOMEM. */
@@ -27,10 +22,7 @@ void remo__kv_pool_close(struct remo__kv_pool *pool);
 /* REMO__KV_NO_SLOT: all are in use. */
 uint32_t remo__kv_pool_take(struct remo__kv_pool *pool);
 void remo__kv_pool_give(struct remo__kv_pool *pool, uint32_t slot);
-void remo__kv_pool_owe(struct remo__kv_pool *pool, uint32_t slot);
-/* The owed slot that has waited longest, or REMO__KV_NO_SLOT; it is then in no chain. */
-uint32_t remo__kv_pool_settle(struct remo__kv_pool *pool);
 
 static inline uint32_t remo__kv_pool_free(const struct remo__kv_pool *pool) {
-    return pool->slots - pool->fresh + pool->free.count;
+    return pool->slots - pool->fresh + pool->count;
 }

@@ -63,6 +63,7 @@ static inline bool take_copy(const struct remo__kv_shape *shape, const char *fro
 enum remo__kv_seen remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const struct remo__kv_key *key,
                                       void *dst, size_t cap, char *scratch, struct remo__kv_sight *ret_sight) {
     uint64_t head = remo__load(slot);
+    ret_sight->head = head;
     if (remo__unlikely(remo__kv_head_state(head) != REMO__KV_VALID || !remo__kv_slot_has_key(shape, slot, head, key)))
         return REMO__KV_SEEN_OTHER;
     const char *copies = slot + shape->copies_at;

@@ -183,15 +183,16 @@ static void test_pool(void **state) {
     assert_int_equal(remo__kv_pool_take(&pool), REMO__KV_NO_SLOT);
     remo__kv_pool_give(&pool, 2);
     remo__kv_pool_give(&pool, 0);
-    remo__kv_pool_owe(&pool, 3);
     assert_int_equal(remo__kv_pool_free(&pool), 2);
     assert_int_equal(remo__kv_pool_take(&pool), 2);
     assert_int_equal(remo__kv_pool_take(&pool), 0);
     assert_int_equal(remo__kv_pool_take(&pool), REMO__KV_NO_SLOT);
-    assert_int_equal(remo__kv_pool_settle(&pool), 3);
-    assert_int_equal(remo__kv_pool_settle(&pool), REMO__KV_NO_SLOT);
-    remo__kv_pool_give(&pool, 3);
-    assert_int_equal(remo__kv_pool_take(&pool), 3);
+    for (uint32_t i = 0; i < 100; i++) {
+        remo__kv_pool_give(&pool, i % 4);
+        remo__kv_pool_give(&pool, (i + 1) % 4);
+        assert_int_equal(remo__kv_pool_take(&pool), i % 4);
+        assert_int_equal(remo__kv_pool_take(&pool), (i + 1) % 4);
+    }
     remo__kv_pool_close(&pool);
 }
 

@@ -1,0 +1,199 @@
+/* kv.c - see remo/kv.h, and kv/kv.h for how it works. */
+#include "kv/kv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CAPACITY_DEFAULT   65536u
+#define KEY_BYTES_DEFAULT  64u
+#define VALUE_BYTES_DEFAULT 1024u
+#define STRIPES_DEFAULT    1024u
+
+/* ---- open ---- */
+
+static int check_options(const struct remo_kv_options *options, uint32_t nodes) {
+    if (options->key_bytes_max > REMO__KV_KEY_BYTES_MAX)
+        return remo__fail(-EINVAL, "key_bytes_max = %u is too much for a map, at most %u", options->key_bytes_max,
+                          REMO__KV_KEY_BYTES_MAX);
+    if (options->value_bytes_max > REMO__KV_VALUE_BYTES_MAX)
+        return remo__fail(-EINVAL, "value_bytes_max = %u is too much for a map, at most %u", options->value_bytes_max,
+                          REMO__KV_VALUE_BYTES_MAX);
+    if (options->capacity / nodes >= REMO__KV_SLOTS_MAX / 11 * 10)
+        return remo__fail(-EINVAL, "a capacity of %llu keys is too much for %u nodes, at most %u per node",
+                          (unsigned long long)options->capacity, nodes, REMO__KV_SLOTS_MAX / 11 * 10);
+    return 0;
+}
+
+/* What was not said. */
+static struct remo_kv_options with_defaults(const struct remo_kv_options *asked) {
+    struct remo_kv_options options = asked ? *asked : (struct remo_kv_options){0};
+    options.capacity = options.capacity ? options.capacity : CAPACITY_DEFAULT;
+    options.key_bytes_max = options.key_bytes_max ? options.key_bytes_max : KEY_BYTES_DEFAULT;
+    options.value_bytes_max = options.value_bytes_max ? options.value_bytes_max : VALUE_BYTES_DEFAULT;
+    options.stripes = options.stripes ? options.stripes : STRIPES_DEFAULT;
+    return options;
+}
+
+static int open_channel(struct remo_kv *kv, struct remo_channel *parent, const char *name,
+                        const struct remo_kv_options *options) {
+    struct remo_channel_options channel = {.participants = options->participants};
+    char type[64]; /* has all that must be the same everywhere */
+    snprintf(type, sizeof type, "kv(%llu of %u+%u, %u)", (unsigned long long)options->capacity, options->key_bytes_max,
+             options->value_bytes_max, options->stripes);
+    return remo_channel_open(parent, name, type, &channel, &kv->channel);
+}
+
+/* Private memory, which must be there before the first peer can reach us. */
+static int open_private(struct remo_kv *kv, const struct remo_kv_options *options, uint32_t nodes) {
+    uint64_t share = (options->capacity + nodes - 1) / nodes;
+    kv->slots_per_node = (uint32_t)(share + share / 10 + 1);
+    kv->shape = remo__kv_shape_of(options->key_bytes_max, options->value_bytes_max);
+    kv->stripes = options->stripes;
+    kv->hash_mask = UINT64_MAX;
+    uint64_t under_way = REMO__KV_TRACKER_BYTES / sizeof(struct remo__kv_record) + REMO__KV_BATCH_MAX;
+    int rc = remo__kv_index_open(&kv->index, nodes * (kv->slots_per_node + under_way));
+    return rc != 0 ? rc : remo__kv_pool_open(&kv->pool, kv->slots_per_node);
+}
+
+static int open_objects(struct remo_kv *kv) {
+    struct remo_lock_options locks = {.count = kv->stripes, .homes = *remo_channel_participants(kv->channel)};
+    int rc = remo_region_open(kv->channel, "slots", kv->slots_per_node * kv->shape.slot_bytes, NULL, &kv->slots);
+    if (rc != 0)
+        return rc;
+    kv->own = remo_region_local(kv->slots);
+    rc = remo_lock_open(kv->channel, "locks", &locks, &kv->locks);
+    return rc != 0 ? rc : remo__kv_trackers_open(kv);
+}
+
+int remo_kv_open(struct remo_channel *parent, const char *name, const struct remo_kv_options *options, struct remo_kv **ret_kv) {
+    if (!parent || !ret_kv)
+        return remo__fail(-EINVAL, "remo_kv_open needs a parent and a place for the map");
+    struct remo_kv_options all = with_defaults(options);
+    struct remo_kv *kv = aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *kv, REMO__CACHE_LINE));
+    if (!kv)
+        return remo__fail(-ENOMEM, "no memory for a map");
+    memset(kv, 0, sizeof *kv);
+    int rc = open_channel(kv, parent, name, &all);
+    if (rc != 0)
+        goto fail;
+    kv->node = remo_channel_node(kv->channel);
+    kv->rank = kv->node->rank;
+    uint32_t nodes = remo__nodeset_count(remo_channel_participants(kv->channel));
+    rc = check_options(&all, nodes);
+    if (rc == 0)
+        rc = open_private(kv, &all, nodes);
+    if (rc == 0)
+        rc = open_objects(kv);
+    if (rc == 0)
+        rc = remo_channel_join(kv->channel);
+    if (rc != 0)
+        goto fail;
+    *ret_kv = kv;
+    return 0;
+fail:
+    remo_kv_close(kv);
+    return remo__fail_more(rc, "map %s", name ? name : "");
+}
+
+void remo_kv_close(struct remo_kv *kv) {
+    if (!kv)
+        return;
+    remo__kv_trackers_close(kv);
+    remo_lock_close(kv->locks);
+    remo_region_close(kv->slots);
+    remo_channel_close(kv->channel);
+    for (uint32_t i = 0; i < REMO__THREADS_MAX; i++) {
+        struct remo__kv_thread *mine = atomic_load(&kv->threads[i]);
+        if (!mine)
+            continue;
+        free(mine->scratch);
+        free(mine);
+    }
+    remo__kv_pool_close(&kv->pool);
+    remo__kv_index_close(&kv->index);
+    free(kv);
+}
+
+struct remo_channel *remo_kv_channel(struct remo_kv *kv) {
+    return kv->channel;
+}
+
+uint64_t remo_kv_count(const struct remo_kv *kv) {
+    return remo__kv_index_count(&kv->index);
+}
+
+void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask) {
+    kv->hash_mask = mask;
+}
+
+/* Only the thread with this index comes here for it, so nobody else makes the same one. */
+struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__thread *thread) {
+    uint64_t reads = kv->node->mapped ? 0 : remo__min(REMO__KV_READS_MAX, 1 + REMO__KV_READS_BYTES / kv->shape.slot_bytes);
+    struct remo__kv_thread *mine = calloc(1, sizeof *mine);
+    char *buffers = aligned_alloc(REMO__CACHE_LINE, (2 + reads) * kv->shape.slot_bytes);
+    if (!mine || !buffers) {
+        free(mine);
+        free(buffers);
+        remo__fail(-ENOMEM, "no memory for a thread's part of map %s", remo_channel_name(kv->channel));
+        return NULL;
+    }
+    mine->kv = kv;
+    mine->thread = thread;
+    mine->scratch = buffers;
+    mine->image = buffers + kv->shape.slot_bytes;
+    mine->landings = mine->image + kv->shape.slot_bytes;
+    mine->landings_free = reads == 64 ? UINT64_MAX : (UINT64_C(1) << reads) - 1;
+    atomic_store_explicit(&kv->threads[thread->index], mine, memory_order_release);
+    return mine;
+}
+
+/* ---- one at a time ---- */
+
+int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes) {
+    if (key_bytes <= kv->shape.key_bytes_max)
+        return remo__fail(-EINVAL, "the key is empty; a key has 1 to %u bytes", kv->shape.key_bytes_max);
+    return remo__fail(-EMSGSIZE, "a key of %zu bytes is too long for %s, which was opened with key_bytes_max = %u", key_bytes,
+                      remo_channel_name(kv->channel), kv->shape.key_bytes_max);
+}
+
+int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes) {
+    struct remo__kv_thread *mine = remo__kv_thread(kv);
+    struct remo__kv_place place;
+    if (remo__unlikely(!mine))
+        return -EAGAIN;
+    if (remo__unlikely(!remo__kv_key_fits(kv, key, key_bytes)))
+        return remo__kv_refuse_key(kv, key_bytes);
+    if (remo__unlikely(!value && cap > 0))
+        return remo__fail(-EINVAL, "there is nowhere to put the value");
+    struct remo__kv_key sought = {.bytes = key, .bytes_count = key_bytes, .hash = remo__kv_hash(key, key_bytes)};
+    int rc = remo__kv_find(kv, mine, &sought, REMO__KV_FREELY, value, cap, &place);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    size_t bytes = remo__kv_meta_value_bytes(place.sight.meta);
+    if (ret_value_bytes)
+        *ret_value_bytes = bytes;
+    if (remo__unlikely(bytes > cap))
+        return remo__fail(-EMSGSIZE, "the value has %zu bytes, and there is room for %zu", bytes, cap);
+    return 0;
+}
+
+static int change_now(struct remo_kv *kv, enum remo_kv_kind kind, const void *key, size_t key_bytes, const void *value,
+                      size_t value_bytes) {
+    struct remo_kv_op op = {.kind = kind, .key = key, .key_bytes = key_bytes, .value = (void *)(uintptr_t)value,
+                            .value_bytes = value_bytes};
+    int rc = remo_kv_start(kv, &op);
+    return rc != 0 ? rc : remo_kv_wait(kv, &op);
+}
+
+int remo_kv_insert(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value, size_t value_bytes) {
+    return change_now(kv, REMO_KV_INSERT, key, key_bytes, value, value_bytes);
+}
+
+int remo_kv_update(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value, size_t value_bytes) {
+    return change_now(kv, REMO_KV_UPDATE, key, key_bytes, value, value_bytes);
+}
+
+int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_bytes) {
+    return change_now(kv, REMO_KV_DELETE, key, key_bytes, NULL, 0);
+}
