@@ -1,0 +1,7 @@
+/* commands.h - the commands of `remo`. Each gets its own arguments, argv[0] being "remo NAME", and returns the exit status. */
+#pragma once
+
+int cli_run(int argc, char **argv);
+int cli_bench(int argc, char **argv);
+int cli_demo(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
