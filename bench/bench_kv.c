@@ -16,7 +16,7 @@
 #define FILL_WINDOW 64u
 #define ZIPF_THETA 0.99
 #define DRAWS (1u << 22) /* of a skewed key: drawn beforehand, since one takes as long as a get */
-#define SLOT_BYTES 32u   /* of a key and a value of 8 bytes; see kv.h */
+#define SLOT_BYTES 64u   /* of a key and a value of 8 bytes: a cache line */
 #define LIMIT_BATCHES 201u
 #define LIMIT_BATCH 256u
 #define STRIPES 4096u

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TITLE_COLUMNS 44
+#define TITLE_COLUMNS 50
 
 static void format_time(char ret_text[16], double ns) {
     static const struct {

@@ -258,6 +258,10 @@ void bench_result_title(const struct bench_result *result, char *ret_text, size_
         snprintf(distribution, sizeof distribution, ", %s", result->distribution);
     if (!variant[0] && strcmp(result->bench, "accounts") == 0)
         variant = result->object;
+    if (strcmp(result->object, "machine") == 0) { /* a limit speaks for itself */
+        snprintf(ret_text, text_bytes, "%s", variant);
+        return;
+    }
     snprintf(ret_text, text_bytes, "%s%s%s%s%s%s%s", result->bench, variant[0] ? " " : "", variant, bytes,
              reads, window, distribution);
 }

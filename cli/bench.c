@@ -1,0 +1,201 @@
+/* bench.c - `remo bench`: what is asked for. How it is done: bench_suite.c here, bench/ for the benchmarks
+ * themselves. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bench_suite.h"
+#include "cli/commands.h"
+#include "fabric/fabric.h"
+
+#define NODES_MIN 2
+#define NODES_DEFAULT 2
+#define KEYS_MAX (1ull << 32)
+#define ACCOUNTS_MAX (1ull << 34)
+
+struct request {
+    struct bench_suite suite;
+    bool list, worker; /* worker: this process is a node, and sends its results to standard output */
+};
+
+enum key {
+    KEY_WORKER = 256,
+    KEY_NODES,
+    KEY_THREADS,
+    KEY_SECONDS,
+    KEY_JSON,
+    KEY_PEERS,
+    KEY_PLOT,
+    KEY_RUNS,
+    KEY_PIN,
+    KEY_NO_PIN,
+    KEY_BYTES,
+    KEY_WINDOW,
+    KEY_KEYS,
+    KEY_ACCOUNTS,
+    KEY_READS,
+    KEY_ZIPF,
+    KEY_ACTIVE,
+    KEY_LIST,
+    KEY_FABRIC,
+};
+
+static const struct argp_option option_list[] = {
+    {"nodes", KEY_NODES, "N", 0, "node processes to start here (2)", 0},
+    {"threads", KEY_THREADS, "T", 0, "threads of each node that operate (1)", 0},
+    {"fabric", KEY_FABRIC, "F", 0, "shm or ofi (shm)", 0},
+    {"seconds", KEY_SECONDS, "S", 0, "time for each figure (1)", 0},
+    {"runs", KEY_RUNS, "R", 0, "do all of it R times and give medians (1)", 0},
+    {"active", KEY_ACTIVE, "N", 0,
+     "nodes that operate at once while the others sleep; where one is enough, one does", 0},
+    {"pin", KEY_PIN, 0, 0, "pin each thread to a processor, in turn (the default)", 0},
+    {"no-pin", KEY_NO_PIN, 0, 0, "do not", 0},
+    {"bytes", KEY_BYTES, "B", 0, "read, write, ringbuffer: this size instead of the usual ones", 1},
+    {"window", KEY_WINDOW, "W", 0, "read, write, fetch_add, kv: operations in flight", 1},
+    {"keys", KEY_KEYS, "K", 0, "kv: room in the map, of which 80 % is filled (10 M; 100 k on a network)", 1},
+    {"reads", KEY_READS, "P", 0, "kv: this percentage of gets only, the rest are updates", 1},
+    {"zipf", KEY_ZIPF, "THETA", 0, "kv: this skew of the keys only; 0 is uniform", 1},
+    {"accounts", KEY_ACCOUNTS, "N", 0, "accounts: how many (100 M; 1 M on a network)", 1},
+    {"json", KEY_JSON, 0, 0, "one JSON object a line on standard output, and nothing else there", 2},
+    {"peers", KEY_PEERS, 0, 0,
+     "measure OpenMPI, OpenSHMEM, Redis and memcached as well, where they are installed", 2},
+    {"plot", KEY_PLOT, "FILE.svg", 0, "draw the figures, with gnuplot", 2},
+    {"list", KEY_LIST, 0, 0, "say what can be measured, and do nothing", 2},
+    {"worker", KEY_WORKER, 0, OPTION_HIDDEN, 0, 2},
+    {0},
+};
+
+static const char documentation[] =
+    "Measures Remo on nodes that it starts on this machine, beside what the hardware needs for the same work. "
+    "Without a NAME it measures everything; --list says what there is."
+    "\vReading the clock takes 20 ns. Operations shorter than 500 ns are therefore timed in batches of about 20 us, and "
+    "the percentiles are those of the batches' means; longer ones are timed each, from the moment the one before ended. "
+    "With a window the times are time per operation. Exits with 1 when something could not be measured, the others are "
+    "measured all the same.";
+
+/* A whole number in [minimum, maximum], or the end. A k, M or G behind it means what it does elsewhere. */
+static uint64_t parse_count(const char *text, uint64_t minimum, uint64_t maximum, struct argp_state *state) {
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10), scale = 1;
+    if (end != text && (*end == 'k' || *end == 'M' || *end == 'G')) {
+        scale = *end == 'k' ? 1000 : *end == 'M' ? 1000000 : 1000000000;
+        end++;
+    }
+    if (errno || end == text || *end || *text == '-' || value > maximum / scale || value * scale < minimum)
+        argp_error(state, "'%s' is not a number from %llu to %llu", text, (unsigned long long)minimum,
+                   (unsigned long long)maximum);
+    return value * scale;
+}
+
+static double parse_real(const char *text, double minimum, double maximum, struct argp_state *state) {
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value >= minimum && value <= maximum))
+        argp_error(state, "'%s' is not a number from %g to %g", text, minimum, maximum);
+    return value;
+}
+
+static const char *parse_fabric(const char *name, struct argp_state *state) {
+    char known[128] = "";
+    if (remo__fabric_find(name))
+        return name;
+    for (uint32_t i = 0; remo__fabric_at(i); i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", remo__fabric_at(i)->name);
+    }
+    argp_error(state, "there is no fabric '%s'; this build has: %s", name, known);
+    return NULL;
+}
+
+static void add_name(struct bench_suite *suite, const char *name, struct argp_state *state) {
+    const struct bench *bench = bench_find(name);
+    if (!bench)
+        argp_error(state, "there is no benchmark '%s'; `remo bench --list` says what there is", name);
+    if (suite->benches_count == BENCH_NAMES_MAX)
+        argp_error(state, "more than %u benchmarks in one call", BENCH_NAMES_MAX);
+    suite->benches[suite->benches_count++] = bench;
+}
+
+static void add_all(struct bench_suite *suite) {
+    while (bench_list[suite->benches_count]) {
+        suite->benches[suite->benches_count] = bench_list[suite->benches_count];
+        suite->benches_count++;
+    }
+}
+
+/* What is asked of the nodes. */
+static error_t parse_measurement(int key, const char *text, struct bench_options *options,
+                                 struct argp_state *state) {
+    switch (key) {
+    case KEY_NODES: options->nodes = (uint32_t)parse_count(text, NODES_MIN, REMO_NODES_MAX, state); break;
+    case KEY_THREADS: options->threads = (uint32_t)parse_count(text, 1, BENCH_THREADS_MAX, state); break;
+    case KEY_ACTIVE: options->active = (uint32_t)parse_count(text, 1, REMO_NODES_MAX, state); break;
+    case KEY_FABRIC: options->fabric = parse_fabric(text, state); break;
+    case KEY_SECONDS: options->seconds = parse_real(text, 0.01, 3600, state); break;
+    case KEY_PIN: options->pin = true; break;
+    case KEY_NO_PIN: options->pin = false; break;
+    case KEY_BYTES: options->bytes = parse_count(text, 1, BENCH_BYTES_MAX, state); break;
+    case KEY_WINDOW: options->window = (uint32_t)parse_count(text, 1, BENCH_WINDOW_MAX, state); break;
+    case KEY_KEYS: options->keys_count = parse_count(text, 100, KEYS_MAX, state); break;
+    case KEY_ACCOUNTS: options->accounts_count = parse_count(text, 1000, ACCOUNTS_MAX, state); break;
+    case KEY_READS: options->read_percent = (int)parse_count(text, 0, 100, state); break;
+    case KEY_ZIPF: options->zipf = parse_real(text, 0, 0.999, state); break;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state) {
+    struct request *request = state->input;
+    struct bench_suite *suite = &request->suite;
+    switch (key) {
+    case KEY_JSON: suite->json = true; break;
+    case KEY_PEERS: suite->peers = true; break;
+    case KEY_PLOT: suite->plot = text; break;
+    case KEY_RUNS: suite->runs = (uint32_t)parse_count(text, 1, BENCH_RUNS_MAX, state); break;
+    case KEY_LIST: request->list = true; break;
+    case KEY_WORKER: request->worker = true; break;
+    case ARGP_KEY_ARG: add_name(suite, text, state); break;
+    case ARGP_KEY_END:
+        if (suite->benches_count == 0)
+            add_all(suite);
+        break;
+    default: return parse_measurement(key, text, &suite->options, state);
+    }
+    return 0;
+}
+
+static int print_list(void) {
+    for (size_t i = 0; bench_list[i]; i++)
+        printf("%-14s %s\n", bench_list[i]->name, bench_list[i]->description);
+    return 0;
+}
+
+int cli_bench(int argc, char **argv) {
+    static const struct argp parser = {option_list, parse_option, "[NAME...]", documentation,
+                                       NULL,        NULL,         NULL};
+    struct request request = {0};
+    struct bench_options *options = &request.suite.options;
+    *options = (struct bench_options){.fabric = "shm",
+                                      .nodes = NODES_DEFAULT,
+                                      .threads = 1,
+                                      .seconds = 1,
+                                      .pin = true,
+                                      .read_percent = -1,
+                                      .zipf = -1};
+    request.suite.runs = 1;
+    request.suite.program = "/proc/self/exe";
+    bench_find_cpus(options);
+    argp_err_exit_status = 2;
+    if (argp_parse(&parser, argc, argv, 0, NULL, &request))
+        return 2;
+    if (request.list)
+        return print_list();
+    if (request.worker)
+        return bench_work(request.suite.benches[0], options, STDOUT_FILENO) == 0 ? 0 : 1;
+    return bench_suite_run(&request.suite) == 0 ? 0 : 1;
+}

@@ -1,0 +1,262 @@
+/* bench_suite.c - see bench_suite.h. */
+#include "cli/bench_suite.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/output.h"
+#include "bench/peers/peers.h"
+#include "cli/bench_job.h"
+
+#define RESULTS_MAX 4096u
+#define PASSES_MAX 4u
+
+/* A list that grows. */
+struct results {
+    struct bench_result *at;
+    uint32_t count;
+};
+
+struct collector {
+    const struct bench_suite *suite;
+    struct results own, peers; /* of the benchmark that runs */
+    struct results all;        /* medians of all so far */
+    uint32_t bench_number;     /* of the one that runs, from 1 */
+    uint32_t points, points_done;
+    const char *bench;
+    bool terminal;
+    bool failed;
+};
+
+static void add(struct results *results, const struct bench_result *result) {
+    if (results->count == RESULTS_MAX)
+        return;
+    if (remo__is_power_of_two(results->count) || results->count == 0) {
+        size_t room = results->count ? 2 * (size_t)results->count : 1;
+        struct bench_result *at = realloc(results->at, room * sizeof *at);
+        if (!at)
+            return;
+        results->at = at;
+    }
+    results->at[results->count++] = *result;
+}
+
+static void clear(struct results *results) {
+    free(results->at);
+    *results = (struct results){0};
+}
+
+/* ---- progress, on a terminal ---- */
+
+#define BAR_COLUMNS 24
+
+static void show(const struct collector *collector, const char *what) {
+    char bar[BAR_COLUMNS + 1];
+    const struct bench_suite *suite = collector->suite;
+    if (!collector->terminal)
+        return;
+    double part = collector->points ? (double)collector->points_done / collector->points : 0;
+    double done = (collector->bench_number - 1 + remo__min((uint64_t)(part * 100), 100) / 100.0) /
+                  suite->benches_count;
+    for (int i = 0; i < BAR_COLUMNS; i++)
+        bar[i] = i < done * BAR_COLUMNS ? '#' : '.';
+    bar[BAR_COLUMNS] = '\0';
+    fprintf(stderr, "\r\033[K[%s] %u/%u %s%s%s", bar, collector->bench_number, suite->benches_count,
+            collector->bench, what[0] ? ": " : "", what);
+    fflush(stderr);
+}
+
+static void hide(const struct collector *collector) {
+    if (collector->terminal)
+        fprintf(stderr, "\r\033[K");
+}
+
+/* ---- what the nodes send ---- */
+
+static void take_error(struct collector *collector, const struct bench_result *result) {
+    /* The first one tells why; what follows are nodes that lost their peer. */
+    if (!collector->failed) {
+        hide(collector);
+        fprintf(stderr, "remo bench: %s: %s\n", result->bench, result->error);
+        add(&collector->own, result);
+    }
+    collector->failed = true;
+}
+
+static void take_line(void *ctx, const json_t *object) {
+    struct collector *collector = ctx;
+    const char *progress = json_string_value(json_object_get(object, "progress"));
+    struct bench_result result;
+    if (progress) {
+        char text[64];
+        snprintf(text, sizeof text, "%.40s %.0f %%", progress,
+                 100 * json_number_value(json_object_get(object, "done")));
+        show(collector, text);
+    } else if (bench_result_parse(object, &result) == 0) {
+        if (result.error[0]) {
+            take_error(collector, &result);
+            return;
+        }
+        add(&collector->own, &result);
+        collector->points_done++;
+        show(collector, "");
+    }
+}
+
+static void run_nodes(struct collector *collector, const struct bench *bench) {
+    struct bench_result failure;
+    int rc = bench_job_run(collector->suite, bench, take_line, collector);
+    if (rc == 0 || collector->failed)
+        return;
+    bench_result_reset(&failure);
+    snprintf(failure.bench, sizeof failure.bench, "%s", bench->name);
+    snprintf(failure.error, sizeof failure.error, "%s", remo_last_error());
+    take_error(collector, &failure);
+}
+
+/* ---- peers ---- */
+
+static void take_peer(void *ctx, const char *text) {
+    struct collector *collector = ctx;
+    struct bench_result result;
+    json_t *object = json_loads(text, 0, NULL);
+    if (object && bench_result_parse(object, &result) == 0) {
+        add(&collector->peers, &result);
+        show(collector, result.peer);
+    }
+    json_decref(object);
+}
+
+/* The peers measure what the points of this benchmark measure: once for each number of nodes at work and each
+ * skew of the keys. */
+static void run_peers(struct collector *collector, const struct bench *bench) {
+    const struct bench_options *options = &collector->suite->options;
+    struct bench_point points[BENCH_POINTS_MAX], passes[PASSES_MAX];
+    uint32_t count = bench->list ? bench->list(options, points) : 0, passes_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t known = 0;
+        while (known < passes_count &&
+               (passes[known].active != points[i].active || passes[known].zipf != points[i].zipf))
+            known++;
+        if (known == passes_count && known < PASSES_MAX)
+            passes[passes_count++] = points[i];
+    }
+    for (uint32_t i = 0; i < passes_count; i++) {
+        struct peers_options peers = PEERS_OPTIONS_DEFAULT;
+        peers.nodes = options->nodes;
+        peers.seconds = options->seconds;
+        peers.bytes = options->bytes;
+        peers.window = options->window;
+        peers.active = passes[i].active;
+        peers.accounts_count = points[count - 1].accounts_count;
+        peers.keys_count = passes[i].keys_count;
+        peers.read_percent = options->read_percent;
+        peers.zipf = passes[i].zipf > 0 ? passes[i].zipf : 0;
+        for (uint32_t node = 0; node < 2; node++)
+            peers.cpus[node] = options->pin ? bench_cpu(options, node, 0) : -1;
+        show(collector, "peers");
+        peers_run(NULL, bench->name, &peers, take_peer, collector);
+    }
+}
+
+/* ---- medians ---- */
+
+/* Each point once, in the order of the first run. */
+static void reduce(const struct results *results, struct results *ret_medians) {
+    bool *used = calloc(results->count + 1, sizeof *used);
+    *ret_medians = (struct results){0};
+    for (uint32_t i = 0; used && i < results->count; i++) {
+        const struct bench_result *same[BENCH_RUNS_MAX];
+        struct bench_result median;
+        uint32_t count = 0;
+        for (uint32_t k = i; k < results->count && !used[i]; k++)
+            if (!used[k] && bench_result_same(&results->at[i], &results->at[k]) && count < BENCH_RUNS_MAX) {
+                same[count++] = &results->at[k];
+                used[k] = k != i;
+            }
+        if (count == 0)
+            continue;
+        bench_result_median(same, count, &median);
+        add(ret_medians, &median);
+    }
+    free(used);
+}
+
+static void print_json(const struct results *results) {
+    for (uint32_t i = 0; i < results->count; i++) {
+        char *text = bench_result_format(&results->at[i]);
+        if (text)
+            puts(text);
+        free(text);
+    }
+    fflush(stdout);
+}
+
+static void print(struct collector *collector) {
+    struct results own, peers;
+    reduce(&collector->own, &own);
+    reduce(&collector->peers, &peers);
+    hide(collector);
+    if (collector->suite->json) {
+        print_json(&own);
+        print_json(&peers);
+    } else {
+        bench_table_rows(stdout, own.at, own.count, peers.at, peers.count, collector->suite->peers);
+    }
+    for (uint32_t i = 0; i < own.count; i++)
+        add(&collector->all, &own.at[i]);
+    for (uint32_t i = 0; i < peers.count; i++)
+        add(&collector->all, &peers.at[i]);
+    clear(&own);
+    clear(&peers);
+}
+
+/* ---- all of it ---- */
+
+static void run_bench(struct collector *collector, const struct bench *bench) {
+    const struct bench_suite *suite = collector->suite;
+    struct bench_point points[BENCH_POINTS_MAX];
+    collector->bench = bench->name;
+    collector->failed = false;
+    collector->points = suite->runs * (bench->list ? bench->list(&suite->options, points) : 1);
+    collector->points_done = 0;
+    for (uint32_t run = 0; run < suite->runs && !collector->failed; run++) {
+        show(collector, "");
+        run_nodes(collector, bench);
+        if (suite->peers && !collector->failed)
+            run_peers(collector, bench);
+    }
+    print(collector);
+    clear(&collector->own);
+    clear(&collector->peers);
+}
+
+uint32_t bench_suite_run(const struct bench_suite *suite) {
+    struct collector collector = {.suite = suite, .terminal = isatty(STDERR_FILENO)};
+    uint32_t failures = 0;
+    if (!suite->json)
+        bench_table_head(stdout, suite->peers);
+    for (uint32_t i = 0; i < suite->benches_count; i++) {
+        collector.bench_number = i + 1;
+        run_bench(&collector, suite->benches[i]);
+        failures += collector.failed;
+    }
+    if (!suite->json)
+        bench_table_foot(stdout);
+    if (suite->plot && bench_plot(suite->plot, collector.all.at, collector.all.count) != 0) {
+        fprintf(stderr, "remo bench: --plot: %s\n", remo_last_error());
+        failures++;
+    }
+    clear(&collector.all);
+    return failures;
+}

@@ -1,0 +1,27 @@
+/* doctor.h - what `remo doctor` says: one finding a line, each with its remedy. */
+#pragma once
+
+#include <stdbool.h>
+
+enum doctor_state {
+    DOCTOR_OK,     /* as it should be */
+    DOCTOR_NOTE,   /* worth knowing; nothing must be done */
+    DOCTOR_CHANGE, /* Remo works, and would work better with the remedy */
+    DOCTOR_BAD     /* Remo cannot work like this */
+};
+
+struct doctor {
+    bool json;
+    unsigned bad, changes;
+};
+
+/* Print a finding. `remedy`: what to do, "" for nothing. */
+void doctor_say(struct doctor *doctor, enum doctor_state state, const char *subject, const char *remedy,
+                const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* The first line of a file, without its end; "" when it cannot be read. */
+void doctor_read_line(const char *path, char *ret_line, unsigned line_bytes);
+bool doctor_in_path(const char *command);
+
+void doctor_check_machine(struct doctor *doctor); /* doctor_machine.c: processors, memory, limits */
+void doctor_check_network(struct doctor *doctor); /* doctor_network.c: fabrics, launchers, credentials */

@@ -1,0 +1,209 @@
+/* doctor_machine.c - processors, memory, limits of this process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli/doctor.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+#define PROBE_BYTES (16 * MIB) /* the least segment of an arena */
+#define MEMORY_LOW_BYTES GIB
+#define FILES_LOW 1024u /* sockets and segments of 64 nodes */
+#define PROCESSES_LOW 512u
+#define UNLIMITED_FROM (UINT64_C(1) << 60) /* what the kernel writes for no limit at all */
+
+/* Bytes, or a count where there is no unit, of a line of /proc/meminfo; 0 when it is not there. */
+static uint64_t meminfo(const char *name) {
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[128];
+    uint64_t value = 0;
+    size_t length = strlen(name);
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, name, length) == 0 && line[length] == ':') {
+            value = strtoull(line + length + 1, NULL, 10);
+            value *= strstr(line, " kB") ? 1024 : 1;
+            break;
+        }
+    if (file)
+        fclose(file);
+    return value;
+}
+
+static void check_kernel(struct doctor *doctor) {
+    struct utsname name;
+    int major = 0, minor = 0;
+    if (uname(&name) != 0 || sscanf(name.release, "%d.%d", &major, &minor) != 2)
+        return;
+    if (major < 5 || (major == 5 && minor < 3))
+        doctor_say(doctor, DOCTOR_NOTE, "kernel", "Use Linux 5.3 or newer",
+                   "%s %s, %s: older than what Remo is tested on", name.sysname, name.release, name.machine);
+    else
+        doctor_say(doctor, DOCTOR_OK, "kernel", "", "%s %s, %s", name.sysname, name.release, name.machine);
+}
+
+static bool is_virtual(void) {
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[4096];
+    bool found = false;
+    while (file && !found && fgets(line, sizeof line, file))
+        found = strncmp(line, "flags", 5) == 0 && strstr(line, " hypervisor");
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static void check_processors(struct doctor *doctor) {
+    cpu_set_t set;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)online;
+    char quota[64];
+    doctor_read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota);
+    if (usable < online)
+        doctor_say(doctor, DOCTOR_CHANGE, "processors",
+                   "Start Remo without taskset, or widen the container's processors", "%d of %ld may be used",
+                   usable, online);
+    else
+        doctor_say(doctor, DOCTOR_OK, "processors", "",
+                   "%d; with more nodes than that, waiting nodes yield instead of spinning", usable);
+    if (quota[0] && strncmp(quota, "max", 3) != 0)
+        doctor_say(doctor, DOCTOR_CHANGE, "processor quota",
+                   "Lift cpu.max of the control group, or expect pauses",
+                   "the control group allows %s (time and period in us)", quota);
+    if (is_virtual())
+        doctor_say(
+            doctor, DOCTOR_NOTE, "virtual machine", "",
+            "waking a process on another processor goes through the hypervisor: tens of us instead of a few");
+}
+
+static void check_memory(struct doctor *doctor) {
+    uint64_t available = meminfo("MemAvailable"), total = meminfo("MemTotal");
+    char limit_text[64];
+    doctor_read_line("/sys/fs/cgroup/memory.max", limit_text, sizeof limit_text);
+    uint64_t limit = limit_text[0] && strncmp(limit_text, "max", 3) != 0 ? strtoull(limit_text, NULL, 10) : 0;
+    doctor_say(doctor, available < MEMORY_LOW_BYTES ? DOCTOR_CHANGE : DOCTOR_OK, "memory",
+               available < MEMORY_LOW_BYTES ? "End something that is large, or open smaller objects" : "",
+               "%.1f of %.1f GiB are free", (double)available / (double)GIB, (double)total / (double)GIB);
+    if (limit > 0 && limit < total)
+        doctor_say(doctor, DOCTOR_NOTE, "memory limit",
+                   "Raise memory.max of the control group if objects do not fit",
+                   "the control group allows %.1f GiB, objects included", (double)limit / (double)GIB);
+}
+
+/* Arenas are anonymous shared memory: is it there, and can it be allocated, not only promised? */
+static void check_shared_memory(struct doctor *doctor) {
+    int fd = memfd_create("remo-doctor", MFD_CLOEXEC);
+    int rc = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)PROBE_BYTES);
+    if (fd >= 0)
+        close(fd);
+    if (rc != 0)
+        doctor_say(doctor, DOCTOR_BAD, "shared memory",
+                   fd < 0 ? "Let the container's seccomp profile allow memfd_create"
+                          : "Free memory, or raise the limit of the container",
+                   "%s: %s", fd < 0 ? "memfd_create is refused" : "16 MiB cannot be allocated", strerror(rc));
+    else
+        doctor_say(doctor, DOCTOR_OK, "shared memory", "",
+                   "anonymous (memfd), as large as the memory that is free");
+}
+
+static void check_dev_shm(struct doctor *doctor) {
+    struct statvfs shm;
+    if (statvfs("/dev/shm", &shm) != 0) {
+        doctor_say(doctor, DOCTOR_NOTE, "/dev/shm", "", "not there; Remo does not need it");
+        return;
+    }
+    double free_gib = (double)shm.f_bavail * (double)shm.f_frsize / (double)GIB;
+    doctor_say(doctor, DOCTOR_NOTE, "/dev/shm",
+               free_gib < 1 ? "To raise it: mount -o remount,size=8G /dev/shm" : "",
+               "%.2f GiB free; used only with REMO_MEMORY_DIR=/dev/shm", free_gib);
+}
+
+/* The word in brackets. */
+static void chosen(const char *path, char ret_word[32]) {
+    char line[160];
+    doctor_read_line(path, line, sizeof line);
+    const char *open = strchr(line, '[');
+    snprintf(ret_word, 32, "%.*s", open ? (int)strcspn(open + 1, "]") : 0, open ? open + 1 : "");
+}
+
+static void check_huge_pages(struct doctor *doctor) {
+    char private_pages[32], shared_pages[32];
+    uint64_t total = meminfo("HugePages_Total"), free_pages = meminfo("HugePages_Free"),
+             bytes = meminfo("Hugepagesize");
+    chosen("/sys/kernel/mm/transparent_hugepage/enabled", private_pages);
+    chosen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", shared_pages);
+    bool shared = strcmp(shared_pages, "always") == 0 || strcmp(shared_pages, "advise") == 0 ||
+                  strcmp(shared_pages, "within_size") == 0 || strcmp(shared_pages, "force") == 0;
+    doctor_say(doctor, shared ? DOCTOR_OK : DOCTOR_CHANGE, "huge pages",
+               shared ? ""
+                      : "As root: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled; "
+                        "large maps become faster, since fewer pages have to be looked up",
+               "of shared memory: %s", shared_pages[0] ? shared_pages : "not in this kernel");
+    bool own = private_pages[0] && strcmp(private_pages, "never") != 0;
+    doctor_say(doctor, own ? DOCTOR_OK : DOCTOR_NOTE, "huge pages",
+               own ? "" : "As root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+               "of private memory: %s", private_pages[0] ? private_pages : "not in this kernel");
+    doctor_say(
+        doctor, DOCTOR_NOTE, "huge pages",
+        total
+            ? ""
+            : "To reserve some: sysctl vm.nr_hugepages=N, mount a hugetlbfs, and name it in REMO_MEMORY_DIR",
+        "reserved: %llu of %llu KiB, %llu free", (unsigned long long)total, (unsigned long long)bytes / 1024,
+        (unsigned long long)free_pages);
+}
+
+static void format_limit(char ret_text[32], rlim_t limit, uint64_t unit) {
+    if (limit == RLIM_INFINITY || limit >= UNLIMITED_FROM)
+        snprintf(ret_text, 32, "no limit");
+    else
+        snprintf(ret_text, 32, "%llu", (unsigned long long)(limit / unit));
+}
+
+static void check_limits(struct doctor *doctor) {
+    struct rlimit locked, files, processes;
+    char text[32];
+    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0) {
+        bool free_to_lock = locked.rlim_cur == RLIM_INFINITY;
+        format_limit(text, locked.rlim_cur, 1024);
+        doctor_say(
+            doctor, free_to_lock ? DOCTOR_OK : DOCTOR_NOTE, "locked memory",
+            free_to_lock
+                ? ""
+                : "Shared memory and TCP need none; for RDMA: ulimit -l unlimited, or memlock in limits.conf",
+            "%s%s", text, free_to_lock ? "" : " KiB may be locked");
+    }
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        bool low = files.rlim_cur < FILES_LOW;
+        format_limit(text, files.rlim_cur, 1);
+        doctor_say(doctor, low ? DOCTOR_CHANGE : DOCTOR_OK, "open files",
+                   low ? "ulimit -n 4096: a node needs a socket for every peer, and one file for each segment"
+                       : "",
+                   "%s", text);
+    }
+    if (getrlimit(RLIMIT_NPROC, &processes) == 0) {
+        bool low = processes.rlim_cur < PROCESSES_LOW;
+        format_limit(text, processes.rlim_cur, 1);
+        doctor_say(doctor, low ? DOCTOR_CHANGE : DOCTOR_OK, "user processes",
+                   low ? "ulimit -u 4096: a node has two threads of its own, and ofi adds one" : "", "%s",
+                   text);
+    }
+}
+
+void doctor_check_machine(struct doctor *doctor) {
+    check_kernel(doctor);
+    check_processors(doctor);
+    check_memory(doctor);
+    check_shared_memory(doctor);
+    check_dev_shm(doctor);
+    check_huge_pages(doctor);
+    check_limits(doctor);
+}
