@@ -1,0 +1,198 @@
+/* ofi.h - the inside of the ofi fabric: nodes on any machines, joined by libfabric; TCP by default.
+ *
+ * Model:   each endpoint has a link to each peer that it has used. Operations are put into the link's queue, as
+ *          many of them as fit into a message, and messages are written into a ring at the peer. There the
+ *          target thread executes them on its own memory and writes the answers back. The target thread sleeps
+ *          while nothing comes; it never needs the program, which may compute or sleep for as long as it likes.
+ * Order:   all operations of an endpoint to a peer are executed in the order in which they were posted, one after
+ *          the other, by a CPU; so atomics are atomic with the CPU's, a fence has nothing to do, and a
+ *          completion means placed. Operations on the own node are executed when they are posted.
+ * Failure: a link whose connection is lost is broken for good: whatever it has in flight fails, and so does
+ *          whatever is posted to it, until the peer is connected again, in a new life. It is never joined
+ *          again in silence, where messages in between would be missing. Once a peer is cut off, nothing of it
+ *          is executed here any more: the target thread does not look at its rings.
+ * Cost:    an operation alone: 2 writes of libfabric, one there, one back. Of many operations, up to some
+ *          hundreds share them. A link takes 2.5 MB and 9 descriptors.
+ * Threads: the target thread and the control thread share `lock`. A link belongs to its endpoint's thread. A
+ *          contact is never changed after it was published, but for ranges that are added, nor freed before
+ *          the fabric is closed. */
+#ifndef REMO_FABRIC_OFI_H
+#define REMO_FABRIC_OFI_H
+
+#include <pthread.h>
+
+#include "fabric/fabric.h"
+#include "fabric/ofi_execute.h"
+#include "fabric/ofi_net.h"
+
+#define REMO__OFI_DEPTH 512u                    /* operations of an endpoint, posted and not polled */
+#define REMO__OFI_BATCH_MAX 128u
+#define REMO__OFI_INLINE_BYTES 128u
+#define REMO__OFI_MESSAGE_BYTES_MAX (UINT64_C(1) << 20) /* of one operation; it takes several messages */
+#define REMO__OFI_FLIGHTS_MAX 1024u             /* fragments under way: a power of 2 above depth + window */
+#define REMO__OFI_NONE UINT16_MAX               /* no slot */
+
+static_assert(REMO__OFI_FLIGHTS_MAX >= REMO__OFI_DEPTH + REMO__OFI_WINDOW, "each message continues at most one operation");
+
+/* One life of a peer, as it described itself. */
+struct ofi_contact {
+    uint32_t rank, places;       /* endpoints that its table of greetings has room for */
+    uint64_t life;
+    uint64_t table_key, table_base;
+    uint8_t address[REMO__OFI_ADDRESS_BYTES_MAX];
+    struct ofi_ranges ranges;
+    struct ofi_contact *older;   /* of any peer: freed with the fabric */
+};
+
+/* A peer's endpoint that uses our memory. */
+struct ofi_inbound {
+    uint32_t rank, life, endpoint;
+    uint64_t seed;
+    struct ofi_block block;      /* the ring; the word for probes; the answers as they are written */
+    struct ofi_remote answers;
+    uint32_t next;               /* request that is executed next */
+    size_t unsent_bytes;         /* its answer is ready, but could not be sent yet */
+    bool running;                /* it stalled */
+    bool dead;
+    struct ofi_run run;
+    uint64_t retired_ns;         /* when it was replaced */
+    struct ofi_inbound *older;   /* among those retired */
+};
+
+struct ofi_target {
+    pthread_t thread;
+    bool started;
+    _Atomic bool stop;
+    int wake_fd;
+    pthread_mutex_t lock;        /* over all that follows */
+    struct ofi_port port;
+    struct ofi_block table;      /* greetings: [size][endpoints_max] */
+    struct ofi_inbound **inbounds;
+    uint32_t inbound_count, inbound_cap;
+    struct ofi_inbound *retired; /* nothing of them is executed; their memory may still be written */
+    bool stalled;                /* somebody waits for something that wakes nobody */
+};
+
+struct ofi_fabric {
+    struct remo__fabric base;
+    char *arena;
+    uint64_t arena_bytes;
+    uint64_t life;
+    uint32_t endpoints_max;
+    struct ofi_net net;
+    struct ofi_memory *memory;
+    _Atomic uint32_t *lives;     /* [size] how often each peer was cut off */
+    struct ofi_target target;
+    struct ofi_contact *kept;    /* all contacts, the latest first */
+    pthread_mutex_t endpoints_lock;
+    struct ofi_endpoint **endpoints;          /* [endpoints_max] */
+    _Atomic(struct ofi_contact *) contacts[]; /* [size]; NULL: not connected */
+};
+
+/* One operation, from post to poll. */
+struct ofi_slot {
+    struct remo__op op;
+    uint64_t sent_bytes, left_bytes; /* of op.size_bytes: in requests; not answered yet */
+    uint32_t unanswered;         /* fragments */
+    int status;
+    uint16_t next;
+    bool all_sent;
+    _Alignas(8) uint8_t copy[REMO__OFI_INLINE_BYTES];
+};
+
+/* First in, first out, through ofi_slot.next. */
+struct ofi_fifo {
+    uint16_t head, tail;
+    uint32_t count;
+};
+
+enum ofi_link_state {
+    OFI_LINK_GREETING, /* the greeting is not sent: the connection is being made */
+    OFI_LINK_GREETED,  /* no welcome yet */
+    OFI_LINK_UP,
+    OFI_LINK_BROKEN,
+};
+
+struct ofi_flight {
+    uint32_t size_bytes;
+    uint16_t slot;
+};
+
+struct ofi_link {
+    struct ofi_endpoint *endpoint;
+    struct ofi_contact *contact; /* the life of the peer that it leads to */
+    enum ofi_link_state state;
+    struct ofi_port port;
+    struct ofi_block block;      /* requests as they are written; answers; the greeting; a word */
+    struct ofi_remote table, ring;
+    uint64_t seed;
+    uint32_t next, answered;     /* requests: the next one's number, the last one answered */
+    uint16_t records[REMO__OFI_WINDOW]; /* of each request under way */
+    size_t unsent_bytes;         /* the request `next - 1` is ready, but could not be sent yet */
+    struct ofi_fifo queue;       /* operations that are not wholly sent */
+    uint64_t queue_bytes;        /* about what they take in requests and answers */
+    uint32_t flight_head, flight_tail;
+    struct ofi_flight flights[REMO__OFI_FLIGHTS_MAX];
+    uint64_t since_ns;           /* opened, or: last heard of or probed */
+    uint32_t quiet_polls;
+    uint32_t active_at;          /* its place in endpoint->active, while `active` */
+    bool active, touched;
+};
+
+struct ofi_endpoint {
+    struct ofi_fabric *ofi;
+    uint32_t index;
+    int wake_fd;                 /* written when a peer is cut off */
+    uint32_t naps;               /* sleeps since something completed */
+    uint32_t free_count, active_count;
+    struct ofi_fifo done;        /* to be polled */
+    struct ofi_link **active;    /* [size] with something to do */
+    struct ofi_link **links;     /* [size] NULL: never used */
+    uint16_t free[REMO__OFI_DEPTH];
+    struct ofi_slot slots[REMO__OFI_DEPTH];
+};
+
+static inline struct ofi_fabric *ofi_of(struct remo__fabric *fabric) {
+    return (struct ofi_fabric *)fabric; /* the first member */
+}
+
+/* ofi_target.c */
+int remo__ofi_target_open(struct ofi_fabric *ofi);
+int remo__ofi_target_start(struct ofi_fabric *ofi);
+void remo__ofi_target_close(struct ofi_fabric *ofi);
+/* A peer was connected: greetings of it that came earlier are answered. */
+void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank);
+/* After return nothing of the peer is executed any more. */
+void remo__ofi_target_expel(struct ofi_fabric *ofi, uint32_t rank);
+
+/* ofi_endpoint.c */
+int remo__ofi_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint);
+void remo__ofi_endpoint_close(struct remo__endpoint *endpoint);
+int remo__ofi_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count);
+int remo__ofi_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max);
+void remo__ofi_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
+void remo__ofi_endpoints_wake(struct ofi_fabric *ofi);
+void remo__ofi_fifo_push(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo, uint16_t slot);
+uint16_t remo__ofi_fifo_pop(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo);
+/* The operation is over: it waits to be polled. */
+void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int status);
+
+/* ofi_link.c */
+/* The link of an endpoint to a peer that is connected, opened if need be; NULL with -EHOSTDOWN or another error. */
+int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact, struct ofi_link **ret_link);
+/* Take a slot into the queue. */
+void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot);
+/* Send what may be sent now. */
+void remo__ofi_link_push(struct ofi_link *link);
+/* Drive the link: take answers, send, notice what is broken. */
+void remo__ofi_link_progress(struct ofi_link *link);
+/* Frees it, whatever its state; operations are not finished. */
+void remo__ofi_link_close(struct ofi_link *link);
+
+/* ofi_message.c */
+/* Make a request of the head of the queue; 0 when there is nothing to send. */
+size_t remo__ofi_request_make(struct ofi_link *link, uint8_t *message, uint32_t seq);
+/* Finish what an answer answers. False when it makes no sense. */
+bool remo__ofi_answer_take(struct ofi_link *link, const uint8_t *message, size_t bytes, const struct remo__ofi_head *head);
+
+#endif

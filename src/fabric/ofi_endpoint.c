@@ -1,0 +1,284 @@
+/* Endpoints of the ofi fabric: operations wait in slots until they are polled. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "fabric/mapped.h"
+#include "fabric/ofi.h"
+
+#define NAP_NS_MIN (20 * REMO__NS_PER_US)
+#define NAP_DOUBLINGS_MAX 5u /* 640 us and what the kernel adds */
+
+static struct ofi_endpoint *endpoint_of(struct remo__endpoint *endpoint) {
+    return (struct ofi_endpoint *)endpoint; /* the type that callers see has no content */
+}
+
+/* ---- slots ---- */
+
+void remo__ofi_fifo_push(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo, uint16_t slot) {
+    endpoint->slots[slot].next = REMO__OFI_NONE;
+    if (fifo->count++ == 0)
+        fifo->head = slot;
+    else
+        endpoint->slots[fifo->tail].next = slot;
+    fifo->tail = slot;
+}
+
+uint16_t remo__ofi_fifo_pop(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo) {
+    assert(fifo->count > 0);
+    uint16_t slot = fifo->head;
+    fifo->head = endpoint->slots[slot].next;
+    fifo->count--;
+    return slot;
+}
+
+void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int status) {
+    endpoint->slots[slot].status = status;
+    remo__ofi_fifo_push(endpoint, &endpoint->done, slot);
+}
+
+static uint16_t slot_take(struct ofi_endpoint *endpoint, const struct remo__op *op) {
+    uint16_t index = endpoint->free[--endpoint->free_count];
+    struct ofi_slot *slot = &endpoint->slots[index];
+    slot->op = *op;
+    slot->sent_bytes = 0;
+    slot->left_bytes = op->size_bytes;
+    slot->unanswered = 0;
+    slot->status = 0;
+    slot->all_sent = false;
+    if ((op->flags & REMO__OP_INLINE) && op->kind == REMO__OP_WRITE && op->size_bytes > 0) {
+        memcpy(slot->copy, op->local, op->size_bytes);
+        slot->op.local = slot->copy;
+    }
+    return index;
+}
+
+/* ---- open and close ---- */
+
+static int place_take(struct ofi_fabric *ofi, struct ofi_endpoint *endpoint) {
+    int rc = -EMFILE;
+    pthread_mutex_lock(&ofi->endpoints_lock);
+    for (uint32_t i = 0; i < ofi->endpoints_max && rc != 0; i++) {
+        if (ofi->endpoints[i])
+            continue;
+        ofi->endpoints[i] = endpoint;
+        endpoint->index = i;
+        rc = 0;
+    }
+    pthread_mutex_unlock(&ofi->endpoints_lock);
+    return rc == 0 ? 0 : remo__fail(rc, "all %u endpoints of this node are open", ofi->endpoints_max);
+}
+
+static void place_give(struct ofi_fabric *ofi, struct ofi_endpoint *endpoint) {
+    pthread_mutex_lock(&ofi->endpoints_lock);
+    ofi->endpoints[endpoint->index] = NULL;
+    pthread_mutex_unlock(&ofi->endpoints_lock);
+}
+
+static void endpoint_free(struct ofi_endpoint *endpoint) {
+    if (endpoint->wake_fd >= 0)
+        close(endpoint->wake_fd);
+    free(endpoint->links);
+    free(endpoint->active);
+    free(endpoint);
+}
+
+int remo__ofi_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint) {
+    struct ofi_fabric *ofi = ofi_of(fabric);
+    struct ofi_endpoint *endpoint = calloc(1, sizeof *endpoint);
+    if (!endpoint)
+        return remo__fail(-ENOMEM, "no memory for an endpoint of %zu bytes", sizeof *endpoint);
+    endpoint->ofi = ofi;
+    endpoint->links = calloc(fabric->size, sizeof(struct ofi_link *));
+    endpoint->active = calloc(fabric->size, sizeof(struct ofi_link *));
+    endpoint->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = 0;
+    if (!endpoint->links || !endpoint->active)
+        rc = remo__fail(-ENOMEM, "no memory for an endpoint with %u peers", fabric->size);
+    else if (endpoint->wake_fd < 0)
+        rc = remo__fail(-errno, "no descriptor is left: raise the limit (ulimit -n)");
+    else
+        rc = place_take(ofi, endpoint);
+    if (rc < 0) {
+        endpoint_free(endpoint);
+        return rc;
+    }
+    for (uint32_t i = 0; i < REMO__OFI_DEPTH; i++)
+        endpoint->free[endpoint->free_count++] = (uint16_t)(REMO__OFI_DEPTH - 1 - i);
+    *ret_endpoint = (struct remo__endpoint *)endpoint;
+    return 0;
+}
+
+void remo__ofi_endpoint_close(struct remo__endpoint *public) {
+    struct ofi_endpoint *endpoint = endpoint_of(public);
+    if (!endpoint)
+        return;
+    for (uint32_t peer = 0; peer < endpoint->ofi->base.size; peer++)
+        remo__ofi_link_close(endpoint->links[peer]);
+    place_give(endpoint->ofi, endpoint);
+    endpoint_free(endpoint);
+}
+
+void remo__ofi_endpoints_wake(struct ofi_fabric *ofi) {
+    uint64_t one = 1;
+    pthread_mutex_lock(&ofi->endpoints_lock);
+    for (uint32_t i = 0; i < ofi->endpoints_max; i++) {
+        ssize_t written = ofi->endpoints[i] ? write(ofi->endpoints[i]->wake_fd, &one, sizeof one) : 0;
+        (void)written; /* cannot fail but when it is written already */
+    }
+    pthread_mutex_unlock(&ofi->endpoints_lock);
+}
+
+/* ---- operations on the own node: executed at once ---- */
+
+static int self_write(struct ofi_fabric *ofi, const struct remo__op *op) {
+    struct ofi_memory *memory = ofi->memory;
+    remo__mapped_copy_to(ofi->arena + op->remote, op->local, op->size_bytes);
+    if (op->flags & REMO__OP_IMM) {
+        uint32_t rank = ofi->base.rank;
+        if (!remo__ofi_imms_push(&memory->imms, rank, atomic_load(&ofi->lives[rank]), op->imm))
+            return remo__fail_static(-EAGAIN, "this node has not taken the immediates sent before; try again");
+        remo__ofi_imms_ring(&memory->imms);
+    }
+    remo__mapped_fence(); /* a completion means placed; and pairs with the sleeper's fence */
+    if ((op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)) &&
+        atomic_load_explicit(&memory->bell.sleepers, memory_order_relaxed) != 0)
+        remo__doorbell_ring(&memory->bell);
+    return 0;
+}
+
+static int self_execute(struct ofi_fabric *ofi, const struct remo__op *op) {
+    char *at = ofi->arena + op->remote;
+    uint64_t old;
+    switch ((enum remo__op_kind)op->kind) {
+    case REMO__OP_READ:
+        remo__mapped_copy_from(op->local, at, op->size_bytes);
+        return 0;
+    case REMO__OP_WRITE:
+        return self_write(ofi, op);
+    case REMO__OP_FETCH_ADD:
+        old = remo__mapped_fetch_add(at, op->operand);
+        memcpy(op->local, &old, sizeof old);
+        return 0;
+    case REMO__OP_COMPARE_SWAP:
+        old = remo__mapped_compare_swap(at, op->compare, op->operand);
+        memcpy(op->local, &old, sizeof old);
+        return 0;
+    }
+    return -EINVAL;
+}
+
+/* ---- post ---- */
+
+static int op_check_form(const struct ofi_fabric *ofi, const struct remo__op *op) {
+    bool atomic = op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
+    if (op->peer >= ofi->base.size)
+        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", op->peer, ofi->base.size);
+    if (op->kind > REMO__OP_COMPARE_SWAP)
+        return remo__fail(-EINVAL, "there is no operation of kind %u", op->kind);
+    if (atomic && (op->size_bytes != sizeof(uint64_t) || op->remote % sizeof(uint64_t) != 0))
+        return remo__fail(-EINVAL,
+                          "an atomic takes 8 bytes at a multiple of 8: here are %llu bytes at offset %#llx",
+                          (unsigned long long)op->size_bytes, (unsigned long long)op->remote);
+    if (op->kind != REMO__OP_WRITE && (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)))
+        return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
+    if (op->size_bytes > REMO__OFI_MESSAGE_BYTES_MAX)
+        return remo__fail(-EMSGSIZE, "an operation of %llu bytes is too large: at most %llu",
+                          (unsigned long long)op->size_bytes, (unsigned long long)REMO__OFI_MESSAGE_BYTES_MAX);
+    if ((op->flags & REMO__OP_INLINE) && op->size_bytes > REMO__OFI_INLINE_BYTES)
+        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inlined write: at most %u",
+                          (unsigned long long)op->size_bytes, REMO__OFI_INLINE_BYTES);
+    return 0;
+}
+
+static int op_check(struct ofi_fabric *ofi, const struct remo__op *op, struct ofi_contact **ret_contact) {
+    int rc = op_check_form(ofi, op);
+    if (rc < 0)
+        return rc;
+    struct ofi_contact *contact = atomic_load_explicit(&ofi->contacts[op->peer], memory_order_acquire);
+    if (!contact)
+        return remo__fail(-EHOSTDOWN, "node %u is not connected", op->peer);
+    if (!remo__ofi_ranges_cover(&contact->ranges, op->remote, op->size_bytes))
+        return remo__fail(-EFAULT, "%llu bytes at offset %#llx of node %u are no network memory",
+                          (unsigned long long)op->size_bytes, (unsigned long long)op->remote, op->peer);
+    *ret_contact = contact;
+    return 0;
+}
+
+static int post_one(struct ofi_endpoint *endpoint, const struct remo__op *op) {
+    struct ofi_fabric *ofi = endpoint->ofi;
+    struct ofi_contact *contact = NULL;
+    struct ofi_link *link = NULL;
+    int rc = op_check(ofi, op, &contact);
+    if (rc < 0)
+        return rc;
+    if (endpoint->free_count == 0)
+        return remo__fail_static(-EAGAIN, "too many operations in flight; poll first");
+    rc = op->peer == ofi->base.rank ? self_execute(ofi, op) : remo__ofi_link_get(endpoint, contact, &link);
+    if (rc < 0)
+        return rc;
+    uint16_t slot = slot_take(endpoint, op);
+    if (!link) {
+        remo__ofi_slot_finish(endpoint, slot, 0);
+        return 0;
+    }
+    remo__ofi_link_queue(link, slot);
+    link->touched = true;
+    return 0;
+}
+
+int remo__ofi_post(struct remo__endpoint *public, const struct remo__op *ops, uint32_t count) {
+    struct ofi_endpoint *endpoint = endpoint_of(public);
+    uint32_t taken = 0;
+    int rc = 0;
+    while (taken < count && (rc = post_one(endpoint, &ops[taken])) == 0)
+        taken++;
+    for (uint32_t i = 0; i < taken; i++) { /* after all are queued, so that they share messages */
+        struct ofi_link *link = endpoint->links[ops[i].peer];
+        if (link && link->touched)
+            remo__ofi_link_push(link);
+    }
+    return taken > 0 || count == 0 ? (int)taken : rc;
+}
+
+/* ---- poll and wait ---- */
+
+int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done, uint32_t max) {
+    struct ofi_endpoint *endpoint = endpoint_of(public);
+    for (uint32_t i = endpoint->active_count; i-- > 0;) /* backwards: a link that ends is replaced by the last */
+        remo__ofi_link_progress(endpoint->active[i]);
+    uint32_t count = 0;
+    while (count < max && endpoint->done.count > 0) {
+        uint16_t slot = remo__ofi_fifo_pop(endpoint, &endpoint->done);
+        done[count++] = (struct remo__completion){.token = endpoint->slots[slot].op.token,
+                                                  .status = endpoint->slots[slot].status};
+        endpoint->free[endpoint->free_count++] = slot;
+    }
+    if (count > 0)
+        endpoint->naps = 0;
+    return (int)count;
+}
+
+/* Naps, each longer than the one before, rather than a descriptor to sleep on: with one, each completion costs 1 us
+ * more, and who sleeps here has found nothing for a long time already. */
+void remo__ofi_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
+    struct ofi_endpoint *endpoint = endpoint_of(public);
+    if (endpoint->done.count > 0)
+        return;
+    uint64_t nap_ns = timeout_ns;
+    if (endpoint->active_count > 0) {
+        nap_ns = remo__min(timeout_ns, NAP_NS_MIN << endpoint->naps);
+        if (endpoint->naps < NAP_DOUBLINGS_MAX)
+            endpoint->naps++;
+    }
+    nap_ns = remo__min(nap_ns, REMO__NS_PER_S);
+    struct timespec nap = {.tv_sec = (time_t)(nap_ns / REMO__NS_PER_S), .tv_nsec = (long)(nap_ns % REMO__NS_PER_S)};
+    struct pollfd woken = {.fd = endpoint->wake_fd, .events = POLLIN};
+    uint64_t count;
+    if (ppoll(&woken, 1, &nap, NULL) > 0 && read(endpoint->wake_fd, &count, sizeof count) < 0)
+        return; /* somebody else has read it */
+}
