@@ -133,6 +133,10 @@ int remo_owned_var_push_all(struct remo_owned_var *var, struct remo_ack *ack) {
 
 /* ---- what is known here ---- */
 
+static int fail_torn(void) {
+    return remo__fail_static(-EAGAIN, "the value is being written faster than it can be read; try again");
+}
+
 /* The newer of what was pushed and what was pulled. Each of the two never goes back, so neither does this: a pulled value that
  * cannot be read whole yet has been seen by nobody. */
 static int newest(const struct remo_owned_var *var, void *scratch) {
@@ -140,12 +144,14 @@ static int newest(const struct remo_owned_var *var, void *scratch) {
     const char *pushed = var->region->memory->own;
     uint64_t sequence, pulled_sequence;
     int rc = remo__cell_load(shape, pushed, scratch, &sequence);
-    if (rc != 0 || var->is_owner || remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
-        return rc;
+    if (rc != 0)
+        return fail_torn();
+    if (var->is_owner || remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
+        return 0;
     rc = remo__cell_load(shape, var->pulled, scratch, &pulled_sequence);
     if (rc == 0 && pulled_sequence < sequence)
         rc = remo__cell_load(shape, pushed, scratch, &sequence);
-    return rc;
+    return rc != 0 ? fail_torn() : 0;
 }
 
 /* What to do with a whole value. */
@@ -172,22 +178,21 @@ static int look(const struct use *use) {
         int rc = newest(var, small);
         return rc == 0 ? use_value(use, small) : rc;
     }
-    (void)remo__mutex_lock(var->region->node, &var->scratch_lock, REMO_FOREVER); /* its holder only copies */
-    int rc = newest(var, var->scratch);
+    int rc = remo__mutex_lock(var->region->node, &var->scratch_lock, REMO_FOREVER); /* its holder only copies */
+    if (rc != 0)
+        return rc;
+    rc = newest(var, var->scratch);
     rc = rc == 0 ? use_value(use, var->scratch) : rc;
     remo__mutex_unlock(var->region->node, &var->scratch_lock);
     return rc;
-}
-
-static int fail_torn(void) {
-    return remo__fail_static(-EAGAIN, "the value is being written faster than it can be read; try again");
 }
 
 int remo_owned_var_load(struct remo_owned_var *var, void *ret_value) {
     struct use use = {.var = var, .ret_value = ret_value};
     if (!ret_value)
         return remo__fail(-EINVAL, "there is nowhere to load the value to");
-    return look(&use) < 0 ? fail_torn() : 0;
+    int rc = look(&use);
+    return rc < 0 ? rc : 0;
 }
 
 static int changed(void *ctx) {
@@ -237,9 +242,9 @@ int remo_owned_var_pull(struct remo_owned_var *var, void *ret_value) {
     const char *slot;
     if (var->is_owner)
         return ret_value ? remo_owned_var_load(var, ret_value) : 0;
-    int rc = remo__mutex_lock(node, &var->pull_lock, remo__deadline(node->op_timeout_ns));
+    int rc = remo__mutex_lock(node, &var->pull_lock, REMO_FOREVER); /* its holder waits for op_timeout_ns at most */
     if (rc != 0)
-        return remo__fail_more(rc, "waiting for another thread's pull of %s", remo_channel_name(var->region->channel));
+        return rc;
     rc = fetch(var, &slot);
     if (rc == 0)
         keep(var, slot);

@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) int remo__region_find(struct remo_r
         return -EAGAIN;
     uint64_t at = remo__memory_at(region->memory, node, offset);
     if (remo__unlikely(at == REMO__NO_OFFSET)) {
-        uint64_t found; /* of its own, so that `at` stays in a register */
+        uint64_t found = at; /* of its own, so that `at` stays in a register */
         int rc = remo__region_reach(region, node, offset, &found);
         if (rc != 0)
             return rc;

@@ -1,0 +1,288 @@
+/* test_barrier.c - nobody leaves before all have come, what was written before is visible after, and nobody waits for the dead. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "../support/cluster.h"
+
+#define NODES_MAX 16u
+
+static struct shared {
+    _Atomic uint64_t rounds[NODES_MAX];
+    _Atomic uint64_t killed_at_ns;
+} *shared;
+
+static int open_barrier(struct remo_node *node, const char *name, struct remo_barrier **ret_barrier) {
+    CHECK_OK(remo_barrier_open(remo_node_root(node), name, NULL, ret_barrier));
+    CHECK_OK(remo_channel_wait(remo_barrier_channel(*ret_barrier), 10 * SECOND));
+    return 0;
+}
+
+/* ---- nobody leaves early ---- */
+
+static int rounds(struct remo_node *node, void *ctx) {
+    struct remo_barrier *barrier;
+    uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
+    (void)ctx;
+    if (open_barrier(node, "barrier", &barrier) != 0)
+        return 1;
+    for (uint64_t round = 1; round <= 500; round++) {
+        atomic_store(&shared->rounds[rank], round);
+        CHECK_OK(remo_barrier_wait(barrier, round % 3 ? 20 * SECOND : REMO_FOREVER));
+        for (uint32_t other = 0; other < size; other++) {
+            uint64_t reached = atomic_load(&shared->rounds[other]);
+            CHECK(reached == round || reached == round + 1); /* all have come; nobody is two ahead */
+        }
+    }
+    CHECK_OK(cluster_meet());
+    remo_barrier_close(barrier);
+    return 0;
+}
+
+/* ---- writes before are visible after, without a fence of the program ---- */
+
+static int visibility(struct remo_node *node, void *ctx) {
+    struct remo_barrier *barrier;
+    struct remo_region *region;
+    enum { WORDS = 20, BLOCK = 512 };
+    uint64_t block[BLOCK / 8];
+    uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
+    (void)ctx;
+    CHECK_OK(remo_region_open(remo_node_root(node), "data", NODES_MAX * BLOCK, NULL, &region));
+    if (open_barrier(node, "barrier", &barrier) != 0)
+        return 1;
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 10 * SECOND));
+    const volatile uint64_t *own = remo_region_local(region);
+    for (uint64_t round = 1; round <= 300; round++) {
+        for (uint32_t i = 0; i < WORDS; i++)
+            block[i] = round * 100 + rank + i;
+        for (uint32_t to = 0; to < size; to++)
+            CHECK_OK(remo_region_write(region, to, rank * BLOCK, block, WORDS * 8, 0, NULL));
+        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+        for (uint32_t from = 0; from < size; from++)
+            for (uint32_t i = 0; i < WORDS; i++)
+                CHECK_EQUAL(own[from * BLOCK / 8 + i], round * 100 + from + i);
+        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    }
+    remo_barrier_close(barrier);
+    remo_region_close(region);
+    return 0;
+}
+
+static int costs(struct remo_node *node, void *ctx) {
+    struct remo_barrier *barrier;
+    uint32_t size = remo_node_size(node);
+    (void)ctx;
+    if (open_barrier(node, "barrier", &barrier) != 0)
+        return 1;
+    struct remo_channel *channel = remo_barrier_channel(barrier);
+    for (uint32_t round = 0; round < 20; round++)
+        CHECK_COST(channel, CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND)), 0, size - 1, 0, size - 1);
+    CHECK_OK(cluster_meet());
+    remo_barrier_close(barrier);
+    return 0;
+}
+
+/* ---- who takes part, who is late ---- */
+
+static int subsets(struct remo_node *node, void *ctx) {
+    struct remo_barrier *pair, *all;
+    struct remo_barrier_options options = {0};
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    remo_nodeset_add(&options.participants, rank & ~1u);
+    remo_nodeset_add(&options.participants, rank | 1u);
+    char name[16];
+    snprintf(name, sizeof name, "pair%u", rank / 2);
+    CHECK_OK(remo_barrier_open(remo_node_root(node), name, &options, &pair));
+    CHECK_OK(remo_barrier_open(remo_node_root(node), "all", NULL, &all));
+    for (uint32_t i = 0; i < 100 * (1 + rank / 2); i++) /* the pairs do not wait for each other */
+        CHECK_OK(remo_barrier_wait(pair, 20 * SECOND));
+    CHECK_OK(remo_barrier_wait(all, 20 * SECOND));
+    remo_barrier_close(pair);
+    remo_barrier_close(all);
+    options = (struct remo_barrier_options){0};
+    remo_nodeset_add(&options.participants, (rank + 1) % 4);
+    CHECK_SENTENCE(remo_barrier_open(remo_node_root(node), "x", &options, &all), -EINVAL, "participants");
+    remo_barrier_close(NULL);
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+static int timeouts(struct remo_node *node, void *ctx) {
+    struct remo_barrier *barrier;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (rank == 2)
+        cluster_sleep_ms(150);
+    CHECK_OK(remo_barrier_open(remo_node_root(node), "barrier", NULL, &barrier));
+    if (rank == 2) {
+        cluster_sleep_ms(200);
+    } else { /* first it has not opened, then it has not come; each time the arrival of this node counts once */
+        CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "node 2 has not opened barrier");
+        CHECK_CODE(remo_barrier_wait(barrier, 0), -ETIMEDOUT);
+        CHECK_OK(remo_channel_wait(remo_barrier_channel(barrier), 10 * SECOND));
+        CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "node 2 has not come to round 1");
+        CHECK_CODE(remo_barrier_wait(barrier, 0), -ETIMEDOUT);
+    }
+    uint64_t begin = cluster_now_ns();
+    CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    CHECK(cluster_now_ns() - begin < SECOND * cluster_slowness());
+    for (uint32_t round = 0; round < 50; round++)
+        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    CHECK_OK(cluster_meet());
+    remo_barrier_close(barrier);
+    return 0;
+}
+
+/* ---- two barriers at a time, one thread each ---- */
+
+struct walker {
+    struct remo_barrier *barrier;
+    int result;
+};
+
+static void *walk(void *ctx) {
+    struct walker *walker = ctx;
+    for (uint32_t round = 0; round < 300 && walker->result == 0; round++)
+        walker->result = remo_barrier_wait(walker->barrier, 30 * SECOND);
+    return NULL;
+}
+
+static int threads(struct remo_node *node, void *ctx) {
+    struct walker walkers[3];
+    pthread_t ids[3];
+    (void)ctx;
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "b%d", i);
+        walkers[i] = (struct walker){0};
+        CHECK_OK(remo_barrier_open(remo_node_root(node), name, NULL, &walkers[i].barrier));
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&ids[i], NULL, walk, &walkers[i]) == 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(ids[i], NULL);
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(walkers[i].result);
+    CHECK_OK(cluster_meet());
+    for (int i = 0; i < 3; i++)
+        remo_barrier_close(walkers[i].barrier);
+    return 0;
+}
+
+/* ---- death, and leaving ---- */
+
+/* Node 0 is killed by node 1 while all others wait; every survivor is told, in time, and told again. */
+static int dying(struct remo_node *node, void *ctx) {
+    struct remo_barrier *barrier;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (open_barrier(node, "barrier", &barrier) != 0)
+        return 1;
+    for (uint32_t round = 0; round < 20; round++)
+        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        cluster_sleep_ms(60000);
+        return 1;
+    }
+    if (rank == 1) {
+        cluster_sleep_ms(30); /* the others sleep in the barrier by now */
+        atomic_store(&shared->killed_at_ns, cluster_now_ns());
+        CHECK_OK(cluster_kill(0));
+    }
+    CHECK_SENTENCE(remo_barrier_wait(barrier, 20 * SECOND), -EHOSTDOWN, "round 21");
+    CHECK(cluster_now_ns() - atomic_load(&shared->killed_at_ns) < SECOND / 10 * cluster_slowness());
+    CHECK_SENTENCE(remo_barrier_wait(barrier, REMO_FOREVER), -EHOSTDOWN, "node 0");
+    CHECK_OK(cluster_meet());
+    remo_barrier_close(barrier);
+    return 0;
+}
+
+/* Whoever has come to the last round may go at once: that must not spoil the round for the others. */
+static int leaving_after(struct remo_node *node, void *ctx) {
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    for (uint32_t turn = 0; turn < 150; turn++) {
+        struct remo_barrier *barrier;
+        if (open_barrier(node, "barrier", &barrier) != 0)
+            return 1;
+        if (turn % 4 == rank)
+            cluster_sleep_ms(1);
+        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+        remo_barrier_close(barrier);
+        CHECK_OK(cluster_meet());
+    }
+    return 0;
+}
+
+static int leaving_before(struct remo_node *node, void *ctx) {
+    struct remo_barrier *barrier;
+    (void)ctx;
+    if (open_barrier(node, "barrier", &barrier) != 0)
+        return 1;
+    CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    if (remo_node_rank(node) != 0)
+        CHECK_SENTENCE(remo_barrier_wait(barrier, 20 * SECOND), -ENOTCONN, "node 0 has closed");
+    remo_barrier_close(barrier);
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+/* ---- waiting costs nothing ---- */
+
+static uint64_t processor_ns(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * SECOND
+        + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000;
+}
+
+static int idle(struct remo_node *node, void *ctx) {
+    struct remo_barrier *barrier;
+    enum { SECONDS = 2 };
+    (void)ctx;
+    if (open_barrier(node, "barrier", &barrier) != 0)
+        return 1;
+    CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    CHECK_OK(cluster_meet());
+    uint64_t begin = processor_ns();
+    if (remo_node_rank(node) == 0)
+        cluster_sleep_ms(SECONDS * 1000);
+    CHECK_OK(remo_barrier_wait(barrier, 60 * SECOND));
+    uint64_t used = processor_ns() - begin;
+    CHECK(used < SECONDS * SECOND / 100 * cluster_slowness()); /* 4 nodes: together at most 4 % of a core */
+    CHECK_OK(cluster_meet());
+    remo_barrier_close(barrier);
+    return 0;
+}
+
+static void setup(void) {
+    memset(shared, 0, sizeof *shared);
+}
+
+int main(int argc, char **argv) {
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(rounds, 4),
+        CLUSTER_TEST_NAMED("rounds_of_1", rounds, 1),
+        CLUSTER_TEST_NAMED("rounds_of_9", rounds, 9),
+        CLUSTER_TEST_NAMED("rounds_threads", rounds, 3, .as_threads = 1),
+        CLUSTER_TEST(visibility, 3),
+        CLUSTER_TEST(costs, 4),
+        CLUSTER_TEST(subsets, 4),
+        CLUSTER_TEST(timeouts, 3),
+        CLUSTER_TEST(threads, 3),
+        CLUSTER_TEST(dying, 4),
+        CLUSTER_TEST_NAMED("dying_again", dying, 5),
+        CLUSTER_TEST(leaving_after, 4),
+        CLUSTER_TEST(leaving_before, 3),
+        CLUSTER_TEST(idle, 4),
+        {0}};
+    shared = cluster_shared(sizeof *shared);
+    return cluster_main(argc, argv, tests, setup);
+}
