@@ -131,7 +131,8 @@ struct remo__fabric_ops {
 
     /* Immediates sent to this node, at most `max`; NOTIFY-only arrivals are not returned but ring `fabric->doorbell`. */
     int (*imm_poll)(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max);
-    /* Sleep until an immediate (or notification) may be there, `timeout_ns`, or imm_wake. Called by the service thread only. */
+    /* Sleep until an immediate (or notification) may be there, `timeout_ns`, or imm_wake; at once if one is there, or if
+     * imm_wake was called since the last imm_wait returned. Called by the service thread only. */
     void (*imm_wait)(struct remo__fabric *fabric, uint64_t timeout_ns);
     void (*imm_wake)(struct remo__fabric *fabric); /* any thread, also signal-free teardown */
 };

@@ -116,8 +116,7 @@ int remo__shm_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint
         struct shm_peer *peer = &shm->peers[sender];
         if (!peer->ring_pending)
             continue;
-        if (count == max) {
-            shm->rings_left = true;
+        if (count == max) { /* the ring that filled it up counts as left, so all of these do */
             shm->ring_next = sender;
             break;
         }

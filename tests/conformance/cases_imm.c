@@ -154,7 +154,6 @@ static void *send_many(void *arg) {
 static void imm_many_senders(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 3);
     struct suite_node *to = &cluster.nodes[2];
-    suite_service_start(to);
     pthread_t threads[SENDERS];
     struct sender senders[SENDERS];
     uint32_t next[SENDERS] = {0};
@@ -162,6 +161,8 @@ static void imm_many_senders(const struct suite *suite) {
         senders[i] = (struct sender){.node = &cluster.nodes[i % 3], .index = i};
         CHECK_EQ(pthread_create(&threads[i], NULL, send_many, &senders[i]), 0);
     }
+    usleep(20000); /* first they fill up whatever they can */
+    suite_service_start(to);
     for (uint32_t i = 0; i < SENDERS; i++)
         pthread_join(threads[i], NULL);
     suite_service_expect(to, SENDERS * PER_SENDER);
@@ -237,6 +238,18 @@ static void imm_wait_ends(const struct suite *suite) {
         free(node->imms);
         node->imms = NULL;
     }
+    start = remo__now_ns(); /* what is there already: a wake-up, an immediate */
+    suite->ops->imm_wake(node->fabric);
+    suite->ops->imm_wait(node->fabric, REMO_FOREVER);
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    for (uint32_t i = 0; i < 10; i++) {
+        send_imm(node, endpoint, 0, 0, NULL, 0, i);
+        usleep(1000);
+        suite->ops->imm_wait(node->fabric, REMO_FOREVER);
+        CHECK_EQ(next_imm(node).value, i);
+    }
+    CHECK(remo__now_ns() - start < 900 * REMO__NS_PER_MS);
+    suite->ops->endpoint_close(endpoint);
     suite_cluster_close(&cluster);
 }
 
@@ -294,6 +307,8 @@ static void wake_rounds(struct suite_node *from, struct suite_node *to, uint8_t 
     for (uint64_t round = 1; round <= sleeper.rounds; round++) {
         if (round % 10 == 0)
             usleep(300); /* mostly it sleeps by now; else it is on its way to */
+        for (volatile uint64_t spin = 0; spin < round % 128; spin++)
+            ; /* at each point of the way */
         uint64_t *flag = (uint64_t *)suite_buffer(from, 0);
         *flag = round;
         struct remo__op op = suite_op(from, REMO__OP_WRITE, to->card.rank, sleeper.at, flag, 8);

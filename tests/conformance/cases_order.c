@@ -177,14 +177,15 @@ static void reads_ordered(const struct suite *suite) {
 /* ---- aligned words are never torn, in transfers of any size ---- */
 
 static const uint64_t whole_sizes[] = {8, 64, 128, 136, 1000, 4096, 20000};
+static _Atomic uint32_t whole_phase; /* which size now; the end, when there is no such size */
 
 static void *write_patterns(void *arg) {
     struct suite_node *node = arg;
     struct remo__endpoint *endpoint = suite_endpoint(node);
-    for (uint32_t round = 0; atomic_load(&counting); round++) {
-        uint64_t size_bytes = whole_sizes[round % REMO__ARRAY_COUNT(whole_sizes)];
-        memset(suite_buffer(node, 0), (int)(round & 255), size_bytes);
-        suite_write(node, endpoint, 1, 0, suite_buffer(node, 0), size_bytes);
+    uint32_t phase;
+    for (uint32_t round = 0; (phase = atomic_load(&whole_phase)) < REMO__ARRAY_COUNT(whole_sizes); round++) {
+        memset(suite_buffer(node, 0), (int)(round & 255), whole_sizes[phase]);
+        suite_write(node, endpoint, 1, 0, suite_buffer(node, 0), whole_sizes[phase]);
     }
     node->suite->ops->endpoint_close(endpoint);
     return NULL;
@@ -195,16 +196,17 @@ static void words_whole(const struct suite *suite) {
     struct suite_node *node = &cluster.nodes[0];
     struct remo__endpoint *endpoint = suite_endpoint(node);
     pthread_t thread;
-    atomic_store(&counting, true);
     CHECK_EQ(pthread_create(&thread, NULL, write_patterns, &cluster.nodes[2]), 0);
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        uint64_t size_bytes = whole_sizes[round % REMO__ARRAY_COUNT(whole_sizes)];
-        const uint64_t *words = (const uint64_t *)suite_buffer(node, 0);
-        suite_read(node, endpoint, 1, 0, suite_buffer(node, 0), size_bytes);
-        for (uint64_t i = 0; i < size_bytes / 8; i++)
-            CHECK_EQ(words[i], (words[i] & 255) * UINT64_C(0x0101010101010101));
+    for (uint32_t phase = 0; phase < REMO__ARRAY_COUNT(whole_sizes); phase++) {
+        atomic_store(&whole_phase, phase);
+        for (uint32_t round = 0; round < ROUNDS / 4; round++) {
+            const uint64_t *words = (const uint64_t *)suite_buffer(node, 0);
+            suite_read(node, endpoint, 1, 0, suite_buffer(node, 0), whole_sizes[phase]);
+            for (uint64_t i = 0; i < whole_sizes[phase] / 8; i++)
+                CHECK_EQ(words[i], (words[i] & 255) * UINT64_C(0x0101010101010101));
+        }
     }
-    atomic_store(&counting, false);
+    atomic_store(&whole_phase, REMO__ARRAY_COUNT(whole_sizes));
     pthread_join(thread, NULL);
     suite->ops->endpoint_close(endpoint);
     suite_cluster_close(&cluster);

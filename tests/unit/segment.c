@@ -1,0 +1,172 @@
+/* Segments: space that is there or refused with a sentence, seals, what is accepted of a peer, huge pages. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "fabric/memory.h"
+#include "fabric/segment.h"
+
+#include "unit.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static void test_allocated(void **state) {
+    (void)state;
+    static const uint64_t sizes[] = {4096, 3 * 4096, 2 * MIB, 6 * MIB + 4096, 130 * MIB};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        int fd;
+        bool huge;
+        struct stat status;
+        assert_int_equal(remo__segment_create(NULL, sizes[i], &fd, &huge), 0);
+        assert_int_equal(fstat(fd, &status), 0);
+        assert_int_equal(status.st_size, sizes[i]);
+        assert_true((uint64_t)status.st_blocks * 512 >= sizes[i]);
+        assert_int_equal(remo__segment_check(fd, 0, sizes[i]), 0);
+        assert_int_equal(ftruncate(fd, 0), -1); /* sealed */
+        assert_int_equal(ftruncate(fd, (off_t)sizes[i] + 4096), -1);
+        char *map = remo__segment_map(NULL, sizes[i], fd);
+        assert_non_null(map);
+        remo__segment_populate(map, sizes[i]);
+        assert_int_equal(map[0], 0);
+        map[sizes[i] - 1] = 1;
+        munmap(map, sizes[i]);
+        close(fd);
+    }
+}
+
+/* How much of this process is mapped by huge pages of shared memory. */
+static uint64_t huge_mapped(void) {
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    char line[256];
+    unsigned long long kib = 0;
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "ShmemPmdMapped: %llu", &kib) == 1)
+            break;
+    }
+    if (file)
+        fclose(file);
+    return kib << 10;
+}
+
+static void test_huge(void **state) {
+    (void)state;
+    int fd;
+    bool huge;
+    assert_int_equal(remo__segment_create(NULL, 32 * MIB, &fd, &huge), 0);
+    if (!huge ||
+        remo__memory_huge_pages_free(2 * MIB) > 0) { /* reserved ones are not counted as we count here */
+        close(fd);
+        print_message("SKIPPED: this kernel gives no transparent huge pages for shared memory\n");
+        skip();
+    }
+    char *at = remo__segment_reserve(32 * MIB);
+    assert_non_null(at);
+    assert_int_equal((uintptr_t)at % REMO__SEGMENT_ALIGN_BYTES, 0);
+    assert_ptr_equal(remo__segment_map(at, 32 * MIB, fd), at);
+    remo__segment_populate(at, 32 * MIB);
+    assert_true(huge_mapped() >= 32 * MIB);
+    munmap(at, 32 * MIB);
+    close(fd);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    int fd = -5;
+    bool huge;
+    assert_int_equal(remo__segment_create(NULL, 0, &fd, &huge), -EINVAL);
+    assert_int_equal(remo__segment_create(NULL, 4097, &fd, &huge), -EINVAL);
+    assert_int_equal(remo__segment_create(NULL, UINT64_MAX & ~UINT64_C(4095), &fd, &huge), -EINVAL);
+    assert_int_equal(remo__segment_create(NULL, UINT64_C(1) << 50, &fd, &huge), -ENOSPC);
+    assert_non_null(strstr(remo_last_error(), "1073741824 MiB"));
+    assert_non_null(strstr(remo_last_error(), "make the arena smaller"));
+    assert_int_equal(remo__segment_create("/nowhere/at/all", 4096, &fd, &huge), -ENOENT);
+    assert_int_equal(remo__segment_create("/proc", 4096, &fd, &huge), -EINVAL);
+    assert_non_null(strstr(remo_last_error(), "/proc"));
+    assert_int_equal(fd, -5);
+    uint64_t available = remo__memory_available();
+    assert_true(available > MIB && available < UINT64_C(1) << 50);
+}
+
+/* A tmpfs of 8 MiB of our own, where the kernel lets us mount one. */
+static void test_full_directory(void **state) {
+    (void)state;
+    char dir[] = "/dev/shm/remo-test-XXXXXX";
+    if (!mkdtemp(dir))
+        skip();
+    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) != 0 ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", dir, "tmpfs", 0, "size=8m") != 0) {
+        rmdir(dir);
+        print_message("SKIPPED: may not mount a tmpfs here\n");
+        skip();
+    }
+    int fd;
+    bool huge;
+    assert_int_equal(remo__segment_create(dir, 16 * MIB, &fd, &huge), -ENOSPC);
+    assert_non_null(strstr(remo_last_error(), dir));
+    assert_non_null(strstr(remo_last_error(), "16 MiB"));
+    assert_non_null(strstr(remo_last_error(), "remount"));
+    assert_int_equal(remo__segment_create(dir, 6 * MIB, &fd, &huge), 0); /* nothing is left of the attempt */
+    assert_int_equal(remo__segment_check(fd, 0, 6 * MIB), 0);            /* not sealed, but ours */
+    int second;
+    assert_int_equal(remo__segment_create(dir, 4 * MIB, &second, &huge), -ENOSPC);
+    char *map = remo__segment_map(NULL, 6 * MIB, fd);
+    assert_non_null(map);
+    memset(map, 1, 6 * MIB); /* no SIGBUS */
+    munmap(map, 6 * MIB);
+    close(fd);
+    umount(dir);
+    rmdir(dir);
+}
+
+/* What a peer might send instead of a segment. */
+static void test_check(void **state) {
+    (void)state;
+    assert_int_equal(remo__segment_check(-1, 0, 4096), -EINVAL);
+    int fds[2], file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(remo__segment_check(fds[0], 0, 4096), -EINVAL);
+    assert_int_equal(remo__segment_check(file, 0, 4096), -EINVAL);
+    close(fds[0]), close(fds[1]), close(file);
+
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, 8192), 0);
+    assert_int_equal(remo__segment_check(fd, 0, 4096), -EINVAL); /* promised, not allocated */
+    assert_int_equal(fallocate(fd, 0, 0, 8192), 0);
+    assert_int_equal(remo__segment_check(fd, 0, 4096), -EACCES); /* not sealed */
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(remo__segment_check(fd, 0, 8192), 0);
+    assert_int_equal(remo__segment_check(fd, 4096, 4096), 0);
+    assert_int_equal(remo__segment_check(fd, 0, 12288), -EINVAL); /* too short */
+    assert_int_equal(remo__segment_check(fd, 0, 0), -EINVAL);
+    assert_int_equal(remo__segment_check(fd, 0, 100), -EINVAL);
+    assert_int_equal(remo__segment_check(fd, 100, 4096), -EINVAL);
+    close(fd);
+
+    char path[] = "/dev/shm/remo-test-XXXXXX";
+    fd = mkstemp(path);
+    if (fd < 0)
+        skip();
+    assert_int_equal(fallocate(fd, 0, 0, 4096), 0);
+    assert_int_equal(remo__segment_check(fd, 0, 4096), -EACCES); /* others can open it by its name */
+    unlink(path);
+    assert_int_equal(remo__segment_check(fd, 0, 4096), 0);
+    close(fd);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_allocated),      cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_full_directory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
