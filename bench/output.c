@@ -60,14 +60,19 @@ static void format_net(char ret_text[40], const struct bench_result *result) {
         snprintf(ret_text, 40, "%s", isfinite(result->reads) ? "none" : "-");
 }
 
-/* Of those peers that measured the same, the fastest; NULL when none did. */
-static const struct bench_result *best_peer(const struct bench_result *own, const struct bench_result *peers,
-                                            uint32_t count) {
-    const struct bench_result *best = NULL;
+/* How many times faster than the peer. Where both have several processes at work on the same thing, what counts is
+ * what they get done together; else the usual time of an operation, which other load on the machine spoils less. */
+static double times_faster(const struct bench_result *own, const struct bench_result *peer) {
+    return own->active > 1 && own->active == peer->active ? own->ops_per_s / peer->ops_per_s
+                                                          : peer->p50_ns / own->p50_ns;
+}
+
+/* Of those peers that measured the same, the one that comes closest; NAN when none did. */
+static double best_factor(const struct bench_result *own, const struct bench_result *peers, uint32_t count) {
+    double best = NAN;
     for (uint32_t i = 0; i < count; i++)
-        if (isfinite(peers[i].p50_ns) && bench_result_matches(own, &peers[i]) &&
-            (!best || peers[i].p50_ns < best->p50_ns))
-            best = &peers[i];
+        if (isfinite(peers[i].p50_ns) && bench_result_matches(own, &peers[i]))
+            best = fmin(best, times_faster(own, &peers[i]));
     return best;
 }
 
@@ -85,7 +90,7 @@ static void print_row(FILE *out, const struct bench_result *result, const char *
             ratio, net);
     if (with_peers && isfinite(factor)) {
         format_factor(times, factor);
-        fprintf(out, " %6s x", times);
+        fprintf(out, " %s x", times);
     }
     fprintf(out, "\n");
 }
@@ -105,7 +110,7 @@ static void print_peer(FILE *out, const struct bench_result *peer, bool with_tit
 
 void bench_table_head(FILE *out, bool with_peers) {
     fprintf(out, "%-*s %10s %8s %8s %8s %8s %6s  %-15s%s\n", TITLE_COLUMNS, "one operation", "ops/s", "p50",
-            "p99", "p99.9", "limit", "ratio", "network ops", with_peers ? "    best peer's time / ours" : "");
+            "p99", "p99.9", "limit", "ratio", "network ops", with_peers ? " times the best peer" : "");
     fflush(out);
 }
 
@@ -114,9 +119,8 @@ void bench_table_rows(FILE *out, const struct bench_result *own, uint32_t own_co
     char *printed = calloc(peers_count + 1, 1);
     for (uint32_t i = 0; i < own_count; i++) {
         char title[112];
-        const struct bench_result *best = best_peer(&own[i], peers, peers_count);
         bench_result_title(&own[i], title, sizeof title);
-        print_row(out, &own[i], title, best ? best->p50_ns / own[i].p50_ns : NAN, with_peers);
+        print_row(out, &own[i], title, best_factor(&own[i], peers, peers_count), with_peers);
         for (uint32_t p = 0; printed && p < peers_count; p++) {
             if (printed[p] || !isfinite(peers[p].p50_ns) || !bench_result_matches(&own[i], &peers[p]))
                 continue;

@@ -85,7 +85,7 @@ static void put_plot(FILE *out, const char *file, uint32_t rows, const struct se
             width < 640 ? 640 : width);
     put_file_name(out, file);
     fprintf(out, "set title 'remo bench: time per operation (median), less is better'\n"
-                 "set ylabel 'ns'\nset logscale y\nset grid ytics\nset key top left\nset bmargin 12\n"
+                 "set ylabel 'ns'\nset logscale y\nset grid ytics\nset key outside right top\nset bmargin 12\n"
                  "set datafile missing '?'\nset style data histogram\nset style histogram clustered gap 1\n"
                  "set style fill solid 0.85 border -1\nset xtics rotate by -40 nomirror\n"
                  "plot $data using 2:xtic(1) title 'Remo' lc rgb '#1b6ca8', "

@@ -1,0 +1,223 @@
+/* test_bench.c - what `remo bench` and `remo doctor` print, seen from outside: the JSON has all that was promised and
+ * nothing else is on standard output; every benchmark runs; what is wrong is refused with a sentence.
+ *
+ *     test_bench REMO FABRIC     each benchmark on this fabric, briefly
+ *     test_bench REMO plot       --plot; 77 without gnuplot
+ *     test_bench REMO doctor     remo doctor
+ */
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COMMAND_BYTES 1024
+#define OUTPUT_BYTES (256u << 10)
+
+/* What a command did. */
+struct outcome {
+    int status;
+    char output[OUTPUT_BYTES], errors[OUTPUT_BYTES];
+};
+
+static int failures;
+
+#define check(condition, ...)                                        \
+    do {                                                             \
+        if (!(condition)) {                                          \
+            failures++;                                              \
+            printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);   \
+            printf(__VA_ARGS__);                                     \
+            printf("\n");                                            \
+        }                                                            \
+    } while (0)
+
+static void read_all(FILE *file, char ret_text[OUTPUT_BYTES]) {
+    size_t length = file ? fread(ret_text, 1, OUTPUT_BYTES - 1, file) : 0;
+    ret_text[length] = '\0';
+}
+
+__attribute__((format(printf, 2, 3))) static void run(struct outcome *ret_outcome, const char *format, ...) {
+    char command[COMMAND_BYTES], errors_file[] = "remo-test-bench-XXXXXX";
+    int fd = mkstemp(errors_file);
+    va_list values;
+    va_start(values, format);
+    size_t length = (size_t)vsnprintf(command, sizeof command, format, values);
+    va_end(values);
+    snprintf(command + length, sizeof command - length, " 2>%s", errors_file);
+    FILE *pipe = popen(command, "r");
+    read_all(pipe, ret_outcome->output);
+    int status = pipe ? pclose(pipe) : -1;
+    ret_outcome->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    FILE *errors = fd >= 0 ? fdopen(fd, "r") : NULL;
+    read_all(errors, ret_outcome->errors);
+    if (errors)
+        fclose(errors);
+    unlink(errors_file);
+}
+
+/* ---- JSON ---- */
+
+static bool has_number(const json_t *object, const char *name) {
+    return json_is_number(json_object_get(object, name));
+}
+
+/* One line of a benchmark that Remo itself measured. */
+static void check_result(const json_t *object, const char *bench, const char *line, bool is_limit) {
+    static const char *const texts[] = {"bench", "object", "fabric"};
+    static const char *const numbers[] = {"nodes", "threads", "bytes", "window", "ops_per_s", "p50_ns"};
+    static const char *const measured[] = {"seconds", "ops", "p99_ns", "p999_ns"};
+    static const char *const networks[] = {"reads", "writes", "atomics", "imms", "bytes"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        check(json_is_string(json_object_get(object, texts[i])), "no %s in %s", texts[i], line);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        check(has_number(object, numbers[i]), "no %s in %s", numbers[i], line);
+    for (size_t i = 0; !is_limit && i < sizeof measured / sizeof *measured; i++)
+        check(has_number(object, measured[i]), "no %s in %s", measured[i], line);
+    const json_t *net = json_object_get(object, "net");
+    for (size_t i = 0; !is_limit && i < sizeof networks / sizeof *networks; i++)
+        check(has_number(net, networks[i]), "no net.%s in %s", networks[i], line);
+    check(json_object_get(object, "limit") && json_object_get(object, "limit_ns") && json_object_get(object, "ratio"),
+          "no limit in %s", line);
+    const char *name = json_string_value(json_object_get(object, "bench"));
+    check(name && strcmp(name, bench) == 0, "not a line of %s: %s", bench, line);
+    check(json_number_value(json_object_get(object, "p50_ns")) > 0, "no time in %s", line);
+}
+
+/* Every line of standard output is such an object. Returns how many there were. */
+static unsigned check_results(char *output, const char *bench) {
+    unsigned lines = 0;
+    for (char *line = strtok(output, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        check(json_is_object(object), "not a JSON object: %s", line);
+        if (object)
+            check_result(object, bench, line, strcmp(bench, "limits") == 0);
+        json_decref(object);
+    }
+    return lines;
+}
+
+/* ---- on a fabric ---- */
+
+static void test_each(const char *remo, const char *fabric) {
+    struct outcome list, outcome;
+    char *rest = list.output;
+    run(&list, "%s bench --list", remo);
+    check(list.status == 0, "--list ended with %d", list.status);
+    for (char *line = strtok_r(rest, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        line[strcspn(line, " ")] = '\0';
+        run(&outcome, "%s bench %s --fabric %s --seconds 0.05 --keys 1000 --accounts 2000 --json", remo, line, fabric);
+        check(outcome.status == 0, "%s ended with %d: %s", line, outcome.status, outcome.errors);
+        check(outcome.errors[0] == '\0', "%s is not quiet in a pipe: %s", line, outcome.errors);
+        check(check_results(outcome.output, line) > 0, "%s measured nothing", line);
+    }
+}
+
+/* The counters say what the headers promise, whatever was asked for. */
+static void test_options(const char *remo, const char *fabric) {
+    struct outcome outcome;
+    run(&outcome, "%s bench read --fabric %s --bytes 16 --window 4 --threads 2 --runs 3 --seconds 0.05 --json", remo,
+        fabric);
+    json_t *object = json_loads(outcome.output, 0, NULL);
+    check(outcome.status == 0 && object, "status %d: %s", outcome.status, outcome.errors);
+    check(json_integer_value(json_object_get(object, "bytes")) == 16, "%s", outcome.output);
+    check(json_integer_value(json_object_get(object, "window")) == 4, "%s", outcome.output);
+    check(json_integer_value(json_object_get(object, "threads")) == 2, "%s", outcome.output);
+    check(json_integer_value(json_object_get(object, "runs")) == 3, "%s", outcome.output);
+    const json_t *net = json_object_get(object, "net");
+    check(json_number_value(json_object_get(net, "reads")) == 1, "%s", outcome.output);
+    check(json_number_value(json_object_get(net, "bytes")) == 16, "%s", outcome.output);
+    json_decref(object);
+    run(&outcome, "%s bench write barrier --fabric %s --nodes 3 --no-pin --seconds 0.05", remo, fabric);
+    check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
+    check(strstr(outcome.output, "write 8 B") && strstr(outcome.output, "barrier"), "%s", outcome.output);
+}
+
+static void refuse(const char *remo, const char *arguments, const char *sentence) {
+    struct outcome outcome;
+    run(&outcome, "%s bench %s", remo, arguments);
+    check(outcome.status == 2, "`bench %s` ended with %d", arguments, outcome.status);
+    check(outcome.output[0] == '\0', "`bench %s` printed %s", arguments, outcome.output);
+    check(strstr(outcome.errors, sentence), "`bench %s` said %s", arguments, outcome.errors);
+}
+
+static void test_refusals(const char *remo) {
+    refuse(remo, "flights", "there is no benchmark 'flights'");
+    refuse(remo, "read --fabric carrier-pigeon", "there is no fabric 'carrier-pigeon'; this build has: ");
+    refuse(remo, "read --nodes 1", "'1' is not a number from 2 to");
+    refuse(remo, "read --threads 0", "'0' is not a number from 1 to");
+    refuse(remo, "read --seconds never", "'never' is not a number from");
+    refuse(remo, "read --window 1e9", "'1e9' is not a number from 1 to");
+    refuse(remo, "read --swiftly", "--swiftly");
+}
+
+/* ---- the plot, the doctor ---- */
+
+static int test_plot(const char *remo) {
+    struct outcome outcome;
+    struct stat file;
+    char svg[] = "remo-test-plot-XXXXXX";
+    run(&outcome, "gnuplot --version");
+    if (outcome.status != 0) {
+        printf("gnuplot is not installed\n");
+        return 77;
+    }
+    int fd = mkstemp(svg);
+    if (fd >= 0)
+        close(fd);
+    run(&outcome, "%s bench read barrier --seconds 0.05 --json --plot %s", remo, svg);
+    check(outcome.status == 0 && outcome.errors[0] == '\0', "status %d: %s", outcome.status, outcome.errors);
+    check(stat(svg, &file) == 0 && file.st_size > 1000, "the plot is too small");
+    run(&outcome, "grep -c 'read 4 KiB' %s", svg);
+    check(outcome.status == 0, "the plot does not name what it shows");
+    unlink(svg);
+    run(&outcome, "%s bench read --seconds 0.05 --json --plot /nowhere/plot.svg", remo);
+    check(outcome.status == 1, "a plot that cannot be written ended with %d", outcome.status);
+    check(strstr(outcome.errors, "/nowhere/plot.svg"), "said %s", outcome.errors);
+    return 0;
+}
+
+static void test_doctor(const char *remo) {
+    struct outcome outcome;
+    unsigned lines = 0;
+    run(&outcome, "%s doctor", remo);
+    check(outcome.status == 0, "doctor ended with %d: %s", outcome.status, outcome.output);
+    check(strstr(outcome.output, "fabric shm") && strstr(outcome.output, "Remo works here"), "%s", outcome.output);
+    run(&outcome, "%s doctor --json", remo);
+    for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        json_t *object = json_loads(line, 0, NULL);
+        check(json_is_string(json_object_get(object, "check")) && json_is_string(json_object_get(object, "state")) &&
+                  json_is_string(json_object_get(object, "finding")),
+              "%s", line);
+        json_decref(object);
+    }
+    check(lines > 10, "only %u findings", lines);
+    run(&outcome, "REMO_KEY_FILE=/nowhere/key %s doctor", remo);
+    check(outcome.status == 1 && strstr(outcome.output, "/nowhere/key"), "a key file that is not there: status %d",
+          outcome.status);
+    run(&outcome, "%s doctor now", remo);
+    check(outcome.status == 2, "an argument too many ended with %d", outcome.status);
+}
+
+int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 3) {
+        fprintf(stderr, "usage: %s REMO FABRIC|plot|doctor\n", argv[0]);
+        return 2;
+    }
+    int skipped = 0;
+    if (strcmp(argv[2], "doctor") == 0) {
+        test_doctor(argv[1]);
+    } else if (strcmp(argv[2], "plot") == 0) {
+        skipped = test_plot(argv[1]);
+    } else {
+        test_each(argv[1], argv[2]);
+        test_options(argv[1], argv[2]);
+        test_refusals(argv[1]);
+    }
+    return failures ? 1 : skipped;
+}
