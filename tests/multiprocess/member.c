@@ -1,0 +1,120 @@
+/* member.c - the smallest member of a job, for tests of the launchers: joins with what its environment says,
+ * waits until it is connected to everybody, and prints "rank R of S, job J". member                      then
+ * leaves when everybody has said that all is well member --size N             the program says N: must agree
+ * with the launcher member --die R              then rank R kills itself, and the others print "told of R"
+ * and end with 0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bootstrap/control.h"
+
+#define WAIT_NS (30 * REMO__NS_PER_S)
+
+static atomic_uint ups, readies, downs;
+static atomic_int dead = -1;
+
+static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_machine, const void *hello,
+                  size_t bytes) {
+    (void)ctx;
+    (void)peer;
+    (void)incarnation;
+    (void)same_machine;
+    (void)hello;
+    (void)bytes;
+    atomic_fetch_add(&ups, 1);
+}
+
+static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd) {
+    (void)ctx;
+    (void)peer;
+    (void)type;
+    (void)data;
+    (void)bytes;
+    if (fd >= 0)
+        close(fd);
+    atomic_fetch_add(&readies, 1);
+}
+
+static void on_down(void *ctx, uint32_t peer, int reason) {
+    (void)ctx;
+    if (reason != 0)
+        atomic_store(&dead, (int)peer);
+    atomic_fetch_add(&downs, 1);
+}
+
+static int wait_for(atomic_uint *counter, uint32_t count) {
+    uint64_t deadline = remo__deadline(WAIT_NS);
+    while (atomic_load(counter) < count) {
+        if (remo__remaining_ns(deadline) == 0)
+            return -ETIMEDOUT;
+        usleep(1000);
+    }
+    return 0;
+}
+
+static void say_missing(struct remo__control *control, const struct remo__roster *roster) {
+    for (uint32_t i = 0; i < roster->size; i++) {
+        char why[256];
+        remo__control_why(control, i, why, sizeof why);
+        if (why[0] != '\0')
+            fprintf(stderr, "rank %u misses %u: %s\n", roster->rank, i, why);
+    }
+}
+
+static int take_part(struct remo__control *control, const struct remo__roster *roster, int die) {
+    uint32_t others = roster->size - 1;
+    if (wait_for(&ups, others) != 0) {
+        say_missing(control, roster);
+        return 1;
+    }
+    printf("rank %u of %u, job %s\n", roster->rank, roster->size, roster->job);
+    fflush(stdout);
+    for (uint32_t i = 0; i < roster->size; i++) {
+        if (i != roster->rank && remo__control_send(control, i, 1, NULL, 0, -1) != 0)
+            return 1;
+    }
+    if (wait_for(&readies, others) != 0)
+        return 1;
+    if (die == (int)roster->rank)
+        kill(getpid(), SIGKILL);
+    if (die >= 0) {
+        if (wait_for(&downs, 1) != 0)
+            return 1;
+        printf("rank %u was told of %d\n", roster->rank, atomic_load(&dead));
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    struct remo__bootstrap_config config = {0};
+    struct remo__control_config plane = {.up = on_up, .frame = on_frame, .down = on_down};
+    struct remo__roster *roster;
+    struct remo__control *control;
+    int die = -1;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--size") == 0)
+            config.size = (uint32_t)atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--die") == 0)
+            die = atoi(argv[i + 1]);
+    }
+    int rc = remo__roster_open(&config, &roster);
+    if (rc == 0) {
+        plane.roster = roster;
+        rc = remo__control_open(&plane, &control);
+    }
+    if (rc != 0) {
+        fprintf(stderr, "member: %s\n", remo_last_error());
+        return 3;
+    }
+    rc = take_part(control, roster, die);
+    remo__control_close(control);
+    remo__roster_close(roster);
+    return rc;
+}

@@ -1,0 +1,209 @@
+/* formats.c - the formats of cells and ring records, with everything that tearing can do: whatever subset of the words of a write
+ * has been placed, a reader sees the new value whole, the old one whole, or nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "objects/cell.h"
+#include "objects/ring_record.h"
+#include "unit.h"
+
+static struct remo__random dice;
+
+/* Place some of the words of a write; `odds` of 64 for each. The rest stays what it was. */
+static void place_some(void *to, const void *from, size_t bytes, uint64_t odds) {
+    for (size_t at = 0; at < bytes; at += 8)
+        if (remo__random_below(&dice, 64) < odds)
+            memcpy((char *)to + at, (const char *)from + at, remo__min(8, bytes - at));
+}
+
+/* ---- cells ---- */
+
+static void fill_value(unsigned char *value, size_t bytes, uint64_t n) {
+    for (size_t i = 0; i < bytes; i++)
+        value[i] = (unsigned char)(n * 3 + i);
+}
+
+static void encode_slot(char *slot, const struct remo__cell_shape *shape, uint64_t n) {
+    uint64_t *header = (uint64_t *)(void *)slot;
+    fill_value((unsigned char *)slot + REMO__CELL_HEADER_BYTES, shape->value_bytes, n);
+    header[0] = n;
+    header[1] = remo__cell_sum(n, slot + REMO__CELL_HEADER_BYTES, shape->value_bytes);
+}
+
+/* Value n is being written over value n - 2; the other slot holds n - 1. */
+static void tear_cell(const struct remo__cell_shape *shape, char *cell, char *image, unsigned char *found, uint64_t n) {
+    unsigned char expected[600];
+    uint64_t sequence = UINT64_MAX;
+    char *slot = cell + (n & 1) * shape->slot_bytes;
+    encode_slot(image, shape, n);
+    for (uint64_t odds = 0; odds <= 64; odds += 16) {
+        place_some(slot, image, REMO__CELL_HEADER_BYTES + shape->value_bytes, odds);
+        assert_int_equal(remo__cell_load(shape, cell, found, &sequence), 0);
+        assert_true(sequence == n || (odds < 64 && sequence == n - 1));
+        fill_value(expected, shape->value_bytes, sequence);
+        if (sequence > 0)
+            assert_memory_equal(found, expected, shape->value_bytes);
+        const char *whole = remo__cell_find(shape, cell);
+        assert_non_null(whole);
+        assert_int_equal(*(const uint64_t *)(const void *)whole, sequence);
+    }
+}
+
+static void cells_survive_tearing(void **state) {
+    static const size_t sizes[] = {1, 8, 9, 16, 17, 40, 100, 600};
+    (void)state;
+    for (size_t i = 0; i < REMO__ARRAY_COUNT(sizes); i++) {
+        struct remo__cell_shape shape = remo__cell_shape(sizes[i], false);
+        char *cell = aligned_alloc(64, shape.bytes), *image = malloc(shape.slot_bytes);
+        unsigned char found[600];
+        memset(cell, 0, shape.bytes);
+        for (uint64_t n = 1; n < 2000; n++)
+            tear_cell(&shape, cell, image, found, n);
+        free(cell);
+        free(image);
+    }
+}
+
+/* A value that was never written whole is zero, even when a part of the first one has come. */
+static void cells_begin_with_zero(void **state) {
+    struct remo__cell_shape shape = remo__cell_shape(100, false);
+    char *cell = aligned_alloc(64, shape.bytes);
+    unsigned char found[100], zero[100] = "";
+    uint64_t sequence;
+    (void)state;
+    memset(cell, 0, shape.bytes);
+    assert_int_equal(remo__cell_load(&shape, cell, found, &sequence), 0);
+    assert_memory_equal(found, zero, sizeof zero);
+    memset(cell + REMO__CELL_HEADER_BYTES, 1, 50);
+    assert_int_equal(remo__cell_load(&shape, cell, found, &sequence), 0);
+    assert_memory_equal(found, zero, sizeof zero);
+    assert_memory_equal(remo__cell_find(&shape, cell) + REMO__CELL_HEADER_BYTES, zero, sizeof zero);
+    free(cell);
+}
+
+/* Both slots torn: nothing is returned, and nothing is written to what the caller gives to his own caller. */
+static void torn_cells_are_refused(void **state) {
+    struct remo__cell_shape shape = remo__cell_shape(100, false);
+    char *cell = aligned_alloc(64, shape.bytes);
+    unsigned char found[100];
+    uint64_t sequence = 77;
+    (void)state;
+    memset(cell, 0x5a, shape.bytes);
+    assert_int_equal(remo__cell_load(&shape, cell, found, &sequence), -EAGAIN);
+    assert_null(remo__cell_find(&shape, cell));
+    assert_int_equal(sequence, 77);
+    free(cell);
+}
+
+static void small_cells_share_a_line(void **state) {
+    (void)state;
+    assert_int_equal(remo__cell_shape(8, true).bytes, 64);
+    assert_int_equal(remo__cell_shape(8, true).slot_bytes, 0);
+    assert_int_equal(remo__cell_shape(16, false).bytes, 64);
+    assert_int_equal(remo__cell_shape(17, false).bytes, 128);
+    assert_int_equal(remo__cell_shape(48, false).slot_bytes, 64);
+    assert_int_equal(remo__cell_shape(49, false).slot_bytes, 128);
+}
+
+/* ---- ring records ---- */
+
+#define CAPACITY 1024u
+
+struct stream {
+    char *ring, *image, *scratch;
+    struct remo__ring_cursor cursor;
+};
+
+static struct stream stream_open(void) {
+    struct stream stream = {.ring = aligned_alloc(64, CAPACITY), .image = malloc(CAPACITY), .scratch = malloc(CAPACITY),
+                            .cursor = {.capacity = CAPACITY, .lap = 1}};
+    memset(stream.ring, 0, CAPACITY);
+    return stream;
+}
+
+static void stream_close(struct stream *stream) {
+    free(stream->ring);
+    free(stream->image);
+    free(stream->scratch);
+}
+
+static enum remo__record_kind decode(struct stream *stream, unsigned char *found, uint32_t *ret_size) {
+    return remo__record_decode(stream->ring, &stream->cursor, found, CAPACITY, stream->scratch, ret_size);
+}
+
+static void close_lap(struct stream *stream) {
+    uint32_t size;
+    unsigned char found[CAPACITY];
+    uint64_t bytes = remo__record_encode(stream->image, &stream->cursor, REMO__RECORD_FILLER, NULL);
+    memcpy(stream->ring + stream->cursor.offset, stream->image, bytes);
+    assert_int_equal(decode(stream, found, &size), REMO__RECORD_FILLING);
+    remo__ring_advance(&stream->cursor, CAPACITY - stream->cursor.offset);
+}
+
+/* Every record is placed word by word over what is left of earlier laps. */
+static void records_survive_tearing(void **state) {
+    struct stream stream = stream_open();
+    unsigned char message[CAPACITY], found[CAPACITY];
+    (void)state;
+    for (uint32_t n = 0; n < 20000; n++) {
+        uint32_t size = (uint32_t)remo__random_below(&dice, remo__record_message_max(CAPACITY) + 1), got = 0;
+        memset(message, (int)n, size);
+        if (remo__record_bytes(size) > CAPACITY - stream.cursor.offset)
+            close_lap(&stream);
+        uint64_t bytes = remo__record_encode(stream.image, &stream.cursor, size, message);
+        assert_int_equal(bytes % 16, 0);
+        for (uint64_t odds = 0; odds <= 64; odds += 16) {
+            place_some(stream.ring + stream.cursor.offset, stream.image, bytes, odds);
+            enum remo__record_kind kind = decode(&stream, found, &got);
+            if (kind == REMO__RECORD_NONE && odds < 64)
+                continue;
+            assert_int_equal(kind, REMO__RECORD_MESSAGE);
+            assert_int_equal(got, size);
+            assert_memory_equal(found, message, size);
+        }
+        remo__ring_advance(&stream.cursor, bytes);
+        assert_int_equal(decode(&stream, found, &got), REMO__RECORD_NONE);
+    }
+    assert_true(stream.cursor.lap > 1000);
+    stream_close(&stream);
+}
+
+/* What lies in the ring from 2^32 laps ago, where the lap number is the same, is not taken for news. */
+static void old_records_stay_old(void **state) {
+    struct stream stream = stream_open();
+    unsigned char found[CAPACITY];
+    uint32_t size;
+    (void)state;
+    uint64_t bytes = remo__record_encode(stream.image, &stream.cursor, 5, "hello");
+    memcpy(stream.ring, stream.image, bytes);
+    assert_int_equal(decode(&stream, found, &size), REMO__RECORD_MESSAGE);
+    stream.cursor.position += (uint64_t)CAPACITY << 32;
+    assert_int_equal(decode(&stream, found, &size), REMO__RECORD_NONE);
+    stream_close(&stream);
+}
+
+/* A buffer that is too small is not written beyond; the message is still judged. */
+static void small_buffers(void **state) {
+    struct stream stream = stream_open();
+    unsigned char found[8] = "1234567";
+    uint32_t size = 0;
+    (void)state;
+    memcpy(stream.ring, stream.image, remo__record_encode(stream.image, &stream.cursor, 8, "abcdefgh"));
+    assert_int_equal(remo__record_decode(stream.ring, &stream.cursor, found, 7, stream.scratch, &size), REMO__RECORD_MESSAGE);
+    assert_int_equal(size, 8);
+    assert_memory_equal(found, "1234567", 8);
+    assert_int_equal(remo__record_decode(stream.ring, &stream.cursor, found, 8, stream.scratch, &size), REMO__RECORD_MESSAGE);
+    assert_memory_equal(found, "abcdefgh", 8);
+    stream_close(&stream);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cells_survive_tearing), cmocka_unit_test(cells_begin_with_zero),
+        cmocka_unit_test(torn_cells_are_refused), cmocka_unit_test(small_cells_share_a_line),
+        cmocka_unit_test(records_survive_tearing), cmocka_unit_test(old_records_stay_old),
+        cmocka_unit_test(small_buffers)};
+    remo__random_seed(&dice, 4711);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
