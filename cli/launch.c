@@ -22,22 +22,22 @@
 #include "base/error.h"
 #include "cli/launch_job.h"
 
-#define GRACE_NS       (2 * REMO__NS_PER_S) /* from SIGTERM to SIGKILL */
-#define STATUS_TIMEOUT 124                  /* as timeout(1) */
+#define GRACE_NS (2 * REMO__NS_PER_S) /* from SIGTERM to SIGKILL */
+#define STATUS_TIMEOUT 124            /* as timeout(1) */
 #define DRAIN_READS_MAX 1024
 
 /* One output of a node that passes through here. */
 struct stream {
-    int fd;                            /* -1: not ours, or at its end */
+    int fd; /* -1: not ours, or at its end */
     size_t bytes;
     char text[LAUNCH_LINE_BYTES_MAX];
 };
 
 struct node {
     uint32_t rank;
-    pid_t pid;                         /* 0: not started, or waited for */
+    pid_t pid; /* 0: not started, or waited for */
     int pid_fd;
-    int lifeline;                      /* ssh's standard input; its end ends the node over there. -1: none */
+    int lifeline; /* ssh's standard input; its end ends the node over there. -1: none */
     struct stream out, err;
 };
 
@@ -47,12 +47,12 @@ struct launch {
     struct launch_job job;
     struct node *nodes;
     uint32_t running;
-    int status;                        /* of the first node that failed */
+    int status; /* of the first node that failed */
     sigset_t mask_before;
     int signal_fd;
     int signals_seen;
     cpu_set_t cpus;
-    uint64_t deadline, kill_at;        /* REMO_FOREVER: none */
+    uint64_t deadline, kill_at; /* REMO_FOREVER: none */
 };
 
 static void say(const struct launch *launch, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -68,9 +68,10 @@ static void say(const struct launch *launch, const char *format, ...) {
     fprintf(stderr, "%s: %s\n", launch->name, text);
 }
 
-/* ---- output ----------------------------------------------------------------------------------------------------- */
+/* ---- output -------------------------------------------------------------------------------------------- */
 
-static void line_out(const struct launch *launch, const struct node *node, bool is_err, char *line, size_t bytes) {
+static void line_out(const struct launch *launch, const struct node *node, bool is_err, char *line,
+                     size_t bytes) {
     const struct launch_options *options = launch->options;
     line[bytes] = '\0';
     if (options->line && !is_err) {
@@ -85,7 +86,8 @@ static void line_out(const struct launch *launch, const struct node *node, bool 
     fflush(to);
 }
 
-static void lines_out(const struct launch *launch, const struct node *node, bool is_err, struct stream *stream, bool at_end) {
+static void lines_out(const struct launch *launch, const struct node *node, bool is_err,
+                      struct stream *stream, bool at_end) {
     char *start = stream->text, *end;
     size_t left = stream->bytes;
     while ((end = memchr(start, '\n', left))) {
@@ -101,7 +103,8 @@ static void lines_out(const struct launch *launch, const struct node *node, bool
     stream->bytes = left;
 }
 
-static void stream_close(const struct launch *launch, const struct node *node, bool is_err, struct stream *stream) {
+static void stream_close(const struct launch *launch, const struct node *node, bool is_err,
+                         struct stream *stream) {
     if (stream->fd < 0)
         return;
     lines_out(launch, node, is_err, stream, true);
@@ -110,7 +113,8 @@ static void stream_close(const struct launch *launch, const struct node *node, b
 }
 
 /* False when nothing more is there now. */
-static bool stream_read(const struct launch *launch, const struct node *node, bool is_err, struct stream *stream) {
+static bool stream_read(const struct launch *launch, const struct node *node, bool is_err,
+                        struct stream *stream) {
     if (stream->fd < 0)
         return false;
     ssize_t got = read(stream->fd, stream->text + stream->bytes, sizeof stream->text - 1 - stream->bytes);
@@ -125,7 +129,8 @@ static bool stream_read(const struct launch *launch, const struct node *node, bo
     return true;
 }
 
-/* The node has ended: take what it wrote, but do not wait for children of its own that still hold the pipe. */
+/* The node has ended: take what it wrote, but do not wait for children of its own that still hold the pipe.
+ */
 static void streams_drain(const struct launch *launch, struct node *node) {
     for (int i = 0; i < DRAIN_READS_MAX && stream_read(launch, node, false, &node->out); i++)
         ;
@@ -135,23 +140,23 @@ static void streams_drain(const struct launch *launch, struct node *node) {
     stream_close(launch, node, true, &node->err);
 }
 
-/* ---- starting one node ------------------------------------------------------------------------------------------ */
+/* ---- starting one node --------------------------------------------------------------------------------- */
 
 /* What the child needs, all of it made before the fork: afterwards it may call nothing that takes a lock. */
 struct start {
     char **words, **environment;
-    char *input;                       /* for ssh's standard input */
-    int in, out, err;                  /* to become 0, 1, 2; -1: as they are */
-    int lifeline;                      /* our end of `in`, for ssh */
-    int out_read, err_read;            /* our ends */
-    int failed_read, failed_write;     /* errno of a failed exec */
+    char *input;                   /* for ssh's standard input */
+    int in, out, err;              /* to become 0, 1, 2; -1: as they are */
+    int lifeline;                  /* our end of `in`, for ssh */
+    int out_read, err_read;        /* our ends */
+    int failed_read, failed_write; /* errno of a failed exec */
     cpu_set_t cpus;
     pid_t parent;
 };
 
 static void start_close(struct start *start) {
-    int *fds[] = {&start->in, &start->out, &start->err, &start->lifeline, &start->out_read, &start->err_read,
-                  &start->failed_read, &start->failed_write};
+    int *fds[] = {&start->in,       &start->out,      &start->err,         &start->lifeline,
+                  &start->out_read, &start->err_read, &start->failed_read, &start->failed_write};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -206,8 +211,15 @@ static cpu_set_t cpu_of_rank(const cpu_set_t *allowed, uint32_t rank) {
 
 static int start_make(const struct launch *launch, uint32_t rank, struct start *ret_start) {
     const struct launch_options *options = launch->options;
-    *ret_start = (struct start){.in = -1, .out = -1, .err = -1, .lifeline = -1, .out_read = -1, .err_read = -1,
-                                .failed_read = -1, .failed_write = -1, .parent = getpid()};
+    *ret_start = (struct start){.in = -1,
+                                .out = -1,
+                                .err = -1,
+                                .lifeline = -1,
+                                .out_read = -1,
+                                .err_read = -1,
+                                .failed_read = -1,
+                                .failed_write = -1,
+                                .parent = getpid()};
     ret_start->cpus = options->pin ? cpu_of_rank(&launch->cpus, rank) : launch->cpus;
     ret_start->environment = launch_environment(&launch->job, options, rank);
     bool remote = launch->job.places[rank].remote;
@@ -242,7 +254,8 @@ static _Noreturn void child_run(const struct launch *launch, const struct start 
     _exit(127);
 }
 
-/* The key and the environment for the other host. They fit a socket's buffer, but a dead ssh must not take us along. */
+/* The key and the environment for the other host. They fit a socket's buffer, but a dead ssh must not take us
+ * along. */
 static void input_send(int fd, const char *text) {
     size_t bytes = strlen(text), at = 0;
     while (at < bytes) {
@@ -314,7 +327,7 @@ out:
     return rc;
 }
 
-/* ---- ending ----------------------------------------------------------------------------------------------------- */
+/* ---- ending -------------------------------------------------------------------------------------------- */
 
 static void nodes_signal(struct launch *launch, int number) {
     for (uint32_t i = 0; i < launch->job.nodes; i++) {
@@ -393,7 +406,7 @@ static void deadlines_check(struct launch *launch) {
     }
 }
 
-/* ---- the loop --------------------------------------------------------------------------------------------------- */
+/* ---- the loop ------------------------------------------------------------------------------------------ */
 
 static int wait_ms(const struct launch *launch) {
     uint64_t left = remo__min(remo__remaining_ns(launch->deadline), remo__remaining_ns(launch->kill_at));
@@ -487,7 +500,8 @@ static int signals_take(struct launch *launch) {
 }
 
 int launch_nodes(const struct launch_options *options, int *ret_status) {
-    struct launch launch = {.options = options, .name = options->name ? options->name : "remo run", .kill_at = REMO_FOREVER};
+    struct launch launch = {
+        .options = options, .name = options->name ? options->name : "remo run", .kill_at = REMO_FOREVER};
     launch.deadline = options->timeout_ns ? remo__deadline(options->timeout_ns) : REMO_FOREVER;
     if (!options->argv || !options->argv[0])
         return remo__fail(-EINVAL, "no program to start");

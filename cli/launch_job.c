@@ -16,12 +16,12 @@
 #include "bootstrap/environment.h"
 #include "bootstrap/key.h"
 
-#define FOLDER_SPREAD    "/tmp"        /* on every host */
-#define PORT_FIRST       20000u        /* below what kernels hand out by themselves */
-#define PORTS            10000u
-#define FOLDER_BYTES_MAX 90u           /* so that the paths of the sockets fit */
+#define FOLDER_SPREAD "/tmp" /* on every host */
+#define PORT_FIRST 20000u    /* below what kernels hand out by themselves */
+#define PORTS 10000u
+#define FOLDER_BYTES_MAX 90u /* so that the paths of the sockets fit */
 
-/* ---- hosts ------------------------------------------------------------------------------------------------------ */
+/* ---- hosts --------------------------------------------------------------------------------------------- */
 
 /* An address of this machine is one that can be bound. */
 static bool host_is_here(const char *host) {
@@ -44,15 +44,16 @@ static bool host_is_loopback(const char *host) {
     struct remo__form form;
     snprintf(address, sizeof address, strchr(host, ':') ? "tcp:[%s]:1" : "tcp:%s:1", host);
     bool numeric = host[strspn(host, "0123456789.:")] == '\0' || strcmp(host, "localhost") == 0;
-    return numeric && remo__form_parse(address, strlen(address), &form) == 0 && remo__address_is_local(address);
+    return numeric && remo__form_parse(address, strlen(address), &form) == 0 &&
+           remo__address_is_local(address);
 }
 
 static int places_set(const struct launch_options *options, struct launch_job *job) {
     for (uint32_t i = 0; i < job->nodes; i++) {
         const struct remo__host *host = &job->hosts.entries[i];
         if (host->host[0] == '\0')
-            return remo__fail(-EINVAL, "%s:%u: to start nodes a host is needed: write host or host:port", options->hosts_file,
-                              host->line);
+            return remo__fail(-EINVAL, "%s:%u: to start nodes a host is needed: write host or host:port",
+                              options->hosts_file, host->line);
         bool same = i > 0 && strcmp(host->host, job->hosts.entries[i - 1].host) == 0;
         job->places[i].host = host;
         job->places[i].remote = same ? job->places[i - 1].remote : !host_is_here(host->host);
@@ -60,8 +61,8 @@ static int places_set(const struct launch_options *options, struct launch_job *j
     }
     for (uint32_t i = 0; i < job->nodes && job->spread; i++) {
         if (host_is_loopback(job->hosts.entries[i].host))
-            return remo__fail(-EINVAL, "%s:%u: the other hosts cannot reach %s; write this machine's name", options->hosts_file,
-                              job->hosts.entries[i].line, job->hosts.entries[i].host);
+            return remo__fail(-EINVAL, "%s:%u: the other hosts cannot reach %s; write this machine's name",
+                              options->hosts_file, job->hosts.entries[i].line, job->hosts.entries[i].host);
     }
     return 0;
 }
@@ -74,11 +75,13 @@ static int hosts_read(const struct launch_options *options, struct launch_job *j
             return rc;
         job->nodes = options->nodes ? options->nodes : job->hosts.count;
         if (job->nodes > job->hosts.count)
-            return remo__fail(-EINVAL, "%u nodes are asked for, but %s has slots for %u; add hosts or slots=N", job->nodes,
-                              options->hosts_file, job->hosts.count);
+            return remo__fail(-EINVAL,
+                              "%u nodes are asked for, but %s has slots for %u; add hosts or slots=N",
+                              job->nodes, options->hosts_file, job->hosts.count);
     }
     if (job->nodes > REMO__NODES_MAX)
-        return remo__fail(-EINVAL, "%u nodes are asked for; from 1 to %u are possible", job->nodes, REMO__NODES_MAX);
+        return remo__fail(-EINVAL, "%u nodes are asked for; from 1 to %u are possible", job->nodes,
+                          REMO__NODES_MAX);
     job->places = calloc(job->nodes, sizeof *job->places);
     if (!job->places)
         return remo__fail(-ENOMEM, "no memory for %u nodes", job->nodes);
@@ -97,27 +100,32 @@ static int addresses_make(struct launch_job *job) {
     for (uint32_t i = 0; i < job->nodes; i++) {
         const struct remo__host *host = job->places[i].host;
         bool bracketed = strchr(host->host, ':');
-        at += (size_t)snprintf(job->addresses + at, cap - at, bracketed ? "%sunix:%s/%u.sock,tcp:[%s]:%u" : "%sunix:%s/%u.sock,tcp:%s:%u",
-                               i > 0 ? ";" : "", job->folder, i, host->host, host->port ? host->port : base + i);
+        at += (size_t)snprintf(job->addresses + at, cap - at,
+                               bracketed ? "%sunix:%s/%u.sock,tcp:[%s]:%u" : "%sunix:%s/%u.sock,tcp:%s:%u",
+                               i > 0 ? ";" : "", job->folder, i, host->host,
+                               host->port ? host->port : base + i);
     }
     return 0;
 }
 
-/* ---- folder and key --------------------------------------------------------------------------------------------- */
+/* ---- folder and key ------------------------------------------------------------------------------------ */
 
 static const char *folder_base(const struct launch_job *job) {
     const char *own = getenv("XDG_RUNTIME_DIR");
     struct stat file;
     if (job->spread || !own || own[0] != '/' || strlen(own) + sizeof job->name > FOLDER_BYTES_MAX)
         return FOLDER_SPREAD;
-    return stat(own, &file) == 0 && S_ISDIR(file.st_mode) && access(own, W_OK | X_OK) == 0 ? own : FOLDER_SPREAD;
+    return stat(own, &file) == 0 && S_ISDIR(file.st_mode) && access(own, W_OK | X_OK) == 0 ? own
+                                                                                           : FOLDER_SPREAD;
 }
 
 static int folder_make(struct launch_job *job) {
     snprintf(job->name, sizeof job->name, "r%08x%08x", randombytes_random(), randombytes_random());
     snprintf(job->folder, sizeof job->folder, "%s/remo-%s", folder_base(job), job->name);
     if (mkdir(job->folder, 0700) != 0)
-        return remo__fail(-errno, "cannot make the job's folder %s: %s; set XDG_RUNTIME_DIR to a folder that can be written to",
+        return remo__fail(-errno,
+                          "cannot make the job's folder %s: %s; set XDG_RUNTIME_DIR to a folder that can be "
+                          "written to",
                           job->folder, strerror(errno));
     job->folder_made = true;
     return 0;
@@ -172,7 +180,7 @@ void launch_job_close(struct launch_job *job) {
     *job = (struct launch_job){0};
 }
 
-/* ---- environment ------------------------------------------------------------------------------------------------ */
+/* ---- environment --------------------------------------------------------------------------------------- */
 
 struct words {
     char **list;
@@ -227,8 +235,9 @@ static char **words_finish(struct words *words) {
 
 /* What the launcher decides itself, so that nothing of an outer job shines through. */
 static bool is_ours(const char *variable) {
-    static const char *const names[] = {REMO__ENV_RANK, REMO__ENV_SIZE, REMO__ENV_JOB, REMO__ENV_JOB_DIR, REMO__ENV_ADDRESSES,
-                                        REMO__ENV_KEY_FILE, REMO__ENV_INCARNATION};
+    static const char *const names[] = {REMO__ENV_RANK,       REMO__ENV_SIZE,      REMO__ENV_JOB,
+                                        REMO__ENV_JOB_DIR,    REMO__ENV_ADDRESSES, REMO__ENV_KEY_FILE,
+                                        REMO__ENV_INCARNATION};
     size_t bytes = strcspn(variable, "=");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strlen(names[i]) == bytes && strncmp(variable, names[i], bytes) == 0)
@@ -249,7 +258,8 @@ static bool is_said(const struct words *words, const char *name) {
 static void words_drop(struct words *words, const char *variable) {
     size_t bytes = strcspn(variable, "="), kept = 0;
     for (size_t i = 0; i < words->count; i++) {
-        bool same = words->list[i] && strncmp(words->list[i], variable, bytes) == 0 && words->list[i][bytes] == '=';
+        bool same =
+            words->list[i] && strncmp(words->list[i], variable, bytes) == 0 && words->list[i][bytes] == '=';
         if (same)
             free(words->list[i]);
         else
@@ -290,11 +300,11 @@ char **launch_environment(const struct launch_job *job, const struct launch_opti
     return words_finish(&words);
 }
 
-/* ---- other hosts ------------------------------------------------------------------------------------------------ */
+/* ---- other hosts --------------------------------------------------------------------------------------- */
 
-/* Runs there, in any POSIX shell: $1 the job's folder, $2 the working folder, then program and arguments. Standard input brings the
- * key, the environment and an empty line, and then stays open as long as the launcher lives. The key is written by a word of the
- * shell itself, so no other process sees it. */
+/* Runs there, in any POSIX shell: $1 the job's folder, $2 the working folder, then program and arguments.
+ * Standard input brings the key, the environment and an empty line, and then stays open as long as the
+ * launcher lives. The key is written by a word of the shell itself, so no other process sees it. */
 static const char remote_script[] =
     "umask 077; folder=$1; cd \"$2\" || exit 126; shift 2; "
     "mkdir -m 700 \"$folder\" 2>/dev/null || { [ -O \"$folder\" ] && [ ! -L \"$folder\" ]; } || "

@@ -10,16 +10,17 @@
 #include "cli/launch.h"
 #include <remo/error.h>
 
-#define STATUS_USAGE  2
+#define STATUS_USAGE 2
 #define STATUS_FAILED 125 /* as env(1), nohup(1), timeout(1): it is we who failed, not the program */
 #define STATUS_ABSENT 127
-#define SECONDS_MAX   (365.0 * 86400)
+#define SECONDS_MAX (365.0 * 86400)
 
 enum key { KEY_HOSTS = 256, KEY_PIN, KEY_TAG, KEY_TIMEOUT, KEY_KILL };
 
 static const struct argp_option option_list[] = {
     {"nodes", 'n', "N", 0, "start N nodes (default: as many as the hosts file has slots, else 1)", 0},
-    {"fabric", 'f', "FABRIC", 0, "network between the nodes: shm or ofi (default: the program's choice, else shm)", 0},
+    {"fabric", 'f', "FABRIC", 0,
+     "network between the nodes: shm or ofi (default: the program's choice, else shm)", 0},
     {"hosts", KEY_HOSTS, "FILE", 0, "start the nodes on these hosts: one a line, host[:port] [slots=N]", 0},
     {"pin", KEY_PIN, NULL, 0, "keep each node of this machine on one CPU", 0},
     {"tag", KEY_TAG, NULL, 0, "put the rank in front of each line of output", 0},
@@ -30,9 +31,11 @@ static const struct argp_option option_list[] = {
 
 static const char documentation[] =
     "Start the nodes of a program and wait for all of them."
-    "\vEnds with 0 when every node did, else with the status of the first that did not; a signal counts as 128 plus its number. "
+    "\vEnds with 0 when every node did, else with the status of the first that did not; a signal counts as "
+    "128 plus its number. "
     "When a node dies the others are told by the library and go on, unless --kill-on-failure is given.\n\n"
-    "Nodes on other hosts are started with ssh (or what REMO_SSH names), without passwords: `ssh HOST true` must work. "
+    "Nodes on other hosts are started with ssh (or what REMO_SSH names), without passwords: `ssh HOST true` "
+    "must work. "
     "The program must be there under the same path.";
 
 static unsigned long parse_count(const char *text, unsigned long max, struct argp_state *state) {
@@ -72,7 +75,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
 }
 
 int cli_run(int argc, char **argv) {
-    static const struct argp parser = {option_list, parse_option, "[--] PROGRAM [ARGUMENT...]", documentation, NULL, NULL, NULL};
+    static const struct argp parser = {
+        option_list, parse_option, "[--] PROGRAM [ARGUMENT...]", documentation, NULL, NULL, NULL};
     struct launch_options options = {.name = "remo run"};
     int status = 0;
     argp_err_exit_status = STATUS_USAGE;

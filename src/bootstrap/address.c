@@ -18,7 +18,7 @@
 
 #define LISTEN_BACKLOG 1024
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------------- */
 
 static int port_parse(const char *text, size_t bytes, uint16_t *ret_port) {
     uint32_t port = 0;
@@ -40,7 +40,8 @@ static bool is_word(const char *text) {
     return legal > 0 && text[legal] == '\0';
 }
 
-/* Only what can stand in a host name or a numeric address. It may be handed to other programs (ssh): no leading '-'. */
+/* Only what can stand in a host name or a numeric address. It may be handed to other programs (ssh): no
+ * leading '-'. */
 static bool host_is_legal(const char *host, bool bracketed) {
     struct in6_addr any;
     char numeric[INET6_ADDRSTRLEN];
@@ -75,11 +76,11 @@ int remo__host_parse(const char *text, size_t bytes, struct remo__form *ret_form
                           sizeof form.host - 1);
     memcpy(form.host, host, host_bytes);
     if (strlen(form.host) != host_bytes || !host_is_legal(form.host, bracketed))
-        return remo__fail(-EINVAL, "\"%.*s\" has no legal host name; write host:port, IPv6 as [address]:port", (int)bytes,
-                          text);
+        return remo__fail(-EINVAL, "\"%.*s\" has no legal host name; write host:port, IPv6 as [address]:port",
+                          (int)bytes, text);
     if (rest < end && (*rest != ':' || port_parse(rest + 1, (size_t)(end - rest - 1), &form.port) != 0))
-        return remo__fail(-EINVAL, "\"%.*s\" has no legal port; write host:port with a port from 1 to 65535", (int)bytes,
-                          text);
+        return remo__fail(-EINVAL, "\"%.*s\" has no legal port; write host:port with a port from 1 to 65535",
+                          (int)bytes, text);
     *ret_form = form;
     return 0;
 }
@@ -90,8 +91,9 @@ static int unix_parse(const char *text, size_t bytes, struct remo__form *ret_for
     if (bytes < 2 || (text[0] != '/' && text[0] != '@'))
         return remo__fail(-EINVAL, "\"unix:%.*s\" is no socket; write unix:/absolute/path", (int)bytes, text);
     if (bytes >= sizeof limit->sun_path)
-        return remo__fail(-EINVAL, "the socket path %.*s has %zu bytes, Unix allows %zu; use a shorter folder", (int)bytes,
-                          text, bytes, sizeof limit->sun_path - 1);
+        return remo__fail(-EINVAL,
+                          "the socket path %.*s has %zu bytes, Unix allows %zu; use a shorter folder",
+                          (int)bytes, text, bytes, sizeof limit->sun_path - 1);
     if (memchr(text, '\0', bytes))
         return remo__fail(-EINVAL, "the socket path %s holds a zero byte", text);
     memcpy(form.host, text, bytes);
@@ -103,7 +105,8 @@ int remo__form_parse(const char *text, size_t bytes, struct remo__form *ret_form
     if (bytes >= 5 && memcmp(text, "unix:", 5) == 0)
         return unix_parse(text + 5, bytes - 5, ret_form);
     if (bytes < 4 || memcmp(text, "tcp:", 4) != 0)
-        return remo__fail(-EINVAL, "\"%.*s\" is no address; write unix:/path or tcp:host:port", (int)bytes, text);
+        return remo__fail(-EINVAL, "\"%.*s\" is no address; write unix:/path or tcp:host:port", (int)bytes,
+                          text);
     struct remo__form form;
     int rc = remo__host_parse(text + 4, bytes - 4, &form);
     if (rc != 0)
@@ -150,7 +153,7 @@ bool remo__address_has_tcp(const char *address) {
     return false;
 }
 
-/* ---- resolving -------------------------------------------------------------------------------------------------- */
+/* ---- resolving ----------------------------------------------------------------------------------------- */
 
 static bool sockaddr_is_loopback(const struct sockaddr *name) {
     if (name->sa_family == AF_INET)
@@ -162,8 +165,8 @@ static bool sockaddr_is_loopback(const struct sockaddr *name) {
 
 static bool host_is_name(const char *host) {
     struct in6_addr any;
-    return strcmp(host, "localhost") != 0 && inet_pton(AF_INET, host, &any) != 1 && inet_pton(AF_INET6, host, &any) != 1 &&
-           !strchr(host, '%');
+    return strcmp(host, "localhost") != 0 && inet_pton(AF_INET, host, &any) != 1 &&
+           inet_pton(AF_INET6, host, &any) != 1 && !strchr(host, '%');
 }
 
 static int form_lookup(const struct remo__form *form, struct addrinfo **ret_list) {
@@ -220,7 +223,8 @@ static int form_resolve(const char *text, size_t bytes, struct remo__place *plac
     return 0;
 }
 
-int remo__address_resolve(const char *address, struct remo__place ret_places[REMO__PLACES_MAX], uint32_t *ret_count) {
+int remo__address_resolve(const char *address, struct remo__place ret_places[REMO__PLACES_MAX],
+                          uint32_t *ret_count) {
     uint32_t count = 0;
     for (int want_unix = 1; want_unix >= 0; want_unix--) {
         const char *rest = address, *text;
@@ -253,7 +257,7 @@ bool remo__address_is_local(const char *address) {
     return true;
 }
 
-/* ---- sockets ---------------------------------------------------------------------------------------------------- */
+/* ---- sockets ------------------------------------------------------------------------------------------- */
 
 static int place_socket(const struct remo__place *place) {
     int fd = socket(place->name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -280,7 +284,8 @@ static bool place_is_abandoned(const struct remo__place *place) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
-    bool refused = connect(fd, (const struct sockaddr *)&place->name, place->name_bytes) != 0 && errno == ECONNREFUSED;
+    bool refused =
+        connect(fd, (const struct sockaddr *)&place->name, place->name_bytes) != 0 && errno == ECONNREFUSED;
     close(fd);
     return refused;
 }
@@ -318,9 +323,11 @@ int remo__place_listen(const struct remo__place *place, bool anywhere, int *ret_
     }
     close(fd);
     if (rc == -EADDRINUSE)
-        return remo__fail(rc, "%s is taken by another process; end it, or choose another address", place->text);
+        return remo__fail(rc, "%s is taken by another process; end it, or choose another address",
+                          place->text);
     if (rc == -EADDRNOTAVAIL)
-        return remo__fail(rc, "%s is no address of this machine; check the rank and the address list", place->text);
+        return remo__fail(rc, "%s is no address of this machine; check the rank and the address list",
+                          place->text);
     if (rc == -ENOENT || rc == -ENOTDIR)
         return remo__fail(rc, "cannot listen on %s: its folder does not exist; create it", place->text);
     return remo__fail(rc, "cannot listen on %s: %s", place->text, strerror(-rc));

@@ -12,11 +12,11 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-#define COMPLAIN_NS     REMO__NS_PER_S
-#define READ_EVENTS     (EPOLLIN | EPOLLRDHUP)
-#define BLOB_BYTES_MAX  (REMO__BOOT_ID_BYTES + REMO__HELLO_BYTES_MAX)
+#define COMPLAIN_NS REMO__NS_PER_S
+#define READ_EVENTS (EPOLLIN | EPOLLRDHUP)
+#define BLOB_BYTES_MAX (REMO__BOOT_ID_BYTES + REMO__HELLO_BYTES_MAX)
 
-/* ---- lists and life --------------------------------------------------------------------------------------------- */
+/* ---- lists and life ------------------------------------------------------------------------------------ */
 
 static void pending_add(struct remo__connection *connection) {
     struct remo__control *control = connection->control;
@@ -48,16 +48,20 @@ static int connection_watch(struct remo__connection *connection, int operation, 
     return epoll_ctl(connection->control->epoll_fd, operation, connection->link.fd, &event) == 0 ? 0 : -errno;
 }
 
-static int connection_new(struct remo__control *control, int fd, const struct remo__place *place, bool connector,
-                          struct remo__connection **ret_connection) {
+static int connection_new(struct remo__control *control, int fd, const struct remo__place *place,
+                          bool connector, struct remo__connection **ret_connection) {
     struct remo__connection *connection = calloc(1, sizeof *connection);
     struct remo__handshake *handshake = calloc(1, sizeof *handshake);
     if (!connection || !handshake) {
         close(fd);
         goto fail;
     }
-    *connection = (struct remo__connection){.watch.kind = REMO__WATCH_CONNECTION, .control = control, .connector = connector,
-                                            .place = *place, .handshake = handshake, .phase = REMO__PHASE_HELLO};
+    *connection = (struct remo__connection){.watch.kind = REMO__WATCH_CONNECTION,
+                                            .control = control,
+                                            .connector = connector,
+                                            .place = *place,
+                                            .handshake = handshake,
+                                            .phase = REMO__PHASE_HELLO};
     if (remo__link_open(&connection->link, fd, place->is_unix, REMO__PROOF_WIRE_MAX) != 0)
         goto fail;
     remo__handshake_begin(handshake, control->roster, connector);
@@ -91,12 +95,14 @@ void remo__connection_bury(struct remo__connection *connection) {
 }
 
 /* Whoever knocks can cause these lines, so at most one a second is loud. */
-static void complain(struct remo__control *control, const struct remo__connection *connection, const char *text) {
+static void complain(struct remo__control *control, const struct remo__connection *connection,
+                     const char *text) {
     uint64_t now = remo__now_ns();
     int level = now >= control->complain_at ? REMO_LOG_WARNING : REMO_LOG_DEBUG;
     if (level == REMO_LOG_WARNING)
         control->complain_at = now + COMPLAIN_NS;
-    remo__log(&control->config.log, level, "a connection from %s was dropped: %s", connection->place.text, text);
+    remo__log(&control->config.log, level, "a connection from %s was dropped: %s", connection->place.text,
+              text);
 }
 
 void remo__connection_drop(struct remo__connection *connection, const char *format, ...) {
@@ -117,7 +123,7 @@ void remo__connection_drop(struct remo__connection *connection, const char *form
         remo__peer_dial_later(control, peer);
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------------------- */
 
 void remo__connection_flush(struct remo__connection *connection) {
     int rc = remo__link_flush(&connection->link);
@@ -132,8 +138,8 @@ void remo__connection_flush(struct remo__connection *connection) {
         shutdown(connection->link.fd, SHUT_RDWR);
 }
 
-int remo__connection_send(struct remo__connection *connection, uint16_t type, uint16_t flags, const void *data, size_t bytes,
-                          int fd) {
+int remo__connection_send(struct remo__connection *connection, uint16_t type, uint16_t flags,
+                          const void *data, size_t bytes, int fd) {
     if (connection->link.send_broken)
         return -EHOSTDOWN;
     int rc = remo__link_queue(&connection->link, type, flags, data, bytes, fd);
@@ -143,7 +149,8 @@ int remo__connection_send(struct remo__connection *connection, uint16_t type, ui
     return rc;
 }
 
-static bool send_internal(struct remo__connection *connection, enum remo__frame_type type, const void *data, size_t bytes) {
+static bool send_internal(struct remo__connection *connection, enum remo__frame_type type, const void *data,
+                          size_t bytes) {
     int rc = remo__connection_send(connection, (uint16_t)type, REMO__FRAME_INTERNAL, data, bytes, -1);
     if (rc != 0)
         remo__connection_drop(connection, "sending failed: %s", strerror(-rc));
@@ -154,12 +161,13 @@ static void refuse(struct remo__connection *connection, enum remo__refusal refus
     uint8_t code[2] = {(uint8_t)refusal, 0};
     remo__connection_send(connection, REMO__FRAME_REFUSE, REMO__FRAME_INTERNAL, code, sizeof code, -1);
     if (connection->peer)
-        remo__connection_drop(connection, "as rank %u: %s", connection->peer->rank, remo__refusal_text((uint16_t)refusal));
+        remo__connection_drop(connection, "as rank %u: %s", connection->peer->rank,
+                              remo__refusal_text((uint16_t)refusal));
     else
         remo__connection_drop(connection, "%s", remo__refusal_text((uint16_t)refusal));
 }
 
-/* ---- the end of an established one ------------------------------------------------------------------------------ */
+/* ---- the end of an established one --------------------------------------------------------------------- */
 
 void remo__connection_retire(struct remo__connection *connection, int reason) {
     struct remo__control *control = connection->control;
@@ -171,16 +179,18 @@ void remo__connection_retire(struct remo__connection *connection, int reason) {
     remo__connection_bury(connection);
     pthread_mutex_unlock(&peer->lock);
     remo__peer_why(control, peer, reason == 0 ? "it said goodbye" : "its connection ended");
-    remo__log(&control->config.log, REMO_LOG_INFO, "node %u is %s", peer->rank, reason == 0 ? "leaving" : "down");
+    remo__log(&control->config.log, REMO_LOG_INFO, "node %u is %s", peer->rank,
+              reason == 0 ? "leaving" : "down");
     peer->retry_delay = 0;
     if (peer->rank < control->rank)
         remo__peer_dial_later(control, peer);
     control->config.down(control->config.ctx, peer->rank, reason);
 }
 
-/* ---- the handshake ---------------------------------------------------------------------------------------------- */
+/* ---- the handshake ------------------------------------------------------------------------------------- */
 
-/* A node that was seen comes back only in a later life; this also settles two processes that claim one rank. */
+/* A node that was seen comes back only in a later life; this also settles two processes that claim one rank.
+ */
 static bool is_new_life(const struct remo__connection *connection) {
     const struct remo__peer *peer = connection->peer;
     return !peer->seen || connection->handshake->peer.incarnation > peer->incarnation;
@@ -188,7 +198,8 @@ static bool is_new_life(const struct remo__connection *connection) {
 
 static bool greet(struct remo__connection *connection, uint32_t to) {
     remo__handshake_greet(connection->handshake, to);
-    return send_internal(connection, REMO__FRAME_HELLO, connection->handshake->ours, connection->handshake->ours_bytes);
+    return send_internal(connection, REMO__FRAME_HELLO, connection->handshake->ours,
+                         connection->handshake->ours_bytes);
 }
 
 static bool prove(struct remo__connection *connection) {
@@ -212,11 +223,13 @@ static bool send_blob(struct remo__connection *connection) {
 static void on_hello(struct remo__connection *connection, const struct remo__frame *frame) {
     struct remo__handshake *handshake = connection->handshake;
     enum remo__refusal refusal = remo__handshake_hear(handshake, frame->data, frame->bytes);
-    if (refusal == REMO__REFUSAL_NONE && connection->connector && handshake->peer.rank != connection->peer->rank)
+    if (refusal == REMO__REFUSAL_NONE && connection->connector &&
+        handshake->peer.rank != connection->peer->rank)
         refusal = REMO__REFUSAL_RANK;
     if (refusal != REMO__REFUSAL_NONE) {
         /* Whoever waits for the rank that it claims wants to know why it does not come. */
-        if (!connection->connector && refusal >= REMO__REFUSAL_SIZE && handshake->peer.rank < connection->control->size)
+        if (!connection->connector && refusal >= REMO__REFUSAL_SIZE &&
+            handshake->peer.rank < connection->control->size)
             connection->peer = &connection->control->peers[handshake->peer.rank];
         refuse(connection, refusal);
         return;
@@ -233,7 +246,8 @@ static void on_proof(struct remo__connection *connection, const struct remo__fra
     struct remo__handshake *handshake = connection->handshake;
     struct remo__seal send_seal, receive_seal;
     if (remo__handshake_verify(handshake, frame->data, frame->bytes) != 0) {
-        remo__log(&connection->control->config.log, REMO_LOG_DEBUG, "rank %u: %s", connection->peer->rank, remo_last_error());
+        remo__log(&connection->control->config.log, REMO_LOG_DEBUG, "rank %u: %s", connection->peer->rank,
+                  remo_last_error());
         refuse(connection, REMO__REFUSAL_CREDENTIAL);
         return;
     }
@@ -277,11 +291,14 @@ static void come_up(struct remo__connection *connection, const void *hello, size
     peer->presence = REMO__PEER_HERE;
     peer->why[0] = '\0';
     pthread_mutex_unlock(&peer->lock);
-    remo__log(&control->config.log, REMO_LOG_DEBUG, "node %u is up over %s", peer->rank, connection->place.text);
-    control->config.up(control->config.ctx, peer->rank, peer->incarnation, connection->same_machine, hello, hello_bytes);
+    remo__log(&control->config.log, REMO_LOG_DEBUG, "node %u is up over %s", peer->rank,
+              connection->place.text);
+    control->config.up(control->config.ctx, peer->rank, peer->incarnation, connection->same_machine, hello,
+                       hello_bytes);
 }
 
-/* Both sides are proved. The connector decides last: it is up when it has sent its blob, the acceptor when that arrives. */
+/* Both sides are proved. The connector decides last: it is up when it has sent its blob, the acceptor when
+ * that arrives. */
 static void on_blob(struct remo__connection *connection, const struct remo__frame *frame) {
     struct remo__control *control = connection->control;
     if (frame->bytes < REMO__BOOT_ID_BYTES || frame->bytes > BLOB_BYTES_MAX) {
@@ -289,12 +306,14 @@ static void on_blob(struct remo__connection *connection, const struct remo__fram
         return;
     }
     connection->same_machine = memcmp(frame->data, control->boot_id, REMO__BOOT_ID_BYTES) == 0;
-    connection->beats = !connection->place.is_unix && (!connection->place.is_loopback || !connection->same_machine);
+    connection->beats =
+        !connection->place.is_unix && (!connection->place.is_loopback || !connection->same_machine);
     if (!is_new_life(connection)) {
         refuse(connection, REMO__REFUSAL_INCARNATION);
         return;
     }
-    if (connection->connector && connection->same_machine && remo__peer_turn_to_unix(connection->peer, connection)) {
+    if (connection->connector && connection->same_machine &&
+        remo__peer_turn_to_unix(connection->peer, connection)) {
         remo__connection_drop(connection, "it is on this machine; going on by its Unix socket");
         return;
     }
@@ -327,7 +346,7 @@ static void on_handshake_frame(struct remo__connection *connection, const struct
     }
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------------------- */
 
 /* Takes `fd`. */
 static void on_frame(struct remo__connection *connection, const struct remo__frame *frame, int fd) {
@@ -344,8 +363,8 @@ static void on_frame(struct remo__connection *connection, const struct remo__fra
     else if (frame->type == REMO__FRAME_GOODBYE)
         remo__connection_retire(connection, 0);
     else if (frame->type != REMO__FRAME_HEARTBEAT)
-        remo__log(&config->log, REMO_LOG_DEBUG, "node %u sent an unknown message of type %u", connection->peer->rank,
-                  frame->type);
+        remo__log(&config->log, REMO_LOG_DEBUG, "node %u sent an unknown message of type %u",
+                  connection->peer->rank, frame->type);
 }
 
 static void on_end(struct remo__connection *connection, int rc) {
@@ -361,7 +380,8 @@ static void on_end(struct remo__connection *connection, int rc) {
         remo__log(log, REMO_LOG_ERROR, "node %u sent bytes that make no sense; its connection is closed",
                   connection->peer->rank);
     else if (rc == -EMFILE)
-        remo__log(log, REMO_LOG_ERROR, "a descriptor of node %u was lost: too many files are open; raise ulimit -n",
+        remo__log(log, REMO_LOG_ERROR,
+                  "a descriptor of node %u was lost: too many files are open; raise ulimit -n",
                   connection->peer->rank);
     remo__connection_retire(connection, -EHOSTDOWN);
 }
@@ -386,14 +406,17 @@ void remo__connection_receive(struct remo__connection *connection) {
     }
 }
 
-/* ---- events ----------------------------------------------------------------------------------------------------- */
+/* ---- events -------------------------------------------------------------------------------------------- */
 
 static void on_connected(struct remo__connection *connection) {
     int error = 0;
     socklen_t bytes = sizeof error;
     getsockopt(connection->link.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
     if (error != 0) {
-        remo__connection_drop(connection, "%s", strerror(error));
+        struct remo__peer *peer = connection->peer;
+        struct remo__place place = connection->place;
+        remo__connection_bury(connection);
+        remo__peer_dial_failed(connection->control, peer, &place, -error);
         return;
     }
     connection->phase = REMO__PHASE_HELLO;
@@ -428,8 +451,8 @@ int remo__connection_accepted(struct remo__control *control, int fd, const struc
     return rc;
 }
 
-int remo__connection_called(struct remo__control *control, struct remo__peer *peer, int fd, const struct remo__place *place,
-                            bool established) {
+int remo__connection_called(struct remo__control *control, struct remo__peer *peer, int fd,
+                            const struct remo__place *place, bool established) {
     struct remo__connection *connection;
     int rc = connection_new(control, fd, place, true, &connection);
     if (rc != 0)

@@ -17,10 +17,10 @@
 #include "bootstrap/connection.h"
 
 #define HEARTBEAT_DEFAULT_NS (20 * REMO__NS_PER_MS)
-#define SILENCE_DEFAULT_NS   (500 * REMO__NS_PER_MS)
-#define STALL_NS             (2 * REMO__NS_PER_MS)
-#define FAREWELL_NS          (1 * REMO__NS_PER_S)
-#define EVENTS_MAX           64
+#define SILENCE_DEFAULT_NS (500 * REMO__NS_PER_MS)
+#define STALL_NS (2 * REMO__NS_PER_MS)
+#define FAREWELL_NS (1 * REMO__NS_PER_S)
+#define EVENTS_MAX 64
 
 void remo__control_arm(struct remo__control *control, uint64_t when) {
     control->timer_at = remo__min(control->timer_at, when);
@@ -32,7 +32,7 @@ static void wake(struct remo__control *control) {
         ;
 }
 
-/* ---- frames to ourselves ---------------------------------------------------------------------------------------- */
+/* ---- frames to ourselves ------------------------------------------------------------------------------- */
 
 static void note_free(struct remo__note *note) {
     if (note->fd >= 0)
@@ -100,7 +100,7 @@ static void notes_deliver(struct remo__control *control) {
     }
 }
 
-/* ---- timers ----------------------------------------------------------------------------------------------------- */
+/* ---- timers -------------------------------------------------------------------------------------------- */
 
 /* Signs of life for a peer beyond a network, and a look whether there were any from it. */
 static void peer_beat(struct remo__control *control, struct remo__peer *peer, uint64_t now, bool was_away) {
@@ -148,7 +148,8 @@ static void pending_expire(struct remo__control *control, uint64_t now) {
         if (now < connection->deadline)
             remo__control_arm(control, connection->deadline);
         else if (connection->phase == REMO__PHASE_DIALING)
-            remo__connection_drop(connection, "no connection within %.0f s", (double)REMO__HANDSHAKE_NS / 1e9);
+            remo__connection_drop(connection, "no connection within %.0f s",
+                                  (double)REMO__HANDSHAKE_NS / 1e9);
         else
             remo__connection_drop(connection, "no answer within %.0f s", (double)REMO__HANDSHAKE_NS / 1e9);
     }
@@ -158,7 +159,8 @@ static void timers_run(struct remo__control *control) {
     uint64_t now = remo__now_ns();
     if (now < control->timer_at)
         return;
-    /* If it is us who did not run (a stopped process, a paused machine), nobody else is to blame for the silence. */
+    /* If it is us who did not run (a stopped process, a paused machine), nobody else is to blame for the
+     * silence. */
     bool was_away = now - control->timer_at > control->config.silence_ns / 2;
     control->timer_at = REMO_FOREVER;
     pending_expire(control, now);
@@ -174,7 +176,7 @@ static void timers_run(struct remo__control *control) {
     remo__control_arm(control, control->listen_again_at);
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------------------- */
+/* ---- the thread ---------------------------------------------------------------------------------------- */
 
 static void buried_free(struct remo__control *control) {
     while (control->buried) {
@@ -224,8 +226,8 @@ static bool farewell_receive(const struct remo__connection *connection) {
     return got < 0 && errno == EAGAIN;
 }
 
-/* Send what is left; true when nothing remains to be done for this peer. Over a network the other side closes first: a close
- * with unread bytes on our side could overtake the last ones that we sent. */
+/* Send what is left; true when nothing remains to be done for this peer. Over a network the other side closes
+ * first: a close with unread bytes on our side could overtake the last ones that we sent. */
 static bool farewell_peer(struct remo__peer *peer) {
     struct remo__connection *connection = peer->connection;
     bool there = farewell_receive(connection);
@@ -282,7 +284,7 @@ static void *serve(void *argument) {
     return NULL;
 }
 
-/* ---- opening and closing ---------------------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------------------- */
 
 static int peers_open(struct remo__control *control) {
     control->peers = calloc(control->size, sizeof *control->peers);
@@ -406,10 +408,10 @@ void remo__control_close(struct remo__control *control) {
     control_free(control);
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------------------- */
 
-static int peer_send(struct remo__control *control, struct remo__peer *peer, uint16_t type, const void *data, size_t bytes,
-                     int fd) {
+static int peer_send(struct remo__control *control, struct remo__peer *peer, uint16_t type, const void *data,
+                     size_t bytes, int fd) {
     int rc = -EHOSTDOWN;
     bool stalled = false;
     pthread_mutex_lock(&peer->lock);
@@ -427,24 +429,23 @@ static int peer_send(struct remo__control *control, struct remo__peer *peer, uin
     return rc;
 }
 
-int remo__control_send(struct remo__control *control, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd) {
+int remo__control_send(struct remo__control *control, uint32_t peer, uint16_t type, const void *data,
+                       size_t bytes, int fd) {
     if (peer >= control->size)
         return remo__fail(-EINVAL, "there is no node %u in a job of %u", peer, control->size);
     if (bytes > REMO__FRAME_BYTES_MAX)
-        return remo__fail(-EMSGSIZE, "a control message has %zu bytes, at most %u are allowed", bytes, REMO__FRAME_BYTES_MAX);
+        return remo__fail(-EMSGSIZE, "a control message has %zu bytes, at most %u are allowed", bytes,
+                          REMO__FRAME_BYTES_MAX);
     int rc = peer == control->rank ? note_send(control, type, data, bytes, fd)
                                    : peer_send(control, &control->peers[peer], type, data, bytes, fd);
     switch (rc) {
-    case 0:
-        return 0;
-    case -EHOSTDOWN:
-        return remo__fail(rc, "node %u is down", peer);
-    case -ENOTCONN:
-        return remo__fail(rc, "node %u is not connected yet", peer);
+    case 0: return 0;
+    case -EHOSTDOWN: return remo__fail(rc, "node %u is down", peer);
+    case -ENOTCONN: return remo__fail(rc, "node %u is not connected yet", peer);
     case -ENOBUFS:
-        return remo__fail(rc, "%u MiB of control messages to node %u are not sent yet", REMO__SEND_QUEUE_BYTES_MAX >> 20, peer);
-    default:
-        return remo__fail(rc, "a control message to node %u: %s", peer, strerror(-rc));
+        return remo__fail(rc, "%u MiB of control messages to node %u are not sent yet",
+                          REMO__SEND_QUEUE_BYTES_MAX >> 20, peer);
+    default: return remo__fail(rc, "a control message to node %u: %s", peer, strerror(-rc));
     }
 }
 

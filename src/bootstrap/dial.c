@@ -8,11 +8,12 @@
 
 #include "base/bits.h"
 
-#define RETRY_FIRST_NS      (1 * REMO__NS_PER_MS)
-#define RETRY_COMING_MAX_NS (50 * REMO__NS_PER_MS) /* to a node that has not come yet: everybody waits for it */
-#define RETRY_GONE_MIN_NS   (100 * REMO__NS_PER_MS)
-#define RETRY_GONE_MAX_NS   (1 * REMO__NS_PER_S)   /* to one that is gone: it may never come again */
-#define UNIX_ATTEMPTS       8u
+#define RETRY_FIRST_NS (1 * REMO__NS_PER_MS)
+/* To a node that has not come yet everybody hurries; one that is gone may never come again. */
+#define RETRY_COMING_MAX_NS (50 * REMO__NS_PER_MS)
+#define RETRY_GONE_MIN_NS (100 * REMO__NS_PER_MS)
+#define RETRY_GONE_MAX_NS (1 * REMO__NS_PER_S)
+#define UNIX_ATTEMPTS 8u
 
 void remo__peer_why(struct remo__control *control, struct remo__peer *peer, const char *format, ...) {
     char text[REMO__WHY_BYTES_MAX];
@@ -22,7 +23,7 @@ void remo__peer_why(struct remo__control *control, struct remo__peer *peer, cons
     va_end(arguments);
     pthread_mutex_lock(&peer->lock);
     bool news = strcmp(peer->why, text) != 0;
-    memcpy(peer->why, text, sizeof text);
+    memcpy(peer->why, text, strlen(text) + 1);
     pthread_mutex_unlock(&peer->lock);
     if (news)
         remo__log(&control->config.log, REMO_LOG_DEBUG, "node %u is not there: %s", peer->rank, text);
@@ -51,17 +52,8 @@ void remo__peer_dial_later(struct remo__control *control, struct remo__peer *pee
     remo__control_arm(control, peer->retry_at);
 }
 
-static void dial(struct remo__control *control, struct remo__peer *peer) {
-    const struct remo__place *place = &peer->places[peer->next_place];
-    int fd = -1, rc = remo__place_connect(place, &fd);
-    if (rc == 0 && place->is_unix && !remo__socket_is_ours(fd)) {
-        close(fd);
-        rc = -EPERM;
-    }
-    if (rc == 0 || rc == -EINPROGRESS)
-        rc = remo__connection_called(control, peer, fd, place, rc == 0);
-    if (rc == 0)
-        return;
+void remo__peer_dial_failed(struct remo__control *control, struct remo__peer *peer,
+                            const struct remo__place *place, int rc) {
     if (rc == -ECONNREFUSED)
         remo__peer_why(control, peer, "connection refused at %s", place->text);
     else if (rc == -ENOENT)
@@ -71,6 +63,19 @@ static void dial(struct remo__control *control, struct remo__peer *peer) {
     else
         remo__peer_why(control, peer, "%s: %s", place->text, strerror(-rc));
     remo__peer_dial_later(control, peer);
+}
+
+static void dial(struct remo__control *control, struct remo__peer *peer) {
+    const struct remo__place *place = &peer->places[peer->next_place];
+    int fd = -1, rc = remo__place_connect(place, &fd);
+    if (rc == 0 && place->is_unix && !remo__socket_is_ours(fd)) {
+        close(fd);
+        rc = -EPERM;
+    }
+    if (rc == 0 || rc == -EINPROGRESS)
+        rc = remo__connection_called(control, peer, fd, place, rc == 0);
+    if (rc != 0)
+        remo__peer_dial_failed(control, peer, place, rc);
 }
 
 void remo__peer_dial_when_due(struct remo__control *control, struct remo__peer *peer, uint64_t now) {

@@ -7,7 +7,8 @@
 
 #include "base/bytes.h"
 
-static void frame_mac(const struct remo__seal *seal, const uint8_t *wire, size_t bytes, uint8_t ret_mac[REMO__FRAME_MAC_BYTES]) {
+static void frame_mac(const struct remo__seal *seal, const uint8_t *wire, size_t bytes,
+                      uint8_t ret_mac[REMO__FRAME_MAC_BYTES]) {
     crypto_generichash_state state;
     uint64_t number = htole64(seal->number);
     crypto_generichash_init(&state, seal->key, sizeof seal->key, REMO__FRAME_MAC_BYTES);
@@ -20,7 +21,8 @@ size_t remo__frame_wire_bytes(const struct remo__seal *seal, size_t bytes) {
     return REMO__FRAME_HEADER_BYTES + bytes + (seal->on ? REMO__FRAME_MAC_BYTES : 0);
 }
 
-void remo__frame_encode(struct remo__seal *seal, uint16_t type, uint16_t flags, const void *data, uint32_t bytes, uint8_t *wire) {
+void remo__frame_encode(struct remo__seal *seal, uint16_t type, uint16_t flags, const void *data,
+                        uint32_t bytes, uint8_t *wire) {
     struct remo__writer writer = remo__writer_of(wire, REMO__FRAME_HEADER_BYTES + bytes);
     remo__put_u32(&writer, bytes);
     remo__put_u16(&writer, type);

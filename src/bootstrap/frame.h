@@ -1,9 +1,11 @@
 /* frame.h - how bytes of a control stream are cut into frames, and sealed.
  *
- * Wire:   {u32 bytes; u16 type; u16 flags} little-endian, then `bytes` bytes, then, once the stream is sealed, a 16-byte MAC
- *         (keyed BLAKE2b) over the frame's number in its direction, the header and the data: a frame that is changed, dropped,
- *         repeated or moved does not open. The data itself is not hidden.
- * Trust:  the decoder believes nothing; a length beyond the limit of the moment is refused before anything is awaited.
+ * Wire:   {u32 bytes; u16 type; u16 flags} little-endian, then `bytes` bytes, then, once the stream is
+ *         sealed, a 16-byte MAC (keyed BLAKE2b) over the frame's number in its direction, the header and the
+ *         data: a frame that is changed, dropped, repeated or moved does not open. The data itself is not
+ *         hidden.
+ * Trust:  the decoder believes nothing; a length beyond the limit of the moment is refused before anything
+ *         is awaited.
  */
 #pragma once
 
@@ -12,8 +14,8 @@
 #include <stdint.h>
 
 #define REMO__FRAME_HEADER_BYTES 8u
-#define REMO__FRAME_MAC_BYTES    16u
-#define REMO__SEAL_KEY_BYTES     32u
+#define REMO__FRAME_MAC_BYTES 16u
+#define REMO__SEAL_KEY_BYTES 32u
 
 enum remo__frame_flags {
     REMO__FRAME_FD = 1,       /* a descriptor came along */
@@ -21,29 +23,31 @@ enum remo__frame_flags {
 };
 
 enum remo__frame_type {
-    REMO__FRAME_HELLO = 1,    /* who I am, and a nonce */
-    REMO__FRAME_PROOF,        /* that I know the secret */
-    REMO__FRAME_REFUSE,       /* u16 remo__refusal: why the connection ends now */
-    REMO__FRAME_BLOB,         /* boot id and the node's hello; the peer is up */
+    REMO__FRAME_HELLO = 1, /* who I am, and a nonce */
+    REMO__FRAME_PROOF,     /* that I know the secret */
+    REMO__FRAME_REFUSE,    /* u16 remo__refusal: why the connection ends now */
+    REMO__FRAME_BLOB,      /* boot id and the node's hello; the peer is up */
     REMO__FRAME_HEARTBEAT,
     REMO__FRAME_GOODBYE,
 };
 
 struct remo__seal {
     bool on;
-    uint64_t number;          /* of the next frame */
+    uint64_t number; /* of the next frame */
     uint8_t key[REMO__SEAL_KEY_BYTES];
 };
 
 struct remo__frame {
     uint16_t type, flags;
     uint32_t bytes;
-    const uint8_t *data;      /* inside the buffer that was decoded */
+    const uint8_t *data; /* inside the buffer that was decoded */
 };
 
 size_t remo__frame_wire_bytes(const struct remo__seal *seal, size_t bytes);
 /* `wire` has remo__frame_wire_bytes of room. */
-void remo__frame_encode(struct remo__seal *seal, uint16_t type, uint16_t flags, const void *data, uint32_t bytes, uint8_t *wire);
-/* The first frame of `wire`. Returns the bytes it takes, 0 when it is not all there yet, or -EBADMSG when it never will be. */
+void remo__frame_encode(struct remo__seal *seal, uint16_t type, uint16_t flags, const void *data,
+                        uint32_t bytes, uint8_t *wire);
+/* The first frame of `wire`. Returns the bytes it takes, 0 when it is not all there yet, or -EBADMSG when it
+ * never will be. */
 int remo__frame_decode(struct remo__seal *seal, const uint8_t *wire, size_t wire_bytes, uint32_t bytes_max,
                        struct remo__frame *ret_frame);

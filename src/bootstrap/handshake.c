@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "bootstrap/key.h"
 
-#define MAGIC   0x4f4d4552u /* "REMO" */
+#define MAGIC 0x4f4d4552u /* "REMO" */
 #define VERSION 1u
 
 enum credential { CREDENTIAL_NONE, CREDENTIAL_KEY, CREDENTIAL_MUNGE };
@@ -27,10 +27,13 @@ static const char *const refusal_texts[REMO__REFUSAL_COUNT] = {
     [REMO__REFUSAL_VERSION] = "the two run different versions of Remo",
     [REMO__REFUSAL_JOB] = "the two belong to different jobs",
     [REMO__REFUSAL_SIZE] = "the two disagree about the number of nodes; start all with the same list",
-    [REMO__REFUSAL_RANK] = "the two disagree about their ranks; give every node the same list and its own rank",
-    [REMO__REFUSAL_CREDENTIAL_KIND] = "one has a key file, the other munge or nothing; give all the same credential",
+    [REMO__REFUSAL_RANK] = "the two disagree about their ranks; give every node the same list and its own "
+                           "rank",
+    [REMO__REFUSAL_CREDENTIAL_KIND] = "one has a key file, the other munge or nothing; give all the same "
+                                      "credential",
     [REMO__REFUSAL_CREDENTIAL] = "the credential is wrong; give all nodes the same key file",
-    [REMO__REFUSAL_INCARNATION] = "this rank was here before, with this incarnation or a later one; is it started twice?",
+    [REMO__REFUSAL_INCARNATION] = "this rank was here before, with this incarnation or a later one; is it "
+                                  "started twice?",
 };
 
 const char *remo__refusal_text(uint16_t refusal) {
@@ -41,12 +44,13 @@ static uint8_t credential_of(const struct remo__roster *roster) {
     return roster->has_key ? CREDENTIAL_KEY : roster->use_munge ? CREDENTIAL_MUNGE : CREDENTIAL_NONE;
 }
 
-void remo__handshake_begin(struct remo__handshake *handshake, const struct remo__roster *roster, bool connector) {
+void remo__handshake_begin(struct remo__handshake *handshake, const struct remo__roster *roster,
+                           bool connector) {
     *handshake = (struct remo__handshake){.roster = roster, .connector = connector};
     randombytes_buf(handshake->share_ours, sizeof handshake->share_ours);
 }
 
-/* ---- hello ------------------------------------------------------------------------------------------------------ */
+/* ---- hello --------------------------------------------------------------------------------------------- */
 
 void remo__handshake_greet(struct remo__handshake *handshake, uint32_t to) {
     const struct remo__roster *roster = handshake->roster;
@@ -109,10 +113,12 @@ enum remo__refusal remo__handshake_hear(struct remo__handshake *handshake, const
     return REMO__REFUSAL_NONE;
 }
 
-/* ---- proof ------------------------------------------------------------------------------------------------------ */
+/* ---- proof --------------------------------------------------------------------------------------------- */
 
-/* HMAC of (label, the connector's hello, the acceptor's hello). Hellos tell their own lengths, so nothing can be shifted. */
-static void transcript_mac(const struct remo__handshake *handshake, const char *label, const uint8_t key[REMO__KEY_BYTES],
+/* HMAC of (label, the connector's hello, the acceptor's hello). Hellos tell their own lengths, so nothing can
+ * be shifted. */
+static void transcript_mac(const struct remo__handshake *handshake, const char *label,
+                           const uint8_t key[REMO__KEY_BYTES],
                            uint8_t ret_mac[crypto_auth_hmacsha256_BYTES]) {
     crypto_auth_hmacsha256_state state;
     const uint8_t *first = handshake->connector ? handshake->ours : handshake->theirs;
@@ -133,7 +139,8 @@ static void proof_make(const struct remo__handshake *handshake, bool by_connecto
                    handshake->roster->key, ret_mac);
 }
 
-int remo__handshake_prove(struct remo__handshake *handshake, uint8_t ret_proof[REMO__PROOF_WIRE_MAX], size_t *ret_bytes) {
+int remo__handshake_prove(struct remo__handshake *handshake, uint8_t ret_proof[REMO__PROOF_WIRE_MAX],
+                          size_t *ret_bytes) {
     struct munge_load load;
     proof_make(handshake, handshake->connector, load.proof);
     if (!handshake->roster->use_munge) {
@@ -149,7 +156,8 @@ int remo__handshake_prove(struct remo__handshake *handshake, uint8_t ret_proof[R
         return rc;
     size_t bytes = strlen(text) + 1;
     if (bytes > REMO__PROOF_WIRE_MAX) {
-        rc = remo__fail(-EACCES, "munge made a credential of %zu bytes, expected at most %u", bytes, REMO__PROOF_WIRE_MAX);
+        rc = remo__fail(-EACCES, "munge made a credential of %zu bytes, expected at most %u", bytes,
+                        REMO__PROOF_WIRE_MAX);
     } else {
         memcpy(ret_proof, text, bytes);
         *ret_bytes = bytes;
@@ -180,7 +188,7 @@ int remo__handshake_verify(struct remo__handshake *handshake, const void *proof,
     return rc;
 }
 
-/* ---- sealing ---------------------------------------------------------------------------------------------------- */
+/* ---- sealing ------------------------------------------------------------------------------------------- */
 
 /* With a key the secret is the key; with munge it is what both shares make. */
 static void secret_of(const struct remo__handshake *handshake, uint8_t ret_secret[REMO__KEY_BYTES]) {
@@ -192,8 +200,10 @@ static void secret_of(const struct remo__handshake *handshake, uint8_t ret_secre
         memcpy(ret_secret, h->roster->key, REMO__KEY_BYTES);
 }
 
-void remo__handshake_seals(const struct remo__handshake *handshake, struct remo__seal *ret_send, struct remo__seal *ret_receive) {
-    static const char from_connector[] = "remo frames of the connector", from_acceptor[] = "remo frames of the acceptor";
+void remo__handshake_seals(const struct remo__handshake *handshake, struct remo__seal *ret_send,
+                           struct remo__seal *ret_receive) {
+    static const char from_connector[] = "remo frames of the connector",
+                      from_acceptor[] = "remo frames of the acceptor";
     uint8_t secret[REMO__KEY_BYTES];
     bool on = credential_of(handshake->roster) != CREDENTIAL_NONE;
     *ret_send = *ret_receive = (struct remo__seal){.on = on};
@@ -201,7 +211,8 @@ void remo__handshake_seals(const struct remo__handshake *handshake, struct remo_
         return;
     secret_of(handshake, secret);
     transcript_mac(handshake, handshake->connector ? from_connector : from_acceptor, secret, ret_send->key);
-    transcript_mac(handshake, handshake->connector ? from_acceptor : from_connector, secret, ret_receive->key);
+    transcript_mac(handshake, handshake->connector ? from_acceptor : from_connector, secret,
+                   ret_receive->key);
     sodium_memzero(secret, sizeof secret);
 }
 

@@ -7,10 +7,12 @@
  *                            <- PROOF of the acceptor over both hellos; BLOB
  *     BLOB ->                                     both are up
  *
- * Proof:   key file, PMIx: HMAC-SHA256 of (role, both hellos). Munge: a credential that carries that and a random share of the
- *          session's secret. The role inside keeps a proof from being sent back to its maker, the nonces from being used again.
- * Sealing: what follows the proofs is sealed with keys made of the secret and both hellos (frame.h), one for each direction.
- *          Without a credential (Unix sockets, loopback) the proof shows only that both saw the same two hellos.
+ * Proof:   key file, PMIx: HMAC-SHA256 of (role, both hellos). Munge: a credential that carries that and a
+ *          random share of the session's secret. The role inside keeps a proof from being sent back to its
+ *          maker, the nonces from being used again.
+ * Sealing: what follows the proofs is sealed with keys made of the secret and both hellos (frame.h), one for
+ *          each direction. Without a credential (Unix sockets, loopback) the proof shows only that both saw
+ *          the same two hellos.
  */
 #pragma once
 
@@ -23,7 +25,7 @@
 
 #define REMO__HELLO_WIRE_MAX 256u
 #define REMO__PROOF_WIRE_MAX 4096u
-#define REMO__NONCE_BYTES    32u
+#define REMO__NONCE_BYTES 32u
 
 /* Why a peer was turned away; on the wire as a number, so only append. */
 enum remo__refusal {
@@ -59,16 +61,19 @@ struct remo__handshake {
 const char *remo__refusal_text(uint16_t refusal);
 
 /* The connector begins with the rank it calls; the acceptor has read the other's hello, and answers. */
-void remo__handshake_begin(struct remo__handshake *handshake, const struct remo__roster *roster, bool connector);
+void remo__handshake_begin(struct remo__handshake *handshake, const struct remo__roster *roster,
+                           bool connector);
 /* Write our hello to `handshake->ours`. */
 void remo__handshake_greet(struct remo__handshake *handshake, uint32_t to);
 /* Their hello: REMO__REFUSAL_NONE when this may be our peer. A connector has greeted already. */
 enum remo__refusal remo__handshake_hear(struct remo__handshake *handshake, const void *data, size_t bytes);
 /* Both hellos are there. Errors: -EACCES (munge, with a sentence). */
-int remo__handshake_prove(struct remo__handshake *handshake, uint8_t ret_proof[REMO__PROOF_WIRE_MAX], size_t *ret_bytes);
+int remo__handshake_prove(struct remo__handshake *handshake, uint8_t ret_proof[REMO__PROOF_WIRE_MAX],
+                          size_t *ret_bytes);
 /* Errors: -EACCES with a sentence. Time does not depend on where a wrong proof differs. */
 int remo__handshake_verify(struct remo__handshake *handshake, const void *proof, size_t bytes);
 /* Both proofs are verified, or, on munge, ours is made and theirs is verified. */
-void remo__handshake_seals(const struct remo__handshake *handshake, struct remo__seal *ret_send, struct remo__seal *ret_receive);
+void remo__handshake_seals(const struct remo__handshake *handshake, struct remo__seal *ret_send,
+                           struct remo__seal *ret_receive);
 /* Forget the secrets. */
 void remo__handshake_end(struct remo__handshake *handshake);

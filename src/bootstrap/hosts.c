@@ -10,21 +10,21 @@
 #include "base/error.h"
 
 struct line {
-    const char *name;                  /* of the file */
+    const char *name; /* of the file */
     uint32_t number;
     char text[REMO__HOSTS_LINE_BYTES_MAX];
 };
 
 static int slots_parse(const struct line *line, const char *word, uint32_t *ret_slots) {
     if (strncmp(word, "slots=", 6) != 0)
-        return remo__fail(-EINVAL, "%s:%u: \"%s\" is not understood; after the host only slots=N may follow", line->name,
-                          line->number, word);
+        return remo__fail(-EINVAL, "%s:%u: \"%s\" is not understood; after the host only slots=N may follow",
+                          line->name, line->number, word);
     char *end;
     errno = 0;
     unsigned long slots = strtoul(word + 6, &end, 10);
     if (word[6] < '0' || word[6] > '9' || *end != '\0' || errno != 0 || slots == 0 || slots > REMO__NODES_MAX)
-        return remo__fail(-EINVAL, "%s:%u: \"%s\": the number of nodes must be from 1 to %u", line->name, line->number,
-                          word, REMO__NODES_MAX);
+        return remo__fail(-EINVAL, "%s:%u: \"%s\": the number of nodes must be from 1 to %u", line->name,
+                          line->number, word, REMO__NODES_MAX);
     *ret_slots = (uint32_t)slots;
     return 0;
 }
@@ -50,15 +50,17 @@ static int place_parse(const struct line *line, const char *word, struct remo__h
     return 0;
 }
 
-static int slots_add(const struct line *line, struct remo__host host, uint32_t slots, struct remo__hosts *hosts) {
+static int slots_add(const struct line *line, struct remo__host host, uint32_t slots,
+                     struct remo__hosts *hosts) {
     if (slots > 1 && host.address[0] != '\0')
-        return remo__fail(-EINVAL, "%s:%u: slots= goes with host or host:port only; write one line for each address",
+        return remo__fail(-EINVAL,
+                          "%s:%u: slots= goes with host or host:port only; write one line for each address",
                           line->name, line->number);
     if (hosts->count + slots > REMO__NODES_MAX)
         return remo__fail(-EINVAL, "%s:%u: more than %u nodes", line->name, line->number, REMO__NODES_MAX);
     if (host.port != 0 && host.port + slots - 1 > UINT16_MAX)
-        return remo__fail(-EINVAL, "%s:%u: port %u and %u slots go beyond port %u", line->name, line->number, host.port,
-                          slots, UINT16_MAX);
+        return remo__fail(-EINVAL, "%s:%u: port %u and %u slots go beyond port %u", line->name, line->number,
+                          host.port, slots, UINT16_MAX);
     for (uint32_t i = 0; i < slots; i++) {
         hosts->entries[hosts->count++] = host;
         host.slot++;
@@ -82,8 +84,8 @@ static int line_parse(struct line *line, struct remo__hosts *hosts) {
     if (rc == 0 && option)
         rc = slots_parse(line, option, &slots);
     if (rc == 0 && excess)
-        rc = remo__fail(-EINVAL, "%s:%u: \"%s\" is too much; a line is: host[:port] [slots=N]", line->name, line->number,
-                        excess);
+        rc = remo__fail(-EINVAL, "%s:%u: \"%s\" is too much; a line is: host[:port] [slots=N]", line->name,
+                        line->number, excess);
     return rc == 0 ? slots_add(line, host, slots, hosts) : rc;
 }
 
@@ -95,10 +97,11 @@ static int lines_parse(struct line *line, const char *text, size_t bytes, struct
         size_t length = (size_t)(stop - text);
         line->number++;
         if (length >= sizeof line->text)
-            return remo__fail(-EINVAL, "%s:%u: the line has %zu bytes, at most %zu are allowed", line->name, line->number,
-                              length, sizeof line->text - 1);
+            return remo__fail(-EINVAL, "%s:%u: the line has %zu bytes, at most %zu are allowed", line->name,
+                              line->number, length, sizeof line->text - 1);
         if (memchr(text, '\0', length))
-            return remo__fail(-EINVAL, "%s:%u: the line holds a zero byte; this is no text file", line->name, line->number);
+            return remo__fail(-EINVAL, "%s:%u: the line holds a zero byte; this is no text file", line->name,
+                              line->number);
         memcpy(line->text, text, length);
         line->text[length] = '\0';
         int rc = line_parse(line, hosts);

@@ -16,22 +16,23 @@
 
 #define REMO__HOSTS_FILE_BYTES_MAX (256u << 10)
 #define REMO__HOSTS_LINE_BYTES_MAX 1024u
-#define REMO__PORT_DEFAULT         7470u
+#define REMO__PORT_DEFAULT 7470u
 
 struct remo__host {
     uint32_t line;
-    uint32_t slot;                     /* 0 for the first node of its line */
-    uint16_t port;                     /* of this slot; 0: not said */
-    char host[REMO__HOST_BYTES_MAX];   /* "" where the line has a whole address */
+    uint32_t slot;                         /* 0 for the first node of its line */
+    uint16_t port;                         /* of this slot; 0: not said */
+    char host[REMO__HOST_BYTES_MAX];       /* "" where the line has a whole address */
     char address[REMO__ADDRESS_BYTES_MAX]; /* the whole address, or "" */
 };
 
 struct remo__hosts {
     uint32_t count;
-    struct remo__host *entries;        /* [count], one for each rank; the caller frees it */
+    struct remo__host *entries; /* [count], one for each rank; the caller frees it */
 };
 
-/* `name` is what error sentences call the text. Errors: -EINVAL (the sentence begins with name:line), -ENOMEM. */
+/* `name` is what error sentences call the text. Errors: -EINVAL (the sentence begins with name:line),
+ * -ENOMEM. */
 int remo__hosts_parse(const char *name, const char *text, size_t bytes, struct remo__hosts *ret_hosts);
 /* Errors: also -ENOENT, -EACCES, -EIO. */
 int remo__hosts_read(const char *path, struct remo__hosts *ret_hosts);

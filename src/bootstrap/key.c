@@ -13,10 +13,10 @@
 
 #include "base/error.h"
 
-#define HEX_BYTES      (2u * REMO__KEY_BYTES)
-#define FILE_BYTES_MAX (HEX_BYTES + 2u)   /* a line end may follow */
+#define HEX_BYTES (2u * REMO__KEY_BYTES)
+#define FILE_BYTES_MAX (HEX_BYTES + 2u) /* a line end may follow */
 
-/* ---- key file --------------------------------------------------------------------------------------------------- */
+/* ---- key file ------------------------------------------------------------------------------------------ */
 
 int remo__key_parse(const void *data, size_t bytes, uint8_t ret_key[REMO__KEY_BYTES]) {
     const char *text = data;
@@ -27,7 +27,8 @@ int remo__key_parse(const void *data, size_t bytes, uint8_t ret_key[REMO__KEY_BY
         while (bytes > HEX_BYTES && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
             bytes--;
         size_t got = 0;
-        if (bytes != HEX_BYTES || sodium_hex2bin(key, sizeof key, text, bytes, NULL, &got, NULL) != 0 || got != sizeof key)
+        if (bytes != HEX_BYTES || sodium_hex2bin(key, sizeof key, text, bytes, NULL, &got, NULL) != 0 ||
+            got != sizeof key)
             return -EINVAL;
     }
     /* A file of zeros is a mistake, never a secret. */
@@ -45,11 +46,12 @@ static int key_check_owner(int fd, const char *path) {
     if (!S_ISREG(file.st_mode))
         return remo__fail(-EINVAL, "the key file %s is no regular file", path);
     if (file.st_uid != geteuid())
-        return remo__fail(-EACCES, "the key file %s belongs to user %u, not to user %u who runs this; make your own copy",
-                          path, file.st_uid, geteuid());
+        return remo__fail(
+            -EACCES, "the key file %s belongs to user %u, not to user %u who runs this; make your own copy",
+            path, file.st_uid, geteuid());
     if (file.st_mode & (S_IRWXG | S_IRWXO))
-        return remo__fail(-EACCES, "the key file %s can be used by others (mode %04o); run: chmod 600 %s", path,
-                          file.st_mode & 07777, path);
+        return remo__fail(-EACCES, "the key file %s can be used by others (mode %04o); run: chmod 600 %s",
+                          path, file.st_mode & 07777, path);
     return 0;
 }
 
@@ -64,9 +66,10 @@ int remo__key_read(const char *path, uint8_t ret_key[REMO__KEY_BYTES]) {
         if (bytes < 0)
             rc = remo__fail(-errno, "cannot read the key file %s: %s", path, strerror(errno));
         else if (remo__key_parse(data, (size_t)bytes, ret_key) != 0)
-            rc = remo__fail(-EINVAL, "the key file %s must hold %u random bytes or %u hexadecimal digits; run: "
-                            "(umask 077; head -c %u /dev/urandom > %s)", path, REMO__KEY_BYTES, HEX_BYTES, REMO__KEY_BYTES,
-                            path);
+            rc = remo__fail(-EINVAL,
+                            "the key file %s must hold %u random bytes or %u hexadecimal digits; run: "
+                            "(umask 077; head -c %u /dev/urandom > %s)",
+                            path, REMO__KEY_BYTES, HEX_BYTES, REMO__KEY_BYTES, path);
         sodium_memzero(data, sizeof data);
     }
     close(fd);
@@ -77,7 +80,7 @@ void remo__key_format(const uint8_t key[REMO__KEY_BYTES], char ret_hex[2 * REMO_
     sodium_bin2hex(ret_hex, HEX_BYTES + 1, key, REMO__KEY_BYTES);
 }
 
-/* ---- munge ------------------------------------------------------------------------------------------------------ */
+/* ---- munge --------------------------------------------------------------------------------------------- */
 
 /* Where this build of libmunge looks for its daemon. */
 static int munge_socket(struct sockaddr_un *ret_name) {
@@ -139,7 +142,8 @@ int remo__munge_open(const char *text, void *ret_data, size_t bytes) {
     else if (user != geteuid())
         rc = remo__fail(-EACCES, "the peer is run by user %u, not by user %u as here", user, geteuid());
     else if (length < 0 || (size_t)length != bytes)
-        rc = remo__fail(-EACCES, "the peer's munge credential carries %d bytes instead of %zu", length, bytes);
+        rc =
+            remo__fail(-EACCES, "the peer's munge credential carries %d bytes instead of %zu", length, bytes);
     else
         memcpy(ret_data, data, bytes);
     if (data && length > 0)

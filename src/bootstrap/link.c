@@ -34,7 +34,7 @@ int remo__link_widen(struct remo__link *link, uint32_t frame_bytes_max) {
     return 0;
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------------------- */
 
 static void packet_drop_first(struct remo__link *link) {
     struct remo__packet *packet = link->first;
@@ -47,7 +47,8 @@ static void packet_drop_first(struct remo__link *link) {
     free(packet);
 }
 
-int remo__link_queue(struct remo__link *link, uint16_t type, uint16_t flags, const void *data, size_t bytes, int fd) {
+int remo__link_queue(struct remo__link *link, uint16_t type, uint16_t flags, const void *data, size_t bytes,
+                     int fd) {
     size_t wire_bytes = remo__frame_wire_bytes(&link->send_seal, bytes);
     assert(bytes <= REMO__FRAME_BYTES_MAX);
     if (link->queued_bytes + wire_bytes > REMO__SEND_QUEUE_BYTES_MAX)
@@ -120,9 +121,10 @@ int remo__link_flush(struct remo__link *link) {
     return link->send_broken ? -EPIPE : 0;
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------------------- */
 
-/* Keep every descriptor that came, so that none leaks; too many, or one that the kernel had to drop, ends the link. */
+/* Keep every descriptor that came, so that none leaks; too many, or one that the kernel had to drop, ends the
+ * link. */
 static int fds_take(struct remo__link *link, struct msghdr *message) {
     int rc = 0;
     for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
@@ -160,7 +162,8 @@ int remo__link_fill(struct remo__link *link) {
     } ancillary;
     buffer_compact(link);
     assert(link->buffer_end < link->buffer_bytes);
-    struct iovec span = {.iov_base = link->buffer + link->buffer_end, .iov_len = link->buffer_bytes - link->buffer_end};
+    struct iovec span = {.iov_base = link->buffer + link->buffer_end,
+                         .iov_len = link->buffer_bytes - link->buffer_end};
     struct msghdr message = {.msg_iov = &span, .msg_iovlen = 1};
     if (link->carries_fds) {
         message.msg_control = ancillary.bytes;

@@ -13,15 +13,16 @@
 
 #include "base/error.h"
 
-#define LISTEN_AGAIN_NS   (100 * REMO__NS_PER_MS)
+#define LISTEN_AGAIN_NS (100 * REMO__NS_PER_MS)
 #define ACCEPTS_PER_EVENT 64
 
-/* ---- listening -------------------------------------------------------------------------------------------------- */
+/* ---- listening ----------------------------------------------------------------------------------------- */
 
-static void listener_add(struct remo__control *control, int fd, const struct remo__place *place, bool made_file) {
+static void listener_add(struct remo__control *control, int fd, const struct remo__place *place,
+                         bool made_file) {
     assert(control->listener_count < REMO__LISTENERS_MAX);
-    control->listeners[control->listener_count++] =
-        (struct remo__listener){.watch.kind = REMO__WATCH_LISTENER, .fd = fd, .place = *place, .made_file = made_file};
+    control->listeners[control->listener_count++] = (struct remo__listener){
+        .watch.kind = REMO__WATCH_LISTENER, .fd = fd, .place = *place, .made_file = made_file};
 }
 
 /* Sockets that the roster has bound stay its own; we listen on duplicates. */
@@ -40,7 +41,8 @@ static int listeners_adopt(struct remo__control *control) {
     return 0;
 }
 
-/* A name may stand for addresses that this machine lacks (IPv6, say): one that works is enough, unless a port is taken. */
+/* A name may stand for addresses that this machine lacks (IPv6, say): one that works is enough, unless a port
+ * is taken. */
 static int listeners_open(struct remo__control *control) {
     const struct remo__roster *roster = control->roster;
     struct remo__place places[REMO__PLACES_MAX];
@@ -87,7 +89,7 @@ void remo__listeners_close(struct remo__control *control) {
     control->listener_count = 0;
 }
 
-/* ---- accepting -------------------------------------------------------------------------------------------------- */
+/* ---- accepting ----------------------------------------------------------------------------------------- */
 
 static void place_of_caller(int fd, struct remo__place *place, const struct ucred *user) {
     char host[INET6_ADDRSTRLEN] = "?";
@@ -101,12 +103,14 @@ static void place_of_caller(int fd, struct remo__place *place, const struct ucre
     const struct sockaddr_in *name4 = (const struct sockaddr_in *)&place->name;
     const struct sockaddr_in6 *name6 = (const struct sockaddr_in6 *)&place->name;
     bool is4 = place->name.ss_family == AF_INET;
-    inet_ntop(place->name.ss_family, is4 ? (const void *)&name4->sin_addr : &name6->sin6_addr, host, sizeof host);
+    inet_ntop(place->name.ss_family, is4 ? (const void *)&name4->sin_addr : &name6->sin6_addr, host,
+              sizeof host);
     snprintf(place->text, sizeof place->text, is4 ? "tcp:%s:%u" : "tcp:[%s]:%u", host,
              ntohs(is4 ? name4->sin_port : name6->sin6_port));
-    place->is_loopback = is4 ? ntohl(name4->sin_addr.s_addr) >> 24 == 127
-                             : IN6_IS_ADDR_LOOPBACK(&name6->sin6_addr) ||
-                                   (IN6_IS_ADDR_V4MAPPED(&name6->sin6_addr) && name6->sin6_addr.s6_addr[12] == 127);
+    place->is_loopback =
+        is4 ? ntohl(name4->sin_addr.s_addr) >> 24 == 127
+            : IN6_IS_ADDR_LOOPBACK(&name6->sin6_addr) ||
+                  (IN6_IS_ADDR_V4MAPPED(&name6->sin6_addr) && name6->sin6_addr.s6_addr[12] == 127);
 }
 
 /* The kernel vouches for whoever is at the other end of a Unix socket. */
@@ -123,7 +127,8 @@ bool remo__socket_is_ours(int fd) {
 static void greet_caller(struct remo__control *control, int fd, struct remo__place *place) {
     struct ucred user = {0};
     if (place->is_unix && !is_our_user(fd, &user)) {
-        remo__log(&control->config.log, REMO_LOG_DEBUG, "a connection of user %u was dropped: it is not our user", user.uid);
+        remo__log(&control->config.log, REMO_LOG_DEBUG,
+                  "a connection of user %u was dropped: it is not our user", user.uid);
         close(fd);
         return;
     }
@@ -134,7 +139,8 @@ static void greet_caller(struct remo__control *control, int fd, struct remo__pla
                   strerror(-rc));
 }
 
-/* Among those who have not proved themselves the oldest gives way, so that silent ones cannot keep the others out. */
+/* Among those who have not proved themselves the oldest gives way, so that silent ones cannot keep the others
+ * out. */
 static bool oldest_stranger_drop(struct remo__control *control) {
     struct remo__connection *connection = control->pending_first;
     while (connection && (connection->connector || connection->phase == REMO__PHASE_BLOB))
@@ -145,7 +151,8 @@ static bool oldest_stranger_drop(struct remo__control *control) {
 }
 
 static void pause_listening(struct remo__control *control) {
-    remo__log(&control->config.log, REMO_LOG_WARNING, "no connection can be accepted: %s; raise ulimit -n", strerror(errno));
+    remo__log(&control->config.log, REMO_LOG_WARNING, "no connection can be accepted: %s; raise ulimit -n",
+              strerror(errno));
     remo__listeners_watch(control, EPOLL_CTL_DEL);
     control->listen_again_at = remo__now_ns() + LISTEN_AGAIN_NS;
     remo__control_arm(control, control->listen_again_at);
@@ -154,7 +161,8 @@ static void pause_listening(struct remo__control *control) {
 void remo__listener_event(struct remo__control *control, struct remo__listener *listener) {
     for (int i = 0; i < ACCEPTS_PER_EVENT; i++) {
         struct remo__place place = {.is_unix = listener->place.is_unix, .name_bytes = sizeof place.name};
-        int fd = accept4(listener->fd, (struct sockaddr *)&place.name, &place.name_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(listener->fd, (struct sockaddr *)&place.name, &place.name_bytes,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             if (control->strangers >= control->size + REMO__STRANGERS_EXTRA)
                 oldest_stranger_drop(control);

@@ -20,19 +20,21 @@
 #include "bootstrap/boot_id.h"
 #include "bootstrap/key.h"
 
-#define KEY_ADDRESS   "remo.address"   /* "<boot id> <address>" of each rank */
-#define KEY_JOB       "remo.job"       /* "<name> <key in hex>", from rank 0 */
+#define KEY_ADDRESS "remo.address" /* "<boot id> <address>" of each rank */
+#define KEY_JOB "remo.job"         /* "<name> <key in hex>", from rank 0 */
 #define WAIT_DEFAULT_NS (30 * REMO__NS_PER_S)
 
 struct remo__pmix {
     pmix_proc_t self;
 };
 
-/* ---- asking PMIx ------------------------------------------------------------------------------------------------ */
+/* ---- asking PMIx --------------------------------------------------------------------------------------- */
 
 static int pmix_fail(pmix_status_t status, const char *what) {
-    return remo__fail(status == PMIX_ERR_TIMEOUT ? -ETIMEDOUT : -EPROTO, "PMIx: %s: %s; start the program with mpirun or "
-                      "srun --mpi=pmix, or use remo run", what, PMIx_Error_string(status));
+    return remo__fail(status == PMIX_ERR_TIMEOUT ? -ETIMEDOUT : -EPROTO,
+                      "PMIx: %s: %s; start the program with mpirun or "
+                      "srun --mpi=pmix, or use remo run",
+                      what, PMIx_Error_string(status));
 }
 
 static int job_number(const struct remo__pmix *pmix, const char *key, uint32_t *ret_number) {
@@ -55,7 +57,8 @@ static int text_put(const char *key, char *text) {
     return status == PMIX_SUCCESS ? 0 : pmix_fail(status, "put");
 }
 
-static int text_get(const struct remo__pmix *pmix, uint32_t rank, const char *key, char *ret_text, size_t cap) {
+static int text_get(const struct remo__pmix *pmix, uint32_t rank, const char *key, char *ret_text,
+                    size_t cap) {
     pmix_proc_t proc = pmix->self;
     pmix_value_t *value = NULL;
     proc.rank = rank;
@@ -69,9 +72,10 @@ static int text_get(const struct remo__pmix *pmix, uint32_t rank, const char *ke
     return fits ? 0 : pmix_fail(PMIX_ERR_TYPE_MISMATCH, key);
 }
 
-/* ---- a fence that ends ------------------------------------------------------------------------------------------ */
+/* ---- a fence that ends --------------------------------------------------------------------------------- */
 
-/* Shared by the waiter and PMIx's thread: the waiter may give up first, so that the last of the two frees it. */
+/* Shared by the waiter and PMIx's thread: the waiter may give up first, so that the last of the two frees it.
+ */
 struct fence {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -115,7 +119,8 @@ static struct fence *fence_new(void) {
 
 static int fence_wait(struct fence *fence, uint64_t timeout_ns) {
     uint64_t deadline = remo__deadline(timeout_ns);
-    struct timespec until = {.tv_sec = (time_t)(deadline / REMO__NS_PER_S), .tv_nsec = (long)(deadline % REMO__NS_PER_S)};
+    struct timespec until = {.tv_sec = (time_t)(deadline / REMO__NS_PER_S),
+                             .tv_nsec = (long)(deadline % REMO__NS_PER_S)};
     int rc = 0;
     pthread_mutex_lock(&fence->lock);
     while (!fence->done && rc == 0)
@@ -147,7 +152,7 @@ static int fence_all(uint64_t timeout_ns) {
     return rc;
 }
 
-/* ---- our own place ---------------------------------------------------------------------------------------------- */
+/* ---- our own place ------------------------------------------------------------------------------------- */
 
 /* Appends a form; one that does not fit is left out. */
 static void form_add(char *address, const char *form) {
@@ -203,10 +208,12 @@ static void interfaces_add(char *address, uint16_t port, int family) {
         return;
     for (struct ifaddrs *at = list; at; at = at->ifa_next) {
         char host[INET6_ADDRSTRLEN], form[INET6_ADDRSTRLEN + 16];
-        if (!at->ifa_addr || at->ifa_addr->sa_family != family || !(at->ifa_flags & IFF_UP) || (at->ifa_flags & IFF_LOOPBACK))
+        if (!at->ifa_addr || at->ifa_addr->sa_family != family || !(at->ifa_flags & IFF_UP) ||
+            (at->ifa_flags & IFF_LOOPBACK))
             continue;
         const struct in6_addr *in6 = &((struct sockaddr_in6 *)at->ifa_addr)->sin6_addr;
-        const void *in = family == AF_INET6 ? (const void *)in6 : &((struct sockaddr_in *)at->ifa_addr)->sin_addr;
+        const void *in =
+            family == AF_INET6 ? (const void *)in6 : &((struct sockaddr_in *)at->ifa_addr)->sin_addr;
         if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(in6))
             continue; /* means nothing elsewhere */
         inet_ntop(family, in, host, sizeof host);
@@ -232,7 +239,7 @@ static int listen_everywhere(const struct remo__pmix *pmix, struct remo__roster 
     return rc;
 }
 
-/* ---- publishing and reading ------------------------------------------------------------------------------------- */
+/* ---- publishing and reading ---------------------------------------------------------------------------- */
 
 static int publish(const struct remo__roster *roster, const char *address) {
     char text[REMO__BOOT_ID_TEXT_BYTES + 1 + REMO__ADDRESS_BYTES_MAX];
@@ -261,8 +268,10 @@ static int job_read(const struct remo__pmix *pmix, struct remo__roster *roster) 
     if (rc != 0)
         return rc;
     char *hex = strchr(text, ' ');
-    if (!hex || hex - text >= REMO__JOB_BYTES_MAX || remo__key_parse(hex + 1, strlen(hex + 1), roster->key) != 0)
-        return remo__fail(-EPROTO, "PMIx: rank 0 published no usable job name and key; do all ranks run one version of Remo?");
+    if (!hex || hex - text >= REMO__JOB_BYTES_MAX ||
+        remo__key_parse(hex + 1, strlen(hex + 1), roster->key) != 0)
+        return remo__fail(-EPROTO, "PMIx: rank 0 published no usable job name and key; do all ranks run one "
+                                   "version of Remo?");
     memcpy(roster->job, text, (size_t)(hex - text));
     roster->has_key = 1;
     sodium_memzero(text, sizeof text);
@@ -290,19 +299,23 @@ static int address_read(const struct remo__pmix *pmix, struct remo__roster *rost
     return 0;
 }
 
-/* ---- joining ---------------------------------------------------------------------------------------------------- */
+/* ---- joining ------------------------------------------------------------------------------------------- */
 
-static int ranks_set(const struct remo__bootstrap_config *config, const struct remo__pmix *pmix, struct remo__roster *roster) {
+static int ranks_set(const struct remo__bootstrap_config *config, const struct remo__pmix *pmix,
+                     struct remo__roster *roster) {
     uint32_t size = 0, rank = pmix->self.rank;
     int rc = job_number(pmix, PMIX_JOB_SIZE, &size);
     if (rc != 0)
         return rc;
     if (size == 0 || size > REMO__NODES_MAX || rank >= size)
-        return remo__fail(-EINVAL, "PMIx says rank %u of %u; from 1 to %u nodes are possible", rank, size, REMO__NODES_MAX);
+        return remo__fail(-EINVAL, "PMIx says rank %u of %u; from 1 to %u nodes are possible", rank, size,
+                          REMO__NODES_MAX);
     if (config->size != 0 && config->size != size)
-        return remo__fail(-EINVAL, "the program says %u nodes, but PMIx (mpirun, srun) started %u", config->size, size);
+        return remo__fail(-EINVAL, "the program says %u nodes, but PMIx (mpirun, srun) started %u",
+                          config->size, size);
     if (config->rank != 0 && config->rank != rank)
-        return remo__fail(-EINVAL, "the program says rank %u, but PMIx (mpirun, srun) says %u", config->rank, rank);
+        return remo__fail(-EINVAL, "the program says rank %u, but PMIx (mpirun, srun) says %u", config->rank,
+                          rank);
     roster->addresses = calloc(size, sizeof *roster->addresses);
     if (!roster->addresses)
         return remo__fail(-ENOMEM, "no memory for the addresses of %u nodes", size);

@@ -17,13 +17,14 @@
 
 #define JOB_DEFAULT "remo"
 
-/* ---- pieces that all three ways need ---------------------------------------------------------------------------- */
+/* ---- pieces that all three ways need ------------------------------------------------------------------- */
 
 static int size_set(struct remo__roster *roster, uint32_t rank, uint32_t size) {
     if (size == 0 || size > REMO__NODES_MAX)
         return remo__fail(-EINVAL, "a job of %u nodes: from 1 to %u are possible", size, REMO__NODES_MAX);
     if (rank >= size)
-        return remo__fail(-EINVAL, "rank %u in a job of %u nodes: ranks go from 0 to %u", rank, size, size - 1);
+        return remo__fail(-EINVAL, "rank %u in a job of %u nodes: ranks go from 0 to %u", rank, size,
+                          size - 1);
     roster->addresses = calloc(size, sizeof *roster->addresses);
     if (!roster->addresses)
         return remo__fail(-ENOMEM, "no memory for the addresses of %u nodes", size);
@@ -35,11 +36,12 @@ static int size_set(struct remo__roster *roster, uint32_t rank, uint32_t size) {
 /* The job's name becomes part of names of files: keep it plain. */
 static int job_set(struct remo__roster *roster, const char *job) {
     if (job[0] == '\0' || strlen(job) >= REMO__JOB_BYTES_MAX)
-        return remo__fail(-EINVAL, "the job name \"%s\" has %zu bytes; from 1 to %u are possible", job, strlen(job),
-                          REMO__JOB_BYTES_MAX - 1);
+        return remo__fail(-EINVAL, "the job name \"%s\" has %zu bytes; from 1 to %u are possible", job,
+                          strlen(job), REMO__JOB_BYTES_MAX - 1);
     for (const char *at = job; *at; at++) {
         if (!isalnum((unsigned char)*at) && !strchr("._-", *at))
-            return remo__fail(-EINVAL, "the job name \"%s\" may hold letters, digits, '.', '_' and '-' only", job);
+            return remo__fail(-EINVAL, "the job name \"%s\" may hold letters, digits, '.', '_' and '-' only",
+                              job);
     }
     memcpy(roster->job, job, strlen(job) + 1);
     return 0;
@@ -57,8 +59,9 @@ static int addresses_check_unique(const struct remo__roster *roster) {
     for (uint32_t i = 1; i < roster->size; i++) {
         for (uint32_t j = 0; j < i; j++) {
             if (strcmp(roster->addresses[i], roster->addresses[j]) == 0)
-                return remo__fail(-EINVAL, "ranks %u and %u have the same address %s; each needs its own port or path", j, i,
-                                  roster->addresses[i]);
+                return remo__fail(-EINVAL,
+                                  "ranks %u and %u have the same address %s; each needs its own port or path",
+                                  j, i, roster->addresses[i]);
         }
     }
     return 0;
@@ -73,7 +76,7 @@ static int job_set_launched(struct remo__roster *roster, const char *program, co
     return job_set(roster, both);
 }
 
-/* ---- the program's own words ------------------------------------------------------------------------------------ */
+/* ---- the program's own words --------------------------------------------------------------------------- */
 
 static int from_addresses(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
     int rc = size_set(roster, config->rank, config->size);
@@ -81,8 +84,9 @@ static int from_addresses(const struct remo__bootstrap_config *config, struct re
         if (config->addresses[i])
             rc = address_set(roster, i, config->addresses[i]);
         else
-            rc = remo__fail(-EINVAL, "the address of rank %u is missing: the list must have one for each of %u nodes", i,
-                            config->size);
+            rc = remo__fail(-EINVAL,
+                            "the address of rank %u is missing: the list must have one for each of %u nodes",
+                            i, config->size);
     }
     return rc == 0 ? job_set(roster, config->job ? config->job : JOB_DEFAULT) : rc;
 }
@@ -93,9 +97,11 @@ static int from_hosts_file(const struct remo__bootstrap_config *config, struct r
     if (rc != 0)
         return rc;
     if (config->size != 0 && config->size != hosts.count)
-        rc = remo__fail(-EINVAL, "%s names %u nodes, but the program says %u", config->hosts_file, hosts.count, config->size);
+        rc = remo__fail(-EINVAL, "%s names %u nodes, but the program says %u", config->hosts_file,
+                        hosts.count, config->size);
     else if (config->rank >= hosts.count)
-        rc = remo__fail(-EINVAL, "%s names %u nodes, but this is rank %u", config->hosts_file, hosts.count, config->rank);
+        rc = remo__fail(-EINVAL, "%s names %u nodes, but this is rank %u", config->hosts_file, hosts.count,
+                        config->rank);
     else
         rc = size_set(roster, config->rank, hosts.count);
     for (uint32_t i = 0; rc == 0 && i < hosts.count; i++) {
@@ -107,14 +113,14 @@ static int from_hosts_file(const struct remo__bootstrap_config *config, struct r
     return rc == 0 ? job_set(roster, config->job ? config->job : JOB_DEFAULT) : rc;
 }
 
-/* ---- the environment of `remo run`, and PMIx ------------------------------------------------------------------------------ */
+/* ---- the environment of `remo run`, and PMIx ----------------------------------------------------------- */
 
 static int env_number(const char *name, uint32_t max, uint32_t *ret_number) {
     const char *text = getenv(name);
     char *end;
     if (!text)
-        return remo__fail(-EINVAL, "%s is missing; %s and %s come together, start the program with: remo run", name,
-                          REMO__ENV_RANK, REMO__ENV_SIZE);
+        return remo__fail(-EINVAL, "%s is missing; %s and %s come together, start the program with: remo run",
+                          name, REMO__ENV_RANK, REMO__ENV_SIZE);
     errno = 0;
     unsigned long number = strtoul(text, &end, 10);
     if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || number > max)
@@ -129,17 +135,18 @@ static int env_address_list(struct remo__roster *roster, const char *list) {
         char address[REMO__ADDRESS_BYTES_MAX + 1];
         size_t bytes = strcspn(at, ";");
         if (rank >= roster->size)
-            return remo__fail(-EINVAL, "%s has more than the %u addresses that %s says", REMO__ENV_ADDRESSES, roster->size,
-                              REMO__ENV_SIZE);
-        snprintf(address, sizeof address, "%.*s", bytes < sizeof address ? (int)bytes : (int)sizeof address, at);
+            return remo__fail(-EINVAL, "%s has more than the %u addresses that %s says", REMO__ENV_ADDRESSES,
+                              roster->size, REMO__ENV_SIZE);
+        snprintf(address, sizeof address, "%.*s", bytes < sizeof address ? (int)bytes : (int)sizeof address,
+                 at);
         int rc = address_set(roster, rank, address);
         if (rc != 0)
             return remo__fail_more(rc, "%s", REMO__ENV_ADDRESSES);
         at = at[bytes] ? at + bytes + 1 : NULL;
     }
     if (rank != roster->size)
-        return remo__fail(-EINVAL, "%s has %u addresses, but %s is %u", REMO__ENV_ADDRESSES, rank, REMO__ENV_SIZE,
-                          roster->size);
+        return remo__fail(-EINVAL, "%s has %u addresses, but %s is %u", REMO__ENV_ADDRESSES, rank,
+                          REMO__ENV_SIZE, roster->size);
     return 0;
 }
 
@@ -150,8 +157,8 @@ static int env_addresses(struct remo__roster *roster) {
     if (!folder && roster->size == 1)
         return 0;
     if (!folder)
-        return remo__fail(-EINVAL, "%s is %u, but neither %s nor %s is set; start the program with: remo run", REMO__ENV_SIZE,
-                          roster->size, REMO__ENV_JOB_DIR, REMO__ENV_ADDRESSES);
+        return remo__fail(-EINVAL, "%s is %u, but neither %s nor %s is set; start the program with: remo run",
+                          REMO__ENV_SIZE, roster->size, REMO__ENV_JOB_DIR, REMO__ENV_ADDRESSES);
     for (uint32_t i = 0; i < roster->size; i++) {
         char address[PATH_MAX];
         snprintf(address, sizeof address, "unix:%s/%u.sock", folder, i);
@@ -170,9 +177,11 @@ static int from_environment(const struct remo__bootstrap_config *config, struct 
     if (rc != 0)
         return rc;
     if (config->size != 0 && config->size != size)
-        return remo__fail(-EINVAL, "the program says %u nodes, but %s is %u", config->size, REMO__ENV_SIZE, size);
+        return remo__fail(-EINVAL, "the program says %u nodes, but %s is %u", config->size, REMO__ENV_SIZE,
+                          size);
     if (config->rank != 0 && config->rank != rank)
-        return remo__fail(-EINVAL, "the program says rank %u, but %s is %u", config->rank, REMO__ENV_RANK, rank);
+        return remo__fail(-EINVAL, "the program says rank %u, but %s is %u", config->rank, REMO__ENV_RANK,
+                          rank);
     rc = size_set(roster, rank, size);
     if (rc == 0)
         rc = env_addresses(roster);
@@ -187,20 +196,23 @@ static int from_pmix(const struct remo__bootstrap_config *config, struct remo__r
     return rc == 0 ? job_set_launched(roster, config->job, job) : rc;
 }
 
-/* ---- nobody said anything --------------------------------------------------------------------------------------- */
+/* ---- nobody said anything ------------------------------------------------------------------------------ */
 
 static int from_nothing(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
     char job[REMO__JOB_BYTES_MAX];
     if (config->size > 1 || config->rank > 0)
-        return remo__fail(-EINVAL, "rank %u of %u nodes, but nothing says where the others are; give addresses or a hosts "
-                          "file, or start the program with: remo run -n %u -- PROGRAM", config->rank, config->size,
-                          config->size > 1 ? config->size : config->rank + 1);
-    snprintf(job, sizeof job, "alone-%x-%08x%08x", (unsigned)getpid(), randombytes_random(), randombytes_random());
+        return remo__fail(-EINVAL,
+                          "rank %u of %u nodes, but nothing says where the others are; give addresses or a "
+                          "hosts "
+                          "file, or start the program with: remo run -n %u -- PROGRAM",
+                          config->rank, config->size, config->size > 1 ? config->size : config->rank + 1);
+    snprintf(job, sizeof job, "alone-%x-%08x%08x", (unsigned)getpid(), randombytes_random(),
+             randombytes_random());
     int rc = size_set(roster, 0, 1);
     return rc == 0 ? job_set(roster, job) : rc;
 }
 
-/* ---- who may join ----------------------------------------------------------------------------------------------- */
+/* ---- who may join -------------------------------------------------------------------------------------- */
 
 static bool leaves_machine(const struct remo__roster *roster, const char **ret_address) {
     for (uint32_t i = 0; i < roster->size; i++) {
@@ -220,7 +232,8 @@ static bool has_tcp(const struct remo__roster *roster) {
     return false;
 }
 
-/* A key that PMIx carried stands; else the file; else munge, which is worth its time only where strangers can knock. */
+/* A key that PMIx carried stands; else the file; else munge, which is worth its time only where strangers can
+ * knock. */
 static int credential_choose(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
     const char *path = config->key_file ? config->key_file : getenv(REMO__ENV_KEY_FILE), *outside;
     if (path && !roster->has_key) {
@@ -233,18 +246,21 @@ static int credential_choose(const struct remo__bootstrap_config *config, struct
         return 0;
     roster->use_munge = remo__munge_present();
     if (!roster->use_munge && leaves_machine(roster, &outside))
-        return remo__fail(-EACCES, "%s can be reached from other machines, so the job needs a secret: give every node the same "
-                          "key file (%s), made with (umask 077; head -c 32 /dev/urandom > FILE), or run munge", outside,
-                          REMO__ENV_KEY_FILE);
+        return remo__fail(
+            -EACCES,
+            "%s can be reached from other machines, so the job needs a secret: give every node the same "
+            "key file (%s), made with (umask 077; head -c 32 /dev/urandom > FILE), or run munge",
+            outside, REMO__ENV_KEY_FILE);
     return 0;
 }
 
-/* ---- the order -------------------------------------------------------------------------------------------------- */
+/* ---- the order ----------------------------------------------------------------------------------------- */
 
 static int roster_fill(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
     int rc;
     if (config->addresses && config->hosts_file)
-        return remo__fail(-EINVAL, "addresses and the hosts file %s are both given; give one of them", config->hosts_file);
+        return remo__fail(-EINVAL, "addresses and the hosts file %s are both given; give one of them",
+                          config->hosts_file);
     if (config->addresses)
         rc = from_addresses(config, roster);
     else if (config->hosts_file)
@@ -274,8 +290,11 @@ int remo__roster_open(const struct remo__bootstrap_config *config, struct remo__
         remo__roster_close(roster);
         return rc;
     }
-    remo__log(&config->log, REMO_LOG_INFO, "rank %u of %u in job %s, %s", roster->rank, roster->size, roster->job,
-              roster->has_key ? "with a key" : roster->use_munge ? "with munge" : "without a key");
+    remo__log(&config->log, REMO_LOG_INFO, "rank %u of %u in job %s, %s", roster->rank, roster->size,
+              roster->job,
+              roster->has_key     ? "with a key"
+              : roster->use_munge ? "with munge"
+                                  : "without a key");
     *ret_roster = roster;
     return 0;
 }

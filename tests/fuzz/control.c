@@ -1,4 +1,5 @@
-/* Bytes that arrive on a control socket, from anybody: frames, hellos, proofs. The first byte says as what the rest arrives. */
+/* Bytes that arrive on a control socket, from anybody: frames, hellos, proofs. The first byte says as what
+ * the rest arrives. */
 #include <assert.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ enum kind { KIND_STREAM, KIND_SEALED_STREAM, KIND_HELLO, KIND_PROOF, KIND_COUNT 
 static const struct remo__roster acceptor = {.rank = 0, .size = 2, .job = "job", .has_key = 1, .key = {7}};
 static const struct remo__roster connector = {.rank = 1, .size = 2, .job = "job", .has_key = 1, .key = {7}};
 
-/* ---- good inputs ------------------------------------------------------------------------------------------------ */
+/* ---- good inputs --------------------------------------------------------------------------------------- */
 
 static size_t seed_stream(uint8_t *data, bool sealed) {
     static const uint8_t inside[400];
@@ -43,17 +44,13 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     uint8_t *data = ret_data + 1;
     switch ((enum kind)n) {
     case KIND_STREAM:
-    case KIND_SEALED_STREAM:
-        return 1 + seed_stream(data, n == KIND_SEALED_STREAM);
-    case KIND_HELLO:
-        return 1 + seed_hello(data);
-    default:
-        memset(data, 3, 32);
-        return 1 + 32;
+    case KIND_SEALED_STREAM: return 1 + seed_stream(data, n == KIND_SEALED_STREAM);
+    case KIND_HELLO: return 1 + seed_hello(data);
+    default: memset(data, 3, 32); return 1 + 32;
     }
 }
 
-/* ---- targets ---------------------------------------------------------------------------------------------------- */
+/* ---- targets ------------------------------------------------------------------------------------------- */
 
 /* Through a socket in uneven pieces, as a network would deliver it. */
 static void try_stream(const uint8_t *data, size_t bytes, bool sealed) {
@@ -110,11 +107,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     case KIND_SEALED_STREAM:
         try_stream(data + 1, bytes - 1, data[0] % KIND_COUNT == KIND_SEALED_STREAM);
         break;
-    case KIND_HELLO:
-        try_hello(data + 1, bytes - 1);
-        break;
-    default:
-        try_proof(data + 1, bytes - 1);
+    case KIND_HELLO: try_hello(data + 1, bytes - 1); break;
+    default: try_proof(data + 1, bytes - 1);
     }
     return 0;
 }

@@ -1,7 +1,8 @@
 /* fuzz.h - what a fuzz target is: one function that takes any bytes, and good inputs to begin with.
  *
- * Built twice. With clang each target is a libFuzzer program (fuzz_NAME, run by hand for as long as one likes). With any compiler it
- * is a short test: mutate.c runs the good inputs and some thousands of pseudo-random changes of them, always the same ones. */
+ * Built twice. With clang each target is a libFuzzer program (fuzz_NAME, run by hand for as long as one
+ * likes). With any compiler it is a short test: mutate.c runs the good inputs and some thousands of
+ * pseudo-random changes of them, always the same ones. */
 #ifndef REMO_TESTS_FUZZ_H
 #define REMO_TESTS_FUZZ_H
 

@@ -9,7 +9,8 @@
 #include "fuzz.h"
 
 static const char *const seeds[] = {
-    "# comment\nnode1:7000\nnode2:7100 slots=4\ntcp:[fe80::1%eth0]:9 # more\nunix:/run/a/1.sock,tcp:n3:1\n\nn4\r\n",
+    "# comment\nnode1:7000\nnode2:7100 slots=4\n"
+    "tcp:[fe80::1%eth0]:9 # more\nunix:/run/a/1.sock,tcp:n3:1\n\nn4\r\n",
     "localhost slots=256",
     "a:65535 slots=1\nb:1\tslots=2\n",
     "unix:/a,unix:@b,tcp:127.0.0.1:1,tcp:[::1]:65535",

@@ -1,7 +1,9 @@
 /* mutate.c - runs a fuzz target without a fuzzer.
- *   fuzz_NAME_test            good inputs, then MUTATIONS changes of them
- *   fuzz_NAME_test NUMBER     so many changes, beginning from another seed
- *   fuzz_NAME_test FILE...    the inputs in these files: what a fuzzer has found */
+ *
+ *     fuzz_NAME_test            good inputs, then MUTATIONS changes of them
+ *     fuzz_NAME_test NUMBER     so many changes, beginning from another seed
+ *     fuzz_NAME_test FILE...    the inputs in these files: what a fuzzer has found
+ */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 #include "base/random.h"
 #include "fuzz.h"
 
-#define MUTATIONS   30000u
+#define MUTATIONS 30000u
 #define CHANGES_MAX 6u
 
 static uint8_t input[FUZZ_BYTES_MAX];
@@ -30,17 +32,10 @@ static size_t change(struct remo__random *dice, size_t bytes) {
     size_t at = bytes ? (size_t)remo__random_below(dice, bytes) : 0;
     size_t span = 1 + (size_t)remo__random_below(dice, 16);
     switch (remo__random_below(dice, 6)) {
-    case 0:
-        input[at] ^= (uint8_t)(1u << remo__random_below(dice, 8));
-        return bytes ? bytes : 1;
-    case 1:
-        input[at] = edges[remo__random_below(dice, sizeof edges)];
-        return bytes ? bytes : 1;
-    case 2:
-        input[at] = (uint8_t)remo__random_next(dice);
-        return bytes ? bytes : 1;
-    case 3: /* cut */
-        return at;
+    case 0: input[at] ^= (uint8_t)(1u << remo__random_below(dice, 8)); return bytes ? bytes : 1;
+    case 1: input[at] = edges[remo__random_below(dice, sizeof edges)]; return bytes ? bytes : 1;
+    case 2: input[at] = (uint8_t)remo__random_next(dice); return bytes ? bytes : 1;
+    case 3: /* cut */ return at;
     case 4: /* leave some out */
         if (at + span >= bytes)
             return bytes;

@@ -1,8 +1,10 @@
 /* member.c - the smallest member of a job, for tests of the launchers: joins with what its environment says,
- * waits until it is connected to everybody, and prints "rank R of S, job J". member                      then
- * leaves when everybody has said that all is well member --size N             the program says N: must agree
- * with the launcher member --die R              then rank R kills itself, and the others print "told of R"
- * and end with 0 */
+ * waits until it is connected to everybody, and prints "rank R of S, job J".
+ *
+ *     member              then leaves when everybody has said that all is well
+ *     member --size N     the program says N: must agree with the launcher
+ *     member --die R      rank R kills itself then; the others print "rank X was told of R" and end with 0
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -51,13 +51,14 @@ const char *plane_key(uint8_t fill) {
     return path;
 }
 
-/* ---- the recorder ----------------------------------------------------------------------------------------------- */
+/* ---- the recorder -------------------------------------------------------------------------------------- */
 
 static uint8_t pattern(uint64_t number, size_t at) {
     return (uint8_t)(number * 31 + at * 7 + (at >> 8));
 }
 
-static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_machine, const void *hello, size_t hello_bytes) {
+static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_machine, const void *hello,
+                  size_t hello_bytes) {
     struct plane *plane = ctx;
     struct plane_peer *record = &plane->peers[peer];
     pthread_mutex_lock(&plane->lock);
@@ -72,12 +73,13 @@ static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_mach
     pthread_mutex_unlock(&plane->lock);
 }
 
-static bool frame_is_right(const struct plane_peer *record, uint16_t type, const uint8_t *data, size_t bytes) {
+static bool frame_is_right(const struct plane_peer *record, uint16_t type, const uint8_t *data,
+                           size_t bytes) {
     uint64_t number;
     if (bytes < sizeof number)
         return false;
     memcpy(&number, data, sizeof number);
-    for (size_t i = sizeof number; i < bytes; i += bytes > 4096 ? 61 : 1) {
+    for (size_t i = sizeof number; i<bytes; i += bytes> 4096 ? 61 : 1) {
         if (data[i] != pattern(number, i))
             return false;
     }
@@ -91,7 +93,8 @@ static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, 
         usleep(1000);
     pthread_mutex_lock(&plane->lock);
     bool self = peer == plane->roster->rank;
-    record->disorder |= !frame_is_right(record, type, data, bytes) || (!self && record->ups != record->downs + 1);
+    record->disorder |=
+        !frame_is_right(record, type, data, bytes) || (!self && record->ups != record->downs + 1);
     if (fd >= 0) {
         uint64_t inside = 0;
         record->disorder |= pread(fd, &inside, sizeof inside, 0) != sizeof inside || inside != record->frames;
@@ -121,7 +124,7 @@ static void on_log(void *ctx, int level, const char *message) {
     fprintf(stderr, "   [%u] %s\n", ((struct plane *)ctx)->roster->rank, message);
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------------------- */
 
 int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct plane_options *options) {
     static char unix_text[REMO__NODES_MAX][96];
@@ -140,17 +143,26 @@ int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct p
     pthread_cond_init(&plane->changed, &attr);
     if (getenv("REMO_TEST_LOG"))
         plane->log = (struct remo__log){.fn = on_log, .ctx = plane, .level = atoi(getenv("REMO_TEST_LOG"))};
-    struct remo__bootstrap_config bootstrap = {
-        .rank = rank, .size = size, .job = options->job, .addresses = addresses, .key_file = options->key_file};
+    struct remo__bootstrap_config bootstrap = {.rank = rank,
+                                               .size = size,
+                                               .job = options->job,
+                                               .addresses = addresses,
+                                               .key_file = options->key_file};
     int rc = remo__roster_open(&bootstrap, &plane->roster);
     if (rc != 0)
         return rc;
     plane->roster->incarnation = options->incarnation;
     char hello[64];
     snprintf(hello, sizeof hello, "hello of %u", rank);
-    struct remo__control_config config = {.roster = plane->roster, .hello = hello, .hello_bytes = strlen(hello),
-                                          .silence_ns = options->silence_ns, .log = plane->log, .ctx = plane,
-                                          .up = on_up, .frame = on_frame, .down = on_down};
+    struct remo__control_config config = {.roster = plane->roster,
+                                          .hello = hello,
+                                          .hello_bytes = strlen(hello),
+                                          .silence_ns = options->silence_ns,
+                                          .log = plane->log,
+                                          .ctx = plane,
+                                          .up = on_up,
+                                          .frame = on_frame,
+                                          .down = on_down};
     rc = remo__control_open(&config, &plane->control);
     if (rc != 0) {
         remo__roster_close(plane->roster);
@@ -166,15 +178,17 @@ void plane_close(struct plane *plane) {
     pthread_mutex_destroy(&plane->lock);
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------------------- */
 
-static bool wait_for(struct plane *plane, bool (*done)(struct plane *plane, uint32_t peer, uint64_t number), uint32_t peer,
-                     uint64_t number) {
+static bool wait_for(struct plane *plane, bool (*done)(struct plane *plane, uint32_t peer, uint64_t number),
+                     uint32_t peer, uint64_t number) {
     uint64_t deadline = remo__deadline(WAIT_NS);
-    struct timespec until = {.tv_sec = (time_t)(deadline / REMO__NS_PER_S), .tv_nsec = (long)(deadline % REMO__NS_PER_S)};
+    struct timespec until = {.tv_sec = (time_t)(deadline / REMO__NS_PER_S),
+                             .tv_nsec = (long)(deadline % REMO__NS_PER_S)};
     bool result;
     pthread_mutex_lock(&plane->lock);
-    while (!(result = done(plane, peer, number)) && pthread_cond_timedwait(&plane->changed, &plane->lock, &until) == 0)
+    while (!(result = done(plane, peer, number)) &&
+           pthread_cond_timedwait(&plane->changed, &plane->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&plane->lock);
     return result;

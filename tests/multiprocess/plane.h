@@ -20,12 +20,12 @@ _Noreturn void check_failed(const char *file, int line, const char *what);
 
 struct plane_peer {
     int ups, downs;
-    int reason;                        /* of the last down */
+    int reason; /* of the last down */
     uint32_t incarnation;
     bool same_machine;
     char hello[64];
     uint64_t frames, bytes, fds;
-    bool disorder;                     /* a frame came out of order, damaged, before `up` or after `down` */
+    bool disorder; /* a frame came out of order, damaged, before `up` or after `down` */
     uint64_t down_at;
 };
 
@@ -35,7 +35,7 @@ struct plane {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct plane_peer peers[REMO__NODES_MAX];
-    atomic_bool hold;                  /* frames wait in the callback while set */
+    atomic_bool hold; /* frames wait in the callback while set */
     struct remo__log log;
 };
 

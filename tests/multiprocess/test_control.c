@@ -1,5 +1,6 @@
-/* test_control.c - the control plane with real sockets, threads and processes: who comes up, what arrives, who is missed, and what
- * strangers can do (nothing). Each case is a function; name some as arguments to run only those. */
+/* test_control.c - the control plane with real sockets, threads and processes: who comes up, what arrives,
+ * who is missed, and what strangers can do (nothing). Each case is a function; name some as arguments to run
+ * only those. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "bootstrap/key.h"
 #include "plane.h"
 
 #define DOWN_LIMIT_NS (2 * REMO__NS_PER_S) /* far above what is promised: this machine may be busy */
@@ -27,7 +29,7 @@
 static struct plane planes[REMO__NODES_MAX];
 static struct remo__random dice;
 
-/* ---- helpers ---------------------------------------------------------------------------------------------------- */
+/* ---- helpers ------------------------------------------------------------------------------------------- */
 
 static void open_all(uint32_t size, const struct plane_options *options) {
     for (uint32_t i = 0; i < size; i++)
@@ -57,7 +59,8 @@ static void check_peers(uint32_t size) {
 static uint16_t free_port(void) {
     for (;;) {
         uint16_t port = (uint16_t)(20000 + remo__random_below(&dice, 12000));
-        struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        struct sockaddr_in name = {
+            .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         bool free_now = bind(fd, (struct sockaddr *)&name, sizeof name) == 0;
         close(fd);
@@ -93,8 +96,10 @@ static int unix_connect(uint32_t rank) {
     return fd;
 }
 
-/* A process with one plane that is up with everybody and then waits for its end; it sends `frames` frames to rank 0 first. */
-static pid_t process_start(uint32_t rank, uint32_t size, const struct plane_options *options, uint64_t frames) {
+/* A process with one plane that is up with everybody and then waits for its end; it sends `frames` frames to
+ * rank 0 first. */
+static pid_t process_start(uint32_t rank, uint32_t size, const struct plane_options *options,
+                           uint64_t frames) {
     fflush(stdout);
     pid_t pid = fork();
     CHECK(pid >= 0);
@@ -113,7 +118,7 @@ static void process_end(pid_t pid, int signal_number) {
     waitpid(pid, NULL, 0);
 }
 
-/* ---- coming up -------------------------------------------------------------------------------------------------- */
+/* ---- coming up ----------------------------------------------------------------------------------------- */
 
 static void start_orders(void) {
     static const uint32_t sizes[] = {1, 2, 2, 3, 3, 3, 5, 8, 16};
@@ -147,7 +152,8 @@ static void tcp_with_key(void) {
     close_all(4);
 }
 
-/* Reached by TCP first, found to be on this machine, and then reached by Unix socket, where descriptors travel. */
+/* Reached by TCP first, found to be on this machine, and then reached by Unix socket, where descriptors
+ * travel. */
 static void turns_to_unix(void) {
     char both[2][160];
     const char *list[] = {both[0], both[1]};
@@ -176,7 +182,8 @@ static void many_processes(void) {
     CHECK(plane_wait_up(&planes[0], size - 1));
     for (uint32_t i = 1; i < size; i++)
         CHECK(plane_wait_frames(&planes[0], i, 1));
-    printf("     64 processes, started and all connected to all: %.0f ms\n", (double)(remo__now_ns() - start) / 1e6);
+    printf("     64 processes, started and all connected to all: %.0f ms\n",
+           (double)(remo__now_ns() - start) / 1e6);
     for (uint32_t i = 1; i < size; i++)
         kill(pids[i], SIGKILL);
     for (uint32_t i = 1; i < size; i++)
@@ -186,7 +193,7 @@ static void many_processes(void) {
     plane_close(&planes[0]);
 }
 
-/* ---- frames ----------------------------------------------------------------------------------------------------- */
+/* ---- frames -------------------------------------------------------------------------------------------- */
 
 static void order_and_content(void) {
     const uint64_t frames = 2000;
@@ -194,7 +201,8 @@ static void order_and_content(void) {
     for (uint64_t n = 0; n < frames; n++) {
         for (uint32_t i = 0; i < 3; i++) {
             for (uint32_t j = 0; j < 3; j++) {
-                size_t bytes = n % 100 == 0 ? REMO__FRAME_BYTES_MAX : 8 + (size_t)remo__random_below(&dice, 300);
+                size_t bytes =
+                    n % 100 == 0 ? REMO__FRAME_BYTES_MAX : 8 + (size_t)remo__random_below(&dice, 300);
                 CHECK(plane_send(&planes[i], j, n, bytes, -1) == 0);
             }
         }
@@ -238,7 +246,8 @@ static void bursts(void) {
     uint64_t start = remo__now_ns();
     atomic_store(&planes[1].hold, false);
     CHECK(plane_wait_frames(&planes[1], 0, sent) && !planes[1].peers[0].disorder);
-    printf("     %.0f MiB in %.0f ms\n", (double)sent * REMO__FRAME_BYTES_MAX / 0x1p20, (double)(remo__now_ns() - start) / 1e6);
+    printf("     %.0f MiB in %.0f ms\n", (double)sent * REMO__FRAME_BYTES_MAX / 0x1p20,
+           (double)(remo__now_ns() - start) / 1e6);
     CHECK(plane_send(&planes[0], 1, sent, 8, -1) == 0 && plane_wait_frames(&planes[1], 0, sent + 1));
     close_all(2);
 }
@@ -272,7 +281,7 @@ static void wrong_arguments(void) {
     remo__control_close(NULL);
 }
 
-/* ---- strangers -------------------------------------------------------------------------------------------------- */
+/* ---- strangers ----------------------------------------------------------------------------------------- */
 
 static void write_garbage(int fd, int kind) {
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -329,7 +338,8 @@ static void silent_stranger(void) {
     plane_close(&planes[0]);
 }
 
-static void mismatch(const struct plane_options *a, const struct plane_options *b, uint32_t size_b, const char *why) {
+static void mismatch(const struct plane_options *a, const struct plane_options *b, uint32_t size_b,
+                     const char *why) {
     CHECK(plane_open(&planes[0], 0, 2, a) == 0 && plane_open(&planes[1], 1, size_b, b) == 0);
     CHECK(plane_wait_why(&planes[1], 0, why));
     CHECK(planes[0].peers[1].ups == 0 && planes[1].peers[0].ups == 0);
@@ -346,6 +356,21 @@ static void wrong_credentials(void) {
     mismatch(&good, &no_key, 2, "one has a key file");
     mismatch(&good, &other_job, 2, "different jobs");
     mismatch(&good, &good, 3, "number of nodes");
+}
+
+static void munge(void) {
+    struct plane_options options = {.addresses = tcp_addresses(3, "127.0.0.1")};
+    if (!remo__munge_present()) {
+        printf("     skipped: no munge daemon here\n");
+        return;
+    }
+    open_all(3, &options);
+    CHECK(planes[0].roster->use_munge);
+    for (uint64_t n = 0; n < 100; n++)
+        CHECK(plane_send(&planes[0], 2, n, 500, -1) == 0);
+    CHECK(plane_wait_frames(&planes[2], 0, 100));
+    check_peers(3);
+    close_all(3);
 }
 
 /* Who waits for a rank learns why it was turned away, also on the side that is called. */
@@ -372,12 +397,13 @@ static void taken_address(void) {
 static void missing_node(void) {
     CHECK(plane_open(&planes[1], 1, 3, NULL) == 0 && plane_open(&planes[2], 2, 3, NULL) == 0);
     CHECK(plane_wait_up(&planes[1], 1) && plane_wait_up(&planes[2], 1));
-    CHECK(plane_wait_why(&planes[1], 0, "nobody listens at unix:") && plane_wait_why(&planes[2], 0, "0.sock"));
+    CHECK(plane_wait_why(&planes[1], 0, "nobody listens at unix:") &&
+          plane_wait_why(&planes[2], 0, "0.sock"));
     plane_close(&planes[1]);
     plane_close(&planes[2]);
 }
 
-/* ---- death and departure ---------------------------------------------------------------------------------------- */
+/* ---- death and departure ------------------------------------------------------------------------------- */
 
 static int compare_u64(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -402,8 +428,8 @@ static void killed(const char *what, const struct plane_options *options) {
         plane_close(&planes[0]);
     }
     qsort(took, ROUNDS, sizeof took[0], compare_u64);
-    printf("     %s: SIGKILL noticed after %.2f ms (median), %.2f ms (longest of %d)\n", what, (double)took[ROUNDS / 2] / 1e6,
-           (double)took[ROUNDS - 1] / 1e6, ROUNDS);
+    printf("     %s: SIGKILL noticed after %.2f ms (median), %.2f ms (longest of %d)\n", what,
+           (double)took[ROUNDS / 2] / 1e6, (double)took[ROUNDS - 1] / 1e6, ROUNDS);
 }
 
 static void killed_unix(void) {
@@ -451,7 +477,8 @@ static void come_back(uint32_t who) {
     }
     struct plane_options old = {.incarnation = 2};
     CHECK(plane_open(&planes[who], who, 2, &old) == 0);
-    CHECK(plane_wait_why(&planes[who > other ? who : other], who > other ? other : who, "is it started twice"));
+    CHECK(
+        plane_wait_why(&planes[who > other ? who : other], who > other ? other : who, "is it started twice"));
     CHECK(planes[other].peers[who].ups == 3);
     close_all(2);
 }
@@ -464,7 +491,8 @@ static void incarnations(void) {
 /* The earlier life still looks alive when the next one comes: down, then up. */
 static void overtaken(void) {
     const char *const *addresses = tcp_addresses(2, "127.0.0.1");
-    struct plane_options first = {.addresses = addresses}, second = {.addresses = addresses, .incarnation = 1};
+    struct plane_options first = {.addresses = addresses},
+                         second = {.addresses = addresses, .incarnation = 1};
     pid_t pid = process_start(1, 2, &first, 1);
     CHECK(plane_open(&planes[0], 0, 2, &first) == 0 && plane_wait_frames(&planes[0], 1, 1));
     /* The stopped process keeps its port, so the second life listens elsewhere. */
@@ -478,7 +506,7 @@ static void overtaken(void) {
     close_all(2);
 }
 
-/* ---- between machines: a network of its own with an address that is not loopback -------------------------------- */
+/* ---- between machines: a network of its own with an address that is not loopback ----------------------- */
 
 static bool network_make(const char *address) {
     struct ifreq request = {.ifr_name = "lo"};
@@ -526,7 +554,8 @@ static int silence_inside(void) {
     uint64_t start = remo__now_ns();
     kill(pid, SIGSTOP);
     CHECK(plane_wait_down(&planes[0], 1, 1) && planes[0].peers[1].reason == -EHOSTDOWN);
-    printf("     a silent machine is noticed after %.0f ms\n", (double)(planes[0].peers[1].down_at - start) / 1e6);
+    printf("     a silent machine is noticed after %.0f ms\n",
+           (double)(planes[0].peers[1].down_at - start) / 1e6);
     process_end(pid, SIGKILL);
     plane_close(&planes[0]);
     return 0;
@@ -547,19 +576,34 @@ static void silence(void) {
         printf("     skipped: this user cannot make a network namespace\n");
 }
 
-/* ---- all -------------------------------------------------------------------------------------------------------- */
+/* ---- all ----------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"start_orders", start_orders},   {"tcp_with_key", tcp_with_key},       {"turns_to_unix", turns_to_unix},
-    {"order_and_content", order_and_content}, {"descriptors", descriptors}, {"bursts", bursts},
-    {"many_senders", many_senders},   {"wrong_arguments", wrong_arguments}, {"strangers", strangers},
-    {"silent_stranger", silent_stranger}, {"wrong_credentials", wrong_credentials}, {"why_of_callers", why_of_callers},
-    {"taken_address", taken_address}, {"missing_node", missing_node},       {"killed_unix", killed_unix},
-    {"killed_tcp", killed_tcp},       {"goodbye", goodbye},                 {"incarnations", incarnations},
-    {"overtaken", overtaken},         {"silence", silence},                 {"many_processes", many_processes},
+    {"start_orders", start_orders},
+    {"tcp_with_key", tcp_with_key},
+    {"turns_to_unix", turns_to_unix},
+    {"order_and_content", order_and_content},
+    {"descriptors", descriptors},
+    {"bursts", bursts},
+    {"many_senders", many_senders},
+    {"wrong_arguments", wrong_arguments},
+    {"strangers", strangers},
+    {"silent_stranger", silent_stranger},
+    {"wrong_credentials", wrong_credentials},
+    {"munge", munge},
+    {"why_of_callers", why_of_callers},
+    {"taken_address", taken_address},
+    {"missing_node", missing_node},
+    {"killed_unix", killed_unix},
+    {"killed_tcp", killed_tcp},
+    {"goodbye", goodbye},
+    {"incarnations", incarnations},
+    {"overtaken", overtaken},
+    {"silence", silence},
+    {"many_processes", many_processes},
 };
 
 static bool is_wanted(const char *name, int argc, char **argv) {

@@ -10,7 +10,7 @@
 #include "bootstrap/handshake.h"
 
 struct pair {
-    struct remo__roster rosters[2];    /* rank 0 accepts, rank 1 connects */
+    struct remo__roster rosters[2]; /* rank 0 accepts, rank 1 connects */
     struct remo__handshake sides[2];
     uint8_t proofs[2][REMO__PROOF_WIRE_MAX];
     size_t proof_bytes[2];
@@ -31,7 +31,8 @@ static void begin(struct pair *pair) {
 
 /* What the acceptor says to the connector's hello, and then the other way round. */
 static enum remo__refusal exchange_hellos(struct pair *pair) {
-    enum remo__refusal refusal = remo__handshake_hear(&pair->sides[0], pair->sides[1].ours, pair->sides[1].ours_bytes);
+    enum remo__refusal refusal =
+        remo__handshake_hear(&pair->sides[0], pair->sides[1].ours, pair->sides[1].ours_bytes);
     if (refusal != REMO__REFUSAL_NONE)
         return refusal;
     remo__handshake_greet(&pair->sides[0], 1);
@@ -44,7 +45,8 @@ static void make_proofs(struct pair *pair) {
 }
 
 static int verify(struct pair *pair, int verifier) {
-    return remo__handshake_verify(&pair->sides[verifier], pair->proofs[1 - verifier], pair->proof_bytes[1 - verifier]);
+    return remo__handshake_verify(&pair->sides[verifier], pair->proofs[1 - verifier],
+                                  pair->proof_bytes[1 - verifier]);
 }
 
 static void agree(struct pair *pair) {
@@ -126,7 +128,8 @@ static void every_bit_counts(void **state) {
         if (remo__handshake_hear(&pair.sides[0], hello, pair.sides[1].ours_bytes) != REMO__REFUSAL_NONE)
             continue;
         remo__handshake_greet(&pair.sides[0], pair.sides[0].peer.rank);
-        if (remo__handshake_hear(&pair.sides[1], pair.sides[0].ours, pair.sides[0].ours_bytes) != REMO__REFUSAL_NONE)
+        if (remo__handshake_hear(&pair.sides[1], pair.sides[0].ours, pair.sides[0].ours_bytes) !=
+            REMO__REFUSAL_NONE)
             continue;
         make_proofs(&pair);
         assert_int_equal(verify(&pair, 0), -EACCES);
@@ -157,7 +160,7 @@ static void reflection_and_replay_fail(void **state) {
     assert_int_equal(remo__handshake_verify(&later.sides[0], pair.proofs[1], pair.proof_bytes[1]), -EACCES);
 }
 
-/* ---- frames ----------------------------------------------------------------------------------------------------- */
+/* ---- frames -------------------------------------------------------------------------------------------- */
 
 #define BYTES_MAX 100u
 

@@ -1,4 +1,4 @@
-/* The roster: hosts files, addresses, key files and the environment, and above all what is wrong with them. */
+/* The roster: hosts files, addresses, key files, the environment, and above all what is wrong with them. */
 #include "unit.h"
 
 #include <errno.h>
@@ -38,9 +38,9 @@ static const char *file_of(const char *name, const void *data, size_t bytes, mod
 }
 
 static void environment_clear(void) {
-    static const char *const names[] = {REMO__ENV_RANK, REMO__ENV_SIZE, REMO__ENV_JOB, REMO__ENV_JOB_DIR, REMO__ENV_ADDRESSES,
-                                        REMO__ENV_KEY_FILE, REMO__ENV_INCARNATION, REMO__ENV_PMIX_NAMESPACE,
-                                        REMO__ENV_PMIX_RANK};
+    static const char *const names[] = {REMO__ENV_RANK,        REMO__ENV_SIZE,           REMO__ENV_JOB,
+                                        REMO__ENV_JOB_DIR,     REMO__ENV_ADDRESSES,      REMO__ENV_KEY_FILE,
+                                        REMO__ENV_INCARNATION, REMO__ENV_PMIX_NAMESPACE, REMO__ENV_PMIX_RANK};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
 }
@@ -72,7 +72,7 @@ static int fails(const struct remo__bootstrap_config *config) {
     return rc;
 }
 
-/* ---- hosts files ------------------------------------------------------------------------------------------------ */
+/* ---- hosts files --------------------------------------------------------------------------------------- */
 
 static int hosts(const char *text, struct remo__hosts *ret_hosts) {
     return remo__hosts_parse("hosts", text, strlen(text), ret_hosts);
@@ -82,10 +82,14 @@ static void hosts_are_read(void **state) {
     (void)state;
     struct remo__hosts list;
     char address[REMO__ADDRESS_BYTES_MAX];
-    assert_int_equal(hosts("# all\n\nn1:7000   # first\n\tn2:7100 slots=3\r\ntcp:[fe80::1%eth0]:9\nunix:/a/b,tcp:n3:1\nn4", &list), 0);
+    assert_int_equal(hosts("# all\n\nn1:7000   # first\n\tn2:7100 "
+                           "slots=3\r\ntcp:[fe80::1%eth0]:9\nunix:/a/b,tcp:n3:1\nn4",
+                           &list),
+                     0);
     assert_int_equal(list.count, 7);
-    static const char *const expected[] = {"tcp:n1:7000", "tcp:n2:7100", "tcp:n2:7101", "tcp:n2:7102", "tcp:[fe80::1%eth0]:9",
-                                           "unix:/a/b,tcp:n3:1", "tcp:n4:7470"};
+    static const char *const expected[] = {"tcp:n1:7000", "tcp:n2:7100",          "tcp:n2:7101",
+                                           "tcp:n2:7102", "tcp:[fe80::1%eth0]:9", "unix:/a/b,tcp:n3:1",
+                                           "tcp:n4:7470"};
     for (uint32_t i = 0; i < list.count; i++) {
         remo__host_address(&list.entries[i], address);
         assert_string_equal(address, expected[i]);
@@ -159,7 +163,7 @@ static void hosts_file_makes_a_roster(void **state) {
     assert_int_equal(fails(&config), -EINVAL);
 }
 
-/* ---- what the program says -------------------------------------------------------------------------------------- */
+/* ---- what the program says ----------------------------------------------------------------------------- */
 
 static void addresses_make_a_roster(void **state) {
     (void)state;
@@ -220,7 +224,7 @@ static void alone(void **state) {
     remo__roster_close(NULL);
 }
 
-/* ---- the environment -------------------------------------------------------------------------------------------- */
+/* ---- the environment ----------------------------------------------------------------------------------- */
 
 static void environment_makes_a_roster(void **state) {
     (void)state;
@@ -271,7 +275,8 @@ static void environment_is_refused(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct remo__bootstrap_config config = {.rank = cases[i].config_rank, .size = cases[i].config_size};
         const char *values[] = {cases[i].rank, cases[i].size, cases[i].addresses, cases[i].incarnation};
-        static const char *const names[] = {REMO__ENV_RANK, REMO__ENV_SIZE, REMO__ENV_ADDRESSES, REMO__ENV_INCARNATION};
+        static const char *const names[] = {REMO__ENV_RANK, REMO__ENV_SIZE, REMO__ENV_ADDRESSES,
+                                            REMO__ENV_INCARNATION};
         for (size_t k = 0; k < 4; k++) {
             if (values[k])
                 setenv(names[k], values[k], 1);
@@ -282,7 +287,7 @@ static void environment_is_refused(void **state) {
     }
 }
 
-/* ---- credentials ------------------------------------------------------------------------------------------------ */
+/* ---- credentials --------------------------------------------------------------------------------------- */
 
 static int key_read(const void *data, size_t bytes, mode_t mode) {
     uint8_t key[REMO__KEY_BYTES];
@@ -326,7 +331,8 @@ static void outside_needs_a_credential(void **state) {
     (void)state;
     uint8_t raw[32];
     memset(raw, 5, sizeof raw);
-    const char *outside[] = {"tcp:127.0.0.1:7001", "tcp:192.0.2.1:7001"}, *any[] = {"tcp:0.0.0.0:7001", "tcp:[::1]:7001"};
+    const char *outside[] = {"tcp:127.0.0.1:7001", "tcp:192.0.2.1:7001"},
+               *any[] = {"tcp:0.0.0.0:7001", "tcp:[::1]:7001"};
     struct remo__bootstrap_config config = {.size = 2, .addresses = outside};
     struct remo__roster *roster;
     if (remo__munge_present()) {
