@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "fabric/memory.h"
 
@@ -30,7 +31,9 @@
 
 #define HUGE_BYTES REMO__SEGMENT_ALIGN_BYTES
 #define STEP_BYTES (UINT64_C(64) << 20) /* allocated between two looks at what is free */
-#define INTERRUPTED_MAX 100             /* signals endured in one step */
+#define STEP_PATIENCE_NS                                                                                     \
+    (400 * REMO__NS_PER_MS) /* for the huge pages of one step: 13 ms each, 0.2 is usual */
+#define INTERRUPTED_MAX 100 /* signals endured in one step */
 #define MIB(bytes) ((unsigned long long)((bytes) >> 20))
 
 static uint64_t page_bytes(void) {
@@ -121,14 +124,17 @@ static int allocate_fail(int fd, const char *dir, uint64_t bytes) {
 }
 
 /* Try to have the whole 2 MiB pages of [at, at + bytes) come as such. Touching is done by the kernel, so that
- * a full filesystem is an error here and no SIGBUS. */
+ * a full filesystem is an error here and no SIGBUS. Where memory is fragmented the kernel may search for
+ * long: then this says no, so that the rest of the segment does without. */
 static bool make_huge(char *at, uint64_t bytes) {
-    uint64_t whole = bytes & ~(HUGE_BYTES - 1);
+    uint64_t whole = bytes & ~(HUGE_BYTES - 1), start = remo__now_ns();
     for (uint64_t i = 0; i < whole; i += HUGE_BYTES) {
         if (madvise(at + i, page_bytes(), MADV_POPULATE_WRITE) != 0)
             return false;
     }
-    return whole == 0 || madvise(at, whole, MADV_COLLAPSE) == 0;
+    if (whole > 0 && madvise(at, whole, MADV_COLLAPSE) != 0)
+        return false;
+    return remo__now_ns() - start < STEP_PATIENCE_NS;
 }
 
 static int allocate_steps(int fd, const char *dir, uint64_t bytes, char *at, bool *ret_huge) {

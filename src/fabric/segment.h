@@ -10,8 +10,9 @@
  *          transparent ones, where the administrator lets them be advised; and collapsing, which the kernel
  *          does on request even where advice is off. It works well in this order only: map at a multiple of 2
  *          MiB, madvise, touch one page of each 2 MiB, collapse, and fallocate last. fallocate first makes
- *          small pages, which advice does not change, and which collapsing must copy (measured for 256 MiB:
- *          834 ms, against 20).
+ *          small pages, which advice does not change, and which collapsing must copy. The kernel is not
+ *          waited for when it takes long. Memory of a virtual machine that its host has not yet provided
+ *          takes long anyway.
  * Threads: any. */
 #ifndef REMO_FABRIC_SEGMENT_H
 #define REMO_FABRIC_SEGMENT_H
