@@ -35,7 +35,7 @@ struct bench_options {
     uint32_t nodes, threads;  /* threads of each node */
     uint32_t active;          /* nodes that work at once where one is enough; the others sleep */
     double seconds;           /* for each figure */
-    bool pin;                 /* thread t of node r to cpus[(r * threads + t) % cpus_count] */
+    bool pin;                 /* thread t of node r to cpus[(t * nodes + r) % cpus_count] */
     int cpus[BENCH_CPUS_MAX]; /* that we may use; bench_find_cpus fills them in before anything is pinned */
     uint32_t cpus_count;
     uint64_t bytes;
@@ -81,7 +81,7 @@ struct bench_thread {
     struct bench_job *job;
     uint32_t index;   /* in its node */
     uint32_t target;  /* the node whose memory it works on: the next one */
-    uint64_t started; /* operations asked for so far in this point, those of the warm-up too */
+    uint64_t started; /* operations so far in this point, those of the warm-up too */
     struct remo__random random;
     void *state;                       /* the benchmark's; begin makes it, finish frees it */
     uint64_t number;                   /* the benchmark's, 0 at first */

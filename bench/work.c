@@ -42,7 +42,7 @@ void bench_find_cpus(struct bench_options *options) {
 int bench_cpu(const struct bench_options *options, uint32_t rank, uint32_t thread) {
     if (options->cpus_count == 0)
         return 0;
-    return options->cpus[(rank * options->threads + thread) % options->cpus_count];
+    return options->cpus[(thread * options->nodes + rank) % options->cpus_count];
 }
 
 void bench_pin(const struct bench_options *options, uint32_t rank, uint32_t thread) {
@@ -139,8 +139,7 @@ static void gather(const struct bench_thread *threads, uint32_t count, const str
     ret_figures->net = *net;
     for (uint32_t i = 0; i < count; i++) {
         const struct bench_thread *thread = &threads[i];
-        /* One who only follows a leader did the same operations again. */
-        ret_figures->started += thread->measured > 0 ? thread->started : 0;
+        ret_figures->started += thread->started;
         ret_figures->measured += thread->measured;
         ret_figures->batch = thread->batch > ret_figures->batch ? thread->batch : ret_figures->batch;
         if (thread->elapsed_ns == 0)
