@@ -31,8 +31,10 @@ static void usage(FILE *to) {
     fprintf(to, "Usage: remo COMMAND [ARGUMENT...]\n\nObjects in the memory of many processes.\n\n");
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-15s %s\n", commands[i].name, commands[i].help);
-    fprintf(to, "  %-15s this, or what is said about a command\n\n`remo COMMAND --help` explains a command; "
-                "`remo --version` says which Remo this is.\n", "help [COMMAND]");
+    fprintf(to,
+            "  %-15s this, or what is said about a command\n\n`remo COMMAND --help` explains a command; "
+            "`remo --version` says which Remo this is.\n",
+            "help [COMMAND]");
 }
 
 static int unknown(const char *name) {
