@@ -60,8 +60,9 @@ static void format_net(char ret_text[40], const struct bench_result *result) {
         snprintf(ret_text, 40, "%s", isfinite(result->reads) ? "none" : "-");
 }
 
-/* How many times faster than the peer. Where both have several processes at work on the same thing, what counts is
- * what they get done together; else the usual time of an operation, which other load on the machine spoils less. */
+/* How many times faster than the peer. Where both have several processes at work on the same thing, what
+ * counts is what they get done together; else the usual time of an operation, which other load on the machine
+ * spoils less. */
 static double times_faster(const struct bench_result *own, const struct bench_result *peer) {
     return own->active > 1 && own->active == peer->active ? own->ops_per_s / peer->ops_per_s
                                                           : peer->p50_ns / own->p50_ns;
@@ -119,6 +120,10 @@ void bench_table_rows(FILE *out, const struct bench_result *own, uint32_t own_co
     char *printed = calloc(peers_count + 1, 1);
     for (uint32_t i = 0; i < own_count; i++) {
         char title[112];
+        if (own[i].error[0]) {
+            fprintf(out, "%-*s %10s\n", TITLE_COLUMNS, own[i].bench, "failed");
+            continue;
+        }
         bench_result_title(&own[i], title, sizeof title);
         print_row(out, &own[i], title, best_factor(&own[i], peers, peers_count), with_peers);
         for (uint32_t p = 0; printed && p < peers_count; p++) {

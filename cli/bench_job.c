@@ -108,11 +108,14 @@ int bench_job_run(const struct bench_suite *suite, const struct bench *bench,
                                      .quiet = true,
                                      .line = take_line,
                                      .ctx = &intake};
-    int status;
+    int status, signal_number = 0;
     make_arguments(suite, bench, &arguments);
     options.argv = arguments.argv;
     options.timeout_ns = timeout_for(suite, bench);
+    options.ret_signal = &signal_number;
     int rc = launch_nodes(&options, &status);
+    if (rc == 0 && signal_number != 0)
+        return remo__fail(-EINTR, "stopped by signal %d (%s)", signal_number, strsignal(signal_number));
     if (rc != 0 || status == 0)
         return rc;
     if (status == STATUS_TIMEOUT)

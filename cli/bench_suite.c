@@ -3,12 +3,9 @@
 
 #include <errno.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -17,6 +14,7 @@
 #include "bench/output.h"
 #include "bench/peers/peers.h"
 #include "cli/bench_job.h"
+#include "cli/doctor.h"
 
 #define RESULTS_MAX 4096u
 #define PASSES_MAX 4u
@@ -35,7 +33,8 @@ struct collector {
     uint32_t points, points_done;
     const char *bench;
     bool terminal;
-    bool failed;
+    uint32_t failures;        /* benchmarks */
+    bool failed, interrupted; /* the one that runs */
 };
 
 static void add(struct results *results, const struct bench_result *result) {
@@ -116,6 +115,7 @@ static void take_line(void *ctx, const json_t *object) {
 static void run_nodes(struct collector *collector, const struct bench *bench) {
     struct bench_result failure;
     int rc = bench_job_run(collector->suite, bench, take_line, collector);
+    collector->interrupted = rc == -EINTR;
     if (rc == 0 || collector->failed)
         return;
     bench_result_reset(&failure);
@@ -241,22 +241,39 @@ static void run_bench(struct collector *collector, const struct bench *bench) {
     clear(&collector->peers);
 }
 
-uint32_t bench_suite_run(const struct bench_suite *suite) {
-    struct collector collector = {.suite = suite, .terminal = isatty(STDERR_FILENO)};
-    uint32_t failures = 0;
+/* Before anything is measured. */
+static int check_plot(const char *file) {
+    FILE *plot = fopen(file, "ae");
+    if (!plot)
+        return remo__fail(-errno, "cannot write %s: %s", file, strerror(errno));
+    fclose(plot);
+    if (!doctor_in_path("gnuplot"))
+        return remo__fail(-ENOENT, "gnuplot is not installed (apt-get install gnuplot-nox)");
+    return 0;
+}
+
+static void run_benches(struct collector *collector) {
+    const struct bench_suite *suite = collector->suite;
     if (!suite->json)
         bench_table_head(stdout, suite->peers);
-    for (uint32_t i = 0; i < suite->benches_count; i++) {
-        collector.bench_number = i + 1;
-        run_bench(&collector, suite->benches[i]);
-        failures += collector.failed;
+    for (uint32_t i = 0; i < suite->benches_count && !collector->interrupted; i++) {
+        collector->bench_number = i + 1;
+        run_bench(collector, suite->benches[i]);
+        collector->failures += collector->failed;
     }
     if (!suite->json)
         bench_table_foot(stdout);
-    if (suite->plot && bench_plot(suite->plot, collector.all.at, collector.all.count) != 0) {
+}
+
+uint32_t bench_suite_run(const struct bench_suite *suite) {
+    struct collector collector = {.suite = suite, .terminal = isatty(STDERR_FILENO)};
+    int rc = suite->plot ? check_plot(suite->plot) : 0;
+    if (rc == 0)
+        run_benches(&collector);
+    if (rc == 0 && suite->plot)
+        rc = bench_plot(suite->plot, collector.all.at, collector.all.count);
+    if (rc != 0)
         fprintf(stderr, "remo bench: --plot: %s\n", remo_last_error());
-        failures++;
-    }
     clear(&collector.all);
-    return failures;
+    return collector.failures + (rc != 0);
 }

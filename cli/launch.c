@@ -386,6 +386,8 @@ static void signal_arrived(struct launch *launch) {
     struct signalfd_siginfo info;
     if (read(launch->signal_fd, &info, sizeof info) != sizeof info)
         return;
+    if (launch->signals_seen == 0 && launch->options->ret_signal)
+        *launch->options->ret_signal = (int)info.ssi_signo;
     if (launch->signals_seen++ > 0)
         nodes_signal(launch, SIGKILL);
     else if (info.ssi_code != SI_KERNEL)

@@ -26,6 +26,7 @@ struct launch_options {     /* zero and NULL mean "not said" */
     bool tag;               /* put the rank in front of each line of output */
     bool kill_on_failure;   /* the first node that fails ends the others: SIGTERM, after 2 s SIGKILL */
     bool quiet;             /* no messages about nodes that fail */
+    int *ret_signal;        /* if set, gets the first signal that arrives during the call */
     uint64_t timeout_ns;    /* for the whole job, then as kill_on_failure with status 124; default: none */
     const char *const *environment; /* "NAME=value" for each node, ended by NULL */
     /* If set, gets what the nodes write to standard output, line by line, instead of this process's own
