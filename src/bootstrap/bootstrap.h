@@ -5,7 +5,8 @@
  * library knows which.
  *
  * Address forms: "unix:/path/of/socket", "tcp:host:port" (host: name, IPv4, [IPv6]). Several forms of one
- * node are joined by ',' and the first that both ends can use is taken (unix only on the same machine).
+ * node are joined by ',' and the first that both ends can use is taken (unix only on the same machine). An
+ * address without a unix form gets one of its own accord: nodes of one machine always meet by Unix socket.
  */
 #pragma once
 

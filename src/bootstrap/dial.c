@@ -54,7 +54,10 @@ void remo__peer_dial_later(struct remo__control *control, struct remo__peer *pee
 
 void remo__peer_dial_failed(struct remo__control *control, struct remo__peer *peer,
                             const struct remo__place *place, int rc) {
-    if (rc == -ECONNREFUSED)
+    bool network_next = place->is_unix && peer->place_count > peer->unix_count && peer->unix_attempts <= 1;
+    if (network_next)
+        ; /* that will tell more about a peer which may be far away */
+    else if (rc == -ECONNREFUSED)
         remo__peer_why(control, peer, "connection refused at %s", place->text);
     else if (rc == -ENOENT)
         remo__peer_why(control, peer, "nobody listens at %s", place->text);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -41,23 +42,28 @@ static int listeners_adopt(struct remo__control *control) {
     return 0;
 }
 
-/* A name may stand for addresses that this machine lacks (IPv6, say): one that works is enough, unless a port
- * is taken. */
+/* Can we do without this place, if another works? A name may stand for addresses that this machine lacks
+ * (IPv6, say), and anybody may have taken an abstract name; a port or a path that is taken is a mistake. */
+static bool may_lack(const struct remo__place *place, int rc) {
+    bool abstract = place->is_unix && ((const struct sockaddr_un *)&place->name)->sun_path[0] == '\0';
+    return rc == -EADDRNOTAVAIL || rc == -EAFNOSUPPORT || (abstract && rc == -EADDRINUSE);
+}
+
 static int listeners_open(struct remo__control *control) {
     const struct remo__roster *roster = control->roster;
     struct remo__place places[REMO__PLACES_MAX];
     uint32_t count = 0;
-    int rc = remo__address_resolve(roster->addresses[roster->rank], places, &count);
+    int rc = remo__address_resolve(roster->addresses[roster->rank], places, &count), lacking = 0;
     for (uint32_t i = 0; rc == 0 && i < count; i++) {
         int fd = -1, failed = remo__place_listen(&places[i], roster->has_key || roster->use_munge, &fd);
         if (failed == 0)
             listener_add(control, fd, &places[i], true);
-        else if (failed != -EADDRNOTAVAIL && failed != -EAFNOSUPPORT)
-            rc = failed;
-        else if (i + 1 == count && control->listener_count == 0)
+        else if (may_lack(&places[i], failed))
+            lacking = failed;
+        else
             rc = failed;
     }
-    return rc;
+    return rc == 0 && control->listener_count == 0 ? lacking : rc;
 }
 
 void remo__listeners_watch(struct remo__control *control, int operation) {

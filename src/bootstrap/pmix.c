@@ -301,31 +301,8 @@ static int address_read(const struct remo__pmix *pmix, struct remo__roster *rost
 
 /* ---- joining ------------------------------------------------------------------------------------------- */
 
-static int ranks_set(const struct remo__bootstrap_config *config, const struct remo__pmix *pmix,
-                     struct remo__roster *roster) {
-    uint32_t size = 0, rank = pmix->self.rank;
-    int rc = job_number(pmix, PMIX_JOB_SIZE, &size);
-    if (rc != 0)
-        return rc;
-    if (size == 0 || size > REMO__NODES_MAX || rank >= size)
-        return remo__fail(-EINVAL, "PMIx says rank %u of %u; from 1 to %u nodes are possible", rank, size,
-                          REMO__NODES_MAX);
-    if (config->size != 0 && config->size != size)
-        return remo__fail(-EINVAL, "the program says %u nodes, but PMIx (mpirun, srun) started %u",
-                          config->size, size);
-    if (config->rank != 0 && config->rank != rank)
-        return remo__fail(-EINVAL, "the program says rank %u, but PMIx (mpirun, srun) says %u", config->rank,
-                          rank);
-    roster->addresses = calloc(size, sizeof *roster->addresses);
-    if (!roster->addresses)
-        return remo__fail(-ENOMEM, "no memory for the addresses of %u nodes", size);
-    roster->rank = rank;
-    roster->size = size;
-    return 0;
-}
-
-int remo__pmix_join(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
-    char address[REMO__ADDRESS_BYTES_MAX] = "";
+int remo__pmix_open(struct remo__pmix **ret_pmix, uint32_t *ret_rank, uint32_t *ret_size) {
+    uint32_t size = 0;
     struct remo__pmix *pmix = calloc(1, sizeof *pmix);
     if (!pmix)
         return remo__fail(-ENOMEM, "no memory for PMIx");
@@ -334,14 +311,24 @@ int remo__pmix_join(const struct remo__bootstrap_config *config, struct remo__ro
         free(pmix);
         return pmix_fail(status, "init");
     }
-    roster->pmix = pmix; /* from here on the roster's owner ends it */
-    int rc = ranks_set(config, pmix, roster);
-    if (rc == 0)
-        rc = listen_everywhere(pmix, roster, address);
+    int rc = job_number(pmix, PMIX_JOB_SIZE, &size);
+    if (rc != 0) {
+        remo__pmix_close(pmix);
+        return rc;
+    }
+    *ret_pmix = pmix;
+    *ret_rank = pmix->self.rank;
+    *ret_size = size;
+    return 0;
+}
+
+int remo__pmix_exchange(struct remo__pmix *pmix, struct remo__roster *roster, uint64_t timeout_ns) {
+    char address[REMO__ADDRESS_BYTES_MAX] = "";
+    int rc = listen_everywhere(pmix, roster, address);
     if (rc == 0)
         rc = publish(roster, address);
     if (rc == 0)
-        rc = fence_all(config->timeout_ns ? config->timeout_ns : WAIT_DEFAULT_NS);
+        rc = fence_all(timeout_ns ? timeout_ns : WAIT_DEFAULT_NS);
     if (rc == 0)
         rc = job_read(pmix, roster);
     for (uint32_t i = 0; rc == 0 && i < roster->size; i++)
@@ -349,7 +336,7 @@ int remo__pmix_join(const struct remo__bootstrap_config *config, struct remo__ro
     return rc;
 }
 
-void remo__pmix_leave(struct remo__pmix *pmix) {
+void remo__pmix_close(struct remo__pmix *pmix) {
     PMIx_Finalize(NULL, 0);
     free(pmix);
 }

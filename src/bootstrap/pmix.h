@@ -8,8 +8,9 @@
 
 #include "bootstrap/bootstrap.h"
 
-/* Fill rank, size, job, addresses, key, listen_fd and pmix of a zeroed roster. Collective over the ranks of
- * the job. Errors: -EINVAL (`config` contradicts PMIx), -ETIMEDOUT (a rank did not come within
- * config->timeout_ns), -EPROTO, -ENOMEM. */
-int remo__pmix_join(const struct remo__bootstrap_config *config, struct remo__roster *roster);
-void remo__pmix_leave(struct remo__pmix *pmix);
+/* What PMIx says about us. Errors: -EPROTO (there is no server behind the environment), -ENOMEM. */
+int remo__pmix_open(struct remo__pmix **ret_pmix, uint32_t *ret_rank, uint32_t *ret_size);
+/* Fill job, key, addresses and listen_fd of a roster that has rank and size. Collective over the ranks of the
+ * job. Errors: -ETIMEDOUT (a rank did not come within `timeout_ns`; 0 = 30 s), -EPROTO, those of sockets. */
+int remo__pmix_exchange(struct remo__pmix *pmix, struct remo__roster *roster, uint64_t timeout_ns);
+void remo__pmix_close(struct remo__pmix *pmix);

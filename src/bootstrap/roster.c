@@ -169,29 +169,37 @@ static int env_addresses(struct remo__roster *roster) {
     return 0;
 }
 
+/* What the program says must agree with what the launcher `who` says. */
+static int launched_set(struct remo__roster *roster, const struct remo__bootstrap_config *config,
+                        uint32_t rank, uint32_t size, const char *who) {
+    if (config->size != 0 && config->size != size)
+        return remo__fail(-EINVAL, "the program says %u nodes, but %s says %u", config->size, who, size);
+    if (config->rank != 0 && config->rank != rank)
+        return remo__fail(-EINVAL, "the program says rank %u, but %s says %u", config->rank, who, rank);
+    return size_set(roster, rank, size);
+}
+
 static int from_environment(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
     uint32_t rank = 0, size = 0;
+    const char *job = getenv(REMO__ENV_JOB);
     int rc = env_number(REMO__ENV_SIZE, REMO__NODES_MAX, &size);
     if (rc == 0)
         rc = env_number(REMO__ENV_RANK, REMO__NODES_MAX - 1, &rank);
-    if (rc != 0)
-        return rc;
-    if (config->size != 0 && config->size != size)
-        return remo__fail(-EINVAL, "the program says %u nodes, but %s is %u", config->size, REMO__ENV_SIZE,
-                          size);
-    if (config->rank != 0 && config->rank != rank)
-        return remo__fail(-EINVAL, "the program says rank %u, but %s is %u", config->rank, REMO__ENV_RANK,
-                          rank);
-    rc = size_set(roster, rank, size);
+    if (rc == 0)
+        rc = launched_set(roster, config, rank, size, "its environment (remo run)");
     if (rc == 0)
         rc = env_addresses(roster);
-    const char *job = getenv(REMO__ENV_JOB);
     return rc == 0 ? job_set_launched(roster, config->job, job ? job : JOB_DEFAULT) : rc;
 }
 
 static int from_pmix(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
+    uint32_t rank = 0, size = 0;
     char job[REMO__JOB_BYTES_MAX];
-    int rc = remo__pmix_join(config, roster);
+    int rc = remo__pmix_open(&roster->pmix, &rank, &size);
+    if (rc == 0)
+        rc = launched_set(roster, config, rank, size, "PMIx (mpirun, srun)");
+    if (rc == 0)
+        rc = remo__pmix_exchange(roster->pmix, roster, config->timeout_ns);
     memcpy(job, roster->job, sizeof job);
     return rc == 0 ? job_set_launched(roster, config->job, job) : rc;
 }
@@ -210,6 +218,27 @@ static int from_nothing(const struct remo__bootstrap_config *config, struct remo
              randombytes_random());
     int rc = size_set(roster, 0, 1);
     return rc == 0 ? job_set(roster, job) : rc;
+}
+
+/* ---- on one machine ------------------------------------------------------------------------------------ */
+
+/* Nodes of one machine that know only each other's TCP addresses would miss what only Unix sockets give: the
+ * kernel's word about the user, news of a death at once, and descriptors of shared memory. So each such
+ * address gets an abstract Unix socket beside it, under a name that everybody can derive. */
+static void companion_add(const struct remo__roster *roster, char address[REMO__ADDRESS_BYTES_MAX]) {
+    crypto_generichash_state state;
+    uint8_t name[16];
+    char hex[2 * sizeof name + 1], both[REMO__ADDRESS_BYTES_MAX];
+    if (address[0] == '\0' || strstr(address, "unix:"))
+        return;
+    crypto_generichash_init(&state, NULL, 0, sizeof name);
+    crypto_generichash_update(&state, (const uint8_t *)roster->job, strlen(roster->job) + 1);
+    crypto_generichash_update(&state, (const uint8_t *)address, strlen(address));
+    crypto_generichash_final(&state, name, sizeof name);
+    sodium_bin2hex(hex, sizeof hex, name, sizeof name);
+    int bytes = snprintf(both, sizeof both, "unix:@remo-%s,%s", hex, address);
+    if (bytes > 0 && (size_t)bytes < sizeof both)
+        memcpy(address, both, (size_t)bytes + 1);
 }
 
 /* ---- who may join -------------------------------------------------------------------------------------- */
@@ -273,9 +302,13 @@ static int roster_fill(const struct remo__bootstrap_config *config, struct remo_
         rc = from_nothing(config, roster);
     if (rc == 0 && getenv(REMO__ENV_INCARNATION))
         rc = env_number(REMO__ENV_INCARNATION, UINT32_MAX, &roster->incarnation);
+    if (rc == 0 && roster->size > 1)
+        rc = addresses_check_unique(roster);
     if (rc == 0)
-        rc = roster->size > 1 ? addresses_check_unique(roster) : 0;
-    return rc == 0 ? credential_choose(config, roster) : rc;
+        rc = credential_choose(config, roster);
+    for (uint32_t i = 0; rc == 0 && i < roster->size; i++)
+        companion_add(roster, roster->addresses[i]);
+    return rc;
 }
 
 int remo__roster_open(const struct remo__bootstrap_config *config, struct remo__roster **ret_roster) {
@@ -303,7 +336,7 @@ void remo__roster_close(struct remo__roster *roster) {
     if (!roster)
         return;
     if (roster->pmix)
-        remo__pmix_leave(roster->pmix);
+        remo__pmix_close(roster->pmix);
     for (int i = 0; i < 2; i++) {
         if (roster->listen_fd[i] >= 0)
             close(roster->listen_fd[i]);

@@ -152,6 +152,10 @@ int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct p
     if (rc != 0)
         return rc;
     plane->roster->incarnation = options->incarnation;
+    for (uint32_t i = 0; i < size && options->network; i++) {
+        char *address = plane->roster->addresses[i], *tcp = strstr(address, "tcp:");
+        memmove(address, tcp, strlen(tcp) + 1);
+    }
     char hello[64];
     snprintf(hello, sizeof hello, "hello of %u", rank);
     struct remo__control_config config = {.roster = plane->roster,

@@ -45,6 +45,7 @@ struct plane_options {
     const char *key_file, *job;
     uint32_t incarnation;
     uint64_t silence_ns;
+    bool network; /* without the Unix sockets that TCP addresses get of their own accord */
 };
 
 /* A new folder, removed with everything inside by plane_folder_remove. */

@@ -142,7 +142,8 @@ static void start_orders(void) {
 }
 
 static void tcp_with_key(void) {
-    struct plane_options options = {.addresses = tcp_addresses(4, "127.0.0.1"), .key_file = plane_key(7)};
+    struct plane_options options = {
+        .addresses = tcp_addresses(4, "127.0.0.1"), .network = true, .key_file = plane_key(7)};
     open_all(4, &options);
     check_peers(4);
     for (uint64_t i = 0; i < 500; i++)
@@ -169,6 +170,21 @@ static void turns_to_unix(void) {
     close(fd);
     CHECK(plane_wait_frames(&planes[1], 0, 1) && planes[1].peers[0].fds == 1);
     close_all(2);
+}
+
+/* Only TCP addresses are given: nodes of one machine meet by Unix socket all the same. */
+static void companions(void) {
+    struct plane_options options = {.addresses = tcp_addresses(3, "localhost")};
+    open_all(3, &options);
+    check_peers(3);
+    for (uint32_t i = 0; i < 3; i++) {
+        int fd = memfd_create("test", MFD_CLOEXEC);
+        CHECK(write(fd, &(uint64_t){0}, 8) == 8 && plane_send(&planes[i], (i + 1) % 3, 0, 8, fd) == 0);
+        close(fd);
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK(plane_wait_frames(&planes[(i + 1) % 3], i, 1) && planes[(i + 1) % 3].peers[i].fds == 1);
+    close_all(3);
 }
 
 /* 64 processes, all at once; rank 0 is this one. */
@@ -300,7 +316,7 @@ static void write_garbage(int fd, int kind) {
 /* Garbage, silence and a flood, before and while the real peers come and talk. */
 static void strangers(void) {
     const char *const *addresses = tcp_addresses(3, "127.0.0.1");
-    struct plane_options options = {.addresses = addresses, .key_file = plane_key(9)};
+    struct plane_options options = {.addresses = addresses, .network = true, .key_file = plane_key(9)};
     enum { FLOOD = 300 };
     int fds[FLOOD];
     CHECK(plane_open(&planes[0], 0, 3, &options) == 0);
@@ -348,10 +364,11 @@ static void mismatch(const struct plane_options *a, const struct plane_options *
 
 static void wrong_credentials(void) {
     const char *const *addresses = tcp_addresses(3, "127.0.0.1");
-    struct plane_options good = {.addresses = addresses, .key_file = plane_key(1)};
-    struct plane_options other_key = {.addresses = addresses, .key_file = plane_key(2)};
-    struct plane_options no_key = {.addresses = addresses};
-    struct plane_options other_job = {.addresses = addresses, .key_file = good.key_file, .job = "another"};
+    struct plane_options good = {.addresses = addresses, .network = true, .key_file = plane_key(1)};
+    struct plane_options other_key = {.addresses = addresses, .network = true, .key_file = plane_key(2)};
+    struct plane_options no_key = {.addresses = addresses, .network = true};
+    struct plane_options other_job = {
+        .addresses = addresses, .network = true, .key_file = good.key_file, .job = "another"};
     mismatch(&good, &other_key, 2, "the credential is wrong");
     mismatch(&good, &no_key, 2, "one has a key file");
     mismatch(&good, &other_job, 2, "different jobs");
@@ -359,7 +376,7 @@ static void wrong_credentials(void) {
 }
 
 static void munge(void) {
-    struct plane_options options = {.addresses = tcp_addresses(3, "127.0.0.1")};
+    struct plane_options options = {.addresses = tcp_addresses(3, "127.0.0.1"), .network = true};
     if (!remo__munge_present()) {
         printf("     skipped: no munge daemon here\n");
         return;
@@ -376,8 +393,8 @@ static void munge(void) {
 /* Who waits for a rank learns why it was turned away, also on the side that is called. */
 static void why_of_callers(void) {
     const char *const *addresses = tcp_addresses(2, "127.0.0.1");
-    struct plane_options good = {.addresses = addresses, .key_file = plane_key(1)};
-    struct plane_options bad = {.addresses = addresses, .key_file = plane_key(2)};
+    struct plane_options good = {.addresses = addresses, .network = true, .key_file = plane_key(1)};
+    struct plane_options bad = {.addresses = addresses, .network = true, .key_file = plane_key(2)};
     CHECK(plane_open(&planes[0], 0, 2, &good) == 0 && plane_open(&planes[1], 1, 2, &bad) == 0);
     CHECK(plane_wait_why(&planes[0], 1, "the credential is wrong"));
     close_all(2);
@@ -385,7 +402,7 @@ static void why_of_callers(void) {
 
 static void taken_address(void) {
     const char *const *addresses = tcp_addresses(2, "127.0.0.1");
-    struct plane_options options = {.addresses = addresses};
+    struct plane_options options = {.addresses = addresses, .network = true};
     CHECK(plane_open(&planes[0], 0, 2, &options) == 0);
     CHECK(plane_open(&planes[1], 0, 2, &options) == -EADDRINUSE && strstr(remo_last_error(), addresses[0]));
     plane_close(&planes[0]);
@@ -437,12 +454,14 @@ static void killed_unix(void) {
 }
 
 static void killed_tcp(void) {
-    struct plane_options options = {.addresses = tcp_addresses(2, "127.0.0.1"), .key_file = plane_key(3)};
+    struct plane_options options = {
+        .addresses = tcp_addresses(2, "127.0.0.1"), .network = true, .key_file = plane_key(3)};
     killed("TCP on loopback", &options);
 }
 
 static void goodbye(void) {
-    struct plane_options tcp = {.addresses = tcp_addresses(3, "127.0.0.1"), .key_file = plane_key(3)};
+    struct plane_options tcp = {
+        .addresses = tcp_addresses(3, "127.0.0.1"), .network = true, .key_file = plane_key(3)};
     for (int round = 0; round < 10; round++) {
         uint32_t leaver = (uint32_t)round % 3;
         open_all(3, round % 2 ? &tcp : NULL);
@@ -491,8 +510,8 @@ static void incarnations(void) {
 /* The earlier life still looks alive when the next one comes: down, then up. */
 static void overtaken(void) {
     const char *const *addresses = tcp_addresses(2, "127.0.0.1");
-    struct plane_options first = {.addresses = addresses},
-                         second = {.addresses = addresses, .incarnation = 1};
+    struct plane_options first = {.addresses = addresses, .network = true},
+                         second = {.addresses = addresses, .network = true, .incarnation = 1};
     pid_t pid = process_start(1, 2, &first, 1);
     CHECK(plane_open(&planes[0], 0, 2, &first) == 0 && plane_wait_frames(&planes[0], 1, 1));
     /* The stopped process keeps its port, so the second life listens elsewhere. */
@@ -541,7 +560,8 @@ static void pause_both(pid_t a, pid_t b) {
 static int silence_inside(void) {
     if (!network_make("10.99.0.1"))
         return 77;
-    struct plane_options options = {.addresses = tcp_addresses(2, "10.99.0.1"), .key_file = plane_key(4)};
+    struct plane_options options = {
+        .addresses = tcp_addresses(2, "10.99.0.1"), .network = true, .key_file = plane_key(4)};
     pid_t pid = process_start(1, 2, &options, 1);
     CHECK(plane_open(&planes[0], 0, 2, &options) == 0 && plane_wait_frames(&planes[0], 1, 1));
     /* Alive and quiet for longer than the limit: heartbeats carry it. */
@@ -585,6 +605,7 @@ static const struct {
     {"start_orders", start_orders},
     {"tcp_with_key", tcp_with_key},
     {"turns_to_unix", turns_to_unix},
+    {"companions", companions},
     {"order_and_content", order_and_content},
     {"descriptors", descriptors},
     {"bursts", bursts},

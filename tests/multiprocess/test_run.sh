@@ -212,7 +212,7 @@ case_members() {
     expect_lines 5 'of 5'
     try "$remo" run -n 2 --timeout 60 -- "$member" --size 3
     expect_status 3
-    expect_error 'the program says 3 nodes, but REMO_SIZE is 2'
+    expect_error 'the program says 3 nodes, but its environment (remo run) says 2'
 }
 
 case_death_is_told() {
@@ -322,7 +322,7 @@ case_mpirun() {
     done
     try timeout 60 "$mpirun" --oversubscribe --bind-to none -n 2 "$member" --size 5
     [ "$status" -ne 0 ] || fail "a contradiction is not noticed"
-    expect_error 'the program says 5 nodes, but PMIx'
+    expect_error 'the program says 5 nodes, but PMIx (mpirun, srun) says 2'
     # The launcher's name is not enough: without a server it is said what to do.
     try env PMIX_NAMESPACE=nothing PMIX_RANK=0 "$member"
     expect_status 3
