@@ -7,6 +7,8 @@
  *          has a matching endpoint answers CONNECT with its addresses, and one that has none ignores it (it will
  *          send its own JOIN when it opens). So nodes open and close in any order and at any time, and nothing here waits for
  *          a peer except remo_channel_wait. A mismatch of type or size is an error at both ends that names the channel and both sizes.
+ *          A pair is connected when each knows the other's addresses; so when one has waited successfully and closes at once, the
+ *          other's wait still succeeds.
  * Lives:   an endpoint connects to one endpoint of each peer, ever. After a close, peers see REMO_CHANNEL_LEFT, and memory is reused
  *          only when all peers that knew its address have closed too or are dead.
  * Threads: any. Callbacks run on the node's control thread (join, connect, leave, message) or service thread (immediate), one
@@ -32,7 +34,7 @@ struct remo_channel_options {
     struct remo_nodeset participants;   /* empty: the parent's */
     void *ctx;                          /* for the callbacks */
     void (*on_join)(void *ctx, uint32_t node);       /* the peer asked for our memory */
-    void (*on_connect)(void *ctx, uint32_t node);    /* the peer's memory can be reached */
+    void (*on_connect)(void *ctx, uint32_t node);    /* each can reach the other's memory; before any message */
     void (*on_leave)(void *ctx, uint32_t node, enum remo_channel_peer state); /* it closed, or its node is gone */
     void (*on_message)(void *ctx, uint32_t node, const void *data, size_t size_bytes);
     void (*on_immediate)(void *ctx, uint32_t node, uint32_t value);

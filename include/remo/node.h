@@ -74,7 +74,8 @@ struct remo_config {
 };
 
 /* Join the job; returns when all nodes are there. NULL: everything from the environment; with nothing there, a job of one node.
- * Errors: -ETIMEDOUT (the sentence names the ranks that never came), -EINVAL, -EACCES, -EADDRINUSE, -ENODEV, -ENOSPC, -ENOMEM. */
+ * Errors: -ETIMEDOUT (the sentence names the ranks that never came), -EHOSTDOWN (one died or gave up meanwhile), -EPROTO (one has
+ * another fabric or arena_bytes), -EINVAL, -EACCES, -EADDRINUSE, -ENODEV, -ENOSPC, -ENOMEM. */
 REMO_API int remo_node_open(const struct remo_config *config, struct remo_node **ret_node);
 /* Say goodbye and free everything. Close the node's channels first; no other thread may be inside a call. NULL is fine. */
 REMO_API void remo_node_close(struct remo_node *node);

@@ -139,6 +139,8 @@ static int alloc_offsets(struct remo_channel *channel, struct remo__memory *memo
 
 int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint64_t own_bytes, uint64_t expected_bytes,
                             const struct remo_nodeset *providers, uint32_t *ret_memory) {
+    if (!channel || !ret_memory)
+        return remo__fail(-EINVAL, "remo_channel_add_memory needs a channel and a place for the memory's index");
     if (channel->joined || channel->memory_count == REMO_CHANNEL_MEMORIES_MAX)
         return remo__fail(-EINVAL, "channel %s: memory is added before join, at most %u pieces", channel->name,
                           REMO_CHANNEL_MEMORIES_MAX);
@@ -165,6 +167,8 @@ int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint
 }
 
 int remo_channel_join(struct remo_channel *channel) {
+    if (!channel || channel->slot == 0)
+        return remo__fail(-EINVAL, "the root channel is joined already; give a channel of remo_channel_open");
     struct remo__registry *registry = remo__registry(channel->node);
     pthread_mutex_lock(&registry->lock);
     channel->joined = true;
@@ -190,31 +194,36 @@ static int peer_problem(const struct remo_channel *channel, uint32_t node, enum 
 
 /* 1 connected (or it was, and has gone its way), 0 not yet, or an error. */
 static int look_at_peer(const struct remo_channel *channel, uint32_t node) {
-    const struct remo__channel_peer *peer = &channel->peers[node];
-    enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&peer->state);
-    if (state == REMO_CHANNEL_CONNECTED || (state == REMO_CHANNEL_LEFT && atomic_load(&peer->id) != 0))
+    enum remo_channel_peer state = remo_channel_peer(channel, node);
+    if (state == REMO_CHANNEL_CONNECTED || (state == REMO_CHANNEL_LEFT && channel->peers[node].met))
         return 1;
     return state == REMO_CHANNEL_WAITING ? 0 : peer_problem(channel, node, state);
 }
 
+/* The first that is not ready, for the sentence: its name is copied, because it may be closed meanwhile. */
 struct look {
-    const struct remo_channel *channel, *waits_for; /* the first that is not ready, for the sentence */
+    struct remo_channel *channel;
+    char waits_for[REMO_CHANNEL_NAME_BYTES_MAX + 1];
     uint32_t node;
     uint64_t seen_changes;
 };
 
+/* Nothing to report yet: note what is missing. */
+static int not_yet(struct look *look, const struct remo_channel *channel, uint32_t node) {
+    memcpy(look->waits_for, channel->name, sizeof look->waits_for);
+    look->node = node;
+    return 0;
+}
+
 static int look_at_tree(struct look *look, const struct remo_channel *channel) {
     if (atomic_load(&channel->mismatched))
         return remo__fail(-EPROTO, "%s", channel->error_text);
-    look->waits_for = channel;
-    look->node = channel->node->rank;
     if (!channel->joined)
-        return 0;
+        return not_yet(look, channel, channel->node->rank);
     for (uint32_t node = 0; channel->parent && node < channel->node->size; node++) {
-        look->node = node;
         int rc = remo_nodeset_has(&channel->participants, node) ? look_at_peer(channel, node) : 1;
         if (rc != 1)
-            return rc;
+            return rc == 0 ? not_yet(look, channel, node) : rc;
     }
     for (const struct remo_channel *child = channel->first_child; child; child = child->next_sibling) {
         int rc = look_at_tree(look, child);
@@ -241,9 +250,11 @@ static int tree_ready(void *ctx) {
 int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns) {
     struct look look = {.channel = channel, .seen_changes = UINT64_MAX};
     int rc = remo__wait(channel->node, tree_ready, &look, remo__deadline(timeout_ns));
-    if (rc == -ETIMEDOUT && look.waits_for)
+    if (rc == -ETIMEDOUT && look.node == channel->node->rank)
+        return remo__fail(rc, "channel %s was opened here but not joined; call remo_channel_join", look.waits_for);
+    if (rc == -ETIMEDOUT)
         return remo__fail(rc, "node %u has not opened channel %s within %llu ms; every participant must open it", look.node,
-                          look.waits_for->name, (unsigned long long)(timeout_ns / REMO__NS_PER_MS));
+                          look.waits_for, (unsigned long long)(timeout_ns / REMO__NS_PER_MS));
     return rc;
 }
 
@@ -256,7 +267,7 @@ static int peer_ready(void *ctx) {
     const struct one_peer *one = ctx;
     if (atomic_load(&one->channel->mismatched))
         return remo__fail(-EPROTO, "%s", one->channel->error_text);
-    enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&one->channel->peers[one->node].state);
+    enum remo_channel_peer state = remo_channel_peer(one->channel, one->node);
     if (state == REMO_CHANNEL_CONNECTED)
         return 1;
     return state == REMO_CHANNEL_WAITING ? 0 : peer_problem(one->channel, one->node, state);
@@ -298,12 +309,20 @@ static void unlink_from_parent(struct remo_channel *channel) {
     }
 }
 
+/* A callback may open one at the same time. */
+static struct remo_channel *first_child(struct remo__registry *registry, const struct remo_channel *channel) {
+    pthread_mutex_lock(&registry->lock);
+    struct remo_channel *child = channel->first_child;
+    pthread_mutex_unlock(&registry->lock);
+    return child;
+}
+
 void remo_channel_close(struct remo_channel *channel) {
     if (!channel || !channel->parent)
         return;
     struct remo__registry *registry = remo__registry(channel->node);
-    while (channel->first_child)
-        remo_channel_close(channel->first_child);
+    for (struct remo_channel *child; (child = first_child(registry, channel)) != NULL;)
+        remo_channel_close(child);
     (void)remo_fence(channel->node, REMO_FENCE_GLOBAL, 0); /* nothing of ours is under way when peers hear that we left */
     pthread_mutex_lock(&registry->lock);
     channel->closing = true;
@@ -312,7 +331,7 @@ void remo_channel_close(struct remo_channel *channel) {
     if (channel->joined)
         remo__join_leave(channel);
     pthread_mutex_unlock(&registry->lock);
-    (void)remo__wait(channel->node, idle, channel, REMO_FOREVER);
+    (void)remo__wait(channel->node, idle, channel, REMO_FOREVER); /* cannot fail: the condition never does */
     pthread_mutex_lock(&registry->lock);
     channel->parent = NULL; /* from here on the last grant that ends destroys it (join.c) */
     if (channel->grants == 0)
@@ -335,10 +354,15 @@ const struct remo_nodeset *remo_channel_participants(const struct remo_channel *
     return &channel->participants;
 }
 
+/* A node that was gone before the channel was opened has no state there; the root channel has the states of the nodes. */
 enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node) {
+    enum remo_peer_state life = remo_node_peer(channel->node, node);
     if (node >= channel->node->size)
         return REMO_CHANNEL_DOWN;
-    return (enum remo_channel_peer)atomic_load(&channel->peers[node].state);
+    if (channel->slot == 0)
+        return life == REMO_PEER_UP ? REMO_CHANNEL_CONNECTED : life == REMO_PEER_COMING ? REMO_CHANNEL_WAITING : REMO_CHANNEL_DOWN;
+    enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&channel->peers[node].state);
+    return state == REMO_CHANNEL_WAITING && life > REMO_PEER_UP ? REMO_CHANNEL_DOWN : state;
 }
 
 void *remo_channel_memory(const struct remo_channel *channel, uint32_t memory) {

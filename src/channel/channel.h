@@ -11,6 +11,7 @@
 #define REMO__NO_OFFSET UINT64_MAX
 #define REMO__TYPE_BYTES_MAX 63u
 #define REMO__MEMORY_NAME_BYTES_MAX 15u
+#define REMO__MISMATCH_BYTES 448u /* a sentence, its end included */
 
 struct remo__memory {
     char name[REMO__MEMORY_NAME_BYTES_MAX + 1];
@@ -21,11 +22,12 @@ struct remo__memory {
     _Atomic uint64_t *offsets;          /* [size] where each peer's share starts in its arena; own one included */
 };
 
-/* What this endpoint knows of one peer's. */
+/* What this endpoint knows of one peer's. Changed under the registry's lock. */
 struct remo__channel_peer {
-    _Atomic uint32_t state;             /* enum remo_channel_peer */
+    _Atomic uint32_t state;             /* enum remo_channel_peer; CONNECTED once each knows the other's addresses */
     _Atomic uint32_t id;                /* of the endpoint there whose addresses we know, 0: none yet */
-    uint32_t granted_id;                /* of the endpoint there that knows ours, 0: none */
+    uint32_t granted_id;                /* of the endpoint there that was told ours, 0: none */
+    bool met;                           /* was CONNECTED */
 };
 
 struct remo_channel {
@@ -43,7 +45,7 @@ struct remo_channel {
     char type[REMO__TYPE_BYTES_MAX + 1];
     bool joined;
     _Atomic bool mismatched;            /* error_text says how */
-    char error_text[400];
+    char error_text[REMO__MISMATCH_BYTES];
     _Atomic uint32_t busy;              /* callbacks that run now */
     bool closing;
     uint32_t grants;                    /* closed here: peers that still know our addresses */

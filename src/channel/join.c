@@ -1,30 +1,25 @@
-/* join.c - how endpoints of one name find each other: JOIN, CONNECT, REFUSE, LEAVE, and messages between them.
+/* join.c - how endpoints of one name find each other, and how they part.
  *
  * JOIN says: here is an endpoint of this name and type, and this much memory I expect of you. Who has a matching endpoint answers CONNECT with its
- * addresses; who has none ignores it. When a JOIN arrives at an endpoint that is itself not connected to the sender (its own JOIN came too early
- * there), it sends its JOIN again, behind its CONNECT: so each pair connects, whoever opens first, and it ends,
- * because the CONNECT that goes before makes the sender connected.
+ * addresses; who has none ignores it, and will send a JOIN of its own. When a JOIN arrives at an endpoint that does not know its
+ * sender's addresses yet (its own JOIN came too early there), it sends its JOIN again, behind its CONNECT: so each pair connects,
+ * whoever opens first, and it ends, because the CONNECT makes the sender know.
  *
- * An endpoint deals with one endpoint of each peer, ever: the first whose id it learns. A JOIN of another id is a later life that is
- * meant for our later life. LEAVE says: I use your memory no more, and mine must not be used. A CONNECT that reaches nobody is
- * answered by LEAVE, so that its sender does not keep the memory for us.
+ * A pair is connected when each knows the other's addresses: then whoever sees it first may use them and close at once, and the other
+ * will still see the connection before the end. An endpoint takes the addresses of one endpoint of each peer, ever. A CONNECT of
+ * another one, or one that reaches nobody, is answered by LEAVE: I do not use your memory, keep it for me no longer. A JOIN of another one is a
+ * later life that is meant for our later life.
+ *
+ * An endpoint whose addresses we do not know, but that was told ours (granted_id), may give way to another one of the same node: names are
+ * unique there, so it was closed before the other was opened, and had it known our addresses, its LEAVE would have come first.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "channel/message.h"
 #include "channel/registry.h"
 #include "node/arena.h"
-
-enum {
-    JOIN = REMO__FRAME_CHANNELS,
-    CONNECT,
-    REFUSE,
-    LEAVE,
-    MESSAGE
-};
-
-#define FRAME_BYTES 2048u /* of all but MESSAGE */
 
 static bool takes_part(const struct remo_channel *channel, uint32_t node) {
     return remo_nodeset_has(&channel->participants, node);
@@ -34,48 +29,48 @@ static bool provides(const struct remo__memory *memory, uint32_t node) {
     return remo_nodeset_has(&memory->providers, node);
 }
 
-static void send_written(struct remo_channel *channel, uint32_t peer, uint16_t type, const uint8_t *frame,
-                         const struct remo__writer *writer) {
-    if (remo__node_send(channel->node, peer, type, frame, (size_t)(writer->at - frame)) != 0)
-        remo__log(&channel->node->log, REMO_LOG_DEBUG, "channel %s: %s", channel->name, remo_last_error());
+/* ---- sending ---- */
+
+static void send_frame(struct remo_node *node, uint32_t peer, enum remo__message_type type, const uint8_t *frame, size_t bytes) {
+    int rc = remo__node_send(node, peer, (uint16_t)type, frame, bytes);
+    if (rc != 0) /* that the peer is gone is no news; else something will wait for this in vain */
+        remo__log(&node->log, rc == -EHOSTDOWN ? REMO_LOG_DEBUG : REMO_LOG_ERROR, "a channel's message was lost: %s", remo_last_error());
 }
 
 void remo__join_send(struct remo_channel *channel, uint32_t peer) {
-    uint8_t frame[FRAME_BYTES];
-    struct remo__writer writer = remo__writer_of(frame, sizeof frame);
+    uint8_t frame[REMO__MESSAGE_BYTES_MAX];
+    struct remo__join join = {.id = channel->id, .memory_count = channel->memory_count};
     if (!remo__peer_alive(channel->node, peer))
         return; /* it gets ours when it comes up */
-    remo__put_u32(&writer, channel->id);
-    remo__put_string(&writer, channel->name);
-    remo__put_string(&writer, channel->type);
-    remo__put_u32(&writer, channel->memory_count);
+    memcpy(join.name, channel->name, sizeof join.name);
+    memcpy(join.type, channel->type, sizeof join.type);
     for (uint32_t i = 0; i < channel->memory_count; i++) {
         const struct remo__memory *memory = &channel->memories[i];
-        remo__put_string(&writer, memory->name);
-        remo__put_u64(&writer, provides(memory, peer) ? memory->expected_bytes : 0);
+        memcpy(join.memories[i].name, memory->name, sizeof memory->name);
+        join.memories[i].expected_bytes = provides(memory, peer) ? memory->expected_bytes : 0;
     }
-    send_written(channel, peer, JOIN, frame, &writer);
+    send_frame(channel->node, peer, REMO__MESSAGE_JOIN, frame, remo__join_encode(&join, frame));
 }
 
 static void send_connect(struct remo_channel *channel, uint32_t peer, uint32_t to_id) {
-    uint8_t frame[FRAME_BYTES];
-    struct remo__writer writer = remo__writer_of(frame, sizeof frame);
-    remo__put_u32(&writer, channel->id);
-    remo__put_u32(&writer, to_id);
-    remo__put_u32(&writer, channel->memory_count);
+    uint8_t frame[REMO__MESSAGE_BYTES_MAX];
+    struct remo__connect connect = {.id = channel->id, .to_id = to_id, .memory_count = channel->memory_count};
     for (uint32_t i = 0; i < channel->memory_count; i++) {
-        remo__put_u64(&writer, channel->memories[i].own_offset);
-        remo__put_u64(&writer, channel->memories[i].own_bytes);
+        connect.memories[i].offset = channel->memories[i].own_offset;
+        connect.memories[i].bytes = channel->memories[i].own_bytes;
     }
-    send_written(channel, peer, CONNECT, frame, &writer);
+    send_frame(channel->node, peer, REMO__MESSAGE_CONNECT, frame, remo__connect_encode(&connect, frame));
 }
 
-static void send_leave(struct remo_node *node, uint32_t peer, uint32_t from_id, uint32_t to_id) {
-    uint8_t frame[8];
-    struct remo__writer writer = remo__writer_of(frame, sizeof frame);
-    remo__put_u32(&writer, from_id);
-    remo__put_u32(&writer, to_id);
-    (void)remo__node_send(node, peer, LEAVE, frame, sizeof frame); /* it fails only for a peer that is gone */
+static void send_leave(struct remo_node *node, uint32_t peer, uint32_t id, uint32_t to_id) {
+    uint8_t frame[REMO__MESSAGE_BYTES_MAX];
+    struct remo__leave leave = {.id = id, .to_id = to_id};
+    send_frame(node, peer, REMO__MESSAGE_LEAVE, frame, remo__leave_encode(&leave, frame));
+}
+
+static void send_refuse(struct remo_node *node, uint32_t peer, const struct remo__refuse *refuse) {
+    uint8_t frame[REMO__MESSAGE_BYTES_MAX];
+    send_frame(node, peer, REMO__MESSAGE_REFUSE, frame, remo__refuse_encode(refuse, frame));
 }
 
 static void set_mismatch(struct remo_channel *channel, const char *text) {
@@ -83,71 +78,17 @@ static void set_mismatch(struct remo_channel *channel, const char *text) {
         return;
     snprintf(channel->error_text, sizeof channel->error_text, "%s", text);
     atomic_store(&channel->mismatched, true);
-}
-
-/* Both ends hear of it, in the same words. */
-static void refuse(struct remo_channel *channel, uint32_t peer, uint32_t to_id, const char *text) {
-    uint8_t frame[FRAME_BYTES];
-    struct remo__writer writer = remo__writer_of(frame, sizeof frame);
-    remo__put_u32(&writer, to_id);
-    remo__put_string(&writer, text);
-    send_written(channel, peer, REFUSE, frame, &writer);
-    set_mismatch(channel, text);
     remo__log(&channel->node->log, REMO_LOG_ERROR, "%s", text);
 }
 
-/* ---- JOIN ---- */
+/* ---- callbacks: never under the lock, and never when close has begun ---- */
 
-/* What the sender expects must be what we provide; false with `text` when it is not. */
-static bool matches(const struct remo_channel *channel, uint32_t peer, const char *type, struct remo__reader *reader, char *text,
-                    size_t cap) {
-    uint32_t count = remo__get_u32(reader), self = channel->node->rank;
-    if (strcmp(type, channel->type) != 0) {
-        snprintf(text, cap, "channel %s is a %s on node %u but a %s on node %u", channel->name, channel->type, self, type, peer);
-        return false;
-    }
-    if (count != channel->memory_count) {
-        snprintf(text, cap, "channel %s has %u memories on node %u but %u on node %u", channel->name, channel->memory_count, self,
-                 count, peer);
-        return false;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        const struct remo__memory *memory = &channel->memories[i];
-        char name[REMO__MEMORY_NAME_BYTES_MAX + 1];
-        remo__get_string(reader, name, sizeof name);
-        uint64_t expected = remo__get_u64(reader);
-        if (strcmp(name, memory->name) == 0 && (expected == 0 || expected == memory->own_bytes))
-            continue;
-        snprintf(text, cap, "channel %s.%s: node %u expects %llu bytes on node %u, which has %llu", channel->name, name, peer,
-                 (unsigned long long)expected, self, (unsigned long long)memory->own_bytes);
-        return false;
-    }
-    return true;
-}
-
-/* The lock is held. True: it is a new peer of ours, tell the owner. */
-static bool accept_join(struct remo_channel *channel, uint32_t peer, uint32_t from_id, const char *type,
-                        struct remo__reader *reader) {
-    struct remo__channel_peer *known = &channel->peers[peer];
-    char text[sizeof channel->error_text];
-    uint32_t id = atomic_load(&known->id);
-    bool other_life = (id != 0 && id != from_id) || (known->granted_id != 0 && known->granted_id != from_id)
-        || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED;
-    if (!channel->joined || !takes_part(channel, peer) || other_life)
-        return false;
-    if (!matches(channel, peer, type, reader, text, sizeof text)) {
-        refuse(channel, peer, from_id, text);
-        return false;
-    }
-    bool first = known->granted_id == 0;
-    known->granted_id = from_id;
-    send_connect(channel, peer, from_id);
-    if (id == 0)
-        remo__join_send(channel, peer);
-    return first;
-}
-
-/* ---- running callbacks: never under the lock, and never when close has begun ---- */
+/* What a frame changed for one pair. The channel is held (busy) until it has been told. */
+struct news {
+    struct remo_channel *channel;
+    bool joined, connected;
+    uint32_t gone;                      /* REMO_CHANNEL_LEFT or DOWN; else 0 */
+};
 
 static void done_with(struct remo_channel *channel) {
     struct remo_node *node = channel->node;
@@ -155,134 +96,235 @@ static void done_with(struct remo_channel *channel) {
     remo__wake(node);
 }
 
-static void on_join(struct remo__registry *registry, uint32_t peer, struct remo__reader *reader) {
-    char name[REMO_CHANNEL_NAME_BYTES_MAX + 1], type[REMO__TYPE_BYTES_MAX + 1];
-    uint32_t from_id = remo__get_u32(reader);
-    remo__get_string(reader, name, sizeof name);
-    remo__get_string(reader, type, sizeof type);
-    pthread_mutex_lock(&registry->lock);
-    struct remo_channel *channel = remo__registry_by_name(registry, name);
-    bool tell = channel && channel->parent && from_id != 0 && accept_join(channel, peer, from_id, type, reader);
-    if (tell)
-        atomic_fetch_add(&channel->busy, 1);
-    pthread_mutex_unlock(&registry->lock);
-    if (!tell)
+/* The lock is held. */
+static void hold_if_news(struct remo_channel *channel, struct news *news) {
+    if (!news->joined && !news->connected && !news->gone)
         return;
-    if (channel->options.on_join)
-        channel->options.on_join(channel->options.ctx, peer);
-    done_with(channel);
+    news->channel = channel;
+    atomic_fetch_add(&channel->busy, 1);
+}
+
+static void tell(const struct news *news, uint32_t peer) {
+    if (!news->channel)
+        return;
+    const struct remo_channel_options *options = &news->channel->options;
+    if (news->joined && options->on_join)
+        options->on_join(options->ctx, peer);
+    if (news->connected && options->on_connect)
+        options->on_connect(options->ctx, peer);
+    if (news->gone && options->on_leave)
+        options->on_leave(options->ctx, peer, (enum remo_channel_peer)news->gone);
+    done_with(news->channel);
+}
+
+/* After either half of a connection came: is it whole now? */
+static bool becomes_connected(struct remo__channel_peer *known) {
+    if (known->granted_id == 0 || known->granted_id != atomic_load(&known->id)
+        || atomic_load(&known->state) != REMO_CHANNEL_WAITING)
+        return false;
+    known->met = true;
+    atomic_store(&known->state, REMO_CHANNEL_CONNECTED);
+    return true;
+}
+
+static void garbage(struct remo__registry *registry, uint32_t peer, const char *what) {
+    remo__log(&registry->node->log, REMO_LOG_ERROR, "node %u sent a %s that makes no sense; it was dropped", peer, what);
+}
+
+/* ---- JOIN ---- */
+
+/* What the sender expects must be what we provide; false with `text` when it is not. */
+static bool matches(const struct remo_channel *channel, uint32_t peer, const struct remo__join *join, char *text, size_t cap) {
+    uint32_t self = channel->node->rank;
+    if (strcmp(join->type, channel->type) != 0) {
+        snprintf(text, cap, "channel %s is a %s on node %u but a %s on node %u; open it as the same on every node", channel->name,
+                 channel->type, self, join->type, peer);
+        return false;
+    }
+    if (join->memory_count != channel->memory_count) {
+        snprintf(text, cap, "channel %s has %u memories on node %u but %u on node %u; open it with the same options on every node",
+                 channel->name, channel->memory_count, self, join->memory_count, peer);
+        return false;
+    }
+    for (uint32_t i = 0; i < join->memory_count; i++) {
+        const struct remo__memory *memory = &channel->memories[i];
+        uint64_t expected = join->memories[i].expected_bytes;
+        if (strcmp(join->memories[i].name, memory->name) == 0 && (expected == 0 || expected == memory->own_bytes))
+            continue;
+        snprintf(text, cap, "channel %s.%s: node %u expects %llu bytes on node %u, which has %llu; open it with the same sizes on "
+                 "every node", channel->name, join->memories[i].name, peer, (unsigned long long)expected, self,
+                 (unsigned long long)memory->own_bytes);
+        return false;
+    }
+    return true;
+}
+
+/* The lock is held. An endpoint with a mismatch makes no new friends: they would be meant for its next life. */
+static void answer_join(struct remo_channel *channel, uint32_t peer, const struct remo__join *join, struct news *news) {
+    struct remo__channel_peer *known = &channel->peers[peer];
+    struct remo__refuse refuse = {.to_id = join->id};
+    uint32_t id = atomic_load(&known->id);
+    if (!channel->joined || atomic_load(&channel->mismatched) || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED
+        || (id != 0 && id != join->id))
+        return;
+    if (!takes_part(channel, peer)) { /* the sender's mistake, or ours: we lack nothing */
+        snprintf(refuse.text, sizeof refuse.text, "channel %s: node %u is no participant of it on node %u; name the same participants "
+                 "on every node", channel->name, peer, channel->node->rank);
+        send_refuse(channel->node, peer, &refuse);
+        return;
+    }
+    if (!matches(channel, peer, join, refuse.text, sizeof refuse.text)) { /* both ends hear of it, in the same words */
+        send_refuse(channel->node, peer, &refuse);
+        set_mismatch(channel, refuse.text);
+        return;
+    }
+    news->joined = known->granted_id != join->id;
+    known->granted_id = join->id;
+    send_connect(channel, peer, join->id);
+    if (id == 0)
+        remo__join_send(channel, peer);
+    news->connected = becomes_connected(known);
+    hold_if_news(channel, news);
+}
+
+static void on_join(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
+    struct remo__join join;
+    struct news news = {0};
+    if (!remo__join_decode(frame, bytes, &join)) {
+        garbage(registry, peer, "JOIN");
+        return;
+    }
+    pthread_mutex_lock(&registry->lock);
+    struct remo_channel *channel = remo__registry_by_name(registry, join.name);
+    if (channel)
+        answer_join(channel, peer, &join, &news);
+    pthread_mutex_unlock(&registry->lock);
+    tell(&news, peer);
 }
 
 /* ---- CONNECT ---- */
 
 /* The peer's words are checked: what it says it has must be what we expect, inside memory we can reach. */
-static bool accept_addresses(struct remo_channel *channel, uint32_t peer, struct remo__reader *reader) {
+static bool accept_addresses(struct remo_channel *channel, uint32_t peer, const struct remo__connect *connect) {
     uint64_t reachable = atomic_load(&channel->node->peers[peer].mapped_bytes), offsets[REMO_CHANNEL_MEMORIES_MAX];
-    if (remo__get_u32(reader) != channel->memory_count)
-        return false;
-    for (uint32_t i = 0; i < channel->memory_count; i++) {
+    char text[REMO__MISMATCH_BYTES];
+    bool answers = connect->memory_count == channel->memory_count, in_reach = true;
+    for (uint32_t i = 0; answers && i < channel->memory_count; i++) {
         const struct remo__memory *memory = &channel->memories[i];
-        offsets[i] = remo__get_u64(reader);
-        uint64_t bytes = remo__get_u64(reader);
-        if (!provides(memory, peer) || memory->expected_bytes == 0) {
-            offsets[i] = REMO__NO_OFFSET;
-            continue;
-        }
-        if (bytes != memory->expected_bytes || bytes > reachable || offsets[i] > reachable - bytes || offsets[i] % 64 != 0)
-            return false;
+        uint64_t offset = connect->memories[i].offset, bytes = connect->memories[i].bytes;
+        bool used = provides(memory, peer) && memory->expected_bytes > 0;
+        offsets[i] = used ? offset : REMO__NO_OFFSET;
+        answers = !used || (bytes == memory->expected_bytes && offset % REMO__CACHE_LINE == 0);
+        in_reach = in_reach && (!used || (bytes <= reachable && offset <= reachable - bytes));
     }
-    if (!remo__reader_complete(reader))
+    if (!answers || !in_reach) {
+        snprintf(text, sizeof text, "channel %s: node %u %s", channel->name, peer,
+                 answers ? "has its memory where this node cannot reach it; the log says why it could not be mapped"
+                         : "answered with other memory than it was asked for; start all nodes from the same build");
+        set_mismatch(channel, text);
         return false;
+    }
     for (uint32_t i = 0; i < channel->memory_count; i++)
         atomic_store(&channel->memories[i].offsets[peer], offsets[i]);
     return true;
 }
 
-static void on_connect(struct remo__registry *registry, uint32_t peer, struct remo__reader *reader) {
-    uint32_t from_id = remo__get_u32(reader), to_id = remo__get_u32(reader);
-    pthread_mutex_lock(&registry->lock);
-    struct remo_channel *channel = remo__registry_by_id(registry, to_id);
-    bool tell = false;
-    if (!channel || !channel->parent || channel->closing) {
-        send_leave(registry->node, peer, to_id, from_id);
-    } else if (takes_part(channel, peer) && atomic_load(&channel->peers[peer].id) == 0 && from_id != 0) {
-        tell = accept_addresses(channel, peer, reader);
-        if (tell) {
-            atomic_store(&channel->peers[peer].id, from_id);
-            atomic_store(&channel->peers[peer].state, REMO_CHANNEL_CONNECTED);
-            atomic_fetch_add(&channel->busy, 1);
-        } else {
-            set_mismatch(channel, "a peer answered with memory that is not what was asked for");
-        }
-    }
-    pthread_mutex_unlock(&registry->lock);
-    if (!tell)
-        return;
-    if (channel->options.on_connect)
-        channel->options.on_connect(channel->options.ctx, peer);
-    done_with(channel);
+/* Take the addresses, if they are for us; the lock is held. False: they will not be used. */
+static bool answer_connect(struct remo_channel *channel, uint32_t peer, const struct remo__connect *connect, struct news *news) {
+    if (!channel || channel->slot == 0 || channel->closing || !takes_part(channel, peer))
+        return false;
+    struct remo__channel_peer *known = &channel->peers[peer];
+    uint32_t id = atomic_load(&known->id);
+    if (id == connect->id)
+        return true; /* said twice */
+    if (id != 0 || atomic_load(&known->state) != REMO_CHANNEL_WAITING || atomic_load(&channel->mismatched)
+        || !accept_addresses(channel, peer, connect))
+        return false;
+    atomic_store(&known->id, connect->id);
+    news->connected = becomes_connected(known);
+    hold_if_news(channel, news);
+    return true;
 }
 
-static void on_refuse(struct remo__registry *registry, struct remo__reader *reader) {
-    char text[sizeof((struct remo_channel *)0)->error_text];
-    uint32_t to_id = remo__get_u32(reader);
-    remo__get_string(reader, text, sizeof text);
+static void on_connect(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
+    struct remo__connect connect;
+    struct news news = {0};
+    if (!remo__connect_decode(frame, bytes, &connect)) {
+        garbage(registry, peer, "CONNECT");
+        return;
+    }
     pthread_mutex_lock(&registry->lock);
-    struct remo_channel *channel = remo__registry_by_id(registry, to_id);
-    if (channel && channel->parent)
-        set_mismatch(channel, text);
+    if (!answer_connect(remo__registry_by_id(registry, connect.to_id), peer, &connect, &news))
+        send_leave(registry->node, peer, connect.to_id, connect.id);
+    pthread_mutex_unlock(&registry->lock);
+    tell(&news, peer);
+}
+
+static void on_refuse(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
+    struct remo__refuse refuse;
+    if (!remo__refuse_decode(frame, bytes, &refuse)) {
+        garbage(registry, peer, "REFUSE");
+        return;
+    }
+    pthread_mutex_lock(&registry->lock);
+    struct remo_channel *channel = remo__registry_by_id(registry, refuse.to_id);
+    if (channel && channel->slot != 0 && takes_part(channel, peer))
+        set_mismatch(channel, refuse.text);
     pthread_mutex_unlock(&registry->lock);
 }
 
 /* ---- LEAVE, and the death of a peer ---- */
 
-/* The peer uses our addresses no more; the lock is held. */
+/* The peer uses our addresses no more; the lock is held. The channel may be gone afterwards. */
 static void end_grant(struct remo__registry *registry, struct remo_channel *channel, uint32_t peer) {
     if (channel->peers[peer].granted_id == 0)
         return;
     channel->peers[peer].granted_id = 0;
-    if (channel->closing && channel->grants > 0 && --channel->grants == 0 && !channel->parent)
+    if (channel->closing && --channel->grants == 0 && !channel->parent)
         remo__registry_destroy(registry, channel);
 }
 
-/* Mark the peer as gone for an open channel; true when the owner must be told. The lock is held. */
-static bool mark_gone(struct remo_channel *channel, uint32_t peer, enum remo_channel_peer state) {
+/* Mark the peer as gone for an open channel; the lock is held. */
+static void mark_gone(struct remo_channel *channel, uint32_t peer, enum remo_channel_peer state, struct news *news) {
     struct remo__channel_peer *known = &channel->peers[peer];
-    if (!takes_part(channel, peer) || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED)
-        return false;
+    if (channel->closing || !takes_part(channel, peer) || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED)
+        return;
     for (uint32_t i = 0; i < channel->memory_count; i++)
         atomic_store(&channel->memories[i].offsets[peer], REMO__NO_OFFSET);
     atomic_store(&known->state, state);
-    atomic_fetch_add(&channel->busy, 1);
-    return true;
+    news->gone = state;
+    hold_if_news(channel, news);
 }
 
-static void tell_gone(struct remo_channel *channel, uint32_t peer, enum remo_channel_peer state) {
-    if (channel->options.on_leave)
-        channel->options.on_leave(channel->options.ctx, peer, state);
-    done_with(channel);
-}
-
-static void on_leave(struct remo__registry *registry, uint32_t peer, struct remo__reader *reader) {
-    uint32_t from_id = remo__get_u32(reader), to_id = remo__get_u32(reader);
+static void on_leave(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
+    struct remo__leave leave;
+    struct news news = {0};
+    if (!remo__leave_decode(frame, bytes, &leave)) {
+        garbage(registry, peer, "LEAVE");
+        return;
+    }
     pthread_mutex_lock(&registry->lock);
-    struct remo_channel *channel = remo__registry_by_id(registry, to_id);
-    bool ours = channel && channel->slot != 0
-        && (atomic_load(&channel->peers[peer].id) == from_id || channel->peers[peer].granted_id == from_id);
-    bool tell = ours && !channel->closing && mark_gone(channel, peer, REMO_CHANNEL_LEFT);
-    if (ours)
-        end_grant(registry, channel, peer);
+    struct remo_channel *channel = remo__registry_by_id(registry, leave.to_id);
+    if (channel && channel->slot != 0) {
+        if (atomic_load(&channel->peers[peer].id) == leave.id)
+            mark_gone(channel, peer, REMO_CHANNEL_LEFT, &news);
+        if (channel->peers[peer].granted_id == leave.id)
+            end_grant(registry, channel, peer);
+    }
     pthread_mutex_unlock(&registry->lock);
-    if (tell)
-        tell_gone(channel, peer, REMO_CHANNEL_LEFT);
+    tell(&news, peer);
 }
 
 void remo__join_leave(struct remo_channel *channel) {
     for (uint32_t peer = 0; peer < channel->node->size; peer++) {
         struct remo__channel_peer *known = &channel->peers[peer];
         uint32_t id = atomic_load(&known->id) ? atomic_load(&known->id) : known->granted_id;
-        if (peer == channel->node->rank || id == 0 || !remo__peer_alive(channel->node, peer))
+        if (peer == channel->node->rank || id == 0)
             continue;
+        if (!remo__peer_alive(channel->node, peer)) {
+            known->granted_id = 0; /* a dead peer keeps nothing; that it is dead may not have been told here yet */
+            continue;
+        }
         channel->grants += known->granted_id != 0;
         send_leave(channel->node, peer, channel->id, id);
     }
@@ -293,7 +335,8 @@ void remo__join_peer_up(void *ctx, uint32_t peer) {
     pthread_mutex_lock(&registry->lock);
     for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
         struct remo_channel *channel = registry->slots[slot];
-        if (channel && channel->joined && !channel->closing && takes_part(channel, peer))
+        if (channel && channel->joined && !channel->closing && takes_part(channel, peer)
+            && atomic_load(&channel->peers[peer].state) == REMO_CHANNEL_WAITING)
             remo__join_send(channel, peer);
     }
     pthread_mutex_unlock(&registry->lock);
@@ -303,14 +346,15 @@ void remo__join_peer_up(void *ctx, uint32_t peer) {
 void remo__join_peer_down(void *ctx, uint32_t peer) {
     struct remo__registry *registry = ctx;
     for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
+        struct news news = {0};
         pthread_mutex_lock(&registry->lock);
         struct remo_channel *channel = registry->slots[slot];
-        bool tell = channel && !channel->closing && mark_gone(channel, peer, REMO_CHANNEL_DOWN);
-        if (channel)
+        if (channel) {
+            mark_gone(channel, peer, REMO_CHANNEL_DOWN, &news);
             end_grant(registry, channel, peer);
+        }
         pthread_mutex_unlock(&registry->lock);
-        if (tell)
-            tell_gone(channel, peer, REMO_CHANNEL_DOWN);
+        tell(&news, peer);
     }
     remo__registry_changed(registry);
 }
@@ -318,15 +362,22 @@ void remo__join_peer_down(void *ctx, uint32_t peer) {
 /* ---- messages and immediates ---- */
 
 int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *data, size_t size_bytes) {
-    uint8_t frame[REMO_CHANNEL_MESSAGE_BYTES_MAX + 8];
+    uint8_t frame[REMO__MESSAGE_USER_HEAD_BYTES + REMO_CHANNEL_MESSAGE_BYTES_MAX];
+    if (channel->slot == 0 || node >= channel->node->size || (!data && size_bytes > 0))
+        return remo__fail(-EINVAL, "no message can be sent %s", channel->slot == 0 ? "in the root channel: open one of your own"
+                          : node >= channel->node->size ? "to a node beyond the size of the job" : "from NULL");
     if (size_bytes > REMO_CHANNEL_MESSAGE_BYTES_MAX)
-        return remo__fail(-EMSGSIZE, "a channel message has at most %u bytes, not %zu", REMO_CHANNEL_MESSAGE_BYTES_MAX, size_bytes);
-    if (node >= channel->node->size || atomic_load(&channel->peers[node].state) != REMO_CHANNEL_CONNECTED)
-        return remo__fail(-ENOTCONN, "node %u is not connected to channel %s", node, channel->name);
+        return remo__fail(-EMSGSIZE, "a message of channel %s has at most %u bytes, not %zu; write larger things to memory",
+                          channel->name, REMO_CHANNEL_MESSAGE_BYTES_MAX, size_bytes);
+    int rc = remo__channel_check_peer(channel, node);
+    if (rc != 0)
+        return rc;
+    if (atomic_load(&channel->peers[node].state) != REMO_CHANNEL_CONNECTED)
+        return remo__fail(-ENOTCONN, "node %u is not connected to channel %s yet; see remo_channel_wait", node, channel->name);
     struct remo__writer writer = remo__writer_of(frame, sizeof frame);
     remo__put_u32(&writer, atomic_load(&channel->peers[node].id));
     remo__put_bytes(&writer, data, size_bytes);
-    return remo__node_send(channel->node, node, MESSAGE, frame, (size_t)(writer.at - frame));
+    return remo__node_send(channel->node, node, REMO__MESSAGE_USER, frame, (size_t)(writer.at - frame));
 }
 
 static struct remo_channel *hold_open(struct remo__registry *registry, uint32_t id) {
@@ -340,38 +391,42 @@ static struct remo_channel *hold_open(struct remo__registry *registry, uint32_t 
     return channel;
 }
 
-static void on_message(struct remo__registry *registry, uint32_t peer, struct remo__reader *reader) {
-    struct remo_channel *channel = hold_open(registry, remo__get_u32(reader));
+static void on_message(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
+    const void *data;
+    size_t data_bytes;
+    uint32_t to_id;
+    if (!remo__user_decode(frame, bytes, &to_id, &data, &data_bytes)) {
+        garbage(registry, peer, "message");
+        return;
+    }
+    struct remo_channel *channel = hold_open(registry, to_id);
     if (!channel)
         return;
-    size_t bytes = remo__reader_left(reader);
-    const void *data = remo__get_span(reader, bytes);
-    if (channel->options.on_message && takes_part(channel, peer) && data)
-        channel->options.on_message(channel->options.ctx, peer, data, bytes);
+    if (channel->options.on_message && takes_part(channel, peer))
+        channel->options.on_message(channel->options.ctx, peer, data, data_bytes);
     done_with(channel);
 }
 
 void remo__join_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes) {
     struct remo__registry *registry = ctx;
-    struct remo__reader reader = remo__reader_of(data, bytes);
     switch (type) {
-    case JOIN:
-        on_join(registry, peer, &reader);
+    case REMO__MESSAGE_JOIN:
+        on_join(registry, peer, data, bytes);
         break;
-    case CONNECT:
-        on_connect(registry, peer, &reader);
+    case REMO__MESSAGE_CONNECT:
+        on_connect(registry, peer, data, bytes);
         break;
-    case REFUSE:
-        on_refuse(registry, &reader);
+    case REMO__MESSAGE_REFUSE:
+        on_refuse(registry, peer, data, bytes);
         break;
-    case LEAVE:
-        on_leave(registry, peer, &reader);
+    case REMO__MESSAGE_LEAVE:
+        on_leave(registry, peer, data, bytes);
         break;
-    case MESSAGE:
-        on_message(registry, peer, &reader);
+    case REMO__MESSAGE_USER:
+        on_message(registry, peer, data, bytes);
         return;
     default:
-        remo__log(&registry->node->log, REMO_LOG_WARNING, "node %u sent a frame of unknown type %u", peer, type);
+        garbage(registry, peer, "message of unknown type");
     }
     remo__registry_changed(registry);
 }

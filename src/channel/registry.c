@@ -39,7 +39,8 @@ int remo__registry_insert(struct remo__registry *registry, struct remo_channel *
         *bucket = channel;
         return 0;
     }
-    return remo__fail(-EMFILE, "%u channels are open on this node; close some first", REMO_CHANNELS_MAX - 1);
+    return remo__fail(-EMFILE, "%u channels are open on this node, or closed here and not at peers that know them; close some first",
+                      REMO_CHANNELS_MAX - 1);
 }
 
 void remo__registry_unname(struct remo__registry *registry, struct remo_channel *channel) {

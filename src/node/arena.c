@@ -13,6 +13,7 @@
 #define SEGMENT_ALIGN REMO__SEGMENT_ALIGN_BYTES
 #define BIG_BYTES     (1u << 20)   /* pieces from here on start on a huge page */
 #define FLUSH_BYTES   64u          /* [private_bytes, +64) is what fences read */
+#define GROWTH        16u          /* a new segment has at least this part of what is there */
 
 struct segment {
     uint64_t offset, bytes;
@@ -26,15 +27,19 @@ struct piece { /* free memory, sorted by offset, never adjacent */
     struct piece *next;
 };
 
+/* `growth` is held while a segment is made, which may take long; `lock` for short looks and changes, inside it. */
 struct remo__arena {
     struct remo_node *node;
+    pthread_mutex_t growth;
     pthread_mutex_t lock;
     char *base;
-    uint64_t reserved, segment_bytes, committed;
+    uint64_t reserved, segment_bytes;
+    uint64_t committed;                /* under growth */
     char *memory_dir;
     struct segment *segments[REMO__SEGMENTS_MAX];
-    uint32_t segment_count;
+    uint32_t segment_count;            /* changed under both */
     struct piece *free;
+    uint64_t clean;                    /* from here on nothing was ever given out: it is zero */
     bool announced[REMO_NODES_MAX];
 };
 
@@ -61,13 +66,13 @@ static int add_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes) 
     }
     struct piece *piece = malloc(sizeof *piece);
     if (!piece)
-        return -ENOMEM;
+        return remo__fail(-ENOMEM, "no memory to note a free piece of the arena");
     *piece = (struct piece){.offset = offset, .bytes = bytes, .next = after};
     *link = piece;
     return 0;
 }
 
-/* Cut `bytes` out of a free piece; false when none fits. */
+/* Cut `bytes` out of a free piece; -ENOSPC, without a sentence, when none fits. */
 static int take_free(struct remo__arena *arena, uint64_t bytes, uint64_t align, uint64_t *ret_offset) {
     for (struct piece **link = &arena->free; *link; link = &(*link)->next) {
         struct piece *piece = *link;
@@ -79,7 +84,7 @@ static int take_free(struct remo__arena *arena, uint64_t bytes, uint64_t align, 
         if (head && tail) {
             struct piece *rest = malloc(sizeof *rest);
             if (!rest)
-                return -ENOMEM;
+                return remo__fail(-ENOMEM, "no memory to note a free piece of the arena");
             *rest = (struct piece){.offset = start + bytes, .bytes = tail, .next = piece->next};
             piece->next = rest;
             piece->bytes = head;
@@ -127,19 +132,49 @@ static int register_segment(struct remo__arena *arena, struct segment *segment) 
     return rc;
 }
 
-/* Commit `bytes` more, register them, tell the peers, add them to the free list. The lock is held. */
-static int grow(struct remo__arena *arena, uint64_t bytes) {
+/* How much to grow when `bytes` are needed; 0 with the sentence set when there is no room. */
+static uint64_t growth_for(const struct remo__arena *arena, uint64_t bytes) {
+    uint64_t room = arena->reserved - arena->committed, need = remo__align_up(bytes, SEGMENT_ALIGN);
+    uint64_t want = remo__max(need, remo__max(arena->segment_bytes, arena->committed / GROWTH));
+    if (need <= room && arena->segment_count < REMO__SEGMENTS_MAX)
+        return remo__align_up(remo__min(want, room), SEGMENT_ALIGN);
+    remo__fail(-ENOSPC, "%llu bytes do not fit: the arena has grown to %llu of its %llu bytes, in %u of at most %u segments; raise "
+               "arena_bytes or segment_bytes in struct remo_config", (unsigned long long)bytes,
+               (unsigned long long)arena->committed, (unsigned long long)arena->reserved, arena->segment_count, REMO__SEGMENTS_MAX);
+    return 0;
+}
+
+/* The segment can be reached by us: put it to the others, and tell the peers. */
+static int publish(struct remo__arena *arena, struct segment *segment) {
     struct remo_node *node = arena->node;
-    bytes = remo__align_up(remo__max(bytes, arena->segment_bytes), SEGMENT_ALIGN);
-    if (arena->segment_count == REMO__SEGMENTS_MAX || bytes > arena->reserved - arena->committed)
-        return remo__fail(-ENOSPC, "the arena has %llu of %llu bytes in use and cannot grow by %llu more; raise arena_bytes "
-                          "in struct remo_config", (unsigned long long)arena->committed,
-                          (unsigned long long)arena->reserved, (unsigned long long)bytes);
+    pthread_mutex_lock(&arena->lock);
+    uint32_t index = arena->segment_count++;
+    arena->segments[index] = segment;
+    arena->committed += segment->bytes;
+    atomic_store(&node->peers[node->rank].mapped_bytes, arena->committed);
+    for (uint32_t peer = 0; peer < node->size; peer++)
+        if (arena->announced[peer])
+            (void)send_segment(arena, index, peer); /* it can only fail for a peer that is gone */
+    uint64_t keep = index == 0 ? remo__arena_first(arena) : 0;
+    int rc = add_free(arena, segment->offset + keep, segment->bytes - keep);
+    pthread_mutex_unlock(&arena->lock);
+    return rc;
+}
+
+/* Commit `least` bytes or more, register them and give them to the allocator. `growth` is held. */
+static int grow(struct remo__arena *arena, uint64_t least) {
+    uint64_t bytes = growth_for(arena, least);
+    if (bytes == 0)
+        return -ENOSPC;
     struct segment *segment = calloc(1, sizeof *segment);
     if (!segment)
         return remo__fail(-ENOMEM, "no memory to describe a segment");
     bool huge;
     int rc = remo__segment_create(arena->memory_dir, bytes, &segment->fd, &huge);
+    if (rc == -ENOSPC && bytes > remo__align_up(least, SEGMENT_ALIGN)) { /* what is needed now may still fit */
+        bytes = remo__align_up(least, SEGMENT_ALIGN);
+        rc = remo__segment_create(arena->memory_dir, bytes, &segment->fd, &huge);
+    }
     if (rc != 0)
         goto fail_free;
     segment->offset = arena->committed;
@@ -151,15 +186,7 @@ static int grow(struct remo__arena *arena, uint64_t bytes) {
     rc = register_segment(arena, segment);
     if (rc != 0)
         goto fail_unmap;
-    uint32_t index = arena->segment_count++;
-    arena->segments[index] = segment;
-    arena->committed += bytes;
-    atomic_store(&node->peers[node->rank].mapped_bytes, arena->committed);
-    for (uint32_t peer = 0; peer < node->size; peer++)
-        if (arena->announced[peer])
-            (void)send_segment(arena, index, peer); /* it can only fail for a peer that is gone */
-    uint64_t keep = index == 0 ? remo__align_up(node->fabric->private_bytes + FLUSH_BYTES, REMO__CACHE_LINE) : 0;
-    return add_free(arena, segment->offset + keep, bytes - keep);
+    return publish(arena, segment);
 fail_unmap:
     mmap(arena->base + segment->offset, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 fail_close:
@@ -176,7 +203,7 @@ int remo__arena_open(struct remo_node *node, uint64_t arena_bytes, uint64_t segm
         return remo__fail(-ENOMEM, "no memory for the arena's description");
     arena->node = node;
     arena->reserved = remo__align_up(arena_bytes, SEGMENT_ALIGN);
-    arena->segment_bytes = segment_bytes;
+    arena->segment_bytes = remo__min(segment_bytes, arena->reserved);
     arena->memory_dir = memory_dir ? strdup(memory_dir) : NULL;
     arena->base = remo__segment_reserve(arena->reserved);
     if (!arena->base || (memory_dir && !arena->memory_dir)) {
@@ -186,15 +213,16 @@ int remo__arena_open(struct remo_node *node, uint64_t arena_bytes, uint64_t segm
         free(arena);
         return -ENOMEM;
     }
+    pthread_mutex_init(&arena->growth, NULL);
     pthread_mutex_init(&arena->lock, NULL);
     *ret_arena = arena;
     return 0;
 }
 
 int remo__arena_start(struct remo__arena *arena) {
-    pthread_mutex_lock(&arena->lock);
-    int rc = grow(arena, arena->node->fabric->private_bytes + FLUSH_BYTES + SEGMENT_ALIGN);
-    pthread_mutex_unlock(&arena->lock);
+    pthread_mutex_lock(&arena->growth);
+    int rc = grow(arena, remo__arena_first(arena) + REMO__CACHE_LINE);
+    pthread_mutex_unlock(&arena->growth);
     return rc;
 }
 
@@ -212,8 +240,26 @@ void remo__arena_close(struct remo__arena *arena) {
     }
     munmap(arena->base, arena->reserved);
     pthread_mutex_destroy(&arena->lock);
+    pthread_mutex_destroy(&arena->growth);
     free(arena->memory_dir);
     free(arena);
+}
+
+/* Take a piece and make it zero, without the lock and not when it was freed: that may be the control thread's work. */
+static int take_clean(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
+    uint64_t offset = 0;
+    pthread_mutex_lock(&arena->lock);
+    int rc = take_free(arena, bytes, bytes >= BIG_BYTES ? SEGMENT_ALIGN : REMO__CACHE_LINE, &offset);
+    uint64_t clean = arena->clean;
+    if (rc == 0)
+        arena->clean = remo__max(clean, offset + bytes);
+    pthread_mutex_unlock(&arena->lock);
+    if (rc != 0)
+        return rc;
+    if (offset < clean)
+        memset(arena->base + offset, 0, remo__min(bytes, clean - offset));
+    *ret_offset = offset;
+    return 0;
 }
 
 int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
@@ -221,21 +267,19 @@ int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_o
         return remo__fail(-ENOSPC, "%llu bytes were asked for, but the arena has room for %llu; raise arena_bytes in struct "
                           "remo_config", (unsigned long long)bytes, (unsigned long long)arena->reserved);
     bytes = remo__align_up(remo__max(bytes, 1), REMO__CACHE_LINE);
-    uint64_t align = bytes >= BIG_BYTES ? SEGMENT_ALIGN : REMO__CACHE_LINE;
-    pthread_mutex_lock(&arena->lock);
-    int rc = take_free(arena, bytes, align, ret_offset);
-    if (rc == -ENOSPC) {
-        rc = grow(arena, bytes + (align > REMO__CACHE_LINE ? 0 : align));
-        if (rc == 0)
-            rc = take_free(arena, bytes, align, ret_offset);
-    }
-    pthread_mutex_unlock(&arena->lock);
+    int rc = take_clean(arena, bytes, ret_offset);
+    if (rc != -ENOSPC)
+        return rc;
+    pthread_mutex_lock(&arena->growth);
+    while ((rc = take_clean(arena, bytes, ret_offset)) == -ENOSPC) /* others may have taken what we grew: it ends when all is used */
+        if ((rc = grow(arena, bytes)) != 0)
+            break;
+    pthread_mutex_unlock(&arena->growth);
     return rc;
 }
 
 void remo__arena_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes) {
     bytes = remo__align_up(remo__max(bytes, 1), REMO__CACHE_LINE);
-    memset(arena->base + offset, 0, bytes); /* what is given out is zeroed */
     pthread_mutex_lock(&arena->lock);
     (void)add_free(arena, offset, bytes); /* without memory for the note the piece stays unused until the node closes */
     pthread_mutex_unlock(&arena->lock);
@@ -259,6 +303,10 @@ void remo__arena_forget(struct remo__arena *arena, uint32_t peer) {
 
 char *remo__arena_base(const struct remo__arena *arena) {
     return arena->base;
+}
+
+uint64_t remo__arena_first(const struct remo__arena *arena) {
+    return remo__align_up(arena->node->fabric->private_bytes + FLUSH_BYTES, REMO__CACHE_LINE);
 }
 
 uint64_t remo__arena_reserved(const struct remo__arena *arena) {

@@ -1,6 +1,7 @@
 /* arena.h - the network memory of one node: address space reserved once, committed by segments, given out in pieces.
  *
  * One first-fit allocator with coalescing serves every object of the node. It is used at open and close only, never on the data path.
+ * The arena grows by at least a sixteenth of itself, so that a large one has few segments.
  * Each new segment is registered with the fabric and announced to all peers before any address inside it leaves this
  * node; the control stream keeps that order.
  */
@@ -23,4 +24,6 @@ int remo__arena_announce(struct remo__arena *arena, uint32_t peer);
 void remo__arena_forget(struct remo__arena *arena, uint32_t peer);
 
 char *remo__arena_base(const struct remo__arena *arena);
+/* The first offset that is given out: what lies before is the fabric's, and what fences read. */
+uint64_t remo__arena_first(const struct remo__arena *arena);
 uint64_t remo__arena_reserved(const struct remo__arena *arena);

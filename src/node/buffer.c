@@ -29,9 +29,11 @@ void remo_buffer_put(struct remo_node *node, void *buffer) {
     struct remo__thread *thread = remo__thread(node);
     if (!buffer || !thread)
         return;
-    uint64_t index = (uint64_t)((char *)buffer - thread->buffers) / REMO_BUFFER_BYTES;
-    assert(index < REMO_BUFFERS_PER_THREAD && "a buffer is given back by the thread that got it");
-    thread->buffers_free |= 1u << index;
+    uint64_t at = (uint64_t)((uintptr_t)buffer - (uintptr_t)thread->buffers);
+    if (!thread->buffers || at >= (uint64_t)REMO_BUFFERS_PER_THREAD * REMO_BUFFER_BYTES || at % REMO_BUFFER_BYTES != 0)
+        remo__log(&node->log, REMO_LOG_ERROR, "%p is no buffer of this thread: give a buffer back in the thread that got it", buffer);
+    else
+        thread->buffers_free |= 1u << at / REMO_BUFFER_BYTES;
 }
 
 /* ---- by address ---- */
@@ -49,25 +51,35 @@ static int mapped_far_enough(void *ctx) {
     return atomic_load_explicit(&reach->node->peers[reach->peer].mapped_bytes, memory_order_acquire) >= reach->end;
 }
 
-/* An address may reach us by way of a third node before its owner's announcement of the segment does: wait for that. */
-static int check_address(struct remo_node *node, struct remo_addr addr, size_t bytes) {
+/* The start of an arena is the fabric's own. An address may reach us by way of a third node before its owner's announcement of the
+ * segment does: wait for that. */
+static int check_address(struct remo_node *node, struct remo_addr addr, const void *local, size_t bytes) {
     struct reach reach = {.node = node, .peer = remo_addr_node(addr)};
     uint64_t offset = remo_addr_offset(addr);
+    if (!local && bytes > 0)
+        return remo__fail(-EINVAL, "%zu bytes from or to NULL: give the buffer", bytes);
     if (addr.word == 0 || reach.peer >= node->size)
         return remo__fail(-EFAULT, "0x%llx is no address of a node of this job", (unsigned long long)addr.word);
-    uint32_t life = node->peers[reach.peer].incarnation & ((1u << REMO_ADDR_INCARNATION_BITS) - 1);
+    uint32_t life = atomic_load(&node->peers[reach.peer].incarnation) & ((1u << REMO_ADDR_INCARNATION_BITS) - 1);
     if (remo_addr_incarnation(addr) != life)
         return remo__fail(-ESTALE, "the address belongs to life %u of node %u, which is in life %u now", remo_addr_incarnation(addr),
                           reach.peer, life);
-    if (bytes > remo__arena_reserved(node->arena) || offset > remo__arena_reserved(node->arena) - bytes)
+    uint64_t reserved = remo__arena_reserved(node->arena);
+    if (bytes > reserved || offset > reserved - bytes || offset < remo__arena_first(node->arena))
         return remo__fail(-EFAULT, "offset %llu and %zu bytes are outside the arena of node %u", (unsigned long long)offset, bytes,
                           reach.peer);
     reach.end = offset + bytes;
-    return remo__wait(node, mapped_far_enough, &reach, remo__deadline(node->op_timeout_ns));
+    if (remo__likely(mapped_far_enough(&reach) == 1))
+        return 0;
+    int rc = remo__wait(node, mapped_far_enough, &reach, remo__deadline(node->op_timeout_ns));
+    if (rc == -ETIMEDOUT)
+        return remo__fail(-EFAULT, "node %u has no memory at offset %llu, and has not announced any within op_timeout_ns", reach.peer,
+                          (unsigned long long)offset);
+    return rc;
 }
 
 int remo_read(struct remo_node *node, struct remo_addr addr, void *dst, size_t size_bytes, struct remo_ack *ack) {
-    int rc = check_address(node, addr, size_bytes);
+    int rc = check_address(node, addr, dst, size_bytes);
     struct remo__thread *thread = rc == 0 ? remo__thread(node) : NULL;
     if (!thread)
         return rc ? rc : -EAGAIN;
@@ -75,7 +87,7 @@ int remo_read(struct remo_node *node, struct remo_addr addr, void *dst, size_t s
 }
 
 int remo_write(struct remo_node *node, struct remo_addr addr, const void *src, size_t size_bytes, struct remo_ack *ack) {
-    int rc = check_address(node, addr, size_bytes);
+    int rc = check_address(node, addr, src, size_bytes);
     struct remo__thread *thread = rc == 0 ? remo__thread(node) : NULL;
     if (!thread)
         return rc ? rc : -EAGAIN;

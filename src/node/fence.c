@@ -25,33 +25,39 @@ static int drained(void *ctx) {
     remo__slots_progress(drain->thread);
     for (uint32_t peer = drain->first; peer < drain->end; peer++) {
         const struct remo__slots_peer *of = &drain->slots->peers[peer];
-        if (__atomic_load_n(&of->others, __ATOMIC_ACQUIRE) > 0
-            || (drain->writes && __atomic_load_n(&of->writes, __ATOMIC_ACQUIRE) > 0))
+        if (remo__slots_get(&of->others) > 0 || (drain->writes && remo__slots_get(&of->writes) > 0))
             return 0;
     }
     return 1;
+}
+
+/* Another thread may have got further at the same time. */
+static void advance(_Atomic uint64_t *flushed, uint64_t written) {
+    uint64_t before = atomic_load(flushed);
+    while (before < written && !atomic_compare_exchange_weak(flushed, &before, written))
+        continue;
 }
 
 /* A read behind the writes of `thread` to each peer of the range that may have unplaced ones. Counted as ours. */
 static int flush(struct remo__thread *me, struct remo__thread *thread, uint32_t first, uint32_t end) {
     struct remo_node *node = me->node;
     struct remo_ack ack = REMO_ACK_INIT;
-    uint64_t scratch[1];
+    uint64_t scratch[1], written[REMO_NODES_MAX];
     int rc = 0;
     for (uint32_t peer = first; peer < end; peer++) {
-        struct remo__slots_peer *of = &thread->slots->peers[peer];
-        if (!__atomic_load_n(&of->unflushed, __ATOMIC_RELAXED))
+        const struct remo__slots_peer *of = &thread->slots->peers[peer];
+        written[peer] = atomic_load(&of->written);
+        if (written[peer] == atomic_load(&of->flushed) || !remo__peer_alive(node, peer))
             continue;
-        __atomic_store_n(&of->unflushed, false, __ATOMIC_RELAXED);
-        if (remo__peer_alive(node, peer)) {
-            int one = remo__op_read(thread, &me->stats[0], peer, flush_offset(node), scratch, sizeof scratch, &ack);
-            rc = rc ? rc : one;
-        }
+        int one = remo__op_read(thread, &me->stats[0], peer, flush_offset(node), scratch, sizeof scratch, &ack);
+        rc = rc ? rc : one;
     }
     int waited = remo_ack_wait(&ack, node->op_timeout_ns);
-    if (ack.pending > 0)
-        remo_ack_cancel(&ack);
-    return rc ? rc : waited;
+    remo_ack_cancel(&ack);
+    rc = rc ? rc : waited;
+    for (uint32_t peer = first; peer < end && rc == 0; peer++)
+        advance(&thread->slots->peers[peer].flushed, written[peer]);
+    return rc;
 }
 
 /* Errors of writes that nobody waited for. */
@@ -59,11 +65,10 @@ static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t 
     int rc = 0;
     for (uint32_t peer = first; peer < end; peer++) {
         struct remo__slots_peer *of = &thread->slots->peers[peer];
-        if (of->error == 0)
-            continue;
-        rc = remo__fail(of->error, "a write to node %u since the last fence failed (%s); whether it was applied is unknown", peer,
-                        remo_error_name(of->error));
-        of->error = 0;
+        int error = atomic_load(&of->error) ? atomic_exchange(&of->error, 0) : 0;
+        if (error != 0)
+            rc = remo__fail(error, "a write to node %u since the last fence failed (%s); whether it was applied is unknown", peer,
+                            remo_error_name(error));
     }
     return rc;
 }

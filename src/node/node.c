@@ -2,6 +2,7 @@
 #include "node/node.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +55,10 @@ int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *wha
 /* ---- what comes over the control stream ---- */
 
 static void refuse(struct remo_node *node, uint32_t peer, const char *why) {
-    if (node->join_error[0] == '\0')
+    if (!atomic_load(&node->refused)) {
         snprintf(node->join_error, sizeof node->join_error, "node %u: %s", peer, why);
+        atomic_store(&node->refused, true);
+    }
     remo__log(&node->log, REMO_LOG_ERROR, "node %u cannot take part: %s", peer, why);
     remo__wake(node);
 }
@@ -66,7 +69,8 @@ static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_mach
     char fabric[16];
     remo__get_string(&reader, fabric, sizeof fabric);
     uint64_t arena_bytes = remo__get_u64(&reader);
-    const void *blob = remo__get_span(&reader, remo__reader_left(&reader));
+    size_t blob_bytes = remo__reader_left(&reader);
+    const void *blob = remo__get_span(&reader, blob_bytes);
     if (strcmp(fabric, node->fabric->ops->name) != 0) {
         refuse(node, peer, "it uses another fabric; start all nodes with the same one");
         return;
@@ -75,11 +79,11 @@ static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_mach
         refuse(node, peer, "its arena_bytes differ; use the same on every node");
         return;
     }
-    node->peers[peer].incarnation = incarnation;
+    atomic_store(&node->peers[peer].incarnation, incarnation);
     node->peers[peer].same_machine = same_machine;
     atomic_store(&node->peers[peer].mapped_bytes, 0);
     pthread_mutex_lock(&node->fabric_lock);
-    int rc = node->fabric->ops->connect(node->fabric, peer, blob, hello_bytes - (size_t)((const char *)blob - (const char *)hello));
+    int rc = node->fabric->ops->connect(node->fabric, peer, blob, blob_bytes);
     pthread_mutex_unlock(&node->fabric_lock);
     if (rc == 0)
         rc = remo__arena_announce(node->arena, peer);
@@ -113,7 +117,7 @@ static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, 
     if (type == REMO__FRAME_SEGMENT) {
         if (map_segment(node, peer, data, bytes, fd) != 0)
             refuse(node, peer, remo_last_error());
-    } else if (type == REMO__FRAME_READY) {
+    } else if (type == REMO__FRAME_READY && atomic_load(&node->peers[peer].mapped_bytes) > 0) {
         atomic_store(&node->peers[peer].state, REMO_PEER_UP);
         remo__log(&node->log, REMO_LOG_INFO, "node %u is up", peer);
         node->hooks.peer_up(node->hooks.ctx, peer);
@@ -125,19 +129,21 @@ static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, 
     remo__wake(node);
 }
 
-/* The order matters: first nobody starts anything with it any more, then what is in flight ends, then objects hear of it. */
+/* The order matters: first nobody starts anything with it any more and waiters see it, then what is in flight ends, then objects
+ * hear of it. What may wait for a lock comes late: somebody may be allocating memory. */
 static void on_down(void *ctx, uint32_t peer, int reason) {
     struct remo_node *node = ctx;
     atomic_store(&node->peers[peer].state, reason == 0 ? REMO_PEER_LEFT : REMO_PEER_DEAD);
     remo__log(&node->log, reason == 0 ? REMO_LOG_INFO : REMO_LOG_WARNING, "node %u %s", peer,
               reason == 0 ? "has left" : "has died");
-    remo__arena_forget(node->arena, peer);
+    remo__wake(node);
     pthread_mutex_lock(&node->fabric_lock);
     node->fabric->ops->disconnect(node->fabric, peer);
     pthread_mutex_unlock(&node->fabric_lock);
     remo__wake(node);
     node->hooks.peer_down(node->hooks.ctx, peer);
     remo__wake(node);
+    remo__arena_forget(node->arena, peer);
 }
 
 /* ---- the service thread: sleeps until an immediate arrives ---- */
@@ -213,6 +219,20 @@ static int connect_self(struct remo_node *node, struct remo__writer *hello) {
     return rc;
 }
 
+/* Signals are for the program's own threads. */
+static int start_service(struct remo_node *node) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&node->service, NULL, serve, node);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return remo__fail(-EAGAIN, "cannot start the service thread (%s); raise the limit that `ulimit -u` shows", strerror(rc));
+    node->service_started = true;
+    pthread_setname_np(node->service, "remo-service");
+    return 0;
+}
+
 static int open_control(struct remo_node *node) {
     uint8_t hello[REMO__HELLO_BYTES_MAX];
     struct remo__writer writer = remo__writer_of(hello, sizeof hello);
@@ -223,7 +243,7 @@ static int open_control(struct remo_node *node) {
         return rc;
     node->doorbell = node->fabric->doorbell;
     atomic_store(&node->peers[node->rank].state, REMO_PEER_UP);
-    node->peers[node->rank].incarnation = node->roster->incarnation;
+    atomic_store(&node->peers[node->rank].incarnation, node->roster->incarnation);
     node->peers[node->rank].same_machine = true;
     node->hooks.attach(node->hooks.ctx, node);
     struct remo__control_config control = {.roster = node->roster, .hello = hello,
@@ -232,20 +252,23 @@ static int open_control(struct remo_node *node) {
     rc = remo__control_open(&control, &node->control);
     if (rc != 0)
         return rc;
-    if (pthread_create(&node->service, NULL, serve, node) != 0)
-        return remo__fail(-EAGAIN, "cannot start the service thread (%m); raise the limit that `ulimit -u` shows");
-    node->service_started = true;
-    return 0;
+    return start_service(node);
 }
 
 static int all_up(void *ctx) {
     struct remo_node *node = ctx;
-    if (node->join_error[0])
+    if (atomic_load(&node->refused))
         return remo__fail(-EPROTO, "%s", node->join_error);
-    for (uint32_t peer = 0; peer < node->size; peer++)
-        if (atomic_load(&node->peers[peer].state) == REMO_PEER_COMING)
-            return 0;
-    return 1;
+    int ready = 1;
+    for (uint32_t peer = 0; peer < node->size; peer++) {
+        uint32_t state = atomic_load(&node->peers[peer].state);
+        if (state == REMO_PEER_DEAD)
+            return remo__fail(-EHOSTDOWN, "node %u died while the nodes of the job were joining; start the job again", peer);
+        if (state == REMO_PEER_LEFT && atomic_load(&node->peers[peer].mapped_bytes) == 0)
+            return remo__fail(-EHOSTDOWN, "node %u gave up joining; its own error says why", peer);
+        ready = state == REMO_PEER_COMING ? 0 : ready;
+    }
+    return ready;
 }
 
 /* Name those who never came, and what was last heard about the first of them. */
@@ -277,7 +300,8 @@ static int join(struct remo_node *node, uint64_t timeout_ns) {
     int rc = remo__wait(node, all_up, node, remo__deadline(timeout_ns));
     if (rc == -ETIMEDOUT)
         return fail_missing(node, timeout_ns);
-    choose_spins(node);
+    if (rc == 0)
+        choose_spins(node);
     return rc;
 }
 

@@ -29,9 +29,9 @@ enum remo__frame_type {
 
 struct remo__peer {
     _Atomic uint32_t state;        /* enum remo_peer_state */
-    uint32_t incarnation;
+    _Atomic uint32_t incarnation;
     bool same_machine;
-    _Atomic uint64_t mapped_bytes; /* its arena can be reached up to here */
+    _Atomic uint64_t mapped_bytes; /* its arena can be reached up to here; 0: not yet */
 };
 
 /* What the floor above wants to hear; set once before the control thread starts. All run on the control
@@ -88,6 +88,7 @@ struct remo_node {
     struct remo__node_hooks hooks;
     void *channels;                  /* the channel floor's registry */
     char join_error[256];            /* why a peer cannot take part, for the one who waits in open */
+    _Atomic bool refused;            /* join_error is written */
 };
 
 /* ---- threads ---- */

@@ -61,19 +61,20 @@ static void finish(struct remo__slots *slots, uint32_t index, int status) {
     struct remo__slot *slot = &slots->slot[index];
     struct remo__slots_peer *peer = &slots->peers[slot->peer];
     if (slot->kind == REMO__OP_WRITE) {
-        peer->writes--;
-        if (status != 0 && !slot->ack && peer->error == 0)
-            peer->error = status;
+        remo__slots_set(&peer->writes, peer->writes - 1);
+        int none = 0;
+        if (status != 0 && !slot->ack)
+            atomic_compare_exchange_strong(&peer->error, &none, status);
     } else {
-        peer->others--;
         if (status == 0 && slot->dst)
             memcpy(slot->dst, slot->bounce, slot->bytes);
+        remo__slots_set(&peer->others, peer->others - 1);
     }
     if (slot->ack)
         finish_ack(slot->ack, status);
     slot->ack = NULL;
     slot->busy = false;
-    slots->in_flight--;
+    remo__slots_set(&slots->in_flight, slots->in_flight - 1);
     slots->free[slots->free_count++] = (uint16_t)index;
 }
 
@@ -96,10 +97,11 @@ static bool try_lock(struct remo__slots *slots) {
 
 uint32_t remo__slots_progress(struct remo__thread *thread) {
     struct remo__slots *slots = thread->slots;
-    if (slots->in_flight == 0 || !try_lock(slots))
-        return slots->in_flight;
+    uint32_t left = remo__slots_get(&slots->in_flight);
+    if (left == 0 || !try_lock(slots))
+        return left;
     collect(slots);
-    uint32_t left = slots->in_flight;
+    left = slots->in_flight;
     remo__mutex_unlock(slots->node, &slots->lock);
     return left;
 }
@@ -145,14 +147,13 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
     struct remo__slots_peer *peer = &slots->peers[slot->peer];
     slot->busy = true;
     slots->free_count--;
-    slots->in_flight++;
+    remo__slots_set(&slots->in_flight, slots->in_flight + 1);
     if (slot->kind != REMO__OP_WRITE) {
-        peer->others++;
+        remo__slots_set(&peer->others, peer->others + 1);
         return;
     }
-    peer->writes++;
-    if (!slots->node->fabric->caps.completion_placed)
-        peer->unflushed = true;
+    remo__slots_set(&peer->writes, peer->writes + 1);
+    atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed);
 }
 
 /* Post if there is a slot and room in the queue: 1, 0 (not now), or an error. The lock is held. */
@@ -205,12 +206,11 @@ static int start_one(struct start *start) {
 static int wait_own(struct remo_node *node, struct remo_ack *own, int rc, const char *what, uint32_t peer) {
     if (rc == 0)
         rc = remo_ack_wait(own, node->op_timeout_ns);
-    if (own->pending > 0)
-        remo_ack_cancel(own);
+    remo_ack_cancel(own);
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "%s node %u took longer than op_timeout_ns (%llu ms); it lives, but its machine or network does "
-                          "not answer", what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
-    return rc;
+        return remo__fail(rc, "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or network does not "
+                          "answer", what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
+    return rc == -EHOSTDOWN ? remo__peer_fail(node, peer, what) : rc;
 }
 
 static bool in_arena(const struct remo_node *node, const void *buffer) {
@@ -238,11 +238,11 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
                               .op = {.kind = REMO__OP_READ, .peer = (uint16_t)peer, .remote = offset + at, .local = to,
                                      .size_bytes = piece}};
         rc = start_one(&start);
-        stats->reads += rc == 0;
-        stats->bytes += rc == 0 ? piece : 0;
+        remo__count(&stats->reads, rc == 0);
+        remo__count(&stats->bytes, rc == 0 ? piece : 0);
         at += piece;
     } while (rc == 0 && at < bytes);
-    return ack ? rc : wait_own(node, &own, rc, "reading from", peer);
+    return ack ? rc : wait_own(node, &own, rc, "read from", peer);
 }
 
 int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, const void *src,
@@ -265,11 +265,11 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
             rc = remo_fence(node, REMO_FENCE_PAIR, peer); /* the news must not overtake the earlier pieces */
         if (rc == 0)
             rc = start_one(&start);
-        stats->writes += rc == 0;
-        stats->bytes += rc == 0 ? piece : 0;
+        remo__count(&stats->writes, rc == 0);
+        remo__count(&stats->bytes, rc == 0 ? piece : 0);
         at += piece;
     } while (rc == 0 && at < bytes);
-    stats->imms += rc == 0 && last_flags;
+    remo__count(&stats->imms, rc == 0 && last_flags);
     if (rc == 0 && node->mapped)
         thread->unfenced = true;
     return rc;
@@ -283,7 +283,7 @@ int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint3
                           .op = {.kind = kind, .peer = (uint16_t)peer, .remote = offset, .size_bytes = 8, .operand = operand,
                                  .compare = compare}};
     int rc = start_one(&start);
-    stats->atomics += rc == 0;
-    stats->bytes += rc == 0 ? 8 : 0;
-    return ack ? rc : wait_own(node, &own, rc, "an atomic at", peer);
+    remo__count(&stats->atomics, rc == 0);
+    remo__count(&stats->bytes, rc == 0 ? 8 : 0);
+    return ack ? rc : wait_own(node, &own, rc, "do an atomic at", peer);
 }

@@ -35,6 +35,11 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
 int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, uint8_t kind,
                     uint64_t operand, uint64_t compare, uint64_t *ret_old, struct remo_ack *ack);
 
+/* Counters: written by their own thread alone, read by all. */
+static inline void remo__count(uint64_t *counter, uint64_t by) {
+    __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);
+}
+
 static inline char *remo__peer_base(const struct remo__thread *thread, uint32_t peer) {
 #ifdef REMO_SIM
     (void)thread, (void)peer;
@@ -50,8 +55,8 @@ static inline int remo__read(struct remo__thread *thread, struct remo_stats *sta
     if (remo__unlikely(!base))
         return remo__op_read(thread, stats, peer, offset, dst, bytes, ack);
     remo__mapped_copy_from(dst, base + offset, bytes);
-    stats->reads++;
-    stats->bytes += bytes;
+    remo__count(&stats->reads, 1);
+    remo__count(&stats->bytes, bytes);
     return 0;
 }
 
@@ -61,11 +66,11 @@ static inline int remo__write(struct remo__thread *thread, struct remo_stats *st
     if (remo__unlikely(!base))
         return remo__op_write(thread, stats, peer, offset, src, bytes, flags, 0, ack);
     remo__mapped_copy_to(base + offset, src, bytes);
-    stats->writes++;
-    stats->bytes += bytes;
+    remo__count(&stats->writes, 1);
+    remo__count(&stats->bytes, bytes);
     thread->unfenced = true;
     if (flags & REMO__WRITE_NOTIFY) {
-        stats->imms++;
+        remo__count(&stats->imms, 1);
         thread->unfenced = false; /* notifying is a full fence */
         remo__mapped_notify(&thread->node->fabric->peers[peer]);
     }
@@ -80,8 +85,8 @@ static inline int remo__fetch_add(struct remo__thread *thread, struct remo_stats
     uint64_t old = atomic_fetch_add_explicit((_Atomic uint64_t *)(base + offset), addend, memory_order_seq_cst);
     if (ret_old)
         *ret_old = old;
-    stats->atomics++;
-    stats->bytes += 8;
+    remo__count(&stats->atomics, 1);
+    remo__count(&stats->bytes, 8);
     return 0;
 }
 
@@ -94,7 +99,7 @@ static inline int remo__compare_swap(struct remo__thread *thread, struct remo_st
                                             memory_order_seq_cst);
     if (ret_old)
         *ret_old = expected;
-    stats->atomics++;
-    stats->bytes += 8;
+    remo__count(&stats->atomics, 1);
+    remo__count(&stats->bytes, 8);
     return 0;
 }

@@ -1,4 +1,7 @@
-/* slots.h - the operations in flight of one thread; shared by op.c, ack.c and fence.c. */
+/* slots.h - the operations in flight of one thread; shared by op.c, ack.c and fence.c.
+ *
+ * Everything is changed under the lock. What is marked (A) is looked at without it, so it is changed by remo__slots_set.
+ */
 #pragma once
 
 #include "node/op.h"
@@ -16,9 +19,10 @@ struct remo__slot {
 };
 
 struct remo__slots_peer {
-    uint32_t writes, others;   /* in flight */
-    int error;                 /* of a write that nobody waited for; told by the next fence */
-    bool unflushed;            /* writes completed or not, but not known to be placed */
+    uint32_t writes, others;   /* (A) in flight */
+    _Atomic int error;         /* of a write that nobody waited for; told by the next fence */
+    _Atomic uint64_t written;  /* writes ever posted, where completion does not mean placed */
+    _Atomic uint64_t flushed;  /* so many of them are known to be placed */
 };
 
 struct remo__slots {
@@ -26,8 +30,17 @@ struct remo__slots {
     struct remo_node *node;
     struct remo__endpoint *endpoint;
     uint64_t bounce_offset;
-    uint32_t depth, in_flight, free_count;
+    uint32_t depth, free_count;
+    uint32_t in_flight;        /* (A) */
     uint16_t free[REMO__SLOTS_MAX];
     struct remo__slot slot[REMO__SLOTS_MAX];
     struct remo__slots_peer peers[]; /* [size] */
 };
+
+static inline uint32_t remo__slots_get(const uint32_t *counter) {
+    return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+
+static inline void remo__slots_set(uint32_t *counter, uint32_t value) {
+    __atomic_store_n(counter, value, __ATOMIC_RELEASE);
+}

@@ -73,8 +73,12 @@ static struct remo__thread *take(struct remo_node *node) {
     uint32_t count = atomic_load(&node->threads_count);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t detached = DETACHED;
-        if (atomic_compare_exchange_strong(&node->threads[i]->attached, &detached, ATTACHED))
-            return node->threads[i];
+        struct remo__thread *thread = node->threads[i];
+        if (!atomic_compare_exchange_strong(&thread->attached, &detached, ATTACHED))
+            continue;
+        if (thread->buffers && remo__slots_progress(thread) == 0)
+            thread->buffers_free = UINT32_MAX; /* those that it ended with are free again, unless the network may still use them */
+        return thread;
     }
     if (count == node->threads_max) {
         remo__fail(-EAGAIN, "%u threads use this node already; raise threads_max in struct remo_config (at most %u)",

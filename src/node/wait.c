@@ -20,8 +20,9 @@ static inline void relax(void) {
 #endif
 }
 
+/* A thread that found no room at the node (threads_max) has no operations to drive, but may wait. */
 static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
-    return node->mapped ? 0 : remo__slots_progress(thread);
+    return node->mapped || !thread ? 0 : remo__slots_progress(thread);
 }
 
 /* One sleep, unless the condition came true after we said that we sleep. */
@@ -44,8 +45,6 @@ static int sleep_once(struct remo_node *node, struct remo__thread *thread, int (
 
 static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
     struct remo__thread *thread = remo__thread(node);
-    if (!thread)
-        return -EAGAIN;
     for (uint32_t turn = 0;; turn++) {
         drive(node, thread);
         int rc = ready(ctx);

@@ -4,6 +4,7 @@
  * memory that somebody rings the node's doorbell for (peers: REMO_WRITE_NOTIFY; this node: remo__wake), and it itself checks that the
  * peers it depends on are alive. It runs often and must be quick.
  * Own operations in flight are driven meanwhile. A sleeper looks again at least every REMO__SLEEP_NS_MAX.
+ * Errors: -ETIMEDOUT, and those of `ready`: REMO_FOREVER with a condition that has none cannot fail.
  */
 #pragma once
 

@@ -1,0 +1,66 @@
+/* message.h - the frames of the channel protocol, as pure functions on bytes: no channel, no lock, no socket.
+ *
+ *     JOIN     id, name, type, and per memory its name and how many bytes its sender expects of the receiver
+ *     CONNECT  id, to_id, and per memory where it starts in the sender's arena and how many bytes it has
+ *     REFUSE   to_id, and why
+ *     LEAVE    id, to_id
+ *     MESSAGE  to_id, and bytes of the user
+ *
+ * `id` is the sender's endpoint, `to_id` the receiver's. Decoders trust nobody: false means that the frame makes no sense, and then
+ * the result is not to be used. No id is 0.
+ */
+#pragma once
+
+#include "channel/channel.h"
+
+enum remo__message_type {
+    REMO__MESSAGE_JOIN = REMO__FRAME_CHANNELS,
+    REMO__MESSAGE_CONNECT,
+    REMO__MESSAGE_REFUSE,
+    REMO__MESSAGE_LEAVE,
+    REMO__MESSAGE_USER
+};
+
+#define REMO__MESSAGE_BYTES_MAX 2048u     /* of all but a user's */
+#define REMO__MESSAGE_USER_HEAD_BYTES 4u
+
+struct remo__join {
+    uint32_t id;
+    char name[REMO_CHANNEL_NAME_BYTES_MAX + 1];
+    char type[REMO__TYPE_BYTES_MAX + 1];
+    uint32_t memory_count;
+    struct {
+        char name[REMO__MEMORY_NAME_BYTES_MAX + 1];
+        uint64_t expected_bytes;
+    } memories[REMO_CHANNEL_MEMORIES_MAX];
+};
+
+struct remo__connect {
+    uint32_t id, to_id;
+    uint32_t memory_count;
+    struct {
+        uint64_t offset, bytes;
+    } memories[REMO_CHANNEL_MEMORIES_MAX];
+};
+
+struct remo__refuse {
+    uint32_t to_id;
+    char text[REMO__MISMATCH_BYTES];
+};
+
+struct remo__leave {
+    uint32_t id, to_id;
+};
+
+/* Each writes at most REMO__MESSAGE_BYTES_MAX bytes to `ret_frame` and returns how many. */
+size_t remo__join_encode(const struct remo__join *join, uint8_t *ret_frame);
+size_t remo__connect_encode(const struct remo__connect *connect, uint8_t *ret_frame);
+size_t remo__refuse_encode(const struct remo__refuse *refuse, uint8_t *ret_frame);
+size_t remo__leave_encode(const struct remo__leave *leave, uint8_t *ret_frame);
+
+bool remo__join_decode(const void *frame, size_t bytes, struct remo__join *ret_join);
+bool remo__connect_decode(const void *frame, size_t bytes, struct remo__connect *ret_connect);
+bool remo__refuse_decode(const void *frame, size_t bytes, struct remo__refuse *ret_refuse);
+bool remo__leave_decode(const void *frame, size_t bytes, struct remo__leave *ret_leave);
+/* The user's bytes lie where they are, inside `frame`. */
+bool remo__user_decode(const void *frame, size_t bytes, uint32_t *ret_to_id, const void **ret_data, size_t *ret_bytes);
