@@ -16,6 +16,8 @@
 
 REMO_BEGIN
 
+#define REMO_QUEUE_SLOT_BYTES_MAX (1u << 20)
+
 struct remo_queue;
 
 struct remo_queue_options {
