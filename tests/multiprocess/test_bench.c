@@ -1,5 +1,6 @@
-/* test_bench.c - what `remo bench` and `remo doctor` print, seen from outside: the JSON has all that was promised and
- * nothing else is on standard output; every benchmark runs; what is wrong is refused with a sentence.
+/* test_bench.c - what `remo bench` and `remo doctor` print, seen from outside: the JSON has all that was
+ * promised and nothing else is on standard output; every benchmark runs; what is wrong is refused with a
+ * sentence.
  *
  *     test_bench REMO FABRIC     each benchmark on this fabric, briefly
  *     test_bench REMO plot       --plot; 77 without gnuplot
@@ -26,14 +27,14 @@ struct outcome {
 
 static int failures;
 
-#define check(condition, ...)                                        \
-    do {                                                             \
-        if (!(condition)) {                                          \
-            failures++;                                              \
-            printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);   \
-            printf(__VA_ARGS__);                                     \
-            printf("\n");                                            \
-        }                                                            \
+#define check(condition, ...)                                      \
+    do {                                                           \
+        if (!(condition)) {                                        \
+            failures++;                                            \
+            printf("%s:%d: %s: ", __FILE__, __LINE__, #condition); \
+            printf(__VA_ARGS__);                                   \
+            printf("\n");                                          \
+        }                                                          \
     } while (0)
 
 static void read_all(FILE *file, char ret_text[OUTPUT_BYTES]) {
@@ -81,7 +82,8 @@ static void check_result(const json_t *object, const char *bench, const char *li
     const json_t *net = json_object_get(object, "net");
     for (size_t i = 0; !is_limit && i < sizeof networks / sizeof *networks; i++)
         check(has_number(net, networks[i]), "no net.%s in %s", networks[i], line);
-    check(json_object_get(object, "limit") && json_object_get(object, "limit_ns") && json_object_get(object, "ratio"),
+    check(json_object_get(object, "limit") && json_object_get(object, "limit_ns") &&
+              json_object_get(object, "ratio"),
           "no limit in %s", line);
     const char *name = json_string_value(json_object_get(object, "bench"));
     check(name && strcmp(name, bench) == 0, "not a line of %s: %s", bench, line);
@@ -110,7 +112,8 @@ static void test_each(const char *remo, const char *fabric) {
     check(list.status == 0, "--list ended with %d", list.status);
     for (char *line = strtok_r(rest, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         line[strcspn(line, " ")] = '\0';
-        run(&outcome, "%s bench %s --fabric %s --seconds 0.05 --keys 1000 --accounts 2000 --json", remo, line, fabric);
+        run(&outcome, "%s bench %s --fabric %s --seconds 0.05 --keys 1000 --accounts 2000 --json", remo, line,
+            fabric);
         check(outcome.status == 0, "%s ended with %d: %s", line, outcome.status, outcome.errors);
         check(outcome.errors[0] == '\0', "%s is not quiet in a pipe: %s", line, outcome.errors);
         check(check_results(outcome.output, line) > 0, "%s measured nothing", line);
@@ -120,7 +123,8 @@ static void test_each(const char *remo, const char *fabric) {
 /* The counters say what the headers promise, whatever was asked for. */
 static void test_options(const char *remo, const char *fabric) {
     struct outcome outcome;
-    run(&outcome, "%s bench read --fabric %s --bytes 16 --window 4 --threads 2 --runs 3 --seconds 0.05 --json", remo,
+    run(&outcome,
+        "%s bench read --fabric %s --bytes 16 --window 4 --threads 2 --runs 3 --seconds 0.05 --json", remo,
         fabric);
     json_t *object = json_loads(outcome.output, 0, NULL);
     check(outcome.status == 0 && object, "status %d: %s", outcome.status, outcome.errors);
@@ -186,19 +190,21 @@ static void test_doctor(const char *remo) {
     unsigned lines = 0;
     run(&outcome, "%s doctor", remo);
     check(outcome.status == 0, "doctor ended with %d: %s", outcome.status, outcome.output);
-    check(strstr(outcome.output, "fabric shm") && strstr(outcome.output, "Remo works here"), "%s", outcome.output);
+    check(strstr(outcome.output, "fabric shm") && strstr(outcome.output, "Remo works here"), "%s",
+          outcome.output);
     run(&outcome, "%s doctor --json", remo);
     for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         json_t *object = json_loads(line, 0, NULL);
-        check(json_is_string(json_object_get(object, "check")) && json_is_string(json_object_get(object, "state")) &&
+        check(json_is_string(json_object_get(object, "check")) &&
+                  json_is_string(json_object_get(object, "state")) &&
                   json_is_string(json_object_get(object, "finding")),
               "%s", line);
         json_decref(object);
     }
     check(lines > 10, "only %u findings", lines);
     run(&outcome, "REMO_KEY_FILE=/nowhere/key %s doctor", remo);
-    check(outcome.status == 1 && strstr(outcome.output, "/nowhere/key"), "a key file that is not there: status %d",
-          outcome.status);
+    check(outcome.status == 1 && strstr(outcome.output, "/nowhere/key"),
+          "a key file that is not there: status %d", outcome.status);
     run(&outcome, "%s doctor now", remo);
     check(outcome.status == 2, "an argument too many ended with %d", outcome.status);
 }
