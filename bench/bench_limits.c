@@ -10,7 +10,7 @@
 #define MAPPING_BYTES (64u << 20)
 
 extern const struct bench bench_read, bench_write, bench_fetch_add, bench_compare_swap, bench_barrier,
-    bench_lock, bench_owned_var, bench_sst, bench_ringbuffer, bench_kv, bench_accounts;
+    bench_lock, bench_owned_var, bench_sst, bench_ringbuffer, bench_queue, bench_kv, bench_accounts;
 
 static int open_memory(struct bench_job *job) {
     struct remo_region *region = NULL;
@@ -70,9 +70,13 @@ static const struct bench bench_limits = {
 };
 
 const struct bench *const bench_list[] = {
-    &bench_limits, &bench_read,      &bench_write, &bench_fetch_add,  &bench_compare_swap, &bench_barrier,
-    &bench_lock,   &bench_owned_var, &bench_sst,   &bench_ringbuffer, &bench_accounts,     &bench_kv,
-    NULL,
+    &bench_limits,       &bench_read,
+    &bench_write,        &bench_fetch_add,
+    &bench_compare_swap, &bench_barrier,
+    &bench_lock,         &bench_owned_var,
+    &bench_sst,          &bench_ringbuffer,
+    &bench_queue,        &bench_accounts,
+    &bench_kv,           NULL,
 };
 
 const struct bench *bench_find(const char *name) {

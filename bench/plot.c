@@ -84,12 +84,13 @@ static void put_plot(FILE *out, const char *file, uint32_t rows, const struct se
     fprintf(out, "set terminal svg size %u,560 noenhanced background rgb 'white'\n",
             width < 640 ? 640 : width);
     put_file_name(out, file);
-    fprintf(out, "set title 'remo bench: time per operation (median), less is better'\n"
-                 "set ylabel 'ns'\nset logscale y\nset grid ytics\nset key outside right top\nset bmargin 12\n"
-                 "set datafile missing '?'\nset style data histogram\nset style histogram clustered gap 1\n"
-                 "set style fill solid 0.85 border -1\nset xtics rotate by -40 nomirror\n"
-                 "plot $data using 2:xtic(1) title 'Remo' lc rgb '#1b6ca8', "
-                 "$data using 3 title 'physical limit' lc rgb '#b0b0b0'");
+    fprintf(out,
+            "set title 'remo bench: time per operation (median), less is better'\n"
+            "set ylabel 'ns'\nset logscale y\nset grid ytics\nset key outside right top\nset bmargin 12\n"
+            "set datafile missing '?'\nset style data histogram\nset style histogram clustered gap 1\n"
+            "set style fill solid 0.85 border -1\nset xtics rotate by -40 nomirror\n"
+            "plot $data using 2:xtic(1) title 'Remo' lc rgb '#1b6ca8', "
+            "$data using 3 title 'physical limit' lc rgb '#b0b0b0'");
     for (uint32_t p = 0; p < series->count; p++)
         fprintf(out, ", $data using %u title '%s'", p + 4, series->peers[p]);
     fprintf(out, "\n");
