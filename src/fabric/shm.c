@@ -220,6 +220,7 @@ static int shm_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t 
             return remo__fail_more(rc, "segment %u of node %u", index, peer);
         if (!remo__segment_map(window->base + offset, bytes, fd))
             return -ENOMEM;
+        madvise(window->base + offset, bytes, MADV_DONTDUMP); /* a core file is large enough without it */
     }
     bool first = atomic_load(&window->range_count) == 0;
     if (first && (rc = header_verify(shm, peer)) < 0)

@@ -168,14 +168,12 @@ void remo__shm_imm_restart(struct shm_fabric *shm, uint32_t peer) {
     if (!header)
         return;
     struct remo__shm_ring *ring = remo__shm_ring(header, shm->base.size, peer);
-    uint64_t tail = atomic_load(&ring->tail);
-    for (uint32_t i = 0; i < REMO__SHM_RING_SLOTS;
-         i++, tail++) { /* the tail may lag behind a killed sender */
-        if (atomic_load(ring_slot(ring, tail)) >> 32 != remo__shm_slot_full(tail, 0) >> 32)
+    uint64_t end = atomic_load(&ring->tail);
+    for (uint32_t i = 0; i < REMO__SHM_RING_SLOTS; i++, end++) { /* the tail may lag behind a killed sender */
+        if (atomic_load(ring_slot(ring, end)) >> 32 != remo__shm_slot_full(end, 0) >> 32)
             break;
-        ring_help(ring, tail);
     }
-    atomic_store_explicit(&shm->peers[peer].ring_drop, tail, memory_order_release);
+    atomic_store_explicit(&shm->peers[peer].ring_drop, end, memory_order_release);
 }
 
 void remo__shm_imm_recall(struct shm_fabric *shm, uint32_t peer) {

@@ -199,7 +199,8 @@ static void words_whole(const struct suite *suite) {
     CHECK_EQ(pthread_create(&thread, NULL, write_patterns, &cluster.nodes[2]), 0);
     for (uint32_t phase = 0; phase < REMO__ARRAY_COUNT(whole_sizes); phase++) {
         atomic_store(&whole_phase, phase);
-        for (uint32_t round = 0; round < ROUNDS / 4; round++) {
+        uint32_t rounds = ROUNDS / 4 * (node->fabric->caps.mapped && whole_sizes[phase] <= 64 ? 40 : 1);
+        for (uint32_t round = 0; round < rounds; round++) {
             const uint64_t *words = (const uint64_t *)suite_buffer(node, 0);
             suite_read(node, endpoint, 1, 0, suite_buffer(node, 0), whole_sizes[phase]);
             for (uint64_t i = 0; i < whole_sizes[phase] / 8; i++)

@@ -76,6 +76,8 @@ static void target_computes(const struct suite *suite) {
     suite_processes(suite, 2, SUITE_NO_VICTIM, computing_body);
 }
 
+static uint64_t killed_at; /* after so many operations */
+
 /* Node 2 is killed while it and all others work. Told of it, the others end what concerns node 2, and go
  * on. */
 static void killed_body(struct suite_process *process) {
@@ -93,7 +95,7 @@ static void killed_body(struct suite_process *process) {
         node->suite->ops->poll(endpoint, done, REMO__ARRAY_COUNT(done));
         struct remo__imm imms[8];
         node->suite->ops->imm_poll(node->fabric, imms, REMO__ARRAY_COUNT(imms));
-        if (process->rank == 2 && i == 3000)
+        if (process->rank == 2 && i == killed_at)
             kill(getpid(), SIGKILL);
         if (process->rank != 2 && i == 10000)
             break;
@@ -111,7 +113,8 @@ static void killed_body(struct suite_process *process) {
 }
 
 static void peer_killed(const struct suite *suite) {
-    suite_processes(suite, 3, 2, killed_body);
+    for (killed_at = 100; killed_at < 10000; killed_at *= 3)
+        suite_processes(suite, 3, 2, killed_body);
 }
 
 /* Processes sleep and are woken across the process boundary, by turns. */
