@@ -225,20 +225,22 @@ static int from_nothing(const struct remo__bootstrap_config *config, struct remo
 /* Nodes of one machine that know only each other's TCP addresses would miss what only Unix sockets give: the
  * kernel's word about the user, news of a death at once, and descriptors of shared memory. So each such
  * address gets an abstract Unix socket beside it, under a name that everybody can derive. */
-static void companion_add(const struct remo__roster *roster, char address[REMO__ADDRESS_BYTES_MAX]) {
+static void companion_add(struct remo__roster *roster, uint32_t rank) {
     crypto_generichash_state state;
     uint8_t name[16];
-    char hex[2 * sizeof name + 1], both[REMO__ADDRESS_BYTES_MAX];
-    if (address[0] == '\0' || strstr(address, "unix:"))
+    char hex[2 * sizeof name + 1], tcp[REMO__ADDRESS_BYTES_MAX];
+    memcpy(tcp, roster->addresses[rank], sizeof tcp);
+    if (tcp[0] == '\0' || strstr(tcp, "unix:"))
         return;
     crypto_generichash_init(&state, NULL, 0, sizeof name);
     crypto_generichash_update(&state, (const uint8_t *)roster->job, strlen(roster->job) + 1);
-    crypto_generichash_update(&state, (const uint8_t *)address, strlen(address));
+    crypto_generichash_update(&state, (const uint8_t *)tcp, strlen(tcp));
     crypto_generichash_final(&state, name, sizeof name);
     sodium_bin2hex(hex, sizeof hex, name, sizeof name);
-    int bytes = snprintf(both, sizeof both, "unix:@remo-%s,%s", hex, address);
-    if (bytes > 0 && (size_t)bytes < sizeof both)
-        memcpy(address, both, (size_t)bytes + 1);
+    char both[REMO__ADDRESS_BYTES_MAX + sizeof hex + 16];
+    int bytes = snprintf(both, sizeof both, "unix:@remo-%s,%s", hex, tcp);
+    if (bytes < (int)REMO__ADDRESS_BYTES_MAX)
+        memcpy(roster->addresses[rank], both, (size_t)bytes + 1);
 }
 
 /* ---- who may join -------------------------------------------------------------------------------------- */
@@ -307,7 +309,7 @@ static int roster_fill(const struct remo__bootstrap_config *config, struct remo_
     if (rc == 0)
         rc = credential_choose(config, roster);
     for (uint32_t i = 0; rc == 0 && i < roster->size; i++)
-        companion_add(roster, roster->addresses[i]);
+        companion_add(roster, i);
     return rc;
 }
 

@@ -123,7 +123,7 @@ static void process_end(pid_t pid, int signal_number) {
 static void start_orders(void) {
     static const uint32_t sizes[] = {1, 2, 2, 3, 3, 3, 5, 8, 16};
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
-        uint32_t size = sizes[k], order[16];
+        uint32_t size = sizes[k], order[16] = {0};
         for (uint32_t i = 0; i < size; i++) {
             uint32_t at = (uint32_t)remo__random_below(&dice, i + 1);
             order[i] = order[at];
