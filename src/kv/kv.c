@@ -140,6 +140,7 @@ struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__th
     }
     mine->kv = kv;
     mine->thread = thread;
+    mine->stats = remo__channel_counters(kv->slots->channel, thread);
     mine->scratch = buffers;
     mine->image = buffers + kv->shape.slot_bytes;
     mine->landings = mine->image + kv->shape.slot_bytes;
@@ -157,25 +158,8 @@ int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes) {
                       remo_channel_name(kv->channel), kv->shape.key_bytes_max);
 }
 
-int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes) {
-    struct remo__kv_thread *mine = remo__kv_thread(kv);
-    struct remo__kv_place place;
-    if (remo__unlikely(!mine))
-        return -EAGAIN;
-    if (remo__unlikely(!remo__kv_key_fits(kv, key, key_bytes)))
-        return remo__kv_refuse_key(kv, key_bytes);
-    if (remo__unlikely(!value && cap > 0))
-        return remo__fail(-EINVAL, "there is nowhere to put the value");
-    struct remo__kv_key sought = {.bytes = key, .bytes_count = key_bytes, .hash = remo__kv_hash(key, key_bytes)};
-    int rc = remo__kv_find(kv, mine, &sought, REMO__KV_FREELY, value, cap, &place);
-    if (remo__unlikely(rc != 0))
-        return rc;
-    size_t bytes = remo__kv_meta_value_bytes(place.sight.meta);
-    if (ret_value_bytes)
-        *ret_value_bytes = bytes;
-    if (remo__unlikely(bytes > cap))
-        return remo__fail(-EMSGSIZE, "the value has %zu bytes, and there is room for %zu", bytes, cap);
-    return 0;
+int remo__kv_no_room(size_t bytes, size_t cap) {
+    return remo__fail(-EMSGSIZE, "the value has %zu bytes, and there is room for %zu", bytes, cap);
 }
 
 static int change_now(struct remo_kv *kv, enum remo_kv_kind kind, const void *key, size_t key_bytes, const void *value,

@@ -70,6 +70,7 @@ struct remo__kv_tracker {
 struct remo__kv_thread {
     struct remo_kv *kv;
     struct remo__thread *thread;
+    struct remo_stats *stats;        /* of the slots */
     struct remo_kv_op *first, *last; /* in flight, in the order of their start */
     uint32_t in_flight;
     uint32_t locks_held;
@@ -172,6 +173,8 @@ static inline bool remo__kv_key_fits(const struct remo_kv *kv, const void *key, 
 
 /* The sentence for a key that does not fit: -EINVAL or -EMSGSIZE. */
 int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes);
+/* The sentence for a value that is longer than the caller has room for: -EMSGSIZE. */
+int remo__kv_no_room(size_t bytes, size_t cap);
 
 /* Tests: let hashes differ in these bits only. On all nodes, before the first operation. */
 void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask);
@@ -196,12 +199,10 @@ struct remo__kv_place {
     struct remo__kv_sight sight;
 };
 
-/* Find the key. FREELY: beside writers; a torn slot is read again until a value can be told. LOCKED: the caller has the key's
- * stripe; entries that are stale for certain are taken out of the index on the way.
+/* Find the key, whose stripe the caller has locked. Entries that are stale for certain are taken out of the index on the way.
  * Errors: -ENOENT; -EHOSTDOWN, -ENOTCONN: not found, but it may be on a node that cannot be reached; -ETIMEDOUT; -EIO. */
-enum remo__kv_how { REMO__KV_FREELY, REMO__KV_LOCKED };
-int remo__kv_find(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key, enum remo__kv_how how,
-                  void *dst, size_t cap, struct remo__kv_place *ret_place);
+int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
+                         struct remo__kv_place *ret_place);
 
 /* Set the sentence for what a search ended with: nothing, or nodes that could not be asked (`lost`, or 0). */
 int remo__kv_not_found(int lost);

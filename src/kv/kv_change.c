@@ -41,7 +41,7 @@ static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
     struct remo__kv_run *run = remo__kv_run(op);
     struct remo__kv_key key = remo__kv_key_of(op, run->hash);
     struct remo__kv_place place;
-    int rc = remo__kv_find(kv, mine, &key, REMO__KV_LOCKED, NULL, 0, &place);
+    int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc != 0) {
         unlock_and_done(kv, mine, op, REMO_FENCE_NONE, rc);
         return;
@@ -66,7 +66,7 @@ static void delete(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
     struct remo__kv_run *run = remo__kv_run(op);
     struct remo__kv_key key = remo__kv_key_of(op, run->hash);
     struct remo__kv_place place;
-    int rc = remo__kv_find(kv, mine, &key, REMO__KV_LOCKED, NULL, 0, &place);
+    int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc == 0)
         rc = mark_deleted(kv, &place);
     if (rc != 0) {
@@ -108,7 +108,7 @@ static void insert(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
     struct remo__kv_key key = remo__kv_key_of(op, run->hash);
     struct remo__kv_place place;
     uint32_t slot = REMO__KV_NO_SLOT;
-    int rc = remo__kv_find(kv, mine, &key, REMO__KV_LOCKED, NULL, 0, &place);
+    int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc == 0)
         rc = remo__fail_static(-EEXIST, "the map has this key already; change it with an update");
     else if (rc == -ENOENT)

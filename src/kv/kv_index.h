@@ -20,6 +20,11 @@
 
 #include "base/bits.h"
 
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#include <emmintrin.h>
+#define REMO__KV_SSE2 1
+#endif
+
 #define REMO__KV_LINE_ENTRIES 7u
 #define REMO__KV_FILL_PERCENT 60u                /* how full the table is when it holds `entries_max` */
 #define REMO__KV_SLOTS_MAX ((UINT32_C(1) << 30) - 1) /* of a node: an entry has 30 bits for slot + 1 */
@@ -41,8 +46,8 @@ struct remo__kv_index {
 struct remo__kv_cursor {
     uint32_t line;       /* the line whose entries are in `matches` */
     uint32_t lines_seen; /* 0: not begun */
+    uint32_t matches;    /* entries of the line that had the fingerprint, and are still to be given */
     uint16_t fingerprint;
-    uint8_t matches;     /* bit i: entry i of the line had the fingerprint, and is still to be given */
 };
 
 /* Room for `entries_max` entries at a time. Errors: -ENOMEM. */
@@ -90,15 +95,31 @@ static inline uint32_t remo__kv_index_line_of(const struct remo__kv_index *index
     return (uint32_t)(((unsigned __int128)hash * index->lines_count) >> 64);
 }
 
-/* Bit i: entry i of the line has this fingerprint. */
-static inline uint8_t remo__kv_line_matches(const struct remo__kv_line *line, uint16_t fingerprint) {
+/* Bit i * REMO__KV_MATCH_BITS: entry i of the line had this fingerprint, at some moment of the call. */
+#ifdef REMO__KV_SSE2
+/* The fingerprint is the highest of the four 16-bit words of an entry: of 32 comparisons, 7 are of interest. */
+static inline uint32_t remo__kv_line_matches(const struct remo__kv_line *line, uint16_t fingerprint) {
+    const __m128i *words = (const __m128i *)line;
+    __m128i sought = _mm_set1_epi16((short)fingerprint);
+    __m128i low = _mm_packs_epi16(_mm_cmpeq_epi16(_mm_load_si128(words), sought),
+                                  _mm_cmpeq_epi16(_mm_load_si128(words + 1), sought));
+    __m128i high = _mm_packs_epi16(_mm_cmpeq_epi16(_mm_load_si128(words + 2), sought),
+                                   _mm_cmpeq_epi16(_mm_load_si128(words + 3), sought));
+    uint32_t equal = (uint32_t)_mm_movemask_epi8(low) | (uint32_t)_mm_movemask_epi8(high) << 16;
+    return (equal & 0x88888880u) >> 7;
+}
+#define REMO__KV_MATCH_BITS 4u
+#else
+static inline uint32_t remo__kv_line_matches(const struct remo__kv_line *line, uint16_t fingerprint) {
     uint32_t matches = 0;
     for (uint32_t i = 0; i < REMO__KV_LINE_ENTRIES; i++) {
         uint64_t entry = atomic_load_explicit(&line->entry[i], memory_order_relaxed);
         matches |= (uint32_t)(remo__kv_entry_fingerprint(entry) == fingerprint) << i;
     }
-    return (uint8_t)matches;
+    return matches;
 }
+#define REMO__KV_MATCH_BITS 1u
+#endif
 
 /* Begin a search; asks for the cache line and returns without waiting for it. */
 static inline struct remo__kv_cursor remo__kv_index_seek(const struct remo__kv_index *index, uint64_t hash) {
@@ -113,8 +134,8 @@ static inline struct remo__kv_cursor remo__kv_index_seek(const struct remo__kv_i
 /* The next of the matches in the cursor's line, or 0. */
 static inline uint64_t remo__kv_cursor_take(struct remo__kv_cursor *cursor, const struct remo__kv_line *line) {
     while (cursor->matches != 0) {
-        uint32_t at = (uint32_t)__builtin_ctz(cursor->matches);
-        cursor->matches &= (uint8_t)(cursor->matches - 1);
+        uint32_t at = (uint32_t)__builtin_ctz(cursor->matches) / REMO__KV_MATCH_BITS;
+        cursor->matches &= cursor->matches - 1;
         /* Loaded again: it may be another by now. Acquire: what its owner wrote before it told us is seen. */
         uint64_t entry = atomic_load_explicit(&line->entry[at], memory_order_acquire);
         if (remo__likely(remo__kv_entry_fingerprint(entry) == cursor->fingerprint))
@@ -123,14 +144,18 @@ static inline uint64_t remo__kv_cursor_take(struct remo__kv_cursor *cursor, cons
     return 0;
 }
 
+/* Begin a search: the first entry with the fingerprint in the line of the hash, or 0. Then go on with remo__kv_index_next. */
+static inline uint64_t remo__kv_index_first(const struct remo__kv_index *index, struct remo__kv_cursor *cursor) {
+    const struct remo__kv_line *line = &index->lines[cursor->line];
+    cursor->lines_seen = 1;
+    cursor->matches = remo__kv_line_matches(line, cursor->fingerprint);
+    return remo__kv_cursor_take(cursor, line);
+}
+
 /* The next entry with the fingerprint, or 0 when there are no more. */
 static inline uint64_t remo__kv_index_next(const struct remo__kv_index *index, struct remo__kv_cursor *cursor) {
     const struct remo__kv_line *line = &index->lines[cursor->line];
-    if (cursor->lines_seen == 0) {
-        cursor->lines_seen = 1;
-        cursor->matches = remo__kv_line_matches(line, cursor->fingerprint);
-    }
-    uint64_t entry = remo__kv_cursor_take(cursor, line);
+    uint64_t entry = cursor->lines_seen == 0 ? remo__kv_index_first(index, cursor) : remo__kv_cursor_take(cursor, line);
     if (entry != 0 || remo__likely(atomic_load_explicit(&line->gone_past, memory_order_acquire) == 0))
         return entry;
     return remo__kv_index_next_line(index, cursor);

@@ -26,6 +26,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/bits.h"
+#include "base/random.h"
+#include "node/access.h"
 
 #define REMO__KV_KEY_BYTES_MAX 65535u
 #define REMO__KV_VALUE_BYTES_MAX ((1u << 24) - 1)
@@ -68,17 +76,6 @@ enum remo__kv_seen {
 
 /* The lengths were checked against the limits above. */
 struct remo__kv_shape remo__kv_shape_of(uint32_t key_bytes_max, uint32_t value_bytes_max);
-
-uint64_t remo__kv_hash(const void *key, size_t key_bytes);
-
-/* Read the slot at `slot` (network memory, or a copy of it), which is aligned to 8 bytes. The value is copied to `dst`
- * when it fits there, and to `scratch` (value_bytes_max bytes, rounded up to 8) when not: bytes beyond its length, and what
- * was read without success, are left there too. *ret_sight is set when the result is GOOD or OLDER. */
-enum remo__kv_seen remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const struct remo__kv_key *key,
-                                      void *dst, size_t cap, char *scratch, struct remo__kv_sight *ret_sight);
-
-/* Is the slot in use with this very key, in any state? (What a copy holds does not matter.) */
-bool remo__kv_slot_has_key(const struct remo__kv_shape *shape, const char *slot, uint64_t head, const struct remo__kv_key *key);
 
 /* Build copy `copy` at `image`; returns how many bytes, a multiple of 8. `value` may be NULL when it has 0 bytes. */
 size_t remo__kv_copy_build(char *image, uint64_t head, uint64_t hash, uint64_t meta, const void *value);
@@ -136,4 +133,81 @@ static inline uint64_t remo__kv_copy_at(const struct remo__kv_shape *shape, uint
  * `before` the value at some moment in the earlier read? */
 static inline bool remo__kv_sight_confirms(const struct remo__kv_sight *now, const struct remo__kv_sight *before) {
     return before->head != 0 && now->head == before->head && now->meta == before->meta && now->copy == before->copy;
+}
+
+/* ---- checksums ---- */
+
+/* Most keys and values have 8 bytes: then it is a few instructions. */
+static inline uint64_t remo__kv_hash(const void *bytes, size_t count) {
+    return count == 8 ? XXH3_64bits(bytes, 8) : XXH3_64bits(bytes, count);
+}
+
+/* The factors keep generation and meta apart, and from the hash, before all three are mixed. */
+static inline uint64_t remo__kv_seal(const void *value, uint64_t meta, uint64_t head, uint64_t hash) {
+    uint64_t whose = hash + remo__kv_head_generation(head) * UINT64_C(0x9fb21c651e98df25) + meta * UINT64_C(0xd6e8feb86659fd93);
+    return remo__kv_hash(value, remo__kv_meta_value_bytes(meta)) ^ remo__random_mix(whose);
+}
+
+/* ---- reading ---- */
+
+/* Is the slot this key's, in any state? (What a copy holds does not matter.) */
+static inline bool remo__kv_slot_has_key(const struct remo__kv_shape *shape, const char *slot, uint64_t head,
+                                         const struct remo__kv_key *key) {
+    if (remo__kv_head_key_bytes(head) != key->bytes_count || key->bytes_count > shape->key_bytes_max)
+        return false;
+    const char *there = slot + 8, *here = key->bytes;
+    size_t left = key->bytes_count;
+    for (; left >= 8; left -= 8, there += 8, here += 8) {
+        uint64_t word;
+        memcpy(&word, here, 8);
+        if (remo__load(there) != word)
+            return false;
+    }
+    if (left > 0) {
+        uint64_t word = 0, last = remo__load(there);
+        memcpy(&word, here, left);
+        return memcmp(&word, &last, left) == 0;
+    }
+    return true;
+}
+
+/* Copy the value that `meta` speaks of from the copy at `from`, and say whether it is whole. */
+static inline bool remo__kv_copy_take(const struct remo__kv_shape *shape, const char *from, uint64_t head, uint64_t hash,
+                                      uint64_t meta, void *dst, size_t cap, char *scratch) {
+    size_t bytes = remo__kv_meta_value_bytes(meta);
+    if (remo__unlikely(bytes > shape->value_bytes_max))
+        return false;
+    uint64_t seal = remo__load(from);
+    void *to = bytes <= cap ? dst : scratch;
+    if (remo__likely(bytes > 0))
+        remo__copy_from(to, from + REMO__KV_COPY_HEAD_BYTES, bytes);
+    return seal == remo__kv_seal(to, meta, head, hash);
+}
+
+/* The newer copy is torn: the rest of a read. Is the other one, of which `sight` speaks, whole? */
+bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *slot, uint64_t hash, struct remo__kv_sight sight,
+                              void *dst, size_t cap, char *scratch);
+
+/* Read the slot at `slot` (network memory, or a copy of it), which is aligned to 8 bytes. The value is copied to `dst`
+ * when it fits there, and to `scratch` (value_bytes_max bytes, rounded up to 8) when not: bytes beyond its length, and what
+ * was read without success, are left there too. *ret_sight has the head that was seen, and the rest of it when the
+ * result is GOOD or OLDER. */
+static inline __attribute__((always_inline)) enum remo__kv_seen
+remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const struct remo__kv_key *key, void *dst,
+                   size_t cap, char *scratch, struct remo__kv_sight *ret_sight) {
+    uint64_t head = remo__load(slot);
+    ret_sight->head = head;
+    if (remo__unlikely(remo__kv_head_state(head) != REMO__KV_VALID || !remo__kv_slot_has_key(shape, slot, head, key)))
+        return REMO__KV_SEEN_OTHER;
+    const char *copies = slot + shape->copies_at;
+    uint64_t meta0 = remo__load(copies + 8), meta1 = remo__load(copies + shape->copy_bytes + 8);
+    uint32_t newer = remo__kv_meta_newer(meta1, meta0);
+    uint64_t meta = newer ? meta1 : meta0;
+    if (remo__likely(remo__kv_copy_take(shape, copies + newer * shape->copy_bytes, head, key->hash, meta, dst, cap, scratch))) {
+        *ret_sight = (struct remo__kv_sight){.head = head, .meta = meta, .copy = newer};
+        return REMO__KV_SEEN_GOOD;
+    }
+    *ret_sight = (struct remo__kv_sight){.head = head, .meta = newer ? meta0 : meta1, .copy = newer ^ 1};
+    bool whole = remo__kv_slot_read_older(shape, slot, key->hash, *ret_sight, dst, cap, scratch);
+    return whole ? REMO__KV_SEEN_OLDER : REMO__KV_SEEN_TORN;
 }

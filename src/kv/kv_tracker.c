@@ -46,18 +46,20 @@ static void apply(struct remo_kv *kv, const struct remo__kv_record *records, uin
     remo__mutex_unlock(kv->node, &kv->index_mutex);
 }
 
-/* Service thread: something may have come from `sender`. Never waits. */
+/* Service thread: something may have come from `sender`. Never waits. Each message is acknowledged once it is applied, so that the ring,
+ * which by itself acknowledges at every half of it what was received, never comes to that before us. */
 static void on_arrival(void *ctx) {
     struct remo__kv_tracker *tracker = ctx;
     struct remo__kv_record records[REMO__KV_BATCH_MAX];
     size_t bytes;
     int rc;
-    while ((rc = remo_ringbuffer_receive(tracker->ring, records, sizeof records, &bytes, 0)) == 0)
+    while ((rc = remo_ringbuffer_receive(tracker->ring, records, sizeof records, &bytes, 0)) == 0) {
         apply(tracker->kv, records, (uint32_t)(bytes / sizeof records[0]), tracker->sender);
+        (void)remo_ringbuffer_acknowledge(tracker->ring);
+    }
     if (rc == -EMSGSIZE)
         remo__log(&tracker->kv->node->log, REMO_LOG_ERROR, "map %s: node %u sends messages that are too long; it is not listened to",
                   remo_channel_name(tracker->kv->channel), tracker->sender);
-    (void)remo_ringbuffer_acknowledge(tracker->ring);
 }
 
 /* ---- open and close ---- */
