@@ -14,7 +14,7 @@
 
 #define COMPLAIN_NS REMO__NS_PER_S
 #define READ_EVENTS (EPOLLIN | EPOLLRDHUP)
-#define BLOB_BYTES_MAX (REMO__BOOT_ID_BYTES + REMO__HELLO_BYTES_MAX)
+#define BLOB_BYTES_MAX (REMO__BOOT_ID_BYTES + 1 + REMO__HELLO_BYTES_MAX)
 
 /* ---- lists and life ------------------------------------------------------------------------------------ */
 
@@ -212,12 +212,19 @@ static bool prove(struct remo__connection *connection) {
     return send_internal(connection, REMO__FRAME_PROOF, proof, bytes);
 }
 
+/* Does the connection cross a network, as far as addresses tell? */
+static bool is_outside(const struct remo__connection *connection) {
+    return !connection->place.is_unix && !connection->place.is_loopback;
+}
+
 static bool send_blob(struct remo__connection *connection) {
     const struct remo__control *control = connection->control;
     uint8_t blob[BLOB_BYTES_MAX];
-    memcpy(blob, control->boot_id, sizeof control->boot_id);
-    memcpy(blob + sizeof control->boot_id, control->hello, control->hello_bytes);
-    return send_internal(connection, REMO__FRAME_BLOB, blob, sizeof control->boot_id + control->hello_bytes);
+    struct remo__writer writer = remo__writer_of(blob, sizeof blob);
+    remo__put_bytes(&writer, control->boot_id, sizeof control->boot_id);
+    remo__put_u8(&writer, is_outside(connection));
+    remo__put_bytes(&writer, control->hello, control->hello_bytes);
+    return send_internal(connection, REMO__FRAME_BLOB, blob, (size_t)(writer.at - blob));
 }
 
 static void on_hello(struct remo__connection *connection, const struct remo__frame *frame) {
@@ -297,17 +304,26 @@ static void come_up(struct remo__connection *connection, const void *hello, size
                        hello_bytes);
 }
 
+/* Where the other side is. Both must agree about heartbeats, yet a forwarded port looks like loopback from
+ * one side only: so either wish is enough. */
+static bool blob_read(struct remo__connection *connection, struct remo__reader *reader) {
+    uint8_t boot_id[REMO__BOOT_ID_BYTES];
+    remo__get_bytes(reader, boot_id, sizeof boot_id);
+    bool outside = remo__get_u8(reader) != 0;
+    connection->same_machine = memcmp(boot_id, connection->control->boot_id, sizeof boot_id) == 0;
+    connection->beats =
+        !connection->place.is_unix && (outside || is_outside(connection) || !connection->same_machine);
+    return !reader->bad && remo__reader_left(reader) <= REMO__HELLO_BYTES_MAX;
+}
+
 /* Both sides are proved. The connector decides last: it is up when it has sent its blob, the acceptor when
  * that arrives. */
 static void on_blob(struct remo__connection *connection, const struct remo__frame *frame) {
-    struct remo__control *control = connection->control;
-    if (frame->bytes < REMO__BOOT_ID_BYTES || frame->bytes > BLOB_BYTES_MAX) {
+    struct remo__reader reader = remo__reader_of(frame->data, frame->bytes);
+    if (!blob_read(connection, &reader)) {
         refuse(connection, REMO__REFUSAL_GARBAGE);
         return;
     }
-    connection->same_machine = memcmp(frame->data, control->boot_id, REMO__BOOT_ID_BYTES) == 0;
-    connection->beats =
-        !connection->place.is_unix && (!connection->place.is_loopback || !connection->same_machine);
     if (!is_new_life(connection)) {
         refuse(connection, REMO__REFUSAL_INCARNATION);
         return;
@@ -321,7 +337,7 @@ static void on_blob(struct remo__connection *connection, const struct remo__fram
         return;
     if (connection->peer->connection)
         remo__connection_retire(connection->peer->connection, -EHOSTDOWN); /* its earlier life */
-    come_up(connection, frame->data + REMO__BOOT_ID_BYTES, frame->bytes - REMO__BOOT_ID_BYTES);
+    come_up(connection, reader.at, remo__reader_left(&reader));
 }
 
 static void on_handshake_frame(struct remo__connection *connection, const struct remo__frame *frame) {
