@@ -9,23 +9,25 @@
 /* Compare-and-swaps of a store or exchange that others may spoil before it gives up. */
 #define ATTEMPTS_MAX 1000000u
 
-/* So that index / homes can be had by one multiplication: exact while index * (error of `inverse` < 256) < 2^64. */
+/* So that index / homes is one multiplication: exact while index * (error of `inverse`: below 256) < 2^64. */
 #define COUNT_MAX (UINT64_C(1) << 48)
 
 struct remo_atomic_var {
     struct remo_region *region;
     uint64_t count;
-    uint64_t inverse;                   /* 2^64 / homes_count, rounded up; 0: one home */
+    uint64_t inverse; /* 2^64 / homes_count, rounded up; 0: one home */
     uint32_t homes_count;
-    uint16_t homes[REMO_NODES_MAX];     /* word i lives at the (i mod homes_count)-th */
+    uint16_t homes[REMO_NODES_MAX]; /* word i lives at the (i mod homes_count)-th */
 };
 
-static int check_options(const struct remo_atomic_var_options *options, const struct remo_nodeset *participants) {
+static int check_options(const struct remo_atomic_var_options *options,
+                         const struct remo_nodeset *participants) {
     if (options->count > COUNT_MAX)
-        return remo__fail(-EINVAL, "%llu words are not possible, at most %llu are", (unsigned long long)options->count,
-                          (unsigned long long)COUNT_MAX);
+        return remo__fail(-EINVAL, "%llu words are not possible, at most %llu are",
+                          (unsigned long long)options->count, (unsigned long long)COUNT_MAX);
     if ((uint32_t)options->place > REMO_ATOMIC_VAR_STRIPED)
-        return remo__fail(-EINVAL, "place %d is neither REMO_ATOMIC_VAR_AT_HOME nor REMO_ATOMIC_VAR_STRIPED", (int)options->place);
+        return remo__fail(-EINVAL, "place %d is neither REMO_ATOMIC_VAR_AT_HOME nor REMO_ATOMIC_VAR_STRIPED",
+                          (int)options->place);
     if (!remo_nodeset_has(participants, options->home))
         return remo__fail(-EINVAL, "the home, node %u, is not among the participants", options->home);
     return 0;
@@ -33,7 +35,8 @@ static int check_options(const struct remo_atomic_var_options *options, const st
 
 /* Who has words, and what peers compare. */
 static void place_words(struct remo_atomic_var *var, const struct remo_atomic_var_options *options,
-                        const struct remo_nodeset *participants, struct remo_nodeset *ret_homes, char *type, size_t cap) {
+                        const struct remo_nodeset *participants, struct remo_nodeset *ret_homes, char *type,
+                        size_t cap) {
     bool striped = options->place == REMO_ATOMIC_VAR_STRIPED && var->count > 1;
     struct remo_nodeset home = {0};
     remo_nodeset_add(&home, options->home);
@@ -46,11 +49,12 @@ static void place_words(struct remo_atomic_var *var, const struct remo_atomic_va
     if (striped)
         snprintf(type, cap, "atomic_var(%llu words, striped)", (unsigned long long)var->count);
     else
-        snprintf(type, cap, "atomic_var(%llu words at node %u)", (unsigned long long)var->count, options->home);
+        snprintf(type, cap, "atomic_var(%llu words at node %u)", (unsigned long long)var->count,
+                 options->home);
 }
 
-int remo_atomic_var_open(struct remo_channel *parent, const char *name, const struct remo_atomic_var_options *options,
-                         struct remo_atomic_var **ret_var) {
+int remo_atomic_var_open(struct remo_channel *parent, const char *name,
+                         const struct remo_atomic_var_options *options, struct remo_atomic_var **ret_var) {
     static const struct remo_atomic_var_options all_default;
     const struct remo_atomic_var_options *asked = options ? options : &all_default;
     struct remo_channel_options channel = {0};
@@ -101,7 +105,8 @@ static int fail_index(const struct remo_atomic_var *var, uint64_t index) {
                       (unsigned long long)index, (unsigned long long)var->count);
 }
 
-int remo_atomic_var_load(struct remo_atomic_var *var, uint64_t index, uint64_t *ret_value, struct remo_ack *ack) {
+int remo_atomic_var_load(struct remo_atomic_var *var, uint64_t index, uint64_t *ret_value,
+                         struct remo_ack *ack) {
     uint64_t offset;
     if (remo__unlikely(index >= var->count))
         return fail_index(var, index);
@@ -118,12 +123,13 @@ int remo_atomic_var_fetch_add(struct remo_atomic_var *var, uint64_t index, uint6
     return remo_region_fetch_add(var->region, home, offset, addend, ret_old, ack);
 }
 
-int remo_atomic_var_compare_swap(struct remo_atomic_var *var, uint64_t index, uint64_t expected, uint64_t desired,
-                                 uint64_t *ret_old, struct remo_ack *ack) {
+int remo_atomic_var_compare_swap(struct remo_atomic_var *var, uint64_t index, uint64_t expected,
+                                 uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
     uint64_t offset;
-    if (remo__unlikely(index >= var->count || !ret_old))
-        return ret_old ? fail_index(var, index)
-                       : remo__fail(-EINVAL, "without ret_old nobody could tell whether the swap was made");
+    if (remo__unlikely(index >= var->count))
+        return fail_index(var, index);
+    if (remo__unlikely(!ret_old))
+        return remo__fail(-EINVAL, "without ret_old nobody could tell whether the swap was made");
     uint32_t home = find_word(var, index, &offset);
     return remo_region_compare_swap(var->region, home, offset, expected, desired, ret_old, ack);
 }
@@ -142,8 +148,10 @@ int remo_atomic_var_exchange(struct remo_atomic_var *var, uint64_t index, uint64
         }
         expected = old;
     }
-    return rc != 0 ? rc : remo__fail(-ETIMEDOUT, "word %llu of %s was changed by others during each of %u attempts",
-                                     (unsigned long long)index, remo_channel_name(var->region->channel), ATTEMPTS_MAX);
+    if (rc != 0)
+        return rc;
+    return remo__fail(-ETIMEDOUT, "word %llu of %s was changed by others during each of %u attempts",
+                      (unsigned long long)index, remo_channel_name(var->region->channel), ATTEMPTS_MAX);
 }
 
 int remo_atomic_var_store(struct remo_atomic_var *var, uint64_t index, uint64_t value) {

@@ -1,25 +1,25 @@
-/* barrier.c - see remo/barrier.h: figure 1(a) of LOCO, and what it needs where nodes may die, leave and come late. */
+/* barrier.c - see remo/barrier.h: figure 1(a) of LOCO, for nodes that may come late, leave and die. */
 #include <remo/barrier.h>
 
 #include <stdlib.h>
 
-#include "channel/channel.h"
+#include "objects/region.h"
 
 struct remo_barrier {
     struct remo_node *node;
     struct remo_channel *channel;
-    struct remo_sst *sst;               /* arrivals of each participant: u64 */
-    uint64_t round;                     /* own arrivals */
-    bool met;                           /* nobody is still to open the barrier */
-    bool arrived;                       /* in `round`, and not yet let go */
-    bool told;                          /* and the others were told */
-    uint32_t behind;                    /* others[] before this one have come to `round` */
+    struct remo_sst *sst; /* arrivals of each participant: u64 */
+    uint64_t round;       /* own arrivals */
+    bool met;             /* nobody is still to open the barrier */
+    bool arrived;         /* in `round`, and not yet let go */
+    bool told;            /* and the others were told */
+    uint32_t behind;      /* others[] before this one have come to `round` */
     uint32_t others_count;
     uint16_t others[REMO_NODES_MAX];
 };
 
-int remo_barrier_open(struct remo_channel *parent, const char *name, const struct remo_barrier_options *options,
-                      struct remo_barrier **ret_barrier) {
+int remo_barrier_open(struct remo_channel *parent, const char *name,
+                      const struct remo_barrier_options *options, struct remo_barrier **ret_barrier) {
     struct remo_barrier *barrier = calloc(1, sizeof *barrier);
     struct remo_channel_options channel = {0};
     if (!barrier)
@@ -36,7 +36,8 @@ int remo_barrier_open(struct remo_channel *parent, const char *name, const struc
         return rc;
     }
     barrier->node = remo_channel_node(barrier->channel);
-    for (uint32_t node = remo_sst_next(barrier->sst, 0); node < REMO_NODES_MAX; node = remo_sst_next(barrier->sst, node + 1))
+    for (uint32_t node = remo_sst_next(barrier->sst, 0); node < REMO_NODES_MAX;
+         node = remo_sst_next(barrier->sst, node + 1))
         if (node != barrier->node->rank)
             barrier->others[barrier->others_count++] = (uint16_t)node;
     *ret_barrier = barrier;
@@ -59,10 +60,12 @@ struct remo_channel *remo_barrier_channel(struct remo_barrier *barrier) {
 
 static int nobody_is_late(void *ctx) {
     struct remo_barrier *barrier = ctx;
-    if (atomic_load(&barrier->channel->mismatched))
-        return remo__fail(-EPROTO, "%s", barrier->channel->error_text);
+    int rc = remo__channel_check_match(barrier->channel);
+    if (rc != 0)
+        return rc;
     for (; barrier->behind < barrier->others_count; barrier->behind++)
-        if (remo_channel_peer(remo_sst_channel(barrier->sst), barrier->others[barrier->behind]) == REMO_CHANNEL_WAITING)
+        if (remo_channel_peer(remo_sst_channel(barrier->sst), barrier->others[barrier->behind])
+            == REMO_CHANNEL_WAITING)
             return 0;
     return 1;
 }
@@ -83,7 +86,8 @@ static int arrive(struct remo_barrier *barrier) {
     if (!barrier->arrived) {
         int rc = remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0);
         if (rc != 0)
-            return remo__fail_more(rc, "barrier %s: this node has not arrived", remo_channel_name(barrier->channel));
+            return remo__fail_more(rc, "barrier %s: this node has not arrived",
+                                   remo_channel_name(barrier->channel));
         barrier->round++;
         barrier->arrived = true;
         barrier->told = false;
@@ -100,8 +104,9 @@ static bool has_come(const struct remo_barrier *barrier, uint32_t node) {
     return remo_sst_load(barrier->sst, node, &arrivals) == 0 && arrivals >= barrier->round;
 }
 
-/* Who came and then went does not hold up the round; that he went may be seen before that he came, so look at his row once
- * more. Channels see to it that what a peer wrote is there before the news that it left. 1: he came; 0: not yet. */
+/* Who came and then went does not hold up the round; that he went may be seen before that he came, so look at
+ * his row once more. Channels see to it that what a peer wrote is there before the news that it left. 1: he
+ * came; 0: not yet. */
 static int look_after(const struct remo_barrier *barrier, uint32_t node) {
     int rc = remo__channel_check_peer(remo_sst_channel(barrier->sst), node);
     if (remo__likely(rc == 0))
@@ -132,7 +137,7 @@ int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
     /* The clock is read after the others were told, while they are on their way. */
     rc = remo__wait(barrier->node, all_have_come, barrier, remo__deadline(timeout_ns));
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "node %u has not come to round %llu of barrier %s yet; this node's arrival stands",
+        return remo__fail(rc, "node %u has not come to round %llu of %s yet; this node's arrival stands",
                           barrier->others[barrier->behind], (unsigned long long)barrier->round,
                           remo_channel_name(barrier->channel));
     barrier->arrived = rc != 0;

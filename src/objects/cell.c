@@ -11,7 +11,8 @@ struct remo__cell_shape remo__cell_shape(size_t value_bytes, bool word) {
         return shape;
     size_t slot = REMO__CELL_HEADER_BYTES + value_bytes;
     /* Two small slots share a line; no slot crosses one without need. */
-    shape.slot_bytes = remo__align_up(slot, slot <= REMO__CACHE_LINE / 2 ? REMO__CACHE_LINE / 2 : REMO__CACHE_LINE);
+    size_t unit = slot <= REMO__CACHE_LINE / 2 ? REMO__CACHE_LINE / 2 : REMO__CACHE_LINE;
+    shape.slot_bytes = remo__align_up(slot, unit);
     shape.bytes = remo__align_up(2 * shape.slot_bytes, REMO__CACHE_LINE);
     return shape;
 }
@@ -21,7 +22,8 @@ uint64_t remo__cell_sum(uint64_t sequence, const void *value, size_t value_bytes
 }
 
 /* Is this slot whole? Then its value is in `scratch`. */
-static bool load_slot(const struct remo__cell_shape *shape, const char *slot, void *scratch, uint64_t *ret_sequence) {
+static bool load_slot(const struct remo__cell_shape *shape, const char *slot, void *scratch,
+                      uint64_t *ret_sequence) {
     uint64_t sequence = remo__load(slot), sum = remo__load(slot + sizeof sequence);
     if (sequence == 0 && sum == 0) {
         memset(scratch, 0, shape->value_bytes);
@@ -34,7 +36,8 @@ static bool load_slot(const struct remo__cell_shape *shape, const char *slot, vo
     return true;
 }
 
-int remo__cell_load(const struct remo__cell_shape *shape, const void *cell, void *scratch, uint64_t *ret_sequence) {
+int remo__cell_load(const struct remo__cell_shape *shape, const void *cell, void *scratch,
+                    uint64_t *ret_sequence) {
     if (shape->slot_bytes == 0) {
         uint64_t word = remo__load(cell);
         memcpy(scratch, &word, shape->value_bytes);
@@ -44,7 +47,8 @@ int remo__cell_load(const struct remo__cell_shape *shape, const void *cell, void
     const char *slots[2] = {cell, (const char *)cell + shape->slot_bytes};
     for (uint32_t attempt = 0; attempt < REMO__CELL_ATTEMPTS; attempt++) {
         bool newer = remo__load(slots[1]) > remo__load(slots[0]);
-        if (load_slot(shape, slots[newer], scratch, ret_sequence) || load_slot(shape, slots[!newer], scratch, ret_sequence))
+        if (load_slot(shape, slots[newer], scratch, ret_sequence)
+            || load_slot(shape, slots[!newer], scratch, ret_sequence))
             return 0;
     }
     return -EAGAIN;
@@ -60,12 +64,8 @@ static bool is_whole(const struct remo__cell_shape *shape, char *slot) {
     return remo__cell_sum(header[0], value, shape->value_bytes) == header[1];
 }
 
-const char *remo__cell_find(const struct remo__cell_shape *shape, char *cell) {
-    char *slots[2] = {cell, cell + shape->slot_bytes};
-    bool newer = *(const uint64_t *)(const void *)slots[1] > *(const uint64_t *)(const void *)slots[0];
-    if (is_whole(shape, slots[newer]))
-        return slots[newer];
-    return is_whole(shape, slots[!newer]) ? slots[!newer] : NULL;
+uint32_t remo__cell_whole(const struct remo__cell_shape *shape, char *cell) {
+    return (is_whole(shape, cell) ? 1 : 0) | (is_whole(shape, cell + shape->slot_bytes) ? 2 : 0);
 }
 
 /* ---- the own cell ---- */
@@ -81,7 +81,8 @@ int remo__cell_open(struct remo__cell *cell, struct remo_region *region, const s
         remo__cell_close(cell);
         return remo__fail(-ENOMEM, "no memory for a value of %zu bytes", shape->value_bytes);
     }
-    for (uint32_t node = remo__nodeset_next(all, 0); node < REMO_NODES_MAX; node = remo__nodeset_next(all, node + 1))
+    for (uint32_t node = remo__nodeset_next(all, 0); node < REMO_NODES_MAX;
+         node = remo__nodeset_next(all, node + 1))
         if (node != region->node->rank)
             cell->others[cell->others_count++] = (uint16_t)node;
     return 0;
@@ -106,11 +107,13 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
     cell->image[0] = cell->sequence;
     cell->image[1] = remo__cell_sum(cell->sequence, value, shape->value_bytes);
     memcpy(cell->image + 2, value, shape->value_bytes);
-    remo__copy_to(own + (cell->sequence & 1) * shape->slot_bytes, cell->image, REMO__CELL_HEADER_BYTES + shape->value_bytes);
+    remo__copy_to(own + (cell->sequence & 1) * shape->slot_bytes, cell->image,
+                  REMO__CELL_HEADER_BYTES + shape->value_bytes);
 }
 
-/* Pushes to one copy must be placed in the order they were made: see "Order" in cell.h. Writes of one thread are, where the
- * fabric keeps them in order; writes of two threads only after a fence. In mapped memory stores are never reordered. */
+/* Pushes to one copy must be placed in the order they were made: see "Order" in cell.h. Writes of one thread
+ * are, where the fabric keeps them in order; writes of two threads only after a fence. In mapped memory
+ * stores are never reordered. */
 static int order(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
     const struct remo_node *of = thread->node;
     if (of->mapped || !cell->pusher || (cell->pusher == thread && of->fabric->caps.writes_ordered))
@@ -123,7 +126,8 @@ static int write_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack
     struct remo__region_spot spot;
     bool word = shape->slot_bytes == 0;
     size_t bytes = word ? sizeof(uint64_t) : REMO__CELL_HEADER_BYTES + shape->value_bytes;
-    int rc = remo__region_find(cell->region, node, cell->offset + cell->turns[node] * shape->slot_bytes, &spot);
+    uint64_t slot = cell->offset + cell->turns[node] * shape->slot_bytes;
+    int rc = remo__region_find(cell->region, node, slot, &spot);
     if (rc == 0)
         rc = order(cell, spot.thread, node);
     if (rc != 0)
@@ -131,7 +135,7 @@ static int write_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack
     rc = remo__write(spot.thread, spot.stats, node, spot.at, cell->image, bytes, REMO__WRITE_NOTIFY, ack);
     cell->pusher = spot.thread;
     if (rc == 0 && !word)
-        cell->turns[node] ^= 1; /* after a failure the same slot again: the other one is the last that arrived */
+        cell->turns[node] ^= 1; /* after a failure the same slot again: the other is the last that arrived */
     return rc;
 }
 
@@ -144,9 +148,10 @@ int remo__cell_push(struct remo__cell *cell, uint32_t node, struct remo_ack *ack
     return 0;
 }
 
-/* To those that could not be reached at once: the dead and the left are passed over, the late are waited for. */
+/* To those that could not be reached at once: who is gone is passed over, who is late is waited for. */
 static int push_to_late(struct remo__cell *cell, const struct remo_nodeset *late, struct remo_ack *ack) {
-    for (uint32_t node = remo__nodeset_next(late, 0); node < REMO_NODES_MAX; node = remo__nodeset_next(late, node + 1)) {
+    for (uint32_t node = remo__nodeset_next(late, 0); node < REMO_NODES_MAX;
+         node = remo__nodeset_next(late, node + 1)) {
         int rc = write_to(cell, node, ack);
         if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN)
             return rc;

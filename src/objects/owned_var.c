@@ -1,7 +1,8 @@
 /* owned_var.c - see remo/owned_var.h. The owner's value and the copies are one cell (objects/cell.h).
  *
- * What is pulled goes to a second cell, in private memory, which only this node writes: if it went over the pushed copy, a push
- * that arrives at the same moment could be overwritten by an older value, or both be torn. A load takes the newer of the two.
+ * What is pulled goes to a second cell, in private memory, which only this node writes: if it went over the
+ * pushed copy, a push that arrives at the same moment could be overwritten by an older value, or both be
+ * torn. A load takes the newer of the two.
  */
 #include <remo/owned_var.h>
 
@@ -20,11 +21,11 @@ struct remo_owned_var {
     struct remo__cell_shape shape;
     uint32_t owner;
     bool is_owner;
-    struct remo__cell own;              /* of the owner */
-    char *pulled;                       /* others: a cell */
-    uint32_t pulled_turn;               /* its slot for the next value; under pull_lock */
-    char *fetched;                      /* the owner's cell as read last; under pull_lock */
-    char *scratch;                      /* for values too large for the stack; under scratch_lock */
+    struct remo__cell own; /* of the owner */
+    char *pulled;          /* others: a cell */
+    uint32_t pulled_turn;  /* its slot for the next value; under pull_lock */
+    char *fetched;         /* the owner's cell as read last; under pull_lock */
+    char *scratch;         /* for values too large for the stack; under scratch_lock */
     struct remo__mutex pull_lock, scratch_lock;
 };
 
@@ -32,7 +33,8 @@ struct remo_owned_var {
 
 static int check_open(size_t value_bytes, uint32_t owner, const struct remo_nodeset *participants) {
     if (value_bytes == 0 || value_bytes > REMO_OWNED_VAR_BYTES_MAX)
-        return remo__fail(-EINVAL, "a value of %zu bytes is not possible: 1 to %u are", value_bytes, REMO_OWNED_VAR_BYTES_MAX);
+        return remo__fail(-EINVAL, "a value of %zu bytes is not possible: 1 to %u are", value_bytes,
+                          REMO_OWNED_VAR_BYTES_MAX);
     if (!remo_nodeset_has(participants, owner))
         return remo__fail(-EINVAL, "the owner, node %u, is not among the participants", owner);
     return 0;
@@ -110,8 +112,8 @@ struct remo_channel *remo_owned_var_channel(struct remo_owned_var *var) {
 /* ---- the owner ---- */
 
 static int fail_not_owner(const struct remo_owned_var *var) {
-    return remo__fail(-EPERM, "%s belongs to node %u, only that node stores and pushes", remo_channel_name(var->region->channel),
-                      var->owner);
+    return remo__fail(-EPERM, "%s belongs to node %u, only that node stores and pushes",
+                      remo_channel_name(var->region->channel), var->owner);
 }
 
 int remo_owned_var_store(struct remo_owned_var *var, const void *value) {
@@ -137,8 +139,8 @@ static int fail_torn(void) {
     return remo__fail_static(-EAGAIN, "the value is being written faster than it can be read; try again");
 }
 
-/* The newer of what was pushed and what was pulled. Each of the two never goes back, so neither does this: a pulled value that
- * cannot be read whole yet has been seen by nobody. */
+/* The newer of what was pushed and what was pulled. Each of the two never goes back, so neither does this: a
+ * pulled value that cannot be read whole yet has been seen by nobody. */
 static int newest(const struct remo_owned_var *var, void *scratch) {
     const struct remo__cell_shape *shape = &var->shape;
     const char *pushed = var->region->memory->own;
@@ -157,7 +159,7 @@ static int newest(const struct remo_owned_var *var, void *scratch) {
 /* What to do with a whole value. */
 struct use {
     struct remo_owned_var *var;
-    const void *than;                   /* NULL: take it; else only if it differs from this */
+    const void *than; /* NULL: take it; else only if it differs from this */
     void *ret_value;
 };
 
@@ -178,7 +180,7 @@ static int look(const struct use *use) {
         int rc = newest(var, small);
         return rc == 0 ? use_value(use, small) : rc;
     }
-    int rc = remo__mutex_lock(var->region->node, &var->scratch_lock, REMO_FOREVER); /* its holder only copies */
+    int rc = remo__mutex_lock(var->region->node, &var->scratch_lock, REMO_FOREVER); /* not long: to copy */
     if (rc != 0)
         return rc;
     rc = newest(var, var->scratch);
@@ -205,7 +207,8 @@ static int changed(void *ctx) {
     return rc != 0 && look(use) > 0 ? 1 : rc; /* the last push may have come before its owner went */
 }
 
-int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value, uint64_t timeout_ns) {
+int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value,
+                               uint64_t timeout_ns) {
     struct use use = {.var = var, .than = than, .ret_value = ret_value};
     if (!than)
         return remo__fail(-EINVAL, "there is no value to compare with");
@@ -214,15 +217,31 @@ int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, voi
 
 /* ---- pull ---- */
 
-/* Read the owner's cell until one of its slots is whole. pull_lock is held. */
+enum { FIRST = 1, SECOND = 2, BOTH = 3 }; /* slots */
+
+/* The newest of both slots if both are whole. One alone may be an old one: the other, newer when this one was
+ * read, may have been overwritten when it was read itself. But if an earlier read saw the other one torn,
+ * then the value before the one that tore it has been in this slot since. */
+static uint32_t choose(const struct remo_owned_var *var, uint32_t whole, uint32_t torn_before) {
+    if (whole == BOTH)
+        return remo__load(var->fetched) > remo__load(var->fetched + var->shape.slot_bytes) ? FIRST : SECOND;
+    return (torn_before & ~whole) != 0 ? whole : 0;
+}
+
+/* Read the owner's cell until one of its slots can be used. pull_lock is held. */
 static int fetch(struct remo_owned_var *var, const char **ret_slot) {
+    uint32_t torn = 0;
     for (uint32_t attempt = 0; attempt < REMO_OWNED_VAR_RETRIES; attempt++) {
         int rc = remo_region_read(var->region, var->owner, 0, var->fetched, var->shape.bytes, NULL);
         if (rc != 0)
             return rc;
-        *ret_slot = remo__cell_find(&var->shape, var->fetched);
-        if (*ret_slot)
+        uint32_t whole = remo__cell_whole(&var->shape, var->fetched);
+        uint32_t chosen = choose(var, whole, torn);
+        if (chosen != 0) {
+            *ret_slot = var->fetched + (chosen == SECOND ? var->shape.slot_bytes : 0);
             return 0;
+        }
+        torn |= BOTH & ~whole;
     }
     return fail_torn();
 }
@@ -232,17 +251,19 @@ static void keep(struct remo_owned_var *var, const char *slot) {
     const struct remo__cell_shape *shape = &var->shape;
     if (remo__load(slot) <= remo__cell_peek(shape, var->pulled))
         return;
-    remo__copy_to(var->pulled + var->pulled_turn * shape->slot_bytes, slot, REMO__CELL_HEADER_BYTES + shape->value_bytes);
+    remo__copy_to(var->pulled + var->pulled_turn * shape->slot_bytes, slot,
+                  REMO__CELL_HEADER_BYTES + shape->value_bytes);
     var->pulled_turn ^= 1;
     remo__wake(var->region->node);
 }
 
 int remo_owned_var_pull(struct remo_owned_var *var, void *ret_value) {
     struct remo_node *node = var->region->node;
-    const char *slot;
+    const char *slot = NULL;
     if (var->is_owner)
         return ret_value ? remo_owned_var_load(var, ret_value) : 0;
-    int rc = remo__mutex_lock(node, &var->pull_lock, REMO_FOREVER); /* its holder waits for op_timeout_ns at most */
+    int rc = remo__mutex_lock(node, &var->pull_lock,
+                              REMO_FOREVER); /* its holder waits for op_timeout_ns at most */
     if (rc != 0)
         return rc;
     rc = fetch(var, &slot);

@@ -3,16 +3,17 @@
 
 #include <stdlib.h>
 
-int remo__participants_of(const struct remo_channel *parent, const struct remo_nodeset *asked, struct remo_nodeset *ret_set) {
+int remo__participants_of(const struct remo_channel *parent, const struct remo_nodeset *asked,
+                          struct remo_nodeset *ret_set) {
     if (!parent)
         return remo__fail(-EINVAL, "the parent is NULL; the parent of all channels is remo_node_root");
     *ret_set = asked && !remo_nodeset_empty(asked) ? *asked : *remo_channel_participants(parent);
     return 0;
 }
 
-int remo__region_open(struct remo_channel *parent, const char *name, const char *type, const char *memory_name,
-                      uint64_t bytes, const struct remo_channel_options *options, const struct remo_nodeset *providers,
-                      struct remo_region **ret_region) {
+int remo__region_open(struct remo_channel *parent, const char *name, const char *type,
+                      const char *memory_name, uint64_t bytes, const struct remo_channel_options *options,
+                      const struct remo_nodeset *providers, struct remo_region **ret_region) {
     struct remo_region *region = calloc(1, sizeof *region);
     if (!region)
         return remo__fail(-ENOMEM, "no memory for %s %s", type, name ? name : "");
@@ -23,8 +24,10 @@ int remo__region_open(struct remo_channel *parent, const char *name, const char 
     region->node = remo_channel_node(region->channel);
     region->nodes = region->node->size;
     region->bytes = bytes;
-    bool provides = !providers || remo_nodeset_empty(providers) || remo_nodeset_has(providers, region->node->rank);
-    rc = remo_channel_add_memory(region->channel, memory_name, provides ? bytes : 0, bytes, providers, &memory);
+    bool all = !providers || remo_nodeset_empty(providers);
+    bool provides = all || remo_nodeset_has(providers, region->node->rank);
+    rc = remo_channel_add_memory(region->channel, memory_name, provides ? bytes : 0, bytes, providers,
+                                 &memory);
     if (rc != 0)
         goto fail;
     region->memory = &region->channel->memories[memory];
@@ -36,7 +39,8 @@ fail:
     return rc;
 }
 
-static int check_open(const struct remo_region_options *options, const struct remo_nodeset *participants, uint64_t bytes) {
+static int check_open(const struct remo_region_options *options, const struct remo_nodeset *participants,
+                      uint64_t bytes) {
     if (bytes == 0)
         return remo__fail(-EINVAL, "a region of 0 bytes is of no use; give the bytes of each provider");
     for (uint32_t node = 0; node < REMO_NODES_MAX; node++)
@@ -45,8 +49,8 @@ static int check_open(const struct remo_region_options *options, const struct re
     return 0;
 }
 
-int remo_region_open(struct remo_channel *parent, const char *name, uint64_t bytes, const struct remo_region_options *options,
-                     struct remo_region **ret_region) {
+int remo_region_open(struct remo_channel *parent, const char *name, uint64_t bytes,
+                     const struct remo_region_options *options, struct remo_region **ret_region) {
     static const struct remo_region_options all_default;
     const struct remo_region_options *asked = options ? options : &all_default;
     struct remo_channel_options channel = {.ctx = asked->ctx, .on_immediate = asked->on_immediate};
@@ -87,9 +91,11 @@ int remo__region_refuse(const struct remo_region *region, uint32_t node, uint64_
                         const char *verb) {
     const char *name = remo_channel_name(region->channel);
     if (node >= region->nodes)
-        return remo__fail(-EINVAL, "cannot %s %s at node %u: the job has nodes 0 to %u", verb, name, node, region->nodes - 1);
+        return remo__fail(-EINVAL, "cannot %s %s at node %u: the job has nodes 0 to %u", verb, name, node,
+                          region->nodes - 1);
     if (size_bytes > region->bytes || offset > region->bytes - size_bytes)
-        return remo__fail(-EINVAL, "cannot %s %llu bytes at offset %llu of %s: it has %llu bytes on each node", verb,
+        return remo__fail(-EINVAL,
+                          "cannot %s %llu bytes at offset %llu of %s: it has %llu bytes on each node", verb,
                           (unsigned long long)size_bytes, (unsigned long long)offset, name,
                           (unsigned long long)region->bytes);
     if (offset % 8 != 0)
@@ -115,7 +121,8 @@ int remo__region_reach(struct remo_region *region, uint32_t node, uint64_t offse
     return rc != 0 ? rc : remo__fail(-ENOTCONN, "node %u has just left %s", node, name);
 }
 
-int remo_region_address(const struct remo_region *region, uint32_t node, uint64_t offset, struct remo_addr *ret_addr) {
+int remo_region_address(const struct remo_region *region, uint32_t node, uint64_t offset,
+                        struct remo_addr *ret_addr) {
     if (!remo__region_holds(region, node, offset, 0))
         return remo__region_refuse(region, node, offset, 0, "tell the address of");
     uint64_t at = remo__memory_at(region->memory, node, offset);
@@ -141,10 +148,11 @@ int remo_region_read(struct remo_region *region, uint32_t node, uint64_t offset,
     return remo__read(spot.thread, spot.stats, node, spot.at, dst, size_bytes, ack);
 }
 
-int remo_region_write(struct remo_region *region, uint32_t node, uint64_t offset, const void *src, size_t size_bytes,
-                      uint32_t flags, struct remo_ack *ack) {
+int remo_region_write(struct remo_region *region, uint32_t node, uint64_t offset, const void *src,
+                      size_t size_bytes, uint32_t flags, struct remo_ack *ack) {
     struct remo__region_spot spot;
-    if (remo__unlikely(!remo__region_holds(region, node, offset, size_bytes) || !src || flags > REMO_WRITE_NOTIFY))
+    if (remo__unlikely(!remo__region_holds(region, node, offset, size_bytes) || !src
+                       || flags > REMO_WRITE_NOTIFY))
         return remo__region_refuse(region, node, offset, size_bytes, "write");
     int rc = remo__region_find(region, node, offset, &spot);
     if (remo__unlikely(rc != 0))
@@ -157,20 +165,22 @@ int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint6
     if (!remo__region_holds(region, node, offset, size_bytes) || !src)
         return remo__region_refuse(region, node, offset, size_bytes, "write");
     if (value > REMO_CHANNEL_IMMEDIATE_MAX)
-        return remo__fail(-EINVAL, "the immediate value %u is larger than %u", value, REMO_CHANNEL_IMMEDIATE_MAX);
+        return remo__fail(-EINVAL, "the immediate value %u is larger than %u", value,
+                          REMO_CHANNEL_IMMEDIATE_MAX);
     struct remo__region_spot spot; /* waits for a peer that is late */
     int rc = remo__region_find(region, node, offset, &spot);
     if (rc != 0)
         return rc;
-    return remo__channel_write_immediate(region->channel, region->memory, node, offset, src, size_bytes, value, ack);
+    return remo__channel_write_immediate(region->channel, region->memory, node, offset, src, size_bytes,
+                                         value, ack);
 }
 
 static inline bool holds_word(const struct remo_region *region, uint32_t node, uint64_t offset) {
     return remo__region_holds(region, node, offset, 8) && offset % 8 == 0;
 }
 
-int remo_region_fetch_add(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t addend, uint64_t *ret_old,
-                          struct remo_ack *ack) {
+int remo_region_fetch_add(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t addend,
+                          uint64_t *ret_old, struct remo_ack *ack) {
     struct remo__region_spot spot;
     if (remo__unlikely(!holds_word(region, node, offset)))
         return remo__region_refuse(region, node, offset, 8, "add to");
@@ -180,8 +190,8 @@ int remo_region_fetch_add(struct remo_region *region, uint32_t node, uint64_t of
     return remo__fetch_add(spot.thread, spot.stats, node, spot.at, addend, ret_old, ack);
 }
 
-int remo_region_compare_swap(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t expected, uint64_t desired,
-                             uint64_t *ret_old, struct remo_ack *ack) {
+int remo_region_compare_swap(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t expected,
+                             uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
     struct remo__region_spot spot;
     if (remo__unlikely(!holds_word(region, node, offset)))
         return remo__region_refuse(region, node, offset, 8, "compare and swap in");

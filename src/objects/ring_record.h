@@ -1,10 +1,12 @@
-/* ring_record.h - how messages lie in a ring: written by the sender over the network, read by a receiver that trusts nothing.
+/* ring_record.h - how messages lie in a ring: written over the network, read by one that trusts nothing.
  *
- * Layout:  record = {u32 size, u32 lap, u64 checksum, payload}, padded to 16 bytes. A record that would not fit before the end of
- *          the ring is preceded by a filler, which closes the lap. The checksum covers size, lap, payload and the position in
- *          the whole stream, so nothing that lay here in an earlier lap can pass for news, and a torn record is recognised.
- * Bounds:  `size` comes from another node. It is used only after it was found to fit the ring and the longest message; bytes
- *          outside [0, capacity) of the ring are never read, whatever stands inside.
+ * Layout:  record = {u32 size, u32 lap, u64 checksum, payload}, each at a multiple of 16 bytes. A record that
+ *          would not fit before the end of the ring is preceded by a filler, which closes the lap. The
+ *          checksum covers size, lap, payload and the position in the whole stream, so nothing that lay here
+ *          in an earlier lap can pass for news, and a torn record is recognised. It covers every byte that is
+ *          written: when a record was found whole, nothing of it can arrive any more over what follows it.
+ * Bounds:  `size` comes from another node. It is used only after it was found to fit the ring and the longest
+ *          message; bytes outside [0, capacity) of the ring are never read, whatever stands inside.
  */
 #pragma once
 
@@ -23,16 +25,17 @@ struct remo__ring_cursor {
     uint64_t capacity;
     uint64_t position;
     uint64_t offset;
-    uint32_t lap;           /* from 1, so that zeroed memory is no record; wraps */
+    uint32_t lap; /* from 1, so that zeroed memory is no record; wraps */
 };
 
 enum remo__record_kind { REMO__RECORD_NONE, REMO__RECORD_FILLING, REMO__RECORD_MESSAGE };
 
+/* From one record to the next. */
 static inline uint64_t remo__record_bytes(uint32_t size) {
     return remo__align_up((uint64_t)REMO__RECORD_HEADER_BYTES + size, REMO__RECORD_HEADER_BYTES);
 }
 
-/* The longest message of a ring: so that one and a filler fit while half of the ring is not acknowledged yet. */
+/* The longest message: one and a filler before it fit while half of the ring is not acknowledged yet. */
 static inline uint64_t remo__record_message_max(uint64_t capacity) {
     return capacity / 4 - REMO__RECORD_HEADER_BYTES;
 }
@@ -46,12 +49,16 @@ static inline void remo__ring_advance(struct remo__ring_cursor *cursor, uint64_t
     }
 }
 
-static inline uint64_t remo__record_sum(const struct remo__ring_cursor *cursor, uint64_t head, const void *payload,
-                                        size_t size_bytes) {
+static inline void remo__ring_next_lap(struct remo__ring_cursor *cursor) {
+    remo__ring_advance(cursor, cursor->capacity - cursor->offset);
+}
+
+static inline uint64_t remo__record_sum(const struct remo__ring_cursor *cursor, uint64_t head,
+                                        const void *payload, size_t size_bytes) {
     return XXH3_64bits_withSeed(payload, size_bytes, remo__random_mix(cursor->position) ^ head);
 }
 
-/* The record at `cursor` into `image`, which has room for it; returns its length. */
+/* The record at `cursor` into `image`, which has room for it; returns how many bytes to write. */
 static inline uint64_t remo__record_encode(void *image, const struct remo__ring_cursor *cursor, uint32_t size,
                                            const void *payload) {
     uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
@@ -60,13 +67,15 @@ static inline uint64_t remo__record_encode(void *image, const struct remo__ring_
     words[1] = remo__record_sum(cursor, head, payload, payload_bytes);
     if (payload_bytes > 0)
         memcpy(words + 2, payload, payload_bytes);
-    return remo__record_bytes(payload_bytes);
+    return REMO__RECORD_HEADER_BYTES + payload_bytes;
 }
 
-/* Is there a whole record at `cursor`? A message is then in `buffer`, or in `scratch` (room for the longest) if the
- * buffer is too small. The buffer may be written to although nothing whole was found. */
-static inline enum remo__record_kind remo__record_decode(const char *ring, const struct remo__ring_cursor *cursor, void *buffer,
-                                                         size_t buffer_bytes, void *scratch, uint32_t *ret_size) {
+/* Is there a whole record at `cursor`? A message is then in `buffer`, or in `scratch` (room for the longest)
+ * if the buffer is too small. The buffer may be written to although nothing whole was found. */
+static inline enum remo__record_kind remo__record_decode(const char *ring,
+                                                         const struct remo__ring_cursor *cursor, void *buffer,
+                                                         size_t buffer_bytes, void *scratch,
+                                                         uint32_t *ret_size) {
     const char *record = ring + cursor->offset;
     uint64_t head = remo__load(record), sum = remo__load(record + sizeof head);
     uint32_t size = (uint32_t)head;
@@ -74,7 +83,8 @@ static inline enum remo__record_kind remo__record_decode(const char *ring, const
         return REMO__RECORD_NONE;
     if (size == REMO__RECORD_FILLER)
         return sum == remo__record_sum(cursor, head, NULL, 0) ? REMO__RECORD_FILLING : REMO__RECORD_NONE;
-    if (size > remo__record_message_max(cursor->capacity) || remo__record_bytes(size) > cursor->capacity - cursor->offset)
+    if (size > remo__record_message_max(cursor->capacity)
+        || remo__record_bytes(size) > cursor->capacity - cursor->offset)
         return REMO__RECORD_NONE;
     void *to = size <= buffer_bytes ? buffer : scratch;
     remo__copy_from(to, record + REMO__RECORD_HEADER_BYTES, size);

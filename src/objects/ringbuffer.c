@@ -8,28 +8,29 @@
 #include "objects/ring_record.h"
 
 #define CAPACITY_DEFAULT (64u << 10)
-#define CAPACITY_MIN     256u
-#define CAPACITY_MAX     (UINT64_C(1) << 32)
+#define CAPACITY_MIN 256u
+#define CAPACITY_MAX (UINT64_C(1) << 32)
 
 struct receiver {
     uint16_t node;
-    bool owed;                          /* the last record could not be written there yet */
-    uint64_t consumed;                  /* what it acknowledged last */
+    bool owed;         /* the last record could not be written there yet */
+    uint64_t consumed; /* what it acknowledged last */
 };
 
 struct remo_ringbuffer {
-    struct remo_region *region;         /* the ring of each receiver */
-    struct remo_sst *consumed;          /* u64: positions up to which receivers are done */
+    struct remo_channel *channel;
+    struct remo_region *region; /* the ring of each receiver */
+    struct remo_sst *consumed;  /* u64: positions up to which receivers are done */
     struct remo_node *node;
     uint32_t sender;
     bool is_sender, calling;
     void *ctx;
     void (*on_arrival)(void *ctx);
-    struct remo__ring_cursor cursor;    /* of the next record, to send or to receive */
-    uint64_t *image;                    /* sender: a record; receiver: a message that its caller has no room for */
+    struct remo__ring_cursor cursor; /* of the next record, to send or to receive */
+    uint64_t *image;                 /* sender: a record; receiver: a message too long for its caller */
     /* sender */
-    bool met;                           /* every receiver has opened the ring, or will never */
-    bool owes;                          /* some receiver is owed `image` */
+    bool met;  /* every receiver has opened the ring, or will never */
+    bool owes; /* some receiver is owed `image` */
     uint64_t image_bytes;
     struct remo__ring_cursor image_at;
     uint64_t consumed_by_all;
@@ -37,15 +38,17 @@ struct remo_ringbuffer {
     struct receiver *receivers;
     /* receiver */
     uint64_t acknowledged;
-    uint32_t found_bytes;               /* of the message at the cursor */
+    uint32_t found_bytes; /* of the message at the cursor */
 };
 
 /* ---- open ---- */
 
-static int check_open(const struct remo_ringbuffer_options *options, const struct remo_nodeset *participants) {
+static int check_open(const struct remo_ringbuffer_options *options,
+                      const struct remo_nodeset *participants) {
     uint64_t capacity = options->capacity_bytes ? options->capacity_bytes : CAPACITY_DEFAULT;
     if (capacity % 64 != 0 || capacity < CAPACITY_MIN || capacity > CAPACITY_MAX)
-        return remo__fail(-EINVAL, "a ring of %llu bytes is not possible: give a multiple of 64 from %u to %llu",
+        return remo__fail(-EINVAL,
+                          "a ring of %llu bytes is not possible: give a multiple of 64 from %u to %llu",
                           (unsigned long long)capacity, CAPACITY_MIN, (unsigned long long)CAPACITY_MAX);
     if (!remo_nodeset_has(participants, options->sender))
         return remo__fail(-EINVAL, "the sender, node %u, is not among the participants", options->sender);
@@ -60,37 +63,55 @@ static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
 }
 
 static int open_memory(struct remo_ringbuffer *ring, uint32_t nodes, const struct remo_nodeset *receivers) {
-    ring->image = malloc(REMO__RECORD_HEADER_BYTES + remo__record_bytes((uint32_t)remo__record_message_max(ring->cursor.capacity)));
+    ring->image = malloc(REMO__RECORD_HEADER_BYTES + remo__record_message_max(ring->cursor.capacity));
     ring->receivers = calloc(nodes, sizeof *ring->receivers);
     if (!ring->image || !ring->receivers)
-        return remo__fail(-ENOMEM, "no memory for a ring of %llu bytes", (unsigned long long)ring->cursor.capacity);
+        return remo__fail(-ENOMEM, "no memory for a ring of %llu bytes",
+                          (unsigned long long)ring->cursor.capacity);
     for (uint32_t node = 0; node < nodes; node++)
         if (remo_nodeset_has(receivers, node))
             ring->receivers[ring->receivers_count++].node = (uint16_t)node;
     return 0;
 }
 
-/* Everything but telling the participants. */
+/* The records come last: with them come callbacks, which may use all the rest. */
 static int open_parts(struct remo_ringbuffer *ring, struct remo_channel *parent, const char *name,
                       const struct remo_nodeset *participants) {
-    struct remo_channel_options channel = {.participants = *participants, .ctx = ring, .on_immediate = on_immediate};
+    const struct remo_channel_options whole = {.participants = *participants};
+    const struct remo_channel_options records = {.ctx = ring, .on_immediate = on_immediate};
     struct remo_nodeset receivers = *participants;
     char type[REMO__TYPE_BYTES_MAX + 1];
     remo_nodeset_remove(&receivers, ring->sender);
     snprintf(type, sizeof type, "ringbuffer(sender %u%s)", ring->sender, ring->calling ? ", on_arrival" : "");
-    int rc = remo__region_open(parent, name, type, "ring", ring->cursor.capacity, &channel, &receivers, &ring->region);
+    int rc = remo_channel_open(parent, name, type, &whole, &ring->channel);
     if (rc != 0)
         return rc;
-    ring->node = ring->region->node;
+    ring->node = remo_channel_node(ring->channel);
     ring->is_sender = ring->node->rank == ring->sender;
-    rc = open_memory(ring, ring->region->nodes, &receivers);
+    rc = open_memory(ring, ring->node->size, &receivers);
     if (rc == 0)
-        rc = remo_sst_open(ring->region->channel, "consumed", sizeof ring->cursor.position, NULL, &ring->consumed);
-    return rc;
+        rc = remo_sst_open(ring->channel, "consumed", sizeof ring->cursor.position, NULL, &ring->consumed);
+    if (rc == 0)
+        rc = remo__region_open(ring->channel, "records", "records", "ring", ring->cursor.capacity, &records,
+                               &receivers, &ring->region);
+    return rc == 0 ? remo_channel_join(ring->channel) : rc;
 }
 
-int remo_ringbuffer_open(struct remo_channel *parent, const char *name, const struct remo_ringbuffer_options *options,
-                         struct remo_ringbuffer **ret_ring) {
+static struct remo_ringbuffer *make(const struct remo_ringbuffer_options *options) {
+    struct remo_ringbuffer *ring = calloc(1, sizeof *ring);
+    if (!ring)
+        return NULL;
+    ring->sender = options->sender;
+    ring->calling = options->on_arrival != NULL;
+    ring->ctx = options->ctx;
+    ring->on_arrival = options->on_arrival;
+    ring->cursor.capacity = options->capacity_bytes ? options->capacity_bytes : CAPACITY_DEFAULT;
+    ring->cursor.lap = 1;
+    return ring;
+}
+
+int remo_ringbuffer_open(struct remo_channel *parent, const char *name,
+                         const struct remo_ringbuffer_options *options, struct remo_ringbuffer **ret_ring) {
     static const struct remo_ringbuffer_options all_default;
     const struct remo_ringbuffer_options *asked = options ? options : &all_default;
     struct remo_nodeset participants;
@@ -99,15 +120,9 @@ int remo_ringbuffer_open(struct remo_channel *parent, const char *name, const st
         rc = check_open(asked, &participants);
     if (rc != 0)
         return rc;
-    struct remo_ringbuffer *ring = calloc(1, sizeof *ring);
+    struct remo_ringbuffer *ring = make(asked);
     if (!ring)
         return remo__fail(-ENOMEM, "no memory for a ring");
-    ring->sender = asked->sender;
-    ring->calling = asked->on_arrival != NULL;
-    ring->ctx = asked->ctx;
-    ring->on_arrival = asked->on_arrival;
-    ring->cursor = (struct remo__ring_cursor){
-        .capacity = asked->capacity_bytes ? asked->capacity_bytes : CAPACITY_DEFAULT, .lap = 1};
     rc = open_parts(ring, parent, name, &participants);
     if (rc != 0) {
         remo_ringbuffer_close(ring);
@@ -120,15 +135,16 @@ int remo_ringbuffer_open(struct remo_channel *parent, const char *name, const st
 void remo_ringbuffer_close(struct remo_ringbuffer *ring) {
     if (!ring)
         return;
+    remo_region_close(ring->region); /* first, since its callbacks use the rest */
     remo_sst_close(ring->consumed);
-    remo_region_close(ring->region);
+    remo_channel_close(ring->channel);
     free(ring->receivers);
     free(ring->image);
     free(ring);
 }
 
 struct remo_channel *remo_ringbuffer_channel(struct remo_ringbuffer *ring) {
-    return remo_region_channel(ring->region);
+    return ring->channel;
 }
 
 size_t remo_ringbuffer_message_bytes_max(const struct remo_ringbuffer *ring) {
@@ -148,11 +164,12 @@ static int write_image(struct remo_ringbuffer *ring, uint32_t node, bool call) {
     if (is_gone(ring, node))
         return 0;
     int rc = call ? remo_region_write_immediate(region, node, offset, ring->image, ring->image_bytes, 0, NULL)
-                  : remo_region_write(region, node, offset, ring->image, ring->image_bytes, REMO_WRITE_NOTIFY, NULL);
+                  : remo_region_write(region, node, offset, ring->image, ring->image_bytes, REMO_WRITE_NOTIFY,
+                                      NULL);
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 
-/* Write `image` to whom it is owed. A receiver must get every record, so until it has this one there is no next one. */
+/* Write `image` to whom it is owed. A receiver gets every record: before it has this one there is no next. */
 static int settle(struct remo_ringbuffer *ring) {
     bool call = ring->calling && (uint32_t)ring->image[0] != REMO__RECORD_FILLER;
     int rc = 0;
@@ -172,8 +189,10 @@ static int put(struct remo_ringbuffer *ring, uint32_t size, const void *payload)
     ring->image_bytes = remo__record_encode(ring->image, &ring->cursor, size, payload);
     for (uint32_t i = 0; i < ring->receivers_count; i++)
         ring->receivers[i].owed = true;
-    remo__ring_advance(&ring->cursor, size == REMO__RECORD_FILLER ? ring->cursor.capacity - ring->cursor.offset
-                                                                  : ring->image_bytes);
+    if (size == REMO__RECORD_FILLER)
+        remo__ring_next_lap(&ring->cursor);
+    else
+        remo__ring_advance(&ring->cursor, remo__record_bytes(size));
     return settle(ring);
 }
 
@@ -215,10 +234,11 @@ static int has_room(void *ctx) {
     struct room *room = ctx;
     struct remo_ringbuffer *ring = room->ring;
     if (!ring->met) {
-        if (atomic_load(&ring->region->channel->mismatched))
-            return remo__fail(-EPROTO, "%s", ring->region->channel->error_text);
-        if (!everybody_is_here(room))
-            return 0;
+        int rc = remo__channel_check_match(ring->channel);
+        if (rc == 0)
+            rc = remo__channel_check_match(ring->region->channel);
+        if (rc != 0 || !everybody_is_here(room))
+            return rc;
     }
     look_at_consumed(ring);
     return ring->cursor.position + room->bytes - ring->consumed_by_all <= ring->cursor.capacity;
@@ -227,45 +247,48 @@ static int has_room(void *ctx) {
 /* Wait until `bytes` may be overwritten at every receiver. */
 static int make_room(struct remo_ringbuffer *ring, uint64_t bytes, uint64_t timeout_ns) {
     struct room room = {.ring = ring, .bytes = bytes};
-    const char *name = remo_channel_name(ring->region->channel);
-    if (remo__likely(ring->met && ring->cursor.position + bytes - ring->consumed_by_all <= ring->cursor.capacity))
+    const char *name = remo_channel_name(ring->channel);
+    if (remo__likely(ring->met
+                     && ring->cursor.position + bytes - ring->consumed_by_all <= ring->cursor.capacity))
         return 0;
     int rc = remo__wait(ring->node, has_room, &room, remo__deadline(timeout_ns));
     if (rc != -ETIMEDOUT)
         return rc;
     if (!ring->met)
-        return remo__fail(rc, "node %u has not opened ring %s yet; nothing was sent", ring->receivers[room.late].node, name);
-    return remo__fail(rc, "ring %s is full: the slowest receiver has %llu bytes before it; nothing was sent", name,
-                      (unsigned long long)(ring->cursor.position - ring->consumed_by_all));
+        return remo__fail(rc, "node %u has not opened ring %s yet; nothing was sent",
+                          ring->receivers[room.late].node, name);
+    return remo__fail(rc, "ring %s is full: the slowest receiver has %llu bytes before it; nothing was sent",
+                      name, (unsigned long long)(ring->cursor.position - ring->consumed_by_all));
 }
 
 static int check_send(const struct remo_ringbuffer *ring, const void *message, size_t size_bytes) {
-    const char *name = remo_channel_name(ring->region->channel);
+    const char *name = remo_channel_name(ring->channel);
     if (!ring->is_sender)
         return remo__fail(-EPERM, "node %u is the sender of ring %s, this node receives", ring->sender, name);
     if (size_bytes > remo_ringbuffer_message_bytes_max(ring))
-        return remo__fail(-EMSGSIZE, "a message of %zu bytes is too long for ring %s: at most %zu, a quarter of its capacity",
+        return remo__fail(-EMSGSIZE, "a message of %zu bytes is too long for ring %s: it takes %zu at most",
                           size_bytes, name, remo_ringbuffer_message_bytes_max(ring));
     if (!message && size_bytes > 0)
         return remo__fail(-EINVAL, "the message is NULL");
     return 0;
 }
 
-int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes, uint64_t timeout_ns,
-                         uint64_t *ret_position) {
+int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
+                         uint64_t timeout_ns, uint64_t *ret_position) {
     int rc = check_send(ring, message, size_bytes);
     if (rc == 0 && remo__unlikely(ring->owes))
         rc = settle(ring);
     if (rc != 0)
         return rc;
-    uint64_t bytes = remo__record_bytes((uint32_t)size_bytes), left = ring->cursor.capacity - ring->cursor.offset;
+    uint64_t bytes = remo__record_bytes((uint32_t)size_bytes);
+    uint64_t left = ring->cursor.capacity - ring->cursor.offset;
     uint64_t filler = bytes > left ? left : 0;
     rc = make_room(ring, filler + bytes, timeout_ns);
     if (rc == 0 && filler > 0)
         rc = put(ring, REMO__RECORD_FILLER, NULL);
     if (rc != 0)
         return rc;
-    (void)put(ring, (uint32_t)size_bytes, message); /* from here on it is sent: what failed is done, or told, by the next call */
+    (void)put(ring, (uint32_t)size_bytes, message); /* it is sent: the next call mends or tells what failed */
     if (ret_position)
         *ret_position = ring->cursor.position;
     return 0;
@@ -283,8 +306,9 @@ int remo_ringbuffer_wait_received(struct remo_ringbuffer *ring, uint64_t positio
     if (rc != 0)
         return rc;
     if (position > ring->cursor.position)
-        return remo__fail(-EINVAL, "position %llu has not been sent yet, ring %s is at %llu", (unsigned long long)position,
-                          remo_channel_name(ring->region->channel), (unsigned long long)ring->cursor.position);
+        return remo__fail(-EINVAL, "position %llu has not been sent yet, ring %s is at %llu",
+                          (unsigned long long)position, remo_channel_name(ring->channel),
+                          (unsigned long long)ring->cursor.position);
     if (ring->owes)
         rc = settle(ring);
     return rc != 0 ? rc : remo__wait(ring->node, is_received, &room, remo__deadline(timeout_ns));
@@ -298,17 +322,19 @@ struct arrival {
     size_t buffer_bytes;
 };
 
-/* 1: a message is there, in the buffer or in `image`. */
+/* 1: a message is there, in the buffer or in `image`. An honest sender puts no filler behind a filler. */
 static int look(const struct arrival *arrival) {
     struct remo_ringbuffer *ring = arrival->ring;
     const char *memory = ring->region->memory->own;
-    for (;;) {
-        enum remo__record_kind kind = remo__record_decode(memory, &ring->cursor, arrival->buffer, arrival->buffer_bytes,
-                                                          ring->image, &ring->found_bytes);
+    for (uint32_t record = 0; record < 2; record++) {
+        enum remo__record_kind kind =
+            remo__record_decode(memory, &ring->cursor, arrival->buffer, arrival->buffer_bytes, ring->image,
+                                &ring->found_bytes);
         if (kind != REMO__RECORD_FILLING)
             return kind == REMO__RECORD_MESSAGE;
-        remo__ring_advance(&ring->cursor, ring->cursor.capacity - ring->cursor.offset);
+        remo__ring_next_lap(&ring->cursor);
     }
+    return 0;
 }
 
 static int has_arrived(void *ctx) {
@@ -319,13 +345,14 @@ static int has_arrived(void *ctx) {
     return rc != 0 && look(arrival) ? 1 : rc; /* what it sent before it went is received first */
 }
 
-int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes, size_t *ret_size_bytes,
-                            uint64_t timeout_ns) {
+int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
+                            size_t *ret_size_bytes, uint64_t timeout_ns) {
     struct arrival arrival = {.ring = ring, .buffer = buffer, .buffer_bytes = buffer ? buffer_bytes : 0};
-    const char *name = remo_channel_name(ring->region->channel);
-    if (remo__unlikely(ring->is_sender || !ret_size_bytes))
-        return ring->is_sender ? remo__fail(-EPERM, "this node is the sender of ring %s and cannot receive from it", name)
-                               : remo__fail(-EINVAL, "there is nowhere to return the size of the message");
+    const char *name = remo_channel_name(ring->channel);
+    if (remo__unlikely(ring->is_sender))
+        return remo__fail(-EPERM, "this node is the sender of ring %s and cannot receive from it", name);
+    if (remo__unlikely(!ret_size_bytes))
+        return remo__fail(-EINVAL, "there is nowhere to return the size of the message");
     if (!look(&arrival)) {
         int rc = remo__wait(ring->node, has_arrived, &arrival, remo__deadline(timeout_ns));
         if (rc != 0)
@@ -333,8 +360,8 @@ int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t b
     }
     *ret_size_bytes = ring->found_bytes;
     if (ring->found_bytes > arrival.buffer_bytes)
-        return remo__fail(-EMSGSIZE, "the message in ring %s has %u bytes, the buffer %zu; it stays", name, ring->found_bytes,
-                          arrival.buffer_bytes);
+        return remo__fail(-EMSGSIZE, "the message in ring %s has %u bytes, the buffer %zu; it stays", name,
+                          ring->found_bytes, arrival.buffer_bytes);
     remo__ring_advance(&ring->cursor, remo__record_bytes(ring->found_bytes));
     if (ring->cursor.position - ring->acknowledged >= ring->cursor.capacity / 2)
         (void)remo_ringbuffer_acknowledge(ring); /* to a sender that is gone it does not matter */
@@ -343,7 +370,8 @@ int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t b
 
 int remo_ringbuffer_acknowledge(struct remo_ringbuffer *ring) {
     if (ring->is_sender)
-        return remo__fail(-EPERM, "the sender of ring %s has nothing to acknowledge", remo_channel_name(ring->region->channel));
+        return remo__fail(-EPERM, "the sender of ring %s has nothing to acknowledge",
+                          remo_channel_name(ring->channel));
     if (ring->acknowledged == ring->cursor.position)
         return 0;
     int rc = remo_sst_store(ring->consumed, &ring->cursor.position);

@@ -12,7 +12,7 @@
 struct remo_sst {
     struct remo_region *region;
     struct remo__cell own;
-    uint64_t rows[];                    /* [nodes] offset of each node's row, or NO_ROW */
+    uint64_t rows[]; /* [nodes] offset of each node's row, or NO_ROW */
 };
 
 /* Rows in rank order. */
@@ -41,11 +41,12 @@ static int open_rows(struct remo_sst *sst, struct remo_channel *parent, const ch
     return rc == 0 ? remo_channel_join(sst->region->channel) : rc;
 }
 
-int remo_sst_open(struct remo_channel *parent, const char *name, size_t row_bytes, const struct remo_sst_options *options,
-                  struct remo_sst **ret_sst) {
+int remo_sst_open(struct remo_channel *parent, const char *name, size_t row_bytes,
+                  const struct remo_sst_options *options, struct remo_sst **ret_sst) {
     struct remo_channel_options channel = {0};
     if (row_bytes == 0 || row_bytes > REMO_SST_ROW_BYTES_MAX)
-        return remo__fail(-EINVAL, "a row of %zu bytes is not possible: 1 to %u are", row_bytes, REMO_SST_ROW_BYTES_MAX);
+        return remo__fail(-EINVAL, "a row of %zu bytes is not possible: 1 to %u are", row_bytes,
+                          REMO_SST_ROW_BYTES_MAX);
     int rc = remo__participants_of(parent, options ? &options->participants : NULL, &channel.participants);
     if (rc != 0)
         return rc;
@@ -115,7 +116,10 @@ int remo_sst_broadcast(struct remo_sst *sst, struct remo_ack *ack) {
 }
 
 uint32_t remo_sst_next(const struct remo_sst *sst, uint32_t from) {
-    return remo__nodeset_next(remo_channel_participants(sst->region->channel), from);
+    for (uint32_t node = from; node < sst->region->nodes; node++)
+        if (sst->rows[node] != NO_ROW)
+            return node;
+    return REMO_NODES_MAX;
 }
 
 struct sst_wait {
@@ -129,7 +133,8 @@ static int is_ready(void *ctx) {
     return wait->ready(wait->ctx, wait->sst);
 }
 
-int remo_sst_wait(struct remo_sst *sst, int (*ready)(void *ctx, struct remo_sst *sst), void *ctx, uint64_t timeout_ns) {
+int remo_sst_wait(struct remo_sst *sst, int (*ready)(void *ctx, struct remo_sst *sst), void *ctx,
+                  uint64_t timeout_ns) {
     struct sst_wait wait = {.sst = sst, .ready = ready, .ctx = ctx};
     if (!ready)
         return remo__fail(-EINVAL, "there is nothing to wait for: ready is NULL");

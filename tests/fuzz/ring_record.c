@@ -1,6 +1,6 @@
-/* What a sender may put into a ring: any bytes at all, at any place of the stream. The receiver reads nothing outside the ring and
- * writes nothing outside its buffers.
- * Input: u8 flags, u8 capacity in lines of 64 less 4, u16 place in units of 16 bytes, u16 lap, u16 room in the buffer, the ring. */
+/* What a sender may put into a ring: any bytes at all, at any place of the stream. The receiver reads nothing
+ * outside the ring and writes nothing outside its buffers. Input: u8 flags, u8 capacity in lines of 64 less
+ * 4, u16 place in units of 16 bytes, u16 lap, u16 room in the buffer, the ring. */
 #include "objects/ring_record.h"
 
 #include <assert.h>
@@ -12,7 +12,8 @@
 
 enum { GOOD_SUM = 1, GOOD_LAP = 2 };
 
-/* A checksum guards what lies behind it from a fuzzer; so put the right one there, as a sender that lies would. */
+/* A checksum guards what lies behind it from a fuzzer; so put the right one there, as a sender that lies
+ * would. */
 static void mend(char *ring, const struct remo__ring_cursor *cursor, uint8_t flags) {
     uint64_t *words = (uint64_t *)(void *)(ring + cursor->offset);
     if (flags & GOOD_LAP)
@@ -20,18 +21,21 @@ static void mend(char *ring, const struct remo__ring_cursor *cursor, uint8_t fla
     uint32_t size = (uint32_t)words[0];
     uint64_t room = cursor->capacity - cursor->offset - REMO__RECORD_HEADER_BYTES;
     if (flags & GOOD_SUM)
-        words[1] = remo__record_sum(cursor, words[0], words + 2, size == REMO__RECORD_FILLER ? 0 : remo__min(size, room));
+        words[1] = remo__record_sum(cursor, words[0], words + 2,
+                                    size == REMO__RECORD_FILLER ? 0 : remo__min(size, room));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (bytes < PREFIX_BYTES)
         return 0;
     uint64_t capacity = 64 * (4 + (uint64_t)data[1]);
-    uint32_t place = (data[2] | data[3] << 8) % (uint32_t)(capacity / 16), lap = (uint32_t)(data[4] | data[5] << 8);
+    uint32_t place = (data[2] | data[3] << 8) % (uint32_t)(capacity / 16),
+             lap = (uint32_t)(data[4] | data[5] << 8);
     size_t room = (size_t)(data[6] | data[7] << 8), most = remo__record_message_max(capacity);
-    struct remo__ring_cursor cursor = {.capacity = capacity, .offset = 16 * place, .lap = lap + 1,
-                                       .position = lap * capacity + 16 * place};
-    char *ring = aligned_alloc(64, capacity), *buffer = malloc(room ? room : 1), *scratch = malloc(most ? most : 1);
+    struct remo__ring_cursor cursor = {
+        .capacity = capacity, .offset = 16 * place, .lap = lap + 1, .position = lap * capacity + 16 * place};
+    char *ring = aligned_alloc(64, capacity), *buffer = malloc(room ? room : 1),
+         *scratch = malloc(most ? most : 1);
     assert(ring && buffer && scratch);
     memset(ring, 0, capacity);
     memcpy(ring, data + PREFIX_BYTES, remo__min(capacity, bytes - PREFIX_BYTES));
@@ -40,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     enum remo__record_kind kind = remo__record_decode(ring, &cursor, buffer, room, scratch, &size);
     if (kind == REMO__RECORD_MESSAGE) {
         assert(size <= most && remo__record_bytes(size) <= capacity - cursor.offset);
-        assert(memcmp(size <= room ? buffer : scratch, ring + cursor.offset + REMO__RECORD_HEADER_BYTES, size) == 0);
+        assert(memcmp(size <= room ? buffer : scratch, ring + cursor.offset + REMO__RECORD_HEADER_BYTES, size)
+               == 0);
     }
     free(ring);
     free(buffer);
@@ -48,7 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     return 0;
 }
 
-/* A message, one at the end of its lap, the longest, an empty one, a filler; each with and without help from `mend`. */
+/* A message, one at the end of its lap, the longest, an empty one, a filler; each with and without help from
+ * `mend`. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     static const struct {
         uint32_t size;
@@ -58,7 +64,9 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
         return 0;
     uint64_t image[64] = {0};
     char payload[256];
-    const struct remo__ring_cursor cursor = {.capacity = 256, .offset = records[n / 2].place * 16u, .lap = 1,
+    const struct remo__ring_cursor cursor = {.capacity = 256,
+                                             .offset = records[n / 2].place * 16u,
+                                             .lap = 1,
                                              .position = records[n / 2].place * 16u};
     memset(payload, 'x', sizeof payload);
     memset(ret_data, 0, PREFIX_BYTES + 256);

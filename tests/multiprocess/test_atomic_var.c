@@ -1,4 +1,5 @@
-/* test_atomic_var.c - words that all nodes change: nothing is lost, nothing happens twice, wherever they live; costs; a dead home. */
+/* test_atomic_var.c - words that all nodes change: nothing is lost, nothing happens twice, wherever they
+ * live; costs; a dead home. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -7,20 +8,22 @@
 #include "../support/cluster.h"
 
 #define NODES_MAX 8u
-#define TOKENS    500u
+#define TOKENS 500u
 
 static struct shared {
     uint8_t seen[NODES_MAX * TOKENS + 1]; /* how often each token came out of an exchange */
-} *shared;
+} * shared;
 
-static int open_var(struct remo_node *node, const struct remo_atomic_var_options *options, struct remo_atomic_var **ret_var) {
+static int open_var(struct remo_node *node, const struct remo_atomic_var_options *options,
+                    struct remo_atomic_var **ret_var) {
     CHECK_OK(remo_atomic_var_open(remo_node_root(node), "words", options, ret_var));
     CHECK_OK(remo_channel_wait(remo_atomic_var_channel(*ret_var), 10 * SECOND));
     return 0;
 }
 
 /* Each word counts; `count` words, striped or not, for every number of nodes up to this. */
-static int count_with(struct remo_node *node, uint64_t count, enum remo_atomic_var_place place, uint32_t home) {
+static int count_with(struct remo_node *node, uint64_t count, enum remo_atomic_var_place place,
+                      uint32_t home) {
     struct remo_atomic_var_options options = {.count = count, .place = place, .home = home};
     struct remo_atomic_var *var;
     uint64_t old, value, total = 0;
@@ -63,7 +66,8 @@ static int count_with(struct remo_node *node, uint64_t count, enum remo_atomic_v
 
 static int counters(struct remo_node *node, void *ctx) {
     (void)ctx;
-    if (count_with(node, 0, REMO_ATOMIC_VAR_AT_HOME, 0) != 0 || count_with(node, 1, REMO_ATOMIC_VAR_STRIPED, 1) != 0)
+    if (count_with(node, 0, REMO_ATOMIC_VAR_AT_HOME, 0) != 0
+        || count_with(node, 1, REMO_ATOMIC_VAR_STRIPED, 1) != 0)
         return 1;
     if (count_with(node, 37, REMO_ATOMIC_VAR_AT_HOME, 2) != 0)
         return 1;
@@ -131,10 +135,12 @@ static int costs(struct remo_node *node, void *ctx) {
         return 1;
     struct remo_channel *channel = remo_atomic_var_channel(var);
     for (uint32_t turn = 0; turn < 2; turn++) {
-        for (uint64_t i = 0; turn == remo_node_rank(node) && i < 2; i++) { /* local and remote; nobody else is at work */
+        for (uint64_t i = 0; turn == remo_node_rank(node) && i < 2;
+             i++) { /* local and remote; nobody else is at work */
             CHECK_COST(channel, CHECK_OK(remo_atomic_var_load(var, i, &value, NULL)), 1, 0, 0, 0);
             CHECK_COST(channel, CHECK_OK(remo_atomic_var_fetch_add(var, i, 1, NULL, NULL)), 0, 0, 1, 0);
-            CHECK_COST(channel, CHECK_OK(remo_atomic_var_compare_swap(var, i, 9, 9, &value, NULL)), 0, 0, 1, 0);
+            CHECK_COST(channel, CHECK_OK(remo_atomic_var_compare_swap(var, i, 9, 9, &value, NULL)), 0, 0, 1,
+                       0);
             CHECK_COST(channel, CHECK_OK(remo_atomic_var_store(var, i, 5)), 1, 0, 1, 0);
             CHECK_COST(channel, CHECK_OK(remo_atomic_var_exchange(var, i, 6, &value)), 1, 0, 1, 0);
             CHECK_EQUAL(value, 5);

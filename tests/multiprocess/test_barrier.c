@@ -1,4 +1,5 @@
-/* test_barrier.c - nobody leaves before all have come, what was written before is visible after, and nobody waits for the dead. */
+/* test_barrier.c - nobody leaves before all have come, what was written before is visible after, and nobody
+ * waits for the dead. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +14,7 @@
 static struct shared {
     _Atomic uint64_t rounds[NODES_MAX];
     _Atomic uint64_t killed_at_ns;
-} *shared;
+} * shared;
 
 static int open_barrier(struct remo_node *node, const char *name, struct remo_barrier **ret_barrier) {
     CHECK_OK(remo_barrier_open(remo_node_root(node), name, NULL, ret_barrier));
@@ -121,7 +122,7 @@ static int timeouts(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_barrier_open(remo_node_root(node), "barrier", NULL, &barrier));
     if (rank == 2) {
         cluster_sleep_ms(200);
-    } else { /* first it has not opened, then it has not come; each time the arrival of this node counts once */
+    } else { /* first it has not opened, then it has not come; the arrival of this node counts once */
         CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "node 2 has not opened barrier");
         CHECK_CODE(remo_barrier_wait(barrier, 0), -ETIMEDOUT);
         CHECK_OK(remo_channel_wait(remo_barrier_channel(barrier), 10 * SECOND));
@@ -240,7 +241,7 @@ static uint64_t processor_ns(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * SECOND
-        + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000;
+           + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000;
 }
 
 static int idle(struct remo_node *node, void *ctx) {

@@ -1,5 +1,6 @@
-/* test_owned_var.c - variables with one writer: pushed and pulled values are whole, never go back and are never older than the last
- * finished push, for any size, while the owner writes without pause, and when it is killed in the middle of a write. */
+/* test_owned_var.c - variables with one writer: pushed and pulled values are whole, never go back and are
+ * never older than the last finished push, for any size, while the owner writes without pause, and when it is
+ * killed in the middle of a write. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -10,10 +11,10 @@
 #include "../support/cluster.h"
 
 static struct shared {
-    _Atomic uint64_t published;         /* stored by the owner after a push was placed everywhere */
-    _Atomic uint64_t stored;            /* stored by the owner before the value */
+    _Atomic uint64_t published; /* stored by the owner after a push was placed everywhere */
+    _Atomic uint64_t stored;    /* stored by the owner before the value */
     _Atomic uint32_t stop;
-} *shared;
+} * shared;
 
 /* ---- values that show when they are torn: byte i of value n depends on both ---- */
 
@@ -36,7 +37,8 @@ static int is_value(const unsigned char *value, size_t size, uint64_t n) {
     return 1;
 }
 
-static int open_var(struct remo_node *node, const char *name, size_t bytes, uint32_t owner, struct remo_owned_var **ret_var) {
+static int open_var(struct remo_node *node, const char *name, size_t bytes, uint32_t owner,
+                    struct remo_owned_var **ret_var) {
     struct remo_owned_var_options options = {.owner = owner};
     CHECK_OK(remo_owned_var_open(remo_node_root(node), name, bytes, &options, ret_var));
     CHECK_OK(remo_channel_wait(remo_owned_var_channel(*ret_var), 10 * SECOND));
@@ -106,7 +108,8 @@ static int steps_of(struct remo_node *node, size_t size) {
 }
 
 static int steps(struct remo_node *node, void *ctx) {
-    static const size_t sizes[] = {1, 4, 8, 9, 16, 17, 48, 64, 1000, 1024, 1025, 5000, 20000, REMO_OWNED_VAR_BYTES_MAX};
+    static const size_t sizes[] = {1,  4,    8,    9,    16,   17,    48,
+                                   64, 1000, 1024, 1025, 5000, 20000, REMO_OWNED_VAR_BYTES_MAX};
     (void)ctx;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (steps_of(node, sizes[i]) != 0)
@@ -150,7 +153,8 @@ static int errors(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     CHECK_SENTENCE(remo_owned_var_open(root, "v", 0, NULL, &var), -EINVAL, "0 bytes");
-    CHECK_SENTENCE(remo_owned_var_open(root, "v", REMO_OWNED_VAR_BYTES_MAX + 1, NULL, &var), -EINVAL, "1048577");
+    CHECK_SENTENCE(remo_owned_var_open(root, "v", REMO_OWNED_VAR_BYTES_MAX + 1, NULL, &var), -EINVAL,
+                   "1048577");
     CHECK_SENTENCE(remo_owned_var_open(NULL, "v", 8, NULL, &var), -EINVAL, "parent");
     remo_nodeset_add(&options.participants, rank);
     options.owner = 1 - rank;
@@ -194,7 +198,7 @@ struct reader {
     struct remo_owned_var *var;
     size_t size;
     int pulls;
-    _Atomic uint64_t *seen;             /* the newest value that a finished load or pull of this node returned */
+    _Atomic uint64_t *seen; /* the newest value that a finished load or pull of this node returned */
     uint64_t looked, changes;
     int result;
 };
@@ -278,7 +282,8 @@ static int hammer(struct remo_node *node, void *ctx) {
         if (open_var(node, "value", sizes[i], 0, &var) != 0)
             return 1;
         CHECK_OK(cluster_meet());
-        int result = remo_node_rank(node) == 0 ? write_on(node, var, sizes[i], SECOND / 4) : readers(var, sizes[i]);
+        int result =
+            remo_node_rank(node) == 0 ? write_on(node, var, sizes[i], SECOND / 4) : readers(var, sizes[i]);
         atomic_store(&shared->stop, 1); /* the others need not go on when this one has failed */
         CHECK_OK(result);
         CHECK_OK(cluster_meet());
@@ -301,7 +306,7 @@ struct turn {
 
 static int take_turns(struct turn *self) {
     unsigned char value[100];
-    for (int i = 0; i < 500; i++) {
+    for (uint64_t end = cluster_now_ns() + SECOND / 5; cluster_now_ns() < end;) {
         pthread_mutex_lock(self->lock);
         make_value(value, sizeof value, ++*self->n);
         atomic_store(&shared->stored, *self->n);
@@ -338,6 +343,7 @@ static int owner_threads(struct remo_node *node, void *ctx) {
             CHECK_OK(turns[i].result);
         }
         CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+        atomic_store(&shared->published, n);
         atomic_store(&shared->stop, 1);
     } else if (readers(var, 100) != 0) {
         return 1;
@@ -345,7 +351,7 @@ static int owner_threads(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     unsigned char value[100];
     CHECK_OK(remo_owned_var_load(var, value));
-    CHECK(is_value(value, sizeof value, 1500));
+    CHECK(is_value(value, sizeof value, atomic_load(&shared->published)));
     CHECK_OK(cluster_meet());
     remo_owned_var_close(var);
     return 0;
@@ -425,7 +431,8 @@ static int late_and_absent(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* The owner is killed while it pushes large values: what it published last, or something newer, stays readable and whole. */
+/* The owner is killed while it pushes large values: what it published last, or something newer, stays
+ * readable and whole. */
 static int owner_dies(struct remo_node *node, void *ctx) {
     struct remo_owned_var *var;
     enum { SIZE = 60000 };

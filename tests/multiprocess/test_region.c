@@ -1,5 +1,5 @@
-/* test_region.c - regions between real nodes: what is written is read, by whom, at what cost, in what order; late, absent,
- * leaving and dying peers; and every wrong argument. */
+/* test_region.c - regions between real nodes: what is written is read, by whom, at what cost, in what order;
+ * late, absent, leaving and dying peers; and every wrong argument. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 
 #include "../support/cluster.h"
 
-#define BYTES  8192u
+#define BYTES 8192u
 
 static int open_all(struct remo_node *node, uint64_t bytes, struct remo_region **ret_region) {
     CHECK_OK(remo_region_open(remo_node_root(node), "data", bytes, NULL, ret_region));
@@ -84,9 +84,12 @@ static int costs(struct remo_node *node, void *ctx) {
     for (uint32_t to = 0; to < 2; to++) {
         CHECK_COST(channel, CHECK_OK(remo_region_read(region, to, 0, block, sizeof block, NULL)), 1, 0, 0, 0);
         CHECK_COST(channel, CHECK_OK(remo_region_read(region, to, 4096, &word, 8, NULL)), 1, 0, 0, 0);
-        CHECK_COST(channel, CHECK_OK(remo_region_write(region, to, 0, block, sizeof block, 0, NULL)), 0, 1, 0, 0);
-        CHECK_COST(channel, CHECK_OK(remo_region_write(region, to, 0, &word, 8, REMO_WRITE_NOTIFY, NULL)), 0, 1, 0, 1);
-        CHECK_COST(channel, CHECK_OK(remo_region_write_immediate(region, to, 0, &word, 8, 5, NULL)), 0, 1, 0, 1);
+        CHECK_COST(channel, CHECK_OK(remo_region_write(region, to, 0, block, sizeof block, 0, NULL)), 0, 1, 0,
+                   0);
+        CHECK_COST(channel, CHECK_OK(remo_region_write(region, to, 0, &word, 8, REMO_WRITE_NOTIFY, NULL)), 0,
+                   1, 0, 1);
+        CHECK_COST(channel, CHECK_OK(remo_region_write_immediate(region, to, 0, &word, 8, 5, NULL)), 0, 1, 0,
+                   1);
         CHECK_COST(channel, CHECK_OK(remo_region_fetch_add(region, to, 8, 1, &word, NULL)), 0, 0, 1, 0);
         CHECK_COST(channel, CHECK_OK(remo_region_compare_swap(region, to, 8, 0, 0, &word, NULL)), 0, 0, 1, 0);
         CHECK_COST(channel, CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0)), 0, 0, 0, 0);
@@ -133,7 +136,7 @@ static int acks(struct remo_node *node, void *ctx) {
 
 /* ---- atomics: nothing is lost, between threads and nodes ---- */
 
-#define ADDS    2000u
+#define ADDS 2000u
 #define THREADS 3u
 
 struct adder {
@@ -246,8 +249,10 @@ static int immediates(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_region_open(remo_node_root(node), "data", 32000, &options, &listener.region));
     CHECK_OK(remo_channel_wait(remo_region_channel(listener.region), 10 * SECOND));
     for (uint64_t i = 0; remo_node_rank(node) == 0 && i < COUNT; i++)
-        CHECK_OK(remo_region_write_immediate(listener.region, 1, i % 4000 * 8, &i, 8, (uint32_t)(i % 4000), NULL));
-    for (uint32_t ms = 0; remo_node_rank(node) == 1 && atomic_load(&listener.seen) < COUNT && ms < 20000; ms++)
+        CHECK_OK(
+            remo_region_write_immediate(listener.region, 1, i % 4000 * 8, &i, 8, (uint32_t)(i % 4000), NULL));
+    for (uint32_t ms = 0; remo_node_rank(node) == 1 && atomic_load(&listener.seen) < COUNT && ms < 20000;
+         ms++)
         cluster_sleep_ms(1);
     if (remo_node_rank(node) == 1) {
         CHECK_EQUAL(listener.seen, COUNT);
@@ -270,12 +275,14 @@ static int some_take_part(struct remo_node *node, void *ctx) {
     remo_nodeset_add(&options.participants, 2);
     remo_nodeset_add(&options.providers, 2);
     if (rank == 1) {
-        CHECK_SENTENCE(remo_region_open(remo_node_root(node), "pair", 64, &options, &region), -EINVAL, "participants");
+        CHECK_SENTENCE(remo_region_open(remo_node_root(node), "pair", 64, &options, &region), -EINVAL,
+                       "participants");
     } else {
         CHECK_OK(remo_region_open(remo_node_root(node), "pair", 64, &options, &region));
         CHECK_OK(remo_channel_wait(remo_region_channel(region), 10 * SECOND));
         CHECK((remo_region_local(region) != NULL) == (rank == 2));
-        CHECK_SENTENCE(remo_region_read(region, 0, 0, &word, 8, NULL), -EINVAL, "node 0 provides no memory to pair");
+        CHECK_SENTENCE(remo_region_read(region, 0, 0, &word, 8, NULL), -EINVAL,
+                       "node 0 provides no memory to pair");
         CHECK_SENTENCE(remo_region_read(region, 1, 0, &word, 8, NULL), -EINVAL, "node 1");
         CHECK_OK(remo_region_write(region, 2, rank * 8, &word, 8, 0, NULL));
         CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, 2));
@@ -300,7 +307,8 @@ static int late(struct remo_node *node, void *ctx) {
     if (remo_node_rank(node) == 0) {
         uint64_t begin = cluster_now_ns();
         CHECK_OK(remo_region_open(remo_node_root(node), "lonely", 64, NULL, &lonely));
-        CHECK_SENTENCE(remo_region_read(lonely, 1, 0, &word, 8, NULL), -ETIMEDOUT, "node 1 has not opened channel lonely");
+        CHECK_SENTENCE(remo_region_read(lonely, 1, 0, &word, 8, NULL), -ETIMEDOUT,
+                       "node 1 has not opened channel lonely");
         CHECK(cluster_now_ns() - begin >= 900000000ull);
         CHECK_SENTENCE(remo_channel_wait(remo_region_channel(lonely), SECOND / 10), -ETIMEDOUT, "node 1");
         CHECK_OK(remo_region_read(lonely, 0, 0, &word, 8, NULL));
@@ -386,7 +394,8 @@ static int leaving(struct remo_node *node, void *ctx) {
         for (uint32_t ms = 0; ms < 5000 && rc == 0; ms++, cluster_sleep_ms(1))
             rc = remo_region_read(region, 1, 0, &word, 8, NULL);
         CHECK_EQUAL(-rc, ENOTCONN);
-        CHECK_SENTENCE(remo_region_write(region, 1, 0, &word, 8, 0, NULL), -ENOTCONN, "has closed channel data");
+        CHECK_SENTENCE(remo_region_write(region, 1, 0, &word, 8, 0, NULL), -ENOTCONN,
+                       "has closed channel data");
         CHECK_CODE(remo_region_fetch_add(region, 1, 0, 1, &word, NULL), -ENOTCONN);
         CHECK_CODE(remo_region_write_immediate(region, 1, 0, &word, 8, 1, NULL), -ENOTCONN);
         CHECK_OK(remo_region_read(region, 0, 0, &word, 8, NULL));
@@ -464,7 +473,8 @@ static int wrong(struct remo_node *node, void *ctx) {
     remo_channel_stats(channel, &before);
     CHECK_SENTENCE(remo_region_read(region, 1, 0, &word, 8, NULL), -EINVAL, "nodes 0 to 0");
     CHECK_SENTENCE(remo_region_read(region, 0, 57, &word, 8, NULL), -EINVAL, "64 bytes");
-    CHECK_SENTENCE(remo_region_read(region, 0, UINT64_MAX - 3, &word, 8, NULL), -EINVAL, "offset 18446744073709551612");
+    CHECK_SENTENCE(remo_region_read(region, 0, UINT64_MAX - 3, &word, 8, NULL), -EINVAL,
+                   "offset 18446744073709551612");
     CHECK_CODE(remo_region_write(region, 0, 8, &word, SIZE_MAX, 0, NULL), -EINVAL);
     CHECK_SENTENCE(remo_region_write(region, 0, 8, &word, 8, 2, NULL), -EINVAL, "flags");
     CHECK_SENTENCE(remo_region_write(region, 0, 8, NULL, 8, 0, NULL), -EINVAL, "NULL");
@@ -480,7 +490,8 @@ static int wrong(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_region_read(region, 0, 56, &word, 8, NULL));
     CHECK_EQUAL(word, 7);
     remo_channel_stats(channel, &after);
-    CHECK_EQUAL(after.reads + after.writes + after.atomics - before.reads - before.writes - before.atomics, 3);
+    CHECK_EQUAL(after.reads + after.writes + after.atomics - before.reads - before.writes - before.atomics,
+                3);
     CHECK_SENTENCE(remo_region_open(remo_node_root(node), "data", 64, NULL, &region), -EEXIST, "data");
     remo_region_close(region);
     return 0;

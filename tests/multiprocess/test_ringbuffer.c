@@ -1,5 +1,5 @@
-/* test_ringbuffer.c - messages of mixed sizes from one node to many: each once, in order, whole; a full ring holds the sender up, a
- * slow receiver too, a dead one does not; what a dead sender sent is received. */
+/* test_ringbuffer.c - messages of mixed sizes from one node to many: each once, in order, whole; a full ring
+ * holds the sender up, a slow receiver too, a dead one does not; what a dead sender sent is received. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,19 +9,22 @@
 
 #include "../support/cluster.h"
 
-#define CAPACITY  4096u
-#define MAX_BYTES 1008u                 /* a quarter of it, less 16 */
+#define CAPACITY 4096u
+#define MAX_BYTES 1008u /* a quarter of it, less 16 */
 #define NODES_MAX 8u
 
 static struct shared {
-    _Atomic uint64_t sent;              /* by the sender, after the call returned */
+    _Atomic uint64_t sent; /* by the sender, after the call returned */
     _Atomic uint64_t received[NODES_MAX];
-} *shared;
+} * shared;
 
 /* Message n: its size and bytes follow from n. Every 50th is empty, some are as long as they may be. */
 static size_t make_message(unsigned char *message, uint64_t n) {
     uint64_t mixed = (n + 1) * 0x9e3779b97f4a7c15ull;
-    size_t size = n % 50 == 49 ? 0 : n % 50 == 48 ? MAX_BYTES : n % 7 == 0 ? mixed >> 32 & 1023 : mixed >> 40 & 63;
+    size_t size = n % 50 == 49   ? 0
+                  : n % 50 == 48 ? MAX_BYTES
+                  : n % 7 == 0   ? mixed >> 32 & 1023
+                                 : mixed >> 40 & 63;
     size = size > MAX_BYTES ? MAX_BYTES : size;
     for (size_t i = 0; i < size; i++)
         message[i] = (unsigned char)(mixed >> 8 * (i % 8)) ^ (unsigned char)(i / 8);
@@ -147,13 +150,16 @@ static int receiver_costs(struct remo_ringbuffer *ring, struct remo_channel *cha
     size_t size;
     CHECK_OK(cluster_meet());
     for (uint32_t i = 0; i < 7; i++) /* the fourth makes half a ring: one write acknowledges it */
-        CHECK_COST(channel, CHECK_OK(remo_ringbuffer_receive(ring, message, sizeof message, &size, SECOND)), 0, i == 3, 0,
-                   i == 3);
+        CHECK_COST(channel, CHECK_OK(remo_ringbuffer_receive(ring, message, sizeof message, &size, SECOND)),
+                   0, i == 3, 0, i == 3);
     CHECK_COST(channel, CHECK_OK(remo_ringbuffer_acknowledge(ring)), 0, 1, 0, 1);
     CHECK_COST(channel, CHECK_OK(remo_ringbuffer_acknowledge(ring)), 0, 0, 0, 0);
-    CHECK_COST(channel, CHECK_OK(remo_ringbuffer_receive(ring, message, sizeof message, &size, 20 * SECOND)), 0, 0, 0, 0);
+    CHECK_COST(channel, CHECK_OK(remo_ringbuffer_receive(ring, message, sizeof message, &size, 20 * SECOND)),
+               0, 0, 0, 0);
     CHECK_EQUAL(size, 1000);
-    CHECK_COST(channel, CHECK_CODE(remo_ringbuffer_receive(ring, message, sizeof message, &size, 0), -ETIMEDOUT), 0, 0, 0, 0);
+    CHECK_COST(channel,
+               CHECK_CODE(remo_ringbuffer_receive(ring, message, sizeof message, &size, 0), -ETIMEDOUT), 0, 0,
+               0, 0);
     return 0;
 }
 
@@ -231,7 +237,8 @@ static void on_arrival(void *ctx) {
 
 static int arrivals(struct remo_node *node, void *ctx) {
     struct inbox inbox = {0};
-    struct remo_ringbuffer_options options = {.capacity_bytes = CAPACITY, .ctx = &inbox, .on_arrival = on_arrival};
+    struct remo_ringbuffer_options options = {
+        .capacity_bytes = CAPACITY, .ctx = &inbox, .on_arrival = on_arrival};
     (void)ctx;
     if (remo_node_rank(node) == 2)
         cluster_sleep_ms(50);
@@ -239,7 +246,8 @@ static int arrivals(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "ring", &options, &inbox.ring));
     for (uint64_t n = 0; remo_node_rank(node) == 0 && n < 5000; n++)
         CHECK_OK(send_message(inbox.ring, n, 20 * SECOND));
-    for (uint32_t ms = 0; remo_node_rank(node) != 0 && ms < 30000 && atomic_load(&inbox.received) < 5000; ms++) {
+    for (uint32_t ms = 0; remo_node_rank(node) != 0 && ms < 30000 && atomic_load(&inbox.received) < 5000;
+         ms++) {
         CHECK_OK(atomic_load(&inbox.result));
         cluster_sleep_ms(1);
     }
@@ -288,7 +296,8 @@ static int errors(struct remo_node *node, void *ctx) {
         CHECK_CODE(remo_ringbuffer_receive(ring, message, 8, NULL, 0), -EINVAL);
         CHECK_OK(remo_ringbuffer_receive(ring, NULL, 0, &size, 20 * SECOND));
         CHECK_EQUAL(size, 0);
-        CHECK_SENTENCE(remo_ringbuffer_receive(ring, message, 99, &size, 20 * SECOND), -EMSGSIZE, "100 bytes");
+        CHECK_SENTENCE(remo_ringbuffer_receive(ring, message, 99, &size, 20 * SECOND), -EMSGSIZE,
+                       "100 bytes");
         CHECK_EQUAL(size, 100);
         CHECK_CODE(remo_ringbuffer_receive(ring, NULL, 1000, &size, 0), -EMSGSIZE);
         memset(message, 0, sizeof message);
@@ -298,7 +307,8 @@ static int errors(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     remo_ringbuffer_close(ring);
     CHECK_OK(cluster_meet());
-    CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "r", &(struct remo_ringbuffer_options){.sender = remo_node_rank(node)}, &ring));
+    CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "r",
+                                  &(struct remo_ringbuffer_options){.sender = remo_node_rank(node)}, &ring));
     CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 10 * SECOND), -EPROTO, "sender 1");
     CHECK_CODE(remo_ringbuffer_send(ring, message, 5, SECOND, NULL), -EPROTO);
     CHECK_OK(cluster_meet());
@@ -343,7 +353,8 @@ static int sender_leaves(struct remo_node *node, void *ctx) {
         if (open_ring(node, 65536, &ring) != 0)
             return 1;
         for (; n < 100; n++)
-            CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 20 * SECOND) : receive_message(ring, n, 20 * SECOND));
+            CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 20 * SECOND)
+                                               : receive_message(ring, n, 20 * SECOND));
         if (remo_node_rank(node) != 0)
             CHECK_SENTENCE(receive_message(ring, n, 20 * SECOND), -ENOTCONN, "has closed channel ring");
         remo_ringbuffer_close(ring);
@@ -360,14 +371,16 @@ static int receiver_leaves(struct remo_node *node, void *ctx) {
     for (uint64_t n = 0; n < 2000; n++) {
         if (remo_node_rank(node) == 1 && n == 100)
             break;
-        CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 20 * SECOND) : receive_message(ring, n, 20 * SECOND));
+        CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 20 * SECOND)
+                                           : receive_message(ring, n, 20 * SECOND));
     }
     remo_ringbuffer_close(ring);
     CHECK_OK(cluster_meet());
     return 0;
 }
 
-/* A receiver is killed while the ring is full because of it: the sender goes on within the time it takes to notice. */
+/* A receiver is killed while the ring is full because of it: the sender goes on within the time it takes to
+ * notice. */
 static int receiver_dies(struct remo_node *node, void *ctx) {
     struct remo_ringbuffer *ring;
     uint32_t rank = remo_node_rank(node);
@@ -400,7 +413,8 @@ static int receiver_dies(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* The sender is killed in the middle of it all: each receiver gets a prefix, in order, with everything that a call had sent. */
+/* The sender is killed in the middle of it all: each receiver gets a prefix, in order, with everything that a
+ * call had sent. */
 static int sender_dies(struct remo_node *node, void *ctx) {
     struct remo_ringbuffer *ring;
     uint32_t rank = remo_node_rank(node);

@@ -1,4 +1,5 @@
-/* test_sst.c - shared state tables: every row is whole, monotone and on time at every participant; costs; waiting; the dead. */
+/* test_sst.c - shared state tables: every row is whole, monotone and on time at every participant; costs;
+ * waiting; the dead. */
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -11,10 +12,10 @@
 
 static struct shared {
     struct {
-        _Atomic uint64_t published;     /* each node: what it broadcast and fenced last */
+        _Atomic uint64_t published; /* each node: what it broadcast and fenced last */
         char line[56];
     } nodes[NODES_MAX];
-} *shared;
+} * shared;
 
 /* Row n of a node: a word, then bytes that depend on it. */
 static void make_row(unsigned char *row, size_t size, uint64_t n) {

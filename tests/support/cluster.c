@@ -1,4 +1,5 @@
-/* cluster.c - see cluster.h. The processes watch each other through one shared page; the parent only waits. */
+/* cluster.c - see cluster.h. The processes watch each other through one shared page; the parent only
+ * waits. */
 #include "cluster.h"
 
 #include <errno.h>
@@ -15,19 +16,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NODES_MAX  64u
+#define NODES_MAX 64u
 #define TIMEOUT_NS 60000000000ull
-#define TESTS_MAX  64u
-#define JOIN_NS    20000000000ull
-#define ARENA_BYTES   (1ull << 32)
+#define TESTS_MAX 64u
+#define JOIN_NS 20000000000ull
+#define ARENA_BYTES (1ull << 32)
 #define SEGMENT_BYTES (4ull << 20)
 
 /* One node, as all see it. */
 struct member {
-    _Atomic pid_t pid;                  /* 0: not started, or reaped */
+    _Atomic pid_t pid; /* 0: not started, or reaped */
     _Atomic int expected_to_die;
-    _Atomic int gone;                   /* nobody waits for it any more */
-    _Atomic(const char *) file;         /* where it is */
+    _Atomic int gone;           /* nobody waits for it any more */
+    _Atomic(const char *) file; /* where it is */
     _Atomic int line;
     int result;
 };
@@ -36,12 +37,12 @@ static struct board {
     struct member members[NODES_MAX];
     uint32_t nodes;
     _Atomic uint64_t meetings[NODES_MAX];
-} *board;
+} * board;
 
 static const struct cluster_test *running;
 static const char *running_on;
 static char folder[256];
-static uint32_t process_rank = UINT32_MAX;          /* of a process that is one node */
+static uint32_t process_rank = UINT32_MAX; /* of a process that is one node */
 static _Thread_local uint32_t thread_rank = UINT32_MAX;
 
 /* ---- time ---- */
@@ -122,7 +123,8 @@ void cluster_expect_death(void) {
 
 /* Each node counts its own meetings; whoever is gone is not waited for. */
 int cluster_meet(void) {
-    uint64_t mine = atomic_fetch_add(&board->meetings[my_rank()], 1) + 1, deadline = cluster_now_ns() + timeout_of(running);
+    uint64_t mine = atomic_fetch_add(&board->meetings[my_rank()], 1) + 1,
+             deadline = cluster_now_ns() + timeout_of(running);
     for (uint32_t rank = 0; rank < board->nodes; rank++) {
         while (atomic_load(&board->meetings[rank]) < mine && !atomic_load(&board->members[rank].gone)) {
             if (cluster_now_ns() > deadline)
@@ -145,9 +147,14 @@ static int run_node(uint32_t rank) {
         snprintf(addresses[i], sizeof addresses[i], "unix:%s/%u", folder, i);
         list[i] = addresses[i];
     }
-    struct remo_config config = {.fabric = running_on, .rank = rank, .size = running->nodes, .addresses = list,
-                                 .job = strrchr(folder, '/') + 1, .arena_bytes = ARENA_BYTES,
-                                 .segment_bytes = SEGMENT_BYTES, .op_timeout_ns = running->op_timeout_ns,
+    struct remo_config config = {.fabric = running_on,
+                                 .rank = rank,
+                                 .size = running->nodes,
+                                 .addresses = list,
+                                 .job = strrchr(folder, '/') + 1,
+                                 .arena_bytes = ARENA_BYTES,
+                                 .segment_bytes = SEGMENT_BYTES,
+                                 .op_timeout_ns = running->op_timeout_ns,
                                  .join_timeout_ns = JOIN_NS * cluster_slowness()};
     int rc = remo_node_open(&config, &node);
     if (rc == -ENODEV || rc == -ENOSYS)
@@ -168,7 +175,8 @@ static void *node_thread(void *ctx) {
     return NULL;
 }
 
-/* All nodes as threads of one child process, so that a crash or a hang of theirs is seen by the parent like any other. */
+/* All nodes as threads of one child process, so that a crash or a hang of theirs is seen by the parent like
+ * any other. */
 static int run_threads(void) {
     pthread_t threads[NODES_MAX];
     int result = 0;
@@ -191,7 +199,8 @@ static int start_process(uint32_t index) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(1);
-        exit(running->as_threads ? run_threads() : run_node(index)); /* not _exit: leak checkers look at exit */
+        exit(running->as_threads ? run_threads()
+                                 : run_node(index)); /* not _exit: leak checkers look at exit */
     }
     if (pid < 0) {
         perror("fork");
@@ -210,8 +219,8 @@ static int judge(uint32_t index, int status) {
     if (WIFSIGNALED(status) && atomic_load(&member->expected_to_die) && WTERMSIG(status) == SIGKILL)
         return 0;
     if (WIFSIGNALED(status))
-        fprintf(stderr, "%s on %s: node %u ended by signal %d after %s:%d\n", running->name, running_on, index,
-                WTERMSIG(status), member->file ? member->file : "?", member->line);
+        fprintf(stderr, "%s on %s: node %u ended by signal %d after %s:%d\n", running->name, running_on,
+                index, WTERMSIG(status), member->file ? member->file : "?", member->line);
     return 1;
 }
 
@@ -301,8 +310,11 @@ struct arguments {
 };
 
 static int parse(int argc, char **argv, struct arguments *arguments) {
-    static const struct option options[] = {{"fabric", required_argument, NULL, 'f'}, {"only", required_argument, NULL, 'o'},
-                                            {"repeat", required_argument, NULL, 'r'}, {"list", no_argument, NULL, 'l'}, {0}};
+    static const struct option options[] = {{"fabric", required_argument, NULL, 'f'},
+                                            {"only", required_argument, NULL, 'o'},
+                                            {"repeat", required_argument, NULL, 'r'},
+                                            {"list", no_argument, NULL, 'l'},
+                                            {0}};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (option == 'f')
@@ -336,13 +348,17 @@ int cluster_main(int argc, char **argv, const struct cluster_test *tests, void (
     for (const struct cluster_test *test = tests; test->name; test++) {
         if (arguments.list)
             puts(test->name);
-        for (uint32_t turn = 0; !arguments.list && is_chosen(&arguments, test) && turn < arguments.repeat; turn++) {
+        for (uint32_t turn = 0; !arguments.list && is_chosen(&arguments, test) && turn < arguments.repeat;
+             turn++) {
             if (setup)
                 setup();
             uint64_t begin = cluster_now_ns();
             int one = cluster_run(test, arguments.fabric);
-            printf("%-4s %s %s (%llu ms)\n", one == 0 ? "ok" : one == 77 ? "skip" : "FAIL", arguments.fabric, test->name,
-                   (unsigned long long)((cluster_now_ns() - begin) / 1000000));
+            printf("%-4s %s %s (%llu ms)\n",
+                   one == 0    ? "ok"
+                   : one == 77 ? "skip"
+                               : "FAIL",
+                   arguments.fabric, test->name, (unsigned long long)((cluster_now_ns() - begin) / 1000000));
             fflush(stdout);
             result = one == 1 || result == 0 ? one : result;
         }

@@ -1,13 +1,12 @@
-/* cluster.h - a job of real nodes for a test: N processes (or threads) of this machine, started, watched and, if asked, killed.
+/* cluster.h - a job of real nodes for a test: N processes (or threads) of this machine, started, watched and,
+ * if asked, killed.
  *
- * A test is a function that every node runs; it returns 0 or says what is wrong by CHECK, which names place, node and
- * remo_last_error(). A program of tests has a table of them and calls cluster_main. It takes
- *     --fabric NAME   shm (default) or ofi
- *     --only NAME     one test (may be repeated)
- *     --repeat N      each test N times
- *     --list
- * and exits with 0, 1, or 77 when this machine has no such fabric.
- * Nodes meet over Unix sockets in a new folder of $TMPDIR; nothing else is shared but what cluster_shared gave out.
+ * A test is a function that every node runs; it returns 0 or says what is wrong by CHECK, which names place,
+ * node and remo_last_error(). A program of tests has a table of them and calls cluster_main. It takes
+ *     --fabric NAME   shm (default) or ofi --only NAME     one test (may be repeated) --repeat N      each
+ *     test N times --list
+ * and exits with 0, 1, or 77 when this machine has no such fabric. Nodes meet over Unix sockets in a new
+ * folder of $TMPDIR; nothing else is shared but what cluster_shared gave out.
  */
 #pragma once
 
@@ -20,18 +19,22 @@ struct cluster_test {
     const char *name;
     uint32_t nodes;
     int (*body)(struct remo_node *node, void *ctx);
-    int as_threads;                     /* all nodes in one process */
-    uint64_t op_timeout_ns;             /* 0: 10 s */
-    uint64_t timeout_ns;                /* of the whole test; 0: 60 s. Sanitizers and valgrind get ten times as much */
+    int as_threads;         /* all nodes in one process */
+    uint64_t op_timeout_ns; /* 0: 10 s */
+    uint64_t timeout_ns;    /* of the whole test; 0: 60 s. Sanitizers and valgrind get ten times as much */
     void *ctx;
-    const char *only_on;                /* a fabric; NULL: all */
+    const char *only_on; /* a fabric; NULL: all */
 };
 
-/* A line of the table: the body, how many nodes, and what else there is to say (.op_timeout_ns = ..., ...). */
-#define CLUSTER_TEST(body_, nodes_, ...) {.name = #body_, .body = (body_), .nodes = (nodes_), ##__VA_ARGS__}
-#define CLUSTER_TEST_NAMED(name_, body_, nodes_, ...) {.name = (name_), .body = (body_), .nodes = (nodes_), ##__VA_ARGS__}
+/* A line of the table: the body, how many nodes, and what else there is to say (.op_timeout_ns = ...,
+ * ...). */
+#define CLUSTER_TEST(body_, nodes_, ...)                                                                     \
+    { .name = #body_, .body = (body_), .nodes = (nodes_), ##__VA_ARGS__ }
+#define CLUSTER_TEST_NAMED(name_, body_, nodes_, ...)                                                        \
+    { .name = (name_), .body = (body_), .nodes = (nodes_), ##__VA_ARGS__ }
 
-/* Run the tests; `tests` ends with an entry without a name. `setup` (may be NULL) is called before each: clear what is shared. */
+/* Run the tests; `tests` ends with an entry without a name. `setup` (may be NULL) is called before each:
+ * clear what is shared. */
 int cluster_main(int argc, char **argv, const struct cluster_test *tests, void (*setup)(void));
 /* One test on `fabric`: 0, 1 or 77; says on stderr which node failed and how. */
 int cluster_run(const struct cluster_test *test, const char *fabric);
@@ -57,51 +60,51 @@ int cluster_fail(const char *file, int line, const char *format, ...) __attribut
 uint32_t cluster_slowness(void);
 
 /* The condition holds, or the body ends with 1. */
-#define CHECK(condition)                                                                                         \
-    do {                                                                                                         \
-        cluster_at(__FILE__, __LINE__);                                                                          \
-        if (!(condition))                                                                                        \
-            return cluster_fail(__FILE__, __LINE__, "not so: %s", #condition);                                   \
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        cluster_at(__FILE__, __LINE__);                                                                      \
+        if (!(condition))                                                                                    \
+            return cluster_fail(__FILE__, __LINE__, "not so: %s", #condition);                               \
     } while (0)
 
 /* Two unsigned numbers are the same. */
-#define CHECK_EQUAL(found, expected)                                                                             \
-    do {                                                                                                         \
-        cluster_at(__FILE__, __LINE__);                                                                          \
-        unsigned long long found_ = (unsigned long long)(found), expected_ = (unsigned long long)(expected);     \
-        if (found_ != expected_)                                                                                 \
-            return cluster_fail(__FILE__, __LINE__, "%s is %llu, not %llu", #found, found_, expected_);          \
+#define CHECK_EQUAL(found, expected)                                                                         \
+    do {                                                                                                     \
+        cluster_at(__FILE__, __LINE__);                                                                      \
+        unsigned long long found_ = (unsigned long long)(found), expected_ = (unsigned long long)(expected); \
+        if (found_ != expected_)                                                                             \
+            return cluster_fail(__FILE__, __LINE__, "%s is %llu, not %llu", #found, found_, expected_);      \
     } while (0)
 
 /* The call returns this code. */
-#define CHECK_CODE(call, code)                                                                                   \
-    do {                                                                                                         \
-        cluster_at(__FILE__, __LINE__);                                                                          \
-        int rc_ = (call), code_ = (code);                                                                        \
-        if (rc_ != code_)                                                                                        \
-            return cluster_fail(__FILE__, __LINE__, "%s is %d %s, not %d %s", #call, rc_, remo_error_name(rc_),  \
-                                code_, remo_error_name(code_));                                                  \
+#define CHECK_CODE(call, code)                                                                               \
+    do {                                                                                                     \
+        cluster_at(__FILE__, __LINE__);                                                                      \
+        int rc_ = (call), code_ = (code);                                                                    \
+        if (rc_ != code_)                                                                                    \
+            return cluster_fail(__FILE__, __LINE__, "%s is %d %s, not %d %s", #call, rc_,                    \
+                                remo_error_name(rc_), code_, remo_error_name(code_));                        \
     } while (0)
 
 #define CHECK_OK(call) CHECK_CODE(call, 0)
 
 /* The call returns this code, with a sentence that contains `words`. */
-#define CHECK_SENTENCE(call, code, words)                                                                        \
-    do {                                                                                                         \
-        CHECK_CODE(call, code);                                                                                  \
-        if (!strstr(remo_last_error(), words))                                                                   \
-            return cluster_fail(__FILE__, __LINE__, "%s: the sentence has no \"%s\"", #call, words);             \
+#define CHECK_SENTENCE(call, code, words)                                                                    \
+    do {                                                                                                     \
+        CHECK_CODE(call, code);                                                                              \
+        if (!strstr(remo_last_error(), words))                                                               \
+            return cluster_fail(__FILE__, __LINE__, "%s: the sentence has no \"%s\"", #call, words);         \
     } while (0)
 
 /* What a statement costs on the network in a channel: reads, writes, atomics, writes that wake. */
-#define CHECK_COST(channel, statement, reads_, writes_, atomics_, imms_)                                         \
-    do {                                                                                                         \
-        struct remo_stats before_, after_;                                                                       \
-        remo_channel_stats(channel, &before_);                                                                   \
-        statement;                                                                                               \
-        remo_channel_stats(channel, &after_);                                                                    \
-        CHECK_EQUAL(after_.reads - before_.reads, reads_);                                                       \
-        CHECK_EQUAL(after_.writes - before_.writes, writes_);                                                    \
-        CHECK_EQUAL(after_.atomics - before_.atomics, atomics_);                                                 \
-        CHECK_EQUAL(after_.imms - before_.imms, imms_);                                                          \
+#define CHECK_COST(channel, statement, reads_, writes_, atomics_, imms_)                                     \
+    do {                                                                                                     \
+        struct remo_stats before_, after_;                                                                   \
+        remo_channel_stats(channel, &before_);                                                               \
+        statement;                                                                                           \
+        remo_channel_stats(channel, &after_);                                                                \
+        CHECK_EQUAL(after_.reads - before_.reads, reads_);                                                   \
+        CHECK_EQUAL(after_.writes - before_.writes, writes_);                                                \
+        CHECK_EQUAL(after_.atomics - before_.atomics, atomics_);                                             \
+        CHECK_EQUAL(after_.imms - before_.imms, imms_);                                                      \
     } while (0)
