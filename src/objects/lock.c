@@ -10,11 +10,6 @@
 
 /* ---- open ---- */
 
-static void on_join(void *ctx, uint32_t node) {
-    struct remo_lock *lock = ctx;
-    remo_nodeset_add(&lock->joined, node); /* it draws from now on: no ticket of a recovery that has begun is its */
-}
-
 static void on_connect(void *ctx, uint32_t node) {
     remo__lock_recovery_connected(ctx, node);
 }
@@ -84,15 +79,14 @@ static int make_memory(struct remo_lock *lock) {
 static int open_channel(struct remo_lock *lock, struct remo_channel *parent, const char *name,
                         const struct remo_nodeset *participants) {
     char type[REMO__TYPE_BYTES_MAX + 1];
-    struct remo_channel_options options = {.participants = *participants, .ctx = lock, .on_join = on_join,
-                                           .on_connect = on_connect, .on_leave = on_leave, .on_message = on_message};
+    struct remo_channel_options options = {.participants = *participants, .ctx = lock, .on_connect = on_connect,
+                                           .on_leave = on_leave, .on_message = on_message};
     snprintf(type, sizeof type, "table of %u lock%s", lock->count, lock->count == 1 ? "" : "s");
     int rc = remo_channel_open(parent, name, type, &options, &lock->channel);
     if (rc != 0)
         return rc;
     lock->node = remo_channel_node(lock->channel);
     lock->rank = lock->node->rank;
-    remo_nodeset_add(&lock->joined, lock->rank);
     return 0;
 }
 

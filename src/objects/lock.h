@@ -164,7 +164,6 @@ struct remo_lock {
     uint32_t stride;             /* bytes of a lock at its home */
     uint32_t home_count;
     uint16_t homes[REMO_NODES_MAX];
-    struct remo_nodeset joined;           /* who knows our addresses, or did; the control thread's */
     struct remo__lock_report *reports;    /* [home_count] */
     struct remo__lock_recovery *recovery; /* NULL: no lock lives here */
     struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
@@ -246,6 +245,8 @@ void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node);
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes);
 /* A grant by message could not be sent yet. */
 void remo__lock_recovery_untold(struct remo_lock *lock);
+/* Does the node know our addresses? Else it cannot have a ticket here. */
+bool remo__lock_knows_us(const struct remo_lock *lock, uint32_t node);
 /* Is the node gone for this channel, and cut off from our memory? */
 bool remo__lock_gone(const struct remo_lock *lock, uint32_t node);
 

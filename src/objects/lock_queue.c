@@ -52,31 +52,46 @@ int remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc) {
 
 /* ---- passing on ---- */
 
-/* Put the grant word where the waiter looks. A waiter that cannot be reached is dead: its tickets are the home's business, once the home
- * knows of its death too. */
-int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter, uint64_t grant,
-                       bool by_message) {
-    int rc;
-    if (waiter >= lock->node->size || !remo_nodeset_has(&lock->channel->participants, waiter))
-        return remo__fail(-EPROTO, "lock %u of %s: its queue names node %u, which takes no part; the home's memory was damaged",
-                          index, remo_channel_name(lock->channel), waiter);
-    if (by_message) {
-        uint8_t message[16];
-        struct remo__writer writer = remo__writer_of(message, sizeof message);
-        remo__put_u8(&writer, REMO__LOCK_GRANT);
-        remo__put_u32(&writer, index);
-        remo__put_u64(&writer, grant);
-        rc = remo_channel_send(lock->channel, waiter, message, (size_t)(writer.at - message));
-        if (rc == -ENOTCONN)
-            remo__lock_recovery_untold(lock);
-    } else {
-        uint64_t at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
-        rc = at == REMO__NO_OFFSET ? remo__channel_reach(lock->channel, waiter) : 0;
+static int tell_by_message(struct remo_lock *lock, uint32_t index, uint32_t waiter, uint64_t grant) {
+    uint8_t message[16];
+    struct remo__writer writer = remo__writer_of(message, sizeof message);
+    remo__put_u8(&writer, REMO__LOCK_GRANT);
+    remo__put_u32(&writer, index);
+    remo__put_u64(&writer, grant);
+    int rc = remo_channel_send(lock->channel, waiter, message, (size_t)(writer.at - message));
+    if (rc == -ENOTCONN)
+        remo__lock_recovery_untold(lock);
+    return rc;
+}
+
+/* The write must have been done before we return: this thread may not come back to the library to see it on its way. */
+static int tell_by_write(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
+                         uint64_t grant) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint64_t at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
+    if (at == REMO__NO_OFFSET) {
+        int rc = remo__channel_reach(lock->channel, waiter);
         at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
-        if (rc == 0 && at != REMO__NO_OFFSET)
-            rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant, sizeof grant,
-                             REMO__WRITE_NOTIFY, NULL);
+        if (rc != 0 || at == REMO__NO_OFFSET)
+            return rc;
     }
+    int rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant, sizeof grant,
+                         REMO__WRITE_NOTIFY, &ack);
+    if (rc == 0 && ack.pending > 0)
+        rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
+    if (ack.pending > 0)
+        remo_ack_cancel(&ack);
+    return rc;
+}
+
+/* Bring the grant word to where the waiter looks. A waiter that cannot be reached is dead: its tickets are the home's
+ * business, once the home knows of its death too. */
+int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter, uint64_t grant,
+                    bool by_message) {
+    if (waiter >= lock->node->size || !remo_nodeset_has(&lock->channel->participants, waiter))
+        return remo__fail(-EPROTO, "lock %u of %s: its queue names node %u, which takes no part; the home's memory was "
+                          "damaged", index, remo_channel_name(lock->channel), waiter);
+    int rc = by_message ? tell_by_message(lock, index, waiter, grant) : tell_by_write(lock, index, thread, waiter, grant);
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 

@@ -68,6 +68,10 @@ void remo__lock_recovery_close(struct remo_lock *lock) {
     free(lock->recovery);
 }
 
+bool remo__lock_knows_us(const struct remo_lock *lock, uint32_t node) {
+    return node == lock->rank || lock->channel->peers[node].granted_id != 0; /* changes on the control thread only */
+}
+
 bool remo__lock_gone(const struct remo_lock *lock, uint32_t node) {
     enum remo_peer_state life = remo_node_peer(lock->node, node);
     enum remo_channel_peer state = remo_channel_peer(lock->channel, node);
@@ -155,9 +159,8 @@ static void ask_all(struct remo_lock *lock) {
     struct remo__lock_recovery *recovery = lock->recovery;
     recovery->phase = ASKING;
     recovery->awaited = recovery->unasked = (struct remo_nodeset){0};
-    for (uint32_t node = remo__nodeset_next(&lock->joined, 0); node < REMO_NODES_MAX;
-         node = remo__nodeset_next(&lock->joined, node + 1))
-        if (!remo__lock_gone(lock, node))
+    for (uint32_t node = 0; node < lock->node->size; node++) /* who comes later has none of the tickets of step 1 */
+        if (remo__lock_knows_us(lock, node) && !remo__lock_gone(lock, node))
             remo_nodeset_add(&recovery->awaited, node);
     struct remo_nodeset asked = recovery->awaited;
     for (uint32_t node = remo__nodeset_next(&asked, 0); node < REMO_NODES_MAX; node = remo__nodeset_next(&asked, node + 1))

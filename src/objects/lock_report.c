@@ -124,7 +124,7 @@ static bool report_some(struct remo_lock *lock, uint32_t slot) {
 
 static bool all_cut_off(const struct remo_lock *lock, const struct remo_nodeset *dead) {
     for (uint32_t node = remo__nodeset_next(dead, 0); node < lock->node->size; node = remo__nodeset_next(dead, node + 1))
-        if (remo_nodeset_has(&lock->joined, node) && !remo__lock_gone(lock, node))
+        if (remo__lock_knows_us(lock, node) && !remo__lock_gone(lock, node))
             return false;
     return true;
 }

@@ -28,19 +28,19 @@ static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint
 
 /* ---- bells ---- */
 
-static void ring(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node) {
+static void ring(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node, struct remo_ack *ack) {
     struct remo_queue *queue = op->queue;
-    uint64_t stamp = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->stamps, 1) + 1), at;
-    if (remo__queue_gone(queue, node))
-        return;
-    at = remo__memory_at(queue->slots_memory, node, REMO__QUEUE_BELL(side));
+    uint64_t stamp = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->stamps, 1) + 1);
+    uint64_t at = remo__memory_at(queue->slots_memory, node, REMO__QUEUE_BELL(side));
     if (at != REMO__NO_OFFSET)
-        (void)remo__write(op->thread, counters(op), node, at, &stamp, 8, REMO__WRITE_NOTIFY, NULL);
+        (void)remo__write(op->thread, counters(op), node, at, &stamp, 8, REMO__WRITE_NOTIFY, ack);
 }
 
-/* Everybody who waits at the side. What goes wrong here goes wrong because somebody is gone, and that wakes people too. */
+/* Everybody who waits at the side. What goes wrong here goes wrong because somebody is gone, and that wakes people too. The writes must
+ * have been done before we return: this thread may not come back to the library to see them on their way. */
 static void ring_all(struct remo__queue_op *op, enum remo__queue_side side) {
     struct remo_queue *queue = op->queue;
+    struct remo_ack ack = REMO_ACK_INIT;
     struct remo_nodeset waiters;
     uint64_t at;
     int rc = remo__queue_find(queue, queue->home_memory, queue->home, REMO__QUEUE_WAITERS(side), &at);
@@ -50,7 +50,11 @@ static void ring_all(struct remo__queue_op *op, enum remo__queue_side side) {
         return;
     for (uint32_t i = 0; i < queue->member_count; i++)
         if (remo_nodeset_has(&waiters, queue->members[i]))
-            ring(op, side, queue->members[i]);
+            ring(op, side, queue->members[i], &ack);
+    if (ack.pending > 0)
+        (void)remo_ack_wait(&ack, queue->node->op_timeout_ns);
+    if (ack.pending > 0)
+        remo_ack_cancel(&ack);
 }
 
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to) {

@@ -830,7 +830,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(killed_anywhere, 4),
         CLUSTER_TEST(leaver_is_passed_over, 3),
         CLUSTER_TEST(serving_wraps_around, 2),
-        CLUSTER_TEST(refusals, 3),
+        CLUSTER_TEST(refusals, 2),
         {0},
     };
     shared = cluster_shared(sizeof *shared);
