@@ -130,8 +130,11 @@ static int load(struct demo *demo) {
         tell_share(demo, "loading", demo->mine->loaded, demo->records.count);
     }
     while (finished < started) {
-        int one = finish_load(demo, &ops[finished++ % LOAD_WINDOW]);
-        rc = rc ? rc : one;
+        struct remo_kv_op *op = &ops[finished++ % LOAD_WINDOW];
+        if (rc == 0)
+            rc = finish_load(demo, op);
+        else
+            (void)remo_kv_wait(demo->kv, op); /* its memory goes away */
     }
     demo->mine->load_seconds = (double)(remo__now_ns() - began) / 1e9;
     return rc;
