@@ -154,12 +154,13 @@ static void remember(struct remo__queue_op *op, uint64_t ticket) {
 
 /* Write the element, and wait until it is placed. 1: the owner went before anything was written. */
 static int fill(struct remo__queue_op *op, const struct place *place) {
-    struct slot slot = {.meta = make_meta(place->ticket, op->size)};
+    struct slot slot; /* not initialised: it is large, and mostly not used */
     const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
     struct remo_ack ack = REMO_ACK_INIT;
     uint64_t at = place->at + offsetof(struct slot, checksum);
     size_t head = offsetof(struct slot, data) - offsetof(struct slot, checksum), size = head;
     int rc = 0;
+    slot.meta = make_meta(place->ticket, op->size);
     slot.checksum = checksum(op->data, op->size, slot.meta);
     if (op->size <= REMO__QUEUE_BRIEF_BYTES) {
         memcpy(slot.data, op->data, op->size);
