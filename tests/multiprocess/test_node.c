@@ -183,6 +183,7 @@ static int left_or_dead(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_region_address(region, rank, 0, &shared->addresses[rank]));
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_write(second, shared->addresses[(rank + 1) % 4], &word, 8, NULL));
+    CHECK_OK(remo_fence(second, REMO_FENCE_THREAD, 0));
     CHECK_OK(cluster_meet());
     if (rank == 1) {
         remo_region_close(region);
@@ -228,6 +229,7 @@ static int second_life(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_channel_wait(remo_region_channel(regions[0]), 10 * SECOND));
     CHECK_OK(remo_region_address(regions[0], 1, 0, &first));
     CHECK_OK(remo_write(nodes[0].node, first, &word, 8, NULL));
+    CHECK_OK(remo_fence(nodes[0].node, REMO_FENCE_THREAD, 0));
     remo_region_close(regions[1]);
     remo_node_close(nodes[1].node);
     if (wait_state(nodes[0].node, 1, REMO_PEER_LEFT))
@@ -248,7 +250,7 @@ static int second_life(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_region_address(regions[0], 1, 0, &second));
     CHECK_EQUAL(remo_addr_incarnation(second), 1);
     CHECK_OK(remo_write(nodes[0].node, second, &word, 8, NULL));
-    CHECK_OK(remo_fence(nodes[0].node, REMO_FENCE_PAIR, 1));
+    CHECK_OK(remo_fence(nodes[0].node, REMO_FENCE_THREAD, 0));
     CHECK_EQUAL(*(volatile uint64_t *)remo_region_local(regions[1]), word);
     for (uint32_t i = 0; i < 2; i++)
         remo_region_close(regions[i]);
