@@ -92,7 +92,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 /* Each kind of message, at each stage of a round; answers that claim what is held, and what is not. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     uint32_t flags = n % 16, type = n / 16 % 6 + REMO__LOCK_QUERY, variant = n / 96;
-    struct remo__writer writer = remo__writer_of(ret_data, FUZZ_BYTES_MAX);
+    uint8_t message[256];
+    struct remo__writer writer = remo__writer_of(message, sizeof message);
     if (variant == 3)
         return 0;
     remo__put_u8(&writer, (uint8_t)flags);
@@ -111,5 +112,7 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
             remo__put_u8(&writer, (uint8_t)(REMO__CLAIM_HOLD << i));
         }
     }
-    return (size_t)(writer.at - ret_data);
+    size_t bytes = (size_t)(writer.at - message);
+    memcpy(ret_data, message, bytes);
+    return bytes;
 }
