@@ -51,6 +51,7 @@ struct ofi_inbound {
     struct ofi_block block;      /* the ring; the word for probes; the answers as they are written */
     struct ofi_remote answers;
     uint32_t next;               /* request that is executed next */
+    uint32_t placed;             /* slots whose large requests are there */
     size_t unsent_bytes;         /* its answer is ready, but could not be sent yet */
     bool running;                /* it stalled */
     bool dead;
@@ -127,6 +128,7 @@ struct ofi_link {
     struct ofi_remote table, ring;
     uint64_t seed;
     uint32_t next, answered;     /* requests: the next one's number, the last one answered */
+    uint32_t placed;             /* slots whose large answers are there */
     uint16_t records[REMO__OFI_WINDOW]; /* of each request under way */
     size_t unsent_bytes;         /* the request `next - 1` is ready, but could not be sent yet */
     struct ofi_fifo queue;       /* operations that are not wholly sent */

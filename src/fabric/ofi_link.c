@@ -148,14 +148,18 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
     return 0;
 }
 
+/* Of this endpoint in the peer's table of greetings. */
+static uint32_t place_of(const struct ofi_link *link) {
+    return link->endpoint->ofi->base.rank * link->contact->places + link->endpoint->index;
+}
+
 static int greet(struct ofi_link *link) {
     struct ofi_write write = {
         .block = &link->block,
         .from = link->block.memory + GREETING_AT,
         .bytes = sizeof(struct remo__ofi_greeting),
         .remote = &link->table,
-        .data = link->endpoint->ofi->base.rank * link->contact->places + link->endpoint->index,
-        .with_data = true,
+        .data = place_of(link),
     };
     write.at = (uint64_t)write.data * sizeof(struct remo__ofi_greeting);
     int rc = remo__ofi_port_write(&link->port, &write);
@@ -169,7 +173,7 @@ static void welcome_take(struct ofi_link *link) {
     struct remo__ofi_welcome welcome;
     const uint8_t *message = link->block.memory + ANSWERS_AT;
     size_t bytes;
-    if (!remo__ofi_arrived(message, 0, link->seed, &head, &bytes) || bytes != sizeof head + sizeof welcome)
+    if (!remo__ofi_arrived(message, 0, link->seed, &link->placed, &head, &bytes) || bytes != sizeof head + sizeof welcome)
         return;
     memcpy(&welcome, message + sizeof head, sizeof welcome);
     link->ring = (struct ofi_remote){.address = link->table.address, .key = welcome.key, .base = welcome.base};
@@ -191,9 +195,10 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
         .bytes = bytes,
         .remote = &link->ring,
         .at = remo__ofi_slot_at(seq),
-        .wakes = true,
+        .data = bytes - 8 > REMO__OFI_CHECKED_BYTES ? remo__ofi_placed(place_of(link), seq) : REMO__OFI_WOKEN,
         .connected = true,
     };
+    write.silent = write.data == REMO__OFI_WOKEN;
     int rc = remo__ofi_port_write(&link->port, &write);
     link->unsent_bytes = rc == -EAGAIN ? bytes : 0;
     return rc;
@@ -236,7 +241,7 @@ static int answers_take(struct ofi_link *link) {
         struct remo__ofi_head head;
         size_t bytes;
         const uint8_t *message = link->block.memory + ANSWERS_AT + remo__ofi_slot_at(seq);
-        if (!remo__ofi_arrived(message, seq, link->seed, &head, &bytes))
+        if (!remo__ofi_arrived(message, seq, link->seed, &link->placed, &head, &bytes))
             return 0;
         if (!remo__ofi_answer_take(link, message, bytes, &head))
             return remo__fail(-EPROTO, "node %u sent an answer that makes no sense", link->contact->rank);
@@ -259,6 +264,7 @@ static int probe(struct ofi_link *link) {
         .bytes = sizeof(uint64_t),
         .remote = &link->ring,
         .at = REMO__OFI_PROBE_AT,
+        .silent = true,
         .connected = true,
     };
     link->since_ns += quiet_ns;
@@ -267,10 +273,14 @@ static int probe(struct ofi_link *link) {
 }
 
 static int link_drive(struct ofi_link *link) {
-    uint32_t data[1];
-    int rc = remo__ofi_port_poll(&link->port, data, 1);
+    uint32_t news[REMO__OFI_WINDOW];
+    int rc = remo__ofi_port_poll(&link->port, news, REMO__OFI_WINDOW);
     if (rc < 0)
         return rc;
+    for (int i = 0; i < rc; i++) {
+        if (news[i] != REMO__OFI_WOKEN)
+            link->placed |= UINT32_C(1) << news[i] % REMO__OFI_WINDOW;
+    }
     if (link->state == OFI_LINK_GREETED)
         welcome_take(link);
     uint32_t answered = link->answered;
