@@ -225,7 +225,7 @@ static uint32_t room(const struct verbs_endpoint *endpoint, const struct verbs_l
 /* Operations that cannot be posted in one piece are taken one at a time from here on; 0 or why ops[0] is not taken. */
 static int batch_fill(struct batch *batch, const struct remo__op *ops, uint32_t max, uint32_t *ret_taken) {
     struct verbs_endpoint *endpoint = batch->endpoint;
-    struct verbs_contact *contact;
+    struct verbs_contact *contact = NULL;
     uint32_t taken = 0;
     int rc = 0;
     for (; taken < max; taken++) {
