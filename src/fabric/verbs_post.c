@@ -152,7 +152,7 @@ static void op_add(struct batch *batch, const struct remo__op *op, const struct 
 
 static void native_one(struct ibv_qp_ex *native, const struct ibv_send_wr *request) {
     native->wr_id = request->wr_id;
-    native->wr_flags = request->send_flags & ~(unsigned)IBV_SEND_INLINE;
+    native->wr_flags = request->send_flags; /* inline among them: rxe looks for it, others do not mind */
     switch (request->opcode) {
     case IBV_WR_RDMA_READ:
         ibv_wr_rdma_read(native, request->wr.rdma.rkey, request->wr.rdma.remote_addr);

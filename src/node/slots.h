@@ -32,8 +32,11 @@ struct remo__slots {
     uint64_t bounce_offset;
     uint32_t depth, free_count;
     uint32_t in_flight;        /* (A) */
+    uint32_t cork_depth;       /* (A) the owner's: hold operations back */
+    uint32_t held_count;       /* (A) operations held back; they count as in flight */
     uint16_t free[REMO__SLOTS_MAX];
     struct remo__slot slot[REMO__SLOTS_MAX];
+    struct remo__op held[REMO__SLOTS_MAX];
     struct remo__slots_peer peers[]; /* [size] */
 };
 
