@@ -31,7 +31,9 @@ static void verbs_close(struct remo__fabric *fabric) {
         ibv_dereg_mr(verbs->own.segment[i].region);
     if (verbs->pd)
         ibv_dealloc_pd(verbs->pd);
-    if (verbs->target.listener) /* last: it holds the device */
+    if (verbs->context)
+        ibv_close_device(verbs->context);
+    if (verbs->target.listener)
         rdma_destroy_id(verbs->target.listener);
     if (verbs->target.channel)
         rdma_destroy_event_channel(verbs->target.channel);
@@ -75,7 +77,9 @@ static int device_open(struct verbs_fabric *verbs, const struct remo__fabric_con
     int rc = remo__verbs_device_find(config, verbs->target.channel, &verbs->target.listener, device);
     if (rc < 0)
         return rc;
-    verbs->context = verbs->target.listener->verbs;
+    rc = remo__verbs_device_open(verbs->target.listener, &verbs->context);
+    if (rc < 0)
+        return rc;
     verbs->pd = ibv_alloc_pd(verbs->context);
     if (!verbs->pd)
         return remo__fail(-ENOMEM, "device %s makes no protection domain (%s)", device->name, strerror(errno));

@@ -43,6 +43,7 @@
 #define REMO__VERBS_ACK_TIMEOUT 12u    /* 4.096 us * 2^12 = 17 ms until something is sent again */
 #define REMO__VERBS_RETRIES 4u
 #define REMO__VERBS_RNR_FOREVER 7u     /* a full receive queue is no error: its node lives */
+#define REMO__VERBS_RNR_TIMER 12u      /* 0.64 ms until it is tried again */
 #define REMO__VERBS_READS_MAX 16u      /* reads and atomics under way on a link */
 
 /* What a device grants, and which one it is. */
@@ -83,7 +84,8 @@ struct verbs_contact {
 /* The side of the target of a peer's link. */
 struct verbs_inbound {
     struct rdma_cm_id *id;
-    uint32_t rank, qp_number;
+    struct ibv_qp *qp;
+    uint32_t rank;
     struct verbs_inbound *next;        /* in the same bucket */
 };
 
@@ -107,7 +109,7 @@ struct verbs_target {
 struct verbs_fabric {
     struct remo__fabric base;
     struct verbs_device device;
-    struct ibv_context *context;       /* librdmacm's */
+    struct ibv_context *context;       /* our own: librdmacm's stays open for ever, and is of no use after a fork */
     struct ibv_pd *pd;
     char *arena;
     uint64_t arena_bytes, life;
@@ -131,6 +133,7 @@ struct verbs_sent {
 struct verbs_link {
     struct verbs_contact *contact;     /* the life of the peer that it leads to */
     struct rdma_cm_id *id;             /* NULL: there is no connection */
+    struct ibv_qp *qp;
     struct ibv_qp_ex *native;          /* NULL: ibv_post_send */
     uint16_t serial;                   /* in the completions of this connection */
     uint32_t head, tail;               /* work requests: the next one's number, the oldest under way */
@@ -184,6 +187,11 @@ int remo__verbs_device_find(const struct remo__fabric_config *config, struct rdm
 struct rdma_event_channel *remo__verbs_channel_open(void);
 /* What queue pairs may have: asks the device. Needs its protection domain. */
 int remo__verbs_device_limits(struct ibv_pd *pd, struct verbs_device *device);
+
+/* The calling process's own opening of the device that `id` is bound to. */
+int remo__verbs_device_open(const struct rdma_cm_id *id, struct ibv_context **ret_context);
+/* Bring a queue pair of a connection into its next state, with `access` for the peer. */
+int remo__verbs_qp_step(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state, unsigned access, uint8_t reads);
 
 /* verbs_target.c */
 int remo__verbs_target_open(struct verbs_fabric *verbs);

@@ -229,6 +229,37 @@ int remo__verbs_device_find(const struct remo__fabric_config *config, struct rdm
     return rc != 0 && remo_last_error()[0] == '\0' ? fail_unfound(&wish) : rc;
 }
 
+int remo__verbs_device_open(const struct rdma_cm_id *id, struct ibv_context **ret_context) {
+    const char *name = ibv_get_device_name(id->verbs->device);
+    struct ibv_device **devices = ibv_get_device_list(NULL);
+    struct ibv_context *context = NULL;
+    for (struct ibv_device **at = devices; at && *at && !context; at++) {
+        if (strcmp(ibv_get_device_name(*at), name) == 0)
+            context = ibv_open_device(*at);
+    }
+    if (devices)
+        ibv_free_device_list(devices);
+    if (!context)
+        return remo__fail(-ENODEV, "device %s does not open (%s)", name, strerror(errno));
+    *ret_context = context;
+    return 0;
+}
+
+int remo__verbs_qp_step(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state, unsigned access, uint8_t reads) {
+    struct ibv_qp_attr attr = {.qp_state = state};
+    int mask = 0;
+    if (rdma_init_qp_attr(id, &attr, &mask) != 0)
+        return -errno;
+    attr.qp_access_flags = access;
+    attr.timeout = REMO__VERBS_ACK_TIMEOUT;
+    attr.retry_cnt = REMO__VERBS_RETRIES;
+    attr.rnr_retry = REMO__VERBS_RNR_FOREVER;
+    attr.min_rnr_timer = REMO__VERBS_RNR_TIMER;
+    attr.max_dest_rd_atomic = reads;
+    attr.max_rd_atomic = reads;
+    return -ibv_modify_qp(qp, &attr, mask);
+}
+
 /* ---- limits of queue pairs, which only making one tells ---- */
 
 static struct ibv_qp *qp_try(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t inline_bytes, uint32_t sends, bool native) {

@@ -26,12 +26,13 @@ void remo__verbs_link_retire(struct verbs_endpoint *endpoint, struct verbs_link 
 static void connection_free(struct verbs_link *link) {
     if (!link->id)
         return;
-    if (link->id->qp) {
+    if (link->qp) {
         rdma_disconnect(link->id);
-        rdma_destroy_qp(link->id);
+        ibv_destroy_qp(link->qp);
     }
     rdma_destroy_id(link->id);
     link->id = NULL;
+    link->qp = NULL;
     link->native = NULL;
     link->serial++;
 }
@@ -62,6 +63,7 @@ struct attempt {
     struct verbs_endpoint *endpoint;
     struct verbs_contact *contact;
     struct rdma_cm_id *id;
+    struct ibv_qp *qp;
     uint64_t deadline_ns;
     bool not_yet;              /* refused, but may be accepted soon */
 };
@@ -121,15 +123,22 @@ static int qp_make(struct attempt *attempt) {
         attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_IMM |
                               IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     }
-    if (attempt->id->verbs != endpoint->verbs->context)
+    if (strcmp(ibv_get_device_name(attempt->id->verbs->device), device->name) != 0)
         return attempt_fail(attempt, "its network is that of another device of this machine", -ENETUNREACH);
-    return rdma_create_qp_ex(attempt->id, &attr) == 0 ? 0 : attempt_fail(attempt, "no queue pair", -errno);
+    attempt->qp = ibv_create_qp_ex(endpoint->verbs->context, &attr);
+    return attempt->qp ? 0 : attempt_fail(attempt, "no queue pair", -errno);
 }
 
-/* The peer has no business in our memory by this connection: it has its own. */
-static void access_drop(struct rdma_cm_id *id) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .qp_access_flags = 0};
-    (void)ibv_modify_qp(id->qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS); /* a device that refuses keeps what keys protect anyway */
+/* Ready to send. The peer may do nothing in our memory by this connection: it has its own. */
+static int qp_ready(struct attempt *attempt) {
+    static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
+    uint8_t reads = attempt->endpoint->verbs->device.reads;
+    for (size_t i = 0; i < REMO__ARRAY_COUNT(states); i++) {
+        int rc = remo__verbs_qp_step(attempt->id, attempt->qp, states[i], 0, reads);
+        if (rc < 0)
+            return attempt_fail(attempt, "its queue pair does not match", rc);
+    }
+    return rdma_establish(attempt->id) == 0 ? 0 : attempt_fail(attempt, "no connection", -errno);
 }
 
 static int steps(struct attempt *attempt) {
@@ -137,7 +146,6 @@ static int steps(struct attempt *attempt) {
     struct sockaddr_storage from = verbs->device.address, to = attempt->contact->address;
     struct verbs_hello hello = {.rank = verbs->base.rank, .from_life = verbs->life, .to_life = attempt->contact->life};
     uint8_t data[REMO__VERBS_HELLO_BYTES];
-    uint8_t ack_timeout = REMO__VERBS_ACK_TIMEOUT;
     memcpy(hello.secret, attempt->contact->secret, sizeof hello.secret);
     verbs_hello_write(data, &hello);
     if (from.ss_family == AF_INET)
@@ -155,28 +163,28 @@ static int steps(struct attempt *attempt) {
         rc = qp_make(attempt);
     if (rc < 0)
         return rc;
-    /* InfiniBand and RoCE know the option; without it a dead peer is only known later. */
-    (void)rdma_set_option(attempt->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout, sizeof ack_timeout);
     struct rdma_conn_param param = {.private_data = data, .private_data_len = sizeof data, .initiator_depth = verbs->device.reads,
                                     .responder_resources = 0, .retry_count = REMO__VERBS_RETRIES,
-                                    .rnr_retry_count = REMO__VERBS_RNR_FOREVER};
+                                    .rnr_retry_count = REMO__VERBS_RNR_FOREVER, .qp_num = attempt->qp->qp_num};
     if (rdma_connect(attempt->id, &param) != 0)
         return attempt_fail(attempt, "no connection", -errno);
-    return event_await(attempt, RDMA_CM_EVENT_ESTABLISHED);
+    rc = event_await(attempt, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    return rc < 0 ? rc : qp_ready(attempt);
 }
 
 static int connection_try(struct attempt *attempt, struct verbs_link *link) {
     attempt->not_yet = false;
+    attempt->qp = NULL;
     if (rdma_create_id(attempt->endpoint->channel, &attempt->id, NULL, RDMA_PS_TCP) != 0)
         return attempt_fail(attempt, "no identifier", -errno);
     int rc = steps(attempt);
     link->id = attempt->id;
+    link->qp = attempt->qp;
     if (rc < 0) {
         connection_free(link);
         return rc;
     }
-    access_drop(link->id);
-    link->native = attempt->endpoint->verbs->device.native_posts ? ibv_qp_to_qp_ex(link->id->qp) : NULL;
+    link->native = attempt->endpoint->verbs->device.native_posts ? ibv_qp_to_qp_ex(link->qp) : NULL;
     return 0;
 }
 

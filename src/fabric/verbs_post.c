@@ -191,7 +191,7 @@ static int requests_post(struct batch *batch) {
     }
     for (uint32_t i = 0; i + 1 < batch->count; i++)
         requests[i].next = &requests[i + 1];
-    return ibv_post_send(batch->link->id->qp, requests, &bad);
+    return ibv_post_send(batch->link->qp, requests, &bad);
 }
 
 static void count(uint64_t *at, uint64_t by) {
@@ -215,6 +215,7 @@ static void batch_post(struct batch *batch) {
         return;
     remo__log(&endpoint->verbs->base.log, REMO_LOG_ERROR, "device %s takes no work requests (%s)", endpoint->verbs->device.name,
               strerror(error));
+    remo__fail(-EIO, "device %s takes no work requests (%s)", endpoint->verbs->device.name, strerror(error));
     remo__verbs_link_end(endpoint, batch->link, -EIO, -EIO);
 }
 

@@ -39,7 +39,7 @@ static struct verbs_inbound **bucket_of(struct verbs_target *target, uint32_t qp
 
 static struct verbs_inbound *inbound_find(struct verbs_target *target, uint32_t qp_number) {
     struct verbs_inbound *inbound = *bucket_of(target, qp_number);
-    while (inbound && inbound->qp_number != qp_number)
+    while (inbound && inbound->qp->qp_num != qp_number)
         inbound = inbound->next;
     return inbound;
 }
@@ -78,12 +78,15 @@ static uint32_t drain(struct verbs_fabric *verbs) {
     return arrived;
 }
 
-/* Once its queue pair is gone nothing of it is executed any more; what it delivered before is taken while its number is known. */
+/* Once its queue pair is in error nothing of it is executed any more; what it delivered before is taken while its number is known. */
 static void inbound_end(struct verbs_fabric *verbs, struct verbs_inbound **link) {
     struct verbs_inbound *inbound = *link;
-    rdma_destroy_qp(inbound->id);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    ibv_modify_qp(inbound->qp, &attr, IBV_QP_STATE);
     drain(verbs);
     *link = inbound->next;
+    rdma_disconnect(inbound->id);
+    ibv_destroy_qp(inbound->qp);
     rdma_destroy_id(inbound->id);
     free(inbound);
 }
@@ -140,21 +143,25 @@ static bool welcome(struct verbs_fabric *verbs, const struct verbs_hello *hello,
 static int inbound_make(struct verbs_fabric *verbs, struct rdma_cm_id *id, uint32_t rank, const struct rdma_conn_param *asked) {
     struct verbs_target *target = &verbs->target;
     struct verbs_inbound *inbound = calloc(1, sizeof *inbound);
+    unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    uint8_t reads = (uint8_t)remo__min(asked->responder_resources, verbs->device.reads);
     struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .send_cq = target->cq, .recv_cq = target->cq, .srq = target->srq,
                                     .cap = {.max_send_wr = 1, .max_send_sge = 1}};
-    if (!inbound || id->verbs != verbs->context || rdma_create_qp(id, verbs->pd, &attr) != 0)
+    struct ibv_qp *qp = inbound ? ibv_create_qp(verbs->pd, &attr) : NULL;
+    if (!qp || remo__verbs_qp_step(id, qp, IBV_QPS_INIT, access, reads) != 0 ||
+        remo__verbs_qp_step(id, qp, IBV_QPS_RTR, access, reads) != 0 || remo__verbs_qp_step(id, qp, IBV_QPS_RTS, access, reads) != 0)
         goto fail;
-    struct rdma_conn_param param = {.responder_resources = (uint8_t)remo__min(asked->responder_resources, verbs->device.reads),
-                                    .rnr_retry_count = REMO__VERBS_RNR_FOREVER};
-    struct verbs_inbound **bucket = bucket_of(target, id->qp->qp_num);
-    *inbound = (struct verbs_inbound){.id = id, .rank = rank, .qp_number = id->qp->qp_num, .next = *bucket};
-    if (rdma_accept(id, &param) != 0) {
-        rdma_destroy_qp(id);
+    struct rdma_conn_param param = {.responder_resources = reads, .rnr_retry_count = REMO__VERBS_RNR_FOREVER,
+                                    .qp_num = qp->qp_num, .srq = 1};
+    struct verbs_inbound **bucket = bucket_of(target, qp->qp_num);
+    *inbound = (struct verbs_inbound){.id = id, .qp = qp, .rank = rank, .next = *bucket};
+    if (rdma_accept(id, &param) != 0)
         goto fail;
-    }
     *bucket = inbound;
     return 0;
 fail:
+    if (qp)
+        ibv_destroy_qp(qp);
     remo__log(&verbs->base.log, REMO_LOG_WARNING, "no connection for a thread of node %u (%s)", rank, strerror(errno));
     free(inbound);
     return -EIO;
