@@ -61,7 +61,7 @@ static void link_break(struct ofi_link *link, int status, const char *why) {
             remo__ofi_slot_finish(endpoint, index, slot->status ? slot->status : status);
     }
     while (link->queue.count > 0)
-        remo__ofi_slot_finish(endpoint, remo__ofi_fifo_pop(endpoint, &link->queue), status);
+        remo__ofi_slot_finish(endpoint, remo__ofi_link_unqueue(link), status);
     link->state = OFI_LINK_BROKEN;
     deactivate(link);
 }
@@ -71,6 +71,8 @@ void remo__ofi_link_close(struct ofi_link *link) {
         return;
     link_shut(link);
     deactivate(link);
+    while (link->queue.count > 0)
+        remo__ofi_link_unqueue(link);
     link->endpoint->links[link->contact->rank] = NULL;
     free(link);
 }
@@ -124,8 +126,8 @@ static int link_open(struct ofi_link *link) {
 int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact, struct ofi_link **ret_link) {
     struct ofi_link *link = endpoint->links[contact->rank];
     if (link && link->contact != contact) {
-        if (link->state != OFI_LINK_BROKEN) /* an earlier life; what is in flight there fails */
-            link_break(link, -EHOSTDOWN, "the peer has begun a new life");
+        if (link->active)
+            remo__ofi_link_progress(link); /* an earlier life: this ends it */
         remo__ofi_link_close(link);
         link = NULL;
     }
@@ -182,7 +184,18 @@ static void welcome_take(struct ofi_link *link) {
 
 /* ---- requests ---- */
 
+static void count_queued(struct ofi_endpoint *endpoint, int32_t more) {
+    uint32_t queued = atomic_load_explicit(&endpoint->queued, memory_order_relaxed);
+    atomic_store_explicit(&endpoint->queued, queued + (uint32_t)more, memory_order_relaxed);
+}
+
+uint16_t remo__ofi_link_unqueue(struct ofi_link *link) {
+    count_queued(link->endpoint, -1);
+    return remo__ofi_fifo_pop(link->endpoint, &link->queue);
+}
+
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot) {
+    count_queued(link->endpoint, 1);
     remo__ofi_fifo_push(link->endpoint, &link->queue, slot);
     link->queue_bytes += sizeof(struct remo__ofi_record) + link->endpoint->slots[slot].op.size_bytes;
     activate(link);
@@ -294,13 +307,11 @@ static int link_drive(struct ofi_link *link) {
 
 void remo__ofi_link_progress(struct ofi_link *link) {
     struct ofi_fabric *ofi = link->endpoint->ofi;
-    if (atomic_load_explicit(&ofi->contacts[link->contact->rank], memory_order_acquire) != link->contact) {
-        link_break(link, -EHOSTDOWN, "the peer was cut off");
-        return;
-    }
-    int rc = link_drive(link);
+    int rc = link_drive(link); /* first, so that what was answered before the end counts as done */
     if (rc < 0)
         link_break(link, -EHOSTDOWN, remo_last_error());
+    else if (atomic_load_explicit(&ofi->contacts[link->contact->rank], memory_order_acquire) != link->contact)
+        link_break(link, -EHOSTDOWN, "the peer was cut off");
     else if (link->queue.count == 0 && link->flight_head == link->flight_tail)
         deactivate(link);
     else if (link->state == OFI_LINK_GREETING || link->queue.count > 0 || link->unsent_bytes > 0)

@@ -24,6 +24,7 @@
 #define CROWDED_SLEEPS 16u
 #define SLEEP_MS_MAX 100                    /* nothing is known to get lost; if it did, this bounds the harm */
 #define SLEEP_MS_UNTRUSTED 1                /* the provider has no descriptor, or one that tells little */
+#define CALM_MAX 16u                        /* looks at endpoints that need no help, before we stop looking */
 #define REUSE_NS REMO__NS_PER_S             /* memory of a link that its owner closed is free of late writes */
 #define TURN_NS (100 * REMO__NS_PER_US)     /* the least that the kernel takes */
 #define POLL_MAX 16u
@@ -246,7 +247,7 @@ static void news_take(struct ofi_fabric *ofi, uint32_t data) {
         greeting_take(ofi, place / ofi->endpoints_max, place % ofi->endpoints_max);
 }
 
-static bool turn(struct ofi_fabric *ofi) {
+static void turn(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
     uint32_t news[POLL_MAX];
     pthread_mutex_lock(&target->lock);
@@ -254,19 +255,49 @@ static bool turn(struct ofi_fabric *ofi) {
     int count = remo__ofi_port_poll(&target->port, news, POLL_MAX);
     for (int i = 0; i < count; i++)
         news_take(ofi, news[i]);
-    bool busy = serve_all(ofi) || count != 0;
+    serve_all(ofi);
     pthread_mutex_unlock(&target->lock);
-    return busy;
+}
+
+static void target_wake(struct ofi_target *target) {
+    uint64_t one = 1;
+    ssize_t written = write(target->wake_fd, &one, sizeof one);
+    (void)written; /* cannot fail but when it is written already */
+}
+
+void remo__ofi_target_watch(struct ofi_fabric *ofi) {
+    struct ofi_target *target = &ofi->target;
+    if (atomic_load_explicit(&target->watches, memory_order_relaxed))
+        return;
+    atomic_store(&target->watches, true);
+    target_wake(target);
+}
+
+/* Look after endpoints whose threads do something else. They tell us once; then we look every millisecond, until none
+ * has needed it for a while. */
+static void help(struct ofi_fabric *ofi) {
+    struct ofi_target *target = &ofi->target;
+    if (!atomic_load(&target->watches))
+        return;
+    if (remo__ofi_endpoints_help(ofi)) {
+        target->calm = 0;
+    } else if (++target->calm >= CALM_MAX) {
+        target->calm = 0;
+        atomic_exchange(&target->watches, false);
+        if (remo__ofi_endpoints_help(ofi)) /* who queued something meanwhile may have seen that we watch */
+            atomic_store(&target->watches, true);
+    }
 }
 
 static int sleep_ms(struct ofi_target *target) {
     bool trusted = target->port.fd >= 0 && target->port.net->arrivals_wake;
-    return target->stalled || !trusted ? SLEEP_MS_UNTRUSTED : SLEEP_MS_MAX;
+    return target->stalled || !trusted || atomic_load(&target->watches) ? SLEEP_MS_UNTRUSTED : SLEEP_MS_MAX;
 }
 
 /* Sleep until something arrives. Returns for how long it did, 0: there is something to do already. */
 static uint64_t doze(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
+    help(ofi);
     pthread_mutex_lock(&target->lock);
     bool may = target->port.fd < 0 || remo__ofi_port_may_sleep(&target->port);
     bool busy = serve_all(ofi); /* asking may have taken in what had arrived */
@@ -277,6 +308,9 @@ static uint64_t doze(struct ofi_fabric *ofi) {
     struct pollfd fds[2] = {{.fd = target->wake_fd, .events = POLLIN}, {.fd = target->port.fd, .events = POLLIN}};
     uint64_t start = remo__now_ns();
     poll(fds, target->port.fd >= 0 ? 2 : 1, timeout_ms);
+    uint64_t count;
+    if ((fds[0].revents & POLLIN) && read(target->wake_fd, &count, sizeof count) < 0)
+        return 0;
     return remo__now_ns() - start;
 }
 
@@ -291,10 +325,10 @@ static bool look(struct ofi_fabric *ofi, uint64_t awake_ns) {
     long before = preempted();
     uint64_t until = remo__now_ns() + awake_ns;
     for (uint32_t turns = 1; !atomic_load_explicit(&ofi->target.stop, memory_order_relaxed); turns++) {
-        bool busy = turn(ofi);
+        turn(ofi);
         if (turns % TURNS_PER_CHECK == 0 && preempted() != before)
             return false;
-        if (!busy && remo__now_ns() >= until)
+        if (remo__now_ns() >= until)
             break;
     }
     return preempted() == before;
@@ -363,9 +397,7 @@ static void target_stop(struct ofi_target *target) {
     if (!target->started)
         return;
     atomic_store(&target->stop, true);
-    uint64_t one = 1;
-    ssize_t written = write(target->wake_fd, &one, sizeof one);
-    (void)written; /* cannot fail but when it is written already */
+    target_wake(target);
     pthread_join(target->thread, NULL);
     target->started = false;
 }

@@ -4,17 +4,27 @@
 
 #include "kv/kv.h"
 
+/* Read a slot that is not mapped. */
+static __attribute__((noinline)) int fetch(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t entry) {
+    int rc = remo__kv_buffer_need(mine, &mine->image);
+    if (rc == 0)
+        rc = remo_region_read(kv->slots, remo__kv_entry_node(entry), remo__kv_slot_at(kv, remo__kv_entry_slot(entry)),
+                              mine->image, kv->shape.slot_bytes, NULL);
+    if (rc == -ETIMEDOUT && !kv->node->mapped)
+        remo__kv_buffer_lose(mine, &mine->image);
+    return rc;
+}
+
 /* See remo__kv_look. */
 static inline __attribute__((always_inline)) int look(struct remo_kv *kv, struct remo__kv_thread *mine,
                                                       const struct remo__kv_key *key, uint64_t entry, void *dst, size_t cap,
                                                       enum remo__kv_seen *ret_seen, struct remo__kv_sight *ret_sight) {
     const char *slot = remo__kv_mapped(kv, mine, entry);
     if (remo__likely(slot != NULL)) {
-        mine->stats->reads++;
-        mine->stats->bytes += kv->shape.slot_bytes;
+        remo__count(&mine->stats->reads, 1);
+        remo__count(&mine->stats->bytes, kv->shape.slot_bytes);
     } else {
-        int rc = remo_region_read(kv->slots, remo__kv_entry_node(entry), remo__kv_slot_at(kv, remo__kv_entry_slot(entry)),
-                                  mine->image, kv->shape.slot_bytes, NULL);
+        int rc = fetch(kv, mine, entry);
         if (rc != 0)
             return rc;
         slot = mine->image;

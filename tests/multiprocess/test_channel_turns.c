@@ -147,7 +147,7 @@ static int one_kept(struct side *sides, unsigned char *data, uint32_t turn) {
     CHECK_OK(remo_region_address(held[1], 0, 0, &before));
     memset(data, 0xaa, BYTES);
     CHECK_OK(remo_write(sides[1].node, before, data, BYTES, NULL));
-    CHECK_OK(remo_fence(sides[1].node, REMO_FENCE_PAIR, 0));
+    CHECK_OK(remo_fence(sides[1].node, REMO_FENCE_THREAD, 0));
     CHECK(is_all(held[0], 0xaa));
     remo_region_close(held[0]);
     for (uint32_t i = 0; i < 3; i++) {
@@ -158,7 +158,7 @@ static int one_kept(struct side *sides, unsigned char *data, uint32_t turn) {
         CHECK(now.word != before.word);
     }
     CHECK_OK(remo_write(sides[1].node, before, data, BYTES, NULL));
-    CHECK_OK(remo_fence(sides[1].node, REMO_FENCE_PAIR, 0));
+    CHECK_OK(remo_fence(sides[1].node, REMO_FENCE_THREAD, 0));
     for (uint32_t i = 0; i < 3; i++)
         CHECK(is_all(other[i], 0));
     if (turn % 2) /* one that opens again does not get it either */

@@ -191,7 +191,7 @@ static int sizes(struct remo_node *node, void *ctx) {
 /* With the whole hash equal for all keys, only the key in the slot tells them apart. */
 static int collisions(struct remo_node *node, void *ctx) {
     (void)ctx;
-    enum { KEYS = 200 };
+    enum { KEYS = 60 };
     struct remo_kv *kv;
     struct remo_kv_options options = {.capacity = 1000, .key_bytes_max = 8, .value_bytes_max = 8};
     uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
