@@ -45,6 +45,10 @@ uint32_t remo__slots_progress(struct remo__thread *thread);
 /* Sleep for a completion, at most `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
 
+/* What this thread has written so far was news of an object that needs no fence of others: later fences need not look after it.
+ * For who fenced just before, so that nothing else is among it. */
+void remo__fence_forgive(struct remo__thread *thread);
+
 /* The general path: any fabric, any size; mapped ones come here for immediates and to have their errors told. */
 int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, void *dst,
                   size_t bytes, struct remo_ack *ack);
