@@ -25,7 +25,7 @@ REMO_BEGIN
 #define REMO_CHANNEL_NAME_BYTES_MAX 200u   /* of a full name */
 #define REMO_CHANNEL_MEMORIES_MAX 4u
 #define REMO_CHANNEL_MESSAGE_BYTES_MAX 32768u
-#define REMO_CHANNELS_MAX 4096u            /* open at a time on one node */
+#define REMO_CHANNELS_MAX 4096u            /* on one node: open, or closed while a peer still knows their memory */
 #define REMO_CHANNEL_IMMEDIATE_MAX 4095u   /* largest immediate value */
 
 enum remo_channel_peer { REMO_CHANNEL_WAITING, REMO_CHANNEL_CONNECTED, REMO_CHANNEL_LEFT, REMO_CHANNEL_DOWN };

@@ -33,6 +33,7 @@ struct remo__fabric_caps {
     bool reads_ordered;       /* reads of one endpoint from one peer are executed in the order posted */
     bool completion_placed;   /* the completion of a write means that it is placed and visible at the target */
     bool read_flushes;        /* a read completes after all earlier writes of the endpoint to that peer are placed */
+    bool driven_by_device;    /* what was posted goes on and ends although nobody polls */
     bool local_registered;    /* local buffers must lie in the arena */
     uint32_t inline_bytes;    /* writes up to this size are copied when posted; 0: none is */
     uint32_t batch_max;       /* operations per post */

@@ -94,6 +94,7 @@ static void caps_set(struct verbs_fabric *verbs) {
         .reads_ordered = false,
         .completion_placed = false,
         .read_flushes = true,
+        .driven_by_device = true,
         .local_registered = true,
         .inline_bytes = verbs->device.inline_bytes,
         .batch_max = REMO__VERBS_BATCH_MAX,

@@ -96,7 +96,9 @@ struct remo_kv {
     struct remo__kv_shape shape;
     struct remo__kv_index index;
     uint64_t hash_mask;        /* all ones; tests make keys collide with it */
+    bool small;                /* slots are lines in memory that is mapped, keys and values at most 8 bytes */
     uint32_t stripes, slots_per_node, rank;
+    const _Atomic uint64_t *offsets; /* where the slots of each node start in its arena */
     char *own;                 /* own slots */
     struct remo__kv_tracker *trackers; /* [node->size] */
     _Atomic(struct remo__kv_thread *) threads[REMO__THREADS_MAX];
@@ -201,6 +203,16 @@ static inline const char *remo__kv_mapped(const struct remo_kv *kv, const struct
     uint64_t at = remo__memory_at(kv->slots->memory, node, remo__kv_slot_at(kv, remo__kv_entry_slot(entry)));
     const char *base = remo__peer_base(mine->thread, node);
     return remo__likely(base != NULL && at != REMO__NO_OFFSET) ? base + at : NULL;
+}
+
+/* The same where slots are one line. An entry that is changing under us may be 0: then node 0 and a slot that does not exist. */
+static inline const char *remo__kv_mapped_small(const struct remo_kv *kv, const struct remo__kv_thread *mine, uint64_t entry) {
+    uint32_t node = remo__kv_entry_node(entry);
+    uint64_t start = atomic_load_explicit(&kv->offsets[node], memory_order_relaxed);
+    const char *base = remo__peer_base(mine->thread, node);
+    if (remo__unlikely(!base || start == REMO__NO_OFFSET || entry == 0))
+        return NULL;
+    return base + start + (uint64_t)remo__kv_entry_slot(entry) * REMO__CACHE_LINE;
 }
 
 /* One read of the slot of `entry`; the value goes to `dst` as in remo__kv_slot_read. Errors: those of remo_region_read. */

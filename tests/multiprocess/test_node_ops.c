@@ -337,6 +337,98 @@ static int fences_flush(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- threads that come and go, with their operations in flight ---- */
+
+struct passer {
+    struct remo_node *node;
+    struct remo_region *region;
+    uint32_t slot, turn;
+    int result;
+};
+
+/* Write to everybody, by the buffers of this thread or not, and end without waiting. */
+static int pass_by(const struct passer *self) {
+    uint64_t *words, stack[16];
+    void *buffer;
+    CHECK_OK(remo_buffer_get(self->node, &buffer));
+    words = self->turn % 2 ? buffer : stack;
+    for (uint32_t i = 0; i < 16; i++)
+        words[i] = self->turn;
+    for (uint32_t to = 0; to < remo_node_size(self->node); to++)
+        CHECK_OK(remo_region_write(self->region, to, 8192 + (remo_node_rank(self->node) * 8 + self->slot) * 128, words, 128,
+                                   self->slot % 2 ? REMO_WRITE_NOTIFY : 0, NULL));
+    if (self->turn % 2 == 0)
+        remo_buffer_put(self->node, buffer);
+    return 0;
+}
+
+static void *pass_thread(void *ctx) {
+    struct passer *self = ctx;
+    self->result = pass_by(self);
+    return NULL;
+}
+
+/* While they come and go, a global fence covers those that are gone. */
+static int passers(struct remo_node *node, void *ctx) {
+    enum { PASSERS = 6, TURNS = 25 };
+    struct passer passers[PASSERS];
+    pthread_t threads[PASSERS];
+    struct remo_region *region;
+    (void)ctx;
+    if (open_all(node, &region))
+        return 1;
+    const uint64_t *own = remo_region_local(region);
+    for (uint32_t turn = 1; turn <= TURNS; turn++) {
+        for (uint32_t i = 0; i < PASSERS; i++) {
+            passers[i] = (struct passer){.node = node, .region = region, .slot = i, .turn = turn};
+            CHECK(pthread_create(&threads[i], NULL, pass_thread, &passers[i]) == 0);
+            CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+        }
+        for (uint32_t i = 0; i < PASSERS; i++) {
+            pthread_join(threads[i], NULL);
+            CHECK_OK(passers[i].result);
+        }
+        CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+        CHECK_OK(cluster_meet());
+        for (uint32_t from = 0; from < remo_node_size(node); from++)
+            for (uint32_t i = 0; i < PASSERS; i++)
+                for (uint32_t word = 0; word < 16; word++)
+                    CHECK_EQUAL(__atomic_load_n(&own[1024 + (from * 8 + i) * 16 + word], __ATOMIC_ACQUIRE), turn);
+        CHECK_OK(cluster_meet());
+    }
+    remo_region_close(region);
+    return 0;
+}
+
+/* A write without an ack arrives, though its thread never comes back to Remo; and one of a thread that has ended. */
+static int left_alone(struct remo_node *node, void *ctx) {
+    struct passer passer = {.node = node};
+    uint32_t rank = remo_node_rank(node);
+    pthread_t thread;
+    (void)ctx;
+    if (open_all(node, &passer.region))
+        return 1;
+    const uint64_t *own = remo_region_local(passer.region);
+    for (passer.turn = 1; passer.turn <= 20; passer.turn++) {
+        if (passer.turn % 3 == 0) {
+            CHECK(pthread_create(&thread, NULL, pass_thread, &passer) == 0);
+            pthread_join(thread, NULL);
+            CHECK_OK(passer.result);
+        } else {
+            CHECK_OK(pass_by(&passer));
+        }
+        uint32_t from = 1 - rank, ms = 0;
+        while (__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE) != passer.turn && ms++ < 5000 * cluster_slowness())
+            cluster_sleep_ms(1);
+        CHECK_EQUAL(__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE), passer.turn);
+        CHECK_OK(cluster_meet());
+    }
+    CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+    CHECK_OK(cluster_meet());
+    remo_region_close(passer.region);
+    return 0;
+}
+
 /* ---- a peer that does not answer ---- */
 
 /* shm: its memory is there, whatever its threads do. */
@@ -409,6 +501,9 @@ int main(int argc, char **argv) {
                                                 CLUSTER_TEST(fence_costs, 3),
                                                 CLUSTER_TEST(fences_flush, 3),
                                                 CLUSTER_TEST_NAMED("fences_flush_threads", fences_flush, 2, .as_threads = 1),
+                                                CLUSTER_TEST(passers, 3),
+                                                CLUSTER_TEST_NAMED("passers_threads", passers, 2, .as_threads = 1),
+                                                CLUSTER_TEST(left_alone, 2),
                                                 CLUSTER_TEST(paused, 2, .op_timeout_ns = SECOND / 4),
                                                 {0}};
     shared = cluster_shared(sizeof *shared);
