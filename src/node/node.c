@@ -196,7 +196,7 @@ static int open_fabric(struct remo_node *node, const struct remo_config *config)
     const char *name = or_env(config->fabric, "REMO_FABRIC");
     const struct remo__fabric_ops *ops = remo__fabric_find(name ? name : "shm");
     if (!ops)
-        return remo__fail(-EINVAL, "there is no fabric called \"%s\"; this build has shm and ofi (see `remo doctor`)", name);
+        return remo__fail(-EINVAL, "there is no fabric called \"%s\"; this build has shm, ofi and verbs (see `remo doctor`)", name);
     struct remo__fabric_config fabric = {
         .rank = node->rank, .size = node->size, .job = node->roster->job,
         .provider = or_env(config->provider, "REMO_PROVIDER"), .address = or_env(config->bind_address, "REMO_BIND"),
