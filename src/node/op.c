@@ -1,8 +1,9 @@
 /* op.c - operations that go through an endpoint: slots, bounce blocks, completions.
  *
- * A slot is one operation in flight. It owns whatever the network may still touch (its bounce block, the word an atomic's old
- * value lands in), so that acks, results and buffers of the caller can be let go of at any time. Slots are used under the lock of
- * their endpoint: nearly always by their own thread, now and then by one that does a global fence.
+ * A slot is one operation in flight. It owns whatever the network may still touch (its bounce block, the word
+ * an atomic's old value lands in), so that acks, results and buffers of the caller can be let go of at any
+ * time. Slots are used under the lock of their endpoint: nearly always by their own thread, now and then by
+ * one that does a global fence.
  */
 #include "node/op.h"
 
@@ -23,13 +24,15 @@ int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots) {
     if (rc != 0)
         goto fail_free;
     if (!node->mapped) {
-        rc = remo__arena_alloc(node->arena, (uint64_t)slots->depth * REMO__BOUNCE_BYTES, &slots->bounce_offset);
+        rc = remo__arena_alloc(node->arena, (uint64_t)slots->depth * REMO__BOUNCE_BYTES,
+                               &slots->bounce_offset);
         if (rc != 0)
             goto fail_endpoint;
     }
     for (uint32_t i = 0; i < slots->depth; i++) {
         slots->slot[i].bounce = node->mapped ? (char *)&slots->slot[i].word
-            : remo__arena_base(node->arena) + slots->bounce_offset + (uint64_t)i * REMO__BOUNCE_BYTES;
+                                             : remo__arena_base(node->arena) + slots->bounce_offset
+                                                   + (uint64_t)i * REMO__BOUNCE_BYTES;
         slots->free[slots->free_count++] = (uint16_t)(slots->depth - 1 - i);
     }
     *ret_slots = slots;
@@ -173,9 +176,10 @@ void remo__slots_uncork(struct remo__thread *thread) {
 
 /* ---- operations that their thread has left behind ----
  *
- * A write without an ack is under way when the call returns, and its thread may compute or sleep from then on. Where a
- * fabric needs to be polled for things to move on, the service thread does it in that thread's place: it is woken once, and
- * then sweeps until there was nothing to do for QUIET_SWEEPS_MAX sweeps, so that busy times cost no wake-ups. */
+ * A write without an ack is under way when the call returns, and its thread may compute or sleep from then
+ * on. Where a fabric needs to be polled for things to move on, the service thread does it in that thread's
+ * place: it is woken once, and then sweeps until there was nothing to do for QUIET_SWEEPS_MAX sweeps, so that
+ * busy times cost no wake-ups. */
 
 #define QUIET_SWEEPS_MAX 16u
 
@@ -183,8 +187,10 @@ static void leave_behind(struct remo__thread *thread) {
     struct remo_node *node = thread->node;
     if (node->mapped || node->fabric->caps.driven_by_device)
         return;
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with that of remo__slots_sweep: in_flight, then left_behind */
-    if (!atomic_load_explicit(&node->left_behind, memory_order_relaxed) && !atomic_exchange(&node->left_behind, true))
+    atomic_thread_fence(
+        memory_order_seq_cst); /* pairs with that of remo__slots_sweep: in_flight, then left_behind */
+    if (!atomic_load_explicit(&node->left_behind, memory_order_relaxed)
+        && !atomic_exchange(&node->left_behind, true))
         node->fabric->ops->imm_wake(node->fabric);
 }
 
@@ -227,9 +233,9 @@ struct start {
     struct remo__slots *slots;
     struct remo__thread *thread;
     struct remo__op op;
-    bool bounce;             /* the network uses the slot's block, not op.local */
-    const void *src;         /* bounced write: copied to the block first */
-    void *dst;               /* bounced read, atomic: where the block is copied to at completion; NULL: nowhere */
+    bool bounce;     /* the network uses the slot's block, not op.local */
+    const void *src; /* bounced write: copied to the block first */
+    void *dst;       /* bounced read, atomic: where the block is copied to at completion; NULL: nowhere */
     struct remo_ack *ack;
 };
 
@@ -342,8 +348,11 @@ static int wait_own(struct remo_node *node, struct remo_ack *own, int rc, const 
         rc = remo_ack_wait(own, node->op_timeout_ns);
     remo_ack_cancel(own);
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or network does not "
-                          "answer", what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
+        return remo__fail(
+            rc,
+            "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or network does not "
+            "answer",
+            what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
     return rc == -EHOSTDOWN ? remo__peer_fail(node, peer, what) : rc;
 }
 
@@ -357,8 +366,8 @@ static uint64_t piece_bytes(const struct remo_node *node, bool direct) {
     return direct || node->mapped ? most : remo__min(most, REMO__BOUNCE_BYTES);
 }
 
-int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, void *dst,
-                  size_t bytes, struct remo_ack *ack) {
+int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                  void *dst, size_t bytes, struct remo_ack *ack) {
     struct remo_node *node = thread->node;
     struct remo_ack own = REMO_ACK_INIT;
     bool direct = node->mapped || in_arena(node, dst);
@@ -367,9 +376,15 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
     do {
         uint64_t piece = remo__min(bytes - at, most);
         char *to = (char *)dst + at;
-        struct start start = {.slots = thread->slots, .thread = thread, .bounce = !direct, .dst = direct ? NULL : to,
+        struct start start = {.slots = thread->slots,
+                              .thread = thread,
+                              .bounce = !direct,
+                              .dst = direct ? NULL : to,
                               .ack = ack ? ack : &own,
-                              .op = {.kind = REMO__OP_READ, .peer = (uint16_t)peer, .remote = offset + at, .local = to,
+                              .op = {.kind = REMO__OP_READ,
+                                     .peer = (uint16_t)peer,
+                                     .remote = offset + at,
+                                     .local = to,
                                      .size_bytes = piece}};
         rc = start_one(&start);
         remo__count(&stats->reads, rc == 0);
@@ -382,22 +397,33 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
     return rc;
 }
 
-int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, const void *src,
-                   size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack) {
+int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                   const void *src, size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack) {
     struct remo_node *node = thread->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
     bool direct = node->mapped || in_arena(node, src);
     uint64_t most = piece_bytes(node, direct), at = 0;
-    uint8_t last_flags = (flags & REMO__WRITE_IMM) ? REMO__OP_IMM : (flags & REMO__WRITE_NOTIFY) ? REMO__OP_NOTIFY : 0;
+    uint8_t last_flags = (flags & REMO__WRITE_IMM)      ? REMO__OP_IMM
+                         : (flags & REMO__WRITE_NOTIFY) ? REMO__OP_NOTIFY
+                                                        : 0;
     int rc = 0;
     do {
         uint64_t piece = remo__min(bytes - at, most);
         bool last = at + piece == bytes, brief = piece <= caps->inline_bytes;
         const char *from = (const char *)src + at;
-        struct start start = {.slots = thread->slots, .thread = thread, .bounce = !direct && !brief, .src = from, .ack = ack,
-                              .op = {.kind = REMO__OP_WRITE, .peer = (uint16_t)peer, .remote = offset + at,
-                                     .flags = (uint8_t)((last ? last_flags : 0) | (brief ? REMO__OP_INLINE : 0)),
-                                     .imm = imm, .local = (void *)(uintptr_t)from, .size_bytes = piece}};
+        struct start start = {
+            .slots = thread->slots,
+            .thread = thread,
+            .bounce = !direct && !brief,
+            .src = from,
+            .ack = ack,
+            .op = {.kind = REMO__OP_WRITE,
+                   .peer = (uint16_t)peer,
+                   .remote = offset + at,
+                   .flags = (uint8_t)((last ? last_flags : 0) | (brief ? REMO__OP_INLINE : 0)),
+                   .imm = imm,
+                   .local = (void *)(uintptr_t)from,
+                   .size_bytes = piece}};
         if (last && last_flags && at > 0 && !caps->writes_ordered)
             rc = remo_fence(node, REMO_FENCE_PAIR, peer); /* the news must not overtake the earlier pieces */
         if (rc == 0)
@@ -413,12 +439,21 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
     return rc;
 }
 
-int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, uint8_t kind,
-                    uint64_t operand, uint64_t compare, uint64_t *ret_old, struct remo_ack *ack) {
+int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                    uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
+                    struct remo_ack *ack) {
     struct remo_node *node = thread->node;
     struct remo_ack own = REMO_ACK_INIT;
-    struct start start = {.slots = thread->slots, .thread = thread, .bounce = true, .dst = ret_old, .ack = ack ? ack : &own,
-                          .op = {.kind = kind, .peer = (uint16_t)peer, .remote = offset, .size_bytes = 8, .operand = operand,
+    struct start start = {.slots = thread->slots,
+                          .thread = thread,
+                          .bounce = true,
+                          .dst = ret_old,
+                          .ack = ack ? ack : &own,
+                          .op = {.kind = kind,
+                                 .peer = (uint16_t)peer,
+                                 .remote = offset,
+                                 .size_bytes = 8,
+                                 .operand = operand,
                                  .compare = compare}};
     int rc = start_one(&start);
     remo__count(&stats->atomics, rc == 0);

@@ -1,7 +1,8 @@
 /* wait.c - spin, then yield, then sleep.
  *
- * How long to spin: when there is a core for every node of the machine, what we wait for is being computed right now, and a wake-up
- * costs far more than a few microseconds of spinning. With more nodes than cores, spinning only keeps away the one we wait for.
+ * How long to spin: when there is a core for every node of the machine, what we wait for is being computed
+ * right now, and a wake-up costs far more than a few microseconds of spinning. With more nodes than cores,
+ * spinning only keeps away the one we wait for.
  */
 #include "node/wait.h"
 
@@ -9,7 +10,7 @@
 
 #include "node/op.h"
 
-#define YIELDS 200u       /* before sleeping */
+#define YIELDS 200u                      /* before sleeping */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while own operations are in flight: their peer rings no bell */
 
 static inline void relax(void) {
