@@ -205,7 +205,7 @@ static int open_fabric(struct remo_node *node, const struct remo_config *config)
     const struct remo__fabric_ops *ops = remo__fabric_find(name ? name : "shm");
     if (!ops)
         return remo__fail(-EINVAL,
-                          "there is no fabric called \"%s\"; this build has shm and ofi (see `remo doctor`)",
+                          "there is no fabric called \"%s\"; this build has shm, ofi and verbs (see `remo doctor`)",
                           name);
     struct remo__fabric_config fabric = {.rank = node->rank,
                                          .size = node->size,

@@ -93,6 +93,35 @@ static void collect(struct remo__slots *slots) {
     } while (count == (int)REMO__ARRAY_COUNT(done));
 }
 
+/* Neighbours to one peer share a post. Their order matters only among those to the same peer, which keep it. */
+static void held_sort(struct remo__slots *slots) {
+    for (uint32_t i = 1; i < slots->held_count; i++) {
+        struct remo__op op = slots->held[i];
+        uint32_t at = i;
+        for (; at > 0 && slots->held[at - 1].peer > op.peer; at--)
+            slots->held[at] = slots->held[at - 1];
+        slots->held[at] = op;
+    }
+}
+
+/* Post what is held back until the queue is full; what cannot be posted ends with its error. The lock is held. */
+static void held_post(struct remo__slots *slots) {
+    const struct remo__fabric_ops *ops = slots->node->fabric->ops;
+    uint32_t sent = 0, count = slots->held_count;
+    held_sort(slots);
+    while (sent < count) {
+        uint32_t most = (uint32_t)remo__min(count - sent, slots->node->fabric->caps.batch_max);
+        int rc = ops->post(slots->endpoint, slots->held + sent, most);
+        if (rc == -EAGAIN)
+            break;
+        if (rc < 0)
+            finish(slots, (uint32_t)slots->held[sent].token, rc);
+        sent += rc > 0 ? (uint32_t)rc : 1;
+    }
+    memmove(slots->held, slots->held + sent, (count - sent) * sizeof slots->held[0]);
+    remo__slots_set(&slots->held_count, count - sent);
+}
+
 static bool try_lock(struct remo__slots *slots) {
     uint32_t free_state = 0;
     return atomic_compare_exchange_strong_explicit(&slots->lock.state, &free_state, 1, memory_order_acquire,
@@ -104,6 +133,8 @@ uint32_t remo__slots_progress(struct remo__thread *thread) {
     uint32_t left = remo__slots_get(&slots->in_flight);
     if (left == 0 || !try_lock(slots))
         return left;
+    if (slots->held_count > 0 && remo__slots_get(&slots->cork_depth) == 0) /* there was no room for them before */
+        held_post(slots);
     collect(slots);
     left = slots->in_flight;
     remo__mutex_unlock(slots->node, &slots->lock);
@@ -114,10 +145,33 @@ void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
     struct remo__slots *slots = thread->slots;
     if (!try_lock(slots))
         return;
+    if (slots->held_count > 0)
+        held_post(slots);
     if (slots->in_flight > 0)
         slots->node->fabric->ops->wait(slots->endpoint, timeout_ns);
     collect(slots);
     remo__mutex_unlock(slots->node, &slots->lock);
+}
+
+void remo__slots_send(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    if (remo__slots_get(&slots->held_count) == 0 || !try_lock(slots))
+        return;
+    held_post(slots);
+    remo__mutex_unlock(slots->node, &slots->lock);
+}
+
+void remo__slots_cork(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    remo__slots_set(&slots->cork_depth, slots->cork_depth + 1);
+}
+
+/* Another thread that holds the lock for a moment is a reason to come back, which every wait and every look does. */
+void remo__slots_uncork(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    remo__slots_set(&slots->cork_depth, slots->cork_depth - 1);
+    if (slots->cork_depth == 0)
+        remo__slots_send(thread);
 }
 
 /* ---- operations that their thread has left behind ----
@@ -131,7 +185,7 @@ void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
 
 static void leave_behind(struct remo__thread *thread) {
     struct remo_node *node = thread->node;
-    if (node->mapped)
+    if (node->mapped || node->fabric->caps.driven_by_device)
         return;
     atomic_thread_fence(
         memory_order_seq_cst); /* pairs with that of remo__slots_sweep: in_flight, then left_behind */
@@ -213,15 +267,44 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
     atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed);
 }
 
+/* Is the operation to wait for others? Then it may not look at the caller's buffer later, unless that is its own till then. */
+static bool hold(struct start *start) {
+    struct remo__slots *slots = start->slots;
+    struct remo__op *op = &start->op;
+    if (slots->cork_depth == 0)
+        return false;
+    if (op->kind == REMO__OP_WRITE && (op->flags & REMO__OP_INLINE)) {
+        op->flags &= (uint8_t)~REMO__OP_INLINE; /* bounced: a fabric that sends small things inline still may */
+        start->bounce = true;
+        start->src = op->local;
+    }
+    return true;
+}
+
 /* Post if there is a slot and room in the queue: 1, 0 (not now), or an error. The lock is held. */
 static int post(struct start *start) {
     struct remo__slots *slots = start->slots;
+    if (slots->free_count == 0 && slots->held_count > 0)
+        held_post(slots);
     if (slots->free_count == 0)
         collect(slots);
     if (slots->free_count == 0)
         return 0;
     uint32_t index = slots->free[slots->free_count - 1];
+    bool later = hold(start);
     fill_slot(start, index);
+    if (later) {
+        slots->held[slots->held_count] = start->op;
+        remo__slots_set(&slots->held_count, slots->held_count + 1);
+        count_posted(slots, &slots->slot[index]);
+        return 1;
+    }
+    if (slots->held_count > 0)
+        held_post(slots);
+    if (slots->held_count > 0) { /* no room for those before it */
+        collect(slots);
+        return 0;
+    }
     int rc = slots->node->fabric->ops->post(slots->endpoint, &start->op, 1);
     if (rc == 1)
         count_posted(slots, &slots->slot[index]);

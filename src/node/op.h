@@ -22,6 +22,24 @@ enum { REMO__WRITE_NOTIFY = 1, REMO__WRITE_IMM = 2 };
 
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots);
 void remo__slots_close(struct remo__slots *slots);
+/* Between cork and uncork operations that need not be waited for are held back, so that they go to the network together: all
+ * those to one peer in one post, where the fabric can (ring the doorbell once, complete once). Whoever waits or fences in
+ * between sends them. May be nested. Mapped fabrics have nothing to hold. */
+void remo__slots_cork(struct remo__thread *thread);
+void remo__slots_uncork(struct remo__thread *thread);
+
+static inline void remo__cork(struct remo__thread *thread) {
+    if (remo__unlikely(!thread->node->mapped))
+        remo__slots_cork(thread);
+}
+
+static inline void remo__uncork(struct remo__thread *thread) {
+    if (remo__unlikely(!thread->node->mapped))
+        remo__slots_uncork(thread);
+}
+
+/* Send what is held back, as far as there is room. */
+void remo__slots_send(struct remo__thread *thread);
 /* Collect completions of this thread's operations; cheap when none are in flight. Returns how many are. */
 uint32_t remo__slots_progress(struct remo__thread *thread);
 /* Drive operations whose threads have not looked after them since the last call. False: there are none, and
@@ -30,6 +48,10 @@ uint32_t remo__slots_progress(struct remo__thread *thread);
 bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet);
 /* Sleep for a completion, at most `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
+
+/* What this thread has written so far was news of an object that needs no fence of others: later fences need not look after it.
+ * For who fenced just before, so that nothing else is among it. */
+void remo__fence_forgive(struct remo__thread *thread);
 
 /* The general path: any fabric, any size; mapped ones come here for immediates and to have their errors told.
  */

@@ -33,10 +33,13 @@ struct remo__slots {
     uint64_t bounce_offset;
     uint32_t depth, free_count;
     uint32_t in_flight;      /* (A) */
+    uint32_t cork_depth;     /* (A) the owner's: hold operations back */
+    uint32_t held_count;     /* (A) operations held back; they count as in flight */
     _Atomic uint32_t driven; /* how often somebody looked for completions */
     uint32_t driven_seen;    /* by the service thread, at its last sweep */
     uint16_t free[REMO__SLOTS_MAX];
     struct remo__slot slot[REMO__SLOTS_MAX];
+    struct remo__op held[REMO__SLOTS_MAX];
     struct remo__slots_peer peers[]; /* [size] */
 };
 

@@ -23,7 +23,10 @@ static inline void relax(void) {
 
 /* A thread that found no room at the node (threads_max) has no operations to drive, but may wait. */
 static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
-    return node->mapped || !thread ? 0 : remo__slots_progress(thread);
+    if (node->mapped || !thread)
+        return 0;
+    remo__slots_send(thread); /* what is waited for may be among it */
+    return remo__slots_progress(thread);
 }
 
 /* One sleep, unless the condition came true after we said that we sleep. */

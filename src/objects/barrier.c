@@ -83,7 +83,8 @@ static int meet(struct remo_barrier *barrier, uint64_t timeout_ns) {
 /* ---- a round ---- */
 
 static int arrive(struct remo_barrier *barrier) {
-    if (!barrier->arrived) {
+    bool fenced = !barrier->arrived;
+    if (fenced) {
         int rc = remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0);
         if (rc != 0)
             return remo__fail_more(rc, "barrier %s: this node has not arrived",
@@ -96,6 +97,8 @@ static int arrive(struct remo_barrier *barrier) {
     }
     int rc = barrier->told ? 0 : remo_sst_broadcast(barrier->sst, NULL);
     barrier->told = rc == 0;
+    if (fenced && rc == 0) /* the arrivals themselves nobody needs placed: who has not seen one waits for it */
+        remo__fence_forgive(remo__thread(barrier->node));
     return rc;
 }
 
