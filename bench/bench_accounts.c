@@ -237,7 +237,8 @@ const struct bench bench_accounts = {
     .name = "accounts",
     .object = "lock",
     .description =
-        "LOCO 7.1: one lock for all; transfers between 2 of 100 M accounts (--accounts), 341 locks per thread",
+        "LOCO 7.1: one lock for all; transfers between 2 of 100 M accounts (--accounts), 341 locks per "
+        "thread",
     .list = list,
     .open = open_accounts,
     .fill = fill,

@@ -143,7 +143,9 @@ void bench_table_rows(FILE *out, const struct bench_result *own, uint32_t own_co
 void bench_table_foot(FILE *out) {
     fprintf(
         out,
-        "\nops/s: all nodes together. p50, p99, p99.9: one operation of one thread; short ones in batches of 20 us.\n"
-        "limit: what the hardware needs in the same run (--json says what was measured); ratio: p50 / limit.\n"
+        "\nops/s: all nodes together. p50, p99, p99.9: one operation of one thread; short ones in batches "
+        "of 20 us.\n"
+        "limit: what the hardware needs in the same run (--json says what was measured); ratio: p50 / "
+        "limit.\n"
         "network ops: reads, atomics and writes on a node's memory for one operation.\n");
 }

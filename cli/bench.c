@@ -69,11 +69,15 @@ static const struct argp_option option_list[] = {
 };
 
 static const char documentation[] =
-    "Measures Remo on nodes that it starts on this machine, beside what the hardware needs for the same work. "
+    "Measures Remo on nodes that it starts on this machine, beside what the hardware needs for the same "
+    "work. "
     "Without a NAME it measures everything; --list says what there is."
-    "\vReading the clock takes 20 ns. Operations shorter than 500 ns are therefore timed in batches of about 20 us, and "
-    "the percentiles are those of the batches' means; longer ones are timed each, from the moment the one before ended. "
-    "With a window the times are time per operation. Exits with 1 when something could not be measured, the others are "
+    "\vReading the clock takes 20 ns. Operations shorter than 500 ns are therefore timed in batches of "
+    "about 20 us, and "
+    "the percentiles are those of the batches' means; longer ones are timed each, from the moment the one "
+    "before ended. "
+    "With a window the times are time per operation. Exits with 1 when something could not be measured, "
+    "the others are "
     "measured all the same.";
 
 /* A whole number in [minimum, maximum], or the end. A k, M or G behind it means what it does elsewhere. */

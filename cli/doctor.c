@@ -87,8 +87,10 @@ int cli_doctor(int argc, char **argv) {
         option_list,
         parse_option,
         NULL,
-        "Says what this machine offers to Remo, a line for each thing, with the remedy where there is something to do."
-        "\vThe first word of a line: ok; note: worth knowing; change: Remo works, and better with the remedy; bad: Remo "
+        "Says what this machine offers to Remo, a line for each thing, with the remedy where there is "
+        "something to do."
+        "\vThe first word of a line: ok; note: worth knowing; change: Remo works, and better with the "
+        "remedy; bad: Remo "
         "cannot work like this. Exits with 1 when anything is bad, else with 0.",
         NULL,
         NULL,

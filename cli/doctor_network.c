@@ -155,7 +155,8 @@ static void check_credentials(struct doctor *doctor) {
         doctor, munge ? DOCTOR_OK : DOCTOR_NOTE, "munge", "",
         munge
             ? "its daemon answers for the users of a cluster"
-            : "no daemon: nodes on several machines need a key file (REMO_KEY_FILE), those of one need nothing");
+            : "no daemon: nodes on several machines need a key file (REMO_KEY_FILE), those of one need "
+              "nothing");
     if (!file || !file[0])
         return;
     if (remo__key_read(file, key) == 0)
