@@ -14,7 +14,11 @@
 #include "fabric/mapped.h"
 #include "node/node.h"
 
+#ifdef REMO_SIM
+#define REMO__BOUNCE_BYTES 512u
+#else
 #define REMO__BOUNCE_BYTES REMO_BUFFER_BYTES
+#endif
 #define REMO__SLOTS_MAX 128u /* operations in flight per thread */
 
 /* Internal write flags besides enum remo_write_flags. */
