@@ -83,9 +83,9 @@ static void section(struct lock_state *s, uint32_t rank, uint32_t home, enum rem
         s->torn_by_death = false;
     }
     leave(s);
-    s->done++;
     rc = remo_lock_release(s->locks[rank], 0, fence);
     sim_require(rc == 0, "release: %d", rc);
+    s->done++;
 }
 
 /* Data at the lock's home: a pair fence is enough. */

@@ -38,9 +38,12 @@ const struct oracle oracle_word = {"word", sizeof(uint64_t), word_init, word_ste
 
 /* ---- a bounded queue of small numbers ---- */
 
+/* A pop that does not wait may find the first element claimed but still being written: it says "empty" then, too, if that push had not returned
+ * when the pop began. So each element remembers when its push ended. */
 struct queue_state {
     uint32_t count;
     uint16_t elements[ORACLE_QUEUE_CAPACITY];
+    uint64_t pushed[ORACLE_QUEUE_CAPACITY];
 };
 
 static void queue_init(void *state, uint64_t key) {
@@ -54,16 +57,19 @@ static bool queue_step(void *state, const struct call *call) {
     if (call->function == QUEUE_PUSH) {
         if (failed || queue->count == ORACLE_QUEUE_CAPACITY)
             return failed && queue->count == ORACLE_QUEUE_CAPACITY;
+        queue->pushed[queue->count] = call->end;
         queue->elements[queue->count++] = (uint16_t)call->argument;
         return true;
     }
     if (failed || queue->count == 0)
-        return failed && queue->count == 0;
+        return failed && (queue->count == 0 || queue->pushed[0] > call->begin);
     if (ended(call) && queue->elements[0] != call->result)
         return false;
     queue->count--;
     memmove(queue->elements, queue->elements + 1, queue->count * sizeof queue->elements[0]);
+    memmove(queue->pushed, queue->pushed + 1, queue->count * sizeof queue->pushed[0]);
     queue->elements[queue->count] = 0;
+    queue->pushed[queue->count] = 0;
     return true;
 }
 

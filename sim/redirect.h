@@ -4,6 +4,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@
 #define pthread_mutex_unlock(mutex) sim_mutex_unlock(mutex)
 #define pthread_create(thread, attributes, run, ctx) sim_thread_create(thread, run, ctx)
 #define pthread_join(thread, result) sim_thread_join(thread)
+#define sched_yield() sim_yield()
 #define pthread_once(once, run) sim_nothing(once, run)
 #define pthread_key_create(key, destroy) sim_nothing(key, destroy)
 #define pthread_setspecific(key, value) sim_nothing(&(key), value)

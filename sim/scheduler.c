@@ -9,6 +9,8 @@
 
 #define DEPTH_MAX       5u
 #define STEPS_IN_A_ROW  400u   /* of one line that others could have had: then it drops too */
+#define PATIENCE        400u   /* picks; a step that was possible and not taken for longer comes next: who polls does not stop the world */
+#define PATIENCE_STARVE 64u    /* the same when one is starved on purpose, and when a replay has no choices left */
 #define POLICIES        7u
 
 static struct {
@@ -20,6 +22,8 @@ static struct {
     uint32_t priority[SIM_LINES_MAX];  /* 0: not given yet */
     uint32_t lowest;                   /* the next one to drop gets this */
     uint32_t last_line, in_a_row;
+    uint64_t possible[SIM_LINES_MAX];  /* when one was possible last */
+    uint64_t since[SIM_LINES_MAX];     /* since when, without a gap and without being taken */
     uint32_t turn;
     uint16_t choices[SIM_CHOICES_MAX];
     uint32_t choices_count;
@@ -59,6 +63,7 @@ void sim_scheduler_begin(const struct sim_schedule *schedule) {
     at.is = *schedule;
     remo__random_seed(&at.random, schedule->seed);
     memset(at.priority, 0, sizeof at.priority);
+    memset(at.possible, 0, sizeof at.possible);
     at.lowest = SIM_CHOICES_MAX;
     at.picks = 0, at.choices_count = 0, at.replayed = 0, at.in_a_row = 0, at.turn = 0;
     at.last_line = UINT32_MAX;
@@ -121,6 +126,20 @@ static uint32_t replay(uint32_t count) {
     return choice % count;
 }
 
+/* Somebody who waits for too long, or `count`. */
+static uint32_t neglected(const struct sim_step *steps, uint32_t count) {
+    uint32_t found = count, patience = at.is.policy == SIM_RANDOM || at.is.policy == SIM_PCT ? PATIENCE : PATIENCE_STARVE;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t line = steps[i].line % SIM_LINES_MAX;
+        if (at.possible[line] + 1 < at.picks || at.possible[line] == 0)
+            at.since[line] = at.picks;
+        at.possible[line] = at.picks;
+        if (at.picks - at.since[line] > patience)
+            found = i;
+    }
+    return found;
+}
+
 static uint32_t note(uint32_t choice) {
     if (at.choices_count < SIM_CHOICES_MAX)
         at.choices[at.choices_count++] = (uint16_t)choice;
@@ -130,6 +149,12 @@ static uint32_t note(uint32_t choice) {
 uint32_t sim_scheduler_pick(const struct sim_step *steps, uint32_t count) {
     uint32_t picked = 0;
     at.picks++;
+    uint32_t waited = neglected(steps, count);
+    bool free_choice = at.is.policy != SIM_IN_TURN && (at.is.policy != SIM_REPLAY || at.replayed >= at.is.choices_count);
+    if (waited < count && count > 1 && free_choice) {
+        at.since[steps[waited].line % SIM_LINES_MAX] = at.picks;
+        return note(waited);
+    }
     switch (at.is.policy) {
     case SIM_RANDOM:
         picked = (uint32_t)remo__random_below(&at.random, count);
@@ -146,6 +171,7 @@ uint32_t sim_scheduler_pick(const struct sim_step *steps, uint32_t count) {
     case SIM_IN_TURN:
         return at.turn++ % count;
     }
+    at.since[steps[picked].line % SIM_LINES_MAX] = at.picks;
     return count > 1 ? note(picked) : picked;
 }
 

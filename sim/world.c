@@ -345,6 +345,13 @@ int sim_mutex_unlock(pthread_mutex_t *mutex) {
     return 0;
 }
 
+int sim_yield(void) {
+    if (at.current)
+        sim_scheduler_yield(at.current->index);
+    sim_point("yield");
+    return 0;
+}
+
 /* ---- time ---- */
 
 uint64_t remo__now_ns(void) {

@@ -13,6 +13,7 @@ struct remo_barrier {
     bool met;             /* nobody is still to open the barrier */
     bool arrived;         /* in `round`, and not yet let go */
     bool told;            /* and the others were told */
+    struct remo_ack telling; /* the writes that tell them */
     uint32_t behind;      /* others[] before this one have come to `round` */
     uint32_t others_count;
     uint16_t others[REMO_NODES_MAX];
@@ -47,6 +48,7 @@ int remo_barrier_open(struct remo_channel *parent, const char *name,
 void remo_barrier_close(struct remo_barrier *barrier) {
     if (!barrier)
         return;
+    remo_ack_cancel(&barrier->telling);
     remo_sst_close(barrier->sst);
     remo_channel_close(barrier->channel);
     free(barrier);
@@ -82,9 +84,19 @@ static int meet(struct remo_barrier *barrier, uint64_t timeout_ns) {
 
 /* ---- a round ---- */
 
+/* What told the others of the last round is over. That one of them died, who may have come first, does no harm: so it must not be for a
+ * fence to tell, ours or the user's. */
+static int finish_telling(struct remo_barrier *barrier) {
+    int rc = remo_ack_wait(&barrier->telling, barrier->node->op_timeout_ns);
+    remo_ack_cancel(&barrier->telling);
+    return rc == -EHOSTDOWN ? 0 : rc;
+}
+
 static int arrive(struct remo_barrier *barrier) {
     if (!barrier->arrived) {
         int rc = remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0);
+        int told = finish_telling(barrier);
+        rc = rc ? rc : told;
         if (rc != 0)
             return remo__fail_more(rc, "barrier %s: this node has not arrived",
                                    remo_channel_name(barrier->channel));
@@ -94,7 +106,7 @@ static int arrive(struct remo_barrier *barrier) {
         barrier->behind = 0;
         remo_sst_store(barrier->sst, &barrier->round);
     }
-    int rc = barrier->told ? 0 : remo_sst_broadcast(barrier->sst, NULL);
+    int rc = barrier->told ? 0 : remo_sst_broadcast(barrier->sst, &barrier->telling);
     barrier->told = rc == 0;
     return rc;
 }
@@ -117,11 +129,23 @@ static int look_after(const struct remo_barrier *barrier, uint32_t node) {
                            (unsigned long long)barrier->round);
 }
 
+/* Who is waited for lives, and may have given the round up because one behind it died: then nobody will come. */
+static int look_after_the_rest(const struct remo_barrier *barrier) {
+    for (uint32_t i = barrier->behind + 1; i < barrier->others_count; i++) {
+        int rc = has_come(barrier, barrier->others[i]) ? 1 : look_after(barrier, barrier->others[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 static int all_have_come(void *ctx) {
     struct remo_barrier *barrier = ctx;
     for (; barrier->behind < barrier->others_count; barrier->behind++) {
         uint32_t node = barrier->others[barrier->behind];
         int rc = has_come(barrier, node) ? 1 : look_after(barrier, node);
+        if (rc == 0)
+            rc = look_after_the_rest(barrier);
         if (rc != 1)
             return rc;
     }
