@@ -68,6 +68,7 @@ struct bench_job {
     bool mapped;          /* the fabric is: peers' memory has a CPU address */
     void *state;          /* the benchmark's */
     int fd;               /* where results go */
+    _Atomic bool done;    /* all is measured: peers that go are no news */
     uint64_t progress_ns; /* when the last word about progress went there */
     struct remo_region *scratch;
     struct remo_barrier *barrier;

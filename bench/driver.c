@@ -70,12 +70,13 @@ static int warm_up(struct bench_thread *thread, uint64_t until_ns) {
     return 0;
 }
 
-/* Each timing begins where the one before it ended: a delay of any kind is in the figures. */
+/* Each timing begins where the one before it ended: a delay of any kind is in the figures. There is always
+ * one. */
 static int measure(struct bench_thread *thread, uint64_t until_ns) {
     uint32_t batch = thread->batch;
-    uint64_t start = remo__now_ns(), before = start, now = start;
+    uint64_t start = remo__now_ns(), before = start, now;
     remo__histogram_reset(thread->histogram);
-    while (now < until_ns) {
+    do {
         int rc = operate(thread, batch);
         if (rc != 0)
             return rc;
@@ -83,15 +84,14 @@ static int measure(struct bench_thread *thread, uint64_t until_ns) {
         remo__histogram_record(thread->histogram, (now - before) * PS_PER_NS / batch);
         thread->measured += batch;
         before = now;
-    }
+    } while (now < until_ns);
     thread->elapsed_ns = now - start;
     return 0;
 }
 
 static int run_alone(struct bench_thread *thread, const struct gate *gate) {
     int rc = warm_up(thread, gate->warm_until_ns);
-    /* One that took long to warm up still measures once. */
-    return rc != 0 ? rc : measure(thread, remo__max(gate->until_ns, remo__now_ns() + 1));
+    return rc != 0 ? rc : measure(thread, gate->until_ns);
 }
 
 /* ---- collective ---- */

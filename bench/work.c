@@ -264,6 +264,8 @@ static int run_points(struct bench_job *job) {
 
 static void log_line(void *ctx, int level, const char *message) {
     const struct bench_job *job = ctx;
+    if (job->done)
+        return;
     fprintf(stderr, "remo bench: node %u: %s: %s\n", job->rank, level <= REMO_LOG_ERROR ? "error" : "warning",
             message);
 }
@@ -308,19 +310,16 @@ static void close_all(struct bench_job *job) {
     remo_barrier_close(job->barrier);
 }
 
-/* A benchmark that is none runs on node 0 while the others wait. */
-static int report(struct bench_job *job) {
-    int rc = job->rank == 0 ? job->bench->report(job) : 0;
-    return rc == 0 ? remo_barrier_wait(job->barrier, REMO_FOREVER) : rc;
-}
-
 static int run_job(struct bench_job *job) {
     job->rank = remo_node_rank(job->node);
     job->size = remo_node_size(job->node);
     job->mapped = job->node->mapped;
     int rc = open_all(job);
     if (rc == 0)
-        rc = job->bench->report ? report(job) : run_points(job);
+        rc = !job->bench->report ? run_points(job) : job->rank == 0 ? job->bench->report(job) : 0;
+    job->done = true;
+    if (rc == 0)
+        rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
     if (rc != 0)
         send_error(job->fd, job->bench->name, job->rank, remo_last_error());
     close_all(job);

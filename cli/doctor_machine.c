@@ -1,22 +1,21 @@
 /* doctor_machine.c - processors, memory, limits of this process. */
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "cli/doctor.h"
+#include "fabric/memory.h"
+#include "fabric/segment.h"
 
-#define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
-#define PROBE_BYTES (16 * MIB) /* the least segment of an arena */
+#define PROBE_BYTES (UINT64_C(16) << 20) /* the least segment of an arena */
 #define MEMORY_LOW_BYTES GIB
 #define FILES_LOW 1024u /* sockets and segments of 64 nodes */
 #define PROCESSES_LOW 512u
@@ -85,34 +84,38 @@ static void check_processors(struct doctor *doctor) {
             "waking a process on another processor goes through the hypervisor: tens of us instead of a few");
 }
 
+/* What may really be allocated, control groups and all. */
 static void check_memory(struct doctor *doctor) {
-    uint64_t available = meminfo("MemAvailable"), total = meminfo("MemTotal");
-    char limit_text[64];
-    doctor_read_line("/sys/fs/cgroup/memory.max", limit_text, sizeof limit_text);
-    uint64_t limit = limit_text[0] && strncmp(limit_text, "max", 3) != 0 ? strtoull(limit_text, NULL, 10) : 0;
-    doctor_say(doctor, available < MEMORY_LOW_BYTES ? DOCTOR_CHANGE : DOCTOR_OK, "memory",
-               available < MEMORY_LOW_BYTES ? "End something that is large, or open smaller objects" : "",
-               "%.1f of %.1f GiB are free", (double)available / (double)GIB, (double)total / (double)GIB);
-    if (limit > 0 && limit < total)
-        doctor_say(doctor, DOCTOR_NOTE, "memory limit",
-                   "Raise memory.max of the control group if objects do not fit",
-                   "the control group allows %.1f GiB, objects included", (double)limit / (double)GIB);
+    uint64_t available = remo__memory_available(), total = meminfo("MemTotal"),
+             idle = meminfo("MemAvailable");
+    bool low = available < MEMORY_LOW_BYTES, held_back = available + GIB < idle;
+    doctor_say(doctor, low ? DOCTOR_CHANGE : DOCTOR_OK, "memory",
+               held_back ? "The control group allows no more: raise its memory.max if objects do not fit"
+               : low     ? "End something that is large, or open smaller objects"
+                         : "",
+               "%.1f of %.1f GiB may be used", (double)available / (double)GIB, (double)total / (double)GIB);
 }
 
-/* Arenas are anonymous shared memory: is it there, and can it be allocated, not only promised? */
-static void check_shared_memory(struct doctor *doctor) {
-    int fd = memfd_create("remo-doctor", MFD_CLOEXEC);
-    int rc = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)PROBE_BYTES);
-    if (fd >= 0)
-        close(fd);
-    if (rc != 0)
-        doctor_say(doctor, DOCTOR_BAD, "shared memory",
-                   fd < 0 ? "Let the container's seccomp profile allow memfd_create"
-                          : "Free memory, or raise the limit of the container",
-                   "%s: %s", fd < 0 ? "memfd_create is refused" : "16 MiB cannot be allocated", strerror(rc));
+/* Make a segment as a node would. */
+static void check_segment(struct doctor *doctor) {
+    const char *folder = getenv("REMO_MEMORY_DIR");
+    int fd;
+    bool huge;
+    int rc = remo__segment_create(folder && folder[0] ? folder : NULL, PROBE_BYTES, &fd, &huge);
+    if (rc != 0) {
+        doctor_say(doctor, DOCTOR_BAD, "shared memory", "", "%s", remo_last_error());
+        return;
+    }
+    close(fd);
+    doctor_say(doctor, DOCTOR_OK, "shared memory", "", "%s",
+               folder && folder[0] ? folder : "anonymous (memfd)");
+    if (huge)
+        doctor_say(doctor, DOCTOR_OK, "huge pages", "", "shared memory comes in them");
     else
-        doctor_say(doctor, DOCTOR_OK, "shared memory", "",
-                   "anonymous (memfd), as large as the memory that is free");
+        doctor_say(doctor, DOCTOR_CHANGE, "huge pages",
+                   "As root: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled, or sysctl "
+                   "vm.nr_hugepages=N; large maps become faster, since fewer pages have to be looked up",
+                   "shared memory comes in small pages");
 }
 
 static void check_dev_shm(struct doctor *doctor) {
@@ -127,38 +130,18 @@ static void check_dev_shm(struct doctor *doctor) {
                "%.2f GiB free; used only with REMO_MEMORY_DIR=/dev/shm", free_gib);
 }
 
-/* The word in brackets. */
-static void chosen(const char *path, char ret_word[32]) {
-    char line[160];
-    doctor_read_line(path, line, sizeof line);
-    const char *open = strchr(line, '[');
-    snprintf(ret_word, 32, "%.*s", open ? (int)strcspn(open + 1, "]") : 0, open ? open + 1 : "");
-}
-
 static void check_huge_pages(struct doctor *doctor) {
-    char private_pages[32], shared_pages[32];
-    uint64_t total = meminfo("HugePages_Total"), free_pages = meminfo("HugePages_Free"),
-             bytes = meminfo("Hugepagesize");
-    chosen("/sys/kernel/mm/transparent_hugepage/enabled", private_pages);
-    chosen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", shared_pages);
-    bool shared = strcmp(shared_pages, "always") == 0 || strcmp(shared_pages, "advise") == 0 ||
-                  strcmp(shared_pages, "within_size") == 0 || strcmp(shared_pages, "force") == 0;
-    doctor_say(doctor, shared ? DOCTOR_OK : DOCTOR_CHANGE, "huge pages",
-               shared ? ""
-                      : "As root: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled; "
-                        "large maps become faster, since fewer pages have to be looked up",
-               "of shared memory: %s", shared_pages[0] ? shared_pages : "not in this kernel");
-    bool own = private_pages[0] && strcmp(private_pages, "never") != 0;
-    doctor_say(doctor, own ? DOCTOR_OK : DOCTOR_NOTE, "huge pages",
-               own ? "" : "As root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-               "of private memory: %s", private_pages[0] ? private_pages : "not in this kernel");
-    doctor_say(
-        doctor, DOCTOR_NOTE, "huge pages",
-        total
-            ? ""
-            : "To reserve some: sysctl vm.nr_hugepages=N, mount a hugetlbfs, and name it in REMO_MEMORY_DIR",
-        "reserved: %llu of %llu KiB, %llu free", (unsigned long long)total, (unsigned long long)bytes / 1024,
-        (unsigned long long)free_pages);
+    char private_pages[160], shared_pages[160];
+    uint64_t bytes = meminfo("Hugepagesize");
+    doctor_read_line("/sys/kernel/mm/transparent_hugepage/enabled", private_pages, sizeof private_pages);
+    doctor_read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", shared_pages, sizeof shared_pages);
+    bool never = strstr(private_pages, "[never]") != NULL;
+    doctor_say(doctor, DOCTOR_NOTE, "huge pages",
+               never ? "As root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled" : "",
+               "transparent: %s; of shared memory: %s; reserved: %llu of %llu KiB, %llu free",
+               private_pages[0] ? private_pages : "none", shared_pages[0] ? shared_pages : "none",
+               (unsigned long long)meminfo("HugePages_Total"), (unsigned long long)bytes / 1024,
+               (unsigned long long)remo__memory_huge_pages_free(bytes));
 }
 
 static void format_limit(char ret_text[32], rlim_t limit, uint64_t unit) {
@@ -202,8 +185,8 @@ void doctor_check_machine(struct doctor *doctor) {
     check_kernel(doctor);
     check_processors(doctor);
     check_memory(doctor);
-    check_shared_memory(doctor);
-    check_dev_shm(doctor);
+    check_segment(doctor);
     check_huge_pages(doctor);
+    check_dev_shm(doctor);
     check_limits(doctor);
 }

@@ -10,6 +10,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
+    {"demo", cli_demo, "the main job on real data, on this machine"},
     {"run", cli_run, "start the nodes of a program, here or on other hosts"},
 #ifdef REMO_BENCH
     {"bench", cli_bench, "measure, beside what the hardware and others can do"},

@@ -49,7 +49,7 @@ REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
 
 /* ---- one at a time -----------------------------------------------------------------------------------------------
  * Errors of all: -EINVAL (empty key), -EMSGSIZE (too long; the sentence names the limit), -EHOSTDOWN, -ENOTCONN, -ETIMEDOUT.
- * Threads: any; while a thread has a window in flight, these advance it too. */
+ * Threads: any, also those that have a window in flight. */
 /* -ENOENT; -EMSGSIZE also when the value is longer than `cap` (*ret_value_bytes is then set to what is needed; it may be
  * NULL). What is in `value` after an error is not said. */
 REMO_API int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes);

@@ -253,7 +253,7 @@ int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns) {
     if (rc == -ETIMEDOUT && look.node == channel->node->rank)
         return remo__fail(rc, "channel %s was opened here but not joined; call remo_channel_join", look.waits_for);
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "node %u has not opened channel %s within %llu ms; every participant must open it", look.node,
+        return remo__fail(rc, "node %u has not opened channel %s within %llu ms; every participant must, with the same participants", look.node,
                           look.waits_for, (unsigned long long)(timeout_ns / REMO__NS_PER_MS));
     return rc;
 }

@@ -27,6 +27,12 @@
  * word. */
 #define REMO__MAPPED_WORDS_BYTES 128u
 
+/* glibc copies with vectors up to about 2 KiB and with rep movsb beyond, which takes long to start: 4 KiB in
+ * two pieces take 18 ns instead of 30. Where the data outgrows the first-level cache, pieces gain nothing any
+ * more. */
+#define REMO__MAPPED_PIECE_BYTES 2048u
+#define REMO__MAPPED_PIECES_BYTES 16384u
+
 /* Peers' memory is raced on by design, so ThreadSanitizer must not look into the copies. It does look into
  * memcpy wherever that is called from, so such a build makes the large copies by hand. Atomics and 8-byte
  * words it shall see: they are how threads of one node hand things to each other. */
@@ -77,6 +83,13 @@ REMO__MAPPED_RACY void remo__mapped_bulk(void *to, const void *from, size_t size
     for (size_t i = 0; i < size_bytes; i++)
         ((volatile char *)to)[i] = ((const volatile char *)from)[i];
 #else
+    size_t piece = size_bytes > REMO__MAPPED_PIECES_BYTES ? size_bytes : REMO__MAPPED_PIECE_BYTES;
+    __asm__("" : "+r"(size_bytes), "+r"(piece)); /* a known size would become rep movsq in line: slower */
+    for (; size_bytes > piece; size_bytes -= piece) {
+        memcpy(to, from, piece);
+        to = (char *)to + piece;
+        from = (const char *)from + piece;
+    }
     memcpy(to, from, size_bytes);
 #endif
 }

@@ -88,7 +88,8 @@ static void ofi_init(struct ofi_fabric *ofi, const struct remo__fabric_config *c
 }
 
 static int ofi_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
-    if (config->size == 0 || config->rank >= config->size || config->size > UINT16_MAX || config->endpoints_max == 0)
+    if (config->size == 0 || config->rank >= config->size || config->size > UINT16_MAX || config->endpoints_max == 0 ||
+        (uint64_t)config->size * config->endpoints_max > REMO__OFI_PLACES_MAX)
         return remo__fail(-EINVAL, "fabric ofi cannot be node %u of %u with %u endpoints", config->rank, config->size,
                           config->endpoints_max);
     struct ofi_fabric *ofi = ofi_alloc(config);

@@ -13,9 +13,10 @@
  *          is executed here any more: the target thread does not look at its rings.
  * Cost:    an operation alone: 2 writes of libfabric, one there, one back. Of many operations, up to some
  *          hundreds share them. A link takes 2.5 MB and 9 descriptors.
- * Threads: the target thread and the control thread share `lock`. A link belongs to its endpoint's thread. A
- *          contact is never changed after it was published, but for ranges that are added, nor freed before
- *          the fabric is closed. */
+ * Threads: the target thread and the control thread share `lock`. A link belongs to whoever holds its endpoint.
+ *          That is the endpoint's thread; but what it has queued and does not drive, because it computes, the
+ *          target thread sends after a while. A contact is never changed after it was published, but for
+ *          ranges that are added, nor freed before the fabric is closed. */
 #ifndef REMO_FABRIC_OFI_H
 #define REMO_FABRIC_OFI_H
 
@@ -51,6 +52,7 @@ struct ofi_inbound {
     struct ofi_block block;      /* the ring; the word for probes; the answers as they are written */
     struct ofi_remote answers;
     uint32_t next;               /* request that is executed next */
+    uint32_t placed;             /* slots whose large requests are there */
     size_t unsent_bytes;         /* its answer is ready, but could not be sent yet */
     bool running;                /* it stalled */
     bool dead;
@@ -71,6 +73,8 @@ struct ofi_target {
     uint32_t inbound_count, inbound_cap;
     struct ofi_inbound *retired; /* nothing of them is executed; their memory may still be written */
     bool stalled;                /* somebody waits for something that wakes nobody */
+    _Atomic bool watches;        /* the thread looks after endpoints that nobody drives */
+    uint32_t calm;               /* looks in a row at which none needed it */
 };
 
 struct ofi_fabric {
@@ -127,6 +131,7 @@ struct ofi_link {
     struct ofi_remote table, ring;
     uint64_t seed;
     uint32_t next, answered;     /* requests: the next one's number, the last one answered */
+    uint32_t placed;             /* slots whose large answers are there */
     uint16_t records[REMO__OFI_WINDOW]; /* of each request under way */
     size_t unsent_bytes;         /* the request `next - 1` is ready, but could not be sent yet */
     struct ofi_fifo queue;       /* operations that are not wholly sent */
@@ -143,6 +148,11 @@ struct ofi_endpoint {
     struct ofi_fabric *ofi;
     uint32_t index;
     int wake_fd;                 /* written when a peer is cut off */
+    _Atomic bool held;           /* somebody is inside: its thread, now and then the target thread */
+    _Atomic uint32_t queued;     /* operations that are not wholly sent */
+    _Atomic uint32_t drives;     /* how often its thread was inside */
+    uint32_t drives_seen;        /* by the target thread, */
+    uint64_t drives_seen_ns;     /* then */
     uint32_t naps;               /* sleeps since something completed */
     uint32_t free_count, active_count;
     struct ofi_fifo done;        /* to be polled */
@@ -164,6 +174,8 @@ void remo__ofi_target_close(struct ofi_fabric *ofi);
 void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank);
 /* After return nothing of the peer is executed any more. */
 void remo__ofi_target_expel(struct ofi_fabric *ofi, uint32_t rank);
+/* Something is queued: should nobody drive its endpoint, the target thread will. */
+void remo__ofi_target_watch(struct ofi_fabric *ofi);
 
 /* ofi_endpoint.c */
 int remo__ofi_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint);
@@ -172,6 +184,8 @@ int remo__ofi_post(struct remo__endpoint *endpoint, const struct remo__op *ops, 
 int remo__ofi_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max);
 void remo__ofi_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
 void remo__ofi_endpoints_wake(struct ofi_fabric *ofi);
+/* Drive the endpoints whose threads have queued something and do not. Tells whether any has something queued. */
+bool remo__ofi_endpoints_help(struct ofi_fabric *ofi);
 void remo__ofi_fifo_push(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo, uint16_t slot);
 uint16_t remo__ofi_fifo_pop(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo);
 /* The operation is over: it waits to be polled. */
@@ -180,8 +194,9 @@ void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int sta
 /* ofi_link.c */
 /* The link of an endpoint to a peer that is connected, opened if need be; NULL with -EHOSTDOWN or another error. */
 int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact, struct ofi_link **ret_link);
-/* Take a slot into the queue. */
+/* Take a slot into the queue; take the first one out. */
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot);
+uint16_t remo__ofi_link_unqueue(struct ofi_link *link);
 /* Send what may be sent now. */
 void remo__ofi_link_push(struct ofi_link *link);
 /* Drive the link: take answers, send, notice what is broken. */

@@ -1,6 +1,7 @@
 /* Endpoints of the ofi fabric: operations wait in slots until they are polled. */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,11 +11,69 @@
 #include "fabric/mapped.h"
 #include "fabric/ofi.h"
 
+#define HELP_NS (100 * REMO__NS_PER_US) /* so long its thread did not drive an endpoint: the target thread does */
+#define HOLD_SPINS 64u
 #define NAP_NS_MIN (20 * REMO__NS_PER_US)
 #define NAP_DOUBLINGS_MAX 5u /* 640 us and what the kernel adds */
 
 static struct ofi_endpoint *endpoint_of(struct remo__endpoint *endpoint) {
     return (struct ofi_endpoint *)endpoint; /* the type that callers see has no content */
+}
+
+/* ---- holding an endpoint: nearly always free, since one thread uses it ---- */
+
+static bool try_hold(struct ofi_endpoint *endpoint) {
+    return !atomic_exchange_explicit(&endpoint->held, true, memory_order_acquire);
+}
+
+static void hold(struct ofi_endpoint *endpoint) {
+    for (uint32_t spins = 0; !try_hold(endpoint); spins++) { /* the target thread helps, and will be through at once */
+        if (spins >= HOLD_SPINS)
+            sched_yield();
+    }
+    atomic_store_explicit(&endpoint->drives, atomic_load_explicit(&endpoint->drives, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+static void let_go(struct ofi_endpoint *endpoint) {
+    bool queued = atomic_load_explicit(&endpoint->queued, memory_order_relaxed) > 0;
+    atomic_store_explicit(&endpoint->held, false, memory_order_release);
+    if (!queued)
+        return;
+    remo__mapped_fence(); /* pairs with the exchange in help(): it says that it does not watch, then looks again */
+    remo__ofi_target_watch(endpoint->ofi);
+}
+
+static void links_progress(struct ofi_endpoint *endpoint) {
+    for (uint32_t i = endpoint->active_count; i-- > 0;) /* backwards: a link that ends is replaced by the last */
+        remo__ofi_link_progress(endpoint->active[i]);
+}
+
+static bool neglected(struct ofi_endpoint *endpoint) {
+    uint32_t drives = atomic_load_explicit(&endpoint->drives, memory_order_relaxed);
+    uint64_t now = remo__now_ns();
+    if (drives == endpoint->drives_seen)
+        return now - endpoint->drives_seen_ns > HELP_NS;
+    endpoint->drives_seen = drives;
+    endpoint->drives_seen_ns = now;
+    return false;
+}
+
+bool remo__ofi_endpoints_help(struct ofi_fabric *ofi) {
+    bool queued = false;
+    pthread_mutex_lock(&ofi->endpoints_lock);
+    for (uint32_t i = 0; i < ofi->endpoints_max; i++) {
+        struct ofi_endpoint *endpoint = ofi->endpoints[i];
+        if (!endpoint || atomic_load_explicit(&endpoint->queued, memory_order_relaxed) == 0)
+            continue;
+        queued = true;
+        if (!neglected(endpoint) || !try_hold(endpoint))
+            continue;
+        links_progress(endpoint);
+        atomic_store_explicit(&endpoint->held, false, memory_order_release);
+    }
+    pthread_mutex_unlock(&ofi->endpoints_lock);
+    return queued;
 }
 
 /* ---- slots ---- */
@@ -117,9 +176,9 @@ void remo__ofi_endpoint_close(struct remo__endpoint *public) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
     if (!endpoint)
         return;
+    place_give(endpoint->ofi, endpoint); /* now the target thread does not know it any more */
     for (uint32_t peer = 0; peer < endpoint->ofi->base.size; peer++)
         remo__ofi_link_close(endpoint->links[peer]);
-    place_give(endpoint->ofi, endpoint);
     endpoint_free(endpoint);
 }
 
@@ -235,6 +294,7 @@ int remo__ofi_post(struct remo__endpoint *public, const struct remo__op *ops, ui
     struct ofi_endpoint *endpoint = endpoint_of(public);
     uint32_t taken = 0;
     int rc = 0;
+    hold(endpoint);
     while (taken < count && (rc = post_one(endpoint, &ops[taken])) == 0)
         taken++;
     for (uint32_t i = 0; i < taken; i++) { /* after all are queued, so that they share messages */
@@ -242,6 +302,7 @@ int remo__ofi_post(struct remo__endpoint *public, const struct remo__op *ops, ui
         if (link && link->touched)
             remo__ofi_link_push(link);
     }
+    let_go(endpoint);
     return taken > 0 || count == 0 ? (int)taken : rc;
 }
 
@@ -249,9 +310,9 @@ int remo__ofi_post(struct remo__endpoint *public, const struct remo__op *ops, ui
 
 int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done, uint32_t max) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
-    for (uint32_t i = endpoint->active_count; i-- > 0;) /* backwards: a link that ends is replaced by the last */
-        remo__ofi_link_progress(endpoint->active[i]);
     uint32_t count = 0;
+    hold(endpoint);
+    links_progress(endpoint);
     while (count < max && endpoint->done.count > 0) {
         uint16_t slot = remo__ofi_fifo_pop(endpoint, &endpoint->done);
         done[count++] = (struct remo__completion){.token = endpoint->slots[slot].op.token,
@@ -260,6 +321,7 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
     }
     if (count > 0)
         endpoint->naps = 0;
+    let_go(endpoint);
     return (int)count;
 }
 
@@ -267,15 +329,15 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
  * more, and who sleeps here has found nothing for a long time already. */
 void remo__ofi_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
-    if (endpoint->done.count > 0)
+    hold(endpoint);
+    bool done = endpoint->done.count > 0, active = endpoint->active_count > 0;
+    let_go(endpoint);
+    if (done)
         return;
-    uint64_t nap_ns = timeout_ns;
-    if (endpoint->active_count > 0) {
-        nap_ns = remo__min(timeout_ns, NAP_NS_MIN << endpoint->naps);
-        if (endpoint->naps < NAP_DOUBLINGS_MAX)
-            endpoint->naps++;
-    }
-    nap_ns = remo__min(nap_ns, REMO__NS_PER_S);
+    uint64_t nap_ns = active ? NAP_NS_MIN << endpoint->naps : REMO__NS_PER_S;
+    if (active && endpoint->naps < NAP_DOUBLINGS_MAX)
+        endpoint->naps++;
+    nap_ns = remo__min(nap_ns, timeout_ns);
     struct timespec nap = {.tv_sec = (time_t)(nap_ns / REMO__NS_PER_S), .tv_nsec = (long)(nap_ns % REMO__NS_PER_S)};
     struct pollfd woken = {.fd = endpoint->wake_fd, .events = POLLIN};
     uint64_t count;

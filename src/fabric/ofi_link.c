@@ -61,7 +61,7 @@ static void link_break(struct ofi_link *link, int status, const char *why) {
             remo__ofi_slot_finish(endpoint, index, slot->status ? slot->status : status);
     }
     while (link->queue.count > 0)
-        remo__ofi_slot_finish(endpoint, remo__ofi_fifo_pop(endpoint, &link->queue), status);
+        remo__ofi_slot_finish(endpoint, remo__ofi_link_unqueue(link), status);
     link->state = OFI_LINK_BROKEN;
     deactivate(link);
 }
@@ -71,6 +71,8 @@ void remo__ofi_link_close(struct ofi_link *link) {
         return;
     link_shut(link);
     deactivate(link);
+    while (link->queue.count > 0)
+        remo__ofi_link_unqueue(link);
     link->endpoint->links[link->contact->rank] = NULL;
     free(link);
 }
@@ -124,8 +126,8 @@ static int link_open(struct ofi_link *link) {
 int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact, struct ofi_link **ret_link) {
     struct ofi_link *link = endpoint->links[contact->rank];
     if (link && link->contact != contact) {
-        if (link->state != OFI_LINK_BROKEN) /* an earlier life; what is in flight there fails */
-            link_break(link, -EHOSTDOWN, "the peer has begun a new life");
+        if (link->active)
+            remo__ofi_link_progress(link); /* an earlier life: this ends it */
         remo__ofi_link_close(link);
         link = NULL;
     }
@@ -148,14 +150,18 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
     return 0;
 }
 
+/* Of this endpoint in the peer's table of greetings. */
+static uint32_t place_of(const struct ofi_link *link) {
+    return link->endpoint->ofi->base.rank * link->contact->places + link->endpoint->index;
+}
+
 static int greet(struct ofi_link *link) {
     struct ofi_write write = {
         .block = &link->block,
         .from = link->block.memory + GREETING_AT,
         .bytes = sizeof(struct remo__ofi_greeting),
         .remote = &link->table,
-        .data = link->endpoint->ofi->base.rank * link->contact->places + link->endpoint->index,
-        .with_data = true,
+        .data = place_of(link),
     };
     write.at = (uint64_t)write.data * sizeof(struct remo__ofi_greeting);
     int rc = remo__ofi_port_write(&link->port, &write);
@@ -169,7 +175,7 @@ static void welcome_take(struct ofi_link *link) {
     struct remo__ofi_welcome welcome;
     const uint8_t *message = link->block.memory + ANSWERS_AT;
     size_t bytes;
-    if (!remo__ofi_arrived(message, 0, link->seed, &head, &bytes) || bytes != sizeof head + sizeof welcome)
+    if (!remo__ofi_arrived(message, 0, link->seed, &link->placed, &head, &bytes) || bytes != sizeof head + sizeof welcome)
         return;
     memcpy(&welcome, message + sizeof head, sizeof welcome);
     link->ring = (struct ofi_remote){.address = link->table.address, .key = welcome.key, .base = welcome.base};
@@ -178,7 +184,18 @@ static void welcome_take(struct ofi_link *link) {
 
 /* ---- requests ---- */
 
+static void count_queued(struct ofi_endpoint *endpoint, int32_t more) {
+    uint32_t queued = atomic_load_explicit(&endpoint->queued, memory_order_relaxed);
+    atomic_store_explicit(&endpoint->queued, queued + (uint32_t)more, memory_order_relaxed);
+}
+
+uint16_t remo__ofi_link_unqueue(struct ofi_link *link) {
+    count_queued(link->endpoint, -1);
+    return remo__ofi_fifo_pop(link->endpoint, &link->queue);
+}
+
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot) {
+    count_queued(link->endpoint, 1);
     remo__ofi_fifo_push(link->endpoint, &link->queue, slot);
     link->queue_bytes += sizeof(struct remo__ofi_record) + link->endpoint->slots[slot].op.size_bytes;
     activate(link);
@@ -191,9 +208,10 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
         .bytes = bytes,
         .remote = &link->ring,
         .at = remo__ofi_slot_at(seq),
-        .wakes = true,
+        .data = bytes - 8 > REMO__OFI_CHECKED_BYTES ? remo__ofi_placed(place_of(link), seq) : REMO__OFI_WOKEN,
         .connected = true,
     };
+    write.silent = write.data == REMO__OFI_WOKEN;
     int rc = remo__ofi_port_write(&link->port, &write);
     link->unsent_bytes = rc == -EAGAIN ? bytes : 0;
     return rc;
@@ -236,7 +254,7 @@ static int answers_take(struct ofi_link *link) {
         struct remo__ofi_head head;
         size_t bytes;
         const uint8_t *message = link->block.memory + ANSWERS_AT + remo__ofi_slot_at(seq);
-        if (!remo__ofi_arrived(message, seq, link->seed, &head, &bytes))
+        if (!remo__ofi_arrived(message, seq, link->seed, &link->placed, &head, &bytes))
             return 0;
         if (!remo__ofi_answer_take(link, message, bytes, &head))
             return remo__fail(-EPROTO, "node %u sent an answer that makes no sense", link->contact->rank);
@@ -259,6 +277,7 @@ static int probe(struct ofi_link *link) {
         .bytes = sizeof(uint64_t),
         .remote = &link->ring,
         .at = REMO__OFI_PROBE_AT,
+        .silent = true,
         .connected = true,
     };
     link->since_ns += quiet_ns;
@@ -267,10 +286,14 @@ static int probe(struct ofi_link *link) {
 }
 
 static int link_drive(struct ofi_link *link) {
-    uint32_t data[1];
-    int rc = remo__ofi_port_poll(&link->port, data, 1);
+    uint32_t news[REMO__OFI_WINDOW];
+    int rc = remo__ofi_port_poll(&link->port, news, REMO__OFI_WINDOW);
     if (rc < 0)
         return rc;
+    for (int i = 0; i < rc; i++) {
+        if (news[i] != REMO__OFI_WOKEN)
+            link->placed |= UINT32_C(1) << news[i] % REMO__OFI_WINDOW;
+    }
     if (link->state == OFI_LINK_GREETED)
         welcome_take(link);
     uint32_t answered = link->answered;
@@ -284,13 +307,11 @@ static int link_drive(struct ofi_link *link) {
 
 void remo__ofi_link_progress(struct ofi_link *link) {
     struct ofi_fabric *ofi = link->endpoint->ofi;
-    if (atomic_load_explicit(&ofi->contacts[link->contact->rank], memory_order_acquire) != link->contact) {
-        link_break(link, -EHOSTDOWN, "the peer was cut off");
-        return;
-    }
-    int rc = link_drive(link);
+    int rc = link_drive(link); /* first, so that what was answered before the end counts as done */
     if (rc < 0)
         link_break(link, -EHOSTDOWN, remo_last_error());
+    else if (atomic_load_explicit(&ofi->contacts[link->contact->rank], memory_order_acquire) != link->contact)
+        link_break(link, -EHOSTDOWN, "the peer was cut off");
     else if (link->queue.count == 0 && link->flight_head == link->flight_tail)
         deactivate(link);
     else if (link->state == OFI_LINK_GREETING || link->queue.count > 0 || link->unsent_bytes > 0)

@@ -89,7 +89,7 @@ static bool draft_add(struct ofi_link *link, struct draft *draft) {
     slot->unanswered++;
     slot->all_sent = last;
     if (last)
-        remo__ofi_fifo_pop(link->endpoint, &link->queue);
+        remo__ofi_link_unqueue(link);
     return true;
 }
 

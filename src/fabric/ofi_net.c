@@ -267,7 +267,7 @@ static ssize_t write_post(struct ofi_port *port, const struct ofi_write *write) 
     const struct ofi_remote *to = write->remote;
     void *desc = fi_mr_desc(write->block->mr);
     uint64_t at = to->base + write->at;
-    if (write->with_data || (write->wakes && !port->net->arrivals_wake))
+    if (!write->silent || !port->net->arrivals_wake)
         return fi_writedata(port->ep, write->from, write->bytes, desc, write->data, to->address, at, to->key, NULL);
     return fi_write(port->ep, write->from, write->bytes, desc, to->address, at, to->key, NULL);
 }

@@ -78,9 +78,8 @@ struct ofi_write {
     size_t bytes;
     const struct ofi_remote *remote;
     uint64_t at;
-    uint32_t data;        /* delivered to the peer's poll, */
-    bool with_data;       /* if this is set, */
-    bool wakes;           /* or this, and the peer would sleep on otherwise */
+    uint32_t data;        /* delivered to the peer's poll */
+    bool silent;          /* but no data is to be delivered, unless the peer would sleep on otherwise */
     bool connected;       /* something came from there before, so there must be a connection */
 };
 

@@ -9,7 +9,9 @@
  *           may then use both slots again.
  * Placing:  networks place the bytes of a write in any order and in pieces. Whoever waits for a message looks
  *           at the number in its head, and believes the message when the check at its end fits all of it:
- *           no order of placement, and no torn word, is ever relied on.
+ *           no order of placement, and no torn word, is ever relied on. To check a large message would take
+ *           too long: it carries an immediate, which the network delivers when all of it is placed, and only
+ *           its head is checked.
  * Numbers:  in the order of the machine; nodes whose order differs refuse each other when they connect. All
  *           parts are multiples of 8 bytes. */
 #ifndef REMO_FABRIC_OFI_WIRE_H
@@ -25,7 +27,8 @@
 
 #define REMO__OFI_MAGIC UINT32_C(0x0f1e0001)      /* and the version */
 #define REMO__OFI_WINDOW 8u                       /* messages of an endpoint to a peer that are unanswered */
-#define REMO__OFI_FRAGMENT_BYTES (UINT64_C(16) << 10) /* of one operation in one message */
+#define REMO__OFI_FRAGMENT_BYTES (UINT64_C(32) << 10) /* of one operation in one message */
+#define REMO__OFI_CHECKED_BYTES 1024u             /* larger messages carry an immediate */
 #define REMO__OFI_MESSAGE_BYTES (REMO__OFI_FRAGMENT_BYTES + 256) /* room for a head, a record, a check, more */
 #define REMO__OFI_RING_BYTES (REMO__OFI_WINDOW * REMO__OFI_MESSAGE_BYTES)
 #define REMO__OFI_ADDRESS_BYTES_MAX 128u          /* of an endpoint, in the provider's format */
@@ -71,6 +74,16 @@ struct remo__ofi_welcome {
 
 #define REMO__OFI_PROBE_AT REMO__OFI_RING_BYTES /* 8 bytes behind the ring, written to see if the peer is there */
 
+/* Immediates. A greeting's is its place in the table. That of a large request or answer has the bit below, the place of
+ * the asking endpoint (requests only), and the slot. */
+#define REMO__OFI_PLACED (UINT32_C(1) << 31)
+#define REMO__OFI_WOKEN UINT32_MAX                /* nothing but a wake-up */
+#define REMO__OFI_PLACES_MAX (UINT32_C(1) << 27)
+
+static inline uint32_t remo__ofi_placed(uint32_t place, uint32_t seq) {
+    return REMO__OFI_PLACED | place * REMO__OFI_WINDOW | seq % REMO__OFI_WINDOW;
+}
+
 static inline uint64_t remo__ofi_padded(uint64_t size_bytes) {
     return remo__align_up(size_bytes, 8);
 }
@@ -79,18 +92,24 @@ static inline uint64_t remo__ofi_slot_at(uint32_t seq) {
     return (uint64_t)(seq % REMO__OFI_WINDOW) * REMO__OFI_MESSAGE_BYTES;
 }
 
+/* Of a message without its check: how much the check covers. */
+static inline size_t remo__ofi_covered(size_t bytes) {
+    return bytes <= REMO__OFI_CHECKED_BYTES ? bytes : sizeof(struct remo__ofi_head);
+}
+
 /* `bytes` of head and content are there: write the head and the check. Returns the size of the message. */
 static inline size_t remo__ofi_seal(uint8_t *message, size_t bytes, uint32_t seq, uint32_t count, uint64_t seed) {
     struct remo__ofi_head head = {.seq = seq, .units = (uint16_t)((bytes + 8) / 8), .count = (uint16_t)count};
     memcpy(message, &head, sizeof head);
-    uint64_t check = XXH3_64bits_withSeed(message, bytes, seed);
+    uint64_t check = XXH3_64bits_withSeed(message, remo__ofi_covered(bytes), seed);
     memcpy(message + bytes, &check, sizeof check);
     return bytes + sizeof check;
 }
 
-/* Is message `seq` in this slot, whole? Then its head, and in `ret_bytes` its size without the check. */
-static inline bool remo__ofi_arrived(const uint8_t *slot, uint32_t seq, uint64_t seed, struct remo__ofi_head *ret_head,
-                                     size_t *ret_bytes) {
+/* Is message `seq` in its slot, whole? Then its head, and in `ret_bytes` its size without the check. `placed` has a bit
+ * for each slot that an immediate has come for, which is taken back. */
+static inline bool remo__ofi_arrived(const uint8_t *slot, uint32_t seq, uint64_t seed, uint32_t *placed,
+                                     struct remo__ofi_head *ret_head, size_t *ret_bytes) {
     struct remo__ofi_head head;
     memcpy(&head, slot, sizeof head);
     if (remo__likely(head.seq != seq))
@@ -98,12 +117,17 @@ static inline bool remo__ofi_arrived(const uint8_t *slot, uint32_t seq, uint64_t
     size_t bytes = (size_t)head.units * 8;
     if (bytes < sizeof head + 8 || bytes > REMO__OFI_MESSAGE_BYTES)
         return false;
-    uint64_t check;
-    memcpy(&check, slot + bytes - 8, sizeof check);
-    if (check != XXH3_64bits_withSeed(slot, bytes - 8, seed))
+    bytes -= 8;
+    uint32_t bit = UINT32_C(1) << seq % REMO__OFI_WINDOW;
+    if (bytes > REMO__OFI_CHECKED_BYTES && !(*placed & bit))
         return false;
+    uint64_t check;
+    memcpy(&check, slot + bytes, sizeof check);
+    if (check != XXH3_64bits_withSeed(slot, remo__ofi_covered(bytes), seed))
+        return false;
+    *placed &= ~bit;
     *ret_head = head;
-    *ret_bytes = bytes - 8;
+    *ret_bytes = bytes;
     return true;
 }
 

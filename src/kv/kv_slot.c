@@ -8,6 +8,22 @@ struct remo__kv_shape remo__kv_shape_of(uint32_t key_bytes_max, uint32_t value_b
     return shape;
 }
 
+bool remo__kv_slot_has_long_key(const char *slot, const struct remo__kv_key *key) {
+    const char *there = slot + 8, *here = key->bytes;
+    size_t left = key->bytes_count;
+    uint64_t word = 0;
+    for (; left >= 8; left -= 8, there += 8, here += 8) {
+        memcpy(&word, here, 8);
+        if (remo__load(there) != word)
+            return false;
+    }
+    if (left == 0)
+        return true;
+    uint64_t last = remo__load(there);
+    memcpy(&word, here, left);
+    return memcmp(&word, &last, left) == 0;
+}
+
 bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *slot, uint64_t hash, struct remo__kv_sight sight,
                               void *dst, size_t cap, char *scratch) {
     const char *from = slot + remo__kv_copy_at(shape, sight.copy);

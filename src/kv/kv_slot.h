@@ -137,9 +137,14 @@ static inline bool remo__kv_sight_confirms(const struct remo__kv_sight *now, con
 
 /* ---- checksums ---- */
 
-/* Most keys and values have 8 bytes: then it is a few instructions. */
+/* Most keys and values have 8 bytes: then it is a few instructions. Fewer, and the processor begins the next get while this one
+ * waits for memory. */
 static inline uint64_t remo__kv_hash(const void *bytes, size_t count) {
-    return count == 8 ? XXH3_64bits(bytes, 8) : XXH3_64bits(bytes, count);
+    uint64_t word;
+    if (remo__unlikely(count != 8))
+        return XXH3_64bits(bytes, count);
+    memcpy(&word, bytes, 8);
+    return remo__random_mix(word);
 }
 
 /* The factors keep generation and meta apart, and from the hash, before all three are mixed. */
@@ -150,25 +155,19 @@ static inline uint64_t remo__kv_seal(const void *value, uint64_t meta, uint64_t 
 
 /* ---- reading ---- */
 
+/* A key of a length that is not 8, and is that of the slot's key. */
+bool remo__kv_slot_has_long_key(const char *slot, const struct remo__kv_key *key);
+
 /* Is the slot this key's, in any state? (What a copy holds does not matter.) */
 static inline bool remo__kv_slot_has_key(const struct remo__kv_shape *shape, const char *slot, uint64_t head,
                                          const struct remo__kv_key *key) {
     if (remo__kv_head_key_bytes(head) != key->bytes_count || key->bytes_count > shape->key_bytes_max)
         return false;
-    const char *there = slot + 8, *here = key->bytes;
-    size_t left = key->bytes_count;
-    for (; left >= 8; left -= 8, there += 8, here += 8) {
-        uint64_t word;
-        memcpy(&word, here, 8);
-        if (remo__load(there) != word)
-            return false;
-    }
-    if (left > 0) {
-        uint64_t word = 0, last = remo__load(there);
-        memcpy(&word, here, left);
-        return memcmp(&word, &last, left) == 0;
-    }
-    return true;
+    uint64_t word;
+    if (remo__unlikely(key->bytes_count != 8))
+        return remo__kv_slot_has_long_key(slot, key);
+    memcpy(&word, key->bytes, 8);
+    return remo__load(slot + 8) == word;
 }
 
 /* Copy the value that `meta` speaks of from the copy at `from`, and say whether it is whole. */

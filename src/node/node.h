@@ -57,6 +57,7 @@ struct remo__slots;
 struct remo__thread {
     struct remo_node *node;
     struct remo_stats *stats;        /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root's */
+    struct remo_stats stats_at_attach; /* what threads that had this part before have counted */
     bool unfenced;                   /* mapped fabrics: wrote since the last CPU fence */
     uint32_t index;
     struct remo__slots *slots;       /* endpoint and operations in flight */

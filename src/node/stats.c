@@ -36,11 +36,19 @@ static void add_thread(struct remo_stats *sum, const struct remo__thread *thread
         remo__stats_add(sum, &thread->stats[slot]);
 }
 
+void remo__stats_of_thread(const struct remo__thread *thread, struct remo_stats *ret_sum) {
+    struct remo_stats sum = {0};
+    add_thread(&sum, thread);
+    *ret_sum = sum;
+}
+
 void remo_thread_stats(struct remo_node *node, struct remo_stats *ret_stats) {
     struct remo_stats sum = {0};
     const struct remo__thread *thread = remo__thread(node);
-    if (thread)
-        add_thread(&sum, thread);
+    if (thread) {
+        remo__stats_of_thread(thread, &sum);
+        remo__stats_subtract(&sum, &thread->stats_at_attach);
+    }
     *ret_stats = sum;
 }
 

@@ -8,6 +8,7 @@
 
 #include "node/arena.h"
 #include "node/op.h"
+#include "node/stats.h"
 
 enum { ATTACHED = 1, DETACHED = 2, ORPHANED = 3 };
 
@@ -81,6 +82,7 @@ static struct remo__thread *take(struct remo_node *node) {
         struct remo__thread *thread = node->threads[i];
         if (!atomic_compare_exchange_strong(&thread->attached, &detached, ATTACHED))
             continue;
+        remo__stats_of_thread(thread, &thread->stats_at_attach);
         if (thread->buffers && remo__slots_progress(thread) == 0)
             thread->buffers_free = UINT32_MAX; /* those that it ended with are free again, unless the network may still use them */
         return thread;

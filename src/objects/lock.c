@@ -1,4 +1,4 @@
-/* lock.c - see remo/lock.h and objects/lock.h: opening a table, and the way of a lock that nobody else wants. */
+/* lock.c - see remo/lock.h and objects/lock.h: opening, and the way of a lock that nobody else wants. */
 #include "objects/lock.h"
 
 #include <stdio.h>
@@ -9,11 +9,6 @@
 #define COUNT_MAX (1u << 24)
 
 /* ---- open ---- */
-
-static void on_join(void *ctx, uint32_t node) {
-    struct remo_lock *lock = ctx;
-    remo_nodeset_add(&lock->joined, node); /* it draws from now on: no ticket of a recovery that has begun is its */
-}
 
 static void on_connect(void *ctx, uint32_t node) {
     remo__lock_recovery_connected(ctx, node);
@@ -35,11 +30,13 @@ static void on_message(void *ctx, uint32_t node, const void *data, size_t size_b
         remo__lock_recovery_message(lock, node, data, size_bytes);
 }
 
-static int choose_homes(struct remo_lock *lock, const struct remo_nodeset *asked, const struct remo_nodeset *participants) {
+static int choose_homes(struct remo_lock *lock, const struct remo_nodeset *asked,
+                        const struct remo_nodeset *participants) {
     struct remo_nodeset homes = *asked;
     if (remo_nodeset_empty(&homes))
         remo_nodeset_add(&homes, remo__nodeset_next(participants, 0));
-    for (uint32_t node = remo__nodeset_next(&homes, 0); node < REMO_NODES_MAX; node = remo__nodeset_next(&homes, node + 1)) {
+    for (uint32_t node = remo__nodeset_next(&homes, 0); node < REMO_NODES_MAX;
+         node = remo__nodeset_next(&homes, node + 1)) {
         if (!remo_nodeset_has(participants, node))
             return remo__fail(-EINVAL, "node %u is to be the home of locks but does not participate", node);
         lock->homes[lock->home_count++] = (uint16_t)node;
@@ -61,7 +58,8 @@ static int make_seats(struct remo_lock *lock) {
     return 0;
 }
 
-/* Words and batons at the homes, as many for each (the last ones may stay unused), and grant words everywhere. */
+/* Words and batons at the homes, as many for each (the last ones may stay unused), and grant words
+ * everywhere. */
 static int make_memory(struct remo_lock *lock) {
     struct remo_nodeset homes = {0};
     uint32_t words = 0, grants = 0;
@@ -71,7 +69,8 @@ static int make_memory(struct remo_lock *lock) {
     uint64_t own_bytes = remo_nodeset_has(&homes, lock->rank) ? word_bytes : 0;
     int rc = remo_channel_add_memory(lock->channel, "words", own_bytes, word_bytes, &homes, &words);
     if (rc == 0)
-        rc = remo_channel_add_memory(lock->channel, "grants", 8ull * lock->count, 8ull * lock->count, NULL, &grants);
+        rc = remo_channel_add_memory(lock->channel, "grants", 8ull * lock->count, 8ull * lock->count, NULL,
+                                     &grants);
     if (rc != 0)
         return rc;
     lock->words = &lock->channel->memories[words];
@@ -84,15 +83,17 @@ static int make_memory(struct remo_lock *lock) {
 static int open_channel(struct remo_lock *lock, struct remo_channel *parent, const char *name,
                         const struct remo_nodeset *participants) {
     char type[REMO__TYPE_BYTES_MAX + 1];
-    struct remo_channel_options options = {.participants = *participants, .ctx = lock, .on_join = on_join,
-                                           .on_connect = on_connect, .on_leave = on_leave, .on_message = on_message};
+    struct remo_channel_options options = {.participants = *participants,
+                                           .ctx = lock,
+                                           .on_connect = on_connect,
+                                           .on_leave = on_leave,
+                                           .on_message = on_message};
     snprintf(type, sizeof type, "table of %u lock%s", lock->count, lock->count == 1 ? "" : "s");
     int rc = remo_channel_open(parent, name, type, &options, &lock->channel);
     if (rc != 0)
         return rc;
     lock->node = remo_channel_node(lock->channel);
     lock->rank = lock->node->rank;
-    remo_nodeset_add(&lock->joined, lock->rank);
     return 0;
 }
 
@@ -103,7 +104,8 @@ int remo_lock_open(struct remo_channel *parent, const char *name, const struct r
     struct remo_nodeset participants;
     int rc = remo__participants_of(parent, &asked->participants, &participants);
     if (rc == 0 && asked->count > COUNT_MAX)
-        rc = remo__fail(-EINVAL, "a table of %u locks is too large, at most %u are allowed", asked->count, COUNT_MAX);
+        rc = remo__fail(-EINVAL, "a table of %u locks is too large, at most %u are allowed", asked->count,
+                        COUNT_MAX);
     if (rc != 0)
         return rc;
     struct remo_lock *lock = aligned_alloc(REMO__CACHE_LINE, sizeof *lock);
@@ -152,8 +154,8 @@ uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index) {
 static int fail_index(const struct remo_lock *lock, uint32_t index) {
     if (!lock)
         return remo__fail(-EINVAL, "the lock is NULL; open it with remo_lock_open");
-    return remo__fail(-EINVAL, "there is no lock %u in %s: it has locks 0 to %u", index, remo_channel_name(lock->channel),
-                      lock->count - 1);
+    return remo__fail(-EINVAL, "there is no lock %u in %s: it has locks 0 to %u", index,
+                      remo_channel_name(lock->channel), lock->count - 1);
 }
 
 int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_ns) {
@@ -173,7 +175,8 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
     uint64_t at = remo__memory_at(lock->words, seat->home, seat->offset);
     if (remo__unlikely(at == REMO__NO_OFFSET))
         return remo__lock_enter(lock, index, thread, seen, remo__deadline(timeout_ns));
-    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at, REMO__LOCK_DRAW, &drawn, NULL);
+    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at,
+                             REMO__LOCK_DRAW, &drawn, NULL);
     if (remo__unlikely(rc != 0)) {
         remo__lock_settle(lock, seat, seen);
         return remo__lock_doubt(lock, index, rc);
@@ -182,7 +185,8 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
         return remo__lock_drawn(lock, index, thread, seen, drawn, remo__deadline(timeout_ns));
     atomic_store_explicit(&seat->owner, thread->index, memory_order_relaxed);
     seat->handovers = 0;
-    atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_HELD, remo__place_nonce(seen), remo__word_next(drawn)),
+    atomic_store_explicit(&seat->place,
+                          remo__place(REMO__LOCK_HELD, remo__place_nonce(seen), remo__word_next(drawn)),
                           memory_order_release);
     return 0;
 }
@@ -194,7 +198,7 @@ static int fail_not_held(const struct remo_lock *lock, uint32_t index, const cha
 
 static bool holds(const struct remo__lock_seat *seat, uint64_t place, const struct remo__thread *thread) {
     return remo__place_state(place) == REMO__LOCK_HELD
-        && atomic_load_explicit(&seat->owner, memory_order_relaxed) == thread->index;
+           && atomic_load_explicit(&seat->owner, memory_order_relaxed) == thread->index;
 }
 
 static bool threads_wait(const struct remo__lock_seat *seat) {
@@ -203,12 +207,14 @@ static bool threads_wait(const struct remo__lock_seat *seat) {
 
 /* Nobody of this node waits, and the home needs to hear nothing but the release. */
 static bool plain(const struct remo__lock_seat *seat) {
-    return seat->marks == 0 && __atomic_load_n(&seat->reset.pending, __ATOMIC_RELAXED) == 0 && !threads_wait(seat);
+    return seat->marks == 0 && __atomic_load_n(&seat->reset.pending, __ATOMIC_RELAXED) == 0
+           && !threads_wait(seat);
 }
 
-/* A pair fence orders our writes before our own release at the home. The next thread of this node uses a connection of its own:
- * for it they must be placed. */
-static int do_fence(const struct remo_lock *lock, const struct remo__lock_seat *seat, enum remo_fence_scope fence) {
+/* A pair fence orders our writes before our own release at the home. The next thread of this node uses a
+ * connection of its own: for it they must be placed. */
+static int do_fence(const struct remo_lock *lock, const struct remo__lock_seat *seat,
+                    enum remo_fence_scope fence) {
     if (fence == REMO_FENCE_PAIR && threads_wait(seat))
         fence = REMO_FENCE_THREAD;
     return remo_fence(lock->node, fence, seat->home);
@@ -231,7 +237,8 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
     if (remo__unlikely(!holds(seat, place, thread)))
         return fail_not_held(lock, index, "release");
     int fenced = 0;
-    if (remo__unlikely(fence != REMO_FENCE_NONE && !lock->node->mapped)) /* where memory is mapped, the atomic is fence enough */
+    if (remo__unlikely(fence != REMO_FENCE_NONE
+                       && !lock->node->mapped)) /* where memory is mapped, the atomic is fence enough */
         fenced = do_fence(lock, seat, fence);
     if (remo__unlikely(!plain(seat))) {
         int rc = release_slowly(lock, index, thread);
@@ -244,7 +251,8 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
         int rc = remo__lock_leave(lock, index, thread);
         return fenced ? fenced : rc;
     }
-    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at, step, &word, NULL);
+    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at, step,
+                             &word, NULL);
     if (remo__unlikely(rc != 0 || remo__word_next(word) != ticket + 1)) {
         rc = rc != 0 ? rc : remo__lock_pass_on(lock, index, thread, ticket, word + step, false);
         (void)remo__lock_doubt(lock, index, rc);

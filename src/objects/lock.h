@@ -1,23 +1,34 @@
-/* lock.h - the lock from inside: tickets, batons, seats, and what is said about them when a node dies.
+/* lock.h - the lock from inside: tickets, batons, seats, and what is asked when a node dies.
  *
- * Home word  {next:32, flags:16, serving:16}, changed by network atomics only. A draw adds 1 to `next`, and the old value has the ticket;
- *            it holds the lock if its low 16 bits are `serving`. A release adds 1 to `serving` (the releaser knows when it wraps around).
- * Baton      one word for each place in the queue, ticket % places, 0 when nobody has used it for the ticket yet. Two parties add to it: who waits with the
- *            ticket ARRIVES {node, nonce}, who releases the ticket before GRANTS {granter, flags}. Whoever comes second knows from the old value what
- *            the first did: the waiter that it has the lock, the granter whom to tell. A waiter that gives up swaps SKIP in, which succeeds only
- *            before the grant; a granter that finds SKIP passes over. A third party never touches it.
- *            Who got the lock by its baton (or passed over it) sets it back to 0 before `serving` moves past that ticket.
- * Seat       what a node has at one lock: at most one ticket that it waits with, holds, or has given up. A ticket given up is taken up again by swapping SKIP
- *            out; if that fails it has been passed over, or is at this moment, and a new one is drawn.
+ * Home word: {next:32, flags:16, serving:16}, changed by network atomics only. A draw adds 1 to `next`; the
+ * old value is the ticket, which has the lock if its low 16 bits are `serving`. A release adds 1 to `serving`
+ * (the releaser knows its ticket, so it knows when that wraps around, and lets no carry into the flags).
  *
- * Why a place is never used by two tickets at once: the tickets in [serving, next) were drawn by different nodes, except that one (that which is
- * being passed over, so it is `serving`) may belong to a node that has drawn a second one. So there are at most participants + 1 <= places of them.
- * Ticket t + places is drawn when `serving` is past t, so after the baton was set back.
+ * Baton: one word for each place in the queue, ticket % places; 0 as long as nobody has used it for the
+ * ticket. Two parties add to it. Who waits with the ticket ARRIVES {node, nonce}; who releases the ticket
+ * before it GRANTS {granter, flags}. Who comes second learns from the old value what the first did: the
+ * waiter that the lock is its own, the granter whom to tell. A waiter that gives up swaps SKIP in, which
+ * succeeds only before the grant; a granter that finds SKIP passes over. Who got the lock by its baton, or
+ * passed over it, sets it back to 0 before `serving` moves past that ticket.
  *
- * Grant word one per lock in the memory of each participant, put there by granters only. It repeats ticket and nonce, so what an earlier grant left means
- *            nothing. Two granters never write it at the same time: a waiter that was granted the lock waits until it has seen the grant
- *            word, also when it learned of the grant while giving up; and a grant by message (recovery) replaces one of a dead granter that is cut off.
- */
+ * Seat: what a node has at one lock, at most one ticket: it waits with it, holds it, or has given it up. A
+ * ticket given up is taken up again by swapping SKIP out. If that fails it has been passed over, or is being
+ * passed over at this moment, and another one is drawn.
+ *
+ * A place is never used for two tickets at once. The tickets in [serving, next) were drawn by different
+ * nodes, except that the one which is being passed over (so it is `serving`) may belong to a node that has
+ * drawn another one since: they are at most participants + 1, which is no more than `places`. So ticket t +
+ * places is drawn when `serving` is past t, and then the baton of t has been set back. A late attempt to take
+ * up a ticket finds another node or another nonce there, and fails.
+ *
+ * Grant word: one for each lock in the memory of each participant, put there by granters. It repeats ticket
+ * and nonce, so what an earlier grant left there means nothing. Two granters never write it at the same time:
+ * a waiter that was granted the lock waits until it has seen the word, also when it learned of the grant
+ * while giving up; and where a grant comes by message (recovery), the granter whose word is missing is dead
+ * and cut off.
+ *
+ * Order: what was fenced before a release comes before the atomic that releases, which comes before the draw,
+ * or the grant, by which the next owner has the lock. */
 #pragma once
 
 #include <remo/lock.h>
@@ -37,7 +48,7 @@
 #define REMO__BATON_FLAG_SHIFT    33
 #define REMO__BATON_GRANTER_SHIFT 40
 
-#define REMO__GRANTER_RECOVERY    1000u /* granted by the home on behalf of a dead node, and told by message */
+#define REMO__GRANTER_RECOVERY 1000u /* granted by the home on behalf of a dead node, and told by message */
 
 #define REMO__GRANT_FLAG_SHIFT    48
 #define REMO__GRANT_GRANTER_SHIFT 50
@@ -86,14 +97,16 @@ static inline uint32_t remo__baton_waiter(uint64_t baton) {
 /* The grant word that tells the waiter of a granted baton. */
 static inline uint64_t remo__grant_of(uint64_t baton, uint32_t ticket) {
     return REMO__GRANT_VALID | (baton >> REMO__BATON_GRANTER_SHIFT) << REMO__GRANT_GRANTER_SHIFT
-        | (uint64_t)remo__baton_flags(baton) << REMO__GRANT_FLAG_SHIFT | (baton >> 16 & 0xffff) << 32 | ticket;
+           | (uint64_t)remo__baton_flags(baton) << REMO__GRANT_FLAG_SHIFT | (baton >> 16 & 0xffff) << 32
+           | ticket;
 }
 
 /* ---- seats ---- */
 
-/* A seat's place: {used:1, state:8, nonce:16, ticket:32}. BUSY: one thread of this node is drawing, arriving, releasing or passing on, so that what the place
- * says is not to be relied on; every other state is a true statement about the ticket. Only whoever made it BUSY, owns the lock or is the one
- * who waits changes it, but from FREE and SKIPPED any thread makes it BUSY by compare-and-swap. */
+/* A seat's place: {used:1, state:8, nonce:16, ticket:32}. BUSY: one thread of this node is drawing, arriving,
+ * releasing or passing on, so that what the place says is not to be relied on; every other state is a true
+ * statement about the ticket. Only whoever made it BUSY, owns the lock or is the one who waits changes it,
+ * but from FREE and SKIPPED any thread makes it BUSY by compare-and-swap. */
 enum remo__lock_state {
     REMO__LOCK_FREE = 0,
     REMO__LOCK_BUSY = 1,
@@ -127,24 +140,25 @@ enum { REMO__LOCK_TOLD_DEAD = 1, REMO__LOCK_REPAIRED = 2 }; /* marks */
 
 struct remo__lock_seat {
     _Atomic uint64_t place;
-    _Atomic uint64_t told;       /* a grant word that came by message; written by the control thread */
-    _Atomic uint64_t passed;     /* {1:1, ticket:32}: the last ticket that was given up and passed over */
-    uint64_t offset;             /* of the home word in the home's memory */
-    struct remo_ack reset;       /* of setting our baton back, while we hold the lock */
-    _Atomic uint32_t queued;     /* threads of this node that wait for one another */
-    _Atomic uint32_t owner;      /* index of the thread that holds the lock */
+    _Atomic uint64_t told;   /* a grant word that came by message; written by the control thread */
+    _Atomic uint64_t passed; /* {1:1, ticket:32}: the last ticket that was given up and passed over */
+    uint64_t offset;         /* of the home word in the home's memory */
+    struct remo_ack reset;   /* of setting our baton back, while we hold the lock */
+    _Atomic uint32_t queued; /* threads of this node that wait for one another */
+    _Atomic uint32_t owner;  /* index of the thread that holds the lock */
     uint16_t home;
-    uint8_t handovers;           /* in a row; the owner's */
-    uint8_t marks;               /* the owner's */
+    uint8_t handovers; /* in a row; the owner's */
+    uint8_t marks;     /* the owner's */
 } REMO__CACHE_ALIGNED;
 
-static_assert(sizeof(struct remo__lock_seat) == REMO__CACHE_LINE, "an uncontended acquire touches one line of the node's own");
+static_assert(sizeof(struct remo__lock_seat) == REMO__CACHE_LINE,
+              "an uncontended acquire touches one line of the node's own");
 
 #define REMO__LOCK_STRIPES 16u
 
 /* Threads of this node that wait for one another, in order; one list for a sixteenth of the locks. */
 struct remo__lock_stripe {
-    pthread_mutex_t mutex;       /* held for a few instructions, never around a wait or the network */
+    pthread_mutex_t mutex; /* held for a few instructions, never around a wait or the network */
     struct remo__lock_waiter *first;
     struct remo__lock_waiter **last;
 } REMO__CACHE_ALIGNED;
@@ -160,11 +174,10 @@ struct remo_lock {
     struct remo__lock_seat *seats;
     uint32_t count;
     uint32_t rank;
-    uint32_t places;             /* batons of a lock: a power of two */
-    uint32_t stride;             /* bytes of a lock at its home */
+    uint32_t places; /* batons of a lock: a power of two */
+    uint32_t stride; /* bytes of a lock at its home */
     uint32_t home_count;
     uint16_t homes[REMO_NODES_MAX];
-    struct remo_nodeset joined;           /* who knows our addresses, or did; the control thread's */
     struct remo__lock_report *reports;    /* [home_count] */
     struct remo__lock_recovery *recovery; /* NULL: no lock lives here */
     struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
@@ -174,9 +187,9 @@ static inline struct remo__lock_stripe *remo__lock_stripe(struct remo_lock *lock
     return &lock->stripes[index / lock->home_count % REMO__LOCK_STRIPES];
 }
 
-/* The place is BUSY and ours: make it something else, and let threads of this node see. A waiter says `queued` before it looks at the place, we
- * store the place before we look at `queued`; there is no fence between our two, but a waiter looks for far longer than a store buffer takes
- * to drain before it sleeps. */
+/* The place is BUSY and ours: make it something else, and let threads of this node see. A waiter says
+ * `queued` before it looks at the place, we store the place before we look at `queued`; there is no fence
+ * between our two, but a waiter looks for far longer than a store buffer takes to drain before it sleeps. */
 static inline void remo__lock_settle(struct remo_lock *lock, struct remo__lock_seat *seat, uint64_t place) {
     atomic_store_explicit(&seat->place, place, memory_order_release);
     if (remo__unlikely(atomic_load_explicit(&seat->queued, memory_order_relaxed) != 0))
@@ -186,32 +199,34 @@ static inline void remo__lock_settle(struct remo_lock *lock, struct remo__lock_s
 /* ---- tickets and batons (lock_queue.c) ---- */
 
 /* The seat is BUSY and ours, and was `seen` before: draw, or take up the ticket given up, and wait. */
-int remo__lock_enter(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen, uint64_t deadline_ns);
-/* As enter, after a draw that returned `drawn`. */
-int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen, uint64_t drawn,
+int remo__lock_enter(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen,
                      uint64_t deadline_ns);
+/* As enter, after a draw that returned `drawn`. */
+int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen,
+                     uint64_t drawn, uint64_t deadline_ns);
 /* Take it if nobody holds or waits; leaves nothing behind if not. */
 int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread);
 /* Give a held lock back to its home; it has nothing to hand over to. */
 int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread *thread);
-/* `ticket` has been served and `next` was seen behind it: grant the following ones until one is not given up. */
-int remo__lock_pass_on(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, uint64_t word,
-                       bool by_message);
+/* `ticket` has been served, and left `word` behind: grant the following ones until one is not given up. */
+int remo__lock_pass_on(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                       uint64_t word, bool by_message);
 /* End `ticket`, adding `change` to the word's flags (as they stand in the word); pass on. */
-int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, uint64_t change,
-                          bool by_message);
+int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint32_t ticket, uint64_t change, bool by_message);
 /* Serve `ticket`: grant its baton. 1: it was given up, and its baton has been set back. */
-int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, uint32_t flags,
-                     bool by_message);
+int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                     uint32_t flags, bool by_message);
 /* Bring a grant word to the node that waits. */
-int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter, uint64_t grant,
-                    bool by_message);
+int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
+                    uint64_t grant, bool by_message);
 /* Atomics on the `word`-th word of the lock at its home: 0 the home word, 1 + place a baton. */
-int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word, uint64_t addend,
-                   uint64_t *ret_old, struct remo_ack *ack);
-int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word, uint64_t expected,
-                    uint64_t desired, uint64_t *ret_old);
-/* An operation ended in a way that leaves open whether it happened: the home counts tickets again. Returns `rc`. */
+int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                   uint64_t addend, uint64_t *ret_old, struct remo_ack *ack);
+int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                    uint64_t expected, uint64_t desired, uint64_t *ret_old);
+/* An operation ended in a way that leaves open whether it happened: the home counts tickets again. Returns
+ * `rc`. */
 int remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc);
 
 static inline uint32_t remo__lock_baton(const struct remo_lock *lock, uint32_t ticket) {
@@ -220,11 +235,12 @@ static inline uint32_t remo__lock_baton(const struct remo_lock *lock, uint32_t t
 
 /* ---- threads of one node (lock_threads.c) ---- */
 
-int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t deadline_ns);
+int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                               uint64_t deadline_ns);
 /* Give a held lock to the next thread of this node; false: there is none. */
 bool remo__lock_hand_over(struct remo_lock *lock, uint32_t index);
 
-/* ---- death (lock_recovery.c: the home's part; lock_report.c: everybody's). All on the control thread. ---- */
+/* ---- death (lock_recovery.c: the home; lock_report.c: everybody). All on the control thread. ---- */
 
 enum remo__lock_message {
     REMO__LOCK_QUERY = 1, /* home to all: u32 round, the dead: which tickets of my locks have you? */
@@ -246,6 +262,8 @@ void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node);
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes);
 /* A grant by message could not be sent yet. */
 void remo__lock_recovery_untold(struct remo_lock *lock);
+/* Does the node know our addresses? Else it cannot have a ticket here. */
+bool remo__lock_knows_us(const struct remo_lock *lock, uint32_t node);
 /* Is the node gone for this channel, and cut off from our memory? */
 bool remo__lock_gone(const struct remo_lock *lock, uint32_t node);
 

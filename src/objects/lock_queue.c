@@ -1,4 +1,5 @@
-/* lock_queue.c - tickets and batons: how a node queues for a lock at its home, gives up, and passes the lock on. */
+/* lock_queue.c - tickets and batons: how a node queues for a lock at its home, gives up, and passes the lock
+ * on. */
 #include "objects/lock.h"
 
 #include "node/access.h"
@@ -7,7 +8,8 @@
 
 /* ---- operations on a lock's words ---- */
 
-static int find_word(struct remo_lock *lock, const struct remo__lock_seat *seat, uint32_t word, uint64_t *ret_at) {
+static int find_word(struct remo_lock *lock, const struct remo__lock_seat *seat, uint32_t word,
+                     uint64_t *ret_at) {
     uint64_t offset = seat->offset + 8 * (uint64_t)word;
     uint64_t at = remo__memory_at(lock->words, seat->home, offset);
     if (remo__unlikely(at == REMO__NO_OFFSET)) {
@@ -16,31 +18,33 @@ static int find_word(struct remo_lock *lock, const struct remo__lock_seat *seat,
             return rc;
         at = remo__memory_at(lock->words, seat->home, offset);
         if (at == REMO__NO_OFFSET)
-            return remo__fail(-ENOTCONN, "node %u has just left %s", seat->home, remo_channel_name(lock->channel));
+            return remo__fail(-ENOTCONN, "node %u has just left %s", seat->home,
+                              remo_channel_name(lock->channel));
     }
     *ret_at = at;
     return 0;
 }
 
-int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word, uint64_t addend,
-                   uint64_t *ret_old, struct remo_ack *ack) {
+int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                   uint64_t addend, uint64_t *ret_old, struct remo_ack *ack) {
     const struct remo__lock_seat *seat = &lock->seats[index];
     uint64_t at;
     int rc = find_word(lock, seat, word, &at);
     if (rc != 0)
         return rc;
-    return remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at, addend, ret_old, ack);
+    return remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at, addend,
+                           ret_old, ack);
 }
 
-int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word, uint64_t expected,
-                    uint64_t desired, uint64_t *ret_old) {
+int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                    uint64_t expected, uint64_t desired, uint64_t *ret_old) {
     const struct remo__lock_seat *seat = &lock->seats[index];
     uint64_t at;
     int rc = find_word(lock, seat, word, &at);
     if (rc != 0)
         return rc;
-    return remo__compare_swap(thread, remo__channel_counters(lock->channel, thread), seat->home, at, expected, desired, ret_old,
-                              NULL);
+    return remo__compare_swap(thread, remo__channel_counters(lock->channel, thread), seat->home, at, expected,
+                              desired, ret_old, NULL);
 }
 
 int remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc) {
@@ -52,36 +56,56 @@ int remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc) {
 
 /* ---- passing on ---- */
 
-/* Put the grant word where the waiter looks. A waiter that cannot be reached is dead: its tickets are the home's business, once the home
- * knows of its death too. */
-int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter, uint64_t grant,
-                       bool by_message) {
-    int rc;
-    if (waiter >= lock->node->size || !remo_nodeset_has(&lock->channel->participants, waiter))
-        return remo__fail(-EPROTO, "lock %u of %s: its queue names node %u, which takes no part; the home's memory was damaged",
-                          index, remo_channel_name(lock->channel), waiter);
-    if (by_message) {
-        uint8_t message[16];
-        struct remo__writer writer = remo__writer_of(message, sizeof message);
-        remo__put_u8(&writer, REMO__LOCK_GRANT);
-        remo__put_u32(&writer, index);
-        remo__put_u64(&writer, grant);
-        rc = remo_channel_send(lock->channel, waiter, message, (size_t)(writer.at - message));
-        if (rc == -ENOTCONN)
-            remo__lock_recovery_untold(lock);
-    } else {
-        uint64_t at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
-        rc = at == REMO__NO_OFFSET ? remo__channel_reach(lock->channel, waiter) : 0;
+static int tell_by_message(struct remo_lock *lock, uint32_t index, uint32_t waiter, uint64_t grant) {
+    uint8_t message[16];
+    struct remo__writer writer = remo__writer_of(message, sizeof message);
+    remo__put_u8(&writer, REMO__LOCK_GRANT);
+    remo__put_u32(&writer, index);
+    remo__put_u64(&writer, grant);
+    int rc = remo_channel_send(lock->channel, waiter, message, (size_t)(writer.at - message));
+    if (rc == -ENOTCONN)
+        remo__lock_recovery_untold(lock);
+    return rc;
+}
+
+/* The write must have been done before we return: this thread may not come back to the library to see it on
+ * its way. */
+static int tell_by_write(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
+                         uint64_t grant) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint64_t at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
+    if (at == REMO__NO_OFFSET) {
+        int rc = remo__channel_reach(lock->channel, waiter);
         at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
-        if (rc == 0 && at != REMO__NO_OFFSET)
-            rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant, sizeof grant,
-                             REMO__WRITE_NOTIFY, NULL);
+        if (rc != 0 || at == REMO__NO_OFFSET)
+            return rc;
     }
+    int rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant,
+                         sizeof grant, REMO__WRITE_NOTIFY, &ack);
+    if (rc == 0 && ack.pending > 0)
+        rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
+    if (ack.pending > 0)
+        remo_ack_cancel(&ack);
+    return rc;
+}
+
+/* Bring the grant word to where the waiter looks. A waiter that cannot be reached is dead: its tickets are
+ * the home's business, once the home knows of its death too. */
+int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
+                    uint64_t grant, bool by_message) {
+    if (waiter >= lock->node->size || !remo_nodeset_has(&lock->channel->participants, waiter))
+        return remo__fail(
+            -EPROTO,
+            "lock %u of %s: its queue names node %u, which takes no part; the home's memory was "
+            "damaged",
+            index, remo_channel_name(lock->channel), waiter);
+    int rc = by_message ? tell_by_message(lock, index, waiter, grant)
+                        : tell_by_write(lock, index, thread, waiter, grant);
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 
-int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, uint32_t flags,
-                     bool by_message) {
+int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                     uint32_t flags, bool by_message) {
     uint64_t grant = remo__baton_grant(by_message ? REMO__GRANTER_RECOVERY : lock->rank, flags), before;
     uint32_t baton = remo__lock_baton(lock, ticket);
     int rc = remo__lock_add(lock, index, thread, baton, grant, &before, NULL);
@@ -93,13 +117,14 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
     }
     if (before == 0)
         return 0; /* it has not arrived yet, and will see the grant when it does */
-    return remo__lock_tell(lock, index, thread, remo__baton_waiter(before), remo__grant_of(before + grant, ticket), by_message);
+    return remo__lock_tell(lock, index, thread, remo__baton_waiter(before),
+                           remo__grant_of(before + grant, ticket), by_message);
 }
 
-/* Each turn ends a ticket that somebody gave up, who drew another after that, if at all: so the number of turns is bounded by the tickets in the
- * queue and by how many timed acquires give up meanwhile. */
-int remo__lock_pass_on(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, uint64_t word,
-                       bool by_message) {
+/* Each turn ends a ticket that somebody gave up, who drew another after that, if at all: so the number of
+ * turns is bounded by the tickets in the queue and by how many timed acquires give up meanwhile. */
+int remo__lock_pass_on(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                       uint64_t word, bool by_message) {
     while (remo__word_next(word) != ticket + 1) {
         ticket++;
         int rc = remo__lock_grant(lock, index, thread, ticket, remo__word_flags(word), by_message);
@@ -114,8 +139,8 @@ int remo__lock_pass_on(struct remo_lock *lock, uint32_t index, struct remo__thre
     return 0;
 }
 
-int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, uint64_t change,
-                          bool by_message) {
+int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint32_t ticket, uint64_t change, bool by_message) {
     uint64_t step = remo__word_step(ticket) + change, word;
     int rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
     return rc != 0 ? rc : remo__lock_pass_on(lock, index, thread, ticket, word + step, by_message);
@@ -147,13 +172,16 @@ int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread
 }
 
 static int fail_lost(const struct remo_lock *lock, uint32_t index) {
-    return remo__fail(-ENOTRECOVERABLE, "lock %u of %s: its owner died and the next one released it without remo_lock_consistent; "
-                      "what it protects is lost: open it anew under another name", index, remo_channel_name(lock->channel));
+    return remo__fail(
+        -ENOTRECOVERABLE,
+        "lock %u of %s: its owner died and the next one released it without remo_lock_consistent; "
+        "what it protects is lost: open it anew under another name",
+        index, remo_channel_name(lock->channel));
 }
 
 /* The lock is ours; the seat is BUSY or WAITING. */
-static int have(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce, uint32_t ticket,
-                uint32_t flags) {
+static int have(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
+                uint32_t ticket, uint32_t flags) {
     struct remo__lock_seat *seat = &lock->seats[index];
     atomic_store_explicit(&seat->owner, thread->index, memory_order_relaxed);
     seat->handovers = 0;
@@ -165,13 +193,16 @@ static int have(struct remo_lock *lock, uint32_t index, struct remo__thread *thr
         int rc = remo__lock_leave(lock, index, thread);
         return rc != 0 ? rc : fail_lost(lock, index);
     }
-    return remo__fail(-EOWNERDEAD, "lock %u of %s is yours, but its last owner died holding it: repair what it protects, then call "
-                      "remo_lock_consistent", index, remo_channel_name(lock->channel));
+    return remo__fail(
+        -EOWNERDEAD,
+        "lock %u of %s is yours, but its last owner died holding it: repair what it protects, then call "
+        "remo_lock_consistent",
+        index, remo_channel_name(lock->channel));
 }
 
 /* Ours by its baton, whose content we know now. Setting it back is under way while we hold the lock. */
-static int have_by_baton(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce, uint32_t ticket,
-                         uint64_t baton) {
+static int have_by_baton(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
+                         uint32_t ticket, uint64_t baton) {
     struct remo__lock_seat *seat = &lock->seats[index];
     int rc = have(lock, index, thread, nonce, ticket, remo__baton_flags(baton) & REMO__LOCK_OWNER_DEAD);
     seat->reset = (struct remo_ack)REMO_ACK_INIT;
@@ -188,9 +219,9 @@ static int have_by_baton(struct remo_lock *lock, uint32_t index, struct remo__th
 struct grant_wait {
     struct remo_lock *lock;
     struct remo__lock_seat *seat;
-    const void *word;       /* our grant word */
-    uint64_t which;         /* what says that it is for us */
-    uint64_t grant;         /* result */
+    const void *word; /* our grant word */
+    uint64_t which;   /* what says that it is for us */
+    uint64_t grant;   /* result */
 };
 
 static int granted(void *ctx) {
@@ -207,32 +238,39 @@ static int granted(void *ctx) {
 }
 
 /* Swap SKIP into our baton: 0, -EALREADY (granted before), or an error. */
-static int give_up(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t arrived, uint32_t ticket) {
+static int give_up(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t arrived,
+                   uint32_t ticket) {
     uint64_t old;
-    int rc = remo__lock_swap(lock, index, thread, remo__lock_baton(lock, ticket), arrived, arrived | REMO__BATON_SKIP, &old);
+    int rc = remo__lock_swap(lock, index, thread, remo__lock_baton(lock, ticket), arrived,
+                             arrived | REMO__BATON_SKIP, &old);
     return rc == 0 && old != arrived ? -EALREADY : rc;
 }
 
 /* We are on the baton; the seat is ours and becomes WAITING. */
-static int await(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce, uint32_t ticket,
-                 uint64_t deadline_ns) {
+static int await(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
+                 uint32_t ticket, uint64_t deadline_ns) {
     struct remo__lock_seat *seat = &lock->seats[index];
     uint64_t arrived = remo__baton_arrive(lock->rank, nonce);
-    struct grant_wait wait = {.lock = lock, .seat = seat, .word = lock->grants->own + 8 * (uint64_t)index,
+    struct grant_wait wait = {.lock = lock,
+                              .seat = seat,
+                              .word = lock->grants->own + 8 * (uint64_t)index,
                               .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket};
     atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_WAITING, nonce, ticket), memory_order_release);
     int rc = remo__wait(lock->node, granted, &wait, deadline_ns);
     if (rc == -ETIMEDOUT) {
-        atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_BUSY, nonce, ticket), memory_order_release);
+        atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_BUSY, nonce, ticket),
+                              memory_order_release);
         rc = give_up(lock, index, thread, arrived, ticket);
         if (rc == 0) {
             remo__lock_settle(lock, seat, remo__place(REMO__LOCK_SKIPPED, nonce, ticket));
             return remo__fail(-ETIMEDOUT, "lock %u of %s was not free within the timeout", index,
                               remo_channel_name(lock->channel));
         }
-        /* Granted a moment ago. The grant word is on its way, and must have come before we may wait there again. */
+        /* Granted a moment ago. The grant word is on its way, and must have come before we may wait there
+         * again. */
         if (rc == -EALREADY) {
-            atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_WAITING, nonce, ticket), memory_order_release);
+            atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_WAITING, nonce, ticket),
+                                  memory_order_release);
             rc = remo__wait(lock->node, granted, &wait, REMO_FOREVER);
         }
     }
@@ -245,20 +283,22 @@ static int await(struct remo_lock *lock, uint32_t index, struct remo__thread *th
     return have_by_baton(lock, index, thread, nonce, ticket, arrived | remo__baton_grant(granter, flags));
 }
 
-/* Swap SKIP out of the baton of the ticket that was given up: 0, -EALREADY (it is or has been passed over), or an error. */
+/* Swap SKIP out of the baton of the ticket that was given up: 0, -EALREADY (it is or has been passed over),
+ * or an error. */
 static int take_up(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen) {
     struct remo__lock_seat *seat = &lock->seats[index];
     uint64_t arrived = remo__baton_arrive(lock->rank, remo__place_nonce(seen)), old;
     uint32_t ticket = (uint32_t)seen;
-    int rc = remo__lock_swap(lock, index, thread, remo__lock_baton(lock, ticket), arrived | REMO__BATON_SKIP, arrived, &old);
+    int rc = remo__lock_swap(lock, index, thread, remo__lock_baton(lock, ticket), arrived | REMO__BATON_SKIP,
+                             arrived, &old);
     if (rc != 0 || old == (arrived | REMO__BATON_SKIP))
         return rc;
     atomic_store_explicit(&seat->passed, REMO__LOCK_DRAW | ticket, memory_order_release);
     return -EALREADY;
 }
 
-int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen, uint64_t drawn,
-                     uint64_t deadline_ns) {
+int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen,
+                     uint64_t drawn, uint64_t deadline_ns) {
     struct remo__lock_seat *seat = &lock->seats[index];
     uint32_t ticket = remo__word_next(drawn);
     uint16_t nonce = (uint16_t)(remo__place_nonce(seen) + 1);
@@ -275,7 +315,8 @@ int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread
     return await(lock, index, thread, nonce, ticket, deadline_ns);
 }
 
-int remo__lock_enter(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen, uint64_t deadline_ns) {
+int remo__lock_enter(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen,
+                     uint64_t deadline_ns) {
     struct remo__lock_seat *seat = &lock->seats[index];
     uint64_t drawn;
     int rc = 0;
@@ -300,8 +341,8 @@ static uint64_t guess(uint64_t seen) {
     return seen == 0 ? 0 : (uint64_t)next << 32 | (uint16_t)next;
 }
 
-/* The seat is BUSY. When a swap fails although the word it found is free, somebody had the lock in between: so "held" is a true answer
- * after the last of TRIES_MAX. */
+/* The seat is BUSY. When a swap fails although the word it found is free, somebody had the lock in between:
+ * so "held" is a true answer after the last of TRIES_MAX. */
 static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen) {
     uint64_t expected = guess(seen), old;
     for (uint32_t i = 0; i < TRIES_MAX; i++) {
@@ -312,13 +353,18 @@ static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread 
             return remo__lock_doubt(lock, index, rc);
         }
         if (old == expected)
-            return have(lock, index, thread, remo__place_nonce(seen), remo__word_next(old), remo__word_flags(old));
+            return have(lock, index, thread, remo__place_nonce(seen), remo__word_next(old),
+                        remo__word_flags(old));
         if (!remo__word_free(old))
             break;
         expected = old;
     }
     remo__lock_settle(lock, &lock->seats[index], seen);
-    return remo__fail_static(-ETIMEDOUT, "the lock is held by another node, and a timeout of 0 allows no waiting");
+    int rc = remo__channel_check_peer(lock->channel, lock->seats[index].home);
+    if (rc != 0)
+        return rc;
+    return remo__fail_static(-ETIMEDOUT,
+                             "the lock is held by another node, and a timeout of 0 allows no waiting");
 }
 
 int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
@@ -326,6 +372,7 @@ int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *
     uint64_t seen = atomic_load_explicit(&seat->place, memory_order_relaxed);
     if (!remo__place_open(seen) || atomic_load_explicit(&seat->queued, memory_order_relaxed) != 0
         || !atomic_compare_exchange_strong(&seat->place, &seen, remo__place_busy(seen)))
-        return remo__fail_static(-ETIMEDOUT, "the lock is held by another thread, and a timeout of 0 allows no waiting");
+        return remo__fail_static(-ETIMEDOUT,
+                                 "the lock is held by another thread, and a timeout of 0 allows no waiting");
     return try_word(lock, index, thread, seen);
 }

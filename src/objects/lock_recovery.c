@@ -1,49 +1,56 @@
-/* lock_recovery.c - the home's part when a participant dies or leaves: find the tickets that are nobody's any more, and see that they are passed over.
+/* lock_recovery.c - the home's part when a participant dies or leaves: find the tickets that are nobody's any
+ * more, and see that they are passed over.
  *
- * A round, for each lock that somebody holds, in steps that never wait, on the control thread:
- *   1  Read the word: the tickets [first, first + span) are out. Read which of their batons say SKIP.
- *   2  Ask every live participant which tickets it has. It answers when it too has cut the dead off, and for each lock at an instant when no thread of its
- *      own is in the middle of something (lock_report.c).
- *   3  Read the word again. A ticket of step 1 that is still out and that nobody claims belongs to a dead node:
- *      a live one that drew it has it still, or has given it up (and claims it), or released it (so it is not out).
- *      Nothing can be done with it by the dead one any more: it was cut off before step 1.
- *   4  Later tickets of the dead get SKIP: whoever releases the ticket before passes over them. If the grant came first, the lock is the dead
- *      one's: we end that ticket. If the dead one itself had said SKIP (step 1), the ticket is passed over by itself.
- *      The first ticket, if it is the one being served since before step 1: no live node is about to grant it, for whoever would have been,
- *      was in the middle of that release in step 2. So if it is a dead one's, or its granter died half-way, we act for them.
- * Another death in the meantime starts the round again: everything done so far stays true.
- */
+ * A round, for all locks of this home that somebody holds; in steps that never wait, on the control thread:
+ *
+ * 1. Read the word: the tickets [first, first + span) are out. Read which of their batons say SKIP.
+ *
+ * 2. Ask every participant that lives which tickets it has. It answers when it has cut the dead off as well,
+ * and for each lock at an instant when none of its threads is in the middle of anything (lock_report.c).
+ *
+ * 3. Read the word again. A ticket of step 1 that is still out and that nobody claims belongs to a dead node.
+ * For a live one that drew it has it still, or has given it up, and claims it; or it has released it, so that
+ * it is not out. The dead one can do nothing with it any more: it was cut off before step 1.
+ *
+ * 4. A dead one's ticket behind the first gets SKIP, so that whoever releases the ticket before it passes
+ * over it. If the grant came before SKIP, the lock is the dead one's, who never knew: we end the ticket for
+ * it. If the dead one itself had said SKIP (step 1), it is passed over without us. The first ticket, if it is
+ * still being served: nobody alive is about to grant it, for whoever released the ticket before it was in the
+ * middle of that release until it answered. So if it is a dead one's, or is a live one's and its granter died
+ * half-way, we act for the dead.
+ *
+ * When somebody else dies meanwhile, the round begins again: what was done so far stays true. */
 #include "objects/lock.h"
 
 #include <stdlib.h>
 
-#define BATCH_LOCKS   256u  /* held locks in one round of questions */
-#define READ_BYTES    8192u /* of home words in one read */
-#define READS_A_STEP  16u
-#define LOCKS_A_STEP  32u
-#define SWAPS_MAX     4u    /* of one baton: it changes at most twice (give up, grant) under our hands */
+#define BATCH_LOCKS  256u  /* held locks in one round of questions */
+#define READ_BYTES   8192u /* of home words in one read */
+#define READS_A_STEP 16u
+#define LOCKS_A_STEP 32u
+#define SWAPS_MAX    4u /* of one baton: it changes at most twice (give up, grant) under our hands */
 
 enum { SKIPPED_BEFORE = 8 }; /* beside enum claims */
 
 enum phase { IDLE, SCANNING, ASKING, RESOLVING };
 
 struct busy_lock {
-    uint32_t at;      /* the lock's number at this home */
-    uint32_t first;   /* ticket being served in step 1 */
+    uint32_t at;    /* the lock's number at this home */
+    uint32_t first; /* ticket being served in step 1 */
     uint32_t span;
 };
 
 struct remo__lock_recovery {
     enum phase phase;
     uint32_t round;
-    uint32_t locks;                /* that live here */
-    uint32_t slot;                 /* of this home in lock->homes */
+    uint32_t locks; /* that live here */
+    uint32_t slot;  /* of this home in lock->homes */
     uint32_t scanned, resolved, count;
-    struct remo_nodeset awaited;   /* whose answer is missing */
-    struct remo_nodeset unasked;   /* of these: who could not be reached yet */
-    bool untold;                   /* somebody who has the lock could not be told: again when it connects */
+    struct remo_nodeset awaited; /* whose answer is missing */
+    struct remo_nodeset unasked; /* of these: who could not be reached yet */
+    bool untold;                 /* somebody who has the lock could not be told: again when it connects */
     struct busy_lock batch[BATCH_LOCKS];
-    uint8_t *claims;               /* [BATCH_LOCKS][places] */
+    uint8_t *claims; /* [BATCH_LOCKS][places] */
     uint64_t words[READ_BYTES / 8];
 };
 
@@ -68,11 +75,17 @@ void remo__lock_recovery_close(struct remo_lock *lock) {
     free(lock->recovery);
 }
 
+bool remo__lock_knows_us(const struct remo_lock *lock, uint32_t node) {
+    return node == lock->rank
+           || lock->channel->peers[node].granted_id != 0; /* changes on the control thread only */
+}
+
 bool remo__lock_gone(const struct remo_lock *lock, uint32_t node) {
     enum remo_peer_state life = remo_node_peer(lock->node, node);
     enum remo_channel_peer state = remo_channel_peer(lock->channel, node);
     /* The control thread cuts a dead node off before it gets to us. */
-    return life == REMO_PEER_DEAD || life == REMO_PEER_LEFT || state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN;
+    return life == REMO_PEER_DEAD || life == REMO_PEER_LEFT || state == REMO_CHANNEL_LEFT
+           || state == REMO_CHANNEL_DOWN;
 }
 
 static uint32_t index_of(const struct remo_lock *lock, uint32_t at) {
@@ -85,7 +98,8 @@ static void go_on(struct remo_lock *lock) {
     remo__put_u8(&writer, REMO__LOCK_RECOVER_ON);
     remo__put_u32(&writer, lock->recovery->round);
     if (remo_channel_send(lock->channel, lock->rank, message, (size_t)(writer.at - message)) != 0)
-        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel), remo_last_error());
+        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
+                  remo_last_error());
 }
 
 void remo__lock_recovery_start(struct remo_lock *lock) {
@@ -125,8 +139,8 @@ static int scan_some(struct remo_lock *lock, struct remo__thread *thread) {
     uint32_t most = READ_BYTES / lock->stride, left = recovery->locks - recovery->scanned;
     uint32_t count = (uint32_t)remo__min(remo__min(most, left), BATCH_LOCKS - recovery->count);
     uint64_t at = remo__memory_at(lock->words, lock->rank, (uint64_t)recovery->scanned * lock->stride);
-    int rc = remo__read(thread, remo__channel_counters(lock->channel, thread), lock->rank, at, recovery->words,
-                        (size_t)count * lock->stride, NULL);
+    int rc = remo__read(thread, remo__channel_counters(lock->channel, thread), lock->rank, at,
+                        recovery->words, (size_t)count * lock->stride, NULL);
     for (uint32_t i = 0; rc == 0 && i < count; i++)
         note_lock(lock, recovery->scanned + i, &recovery->words[(size_t)i * lock->stride / 8]);
     recovery->scanned += count;
@@ -155,12 +169,13 @@ static void ask_all(struct remo_lock *lock) {
     struct remo__lock_recovery *recovery = lock->recovery;
     recovery->phase = ASKING;
     recovery->awaited = recovery->unasked = (struct remo_nodeset){0};
-    for (uint32_t node = remo__nodeset_next(&lock->joined, 0); node < REMO_NODES_MAX;
-         node = remo__nodeset_next(&lock->joined, node + 1))
-        if (!remo__lock_gone(lock, node))
+    for (uint32_t node = 0; node < lock->node->size;
+         node++) /* who comes later has none of the tickets of step 1 */
+        if (remo__lock_knows_us(lock, node) && !remo__lock_gone(lock, node))
             remo_nodeset_add(&recovery->awaited, node);
     struct remo_nodeset asked = recovery->awaited;
-    for (uint32_t node = remo__nodeset_next(&asked, 0); node < REMO_NODES_MAX; node = remo__nodeset_next(&asked, node + 1))
+    for (uint32_t node = remo__nodeset_next(&asked, 0); node < REMO_NODES_MAX;
+         node = remo__nodeset_next(&asked, node + 1))
         ask_one(lock, node);
 }
 
@@ -200,7 +215,8 @@ static void note_claim(struct remo_lock *lock, uint32_t index, uint32_t ticket, 
     if (!busy || ticket - busy->first >= busy->span)
         return; /* of a lock or a ticket that is not asked about */
     uint8_t known = REMO__CLAIM_HOLD | REMO__CLAIM_WAIT | REMO__CLAIM_GIVEN_UP;
-    recovery->claims[(size_t)(busy - recovery->batch) * lock->places + (ticket - busy->first)] |= kind & known;
+    recovery->claims[(size_t)(busy - recovery->batch) * lock->places + (ticket - busy->first)] |= kind
+                                                                                                  & known;
 }
 
 static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader *reader) {
@@ -208,7 +224,8 @@ static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader
     uint32_t round = remo__get_u32(reader);
     uint8_t last = remo__get_u8(reader);
     uint16_t count = remo__get_u16(reader);
-    if (reader->bad || recovery->phase != ASKING || round != recovery->round || !remo_nodeset_has(&recovery->awaited, from))
+    if (reader->bad || recovery->phase != ASKING || round != recovery->round
+        || !remo_nodeset_has(&recovery->awaited, from))
         return; /* of a round that was begun again */
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = remo__get_u32(reader), ticket = remo__get_u32(reader);
@@ -232,16 +249,19 @@ struct resolve {
     struct remo_lock *lock;
     struct remo__thread *thread;
     uint32_t index;
-    uint64_t word;    /* in step 3 */
+    uint64_t word; /* in step 3 */
 };
 
 static int read_word(const struct resolve *resolve, uint32_t which, uint64_t *ret_word) {
     struct remo_lock *lock = resolve->lock;
-    uint64_t at = remo__memory_at(lock->words, lock->rank, lock->seats[resolve->index].offset + 8 * (uint64_t)which);
-    return remo__read(resolve->thread, remo__channel_counters(lock->channel, resolve->thread), lock->rank, at, ret_word, 8, NULL);
+    uint64_t at = remo__memory_at(lock->words, lock->rank,
+                                  lock->seats[resolve->index].offset + 8 * (uint64_t)which);
+    return remo__read(resolve->thread, remo__channel_counters(lock->channel, resolve->thread), lock->rank, at,
+                      ret_word, 8, NULL);
 }
 
-/* End a ticket that a dead node had: as its owner if it may have been in the lock, else as somebody who gave up. */
+/* End a ticket that a dead node had: as its owner if it may have been in the lock, else as somebody who gave
+ * up. */
 static int end_for_dead(const struct resolve *resolve, uint32_t ticket, uint64_t baton, bool entered) {
     struct remo_lock *lock = resolve->lock;
     uint64_t change = 0;
@@ -249,12 +269,13 @@ static int end_for_dead(const struct resolve *resolve, uint32_t ticket, uint64_t
         change = (uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT;
     int rc = 0;
     if (baton != 0)
-        rc = remo__lock_add(lock, resolve->index, resolve->thread, remo__lock_baton(lock, ticket), -baton, NULL, NULL);
+        rc = remo__lock_add(lock, resolve->index, resolve->thread, remo__lock_baton(lock, ticket), -baton,
+                            NULL, NULL);
     if (rc == 0)
         rc = remo__lock_end_ticket(lock, resolve->index, resolve->thread, ticket, change, true);
     if (rc == 0)
-        remo__log(&lock->node->log, REMO_LOG_INFO, "lock %u of %s: passed on for a dead node%s", resolve->index,
-                  remo_channel_name(lock->channel), entered ? " that held it" : "");
+        remo__log(&lock->node->log, REMO_LOG_INFO, "lock %u of %s: passed on for a dead node%s",
+                  resolve->index, remo_channel_name(lock->channel), entered ? " that held it" : "");
     return rc;
 }
 
@@ -269,7 +290,8 @@ static int pass_over(const struct resolve *resolve, uint32_t ticket) {
             return 0;
         if (remo__baton_granted(baton)) /* after it was cut off: it never had the lock */
             return end_for_dead(resolve, ticket, baton, false);
-        rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, baton, baton | REMO__BATON_SKIP, &old);
+        rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, baton, baton | REMO__BATON_SKIP,
+                             &old);
         if (rc == 0 && old == baton)
             return 0;
         baton = old;
@@ -288,20 +310,23 @@ static int look_at_first(const struct resolve *resolve, uint32_t ticket, uint8_t
         return rc;
     bool is_granted = remo__baton_granted(baton), skipped = (baton & REMO__BATON_SKIP) != 0;
     if (claims == 0 || claims == SKIPPED_BEFORE) /* a dead one's */
-        return end_for_dead(resolve, ticket, baton, baton == 0 || (is_granted && !skipped && remo__baton_waiter(baton) != UINT32_MAX));
+        return end_for_dead(resolve, ticket, baton,
+                            baton == 0
+                                || (is_granted && !skipped && remo__baton_waiter(baton) != UINT32_MAX));
     if (baton == 0 && (claims & REMO__CLAIM_WAIT))
-        return 0; /* it has the lock since, and has set the baton back */
+        return 0;                              /* it has the lock since, and has set the baton back */
     if (baton == 0 || (is_granted && skipped)) /* a live one gave it up, and a dead one was passing over it */
         return end_for_dead(resolve, ticket, baton, false);
     if (!is_granted) { /* a dead one released the ticket before, and did not get to the grant */
-        rc = remo__lock_grant(lock, resolve->index, resolve->thread, ticket, remo__word_flags(resolve->word), true);
+        rc = remo__lock_grant(lock, resolve->index, resolve->thread, ticket, remo__word_flags(resolve->word),
+                              true);
         return rc == 1 ? end_for_dead(resolve, ticket, 0, false) : rc;
     }
     uint32_t granter = (uint32_t)(baton >> REMO__BATON_GRANTER_SHIFT) - 1;
     if (granter < lock->node->size && !remo__lock_gone(lock, granter))
         return 0; /* it tells the waiter itself */
-    return remo__lock_tell(lock, resolve->index, resolve->thread, remo__baton_waiter(baton), remo__grant_of(baton, ticket),
-                           true);
+    return remo__lock_tell(lock, resolve->index, resolve->thread, remo__baton_waiter(baton),
+                           remo__grant_of(baton, ticket), true);
 }
 
 static int resolve_lock(struct resolve *resolve, const struct busy_lock *busy, const uint8_t *claims) {
@@ -325,8 +350,8 @@ static void resolve_some(struct remo_lock *lock, struct remo__thread *thread) {
     for (; recovery->resolved < end; recovery->resolved++) {
         const uint8_t *claims = &recovery->claims[(size_t)recovery->resolved * lock->places];
         if (resolve_lock(&resolve, &recovery->batch[recovery->resolved], claims) != 0)
-            remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
-                      remo_last_error());
+            remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s",
+                      remo_channel_name(lock->channel), remo_last_error());
     }
     if (recovery->resolved < recovery->count) {
         go_on(lock);
@@ -348,7 +373,8 @@ static void scan_step(struct remo_lock *lock, struct remo__thread *thread) {
         if (recovery->count < BATCH_LOCKS)
             rc = scan_some(lock, thread);
     if (rc != 0)
-        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel), remo_last_error());
+        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
+                  remo_last_error());
     if (recovery->count == BATCH_LOCKS || (recovery->count > 0 && recovery->scanned == recovery->locks))
         ask_all(lock);
     else if (recovery->scanned < recovery->locks)
@@ -363,7 +389,8 @@ static void on_go_on(struct remo_lock *lock, struct remo__reader *reader) {
         return;
     struct remo__thread *thread = remo__thread(lock->node);
     if (!thread) {
-        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel), remo_last_error());
+        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
+                  remo_last_error());
         return;
     }
     if (recovery->phase == SCANNING)

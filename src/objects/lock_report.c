@@ -1,8 +1,9 @@
-/* lock_report.c - everybody's part when a participant dies: say which tickets this node has. On the control thread, without waiting.
+/* lock_report.c - everybody's part when a participant dies: say which tickets this node has. On the control
+ * thread, without waiting.
  *
- * What a seat says is true at the instant it is read, unless it is BUSY. A BUSY one is looked at again and again: briefly at once, then after
- * other work of the control thread. Its thread is within an operation on a live home, which ends.
- */
+ * What a seat says is true at the instant it is read, unless it is BUSY. A BUSY one is looked at again and
+ * again: briefly at once, then after other work of the control thread. Its thread is within an operation on a
+ * live home, which ends. */
 #include "objects/lock.h"
 
 #include <sched.h>
@@ -17,8 +18,8 @@
 struct remo__lock_report {
     bool wanted;
     uint32_t round;
-    uint32_t next;              /* lock to look at */
-    struct remo_nodeset dead;   /* we answer when we too have cut them off */
+    uint32_t next;            /* lock to look at */
+    struct remo_nodeset dead; /* we answer when we too have cut them off */
 };
 
 int remo__lock_report_open(struct remo_lock *lock) {
@@ -77,7 +78,8 @@ static bool stable_place(const struct remo__lock_seat *seat, uint64_t *ret_place
     return false;
 }
 
-/* `passed` is read after the place: it may belong to a later moment, and then names a ticket that was ours as well. */
+/* `passed` is read after the place: it may belong to a later moment, and then names a ticket that was ours as
+ * well. */
 static bool claim_seat(struct answer *answer, const struct remo__lock_seat *seat, uint32_t index) {
     uint64_t place;
     if (!stable_place(seat, &place))
@@ -114,7 +116,8 @@ static bool report_some(struct remo_lock *lock, uint32_t slot) {
             (void)send_answer(lock, slot, &answer, false);
             return false;
         }
-        bool full = sizeof answer.message - (size_t)(answer.writer.at - answer.message) < CLAIMS_A_SEAT * REMO__CLAIM_BYTES;
+        bool full = sizeof answer.message - (size_t)(answer.writer.at - answer.message)
+                    < CLAIMS_A_SEAT * REMO__CLAIM_BYTES;
         if (full && send_answer(lock, slot, &answer, false) != 0)
             return true;
     }
@@ -123,8 +126,9 @@ static bool report_some(struct remo_lock *lock, uint32_t slot) {
 }
 
 static bool all_cut_off(const struct remo_lock *lock, const struct remo_nodeset *dead) {
-    for (uint32_t node = remo__nodeset_next(dead, 0); node < lock->node->size; node = remo__nodeset_next(dead, node + 1))
-        if (remo_nodeset_has(&lock->joined, node) && !remo__lock_gone(lock, node))
+    for (uint32_t node = remo__nodeset_next(dead, 0); node < lock->node->size;
+         node = remo__nodeset_next(dead, node + 1))
+        if (remo__lock_knows_us(lock, node) && !remo__lock_gone(lock, node))
             return false;
     return true;
 }
@@ -140,7 +144,8 @@ void remo__lock_report_on(struct remo_lock *lock) {
     }
     const uint8_t message[] = {REMO__LOCK_REPORT_ON};
     if (more && remo_channel_send(lock->channel, lock->rank, message, sizeof message) != 0)
-        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel), remo_last_error());
+        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
+                  remo_last_error());
 }
 
 static void on_query(struct remo_lock *lock, uint32_t from, struct remo__reader *reader) {

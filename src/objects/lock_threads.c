@@ -1,8 +1,9 @@
-/* lock_threads.c - threads of one node that want the same lock: they queue in private memory, in order, and hand it over among themselves. */
+/* lock_threads.c - threads of one node that want the same lock: they queue in private memory, in order, and
+ * hand it over among themselves. */
 #include "objects/lock.h"
 
-/* Lives on the stack of the thread that waits. `first` and `granted` are written by others, under the stripe's mutex; a thread that sees `granted` is
- * out of the list already. */
+/* Lives on the stack of the thread that waits. `first` and `granted` are written by others, under the
+ * stripe's mutex; a thread that sees `granted` is out of the list already. */
 struct remo__lock_waiter {
     struct remo__lock_waiter *next;
     uint32_t index;
@@ -29,7 +30,8 @@ static void append(struct remo_lock *lock, struct remo__lock_waiter *waiter) {
 }
 
 /* The mutex is held. */
-static void detach(struct remo_lock *lock, struct remo__lock_stripe *stripe, struct remo__lock_waiter *waiter) {
+static void detach(struct remo_lock *lock, struct remo__lock_stripe *stripe,
+                   struct remo__lock_waiter *waiter) {
     struct remo__lock_waiter **link = &stripe->first;
     while (*link != waiter)
         link = &(*link)->next;
@@ -72,7 +74,8 @@ static int my_turn(void *ctx) {
     return remo__channel_check_peer(turn->lock->channel, turn->seat->home);
 }
 
-int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t deadline_ns) {
+int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                               uint64_t deadline_ns) {
     struct remo__lock_seat *seat = &lock->seats[index];
     struct turn turn = {.lock = lock, .seat = seat, .waiter = {.index = index, .thread = thread->index}};
     append(lock, &turn.waiter);
@@ -83,7 +86,8 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
         if (atomic_load_explicit(&turn.waiter.granted, memory_order_acquire))
             return 0;
         uint64_t seen = atomic_load_explicit(&seat->place, memory_order_relaxed);
-        if (!remo__place_open(seen) || !atomic_compare_exchange_strong(&seat->place, &seen, remo__place_busy(seen)))
+        if (!remo__place_open(seen)
+            || !atomic_compare_exchange_strong(&seat->place, &seen, remo__place_busy(seen)))
             continue; /* a thread that came without seeing us was faster */
         (void)leave(lock, &turn.waiter);
         return remo__lock_enter(lock, index, thread, seen, deadline_ns);

@@ -25,9 +25,11 @@ static void on_leave(void *ctx, uint32_t node, enum remo_channel_peer state) {
 
 static int check_options(const struct remo_queue *queue, const struct remo_nodeset *participants) {
     if (!remo_nodeset_has(participants, queue->home))
-        return remo__fail(-EINVAL, "node %u is to be the home of a queue but does not participate", queue->home);
+        return remo__fail(-EINVAL, "node %u is to be the home of a queue but does not participate",
+                          queue->home);
     if (queue->slot_bytes > REMO_QUEUE_SLOT_BYTES_MAX)
-        return remo__fail(-EINVAL, "slot_bytes is %u, at most %u are allowed", queue->slot_bytes, REMO_QUEUE_SLOT_BYTES_MAX);
+        return remo__fail(-EINVAL, "slot_bytes is %u, at most %u are allowed", queue->slot_bytes,
+                          REMO_QUEUE_SLOT_BYTES_MAX);
     if (queue->capacity > CAPACITY_MAX)
         return remo__fail(-EINVAL, "a capacity of %llu is too large, at most %llu are allowed",
                           (unsigned long long)queue->capacity, (unsigned long long)CAPACITY_MAX);
@@ -50,15 +52,16 @@ static int open_channel(struct remo_queue *queue, struct remo_channel *parent, c
     struct remo_channel_options options = {.participants = *participants, .ctx = queue, .on_leave = on_leave};
     uint64_t slots_bytes = REMO__QUEUE_SLOTS + queue->capacity / queue->member_count * queue->stride;
     uint32_t home_index = 0, slots_index = 0;
-    snprintf(type, sizeof type, "queue of %llu elements of %u bytes at node %u", (unsigned long long)queue->capacity,
-             queue->slot_bytes, queue->home);
+    snprintf(type, sizeof type, "queue of %llu elements of %u bytes at node %u",
+             (unsigned long long)queue->capacity, queue->slot_bytes, queue->home);
     remo_nodeset_add(&home, queue->home);
     int rc = remo_channel_open(parent, name, type, &options, &queue->channel);
     if (rc != 0)
         return rc;
     queue->node = remo_channel_node(queue->channel);
     uint64_t own_home_bytes = queue->node->rank == queue->home ? REMO__QUEUE_HOME_BYTES : 0;
-    rc = remo_channel_add_memory(queue->channel, "home", own_home_bytes, REMO__QUEUE_HOME_BYTES, &home, &home_index);
+    rc = remo_channel_add_memory(queue->channel, "home", own_home_bytes, REMO__QUEUE_HOME_BYTES, &home,
+                                 &home_index);
     if (rc == 0)
         rc = remo_channel_add_memory(queue->channel, "slots", slots_bytes, slots_bytes, NULL, &slots_index);
     queue->home_memory = &queue->channel->memories[home_index];
@@ -107,7 +110,9 @@ struct remo_channel *remo_queue_channel(struct remo_queue *queue) {
 /* ---- push, pop ---- */
 
 static int begin(struct remo_queue *queue, enum remo__queue_side side, struct remo__queue_op *op) {
-    *op = (struct remo__queue_op){.queue = queue, .side = side, .thread = remo__thread(queue->node),
+    *op = (struct remo__queue_op){.queue = queue,
+                                  .side = side,
+                                  .thread = remo__thread(queue->node),
                                   .seen_deaths = atomic_load_explicit(&queue->told, memory_order_relaxed)};
     if (remo__unlikely(!op->thread))
         return -EAGAIN;
@@ -116,7 +121,8 @@ static int begin(struct remo_queue *queue, enum remo__queue_side side, struct re
 }
 
 /* Try at once; wait if that is not possible and allowed. */
-static int finish(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t timeout_ns, const char *sentence) {
+static int finish(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t timeout_ns,
+                  const char *sentence) {
     int rc = try(op);
     if (remo__likely(rc == 1))
         return 0;
@@ -130,17 +136,21 @@ int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_byte
     if (remo__unlikely(!queue || (!data && size_bytes > 0)))
         return remo__fail(-EINVAL, "a push needs a queue and an element");
     if (remo__unlikely(size_bytes > queue->slot_bytes))
-        return remo__fail(-EMSGSIZE, "an element of queue %s has at most %u bytes, not %zu; open it with a larger slot_bytes",
-                          remo_channel_name(queue->channel), queue->slot_bytes, size_bytes);
+        return remo__fail(
+            -EMSGSIZE,
+            "an element of queue %s has at most %u bytes, not %zu; open it with a larger slot_bytes",
+            remo_channel_name(queue->channel), queue->slot_bytes, size_bytes);
     int rc = begin(queue, REMO__QUEUE_TAIL, &op);
     if (rc != 0)
         return rc;
     op.data = data ? data : "";
     op.size = size_bytes;
-    return finish(&op, remo__queue_try_push, timeout_ns, "the queue is full, and stayed so until the timeout");
+    return finish(&op, remo__queue_try_push, timeout_ns,
+                  "the queue is full, and stayed so until the timeout");
 }
 
-int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes, size_t *ret_size_bytes, uint64_t timeout_ns) {
+int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes, size_t *ret_size_bytes,
+                   uint64_t timeout_ns) {
     struct remo__queue_op op;
     if (remo__unlikely(!queue || !buffer || !ret_size_bytes))
         return remo__fail(-EINVAL, "a pop needs a queue, a buffer and a place for the size");

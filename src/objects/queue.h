@@ -1,27 +1,35 @@
-/* queue.h - the queue from inside: slots that are claimed by compare-and-swap, two counters that say where to look, and bells.
+/* queue.h - the queue from inside: slots that are claimed by compare-and-swap, two words that say where to
+ * look, and bells.
  *
- * Ticket t belongs to slot t % capacity, in lap t / capacity. The slot lives at participant (t % capacity) % participants.
+ * Ticket t belongs to slot t % capacity, in lap t / capacity. The slot lives at participant number
+ * (t % capacity) % participants. A slot is
+ *     u64 claim             lap:39 | claimed:1 | thread:8 | node:16, network atomics only
+ *     u64 checksum          of meta and data
+ *     u64 meta              ticket:40 | size:24
+ *     data                  from checksum on written by whoever claimed it, without atomics
  *
- *   slot = {u64 claim, network atomics only: lap:39 | claimed:1 | thread:8 | node:16
- *           u64 checksum; u64 meta: ticket:40 | size:24; data}          written by whoever claimed it, no atomics
+ * A push claims the slot of its ticket, FREE(lap) -> CLAIMED(lap, who), and fills it. A pop finds it claimed
+ * and filled (a torn or older content does not have the checksum), and frees it, CLAIMED(lap, who) ->
+ * FREE(lap + 1).
  *
- * A push claims the slot of its ticket: FREE(lap) -> CLAIMED(lap, who), then fills it. A pop finds it claimed and filled (the checksum covers ticket, size
- * and data, so a torn or older content is not taken for it), and frees it: CLAIMED(lap, who) -> FREE(lap + 1).
+ * Order. Let F be the first ticket that was never claimed, H the first that was never freed. A claim of t
+ * succeeds only at t = F: every push starts at a ticket <= F and goes on from t only when it has seen that t
+ * is claimed; and for t < F the swap fails, because the slot is claimed or in a later lap. Likewise a pop
+ * frees t only at t = H. So claims happen in the order of tickets, and so do frees, and H <= F <= H +
+ * capacity. A push takes effect at its claim and a pop at its free; "empty" is true when FREE(lap of H) was
+ * read at H, for then H = F; "full" is true when the slot of F was found in an earlier lap, for then F = H +
+ * capacity. A pop that finds a claim that is not filled waits: the element is in the queue already, but not
+ * yet to be had.
  *
- * Order. Let F be the first ticket that was never claimed and H the first that was never freed. A claim of t succeeds only at t = F: every
- * push starts from a ticket <= F (F only grows, and a push goes from t to t + 1 only when it has seen that t is claimed), and the swap fails
- * for t < F because the lap differs or it is claimed. Likewise a pop frees t only at t = H. So claims happen in the order of
- * tickets, frees too, and H <= F <= H + capacity. A push takes effect at its claim, a pop at its free, an empty answer when it
- * read FREE(lap of H) at H (so H = F), a full one when the claim found slot F in an earlier lap (so F = H + capacity). A pop that finds a claim
- * not filled yet waits for it: the element is in the queue, but not there yet.
+ * Death. What a dead node has claimed and not filled by the time when the slot's owner has cut it off (and
+ * says so in its own memory) never will be filled: the slot is freed, and that push has not happened. Slots
+ * of a dead owner are passed over by pushes and pops. Nobody holds a ticket, so nothing else is left behind,
+ * neither by a death nor by a timeout. While a death becomes known, those who do not know of it yet may still
+ * use the dead node's slots: such elements may be lost, or come out late.
  *
- * Death. The claim of a dead node that is not filled when the slot's owner has cut it off (and says so in its own memory) never will be: it is
- * freed, and the push did not happen. Slots of a dead owner are passed over, by pushes and by pops. Nobody holds a ticket, so there is nothing
- * else to clean up: not after a death, and not after a timeout.
- *
- * The words `tail` and `head` at the home say where F and H about are (never more). They are moved after the fact, and may lag; with what a
- * node remembers itself they are where a search begins. Bit 0 of `tail` says that some node waits to pop, of `head` to push: see queue_wait.c.
- */
+ * The words `tail` and `head` at the home say where about F and H are, never more. They are moved after the
+ * fact, and may lag; together with what a node remembers they are where a search begins. Bit 0 of `tail` says
+ * that some node waits to pop, bit 0 of `head` to push: see queue_wait.c. */
 #pragma once
 
 #include <remo/queue.h>
@@ -39,8 +47,8 @@
 #define REMO__QUEUE_WORD(side)    (64u * (side))
 #define REMO__QUEUE_WAITERS(side) (128u + 64u * (side)) /* bit sets of nodes, network atomics only */
 #define REMO__QUEUE_HOME_BYTES    256u
-#define REMO__QUEUE_CUT_OFF       0u                    /* bit set of nodes; stored by the owner */
-#define REMO__QUEUE_BELL(side)    (64u + 64u * (side))  /* words that peers write to wake this node */
+#define REMO__QUEUE_CUT_OFF       0u                   /* bit set of nodes; stored by the owner */
+#define REMO__QUEUE_BELL(side)    (64u + 64u * (side)) /* words that peers write to wake this node */
 #define REMO__QUEUE_SLOTS         192u
 
 /* What waits, and the word whose flag says so: pops wait at the tail (for pushes), pushes at the head. */
@@ -57,13 +65,13 @@ struct remo_queue {
     struct remo__memory *home_memory, *slots_memory;
     uint64_t capacity;
     uint32_t slot_bytes;
-    uint32_t stride;                       /* of slots */
+    uint32_t stride; /* of slots */
     uint32_t home;
     uint32_t member_count;
     uint16_t members[REMO_NODES_MAX];
-    _Atomic uint32_t deaths;               /* participants that died or left */
-    _Atomic uint32_t told;                 /* of these, callers have been told */
-    _Atomic uint64_t stamps;               /* so that no two rings of a bell are alike */
+    _Atomic uint32_t deaths; /* participants that died or left */
+    _Atomic uint32_t told;   /* of these, callers have been told */
+    _Atomic uint64_t stamps; /* so that no two rings of a bell are alike */
     struct remo__queue_waiting waiting[2];
     _Atomic uint64_t hint[2] REMO__CACHE_ALIGNED; /* by side: where our last push and pop were */
 };
@@ -72,21 +80,23 @@ struct remo_queue {
 struct remo__queue_op {
     struct remo_queue *queue;
     struct remo__thread *thread;
-    enum remo__queue_side side;  /* the word that it moves */
+    enum remo__queue_side side; /* the word that it moves */
     uint32_t seen_deaths;
-    const void *data;            /* push */
-    void *buffer;                /* pop */
-    size_t size;                 /* of the element */
+    const void *data; /* push */
+    void *buffer;     /* pop */
+    size_t size;      /* of the element */
 };
 
 /* ---- queue_slot.c ---- */
 
-/* Wait conditions, and at the same time all there is to a call that need not wait: 1 done, 0 full or empty, or an error. */
+/* Wait conditions, and at the same time all there is to a call that need not wait: 1 done, 0 full or empty,
+ * or an error. */
 int remo__queue_try_push(void *ctx);
 int remo__queue_try_pop(void *ctx);
 
 /* Where an offset of a node's memory is; waits for a participant that has not opened the queue yet. */
-int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node, uint64_t offset, uint64_t *ret_at);
+int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
+                     uint64_t offset, uint64_t *ret_at);
 /* -EHOSTDOWN, once, to whoever calls first after a participant went; 0 when there is nothing to tell. */
 int remo__queue_news(struct remo__queue_op *op);
 /* Does the node still take part? */

@@ -16,8 +16,8 @@ static_assert(offsetof(struct slot, data) == REMO__SLOT_HEAD_BYTES, "as in the n
 
 /* ---- where things are ---- */
 
-int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node, uint64_t offset,
-                     uint64_t *ret_at) {
+int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
+                     uint64_t offset, uint64_t *ret_at) {
     uint64_t at = remo__memory_at(memory, node, offset);
     if (remo__unlikely(at == REMO__NO_OFFSET)) {
         int rc = remo__channel_reach(queue->channel, node);
@@ -34,7 +34,8 @@ int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory
 bool remo__queue_gone(const struct remo_queue *queue, uint32_t node) {
     enum remo_channel_peer state = remo_channel_peer(queue->channel, node);
     enum remo_peer_state life = remo_node_peer(queue->node, node);
-    return state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN || life == REMO_PEER_DEAD || life == REMO_PEER_LEFT;
+    return state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN || life == REMO_PEER_DEAD
+           || life == REMO_PEER_LEFT;
 }
 
 int remo__queue_news(struct remo__queue_op *op) {
@@ -43,8 +44,11 @@ int remo__queue_news(struct remo__queue_op *op) {
     if (remo__likely(deaths == op->seen_deaths))
         return 0;
     atomic_store_explicit(&queue->told, deaths, memory_order_relaxed);
-    return remo__fail(-EHOSTDOWN, "a participant of queue %s died or left; elements in its slots are lost, the others are "
-                      "in place: call again to go on without it", remo_channel_name(queue->channel));
+    return remo__fail(
+        -EHOSTDOWN,
+        "a participant of queue %s died or left; elements in its slots are lost, the others are "
+        "in place: call again to go on without it",
+        remo_channel_name(queue->channel));
 }
 
 static bool is_gone(int rc) {
@@ -54,7 +58,7 @@ static bool is_gone(int rc) {
 struct place {
     uint64_t ticket, lap;
     uint32_t owner;
-    uint64_t at;      /* of the slot in the owner's arena */
+    uint64_t at; /* of the slot in the owner's arena */
 };
 
 /* The place of a ticket, or of the first one after it whose owner is there. */
@@ -66,7 +70,8 @@ static int find_place(struct remo_queue *queue, uint64_t ticket, struct place *r
         int rc = remo__queue_find(queue, queue->slots_memory, owner, offset, &at);
         if (is_gone(rc))
             continue;
-        *ret_place = (struct place){.ticket = ticket, .lap = ticket / queue->capacity, .owner = owner, .at = at};
+        *ret_place = (struct place){
+            .ticket = ticket, .lap = ticket / queue->capacity, .owner = owner, .at = at};
         return rc;
     }
     return remo__fail(-EHOSTDOWN, "no participant of queue %s is left", remo_channel_name(queue->channel));
@@ -80,7 +85,7 @@ static uint64_t free_claim(uint64_t lap) {
 
 static uint64_t own_claim(const struct remo__queue_op *op, uint64_t lap) {
     return lap << REMO__SLOT_LAP_SHIFT | REMO__SLOT_CLAIMED | (uint64_t)(op->thread->index & 0xff) << 16
-        | op->queue->node->rank;
+           | op->queue->node->rank;
 }
 
 static uint64_t make_meta(uint64_t ticket, size_t size) {
@@ -100,12 +105,14 @@ static int hard(const struct remo__queue_op *op, int rc) {
     return rc == -ETIMEDOUT ? remo__fail_more(-EIO, "queue %s", remo_channel_name(op->queue->channel)) : rc;
 }
 
-static int swap_claim(struct remo__queue_op *op, const struct place *place, uint64_t expected, uint64_t desired,
-                      uint64_t *ret_old) {
-    return remo__compare_swap(op->thread, counters(op), place->owner, place->at, expected, desired, ret_old, NULL);
+static int swap_claim(struct remo__queue_op *op, const struct place *place, uint64_t expected,
+                      uint64_t desired, uint64_t *ret_old) {
+    return remo__compare_swap(op->thread, counters(op), place->owner, place->at, expected, desired, ret_old,
+                              NULL);
 }
 
-/* 1: the slot is ours, 0: *ret_old says whose. When no answer comes, ask again: a claim that nobody knows of would block the queue. */
+/* 1: the slot is ours, 0: *ret_old says whose. When no answer comes, ask again: a claim that nobody knows of
+ * would block the queue. */
 static int claim(struct remo__queue_op *op, const struct place *place, uint64_t *ret_old) {
     uint64_t mine = own_claim(op, place->lap), free_before = free_claim(place->lap);
     int rc = swap_claim(op, place, free_before, mine, ret_old);
@@ -117,17 +124,19 @@ static int claim(struct remo__queue_op *op, const struct place *place, uint64_t 
     return rc != 0 ? hard(op, rc) : *ret_old == free_before;
 }
 
-static int read_slot(struct remo__queue_op *op, const struct place *place, uint64_t skip, void *dst, size_t size) {
+static int read_slot(struct remo__queue_op *op, const struct place *place, uint64_t skip, void *dst,
+                     size_t size) {
     return remo__read(op->thread, counters(op), place->owner, place->at + skip, dst, size, NULL);
 }
 
 static int read_word(struct remo__queue_op *op, uint64_t *ret_word) {
     uint64_t at;
-    int rc = remo__queue_find(op->queue, op->queue->home_memory, op->queue->home, REMO__QUEUE_WORD(op->side), &at);
+    int rc = remo__queue_find(op->queue, op->queue->home_memory, op->queue->home, REMO__QUEUE_WORD(op->side),
+                              &at);
     return rc != 0 ? rc : remo__read(op->thread, counters(op), op->queue->home, at, ret_word, 8, NULL);
 }
 
-/* A slot of an earlier ticket than the first: the search goes on where the word points, at least one further. */
+/* The ticket is behind the times: the search goes on where the word points, at least one further. */
 static int search_on(struct remo__queue_op *op, uint64_t *word, uint64_t *ticket) {
     int rc = read_word(op, word);
     if (rc == 0)
@@ -145,12 +154,13 @@ static void remember(struct remo__queue_op *op, uint64_t ticket) {
 
 /* Write the element, and wait until it is placed. 1: the owner went before anything was written. */
 static int fill(struct remo__queue_op *op, const struct place *place) {
-    struct slot slot = {.meta = make_meta(place->ticket, op->size)};
+    struct slot slot; /* not initialised: it is large, and mostly not used */
     const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
     struct remo_ack ack = REMO_ACK_INIT;
     uint64_t at = place->at + offsetof(struct slot, checksum);
     size_t head = offsetof(struct slot, data) - offsetof(struct slot, checksum), size = head;
     int rc = 0;
+    slot.meta = make_meta(place->ticket, op->size);
     slot.checksum = checksum(op->data, op->size, slot.meta);
     if (op->size <= REMO__QUEUE_BRIEF_BYTES) {
         memcpy(slot.data, op->data, op->size);
@@ -174,9 +184,10 @@ static int fill(struct remo__queue_op *op, const struct place *place) {
 }
 
 static int fail_unknown(struct remo__queue_op *op, const struct place *place, int rc) {
-    return remo__fail(is_gone(rc) ? -EHOSTDOWN : -EIO, "node %u went while an element was put into its slot of queue %s: whether it "
-                      "was pushed is not known, and if it was, it may be lost", place->owner,
-                      remo_channel_name(op->queue->channel));
+    return remo__fail(is_gone(rc) ? -EHOSTDOWN : -EIO,
+                      "node %u went while an element was put into its slot of queue %s: whether it "
+                      "was pushed is not known, and if it was, it may be lost",
+                      place->owner, remo_channel_name(op->queue->channel));
 }
 
 /* The slot is ours: 1, or 0 to go on with the next ticket, or an error. */
@@ -194,7 +205,8 @@ static int push_claimed(struct remo__queue_op *op, const struct place *place, ui
 int remo__queue_try_push(void *ctx) {
     struct remo__queue_op *op = ctx;
     struct remo_queue *queue = op->queue;
-    uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1, old;
+    uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1,
+             old;
     for (;;) { /* each turn has seen another push succeed, or a dead owner */
         struct place place;
         int rc = find_place(queue, ticket, &place);
@@ -223,7 +235,8 @@ int remo__queue_try_push(void *ctx) {
 
 /* ---- pop ---- */
 
-/* Bring the element of a claimed slot, whose first part has been read, into the caller's buffer: 1, 0 (not filled yet), or an error. */
+/* Bring the element of a claimed slot, whose first part has been read, into the caller's buffer: 1, 0 (not
+ * filled yet), or an error. */
 static int take_out(struct remo__queue_op *op, const struct place *place, const struct slot *slot) {
     size_t size = slot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
     if (slot->meta != make_meta(place->ticket, size) || size > op->queue->slot_bytes)
@@ -258,7 +271,8 @@ static int is_cut_off(struct remo__queue_op *op, const struct place *place, uint
 enum look { LOOK_FREE, LOOK_TAKEN, LOOK_FULL, LOOK_NOT_YET, LOOK_ABANDONED };
 
 /* What is in the slot of a ticket; LOOK_FULL: an element, in the caller's buffer. */
-static int look_at(struct remo__queue_op *op, const struct place *place, uint64_t *ret_claim, enum look *ret_look) {
+static int look_at(struct remo__queue_op *op, const struct place *place, uint64_t *ret_claim,
+                   enum look *ret_look) {
     struct slot slot;
     bool brief = op->queue->slot_bytes <= REMO__QUEUE_BRIEF_BYTES, cut = false;
     size_t size = REMO__SLOT_HEAD_BYTES + (brief ? op->queue->slot_bytes : 0);
@@ -287,7 +301,8 @@ static int look_at(struct remo__queue_op *op, const struct place *place, uint64_
 int remo__queue_try_pop(void *ctx) {
     struct remo__queue_op *op = ctx;
     struct remo_queue *queue = op->queue;
-    uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1, claimed, old;
+    uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1,
+             claimed, old;
     for (;;) { /* each turn has seen another pop succeed, a dead owner or an abandoned slot */
         struct place place;
         enum look look = LOOK_FREE;

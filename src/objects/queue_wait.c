@@ -1,23 +1,24 @@
 /* queue_wait.c - the words `tail` and `head`, and waiting until there is something to pop, or room to push.
  *
- * Who waits says so in two steps, its node's bit in the set of waiters and bit 0 of the word, then looks once more, and sleeps until its bell is
- * rung. Who changes what is waited for (fills a slot, frees a slot) does so before it moves the word, and learns from the word's old value
- * whether anybody waits; so either the waiter's last look sees the change, or the changer sees the bit. It clears the bit and rings all
- * bells of the set; those who still have to wait set it again. If the changer dies in between, on_leave lets everybody look again.
- */
+ * Who waits says so in two steps, its node's bit in the set of waiters and bit 0 of the word, then looks once
+ * more, and sleeps until its bell is rung. Who changes what is waited for (fills a slot, frees a slot) does
+ * so before it moves the word, and learns from the word's old value whether anybody waits; so either the
+ * waiter's last look sees the change, or the changer sees the bit. It clears the bit and rings all bells of
+ * the set; those who still have to wait set it again. If the changer dies in between, on_leave lets everybody
+ * look again. */
 #include "node/access.h"
 #include "objects/queue.h"
 
-#define SWAPS_MAX 8u                            /* of a word in one go; whoever made them fail has moved it instead */
-#define BRIEF_NS  (100 * REMO__NS_PER_US)       /* look again and again for so long before saying that we wait */
-#define LOOK_NS   (20 * REMO__NS_PER_MS)        /* look at least so often while waiting */
+#define SWAPS_MAX 8u /* of a word in one go; whoever made them fail has moved it instead */
+#define BRIEF_NS  (100 * REMO__NS_PER_US) /* look again and again for so long before saying that we wait */
+#define LOOK_NS   (20 * REMO__NS_PER_MS)  /* look at least so often while waiting */
 
 static struct remo_stats *counters(const struct remo__queue_op *op) {
     return remo__channel_counters(op->queue->channel, op->thread);
 }
 
-static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t expected, uint64_t desired,
-                     uint64_t *ret_old) {
+static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t expected,
+                     uint64_t desired, uint64_t *ret_old) {
     struct remo_queue *queue = op->queue;
     uint64_t at;
     int rc = remo__queue_find(queue, queue->home_memory, queue->home, REMO__QUEUE_WORD(side), &at);
@@ -28,19 +29,20 @@ static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint
 
 /* ---- bells ---- */
 
-static void ring(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node) {
+static void ring(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node, struct remo_ack *ack) {
     struct remo_queue *queue = op->queue;
-    uint64_t stamp = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->stamps, 1) + 1), at;
-    if (remo__queue_gone(queue, node))
-        return;
-    at = remo__memory_at(queue->slots_memory, node, REMO__QUEUE_BELL(side));
+    uint64_t stamp = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->stamps, 1) + 1);
+    uint64_t at = remo__memory_at(queue->slots_memory, node, REMO__QUEUE_BELL(side));
     if (at != REMO__NO_OFFSET)
-        (void)remo__write(op->thread, counters(op), node, at, &stamp, 8, REMO__WRITE_NOTIFY, NULL);
+        (void)remo__write(op->thread, counters(op), node, at, &stamp, 8, REMO__WRITE_NOTIFY, ack);
 }
 
-/* Everybody who waits at the side. What goes wrong here goes wrong because somebody is gone, and that wakes people too. */
+/* Everybody who waits at the side. What goes wrong here goes wrong because somebody is gone, and that wakes
+ * people too. The writes must have been done before we return: this thread may not come back to the library
+ * to see them on their way. */
 static void ring_all(struct remo__queue_op *op, enum remo__queue_side side) {
     struct remo_queue *queue = op->queue;
+    struct remo_ack ack = REMO_ACK_INIT;
     struct remo_nodeset waiters;
     uint64_t at;
     int rc = remo__queue_find(queue, queue->home_memory, queue->home, REMO__QUEUE_WAITERS(side), &at);
@@ -50,7 +52,11 @@ static void ring_all(struct remo__queue_op *op, enum remo__queue_side side) {
         return;
     for (uint32_t i = 0; i < queue->member_count; i++)
         if (remo_nodeset_has(&waiters, queue->members[i]))
-            ring(op, side, queue->members[i]);
+            ring(op, side, queue->members[i], &ack);
+    if (ack.pending > 0)
+        (void)remo_ack_wait(&ack, queue->node->op_timeout_ns);
+    if (ack.pending > 0)
+        remo_ack_cancel(&ack);
 }
 
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to) {
@@ -74,7 +80,8 @@ static uint64_t add_own_bit(struct remo__queue_op *op, enum remo__queue_side sid
     struct remo_queue *queue = op->queue;
     uint32_t rank = queue->node->rank;
     uint64_t bit = UINT64_C(1) << rank % 64, at;
-    int rc = remo__queue_find(queue, queue->home_memory, queue->home, REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &at);
+    int rc = remo__queue_find(queue, queue->home_memory, queue->home,
+                              REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &at);
     if (rc != 0)
         return rc;
     return remo__fetch_add(op->thread, counters(op), queue->home, at, set ? bit : -bit, NULL, NULL);
@@ -131,8 +138,10 @@ static int rung(void *ctx) {
     return rc != 0 ? rc : atomic_load_explicit(&queue->deaths, memory_order_acquire) != wait->op->seen_deaths;
 }
 
-/* The bit of our node is set. Between the flag and the sleep there is one more try, which must not be left out. */
-static int wait_at_bell(struct remo__queue_op *op, int (*try)(void *ctx), enum remo__queue_side side, uint64_t deadline_ns) {
+/* The bit of our node is set. Between the flag and the sleep there is one more try, which must not be left
+ * out. */
+static int wait_at_bell(struct remo__queue_op *op, int (*try)(void *ctx), enum remo__queue_side side,
+                        uint64_t deadline_ns) {
     struct bell_wait wait = {.op = op, .bell = op->queue->slots_memory->own + REMO__QUEUE_BELL(side)};
     for (;;) {
         wait.seen = remo__load(wait.bell);
@@ -149,7 +158,8 @@ static int wait_at_bell(struct remo__queue_op *op, int (*try)(void *ctx), enum r
 }
 
 int remo__queue_wait(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t deadline_ns) {
-    enum remo__queue_side side = op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD : REMO__QUEUE_TAIL; /* a push waits for pops */
+    enum remo__queue_side side = op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD
+                                                              : REMO__QUEUE_TAIL; /* a push waits for pops */
     int rc = remo__wait(op->queue->node, try, op, remo__min(deadline_ns, remo__deadline(BRIEF_NS)));
     if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)
         return rc;

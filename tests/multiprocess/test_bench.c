@@ -96,7 +96,8 @@ static unsigned check_results(char *output, const char *bench) {
     for (char *line = strtok(output, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         check(json_is_object(object), "not a JSON object: %s", line);
-        if (object)
+        check(!json_object_get(object, "error"), "%s", line);
+        if (object && !json_object_get(object, "error"))
             check_result(object, bench, line, strcmp(bench, "limits") == 0);
         json_decref(object);
     }

@@ -1,5 +1,5 @@
-/* test_queue.c - the queue between nodes and threads: order, exactly once, full and empty, waiting, sizes, what each call costs, and the death of
- * pushers, poppers and slot owners at any moment. */
+/* test_queue.c - the queue between nodes and threads: order, exactly once, full and empty, waiting, sizes,
+ * what each call costs, and the death of pushers, poppers and slot owners at any moment. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -10,6 +10,7 @@
 
 #include "../support/cluster.h"
 #include "base/random.h"
+#include "node/access.h"
 #include "objects/queue.h"
 
 #define MS           1000000ull
@@ -25,7 +26,7 @@ static struct shared {
     _Atomic uint64_t killed_at;
     _Atomic uint32_t owner[PRODUCERS][ELEMENTS_MAX]; /* of the slot, + 1 */
     _Atomic uint8_t fate[PRODUCERS][ELEMENTS_MAX];
-} *shared;
+} * shared;
 
 static int is_shm(struct remo_node *node) {
     return strcmp(remo_node_fabric(node), "shm") == 0;
@@ -199,7 +200,9 @@ static int each_once_in_order(struct remo_node *node, void *ctx) {
     if (open_queue(node, sizeof(struct element), 64, 0, &queue) != 0)
         return 1;
     for (uint32_t i = 0; i < 4; i++) {
-        workers[i] = (struct worker){.node = node, .queue = queue, .producer = remo_node_rank(node) * 2 + i,
+        workers[i] = (struct worker){.node = node,
+                                     .queue = queue,
+                                     .producer = remo_node_rank(node) * 2 + i,
                                      .rounds = is_shm(node) ? 5000 : 400};
         CHECK(pthread_create(&threads[i], NULL, i < 2 ? push_thread : pop_thread, &workers[i]) == 0);
     }
@@ -288,7 +291,7 @@ static int timeouts_are_kept(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(cluster_meet());
     for (uint32_t i = 0; remo_node_rank(node) == 0 && i < 32; i++) /* nor at the home */
-        CHECK_EQUAL(((uint64_t *)(queue->home_memory->own + REMO__QUEUE_WAITERS(0)))[i % 12], 0);
+        CHECK_EQUAL(remo__load(queue->home_memory->own + REMO__QUEUE_WAITERS(0) + i % 12 * 8), 0);
     CHECK_OK(cluster_meet());
     remo_queue_close(queue);
     return 0;
@@ -322,7 +325,7 @@ static int waiting_is_free(struct remo_node *node, void *ctx) {
 
 /* ---- costs ---- */
 
-#define COST(queue, call, code, reads, writes, atomics)                                                          \
+#define COST(queue, call, code, reads, writes, atomics)                                                      \
     CHECK_COST(remo_queue_channel(queue), CHECK_CODE(call, code), reads, writes, atomics, 0)
 
 static int costs(struct remo_node *node, void *ctx) {
@@ -377,7 +380,8 @@ static int push_among_deaths(struct worker *worker) {
         }
         CHECK(rc == 0 || rc == -EHOSTDOWN);
         uint64_t ticket = worker->queue->hint[REMO__QUEUE_TAIL] - 1;
-        uint32_t owner = worker->queue->members[ticket % worker->queue->capacity % worker->queue->member_count];
+        uint32_t owner =
+            worker->queue->members[ticket % worker->queue->capacity % worker->queue->member_count];
         atomic_store(&shared->owner[worker->producer][i], owner + 1);
         atomic_fetch_or(&shared->fate[worker->producer][i], rc == 0 ? ACKED : UNKNOWN);
         worker->told += rc != 0;
@@ -394,7 +398,8 @@ static int pop_among_deaths(struct worker *worker) {
         CHECK(rc == 0 || rc == -EHOSTDOWN || rc == -ETIMEDOUT);
         worker->told += rc == -EHOSTDOWN;
         quiet = rc == 0 || atomic_load(&shared->pushing) != 0 ? 0 : quiet + 1;
-        memset(last, 0xff, sizeof last); /* while a death spreads, an element in the dead node's slots may come late */
+        memset(last, 0xff,
+               sizeof last); /* while a death spreads, an element in the dead node's slots may come late */
         if (rc == 0 && note_popped(&element, size, last) != 0)
             return 1;
     }
@@ -433,7 +438,8 @@ static int kill_the_last(struct remo_node *node) {
     return 0;
 }
 
-/* Acknowledged elements in slots of the living came out once, but for one in the hands of each dead popper; others at most once (note_popped). */
+/* Acknowledged elements in slots of the living came out once, but for one in the hands of each dead popper;
+ * others at most once (note_popped). */
 static int judge(uint32_t nodes, uint32_t *ret_elements) {
     uint32_t lost = 0;
     *ret_elements = 0;
@@ -503,7 +509,8 @@ static int waiters_are_told(struct remo_node *node, void *ctx) {
         cluster_sleep_ms(5);
         CHECK_SENTENCE(push_number(queue, 1, SECOND), -EHOSTDOWN, "call again");
     } else {
-        CHECK_SENTENCE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 10 * SECOND), -EHOSTDOWN, "call again");
+        CHECK_SENTENCE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 10 * SECOND), -EHOSTDOWN,
+                       "call again");
         uint64_t after_ns = cluster_now_ns() - atomic_load(&shared->killed_at);
         printf("     node %u: knows %.1f ms after the kill\n", rank, (double)after_ns / 1e6);
         CHECK(after_ns < 100 * MS * cluster_slowness());

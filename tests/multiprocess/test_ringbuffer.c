@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../support/cluster.h"
+#include "channel/registry.h"
 
 #define CAPACITY 4096u
 #define MAX_BYTES 1008u /* a quarter of it, less 16 */
@@ -443,6 +444,85 @@ static int sender_dies(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a peer that lies ---- */
+
+/* Where a memory of the ring lies at a peer, as only the library knows. */
+static int find_memory(struct remo_node *node, const char *channel_name, uint32_t peer,
+                       struct remo_addr *ret_addr) {
+    struct remo__registry *registry = remo__registry(node);
+    pthread_mutex_lock(&registry->lock);
+    struct remo_channel *channel = remo__registry_by_name(registry, channel_name);
+    uint64_t offset = channel ? remo__memory_at(&channel->memories[0], peer, 0) : REMO__NO_OFFSET;
+    pthread_mutex_unlock(&registry->lock);
+    CHECK(offset != REMO__NO_OFFSET);
+    *ret_addr = remo_addr_make(peer, node->peers[peer].incarnation, offset);
+    return 0;
+}
+
+/* A receiver claims to have consumed what was never sent: the sender does not believe it, and believes the
+ * truth later. */
+static int lying_receiver(struct remo_node *node, void *ctx) {
+    static const uint64_t lies[] = {UINT64_MAX, 1ull << 40, CAPACITY + 16};
+    struct remo_ringbuffer *ring;
+    struct remo_addr row;
+    uint64_t n = 0;
+    (void)ctx;
+    if (open_ring(node, CAPACITY, &ring) != 0)
+        return 1;
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        if (remo_node_rank(node) == 1) {
+            if (find_memory(node, "ring/consumed", 0, &row) != 0)
+                return 1;
+            row.word += 64; /* rows in rank order, a line each */
+            CHECK_OK(remo_write(node, row, &lies[i], 8, NULL));
+            CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, 0));
+        }
+        CHECK_OK(cluster_meet());
+        uint64_t begin = n;
+        while (remo_node_rank(node) == 0 && send_message(ring, n, 0) == 0)
+            CHECK(++n < begin + CAPACITY / 16); /* no more than fit */
+        CHECK_OK(cluster_meet());
+        for (; remo_node_rank(node) == 1 && n < atomic_load(&shared->sent); n++)
+            CHECK_OK(receive_message(ring, n, SECOND));
+        if (remo_node_rank(node) == 1)
+            CHECK_OK(remo_ringbuffer_acknowledge(ring));
+        CHECK_OK(cluster_meet());
+    }
+    CHECK_OK(cluster_meet());
+    remo_ringbuffer_close(ring);
+    return 0;
+}
+
+/* A sender writes noise into the ring: the receiver takes nothing for a message, and reads only the ring. */
+static int lying_sender(struct remo_node *node, void *ctx) {
+    struct remo_ringbuffer *ring;
+    struct remo_addr memory;
+    static uint64_t noise[CAPACITY / 8];
+    (void)ctx;
+    if (open_ring(node, CAPACITY, &ring) != 0)
+        return 1;
+    for (uint32_t turn = 0; turn < 100; turn++) {
+        if (remo_node_rank(node) == 0) {
+            if (find_memory(node, "ring/records", 1, &memory) != 0)
+                return 1;
+            for (uint32_t i = 0; i < CAPACITY / 8; i++)
+                noise[i] = (turn * 1000 + i + 1) * 0x9e3779b97f4a7c15ull;
+            noise[0] = 1ull << 32
+                       | (turn % 4 == 0   ? UINT32_MAX
+                          : turn % 4 == 1 ? MAX_BYTES + 1
+                                          : turn * 10); /* lap 1 */
+            CHECK_OK(remo_write(node, memory, noise, sizeof noise, NULL));
+            CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, 1));
+        }
+        CHECK_OK(cluster_meet());
+        if (remo_node_rank(node) == 1)
+            CHECK_CODE(receive_message(ring, 0, 0), -ETIMEDOUT);
+        CHECK_OK(cluster_meet());
+    }
+    remo_ringbuffer_close(ring);
+    return 0;
+}
+
 static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
@@ -464,6 +544,8 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(receiver_dies, 3),
         CLUSTER_TEST(sender_dies, 3),
         CLUSTER_TEST_NAMED("sender_dies_again", sender_dies, 4),
+        CLUSTER_TEST(lying_receiver, 2),
+        CLUSTER_TEST(lying_sender, 2),
         {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);

@@ -56,7 +56,8 @@ uint64_t cluster_now_ns(void);
 void cluster_at(const char *file, int line);
 /* Print what is wrong, and 1. */
 int cluster_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* More time where everything is slower: 1, or 10 under a sanitizer. */
+/* How much longer things may take here and now: 1; more while others keep the processors busy, or under a
+ * sanitizer. */
 uint32_t cluster_slowness(void);
 
 /* The condition holds, or the body ends with 1. */

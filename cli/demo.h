@@ -1,0 +1,75 @@
+/* demo.h - `remo demo`: what its files share. demo.c is the process that was called, demo_node.c one of the nodes that it starts,
+ * demo_records.c reads the data, demo_report.c shows the figures. */
+#pragma once
+
+#include <remo/remo.h>
+#include <stdbool.h>
+
+#include "base/histogram.h"
+
+#define DEMO_UPDATE_BYTES 24u  /* what an update puts in front of a value */
+#define DEMO_PROGRESS '#'      /* begins a line of a node that is not for people: "#WHAT DONE ALL" */
+
+struct demo_options {
+    const char *file;
+    const char *fabric;
+    uint32_t nodes;
+    double seconds;
+    bool worker;               /* this process is a node */
+};
+
+/* ---- demo_records.c ---- */
+
+struct demo_record {
+    const char *key, *value;   /* in `text` */
+    uint32_t key_bytes, value_bytes;
+};
+
+struct demo_records {
+    char *text;
+    struct demo_record *all;
+    uint32_t count;
+    uint32_t key_bytes_max, value_bytes_max;
+    uint64_t bytes;            /* keys and values */
+    uint32_t repeated;         /* records left out, because their key was there already */
+    bool packages;
+};
+
+/* The package records of a dpkg status file (name -> stanza), or lines of key<TAB>value.
+ * Errors, with the sentence: -ENOENT, -EACCES..., -EINVAL (no records; a line without a key), -EMSGSIZE, -ENOMEM. */
+int demo_records_read(const char *file, struct demo_records *ret_records);
+void demo_records_free(struct demo_records *records);
+
+/* The value of a record after `version` updates, into `buffer` (value_bytes_max + DEMO_UPDATE_BYTES); returns its length. */
+size_t demo_value(const struct demo_record *record, uint32_t version, char *buffer);
+/* Is it the value after some number of updates? Then that number, else UINT32_MAX. */
+uint32_t demo_version(const struct demo_record *record, const char *value, size_t bytes);
+
+/* ---- demo_node.c ---- */
+
+enum demo_kind { DEMO_GET, DEMO_UPDATE, DEMO_INSERT, DEMO_DELETE, DEMO_KINDS };
+
+struct demo_cost {             /* network operations per operation, of all nodes together */
+    double reads, writes, atomics, wakes;
+};
+
+/* What a node has found out; it is sent to node 0 as it is. */
+struct demo_results {
+    uint64_t loaded, checked, wrong;
+    double load_seconds, work_seconds, check_seconds;
+    struct remo__histogram histograms[DEMO_KINDS];
+};
+
+/* Be a node; what people are to see goes to standard output, node 0 writes it. Returns the exit status. */
+int demo_node(const struct demo_options *options);
+
+/* ---- demo_report.c ---- */
+
+struct demo_limit {
+    double ns;                 /* 0: not known on this fabric */
+    char what[120];
+};
+
+void demo_report_start(const struct demo_options *options, const struct demo_records *records);
+void demo_report_table(const struct demo_results *sum, const struct demo_cost costs[DEMO_KINDS],
+                       const struct demo_limit limits[DEMO_KINDS]);

@@ -1,0 +1,190 @@
+/* What an authenticated peer may put into the frames of the channel protocol: JOIN, CONNECT, REFUSE, LEAVE, messages. Input: u8 type, u8
+ * what to mend, the frame.
+ *
+ * Each frame is decoded, and what makes sense must encode to the same bytes. Then it is handed, as one of node 1, to node 0 of a
+ * job of two that has channels open, connected and waiting; node 1 gets the answers. Because ids are numbers that a fuzzer does not guess,
+ * they can be mended. Whatever came: channels still close, and open again. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "channel/message.h"
+#include "channel/registry.h"
+#include "fuzz.h"
+
+#define PREFIX_BYTES 2u
+#define REOPEN_EVERY 50u
+
+enum { MEND_TO_ID = 1, MEND_ID = 2, MEND_MEMORY = 4, TO_PAIR = 8 };
+
+static struct remo_node *nodes[2];
+static struct remo_channel *pair[2]; /* opened by both */
+static struct remo_channel *alone;   /* opened by node 0 only */
+static char folder[64];
+
+/* ---- the job ---- */
+
+static void *open_node(void *ctx) {
+    uint32_t rank = ctx != NULL;
+    char text[2][96];
+    const char *addresses[2] = {text[0], text[1]};
+    for (int i = 0; i < 2; i++)
+        snprintf(text[i], sizeof text[i], "unix:%s/%d", folder, i);
+    struct remo_config config = {.fabric = "shm", .rank = rank, .size = 2, .addresses = addresses, .job = "fuzz",
+                                 .arena_bytes = 64u << 20, .segment_bytes = 2u << 20};
+    if (remo_node_open(&config, &nodes[rank]) != 0) {
+        fprintf(stderr, "node %u: %s\n", rank, remo_last_error());
+        exit(1);
+    }
+    return NULL;
+}
+
+static void hear(void *ctx, uint32_t node, const void *data, size_t size_bytes) {
+    (void)ctx, (void)node;
+    if (size_bytes > 0)
+        assert(memchr(data, ((const char *)data)[size_bytes - 1], size_bytes) != NULL); /* all of it can be read */
+}
+
+static void open_channel(struct remo_node *node, const char *name, struct remo_channel **ret_channel) {
+    uint32_t memory;
+    struct remo_channel_options options = {.on_message = hear};
+    int rc = remo_channel_open(remo_node_root(node), name, "fuzz", &options, ret_channel);
+    rc = rc ? rc : remo_channel_add_memory(*ret_channel, "a", 128, 128, NULL, &memory);
+    rc = rc ? rc : remo_channel_add_memory(*ret_channel, "b", 64, 64, NULL, &memory);
+    rc = rc ? rc : remo_channel_join(*ret_channel);
+    assert(rc == 0);
+}
+
+static void open_pair(void) {
+    open_channel(nodes[0], "pair", &pair[0]);
+    open_channel(nodes[1], "pair", &pair[1]);
+}
+
+static void close_job(void) {
+    remo_node_close(nodes[0]);
+    remo_node_close(nodes[1]);
+    rmdir(folder);
+}
+
+static void open_job(void) {
+    const char *tmp = getenv("TMPDIR");
+    pthread_t thread;
+    snprintf(folder, sizeof folder, "%s/remo-fuzz-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
+    if (!mkdtemp(folder) || pthread_create(&thread, NULL, open_node, folder) != 0)
+        exit(1);
+    open_node(NULL);
+    pthread_join(thread, NULL);
+    open_pair();
+    open_channel(nodes[0], "alone", &alone);
+    atexit(close_job);
+}
+
+static void reopen(void) {
+    remo_channel_close(pair[0]);
+    remo_channel_close(pair[1]);
+    remo_channel_close(alone);
+    open_pair();
+    open_channel(nodes[0], "alone", &alone);
+}
+
+/* ---- one frame ---- */
+
+static uint8_t frame[REMO__MESSAGE_BYTES_MAX];
+
+static void mend_join(struct remo__join *join, uint8_t mend, const struct remo_channel *target) {
+    if (mend & MEND_ID)
+        join->id = pair[1]->id;
+    if (mend & MEND_TO_ID)
+        memcpy(join->name, target->name, sizeof join->name);
+    if (!(mend & MEND_MEMORY))
+        return;
+    memcpy(join->type, target->type, sizeof join->type);
+    join->memory_count = target->memory_count;
+    for (uint32_t i = 0; i < target->memory_count; i++) {
+        memcpy(join->memories[i].name, target->memories[i].name, sizeof target->memories[i].name);
+        join->memories[i].expected_bytes = target->memories[i].own_bytes;
+    }
+}
+
+static void mend_connect(struct remo__connect *connect, uint8_t mend, const struct remo_channel *target) {
+    if (mend & MEND_ID)
+        connect->id = pair[1]->id;
+    if (mend & MEND_TO_ID)
+        connect->to_id = target->id;
+    if (!(mend & MEND_MEMORY))
+        return;
+    connect->memory_count = target->memory_count;
+    for (uint32_t i = 0; i < target->memory_count; i++)
+        connect->memories[i].bytes = target->memories[i].expected_bytes;
+}
+
+/* What the frame says, with changes, as a new frame in `frame`; 0: it says nothing. */
+static size_t mended(uint16_t type, uint8_t mend, const uint8_t *data, size_t bytes) {
+    const struct remo_channel *target = mend & TO_PAIR ? pair[0] : alone;
+    struct remo__join join;
+    struct remo__connect connect;
+    struct remo__refuse refuse;
+    struct remo__leave leave;
+    if (type == REMO__MESSAGE_JOIN && remo__join_decode(data, bytes, &join)) {
+        assert(remo__join_encode(&join, frame) == bytes && memcmp(frame, data, bytes) == 0);
+        mend_join(&join, mend, target);
+        return remo__join_encode(&join, frame);
+    }
+    if (type == REMO__MESSAGE_CONNECT && remo__connect_decode(data, bytes, &connect)) {
+        assert(remo__connect_encode(&connect, frame) == bytes && memcmp(frame, data, bytes) == 0);
+        mend_connect(&connect, mend, target);
+        return remo__connect_encode(&connect, frame);
+    }
+    if (type == REMO__MESSAGE_REFUSE && remo__refuse_decode(data, bytes, &refuse)) {
+        assert(remo__refuse_encode(&refuse, frame) == bytes && memcmp(frame, data, bytes) == 0);
+        refuse.to_id = mend & MEND_TO_ID ? target->id : refuse.to_id;
+        return remo__refuse_encode(&refuse, frame);
+    }
+    if (type == REMO__MESSAGE_LEAVE && remo__leave_decode(data, bytes, &leave)) {
+        assert(remo__leave_encode(&leave, frame) == bytes && memcmp(frame, data, bytes) == 0);
+        leave.to_id = mend & MEND_TO_ID ? target->id : leave.to_id;
+        leave.id = mend & MEND_ID ? pair[1]->id : leave.id;
+        return remo__leave_encode(&leave, frame);
+    }
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    static uint32_t inputs;
+    if (bytes < PREFIX_BYTES)
+        return 0;
+    if (!nodes[0])
+        open_job();
+    uint16_t type = (uint16_t)(REMO__MESSAGE_JOIN + data[0] % 6);
+    struct remo__registry *registry = remo__registry(nodes[0]);
+    remo__join_frame(registry, 1, type, data + PREFIX_BYTES, bytes - PREFIX_BYTES);
+    size_t length = data[1] ? mended(type, data[1], data + PREFIX_BYTES, bytes - PREFIX_BYTES) : 0;
+    if (length > 0)
+        remo__join_frame(registry, 1, type, frame, length);
+    if (++inputs % REOPEN_EVERY == 0)
+        reopen();
+    return 0;
+}
+
+/* Each kind of frame, with each thing mended. */
+size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
+    static const struct remo__join join = {.id = 4097, .name = "alone", .type = "fuzz", .memory_count = 2,
+                                           .memories = {{"a", 128}, {"b", 64}}};
+    static const struct remo__connect connect = {.id = 4097, .to_id = 4098, .memory_count = 2,
+                                                 .memories = {{1u << 20, 128}, {(1u << 20) + 128, 64}}};
+    static const struct remo__refuse refuse = {.to_id = 4098, .text = "channel alone is not what you think"};
+    static const struct remo__leave leave = {.id = 4097, .to_id = 4098};
+    if (n >= 5 * 16)
+        return 0;
+    ret_data[0] = (uint8_t)(n % 5);
+    ret_data[1] = (uint8_t)(n / 5);
+    switch (n % 5) {
+    case 0: return PREFIX_BYTES + remo__join_encode(&join, ret_data + PREFIX_BYTES);
+    case 1: return PREFIX_BYTES + remo__connect_encode(&connect, ret_data + PREFIX_BYTES);
+    case 2: return PREFIX_BYTES + remo__refuse_encode(&refuse, ret_data + PREFIX_BYTES);
+    case 3: return PREFIX_BYTES + remo__leave_encode(&leave, ret_data + PREFIX_BYTES);
+    default: memcpy(ret_data + PREFIX_BYTES, "\2\20\0\0 a message", 14); return PREFIX_BYTES + 14;
+    }
+}

@@ -1,0 +1,331 @@
+/* test_kv.c - the map on its own: what each call answers, what it costs, sizes, keys that collide, slots that are used again. */
+#include "kv/kv.h"
+#include "kv_common.h"
+
+/* ---- what each call answers ---- */
+
+static int answers(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 100, .key_bytes_max = 16, .value_bytes_max = 32};
+    uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
+    char value[64];
+    size_t bytes = 77;
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    /* One after the other, so that each operates on slots of each. */
+    for (uint32_t turn = 0; turn < size; turn++) {
+        CHECK_OK(cluster_meet());
+        if (turn != rank)
+            continue;
+        CHECK_CODE(remo_kv_get(kv, "key", 3, value, sizeof value, &bytes), -ENOENT);
+        CHECK_EQUAL(bytes, 77);
+        CHECK_CODE(remo_kv_update(kv, "key", 3, "x", 1), -ENOENT);
+        CHECK_CODE(remo_kv_delete(kv, "key", 3), -ENOENT);
+        CHECK_OK(remo_kv_insert(kv, "key", 3, "value", 5));
+        CHECK_CODE(remo_kv_insert(kv, "key", 3, "other", 5), -EEXIST);
+        CHECK_OK(remo_kv_get(kv, "key", 3, value, sizeof value, &bytes));
+        CHECK(bytes == 5 && memcmp(value, "value", 5) == 0);
+        CHECK_OK(remo_kv_update(kv, "key", 3, "longer than before", 18));
+        CHECK_OK(remo_kv_get(kv, "key", 3, value, sizeof value, &bytes));
+        CHECK(bytes == 18 && memcmp(value, "longer than before", 18) == 0);
+        CHECK_CODE(remo_kv_get(kv, "key", 3, value, 17, &bytes), -EMSGSIZE);
+        CHECK_EQUAL(bytes, 18);
+        CHECK_OK(remo_kv_update(kv, "key", 3, NULL, 0));
+        CHECK_OK(remo_kv_get(kv, "key", 3, NULL, 0, &bytes));
+        CHECK_EQUAL(bytes, 0);
+        CHECK_CODE(remo_kv_get(kv, "ke", 2, value, sizeof value, NULL), -ENOENT);
+        CHECK_CODE(remo_kv_get(kv, "key\0", 4, value, sizeof value, NULL), -ENOENT);
+        CHECK_OK(remo_kv_delete(kv, "key", 3));
+        CHECK_CODE(remo_kv_delete(kv, "key", 3), -ENOENT);
+        CHECK_CODE(remo_kv_get(kv, "key", 3, value, sizeof value, &bytes), -ENOENT);
+        CHECK_OK(remo_kv_insert(kv, "key", 3, "again", 5));
+        CHECK_OK(remo_kv_delete(kv, "key", 3));
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_SENTENCE(remo_kv_get(kv, "", 0, value, 1, NULL), -EINVAL, "empty");
+    CHECK_SENTENCE(remo_kv_insert(kv, NULL, 3, value, 1), -EINVAL, "empty");
+    CHECK_SENTENCE(remo_kv_get(kv, "12345678901234567", 17, value, 1, NULL), -EMSGSIZE, "key_bytes_max = 16");
+    CHECK_SENTENCE(remo_kv_insert(kv, "12345678901234567", 17, value, 1), -EMSGSIZE, "key_bytes_max = 16");
+    CHECK_SENTENCE(remo_kv_insert(kv, "k", 1, value, 33), -EMSGSIZE, "value_bytes_max = 32");
+    CHECK_SENTENCE(remo_kv_update(kv, "k", 1, value, 33), -EMSGSIZE, "value_bytes_max = 32");
+    CHECK_SENTENCE(remo_kv_insert(kv, "k", 1, NULL, 3), -EINVAL, "value");
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* ---- what it costs ---- */
+
+/* A key whose slot is on the other node, and nobody else's fingerprint in the way. */
+static int costs(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 1000, .key_bytes_max = 8, .value_bytes_max = 8};
+    uint32_t rank = remo_node_rank(node), others = remo_node_size(node) - 1;
+    uint64_t value = 0;
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    struct remo_channel *channel = remo_kv_channel(kv);
+    if (rank == 1)
+        CHECK_OK(remo_kv_insert(kv, "theirs", 6, "12345678", 8));
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        CHECK_COST(channel, CHECK_OK(remo_kv_get(kv, "theirs", 6, &value, 8, NULL)), 1, 0, 0, 0);
+        CHECK_COST(channel, CHECK_CODE(remo_kv_get(kv, "nobody's", 8, &value, 8, NULL), -ENOENT), 0, 0, 0, 0);
+        CHECK_COST(channel, CHECK_OK(remo_kv_update(kv, "theirs", 6, "87654321", 8)), 1, 1, 2, 0);
+        CHECK_COST(channel, CHECK_CODE(remo_kv_update(kv, "nobody's", 8, "x", 1), -ENOENT), 0, 0, 2, 0);
+        CHECK_COST(channel, CHECK_OK(remo_kv_insert(kv, "ours", 4, "1", 1)), 0, others, 2, others);
+        CHECK_COST(channel, CHECK_CODE(remo_kv_insert(kv, "ours", 4, "1", 1), -EEXIST), 1, 0, 2, 0);
+        CHECK_COST(channel, CHECK_OK(remo_kv_get(kv, "ours", 4, &value, 8, NULL)), 1, 0, 0, 0);
+        CHECK_COST(channel, CHECK_OK(remo_kv_delete(kv, "theirs", 6)), 1, 1 + others, 2, others);
+        CHECK_COST(channel, CHECK_OK(remo_kv_delete(kv, "ours", 4)), 1, 1 + others, 2, others);
+        CHECK_COST(channel, CHECK_CODE(remo_kv_get(kv, "ours", 4, &value, 8, NULL), -ENOENT), 0, 0, 0, 0);
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* As many gets in a window are as many reads, and no more. */
+static int window_costs(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    enum { KEYS = 100 };
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 1000, .key_bytes_max = 8, .value_bytes_max = 8};
+    struct remo_kv_op op[KEYS];
+    uint64_t key[KEYS], value[KEYS];
+    uint32_t rank = remo_node_rank(node);
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    for (uint64_t i = 0; i < KEYS; i++) {
+        key[i] = i;
+        op[i] = (struct remo_kv_op){.kind = REMO_KV_GET, .key = &key[i], .key_bytes = 8, .value = &value[i], .value_bytes = 8};
+        if (rank == 1)
+            CHECK_OK(remo_kv_insert(kv, &i, 8, &i, 8));
+    }
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        struct remo_stats before, after;
+        remo_channel_stats(remo_kv_channel(kv), &before);
+        for (uint32_t i = 0; i < KEYS; i++)
+            CHECK_OK(remo_kv_start(kv, &op[i]));
+        int left = KEYS;
+        while (left > 0) {
+            left = remo_kv_poll(kv);
+            CHECK(left >= 0);
+        }
+        remo_channel_stats(remo_kv_channel(kv), &after);
+        CHECK_EQUAL(after.reads - before.reads, KEYS);
+        CHECK_EQUAL(after.writes - before.writes + after.atomics - before.atomics, 0);
+        for (uint32_t i = 0; i < KEYS; i++) {
+            CHECK_CODE(op[i].status, 0);
+            CHECK_EQUAL(value[i], i);
+        }
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* ---- sizes ---- */
+
+/* A delete does not wait until everybody has heard of it. */
+static int wait_for_count(const struct remo_kv *kv, uint64_t count) {
+    for (uint32_t i = 0; i < 5000 && remo_kv_count(kv) != count; i++)
+        cluster_sleep_ms(1);
+    CHECK_EQUAL(remo_kv_count(kv), count);
+    return 0;
+}
+
+static int sizes_up_to(struct remo_node *node, uint32_t key_max, uint32_t value_max) {
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 64, .key_bytes_max = key_max, .value_bytes_max = value_max, .stripes = 16};
+    uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
+    unsigned char *key = calloc(1, key_max), *value = malloc(value_max), *found = malloc(value_max);
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    for (uint32_t k = 1; k <= key_max; k = k < key_max && k * 7 > key_max ? key_max : k * 7) {
+        memset(key, (int)(k + rank), k);
+        for (uint32_t v = 0; v <= value_max; v = v == 0 ? 1 : v < value_max && v * 9 > value_max ? value_max : v * 9) {
+            size_t bytes;
+            for (uint32_t i = 0; i < v; i++)
+                value[i] = (unsigned char)(i * 31 + v + rank);
+            CHECK_OK(remo_kv_insert(kv, key, k, value, v));
+            CHECK_OK(remo_kv_get(kv, key, k, found, value_max, &bytes));
+            CHECK(bytes == v && memcmp(value, found, v) == 0);
+            CHECK_OK(remo_kv_update(kv, key, k, value, value_max - v));
+            CHECK_OK(cluster_meet());
+            unsigned char theirs = (unsigned char)(k + (rank + 1) % size);
+            memset(key, theirs, k);
+            CHECK_OK(remo_kv_get(kv, key, k, found, value_max, &bytes));
+            CHECK_EQUAL(bytes, value_max - v);
+            for (uint32_t i = 0; i < bytes && i < v; i++)
+                CHECK_EQUAL(found[i], (unsigned char)(i * 31 + v + (rank + 1) % size));
+            CHECK_OK(cluster_meet());
+            CHECK_OK(remo_kv_delete(kv, key, k));
+            memset(key, (int)(k + rank), k);
+            CHECK_OK(cluster_meet());
+        }
+    }
+    if (wait_for_count(kv, 0) != 0)
+        return 1;
+    free(key);
+    free(value);
+    free(found);
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return cluster_meet();
+}
+
+static int sizes(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    int rc = sizes_up_to(node, 8, 8);
+    rc = rc ? rc : sizes_up_to(node, 1, 1);
+    rc = rc ? rc : sizes_up_to(node, 100, 1000);
+    return rc ? rc : sizes_up_to(node, 65535, 100000);
+}
+
+/* ---- keys that collide ---- */
+
+/* With the whole hash equal for all keys, only the key in the slot tells them apart. */
+static int collisions(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    enum { KEYS = 200 };
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 1000, .key_bytes_max = 8, .value_bytes_max = 8};
+    uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    remo__kv_set_hash_mask(kv, 0);
+    CHECK_OK(cluster_meet());
+    for (uint64_t i = rank; i < KEYS; i += size)
+        CHECK_OK(remo_kv_insert(kv, &i, 8, &i, 8));
+    CHECK_OK(cluster_meet());
+    for (uint64_t i = rank; i < KEYS; i += size)
+        CHECK_CODE(remo_kv_insert(kv, &i, 8, &i, 8), -EEXIST);
+    for (uint64_t i = 0; i < KEYS; i++) {
+        uint64_t value = 0, absent = KEYS + i;
+        CHECK_OK(remo_kv_get(kv, &i, 8, &value, 8, NULL));
+        CHECK_EQUAL(value, i);
+        CHECK_CODE(remo_kv_get(kv, &absent, 8, &value, 8, NULL), -ENOENT);
+    }
+    CHECK_OK(cluster_meet());
+    for (uint64_t i = (rank + 1) % size; i < KEYS; i += 2 * size)
+        CHECK_OK(remo_kv_delete(kv, &i, 8));
+    for (uint64_t i = (rank + 1) % size + size; i < KEYS; i += 2 * size) {
+        uint64_t value = ~i;
+        CHECK_OK(remo_kv_update(kv, &i, 8, &value, 8));
+    }
+    CHECK_OK(cluster_meet());
+    for (uint64_t i = 0; i < KEYS; i++) {
+        uint64_t value = 0;
+        bool deleted = i / size % 2 == 0;
+        CHECK_CODE(remo_kv_get(kv, &i, 8, &value, 8, NULL), deleted ? -ENOENT : 0);
+        CHECK(deleted || value == ~i);
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* ---- slots are used again ---- */
+
+/* Full, one deleted by another node, one inserted: hundreds of times. */
+static int reuse(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    enum { KEYS = 40, LAPS = 400 };
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = KEYS, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 8};
+    uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
+    uint64_t share = (KEYS + size - 1) / size, slots = share + share / 10 + 1, first = (uint64_t)rank << 32, count = slots;
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    for (uint64_t i = 0; i < slots; i++) {
+        uint64_t key = first + i;
+        CHECK_OK(remo_kv_insert(kv, &key, 8, &key, 8));
+    }
+    uint64_t one_more = first + slots;
+    CHECK_SENTENCE(remo_kv_insert(kv, &one_more, 8, &one_more, 8), -ENOSPC, "capacity");
+    CHECK_OK(cluster_meet());
+    CHECK_EQUAL(remo_kv_count(kv), slots * size);
+    CHECK_OK(cluster_meet());
+    for (uint64_t lap = 0; lap < LAPS; lap++, count++) {
+        uint64_t victim = ((uint64_t)((rank + 1) % size) << 32) + lap, fresh = first + count, value;
+        CHECK_OK(remo_kv_delete(kv, &victim, 8));
+        CHECK_CODE(remo_kv_get(kv, &victim, 8, &value, 8, NULL), -ENOENT);
+        CHECK_OK(cluster_meet());
+        int rc = remo_kv_insert(kv, &fresh, 8, &fresh, 8);
+        for (uint32_t i = 0; i < 1000 && rc == -ENOSPC; i++) { /* the owner may not have heard of it yet */
+            cluster_sleep_ms(1);
+            rc = remo_kv_insert(kv, &fresh, 8, &fresh, 8);
+        }
+        CHECK_OK(rc);
+        CHECK_OK(cluster_meet());
+        uint64_t theirs = ((uint64_t)((rank + 1) % size) << 32) + count;
+        CHECK_OK(remo_kv_get(kv, &theirs, 8, &value, 8, NULL));
+        CHECK_EQUAL(value, theirs);
+    }
+    if (wait_for_count(kv, slots * size) != 0)
+        return 1;
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static int mismatch(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 100, .value_bytes_max = remo_node_rank(node) == 0 ? 8 : 16};
+    CHECK_OK(remo_kv_open(remo_node_root(node), "map", &options, &kv));
+    CHECK_SENTENCE(remo_channel_wait(remo_kv_channel(kv), 10 * SECOND), -EPROTO, "map");
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    options = (struct remo_kv_options){.key_bytes_max = 70000};
+    CHECK_SENTENCE(remo_kv_open(remo_node_root(node), "keys", &options, &kv), -EINVAL, "key_bytes_max");
+    options = (struct remo_kv_options){.value_bytes_max = 1u << 24};
+    CHECK_SENTENCE(remo_kv_open(remo_node_root(node), "values", &options, &kv), -EINVAL, "value_bytes_max");
+    options = (struct remo_kv_options){.capacity = 1ull << 50};
+    CHECK_SENTENCE(remo_kv_open(remo_node_root(node), "many", &options, &kv), -EINVAL, "capacity");
+    CHECK_SENTENCE(remo_kv_open(remo_node_root(node), "no/name", NULL, &kv), -EINVAL, "no/name");
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+/* One node alone, and all defaults. */
+static int alone(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    if (kv_open(node, NULL, &kv) != 0)
+        return 1;
+    for (uint64_t i = 0; i < 10000; i++)
+        CHECK_OK(remo_kv_insert(kv, &i, 8, &i, 8));
+    CHECK_EQUAL(remo_kv_count(kv), 10000);
+    for (uint64_t i = 0; i < 10000; i++) {
+        uint64_t value;
+        CHECK_OK(remo_kv_get(kv, &i, 8, &value, 8, NULL));
+        CHECK_EQUAL(value, i);
+        CHECK_OK(remo_kv_delete(kv, &i, 8));
+    }
+    CHECK_EQUAL(remo_kv_count(kv), 0);
+    remo_kv_close(kv);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(alone, 1),
+        CLUSTER_TEST(answers, 3),
+        CLUSTER_TEST(costs, 2),
+        CLUSTER_TEST_NAMED("costs of four", costs, 4),
+        CLUSTER_TEST(window_costs, 2),
+        CLUSTER_TEST(sizes, 2),
+        CLUSTER_TEST(collisions, 3),
+        CLUSTER_TEST(reuse, 3),
+        CLUSTER_TEST(mismatch, 2),
+        {0},
+    };
+    return cluster_main(argc, argv, tests, NULL);
+}
