@@ -1,6 +1,7 @@
 /* barrier.c - see remo/barrier.h: figure 1(a) of LOCO, for nodes that may come late, leave and die. */
 #include <remo/barrier.h>
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "objects/region.h"
@@ -92,11 +93,20 @@ static int finish_telling(struct remo_barrier *barrier) {
     return rc == -EHOSTDOWN ? 0 : rc;
 }
 
-static int arrive(struct remo_barrier *barrier) {
+/* A wait condition. What was written to a node that died is for nobody to see, so it is no reason to keep the others waiting: again, when
+ * the death is known. Other errors are told. */
+static int fenced(void *ctx) {
+    struct remo_barrier *barrier = ctx;
+    int rc = remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0);
+    int told = finish_telling(barrier);
+    if (rc != 0 && rc != -EHOSTDOWN)
+        return rc;
+    return told != 0 ? told : rc == 0;
+}
+
+static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
     if (!barrier->arrived) {
-        int rc = remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0);
-        int told = finish_telling(barrier);
-        rc = rc ? rc : told;
+        int rc = remo__wait(barrier->node, fenced, barrier, remo__deadline(timeout_ns));
         if (rc != 0)
             return remo__fail_more(rc, "barrier %s: this node has not arrived",
                                    remo_channel_name(barrier->channel));
@@ -155,7 +165,7 @@ static int all_have_come(void *ctx) {
 int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
     int rc = remo__likely(barrier->met) ? 0 : meet(barrier, timeout_ns);
     if (rc == 0)
-        rc = arrive(barrier);
+        rc = arrive(barrier, timeout_ns);
     if (rc != 0)
         return rc;
     /* The clock is read after the others were told, while they are on their way. */
