@@ -36,6 +36,10 @@ const char *sim_place(const void *at) {
     return "private memory";
 }
 
+void remo__sim_turn(const char *what) {
+    sim_point(what);
+}
+
 void remo__sim_fence(void) {
     struct sim_actor *actor = sim_current();
     sim_drain(actor);

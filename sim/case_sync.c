@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sim/case.h"
+#include "sim/scheduler.h"
 
 #define FOREVER     REMO_FOREVER
 #define WORDS       20u           /* more than two lines */
@@ -120,6 +121,17 @@ const struct sim_case sim_case_lock_threads = {
     .object = "lock", .name = "threads", .about = "two threads of each node hand over to each other", .nodes = 2, .threads = 2,
     .state_bytes = sizeof(struct lock_state), .open = open_lock, .body = threads_body};
 
+/* A second thread comes at any moment of the first one's section, also while that is about to release. */
+static void late_body(void *state, uint32_t rank, uint32_t thread) {
+    for (uint32_t turns = thread * sim_choose(40); turns > 0; turns--)
+        sim_point("be late");
+    section(state, rank, 0, REMO_FENCE_PAIR, FOREVER);
+}
+
+const struct sim_case sim_case_lock_late = {
+    .object = "lock", .name = "late", .about = "a second thread of a node comes while the first releases", .nodes = 2, .threads = 2,
+    .state_bytes = sizeof(struct lock_state), .open = open_lock, .body = late_body};
+
 /* Timeouts: some give up; those that got it are alone; and the lock still works for all at the end. */
 static void timed_body(void *state, uint32_t rank, uint32_t thread) {
     struct lock_state *s = state;
@@ -150,6 +162,23 @@ static void fifo_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_lock_turns = {
     .object = "lock", .name = "turns", .about = "three acquires of each of four nodes, nothing but the lock", .nodes = 4, .threads = 1,
     .state_bytes = sizeof(struct lock_state), .open = open_lock, .body = fifo_body};
+
+static void laps_body(void *state, uint32_t rank, uint32_t thread) {
+    struct lock_state *s = state;
+    (void)thread;
+    for (uint32_t i = 0; i < 8; i++) {
+        int rc = remo_lock_acquire(s->locks[rank], 0, FOREVER);
+        sim_require(rc == 0, "acquire: %d (%s)", rc, remo_last_error());
+        enter(s, rank);
+        leave(s);
+        rc = remo_lock_release(s->locks[rank], 0, REMO_FENCE_NONE);
+        sim_require(rc == 0, "release: %d (%s)", rc, remo_last_error());
+    }
+}
+
+const struct sim_case sim_case_lock_laps = {
+    .object = "lock", .name = "laps", .about = "more acquires of two nodes than the lock has batons, several times over", .nodes = 2,
+    .threads = 1, .state_bytes = sizeof(struct lock_state), .open = open_lock, .body = laps_body};
 
 /* ---- barrier ---- */
 

@@ -54,7 +54,7 @@ bool sim_mutant_set(const char *name) {
 bool sim_mutant_concerns(const char *name, const char *object) {
     static const struct {
         const char *part, *objects;
-    } lower[] = {{"fence_", "region lock kv"}, {"cell_", "owned_var sst"}, {"op_", "region"}, {"record_", "ringbuffer"}};
+    } lower[] = {{"fence_", "region"}, {"cell_", "owned_var"}};
     size_t length = strlen(object);
     if (strncmp(name, object, length) == 0 && name[length] == '_')
         return true;

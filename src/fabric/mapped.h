@@ -52,6 +52,7 @@ typedef uint16_t __attribute__((may_alias, aligned(1))) remo__word16;
 /* All that this thread stored is placed, as far as any CPU of this machine can tell, before it goes on. */
 #ifdef REMO_SIM
 void remo__sim_fence(void);
+void remo__sim_turn(const char *what); /* somebody else may go on here */
 #endif
 REMO__MAPPED_INLINE void remo__mapped_fence(void) {
 #if defined(REMO_SIM)
