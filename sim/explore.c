@@ -187,21 +187,35 @@ bool sim_shrink(const struct sim_run *run, uint64_t seed, struct sim_replay *ret
     return fails;
 }
 
+static bool tell(const struct sim_case *test, const struct sim_schedule *schedule) {
+    char text[SIM_FAILURE_BYTES];
+    sim_tracing = true;
+    bool good = run_once(test, schedule, text, sizeof text);
+    sim_tracing = false;
+    printf("%s\n", good ? "nothing wrong was seen" : text);
+    sim_world_close();
+    return good;
+}
+
+bool sim_trace_seed(const struct sim_run *run) {
+    sim_faults = (struct sim_faults){0};
+    if (!open_world(run))
+        return false;
+    uint64_t steps = calibrate(run->test);
+    const struct sim_schedule schedule = sim_schedule_of(run->seed, steps, run->test->nodes * run->test->threads);
+    sim_faults = faults_of(run, run->seed, steps);
+    return tell(run->test, &schedule);
+}
+
 bool sim_tell(const struct sim_replay *replay) {
     const struct sim_run run = {.test = replay->test, .profile = replay->profile, .mutant = replay->mutant[0] ? replay->mutant : NULL};
-    char text[SIM_FAILURE_BYTES];
     sim_faults = (struct sim_faults){0};
     if (!open_world(&run)) {
         printf("set-up: %s\n", sim_failure() ? sim_failure() : "no such mutant");
         return false;
     }
     sim_faults = replay->faults;
-    sim_tracing = true;
-    bool good = run_once(replay->test, &replay->schedule, text, sizeof text);
-    sim_tracing = false;
-    printf("%s\n", good ? "nothing wrong was seen" : text);
-    sim_world_close();
-    return good;
+    return tell(replay->test, &replay->schedule);
 }
 
 /* ---- files ---- */

@@ -40,6 +40,8 @@ struct sim_replay {
 
 /* The schedule that `seed` stands for, shrunk; choices lie in memory of this file until the next call. False: it does not fail. */
 bool sim_shrink(const struct sim_run *run, uint64_t seed, struct sim_replay *ret_replay);
+/* The schedule of run->seed, unshrunk, told on standard output; false: it fails. */
+bool sim_trace_seed(const struct sim_run *run);
 /* Run it, telling each step on standard output; false: it fails (sim_failure). */
 bool sim_tell(const struct sim_replay *replay);
 int sim_replay_write(const struct sim_replay *replay, FILE *file);

@@ -115,6 +115,19 @@ static int run_replay(const char *path) {
     return sim_tell(&replay) ? 0 : 1;
 }
 
+/* One schedule, by its seed, as it was. */
+static int trace(const struct options *options) {
+    const struct sim_case *test = options->object && options->test ? sim_case_find(options->object, options->test) : NULL;
+    const struct sim_profile *profile = sim_profile_find(options->profile ? options->profile : "ibta_rc");
+    if (!test || !profile) {
+        fprintf(stderr, "remo sim: --trace needs --object and --case (see --list), and a --profile that there is\n");
+        return 2;
+    }
+    const struct sim_run run = {.test = test, .profile = profile, .mutant = options->mutant, .mode = options->mode, .seed = options->seed,
+                                .schedules = 1};
+    return sim_trace_seed(&run) ? 0 : 1;
+}
+
 /* ---- one line per object ---- */
 
 struct sums {
@@ -224,6 +237,8 @@ int main(int argc, char **argv) {
         return list();
     if (options.replay)
         return run_replay(options.replay);
+    if (options.trace)
+        return trace(&options);
     if (options.schedules == 0)
         options.schedules = options.mutant ? MUTANT_SCHEDULES : SCHEDULES;
     for (uint32_t i = 0; i < sim_cases_count; i++) {
