@@ -57,6 +57,15 @@ struct bench_point {
     double zipf;      /* -1 */
 };
 
+/* What libfabric alone does for one operation, where the fabric is not mapped. */
+enum bench_network {
+    BENCH_NETWORK_NONE, /* nothing that would compare */
+    BENCH_NETWORK_READ, /* a read of the point's size: a round trip */
+    BENCH_NETWORK_WRITE
+};
+
+struct bare_ofi;
+
 /* One node of the job, as a benchmark sees it. */
 struct bench_job {
     const struct bench *bench;
@@ -75,6 +84,8 @@ struct bench_job {
     struct remo_sst *rounds; /* in which node 0 leads a collective benchmark */
     uint64_t words;          /* that it said, or that were heard */
     struct remo_region *results;
+    struct bare_ofi *bare; /* network.c */
+    uint64_t bare_rounds;
 };
 
 /* One thread that operates. */
@@ -119,6 +130,7 @@ struct bench {
     /* On node 0, with all others asleep: what the hardware needs for one operation on a mapped fabric. May be
      * NULL. */
     double (*limit)(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]);
+    enum bench_network network; /* of points without a variant */
     /* Instead of all these, on node 0: a benchmark that is none (limits). */
     int (*report)(struct bench_job *job);
 };
@@ -158,3 +170,8 @@ uint32_t bench_active(const struct bench_options *options);
 /* driver.c: run the current point on this node between the job's barriers. `ret_threads` has options->threads
  * entries. */
 int bench_drive(struct bench_job *job, struct bench_thread *ret_threads, struct remo_stats *ret_stats);
+
+/* network.c: on every node, before a point on a fabric that is not mapped. *ret_ns on node 0; untouched where
+ * it cannot be measured. */
+int bench_network_limit(struct bench_job *job, double *ret_ns, char ret_name[LIMIT_NAME_BYTES]);
+void bench_network_close(struct bench_job *job);

@@ -93,6 +93,7 @@ const struct bench bench_fetch_add = {
     .open = open_words,
     .close = close_words,
     .operate = fetch_add_operate,
+    .network = BENCH_NETWORK_READ,
     .limit = fetch_add_limit,
 };
 
@@ -140,5 +141,6 @@ const struct bench bench_compare_swap = {
     .close = close_words,
     .begin = compare_swap_begin,
     .operate = compare_swap_operate,
+    .network = BENCH_NETWORK_READ,
     .limit = compare_swap_limit,
 };

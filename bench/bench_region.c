@@ -141,6 +141,7 @@ const struct bench bench_read = {
     .begin = begin,
     .finish = finish,
     .operate = read_operate,
+    .network = BENCH_NETWORK_READ,
     .limit = limit,
 };
 
@@ -182,5 +183,6 @@ const struct bench bench_write = {
     .begin = begin,
     .finish = finish,
     .operate = write_operate,
+    .network = BENCH_NETWORK_WRITE,
     .limit = write_limit,
 };

@@ -230,9 +230,13 @@ static int run_point(struct bench_job *job, struct bench_thread *threads, struct
     char limit[LIMIT_NAME_BYTES] = "";
     double limit_ns = 0;
     struct remo_stats net;
+    int rc = 0;
     if (job->rank == 0 && bench->limit && job->mapped)
         limit_ns = bench->limit(job, limit);
-    int rc = bench_drive(job, threads, &net);
+    if (bench->network != BENCH_NETWORK_NONE && !job->mapped && !job->point->variant)
+        rc = bench_network_limit(job, &limit_ns, limit);
+    if (rc == 0)
+        rc = bench_drive(job, threads, &net);
     if (rc == 0 && bench->check)
         rc = bench->check(job);
     if (rc != 0)
@@ -303,6 +307,7 @@ static int open_all(struct bench_job *job) {
 static void close_all(struct bench_job *job) {
     if (job->bench->close)
         job->bench->close(job);
+    bench_network_close(job);
     remo_channel_close(job->channel);
     remo_region_close(job->scratch);
     remo_region_close(job->results);

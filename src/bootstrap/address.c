@@ -313,7 +313,7 @@ int remo__place_listen(const struct remo__place *place, bool anywhere, int *ret_
         place_widen(&wide);
     int fd = place_socket(place), rc = fd;
     if (fd < 0)
-        return remo__fail(rc, "no socket for %s: %s", place->text, strerror(-rc));
+        return remo__fail(rc, "no socket for %s: %s; see ulimit -n", place->text, strerror(-rc));
     rc = place_bind(fd, &wide);
     if (rc == 0 && listen(fd, LISTEN_BACKLOG) != 0)
         rc = -errno;

@@ -44,7 +44,8 @@ static uint64_t page_bytes(void) {
 
 static int file_fail(const char *what) {
     int code = -errno;
-    return remo__fail(code, "cannot make a shared memory file%s: %s", what, strerror(-code));
+    return remo__fail(code, "cannot make a shared memory file%s: %s%s", what, strerror(-code),
+                      code == -EMFILE ? "; raise the limit that ulimit -n shows" : "");
 }
 
 static int memfd_open(unsigned int flags) {

@@ -62,6 +62,9 @@ static int open_objects(struct remo_kv *kv) {
     if (rc != 0)
         return rc;
     kv->own = remo_region_local(kv->slots);
+    kv->offsets = kv->slots->memory->offsets;
+    kv->small = kv->node->mapped && remo__align_up(kv->shape.key_bytes_max, 8) == 8
+        && remo__align_up(kv->shape.value_bytes_max, 8) == 8;
     rc = remo_lock_open(kv->channel, "locks", &locks, &kv->locks);
     return rc != 0 ? rc : remo__kv_trackers_open(kv);
 }
@@ -101,15 +104,10 @@ void remo_kv_close(struct remo_kv *kv) {
         return;
     remo__kv_trackers_close(kv);
     remo_lock_close(kv->locks);
-    remo_region_close(kv->slots);
+    remo_region_close(kv->slots); /* waits until none of our operations is under way, so that buffers can be freed */
     remo_channel_close(kv->channel);
-    for (uint32_t i = 0; i < REMO__THREADS_MAX; i++) {
-        struct remo__kv_thread *mine = atomic_load(&kv->threads[i]);
-        if (!mine)
-            continue;
-        free(mine->scratch);
-        free(mine);
-    }
+    if (kv->node)
+        remo__kv_threads_close(kv);
     remo__kv_pool_close(&kv->pool);
     remo__kv_index_close(&kv->index);
     free(kv);
@@ -125,28 +123,6 @@ uint64_t remo_kv_count(const struct remo_kv *kv) {
 
 void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask) {
     kv->hash_mask = mask;
-}
-
-/* Only the thread with this index comes here for it, so nobody else makes the same one. */
-struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__thread *thread) {
-    uint64_t reads = kv->node->mapped ? 0 : remo__min(REMO__KV_READS_MAX, 1 + REMO__KV_READS_BYTES / kv->shape.slot_bytes);
-    struct remo__kv_thread *mine = calloc(1, sizeof *mine);
-    char *buffers = aligned_alloc(REMO__CACHE_LINE, (2 + reads) * kv->shape.slot_bytes);
-    if (!mine || !buffers) {
-        free(mine);
-        free(buffers);
-        remo__fail(-ENOMEM, "no memory for a thread's part of map %s", remo_channel_name(kv->channel));
-        return NULL;
-    }
-    mine->kv = kv;
-    mine->thread = thread;
-    mine->stats = remo__channel_counters(kv->slots->channel, thread);
-    mine->scratch = buffers;
-    mine->image = buffers + kv->shape.slot_bytes;
-    mine->landings = mine->image + kv->shape.slot_bytes;
-    mine->landings_free = reads == 64 ? UINT64_MAX : (UINT64_C(1) << reads) - 1;
-    atomic_store_explicit(&kv->threads[thread->index], mine, memory_order_release);
-    return mine;
 }
 
 /* ---- one at a time ---- */

@@ -6,6 +6,7 @@
  *   kv_op.c       operations in flight: a window per thread
  *   kv_tracker.c  telling all indices, and being told
  *   kv_reclaim.c  slots that a dead node left half deleted
+ *   kv_thread.c   what each thread has
  *   kv_index, kv_slot, kv_pool: parts that know nothing of the others
  *
  * Why it is linearizable (LOCO, Appendix C, adapted: the key in the slot is compared, and no counter).
@@ -52,7 +53,7 @@
 #define REMO__KV_TRACKER_BYTES (64u << 10) /* ring of each sender at each receiver */
 #define REMO__KV_BATCH_MAX     256u        /* records in one message */
 #define REMO__KV_UNSENT_MAX    1024u       /* records of operations that gave up before they could be sent */
-#define REMO__KV_READS_MAX     64u         /* of a thread, in flight; on fabrics that are not mapped */
+#define REMO__KV_READS_MAX     62u         /* of a thread, in flight; on fabrics that are not mapped */
 #endif
 #define REMO__KV_READS_BYTES   (4u << 20)  /* room for their slots: fewer reads at a time when slots are large */
 #define REMO__KV_LOCK_TRIES    4u          /* that fail, in one poll */
@@ -86,10 +87,12 @@ struct remo__kv_thread {
     uint32_t polls;
     bool acks_missing;    /* the last look found the oldest record not acknowledged yet */
     uint64_t acked;       /* all of the own tracker up to here */
-    char *scratch;        /* one slot: a copy to write, a value that does not fit */
-    char *image;          /* one slot, read from a fabric that is not mapped */
-    char *landings;       /* slots that are being read */
-    uint64_t landings_free; /* bit set */
+    char *scratch;        /* one slot: a value that does not fit, or is only checked */
+    char *outgoing;       /* one slot: a copy on its way to the network */
+    char *image;          /* one slot, read from the network */
+    char *buffers;        /* slots: those two, and as many as can be read at a time; NULL where the fabric is mapped */
+    uint64_t buffers_offset, buffers_bytes; /* in the arena */
+    uint64_t buffers_free; /* bit set */
 };
 
 struct remo_kv {
@@ -100,7 +103,9 @@ struct remo_kv {
     struct remo__kv_shape shape;
     struct remo__kv_index index;
     uint64_t hash_mask;        /* all ones; tests make keys collide with it */
+    bool small;                /* slots are lines in memory that is mapped, keys and values at most 8 bytes */
     uint32_t stripes, slots_per_node, rank;
+    const _Atomic uint64_t *offsets; /* where the slots of each node start in its arena */
     char *own;                 /* own slots */
     struct remo__kv_tracker *trackers; /* [node->size] */
     _Atomic(struct remo__kv_thread *) threads[REMO__THREADS_MAX];
@@ -136,7 +141,7 @@ struct remo__kv_run {
     struct remo__kv_cursor cursor;
     int16_t lost;           /* an entry of the fingerprint is on a node that cannot be reached: its error */
     uint8_t step;
-    uint8_t landing;
+    uint8_t landing;        /* number of a buffer */
 } __attribute__((may_alias));
 
 _Static_assert(sizeof(struct remo__kv_run) <= sizeof((struct remo_kv_op *)0)->internal, "an operation has no room for its state");
@@ -145,9 +150,20 @@ static inline struct remo__kv_run *remo__kv_run(struct remo_kv_op *op) {
     return (struct remo__kv_run *)op->internal;
 }
 
-/* ---- small things ---- */
+/* ---- kv_thread.c ---- */
 
 struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__thread *thread);
+void remo__kv_threads_close(struct remo_kv *kv);
+/* A buffer's number, or -1: all are in use. */
+int remo__kv_buffer_take(struct remo__kv_thread *mine);
+void remo__kv_buffer_give(struct remo__kv_thread *mine, uint32_t index);
+char *remo__kv_buffer(const struct remo__kv_thread *mine, uint32_t index);
+/* The network may still use `outgoing` or `image`, after an operation that did not end in time: put another in its place, or NULL. */
+void remo__kv_buffer_lose(struct remo__kv_thread *mine, char **buffer);
+/* Before one of those two is used. Errors: -ENOBUFS, if it was lost and could not be replaced. */
+int remo__kv_buffer_need(struct remo__kv_thread *mine, char **buffer);
+
+/* ---- small things ---- */
 
 /* The calling thread's part; NULL with the sentence set: there is no room (-EAGAIN) or no memory. */
 static inline struct remo__kv_thread *remo__kv_thread(struct remo_kv *kv) {
@@ -194,6 +210,16 @@ static inline const char *remo__kv_mapped(const struct remo_kv *kv, const struct
     uint64_t at = remo__memory_at(kv->slots->memory, node, remo__kv_slot_at(kv, remo__kv_entry_slot(entry)));
     const char *base = remo__peer_base(mine->thread, node);
     return remo__likely(base != NULL && at != REMO__NO_OFFSET) ? base + at : NULL;
+}
+
+/* The same where slots are one line. An entry that is changing under us may be 0: then node 0 and a slot that does not exist. */
+static inline const char *remo__kv_mapped_small(const struct remo_kv *kv, const struct remo__kv_thread *mine, uint64_t entry) {
+    uint32_t node = remo__kv_entry_node(entry);
+    uint64_t start = atomic_load_explicit(&kv->offsets[node], memory_order_relaxed);
+    const char *base = remo__peer_base(mine->thread, node);
+    if (remo__unlikely(!base || start == REMO__NO_OFFSET || entry == 0))
+        return NULL;
+    return base + start + (uint64_t)remo__kv_entry_slot(entry) * REMO__CACHE_LINE;
 }
 
 /* One read of the slot of `entry`; the value goes to `dst` as in remo__kv_slot_read. Errors: those of remo_region_read. */

@@ -29,13 +29,28 @@ static void unlock_and_done(struct remo_kv *kv, struct remo__kv_thread *mine, st
 
 /* ---- update ---- */
 
-/* The next version, over the older copy: one write. */
+/* The next version, over the older copy: one write. `outgoing` is in use until `ack` is done. */
 static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo_kv_op *op, uint64_t hash,
-                       const struct remo__kv_place *place) {
+                       const struct remo__kv_place *place, struct remo_ack *ack) {
+    int rc = remo__kv_buffer_need(mine, &mine->outgoing);
+    if (rc != 0)
+        return rc;
     uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place->sight.meta) + 1, op->value_bytes);
-    size_t bytes = remo__kv_copy_build(mine->scratch, place->sight.head, hash, meta, op->value);
+    size_t bytes = remo__kv_copy_build(mine->outgoing, place->sight.head, hash, meta, op->value);
     uint64_t at = remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)) + remo__kv_copy_at(&kv->shape, place->sight.copy ^ !REMO__MUTANT(kv_other_copy));
-    return remo_region_write(kv->slots, remo__kv_entry_node(place->entry), at, mine->scratch, bytes, 0, NULL);
+    return remo_region_write(kv->slots, remo__kv_entry_node(place->entry), at, mine->outgoing, bytes, 0, ack);
+}
+
+/* After the lock's release, which came behind the write: there is hardly anything to wait for. */
+static int end_write(const struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_ack *ack) {
+    if (remo__likely(kv->node->mapped))
+        return 0;
+    int rc = remo_ack_wait(ack, kv->node->op_timeout_ns);
+    if (rc == -ETIMEDOUT) {
+        remo_ack_cancel(ack);
+        remo__kv_buffer_lose(mine, &mine->outgoing);
+    }
+    return rc;
 }
 
 static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
@@ -47,9 +62,13 @@ static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
         unlock_and_done(kv, mine, op, REMO_FENCE_NONE, rc);
         return;
     }
-    rc = write_value(kv, mine, op, run->hash, &place);
-    bool same_node = REMO__MUTANT(kv_update_fence_scope) || remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash)) == remo__kv_entry_node(place.entry);
-    unlock_and_done(kv, mine, op, REMO__MUTANT(kv_update_fence) ? REMO_FENCE_NONE : same_node ? REMO_FENCE_PAIR : REMO_FENCE_THREAD, rc);
+    struct remo_ack ack = REMO_ACK_INIT;
+    rc = write_value(kv, mine, op, run->hash, &place, &ack);
+    bool same_node = REMO__MUTANT(kv_update_fence_scope)
+        || remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash)) == remo__kv_entry_node(place.entry);
+    int released = unlock(kv, mine, run->hash, REMO__MUTANT(kv_update_fence) ? REMO_FENCE_NONE : same_node ? REMO_FENCE_PAIR : REMO_FENCE_THREAD);
+    rc = rc != 0 ? rc : end_write(kv, mine, &ack);
+    remo__kv_done(mine, op, rc != 0 ? rc : released);
 }
 
 /* ---- delete ---- */

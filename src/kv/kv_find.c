@@ -5,17 +5,27 @@
 #include "base/mutant.h"
 #include "kv/kv.h"
 
+/* Read a slot that is not mapped. */
+static __attribute__((noinline)) int fetch(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t entry) {
+    int rc = remo__kv_buffer_need(mine, &mine->image);
+    if (rc == 0)
+        rc = remo_region_read(kv->slots, remo__kv_entry_node(entry), remo__kv_slot_at(kv, remo__kv_entry_slot(entry)),
+                              mine->image, kv->shape.slot_bytes, NULL);
+    if (rc == -ETIMEDOUT && !kv->node->mapped)
+        remo__kv_buffer_lose(mine, &mine->image);
+    return rc;
+}
+
 /* See remo__kv_look. */
 static inline __attribute__((always_inline)) int look(struct remo_kv *kv, struct remo__kv_thread *mine,
                                                       const struct remo__kv_key *key, uint64_t entry, void *dst, size_t cap,
                                                       enum remo__kv_seen *ret_seen, struct remo__kv_sight *ret_sight) {
     const char *slot = remo__kv_mapped(kv, mine, entry);
     if (remo__likely(slot != NULL)) {
-        mine->stats->reads++;
-        mine->stats->bytes += kv->shape.slot_bytes;
+        remo__count(&mine->stats->reads, 1);
+        remo__count(&mine->stats->bytes, kv->shape.slot_bytes);
     } else {
-        int rc = remo_region_read(kv->slots, remo__kv_entry_node(entry), remo__kv_slot_at(kv, remo__kv_entry_slot(entry)),
-                                  mine->image, kv->shape.slot_bytes, NULL);
+        int rc = fetch(kv, mine, entry);
         if (rc != 0)
             return rc;
         slot = mine->image;
@@ -170,25 +180,69 @@ static __attribute__((noinline)) int get_slowly(struct remo_kv *kv, struct remo_
     }
 }
 
-int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes) {
-    struct remo__kv_thread *mine = remo__kv_thread(kv);
-    if (remo__unlikely(!mine))
-        return -EAGAIN;
+/* Any key, any value. */
+static __attribute__((noinline)) int get_any(struct remo_kv *kv, struct remo__kv_thread *mine, const void *key, size_t key_bytes,
+                                             void *value, size_t cap, size_t *ret_value_bytes) {
     if (remo__unlikely(!remo__kv_key_fits(kv, key, key_bytes)))
         return remo__kv_refuse_key(kv, key_bytes);
     if (remo__unlikely(!value && cap > 0))
         return remo__fail(-EINVAL, "there is nowhere to put the value");
-    struct remo__kv_key sought = {.bytes = key, .bytes_count = key_bytes, .hash = remo__kv_hash(key, key_bytes)};
-    struct remo__kv_cursor cursor = remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, sought.hash));
-    struct remo__kv_sight sight = {0};
-    enum remo__kv_seen seen = REMO__KV_SEEN_OTHER;
-    uint64_t entry = remo__kv_index_first(&kv->index, &cursor);
-    int rc = 0;
-    if (remo__likely(entry != 0)) {
-        rc = look(kv, mine, &sought, entry, value, cap, &seen, &sight);
-        if (remo__likely(rc == 0 && seen == REMO__KV_SEEN_GOOD))
-            return finish_get(remo__kv_meta_value_bytes(sight.meta), cap, ret_value_bytes);
-    }
-    struct sought so_far = {.key = sought, .cursor = cursor, .entry = entry, .rc = rc, .seen = seen, .sight = sight};
-    return get_slowly(kv, mine, &so_far, value, cap, ret_value_bytes);
+    struct sought sought = {.key = {.bytes = key, .bytes_count = key_bytes, .hash = remo__kv_hash(key, key_bytes)}};
+    sought.cursor = remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, sought.key.hash));
+    sought.entry = remo__kv_index_next(&kv->index, &sought.cursor);
+    if (remo__unlikely(sought.entry == 0))
+        return remo__kv_not_found(0);
+    sought.rc = look(kv, mine, &sought.key, sought.entry, value, cap, &sought.seen, &sought.sight);
+    if (remo__likely(sought.rc == 0 && sought.seen == REMO__KV_SEEN_GOOD))
+        return finish_get(remo__kv_meta_value_bytes(sought.sight.meta), cap, ret_value_bytes);
+    return get_slowly(kv, mine, &sought, value, cap, ret_value_bytes);
+}
+
+/* The slot of a map with keys and values of at most 8 bytes, in place. */
+struct small_slot {
+    uint64_t head, key;
+    struct {
+        uint64_t seal, meta, value;
+    } copy[2];
+};
+
+_Static_assert(sizeof(struct small_slot) == REMO__CACHE_LINE, "a small slot is a line");
+
+/* A key of 8 bytes whose value has 8 bytes, which is whole, and where the search ends at once: nearly always. All else (false) is for get_any, which
+ * looks anew. It is the same as get_any in half as many instructions: then three gets are under way at a time, not two. */
+static inline __attribute__((always_inline)) bool get_small(const struct remo_kv *kv, const struct remo__kv_thread *mine,
+                                                            const void *key, void *ret_value) {
+    uint64_t word, hash = remo__kv_hash(key, 8), index_hash = remo__kv_index_hash(kv, hash);
+    const struct remo__kv_line *line = &kv->index.lines[remo__kv_index_line_of(&kv->index, index_hash)];
+    uint32_t matches = remo__kv_line_matches(line, remo__kv_fingerprint(index_hash));
+    if (remo__unlikely(matches == 0))
+        return false;
+    uint64_t entry = atomic_load_explicit(&line->entry[(uint32_t)__builtin_ctz(matches) / REMO__KV_MATCH_BITS], memory_order_acquire);
+    const struct small_slot *slot = (const struct small_slot *)remo__kv_mapped_small(kv, mine, entry);
+    if (remo__unlikely(!slot))
+        return false;
+    memcpy(&word, key, 8);
+    uint64_t head = remo__load(&slot->head);
+    if (remo__unlikely((uint32_t)head != (8u << 16 | REMO__KV_VALID) || remo__load(&slot->key) != word))
+        return false;
+    uint64_t meta0 = remo__load(&slot->copy[0].meta), meta1 = remo__load(&slot->copy[1].meta);
+    uint64_t newer = remo__kv_meta_newer_mask(meta1, meta0), meta = meta0 ^ ((meta0 ^ meta1) & newer);
+    uint64_t value = remo__load(&slot->copy[newer & 1].value), seal = remo__load(&slot->copy[newer & 1].seal);
+    if (remo__unlikely(remo__kv_meta_value_bytes(meta) != 8 || seal != remo__kv_seal(value, meta, head, hash)))
+        return false;
+    memcpy(ret_value, &value, 8);
+    return true;
+}
+
+int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes) {
+    struct remo__kv_thread *mine = remo__kv_thread(kv);
+    if (remo__unlikely(!mine))
+        return -EAGAIN;
+    if (remo__unlikely(!kv->small || key_bytes != 8 || cap < 8 || !key || !value || !get_small(kv, mine, key, value)))
+        return get_any(kv, mine, key, key_bytes, value, cap, ret_value_bytes);
+    remo__count(&mine->stats->reads, 1);
+    remo__count(&mine->stats->bytes, sizeof(struct small_slot));
+    if (ret_value_bytes)
+        *ret_value_bytes = 8;
+    return 0;
 }

@@ -67,31 +67,23 @@ static inline __attribute__((always_inline)) void ask_for_slot(const struct remo
     }
 }
 
-static char *landing_of(const struct remo_kv *kv, const struct remo__kv_thread *mine, const struct remo__kv_run *run) {
-    return mine->landings + run->landing * kv->shape.slot_bytes;
-}
-
-static void give_landing(struct remo__kv_thread *mine, const struct remo__kv_run *run) {
-    mine->landings_free |= UINT64_C(1) << run->landing;
-}
-
-/* Read the slot of `entry` on a fabric that is not mapped. When no landing is free, the next poll tries again. */
+/* Read the slot of `entry` on a fabric that is not mapped. When all buffers are in use, the next poll tries again. */
 static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo__kv_run *run) {
+    int landing = remo__kv_buffer_take(mine);
     run->step = REMO__KV_STEP_LOOK;
-    if (mine->landings_free == 0)
+    if (landing < 0)
         return;
-    run->landing = (uint8_t)__builtin_ctzll(mine->landings_free);
+    run->landing = (uint8_t)landing;
     run->ack = (struct remo_ack)REMO_ACK_INIT;
-    int rc = remo_region_read(kv->slots, remo__kv_entry_node(run->entry),
-                              remo__kv_slot_at(kv, remo__kv_entry_slot(run->entry)), landing_of(kv, mine, run),
-                              kv->shape.slot_bytes, &run->ack);
-    if (rc != 0) {
-        run->lost = (int16_t)rc;
-        run->step = REMO__KV_STEP_SEARCH;
-        return;
-    }
-    mine->landings_free &= mine->landings_free - 1;
     run->step = REMO__KV_STEP_LANDING;
+    int rc = remo_region_read(kv->slots, remo__kv_entry_node(run->entry),
+                              remo__kv_slot_at(kv, remo__kv_entry_slot(run->entry)), remo__kv_buffer(mine, run->landing),
+                              kv->shape.slot_bytes, &run->ack);
+    if (rc == 0)
+        return;
+    remo__kv_buffer_give(mine, run->landing);
+    run->lost = (int16_t)rc;
+    run->step = REMO__KV_STEP_SEARCH;
 }
 
 static void search(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
@@ -155,18 +147,20 @@ static void land(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_k
     struct remo__kv_run *run = remo__kv_run(op);
     struct remo__kv_key key = remo__kv_key_of(op, run->hash);
     struct remo__kv_sight sight;
+    uint32_t landing = run->landing; /* when the operation is done, `run` is no longer ours */
     int rc = remo_ack_test(&run->ack);
     if (rc == -EINPROGRESS)
         return;
     if (rc == 0) {
         judge(mine, op,
-              remo__kv_slot_read(&kv->shape, landing_of(kv, mine, run), &key, op->value, op->value_bytes, mine->scratch, &sight),
+              remo__kv_slot_read(&kv->shape, remo__kv_buffer(mine, run->landing), &key, op->value, op->value_bytes,
+                                 mine->scratch, &sight),
               &sight);
     } else {
         run->lost = (int16_t)rc;
         run->step = REMO__KV_STEP_SEARCH;
     }
-    give_landing(mine, run);
+    remo__kv_buffer_give(mine, landing);
 }
 
 /* ---- changes ---- */
@@ -215,8 +209,10 @@ static void give_up(struct remo_kv *kv, struct remo__kv_thread *mine, struct rem
         return;
     }
     if (run->step == REMO__KV_STEP_LANDING) {
+        bool pending = remo_ack_test(&run->ack) == -EINPROGRESS;
         remo_ack_cancel(&run->ack);
-        give_landing(mine, run);
+        if (!pending) /* else the network may still write there: it is never used again */
+            remo__kv_buffer_give(mine, run->landing);
     }
     remo__kv_done(mine, op, status);
 }

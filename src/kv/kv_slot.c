@@ -32,7 +32,7 @@ bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *sl
 
 size_t remo__kv_copy_build(char *image, uint64_t head, uint64_t hash, uint64_t meta, const void *value) {
     size_t bytes = remo__kv_meta_value_bytes(meta);
-    uint64_t seal = remo__kv_seal(value, meta, head, hash);
+    uint64_t seal = remo__kv_seal(remo__kv_value_sum(value, bytes), meta, head, hash);
     memcpy(image, &seal, 8);
     memcpy(image + 8, &meta, 8);
     if (bytes > 0)

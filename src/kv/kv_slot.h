@@ -119,10 +119,11 @@ static inline uint32_t remo__kv_meta_value_bytes(uint64_t meta) {
     return (uint32_t)meta & REMO__KV_VALUE_BYTES_MAX;
 }
 
-/* Is the version of `a` above that of `b`? Versions are numbers of 40 bits that wrap. */
-static inline bool remo__kv_meta_newer(uint64_t a, uint64_t b) {
-    uint64_t ahead = ((a >> 24) - (b >> 24)) & ((UINT64_C(1) << 40) - 1);
-    return ahead != 0 && ahead < UINT64_C(1) << 39;
+/* All ones if the version of `a` is above that of `b`, else 0: a mask, because a branch on it would be guessed wrong every other
+ * time. Versions are numbers of 40 bits that wrap. */
+static inline uint64_t remo__kv_meta_newer_mask(uint64_t a, uint64_t b) {
+    int64_t behind = (int64_t)(((b >> 24) - (a >> 24)) << 24); /* negative: a is ahead */
+    return (uint64_t)(behind >> 63);
 }
 
 /* Offset of a copy in its slot. */
@@ -148,10 +149,19 @@ static inline uint64_t remo__kv_hash(const void *bytes, size_t count) {
     return remo__random_mix(word);
 }
 
-/* The factors keep generation and meta apart, and from the hash, before all three are mixed. */
-static inline uint64_t remo__kv_seal(const void *value, uint64_t meta, uint64_t head, uint64_t hash) {
-    uint64_t whose = hash + remo__kv_head_generation(head) * UINT64_C(0x9fb21c651e98df25) + meta * UINT64_C(0xd6e8feb86659fd93);
-    return remo__kv_hash(value, remo__kv_meta_value_bytes(meta)) ^ remo__random_mix(whose);
+/* Of a value: what goes into the seal. */
+static inline uint64_t remo__kv_value_sum(const void *value, size_t count) {
+    uint64_t word;
+    if (remo__unlikely(count != 8))
+        return XXH3_64bits(value, count);
+    memcpy(&word, value, 8);
+    return word;
+}
+
+/* The factors keep the four apart before they are mixed. */
+static inline uint64_t remo__kv_seal(uint64_t value_sum, uint64_t meta, uint64_t head, uint64_t hash) {
+    return remo__random_mix(hash + value_sum * UINT64_C(0xc2b2ae3d27d4eb4f) + meta * UINT64_C(0xd6e8feb86659fd93)
+                            + remo__kv_head_generation(head) * UINT64_C(0x9fb21c651e98df25));
 }
 
 /* ---- reading ---- */
@@ -181,7 +191,7 @@ static inline bool remo__kv_copy_take(const struct remo__kv_shape *shape, const 
     void *to = bytes <= cap ? dst : scratch;
     if (remo__likely(bytes > 0))
         remo__copy_from(to, from + REMO__KV_COPY_HEAD_BYTES, bytes);
-    return seal == remo__kv_seal(to, meta, head, hash) || REMO__MUTANT(kv_checksum);
+    return seal == remo__kv_seal(remo__kv_value_sum(to, bytes), meta, head, hash) || REMO__MUTANT(kv_checksum);
 }
 
 /* The newer copy is torn: the rest of a read. Is the other one, of which `sight` speaks, whole? */
@@ -201,13 +211,13 @@ remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const s
         return REMO__KV_SEEN_OTHER;
     const char *copies = slot + shape->copies_at;
     uint64_t meta0 = remo__load(copies + 8), meta1 = remo__load(copies + shape->copy_bytes + 8);
-    uint32_t newer = remo__kv_meta_newer(meta1, meta0) && !REMO__MUTANT(kv_newer);
-    uint64_t meta = newer ? meta1 : meta0;
-    if (remo__likely(remo__kv_copy_take(shape, copies + newer * shape->copy_bytes, head, key->hash, meta, dst, cap, scratch))) {
-        *ret_sight = (struct remo__kv_sight){.head = head, .meta = meta, .copy = newer};
+    uint64_t newer = REMO__MUTANT(kv_newer) ? 0 : remo__kv_meta_newer_mask(meta1, meta0), meta = meta0 ^ ((meta0 ^ meta1) & newer);
+    const char *copy = copies + (shape->copy_bytes & newer);
+    if (remo__likely(remo__kv_copy_take(shape, copy, head, key->hash, meta, dst, cap, scratch))) {
+        *ret_sight = (struct remo__kv_sight){.head = head, .meta = meta, .copy = (uint32_t)newer & 1};
         return REMO__KV_SEEN_GOOD;
     }
-    *ret_sight = (struct remo__kv_sight){.head = head, .meta = newer ? meta0 : meta1, .copy = newer ^ 1};
+    *ret_sight = (struct remo__kv_sight){.head = head, .meta = meta ^ meta0 ^ meta1, .copy = ~(uint32_t)newer & 1};
     bool whole = remo__kv_slot_read_older(shape, slot, key->hash, *ret_sight, dst, cap, scratch);
     return whole ? REMO__KV_SEEN_OLDER : REMO__KV_SEEN_TORN;
 }

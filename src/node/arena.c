@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "fabric/segment.h"
+#include "node/access.h"
 
 #define SEGMENT_ALIGN REMO__SEGMENT_ALIGN_BYTES
 #define BIG_BYTES     (1u << 20)   /* pieces from here on start on a huge page */
@@ -245,6 +246,13 @@ void remo__arena_close(struct remo__arena *arena) {
     free(arena);
 }
 
+/* Peers have written there, and will again; so it is done like any other access to network memory. */
+static void clear(char *at, uint64_t bytes) {
+    static const char zeros[4096];
+    for (uint64_t done = 0; done < bytes; done += sizeof zeros)
+        remo__copy_to(at + done, zeros, remo__min(bytes - done, sizeof zeros));
+}
+
 /* Take a piece and make it zero, without the lock and not when it was freed: that may be the control thread's work. */
 static int take_clean(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
     uint64_t offset = 0;
@@ -257,7 +265,7 @@ static int take_clean(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_o
     if (rc != 0)
         return rc;
     if (offset < clean)
-        memset(arena->base + offset, 0, remo__min(bytes, clean - offset));
+        clear(arena->base + offset, remo__min(bytes, clean - offset));
     *ret_offset = offset;
     return 0;
 }

@@ -22,6 +22,7 @@
 #define SPINS           1000u /* about 20 us: more than a message on one machine takes */
 #define SPINS_CROWDED   20u   /* more nodes than processors */
 #define IMMS_PER_POLL   64u
+#define SWEEP_NS        REMO__NS_PER_MS /* between looks at operations that threads have left behind */
 
 uint32_t remo_node_rank(const struct remo_node *node) {
     return node->rank;
@@ -146,20 +147,22 @@ static void on_down(void *ctx, uint32_t peer, int reason) {
     remo__arena_forget(node->arena, peer);
 }
 
-/* ---- the service thread: sleeps until an immediate arrives ---- */
+/* ---- the service thread: sleeps until an immediate arrives, or operations are left to it ---- */
 
 static void *serve(void *ctx) {
     struct remo_node *node = ctx;
     const struct remo__fabric_ops *ops = node->fabric->ops;
     struct remo__imm imms[IMMS_PER_POLL];
+    uint32_t quiet = 0;
     while (!atomic_load(&node->closing)) {
         int count = ops->imm_poll(node->fabric, imms, IMMS_PER_POLL);
         for (int i = 0; i < count; i++)
             node->hooks.immediate(node->hooks.ctx, imms[i].peer, imms[i].value);
         if (count > 0)
             remo__wake(node);
-        else
-            ops->imm_wait(node->fabric, REMO_FOREVER);
+        bool sweeping = atomic_load(&node->left_behind) && remo__slots_sweep(node, &quiet);
+        if (count == 0)
+            ops->imm_wait(node->fabric, sweeping ? SWEEP_NS : REMO_FOREVER);
     }
     return NULL;
 }

@@ -91,6 +91,7 @@ struct remo_node {
     pthread_t service;
     bool service_started;
     _Atomic bool closing;
+    _Atomic bool left_behind;        /* the service thread drives operations whose threads went on; see op.c */
     struct remo__node_hooks hooks;
     void *channels;                  /* the channel floor's registry */
     char join_error[256];            /* why a peer cannot take part, for the one who waits in open */

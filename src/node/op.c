@@ -82,6 +82,7 @@ static void finish(struct remo__slots *slots, uint32_t index, int status) {
 static void collect(struct remo__slots *slots) {
     struct remo__completion done[16];
     int count;
+    atomic_fetch_add_explicit(&slots->driven, 1, memory_order_relaxed);
     do {
         count = slots->node->fabric->ops->poll(slots->endpoint, done, REMO__ARRAY_COUNT(done));
         for (int i = 0; i < count; i++)
@@ -114,6 +115,56 @@ void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
         slots->node->fabric->ops->wait(slots->endpoint, timeout_ns);
     collect(slots);
     remo__mutex_unlock(slots->node, &slots->lock);
+}
+
+/* ---- operations that their thread has left behind ----
+ *
+ * A write without an ack is under way when the call returns, and its thread may compute or sleep from then on. Where a
+ * fabric needs to be polled for things to move on, the service thread does it in that thread's place: it is woken once, and
+ * then sweeps until there was nothing to do for QUIET_SWEEPS_MAX sweeps, so that busy times cost no wake-ups. */
+
+#define QUIET_SWEEPS_MAX 16u
+
+static void leave_behind(struct remo__thread *thread) {
+    struct remo_node *node = thread->node;
+    if (node->mapped)
+        return;
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with that of remo__slots_sweep: in_flight, then left_behind */
+    if (!atomic_load_explicit(&node->left_behind, memory_order_relaxed) && !atomic_exchange(&node->left_behind, true))
+        node->fabric->ops->imm_wake(node->fabric);
+}
+
+/* How many operations are in flight of threads that did not look after them; drives them. */
+static uint32_t sweep_once(struct remo_node *node) {
+    uint32_t count = atomic_load(&node->threads_count), found = 0, left = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo__slots *slots = node->threads[i]->slots;
+        uint32_t driven = atomic_load_explicit(&slots->driven, memory_order_relaxed);
+        uint32_t in_flight = remo__slots_get(&slots->in_flight);
+        if (in_flight > 0 && driven == slots->driven_seen) {
+            found += in_flight;
+            left += remo__slots_progress(node->threads[i]);
+            driven = atomic_load_explicit(&slots->driven, memory_order_relaxed);
+        }
+        slots->driven_seen = driven;
+    }
+    if (left < found)
+        remo__wake(node); /* somebody may sleep who saw it in flight */
+    return found;
+}
+
+bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet) {
+    *quiet = sweep_once(node) > 0 ? 0 : *quiet + 1;
+    if (*quiet <= QUIET_SWEEPS_MAX)
+        return true;
+    atomic_store(&node->left_behind, false);
+    atomic_thread_fence(memory_order_seq_cst);
+    uint32_t count = atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++)
+        if (remo__slots_get(&node->threads[i]->slots->in_flight) > 0)
+            atomic_store(&node->left_behind, true);
+    *quiet = 0;
+    return atomic_load(&node->left_behind);
 }
 
 /* ---- starting one ---- */
@@ -242,7 +293,10 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
         remo__count(&stats->bytes, rc == 0 ? piece : 0);
         at += piece;
     } while (rc == 0 && at < bytes);
-    return ack ? rc : wait_own(node, &own, rc, "read from", peer);
+    if (!ack)
+        return wait_own(node, &own, rc, "read from", peer);
+    leave_behind(thread);
+    return rc;
 }
 
 int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, const void *src,
@@ -272,6 +326,7 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
     remo__count(&stats->imms, rc == 0 && last_flags);
     if (rc == 0 && node->mapped)
         thread->unfenced = true;
+    leave_behind(thread);
     return rc;
 }
 
@@ -285,5 +340,8 @@ int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint3
     int rc = start_one(&start);
     remo__count(&stats->atomics, rc == 0);
     remo__count(&stats->bytes, rc == 0 ? 8 : 0);
-    return ack ? rc : wait_own(node, &own, rc, "do an atomic at", peer);
+    if (!ack)
+        return wait_own(node, &own, rc, "do an atomic at", peer);
+    leave_behind(thread);
+    return rc;
 }

@@ -28,6 +28,9 @@ int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots);
 void remo__slots_close(struct remo__slots *slots);
 /* Collect completions of this thread's operations; cheap when none are in flight. Returns how many are. */
 uint32_t remo__slots_progress(struct remo__thread *thread);
+/* Drive operations whose threads have not looked after them since the last call. False: there are none, and have
+ * been none for a while; sleep until somebody leaves one behind. By the service thread, every so often. */
+bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet);
 /* Sleep for a completion, at most `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
 

@@ -32,6 +32,8 @@ struct remo__slots {
     uint64_t bounce_offset;
     uint32_t depth, free_count;
     uint32_t in_flight;        /* (A) */
+    _Atomic uint32_t driven;   /* how often somebody looked for completions */
+    uint32_t driven_seen;      /* by the service thread, at its last sweep */
     uint16_t free[REMO__SLOTS_MAX];
     struct remo__slot slot[REMO__SLOTS_MAX];
     struct remo__slots_peer peers[]; /* [size] */

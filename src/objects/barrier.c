@@ -141,11 +141,12 @@ static int look_after(const struct remo_barrier *barrier, uint32_t node) {
                            (unsigned long long)barrier->round);
 }
 
-/* Who is waited for lives, and may have given the round up because one behind it died: then nobody will come. */
-static int look_after_the_rest(const struct remo_barrier *barrier) {
+/* The one we wait for lives; but it may have given up, because one further on died on its way: it told us that
+ * it came to the last round, and not the others. It will not come to this one, nor will they. */
+static int look_after_rest(const struct remo_barrier *barrier) {
     for (uint32_t i = barrier->behind + 1; i < barrier->others_count; i++) {
-        int rc = has_come(barrier, barrier->others[i]) ? 1 : look_after(barrier, barrier->others[i]);
-        if (rc < 0)
+        int rc = look_after(barrier, barrier->others[i]);
+        if (remo__unlikely(rc < 0))
             return rc;
     }
     return 0;
@@ -156,10 +157,8 @@ static int all_have_come(void *ctx) {
     for (; barrier->behind < barrier->others_count; barrier->behind++) {
         uint32_t node = barrier->others[barrier->behind];
         int rc = has_come(barrier, node) ? 1 : look_after(barrier, node);
-        if (rc == 0 && !REMO__MUTANT(barrier_rest))
-            rc = look_after_the_rest(barrier);
         if (rc != 1)
-            return rc;
+            return rc < 0 || REMO__MUTANT(barrier_rest) ? rc : look_after_rest(barrier);
     }
     return 1;
 }

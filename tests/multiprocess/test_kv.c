@@ -87,6 +87,36 @@ static int costs(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Slots that are larger than what the node copies through. */
+static int costs_of_large(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    enum { BYTES = 20000 };
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 20, .key_bytes_max = 8, .value_bytes_max = BYTES, .stripes = 8};
+    uint32_t rank = remo_node_rank(node);
+    unsigned char *value = calloc(1, BYTES);
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    struct remo_channel *channel = remo_kv_channel(kv);
+    kv_value_make(value, BYTES, 5, 1);
+    if (rank == 1)
+        CHECK_OK(remo_kv_insert(kv, "theirs", 6, value, BYTES));
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        uint64_t number;
+        CHECK_COST(channel, CHECK_OK(remo_kv_get(kv, "theirs", 6, value, BYTES, NULL)), 1, 0, 0, 0);
+        CHECK(kv_value_check(value, BYTES, 5, &number) && number == 1);
+        kv_value_make(value, BYTES, 5, 2);
+        CHECK_COST(channel, CHECK_OK(remo_kv_update(kv, "theirs", 6, value, BYTES)), 1, 1, 2, 0);
+        CHECK_COST(channel, CHECK_OK(remo_kv_get(kv, "theirs", 6, value, BYTES, NULL)), 1, 0, 0, 0);
+        CHECK(kv_value_check(value, BYTES, 5, &number) && number == 2);
+    }
+    CHECK_OK(cluster_meet());
+    free(value);
+    remo_kv_close(kv);
+    return 0;
+}
+
 /* As many gets in a window are as many reads, and no more. */
 static int window_costs(struct remo_node *node, void *ctx) {
     (void)ctx;
@@ -191,7 +221,7 @@ static int sizes(struct remo_node *node, void *ctx) {
 /* With the whole hash equal for all keys, only the key in the slot tells them apart. */
 static int collisions(struct remo_node *node, void *ctx) {
     (void)ctx;
-    enum { KEYS = 200 };
+    enum { KEYS = 60 };
     struct remo_kv *kv;
     struct remo_kv_options options = {.capacity = 1000, .key_bytes_max = 8, .value_bytes_max = 8};
     uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
@@ -320,6 +350,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(answers, 3),
         CLUSTER_TEST(costs, 2),
         CLUSTER_TEST_NAMED("costs of four", costs, 4),
+        CLUSTER_TEST(costs_of_large, 2),
         CLUSTER_TEST(window_costs, 2),
         CLUSTER_TEST(sizes, 2),
         CLUSTER_TEST(collisions, 3),

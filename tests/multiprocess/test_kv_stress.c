@@ -149,12 +149,9 @@ static int same_keys(struct remo_node *node, void *ctx) {
 
 /* ---- nodes that are killed ---- */
 
-/* The keys of the dead writer hold a value that it wrote, no older than its last finished change; and they can be changed again,
- * unless they or their lock were on the dead node. */
-static int check_after_death(struct remo_node *node, struct remo_kv *kv, const struct load *load, uint32_t dead) {
-    uint64_t first = (uint64_t)dead * load->threads * load->keys;
+/* The keys of the dead writer hold a value that it wrote, no older than its last finished change. */
+static int check_dead_keys(struct remo_kv *kv, const struct load *load, uint64_t first) {
     unsigned char *value = malloc(load->value_bytes_max), key[256];
-    uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
     for (uint64_t id = first; id < first + load->threads * load->keys; id++) {
         struct actor_key *known = &shared->keys[id];
         struct actor_done done = actor_done_unpack(atomic_load(&known->done));
@@ -164,24 +161,36 @@ static int check_after_death(struct remo_node *node, struct remo_kv *kv, const s
         memcpy(key, &id, sizeof id);
         int rc = remo_kv_get(kv, key, load->key_bytes, value, load->value_bytes_max, &bytes);
         CHECK(rc == 0 || rc == -ENOENT || rc == -EHOSTDOWN);
-        CHECK(rc != 0 || (kv_value_check(value, bytes, id, &number) && number >= done.number && number <= begun));
+        CHECK(rc != 0 || kv_value_check(value, bytes, id, &number));
+        CHECK(rc != 0 || (number >= done.number && number <= begun));
         CHECK(rc != -ENOENT || !done.present || begun > done.number);
-        if (id % size != rank)
+    }
+    free(value);
+    return 0;
+}
+
+/* And they can be changed again, unless they or their lock were on the dead node. Each by one of the living. */
+static int change_dead_keys(struct remo_node *node, struct remo_kv *kv, const struct load *load, uint64_t first) {
+    unsigned char value[16], found[16], key[256];
+    for (uint64_t id = first; id < first + load->threads * load->keys; id++) {
+        uint64_t number;
+        size_t bytes;
+        if (id % (remo_node_size(node) - 1) != remo_node_rank(node))
             continue;
-        /* One of the living works on each. */
-        rc = remo_kv_update(kv, key, load->key_bytes, value, 16);
+        memset(key, (int)id, load->key_bytes);
+        memcpy(key, &id, sizeof id);
+        kv_value_make(value, sizeof value, id, 1);
+        int rc = remo_kv_update(kv, key, load->key_bytes, value, sizeof value);
         CHECK(rc == 0 || rc == -ENOENT || rc == -EHOSTDOWN);
         rc = rc == 0 ? remo_kv_delete(kv, key, load->key_bytes) : rc;
         CHECK(rc == 0 || rc == -ENOENT || rc == -EHOSTDOWN);
         if (rc == -EHOSTDOWN)
             continue;
-        kv_value_make(value, 16, id, 1);
-        CHECK_OK(remo_kv_insert(kv, key, load->key_bytes, value, 16));
-        CHECK_OK(remo_kv_get(kv, key, load->key_bytes, value, load->value_bytes_max, &bytes));
-        CHECK(bytes == 16 && kv_value_check(value, 16, id, &number) && number == 1);
+        CHECK_OK(remo_kv_insert(kv, key, load->key_bytes, value, sizeof value));
+        CHECK_OK(remo_kv_get(kv, key, load->key_bytes, found, sizeof found, &bytes));
+        CHECK(bytes == sizeof found && kv_value_check(found, bytes, id, &number) && number == 1);
         CHECK_OK(remo_kv_delete(kv, key, load->key_bytes));
     }
-    free(value);
     return 0;
 }
 
@@ -217,7 +226,10 @@ static int killed(struct remo_node *node, void *ctx) {
     CHECK(failed == NULL);
     CHECK(rank != dead);
     CHECK_OK(cluster_meet());
-    int rc = check_after_death(node, kv, &load, dead);
+    uint64_t first = (uint64_t)dead * load.threads * load.keys;
+    int rc = check_dead_keys(kv, &load, first);
+    CHECK_OK(cluster_meet());
+    rc = rc ? rc : change_dead_keys(node, kv, &load, first);
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
     free(actor);

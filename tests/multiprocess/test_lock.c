@@ -475,10 +475,13 @@ static void kill_now(uint32_t rank) {
         abort();
 }
 
+/* Within 100 ms, which a machine with more to do than it has processors cannot promise. */
 static int told_in_time(struct remo_node *node, const char *what) {
     uint64_t after_ns = cluster_now_ns() - atomic_load(&shared->killed_at);
-    printf("     node %u: %s %.1f ms after the kill\n", remo_node_rank(node), what, (double)after_ns / 1e6);
-    CHECK(after_ns < 100 * MS * cluster_slowness());
+    bool busy = cluster_slowness() > 1;
+    printf("     node %u: %s %.1f ms after the kill%s\n", remo_node_rank(node), what, (double)after_ns / 1e6,
+           busy ? " (busy machine)" : "");
+    CHECK(after_ns < (busy ? 20 * SECOND : 100 * MS));
     return 0;
 }
 
@@ -586,18 +589,17 @@ static int waiter_killed(struct remo_node *node, void *ctx) {
     } else if (rank > 1) {
         CHECK_OK(reach_turn(rank));
         struct next next;
-        CHECK_OK(start_next(&next, lock, rank == 3 ? 2 : 0));
+        CHECK_OK(start_next(&next, lock, rank == 3 ? 2 : 4));
         CHECK_OK(remo_lock_acquire(lock, 0, 20 * SECOND));
         pthread_join(next.thread, NULL);
         CHECK_OK(told_in_time(node, "has the lock"));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     } else {
-        cluster_sleep_ms(10);
-        CHECK_OK(reach_turn(0));
+        CHECK_OK(reach_turn(4));
         kill_now(3);
-        while (remo_node_peer(node, 3) == REMO_PEER_UP)
+        const char *baton = lock->words->own + 8 * remo__lock_baton(lock, 1); /* 1, 3, 2 drew 0, 1, 2 */
+        while (!(remo__load(baton) & REMO__BATON_SKIP)) /* before, the lock could be passed to the dead one */
             cluster_sleep_ms(1);
-        cluster_sleep_ms(5);
         atomic_store(&shared->turn, 1);
     }
     CHECK_OK(cluster_meet());

@@ -17,6 +17,11 @@ static struct shared {
     _Atomic int stop;
 } *shared;
 
+/* Own memory, where peers write. */
+static uint64_t own_word(const struct remo_region *region, uint64_t index) {
+    return __atomic_load_n((const uint64_t *)remo_region_local(region) + index, __ATOMIC_ACQUIRE);
+}
+
 /* ---- joining ---- */
 
 static uint32_t random_below(uint32_t *state, uint32_t limit) {
@@ -251,7 +256,7 @@ static int second_life(struct remo_node *node, void *ctx) {
     CHECK_EQUAL(remo_addr_incarnation(second), 1);
     CHECK_OK(remo_write(nodes[0].node, second, &word, 8, NULL));
     CHECK_OK(remo_fence(nodes[0].node, REMO_FENCE_THREAD, 0));
-    CHECK_EQUAL(*(volatile uint64_t *)remo_region_local(regions[1]), word);
+    CHECK_EQUAL(own_word(regions[1], 0), word);
     for (uint32_t i = 0; i < 2; i++)
         remo_region_close(regions[i]);
     job_close_all(nodes, 2);
@@ -487,7 +492,7 @@ static int growing(struct remo_node *node, void *ctx) {
             snprintf(name, sizeof name, "r%u", i);
             CHECK_OK(remo_region_open(remo_node_root(node), name, bytes, NULL, &regions[i]));
             CHECK_OK(remo_channel_wait(remo_region_channel(regions[i]), 20 * SECOND));
-            CHECK_EQUAL(((volatile uint64_t *)remo_region_local(regions[i]))[i + 1], 0);
+            CHECK_EQUAL(own_word(regions[i], i + 1), 0);
             CHECK_OK(remo_region_write(regions[i], next, 0, &word, 8, 0, NULL));
             CHECK_OK(remo_region_write(regions[i], next, bytes - 8, &word, 8, 0, NULL));
             CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, next));
@@ -497,7 +502,7 @@ static int growing(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
         for (uint32_t i = 0; i < REGIONS; i++) {
             uint64_t before = (rank + size - 1) % size * 1000 + i;
-            CHECK_EQUAL(*(volatile uint64_t *)remo_region_local(regions[i]), before);
+            CHECK_EQUAL(own_word(regions[i], 0), before);
             remo_region_close(regions[i]);
         }
         CHECK_OK(cluster_meet());

@@ -310,7 +310,7 @@ static int fences_flush(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_all(node, &writer.region))
         return 1;
-    const volatile uint64_t *own = remo_region_local(writer.region);
+    const uint64_t *own = remo_region_local(writer.region);
     for (writer.turn = 1; writer.turn <= 60; writer.turn++) {
         if (writer.turn % 3 == 0) { /* of another thread, which has ended */
             CHECK(pthread_create(&thread, NULL, write_thread, &writer) == 0);
@@ -330,7 +330,7 @@ static int fences_flush(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
         for (uint32_t from = 0; from < writer.size; from++)
             for (uint32_t i = 0; i < 64; i++)
-                CHECK_EQUAL(own[(1 + from) * 64 + i], writer.turn);
+                CHECK_EQUAL(__atomic_load_n(&own[(1 + from) * 64 + i], __ATOMIC_ACQUIRE), writer.turn);
         CHECK_OK(cluster_meet());
     }
     remo_region_close(writer.region);

@@ -206,7 +206,7 @@ struct reader {
 static int read_on(struct reader *self) {
     unsigned char *value = malloc(self->size);
     uint64_t before = 0;
-    while (!atomic_load(&shared->stop)) {
+    do {
         uint64_t published = atomic_load(&shared->published), seen = atomic_load(self->seen);
         int rc = self->pulls ? remo_owned_var_pull(self->var, value) : remo_owned_var_load(self->var, value);
         if (rc == -EAGAIN)
@@ -225,7 +225,7 @@ static int read_on(struct reader *self) {
         before = n;
         if (self->looked % 64 == 0)
             sched_yield();
-    }
+    } while (!atomic_load(&shared->stop));
     free(value);
     return 0;
 }

@@ -3,6 +3,7 @@
  */
 #include <remo/ack.h>
 #include <remo/region.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "node/access.h"

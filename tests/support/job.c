@@ -25,7 +25,7 @@ int job_make(struct job *job, uint32_t size) {
 }
 
 void job_remove(const struct job *job) {
-    char path[JOB_FOLDER_BYTES + 8];
+    char path[JOB_FOLDER_BYTES + 16];
     for (uint32_t rank = 0; rank < JOB_NODES_MAX; rank++) {
         path_of(job, rank, path, sizeof path);
         unlink(path);
@@ -35,11 +35,11 @@ void job_remove(const struct job *job) {
 
 int job_open(const struct job *job, uint32_t rank, const char *fabric, const struct remo_config *options,
              struct remo_node **ret_node) {
-    char text[JOB_NODES_MAX][JOB_FOLDER_BYTES + 16];
+    char text[JOB_NODES_MAX][JOB_FOLDER_BYTES + 24];
     const char *addresses[JOB_NODES_MAX];
     struct remo_config config = options ? *options : (struct remo_config){0};
     for (uint32_t i = 0; i < job->size; i++) {
-        char path[JOB_FOLDER_BYTES + 8];
+        char path[JOB_FOLDER_BYTES + 16];
         path_of(job, i, path, sizeof path);
         snprintf(text[i], sizeof text[i], "unix:%s", path);
         addresses[i] = text[i];

@@ -166,9 +166,11 @@ static void test_versions_wrap(void **state) {
     (void)state;
     uint64_t last = remo__kv_meta_make((UINT64_C(1) << 40) - 1, 5), first = remo__kv_meta_make(UINT64_C(1) << 40, 5);
     assert_int_equal(remo__kv_meta_version(first), 0);
-    assert_true(remo__kv_meta_newer(first, last));
-    assert_false(remo__kv_meta_newer(last, first));
-    assert_false(remo__kv_meta_newer(last, last));
+    assert_true(remo__kv_meta_newer_mask(first, last) == UINT64_MAX);
+    assert_true(remo__kv_meta_newer_mask(last, first) == 0);
+    assert_true(remo__kv_meta_newer_mask(last, last) == 0);
+    assert_true(remo__kv_meta_newer_mask(remo__kv_meta_make(2, 1), remo__kv_meta_make(1, 9)) == UINT64_MAX);
+    assert_true(remo__kv_meta_newer_mask(remo__kv_meta_make(0, 9), remo__kv_meta_make(1, 0)) == 0);
     assert_int_equal(remo__kv_meta_value_bytes(last), 5);
 }
 

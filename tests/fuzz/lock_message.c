@@ -1,0 +1,118 @@
+/* What a participant may say to the home of a lock, and a home to a participant: any bytes at all. Input: u8
+ * flags, the message.
+ *
+ * The flags say how far the home is in a round of recovery when the message comes, and whether the message
+ * names that round. The only node of the job holds two of the locks, so that there is something to ask about;
+ * it hears nothing of what it sends to itself, and the steps are taken here. Whatever was said: nothing
+ * outside the tables is touched, and the table closes. */
+#include "objects/lock_recovery.c" /* for its rounds */
+
+#include <assert.h>
+#include <string.h>
+
+#include "fuzz.h"
+
+#define LOCKS        20u
+#define REOPEN_EVERY 20u
+#define ROUND_AT     1u
+#define STEPS_MAX    8u
+
+enum { START = 1, STEP = 2, MEND_ROUND = 4, STEP_AFTER = 8 };
+
+static struct remo_node *node;
+static struct remo_lock *lock;
+
+static void close_node(void) {
+    remo_lock_close(lock);
+    remo_node_close(node);
+}
+
+static void open_lock(void) {
+    struct remo_lock_options options = {.count = LOCKS};
+    int rc = remo_lock_open(remo_node_root(node), "locks", &options, &lock);
+    rc = rc ? rc : remo_lock_acquire(lock, 0, 1);
+    rc = rc ? rc : remo_lock_acquire(lock, 7, 1);
+    assert(rc == 0);
+    atomic_store(&lock->channel->peers[0].state, REMO_CHANNEL_WAITING);
+}
+
+static void open_node(void) {
+    struct remo_config config = {.fabric = "shm", .arena_bytes = 64u << 20, .segment_bytes = 2u << 20};
+    int rc = remo_node_open(&config, &node);
+    assert(rc == 0);
+    open_lock();
+    atexit(close_node);
+}
+
+static void step(void) {
+    uint8_t message[5];
+    struct remo__writer writer = remo__writer_of(message, sizeof message);
+    remo__put_u8(&writer, REMO__LOCK_RECOVER_ON);
+    remo__put_u32(&writer, lock->recovery->round);
+    remo__lock_recovery_message(lock, 0, message, sizeof message);
+}
+
+static void hear(const uint8_t *data, size_t bytes) {
+    if (bytes > 0
+        && (data[0] == REMO__LOCK_QUERY || data[0] == REMO__LOCK_GRANT || data[0] == REMO__LOCK_REPORT_ON))
+        remo__lock_report_message(lock, 0, data, bytes);
+    else
+        remo__lock_recovery_message(lock, 0, data, bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    static uint32_t inputs;
+    uint8_t flags = bytes > 0 ? data[0] : 0;
+    if (bytes == 0)
+        return 0;
+    if (!node)
+        open_node();
+    if (flags & START)
+        remo__lock_recovery_start(lock);
+    if (flags & STEP)
+        step();
+    uint8_t *message = malloc(bytes);
+    assert(message);
+    memcpy(message, data + 1, bytes - 1);
+    if ((flags & MEND_ROUND) && bytes - 1 >= ROUND_AT + 4) {
+        uint32_t round = htole32(lock->recovery->round);
+        memcpy(message + ROUND_AT, &round, sizeof round);
+    }
+    hear(message, bytes - 1);
+    free(message);
+    for (uint32_t i = 0; (flags & STEP_AFTER) && i < STEPS_MAX; i++)
+        step();
+    if (++inputs % REOPEN_EVERY == 0) {
+        remo_lock_close(lock);
+        open_lock();
+    }
+    return 0;
+}
+
+/* Each kind of message, at each stage of a round; answers that claim what is held, and what is not. */
+size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
+    uint32_t flags = n % 16, type = n / 16 % 6 + REMO__LOCK_QUERY, variant = n / 96;
+    uint8_t message[256];
+    struct remo__writer writer = remo__writer_of(message, sizeof message);
+    if (variant == 3)
+        return 0;
+    remo__put_u8(&writer, (uint8_t)flags);
+    remo__put_u8(&writer, (uint8_t)type);
+    remo__put_u32(&writer, variant); /* round; of a grant: index */
+    for (uint32_t i = 0; type == REMO__LOCK_QUERY && i < 4; i++)
+        remo__put_u64(&writer, variant);
+    if (type == REMO__LOCK_GRANT)
+        remo__put_u64(&writer, REMO__GRANT_VALID | variant);
+    if (type == REMO__LOCK_ANSWER) {
+        remo__put_u8(&writer, variant != 2);
+        remo__put_u16(&writer, (uint16_t)variant);
+        for (uint32_t i = 0; i < variant; i++) {
+            remo__put_u32(&writer, 7 * i);
+            remo__put_u32(&writer, i);
+            remo__put_u8(&writer, (uint8_t)(REMO__CLAIM_HOLD << i));
+        }
+    }
+    size_t bytes = (size_t)(writer.at - message);
+    memcpy(ret_data, message, bytes);
+    return bytes;
+}

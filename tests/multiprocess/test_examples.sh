@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The examples do what they say, under the launcher and alone; and the tutorial shows the code that is built.
+#   test_examples.sh FABRIC REMO HELLO DISPENSER SOURCE_ROOT
+set -u
+
+fabric=$1
+remo=$2
+hello=$3
+dispenser=$4
+top=$5
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+fail() {
+    echo "FAILED: $1" >&2
+    sed 's/^/    out: /' "$scratch/out" >&2
+    sed 's/^/    err: /' "$scratch/err" >&2
+    exit 1
+}
+
+# expect TEXT COMMAND...: it succeeds, prints this and nothing else.
+expect() {
+    local text=$1
+    shift
+    timeout 120 "$@" >"$scratch/out" 2>"$scratch/err" || fail "status $? of: $*"
+    [ "$(cat "$scratch/out")" = "$text" ] || fail "not \"$text\" from: $*"
+    [ ! -s "$scratch/err" ] || fail "errors from: $*"
+}
+
+run() {
+    local text=$1 nodes=$2
+    shift 2
+    expect "$text" "$remo" run -n "$nodes" --fabric "$fabric" -- "$@"
+}
+
+# What goes wrong is said, with the status of an error.
+refuses() {
+    if REMO_FABRIC=pigeons "$hello" >"$scratch/out" 2>"$scratch/err"; then
+        fail "hello runs on a fabric that does not exist"
+    fi
+    grep -q 'hello: EINVAL: there is no fabric called "pigeons"' "$scratch/err" || fail "hello does not say what is wrong"
+}
+
+tutorial() {
+    local fence='\(\x60\)\{3\}' # three backquotes
+    : >"$scratch/err"
+    sed -n '/\[object\]/,/\[object\]/p' "$top/examples/dispenser.c" | sed '1d;$d' >"$scratch/built"
+    sed -n "/^${fence}c\$/,/^${fence}\$/p" "$top/docs/tutorial.md" | sed "1d;/^${fence}\$/,\$d" >"$scratch/shown"
+    [ -s "$scratch/built" ] || fail "examples/dispenser.c has no marks"
+    diff "$scratch/built" "$scratch/shown" >"$scratch/out" || fail "docs/tutorial.md shows other code than examples/dispenser.c"
+    [ "$(wc -l <"$scratch/shown")" -lt 60 ] || fail "the tutorial promises less than 60 lines"
+}
+
+short() {
+    local file
+    for file in "$top"/examples/*.c; do
+        [ "$(wc -l <"$file")" -lt 100 ] || fail "$file has 100 lines or more"
+    done
+}
+
+tutorial
+short
+refuses
+run 'the ranks of 4 nodes add up to 6' 4 "$hello"
+run 'the ranks of 1 nodes add up to 0' 1 "$hello"
+expect 'the ranks of 1 nodes add up to 0' env REMO_FABRIC="$fabric" "$hello"
+run '9592 primes below 100000' 4 "$dispenser"
+run '2262 primes below 20000' 3 "$dispenser" 20000
+run '0 primes below 0' 2 "$dispenser" 0
