@@ -15,6 +15,7 @@
 #include "sim/world.h"
 
 #define OPS_MAX        96u
+#define VARIANTS       3u
 #define LINES_MAX      64u
 #define ENDPOINTS_MAX  24u
 #define OP_BYTES_MAX   2048u
@@ -30,6 +31,7 @@ struct op {
     uint64_t source_todo;           /* write: lines to read; read: lines to read at the target */
     uint64_t place_todo;            /* write: lines to place; read: lines to put into the destination */
     uint32_t lines;
+    uint32_t variant;               /* operations of one connection have priorities of their own, so that they may overtake */
     bool sent;                      /* beyond recall */
     bool executed;                  /* atomic: written */
     bool reading;                   /* atomic: read, not yet written: has the card of its target */
@@ -206,7 +208,7 @@ uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < net()->count && count + 3 <= cap; i++) {
         const struct op *op = op_at(i);
-        uint16_t line = (uint16_t)(2 * SIM_ACTORS_MAX + (op->endpoint * SIM_NODES_MAX + op->is.peer) * 3);
+        uint16_t line = (uint16_t)(2 * SIM_ACTORS_MAX + ((op->endpoint * SIM_NODES_MAX + op->is.peer) * VARIANTS + op->variant) * 3);
         if (may_move(i))
             steps[count++] = (struct sim_step){.stage = STAGE_MOVE, .index = (uint16_t)i, .line = line};
         if (may_place(i))
@@ -513,6 +515,7 @@ static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
     op->node = endpoint->node;
     op->endpoint = endpoint->index;
     op->lines = lines;
+    op->variant = (uint32_t)(net()->posts % VARIANTS);
     op->source_todo = op->place_todo = is->kind == REMO__OP_READ || is->kind == REMO__OP_WRITE ? all : 0;
     op->delivered = !(is->flags & REMO__OP_IMM);
     if (is->kind == REMO__OP_WRITE && ((is->flags & REMO__OP_INLINE) || lines == 0)) {
