@@ -60,7 +60,8 @@ static void updates_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_kv_updates = {
     .object = "kv", .name = "updates", .about = "an insert, updates of two nodes, and gets of one key", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct kv_state), .open = open_kv, .body = updates_body, .oracle = &oracle_map};
+    .state_bytes = sizeof(struct kv_state), .open = open_kv, .body = updates_body, .oracle = &oracle_map,
+    .may_crash = true, .crash_first = 1};
 
 /* Inserts and deletes of one key by two nodes, and gets between. */
 static void lives_body(void *state, uint32_t rank, uint32_t thread) {

@@ -178,15 +178,15 @@ static void run_cases(const struct options *options, const char *object, struct 
         }
 }
 
-/* Is the mutant seen by any case of the object, under any profile, with or without crashes? */
-static bool catch_mutant(const struct options *options, const char *object, const char *mutant) {
+/* Is the mutant seen by any case of the object, under any profile, with or without crashes, in so many schedules of each? */
+static bool catch_within(const struct options *options, const char *object, const char *mutant, uint64_t schedules) {
     static const enum sim_fault_mode modes[] = {SIM_NO_FAULTS, SIM_CRASH};
     for (uint32_t mode = 0; mode < 2; mode++)
         for (uint32_t p = 0; p < sim_profiles_count; p++)
             for (uint32_t i = 0; i < sim_cases_count; i++) {
                 struct sim_outcome outcome;
                 struct sim_run run = {.test = sim_cases[i], .profile = &sim_profiles[p], .mode = modes[mode], .seed = options->seed,
-                                      .mutant = mutant, .schedules = options->schedules, .failures_max = 1};
+                                      .mutant = mutant, .schedules = schedules, .failures_max = 1};
                 if (strcmp(run.test->object, object) != 0 || !claims(run.test, run.profile)
                     || (options->test && strcmp(options->test, run.test->name) != 0)
                     || (options->profile && strcmp(options->profile, run.profile->name) != 0)
@@ -202,6 +202,15 @@ static bool catch_mutant(const struct options *options, const char *object, cons
                 return true;
             }
     return false;
+}
+
+/* Most are seen soon by some case: try all for a while before any for long. */
+static bool catch_mutant(const struct options *options, const char *object, const char *mutant) {
+    uint64_t schedules = 300;
+    for (; schedules < options->schedules; schedules *= 5)
+        if (catch_within(options, object, mutant, schedules))
+            return true;
+    return catch_within(options, object, mutant, options->schedules);
 }
 
 static void run_mutants(const struct options *options, const char *object, struct sums *sums) {

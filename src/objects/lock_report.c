@@ -4,7 +4,6 @@
  * What a seat says is true at the instant it is read, unless it is BUSY. A BUSY one is looked at again and
  * again: briefly at once, then after other work of the control thread. Its thread is within an operation on a
  * live home, which ends. */
-#include "base/mutant.h"
 #include "objects/lock.h"
 
 #include <sched.h>
@@ -129,7 +128,7 @@ static bool report_some(struct remo_lock *lock, uint32_t slot) {
 static bool all_cut_off(const struct remo_lock *lock, const struct remo_nodeset *dead) {
     for (uint32_t node = remo__nodeset_next(dead, 0); node < lock->node->size;
          node = remo__nodeset_next(dead, node + 1))
-        if (remo__lock_knows_us(lock, node) && !remo__lock_gone(lock, node) && !REMO__MUTANT(lock_cut_off_first))
+        if (remo__lock_knows_us(lock, node) && !remo__lock_gone(lock, node))
             return false;
     return true;
 }

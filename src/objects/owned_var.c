@@ -152,7 +152,7 @@ static int newest(const struct remo_owned_var *var, void *scratch) {
     if (var->is_owner || REMO__MUTANT(owned_var_newest) || remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
         return 0;
     rc = remo__cell_load(shape, var->pulled, scratch, &pulled_sequence);
-    if (rc == 0 && pulled_sequence < sequence && !REMO__MUTANT(owned_var_newest_again))
+    if (rc == 0 && pulled_sequence < sequence)
         rc = remo__cell_load(shape, pushed, scratch, &sequence);
     return rc != 0 ? fail_torn() : 0;
 }
