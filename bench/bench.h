@@ -19,6 +19,7 @@
 #include "base/random.h"
 #include "bench/limit.h"
 #include "bench/result.h"
+#include "fabric/fabric.h"
 
 #define BENCH_POINTS_MAX 32u
 #define BENCH_THREADS_MAX 64u
@@ -169,7 +170,8 @@ uint32_t bench_active(const struct bench_options *options);
 
 /* driver.c: run the current point on this node between the job's barriers. `ret_threads` has options->threads
  * entries. */
-int bench_drive(struct bench_job *job, struct bench_thread *ret_threads, struct remo_stats *ret_stats);
+int bench_drive(struct bench_job *job, struct bench_thread *ret_threads, struct remo_stats *ret_stats,
+                struct remo__fabric_wire *ret_wire);
 
 /* network.c: on every node, before a point on a fabric that is not mapped. *ret_ns on node 0; untouched where
  * it cannot be measured. */

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/bench.h"
+#include "node/node.h"
 
 #define WARM_UP_NS (100 * REMO__NS_PER_MS)
 #define ROUND_NS (5 * REMO__NS_PER_MS) /* of a collective benchmark, between two words of its leader */
@@ -289,27 +290,37 @@ static uint32_t cast(const struct bench_job *job,
     return bench->attend ? 1 : 0;
 }
 
-int bench_drive(struct bench_job *job, struct bench_thread *threads, struct remo_stats *ret_stats) {
+int bench_drive(struct bench_job *job, struct bench_thread *threads, struct remo_stats *ret_stats,
+                struct remo__fabric_wire *ret_wire) {
     struct gate gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
     struct worker workers[BENCH_THREADS_MAX];
     struct remo_stats before, after;
+    struct remo__fabric_wire wire;
     int (*body)(struct bench_thread *, const struct gate *);
     uint32_t count = cast(job, &body);
+    struct remo__fabric *fabric = job->node->fabric;
     for (uint32_t i = 0; i < job->options->threads; i++) {
         prepare(job, &threads[i], i);
         workers[i] = (struct worker){.thread = &threads[i], .gate = &gate, .body = body};
     }
     remo_channel_stats(job->channel, &before);
+    fabric->ops->wire(fabric, &wire);
     int rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
     if (rc == 0 && count > 0)
         rc = run_workers(workers, count, &gate, job->options);
     if (rc == 0)
         rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
     remo_channel_stats(job->channel, &after);
+    fabric->ops->wire(fabric, ret_wire);
     ret_stats->reads = after.reads - before.reads;
     ret_stats->writes = after.writes - before.writes;
     ret_stats->atomics = after.atomics - before.atomics;
     ret_stats->imms = after.imms - before.imms;
     ret_stats->bytes = after.bytes - before.bytes;
+    ret_wire->requests -= wire.requests;
+    ret_wire->posts -= wire.posts;
+    ret_wire->signalled -= wire.signalled;
+    ret_wire->inlined -= wire.inlined;
+    ret_wire->bytes -= wire.bytes;
     return rc;
 }

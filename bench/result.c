@@ -33,6 +33,15 @@ static const struct figure net_figures[] = {
     {"bytes", offsetof(struct bench_result, net_bytes), false},
 };
 
+/* There only where the fabric counts them. */
+static const struct figure wire_figures[] = {
+    {"work_requests", offsetof(struct bench_result, wire_requests), false},
+    {"posts", offsetof(struct bench_result, wire_posts), false},
+    {"signalled", offsetof(struct bench_result, wire_signalled), false},
+    {"inline", offsetof(struct bench_result, wire_inlined), false},
+    {"bytes", offsetof(struct bench_result, wire_bytes), false},
+};
+
 static double *figure_at(struct bench_result *result, const struct figure *figure) {
     return (double *)((char *)result + figure->at);
 }
@@ -47,6 +56,8 @@ void bench_result_reset(struct bench_result *result) {
         *figure_at(result, &figures[i]) = NAN;
     for (size_t i = 0; i < REMO__ARRAY_COUNT(net_figures); i++)
         *figure_at(result, &net_figures[i]) = NAN;
+    for (size_t i = 0; i < REMO__ARRAY_COUNT(wire_figures); i++)
+        *figure_at(result, &wire_figures[i]) = NAN;
 }
 
 /* ---- to JSON ---- */
@@ -110,6 +121,11 @@ char *bench_result_format(const struct bench_result *result) {
         json_t *net = json_object();
         put_figures(net, result, net_figures, REMO__ARRAY_COUNT(net_figures));
         json_object_set_new(object, "net", net);
+        json_t *wire = json_object();
+        put_figures(wire, result, wire_figures, REMO__ARRAY_COUNT(wire_figures));
+        if (isfinite(result->wire_requests))
+            json_object_set(object, "verbs", wire);
+        json_decref(wire);
     }
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(object);
@@ -165,6 +181,7 @@ int bench_result_parse(const json_t *object, struct bench_result *ret_result) {
     const json_t *ratio = json_object_get(object, "ratio");
     result.ratio = json_is_number(ratio) ? json_number_value(ratio) : NAN;
     take_figures(json_object_get(object, "net"), &result, net_figures, REMO__ARRAY_COUNT(net_figures));
+    take_figures(json_object_get(object, "verbs"), &result, wire_figures, REMO__ARRAY_COUNT(wire_figures));
     *ret_result = result;
     return 0;
 }
@@ -225,6 +242,8 @@ void bench_result_median(const struct bench_result *const *results, uint32_t cou
         *figure_at(&median, &figures[i]) = median_of(results, count, &figures[i]);
     for (size_t i = 0; i < REMO__ARRAY_COUNT(net_figures); i++)
         *figure_at(&median, &net_figures[i]) = median_of(results, count, &net_figures[i]);
+    for (size_t i = 0; i < REMO__ARRAY_COUNT(wire_figures); i++)
+        *figure_at(&median, &wire_figures[i]) = median_of(results, count, &wire_figures[i]);
     median.ratio = median.p50_ns / median.limit_ns;
     median.runs = count;
     *ret_result = median;

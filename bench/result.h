@@ -24,6 +24,7 @@ struct bench_result {
     double limit_ns, ratio;
     char limit[96];
     double reads, writes, atomics, imms, net_bytes; /* network operations per operation */
+    double wire_requests, wire_posts, wire_signalled, wire_inlined, wire_bytes; /* fabric verbs: likewise */
     char error[400];                                /* instead of figures */
     char skipped[200];                              /* likewise: not there to be measured */
 };

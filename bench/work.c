@@ -24,6 +24,7 @@ struct figures {
     double ops_per_s, seconds;
     uint32_t batch;
     struct remo_stats net;
+    struct remo__fabric_wire wire;
     struct remo__histogram histogram;
 };
 
@@ -133,10 +134,11 @@ uint32_t bench_active(const struct bench_options *options) {
 /* ---- points ---- */
 
 static void gather(const struct bench_thread *threads, uint32_t count, const struct remo_stats *net,
-                   struct figures *ret_figures) {
+                   const struct remo__fabric_wire *wire, struct figures *ret_figures) {
     memset(ret_figures, 0, sizeof *ret_figures);
     remo__histogram_reset(&ret_figures->histogram);
     ret_figures->net = *net;
+    ret_figures->wire = *wire;
     for (uint32_t i = 0; i < count; i++) {
         const struct bench_thread *thread = &threads[i];
         ret_figures->started += thread->started;
@@ -162,6 +164,11 @@ static void merge(struct figures *into, const struct figures *from) {
     into->net.atomics += from->net.atomics;
     into->net.imms += from->net.imms;
     into->net.bytes += from->net.bytes;
+    into->wire.requests += from->wire.requests;
+    into->wire.posts += from->wire.posts;
+    into->wire.signalled += from->wire.signalled;
+    into->wire.inlined += from->wire.inlined;
+    into->wire.bytes += from->wire.bytes;
     remo__histogram_merge(&into->histogram, &from->histogram);
 }
 
@@ -174,6 +181,14 @@ static void describe_keys(const struct bench_point *point, struct bench_result *
         snprintf(result->distribution, sizeof result->distribution, "zipf %.2f", point->zipf);
     else if (point->zipf == 0)
         snprintf(result->distribution, sizeof result->distribution, "uniform");
+}
+
+static void put_wire(struct bench_result *result, const struct remo__fabric_wire *wire, double started) {
+    result->wire_requests = (double)wire->requests / started;
+    result->wire_posts = (double)wire->posts / started;
+    result->wire_signalled = (double)wire->signalled / started;
+    result->wire_inlined = (double)wire->inlined / started;
+    result->wire_bytes = (double)wire->bytes / started;
 }
 
 static void emit_point(struct bench_job *job, const struct figures *all, double limit_ns, const char *limit) {
@@ -207,6 +222,8 @@ static void emit_point(struct bench_job *job, const struct figures *all, double 
     result.atomics = (double)all->net.atomics / started;
     result.imms = (double)all->net.imms / started;
     result.net_bytes = (double)all->net.bytes / started;
+    if (strcmp(job->options->fabric, "verbs") == 0)
+        put_wire(&result, &all->wire, started);
     bench_emit(job, &result);
 }
 
@@ -230,18 +247,19 @@ static int run_point(struct bench_job *job, struct bench_thread *threads, struct
     char limit[LIMIT_NAME_BYTES] = "";
     double limit_ns = 0;
     struct remo_stats net;
+    struct remo__fabric_wire wire;
     int rc = 0;
     if (job->rank == 0 && bench->limit && job->mapped)
         limit_ns = bench->limit(job, limit);
     if (bench->network != BENCH_NETWORK_NONE && !job->mapped && !job->point->variant)
         rc = bench_network_limit(job, &limit_ns, limit);
     if (rc == 0)
-        rc = bench_drive(job, threads, &net);
+        rc = bench_drive(job, threads, &net, &wire);
     if (rc == 0 && bench->check)
         rc = bench->check(job);
     if (rc != 0)
         return rc;
-    gather(threads, job->options->threads, &net, figures);
+    gather(threads, job->options->threads, &net, &wire, figures);
     return exchange(job, figures, limit_ns, limit);
 }
 

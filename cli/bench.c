@@ -46,7 +46,7 @@ enum key {
 static const struct argp_option option_list[] = {
     {"nodes", KEY_NODES, "N", 0, "node processes to start here (2)", 0},
     {"threads", KEY_THREADS, "T", 0, "threads of each node that operate (1)", 0},
-    {"fabric", KEY_FABRIC, "F", 0, "shm or ofi (shm)", 0},
+    {"fabric", KEY_FABRIC, "F", 0, "shm, ofi or verbs (shm)", 0},
     {"seconds", KEY_SECONDS, "S", 0, "time for each figure (1)", 0},
     {"runs", KEY_RUNS, "R", 0, "do all of it R times and give medians (1)", 0},
     {"active", KEY_ACTIVE, "N", 0,

@@ -28,7 +28,7 @@ static const struct argp_option option_list[] = {
     {"file", KEY_FILE, "FILE", 0, "data: a dpkg status file, or lines of key<TAB>value (" FILE_DEFAULT ")", 0},
     {"nodes", KEY_NODES, "N", 0, "node processes to start here (4)", 0},
     {"seconds", KEY_SECONDS, "S", 0, "time to work on the data (5)", 0},
-    {"fabric", KEY_FABRIC, "F", 0, "shm or ofi (shm)", 0},
+    {"fabric", KEY_FABRIC, "F", 0, "shm, ofi or verbs (shm)", 0},
     {"worker", KEY_WORKER, 0, OPTION_HIDDEN, 0, 0},
     {0},
 };
@@ -64,7 +64,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     case KEY_SECONDS: options->seconds = parse_number(text, 0.1, SECONDS_MAX, state); break;
     case KEY_FABRIC:
         if (!remo__fabric_find(text))
-            argp_error(state, "there is no fabric '%s' in this build; try shm or ofi", text);
+            argp_error(state, "there is no fabric '%s' in this build; try shm, ofi or verbs", text);
         options->fabric = text;
         break;
     case KEY_WORKER: options->worker = true; break;

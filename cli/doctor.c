@@ -70,6 +70,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     struct doctor *doctor = state->input;
     switch (key) {
     case 'j': doctor->json = true; break;
+    case 'v': doctor->verbs = true; break;
     case ARGP_KEY_ARG: argp_error(state, "'%s' is not an option", text); break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -79,6 +80,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
 int cli_doctor(int argc, char **argv) {
     static const struct argp_option option_list[] = {
         {"json", 'j', 0, 0, "one JSON object a line: check, state, finding, remedy", 0},
+        {"verbs", 'v', 0, 0, "report on the RDMA devices too, with all their limits", 0},
         {0},
     };
     static const struct argp parser = {
@@ -97,6 +99,8 @@ int cli_doctor(int argc, char **argv) {
         return 2;
     doctor_check_machine(&doctor);
     doctor_check_network(&doctor);
+    if (doctor.verbs)
+        doctor_check_verbs(&doctor);
     if (!doctor.json)
         printf("\n%s%s\n",
                doctor.bad ? "Remo cannot work here before what is bad is changed." : "Remo works here.",

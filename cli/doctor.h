@@ -11,7 +11,7 @@ enum doctor_state {
 };
 
 struct doctor {
-    bool json;
+    bool json, verbs;
     unsigned bad, changes;
 };
 
@@ -24,4 +24,5 @@ void doctor_read_line(const char *path, char *ret_line, unsigned line_bytes);
 bool doctor_in_path(const char *command);
 
 void doctor_check_machine(struct doctor *doctor); /* doctor_machine.c: processors, memory, limits */
+void doctor_check_verbs(struct doctor *doctor);   /* doctor_verbs.c: RDMA devices, in detail */
 void doctor_check_network(struct doctor *doctor); /* doctor_network.c: fabrics, launchers, credentials */

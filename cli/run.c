@@ -20,7 +20,7 @@ enum key { KEY_HOSTS = 256, KEY_PIN, KEY_TAG, KEY_TIMEOUT, KEY_KILL };
 static const struct argp_option option_list[] = {
     {"nodes", 'n', "N", 0, "start N nodes (default: as many as the hosts file has slots, else 1)", 0},
     {"fabric", 'f', "FABRIC", 0,
-     "network between the nodes: shm or ofi (default: the program's choice, else shm)", 0},
+     "network between the nodes: shm, ofi or verbs (default: the program's choice, else shm)", 0},
     {"hosts", KEY_HOSTS, "FILE", 0, "start the nodes on these hosts: one a line, host[:port] [slots=N]", 0},
     {"pin", KEY_PIN, NULL, 0, "keep each node of this machine on one CPU", 0},
     {"tag", KEY_TAG, NULL, 0, "put the rank in front of each line of output", 0},

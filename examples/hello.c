@@ -1,7 +1,4 @@
-/* hello.c - every node adds its rank to a shared counter; all meet; node 0 says the sum.
- *
- *     remo run -n 4 -- ./hello
- */
+/* hello.c - every node adds its rank to a shared word; all meet; node 0 says the sum.   remo run -n 4 -- ./hello */
 #include <remo/remo.h>
 #include <stdio.h>
 
@@ -10,17 +7,13 @@ static int work(struct remo_node *node) {
     struct remo_barrier *barrier = NULL;
     uint64_t total = 0;
     int rc = remo_atomic_var_open(remo_node_root(node), "sum", NULL, &sum);
-    if (rc == 0)
-        rc = remo_barrier_open(remo_node_root(node), "all", NULL, &barrier);
-    if (rc == 0)
-        rc = remo_atomic_var_fetch_add(sum, 0, remo_node_rank(node), NULL, NULL);
-    if (rc == 0)
-        rc = remo_barrier_wait(barrier, REMO_FOREVER);
-    if (rc == 0)
-        rc = remo_atomic_var_load(sum, 0, &total, NULL);
+    rc = rc ? rc : remo_barrier_open(remo_node_root(node), "all", NULL, &barrier);
+    rc = rc ? rc : remo_atomic_var_fetch_add(sum, 0, remo_node_rank(node), NULL, NULL);
+    rc = rc ? rc : remo_barrier_wait(barrier, REMO_FOREVER);
+    rc = rc ? rc : remo_atomic_var_load(sum, 0, &total, NULL);
     if (rc == 0 && remo_node_rank(node) == 0)
         printf("the ranks of %u nodes add up to %llu\n", remo_node_size(node), (unsigned long long)total);
-    rc = rc ? rc : remo_barrier_wait(barrier, REMO_FOREVER); /* node 0 has read the sum */
+    rc = rc ? rc : remo_barrier_wait(barrier, REMO_FOREVER); /* node 0 has read the sum: all may close */
     remo_barrier_close(barrier);
     remo_atomic_var_close(sum);
     return rc;

@@ -26,7 +26,7 @@ REMO_BEGIN
 #define REMO_CHANNEL_MEMORIES_MAX 4u
 #define REMO_CHANNEL_MESSAGE_BYTES_MAX 32768u
 #ifndef REMO_CHANNELS_MAX                  /* the simulator's nodes are smaller */
-#define REMO_CHANNELS_MAX 4096u            /* open at a time on one node */
+#define REMO_CHANNELS_MAX 4096u            /* on one node: open, or closed while a peer still knows their memory */
 #endif
 #define REMO_CHANNEL_IMMEDIATE_MAX 4095u   /* largest immediate value */
 

@@ -38,29 +38,36 @@ uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n) {
 static int check_name(const char *what, const char *name, size_t most) {
     size_t length = name ? strlen(name) : 0;
     if (length == 0)
-        return remo__fail(-EINVAL, "the name of a %s is empty; give 1 to %zu characters of [A-Za-z0-9_-]", what, most);
+        return remo__fail(-EINVAL, "the name of a %s is empty; give 1 to %zu characters of [A-Za-z0-9_-]",
+                          what, most);
     if (length > most)
-        return remo__fail(-ENAMETOOLONG, "the name \"%.20s...\" of a %s has %zu characters, at most %zu are allowed", name, what,
-                          length, most);
+        return remo__fail(-ENAMETOOLONG,
+                          "the name \"%.20s...\" of a %s has %zu characters, at most %zu are allowed", name,
+                          what, length, most);
     for (const char *at = name; *at; at++)
         if (!isalnum((unsigned char)*at) && *at != '_' && *at != '-')
-            return remo__fail(-EINVAL, "the name \"%s\" of a %s has a character other than [A-Za-z0-9_-]", name, what);
+            return remo__fail(-EINVAL, "the name \"%s\" of a %s has a character other than [A-Za-z0-9_-]",
+                              name, what);
     return 0;
 }
 
-static int check_participants(const struct remo_channel *parent, const struct remo_nodeset *set, const char *name) {
+static int check_participants(const struct remo_channel *parent, const struct remo_nodeset *set,
+                              const char *name) {
     const struct remo_node *node = parent->node;
     uint32_t beyond = remo__nodeset_next(set, node->size);
     if (beyond < REMO_NODES_MAX)
-        return remo__fail(-EINVAL, "channel %s: participant %u is no node of this job of %u", name, beyond, node->size);
+        return remo__fail(-EINVAL, "channel %s: participant %u is no node of this job of %u", name, beyond,
+                          node->size);
     if (!remo_nodeset_has(set, node->rank))
-        return remo__fail(-EINVAL, "channel %s: this node (%u) is not among the participants; do not open it here, or add it", name,
-                          node->rank);
+        return remo__fail(
+            -EINVAL,
+            "channel %s: this node (%u) is not among the participants; do not open it here, or add it", name,
+            node->rank);
     return 0;
 }
 
-static int make(struct remo_channel *parent, const char *name, const char *type, const struct remo_channel_options *options,
-                struct remo_channel **ret_channel) {
+static int make(struct remo_channel *parent, const char *name, const char *type,
+                const struct remo_channel_options *options, struct remo_channel **ret_channel) {
     struct remo_channel *channel = calloc(1, sizeof *channel);
     if (channel)
         channel->peers = calloc(parent->node->size, sizeof *channel->peers);
@@ -72,14 +79,17 @@ static int make(struct remo_channel *parent, const char *name, const char *type,
     channel->parent = parent;
     if (options)
         channel->options = *options;
-    channel->participants = remo_nodeset_empty(&channel->options.participants) ? parent->participants
-                                                                               : channel->options.participants;
+    channel->participants = remo_nodeset_empty(&channel->options.participants)
+                                ? parent->participants
+                                : channel->options.participants;
     snprintf(channel->type, sizeof channel->type, "%s", type);
-    int length = snprintf(channel->name, sizeof channel->name, "%s%s%s", parent->name, parent->parent ? "/" : "", name);
+    int length = snprintf(channel->name, sizeof channel->name, "%s%s%s", parent->name,
+                          parent->parent ? "/" : "", name);
     int rc = check_participants(parent, &channel->participants, channel->name);
     if (length >= (int)sizeof channel->name)
-        rc = remo__fail(-ENAMETOOLONG, "the full name of channel %s below %s has %d characters, at most %u are allowed", name,
-                        parent->name, length, REMO_CHANNEL_NAME_BYTES_MAX);
+        rc = remo__fail(-ENAMETOOLONG,
+                        "the full name of channel %s below %s has %d characters, at most %u are allowed",
+                        name, parent->name, length, REMO_CHANNEL_NAME_BYTES_MAX);
     if (rc != 0) {
         free(channel->peers);
         free(channel);
@@ -91,9 +101,12 @@ static int make(struct remo_channel *parent, const char *name, const char *type,
 
 static int fail_exists(const struct remo_channel *there, const char *type) {
     if (strcmp(there->type, type) != 0)
-        return remo__fail(-EEXIST, "channel %s is open on this node as a %s and cannot be opened as a %s too; choose another name",
-                          there->name, there->type, type);
-    return remo__fail(-EEXIST, "channel %s is open on this node already; use that one, or close it first", there->name);
+        return remo__fail(
+            -EEXIST,
+            "channel %s is open on this node as a %s and cannot be opened as a %s too; choose another name",
+            there->name, there->type, type);
+    return remo__fail(-EEXIST, "channel %s is open on this node already; use that one, or close it first",
+                      there->name);
 }
 
 int remo_channel_open(struct remo_channel *parent, const char *name, const char *type,
@@ -137,18 +150,21 @@ static int alloc_offsets(struct remo_channel *channel, struct remo__memory *memo
     return 0;
 }
 
-int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint64_t own_bytes, uint64_t expected_bytes,
-                            const struct remo_nodeset *providers, uint32_t *ret_memory) {
+int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint64_t own_bytes,
+                            uint64_t expected_bytes, const struct remo_nodeset *providers,
+                            uint32_t *ret_memory) {
     if (!channel || !ret_memory)
-        return remo__fail(-EINVAL, "remo_channel_add_memory needs a channel and a place for the memory's index");
+        return remo__fail(-EINVAL,
+                          "remo_channel_add_memory needs a channel and a place for the memory's index");
     if (channel->joined || channel->memory_count == REMO_CHANNEL_MEMORIES_MAX)
-        return remo__fail(-EINVAL, "channel %s: memory is added before join, at most %u pieces", channel->name,
-                          REMO_CHANNEL_MEMORIES_MAX);
+        return remo__fail(-EINVAL, "channel %s: memory is added before join, at most %u pieces",
+                          channel->name, REMO_CHANNEL_MEMORIES_MAX);
     int rc = check_name("memory", name, REMO__MEMORY_NAME_BYTES_MAX);
     if (rc != 0)
         return rc;
     struct remo__memory *memory = &channel->memories[channel->memory_count];
-    *memory = (struct remo__memory){.own_bytes = own_bytes, .expected_bytes = expected_bytes, .own_offset = REMO__NO_OFFSET};
+    *memory = (struct remo__memory){
+        .own_bytes = own_bytes, .expected_bytes = expected_bytes, .own_offset = REMO__NO_OFFSET};
     snprintf(memory->name, sizeof memory->name, "%s", name);
     memory->providers = providers && !remo_nodeset_empty(providers) ? *providers : channel->participants;
     rc = alloc_offsets(channel, memory);
@@ -251,10 +267,13 @@ int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns) {
     struct look look = {.channel = channel, .seen_changes = UINT64_MAX};
     int rc = remo__wait(channel->node, tree_ready, &look, remo__deadline(timeout_ns));
     if (rc == -ETIMEDOUT && look.node == channel->node->rank)
-        return remo__fail(rc, "channel %s was opened here but not joined; call remo_channel_join", look.waits_for);
+        return remo__fail(rc, "channel %s was opened here but not joined; call remo_channel_join",
+                          look.waits_for);
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "node %u has not opened channel %s within %llu ms; every participant must, with the same participants", look.node,
-                          look.waits_for, (unsigned long long)(timeout_ns / REMO__NS_PER_MS));
+        return remo__fail(rc,
+                          "node %u has not opened channel %s within %llu ms; every participant must, with "
+                          "the same participants",
+                          look.node, look.waits_for, (unsigned long long)(timeout_ns / REMO__NS_PER_MS));
     return rc;
 }
 
@@ -279,7 +298,8 @@ int remo__channel_reach(struct remo_channel *channel, uint32_t node) {
         return remo__fail(-EINVAL, "node %u does not take part in channel %s", node, channel->name);
     int rc = remo__wait(channel->node, peer_ready, &one, remo__deadline(channel->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "node %u has not opened channel %s yet; wait for it with remo_channel_wait", node, channel->name);
+        return remo__fail(rc, "node %u has not opened channel %s yet; wait for it with remo_channel_wait",
+                          node, channel->name);
     return rc;
 }
 
@@ -323,7 +343,8 @@ void remo_channel_close(struct remo_channel *channel) {
     struct remo__registry *registry = remo__registry(channel->node);
     for (struct remo_channel *child; (child = first_child(registry, channel)) != NULL;)
         remo_channel_close(child);
-    (void)remo_fence(channel->node, REMO_FENCE_GLOBAL, 0); /* nothing of ours is under way when peers hear that we left */
+    /* Nothing of ours is under way when peers hear that we left. */
+    (void)remo_fence(channel->node, REMO_FENCE_GLOBAL, 0);
     pthread_mutex_lock(&registry->lock);
     channel->closing = true;
     remo__registry_unname(registry, channel);
@@ -354,13 +375,16 @@ const struct remo_nodeset *remo_channel_participants(const struct remo_channel *
     return &channel->participants;
 }
 
-/* A node that was gone before the channel was opened has no state there; the root channel has the states of the nodes. */
+/* A node that was gone before the channel was opened has no state there; the root channel has the states of
+ * the nodes. */
 enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node) {
     enum remo_peer_state life = remo_node_peer(channel->node, node);
     if (node >= channel->node->size)
         return REMO_CHANNEL_DOWN;
     if (channel->slot == 0)
-        return life == REMO_PEER_UP ? REMO_CHANNEL_CONNECTED : life == REMO_PEER_COMING ? REMO_CHANNEL_WAITING : REMO_CHANNEL_DOWN;
+        return life == REMO_PEER_UP       ? REMO_CHANNEL_CONNECTED
+               : life == REMO_PEER_COMING ? REMO_CHANNEL_WAITING
+                                          : REMO_CHANNEL_DOWN;
     enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&channel->peers[node].state);
     return state == REMO_CHANNEL_WAITING && life > REMO_PEER_UP ? REMO_CHANNEL_DOWN : state;
 }

@@ -1,17 +1,20 @@
 /* join.c - how endpoints of one name find each other, and how they part.
  *
- * JOIN says: here is an endpoint of this name and type, and this much memory I expect of you. Who has a matching endpoint answers CONNECT with its
- * addresses; who has none ignores it, and will send a JOIN of its own. When a JOIN arrives at an endpoint that does not know its
- * sender's addresses yet (its own JOIN came too early there), it sends its JOIN again, behind its CONNECT: so each pair connects,
- * whoever opens first, and it ends, because the CONNECT makes the sender know.
+ * JOIN says: here is an endpoint of this name and type, and this much memory I expect of you. Who has a
+ * matching endpoint answers CONNECT with its addresses; who has none ignores it, and will send a JOIN of its
+ * own. When a JOIN arrives at an endpoint that does not know its sender's addresses yet (its own JOIN came
+ * too early there), it sends its JOIN again, behind its CONNECT: so each pair connects, whoever opens first,
+ * and it ends, because the CONNECT makes the sender know.
  *
- * A pair is connected when each knows the other's addresses: then whoever sees it first may use them and close at once, and the other
- * will still see the connection before the end. An endpoint takes the addresses of one endpoint of each peer, ever. A CONNECT of
- * another one, or one that reaches nobody, is answered by LEAVE: I do not use your memory, keep it for me no longer. A JOIN of another one is a
- * later life that is meant for our later life.
+ * A pair is connected when each knows the other's addresses: then whoever sees it first may use them and
+ * close at once, and the other will still see the connection before the end. An endpoint takes the addresses
+ * of one endpoint of each peer, ever. A CONNECT of another one, or one that reaches nobody, is answered by
+ * LEAVE: I do not use your memory, keep it for me no longer. A JOIN of another one is a later life that is
+ * meant for our later life.
  *
- * An endpoint whose addresses we do not know, but that was told ours (granted_id), may give way to another one of the same node: names are
- * unique there, so it was closed before the other was opened, and had it known our addresses, its LEAVE would have come first.
+ * An endpoint whose addresses we do not know, but that was told ours (granted_id), may give way to another
+ * one of the same node: names are unique there, so it was closed before the other was opened, and had it
+ * known our addresses, its LEAVE would have come first.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,10 +34,12 @@ static bool provides(const struct remo__memory *memory, uint32_t node) {
 
 /* ---- sending ---- */
 
-static void send_frame(struct remo_node *node, uint32_t peer, enum remo__message_type type, const uint8_t *frame, size_t bytes) {
+static void send_frame(struct remo_node *node, uint32_t peer, enum remo__message_type type,
+                       const uint8_t *frame, size_t bytes) {
     int rc = remo__node_send(node, peer, (uint16_t)type, frame, bytes);
     if (rc != 0) /* that the peer is gone is no news; else something will wait for this in vain */
-        remo__log(&node->log, rc == -EHOSTDOWN ? REMO_LOG_DEBUG : REMO_LOG_ERROR, "a channel's message was lost: %s", remo_last_error());
+        remo__log(&node->log, rc == -EHOSTDOWN ? REMO_LOG_DEBUG : REMO_LOG_ERROR,
+                  "a channel's message was lost: %s", remo_last_error());
 }
 
 void remo__join_send(struct remo_channel *channel, uint32_t peer) {
@@ -87,7 +92,7 @@ static void set_mismatch(struct remo_channel *channel, const char *text) {
 struct news {
     struct remo_channel *channel;
     bool joined, connected;
-    uint32_t gone;                      /* REMO_CHANNEL_LEFT or DOWN; else 0 */
+    uint32_t gone; /* REMO_CHANNEL_LEFT or DOWN; else 0 */
 };
 
 static void done_with(struct remo_channel *channel) {
@@ -128,52 +133,64 @@ static bool becomes_connected(struct remo__channel_peer *known) {
 }
 
 static void garbage(struct remo__registry *registry, uint32_t peer, const char *what) {
-    remo__log(&registry->node->log, REMO_LOG_ERROR, "node %u sent a %s that makes no sense; it was dropped", peer, what);
+    remo__log(&registry->node->log, REMO_LOG_ERROR, "node %u sent a %s that makes no sense; it was dropped",
+              peer, what);
 }
 
 /* ---- JOIN ---- */
 
 /* What the sender expects must be what we provide; false with `text` when it is not. */
-static bool matches(const struct remo_channel *channel, uint32_t peer, const struct remo__join *join, char *text, size_t cap) {
+static bool matches(const struct remo_channel *channel, uint32_t peer, const struct remo__join *join,
+                    char *text, size_t cap) {
     uint32_t self = channel->node->rank;
     if (strcmp(join->type, channel->type) != 0) {
-        snprintf(text, cap, "channel %s is a %s on node %u but a %s on node %u; open it as the same on every node", channel->name,
-                 channel->type, self, join->type, peer);
+        snprintf(text, cap,
+                 "channel %s is a %s on node %u but a %s on node %u; open it as the same on every node",
+                 channel->name, channel->type, self, join->type, peer);
         return false;
     }
     if (join->memory_count != channel->memory_count) {
-        snprintf(text, cap, "channel %s has %u memories on node %u but %u on node %u; open it with the same options on every node",
+        snprintf(text, cap,
+                 "channel %s has %u memories on node %u but %u on node %u; open it with the same options on "
+                 "every node",
                  channel->name, channel->memory_count, self, join->memory_count, peer);
         return false;
     }
     for (uint32_t i = 0; i < join->memory_count; i++) {
         const struct remo__memory *memory = &channel->memories[i];
         uint64_t expected = join->memories[i].expected_bytes;
-        if (strcmp(join->memories[i].name, memory->name) == 0 && (expected == 0 || expected == memory->own_bytes))
+        if (strcmp(join->memories[i].name, memory->name) == 0
+            && (expected == 0 || expected == memory->own_bytes))
             continue;
-        snprintf(text, cap, "channel %s.%s: node %u expects %llu bytes on node %u, which has %llu; open it with the same sizes on "
-                 "every node", channel->name, join->memories[i].name, peer, (unsigned long long)expected, self,
+        snprintf(text, cap,
+                 "channel %s.%s: node %u expects %llu bytes on node %u, which has %llu; open it with the "
+                 "same sizes on every node",
+                 channel->name, join->memories[i].name, peer, (unsigned long long)expected, self,
                  (unsigned long long)memory->own_bytes);
         return false;
     }
     return true;
 }
 
-/* The lock is held. An endpoint with a mismatch makes no new friends: they would be meant for its next life. */
-static void answer_join(struct remo_channel *channel, uint32_t peer, const struct remo__join *join, struct news *news) {
+/* The lock is held. An endpoint with a mismatch makes no new friends: they are meant for its next life. */
+static void answer_join(struct remo_channel *channel, uint32_t peer, const struct remo__join *join,
+                        struct news *news) {
     struct remo__channel_peer *known = &channel->peers[peer];
     struct remo__refuse refuse = {.to_id = join->id};
     uint32_t id = atomic_load(&known->id);
-    if (!channel->joined || atomic_load(&channel->mismatched) || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED
-        || (id != 0 && id != join->id))
+    if (!channel->joined || atomic_load(&channel->mismatched)
+        || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED || (id != 0 && id != join->id))
         return;
     if (!takes_part(channel, peer)) { /* the sender's mistake, or ours: we lack nothing */
-        snprintf(refuse.text, sizeof refuse.text, "channel %s: node %u is no participant of it on node %u; name the same participants "
-                 "on every node", channel->name, peer, channel->node->rank);
+        snprintf(refuse.text, sizeof refuse.text,
+                 "channel %s: node %u is no participant of it on node %u; name the same participants "
+                 "on every node",
+                 channel->name, peer, channel->node->rank);
         send_refuse(channel->node, peer, &refuse);
         return;
     }
-    if (!matches(channel, peer, join, refuse.text, sizeof refuse.text)) { /* both ends hear of it, in the same words */
+    if (!matches(channel, peer, join, refuse.text, sizeof refuse.text)) {
+        /* Both ends hear of it, in the same words. */
         send_refuse(channel->node, peer, &refuse);
         set_mismatch(channel, refuse.text);
         return;
@@ -205,8 +222,10 @@ static void on_join(struct remo__registry *registry, uint32_t peer, const void *
 /* ---- CONNECT ---- */
 
 /* The peer's words are checked: what it says it has must be what we expect, inside memory we can reach. */
-static bool accept_addresses(struct remo_channel *channel, uint32_t peer, const struct remo__connect *connect) {
-    uint64_t reachable = atomic_load(&channel->node->peers[peer].mapped_bytes), offsets[REMO_CHANNEL_MEMORIES_MAX];
+static bool accept_addresses(struct remo_channel *channel, uint32_t peer,
+                             const struct remo__connect *connect) {
+    uint64_t reachable = atomic_load(&channel->node->peers[peer].mapped_bytes),
+             offsets[REMO_CHANNEL_MEMORIES_MAX];
     char text[REMO__MISMATCH_BYTES];
     bool answers = connect->memory_count == channel->memory_count, in_reach = true;
     for (uint32_t i = 0; answers && i < channel->memory_count; i++) {
@@ -218,9 +237,11 @@ static bool accept_addresses(struct remo_channel *channel, uint32_t peer, const 
         in_reach = in_reach && (!used || (bytes <= reachable && offset <= reachable - bytes));
     }
     if (!answers || !in_reach) {
-        snprintf(text, sizeof text, "channel %s: node %u %s", channel->name, peer,
-                 answers ? "has its memory where this node cannot reach it; the log says why it could not be mapped"
-                         : "answered with other memory than it was asked for; start all nodes from the same build");
+        snprintf(
+            text, sizeof text, "channel %s: node %u %s", channel->name, peer,
+            answers
+                ? "has its memory where this node cannot reach it; the log says why it could not be mapped"
+                : "answered with other memory than it was asked for; start all nodes from the same build");
         set_mismatch(channel, text);
         return false;
     }
@@ -230,7 +251,8 @@ static bool accept_addresses(struct remo_channel *channel, uint32_t peer, const 
 }
 
 /* Take the addresses, if they are for us; the lock is held. False: they will not be used. */
-static bool answer_connect(struct remo_channel *channel, uint32_t peer, const struct remo__connect *connect, struct news *news) {
+static bool answer_connect(struct remo_channel *channel, uint32_t peer, const struct remo__connect *connect,
+                           struct news *news) {
     if (!channel || channel->slot == 0 || channel->closing || !takes_part(channel, peer))
         return false;
     struct remo__channel_peer *known = &channel->peers[peer];
@@ -285,7 +307,8 @@ static void end_grant(struct remo__registry *registry, struct remo_channel *chan
 }
 
 /* Mark the peer as gone for an open channel; the lock is held. */
-static void mark_gone(struct remo_channel *channel, uint32_t peer, enum remo_channel_peer state, struct news *news) {
+static void mark_gone(struct remo_channel *channel, uint32_t peer, enum remo_channel_peer state,
+                      struct news *news) {
     struct remo__channel_peer *known = &channel->peers[peer];
     if (channel->closing || !takes_part(channel, peer) || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED)
         return;
@@ -322,7 +345,8 @@ void remo__join_leave(struct remo_channel *channel) {
         if (peer == channel->node->rank || id == 0)
             continue;
         if (!remo__peer_alive(channel->node, peer)) {
-            known->granted_id = 0; /* a dead peer keeps nothing; that it is dead may not have been told here yet */
+            /* A dead peer keeps nothing; that it is dead may not have been told here yet. */
+            known->granted_id = 0;
             continue;
         }
         channel->grants += known->granted_id != 0;
@@ -364,16 +388,20 @@ void remo__join_peer_down(void *ctx, uint32_t peer) {
 int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *data, size_t size_bytes) {
     uint8_t frame[REMO__MESSAGE_USER_HEAD_BYTES + REMO_CHANNEL_MESSAGE_BYTES_MAX];
     if (channel->slot == 0 || node >= channel->node->size || (!data && size_bytes > 0))
-        return remo__fail(-EINVAL, "no message can be sent %s", channel->slot == 0 ? "in the root channel: open one of your own"
-                          : node >= channel->node->size ? "to a node beyond the size of the job" : "from NULL");
+        return remo__fail(-EINVAL, "no message can be sent %s",
+                          channel->slot == 0            ? "in the root channel: open one of your own"
+                          : node >= channel->node->size ? "to a node beyond the size of the job"
+                                                        : "from NULL");
     if (size_bytes > REMO_CHANNEL_MESSAGE_BYTES_MAX)
-        return remo__fail(-EMSGSIZE, "a message of channel %s has at most %u bytes, not %zu; write larger things to memory",
-                          channel->name, REMO_CHANNEL_MESSAGE_BYTES_MAX, size_bytes);
+        return remo__fail(
+            -EMSGSIZE, "a message of channel %s has at most %u bytes, not %zu; write larger things to memory",
+            channel->name, REMO_CHANNEL_MESSAGE_BYTES_MAX, size_bytes);
     int rc = remo__channel_check_peer(channel, node);
     if (rc != 0)
         return rc;
     if (atomic_load(&channel->peers[node].state) != REMO_CHANNEL_CONNECTED)
-        return remo__fail(-ENOTCONN, "node %u is not connected to channel %s yet; see remo_channel_wait", node, channel->name);
+        return remo__fail(-ENOTCONN, "node %u is not connected to channel %s yet; see remo_channel_wait",
+                          node, channel->name);
     struct remo__writer writer = remo__writer_of(frame, sizeof frame);
     remo__put_u32(&writer, atomic_load(&channel->peers[node].id));
     remo__put_bytes(&writer, data, size_bytes);
@@ -410,23 +438,12 @@ static void on_message(struct remo__registry *registry, uint32_t peer, const voi
 void remo__join_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes) {
     struct remo__registry *registry = ctx;
     switch (type) {
-    case REMO__MESSAGE_JOIN:
-        on_join(registry, peer, data, bytes);
-        break;
-    case REMO__MESSAGE_CONNECT:
-        on_connect(registry, peer, data, bytes);
-        break;
-    case REMO__MESSAGE_REFUSE:
-        on_refuse(registry, peer, data, bytes);
-        break;
-    case REMO__MESSAGE_LEAVE:
-        on_leave(registry, peer, data, bytes);
-        break;
-    case REMO__MESSAGE_USER:
-        on_message(registry, peer, data, bytes);
-        return;
-    default:
-        garbage(registry, peer, "message of unknown type");
+    case REMO__MESSAGE_JOIN: on_join(registry, peer, data, bytes); break;
+    case REMO__MESSAGE_CONNECT: on_connect(registry, peer, data, bytes); break;
+    case REMO__MESSAGE_REFUSE: on_refuse(registry, peer, data, bytes); break;
+    case REMO__MESSAGE_LEAVE: on_leave(registry, peer, data, bytes); break;
+    case REMO__MESSAGE_USER: on_message(registry, peer, data, bytes); return;
+    default: garbage(registry, peer, "message of unknown type");
     }
     remo__registry_changed(registry);
 }
@@ -440,14 +457,17 @@ void remo__join_immediate(void *ctx, uint32_t peer, uint32_t value) {
     done_with(channel);
 }
 
-int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory, uint32_t node, uint64_t offset,
-                                  const void *src, size_t bytes, uint32_t value, struct remo_ack *ack) {
+int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory,
+                                  uint32_t node, uint64_t offset, const void *src, size_t bytes,
+                                  uint32_t value, struct remo_ack *ack) {
     struct remo__thread *thread = remo__thread(channel->node);
     if (!thread)
         return -EAGAIN;
     uint64_t at = remo__memory_at(memory, node, offset);
     if (at == REMO__NO_OFFSET)
         return remo__fail(-ENOTCONN, "node %u is not connected to channel %s", node, channel->name);
-    uint32_t imm = atomic_load(&channel->peers[node].id) << (32 - REMO__ID_BITS) | (value & REMO_CHANNEL_IMMEDIATE_MAX);
-    return remo__op_write(thread, remo__channel_counters(channel, thread), node, at, src, bytes, REMO__WRITE_IMM, imm, ack);
+    uint32_t imm =
+        atomic_load(&channel->peers[node].id) << (32 - REMO__ID_BITS) | (value & REMO_CHANNEL_IMMEDIATE_MAX);
+    return remo__op_write(thread, remo__channel_counters(channel, thread), node, at, src, bytes,
+                          REMO__WRITE_IMM, imm, ack);
 }

@@ -92,7 +92,8 @@ bool remo__leave_decode(const void *frame, size_t bytes, struct remo__leave *ret
     return remo__reader_complete(&reader) && ret_leave->id != 0 && ret_leave->to_id != 0;
 }
 
-bool remo__user_decode(const void *frame, size_t bytes, uint32_t *ret_to_id, const void **ret_data, size_t *ret_bytes) {
+bool remo__user_decode(const void *frame, size_t bytes, uint32_t *ret_to_id, const void **ret_data,
+                       size_t *ret_bytes) {
     struct remo__reader reader = remo__reader_of(frame, bytes);
     *ret_to_id = remo__get_u32(&reader);
     *ret_bytes = remo__reader_left(&reader);

@@ -6,8 +6,8 @@
  *     LEAVE    id, to_id
  *     MESSAGE  to_id, and bytes of the user
  *
- * `id` is the sender's endpoint, `to_id` the receiver's. Decoders trust nobody: false means that the frame makes no sense, and then
- * the result is not to be used. No id is 0.
+ * `id` is the sender's endpoint, `to_id` the receiver's. Decoders trust nobody: false means that the frame
+ * makes no sense, and then the result is not to be used. No id is 0.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ enum remo__message_type {
     REMO__MESSAGE_USER
 };
 
-#define REMO__MESSAGE_BYTES_MAX 2048u     /* of all but a user's */
+#define REMO__MESSAGE_BYTES_MAX 2048u /* of all but a user's */
 #define REMO__MESSAGE_USER_HEAD_BYTES 4u
 
 struct remo__join {
@@ -63,4 +63,5 @@ bool remo__connect_decode(const void *frame, size_t bytes, struct remo__connect 
 bool remo__refuse_decode(const void *frame, size_t bytes, struct remo__refuse *ret_refuse);
 bool remo__leave_decode(const void *frame, size_t bytes, struct remo__leave *ret_leave);
 /* The user's bytes lie where they are, inside `frame`. */
-bool remo__user_decode(const void *frame, size_t bytes, uint32_t *ret_to_id, const void **ret_data, size_t *ret_bytes);
+bool remo__user_decode(const void *frame, size_t bytes, uint32_t *ret_to_id, const void **ret_data,
+                       size_t *ret_bytes);

@@ -39,12 +39,15 @@ int remo__registry_insert(struct remo__registry *registry, struct remo_channel *
         *bucket = channel;
         return 0;
     }
-    return remo__fail(-EMFILE, "%u channels are open on this node, or closed here and not at peers that know them; close some first",
-                      REMO_CHANNELS_MAX - 1);
+    return remo__fail(
+        -EMFILE,
+        "%u channels are open on this node, or closed here and not at peers that know them; close some first",
+        REMO_CHANNELS_MAX - 1);
 }
 
 void remo__registry_unname(struct remo__registry *registry, struct remo_channel *channel) {
-    for (struct remo_channel **link = bucket_of(registry, channel->name); *link; link = &(*link)->next_in_bucket) {
+    for (struct remo_channel **link = bucket_of(registry, channel->name); *link;
+         link = &(*link)->next_in_bucket) {
         if (*link != channel)
             continue;
         *link = channel->next_in_bucket;
@@ -100,8 +103,11 @@ int remo_node_open(const struct remo_config *config, struct remo_node **ret_node
     pthread_mutex_init(&registry->lock, NULL);
     registry->slots[0] = registry->root;
     registry->root->joined = true;
-    struct remo__node_hooks hooks = {.ctx = registry, .attach = attach, .peer_up = remo__join_peer_up,
-                                     .peer_down = remo__join_peer_down, .frame = remo__join_frame,
+    struct remo__node_hooks hooks = {.ctx = registry,
+                                     .attach = attach,
+                                     .peer_up = remo__join_peer_up,
+                                     .peer_down = remo__join_peer_down,
+                                     .frame = remo__join_frame,
                                      .immediate = remo__join_immediate};
     int rc = ret_node ? remo__node_open(config, &hooks, ret_node) : remo__fail(-EINVAL, "ret_node is NULL");
     if (rc != 0)

@@ -10,22 +10,23 @@
 #define REMO__NAME_BUCKETS 1024u
 #define REMO__ID_SLOT_BITS 12u
 #endif
-#define REMO__ID_BITS      20u /* the rest of an immediate is its value */
+#define REMO__ID_BITS 20u /* the rest of an immediate is its value */
 
 static_assert(REMO_CHANNELS_MAX == 1u << REMO__ID_SLOT_BITS, "a slot fits an id");
 static_assert(REMO_CHANNELS_MAX == REMO__COUNTERS_MAX, "every channel has its counters");
-static_assert(REMO_CHANNEL_IMMEDIATE_MAX == (1u << (32 - REMO__ID_BITS)) - 1, "id and value share an immediate");
+static_assert(REMO_CHANNEL_IMMEDIATE_MAX == (1u << (32 - REMO__ID_BITS)) - 1,
+              "id and value share an immediate");
 
 /* The lock is held around looking and changing, never around callbacks, waits or network operations. */
 struct remo__registry {
     struct remo_node *node;
     pthread_mutex_t lock;
-    struct remo_channel *buckets[REMO__NAME_BUCKETS];  /* open ones, by full name */
-    struct remo_channel *slots[REMO_CHANNELS_MAX];     /* open ones, and closed ones whose memory is still known to peers */
+    struct remo_channel *buckets[REMO__NAME_BUCKETS]; /* open ones, by full name */
+    struct remo_channel *slots[REMO_CHANNELS_MAX];    /* and closed ones whose memory peers still know */
     uint8_t generations[REMO_CHANNELS_MAX];
     uint32_t next_slot;
     struct remo_channel *root;
-    _Atomic uint64_t changes;                          /* of any state that remo_channel_wait looks at */
+    _Atomic uint64_t changes; /* of any state that remo_channel_wait looks at */
 };
 
 static inline struct remo__registry *remo__registry(const struct remo_node *node) {

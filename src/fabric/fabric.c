@@ -13,6 +13,9 @@ static const struct remo__fabric_ops *const fabrics[] = {
 #ifdef REMO_HAVE_OFI
     &remo__fabric_ofi,
 #endif
+#ifdef REMO_HAVE_VERBS
+    &remo__fabric_verbs,
+#endif
 };
 
 const struct remo__fabric_ops *remo__fabric_at(uint32_t n) {
@@ -123,6 +126,11 @@ static void stub_imm_wake(struct remo__fabric *fabric) {
     (void)fabric;
 }
 
+void remo__fabric_wire_none(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire) {
+    (void)fabric;
+    *ret_wire = (struct remo__fabric_wire){0};
+}
+
 const struct remo__fabric_ops remo__fabric_stubs = {
     .name = "none",
     .probe = stub_probe,
@@ -141,6 +149,7 @@ const struct remo__fabric_ops remo__fabric_stubs = {
     .imm_poll = stub_imm_poll,
     .imm_wait = stub_imm_wait,
     .imm_wake = stub_imm_wake,
+    .wire = remo__fabric_wire_none,
 };
 
 struct remo__fabric_ops remo__fabric_complete(const struct remo__fabric_ops *ops) {
@@ -165,6 +174,7 @@ struct remo__fabric_ops remo__fabric_complete(const struct remo__fabric_ops *ops
     FILL(imm_poll);
     FILL(imm_wait);
     FILL(imm_wake);
+    FILL(wire);
 #undef FILL
     return whole;
 }

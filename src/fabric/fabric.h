@@ -33,6 +33,7 @@ struct remo__fabric_caps {
     bool reads_ordered;       /* reads of one endpoint from one peer are executed in the order posted */
     bool completion_placed;   /* the completion of a write means that it is placed and visible at the target */
     bool read_flushes;        /* a read completes after all earlier writes of the endpoint to that peer are placed */
+    bool driven_by_device;    /* what was posted goes on and ends although nobody polls */
     bool local_registered;    /* local buffers must lie in the arena */
     uint32_t inline_bytes;    /* writes up to this size are copied when posted; 0: none is */
     uint32_t batch_max;       /* operations per post */
@@ -82,13 +83,22 @@ struct remo__imm {
     uint32_t value;
 };
 
+/* What all endpoints of a fabric have put on the wire, where the fabric counts it: verbs. */
+struct remo__fabric_wire {
+    uint64_t requests;    /* work requests */
+    uint64_t posts;       /* calls that ring the device's doorbell once */
+    uint64_t signalled;   /* work requests that asked for a completion */
+    uint64_t inlined;     /* work requests that carried their data themselves */
+    uint64_t bytes;       /* of data, both ways */
+};
+
 struct remo__fabric;
 struct remo__endpoint;    /* each fabric has its own */
 
 struct remo__fabric_config {
     uint32_t rank, size;
     const char *job;                /* name of the job, unique on this machine */
-    const char *provider;           /* ofi: libfabric provider, NULL = "tcp;ofi_rxm"; verbs: device, NULL = the first */
+    const char *provider;           /* ofi: libfabric provider, NULL = "tcp;ofi_rxm"; verbs: device[:port[:gid]], NULL = the first */
     const char *address;            /* network address to bind the data path to, NULL = loopback */
     char *arena;                    /* own arena, reserved by the node: CPU address of offset 0 */
     uint64_t arena_bytes;           /* size of the reservation: the same on every node */
@@ -135,6 +145,9 @@ struct remo__fabric_ops {
      * imm_wake was called since the last imm_wait returned. Called by the service thread only. */
     void (*imm_wait)(struct remo__fabric *fabric, uint64_t timeout_ns);
     void (*imm_wake)(struct remo__fabric *fabric); /* any thread, also signal-free teardown */
+
+    /* Statistics; any thread. All zero where nothing is counted. */
+    void (*wire)(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire);
 };
 
 /* What the node reads on every operation; one line a peer. */
@@ -157,13 +170,16 @@ struct remo__fabric {
 
 extern const struct remo__fabric_ops remo__fabric_shm;
 extern const struct remo__fabric_ops remo__fabric_ofi;
+extern const struct remo__fabric_ops remo__fabric_verbs;
 
+/* The `wire` of fabrics that do not count. */
+void remo__fabric_wire_none(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire);
 /* Every operation does nothing and returns -EOPNOTSUPP, or just returns. */
 extern const struct remo__fabric_ops remo__fabric_stubs;
 /* `ops`, with stubs for the operations that it lacks. The tables of find and at are complete already. */
 struct remo__fabric_ops remo__fabric_complete(const struct remo__fabric_ops *ops);
 
-/* The fabric called `name` ("shm", "ofi"), or NULL. */
+/* The fabric called `name` ("shm", "ofi", "verbs"), or NULL. */
 const struct remo__fabric_ops *remo__fabric_find(const char *name);
 /* The n-th fabric of this build, or NULL: for listings. */
 const struct remo__fabric_ops *remo__fabric_at(uint32_t n);

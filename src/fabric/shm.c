@@ -332,4 +332,5 @@ const struct remo__fabric_ops remo__fabric_shm = {
     .imm_poll = remo__shm_imm_poll,
     .imm_wait = remo__shm_imm_wait,
     .imm_wake = remo__shm_imm_wake,
+    .wire = remo__fabric_wire_none,
 };

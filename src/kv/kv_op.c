@@ -248,10 +248,12 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     struct remo_kv_op *next;
     mine->failed_tries = 0;
     mine->acks_missing = false;
+    remo__cork(mine->thread); /* the reads of a window go together */
     for (struct remo_kv_op *op = mine->first; op; op = next) {
         next = remo__kv_run(op)->next;
         step(kv, mine, op);
     }
+    remo__uncork(mine->thread);
     if (mine->to_send > 0) {
         int rc = remo__kv_flush(kv, mine);
         if (rc != 0 && rc != -ETIMEDOUT)

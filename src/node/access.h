@@ -1,7 +1,8 @@
 /* access.h - how the CPU touches network memory: the only way, so that the simulator sees every access.
  *
- * Peers and the NIC write the same memory at any time. Words are loaded with acquire and stored with release; anything larger may be torn
- * and must carry a check. Words that network atomics change are never stored here.
+ * Peers and the NIC write the same memory at any time. Words are loaded with acquire and stored with release;
+ * anything larger may be torn and must carry a check. Words that network atomics change are never stored
+ * here.
  */
 #pragma once
 

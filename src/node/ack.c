@@ -13,7 +13,8 @@ int remo_ack_test(struct remo_ack *ack) {
     if (pending(ack) > 0)
         return remo__fail_static(-EINPROGRESS, "operations of this ack are still in flight");
     if (ack->status != 0)
-        return remo__fail_static(ack->status, "an operation of this ack failed: its peer is gone, or refused it");
+        return remo__fail_static(ack->status,
+                                 "an operation of this ack failed: its peer is gone, or refused it");
     return 0;
 }
 

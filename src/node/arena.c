@@ -12,9 +12,9 @@
 #include "node/access.h"
 
 #define SEGMENT_ALIGN REMO__SEGMENT_ALIGN_BYTES
-#define BIG_BYTES     (1u << 20)   /* pieces from here on start on a huge page */
-#define FLUSH_BYTES   64u          /* [private_bytes, +64) is what fences read */
-#define GROWTH        16u          /* a new segment has at least this part of what is there */
+#define BIG_BYTES (1u << 20) /* pieces from here on start on a huge page */
+#define FLUSH_BYTES 64u      /* [private_bytes, +64) is what fences read */
+#define GROWTH 16u           /* a new segment has at least this part of what is there */
 
 struct segment {
     uint64_t offset, bytes;
@@ -28,19 +28,20 @@ struct piece { /* free memory, sorted by offset, never adjacent */
     struct piece *next;
 };
 
-/* `growth` is held while a segment is made, which may take long; `lock` for short looks and changes, inside it. */
+/* `growth` is held while a segment is made, which may take long; `lock` for short looks and changes, inside
+ * it. */
 struct remo__arena {
     struct remo_node *node;
     pthread_mutex_t growth;
     pthread_mutex_t lock;
     char *base;
     uint64_t reserved, segment_bytes;
-    uint64_t committed;                /* under growth */
+    uint64_t committed; /* under growth */
     char *memory_dir;
     struct segment *segments[REMO__SEGMENTS_MAX];
-    uint32_t segment_count;            /* changed under both */
+    uint32_t segment_count; /* changed under both */
     struct piece *free;
-    uint64_t clean;                    /* from here on nothing was ever given out: it is zero */
+    uint64_t clean; /* from here on nothing was ever given out: it is zero */
     bool announced[REMO_NODES_MAX];
 };
 
@@ -113,8 +114,8 @@ static int send_segment(struct remo__arena *arena, uint32_t index, uint32_t peer
     remo__put_u64(&writer, segment->bytes);
     remo__put_u32(&writer, segment->blob_bytes);
     remo__put_bytes(&writer, segment->blob, segment->blob_bytes);
-    return remo__control_send(arena->node->control, peer, REMO__FRAME_SEGMENT, frame, (size_t)(writer.at - frame),
-                              segment->fd);
+    return remo__control_send(arena->node->control, peer, REMO__FRAME_SEGMENT, frame,
+                              (size_t)(writer.at - frame), segment->fd);
 }
 
 /* With our own fabric, and as our own peer. */
@@ -123,8 +124,8 @@ static int register_segment(struct remo__arena *arena, struct segment *segment) 
     const struct remo__fabric_ops *ops = node->fabric->ops;
     size_t blob_bytes = 0;
     pthread_mutex_lock(&node->fabric_lock);
-    int rc = ops->add_segment(node->fabric, arena->segment_count, segment->offset, segment->bytes, segment->fd,
-                              segment->blob, sizeof segment->blob, &blob_bytes);
+    int rc = ops->add_segment(node->fabric, arena->segment_count, segment->offset, segment->bytes,
+                              segment->fd, segment->blob, sizeof segment->blob, &blob_bytes);
     segment->blob_bytes = (uint32_t)blob_bytes;
     if (rc == 0)
         rc = ops->map_segment(node->fabric, node->rank, arena->segment_count, segment->offset, segment->bytes,
@@ -139,9 +140,11 @@ static uint64_t growth_for(const struct remo__arena *arena, uint64_t bytes) {
     uint64_t want = remo__max(need, remo__max(arena->segment_bytes, arena->committed / GROWTH));
     if (need <= room && arena->segment_count < REMO__SEGMENTS_MAX)
         return remo__align_up(remo__min(want, room), SEGMENT_ALIGN);
-    remo__fail(-ENOSPC, "%llu bytes do not fit: the arena has grown to %llu of its %llu bytes, in %u of at most %u segments; raise "
-               "arena_bytes or segment_bytes in struct remo_config", (unsigned long long)bytes,
-               (unsigned long long)arena->committed, (unsigned long long)arena->reserved, arena->segment_count, REMO__SEGMENTS_MAX);
+    remo__fail(-ENOSPC,
+               "%llu bytes do not fit: the arena has grown to %llu of its %llu bytes, in %u of at most %u "
+               "segments; raise arena_bytes or segment_bytes in struct remo_config",
+               (unsigned long long)bytes, (unsigned long long)arena->committed,
+               (unsigned long long)arena->reserved, arena->segment_count, REMO__SEGMENTS_MAX);
     return 0;
 }
 
@@ -172,7 +175,8 @@ static int grow(struct remo__arena *arena, uint64_t least) {
         return remo__fail(-ENOMEM, "no memory to describe a segment");
     bool huge;
     int rc = remo__segment_create(arena->memory_dir, bytes, &segment->fd, &huge);
-    if (rc == -ENOSPC && bytes > remo__align_up(least, SEGMENT_ALIGN)) { /* what is needed now may still fit */
+    if (rc == -ENOSPC && bytes > remo__align_up(least, SEGMENT_ALIGN)) {
+        /* What is needed now may still fit. */
         bytes = remo__align_up(least, SEGMENT_ALIGN);
         rc = remo__segment_create(arena->memory_dir, bytes, &segment->fd, &huge);
     }
@@ -189,7 +193,8 @@ static int grow(struct remo__arena *arena, uint64_t least) {
         goto fail_unmap;
     return publish(arena, segment);
 fail_unmap:
-    mmap(arena->base + segment->offset, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    mmap(arena->base + segment->offset, bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 fail_close:
     close(segment->fd);
 fail_free:
@@ -197,8 +202,8 @@ fail_free:
     return rc;
 }
 
-int remo__arena_open(struct remo_node *node, uint64_t arena_bytes, uint64_t segment_bytes, const char *memory_dir,
-                     struct remo__arena **ret_arena) {
+int remo__arena_open(struct remo_node *node, uint64_t arena_bytes, uint64_t segment_bytes,
+                     const char *memory_dir, struct remo__arena **ret_arena) {
     struct remo__arena *arena = calloc(1, sizeof *arena);
     if (!arena)
         return remo__fail(-ENOMEM, "no memory for the arena's description");
@@ -253,7 +258,8 @@ static void clear(char *at, uint64_t bytes) {
         remo__copy_to(at + done, zeros, remo__min(bytes - done, sizeof zeros));
 }
 
-/* Take a piece and make it zero, without the lock and not when it was freed: that may be the control thread's work. */
+/* Take a piece and make it zero, without the lock and not when it was freed: that may be the control thread's
+ * work. */
 static int take_clean(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
     uint64_t offset = 0;
     pthread_mutex_lock(&arena->lock);
@@ -272,16 +278,19 @@ static int take_clean(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_o
 
 int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
     if (bytes > arena->reserved)
-        return remo__fail(-ENOSPC, "%llu bytes were asked for, but the arena has room for %llu; raise arena_bytes in struct "
-                          "remo_config", (unsigned long long)bytes, (unsigned long long)arena->reserved);
+        return remo__fail(
+            -ENOSPC,
+            "%llu bytes were asked for, but the arena has room for %llu; raise arena_bytes in struct "
+            "remo_config",
+            (unsigned long long)bytes, (unsigned long long)arena->reserved);
     bytes = remo__align_up(remo__max(bytes, 1), REMO__CACHE_LINE);
     int rc = take_clean(arena, bytes, ret_offset);
     if (rc != -ENOSPC)
         return rc;
     pthread_mutex_lock(&arena->growth);
-    while ((rc = take_clean(arena, bytes, ret_offset)) == -ENOSPC) /* others may have taken what we grew: it ends when all is used */
-        if ((rc = grow(arena, bytes)) != 0)
-            break;
+    do { /* others may take what we grow: it ends when all is used */
+        rc = take_clean(arena, bytes, ret_offset);
+    } while (rc == -ENOSPC && (rc = grow(arena, bytes)) == 0);
     pthread_mutex_unlock(&arena->growth);
     return rc;
 }
@@ -289,7 +298,8 @@ int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_o
 void remo__arena_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes) {
     bytes = remo__align_up(remo__max(bytes, 1), REMO__CACHE_LINE);
     pthread_mutex_lock(&arena->lock);
-    (void)add_free(arena, offset, bytes); /* without memory for the note the piece stays unused until the node closes */
+    /* Without memory for the note the piece stays unused until the node closes. */
+    (void)add_free(arena, offset, bytes);
     pthread_mutex_unlock(&arena->lock);
 }
 

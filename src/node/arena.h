@@ -1,20 +1,22 @@
-/* arena.h - the network memory of one node: address space reserved once, committed by segments, given out in pieces.
+/* arena.h - the network memory of one node: address space reserved once, committed by segments, given out in
+ * pieces.
  *
- * One first-fit allocator with coalescing serves every object of the node. It is used at open and close only, never on the data path.
- * The arena grows by at least a sixteenth of itself, so that a large one has few segments.
- * Each new segment is registered with the fabric and announced to all peers before any address inside it leaves this
- * node; the control stream keeps that order.
+ * One first-fit allocator with coalescing serves every object of the node. It is used at open and close only,
+ * never on the data path. The arena grows by at least a sixteenth of itself, so that a large one has few
+ * segments. Each new segment is registered with the fabric and announced to all peers before any address
+ * inside it leaves this node; the control stream keeps that order.
  */
 #pragma once
 
 #include "node/node.h"
 
-int remo__arena_open(struct remo_node *node, uint64_t arena_bytes, uint64_t segment_bytes, const char *memory_dir,
-                     struct remo__arena **ret_arena);
+int remo__arena_open(struct remo_node *node, uint64_t arena_bytes, uint64_t segment_bytes,
+                     const char *memory_dir, struct remo__arena **ret_arena);
 void remo__arena_close(struct remo__arena *arena);
 /* Register the first segment; the fabric is open now. */
 int remo__arena_start(struct remo__arena *arena);
-/* Zeroed memory, 64-byte aligned (2 MiB from 1 MiB on, for huge pages). Errors: -ENOSPC, -ENOMEM. Threads: any. */
+/* Zeroed memory, 64-byte aligned (2 MiB from 1 MiB on, for huge pages). Errors: -ENOSPC, -ENOMEM. Threads:
+ * any. */
 int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset);
 void remo__arena_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes);
 /* Announce all segments so far to a peer that just came (control thread). */

@@ -1,10 +1,11 @@
 /* fence.c - pair, thread and global fences, each by the cheapest means the fabric allows.
  *
- * Mapped fabrics: stores of this CPU become visible in order; only a later load may overtake them, which one CPU fence forbids. What other
- * threads of this node wrote is placed already: "happened before this call" means that we have seen something they stored later.
- * Others: reads and atomics are done when they have completed. Writes are placed when they have completed (caps.completion_placed) or
- * when a read of the same endpoint from the same peer, posted later, has (caps.read_flushes). Between operations of one endpoint to one
- * peer, ordered writes need nothing at all.
+ * Mapped fabrics: stores of this CPU become visible in order; only a later load may overtake them, which one
+ * CPU fence forbids. What other threads of this node wrote is placed already: "happened before this call"
+ * means that we have seen something they stored later. Others: reads and atomics are done when they have
+ * completed. Writes are placed when they have completed (caps.completion_placed) or when a read of the same
+ * endpoint from the same peer, posted later, has (caps.read_flushes). Between operations of one endpoint to
+ * one peer, ordered writes need nothing at all.
  */
 #include "base/mutant.h"
 #include "node/slots.h"
@@ -17,7 +18,7 @@ static uint64_t flush_offset(const struct remo_node *node) {
 struct drain {
     struct remo__slots *slots;
     struct remo__thread *thread;
-    uint32_t first, end;     /* peers */
+    uint32_t first, end; /* peers */
     bool writes;
 };
 
@@ -39,7 +40,8 @@ static void advance(_Atomic uint64_t *flushed, uint64_t written) {
         continue;
 }
 
-/* A read behind the writes of `thread` to each peer of the range that may have unplaced ones. Counted as ours. */
+/* A read behind the writes of `thread` to each peer of the range that may have unplaced ones. Counted as
+ * ours. */
 static int flush(struct remo__thread *me, struct remo__thread *thread, uint32_t first, uint32_t end) {
     struct remo_node *node = me->node;
     struct remo_ack ack = REMO_ACK_INIT;
@@ -50,7 +52,8 @@ static int flush(struct remo__thread *me, struct remo__thread *thread, uint32_t 
         written[peer] = atomic_load(&of->written);
         if (written[peer] == atomic_load(&of->flushed) || !remo__peer_alive(node, peer))
             continue;
-        int one = remo__op_read(thread, &me->stats[0], peer, flush_offset(node), scratch, sizeof scratch, &ack);
+        int one =
+            remo__op_read(thread, &me->stats[0], peer, flush_offset(node), scratch, sizeof scratch, &ack);
         rc = rc ? rc : one;
     }
     int waited = remo_ack_wait(&ack, node->op_timeout_ns);
@@ -61,6 +64,13 @@ static int flush(struct remo__thread *me, struct remo__thread *thread, uint32_t 
     return rc;
 }
 
+void remo__fence_forgive(struct remo__thread *thread) {
+    if (thread->node->mapped || thread->node->fabric->caps.completion_placed)
+        return;
+    for (uint32_t peer = 0; peer < thread->node->size; peer++)
+        advance(&thread->slots->peers[peer].flushed, atomic_load(&thread->slots->peers[peer].written));
+}
+
 /* Errors of writes that nobody waited for. */
 static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t end) {
     int rc = 0;
@@ -68,30 +78,38 @@ static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t 
         struct remo__slots_peer *of = &thread->slots->peers[peer];
         int error = atomic_load(&of->error) ? atomic_exchange(&of->error, 0) : 0;
         if (error != 0)
-            rc = remo__fail(error, "a write to node %u since the last fence failed (%s); whether it was applied is unknown", peer,
-                            remo_error_name(error));
+            rc = remo__fail(
+                error,
+                "a write to node %u since the last fence failed (%s); whether it was applied is unknown",
+                peer, remo_error_name(error));
     }
     return rc;
 }
 
-static int fence_slots(struct remo__thread *me, struct remo__thread *thread, uint32_t first, uint32_t end, bool pair) {
+static int fence_slots(struct remo__thread *me, struct remo__thread *thread, uint32_t first, uint32_t end,
+                       bool pair) {
     const struct remo__fabric_caps *caps = &me->node->fabric->caps;
     bool ordered = pair && (caps->writes_ordered || REMO__MUTANT(fence_pair_unordered));
-    struct drain drain = {.slots = thread->slots, .thread = thread, .first = first, .end = end,
+    struct drain drain = {.slots = thread->slots,
+                          .thread = thread,
+                          .first = first,
+                          .end = end,
                           .writes = !ordered && caps->completion_placed && !REMO__MUTANT(fence_drain)};
     int rc = 0;
     if (!ordered && !caps->completion_placed && !REMO__MUTANT(fence_flush))
         rc = flush(me, thread, first, end);
-    int waited = drained(&drain) ? 0 : remo__wait(me->node, drained, &drain, remo__deadline(me->node->op_timeout_ns));
+    int waited =
+        drained(&drain) ? 0 : remo__wait(me->node, drained, &drain, remo__deadline(me->node->op_timeout_ns));
     rc = rc ? rc : waited;
     int told = thread == me ? collect_errors(thread, first, end) : 0; /* others' errors are told to them */
     return rc ? rc : told;
 }
 
 int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
-    if (remo__unlikely((scope == REMO_FENCE_PAIR && peer >= node->size) || (uint32_t)scope > REMO_FENCE_GLOBAL))
-        return remo__fail(-EINVAL, "a fence of scope %d with node %u makes no sense in a job of %u nodes", (int)scope, peer,
-                          node->size);
+    if (remo__unlikely((scope == REMO_FENCE_PAIR && peer >= node->size)
+                       || (uint32_t)scope > REMO_FENCE_GLOBAL))
+        return remo__fail(-EINVAL, "a fence of scope %d with node %u makes no sense in a job of %u nodes",
+                          (int)scope, peer, node->size);
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
         return -EAGAIN;
@@ -111,7 +129,8 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
     int rc = fence_slots(thread, thread, 0, node->size, false);
     uint32_t count = scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads) ? atomic_load(&node->threads_count) : 0;
     for (uint32_t i = 0; i < count; i++) {
-        int other = node->threads[i] == thread ? 0 : fence_slots(thread, node->threads[i], 0, node->size, false);
+        int other =
+            node->threads[i] == thread ? 0 : fence_slots(thread, node->threads[i], 0, node->size, false);
         rc = rc ? rc : other;
     }
     return rc;

@@ -14,15 +14,15 @@
 #include "node/op.h"
 #include "node/wait.h"
 
-#define ARENA_BYTES     (64ull << 30)
-#define SEGMENT_BYTES   (16ull << 20)
+#define ARENA_BYTES (64ull << 30)
+#define SEGMENT_BYTES (16ull << 20)
 #define JOIN_TIMEOUT_NS (30 * REMO__NS_PER_S)
-#define OP_TIMEOUT_NS   (10 * REMO__NS_PER_S)
-#define THREADS_MAX     64u
-#define SPINS           1000u /* about 20 us: more than a message on one machine takes */
-#define SPINS_CROWDED   20u   /* more nodes than processors */
-#define IMMS_PER_POLL   64u
-#define SWEEP_NS        REMO__NS_PER_MS /* between looks at operations that threads have left behind */
+#define OP_TIMEOUT_NS (10 * REMO__NS_PER_S)
+#define THREADS_MAX 64u
+#define SPINS 1000u       /* about 20 us: more than a message on one machine takes */
+#define SPINS_CROWDED 20u /* more nodes than processors */
+#define IMMS_PER_POLL 64u
+#define SWEEP_NS REMO__NS_PER_MS /* between looks at operations that threads have left behind */
 
 uint32_t remo_node_rank(const struct remo_node *node) {
     return node->rank;
@@ -49,7 +49,8 @@ int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *wha
     case REMO_PEER_COMING:
         return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has not joined yet", what, peer);
     default:
-        return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has died; nodes that did not depend on it go on", what, peer);
+        return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has died; nodes that did not depend on it go on",
+                          what, peer);
     }
 }
 
@@ -64,7 +65,8 @@ static void refuse(struct remo_node *node, uint32_t peer, const char *why) {
     remo__wake(node);
 }
 
-static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_machine, const void *hello, size_t hello_bytes) {
+static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_machine, const void *hello,
+                  size_t hello_bytes) {
     struct remo_node *node = ctx;
     struct remo__reader reader = remo__reader_of(hello, hello_bytes);
     char fabric[16];
@@ -106,7 +108,8 @@ static int map_segment(struct remo_node *node, uint32_t peer, const void *data, 
         || offset != atomic_load(&node->peers[peer].mapped_bytes))
         return remo__fail(-EPROTO, "it announced a segment that makes no sense");
     pthread_mutex_lock(&node->fabric_lock);
-    int rc = node->fabric->ops->map_segment(node->fabric, peer, index, offset, segment_bytes, blob, blob_bytes, fd);
+    int rc = node->fabric->ops->map_segment(node->fabric, peer, index, offset, segment_bytes, blob,
+                                            blob_bytes, fd);
     pthread_mutex_unlock(&node->fabric_lock);
     if (rc == 0)
         atomic_store(&node->peers[peer].mapped_bytes, end);
@@ -130,8 +133,8 @@ static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, 
     remo__wake(node);
 }
 
-/* The order matters: first nobody starts anything with it any more and waiters see it, then what is in flight ends, then objects
- * hear of it. What may wait for a lock comes late: somebody may be allocating memory. */
+/* The order matters: first nobody starts anything with it any more and waiters see it, then what is in flight
+ * ends, then objects hear of it. What may wait for a lock comes late: somebody may be allocating memory. */
 static void on_down(void *ctx, uint32_t peer, int reason) {
     struct remo_node *node = ctx;
     atomic_store(&node->peers[peer].state, reason == 0 ? REMO_PEER_LEFT : REMO_PEER_DEAD);
@@ -179,10 +182,15 @@ static uint64_t or_default(uint64_t said, uint64_t otherwise) {
 }
 
 static int open_roster(struct remo_node *node, const struct remo_config *config) {
-    struct remo__bootstrap_config bootstrap = {
-        .rank = config->rank, .size = config->size, .job = config->job, .addresses = config->addresses,
-        .hosts_file = config->hosts_file, .key_file = config->key_file, .log = node->log,
-        .timeout_ns = or_default(config->join_timeout_ns, JOIN_TIMEOUT_NS)};
+    struct remo__bootstrap_config bootstrap = {.rank = config->rank,
+                                               .size = config->size,
+                                               .job = config->job,
+                                               .addresses = config->addresses,
+                                               .hosts_file = config->hosts_file,
+                                               .key_file = config->key_file,
+                                               .log = node->log,
+                                               .timeout_ns =
+                                                   or_default(config->join_timeout_ns, JOIN_TIMEOUT_NS)};
     int rc = remo__roster_open(&bootstrap, &node->roster);
     if (rc != 0)
         return rc;
@@ -196,12 +204,18 @@ static int open_fabric(struct remo_node *node, const struct remo_config *config)
     const char *name = or_env(config->fabric, "REMO_FABRIC");
     const struct remo__fabric_ops *ops = remo__fabric_find(name ? name : "shm");
     if (!ops)
-        return remo__fail(-EINVAL, "there is no fabric called \"%s\"; this build has shm and ofi (see `remo doctor`)", name);
-    struct remo__fabric_config fabric = {
-        .rank = node->rank, .size = node->size, .job = node->roster->job,
-        .provider = or_env(config->provider, "REMO_PROVIDER"), .address = or_env(config->bind_address, "REMO_BIND"),
-        .arena = remo__arena_base(node->arena), .arena_bytes = remo__arena_reserved(node->arena),
-        .endpoints_max = node->threads_max, .log = node->log};
+        return remo__fail(-EINVAL,
+                          "there is no fabric called \"%s\"; this build has shm, ofi and verbs (see `remo doctor`)",
+                          name);
+    struct remo__fabric_config fabric = {.rank = node->rank,
+                                         .size = node->size,
+                                         .job = node->roster->job,
+                                         .provider = or_env(config->provider, "REMO_PROVIDER"),
+                                         .address = or_env(config->bind_address, "REMO_BIND"),
+                                         .arena = remo__arena_base(node->arena),
+                                         .arena_bytes = remo__arena_reserved(node->arena),
+                                         .endpoints_max = node->threads_max,
+                                         .log = node->log};
     int rc = ops->open(&fabric, &node->fabric);
     if (rc != 0)
         return rc;
@@ -230,7 +244,9 @@ static int start_service(struct remo_node *node) {
     int rc = pthread_create(&node->service, NULL, serve, node);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
-        return remo__fail(-EAGAIN, "cannot start the service thread (%s); raise the limit that `ulimit -u` shows", strerror(rc));
+        return remo__fail(-EAGAIN,
+                          "cannot start the service thread (%s); raise the limit that `ulimit -u` shows",
+                          strerror(rc));
     node->service_started = true;
     pthread_setname_np(node->service, "remo-service");
     return 0;
@@ -249,9 +265,14 @@ static int open_control(struct remo_node *node) {
     atomic_store(&node->peers[node->rank].incarnation, node->roster->incarnation);
     node->peers[node->rank].same_machine = true;
     node->hooks.attach(node->hooks.ctx, node);
-    struct remo__control_config control = {.roster = node->roster, .hello = hello,
-                                           .hello_bytes = (size_t)(writer.at - hello), .log = node->log, .ctx = node,
-                                           .up = on_up, .frame = on_frame, .down = on_down};
+    struct remo__control_config control = {.roster = node->roster,
+                                           .hello = hello,
+                                           .hello_bytes = (size_t)(writer.at - hello),
+                                           .log = node->log,
+                                           .ctx = node,
+                                           .up = on_up,
+                                           .frame = on_frame,
+                                           .down = on_down};
     rc = remo__control_open(&control, &node->control);
     if (rc != 0)
         return rc;
@@ -266,7 +287,9 @@ static int all_up(void *ctx) {
     for (uint32_t peer = 0; peer < node->size; peer++) {
         uint32_t state = atomic_load(&node->peers[peer].state);
         if (state == REMO_PEER_DEAD)
-            return remo__fail(-EHOSTDOWN, "node %u died while the nodes of the job were joining; start the job again", peer);
+            return remo__fail(-EHOSTDOWN,
+                              "node %u died while the nodes of the job were joining; start the job again",
+                              peer);
         if (state == REMO_PEER_LEFT && atomic_load(&node->peers[peer].mapped_bytes) == 0)
             return remo__fail(-EHOSTDOWN, "node %u gave up joining; its own error says why", peer);
         ready = state == REMO_PEER_COMING ? 0 : ready;
@@ -286,9 +309,12 @@ static int fail_missing(struct remo_node *node, uint64_t timeout_ns) {
         if (used < sizeof list - 8)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%u", used ? ", " : "", peer);
     }
-    return remo__fail(-ETIMEDOUT, "%zu of %u nodes did not come within %llu ms: rank %s (%s); start them with the same size, job "
-                      "and addresses, or raise join_timeout_ns", missing, node->size,
-                      (unsigned long long)(timeout_ns / REMO__NS_PER_MS), list, why[0] ? why : "nothing was heard of it");
+    return remo__fail(
+        -ETIMEDOUT,
+        "%zu of %u nodes did not come within %llu ms: rank %s (%s); start them with the same size, job "
+        "and addresses, or raise join_timeout_ns",
+        missing, node->size, (unsigned long long)(timeout_ns / REMO__NS_PER_MS), list,
+        why[0] ? why : "nothing was heard of it");
 }
 
 static void choose_spins(struct remo_node *node) {
@@ -310,14 +336,16 @@ static int join(struct remo_node *node, uint64_t timeout_ns) {
 
 static int check_config(const struct remo_config *config) {
     if (config->threads_max > REMO__THREADS_MAX)
-        return remo__fail(-EINVAL, "threads_max is %u, at most %u are allowed", config->threads_max, REMO__THREADS_MAX);
+        return remo__fail(-EINVAL, "threads_max is %u, at most %u are allowed", config->threads_max,
+                          REMO__THREADS_MAX);
     if (config->arena_bytes > 1ull << REMO_ADDR_OFFSET_BITS)
-        return remo__fail(-EINVAL, "arena_bytes is %llu, at most %llu fit an address", (unsigned long long)config->arena_bytes,
-                          1ull << REMO_ADDR_OFFSET_BITS);
+        return remo__fail(-EINVAL, "arena_bytes is %llu, at most %llu fit an address",
+                          (unsigned long long)config->arena_bytes, 1ull << REMO_ADDR_OFFSET_BITS);
     return 0;
 }
 
-int remo__node_open(const struct remo_config *given, const struct remo__node_hooks *hooks, struct remo_node **ret_node) {
+int remo__node_open(const struct remo_config *given, const struct remo__node_hooks *hooks,
+                    struct remo_node **ret_node) {
     static const struct remo_config all_default;
     const struct remo_config *config = given ? given : &all_default;
     int rc = check_config(config);
@@ -329,7 +357,8 @@ int remo__node_open(const struct remo_config *given, const struct remo__node_hoo
     if (getrandom(&node->id, sizeof node->id, 0) != sizeof node->id || node->id == 0)
         node->id = remo__now_ns() | 1;
     node->hooks = *hooks;
-    node->log = (struct remo__log){.fn = config->log, .ctx = config->log_ctx,
+    node->log = (struct remo__log){.fn = config->log,
+                                   .ctx = config->log_ctx,
                                    .level = config->log_level ? config->log_level : REMO_LOG_WARNING};
     node->op_timeout_ns = or_default(config->op_timeout_ns, OP_TIMEOUT_NS);
     node->threads_max = config->threads_max ? config->threads_max : THREADS_MAX;
@@ -338,7 +367,8 @@ int remo__node_open(const struct remo_config *given, const struct remo__node_hoo
     pthread_mutex_init(&node->fabric_lock, NULL);
     rc = open_roster(node, config);
     if (rc == 0)
-        rc = remo__arena_open(node, or_default(config->arena_bytes, ARENA_BYTES), or_default(config->segment_bytes, SEGMENT_BYTES),
+        rc = remo__arena_open(node, or_default(config->arena_bytes, ARENA_BYTES),
+                              or_default(config->segment_bytes, SEGMENT_BYTES),
                               or_env(config->memory_dir, "REMO_MEMORY_DIR"), &node->arena);
     if (rc == 0)
         rc = open_fabric(node, config);

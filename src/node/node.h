@@ -1,7 +1,8 @@
 /* node.h - the node from inside: peers, threads, arena, and what floors above may hook into.
  *
- * Everything that the data path reads sits in two places: struct remo__fabric_peer (is the peer there, where is its memory) and
- * struct remo__thread (my counters, my operations). Neither is written by another thread on the data path.
+ * Everything that the data path reads sits in two places: struct remo__fabric_peer (is the peer there, where
+ * is its memory) and struct remo__thread (my counters, my operations). Neither is written by another thread
+ * on the data path.
  */
 #pragma once
 
@@ -33,7 +34,7 @@ enum remo__frame_type {
 };
 
 struct remo__peer {
-    _Atomic uint32_t state;        /* enum remo_peer_state */
+    _Atomic uint32_t state; /* enum remo_peer_state */
     _Atomic uint32_t incarnation;
     bool same_machine;
     _Atomic uint64_t mapped_bytes; /* its arena can be reached up to here; 0: not yet */
@@ -56,46 +57,46 @@ struct remo__slots;
 /* One attached thread. Counters are written by it alone and read by anybody (relaxed). */
 struct remo__thread {
     struct remo_node *node;
-    struct remo_stats *stats;        /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root's */
+    struct remo_stats *stats;          /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root's */
     struct remo_stats stats_at_attach; /* what threads that had this part before have counted */
-    bool unfenced;                   /* mapped fabrics: wrote since the last CPU fence */
+    bool unfenced;                     /* mapped fabrics: wrote since the last CPU fence */
     uint32_t index;
-    struct remo__slots *slots;       /* endpoint and operations in flight */
-    char *buffers;                   /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL until the first is asked for */
-    uint32_t buffers_free;           /* bit set */
+    struct remo__slots *slots; /* endpoint and operations in flight */
+    char *buffers; /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL until the first is asked for */
+    uint32_t buffers_free; /* bit set */
     _Atomic uint32_t attached;
     struct remo__thread *next_of_os_thread;
-    uint64_t node_id;                /* copy: stays readable when the node is gone */
+    uint64_t node_id; /* copy: stays readable when the node is gone */
 } REMO__CACHE_ALIGNED;
 
 struct remo_node {
-    uint64_t id;                     /* unlike that of any other node of this process, past or present */
+    uint64_t id; /* unlike that of any other node of this process, past or present */
     uint32_t rank, size;
     struct remo__fabric *fabric;
-    pthread_mutex_t fabric_lock;     /* around its set-up calls: connect, add_segment, map_segment, disconnect */
-    bool mapped;                     /* fabric->caps.mapped */
-    struct remo__peer *peers;        /* [size] */
+    pthread_mutex_t fabric_lock; /* around its set-up calls: connect, add_segment, map_segment, disconnect */
+    bool mapped;                 /* fabric->caps.mapped */
+    struct remo__peer *peers;    /* [size] */
     struct remo__arena *arena;
     struct remo__log log;
     uint64_t op_timeout_ns;
-    uint32_t spins;                  /* of the wait primitive before it yields; see wait.c */
+    uint32_t spins; /* of the wait primitive before it yields; see wait.c */
     struct remo__doorbell *doorbell;
 
     pthread_mutex_t threads_lock;
     uint32_t threads_max;
     struct remo__thread *threads[REMO__THREADS_MAX];
-    _Atomic uint32_t threads_count;  /* entries of threads[] ever used */
+    _Atomic uint32_t threads_count; /* entries of threads[] ever used */
 
     struct remo__control *control;
     struct remo__roster *roster;
     pthread_t service;
     bool service_started;
     _Atomic bool closing;
-    _Atomic bool left_behind;        /* the service thread drives operations whose threads went on; see op.c */
+    _Atomic bool left_behind; /* the service thread drives operations whose threads went on; see op.c */
     struct remo__node_hooks hooks;
-    void *channels;                  /* the channel floor's registry */
-    char join_error[256];            /* why a peer cannot take part, for the one who waits in open */
-    _Atomic bool refused;            /* join_error is written */
+    void *channels;       /* the channel floor's registry */
+    char join_error[256]; /* why a peer cannot take part, for the one who waits in open */
+    _Atomic bool refused; /* join_error is written */
 };
 
 /* ---- threads ---- */
@@ -112,7 +113,8 @@ extern _Thread_local struct remo__thread *remo__threads_of_os_thread;
 
 struct remo__thread *remo__thread_attach(struct remo_node *node);
 
-/* The calling thread's part of the node, attached at its first call; NULL with the sentence set when there is no room (-EAGAIN). */
+/* The calling thread's part of the node, attached at its first call; NULL with the sentence set when there is
+ * no room (-EAGAIN). */
 static inline struct remo__thread *remo__thread(struct remo_node *node) {
     if (remo__likely(remo__tls.node_id == node->id))
         return remo__tls.thread;
@@ -125,17 +127,21 @@ void remo__threads_close(struct remo_node *node);
 static inline bool remo__peer_alive(const struct remo_node *node, uint32_t peer) {
     return atomic_load_explicit(&node->peers[peer].state, memory_order_acquire) == REMO_PEER_UP;
 }
-/* -EHOSTDOWN with a sentence that says whether it left or died (or -EAGAIN style "has not come yet": also -EHOSTDOWN). */
+/* -EHOSTDOWN with a sentence that says whether it left or died (or -EAGAIN style "has not come yet": also
+ * -EHOSTDOWN). */
 int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *what);
 
 /* ---- control ---- */
 
-static inline int remo__node_send(struct remo_node *node, uint32_t peer, uint16_t type, const void *data, size_t bytes) {
+static inline int remo__node_send(struct remo_node *node, uint32_t peer, uint16_t type, const void *data,
+                                  size_t bytes) {
     return remo__control_send(node->control, peer, type, data, bytes, -1);
 }
 
 /* Open with the hooks of the floor above; remo_node_open in channel/ calls this. */
-int remo__node_open(const struct remo_config *config, const struct remo__node_hooks *hooks, struct remo_node **ret_node);
-/* Say goodbye and stop the control and the service thread: no hook is called afterwards. remo__node_close does it too. */
+int remo__node_open(const struct remo_config *config, const struct remo__node_hooks *hooks,
+                    struct remo_node **ret_node);
+/* Say goodbye and stop the control and the service thread: no hook is called afterwards. remo__node_close
+ * does it too. */
 void remo__node_close_helpers(struct remo_node *node);
 void remo__node_close(struct remo_node *node);

@@ -1,8 +1,9 @@
 /* op.c - operations that go through an endpoint: slots, bounce blocks, completions.
  *
- * A slot is one operation in flight. It owns whatever the network may still touch (its bounce block, the word an atomic's old
- * value lands in), so that acks, results and buffers of the caller can be let go of at any time. Slots are used under the lock of
- * their endpoint: nearly always by their own thread, now and then by one that does a global fence.
+ * A slot is one operation in flight. It owns whatever the network may still touch (its bounce block, the word
+ * an atomic's old value lands in), so that acks, results and buffers of the caller can be let go of at any
+ * time. Slots are used under the lock of their endpoint: nearly always by their own thread, now and then by
+ * one that does a global fence.
  */
 #include "node/op.h"
 
@@ -23,13 +24,15 @@ int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots) {
     if (rc != 0)
         goto fail_free;
     if (!node->mapped) {
-        rc = remo__arena_alloc(node->arena, (uint64_t)slots->depth * REMO__BOUNCE_BYTES, &slots->bounce_offset);
+        rc = remo__arena_alloc(node->arena, (uint64_t)slots->depth * REMO__BOUNCE_BYTES,
+                               &slots->bounce_offset);
         if (rc != 0)
             goto fail_endpoint;
     }
     for (uint32_t i = 0; i < slots->depth; i++) {
         slots->slot[i].bounce = node->mapped ? (char *)&slots->slot[i].word
-            : remo__arena_base(node->arena) + slots->bounce_offset + (uint64_t)i * REMO__BOUNCE_BYTES;
+                                             : remo__arena_base(node->arena) + slots->bounce_offset
+                                                   + (uint64_t)i * REMO__BOUNCE_BYTES;
         slots->free[slots->free_count++] = (uint16_t)(slots->depth - 1 - i);
     }
     *ret_slots = slots;
@@ -90,6 +93,35 @@ static void collect(struct remo__slots *slots) {
     } while (count == (int)REMO__ARRAY_COUNT(done));
 }
 
+/* Neighbours to one peer share a post. Their order matters only among those to the same peer, which keep it. */
+static void held_sort(struct remo__slots *slots) {
+    for (uint32_t i = 1; i < slots->held_count; i++) {
+        struct remo__op op = slots->held[i];
+        uint32_t at = i;
+        for (; at > 0 && slots->held[at - 1].peer > op.peer; at--)
+            slots->held[at] = slots->held[at - 1];
+        slots->held[at] = op;
+    }
+}
+
+/* Post what is held back until the queue is full; what cannot be posted ends with its error. The lock is held. */
+static void held_post(struct remo__slots *slots) {
+    const struct remo__fabric_ops *ops = slots->node->fabric->ops;
+    uint32_t sent = 0, count = slots->held_count;
+    held_sort(slots);
+    while (sent < count) {
+        uint32_t most = (uint32_t)remo__min(count - sent, slots->node->fabric->caps.batch_max);
+        int rc = ops->post(slots->endpoint, slots->held + sent, most);
+        if (rc == -EAGAIN)
+            break;
+        if (rc < 0)
+            finish(slots, (uint32_t)slots->held[sent].token, rc);
+        sent += rc > 0 ? (uint32_t)rc : 1;
+    }
+    memmove(slots->held, slots->held + sent, (count - sent) * sizeof slots->held[0]);
+    remo__slots_set(&slots->held_count, count - sent);
+}
+
 static bool try_lock(struct remo__slots *slots) {
     uint32_t free_state = 0;
     return atomic_compare_exchange_strong_explicit(&slots->lock.state, &free_state, 1, memory_order_acquire,
@@ -101,6 +133,8 @@ uint32_t remo__slots_progress(struct remo__thread *thread) {
     uint32_t left = remo__slots_get(&slots->in_flight);
     if (left == 0 || !try_lock(slots))
         return left;
+    if (slots->held_count > 0 && remo__slots_get(&slots->cork_depth) == 0) /* there was no room for them before */
+        held_post(slots);
     collect(slots);
     left = slots->in_flight;
     remo__mutex_unlock(slots->node, &slots->lock);
@@ -111,26 +145,52 @@ void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
     struct remo__slots *slots = thread->slots;
     if (!try_lock(slots))
         return;
+    if (slots->held_count > 0)
+        held_post(slots);
     if (slots->in_flight > 0)
         slots->node->fabric->ops->wait(slots->endpoint, timeout_ns);
     collect(slots);
     remo__mutex_unlock(slots->node, &slots->lock);
 }
 
+void remo__slots_send(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    if (remo__slots_get(&slots->held_count) == 0 || !try_lock(slots))
+        return;
+    held_post(slots);
+    remo__mutex_unlock(slots->node, &slots->lock);
+}
+
+void remo__slots_cork(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    remo__slots_set(&slots->cork_depth, slots->cork_depth + 1);
+}
+
+/* Another thread that holds the lock for a moment is a reason to come back, which every wait and every look does. */
+void remo__slots_uncork(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    remo__slots_set(&slots->cork_depth, slots->cork_depth - 1);
+    if (slots->cork_depth == 0)
+        remo__slots_send(thread);
+}
+
 /* ---- operations that their thread has left behind ----
  *
- * A write without an ack is under way when the call returns, and its thread may compute or sleep from then on. Where a
- * fabric needs to be polled for things to move on, the service thread does it in that thread's place: it is woken once, and
- * then sweeps until there was nothing to do for QUIET_SWEEPS_MAX sweeps, so that busy times cost no wake-ups. */
+ * A write without an ack is under way when the call returns, and its thread may compute or sleep from then
+ * on. Where a fabric needs to be polled for things to move on, the service thread does it in that thread's
+ * place: it is woken once, and then sweeps until there was nothing to do for QUIET_SWEEPS_MAX sweeps, so that
+ * busy times cost no wake-ups. */
 
 #define QUIET_SWEEPS_MAX 16u
 
 static void leave_behind(struct remo__thread *thread) {
     struct remo_node *node = thread->node;
-    if (node->mapped)
+    if (node->mapped || node->fabric->caps.driven_by_device)
         return;
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with that of remo__slots_sweep: in_flight, then left_behind */
-    if (!atomic_load_explicit(&node->left_behind, memory_order_relaxed) && !atomic_exchange(&node->left_behind, true))
+    atomic_thread_fence(
+        memory_order_seq_cst); /* pairs with that of remo__slots_sweep: in_flight, then left_behind */
+    if (!atomic_load_explicit(&node->left_behind, memory_order_relaxed)
+        && !atomic_exchange(&node->left_behind, true))
         node->fabric->ops->imm_wake(node->fabric);
 }
 
@@ -173,9 +233,9 @@ struct start {
     struct remo__slots *slots;
     struct remo__thread *thread;
     struct remo__op op;
-    bool bounce;             /* the network uses the slot's block, not op.local */
-    const void *src;         /* bounced write: copied to the block first */
-    void *dst;               /* bounced read, atomic: where the block is copied to at completion; NULL: nowhere */
+    bool bounce;     /* the network uses the slot's block, not op.local */
+    const void *src; /* bounced write: copied to the block first */
+    void *dst;       /* bounced read, atomic: where the block is copied to at completion; NULL: nowhere */
     struct remo_ack *ack;
 };
 
@@ -207,15 +267,44 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
     atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed);
 }
 
+/* Is the operation to wait for others? Then it may not look at the caller's buffer later, unless that is its own till then. */
+static bool hold(struct start *start) {
+    struct remo__slots *slots = start->slots;
+    struct remo__op *op = &start->op;
+    if (slots->cork_depth == 0)
+        return false;
+    if (op->kind == REMO__OP_WRITE && (op->flags & REMO__OP_INLINE)) {
+        op->flags &= (uint8_t)~REMO__OP_INLINE; /* bounced: a fabric that sends small things inline still may */
+        start->bounce = true;
+        start->src = op->local;
+    }
+    return true;
+}
+
 /* Post if there is a slot and room in the queue: 1, 0 (not now), or an error. The lock is held. */
 static int post(struct start *start) {
     struct remo__slots *slots = start->slots;
+    if (slots->free_count == 0 && slots->held_count > 0)
+        held_post(slots);
     if (slots->free_count == 0)
         collect(slots);
     if (slots->free_count == 0)
         return 0;
     uint32_t index = slots->free[slots->free_count - 1];
+    bool later = hold(start);
     fill_slot(start, index);
+    if (later) {
+        slots->held[slots->held_count] = start->op;
+        remo__slots_set(&slots->held_count, slots->held_count + 1);
+        count_posted(slots, &slots->slot[index]);
+        return 1;
+    }
+    if (slots->held_count > 0)
+        held_post(slots);
+    if (slots->held_count > 0) { /* no room for those before it */
+        collect(slots);
+        return 0;
+    }
     int rc = slots->node->fabric->ops->post(slots->endpoint, &start->op, 1);
     if (rc == 1)
         count_posted(slots, &slots->slot[index]);
@@ -259,8 +348,11 @@ static int wait_own(struct remo_node *node, struct remo_ack *own, int rc, const 
         rc = remo_ack_wait(own, node->op_timeout_ns);
     remo_ack_cancel(own);
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or network does not "
-                          "answer", what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
+        return remo__fail(
+            rc,
+            "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or network does not "
+            "answer",
+            what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
     return rc == -EHOSTDOWN ? remo__peer_fail(node, peer, what) : rc;
 }
 
@@ -274,8 +366,8 @@ static uint64_t piece_bytes(const struct remo_node *node, bool direct) {
     return direct || node->mapped ? most : remo__min(most, REMO__BOUNCE_BYTES);
 }
 
-int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, void *dst,
-                  size_t bytes, struct remo_ack *ack) {
+int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                  void *dst, size_t bytes, struct remo_ack *ack) {
     struct remo_node *node = thread->node;
     struct remo_ack own = REMO_ACK_INIT;
     bool direct = node->mapped || in_arena(node, dst);
@@ -284,9 +376,15 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
     do {
         uint64_t piece = remo__min(bytes - at, most);
         char *to = (char *)dst + at;
-        struct start start = {.slots = thread->slots, .thread = thread, .bounce = !direct, .dst = direct ? NULL : to,
+        struct start start = {.slots = thread->slots,
+                              .thread = thread,
+                              .bounce = !direct,
+                              .dst = direct ? NULL : to,
                               .ack = ack ? ack : &own,
-                              .op = {.kind = REMO__OP_READ, .peer = (uint16_t)peer, .remote = offset + at, .local = to,
+                              .op = {.kind = REMO__OP_READ,
+                                     .peer = (uint16_t)peer,
+                                     .remote = offset + at,
+                                     .local = to,
                                      .size_bytes = piece}};
         rc = start_one(&start);
         remo__count(&stats->reads, rc == 0);
@@ -299,22 +397,33 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
     return rc;
 }
 
-int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, const void *src,
-                   size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack) {
+int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                   const void *src, size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack) {
     struct remo_node *node = thread->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
     bool direct = node->mapped || in_arena(node, src);
     uint64_t most = piece_bytes(node, direct), at = 0;
-    uint8_t last_flags = (flags & REMO__WRITE_IMM) ? REMO__OP_IMM : (flags & REMO__WRITE_NOTIFY) ? REMO__OP_NOTIFY : 0;
+    uint8_t last_flags = (flags & REMO__WRITE_IMM)      ? REMO__OP_IMM
+                         : (flags & REMO__WRITE_NOTIFY) ? REMO__OP_NOTIFY
+                                                        : 0;
     int rc = 0;
     do {
         uint64_t piece = remo__min(bytes - at, most);
         bool last = at + piece == bytes, brief = piece <= caps->inline_bytes;
         const char *from = (const char *)src + at;
-        struct start start = {.slots = thread->slots, .thread = thread, .bounce = !direct && !brief, .src = from, .ack = ack,
-                              .op = {.kind = REMO__OP_WRITE, .peer = (uint16_t)peer, .remote = offset + at,
-                                     .flags = (uint8_t)((last ? last_flags : 0) | (brief ? REMO__OP_INLINE : 0)),
-                                     .imm = imm, .local = (void *)(uintptr_t)from, .size_bytes = piece}};
+        struct start start = {
+            .slots = thread->slots,
+            .thread = thread,
+            .bounce = !direct && !brief,
+            .src = from,
+            .ack = ack,
+            .op = {.kind = REMO__OP_WRITE,
+                   .peer = (uint16_t)peer,
+                   .remote = offset + at,
+                   .flags = (uint8_t)((last ? last_flags : 0) | (brief ? REMO__OP_INLINE : 0)),
+                   .imm = imm,
+                   .local = (void *)(uintptr_t)from,
+                   .size_bytes = piece}};
         if (last && last_flags && at > 0 && !caps->writes_ordered)
             rc = remo_fence(node, REMO_FENCE_PAIR, peer); /* the news must not overtake the earlier pieces */
         if (rc == 0)
@@ -330,12 +439,21 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
     return rc;
 }
 
-int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, uint8_t kind,
-                    uint64_t operand, uint64_t compare, uint64_t *ret_old, struct remo_ack *ack) {
+int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                    uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
+                    struct remo_ack *ack) {
     struct remo_node *node = thread->node;
     struct remo_ack own = REMO_ACK_INIT;
-    struct start start = {.slots = thread->slots, .thread = thread, .bounce = true, .dst = ret_old, .ack = ack ? ack : &own,
-                          .op = {.kind = kind, .peer = (uint16_t)peer, .remote = offset, .size_bytes = 8, .operand = operand,
+    struct start start = {.slots = thread->slots,
+                          .thread = thread,
+                          .bounce = true,
+                          .dst = ret_old,
+                          .ack = ack ? ack : &own,
+                          .op = {.kind = kind,
+                                 .peer = (uint16_t)peer,
+                                 .remote = offset,
+                                 .size_bytes = 8,
+                                 .operand = operand,
                                  .compare = compare}};
     int rc = start_one(&start);
     remo__count(&stats->atomics, rc == 0);

@@ -1,11 +1,11 @@
 /* op.h - one network operation on one peer, from one thread: the hot path.
  *
- * On a mapped fabric an operation is a few inline instructions on the peer's memory: no queue, no table, no system call. On
- * others it goes through the thread's slots (op.c): a slot holds what the completion needs (ack, where to copy to,
- * a bounce block), so a caller may give up waiting at any time.
+ * On a mapped fabric an operation is a few inline instructions on the peer's memory: no queue, no table, no
+ * system call. On others it goes through the thread's slots (op.c): a slot holds what the completion needs
+ * (ack, where to copy to, a bounce block), so a caller may give up waiting at any time.
  *
- * `offset` is an arena offset of the peer, already checked by the caller. `stats` are the thread's counters of the channel.
- * Results with an ack are in place when it is done; without one, on return.
+ * `offset` is an arena offset of the peer, already checked by the caller. `stats` are the thread's counters
+ * of the channel. Results with an ack are in place when it is done; without one, on return.
  */
 #pragma once
 
@@ -26,21 +26,46 @@ enum { REMO__WRITE_NOTIFY = 1, REMO__WRITE_IMM = 2 };
 
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots);
 void remo__slots_close(struct remo__slots *slots);
+/* Between cork and uncork operations that need not be waited for are held back, so that they go to the network together: all
+ * those to one peer in one post, where the fabric can (ring the doorbell once, complete once). Whoever waits or fences in
+ * between sends them. May be nested. Mapped fabrics have nothing to hold. */
+void remo__slots_cork(struct remo__thread *thread);
+void remo__slots_uncork(struct remo__thread *thread);
+
+static inline void remo__cork(struct remo__thread *thread) {
+    if (remo__unlikely(!thread->node->mapped))
+        remo__slots_cork(thread);
+}
+
+static inline void remo__uncork(struct remo__thread *thread) {
+    if (remo__unlikely(!thread->node->mapped))
+        remo__slots_uncork(thread);
+}
+
+/* Send what is held back, as far as there is room. */
+void remo__slots_send(struct remo__thread *thread);
 /* Collect completions of this thread's operations; cheap when none are in flight. Returns how many are. */
 uint32_t remo__slots_progress(struct remo__thread *thread);
-/* Drive operations whose threads have not looked after them since the last call. False: there are none, and have
- * been none for a while; sleep until somebody leaves one behind. By the service thread, every so often. */
+/* Drive operations whose threads have not looked after them since the last call. False: there are none, and
+ * have been none for a while; sleep until somebody leaves one behind. By the service thread, every so often.
+ */
 bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet);
 /* Sleep for a completion, at most `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
 
-/* The general path: any fabric, any size; mapped ones come here for immediates and to have their errors told. */
-int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, void *dst,
-                  size_t bytes, struct remo_ack *ack);
-int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, const void *src,
-                   size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack);
-int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset, uint8_t kind,
-                    uint64_t operand, uint64_t compare, uint64_t *ret_old, struct remo_ack *ack);
+/* What this thread has written so far was news of an object that needs no fence of others: later fences need not look after it.
+ * For who fenced just before, so that nothing else is among it. */
+void remo__fence_forgive(struct remo__thread *thread);
+
+/* The general path: any fabric, any size; mapped ones come here for immediates and to have their errors told.
+ */
+int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                  void *dst, size_t bytes, struct remo_ack *ack);
+int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                   const void *src, size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack);
+int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                    uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
+                    struct remo_ack *ack);
 
 /* Counters: written by their own thread alone, read by all. */
 static inline void remo__count(uint64_t *counter, uint64_t by) {
@@ -56,8 +81,8 @@ static inline char *remo__peer_base(const struct remo__thread *thread, uint32_t 
 #endif
 }
 
-static inline int remo__read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                             void *dst, size_t bytes, struct remo_ack *ack) {
+static inline int remo__read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
+                             uint64_t offset, void *dst, size_t bytes, struct remo_ack *ack) {
     char *base = remo__peer_base(thread, peer);
     if (remo__unlikely(!base))
         return remo__op_read(thread, stats, peer, offset, dst, bytes, ack);
@@ -67,8 +92,9 @@ static inline int remo__read(struct remo__thread *thread, struct remo_stats *sta
     return 0;
 }
 
-static inline int remo__write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                              const void *src, size_t bytes, uint32_t flags, struct remo_ack *ack) {
+static inline int remo__write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
+                              uint64_t offset, const void *src, size_t bytes, uint32_t flags,
+                              struct remo_ack *ack) {
     char *base = remo__peer_base(thread, peer);
     if (remo__unlikely(!base))
         return remo__op_write(thread, stats, peer, offset, src, bytes, flags, 0, ack);
@@ -84,12 +110,13 @@ static inline int remo__write(struct remo__thread *thread, struct remo_stats *st
     return 0;
 }
 
-static inline int remo__fetch_add(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                                  uint64_t addend, uint64_t *ret_old, struct remo_ack *ack) {
+static inline int remo__fetch_add(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
+                                  uint64_t offset, uint64_t addend, uint64_t *ret_old, struct remo_ack *ack) {
     char *base = remo__peer_base(thread, peer);
     if (remo__unlikely(!base))
         return remo__op_atomic(thread, stats, peer, offset, REMO__OP_FETCH_ADD, addend, 0, ret_old, ack);
-    uint64_t old = atomic_fetch_add_explicit((_Atomic uint64_t *)(base + offset), addend, memory_order_seq_cst);
+    uint64_t old =
+        atomic_fetch_add_explicit((_Atomic uint64_t *)(base + offset), addend, memory_order_seq_cst);
     if (ret_old)
         *ret_old = old;
     remo__count(&stats->atomics, 1);
@@ -97,13 +124,15 @@ static inline int remo__fetch_add(struct remo__thread *thread, struct remo_stats
     return 0;
 }
 
-static inline int remo__compare_swap(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                                     uint64_t expected, uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
+static inline int remo__compare_swap(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
+                                     uint64_t offset, uint64_t expected, uint64_t desired, uint64_t *ret_old,
+                                     struct remo_ack *ack) {
     char *base = remo__peer_base(thread, peer);
     if (remo__unlikely(!base))
-        return remo__op_atomic(thread, stats, peer, offset, REMO__OP_COMPARE_SWAP, desired, expected, ret_old, ack);
-    atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(base + offset), &expected, desired, memory_order_seq_cst,
-                                            memory_order_seq_cst);
+        return remo__op_atomic(thread, stats, peer, offset, REMO__OP_COMPARE_SWAP, desired, expected, ret_old,
+                               ack);
+    atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(base + offset), &expected, desired,
+                                            memory_order_seq_cst, memory_order_seq_cst);
     if (ret_old)
         *ret_old = expected;
     remo__count(&stats->atomics, 1);

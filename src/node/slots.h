@@ -1,6 +1,7 @@
 /* slots.h - the operations in flight of one thread; shared by op.c, ack.c and fence.c.
  *
- * Everything is changed under the lock. What is marked (A) is looked at without it, so it is changed by remo__slots_set.
+ * Everything is changed under the lock. What is marked (A) is looked at without it, so it is changed by
+ * remo__slots_set.
  */
 #pragma once
 
@@ -8,10 +9,10 @@
 #include "node/wait.h"
 
 struct remo__slot {
-    struct remo_ack *ack;      /* NULL: nobody waits, or nobody any more */
-    void *dst;                 /* reads and atomics: where the result is copied to; NULL: nowhere */
+    struct remo_ack *ack; /* NULL: nobody waits, or nobody any more */
+    void *dst;            /* reads and atomics: where the result is copied to; NULL: nowhere */
     char *bounce;
-    uint64_t word;             /* bounce block on mapped fabrics */
+    uint64_t word; /* bounce block on mapped fabrics */
     uint32_t bytes;
     uint16_t peer;
     uint8_t kind;
@@ -19,10 +20,10 @@ struct remo__slot {
 };
 
 struct remo__slots_peer {
-    uint32_t writes, others;   /* (A) in flight */
-    _Atomic int error;         /* of a write that nobody waited for; told by the next fence */
-    _Atomic uint64_t written;  /* writes ever posted, where completion does not mean placed */
-    _Atomic uint64_t flushed;  /* so many of them are known to be placed */
+    uint32_t writes, others;  /* (A) in flight */
+    _Atomic int error;        /* of a write that nobody waited for; told by the next fence */
+    _Atomic uint64_t written; /* writes ever posted, where completion does not mean placed */
+    _Atomic uint64_t flushed; /* so many of them are known to be placed */
 };
 
 struct remo__slots {
@@ -31,11 +32,14 @@ struct remo__slots {
     struct remo__endpoint *endpoint;
     uint64_t bounce_offset;
     uint32_t depth, free_count;
-    uint32_t in_flight;        /* (A) */
-    _Atomic uint32_t driven;   /* how often somebody looked for completions */
-    uint32_t driven_seen;      /* by the service thread, at its last sweep */
+    uint32_t in_flight;      /* (A) */
+    uint32_t cork_depth;     /* (A) the owner's: hold operations back */
+    uint32_t held_count;     /* (A) operations held back; they count as in flight */
+    _Atomic uint32_t driven; /* how often somebody looked for completions */
+    uint32_t driven_seen;    /* by the service thread, at its last sweep */
     uint16_t free[REMO__SLOTS_MAX];
     struct remo__slot slot[REMO__SLOTS_MAX];
+    struct remo__op held[REMO__SLOTS_MAX];
     struct remo__slots_peer peers[]; /* [size] */
 };
 

@@ -1,7 +1,7 @@
 /* thread.c - attaching the threads of the program to a node, and letting go of them when they end.
  *
- * A remo__thread is shared by two owners that may go away in any order: the thread (its thread-local list) and the node. Each says
- * goodbye with one atomic exchange, and whoever comes second frees it.
+ * A remo__thread is shared by two owners that may go away in any order: the thread (its thread-local list)
+ * and the node. Each says goodbye with one atomic exchange, and whoever comes second frees it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,7 +61,8 @@ static void free_parts(struct remo__thread *thread) {
 }
 
 static struct remo__thread *make(struct remo_node *node, uint32_t index) {
-    struct remo__thread *thread = aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *thread, REMO__CACHE_LINE));
+    struct remo__thread *thread =
+        aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *thread, REMO__CACHE_LINE));
     if (!thread)
         return NULL;
     *thread = (struct remo__thread){.node = node, .index = index, .node_id = node->id, .attached = ATTACHED};
@@ -84,11 +85,13 @@ static struct remo__thread *take(struct remo_node *node) {
             continue;
         remo__stats_of_thread(thread, &thread->stats_at_attach);
         if (thread->buffers && remo__slots_progress(thread) == 0)
-            thread->buffers_free = UINT32_MAX; /* those that it ended with are free again, unless the network may still use them */
+            thread->buffers_free = UINT32_MAX; /* those that it ended with are free again, unless the network
+                                                  may still use them */
         return thread;
     }
     if (count == node->threads_max) {
-        remo__fail(-EAGAIN, "%u threads use this node already; raise threads_max in struct remo_config (at most %u)",
+        remo__fail(-EAGAIN,
+                   "%u threads use this node already; raise threads_max in struct remo_config (at most %u)",
                    count, REMO__THREADS_MAX);
         return NULL;
     }

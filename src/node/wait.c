@@ -1,7 +1,8 @@
 /* wait.c - spin, then yield, then sleep.
  *
- * How long to spin: when there is a core for every node of the machine, what we wait for is being computed right now, and a wake-up
- * costs far more than a few microseconds of spinning. With more nodes than cores, spinning only keeps away the one we wait for.
+ * How long to spin: when there is a core for every node of the machine, what we wait for is being computed
+ * right now, and a wake-up costs far more than a few microseconds of spinning. With more nodes than cores,
+ * spinning only keeps away the one we wait for.
  */
 #include "node/wait.h"
 
@@ -10,7 +11,7 @@
 #include "node/op.h"
 
 #ifndef REMO_SIM
-#define YIELDS 200u       /* before sleeping */
+#define YIELDS 200u                      /* before sleeping */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while own operations are in flight: their peer rings no bell */
 
 static inline void relax(void) {
@@ -24,7 +25,10 @@ static inline void relax(void) {
 
 /* A thread that found no room at the node (threads_max) has no operations to drive, but may wait. */
 static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
-    return node->mapped || !thread ? 0 : remo__slots_progress(thread);
+    if (node->mapped || !thread)
+        return 0;
+    remo__slots_send(thread); /* what is waited for may be among it */
+    return remo__slots_progress(thread);
 }
 
 #ifdef REMO_SIM

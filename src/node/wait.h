@@ -1,8 +1,9 @@
-/* wait.h - the one way to wait: spin, then yield, then sleep, until a condition, a deadline, or an error of the condition.
+/* wait.h - the one way to wait: spin, then yield, then sleep, until a condition, a deadline, or an error of
+ * the condition.
  *
- * `ready` returns 1 when there is nothing more to wait for, 0 to go on, or a negative code, which ends the wait. It looks at
- * memory that somebody rings the node's doorbell for (peers: REMO_WRITE_NOTIFY; this node: remo__wake), and it itself checks that the
- * peers it depends on are alive. It runs often and must be quick.
+ * `ready` returns 1 when there is nothing more to wait for, 0 to go on, or a negative code, which ends the
+ * wait. It looks at memory that somebody rings the node's doorbell for (peers: REMO_WRITE_NOTIFY; this node:
+ * remo__wake), and it itself checks that the peers it depends on are alive. It runs often and must be quick.
  * Own operations in flight are driven meanwhile. A sleeper looks again at least every REMO__SLEEP_NS_MAX.
  * Errors: -ETIMEDOUT, and those of `ready`: REMO_FOREVER with a condition that has none cannot fail.
  */
@@ -28,8 +29,8 @@ static inline void remo__wake(struct remo_node *node) {
         remo__doorbell_ring(node->doorbell);
 }
 
-/* Mutual exclusion between threads of a node around code that waits or uses the network. (Around code that does neither, a
- * pthread mutex is fine.) 0 is unlocked. Fair enough: no order among waiters. */
+/* Mutual exclusion between threads of a node around code that waits or uses the network. (Around code that
+ * does neither, a pthread mutex is fine.) 0 is unlocked. Fair enough: no order among waiters. */
 struct remo__mutex {
     _Atomic uint32_t state; /* 0 free, 1 held, 2 held and somebody waits */
 };
@@ -38,8 +39,8 @@ int remo__mutex_lock_slow(struct remo_node *node, struct remo__mutex *mutex, uin
 /* Errors: -ETIMEDOUT. */
 static inline int remo__mutex_lock(struct remo_node *node, struct remo__mutex *mutex, uint64_t deadline_ns) {
     uint32_t free_state = 0;
-    if (remo__likely(atomic_compare_exchange_strong_explicit(&mutex->state, &free_state, 1, memory_order_acquire,
-                                                             memory_order_relaxed)))
+    if (remo__likely(atomic_compare_exchange_strong_explicit(&mutex->state, &free_state, 1,
+                                                             memory_order_acquire, memory_order_relaxed)))
         return 0;
     return remo__mutex_lock_slow(node, mutex, deadline_ns);
 }

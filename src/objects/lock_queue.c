@@ -29,7 +29,7 @@ static int find_word(struct remo_lock *lock, const struct remo__lock_seat *seat,
 int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                    uint64_t addend, uint64_t *ret_old, struct remo_ack *ack) {
     const struct remo__lock_seat *seat = &lock->seats[index];
-    uint64_t at;
+    uint64_t at = 0;
     int rc = find_word(lock, seat, word, &at);
     if (rc != 0)
         return rc;
@@ -40,7 +40,7 @@ int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *
 int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                     uint64_t expected, uint64_t desired, uint64_t *ret_old) {
     const struct remo__lock_seat *seat = &lock->seats[index];
-    uint64_t at;
+    uint64_t at = 0;
     int rc = find_word(lock, seat, word, &at);
     if (rc != 0)
         return rc;

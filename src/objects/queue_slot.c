@@ -65,7 +65,7 @@ struct place {
 /* The place of a ticket, or of the first one after it whose owner is there. */
 static int find_place(struct remo_queue *queue, uint64_t ticket, struct place *ret_place) {
     for (uint32_t i = 0; i <= queue->member_count; i++, ticket++) {
-        uint64_t index = ticket % queue->capacity, at;
+        uint64_t index = ticket % queue->capacity, at = 0;
         uint32_t owner = queue->members[index % queue->member_count];
         uint64_t offset = REMO__QUEUE_SLOTS + index / queue->member_count * queue->stride;
         int rc = remo__queue_find(queue, queue->slots_memory, owner, offset, &at);
@@ -131,7 +131,7 @@ static int read_slot(struct remo__queue_op *op, const struct place *place, uint6
 }
 
 static int read_word(struct remo__queue_op *op, uint64_t *ret_word) {
-    uint64_t at;
+    uint64_t at = 0;
     int rc = remo__queue_find(op->queue, op->queue->home_memory, op->queue->home, REMO__QUEUE_WORD(op->side),
                               &at);
     return rc != 0 ? rc : remo__read(op->thread, counters(op), op->queue->home, at, ret_word, 8, NULL);
@@ -261,7 +261,7 @@ static int take_out(struct remo__queue_op *op, const struct place *place, const 
 
 /* Has the slot's owner cut off the node that claimed it? Then what is not there by now will never be. */
 static int is_cut_off(struct remo__queue_op *op, const struct place *place, uint32_t node, bool *ret_cut) {
-    uint64_t word, at;
+    uint64_t word, at = 0;
     uint64_t offset = REMO__QUEUE_CUT_OFF + node / 64 * 8;
     int rc = remo__queue_find(op->queue, op->queue->slots_memory, place->owner, offset, &at);
     if (rc == 0)

@@ -20,7 +20,7 @@ static struct remo_stats *counters(const struct remo__queue_op *op) {
 static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t expected,
                      uint64_t desired, uint64_t *ret_old) {
     struct remo_queue *queue = op->queue;
-    uint64_t at;
+    uint64_t at = 0;
     int rc = remo__queue_find(queue, queue->home_memory, queue->home, REMO__QUEUE_WORD(side), &at);
     if (rc != 0)
         return rc;
@@ -44,7 +44,7 @@ static void ring_all(struct remo__queue_op *op, enum remo__queue_side side) {
     struct remo_queue *queue = op->queue;
     struct remo_ack ack = REMO_ACK_INIT;
     struct remo_nodeset waiters;
-    uint64_t at;
+    uint64_t at = 0;
     int rc = remo__queue_find(queue, queue->home_memory, queue->home, REMO__QUEUE_WAITERS(side), &at);
     if (rc == 0)
         rc = remo__read(op->thread, counters(op), queue->home, at, &waiters, sizeof waiters, NULL);
@@ -79,7 +79,7 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
 static uint64_t add_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set) {
     struct remo_queue *queue = op->queue;
     uint32_t rank = queue->node->rank;
-    uint64_t bit = UINT64_C(1) << rank % 64, at;
+    uint64_t bit = UINT64_C(1) << rank % 64, at = 0;
     int rc = remo__queue_find(queue, queue->home_memory, queue->home,
                               REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &at);
     if (rc != 0)

@@ -1,9 +1,10 @@
-/* What an authenticated peer may put into the frames of the channel protocol: JOIN, CONNECT, REFUSE, LEAVE, messages. Input: u8 type, u8
- * what to mend, the frame.
+/* What an authenticated peer may put into the frames of the channel protocol: JOIN, CONNECT, REFUSE, LEAVE,
+ * messages. Input: u8 type, u8 what to mend, the frame.
  *
- * Each frame is decoded, and what makes sense must encode to the same bytes. Then it is handed, as one of node 1, to node 0 of a
- * job of two that has channels open, connected and waiting; node 1 gets the answers. Because ids are numbers that a fuzzer does not guess,
- * they can be mended. Whatever came: channels still close, and open again. */
+ * Each frame is decoded, and what makes sense must encode to the same bytes. Then it is handed, as one of
+ * node 1, to node 0 of a job of two that has channels open, connected and waiting; node 1 gets the answers.
+ * Because ids are numbers that a fuzzer does not guess, they can be mended. Whatever came: channels still
+ * close, and open again. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +33,13 @@ static void *open_node(void *ctx) {
     const char *addresses[2] = {text[0], text[1]};
     for (int i = 0; i < 2; i++)
         snprintf(text[i], sizeof text[i], "unix:%s/%d", folder, i);
-    struct remo_config config = {.fabric = "shm", .rank = rank, .size = 2, .addresses = addresses, .job = "fuzz",
-                                 .arena_bytes = 64u << 20, .segment_bytes = 2u << 20};
+    struct remo_config config = {.fabric = "shm",
+                                 .rank = rank,
+                                 .size = 2,
+                                 .addresses = addresses,
+                                 .job = "fuzz",
+                                 .arena_bytes = 64u << 20,
+                                 .segment_bytes = 2u << 20};
     if (remo_node_open(&config, &nodes[rank]) != 0) {
         fprintf(stderr, "node %u: %s\n", rank, remo_last_error());
         exit(1);
@@ -44,7 +50,8 @@ static void *open_node(void *ctx) {
 static void hear(void *ctx, uint32_t node, const void *data, size_t size_bytes) {
     (void)ctx, (void)node;
     if (size_bytes > 0)
-        assert(memchr(data, ((const char *)data)[size_bytes - 1], size_bytes) != NULL); /* all of it can be read */
+        assert(memchr(data, ((const char *)data)[size_bytes - 1], size_bytes)
+               != NULL); /* all of it can be read */
 }
 
 static void open_channel(struct remo_node *node, const char *name, struct remo_channel **ret_channel) {
@@ -170,10 +177,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 
 /* Each kind of frame, with each thing mended. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
-    static const struct remo__join join = {.id = 4097, .name = "alone", .type = "fuzz", .memory_count = 2,
-                                           .memories = {{"a", 128}, {"b", 64}}};
-    static const struct remo__connect connect = {.id = 4097, .to_id = 4098, .memory_count = 2,
-                                                 .memories = {{1u << 20, 128}, {(1u << 20) + 128, 64}}};
+    static const struct remo__join join = {
+        .id = 4097, .name = "alone", .type = "fuzz", .memory_count = 2, .memories = {{"a", 128}, {"b", 64}}};
+    static const struct remo__connect connect = {
+        .id = 4097, .to_id = 4098, .memory_count = 2, .memories = {{1u << 20, 128}, {(1u << 20) + 128, 64}}};
     static const struct remo__refuse refuse = {.to_id = 4098, .text = "channel alone is not what you think"};
     static const struct remo__leave leave = {.id = 4097, .to_id = 4098};
     if (n >= 5 * 16)

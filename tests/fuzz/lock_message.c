@@ -92,27 +92,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 /* Each kind of message, at each stage of a round; answers that claim what is held, and what is not. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     uint32_t flags = n % 16, type = n / 16 % 6 + REMO__LOCK_QUERY, variant = n / 96;
-    uint8_t message[256];
-    struct remo__writer writer = remo__writer_of(message, sizeof message);
+    static const uint8_t claims[2 * REMO__CLAIM_BYTES] = {
+        0, 0, 0, 0, 0, 0, 0, 0, REMO__CLAIM_HOLD, 7, 0, 0, 0, 1, 0, 0, 0, REMO__CLAIM_WAIT};
+    uint8_t dead[32];
+    struct remo__writer writer = remo__writer_of(ret_data + 2, FUZZ_BYTES_MAX - 2);
     if (variant == 3)
         return 0;
-    remo__put_u8(&writer, (uint8_t)flags);
-    remo__put_u8(&writer, (uint8_t)type);
+    memset(dead, (int)variant, sizeof dead);
+    ret_data[0] = (uint8_t)flags;
+    ret_data[1] = (uint8_t)type;
     remo__put_u32(&writer, variant); /* round; of a grant: index */
-    for (uint32_t i = 0; type == REMO__LOCK_QUERY && i < 4; i++)
-        remo__put_u64(&writer, variant);
+    if (type == REMO__LOCK_QUERY)
+        remo__put_bytes(&writer, dead, sizeof dead);
     if (type == REMO__LOCK_GRANT)
         remo__put_u64(&writer, REMO__GRANT_VALID | variant);
     if (type == REMO__LOCK_ANSWER) {
         remo__put_u8(&writer, variant != 2);
         remo__put_u16(&writer, (uint16_t)variant);
-        for (uint32_t i = 0; i < variant; i++) {
-            remo__put_u32(&writer, 7 * i);
-            remo__put_u32(&writer, i);
-            remo__put_u8(&writer, (uint8_t)(REMO__CLAIM_HOLD << i));
-        }
+        remo__put_bytes(&writer, claims, variant * REMO__CLAIM_BYTES);
     }
-    size_t bytes = (size_t)(writer.at - message);
-    memcpy(ret_data, message, bytes);
-    return bytes;
+    return (size_t)(writer.at - ret_data);
 }

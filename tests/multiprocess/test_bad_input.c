@@ -1,7 +1,9 @@
-/* test_bad_input.c - bad input gets an error code and a sentence with the remedy, and loses nothing: the job goes on.
+/* test_bad_input.c - bad input gets an error code and a sentence with the remedy, and loses nothing: the job
+ * goes on.
  *
- * Names, types and sizes, ranges, fabrics, hosts files, credentials, ports, limits, counts of nodes, and strangers that send garbage to
- * the control port. (Too little memory: test_little_memory.c; what is special to channels and regions: their own tests.) */
+ * Names, types and sizes, ranges, fabrics, hosts files, credentials, ports, limits, counts of nodes, and
+ * strangers that send garbage to the control port. (Too little memory: test_little_memory.c; what is special
+ * to channels and regions: their own tests.) */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -56,15 +58,33 @@ static int open_kv(struct remo_channel *parent, const char *name, void **ret) {
     return remo_kv_open(parent, name, NULL, (struct remo_kv **)ret);
 }
 
-static void close_region(void *object) { remo_region_close(object); }
-static void close_owned_var(void *object) { remo_owned_var_close(object); }
-static void close_atomic_var(void *object) { remo_atomic_var_close(object); }
-static void close_sst(void *object) { remo_sst_close(object); }
-static void close_barrier(void *object) { remo_barrier_close(object); }
-static void close_lock(void *object) { remo_lock_close(object); }
-static void close_ringbuffer(void *object) { remo_ringbuffer_close(object); }
-static void close_queue(void *object) { remo_queue_close(object); }
-static void close_kv(void *object) { remo_kv_close(object); }
+static void close_region(void *object) {
+    remo_region_close(object);
+}
+static void close_owned_var(void *object) {
+    remo_owned_var_close(object);
+}
+static void close_atomic_var(void *object) {
+    remo_atomic_var_close(object);
+}
+static void close_sst(void *object) {
+    remo_sst_close(object);
+}
+static void close_barrier(void *object) {
+    remo_barrier_close(object);
+}
+static void close_lock(void *object) {
+    remo_lock_close(object);
+}
+static void close_ringbuffer(void *object) {
+    remo_ringbuffer_close(object);
+}
+static void close_queue(void *object) {
+    remo_queue_close(object);
+}
+static void close_kv(void *object) {
+    remo_kv_close(object);
+}
 
 static const struct kind {
     const char *name;
@@ -132,7 +152,8 @@ static int names(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Each kind against the next one: both ends get -EPROTO and a sentence that names the channel and both types. */
+/* Each kind against the next one: both ends get -EPROTO and a sentence that names the channel and both types.
+ */
 static int types(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     struct remo_region *region;
@@ -202,15 +223,20 @@ static int ranges(struct remo_node *node, void *ctx) {
     static const struct {
         uint64_t offset;
         size_t size;
-    } outside[] = {{64, 1}, {65, 0}, {57, 8}, {0, 65}, {1, 64}, {UINT64_MAX, 1}, {UINT64_MAX - 7, 8}, {8, SIZE_MAX}, {1ull << 44, 8}};
+    } outside[] = {
+        {64, 1},       {65, 0},        {57, 8}, {0, 65}, {1, 64}, {UINT64_MAX, 1}, {UINT64_MAX - 7, 8},
+        {8, SIZE_MAX}, {1ull << 44, 8}};
     for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
-        CHECK_SENTENCE(remo_region_read(region, 0, outside[i].offset, &word, outside[i].size, NULL), -EINVAL, "64 bytes");
-        CHECK_SENTENCE(remo_region_write(region, 1, outside[i].offset, &word, outside[i].size, 0, NULL), -EINVAL, "64 bytes");
+        CHECK_SENTENCE(remo_region_read(region, 0, outside[i].offset, &word, outside[i].size, NULL), -EINVAL,
+                       "64 bytes");
+        CHECK_SENTENCE(remo_region_write(region, 1, outside[i].offset, &word, outside[i].size, 0, NULL),
+                       -EINVAL, "64 bytes");
     }
     CHECK_SENTENCE(remo_region_read(region, 2, 0, &word, 8, NULL), -EINVAL, "node 2");
     CHECK_SENTENCE(remo_region_read(region, UINT32_MAX, 0, &word, 8, NULL), -EINVAL, "node 4294967295");
     CHECK_SENTENCE(remo_region_open(remo_node_root(node), "none", 0, NULL, &region), -EINVAL, "0 bytes");
-    CHECK_SENTENCE(remo_region_open(remo_node_root(node), "huge", 1ull << 45, NULL, &region), -ENOSPC, "arena_bytes");
+    CHECK_SENTENCE(remo_region_open(remo_node_root(node), "huge", 1ull << 45, NULL, &region), -ENOSPC,
+                   "arena_bytes");
     if (goes_on(node, region, 3))
         return 1;
     CHECK_OK(cluster_meet());
@@ -221,11 +247,11 @@ static int ranges(struct remo_node *node, void *ctx) {
 /* ---- opening a node ---- */
 
 /* The node is not opened, for this reason, and one with a good configuration is. */
-#define CHECK_OPEN(node, job, config, code, words)                                                                              \
-    do {                                                                                                                        \
-        struct remo_node *none_ = NULL;                                                                                         \
-        CHECK_SENTENCE(job_open(job, 0, remo_node_fabric(node), config, &none_), code, words);                                  \
-        CHECK(none_ == NULL);                                                                                                   \
+#define CHECK_OPEN(node, job, config, code, words)                                                           \
+    do {                                                                                                     \
+        struct remo_node *none_ = NULL;                                                                      \
+        CHECK_SENTENCE(job_open(job, 0, remo_node_fabric(node), config, &none_), code, words);               \
+        CHECK(none_ == NULL);                                                                                \
     } while (0)
 
 static int opens_well(struct remo_node *node, const struct job *job) {
@@ -236,24 +262,31 @@ static int opens_well(struct remo_node *node, const struct job *job) {
 }
 
 static int configurations(struct remo_node *node, void *ctx) {
-    const char *twice[] = {"unix:/tmp/a", "unix:/tmp/a"}, *nonsense[] = {"carrier pigeon"}, *no_folder[] = {"unix:/no/such/folder/0", "unix:/tmp/b"},
+    const char *twice[] = {"unix:/tmp/a", "unix:/tmp/a"}, *nonsense[] = {"carrier pigeon"},
+               *no_folder[] = {"unix:/no/such/folder/0", "unix:/tmp/b"},
                *far[] = {"tcp:192.0.2.1:7470", "tcp:192.0.2.2:7470"}, *missing[] = {"unix:/tmp/a", NULL};
     struct job job;
     (void)ctx;
     CHECK_OK(job_make(&job, 1));
-    CHECK_OPEN(node, &job, (&(struct remo_config){.fabric = "pigeons"}), -EINVAL, "no fabric called \"pigeons\"");
+    CHECK_OPEN(node, &job, (&(struct remo_config){.fabric = "pigeons"}), -EINVAL,
+               "no fabric called \"pigeons\"");
     CHECK_OPEN(node, &job, (&(struct remo_config){.threads_max = 100000}), -EINVAL, "at most 256");
     CHECK_OPEN(node, &job, (&(struct remo_config){.arena_bytes = 1ull << 50}), -EINVAL, "arena_bytes");
     CHECK_OPEN(node, &job, (&(struct remo_config){.size = 300}), -EINVAL, "from 1 to 256");
-    CHECK_OPEN(node, &job, (&(struct remo_config){.size = 2, .addresses = twice}), -EINVAL, "each needs its own");
-    CHECK_OPEN(node, &job, (&(struct remo_config){.addresses = nonsense}), -EINVAL, "write unix:/path or tcp:host:port");
-    CHECK_OPEN(node, &job, (&(struct remo_config){.size = 2, .addresses = missing}), -EINVAL, "rank 1 is missing");
-    CHECK_OPEN(node, &job, (&(struct remo_config){.size = 2, .addresses = no_folder}), -ENOENT, "its folder does not exist; create it");
+    CHECK_OPEN(node, &job, (&(struct remo_config){.size = 2, .addresses = twice}), -EINVAL,
+               "each needs its own");
+    CHECK_OPEN(node, &job, (&(struct remo_config){.addresses = nonsense}), -EINVAL,
+               "write unix:/path or tcp:host:port");
+    CHECK_OPEN(node, &job, (&(struct remo_config){.size = 2, .addresses = missing}), -EINVAL,
+               "rank 1 is missing");
+    CHECK_OPEN(node, &job, (&(struct remo_config){.size = 2, .addresses = no_folder}), -ENOENT,
+               "its folder does not exist; create it");
     CHECK_OPEN(node, &job, (&(struct remo_config){.size = 2, .addresses = far}), -EACCES, "key file");
     CHECK_OPEN(node, &job, (&(struct remo_config){.job = "a/b"}), -EINVAL, "job name");
     CHECK_OPEN(node, &job, (&(struct remo_config){.job = ""}), -EINVAL, "job name");
     CHECK_OPEN(node, &job, (&(struct remo_config){.hosts_file = "/etc/hosts"}), -EINVAL, "give one of them");
-    CHECK_OPEN(node, &job, (&(struct remo_config){.memory_dir = "/no/such/folder"}), -ENOENT, "/no/such/folder");
+    CHECK_OPEN(node, &job, (&(struct remo_config){.memory_dir = "/no/such/folder"}), -ENOENT,
+               "/no/such/folder");
     CHECK_OPEN(node, &job, (&(struct remo_config){.memory_dir = "/proc"}), -EINVAL, "choose /dev/shm");
     if (strcmp(remo_node_fabric(node), "ofi") == 0)
         CHECK_OPEN(node, &job, (&(struct remo_config){.provider = "pigeons"}), -ENODEV, "pigeons");
@@ -310,7 +343,8 @@ static int hosts_files(struct remo_node *node, void *ctx) {
     }
     if (write_file(job.folder, "hosts", "localhost:7001\nlocalhost:7002\n", 0600, path))
         return 1;
-    struct remo_config wrong_size = {.hosts_file = path, .size = 3}, wrong_rank = {.hosts_file = path, .rank = 2};
+    struct remo_config wrong_size = {.hosts_file = path, .size = 3},
+                       wrong_rank = {.hosts_file = path, .rank = 2};
     CHECK_SENTENCE(remo_node_open(&wrong_size, &none), -EINVAL, "names 2 nodes, but the program says 3");
     CHECK_SENTENCE(remo_node_open(&wrong_rank, &none), -EINVAL, "this is rank 2");
     unlink(path);
@@ -339,7 +373,8 @@ static uint16_t free_port(int *ret_fd) {
 }
 
 /* Two nodes by TCP, with these options each. How many were not opened? */
-static int open_two(struct remo_node *node, struct job *job, struct job_node *nodes, struct remo_config *options, uint32_t *ret_failed) {
+static int open_two(struct remo_node *node, struct job *job, struct job_node *nodes,
+                    struct remo_config *options, uint32_t *ret_failed) {
     static char text[2][64];
     static const char *addresses[2] = {text[0], text[1]};
     for (uint32_t i = 0; i < 2; i++) {
@@ -347,7 +382,8 @@ static int open_two(struct remo_node *node, struct job *job, struct job_node *no
         CHECK(port != 0);
         snprintf(text[i], sizeof text[i], "tcp:127.0.0.1:%u", port);
         options[i].addresses = addresses;
-        nodes[i] = (struct job_node){.job = job, .rank = i, .fabric = remo_node_fabric(node), .options = &options[i]};
+        nodes[i] = (struct job_node){
+            .job = job, .rank = i, .fabric = remo_node_fabric(node), .options = &options[i]};
     }
     *ret_failed = job_open_quietly(nodes, 2);
     return 0;
@@ -400,7 +436,8 @@ static int ports(struct remo_node *node, void *ctx) {
     uint16_t port = free_port(&fd);
     CHECK(port != 0);
     snprintf(text, sizeof text, "tcp:127.0.0.1:%u", port);
-    CHECK_OPEN(node, &job, (&(struct remo_config){.addresses = addresses}), -EADDRINUSE, "is taken by another process; end it, or choose");
+    CHECK_OPEN(node, &job, (&(struct remo_config){.addresses = addresses}), -EADDRINUSE,
+               "is taken by another process; end it, or choose");
     CHECK(strstr(remo_last_error(), text));
     close(fd);
     if (write_file(job.folder, "taken", "a file, no socket", 0600, path))
@@ -415,22 +452,26 @@ static int ports(struct remo_node *node, void *ctx) {
 
 /* Two that do not agree how many they are, and two that do not agree who they are. */
 static int counts(struct remo_node *node, void *ctx) {
-    struct remo_config options = {.join_timeout_ns = SECOND / 2}, other_job = {.join_timeout_ns = SECOND / 2, .job = "other"};
+    struct remo_config options = {.join_timeout_ns = SECOND / 2},
+                       other_job = {.join_timeout_ns = SECOND / 2, .job = "other"};
     struct job_node nodes[3];
     struct job two, three;
     (void)ctx;
     CHECK_OK(job_make(&two, 2));
     three = two;
     three.size = 3;
-    nodes[0] = (struct job_node){.job = &two, .rank = 0, .fabric = remo_node_fabric(node), .options = &options};
-    nodes[1] = (struct job_node){.job = &three, .rank = 1, .fabric = remo_node_fabric(node), .options = &options};
+    nodes[0] =
+        (struct job_node){.job = &two, .rank = 0, .fabric = remo_node_fabric(node), .options = &options};
+    nodes[1] =
+        (struct job_node){.job = &three, .rank = 1, .fabric = remo_node_fabric(node), .options = &options};
     options.job = strrchr(two.folder, '/') + 1;
     CHECK_EQUAL(job_open_quietly(nodes, 2), 2);
     for (uint32_t i = 0; i < 2; i++) {
         CHECK_EQUAL(-nodes[i].rc, ETIMEDOUT);
         CHECK(strstr(nodes[i].sentence, "disagree about the number of nodes; start all with the same list"));
     }
-    nodes[1] = (struct job_node){.job = &two, .rank = 1, .fabric = remo_node_fabric(node), .options = &other_job};
+    nodes[1] =
+        (struct job_node){.job = &two, .rank = 1, .fabric = remo_node_fabric(node), .options = &other_job};
     CHECK_EQUAL(job_open_quietly(nodes, 2), 2);
     CHECK(strstr(nodes[1].sentence, "different jobs"));
     nodes[1].options = &options;
@@ -480,7 +521,8 @@ static int garbage(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < 2; i++)
         CHECK_OK(remo_channel_wait(remo_region_channel(regions[i]), 10 * SECOND));
     for (uint32_t i = 0; i < STRANGERS; i++) {
-        if (send_garbage(options[0].addresses[i % 2], i, &fds[i]) || goes_on(nodes[i / 2 % 2].node, regions[i / 2 % 2], i))
+        if (send_garbage(options[0].addresses[i % 2], i, &fds[i])
+            || goes_on(nodes[i / 2 % 2].node, regions[i / 2 % 2], i))
             return 1;
     }
     struct remo_region *after[2]; /* the control streams still carry what they should */
@@ -515,7 +557,8 @@ static int with_limit(struct remo_node *node, struct job *job, int resource, rli
     return 0;
 }
 
-/* Descriptors, address space, locked memory: an error that names what to raise, at whatever point it strikes, or no harm. */
+/* Descriptors, address space, locked memory: an error that names what to raise, at whatever point it strikes,
+ * or no harm. */
 static int limits(struct remo_node *node, void *ctx) {
     struct job job;
     int rc = 0, free_fd = dup(0), failures = 0;
@@ -528,7 +571,9 @@ static int limits(struct remo_node *node, void *ctx) {
         if (rc == 0)
             break;
         failures++;
-        CHECK(rc == -EMFILE || (rc == -EIO && strcmp(remo_node_fabric(node), "ofi") == 0)); /* libfabric forgets the reason */
+        CHECK(
+            rc == -EMFILE
+            || (rc == -EIO && strcmp(remo_node_fabric(node), "ofi") == 0)); /* libfabric forgets the reason */
         CHECK(strstr(remo_last_error(), "ulimit -n"));
     }
     CHECK(failures >= 3);
@@ -549,17 +594,10 @@ static int limits(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(names, 2),
-                                                CLUSTER_TEST(types, 2),
-                                                CLUSTER_TEST(sizes, 2),
-                                                CLUSTER_TEST(ranges, 2),
-                                                CLUSTER_TEST(configurations, 1),
-                                                CLUSTER_TEST(hosts_files, 1),
-                                                CLUSTER_TEST(credentials, 1),
-                                                CLUSTER_TEST(ports, 1),
-                                                CLUSTER_TEST(counts, 1),
-                                                CLUSTER_TEST(garbage, 1),
-                                                CLUSTER_TEST(limits, 1),
-                                                {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(names, 2),       CLUSTER_TEST(types, 2),          CLUSTER_TEST(sizes, 2),
+        CLUSTER_TEST(ranges, 2),      CLUSTER_TEST(configurations, 1), CLUSTER_TEST(hosts_files, 1),
+        CLUSTER_TEST(credentials, 1), CLUSTER_TEST(ports, 1),          CLUSTER_TEST(counts, 1),
+        CLUSTER_TEST(garbage, 1),     CLUSTER_TEST(limits, 1),         {0}};
     return cluster_main(argc, argv, tests, NULL);
 }

@@ -120,7 +120,7 @@ static int timeouts(struct remo_node *node, void *ctx) {
     /* First node 2 has not opened it, then it has not come; the arrival of this node counts once. */
     if (rank != 2) {
         CHECK_OK(remo_barrier_open(remo_node_root(node), "barrier", NULL, &barrier));
-        CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "node 2 has not opened barrier");
+        CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "has not opened barrier");
         CHECK_CODE(remo_barrier_wait(barrier, 0), -ETIMEDOUT);
     }
     CHECK_OK(cluster_meet());
@@ -128,7 +128,7 @@ static int timeouts(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_barrier_open(remo_node_root(node), "barrier", NULL, &barrier));
     CHECK_OK(remo_channel_wait(remo_barrier_channel(barrier), 10 * SECOND));
     if (rank != 2) {
-        CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "node 2 has not come to round 1");
+        CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "has not come to round 1");
         CHECK_CODE(remo_barrier_wait(barrier, 0), -ETIMEDOUT);
     }
     CHECK_OK(cluster_meet());

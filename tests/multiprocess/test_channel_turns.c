@@ -1,8 +1,8 @@
-/* test_channel_turns.c - every order in which two nodes may open and close a channel of one name, again and again; and that memory of a
- * closed channel is kept for as long as a peer knows its address, and not longer.
+/* test_channel_turns.c - every order in which two nodes may open and close a channel of one name, again and
+ * again; and that memory of a closed channel is kept for as long as a peer knows its address, and not longer.
  *
- * Both nodes live in this process and take their steps from one thread, so that orders can be told exactly; between steps the control
- * threads get no time, a little, or all they need. */
+ * Both nodes live in this process and take their steps from one thread, so that orders can be told exactly;
+ * between steps the control threads get no time, a little, or all they need. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,8 @@ static void pause_for(uint32_t how) {
         cluster_sleep_ms(1);
 }
 
-/* Both are open. They are connected, or become so; or one has had its partner, which is gone: then it is its turn to open again. */
+/* Both are open. They are connected, or become so; or one has had its partner, which is gone: then it is its
+ * turn to open again. */
 static int end_connected(struct side *sides) {
     for (uint32_t turn = 0; turn < 3; turn++) {
         for (uint32_t ms = 0; ms < 10000; ms++) {
@@ -76,7 +77,8 @@ static int one_order(struct side *sides, uint32_t order, uint32_t how) {
         pause_for(how == 3 ? (order * 7 + i) % 3 : how);
     }
     if (end_connected(sides)) {
-        fprintf(stderr, "order 0x%x, pauses %u: states %d and %d\n", order, how, (int)state_of(&sides[0]), (int)state_of(&sides[1]));
+        fprintf(stderr, "order 0x%x, pauses %u: states %d and %d\n", order, how, (int)state_of(&sides[0]),
+                (int)state_of(&sides[1]));
         return 1;
     }
     if (step(&sides[order & 1]))
@@ -88,7 +90,8 @@ static int open_job(struct remo_node *node, struct job *job, struct job_node *no
     static const struct remo_config options = {.arena_bytes = 64u << 20, .segment_bytes = 2u << 20};
     CHECK_OK(job_make(job, 2));
     for (uint32_t i = 0; i < 2; i++)
-        nodes[i] = (struct job_node){.job = job, .rank = i, .fabric = remo_node_fabric(node), .options = &options};
+        nodes[i] =
+            (struct job_node){.job = job, .rank = i, .fabric = remo_node_fabric(node), .options = &options};
     CHECK_OK(job_open_all(nodes, 2));
     for (uint32_t i = 0; i < 2; i++)
         sides[i] = (struct side){.node = nodes[i].node, .other = 1 - i};
@@ -132,8 +135,9 @@ static int is_all(const struct remo_region *region, unsigned char value) {
     return 1;
 }
 
-/* Node 0 closes, node 1 does not, and still writes to where the memory was (by an address it had). Whatever node 0 opens meanwhile never
- * sees that. When node 1 has closed too, the memory is given out again, clean. */
+/* Node 0 closes, node 1 does not, and still writes to where the memory was (by an address it had). Whatever
+ * node 0 opens meanwhile never sees that. When node 1 has closed too, the memory is given out again, clean.
+ */
 static int one_kept(struct side *sides, unsigned char *data, uint32_t turn) {
     struct remo_region *held[2], *other[3];
     struct remo_addr before, now;
@@ -184,7 +188,8 @@ static int kept_memory(struct remo_node *node, void *ctx) {
     for (uint32_t turn = 0; turn < 40; turn++) /* 64 MiB are far less than 40 turns' memory */
         if (one_kept(sides, data, turn))
             return 1;
-    for (uint32_t ms = 0; ms < 2000; ms++) { /* all comes back: once the last news is through, nearly all of the arena can be had */
+    for (uint32_t ms = 0; ms < 2000;
+         ms++) { /* all comes back: once the last news is through, nearly all of the arena can be had */
         if (remo_region_open(remo_node_root(sides[0].node), "last", 20u << 20, NULL, &last) == 0)
             break;
         cluster_sleep_ms(1);

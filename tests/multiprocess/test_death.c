@@ -1,11 +1,12 @@
-/* test_death.c - four nodes, one of them killed with SIGKILL in the middle of a barrier, a lock queue, a map operation or a queue
- * operation: how long until each survivor knows, and does everything still end, and right? And what do nodes cost that only wait?
+/* test_death.c - four nodes, one of them killed with SIGKILL in the middle of a barrier, a lock queue, a map
+ * operation or a queue operation: how long until each survivor knows, and does everything still end, and
+ * right? And what do nodes cost that only wait?
  *
  *     test_death [--fabric F] [--runs N] [--only barrier|lock|map|queue|idle] [--seconds S] [--seed N]
  *
- * N kills of each kind (3), of all four nodes in turn, at random moments. Bars: survivors told within 100 ms, always; four nodes
- * blocked in a barrier use at most 4 % of one core, all together. Both are printed; the test fails only far beyond them, or when
- * something hangs, or is wrong. */
+ * N kills of each kind (3), of all four nodes in turn, at random moments. Bars: survivors told within 100 ms,
+ * always; four nodes blocked in a barrier use at most 4 % of one core, all together. Both are printed; the
+ * test fails only far beyond them, or when something hangs, or is wrong. */
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -35,7 +36,7 @@ static struct shared {
     _Atomic uint32_t owner;          /* of the lock: rank + 1 */
     _Atomic uint64_t cpu_ns, blocked_ns;
     _Atomic uint32_t blocked;
-} *shared;
+} * shared;
 
 /* ---- the kill ---- */
 
@@ -91,7 +92,8 @@ static int in_barrier(struct remo_node *node, void *ctx) {
 
 /* ---- lock ---- */
 
-/* One turn with the lock: 0, or -EHOSTDOWN when its home is dead. Whoever has it is alone, and learns when the last owner has died. */
+/* One turn with the lock: 0, or -EHOSTDOWN when its home is dead. Whoever has it is alone, and learns when
+ * the last owner has died. */
 static int lock_turn(struct remo_node *node, struct remo_lock *lock, int *ret_rc) {
     uint32_t me = remo_node_rank(node) + 1, before = 0;
     int rc = remo_lock_acquire(lock, 0, REMO_FOREVER);
@@ -144,9 +146,9 @@ static int in_lock(struct remo_node *node, void *ctx) {
 struct mine {
     struct remo_kv *kv;
     uint32_t rank, state;
-    uint64_t value[KEYS];  /* 0: absent */
-    bool unsure[KEYS];     /* an error left it open whether the last change happened */
-    uint64_t maybe[KEYS];  /* what it is then, if it did */
+    uint64_t value[KEYS]; /* 0: absent */
+    bool unsure[KEYS];    /* an error left it open whether the last change happened */
+    uint64_t maybe[KEYS]; /* what it is then, if it did */
 };
 
 static uint32_t dice(uint32_t *state, uint32_t limit) {
@@ -206,7 +208,8 @@ static int map_turn(struct mine *mine) {
 
 static int in_map(struct remo_node *node, void *ctx) {
     struct mine *mine = calloc(1, sizeof *mine);
-    struct remo_kv_options options = {.capacity = 2048, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 16};
+    struct remo_kv_options options = {
+        .capacity = 2048, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 16};
     (void)ctx;
     mine->rank = remo_node_rank(node);
     mine->state = (uint32_t)shared->delay_ns + mine->rank;
@@ -242,7 +245,8 @@ static int queue_turn(struct remo_queue *queue, uint64_t number, int *ret_rc) {
         return 0;
     uint8_t buffer[64];
     rc = remo_queue_pop(queue, buffer, sizeof buffer, &bytes, SECOND * cluster_slowness());
-    CHECK(rc == 0 || rc == -EHOSTDOWN || rc == -ETIMEDOUT); /* what was pushed may have been lost with the dead one */
+    CHECK(rc == 0 || rc == -EHOSTDOWN
+          || rc == -ETIMEDOUT); /* what was pushed may have been lost with the dead one */
     *ret_rc = rc == -EHOSTDOWN ? rc : 0;
     if (rc != 0)
         return 0;
@@ -313,8 +317,9 @@ struct arguments {
 
 static int parse(int argc, char **argv, struct arguments *arguments) {
     static const struct option options[] = {
-        {"fabric", required_argument, NULL, 'f'},  {"runs", required_argument, NULL, 'r'}, {"only", required_argument, NULL, 'o'},
-        {"seconds", required_argument, NULL, 's'}, {"seed", required_argument, NULL, 'd'}, {0}};
+        {"fabric", required_argument, NULL, 'f'}, {"runs", required_argument, NULL, 'r'},
+        {"only", required_argument, NULL, 'o'},   {"seconds", required_argument, NULL, 's'},
+        {"seed", required_argument, NULL, 'd'},   {0}};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
@@ -345,7 +350,8 @@ static int run_kind(const struct cluster_test *test, const struct arguments *arg
         shared->delay_ns = dice(&state, 1u << 22); /* up to 4 ms */
         int result = cluster_run(test, arguments->fabric);
         if (result != 0) {
-            fprintf(stderr, "run %u, of node %u after %llu ns\n", run, shared->victim, (unsigned long long)shared->delay_ns);
+            fprintf(stderr, "run %u, of node %u after %llu ns\n", run, shared->victim,
+                    (unsigned long long)shared->delay_ns);
             return result;
         }
         worst[run] = 0;
@@ -355,15 +361,18 @@ static int run_kind(const struct cluster_test *test, const struct arguments *arg
     }
     qsort(worst, arguments->runs, sizeof worst[0], by_size);
     uint64_t last = arguments->runs ? worst[arguments->runs - 1] : 0;
-    printf("%-4s %s %s: %u kills; the last survivor was told after %.2f ms (median), %.2f ms (worst); %u beyond the bar of %.0f ms\n",
-           last > TOLD_LIMIT_NS * cluster_slowness() ? "FAIL" : "ok", arguments->fabric, test->name, arguments->runs,
-           (double)worst[arguments->runs / 2] / 1e6, (double)last / 1e6, beyond, (double)TOLD_BAR_NS / 1e6);
+    printf("%-4s %s %s: %u kills; the last survivor was told after %.2f ms (median), %.2f ms (worst); %u "
+           "beyond the bar of %.0f ms\n",
+           last > TOLD_LIMIT_NS * cluster_slowness() ? "FAIL" : "ok", arguments->fabric, test->name,
+           arguments->runs, (double)worst[arguments->runs / 2] / 1e6, (double)last / 1e6, beyond,
+           (double)TOLD_BAR_NS / 1e6);
     fflush(stdout);
     return last > TOLD_LIMIT_NS * cluster_slowness();
 }
 
 static int run_idle(struct arguments *arguments) {
-    struct cluster_test test = CLUSTER_TEST(idle, NODES + 1, .ctx = &arguments->seconds, .timeout_ns = (60 + arguments->seconds) * SECOND);
+    struct cluster_test test = CLUSTER_TEST(idle, NODES + 1, .ctx = &arguments->seconds,
+                                            .timeout_ns = (60 + arguments->seconds) * SECOND);
     if (arguments->only && strcmp(arguments->only, test.name) != 0)
         return 0;
     memset(shared, 0, sizeof *shared);
@@ -371,16 +380,19 @@ static int run_idle(struct arguments *arguments) {
     if (result != 0)
         return result;
     double part = (double)shared->cpu_ns / (double)shared->blocked_ns;
-    printf("%-4s %s idle: %u nodes blocked in a barrier for %u s took %.2f %% of one core; the bar is %.0f %%\n",
-           part > CPU_LIMIT ? "FAIL" : "ok", arguments->fabric, NODES, arguments->seconds, 100 * part, 100 * CPU_BAR);
+    printf(
+        "%-4s %s idle: %u nodes blocked in a barrier for %u s took %.2f %% of one core; the bar is %.0f %%\n",
+        part > CPU_LIMIT ? "FAIL" : "ok", arguments->fabric, NODES, arguments->seconds, 100 * part,
+        100 * CPU_BAR);
     return part > CPU_LIMIT && cluster_slowness() == 1;
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test kinds[] = {CLUSTER_TEST_NAMED("barrier", in_barrier, NODES, .timeout_ns = 20 * SECOND),
-                                                CLUSTER_TEST_NAMED("lock", in_lock, NODES, .timeout_ns = 20 * SECOND),
-                                                CLUSTER_TEST_NAMED("map", in_map, NODES, .timeout_ns = 20 * SECOND),
-                                                CLUSTER_TEST_NAMED("queue", in_queue, NODES, .timeout_ns = 20 * SECOND)};
+    static const struct cluster_test kinds[] = {
+        CLUSTER_TEST_NAMED("barrier", in_barrier, NODES, .timeout_ns = 20 * SECOND),
+        CLUSTER_TEST_NAMED("lock", in_lock, NODES, .timeout_ns = 20 * SECOND),
+        CLUSTER_TEST_NAMED("map", in_map, NODES, .timeout_ns = 20 * SECOND),
+        CLUSTER_TEST_NAMED("queue", in_queue, NODES, .timeout_ns = 20 * SECOND)};
     struct arguments arguments = {.fabric = "shm", .runs = 3, .seconds = 2, .seed = 1};
     if (parse(argc, argv, &arguments) != 0)
         return 2;

@@ -51,6 +51,11 @@ tutorial() {
     [ "$(wc -l <"$scratch/shown")" -lt 60 ] || fail "the tutorial promises less than 60 lines"
 }
 
+readme() {
+    sed -n '/^.\{3\}c$/,/^.\{3\}$/p' "$top/README.md" | sed '1d;$d' >"$scratch/shown"
+    diff "$top/examples/hello.c" "$scratch/shown" >"$scratch/out" || fail "README.md shows other code than examples/hello.c"
+}
+
 short() {
     local file
     for file in "$top"/examples/*.c; do
@@ -59,6 +64,7 @@ short() {
 }
 
 tutorial
+readme
 short
 refuses
 run 'the ranks of 4 nodes add up to 6' 4 "$hello"

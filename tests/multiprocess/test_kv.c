@@ -303,6 +303,109 @@ static int reuse(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- what a node leaves that dies in the middle ---- */
+
+/* Find a key as a change does, with its stripe locked. */
+static int lock_and_find(struct remo_kv *kv, uint64_t key, struct remo__kv_place *ret_place, uint32_t *ret_stripe) {
+    struct remo__kv_key sought = {.bytes = &key, .bytes_count = 8, .hash = remo__kv_hash(&key, 8)};
+    *ret_stripe = remo__kv_stripe_of(kv, sought.hash);
+    CHECK_OK(remo_lock_acquire(kv->locks, *ret_stripe, 10 * SECOND));
+    CHECK_OK(remo__kv_find_locked(kv, remo__kv_thread(kv), &sought, ret_place));
+    return 0;
+}
+
+static uint64_t slot_offset(const struct remo_kv *kv, const struct remo__kv_place *place) {
+    return remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry));
+}
+
+/* A delete that has marked the slot and told nobody: the key is gone for all, and its owner finds the slot when it needs one. */
+static int half_deleted(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    enum { SLOTS = 12 };
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 30, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 8};
+    uint32_t rank = remo_node_rank(node), stripe;
+    uint64_t value;
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    for (uint64_t key = 0; rank == 0 && key < SLOTS; key++)
+        CHECK_OK(remo_kv_insert(kv, &key, 8, &key, 8));
+    CHECK_OK(cluster_meet());
+    uint64_t victim = 3, more[] = {100, 101};
+    if (rank == 1) {
+        struct remo__kv_place place;
+        if (lock_and_find(kv, victim, &place, &stripe) != 0)
+            return 1;
+        uint64_t head = remo__kv_head_with(place.sight.head, REMO__KV_DELETED);
+        CHECK_OK(remo_region_write(kv->slots, 0, slot_offset(kv, &place), &head, 8, 0, NULL));
+        CHECK_OK(remo_lock_release(kv->locks, stripe, REMO_FENCE_THREAD));
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_CODE(remo_kv_get(kv, &victim, 8, &value, 8, NULL), -ENOENT);
+    if (rank == 0) {
+        CHECK_OK(remo_kv_insert(kv, &more[0], 8, &more[0], 8));
+        CHECK_CODE(remo_kv_insert(kv, &more[1], 8, &more[1], 8), -ENOSPC);
+    }
+    CHECK_OK(cluster_meet());
+    if (rank == 2) {
+        CHECK_CODE(remo_kv_update(kv, &victim, 8, &value, 8), -ENOENT);
+        CHECK_CODE(remo_kv_delete(kv, &victim, 8), -ENOENT);
+        CHECK_OK(remo_kv_insert(kv, &victim, 8, &victim, 8));
+        CHECK_EQUAL(remo_kv_count(kv), SLOTS + 1);
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_OK(remo_kv_get(kv, &victim, 8, &value, 8, NULL));
+    CHECK_EQUAL(value, victim);
+    CHECK_OK(remo_kv_get(kv, &more[0], 8, &value, 8, NULL));
+    CHECK_EQUAL(value, more[0]);
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* An update that has written two of the three words: the value from before is there, at the cost of a second read; the next update
+ * mends it. */
+static int half_updated(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 30, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 8};
+    uint32_t rank = remo_node_rank(node), stripe;
+    uint64_t key = 7, value = 0, old = 41, new = 42;
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    struct remo_channel *channel = remo_kv_channel(kv);
+    if (rank == 0)
+        CHECK_OK(remo_kv_insert(kv, &key, 8, &old, 8));
+    CHECK_OK(cluster_meet());
+    if (rank == 1) {
+        struct remo__kv_place place;
+        char image[64];
+        if (lock_and_find(kv, key, &place, &stripe) != 0)
+            return 1;
+        uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place.sight.meta) + 1, 8);
+        remo__kv_copy_build(image, place.sight.head, remo__kv_hash(&key, 8), meta, &new);
+        uint64_t at = slot_offset(kv, &place) + remo__kv_copy_at(&kv->shape, place.sight.copy ^ 1);
+        CHECK_OK(remo_region_write(kv->slots, 0, at, image, 16, 0, NULL));
+        CHECK_OK(remo_lock_release(kv->locks, stripe, REMO_FENCE_THREAD));
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_COST(channel, CHECK_OK(remo_kv_get(kv, &key, 8, &value, 8, NULL)), 2, 0, 0, 0);
+    CHECK_EQUAL(value, old);
+    struct remo_kv_op op = {.kind = REMO_KV_GET, .key = &key, .key_bytes = 8, .value = &value, .value_bytes = 8};
+    CHECK_OK(remo_kv_start(kv, &op));
+    CHECK_COST(channel, CHECK_OK(remo_kv_wait(kv, &op)), 2, 0, 0, 0);
+    CHECK_EQUAL(value, old);
+    CHECK_OK(cluster_meet());
+    if (rank == 2)
+        CHECK_COST(channel, CHECK_OK(remo_kv_update(kv, &key, 8, &new, 8)), 1, 1, 2, 0);
+    CHECK_OK(cluster_meet());
+    CHECK_COST(channel, CHECK_OK(remo_kv_get(kv, &key, 8, &value, 8, NULL)), 1, 0, 0, 0);
+    CHECK_EQUAL(value, new);
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
 /* ---- opening ---- */
 
 static int mismatch(struct remo_node *node, void *ctx) {
@@ -355,6 +458,8 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(sizes, 2),
         CLUSTER_TEST(collisions, 3),
         CLUSTER_TEST(reuse, 3),
+        CLUSTER_TEST(half_deleted, 3),
+        CLUSTER_TEST(half_updated, 3),
         CLUSTER_TEST(mismatch, 2),
         {0},
     };

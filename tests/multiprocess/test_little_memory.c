@@ -1,5 +1,6 @@
-/* test_little_memory.c - when the folder for memory is small or full: -ENOSPC with a sentence, never SIGBUS, and what is there goes on.
- * A tmpfs of its own is mounted where nobody else sees it; skipped where that is not permitted. */
+/* test_little_memory.c - when the folder for memory is small or full: -ENOSPC with a sentence, never SIGBUS,
+ * and what is there goes on. A tmpfs of its own is mounted where nobody else sees it; skipped where that is
+ * not permitted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -65,8 +66,20 @@ static int use(struct remo_node *node, struct remo_region *region, uint64_t byte
     return 0;
 }
 
-/* Two nodes share 24 MiB. They open until nothing fits any more, somebody else fills the rest, they use all they have, give some back and
- * open again. */
+/* Memory that was closed comes back when the other node's news of its closing is there. */
+static int open_soon(struct remo_node *node, const char *name, struct remo_region **ret_region) {
+    int rc = -ENOSPC;
+    for (uint32_t ms = 0; rc == -ENOSPC && ms < 5000 * cluster_slowness(); ms++) {
+        rc = remo_region_open(remo_node_root(node), name, MIB, NULL, ret_region);
+        if (rc == -ENOSPC)
+            cluster_sleep_ms(1);
+    }
+    CHECK_OK(rc);
+    return 0;
+}
+
+/* Two nodes share 24 MiB. They open until nothing fits any more, somebody else fills the rest, they use all
+ * they have, give some back and open again. */
 static int fill(struct job_node *nodes, const char *folder) {
     struct remo_region *regions[2][32], *small[2];
     char name[16], path[64];
@@ -96,13 +109,15 @@ static int fill(struct job_node *nodes, const char *folder) {
     CHECK_OK(remo_channel_wait(remo_region_channel(regions[0][0]), 10 * SECOND));
     CHECK_OK(remo_channel_wait(remo_region_channel(regions[1][0]), 10 * SECOND));
     for (uint32_t i = 0; i < 2; i++)
-        if (use(nodes[i].node, regions[i][0], MIB, (unsigned char)(7 + i)) || use(nodes[i].node, small[i], 64, 9))
+        if (use(nodes[i].node, regions[i][0], MIB, (unsigned char)(7 + i))
+            || use(nodes[i].node, small[i], 64, 9))
             return 1;
     for (uint32_t i = 0; i < 2; i++)
         while (count[i] > 0)
             remo_region_close(regions[i][--count[i]]);
     for (uint32_t i = 0; i < 2; i++)
-        CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "again", MIB, NULL, &regions[i][0]));
+        if (open_soon(nodes[i].node, "again", &regions[i][0]))
+            return 1;
     CHECK_OK(remo_channel_wait(remo_region_channel(regions[0][0]), 10 * SECOND));
     CHECK_OK(remo_channel_wait(remo_region_channel(regions[1][0]), 10 * SECOND));
     for (uint32_t i = 0; i < 2; i++)
@@ -128,7 +143,8 @@ static int full(struct remo_node *node, void *ctx) {
     CHECK_OK(job_make(&job, 2));
     options.memory_dir = folder;
     for (uint32_t i = 0; i < 2; i++)
-        nodes[i] = (struct job_node){.job = &job, .rank = i, .fabric = remo_node_fabric(node), .options = &options};
+        nodes[i] =
+            (struct job_node){.job = &job, .rank = i, .fabric = remo_node_fabric(node), .options = &options};
     /* Mounts are a thread's: open from this one, the second node from a thread that it makes. */
     CHECK_OK(job_open_all(nodes, 2));
     rc = fill(nodes, folder);

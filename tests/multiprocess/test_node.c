@@ -1,5 +1,6 @@
-/* test_node.c - the life of nodes: joining in any order, missing and dying while others join, leaving and dying told apart, coming
- * back in a second life; many nodes in one process; threads that come and go, more than allowed, with their buffers; growing.
+/* test_node.c - the life of nodes: joining in any order, missing and dying while others join, leaving and
+ * dying told apart, coming back in a second life; many nodes in one process; threads that come and go, more
+ * than allowed, with their buffers; growing.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,7 +16,7 @@ static struct shared {
     struct remo_addr addresses[4];
     _Atomic uint32_t told;
     _Atomic int stop;
-} *shared;
+} * shared;
 
 /* Own memory, where peers write. */
 static uint64_t own_word(const struct remo_region *region, uint64_t index) {
@@ -49,7 +50,9 @@ static int start_orders(struct remo_node *node, void *ctx) {
         CHECK_OK(job_make(&job, size));
         shuffle(order, size, &state);
         for (uint32_t i = 0; i < size; i++)
-            nodes[i] = (struct job_node){.job = &job, .rank = order[i], .fabric = remo_node_fabric(node),
+            nodes[i] = (struct job_node){.job = &job,
+                                         .rank = order[i],
+                                         .fabric = remo_node_fabric(node),
                                          .delay_ms = k % 2 ? 0 : random_below(&state, 40)};
         CHECK_OK(job_open_all(nodes, size));
         for (uint32_t i = 0; i < size; i++) {
@@ -82,12 +85,14 @@ static int missing(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK_OK(job_make(&job, 4));
     for (uint32_t i = 0; i < 2; i++)
-        nodes[i] = (struct job_node){.job = &job, .rank = 3 * i, .fabric = remo_node_fabric(node), .options = &options};
+        nodes[i] = (struct job_node){
+            .job = &job, .rank = 3 * i, .fabric = remo_node_fabric(node), .options = &options};
     CHECK_EQUAL(job_open_quietly(nodes, 2), 2);
     for (uint32_t i = 0; i < 2; i++) {
         CHECK_EQUAL(-nodes[i].rc, ETIMEDOUT);
         CHECK(nodes[i].took_ns >= SECOND / 3 && nodes[i].took_ns < 2 * SECOND * cluster_slowness());
-        CHECK(strstr(nodes[i].sentence, "2 of 4 nodes did not come") && strstr(nodes[i].sentence, "rank 1, 2"));
+        CHECK(strstr(nodes[i].sentence, "2 of 4 nodes did not come")
+              && strstr(nodes[i].sentence, "rank 1, 2"));
     }
     CHECK(strstr(nodes[1].sentence, "nobody listens at")); /* rank 3 calls the lower ones */
     job_remove(&job);
@@ -102,7 +107,8 @@ static int other_arena(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK_OK(job_make(&job, 2));
     for (uint32_t i = 0; i < 2; i++)
-        nodes[i] = (struct job_node){.job = &job, .rank = i, .fabric = remo_node_fabric(node), .options = i ? &small : NULL};
+        nodes[i] = (struct job_node){
+            .job = &job, .rank = i, .fabric = remo_node_fabric(node), .options = i ? &small : NULL};
     CHECK_EQUAL(job_open_quietly(nodes, 2), 2);
     for (uint32_t i = 0; i < 2; i++) {
         CHECK(nodes[i].rc == -EPROTO || nodes[i].rc == -EHOSTDOWN); /* or the other has given up before */
@@ -123,7 +129,8 @@ static void *open_and_tell(void *ctx) {
     return NULL;
 }
 
-/* Three of four are there when one of them is killed: the others need not wait for the fourth, which never comes. */
+/* Three of four are there when one of them is killed: the others need not wait for the fourth, which never
+ * comes. */
 static int dies_joining(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     struct job_node self = {.job = &shared->job, .rank = rank, .fabric = remo_node_fabric(node)};
@@ -201,7 +208,8 @@ static int left_or_dead(struct remo_node *node, void *ctx) {
     if (rank != 1) {
         if (wait_state(second, 1, REMO_PEER_LEFT) || wait_state(second, 2, REMO_PEER_DEAD))
             return 1;
-        if (check_gone(second, 1, "node 1: it has closed and said goodbye") || check_gone(second, 2, "node 2: it has died"))
+        if (check_gone(second, 1, "node 1: it has closed and said goodbye")
+            || check_gone(second, 2, "node 2: it has died"))
             return 1;
         CHECK_OK(remo_write(second, shared->addresses[3 - rank], &word, 8, NULL));
         CHECK_OK(remo_fence(second, REMO_FENCE_THREAD, 0));
@@ -246,7 +254,8 @@ static int second_life(struct remo_node *node, void *ctx) {
         return 1;
     CHECK_SENTENCE(remo_read(nodes[0].node, first, &word, 8, NULL), -ESTALE, "life 0 of node 1");
     CHECK_CODE(remo_write(nodes[0].node, first, &word, 8, NULL), -ESTALE);
-    CHECK_CODE(remo_region_read(regions[0], 1, 0, &word, 8, NULL), -ENOTCONN); /* that endpoint had its peer */
+    CHECK_CODE(remo_region_read(regions[0], 1, 0, &word, 8, NULL),
+               -ENOTCONN); /* that endpoint had its peer */
     remo_region_close(regions[0]);
     for (uint32_t i = 0; i < 2; i++)
         CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "data", 64, NULL, &regions[i]));
@@ -292,7 +301,8 @@ static void *work(void *ctx) {
     return NULL;
 }
 
-/* Four threads at most, the one that opened included. One too many is told so; when one ends, there is room again. */
+/* Four threads at most, the one that opened included. One too many is told so; when one ends, there is room
+ * again. */
 static int too_many_threads(struct remo_node *node, void *ctx) {
     struct remo_config options = {.threads_max = 4};
     struct remo_node *small;
@@ -522,22 +532,23 @@ static void setup(void) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(start_orders, 1),
-                                                CLUSTER_TEST_NAMED("two", all_up, 2),
-                                                CLUSTER_TEST_NAMED("eight", all_up, 8),
-                                                CLUSTER_TEST_NAMED("eight_threads", all_up, 8, .as_threads = 1),
-                                                CLUSTER_TEST_NAMED("sixty_four", all_up, 64, .only_on = "shm"),
-                                                CLUSTER_TEST(missing, 1),
-                                                CLUSTER_TEST(other_arena, 1),
-                                                CLUSTER_TEST(dies_joining, 3),
-                                                CLUSTER_TEST(left_or_dead, 4),
-                                                CLUSTER_TEST(second_life, 1),
-                                                CLUSTER_TEST(too_many_threads, 1),
-                                                CLUSTER_TEST(stranger_closes, 1),
-                                                CLUSTER_TEST(several_nodes, 1),
-                                                CLUSTER_TEST(buffers, 2),
-                                                CLUSTER_TEST(growing, 3),
-                                                {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(start_orders, 1),
+        CLUSTER_TEST_NAMED("two", all_up, 2),
+        CLUSTER_TEST_NAMED("eight", all_up, 8),
+        CLUSTER_TEST_NAMED("eight_threads", all_up, 8, .as_threads = 1),
+        CLUSTER_TEST_NAMED("sixty_four", all_up, 64, .only_on = "shm"),
+        CLUSTER_TEST(missing, 1),
+        CLUSTER_TEST(other_arena, 1),
+        CLUSTER_TEST(dies_joining, 3),
+        CLUSTER_TEST(left_or_dead, 4),
+        CLUSTER_TEST(second_life, 1),
+        CLUSTER_TEST(too_many_threads, 1),
+        CLUSTER_TEST(stranger_closes, 1),
+        CLUSTER_TEST(several_nodes, 1),
+        CLUSTER_TEST(buffers, 2),
+        CLUSTER_TEST(growing, 3),
+        {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
 }

@@ -1,5 +1,5 @@
-/* test_node_ops.c - what a node does below the objects: reading and writing by address, acks, fences and what they cost, statistics,
- * and a peer that is there but does not answer. */
+/* test_node_ops.c - what a node does below the objects: reading and writing by address, acks, fences and what
+ * they cost, statistics, and a peer that is there but does not answer. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 static struct shared {
     struct remo_addr addresses[4]; /* of the nodes' shares of the region */
     _Atomic pid_t pids[4];
-} *shared;
+} * shared;
 
 static int open_all(struct remo_node *node, struct remo_region **ret_region) {
     uint32_t rank = remo_node_rank(node);
@@ -63,14 +63,19 @@ static int wrong_addresses(struct remo_node *node) {
     remo_node_stats(node, &before);
     CHECK_SENTENCE(remo_read(node, null, &word, 8, NULL), -EFAULT, "0x0 is no address");
     CHECK_CODE(remo_write(node, null, &word, 8, NULL), -EFAULT);
-    CHECK_SENTENCE(remo_read(node, remo_addr_make(2, 0, 1 << 20), &word, 8, NULL), -EFAULT, "no address of a node");
+    CHECK_SENTENCE(remo_read(node, remo_addr_make(2, 0, 1 << 20), &word, 8, NULL), -EFAULT,
+                   "no address of a node");
     CHECK_CODE(remo_read(node, remo_addr_make(1023, 0, 1 << 20), &word, 8, NULL), -EFAULT);
-    CHECK_SENTENCE(remo_read(node, remo_addr_make(1 - rank, 5, remo_addr_offset(good)), &word, 8, NULL), -ESTALE, "life 5");
-    CHECK_SENTENCE(remo_write(node, remo_addr_make(rank, 1, remo_addr_offset(good)), &word, 8, NULL), -ESTALE, "life 0 now");
-    CHECK_SENTENCE(remo_write(node, remo_addr_make(1 - rank, 0, 1), &word, 8, NULL), -EFAULT, "outside the arena"); /* the fabric's */
+    CHECK_SENTENCE(remo_read(node, remo_addr_make(1 - rank, 5, remo_addr_offset(good)), &word, 8, NULL),
+                   -ESTALE, "life 5");
+    CHECK_SENTENCE(remo_write(node, remo_addr_make(rank, 1, remo_addr_offset(good)), &word, 8, NULL), -ESTALE,
+                   "life 0 now");
+    CHECK_SENTENCE(remo_write(node, remo_addr_make(1 - rank, 0, 1), &word, 8, NULL), -EFAULT,
+                   "outside the arena"); /* the fabric's */
     CHECK_CODE(remo_write(node, remo_addr_make(1 - rank, 0, (1ull << 44) - 8), &word, 8, NULL), -EFAULT);
     CHECK_CODE(remo_read(node, good, &word, SIZE_MAX, NULL), -EFAULT);
-    CHECK_SENTENCE(remo_read(node, remo_addr_make(1 - rank, 0, 3ull << 30), &word, 8, NULL), -EFAULT, "has no memory at offset");
+    CHECK_SENTENCE(remo_read(node, remo_addr_make(1 - rank, 0, 3ull << 30), &word, 8, NULL), -EFAULT,
+                   "has no memory at offset");
     CHECK_SENTENCE(remo_read(node, good, NULL, 8, NULL), -EINVAL, "NULL");
     CHECK_CODE(remo_write(node, good, NULL, 8, NULL), -EINVAL);
     CHECK_EQUAL(word, 1);
@@ -174,12 +179,14 @@ static int statistics(struct remo_node *node, void *ctx) {
     CHECK_EQUAL(after.atomics - before.atomics, sum);
     CHECK_EQUAL(after.imms - before.imms, sum);
     CHECK_EQUAL(of_channel.bytes, 80 * sum);
-    CHECK_OK(remo_read(node, address_of(remo_node_rank(node), 0), &sum, 8, NULL)); /* by address: the root channel's */
+    CHECK_OK(remo_read(node, address_of(remo_node_rank(node), 0), &sum, 8,
+                       NULL)); /* by address: the root channel's */
     remo_channel_stats(remo_node_root(node), &after);
     CHECK(after.reads > of_channel.reads);
     CHECK_OK(cluster_meet());
     remo_region_close(region);
-    CHECK_OK(remo_region_open(remo_node_root(node), "fresh", 64, NULL, &region)); /* may use the counters of the one before */
+    CHECK_OK(remo_region_open(remo_node_root(node), "fresh", 64, NULL,
+                              &region)); /* may use the counters of the one before */
     remo_channel_stats(remo_region_channel(region), &after);
     CHECK_EQUAL(after.reads + after.writes + after.atomics + after.bytes, 0);
     CHECK_OK(cluster_meet());
@@ -244,7 +251,8 @@ static int all_fences(struct remo_node *node) {
     return 0;
 }
 
-/* With nothing outstanding: no operation. With writes to two peers outstanding: at most one read for each, and then none again. */
+/* With nothing outstanding: no operation. With writes to two peers outstanding: at most one read for each,
+ * and then none again. */
 static int fence_costs(struct remo_node *node, void *ctx) {
     struct remo_region *region;
     uint32_t rank = remo_node_rank(node);
@@ -267,7 +275,8 @@ static int fence_costs(struct remo_node *node, void *ctx) {
         if (all_fences(node))
             return 1;
         CHECK_EQUAL(operations(node), before);
-        CHECK_OK(remo_region_read(region, (rank + 1) % 3, 0, &word, 8, NULL)); /* a read leaves nothing to fence */
+        CHECK_OK(
+            remo_region_read(region, (rank + 1) % 3, 0, &word, 8, NULL)); /* a read leaves nothing to fence */
         CHECK_OK(remo_region_fetch_add(region, (rank + 1) % 3, 128, 1, &word, NULL));
         before = operations(node);
         if (all_fences(node))
@@ -293,7 +302,8 @@ static int write_all(const struct writer *self) {
     for (uint32_t i = 0; i < 64; i++)
         words[i] = self->turn;
     for (uint32_t to = 0; to < self->size; to++)
-        CHECK_OK(remo_region_write(self->region, to, (1 + self->rank) * sizeof words, words, sizeof words, 0, NULL));
+        CHECK_OK(remo_region_write(self->region, to, (1 + self->rank) * sizeof words, words, sizeof words, 0,
+                                   NULL));
     return 0;
 }
 
@@ -303,7 +313,8 @@ static void *write_thread(void *ctx) {
     return NULL;
 }
 
-/* After the fence all is there, with no more from Remo: the nodes meet by other means, and look at their own memory. */
+/* After the fence all is there, with no more from Remo: the nodes meet by other means, and look at their own
+ * memory. */
 static int fences_flush(struct remo_node *node, void *ctx) {
     struct writer writer = {.rank = remo_node_rank(node), .size = remo_node_size(node)};
     pthread_t thread;
@@ -322,7 +333,8 @@ static int fences_flush(struct remo_node *node, void *ctx) {
                 return 1;
             for (uint32_t to = 0; writer.turn % 3 == 1 && to < writer.size; to++) {
                 uint64_t word;
-                CHECK_OK(remo_region_read(writer.region, to, (1 + writer.rank) * 512, &word, 8, NULL)); /* behind the write */
+                CHECK_OK(remo_region_read(writer.region, to, (1 + writer.rank) * 512, &word, 8,
+                                          NULL)); /* behind the write */
                 CHECK_EQUAL(word, writer.turn);
             }
             CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
@@ -334,6 +346,102 @@ static int fences_flush(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
     }
     remo_region_close(writer.region);
+    return 0;
+}
+
+/* ---- threads that come and go, with their operations in flight ---- */
+
+struct passer {
+    struct remo_node *node;
+    struct remo_region *region;
+    uint32_t slot, turn;
+    int result;
+};
+
+/* Write to everybody, by the buffers of this thread or not, and end without waiting. */
+static int pass_by(const struct passer *self) {
+    uint64_t *words, stack[16];
+    void *buffer;
+    CHECK_OK(remo_buffer_get(self->node, &buffer));
+    words = self->turn % 2 ? buffer : stack;
+    for (uint32_t i = 0; i < 16; i++)
+        words[i] = self->turn;
+    for (uint32_t to = 0; to < remo_node_size(self->node); to++)
+        CHECK_OK(remo_region_write(self->region, to,
+                                   8192 + (remo_node_rank(self->node) * 8 + self->slot) * 128, words, 128,
+                                   self->slot % 2 ? REMO_WRITE_NOTIFY : 0, NULL));
+    if (self->turn % 2 == 0)
+        remo_buffer_put(self->node, buffer);
+    return 0;
+}
+
+static void *pass_thread(void *ctx) {
+    struct passer *self = ctx;
+    self->result = pass_by(self);
+    return NULL;
+}
+
+/* While they come and go, a global fence covers those that are gone. */
+static int passers(struct remo_node *node, void *ctx) {
+    enum { PASSERS = 6, TURNS = 25 };
+    struct passer passers[PASSERS];
+    pthread_t threads[PASSERS];
+    struct remo_region *region;
+    (void)ctx;
+    if (open_all(node, &region))
+        return 1;
+    const uint64_t *own = remo_region_local(region);
+    for (uint32_t turn = 1; turn <= TURNS; turn++) {
+        for (uint32_t i = 0; i < PASSERS; i++) {
+            passers[i] = (struct passer){.node = node, .region = region, .slot = i, .turn = turn};
+            CHECK(pthread_create(&threads[i], NULL, pass_thread, &passers[i]) == 0);
+            CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+        }
+        for (uint32_t i = 0; i < PASSERS; i++) {
+            pthread_join(threads[i], NULL);
+            CHECK_OK(passers[i].result);
+        }
+        CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+        CHECK_OK(cluster_meet());
+        for (uint32_t from = 0; from < remo_node_size(node); from++)
+            for (uint32_t i = 0; i < PASSERS; i++)
+                for (uint32_t word = 0; word < 16; word++)
+                    CHECK_EQUAL(__atomic_load_n(&own[1024 + (from * 8 + i) * 16 + word], __ATOMIC_ACQUIRE),
+                                turn);
+        CHECK_OK(cluster_meet());
+    }
+    remo_region_close(region);
+    return 0;
+}
+
+/* A write without an ack arrives, though its thread never comes back to Remo; and one of a thread that has
+ * ended. */
+static int left_alone(struct remo_node *node, void *ctx) {
+    struct passer passer = {.node = node};
+    uint32_t rank = remo_node_rank(node);
+    pthread_t thread;
+    (void)ctx;
+    if (open_all(node, &passer.region))
+        return 1;
+    const uint64_t *own = remo_region_local(passer.region);
+    for (passer.turn = 1; passer.turn <= 20; passer.turn++) {
+        if (passer.turn % 3 == 0) {
+            CHECK(pthread_create(&thread, NULL, pass_thread, &passer) == 0);
+            pthread_join(thread, NULL);
+            CHECK_OK(passer.result);
+        } else {
+            CHECK_OK(pass_by(&passer));
+        }
+        uint32_t from = 1 - rank, ms = 0;
+        while (__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE) != passer.turn
+               && ms++ < 5000 * cluster_slowness())
+            cluster_sleep_ms(1);
+        CHECK_EQUAL(__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE), passer.turn);
+        CHECK_OK(cluster_meet());
+    }
+    CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+    CHECK_OK(cluster_meet());
+    remo_region_close(passer.region);
     return 0;
 }
 
@@ -389,7 +497,8 @@ static int paused(struct remo_node *node, void *ctx) {
     if (rank == 0) {
         kill(atomic_load(&shared->pids[1]), SIGSTOP);
         cluster_sleep_ms(20);
-        int result = strcmp(remo_node_fabric(node), "shm") == 0 ? paused_mapped(node, region) : paused_remote(node, region);
+        int result = strcmp(remo_node_fabric(node), "shm") == 0 ? paused_mapped(node, region)
+                                                                : paused_remote(node, region);
         kill(atomic_load(&shared->pids[1]), SIGCONT);
         CHECK_OK(result);
     }
@@ -403,14 +512,18 @@ static void setup(void) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(by_address, 2, .op_timeout_ns = SECOND / 2),
-                                                CLUSTER_TEST(statistics, 2),
-                                                CLUSTER_TEST(acks, 2),
-                                                CLUSTER_TEST(fence_costs, 3),
-                                                CLUSTER_TEST(fences_flush, 3),
-                                                CLUSTER_TEST_NAMED("fences_flush_threads", fences_flush, 2, .as_threads = 1),
-                                                CLUSTER_TEST(paused, 2, .op_timeout_ns = SECOND / 4),
-                                                {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(by_address, 2, .op_timeout_ns = SECOND / 2),
+        CLUSTER_TEST(statistics, 2),
+        CLUSTER_TEST(acks, 2),
+        CLUSTER_TEST(fence_costs, 3),
+        CLUSTER_TEST(fences_flush, 3),
+        CLUSTER_TEST_NAMED("fences_flush_threads", fences_flush, 2, .as_threads = 1),
+        CLUSTER_TEST(passers, 3),
+        CLUSTER_TEST_NAMED("passers_threads", passers, 2, .as_threads = 1),
+        CLUSTER_TEST(left_alone, 2),
+        CLUSTER_TEST(paused, 2, .op_timeout_ns = SECOND / 4),
+        {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
 }

@@ -24,6 +24,7 @@ static struct shared {
     _Atomic uint32_t turn, stop, pushing;
     _Atomic uint64_t popped;
     _Atomic uint64_t killed_at;
+    _Atomic uint32_t acked[PRODUCERS];
     _Atomic uint32_t owner[PRODUCERS][ELEMENTS_MAX]; /* of the slot, + 1 */
     _Atomic uint8_t fate[PRODUCERS][ELEMENTS_MAX];
 } * shared;
@@ -130,7 +131,6 @@ struct worker {
     struct remo_queue *queue;
     uint32_t producer, rounds;
     uint64_t seed;
-    uint32_t told;
     int result;
 };
 
@@ -334,6 +334,7 @@ static int costs(struct remo_node *node, void *ctx) {
     uint64_t buffer[250] = {0};
     size_t size;
     uint32_t rank = remo_node_rank(node);
+    uint32_t placed = strcmp(remo_node_fabric(node), "verbs") == 0; /* there it takes a read to know that a write is placed */
     (void)ctx;
     CHECK_OK(remo_queue_open(remo_node_root(node), "large", &options, &large));
     CHECK_OK(remo_channel_wait(remo_queue_channel(large), 10 * SECOND));
@@ -341,9 +342,9 @@ static int costs(struct remo_node *node, void *ctx) {
         return 1;
     for (uint32_t i = 0; i < 20; i++) {
         if (rank == 0)
-            COST(queue, push_number(queue, i, 0), 0, 0, 1, 2);
+            COST(queue, push_number(queue, i, 0), 0, placed, 1, 2);
         if (rank == 0)
-            COST(large, remo_queue_push(large, buffer, 2000, 0), 0, 0, 2, 2);
+            COST(large, remo_queue_push(large, buffer, 2000, 0), 0, placed, 2, 2);
         CHECK_OK(cluster_meet());
         if (rank == 1)
             COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 1, 0, 2);
@@ -355,10 +356,10 @@ static int costs(struct remo_node *node, void *ctx) {
         COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), -ETIMEDOUT, 1, 0, 0);
     CHECK_OK(cluster_meet());
     if (rank == 2) { /* behind others: a look at the slot, one at the word, and there */
-        COST(queue, push_number(queue, 1, 0), 0, 1, 1, 3);
+        COST(queue, push_number(queue, 1, 0), 0, 1 + placed, 1, 3);
         COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 3, 0, 2);
         for (uint32_t i = 0; i < 9; i++)
-            COST(queue, push_number(queue, i, 0), 0, 0, 1, 2);
+            COST(queue, push_number(queue, i, 0), 0, placed, 1, 2);
         COST(queue, push_number(queue, 9, 0), -ETIMEDOUT, 0, 0, 1);
     }
     CHECK_OK(cluster_meet());
@@ -384,7 +385,9 @@ static int push_among_deaths(struct worker *worker) {
             worker->queue->members[ticket % worker->queue->capacity % worker->queue->member_count];
         atomic_store(&shared->owner[worker->producer][i], owner + 1);
         atomic_fetch_or(&shared->fate[worker->producer][i], rc == 0 ? ACKED : UNKNOWN);
-        worker->told += rc != 0;
+        atomic_fetch_add(&shared->acked[worker->producer], rc == 0);
+        if (i > ELEMENTS_MAX / 2) /* the test takes long: keep some for its end */
+            cluster_sleep_ms(1);
     }
     return 0;
 }
@@ -396,7 +399,6 @@ static int pop_among_deaths(struct worker *worker) {
     for (uint32_t quiet = 0; quiet < 3;) {
         int rc = remo_queue_pop(worker->queue, &element, sizeof element, &size, 10 * MS);
         CHECK(rc == 0 || rc == -EHOSTDOWN || rc == -ETIMEDOUT);
-        worker->told += rc == -EHOSTDOWN;
         quiet = rc == 0 || atomic_load(&shared->pushing) != 0 ? 0 : quiet + 1;
         memset(last, 0xff,
                sizeof last); /* while a death spreads, an element in the dead node's slots may come late */
@@ -424,31 +426,41 @@ static void kill_now(uint32_t rank) {
         abort();
 }
 
+/* Nodes 0 and 1 push on, whatever happens to the others. */
+static int until_pushed(uint32_t more) {
+    uint32_t first[2] = {atomic_load(&shared->acked[0]), atomic_load(&shared->acked[1])};
+    for (uint32_t rank = 0; rank < 2; rank++)
+        while (atomic_load(&shared->acked[rank]) - first[rank] < more)
+            cluster_sleep_ms(1);
+    return 0;
+}
+
 static int kill_the_last(struct remo_node *node) {
     struct remo__random random;
     remo__random_seed(&random, cluster_now_ns());
+    CHECK_OK(until_pushed(10));
     for (uint32_t victim = remo_node_size(node) - 1; victim > 1; victim--) {
-        cluster_sleep_ms(3 + (uint32_t)remo__random_below(&random, 15));
+        cluster_sleep_ms((uint32_t)remo__random_below(&random, 15));
         for (uint64_t i = remo__random_below(&random, 1000000); i > 0; i--)
             __asm__ volatile("");
         kill_now(victim);
     }
-    cluster_sleep_ms(40);
+    while (remo_node_peer(node, 2) == REMO_PEER_UP)
+        cluster_sleep_ms(1);
+    CHECK_OK(until_pushed(50));
     atomic_store(&shared->stop, 1);
     return 0;
 }
 
 /* Acknowledged elements in slots of the living came out once, but for one in the hands of each dead popper;
  * others at most once (note_popped). */
-static int judge(uint32_t nodes, uint32_t *ret_elements) {
+static int judge(uint32_t nodes) {
     uint32_t lost = 0;
-    *ret_elements = 0;
     for (uint32_t producer = 0; producer < nodes; producer++) {
         for (uint32_t i = 0; i < ELEMENTS_MAX && (shared->fate[producer][i] & (ACKED | UNKNOWN)); i++) {
             uint8_t fate = shared->fate[producer][i];
             bool at_living = shared->owner[producer][i] - 1 < 2;
             lost += (fate & ACKED) && at_living && !(fate & POPPED);
-            *ret_elements += (fate & ACKED) != 0;
         }
     }
     CHECK(lost <= nodes - 2);
@@ -459,7 +471,7 @@ static int killed_anywhere(struct remo_node *node, void *ctx) {
     struct worker workers[2];
     pthread_t threads[2];
     struct remo_queue *queue;
-    uint32_t rank = remo_node_rank(node), elements;
+    uint32_t rank = remo_node_rank(node);
     (void)ctx;
     if (open_queue(node, sizeof(struct element), 16, 0, &queue) != 0)
         return 1;
@@ -478,11 +490,9 @@ static int killed_anywhere(struct remo_node *node, void *ctx) {
     atomic_store(&shared->pushing, 0);
     pthread_join(threads[1], NULL);
     CHECK_OK(workers[1].result);
-    CHECK(workers[0].told + workers[1].told > 0);
     CHECK_OK(cluster_meet());
     if (rank == 0) {
-        CHECK_OK(judge(remo_node_size(node), &elements));
-        CHECK(elements > 0);
+        CHECK_OK(judge(remo_node_size(node)));
     }
     CHECK_OK(cluster_meet());
     remo_queue_close(queue);

@@ -288,7 +288,7 @@ int cluster_run(const struct cluster_test *test, const char *fabric) {
     board->nodes = test->nodes;
     running = test;
     running_on = fabric;
-    snprintf(folder, sizeof folder, "%s/remo-test-XXXXXX", tmp && strlen(tmp) < 64 ? tmp : "/tmp");
+    snprintf(folder, sizeof folder, "%s/remo-test-XXXXXX", tmp && strlen(tmp) < 64 ? tmp : P_tmpdir);
     if (test->nodes > NODES_MAX || !mkdtemp(folder)) {
         perror("a folder for sockets");
         return 1;

@@ -1,5 +1,5 @@
-/* job.h - jobs that a test opens by itself, with options of its own: at other moments than the cluster does, several nodes in one
- * process, nodes that never come. Their addresses are Unix sockets in one folder.
+/* job.h - jobs that a test opens by itself, with options of its own: at other moments than the cluster does,
+ * several nodes in one process, nodes that never come. Their addresses are Unix sockets in one folder.
  */
 #pragma once
 
@@ -18,7 +18,8 @@ struct job {
 int job_make(struct job *job, uint32_t size);
 /* Remove it, with the sockets in it. */
 void job_remove(const struct job *job);
-/* Open the node `rank`. `options`: what else the config shall say; NULL: nothing. Sizes that are not said are small ones. */
+/* Open the node `rank`. `options`: what else the config shall say; NULL: nothing. Sizes that are not said are
+ * small ones. */
 int job_open(const struct job *job, uint32_t rank, const char *fabric, const struct remo_config *options,
              struct remo_node **ret_node);
 
@@ -28,14 +29,15 @@ struct job_node {
     uint32_t rank;
     const char *fabric;
     const struct remo_config *options;
-    uint32_t delay_ms;                  /* before open */
+    uint32_t delay_ms; /* before open */
     struct remo_node *node;
-    int rc;                             /* of open */
+    int rc; /* of open */
     char sentence[512];
     uint64_t took_ns;
 };
 
-/* Open all that are in the array, each on its thread, at the same time; 0 or the first error, which is printed. */
+/* Open all that are in the array, each on its thread, at the same time; 0 or the first error, which is
+ * printed. */
 int job_open_all(struct job_node *nodes, uint32_t count);
 /* The same, where errors are expected: how many there were. */
 uint32_t job_open_quietly(struct job_node *nodes, uint32_t count);

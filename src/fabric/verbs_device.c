@@ -1,0 +1,298 @@
+/* Which RDMA device of this machine, and what it grants. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fabric/verbs.h"
+
+#define CM_DEVICE "/dev/infiniband/rdma_cm"
+
+/* What the configuration asks for. */
+struct wish {
+    char device[IBV_SYSFS_NAME_MAX];   /* "": any */
+    uint32_t port;                     /* 0: any */
+    int gid_index;                     /* -1: any */
+    const char *address;               /* NULL: any */
+};
+
+/* "device[:port[:gid]]", or several with commas between, of which the ranks take theirs in turn. */
+static int wish_parse(const struct remo__fabric_config *config, struct wish *wish) {
+    *wish = (struct wish){.gid_index = -1, .address = config->address};
+    const char *text = config->provider ? config->provider : "";
+    uint32_t count = 1;
+    for (const char *at = text; (at = strchr(at, ',')); at++)
+        count++;
+    for (uint32_t skip = config->rank % count; skip > 0; skip--)
+        text = strchr(text, ',') + 1;
+    char copy[IBV_SYSFS_NAME_MAX + 32], *save = NULL, *end = NULL;
+    size_t length = strcspn(text, ",");
+    if (length >= sizeof copy)
+        goto fail;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    const char *device = strtok_r(copy, ":", &save), *port = strtok_r(NULL, ":", &save), *gid = strtok_r(NULL, ":", &save);
+    snprintf(wish->device, sizeof wish->device, "%s", device ? device : "");
+    if (port && ((wish->port = (uint32_t)strtoul(port, &end, 10)) == 0 || *end))
+        goto fail;
+    if (gid && ((wish->gid_index = (int)strtoul(gid, &end, 10)) < 0 || *end))
+        goto fail;
+    return 0;
+fail:
+    return remo__fail(-EINVAL, "\"%s\" names no RDMA device; write device[:port[:gid index]] as `ibv_devinfo -v` shows them, "
+                      "rxe0:1:1 for instance", config->provider);
+}
+
+static int fail_none(void) {
+    return remo__fail(-ENODEV, "this machine has no RDMA device: with a network card that can, install its driver; to try, with "
+                      "any card, `modprobe rdma_rxe` and `rdma link add rxe0 type rxe netdev eth0` (package iproute2)");
+}
+
+/* librdmacm itself would print complaints, so look first. */
+struct rdma_event_channel *remo__verbs_channel_open(void) {
+    int count = 0;
+    struct ibv_device **devices = ibv_get_device_list(&count);
+    if (devices)
+        ibv_free_device_list(devices);
+    if (!devices || count == 0) {
+        fail_none();
+        return NULL;
+    }
+    if (access(CM_DEVICE, R_OK | W_OK) != 0) {
+        remo__fail(-ENODEV, CM_DEVICE " %s: `modprobe rdma_ucm` as root, or ask for the rights to use it",
+                   errno == EACCES ? "is not for this user" : "is not there");
+        return NULL;
+    }
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    if (!channel)
+        remo__fail(-ENODEV, "librdmacm does not start (%s)", strerror(errno));
+    return channel;
+}
+
+static socklen_t address_bytes(const struct sockaddr *address) {
+    return address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+/* As a GID has it: an IPv4 address is mapped into IPv6. */
+static void address_gid(const struct sockaddr *address, union ibv_gid *ret_gid) {
+    memset(ret_gid, 0, sizeof *ret_gid);
+    if (address->sa_family == AF_INET6) {
+        memcpy(ret_gid->raw, &((const struct sockaddr_in6 *)address)->sin6_addr, 16);
+        return;
+    }
+    ret_gid->raw[10] = ret_gid->raw[11] = 0xff;
+    memcpy(ret_gid->raw + 12, &((const struct sockaddr_in *)address)->sin_addr, 4);
+}
+
+/* The index of the address among the GIDs of the port, version 2 of RoCE if there is a choice; -1: none has it. */
+static int gid_find(struct ibv_context *context, uint8_t port, const struct sockaddr *address) {
+    union ibv_gid wanted;
+    address_gid(address, &wanted);
+    struct ibv_port_attr attr;
+    int found = -1;
+    if (ibv_query_port(context, port, &attr) != 0)
+        return -1;
+    for (int i = 0; i < attr.gid_tbl_len; i++) {
+        struct ibv_gid_entry entry;
+        if (ibv_query_gid_ex(context, port, (uint32_t)i, &entry, 0) != 0 || memcmp(&entry.gid, &wanted, sizeof wanted) != 0)
+            continue;
+        if (found < 0 || entry.gid_type == IBV_GID_TYPE_ROCE_V2)
+            found = i;
+    }
+    return found;
+}
+
+static uint32_t mtu_bytes(enum ibv_mtu mtu) {
+    return 128u << mtu;
+}
+
+/* Can it do what every object needs? */
+static int device_check(struct ibv_context *context, const struct ibv_device_attr *attr) {
+    const char *name = ibv_get_device_name(context->device);
+    if (context->device->transport_type == IBV_TRANSPORT_IWARP)
+        return remo__fail(-ENODEV, "device %s is iWARP, which has neither remote atomics nor immediates, and no object works "
+                          "without; use RoCE or InfiniBand, or fabric ofi over its interface", name);
+    if (context->device->transport_type != IBV_TRANSPORT_IB)
+        return remo__fail(-ENODEV, "device %s is neither RoCE nor InfiniBand; use fabric ofi, which knows more networks", name);
+    if (attr->atomic_cap == IBV_ATOMIC_NONE)
+        return remo__fail(-ENODEV, "device %s has no remote atomics (atomic_cap NONE), and no lock works without; use another "
+                          "device, or fabric ofi over its interface", name);
+    if (attr->max_srq == 0)
+        return remo__fail(-ENODEV, "device %s has no shared receive queues (max_srq 0), which immediates need", name);
+    return 0;
+}
+
+static uint32_t least(int granted, uint32_t wanted) {
+    return granted > 0 && (uint32_t)granted < wanted ? (uint32_t)granted : wanted;
+}
+
+/* Describe the device that `id` is bound to; -ENODEV with the sentence set when it will not do. */
+static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, struct verbs_device *device) {
+    struct ibv_device_attr attr;
+    struct ibv_port_attr port;
+    *device = (struct verbs_device){.port = id->port_num};
+    snprintf(device->name, sizeof device->name, "%s", ibv_get_device_name(id->verbs->device));
+    if (ibv_query_device(id->verbs, &attr) != 0 || ibv_query_port(id->verbs, device->port, &port) != 0)
+        return remo__fail(-ENODEV, "device %s does not answer (%s)", device->name, strerror(errno));
+    int rc = device_check(id->verbs, &attr);
+    if (rc < 0)
+        return rc;
+    if (port.state != IBV_PORT_ACTIVE)
+        return remo__fail(-ENODEV, "port %u of device %s is not active: is its interface up, and the cable in?", device->port,
+                          device->name);
+    memcpy(&device->address, address, address_bytes(address));
+    device->gid_index = gid_find(id->verbs, device->port, address);
+    device->mtu_bytes = mtu_bytes(port.active_mtu);
+    device->atomics_global = attr.atomic_cap == IBV_ATOMIC_GLOB;
+    device->receives = least(attr.max_srq_wr, REMO__VERBS_RECEIVES_MAX);
+    device->completions = least(attr.max_cqe, REMO__VERBS_COMPLETIONS_MAX);
+    device->sends = least(attr.max_qp_wr, REMO__VERBS_SENDS_MAX);
+    device->reads = (uint8_t)least(attr.max_qp_init_rd_atom, least(attr.max_qp_rd_atom, REMO__VERBS_READS_MAX));
+    return 0;
+}
+
+/* Try one address of the machine: 0, or why not. */
+static int address_try(const struct wish *wish, struct rdma_event_channel *channel, const struct sockaddr *address,
+                       struct rdma_cm_id **ret_id, struct verbs_device *device) {
+    struct sockaddr_storage any_port = {0};
+    memcpy(&any_port, address, address_bytes(address));
+    struct rdma_cm_id *id = NULL;
+    if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0)
+        return remo__fail(-ENODEV, "librdmacm makes no identifier (%s)", strerror(errno));
+    int rc = -ENODEV;
+    if (rdma_bind_addr(id, (struct sockaddr *)&any_port) != 0 || !id->verbs)
+        goto fail;
+    if (wish->device[0] && strcmp(wish->device, ibv_get_device_name(id->verbs->device)) != 0)
+        goto fail;
+    if ((rc = device_take(id, address, device)) < 0)
+        goto fail;
+    rc = -ENODEV;
+    if ((wish->port && wish->port != device->port) || (wish->gid_index >= 0 && wish->gid_index != device->gid_index))
+        goto fail;
+    *ret_id = id;
+    return 0;
+fail:
+    rdma_destroy_id(id);
+    return rc;
+}
+
+static bool address_usable(const struct ifaddrs *interface, const struct wish *wish, int family) {
+    const struct sockaddr *address = interface->ifa_addr;
+    if (!address || address->sa_family != family || !(interface->ifa_flags & IFF_UP))
+        return false;
+    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)address)->sin6_addr))
+        return false;
+    if (!wish->address)
+        return !(interface->ifa_flags & IFF_LOOPBACK);
+    char text[INET6_ADDRSTRLEN] = "";
+    const void *bytes = family == AF_INET ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
+                                          : (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr;
+    inet_ntop(family, bytes, text, sizeof text);
+    return strcmp(text, wish->address) == 0;
+}
+
+static int fail_unfound(const struct wish *wish) {
+    if (wish->address)
+        return remo__fail(-ENODEV, "no RDMA device of this machine%s%s has the address %s; `rdma link` shows their interfaces",
+                          wish->device[0] ? " called " : "", wish->device, wish->address);
+    if (wish->device[0])
+        return remo__fail(-ENODEV, "there is no RDMA device %s%s with an IP address on an interface that is up; `rdma link` shows "
+                          "which there are", wish->device, wish->port || wish->gid_index >= 0 ? " with that port and GID" : "");
+    return remo__fail(-ENODEV, "no RDMA device of this machine has an IP address on an interface that is up; `rdma link` shows "
+                      "their interfaces: give one an address (InfiniBand: to its ib0, IP over InfiniBand)");
+}
+
+int remo__verbs_device_find(const struct remo__fabric_config *config, struct rdma_event_channel *channel,
+                            struct rdma_cm_id **ret_id, struct verbs_device *ret_device) {
+    struct wish wish;
+    struct ifaddrs *interfaces = NULL;
+    int rc = wish_parse(config, &wish);
+    if (rc < 0)
+        return rc;
+    if (getifaddrs(&interfaces) != 0)
+        return remo__fail(-ENODEV, "the addresses of this machine cannot be listed (%s)", strerror(errno));
+    static const int families[] = {AF_INET, AF_INET6};
+    remo__fail_static(-ENODEV, "");
+    rc = -ENODEV;
+    for (size_t f = 0; f < REMO__ARRAY_COUNT(families) && rc != 0; f++) {
+        for (struct ifaddrs *at = interfaces; at && rc != 0; at = at->ifa_next) {
+            if (address_usable(at, &wish, families[f]))
+                rc = address_try(&wish, channel, at->ifa_addr, ret_id, ret_device);
+        }
+    }
+    freeifaddrs(interfaces);
+    return rc != 0 && remo_last_error()[0] == '\0' ? fail_unfound(&wish) : rc;
+}
+
+int remo__verbs_device_open(const struct rdma_cm_id *id, struct ibv_context **ret_context) {
+    const char *name = ibv_get_device_name(id->verbs->device);
+    struct ibv_device **devices = ibv_get_device_list(NULL);
+    struct ibv_context *context = NULL;
+    for (struct ibv_device **at = devices; at && *at && !context; at++) {
+        if (strcmp(ibv_get_device_name(*at), name) == 0)
+            context = ibv_open_device(*at);
+    }
+    if (devices)
+        ibv_free_device_list(devices);
+    if (!context)
+        return remo__fail(-ENODEV, "device %s does not open (%s)", name, strerror(errno));
+    *ret_context = context;
+    return 0;
+}
+
+int remo__verbs_qp_step(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state, unsigned access, uint8_t reads) {
+    struct ibv_qp_attr attr = {.qp_state = state};
+    int mask = 0;
+    if (rdma_init_qp_attr(id, &attr, &mask) != 0)
+        return -errno;
+    attr.qp_access_flags = access;
+    attr.timeout = REMO__VERBS_ACK_TIMEOUT;
+    attr.retry_cnt = REMO__VERBS_RETRIES;
+    attr.rnr_retry = REMO__VERBS_RNR_FOREVER;
+    attr.min_rnr_timer = REMO__VERBS_RNR_TIMER;
+    attr.max_dest_rd_atomic = reads;
+    attr.max_rd_atomic = reads;
+    return -ibv_modify_qp(qp, &attr, mask);
+}
+
+/* ---- limits of queue pairs, which only making one tells ---- */
+
+static struct ibv_qp *qp_try(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t inline_bytes, uint32_t sends, bool native) {
+    struct ibv_qp_init_attr_ex attr = {
+        .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd,
+        .cap = {.max_send_wr = sends, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = inline_bytes},
+        .comp_mask = IBV_QP_INIT_ATTR_PD | (native ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+        .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                          IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD};
+    if (!native)
+        attr.send_ops_flags = 0;
+    return ibv_create_qp_ex(pd->context, &attr);
+}
+
+int remo__verbs_device_limits(struct ibv_pd *pd, struct verbs_device *device) {
+    struct ibv_cq *cq = ibv_create_cq(pd->context, 1, NULL, NULL, 0);
+    if (!cq)
+        return remo__fail(-ENODEV, "device %s makes no completion queue (%s)", device->name, strerror(errno));
+    struct ibv_qp *qp = NULL;
+    uint32_t inline_bytes = REMO__VERBS_INLINE_BYTES;
+    for (; !qp; inline_bytes /= 2) { /* ends: halving it reaches 0 */
+        for (int native = 1; native >= 0 && !qp; native--) {
+            qp = qp_try(pd, cq, inline_bytes, device->sends, native);
+            device->native_posts = native;
+        }
+        device->inline_bytes = inline_bytes;
+        if (inline_bytes == 0)
+            break;
+    }
+    int error = errno;
+    if (qp)
+        ibv_destroy_qp(qp);
+    ibv_destroy_cq(cq);
+    return qp ? 0 : remo__fail(-ENODEV, "device %s makes no queue pair with %u sends (%s)%s", device->name, device->sends,
+                               strerror(error), error == ENOMEM ? "; raise the memlock limit (ulimit -l unlimited)" : "");
+}

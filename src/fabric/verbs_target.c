@@ -1,0 +1,332 @@
+/* The target's side: queue pairs that only answer, and the immediates that arrive. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "fabric/mapped.h"
+#include "fabric/verbs_wire.h"
+
+#define BACKLOG 1024
+#define RECEIVES_PER_POST 64u
+#define REJECT_NOT_YET "later"
+
+/* ---- receives: of no size, since what arrives is in the completion ---- */
+
+static int receives_post(struct verbs_target *target, uint32_t count) {
+    struct ibv_recv_wr requests[RECEIVES_PER_POST], *bad;
+    while (count > 0) {
+        uint32_t chunk = (uint32_t)remo__min(count, RECEIVES_PER_POST);
+        for (uint32_t i = 0; i < chunk; i++)
+            requests[i] = (struct ibv_recv_wr){.next = i + 1 < chunk ? &requests[i + 1] : NULL};
+        int error = ibv_post_srq_recv(target->srq, requests, &bad);
+        if (error != 0)
+            return remo__fail(-EIO, "the device takes no receives (%s)", strerror(error));
+        count -= chunk;
+    }
+    return 0;
+}
+
+/* ---- inbounds; the lock is held ---- */
+
+static struct verbs_inbound **bucket_of(struct verbs_target *target, uint32_t qp_number) {
+    return &target->inbounds[qp_number * 2654435761u >> 24 & (REMO__VERBS_BUCKETS - 1)];
+}
+
+static struct verbs_inbound *inbound_find(struct verbs_target *target, uint32_t qp_number) {
+    struct verbs_inbound *inbound = *bucket_of(target, qp_number);
+    while (inbound && inbound->qp->qp_num != qp_number)
+        inbound = inbound->next;
+    return inbound;
+}
+
+static void keep(struct verbs_target *target, uint32_t rank, uint32_t value) {
+    assert(target->kept_count < REMO__VERBS_RECEIVES_MAX); /* each was a receive, and there are no more */
+    uint32_t at = (target->kept_head + target->kept_count++) % REMO__VERBS_RECEIVES_MAX;
+    target->kept[at] = (struct remo__imm){.peer = rank, .value = value};
+}
+
+/* Take what has arrived out of the device. Returns how many things did. */
+static uint32_t drain(struct verbs_fabric *verbs) {
+    struct verbs_target *target = &verbs->target;
+    struct ibv_wc done[32];
+    uint32_t arrived = 0, spent = 0;
+    int count;
+    do {
+        count = ibv_poll_cq(target->cq, (int)REMO__ARRAY_COUNT(done), done);
+        for (int i = 0; i < count; i++) {
+            const struct verbs_inbound *inbound = inbound_find(target, done[i].qp_num);
+            bool good = done[i].status == IBV_WC_SUCCESS && inbound;
+            bool imm = good && done[i].opcode == IBV_WC_RECV && (done[i].wc_flags & IBV_WC_WITH_IMM);
+            arrived += good;
+            spent += !imm;
+            if (imm)
+                keep(target, inbound->rank, ntohl(done[i].imm_data));
+        }
+    } while (count == (int)REMO__ARRAY_COUNT(done));
+    if (spent > 0 && receives_post(target, spent) != 0)
+        remo__log(&verbs->base.log, REMO_LOG_ERROR, "%s", remo_last_error());
+    if (arrived > 0) {
+        remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before it looks for the last time */
+        if (atomic_load_explicit(&verbs->bell.sleepers, memory_order_relaxed) != 0)
+            remo__doorbell_ring(&verbs->bell);
+    }
+    return arrived;
+}
+
+/* Once its queue pair is in error nothing of it is executed any more; what it delivered before is taken while its number is known. */
+static void inbound_end(struct verbs_fabric *verbs, struct verbs_inbound **link) {
+    struct verbs_inbound *inbound = *link;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    ibv_modify_qp(inbound->qp, &attr, IBV_QP_STATE);
+    drain(verbs);
+    *link = inbound->next;
+    rdma_disconnect(inbound->id);
+    ibv_destroy_qp(inbound->qp);
+    rdma_destroy_id(inbound->id);
+    free(inbound);
+}
+
+/* End those of a rank, or the one with an identifier. */
+static void inbounds_end(struct verbs_fabric *verbs, uint32_t rank, const struct rdma_cm_id *id) {
+    for (uint32_t i = 0; i < REMO__VERBS_BUCKETS; i++) {
+        struct verbs_inbound **link = &verbs->target.inbounds[i];
+        while (*link) {
+            if ((*link)->rank == rank || (*link)->id == id)
+                inbound_end(verbs, link);
+            else
+                link = &(*link)->next;
+        }
+    }
+}
+
+void remo__verbs_target_expel(struct verbs_fabric *verbs, uint32_t rank) {
+    struct verbs_target *target = &verbs->target;
+    pthread_mutex_lock(&target->lock);
+    inbounds_end(verbs, rank, NULL);
+    uint32_t count = target->kept_count, gone = 0;
+    target->kept_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo__imm imm = target->kept[(target->kept_head + i) % REMO__VERBS_RECEIVES_MAX];
+        if (imm.peer != rank)
+            keep(target, imm.peer, imm.value);
+        else
+            gone++;
+    }
+    if (gone > 0 && receives_post(target, gone) != 0)
+        remo__log(&verbs->base.log, REMO_LOG_ERROR, "%s", remo_last_error());
+    pthread_mutex_unlock(&target->lock);
+}
+
+/* ---- connections ---- */
+
+static bool same_secret(const uint8_t *one, const uint8_t *other) {
+    uint8_t differ = 0;
+    for (uint32_t i = 0; i < REMO__VERBS_SECRET_BYTES; i++) /* in a time that tells nothing */
+        differ |= one[i] ^ other[i];
+    return differ == 0;
+}
+
+/* Is it a member, in the life that we know, and are we whom it means? */
+static bool welcome(struct verbs_fabric *verbs, const struct verbs_hello *hello, bool *ret_not_yet) {
+    if (hello->to_life != verbs->life || !same_secret(hello->secret, verbs->secret) || hello->rank >= verbs->base.size)
+        return false;
+    struct verbs_contact *contact = atomic_load(&verbs->contacts[hello->rank]);
+    *ret_not_yet = !contact;
+    return contact && contact->life == hello->from_life;
+}
+
+static int inbound_make(struct verbs_fabric *verbs, struct rdma_cm_id *id, uint32_t rank, const struct rdma_conn_param *asked) {
+    struct verbs_target *target = &verbs->target;
+    struct verbs_inbound *inbound = calloc(1, sizeof *inbound);
+    unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    uint8_t reads = (uint8_t)remo__min(asked->responder_resources, verbs->device.reads);
+    struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .send_cq = target->cq, .recv_cq = target->cq, .srq = target->srq,
+                                    .cap = {.max_send_wr = 1, .max_send_sge = 1}};
+    struct ibv_qp *qp = inbound ? ibv_create_qp(verbs->pd, &attr) : NULL;
+    if (!qp || remo__verbs_qp_step(id, qp, IBV_QPS_INIT, access, reads) != 0 ||
+        remo__verbs_qp_step(id, qp, IBV_QPS_RTR, access, reads) != 0 || remo__verbs_qp_step(id, qp, IBV_QPS_RTS, access, reads) != 0)
+        goto fail;
+    struct rdma_conn_param param = {.responder_resources = reads, .rnr_retry_count = REMO__VERBS_RNR_FOREVER,
+                                    .qp_num = qp->qp_num, .srq = 1};
+    struct verbs_inbound **bucket = bucket_of(target, qp->qp_num);
+    *inbound = (struct verbs_inbound){.id = id, .qp = qp, .rank = rank, .next = *bucket};
+    if (rdma_accept(id, &param) != 0)
+        goto fail;
+    *bucket = inbound;
+    return 0;
+fail:
+    if (qp)
+        ibv_destroy_qp(qp);
+    remo__log(&verbs->base.log, REMO_LOG_WARNING, "no connection for a thread of node %u (%s)", rank, strerror(errno));
+    free(inbound);
+    return -EIO;
+}
+
+static void request_answer(struct verbs_fabric *verbs, struct rdma_cm_id *id, const struct rdma_conn_param *asked,
+                           const struct verbs_hello *hello) {
+    bool not_yet = false;
+    pthread_mutex_lock(&verbs->target.lock);
+    int rc = welcome(verbs, hello, &not_yet) ? inbound_make(verbs, id, hello->rank, asked) : -EACCES;
+    pthread_mutex_unlock(&verbs->target.lock);
+    if (rc == 0)
+        return;
+    rdma_reject(id, REJECT_NOT_YET, not_yet ? sizeof REJECT_NOT_YET : 0);
+    rdma_destroy_id(id);
+}
+
+/* The event is given back before anything else is done: whoever destroys its identifier waits for that. */
+static void event_take(struct verbs_fabric *verbs) {
+    struct rdma_cm_event *event;
+    if (rdma_get_cm_event(verbs->target.channel, &event) != 0)
+        return;
+    enum rdma_cm_event_type type = event->event;
+    struct rdma_cm_id *id = event->id;
+    struct rdma_conn_param asked = {0};
+    struct verbs_hello hello = {0};
+    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        asked = event->param.conn;
+        if (!asked.private_data || !verbs_hello_read(asked.private_data, asked.private_data_len, &hello))
+            hello = (struct verbs_hello){.rank = UINT32_MAX};
+    }
+    rdma_ack_cm_event(event);
+    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        request_answer(verbs, id, &asked, &hello);
+    } else if (type != RDMA_CM_EVENT_ESTABLISHED && id != verbs->target.listener) {
+        pthread_mutex_lock(&verbs->target.lock); /* disconnected, or never came to be; it may be gone by now */
+        inbounds_end(verbs, UINT32_MAX, id);
+        pthread_mutex_unlock(&verbs->target.lock);
+    }
+}
+
+static void *target_run(void *ctx) {
+    struct verbs_fabric *verbs = ctx;
+    struct pollfd fds[2] = {{.fd = verbs->target.channel->fd, .events = POLLIN}, {.fd = verbs->target.wake_fd, .events = POLLIN}};
+    while (!atomic_load(&verbs->target.stop)) {
+        if (poll(fds, 2, -1) > 0 && fds[0].revents)
+            event_take(verbs);
+    }
+    return NULL;
+}
+
+/* ---- open and close ---- */
+
+static int queues_open(struct verbs_fabric *verbs) {
+    struct verbs_target *target = &verbs->target;
+    struct ibv_srq_init_attr attr = {.attr = {.max_wr = verbs->device.receives, .max_sge = 1}};
+    target->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    target->imm_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    target->events = ibv_create_comp_channel(verbs->context);
+    if (target->wake_fd < 0 || target->imm_fd < 0 || !target->events)
+        return remo__fail(-EMFILE, "no descriptor is left: raise the limit (ulimit -n)");
+    fcntl(target->events->fd, F_SETFL, fcntl(target->events->fd, F_GETFL) | O_NONBLOCK);
+    target->cq = ibv_create_cq(verbs->context, (int)verbs->device.completions, NULL, target->events, 0);
+    target->srq = ibv_create_srq(verbs->pd, &attr);
+    if (!target->cq || !target->srq)
+        return remo__fail(-ENOMEM, "device %s makes no queue for %u immediates (%s)", verbs->device.name, verbs->device.receives,
+                          strerror(errno));
+    return receives_post(target, (uint32_t)remo__min(verbs->device.receives, verbs->device.completions));
+}
+
+int remo__verbs_target_open(struct verbs_fabric *verbs) {
+    struct verbs_target *target = &verbs->target;
+    int rc = queues_open(verbs);
+    if (rc < 0)
+        return rc;
+    if (rdma_listen(target->listener, BACKLOG) != 0)
+        return remo__fail(-errno, "device %s does not listen (%s)", verbs->device.name, strerror(errno));
+    struct sockaddr_in *four = (void *)&verbs->device.address;
+    struct sockaddr_in6 *six = (void *)&verbs->device.address;
+    if (four->sin_family == AF_INET)
+        four->sin_port = rdma_get_src_port(target->listener);
+    else
+        six->sin6_port = rdma_get_src_port(target->listener);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
+    rc = pthread_create(&target->thread, NULL, target_run, verbs);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return remo__fail(-EAGAIN, "cannot start the target thread (%s); raise the limit that `ulimit -u` shows", strerror(rc));
+    target->started = true;
+    pthread_setname_np(target->thread, "remo-target");
+    return 0;
+}
+
+static void ring(int fd) {
+    uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof one);
+    (void)written; /* cannot fail but when it is written already */
+}
+
+void remo__verbs_target_close(struct verbs_fabric *verbs) {
+    struct verbs_target *target = &verbs->target;
+    atomic_store(&target->stop, true);
+    if (target->started) {
+        ring(target->wake_fd);
+        pthread_join(target->thread, NULL);
+    }
+    for (uint32_t i = 0; i < REMO__VERBS_BUCKETS; i++) {
+        while (target->inbounds[i])
+            inbound_end(verbs, &target->inbounds[i]);
+    }
+    if (target->srq)
+        ibv_destroy_srq(target->srq);
+    if (target->cq)
+        ibv_destroy_cq(target->cq);
+    if (target->events)
+        ibv_destroy_comp_channel(target->events);
+    if (target->wake_fd >= 0)
+        close(target->wake_fd);
+    if (target->imm_fd >= 0)
+        close(target->imm_fd);
+}
+
+/* ---- immediates ---- */
+
+int remo__verbs_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max) {
+    struct verbs_fabric *verbs = verbs_of(fabric);
+    struct verbs_target *target = &verbs->target;
+    uint32_t count = 0;
+    pthread_mutex_lock(&target->lock);
+    drain(verbs);
+    for (; count < max && target->kept_count > 0; count++) {
+        imms[count] = target->kept[target->kept_head];
+        target->kept_head = (target->kept_head + 1) % REMO__VERBS_RECEIVES_MAX;
+        target->kept_count--;
+    }
+    if (count > 0 && receives_post(target, count) != 0)
+        remo__log(&fabric->log, REMO_LOG_ERROR, "%s", remo_last_error());
+    pthread_mutex_unlock(&target->lock);
+    return (int)count;
+}
+
+/* Arm first, then look: what arrives in between is seen here or makes an event. */
+void remo__verbs_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
+    struct verbs_fabric *verbs = verbs_of(fabric);
+    struct verbs_target *target = &verbs->target;
+    struct ibv_cq *cq;
+    void *context;
+    uint64_t count;
+    ibv_req_notify_cq(target->cq, 0);
+    pthread_mutex_lock(&target->lock);
+    bool arrived = drain(verbs) > 0 || target->kept_count > 0;
+    pthread_mutex_unlock(&target->lock);
+    uint64_t sleep_ns = arrived ? 0 : remo__min(timeout_ns, REMO__NS_PER_S);
+    struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / REMO__NS_PER_S), .tv_nsec = (long)(sleep_ns % REMO__NS_PER_S)};
+    struct pollfd fds[2] = {{.fd = target->events->fd, .events = POLLIN}, {.fd = target->imm_fd, .events = POLLIN}};
+    if (ppoll(fds, 2, &sleep, NULL) <= 0)
+        return;
+    if (fds[0].revents && ibv_get_cq_event(target->events, &cq, &context) == 0)
+        ibv_ack_cq_events(cq, 1);
+    if (fds[1].revents && read(target->imm_fd, &count, sizeof count) < 0)
+        return; /* somebody else has read it */
+}
+
+void remo__verbs_imm_wake(struct remo__fabric *fabric) {
+    ring(verbs_of(fabric)->target.imm_fd);
+}
