@@ -64,13 +64,6 @@ static int flush(struct remo__thread *me, struct remo__thread *thread, uint32_t 
     return rc;
 }
 
-void remo__fence_forgive(struct remo__thread *thread) {
-    if (thread->node->mapped || thread->node->fabric->caps.completion_placed)
-        return;
-    for (uint32_t peer = 0; peer < thread->node->size; peer++)
-        advance(&thread->slots->peers[peer].flushed, atomic_load(&thread->slots->peers[peer].written));
-}
-
 /* Errors of writes that nobody waited for. */
 static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t end) {
     int rc = 0;

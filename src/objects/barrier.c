@@ -106,8 +106,7 @@ static int fenced(void *ctx) {
 }
 
 static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
-    bool arrives = !barrier->arrived;
-    if (arrives) {
+    if (!barrier->arrived) {
         int rc = remo__wait(barrier->node, fenced, barrier, remo__deadline(timeout_ns));
         if (rc != 0)
             return remo__fail_more(rc, "barrier %s: this node has not arrived",
@@ -120,10 +119,8 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
     }
     int rc = barrier->told ? 0 : remo_sst_broadcast(barrier->sst, &barrier->telling);
     barrier->told = rc == 0;
-    /* The arrivals themselves nobody needs placed: who has not seen one waits for it. But where writes may overtake each other the next
-     * round's must come behind them, or a row would go back, and who waits for it would wait for ever. */
-    if (arrives && rc == 0 && barrier->node->fabric->caps.writes_ordered)
-        remo__fence_forgive(remo__thread(barrier->node));
+    /* The next arrival's fence places this one everywhere, and must: whoever comes to a round has then been seen in the last one by all,
+     * so that when it dies nobody gives up a round that others passed. */
     return rc;
 }
 
