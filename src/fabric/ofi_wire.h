@@ -28,7 +28,7 @@
 #define REMO__OFI_MAGIC UINT32_C(0x0f1e0001)      /* and the version */
 #define REMO__OFI_WINDOW 8u                       /* messages of an endpoint to a peer that are unanswered */
 #define REMO__OFI_FRAGMENT_BYTES (UINT64_C(32) << 10) /* of one operation in one message */
-#define REMO__OFI_CHECKED_BYTES 1024u             /* larger messages carry an immediate */
+#define REMO__OFI_CHECKED_BYTES 8192u             /* larger messages carry an immediate */
 #define REMO__OFI_MESSAGE_BYTES (REMO__OFI_FRAGMENT_BYTES + 256) /* room for a head, a record, a check, more */
 #define REMO__OFI_RING_BYTES (REMO__OFI_WINDOW * REMO__OFI_MESSAGE_BYTES)
 #define REMO__OFI_ADDRESS_BYTES_MAX 128u          /* of an endpoint, in the provider's format */

@@ -3,14 +3,10 @@
 
 #include "node/slots.h"
 
-static uint32_t pending(const struct remo_ack *ack) {
-    return __atomic_load_n(&ack->pending, __ATOMIC_ACQUIRE);
-}
-
 int remo_ack_test(struct remo_ack *ack) {
-    if (pending(ack) > 0)
+    if (remo__ack_pending(ack))
         remo__slots_progress(ack->thread);
-    if (pending(ack) > 0)
+    if (remo__ack_pending(ack))
         return remo__fail_static(-EINPROGRESS, "operations of this ack are still in flight");
     if (ack->status != 0)
         return remo__fail_static(ack->status,
@@ -20,13 +16,13 @@ int remo_ack_test(struct remo_ack *ack) {
 
 static int done(void *ctx) {
     struct remo_ack *ack = ctx;
-    if (pending(ack) > 0)
+    if (remo__ack_pending(ack))
         remo__slots_progress(ack->thread);
-    return pending(ack) == 0;
+    return !remo__ack_pending(ack);
 }
 
 int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
-    if (pending(ack) > 0) {
+    if (remo__ack_pending(ack)) {
         const struct remo__thread *thread = ack->thread;
         int rc = remo__wait(thread->node, done, ack, remo__deadline(timeout_ns));
         if (rc != 0)
@@ -53,7 +49,7 @@ static uint32_t redirect(struct remo__slots *slots, const struct remo_ack *from,
 void remo_ack_join(struct remo_ack *into, struct remo_ack *from) {
     if (into == from)
         return;
-    if (pending(from) > 0) {
+    if (remo__ack_pending(from)) {
         struct remo__thread *thread = from->thread;
         (void)remo__mutex_lock(thread->node, &thread->slots->lock, REMO_FOREVER);
         uint32_t moved = redirect(thread->slots, from, into);
@@ -67,7 +63,7 @@ void remo_ack_join(struct remo_ack *into, struct remo_ack *from) {
 }
 
 void remo_ack_cancel(struct remo_ack *ack) {
-    if (pending(ack) > 0) {
+    if (remo__ack_pending(ack)) {
         struct remo__thread *thread = ack->thread;
         (void)remo__mutex_lock(thread->node, &thread->slots->lock, REMO_FOREVER);
         (void)redirect(thread->slots, ack, NULL);

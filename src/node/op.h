@@ -64,6 +64,11 @@ int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint3
                     uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
                     struct remo_ack *ack);
 
+/* Is anything of the ack in flight? Operations may be finished by the service thread. */
+static inline bool remo__ack_pending(const struct remo_ack *ack) {
+    return __atomic_load_n(&ack->pending, __ATOMIC_ACQUIRE) > 0;
+}
+
 /* Counters: written by their own thread alone, read by all. */
 static inline void remo__count(uint64_t *counter, uint64_t by) {
     __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);

@@ -179,8 +179,9 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
     int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at,
                              REMO__LOCK_DRAW, &drawn, NULL);
     if (remo__unlikely(rc != 0)) {
+        remo__lock_doubt(lock, index, rc);
         remo__lock_settle(lock, seat, seen);
-        return remo__lock_doubt(lock, index, rc);
+        return rc;
     }
     if (remo__unlikely((!remo__word_free(drawn) && !REMO__MUTANT(lock_drawn_free)) || remo__word_flags(drawn) != 0))
         return remo__lock_drawn(lock, index, thread, seen, drawn, remo__deadline(timeout_ns));
@@ -208,7 +209,7 @@ static bool threads_wait(const struct remo__lock_seat *seat) {
 
 /* Nobody of this node waits, and the home needs to hear nothing but the release. */
 static bool plain(const struct remo__lock_seat *seat) {
-    return seat->marks == 0 && __atomic_load_n(&seat->reset.pending, __ATOMIC_RELAXED) == 0
+    return seat->marks == 0 && !remo__ack_pending(&seat->reset)
            && !threads_wait(seat);
 }
 
@@ -256,7 +257,7 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
                              &word, NULL);
     if (remo__unlikely(rc != 0 || remo__word_next(word) != ticket + 1)) {
         rc = rc != 0 ? rc : remo__lock_pass_on(lock, index, thread, ticket, word + step, false);
-        (void)remo__lock_doubt(lock, index, rc);
+        remo__lock_doubt(lock, index, rc);
     }
     remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), ticket));
     return fenced ? fenced : rc;

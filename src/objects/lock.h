@@ -149,6 +149,7 @@ struct remo__lock_seat {
     uint16_t home;
     uint8_t handovers; /* in a row; the owner's */
     uint8_t marks;     /* the owner's */
+    bool doubt;        /* an operation at the home may have happened or not; of whoever made the place BUSY */
 } REMO__CACHE_ALIGNED;
 
 static_assert(sizeof(struct remo__lock_seat) == REMO__CACHE_LINE,
@@ -225,9 +226,10 @@ int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *
                    uint64_t addend, uint64_t *ret_old, struct remo_ack *ack);
 int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                     uint64_t expected, uint64_t desired, uint64_t *ret_old);
-/* An operation ended in a way that leaves open whether it happened: the home counts tickets again. Returns
- * `rc`. */
-int remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc);
+/* The seat is ours, and an operation at the home ended with `rc`. Does that leave open whether it happened?
+ * Then the home is to count tickets again: now, and when we have heard from it next, in case that it gets to
+ * the operation only after the count. */
+void remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc);
 
 static inline uint32_t remo__lock_baton(const struct remo_lock *lock, uint32_t ticket) {
     return 1 + (ticket & (lock->places - 1));

@@ -48,11 +48,16 @@ int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread 
                               desired, ret_old, NULL);
 }
 
-int remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc) {
+static void ask_for_recount(struct remo_lock *lock, uint32_t index) {
     const uint8_t message[] = {REMO__LOCK_RECOUNT};
-    if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN)
-        (void)remo_channel_send(lock->channel, lock->seats[index].home, message, sizeof message);
-    return rc;
+    (void)remo_channel_send(lock->channel, lock->seats[index].home, message, sizeof message);
+}
+
+void remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc) {
+    if (rc == 0 || rc == -EHOSTDOWN || rc == -ENOTCONN)
+        return;
+    lock->seats[index].doubt = true;
+    ask_for_recount(lock, index);
 }
 
 /* ---- passing on ---- */
@@ -83,9 +88,9 @@ static int tell_by_write(struct remo_lock *lock, uint32_t index, struct remo__th
     }
     int rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant,
                          sizeof grant, REMO__WRITE_NOTIFY, &ack);
-    if (rc == 0 && ack.pending > 0)
+    if (rc == 0 && remo__ack_pending(&ack))
         rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
-    if (ack.pending > 0)
+    if (remo__ack_pending(&ack))
         remo_ack_cancel(&ack);
     return rc;
 }
@@ -165,11 +170,12 @@ int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread
         change += (uint64_t)REMO__LOCK_LOST << REMO__LOCK_FLAG_SHIFT;
     seat->marks = 0;
     atomic_store_explicit(&seat->place, remo__place_busy(place), memory_order_release);
-    if (seat->reset.pending > 0 && !REMO__MUTANT(lock_reset_wait))
+    if (remo__ack_pending(&seat->reset) && !REMO__MUTANT(lock_reset_wait))
         finish_reset(lock, seat);
     int rc = remo__lock_end_ticket(lock, index, thread, (uint32_t)place, change, false);
+    remo__lock_doubt(lock, index, rc);
     remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), (uint32_t)place));
-    return remo__lock_doubt(lock, index, rc);
+    return rc;
 }
 
 static int fail_lost(const struct remo_lock *lock, uint32_t index) {
@@ -278,8 +284,9 @@ static int await(struct remo_lock *lock, uint32_t index, struct remo__thread *th
         }
     }
     if (rc != 0) {
+        remo__lock_doubt(lock, index, rc);
         remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, nonce, ticket));
-        return remo__lock_doubt(lock, index, rc);
+        return rc;
     }
     uint32_t granter = (uint32_t)(wait.grant >> REMO__GRANT_GRANTER_SHIFT & 0x3ff) - 1;
     uint32_t flags = (uint32_t)(wait.grant >> REMO__GRANT_FLAG_SHIFT) & REMO__LOCK_FLAGS;
@@ -307,11 +314,15 @@ int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread
     uint16_t nonce = (uint16_t)(remo__place_nonce(seen) + 1);
     if (remo__word_free(drawn))
         return have(lock, index, thread, remo__place_nonce(seen), ticket, remo__word_flags(drawn));
+    if (seat->doubt)
+        ask_for_recount(lock, index);
+    seat->doubt = false;
     uint64_t arrive = remo__baton_arrive(lock->rank, nonce), before;
     int rc = remo__lock_add(lock, index, thread, remo__lock_baton(lock, ticket), arrive, &before, NULL);
     if (rc != 0) {
+        remo__lock_doubt(lock, index, rc);
         remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, nonce, ticket));
-        return remo__lock_doubt(lock, index, rc);
+        return rc;
     }
     if (remo__baton_granted(before) && !REMO__MUTANT(lock_arrive_granted))
         return have_by_baton(lock, index, thread, nonce, ticket, before + arrive);
@@ -332,8 +343,9 @@ int remo__lock_enter(struct remo_lock *lock, uint32_t index, struct remo__thread
         rc = remo__lock_add(lock, index, thread, 0, REMO__LOCK_DRAW, &drawn, NULL);
     if (rc == 0)
         return remo__lock_drawn(lock, index, thread, seen, drawn, deadline_ns);
+    remo__lock_doubt(lock, index, rc);
     remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(seen), (uint32_t)seen));
-    return remo__lock_doubt(lock, index, rc);
+    return rc;
 }
 
 /* ---- trying once ---- */
@@ -352,8 +364,9 @@ static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread 
         int rc = remo__lock_swap(lock, index, thread, 0, expected, expected + REMO__LOCK_DRAW, &old);
         if (rc != 0) {
             seen = remo__place(REMO__LOCK_FREE, remo__place_nonce(seen), (uint32_t)seen);
+            remo__lock_doubt(lock, index, rc);
             remo__lock_settle(lock, &lock->seats[index], seen);
-            return remo__lock_doubt(lock, index, rc);
+            return rc;
         }
         if (old == expected)
             return have(lock, index, thread, remo__place_nonce(seen), remo__word_next(old),

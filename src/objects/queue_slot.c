@@ -172,11 +172,11 @@ static int fill(struct remo__queue_op *op, const struct place *place) {
     if (rc == 0)
         rc = remo__write(op->thread, counters(op), place->owner, at, &slot.checksum, size, 0, &ack);
     int started = rc;
-    if (ack.pending > 0 && REMO__MUTANT(queue_written)) {
+    if (remo__ack_pending(&ack) && REMO__MUTANT(queue_written)) {
         remo_ack_cancel(&ack);
-    } else if (ack.pending > 0) {
+    } else if (remo__ack_pending(&ack)) {
         rc = remo_ack_wait(&ack, op->queue->node->op_timeout_ns);
-        if (ack.pending > 0)
+        if (remo__ack_pending(&ack))
             remo_ack_cancel(&ack);
     }
     if (started != 0) /* without the header nobody takes it for an element */

@@ -53,9 +53,9 @@ static void ring_all(struct remo__queue_op *op, enum remo__queue_side side) {
     for (uint32_t i = 0; i < queue->member_count; i++)
         if (remo_nodeset_has(&waiters, queue->members[i]))
             ring(op, side, queue->members[i], &ack);
-    if (ack.pending > 0)
+    if (remo__ack_pending(&ack))
         (void)remo_ack_wait(&ack, queue->node->op_timeout_ns);
-    if (ack.pending > 0)
+    if (remo__ack_pending(&ack))
         remo_ack_cancel(&ack);
 }
 

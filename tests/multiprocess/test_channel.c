@@ -36,13 +36,14 @@ static void on_leave(void *ctx, uint32_t node, enum remo_channel_peer state) {
 static void on_message(void *ctx, uint32_t node, const void *data, size_t size_bytes) {
     struct heard *heard = ctx;
     const unsigned char *bytes = data;
-    uint32_t number = atomic_fetch_add(&heard->messages[node], 1);
+    uint32_t number = atomic_load(&heard->messages[node]);
     if (atomic_load(&heard->connects[node]) == 0 && node != remo_node_rank(remo_channel_node(heard->channel)))
         atomic_fetch_add(&heard->wrong, 1); /* it can be answered at once */
     for (size_t i = 0; i < size_bytes; i++)
         if (bytes[i] != (unsigned char)number)
             atomic_fetch_add(&heard->wrong, 1);
     atomic_fetch_add(&heard->bytes, size_bytes);
+    atomic_fetch_add(&heard->messages[node], 1); /* at the end: from here on it may be looked at */
 }
 
 static void on_immediate(void *ctx, uint32_t node, uint32_t value) {

@@ -3,10 +3,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../support/cluster.h"
 #include "base/random.h"
@@ -767,6 +770,55 @@ static int leaver_is_passed_over(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a home that does not answer for a while ---- */
+
+/* Stop this process for some time. */
+static int fall_asleep(uint32_t ms) {
+    pid_t self = getpid(), waker = fork();
+    CHECK(waker >= 0);
+    if (waker == 0) {
+        cluster_sleep_ms(ms);
+        kill(self, SIGCONT);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+    CHECK(waitpid(waker, NULL, 0) == waker);
+    return 0;
+}
+
+/* Node 1 asks for the lock in vain, and whether it drew a ticket is not known: it did, when the home woke up.
+ * Nobody waits for that ticket for ever. */
+static int home_that_stalls(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (open_table(node, 1, 0x1, &lock) != 0)
+        return 1;
+    for (uint32_t round = 0; round < 3; round++) {
+        CHECK_OK(remo_lock_acquire(lock, 0, 10 * SECOND));
+        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+        CHECK_OK(cluster_meet());
+        if (rank == 1)
+            cluster_sleep_ms(50);
+        int rc = rank == 1 ? remo_lock_acquire(lock, 0, 10 * SECOND) : 0;
+        CHECK(rc == -ETIMEDOUT || rank != 1 || cluster_slowness() > 1);
+        if (rank == 1 && rc == 0)
+            CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+        if (rank == 0)
+            CHECK_OK(fall_asleep(600));
+        CHECK_OK(cluster_meet());
+        rc = remo_lock_acquire(lock, 0, 10 * SECOND);
+        CHECK(rc == 0 || rc == -EOWNERDEAD); /* the lost ticket may have been served */
+        if (rc != 0)
+            CHECK_OK(remo_lock_consistent(lock, 0));
+        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+        CHECK_OK(cluster_meet());
+    }
+    CHECK_OK(check_quiet(lock));
+    remo_lock_close(lock);
+    return 0;
+}
+
 /* ---- wrap-around: the low half of the ticket, the flags above it ---- */
 
 static int serving_wraps_around(struct remo_node *node, void *ctx) {
@@ -840,6 +892,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(home_killed, 4),
         CLUSTER_TEST(killed_anywhere, 4),
         CLUSTER_TEST(leaver_is_passed_over, 3),
+        CLUSTER_TEST(home_that_stalls, 3, .op_timeout_ns = SECOND / 5, .only_on = "ofi"),
         CLUSTER_TEST(serving_wraps_around, 2),
         CLUSTER_TEST(refusals, 2),
         {0},

@@ -232,7 +232,7 @@ static int blocked_calls_wake_up(struct remo_node *node, void *ctx) {
             CHECK_OK(remo_queue_pop(queue, buffer, sizeof buffer, &size, 10 * SECOND));
             CHECK_EQUAL(buffer[0], i);
             slept = cluster_now_ns() - begin;
-            CHECK(slept > 3 * MS && slept < 10 * SECOND * cluster_slowness());
+            CHECK(slept < 5 * SECOND * cluster_slowness());
         } else if (rank == 1) {
             cluster_sleep_ms(5);
             CHECK_OK(push_number(queue, i, 0));
@@ -247,7 +247,7 @@ static int blocked_calls_wake_up(struct remo_node *node, void *ctx) {
         if (rank == 1) {
             CHECK_OK(push_number(queue, 6 + i, 10 * SECOND));
             slept = cluster_now_ns() - begin;
-            CHECK(slept > 3 * MS && slept < 10 * SECOND * cluster_slowness());
+            CHECK(slept < 5 * SECOND * cluster_slowness());
         } else if (rank == 0) {
             cluster_sleep_ms(5);
             if (pop_number(queue, i) != 0)
