@@ -25,7 +25,8 @@
 enum key { KEY_FILE = 256, KEY_NODES, KEY_SECONDS, KEY_FABRIC, KEY_WORKER };
 
 static const struct argp_option option_list[] = {
-    {"file", KEY_FILE, "FILE", 0, "data: a dpkg status file, or lines of key<TAB>value (" FILE_DEFAULT ")", 0},
+    {"file", KEY_FILE, "FILE", 0,
+     "data: a dpkg status file, or lines of key<TAB>value (" FILE_DEFAULT ")", 0},
     {"nodes", KEY_NODES, "N", 0, "node processes to start here (4)", 0},
     {"seconds", KEY_SECONDS, "S", 0, "time to work on the data (5)", 0},
     {"fabric", KEY_FABRIC, "F", 0, "shm, ofi or verbs (shm)", 0},
@@ -34,11 +35,11 @@ static const struct argp_option option_list[] = {
 };
 
 static const char documentation[] =
-    "Shows Remo at work: starts nodes on this machine, which put real data into a distributed map, each its share; read, "
-    "update, insert and delete for some seconds, all at once; and read every record back from another node than those that "
-    "loaded and changed it, comparing every byte."
-    "\vThen it prints operations per second, how long they took, what they cost on the network, and what this machine needs for "
-    "the same work at best. Exits with 1 if anything went wrong.";
+    "Shows Remo at work: starts nodes on this machine, which put real data into a distributed map, each its "
+    "share; read, update, insert and delete for some seconds, all at once; and read every record back from "
+    "another node than those that loaded and changed it, comparing every byte."
+    "\vThen it prints operations per second, how long they took, what they cost on the network, and what "
+    "this machine needs for the same work at best. Exits with 1 if anything went wrong.";
 
 /* ---- arguments ---- */
 
@@ -124,8 +125,13 @@ static int start(const struct demo_options *options) {
     snprintf(nodes, sizeof nodes, "--nodes=%u", options->nodes);
     snprintf(fabric, sizeof fabric, "--fabric=%s", options->fabric);
     char *words[] = {program, demo, worker, file, seconds, nodes, fabric, NULL};
-    struct launch_options launch = {.name = "remo demo", .argv = words, .nodes = options->nodes, .fabric = options->fabric,
-                                    .kill_on_failure = true, .line = take_line, .ctx = &screen,
+    struct launch_options launch = {.name = "remo demo",
+                                    .argv = words,
+                                    .nodes = options->nodes,
+                                    .fabric = options->fabric,
+                                    .kill_on_failure = true,
+                                    .line = take_line,
+                                    .ctx = &screen,
                                     .timeout_ns = MARGIN_NS + (uint64_t)(options->seconds * 1e9)};
     int status = 0, rc = launch_nodes(&launch, &status);
     clear_bar(&screen);
@@ -137,7 +143,8 @@ static int start(const struct demo_options *options) {
 
 int cli_demo(int argc, char **argv) {
     static const struct argp parser = {option_list, parse_option, NULL, documentation, NULL, NULL, NULL};
-    struct demo_options options = {.file = FILE_DEFAULT, .fabric = "shm", .nodes = NODES_DEFAULT, .seconds = SECONDS_DEFAULT};
+    struct demo_options options = {
+        .file = FILE_DEFAULT, .fabric = "shm", .nodes = NODES_DEFAULT, .seconds = SECONDS_DEFAULT};
     struct demo_records records;
     argp_err_exit_status = 2;
     if (argp_parse(&parser, argc, argv, 0, NULL, &options))

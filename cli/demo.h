@@ -1,5 +1,5 @@
-/* demo.h - `remo demo`: what its files share. demo.c is the process that was called, demo_node.c one of the nodes that it starts,
- * demo_records.c reads the data, demo_report.c shows the figures. */
+/* demo.h - `remo demo`: what its files share. demo.c is the process that was called, demo_node.c one of the
+ * nodes that it starts, demo_records.c reads the data, demo_report.c shows the figures. */
 #pragma once
 
 #include <remo/remo.h>
@@ -35,12 +35,13 @@ struct demo_records {
     bool packages;
 };
 
-/* The package records of a dpkg status file (name -> stanza), or lines of key<TAB>value.
- * Errors, with the sentence: -ENOENT, -EACCES..., -EINVAL (no records; a line without a key), -EMSGSIZE, -ENOMEM. */
+/* The package records of a dpkg status file (name -> stanza), or lines of key<TAB>value. Errors, with the
+ * sentence: -ENOENT, -EACCES..., -EINVAL (no records; a line without a key), -EMSGSIZE, -ENOMEM. */
 int demo_records_read(const char *file, struct demo_records *ret_records);
 void demo_records_free(struct demo_records *records);
 
-/* The value of a record after `version` updates, into `buffer` (value_bytes_max + DEMO_UPDATE_BYTES); returns its length. */
+/* The value of a record after `version` updates, into `buffer` (value_bytes_max + DEMO_UPDATE_BYTES); returns
+ * its length. */
 size_t demo_value(const struct demo_record *record, uint32_t version, char *buffer);
 /* Is it the value after some number of updates? Then that number, else UINT32_MAX. */
 uint32_t demo_version(const struct demo_record *record, const char *value, size_t bytes);

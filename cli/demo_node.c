@@ -1,7 +1,9 @@
-/* demo_node.c - one node of the demo: loads its share, works, reads back what others loaded and changed, and tells node 0.
+/* demo_node.c - one node of the demo: loads its share, works, reads back what others loaded and changed, and
+ * tells node 0.
  *
- * Record i is loaded by node i mod n, changed by the next node, and read back by the one after that. So whoever reads back has
- * neither the slot nor the last value; how often each record was changed its writer tells through a region. */
+ * Record i is loaded by node i mod n, changed by the next node, and read back by the one after that. So
+ * whoever reads back has neither the slot nor the last value; how often each record was changed its writer
+ * tells through a region. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -123,8 +125,11 @@ static int load(struct demo *demo) {
         if (rc != 0)
             break;
         struct remo_kv_op *op = &ops[started % LOAD_WINDOW];
-        *op = (struct remo_kv_op){.kind = REMO_KV_INSERT, .key = record->key, .key_bytes = record->key_bytes,
-                                  .value = (void *)(uintptr_t)record->value, .value_bytes = record->value_bytes};
+        *op = (struct remo_kv_op){.kind = REMO_KV_INSERT,
+                                  .key = record->key,
+                                  .key_bytes = record->key_bytes,
+                                  .value = (void *)(uintptr_t)record->value,
+                                  .value_bytes = record->value_bytes};
         rc = remo_kv_start(demo->kv, op);
         started += rc == 0;
         tell_share(demo, "loading", demo->mine->loaded, demo->records.count);
@@ -148,7 +153,8 @@ static void note(struct demo *demo, enum demo_kind kind, uint64_t began_ns) {
 
 static int wrong(struct demo *demo, const struct demo_record *record, const char *how) {
     demo->mine->wrong++;
-    return remo__fail(-EIO, "node %u: the value of %.*s %s", demo->rank, (int)record->key_bytes, record->key, how);
+    return remo__fail(-EIO, "node %u: the value of %.*s %s", demo->rank, (int)record->key_bytes, record->key,
+                      how);
 }
 
 /* Any record, whoever changes it at this moment. */
@@ -185,8 +191,10 @@ static int update_one(struct demo *demo) {
 }
 
 static int start_extra(struct demo *demo, struct extra *extra) {
-    const struct demo_record *record = &demo->records.all[remo__random_below(&demo->random, demo->records.count)];
-    extra->op = (struct remo_kv_op){.kind = extra->present ? REMO_KV_DELETE : REMO_KV_INSERT, .key = extra->key,
+    uint64_t i = remo__random_below(&demo->random, demo->records.count);
+    const struct demo_record *record = &demo->records.all[i];
+    extra->op = (struct remo_kv_op){.kind = extra->present ? REMO_KV_DELETE : REMO_KV_INSERT,
+                                    .key = extra->key,
                                     .key_bytes = strlen(extra->key)};
     if (!extra->present) {
         extra->op.value = (void *)(uintptr_t)record->value;
@@ -206,7 +214,8 @@ static int tend_extras(struct demo *demo) {
         if (!extra->busy || extra->op.status == -EINPROGRESS)
             continue;
         if (extra->op.status != 0)
-            return remo__fail_more(extra->op.status, "%s %s", extra->present ? "deleting" : "inserting", extra->key);
+            return remo__fail_more(extra->op.status, "%s %s", extra->present ? "deleting" : "inserting",
+                                   extra->key);
         note(demo, extra->present ? DEMO_DELETE : DEMO_INSERT, extra->began_ns);
         extra->present = !extra->present;
         extra->busy = false;
@@ -256,7 +265,8 @@ static int publish_versions(struct demo *demo) {
     for (uint32_t i = 0; i < demo->records.count; i++) {
         int rc = 0;
         if (writer_of(demo, i) == demo->rank)
-            rc = remo_region_write(demo->versions, reader_of(demo, i), 8 * (uint64_t)i, &demo->version[i], 8, 0, NULL);
+            rc = remo_region_write(demo->versions, reader_of(demo, i), 8 * (uint64_t)i, &demo->version[i], 8,
+                                   0, NULL);
         if (rc != 0)
             return rc;
     }
@@ -271,7 +281,8 @@ static int read_back(struct demo *demo) {
         size_t bytes;
         if (reader_of(demo, i) != demo->rank)
             continue;
-        int rc = remo_kv_get(demo->kv, record->key, record->key_bytes, demo->buffer, demo->buffer_bytes, &bytes);
+        int rc = remo_kv_get(demo->kv, record->key, record->key_bytes, demo->buffer, demo->buffer_bytes,
+                             &bytes);
         if (rc != 0)
             return remo__fail_more(rc, "reading %.*s back", (int)record->key_bytes, record->key);
         size_t expected = demo_value(record, (uint32_t)versions[i], demo->other);
@@ -319,8 +330,9 @@ static int cost_of(struct demo *demo, enum demo_kind kind) {
         sum.atomics += all[i].atomics;
         sum.imms += all[i].imms;
     }
-    demo->costs[kind] = (struct demo_cost){(double)sum.reads / COST_OPERATIONS, (double)sum.writes / COST_OPERATIONS,
-                                           (double)sum.atomics / COST_OPERATIONS, (double)sum.imms / COST_OPERATIONS};
+    demo->costs[kind] = (struct demo_cost){
+        (double)sum.reads / COST_OPERATIONS, (double)sum.writes / COST_OPERATIONS,
+        (double)sum.atomics / COST_OPERATIONS, (double)sum.imms / COST_OPERATIONS};
     return rc;
 }
 
@@ -375,7 +387,8 @@ static void find_limits(struct demo *demo, struct demo_limit limits[DEMO_KINDS])
     limits[DEMO_UPDATE].ns = copy + lock;
     snprintf(limits[DEMO_UPDATE].what, sizeof limits[0].what, "the same, and lock and unlock");
     limits[DEMO_INSERT].ns = copy + lock + trip;
-    snprintf(limits[DEMO_INSERT].what, sizeof limits[0].what, "the same, and a round trip to another processor");
+    snprintf(limits[DEMO_INSERT].what, sizeof limits[0].what,
+             "the same, and a round trip to another processor");
     limits[DEMO_DELETE].ns = lock;
     snprintf(limits[DEMO_DELETE].what, sizeof limits[0].what, "lock and unlock");
 }
@@ -387,9 +400,10 @@ static int open_objects(struct demo *demo) {
     const struct demo_records *records = &demo->records;
     struct remo_region_options at_first = {0}, at_last = {0};
     uint64_t share = (records->count + demo->size - 1) / demo->size + EXTRAS + COST_OPERATIONS;
-    struct remo_kv_options map = {.capacity = share * demo->size,
-                                  .key_bytes_max = (uint32_t)remo__max(records->key_bytes_max, EXTRA_KEY_BYTES),
-                                  .value_bytes_max = records->value_bytes_max + DEMO_UPDATE_BYTES};
+    struct remo_kv_options map = {
+        .capacity = share * demo->size,
+        .key_bytes_max = (uint32_t)remo__max(records->key_bytes_max, EXTRA_KEY_BYTES),
+        .value_bytes_max = records->value_bytes_max + DEMO_UPDATE_BYTES};
     remo_nodeset_add(&at_first.providers, 0);
     remo_nodeset_add(&at_last.providers, demo->size - 1);
     uint64_t scratch = remo__min(remo__max(records->bytes, SCRATCH_BYTES_MIN), SCRATCH_BYTES_MAX);
@@ -398,8 +412,10 @@ static int open_objects(struct demo *demo) {
     rc = rc ? rc : remo_barrier_open(root, "phase", NULL, &demo->barrier);
     rc = rc ? rc : remo_sst_open(root, "progress", sizeof(uint64_t), NULL, &demo->progress);
     rc = rc ? rc : remo_region_open(root, "versions", 8 * (uint64_t)records->count, NULL, &demo->versions);
-    rc = rc ? rc : remo_region_open(root, "results", demo->size * sizeof *demo->mine, &at_first, &demo->results);
-    rc = rc ? rc : remo_region_open(root, "nets", demo->size * sizeof(struct remo_stats), &at_first, &demo->nets);
+    rc = rc ? rc
+            : remo_region_open(root, "results", demo->size * sizeof *demo->mine, &at_first, &demo->results);
+    rc = rc ? rc
+            : remo_region_open(root, "nets", demo->size * sizeof(struct remo_stats), &at_first, &demo->nets);
     rc = rc ? rc : remo_region_open(root, "scratch", scratch, &at_last, &demo->scratch);
     return rc ? rc : remo_channel_wait(root, WAIT_NS);
 }
@@ -443,7 +459,8 @@ static void close_all(struct demo *demo) {
 
 /* Each node's results to node 0, through a region; there they are put together. */
 static int merge(struct demo *demo, struct demo_results *sum) {
-    int rc = remo_region_write(demo->results, 0, demo->rank * sizeof *demo->mine, demo->mine, sizeof *demo->mine, 0, NULL);
+    int rc = remo_region_write(demo->results, 0, demo->rank * sizeof *demo->mine, demo->mine,
+                               sizeof *demo->mine, 0, NULL);
     rc = rc ? rc : remo_fence(demo->node, REMO_FENCE_GLOBAL, 0);
     rc = rc ? rc : remo_barrier_wait(demo->barrier, WAIT_NS);
     const struct demo_results *all = remo_region_local(demo->results);
@@ -456,7 +473,8 @@ static int merge(struct demo *demo, struct demo_results *sum) {
         sum->wrong += all[i].wrong;
         sum->load_seconds = all[i].load_seconds > sum->load_seconds ? all[i].load_seconds : sum->load_seconds;
         sum->work_seconds = all[i].work_seconds > sum->work_seconds ? all[i].work_seconds : sum->work_seconds;
-        sum->check_seconds = all[i].check_seconds > sum->check_seconds ? all[i].check_seconds : sum->check_seconds;
+        sum->check_seconds = all[i].check_seconds > sum->check_seconds ? all[i].check_seconds
+                                                                       : sum->check_seconds;
         for (uint32_t kind = 0; kind < DEMO_KINDS; kind++)
             remo__histogram_merge(&sum->histograms[kind], &all[i].histograms[kind]);
     }

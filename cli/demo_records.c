@@ -56,13 +56,14 @@ static int add(struct demo_records *records, uint32_t *room, const struct demo_r
 
 static int check(const struct demo_record *record, const char *file, uint64_t line) {
     if (record->key_bytes == 0)
-        return remo__fail(-EINVAL, "%s:%llu: the key is empty; a line is key<TAB>value", file, (unsigned long long)line);
+        return remo__fail(-EINVAL, "%s:%llu: the key is empty; a line is key<TAB>value", file,
+                          (unsigned long long)line);
     if (record->key_bytes > KEY_BYTES_MAX)
         return remo__fail(-EMSGSIZE, "%s:%llu: a key of %u bytes is too long for the demo, at most %u", file,
                           (unsigned long long)line, record->key_bytes, KEY_BYTES_MAX);
     if (record->value_bytes > VALUE_BYTES_MAX)
-        return remo__fail(-EMSGSIZE, "%s:%llu: a value of %u bytes is too long, at most %u", file, (unsigned long long)line,
-                          record->value_bytes, VALUE_BYTES_MAX);
+        return remo__fail(-EMSGSIZE, "%s:%llu: a value of %u bytes is too long, at most %u", file,
+                          (unsigned long long)line, record->value_bytes, VALUE_BYTES_MAX);
     return 0;
 }
 
@@ -76,7 +77,8 @@ static int parse_lines(struct demo_records *records, const char *file, size_t by
         struct demo_record record = {.key = at};
         if (line_end > at) {
             if (!tab)
-                return remo__fail(-EINVAL, "%s:%llu: there is no tab; a line is key<TAB>value", file, (unsigned long long)number);
+                return remo__fail(-EINVAL, "%s:%llu: there is no tab; a line is key<TAB>value", file,
+                                  (unsigned long long)number);
             record.key_bytes = (uint32_t)(tab - at);
             record.value = tab + 1;
             record.value_bytes = (uint32_t)(line_end - tab - 1);
@@ -142,7 +144,8 @@ static void settle(struct demo_records *records) {
     qsort(records->all, records->count, sizeof records->all[0], compare_keys);
     for (uint32_t i = 0; i < records->count; i++) {
         struct demo_record *record = &records->all[i], *last = kept > 0 ? &records->all[kept - 1] : NULL;
-        if (last && last->key_bytes == record->key_bytes && memcmp(last->key, record->key, record->key_bytes) == 0)
+        if (last && last->key_bytes == record->key_bytes
+            && memcmp(last->key, record->key, record->key_bytes) == 0)
             continue;
         records->all[kept++] = *record;
         records->bytes += record->key_bytes + record->value_bytes;
@@ -160,15 +163,18 @@ int demo_records_read(const char *file, struct demo_records *ret_records) {
     FILE *stream = fopen(file, "re");
     size_t bytes = 0;
     if (!stream)
-        return remo__fail(-errno, "cannot read %s: %s; give a file of key<TAB>value lines with --file", file, strerror(errno));
+        return remo__fail(-errno, "cannot read %s: %s; give a file of key<TAB>value lines with --file", file,
+                          strerror(errno));
     int rc = read_all(stream, file, &records.text, &bytes);
     fclose(stream);
     if (rc != 0)
         return rc;
-    records.packages = strncmp(records.text + strspn(records.text, "\n"), NAME_FIELD, strlen(NAME_FIELD)) == 0;
+    records.packages = strncmp(records.text + strspn(records.text, "\n"), NAME_FIELD, strlen(NAME_FIELD))
+                       == 0;
     rc = records.packages ? parse_packages(&records, file) : parse_lines(&records, file, bytes);
     if (rc == 0 && records.count == 0)
-        rc = remo__fail(-EINVAL, "%s has no records: neither package stanzas nor lines of key<TAB>value", file);
+        rc = remo__fail(-EINVAL, "%s has no records: neither package stanzas nor lines of key<TAB>value",
+                        file);
     if (rc != 0) {
         demo_records_free(&records);
         return rc;
@@ -212,6 +218,7 @@ uint32_t demo_version(const struct demo_record *record, const char *value, size_
     if (sscanf(text, "Remo-Update: %u", &version) != 1 || version == 0)
         return UINT32_MAX;
     snprintf(again, sizeof again, UPDATE_FORMAT, version);
-    bool good = strcmp(text, again) == 0 && memcmp(value + DEMO_UPDATE_BYTES, record->value, record->value_bytes) == 0;
+    bool good = strcmp(text, again) == 0
+                && memcmp(value + DEMO_UPDATE_BYTES, record->value, record->value_bytes) == 0;
     return good ? version : UINT32_MAX;
 }

@@ -42,22 +42,22 @@ void demo_report_start(const struct demo_options *options, const struct demo_rec
     char count[32], bytes[32], longest[32];
     printf("%u nodes on this machine, over %s\n", options->nodes, options->fabric);
     printf("data       %s %s of %s: %s, the longest %s\n", format_count(records->count, count),
-           records->packages ? "packages" : "records", options->file, format_bytes((double)records->bytes, bytes),
-           format_bytes(records->value_bytes_max, longest));
+           records->packages ? "packages" : "records", options->file,
+           format_bytes((double)records->bytes, bytes), format_bytes(records->value_bytes_max, longest));
     if (records->repeated > 0)
         printf("           %u more have a key that was there already, and are left out\n", records->repeated);
     fflush(stdout);
 }
 
-static void print_row(const char *name, const struct remo__histogram *histogram, double seconds, const struct demo_cost *cost,
-                      const struct demo_limit *limit) {
+static void print_row(const char *name, const struct remo__histogram *histogram, double seconds,
+                      const struct demo_cost *cost, const struct demo_limit *limit) {
     char text[5][32];
     format_count((double)remo__histogram_count(histogram) / seconds, text[0]);
     format_ns((double)remo__histogram_percentile(histogram, 50), text[1]);
     format_ns((double)remo__histogram_percentile(histogram, 99), text[2]);
     format_ns((double)remo__histogram_percentile(histogram, 99.9), text[3]);
-    printf("%-7s %12s %9s %9s %9s %7.2f %7.2f %8.2f %6.2f", name, text[0], text[1], text[2], text[3], cost->reads,
-           cost->writes, cost->atomics, cost->wakes);
+    printf("%-7s %12s %9s %9s %9s %7.2f %7.2f %8.2f %6.2f", name, text[0], text[1], text[2], text[3],
+           cost->reads, cost->writes, cost->atomics, cost->wakes);
     if (limit->ns > 0)
         printf("  %8s  %s\n", format_ns(limit->ns, text[4]), limit->what);
     else
@@ -68,18 +68,19 @@ void demo_report_table(const struct demo_results *sum, const struct demo_cost co
                        const struct demo_limit limits[DEMO_KINDS]) {
     static const char *const names[DEMO_KINDS] = {"get", "update", "insert", "delete"};
     char count[32], rate[32];
-    printf("loaded     %s records in %.2f s (%s a second), each node a share\n", format_count((double)sum->loaded, count),
-           sum->load_seconds, format_count((double)sum->loaded / sum->load_seconds, rate));
+    printf("loaded     %s records in %.2f s (%s a second), each node a share\n",
+           format_count((double)sum->loaded, count), sum->load_seconds,
+           format_count((double)sum->loaded / sum->load_seconds, rate));
     printf("worked     %.1f s: every node read, updated, inserted and deleted\n", sum->work_seconds);
     printf("read back  %s records in %.2f s, each by a node that had neither loaded nor changed it:\n"
            "           all equal to what was written last, byte for byte\n\n",
            format_count((double)sum->checked, count), sum->check_seconds);
-    printf("%-7s %12s %9s %9s %9s %7s %7s %8s %6s  %8s\n", "", "per second", "p50", "p99", "p99.9", "reads", "writes",
-           "atomics", "wakes", "limit");
+    printf("%-7s %12s %9s %9s %9s %7s %7s %8s %6s  %8s\n", "", "per second", "p50", "p99", "p99.9", "reads",
+           "writes", "atomics", "wakes", "limit");
     for (uint32_t kind = 0; kind < DEMO_KINDS; kind++)
         print_row(names[kind], &sum->histograms[kind], sum->work_seconds, &costs[kind], &limits[kind]);
-    printf("\nper second: of all nodes together, in this mixture. Reads, writes, atomics: network operations for one\n"
-           "operation, at all nodes; wakes: those writes that also woke a node. Limit: what this machine needs for\n"
-           "the same work without any library.\n");
+    printf("\nper second: of all nodes together, in this mixture. Reads, writes, atomics: network\n"
+           "operations for one operation, at all nodes; wakes: those writes that also woke a node.\n"
+           "Limit: what this machine needs for the same work without any library.\n");
     fflush(stdout);
 }

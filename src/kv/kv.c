@@ -14,11 +14,11 @@
 
 static int check_options(const struct remo_kv_options *options, uint32_t nodes) {
     if (options->key_bytes_max > REMO__KV_KEY_BYTES_MAX)
-        return remo__fail(-EINVAL, "key_bytes_max = %u is too much for a map, at most %u", options->key_bytes_max,
-                          REMO__KV_KEY_BYTES_MAX);
+        return remo__fail(-EINVAL, "key_bytes_max = %u is too much for a map, at most %u",
+                          options->key_bytes_max, REMO__KV_KEY_BYTES_MAX);
     if (options->value_bytes_max > REMO__KV_VALUE_BYTES_MAX)
-        return remo__fail(-EINVAL, "value_bytes_max = %u is too much for a map, at most %u", options->value_bytes_max,
-                          REMO__KV_VALUE_BYTES_MAX);
+        return remo__fail(-EINVAL, "value_bytes_max = %u is too much for a map, at most %u",
+                          options->value_bytes_max, REMO__KV_VALUE_BYTES_MAX);
     if (options->capacity / nodes >= REMO__KV_SLOTS_MAX / 11 * 10)
         return remo__fail(-EINVAL, "a capacity of %llu keys is too much for %u nodes, at most %u per node",
                           (unsigned long long)options->capacity, nodes, REMO__KV_SLOTS_MAX / 11 * 10);
@@ -39,8 +39,8 @@ static int open_channel(struct remo_kv *kv, struct remo_channel *parent, const c
                         const struct remo_kv_options *options) {
     struct remo_channel_options channel = {.participants = options->participants};
     char type[64]; /* has all that must be the same everywhere */
-    snprintf(type, sizeof type, "kv(%llu of %u+%u, %u)", (unsigned long long)options->capacity, options->key_bytes_max,
-             options->value_bytes_max, options->stripes);
+    snprintf(type, sizeof type, "kv(%llu of %u+%u, %u)", (unsigned long long)options->capacity,
+             options->key_bytes_max, options->value_bytes_max, options->stripes);
     return remo_channel_open(parent, name, type, &channel, &kv->channel);
 }
 
@@ -58,7 +58,8 @@ static int open_private(struct remo_kv *kv, const struct remo_kv_options *option
 
 static int open_objects(struct remo_kv *kv) {
     struct remo_lock_options locks = {.count = kv->stripes, .homes = *remo_channel_participants(kv->channel)};
-    int rc = remo_region_open(kv->channel, "slots", kv->slots_per_node * kv->shape.slot_bytes, NULL, &kv->slots);
+    int rc = remo_region_open(kv->channel, "slots", kv->slots_per_node * kv->shape.slot_bytes, NULL,
+                              &kv->slots);
     if (rc != 0)
         return rc;
     kv->own = remo_region_local(kv->slots);
@@ -69,7 +70,8 @@ static int open_objects(struct remo_kv *kv) {
     return rc != 0 ? rc : remo__kv_trackers_open(kv);
 }
 
-int remo_kv_open(struct remo_channel *parent, const char *name, const struct remo_kv_options *options, struct remo_kv **ret_kv) {
+int remo_kv_open(struct remo_channel *parent, const char *name, const struct remo_kv_options *options,
+                 struct remo_kv **ret_kv) {
     if (!parent || !ret_kv)
         return remo__fail(-EINVAL, "remo_kv_open needs a parent and a place for the map");
     struct remo_kv_options all = with_defaults(options);
@@ -104,7 +106,7 @@ void remo_kv_close(struct remo_kv *kv) {
         return;
     remo__kv_trackers_close(kv);
     remo_lock_close(kv->locks);
-    remo_region_close(kv->slots); /* waits until none of our operations is under way, so that buffers can be freed */
+    remo_region_close(kv->slots); /* waits until nothing of ours is under way: then buffers can be freed */
     remo_channel_close(kv->channel);
     if (kv->node)
         remo__kv_threads_close(kv);
@@ -130,27 +132,33 @@ void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask) {
 int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes) {
     if (key_bytes <= kv->shape.key_bytes_max)
         return remo__fail(-EINVAL, "the key is empty; a key has 1 to %u bytes", kv->shape.key_bytes_max);
-    return remo__fail(-EMSGSIZE, "a key of %zu bytes is too long for %s, which was opened with key_bytes_max = %u", key_bytes,
-                      remo_channel_name(kv->channel), kv->shape.key_bytes_max);
+    return remo__fail(-EMSGSIZE,
+                      "a key of %zu bytes is too long for %s, which was opened with key_bytes_max = %u",
+                      key_bytes, remo_channel_name(kv->channel), kv->shape.key_bytes_max);
 }
 
 int remo__kv_no_room(size_t bytes, size_t cap) {
     return remo__fail(-EMSGSIZE, "the value has %zu bytes, and there is room for %zu", bytes, cap);
 }
 
-static int change_now(struct remo_kv *kv, enum remo_kv_kind kind, const void *key, size_t key_bytes, const void *value,
-                      size_t value_bytes) {
-    struct remo_kv_op op = {.kind = kind, .key = key, .key_bytes = key_bytes, .value = (void *)(uintptr_t)value,
+static int change_now(struct remo_kv *kv, enum remo_kv_kind kind, const void *key, size_t key_bytes,
+                      const void *value, size_t value_bytes) {
+    struct remo_kv_op op = {.kind = kind,
+                            .key = key,
+                            .key_bytes = key_bytes,
+                            .value = (void *)(uintptr_t)value,
                             .value_bytes = value_bytes};
     int rc = remo_kv_start(kv, &op);
     return rc != 0 ? rc : remo_kv_wait(kv, &op);
 }
 
-int remo_kv_insert(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value, size_t value_bytes) {
+int remo_kv_insert(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
+                   size_t value_bytes) {
     return change_now(kv, REMO_KV_INSERT, key, key_bytes, value, value_bytes);
 }
 
-int remo_kv_update(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value, size_t value_bytes) {
+int remo_kv_update(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
+                   size_t value_bytes) {
     return change_now(kv, REMO_KV_UPDATE, key, key_bytes, value, value_bytes);
 }
 

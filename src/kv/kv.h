@@ -10,28 +10,36 @@
  *   kv_index, kv_slot, kv_pool: parts that know nothing of the others
  *
  * Why it is linearizable (LOCO, Appendix C, adapted: the key in the slot is compared, and no counter).
- *  Changes of a key exclude each other by the lock of its stripe, also after the death of an owner, who is cut off before the
- *  lock passes on. Update takes effect when the last word of its copy is placed, insert when its slot becomes VALID, delete when it
- *  becomes DELETED. All of them take effect before they return, because they fence before they release.
- *  A get that returns a value: kv_slot.h shows a moment in the read of the slot at which it was the value of this key.
- *  A get that returns -ENOENT has searched its whole index and found no entry whose slot was VALID with this key. Take the
- *  lives of the key (from VALID to DELETED) that touch the time of the get. Between two lives there is a gap, for the second
- *  insert took the lock after the first delete. So unless a single life spans the whole get, the key is absent at some moment of
- *  it, and there the get takes effect. A life that spans the get is found: its entry was in this index before it began
- *  (the insert waits for everybody's acknowledgement before VALID) and leaves it after it ended (DELETED is placed before anybody is told);
- *  a search meets every entry that is there all the time (kv_index.h); and its slot is read as VALID with this key.
- *  Stale entries, which point to a slot that is deleted or has another key by now, are therefore harmless: they cost a read. That is
- *  why a slot may be used again as soon as its owner has heard of the delete, and why nobody waits for the others to hear of it.
+ *  Changes of a key exclude each other by the lock of its stripe, also after the death of an owner, who is
+ *  cut off before the lock passes on. Update takes effect when the last word of its copy is placed, insert
+ *  when its slot becomes VALID, delete when it becomes DELETED. All of them take effect before they return,
+ *  because they fence before they release.
  *
- * What the death of a node leaves behind. Each step of a change leaves the map consistent, so the next owner of the stripe has
- *  nothing to repair: a torn copy is ignored and overwritten (kv_slot.h); a slot that a dead node was inserting is on the dead node;
- *  a slot marked DELETED is deleted, whoever was told. Slots of which the owner was not told are found again by
- *  kv_reclaim.c; an entry of which only we were not told costs a read when its key is searched, until a change under the lock
- *  meets it and takes it out.
+ *  A get that returns a value: kv_slot.h shows a moment in the read of the slot at which it was the value of
+ *  this key.
  *
- * How large the index must be. An entry in the index of X stands for a slot in use, or for a life that has ended and of whose end a message is
- *  in a ring towards X or being sent: a sender sends one at a time, its ring holds REMO__KV_TRACKER_BYTES. Leftovers of the dead are
- *  at most one for each lock they held. */
+ *  A get that returns -ENOENT has searched its whole index and found no entry whose slot was VALID with this
+ *  key. Take the lives of the key (from VALID to DELETED) that touch the time of the get. Between two lives
+ *  there is a gap, for the second insert took the lock after the first delete. So unless a single life spans
+ *  the whole get, the key is absent at some moment of it, and there the get takes effect. A life that spans
+ *  the get is found: its entry was in this index before it began (the insert waits for everybody's
+ *  acknowledgement before VALID) and leaves it after it ended (DELETED is placed before anybody is told); a
+ *  search meets every entry that is there all the time (kv_index.h); and its slot is read as VALID with this
+ *  key.
+ *
+ *  Stale entries, which point to a slot that is deleted or has another key by now, are therefore harmless:
+ *  they cost a read. That is why a slot may be used again as soon as its owner has heard of the delete, and
+ *  why nobody waits for the others to hear of it.
+ *
+ * What the death of a node leaves behind. Each step of a change leaves the map consistent, so the next owner
+ *  of the stripe has nothing to repair: a torn copy is ignored and overwritten (kv_slot.h); a slot that a
+ *  dead node was inserting is on the dead node; a slot marked DELETED is deleted, whoever was told. Slots of
+ *  which the owner was not told are found again by kv_reclaim.c; an entry of which only we were not told
+ *  costs a read when its key is searched, until a change under the lock meets it and takes it out.
+ *
+ * How large the index must be. An entry in the index of X stands for a slot in use, or for a life that has
+ *  ended and of whose end a message is in a ring towards X or being sent: a sender sends one at a time, its
+ *  ring holds REMO__KV_TRACKER_BYTES. Leftovers of the dead are at most one for each lock they held. */
 #pragma once
 
 #include <remo/kv.h>
@@ -54,8 +62,12 @@
 #define REMO__KV_BATCH_MAX     256u        /* records in one message */
 #define REMO__KV_UNSENT_MAX    1024u       /* records of operations that gave up before they could be sent */
 #define REMO__KV_READS_MAX     62u         /* of a thread, in flight; on fabrics that are not mapped */
+<<<<<<< HEAD
 #endif
 #define REMO__KV_READS_BYTES   (4u << 20)  /* room for their slots: fewer reads at a time when slots are large */
+=======
+#define REMO__KV_READS_BYTES    (4u << 20) /* room for their slots: large ones are fewer */
+>>>>>>> main
 #define REMO__KV_LOCK_TRIES    4u          /* that fail, in one poll */
 #define REMO__KV_QUEUE_NS      (20 * REMO__NS_PER_US) /* for a lock, at most once in a poll */
 #define REMO__KV_DEADLINE_POLLS 64u        /* deadlines are looked at once in so many polls */
@@ -63,7 +75,8 @@
 /* News for all indices. On the wire: two words. */
 struct remo__kv_record {
     uint64_t hash;  /* the index's; its low bits are those in the entry */
-    uint64_t entry; /* remo__kv_entry_make; with REMO__KV_RECORD_REMOVE in place of the fingerprint: take it out */
+    uint64_t
+        entry; /* remo__kv_entry_make; with REMO__KV_RECORD_REMOVE in place of the fingerprint: take it out */
 };
 #define REMO__KV_RECORD_ADD    UINT64_C(1)
 #define REMO__KV_RECORD_REMOVE UINT64_C(2)
@@ -90,7 +103,8 @@ struct remo__kv_thread {
     char *scratch;        /* one slot: a value that does not fit, or is only checked */
     char *outgoing;       /* one slot: a copy on its way to the network */
     char *image;          /* one slot, read from the network */
-    char *buffers;        /* slots: those two, and as many as can be read at a time; NULL where the fabric is mapped */
+    char *
+        buffers; /* slots: those two, and as many as can be read at a time; NULL where the fabric is mapped */
     uint64_t buffers_offset, buffers_bytes; /* in the arena */
     uint64_t buffers_free; /* bit set */
 };
@@ -144,7 +158,8 @@ struct remo__kv_run {
     uint8_t landing;        /* number of a buffer */
 } __attribute__((may_alias));
 
-_Static_assert(sizeof(struct remo__kv_run) <= sizeof((struct remo_kv_op *)0)->internal, "an operation has no room for its state");
+_Static_assert(sizeof(struct remo__kv_run) <= sizeof((struct remo_kv_op *)0)->internal,
+               "an operation has no room for its state");
 
 static inline struct remo__kv_run *remo__kv_run(struct remo_kv_op *op) {
     return (struct remo__kv_run *)op->internal;
@@ -158,7 +173,8 @@ void remo__kv_threads_close(struct remo_kv *kv);
 int remo__kv_buffer_take(struct remo__kv_thread *mine);
 void remo__kv_buffer_give(struct remo__kv_thread *mine, uint32_t index);
 char *remo__kv_buffer(const struct remo__kv_thread *mine, uint32_t index);
-/* The network may still use `outgoing` or `image`, after an operation that did not end in time: put another in its place, or NULL. */
+/* The network may still use `outgoing` or `image`, after an operation that did not end in time: put another
+ * in its place, or NULL. */
 void remo__kv_buffer_lose(struct remo__kv_thread *mine, char **buffer);
 /* Before one of those two is used. Errors: -ENOBUFS, if it was lost and could not be replaced. */
 int remo__kv_buffer_need(struct remo__kv_thread *mine, char **buffer);
@@ -205,15 +221,18 @@ void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask);
 /* ---- kv_find.c ---- */
 
 /* Where the CPU sees a slot of a node that is mapped, or NULL. */
-static inline const char *remo__kv_mapped(const struct remo_kv *kv, const struct remo__kv_thread *mine, uint64_t entry) {
+static inline const char *remo__kv_mapped(const struct remo_kv *kv, const struct remo__kv_thread *mine,
+                                          uint64_t entry) {
     uint32_t node = remo__kv_entry_node(entry);
     uint64_t at = remo__memory_at(kv->slots->memory, node, remo__kv_slot_at(kv, remo__kv_entry_slot(entry)));
     const char *base = remo__peer_base(mine->thread, node);
     return remo__likely(base != NULL && at != REMO__NO_OFFSET) ? base + at : NULL;
 }
 
-/* The same where slots are one line. An entry that is changing under us may be 0: then node 0 and a slot that does not exist. */
-static inline const char *remo__kv_mapped_small(const struct remo_kv *kv, const struct remo__kv_thread *mine, uint64_t entry) {
+/* The same where slots are one line. An entry that is changing under us may be 0: then node 0 and a slot that
+ * does not exist. */
+static inline const char *remo__kv_mapped_small(const struct remo_kv *kv, const struct remo__kv_thread *mine,
+                                                uint64_t entry) {
     uint32_t node = remo__kv_entry_node(entry);
     uint64_t start = atomic_load_explicit(&kv->offsets[node], memory_order_relaxed);
     const char *base = remo__peer_base(mine->thread, node);
@@ -222,9 +241,11 @@ static inline const char *remo__kv_mapped_small(const struct remo_kv *kv, const 
     return base + start + (uint64_t)remo__kv_entry_slot(entry) * REMO__CACHE_LINE;
 }
 
-/* One read of the slot of `entry`; the value goes to `dst` as in remo__kv_slot_read. Errors: those of remo_region_read. */
-int remo__kv_look(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key, uint64_t entry, void *dst,
-                  size_t cap, enum remo__kv_seen *ret_seen, struct remo__kv_sight *ret_sight);
+/* One read of the slot of `entry`; the value goes to `dst` as in remo__kv_slot_read. Errors: those of
+ * remo_region_read. */
+int remo__kv_look(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
+                  uint64_t entry, void *dst, size_t cap, enum remo__kv_seen *ret_seen,
+                  struct remo__kv_sight *ret_sight);
 
 /* What a key's slot looked like. */
 struct remo__kv_place {
@@ -232,8 +253,10 @@ struct remo__kv_place {
     struct remo__kv_sight sight;
 };
 
-/* Find the key, whose stripe the caller has locked. Entries that are stale for certain are taken out of the index on the way.
- * Errors: -ENOENT; -EHOSTDOWN, -ENOTCONN: not found, but it may be on a node that cannot be reached; -ETIMEDOUT; -EIO. */
+/* Find the key, whose stripe the caller has locked. Entries that are stale for certain are taken out of the
+ * index on the way.
+ * Errors: -ENOENT; -EHOSTDOWN, -ENOTCONN: not found, but it may be on a node that cannot be reached;
+ *         -ETIMEDOUT; -EIO. */
 int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
                          struct remo__kv_place *ret_place);
 
@@ -244,13 +267,15 @@ int remo__kv_not_found(int lost);
 
 /* Take the key's stripe and do what can be done at once. 0: done or not, see op->status and its step.
  * -ETIMEDOUT: the lock was not free within `timeout_ns` (0: try once). */
-int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op, uint64_t timeout_ns);
+int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                    uint64_t timeout_ns);
 /* All have acknowledged the insert: now it is valid. */
 void remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
 /* Everybody is told, or will be: the delete is done. */
 void remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
 /* Give up an operation that has the lock, at step SEND or ACK. */
-void remo__kv_change_undo(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op, int status);
+void remo__kv_change_undo(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                          int status);
 struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct remo_kv_op *op);
 
 /* ---- kv_op.c ---- */
@@ -264,7 +289,8 @@ void remo__kv_done(struct remo__kv_thread *mine, struct remo_kv_op *op, int stat
 
 int remo__kv_trackers_open(struct remo_kv *kv);
 void remo__kv_trackers_close(struct remo_kv *kv);
-/* Send the records of this thread's operations. 0: all are sent; -ETIMEDOUT: some must wait for room; or an error. */
+/* Send the records of this thread's operations. 0: all are sent; -ETIMEDOUT: some must wait for room; or an
+ * error. */
 int remo__kv_flush(struct remo_kv *kv, struct remo__kv_thread *mine);
 /* Has everybody acknowledged the own tracker up to `position`? */
 bool remo__kv_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position);
@@ -273,5 +299,6 @@ void remo__kv_send_later(struct remo_kv *kv, const struct remo__kv_record *recor
 
 /* ---- kv_reclaim.c ---- */
 
-/* Look for own slots that are deleted but in use as far as the pool knows; how many came back. The index mutex is held. */
+/* Look for own slots that are deleted but in use as far as the pool knows; how many came back. The index
+ * mutex is held. */
 uint32_t remo__kv_reclaim(struct remo_kv *kv);

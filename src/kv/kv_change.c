@@ -15,7 +15,8 @@ static int lock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
     return rc;
 }
 
-static int unlock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, enum remo_fence_scope fence) {
+static int unlock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
+                  enum remo_fence_scope fence) {
     mine->locks_held--;
     return remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
 }
@@ -30,14 +31,19 @@ static void unlock_and_done(struct remo_kv *kv, struct remo__kv_thread *mine, st
 /* ---- update ---- */
 
 /* The next version, over the older copy: one write. `outgoing` is in use until `ack` is done. */
-static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo_kv_op *op, uint64_t hash,
-                       const struct remo__kv_place *place, struct remo_ack *ack) {
+static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo_kv_op *op,
+                       uint64_t hash, const struct remo__kv_place *place, struct remo_ack *ack) {
     int rc = remo__kv_buffer_need(mine, &mine->outgoing);
     if (rc != 0)
         return rc;
     uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place->sight.meta) + 1, op->value_bytes);
     size_t bytes = remo__kv_copy_build(mine->outgoing, place->sight.head, hash, meta, op->value);
+<<<<<<< HEAD
     uint64_t at = remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)) + remo__kv_copy_at(&kv->shape, place->sight.copy ^ !REMO__MUTANT(kv_other_copy));
+=======
+    uint64_t at = remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry))
+                  + remo__kv_copy_at(&kv->shape, place->sight.copy ^ 1);
+>>>>>>> main
     return remo_region_write(kv->slots, remo__kv_entry_node(place->entry), at, mine->outgoing, bytes, 0, ack);
 }
 
@@ -64,22 +70,35 @@ static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
     }
     struct remo_ack ack = REMO_ACK_INIT;
     rc = write_value(kv, mine, op, run->hash, &place, &ack);
+<<<<<<< HEAD
     bool same_node = REMO__MUTANT(kv_update_fence_scope)
         || remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash)) == remo__kv_entry_node(place.entry);
     int released = unlock(kv, mine, run->hash, REMO__MUTANT(kv_update_fence) ? REMO_FENCE_NONE : same_node ? REMO_FENCE_PAIR : REMO_FENCE_THREAD);
+=======
+    bool same_node = remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash))
+                     == remo__kv_entry_node(place.entry);
+    int released = unlock(kv, mine, run->hash, same_node ? REMO_FENCE_PAIR : REMO_FENCE_THREAD);
+>>>>>>> main
     rc = rc != 0 ? rc : end_write(kv, mine, &ack);
     remo__kv_done(mine, op, rc != 0 ? rc : released);
 }
 
 /* ---- delete ---- */
 
-/* Nobody may hear of it before all can see it: else one reader has lost the key that a later one still finds. */
+/* Nobody may hear of it before all can see it: else one reader has lost the key that a later one still
+ * finds. */
 static int mark_deleted(struct remo_kv *kv, const struct remo__kv_place *place) {
     uint64_t head = remo__kv_head_with(place->sight.head, REMO__KV_DELETED);
     uint32_t node = remo__kv_entry_node(place->entry);
+<<<<<<< HEAD
     int rc = remo_region_write(kv->slots, node, remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)), &head, sizeof head, 0,
                                NULL);
     return rc != 0 || REMO__MUTANT(kv_delete_fence) ? rc : remo_fence(kv->node, REMO_FENCE_THREAD, node);
+=======
+    int rc = remo_region_write(kv->slots, node, remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)),
+                               &head, sizeof head, 0, NULL);
+    return rc != 0 ? rc : remo_fence(kv->node, REMO_FENCE_THREAD, node);
+>>>>>>> main
 }
 
 static void delete(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
@@ -137,9 +156,10 @@ static void insert(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
         unlock_and_done(kv, mine, op, REMO_FENCE_NONE, rc);
         return;
     }
-    uint64_t head = remo__kv_slot_fill(&kv->shape, kv->own + remo__kv_slot_at(kv, slot), &key, op->value, op->value_bytes,
-                                       mine->scratch);
-    run->entry = remo__kv_entry_make(remo__kv_index_hash(kv, run->hash), kv->rank, slot, remo__kv_head_generation(head));
+    uint64_t head = remo__kv_slot_fill(&kv->shape, kv->own + remo__kv_slot_at(kv, slot), &key, op->value,
+                                       op->value_bytes, mine->scratch);
+    run->entry = remo__kv_entry_make(remo__kv_index_hash(kv, run->hash), kv->rank, slot,
+                                     remo__kv_head_generation(head));
     run->step = REMO__KV_STEP_SEND;
     mine->to_send++;
 }
@@ -165,7 +185,8 @@ struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct
                                     .entry = (run->entry & ~(UINT64_C(0xffff) << 48)) | kind << 48};
 }
 
-void remo__kv_change_undo(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
+void remo__kv_change_undo(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                          int status) {
     struct remo__kv_run *run = remo__kv_run(op);
     bool told = run->step == REMO__KV_STEP_ACK;
     if (!told)
@@ -182,7 +203,8 @@ void remo__kv_change_undo(struct remo_kv *kv, struct remo__kv_thread *mine, stru
     unlock_and_done(kv, mine, op, REMO_FENCE_NONE, status);
 }
 
-int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op, uint64_t timeout_ns) {
+int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                    uint64_t timeout_ns) {
     int rc = lock(kv, mine, remo__kv_run(op)->hash, timeout_ns);
     if (rc == -ETIMEDOUT)
         return rc;

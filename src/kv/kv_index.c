@@ -20,9 +20,10 @@ int remo__kv_index_open(struct remo__kv_index *index, uint64_t entries_max) {
     uint64_t bytes = remo__align_up(lines * sizeof(struct remo__kv_line), HUGE_PAGE_BYTES);
     void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED)
-        return remo__fail(-ENOMEM, "no memory for an index of %llu keys (%llu MiB)", (unsigned long long)entries_max,
-                          (unsigned long long)(bytes >> 20));
-    /* A search is one cache miss; without huge pages it would be a miss of the address translation as well. */
+        return remo__fail(-ENOMEM, "no memory for an index of %llu keys (%llu MiB)",
+                          (unsigned long long)entries_max, (unsigned long long)(bytes >> 20));
+    /* A search is one cache miss; without huge pages it would be a miss of the address translation as
+     * well. */
     madvise(mapping, bytes, MADV_HUGEPAGE);
     index->lines = mapping;
     index->lines_count = lines;

@@ -1,16 +1,19 @@
 /* kv_index.h - where each key is, as known on this node: a table of 8-byte entries in private memory.
  *
- * Model:   a multiset of (hash, entry). An entry says node, slot, generation of the slot, and 16 bits of the hash (its
- *          fingerprint), so that a search meets few entries of other keys; the key in the slot decides.
- * Layout:  lines of one cache line: a count and 7 entries. An entry lives in the line of its hash or, when that is full, in
- *          the next line that is not; the count of a line says how many entries have gone past it. A search ends at the
- *          first line that nothing has gone past. A removed entry leaves an empty place and takes back its counts: there
- *          are no tombstones. While as many entries come and go as there is room for, for ever, a search looks at 1.6
- *          lines on average (1.1 in a table that was only filled, 1.0 at half of that load).
+ * Model:   a multiset of (hash, entry). An entry says node, slot, generation of the slot, and 16 bits of the
+ *          hash (its fingerprint), so that a search meets few entries of other keys; the key in the slot
+ *          decides.
+ * Layout:  lines of one cache line: a count and 7 entries. An entry lives in the line of its hash or, when
+ *          that is full, in the next line that is not; the count of a line says how many entries have gone
+ *          past it. A search ends at the first line that nothing has gone past. A removed entry leaves an
+ *          empty place and takes back its counts: there are no tombstones. While as many entries come and go
+ *          as there is room for, for ever, a search looks at 1.6 lines on average (1.1 in a table that was
+ *          only filled, 1.0 at half of that load).
  * Threads: any number search, without a lock; one at a time adds and removes (the caller sees to that).
- * Order:   entries never move. So a search that overlaps adds and removes still meets every entry that was there from its
- *          start to its end: the entry's place holds it all the time, and every line that a search must go past has a count of at
- *          least one all the time, because an add counts before it places and a remove counts after it clears.
+ * Order:   entries never move. So a search that overlaps adds and removes still meets every entry that was
+ *          there from its start to its end: the entry's place holds it all the time, and every line that a
+ *          search must go past has a count of at least one all the time, because an add counts before it
+ *          places and a remove counts after it clears.
  */
 #pragma once
 
@@ -62,15 +65,17 @@ uint64_t remo__kv_index_next_line(const struct remo__kv_index *index, struct rem
 
 /* ---- entries ---- */
 
-/* Never 0, so that no entry is 0 and an empty place matches nothing. The low bits: the high ones choose the line. */
+/* Never 0, so that no entry is 0 and an empty place matches nothing. The low bits: the high ones choose the
+ * line. */
 static inline uint16_t remo__kv_fingerprint(uint64_t hash) {
     uint16_t low = (uint16_t)hash;
     return low ? low : 1;
 }
 
 static inline uint64_t remo__kv_entry_make(uint64_t hash, uint32_t node, uint32_t slot, uint32_t generation) {
-    return (uint64_t)remo__kv_fingerprint(hash) << 48 | (uint64_t)(generation & REMO__KV_GENERATION_MASK) << 38
-        | (uint64_t)(node & 0xff) << 30 | (slot + 1);
+    return (uint64_t)remo__kv_fingerprint(hash) << 48
+           | (uint64_t)(generation & REMO__KV_GENERATION_MASK) << 38 | (uint64_t)(node & 0xff) << 30
+           | (slot + 1);
 }
 
 static inline uint16_t remo__kv_entry_fingerprint(uint64_t entry) {
@@ -97,7 +102,8 @@ static inline uint32_t remo__kv_index_line_of(const struct remo__kv_index *index
 
 /* Bit i * REMO__KV_MATCH_BITS: entry i of the line had this fingerprint, at some moment of the call. */
 #ifdef REMO__KV_SSE2
-/* The fingerprint is the highest of the four 16-bit words of an entry: of 32 comparisons, 7 are of interest. */
+/* The fingerprint is the highest of the four 16-bit words of an entry: of 32 comparisons, 7 are of
+ * interest. */
 static inline uint32_t remo__kv_line_matches(const struct remo__kv_line *line, uint16_t fingerprint) {
     const __m128i *words = (const __m128i *)line;
     __m128i sought = _mm_set1_epi16((short)fingerprint);
@@ -132,7 +138,8 @@ static inline struct remo__kv_cursor remo__kv_index_seek(const struct remo__kv_i
 }
 
 /* The next of the matches in the cursor's line, or 0. */
-static inline uint64_t remo__kv_cursor_take(struct remo__kv_cursor *cursor, const struct remo__kv_line *line) {
+static inline uint64_t remo__kv_cursor_take(struct remo__kv_cursor *cursor,
+                                            const struct remo__kv_line *line) {
     while (cursor->matches != 0) {
         uint32_t at = (uint32_t)__builtin_ctz(cursor->matches) / REMO__KV_MATCH_BITS;
         cursor->matches &= cursor->matches - 1;
@@ -144,8 +151,10 @@ static inline uint64_t remo__kv_cursor_take(struct remo__kv_cursor *cursor, cons
     return 0;
 }
 
-/* Begin a search: the first entry with the fingerprint in the line of the hash, or 0. Then go on with remo__kv_index_next. */
-static inline uint64_t remo__kv_index_first(const struct remo__kv_index *index, struct remo__kv_cursor *cursor) {
+/* Begin a search: the first entry with the fingerprint in the line of the hash, or 0. Then go on with
+ * remo__kv_index_next. */
+static inline uint64_t remo__kv_index_first(const struct remo__kv_index *index,
+                                            struct remo__kv_cursor *cursor) {
     const struct remo__kv_line *line = &index->lines[cursor->line];
     cursor->lines_seen = 1;
     cursor->matches = remo__kv_line_matches(line, cursor->fingerprint);
@@ -153,9 +162,11 @@ static inline uint64_t remo__kv_index_first(const struct remo__kv_index *index, 
 }
 
 /* The next entry with the fingerprint, or 0 when there are no more. */
-static inline uint64_t remo__kv_index_next(const struct remo__kv_index *index, struct remo__kv_cursor *cursor) {
+static inline uint64_t remo__kv_index_next(const struct remo__kv_index *index,
+                                           struct remo__kv_cursor *cursor) {
     const struct remo__kv_line *line = &index->lines[cursor->line];
-    uint64_t entry = cursor->lines_seen == 0 ? remo__kv_index_first(index, cursor) : remo__kv_cursor_take(cursor, line);
+    uint64_t entry = cursor->lines_seen == 0 ? remo__kv_index_first(index, cursor)
+                                             : remo__kv_cursor_take(cursor, line);
     if (entry != 0 || remo__likely(atomic_load_explicit(&line->gone_past, memory_order_acquire) == 0))
         return entry;
     return remo__kv_index_next_line(index, cursor);

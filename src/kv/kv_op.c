@@ -11,8 +11,9 @@ static int check_op(const struct remo_kv *kv, const struct remo_kv_op *op) {
         return remo__fail(-EINVAL, "the value is NULL");
     if (remo__unlikely((op->kind == REMO_KV_INSERT || op->kind == REMO_KV_UPDATE)
                        && op->value_bytes > kv->shape.value_bytes_max))
-        return remo__fail(-EMSGSIZE, "a value of %zu bytes is too long for %s, which was opened with value_bytes_max = %u",
-                          op->value_bytes, remo_channel_name(kv->channel), kv->shape.value_bytes_max);
+        return remo__fail(
+            -EMSGSIZE, "a value of %zu bytes is too long for %s, which was opened with value_bytes_max = %u",
+            op->value_bytes, remo_channel_name(kv->channel), kv->shape.value_bytes_max);
     return 0;
 }
 
@@ -67,7 +68,8 @@ static inline __attribute__((always_inline)) void ask_for_slot(const struct remo
     }
 }
 
-/* Read the slot of `entry` on a fabric that is not mapped. When all buffers are in use, the next poll tries again. */
+/* Read the slot of `entry` on a fabric that is not mapped. When all buffers are in use, the next poll tries
+ * again. */
 static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo__kv_run *run) {
     int landing = remo__kv_buffer_take(mine);
     run->step = REMO__KV_STEP_LOOK;
@@ -77,8 +79,8 @@ static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     run->ack = (struct remo_ack)REMO_ACK_INIT;
     run->step = REMO__KV_STEP_LANDING;
     int rc = remo_region_read(kv->slots, remo__kv_entry_node(run->entry),
-                              remo__kv_slot_at(kv, remo__kv_entry_slot(run->entry)), remo__kv_buffer(mine, run->landing),
-                              kv->shape.slot_bytes, &run->ack);
+                              remo__kv_slot_at(kv, remo__kv_entry_slot(run->entry)),
+                              remo__kv_buffer(mine, run->landing), kv->shape.slot_bytes, &run->ack);
     if (rc == 0)
         return;
     remo__kv_buffer_give(mine, run->landing);
@@ -153,8 +155,8 @@ static void land(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_k
         return;
     if (rc == 0) {
         judge(mine, op,
-              remo__kv_slot_read(&kv->shape, remo__kv_buffer(mine, run->landing), &key, op->value, op->value_bytes,
-                                 mine->scratch, &sight),
+              remo__kv_slot_read(&kv->shape, remo__kv_buffer(mine, run->landing), &key, op->value,
+                                 op->value_bytes, mine->scratch, &sight),
               &sight);
     } else {
         run->lost = (int16_t)rc;
@@ -165,7 +167,8 @@ static void land(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_k
 
 /* ---- changes ---- */
 
-/* Ask for the slot that the change will most likely need; what is in the index may differ once the lock is held. */
+/* Ask for the slot that the change will most likely need; what is in the index may differ once the lock is
+ * held. */
 static void peek(const struct remo_kv *kv, struct remo__kv_thread *mine, struct remo__kv_run *run) {
     uint64_t entry = remo__kv_index_next(&kv->index, &run->cursor);
     const char *slot = entry ? remo__kv_mapped(kv, mine, entry) : NULL;
@@ -174,8 +177,9 @@ static void peek(const struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     run->step = REMO__KV_STEP_LOCK;
 }
 
-/* Who only tries leaves no place in the queue of a lock, and may never get one that others always want. So the first that
- * is busy in a poll is queued for, for a moment, if we hold no lock that others may wait for; it also costs less when it is free. */
+/* Who only tries leaves no place in the queue of a lock, and may never get one that others always want. So
+ * the first that is busy in a poll is queued for, for a moment, if we hold no lock that others may wait for;
+ * it also costs less when it is free. */
 static void try_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     if (mine->failed_tries >= REMO__KV_LOCK_TRIES)
         return;
@@ -227,11 +231,12 @@ static void look_at_deadlines(struct remo_kv *kv, struct remo__kv_thread *mine) 
         if (run->deadline_ns == 0)
             run->deadline_ns = now + kv->node->op_timeout_ns;
         else if (now >= run->deadline_ns)
-            give_up(kv, mine, op, remo__fail(-ETIMEDOUT, "an operation on %s was not done in time: %s",
-                                             remo_channel_name(kv->channel),
-                                             run->step == REMO__KV_STEP_ACK || run->step == REMO__KV_STEP_SEND
-                                                 ? "a node that lives does not acknowledge what it is told"
-                                                 : "the lock of its key was not free, or its slot always changing"));
+            give_up(kv, mine, op,
+                    remo__fail(-ETIMEDOUT, "an operation on %s was not done in time: %s",
+                               remo_channel_name(kv->channel),
+                               run->step == REMO__KV_STEP_ACK || run->step == REMO__KV_STEP_SEND
+                                   ? "a node that lives does not acknowledge what it is told"
+                                   : "the lock of its key was not free, or its slot always changing"));
     }
 }
 
@@ -288,7 +293,8 @@ struct waiting {
     struct remo_kv_op *op;
 };
 
-/* May the waiter sleep in the queue of the operation's lock? Only while it holds none: others may wait for those. */
+/* May the waiter sleep in the queue of the operation's lock? Only while it holds none: others may wait for
+ * those. */
 static bool may_queue(const struct waiting *waiting) {
     return waiting->mine->locks_held == 0 && remo__kv_run(waiting->op)->step == REMO__KV_STEP_LOCK;
 }
@@ -308,10 +314,12 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
     if (op->status == -EINPROGRESS && remo__kv_run(op)->step == REMO__KV_STEP_PEEK)
         peek(kv, waiting.mine, remo__kv_run(op));
     while (op->status == -EINPROGRESS) {
-        if (may_queue(&waiting) && remo__kv_change(kv, waiting.mine, op, kv->node->op_timeout_ns) == -ETIMEDOUT)
+        if (may_queue(&waiting)
+            && remo__kv_change(kv, waiting.mine, op, kv->node->op_timeout_ns) == -ETIMEDOUT)
             give_up(kv, waiting.mine, op, -ETIMEDOUT);
         else if (op->status == -EINPROGRESS)
-            (void)remo__wait(kv->node, done_or_may_queue, &waiting, REMO_FOREVER); /* it has its own deadline */
+            (void)remo__wait(kv->node, done_or_may_queue, &waiting,
+                             REMO_FOREVER); /* it has its own deadline */
     }
     return op->status;
 }

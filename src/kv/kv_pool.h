@@ -1,6 +1,7 @@
 /* kv_pool.h - which of this node's own slots are free, in private memory.
  *
- * Slots are given out in the order in which they came back, so that a slot rests as long as possible between two keys.
+ * Slots are given out in the order in which they came back, so that a slot rests as long as possible between
+ * two keys.
  * Threads: one at a time. */
 #pragma once
 

@@ -4,7 +4,8 @@
 #define RECLAIM_NS_MIN REMO__NS_PER_S /* between two looks: each goes over all own slots */
 
 /* The index entry of the key that stood in an own slot. Its length is checked: others can write here. */
-static bool entry_of_slot(const struct remo_kv *kv, uint32_t slot, uint64_t head, uint64_t *ret_hash, uint64_t *ret_entry) {
+static bool entry_of_slot(const struct remo_kv *kv, uint32_t slot, uint64_t head, uint64_t *ret_hash,
+                          uint64_t *ret_entry) {
     char key[REMO__KV_KEY_BYTES_MAX + 1];
     uint32_t bytes = remo__kv_head_key_bytes(head);
     if (bytes > kv->shape.key_bytes_max)

@@ -24,8 +24,8 @@ bool remo__kv_slot_has_long_key(const char *slot, const struct remo__kv_key *key
     return memcmp(&word, &last, left) == 0;
 }
 
-bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *slot, uint64_t hash, struct remo__kv_sight sight,
-                              void *dst, size_t cap, char *scratch) {
+bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *slot, uint64_t hash,
+                              struct remo__kv_sight sight, void *dst, size_t cap, char *scratch) {
     const char *from = slot + remo__kv_copy_at(shape, sight.copy);
     return remo__kv_copy_take(shape, from, sight.head, hash, sight.meta, dst, cap, scratch);
 }

@@ -1,25 +1,30 @@
 /* kv_slot.h - a slot of the map in network memory: its format, and how it is read without trusting it.
  *
- * Layout:  {u64 head; key; copy 0; copy 1}, copy = {u64 seal; u64 meta; value}; keys and values at their longest, rounded up
- *          to 8 bytes; the slot rounded up to cache lines. With keys and values of 8 bytes it is exactly one line.
+ * Layout:  {u64 head; key; copy 0; copy 1}, copy = {u64 seal; u64 meta; value}; keys and values at their
+ *          longest, rounded up to 8 bytes; the slot rounded up to cache lines. With keys and values of 8
+ *          bytes it is exactly one line.
  *          head = {generation:32, key length:16, state:16}; it changes by single stores only.
  *          meta = {version:40, value length:24}.
  *          seal = checksum over value, meta, generation, and the hash of the key.
- * Copies:  the newer of both is the value. An update writes the older one, in one write: so a writer that dies in the middle
- *          leaves the value that was acknowledged last, and readers never wait for a writer.
- * Trust:   all that is read is a word loaded once, checked against the limits, and used only if the seal is good.
+ * Copies:  the newer of both is the value. An update writes the older one, in one write: so a writer that
+ *          dies in the middle leaves the value that was acknowledged last, and readers never wait for a
+ *          writer.
+ * Trust:   all that is read is a word loaded once, checked against the limits, and used only if the seal is
+ *          good.
  *
- * What a read may conclude. Words of a slot are read at different times, in any order (memory model, rows 15 and 16). Writers
- * of a slot exclude each other; each generation of a slot is valid from one moment to one later moment, and versions grow
- * by one in it.
- *  GOOD   the copy that claims the higher version is whole (version v). It was complete when the last of its words was read, and the
- *         write of v+1 was not complete when the other copy's claim was read, since that was lower. One of those two
- *         moments, or the end of the write of v between them, is a moment in the read at which v was the value.
- *  OLDER  the copy that claims the higher version, v+1, is torn; the other one is whole, with version v. That alone says nothing: v+1
- *         and v+2 may both have been written before we read half of v+3. But if a second read, begun after this one
- *         has ended, meets v whole again, then v+2 (which overwrites v) was not yet complete, v+3 not yet begun, and
- *         what was torn in the first read was v+1 being written: v was the value at a moment in the first read.
- *         (See remo__kv_sight_confirms.) So a reader gets past a writer that has died or sleeps.
+ * What a read may conclude. Words of a slot are read at different times, in any order (memory model, rows 15
+ * and 16). Writers of a slot exclude each other; each generation of a slot is valid from one moment to one
+ * later moment, and versions grow by one in it.
+ *  GOOD   the copy that claims the higher version is whole (version v). It was complete when the last of its
+ *         words was read, and the write of v+1 was not complete when the other copy's claim was read, since
+ *         that was lower. One of those two moments, or the end of the write of v between them, is a moment in
+ *         the read at which v was the value.
+ *  OLDER  the copy that claims the higher version, v+1, is torn; the other one is whole, with version v. That
+ *         alone says nothing: v+1 and v+2 may both have been written before we read half of v+3. But if a
+ *         second read, begun after this one has ended, meets v whole again, then v+2 (which overwrites v) was
+ *         not yet complete, v+3 not yet begun, and what was torn in the first read was v+1 being written: v
+ *         was the value at a moment in the first read. (See remo__kv_sight_confirms.) So a reader gets past a
+ *         writer that has died or sleeps.
  *  TORN   neither is whole: the reader was overtaken by two writes. Read again. */
 #pragma once
 
@@ -78,10 +83,12 @@ enum remo__kv_seen {
 /* The lengths were checked against the limits above. */
 struct remo__kv_shape remo__kv_shape_of(uint32_t key_bytes_max, uint32_t value_bytes_max);
 
-/* Build copy `copy` at `image`; returns how many bytes, a multiple of 8. `value` may be NULL when it has 0 bytes. */
+/* Build copy `copy` at `image`; returns how many bytes, a multiple of 8. `value` may be NULL when it has 0
+ * bytes. */
 size_t remo__kv_copy_build(char *image, uint64_t head, uint64_t hash, uint64_t meta, const void *value);
 
-/* Make the own, unused slot at `slot` hold key and value in a new generation, state INSERTING. Returns its new head. */
+/* Make the own, unused slot at `slot` hold key and value in a new generation, state INSERTING. Returns its
+ * new head. */
 uint64_t remo__kv_slot_fill(const struct remo__kv_shape *shape, char *slot, const struct remo__kv_key *key,
                             const void *value, size_t value_bytes, char *scratch);
 
@@ -119,8 +126,8 @@ static inline uint32_t remo__kv_meta_value_bytes(uint64_t meta) {
     return (uint32_t)meta & REMO__KV_VALUE_BYTES_MAX;
 }
 
-/* All ones if the version of `a` is above that of `b`, else 0: a mask, because a branch on it would be guessed wrong every other
- * time. Versions are numbers of 40 bits that wrap. */
+/* All ones if the version of `a` is above that of `b`, else 0: a mask, because a branch on it would be
+ * guessed wrong every other time. Versions are numbers of 40 bits that wrap. */
 static inline uint64_t remo__kv_meta_newer_mask(uint64_t a, uint64_t b) {
     int64_t behind = (int64_t)(((b >> 24) - (a >> 24)) << 24); /* negative: a is ahead */
     return (uint64_t)(behind >> 63);
@@ -131,16 +138,18 @@ static inline uint64_t remo__kv_copy_at(const struct remo__kv_shape *shape, uint
     return shape->copies_at + (uint64_t)copy * shape->copy_bytes;
 }
 
-/* `now` is the sight of a read that said OLDER or GOOD, `before` that of an earlier one that said OLDER: was the value of
- * `before` the value at some moment in the earlier read? */
-static inline bool remo__kv_sight_confirms(const struct remo__kv_sight *now, const struct remo__kv_sight *before) {
-    return before->head != 0 && now->head == before->head && now->meta == before->meta && now->copy == before->copy;
+/* `now` is the sight of a read that said OLDER or GOOD, `before` that of an earlier one that said OLDER: was
+ * the value of `before` the value at some moment in the earlier read? */
+static inline bool remo__kv_sight_confirms(const struct remo__kv_sight *now,
+                                           const struct remo__kv_sight *before) {
+    return before->head != 0 && now->head == before->head && now->meta == before->meta
+           && now->copy == before->copy;
 }
 
 /* ---- checksums ---- */
 
-/* Most keys and values have 8 bytes: then it is a few instructions. Fewer, and the processor begins the next get while this one
- * waits for memory. */
+/* Most keys and values have 8 bytes: then it is a few instructions. Fewer, and the processor begins the next
+ * get while this one waits for memory. */
 static inline uint64_t remo__kv_hash(const void *bytes, size_t count) {
     uint64_t word;
     if (remo__unlikely(count != 8))
@@ -160,7 +169,8 @@ static inline uint64_t remo__kv_value_sum(const void *value, size_t count) {
 
 /* The factors keep the four apart before they are mixed. */
 static inline uint64_t remo__kv_seal(uint64_t value_sum, uint64_t meta, uint64_t head, uint64_t hash) {
-    return remo__random_mix(hash + value_sum * UINT64_C(0xc2b2ae3d27d4eb4f) + meta * UINT64_C(0xd6e8feb86659fd93)
+    return remo__random_mix(hash + value_sum * UINT64_C(0xc2b2ae3d27d4eb4f)
+                            + meta * UINT64_C(0xd6e8feb86659fd93)
                             + remo__kv_head_generation(head) * UINT64_C(0x9fb21c651e98df25));
 }
 
@@ -182,8 +192,8 @@ static inline bool remo__kv_slot_has_key(const struct remo__kv_shape *shape, con
 }
 
 /* Copy the value that `meta` speaks of from the copy at `from`, and say whether it is whole. */
-static inline bool remo__kv_copy_take(const struct remo__kv_shape *shape, const char *from, uint64_t head, uint64_t hash,
-                                      uint64_t meta, void *dst, size_t cap, char *scratch) {
+static inline bool remo__kv_copy_take(const struct remo__kv_shape *shape, const char *from, uint64_t head,
+                                      uint64_t hash, uint64_t meta, void *dst, size_t cap, char *scratch) {
     size_t bytes = remo__kv_meta_value_bytes(meta);
     if (remo__unlikely(bytes > shape->value_bytes_max))
         return false;
@@ -195,19 +205,24 @@ static inline bool remo__kv_copy_take(const struct remo__kv_shape *shape, const 
 }
 
 /* The newer copy is torn: the rest of a read. Is the other one, of which `sight` speaks, whole? */
-bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *slot, uint64_t hash, struct remo__kv_sight sight,
-                              void *dst, size_t cap, char *scratch);
+bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *slot, uint64_t hash,
+                              struct remo__kv_sight sight, void *dst, size_t cap, char *scratch);
 
-/* Read the slot at `slot` (network memory, or a copy of it), which is aligned to 8 bytes. The value is copied to `dst`
- * when it fits there, and to `scratch` (value_bytes_max bytes, rounded up to 8) when not: bytes beyond its length, and what
- * was read without success, are left there too. *ret_sight has the head that was seen, and the rest of it when the
- * result is GOOD or OLDER. */
-static inline __attribute__((always_inline)) enum remo__kv_seen
-remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const struct remo__kv_key *key, void *dst,
-                   size_t cap, char *scratch, struct remo__kv_sight *ret_sight) {
+/* Read the slot at `slot` (network memory, or a copy of it), which is aligned to 8 bytes. The value is copied
+ * to `dst` when it fits there, and to `scratch` (value_bytes_max bytes, rounded up to 8) when not: bytes
+ * beyond its length, and what was read without success, are left there too. *ret_sight has the head that was
+ * seen, and the rest of it when the result is GOOD or OLDER. */
+static inline __attribute__((always_inline)) enum remo__kv_seen remo__kv_slot_read(
+    const struct remo__kv_shape *shape, const char *slot, const struct remo__kv_key *key, void *dst,
+    size_t cap, char *scratch, struct remo__kv_sight *ret_sight) {
     uint64_t head = remo__load(slot);
     ret_sight->head = head;
+<<<<<<< HEAD
     if (remo__unlikely((remo__kv_head_state(head) != REMO__KV_VALID && !REMO__MUTANT(kv_valid)) || !remo__kv_slot_has_key(shape, slot, head, key)))
+=======
+    if (remo__unlikely(remo__kv_head_state(head) != REMO__KV_VALID
+                       || !remo__kv_slot_has_key(shape, slot, head, key)))
+>>>>>>> main
         return REMO__KV_SEEN_OTHER;
     const char *copies = slot + shape->copies_at;
     uint64_t meta0 = remo__load(copies + 8), meta1 = remo__load(copies + shape->copy_bytes + 8);
@@ -217,7 +232,8 @@ remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const s
         *ret_sight = (struct remo__kv_sight){.head = head, .meta = meta, .copy = (uint32_t)newer & 1};
         return REMO__KV_SEEN_GOOD;
     }
-    *ret_sight = (struct remo__kv_sight){.head = head, .meta = meta ^ meta0 ^ meta1, .copy = ~(uint32_t)newer & 1};
+    *ret_sight = (struct remo__kv_sight){
+        .head = head, .meta = meta ^ meta0 ^ meta1, .copy = ~(uint32_t)newer & 1};
     bool whole = remo__kv_slot_read_older(shape, slot, key->hash, *ret_sight, dst, cap, scratch);
     return whole ? REMO__KV_SEEN_OLDER : REMO__KV_SEEN_TORN;
 }

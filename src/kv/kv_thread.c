@@ -1,5 +1,5 @@
-/* kv_thread.c - what each thread has of a map: buffers for slots. On fabrics that are not mapped they lie in the arena, so that the
- * network reads and writes them as a whole and without a copy. */
+/* kv_thread.c - what each thread has of a map: buffers for slots. On fabrics that are not mapped they lie in
+ * the arena, so that the network reads and writes them as a whole and without a copy. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -88,6 +88,8 @@ int remo__kv_buffer_need(struct remo__kv_thread *mine, char **buffer) {
     remo__kv_buffer_lose(mine, buffer);
     if (*buffer)
         return 0;
-    return remo__fail(-ENOBUFS, "all buffers of this thread are in use, by operations in flight or by some that did not end in "
-                      "time; wait for those in flight");
+    return remo__fail(
+        -ENOBUFS,
+        "all buffers of this thread are in use, by operations in flight or by some that did not end in "
+        "time; wait for those in flight");
 }

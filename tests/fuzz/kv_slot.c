@@ -11,7 +11,8 @@
 static const uint32_t key_sizes[] = {1, 8, 13, 200};
 static const uint32_t value_sizes[] = {1, 8, 30, 700};
 
-/* The first byte of an input says how long keys and values may be, the second how long the key sought is; then comes the slot. */
+/* The first byte of an input says how long keys and values may be, the second how long the key sought is;
+ * then comes the slot. */
 static struct remo__kv_shape shape_of(uint8_t which) {
     return remo__kv_shape_of(key_sizes[which % 4], value_sizes[which / 4 % 4]);
 }
@@ -30,7 +31,8 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     uint64_t head = remo__kv_slot_fill(&shape, slot, &key, value, shape.value_bytes_max, scratch);
     head = remo__kv_head_with(head, REMO__KV_VALID);
     memcpy(slot, &head, sizeof head);
-    size_t bytes = remo__kv_copy_build(scratch, head, key.hash, remo__kv_meta_make(2, n % shape.value_bytes_max), value);
+    size_t bytes = remo__kv_copy_build(scratch, head, key.hash,
+                                       remo__kv_meta_make(2, n % shape.value_bytes_max), value);
     if (n % 2 == 1)
         memcpy(slot + remo__kv_copy_at(&shape, 1), scratch, bytes);
     ret_data[0] = which;
@@ -50,7 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct remo__kv_key key = {.bytes = key_bytes, .bytes_count = data[1] % shape.key_bytes_max + 1};
     key.hash = remo__kv_hash(key.bytes, key.bytes_count);
     /* Exactly as large as it may be: whatever reads on is caught. */
-    char *slot = aligned_alloc(64, shape.slot_bytes), *scratch = malloc(shape.copy_bytes), *value = malloc(shape.value_bytes_max);
+    char *slot = aligned_alloc(64, shape.slot_bytes), *scratch = malloc(shape.copy_bytes),
+         *value = malloc(shape.value_bytes_max);
     memset(slot, 0, shape.slot_bytes);
     memcpy(slot, data + 2, bytes - 2 < shape.slot_bytes ? bytes - 2 : shape.slot_bytes);
     struct remo__kv_sight sight;

@@ -1,9 +1,11 @@
-/* kv_actor.h - one thread that works on the map without pause: it changes its own keys, reads those of all, and checks every answer.
+/* kv_actor.h - one thread that works on the map without pause: it changes its own keys, reads those of all,
+ * and checks every answer.
  *
- * Each key has one writer. Each change of a key has a number, one more than the change before, also over delete and insert;
- * values carry it. Before a change is begun and after it is done its writer notes that in memory that all processes share, so a
- * reader knows what it may find: nothing older than the last change that was done before its get, nothing newer than the last one
- * that was begun after it; and nothing at all only if the key was absent, or a delete was begun. */
+ * Each key has one writer. Each change of a key has a number, one more than the change before, also over
+ * delete and insert; values carry it. Before a change is begun and after it is done its writer notes that in
+ * memory that all processes share, so a reader knows what it may find: nothing older than the last change
+ * that was done before its get, nothing newer than the last one that was begun after it; and nothing at all
+ * only if the key was absent, or a delete was begun. */
 #pragma once
 
 #include "kv_common.h"
@@ -11,7 +13,8 @@
 #define ACTOR_WINDOW_MAX 128
 #define ACTOR_KEYS_MAX   64 /* of one actor */
 
-/* The last change of a key that was done: its number, how many deletes are among the changes so far, and whether the key is there now. */
+/* The last change of a key that was done: its number, how many deletes are among the changes so far, and
+ * whether the key is there now. */
 struct actor_done {
     uint64_t number, deletes, present;
 };
@@ -21,7 +24,8 @@ static inline uint64_t actor_done_pack(struct actor_done done) {
 }
 
 static inline struct actor_done actor_done_unpack(uint64_t word) {
-    return (struct actor_done){.number = word >> 32, .deletes = (word & UINT32_MAX) >> 1, .present = word & 1};
+    return (struct actor_done){
+        .number = word >> 32, .deletes = (word & UINT32_MAX) >> 1, .present = word & 1};
 }
 
 /* What all know of a key. */
@@ -40,7 +44,7 @@ struct actor_options {
     uint32_t value_bytes_max;
     uint32_t key_bytes;         /* 8 or more */
     _Atomic uint32_t *stop;
-    _Atomic uint32_t *killed;   /* some node was killed: errors that come of this are no mistakes; may be NULL */
+    _Atomic uint32_t *killed; /* some node was: errors that come of this are no mistakes; may be NULL */
 };
 
 struct actor_slot {
@@ -72,19 +76,24 @@ static inline struct actor_key *actor_key_of(const struct actor *actor, uint64_t
     return &actor->keys[id];
 }
 
-static inline void actor_fill(struct actor *actor, struct actor_slot *slot, enum remo_kv_kind kind, uint64_t id) {
+static inline void actor_fill(struct actor *actor, struct actor_slot *slot, enum remo_kv_kind kind,
+                              uint64_t id) {
     const struct actor_options *options = actor->options;
     memset(slot->key, (int)id, options->key_bytes);
     memcpy(slot->key, &id, sizeof id);
     slot->id = id;
-    slot->op = (struct remo_kv_op){.kind = kind, .key = slot->key, .key_bytes = options->key_bytes, .value = slot->value,
+    slot->op = (struct remo_kv_op){.kind = kind,
+                                   .key = slot->key,
+                                   .key_bytes = options->key_bytes,
+                                   .value = slot->value,
                                    .value_bytes = sizeof slot->value};
     slot->in_flight = 1;
 }
 
 static inline void actor_begin_get(struct actor *actor, struct actor_slot *slot) {
     const struct actor_options *options = actor->options;
-    actor_fill(actor, slot, REMO_KV_GET, remo__random_below(&actor->random, (uint64_t)options->actors * options->keys));
+    actor_fill(actor, slot, REMO_KV_GET,
+               remo__random_below(&actor->random, (uint64_t)options->actors * options->keys));
     slot->before = actor_done_unpack(atomic_load(&actor_key_of(actor, slot->id)->done));
 }
 
@@ -119,7 +128,8 @@ static inline int actor_begin_change(struct actor *actor, struct actor_slot *slo
 }
 
 static inline int actor_excused(const struct actor *actor, int status) {
-    return actor->options->killed && atomic_load(actor->options->killed) && (status == -EHOSTDOWN || status == -ENOTCONN);
+    return actor->options->killed && atomic_load(actor->options->killed)
+           && (status == -EHOSTDOWN || status == -ENOTCONN);
 }
 
 static inline int actor_end_get(struct actor *actor, struct actor_slot *slot) {
@@ -157,7 +167,8 @@ static inline int actor_end_change(struct actor *actor, struct actor_slot *slot)
         actor->mine[i].present = slot->op.kind == REMO_KV_INSERT;
     actor->mine[i].number = slot->number;
     actor->mine[i].deletes += slot->op.kind == REMO_KV_DELETE;
-    atomic_store(&shared->done, actor_done_pack((struct actor_done){.number = slot->number, .deletes = actor->mine[i].deletes,
+    atomic_store(&shared->done, actor_done_pack((struct actor_done){.number = slot->number,
+                                                                    .deletes = actor->mine[i].deletes,
                                                                     .present = actor->mine[i].present}));
     return 0;
 }
@@ -182,7 +193,8 @@ static inline int actor_run(struct actor *actor) {
             }
             if (slot->in_flight || atomic_load(options->stop))
                 continue;
-            if (remo__random_below(&actor->random, 100) >= options->write_percent || !actor_begin_change(actor, slot))
+            if (remo__random_below(&actor->random, 100) >= options->write_percent
+                || !actor_begin_change(actor, slot))
                 actor_begin_get(actor, slot);
             CHECK_OK(remo_kv_start(actor->kv, &slot->op));
             in_flight++;

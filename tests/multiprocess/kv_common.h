@@ -1,4 +1,5 @@
-/* kv_common.h - what the tests of the map share: opening one, and values that show whose and how old they are. */
+/* kv_common.h - what the tests of the map share: opening one, and values that show whose and how old they
+ * are. */
 #pragma once
 
 #include <errno.h>
@@ -23,7 +24,8 @@ static inline void kv_value_make(unsigned char *value, size_t bytes, uint64_t ke
 }
 
 /* Is it a whole value of this key? Then *ret_counter says which. */
-static inline int kv_value_check(const unsigned char *value, size_t bytes, uint64_t key, uint64_t *ret_counter) {
+static inline int kv_value_check(const unsigned char *value, size_t bytes, uint64_t key,
+                                 uint64_t *ret_counter) {
     struct kv_value head;
     if (bytes < sizeof head)
         return 0;
@@ -37,7 +39,8 @@ static inline int kv_value_check(const unsigned char *value, size_t bytes, uint6
 }
 
 /* Open a map on every node and wait for all. */
-static inline int kv_open(struct remo_node *node, const struct remo_kv_options *options, struct remo_kv **ret_kv) {
+static inline int kv_open(struct remo_node *node, const struct remo_kv_options *options,
+                          struct remo_kv **ret_kv) {
     CHECK_OK(remo_kv_open(remo_node_root(node), "map", options, ret_kv));
     CHECK_OK(remo_channel_wait(remo_kv_channel(*ret_kv), 20 * SECOND));
     CHECK_OK(cluster_meet());

@@ -1,4 +1,5 @@
-/* test_kv.c - the map on its own: what each call answers, what it costs, sizes, keys that collide, slots that are used again. */
+/* test_kv.c - the map on its own: what each call answers, what it costs, sizes, keys that collide, slots that
+ * are used again. */
 #include "kv/kv.h"
 #include "kv_common.h"
 
@@ -92,7 +93,8 @@ static int costs_of_large(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { BYTES = 20000 };
     struct remo_kv *kv;
-    struct remo_kv_options options = {.capacity = 20, .key_bytes_max = 8, .value_bytes_max = BYTES, .stripes = 8};
+    struct remo_kv_options options = {
+        .capacity = 20, .key_bytes_max = 8, .value_bytes_max = BYTES, .stripes = 8};
     uint32_t rank = remo_node_rank(node);
     unsigned char *value = calloc(1, BYTES);
     if (kv_open(node, &options, &kv) != 0)
@@ -130,7 +132,8 @@ static int window_costs(struct remo_node *node, void *ctx) {
         return 1;
     for (uint64_t i = 0; i < KEYS; i++) {
         key[i] = i;
-        op[i] = (struct remo_kv_op){.kind = REMO_KV_GET, .key = &key[i], .key_bytes = 8, .value = &value[i], .value_bytes = 8};
+        op[i] = (struct remo_kv_op){
+            .kind = REMO_KV_GET, .key = &key[i], .key_bytes = 8, .value = &value[i], .value_bytes = 8};
         if (rank == 1)
             CHECK_OK(remo_kv_insert(kv, &i, 8, &i, 8));
     }
@@ -168,16 +171,23 @@ static int wait_for_count(const struct remo_kv *kv, uint64_t count) {
     return 0;
 }
 
+static uint32_t next_size(uint32_t size, uint32_t max) {
+    if (size == 0)
+        return 1;
+    return size < max && size * 9 > max ? max : size * 9;
+}
+
 static int sizes_up_to(struct remo_node *node, uint32_t key_max, uint32_t value_max) {
     struct remo_kv *kv;
-    struct remo_kv_options options = {.capacity = 64, .key_bytes_max = key_max, .value_bytes_max = value_max, .stripes = 16};
+    struct remo_kv_options options = {
+        .capacity = 64, .key_bytes_max = key_max, .value_bytes_max = value_max, .stripes = 16};
     uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
     unsigned char *key = calloc(1, key_max), *value = malloc(value_max), *found = malloc(value_max);
     if (kv_open(node, &options, &kv) != 0)
         return 1;
     for (uint32_t k = 1; k <= key_max; k = k < key_max && k * 7 > key_max ? key_max : k * 7) {
         memset(key, (int)(k + rank), k);
-        for (uint32_t v = 0; v <= value_max; v = v == 0 ? 1 : v < value_max && v * 9 > value_max ? value_max : v * 9) {
+        for (uint32_t v = 0; v <= value_max; v = next_size(v, value_max)) {
             size_t bytes;
             for (uint32_t i = 0; i < v; i++)
                 value[i] = (unsigned char)(i * 31 + v + rank);
@@ -266,9 +276,11 @@ static int reuse(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { KEYS = 40, LAPS = 400 };
     struct remo_kv *kv;
-    struct remo_kv_options options = {.capacity = KEYS, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 8};
+    struct remo_kv_options options = {
+        .capacity = KEYS, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 8};
     uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
-    uint64_t share = (KEYS + size - 1) / size, slots = share + share / 10 + 1, first = (uint64_t)rank << 32, count = slots;
+    uint64_t share = (KEYS + size - 1) / size, slots = share + share / 10 + 1, first = (uint64_t)rank << 32,
+             count = slots;
     if (kv_open(node, &options, &kv) != 0)
         return 1;
     for (uint64_t i = 0; i < slots; i++) {
@@ -306,7 +318,8 @@ static int reuse(struct remo_node *node, void *ctx) {
 /* ---- what a node leaves that dies in the middle ---- */
 
 /* Find a key as a change does, with its stripe locked. */
-static int lock_and_find(struct remo_kv *kv, uint64_t key, struct remo__kv_place *ret_place, uint32_t *ret_stripe) {
+static int lock_and_find(struct remo_kv *kv, uint64_t key, struct remo__kv_place *ret_place,
+                         uint32_t *ret_stripe) {
     struct remo__kv_key sought = {.bytes = &key, .bytes_count = 8, .hash = remo__kv_hash(&key, 8)};
     *ret_stripe = remo__kv_stripe_of(kv, sought.hash);
     CHECK_OK(remo_lock_acquire(kv->locks, *ret_stripe, 10 * SECOND));
@@ -318,7 +331,8 @@ static uint64_t slot_offset(const struct remo_kv *kv, const struct remo__kv_plac
     return remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry));
 }
 
-/* A delete that has marked the slot and told nobody: the key is gone for all, and its owner finds the slot when it needs one. */
+/* A delete that has marked the slot and told nobody: the key is gone for all, and its owner finds the slot
+ * when it needs one. */
 static int half_deleted(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { SLOTS = 12 };
@@ -363,8 +377,8 @@ static int half_deleted(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* An update that has written two of the three words: the value from before is there, at the cost of a second read; the next update
- * mends it. */
+/* An update that has written two of the three words: the value from before is there, at the cost of a second
+ * read; the next update mends it. */
 static int half_updated(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
@@ -391,7 +405,8 @@ static int half_updated(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     CHECK_COST(channel, CHECK_OK(remo_kv_get(kv, &key, 8, &value, 8, NULL)), 2, 0, 0, 0);
     CHECK_EQUAL(value, old);
-    struct remo_kv_op op = {.kind = REMO_KV_GET, .key = &key, .key_bytes = 8, .value = &value, .value_bytes = 8};
+    struct remo_kv_op op = {
+        .kind = REMO_KV_GET, .key = &key, .key_bytes = 8, .value = &value, .value_bytes = 8};
     CHECK_OK(remo_kv_start(kv, &op));
     CHECK_COST(channel, CHECK_OK(remo_kv_wait(kv, &op)), 2, 0, 0, 0);
     CHECK_EQUAL(value, old);

@@ -1,5 +1,5 @@
-/* test_kv_stress.c - the map under load: windows, threads, the same keys from all nodes, little room, and nodes that are killed. Every
- * answer is checked: see kv_actor.h. */
+/* test_kv_stress.c - the map under load: windows, threads, the same keys from all nodes, little room, and
+ * nodes that are killed. Every answer is checked: see kv_actor.h. */
 #include <pthread.h>
 
 #include "kv/kv.h"
@@ -25,8 +25,10 @@ struct load {
 };
 
 static struct remo_kv_options map_options(const struct load *load) {
-    return (struct remo_kv_options){.capacity = load->capacity ? load->capacity : 4000, .key_bytes_max = load->key_bytes,
-                                    .value_bytes_max = load->value_bytes_max, .stripes = load->stripes};
+    return (struct remo_kv_options){.capacity = load->capacity ? load->capacity : 4000,
+                                    .key_bytes_max = load->key_bytes,
+                                    .value_bytes_max = load->value_bytes_max,
+                                    .stripes = load->stripes};
 }
 
 static void *run_thread(void *ctx) {
@@ -34,9 +36,14 @@ static void *run_thread(void *ctx) {
 }
 
 static int run_actors(struct remo_node *node, struct remo_kv *kv, const struct load *load) {
-    struct actor_options options = {.actors = remo_node_size(node) * load->threads, .keys = load->keys, .window = load->window,
-                                    .write_percent = load->write_percent, .value_bytes_max = load->value_bytes_max,
-                                    .key_bytes = load->key_bytes, .stop = &shared->stop, .killed = &shared->killed};
+    struct actor_options options = {.actors = remo_node_size(node) * load->threads,
+                                    .keys = load->keys,
+                                    .window = load->window,
+                                    .write_percent = load->write_percent,
+                                    .value_bytes_max = load->value_bytes_max,
+                                    .key_bytes = load->key_bytes,
+                                    .stop = &shared->stop,
+                                    .killed = &shared->killed};
     struct actor *actors = calloc(load->threads, sizeof *actors);
     pthread_t threads[THREADS_MAX];
     int bad = 0;
@@ -70,7 +77,8 @@ static int check_all_keys(struct remo_node *node, struct remo_kv *kv, const stru
         size_t bytes = 0;
         memset(key, (int)id, load->key_bytes);
         memcpy(key, &id, sizeof id);
-        CHECK_CODE(remo_kv_get(kv, key, load->key_bytes, value, load->value_bytes_max, &bytes), done.present ? 0 : -ENOENT);
+        CHECK_CODE(remo_kv_get(kv, key, load->key_bytes, value, load->value_bytes_max, &bytes),
+                   done.present ? 0 : -ENOENT);
         CHECK(!done.present || (kv_value_check(value, bytes, id, &number) && number == done.number));
         present += done.present;
     }
@@ -100,12 +108,14 @@ static int mixed(struct remo_node *node, void *ctx) {
 
 /* ---- all on the same keys ---- */
 
-/* Everybody inserts, updates and deletes the same few keys. Successful inserts and deletes of a key must take turns. */
+/* Everybody inserts, updates and deletes the same few keys. Successful inserts and deletes of a key must take
+ * turns. */
 static int same_keys(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { KEYS = 8, BYTES = 300 };
     struct remo_kv *kv;
-    struct remo_kv_options options = {.capacity = 400, .key_bytes_max = 8, .value_bytes_max = BYTES, .stripes = 4};
+    struct remo_kv_options options = {
+        .capacity = 400, .key_bytes_max = 8, .value_bytes_max = BYTES, .stripes = 4};
     struct remo__random random;
     unsigned char value[BYTES];
     uint64_t found, number = (uint64_t)remo_node_rank(node) << 32, until = cluster_now_ns() + SECOND / 2;
@@ -141,7 +151,8 @@ static int same_keys(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(cluster_meet());
     for (uint64_t key = 0; key < KEYS; key++)
-        CHECK_CODE(remo_kv_get(kv, &key, 8, value, BYTES, NULL), atomic_load(&shared->balance[key]) == 1 ? 0 : -ENOENT);
+        CHECK_CODE(remo_kv_get(kv, &key, 8, value, BYTES, NULL),
+                   atomic_load(&shared->balance[key]) == 1 ? 0 : -ENOENT);
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
     return 0;
@@ -169,8 +180,10 @@ static int check_dead_keys(struct remo_kv *kv, const struct load *load, uint64_t
     return 0;
 }
 
-/* And they can be changed again, unless they or their lock were on the dead node. Each by one of the living. */
-static int change_dead_keys(struct remo_node *node, struct remo_kv *kv, const struct load *load, uint64_t first) {
+/* And they can be changed again, unless they or their lock were on the dead node. Each by one of the
+ * living. */
+static int change_dead_keys(struct remo_node *node, struct remo_kv *kv, const struct load *load,
+                            uint64_t first) {
     unsigned char value[16], found[16], key[256];
     for (uint64_t id = first; id < first + load->threads * load->keys; id++) {
         uint64_t number;
@@ -206,9 +219,14 @@ static int killed(struct remo_node *node, void *ctx) {
         remo__random_seed(&random, cluster_now_ns());
         load.ms = 100 + (uint32_t)remo__random_below(&random, 100);
     }
-    struct actor_options actor_options = {.actors = (dead + 1) * load.threads, .keys = load.keys, .window = load.window,
-                                          .write_percent = load.write_percent, .value_bytes_max = load.value_bytes_max,
-                                          .key_bytes = load.key_bytes, .stop = &shared->stop, .killed = &shared->killed};
+    struct actor_options actor_options = {.actors = (dead + 1) * load.threads,
+                                          .keys = load.keys,
+                                          .window = load.window,
+                                          .write_percent = load.write_percent,
+                                          .value_bytes_max = load.value_bytes_max,
+                                          .key_bytes = load.key_bytes,
+                                          .stop = &shared->stop,
+                                          .killed = &shared->killed};
     struct actor *actor = malloc(sizeof *actor);
     actor_prepare(actor, &actor_options, kv, shared->keys, rank);
     CHECK_OK(cluster_meet());
@@ -237,20 +255,62 @@ static int killed(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static struct load one = {.window = 1, .threads = 1, .keys = 16, .write_percent = 50, .value_bytes_max = 100, .key_bytes = 8,
-                              .stripes = 64, .ms = 400};
-    static struct load three = {.window = 3, .threads = 1, .keys = 16, .write_percent = 50, .value_bytes_max = 16, .key_bytes = 8,
-                                .stripes = 64, .ms = 400};
-    static struct load wide = {.window = 128, .threads = 1, .keys = 64, .write_percent = 50, .value_bytes_max = 1000,
-                               .key_bytes = 40, .stripes = 256, .ms = 500};
-    static struct load threads = {.window = 16, .threads = 3, .keys = 32, .write_percent = 50, .value_bytes_max = 64,
-                                  .key_bytes = 8, .stripes = 64, .ms = 500};
-    static struct load alike = {.window = 16, .threads = 1, .keys = 32, .write_percent = 60, .value_bytes_max = 64,
-                                .key_bytes = 8, .stripes = 16, .ms = 400, .hash_mask = UINT64_C(3) << 62 | 1};
-    static struct load tight = {.window = 16, .threads = 1, .keys = 16, .write_percent = 90, .value_bytes_max = 64,
-                                .key_bytes = 8, .stripes = 3, .ms = 400};
-    static struct load death = {.window = 8, .threads = 1, .keys = 32, .write_percent = 70, .value_bytes_max = 600,
-                                .key_bytes = 8, .stripes = 64};
+    static struct load one = {.window = 1,
+                              .threads = 1,
+                              .keys = 16,
+                              .write_percent = 50,
+                              .value_bytes_max = 100,
+                              .key_bytes = 8,
+                              .stripes = 64,
+                              .ms = 400};
+    static struct load three = {.window = 3,
+                                .threads = 1,
+                                .keys = 16,
+                                .write_percent = 50,
+                                .value_bytes_max = 16,
+                                .key_bytes = 8,
+                                .stripes = 64,
+                                .ms = 400};
+    static struct load wide = {.window = 128,
+                               .threads = 1,
+                               .keys = 64,
+                               .write_percent = 50,
+                               .value_bytes_max = 1000,
+                               .key_bytes = 40,
+                               .stripes = 256,
+                               .ms = 500};
+    static struct load threads = {.window = 16,
+                                  .threads = 3,
+                                  .keys = 32,
+                                  .write_percent = 50,
+                                  .value_bytes_max = 64,
+                                  .key_bytes = 8,
+                                  .stripes = 64,
+                                  .ms = 500};
+    static struct load alike = {.window = 16,
+                                .threads = 1,
+                                .keys = 32,
+                                .write_percent = 60,
+                                .value_bytes_max = 64,
+                                .key_bytes = 8,
+                                .stripes = 16,
+                                .ms = 400,
+                                .hash_mask = UINT64_C(3) << 62 | 1};
+    static struct load tight = {.window = 16,
+                                .threads = 1,
+                                .keys = 16,
+                                .write_percent = 90,
+                                .value_bytes_max = 64,
+                                .key_bytes = 8,
+                                .stripes = 3,
+                                .ms = 400};
+    static struct load death = {.window = 8,
+                                .threads = 1,
+                                .keys = 32,
+                                .write_percent = 70,
+                                .value_bytes_max = 600,
+                                .key_bytes = 8,
+                                .stripes = 64};
     static const struct cluster_test tests[] = {
         CLUSTER_TEST_NAMED("window 1", mixed, 3, .ctx = &one),
         CLUSTER_TEST_NAMED("window 3", mixed, 3, .ctx = &three),

@@ -102,7 +102,8 @@ static uint64_t search_length(const struct remo__kv_index *index) {
     return lines / 100;
 }
 
-/* Endless insert and delete in a full table leaves no trace: searches stay short, and all counts are taken back. */
+/* Endless insert and delete in a full table leaves no trace: searches stay short, and all counts are taken
+ * back. */
 static void test_no_tombstones(void **state) {
     (void)state;
     enum { KEYS = 20000, ROUNDS = 2000000 };
@@ -118,7 +119,8 @@ static void test_no_tombstones(void **state) {
         uint32_t slot = i % KEYS;
         assert_true(remo__kv_index_remove(&index, hash[slot], remo__kv_entry_make(hash[slot], 0, slot, 0)));
         hash[slot] = remo__random_mix(KEYS + i);
-        assert_int_equal(remo__kv_index_add(&index, hash[slot], remo__kv_entry_make(hash[slot], 0, slot, 0)), 0);
+        assert_int_equal(remo__kv_index_add(&index, hash[slot], remo__kv_entry_make(hash[slot], 0, slot, 0)),
+                         0);
     }
     assert_int_equal(remo__kv_index_count(&index), KEYS);
     assert_true(search_length(&index) < 200);
@@ -160,7 +162,8 @@ static void test_search_beside_changes(void **state) {
     enum { STAY = 64 };
     assert_int_equal(remo__kv_index_open(&churn.index, 2 * STAY), 0);
     for (uint32_t i = 0; i < STAY; i++)
-        remo__kv_index_add(&churn.index, remo__random_mix(i), remo__kv_entry_make(remo__random_mix(i), 0, i, 0));
+        remo__kv_index_add(&churn.index, remo__random_mix(i),
+                           remo__kv_entry_make(remo__random_mix(i), 0, i, 0));
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, churn_thread, &churn), 0);
     for (uint32_t round = 0; round < 20000; round++)

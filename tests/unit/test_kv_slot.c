@@ -35,9 +35,10 @@ static struct remo__kv_key key_of(const void *bytes, size_t count) {
     return (struct remo__kv_key){.bytes = bytes, .bytes_count = count, .hash = remo__kv_hash(bytes, count)};
 }
 
-static enum remo__kv_seen read_slot(struct bench *bench, const struct remo__kv_key *key, struct remo__kv_sight *sight) {
-    return remo__kv_slot_read(&bench->shape, bench->slot, key, bench->value, bench->shape.value_bytes_max, bench->scratch,
-                              sight);
+static enum remo__kv_seen read_slot(struct bench *bench, const struct remo__kv_key *key,
+                                    struct remo__kv_sight *sight) {
+    return remo__kv_slot_read(&bench->shape, bench->slot, key, bench->value, bench->shape.value_bytes_max,
+                              bench->scratch, sight);
 }
 
 static void insert(struct bench *bench, const struct remo__kv_key *key, const void *value, size_t bytes) {
@@ -46,8 +47,8 @@ static void insert(struct bench *bench, const struct remo__kv_key *key, const vo
 }
 
 /* What an update writes, and where. */
-static size_t build_update(struct bench *bench, const struct remo__kv_key *key, const void *value, size_t bytes,
-                           char **ret_at) {
+static size_t build_update(struct bench *bench, const struct remo__kv_key *key, const void *value,
+                           size_t bytes, char **ret_at) {
     struct remo__kv_sight sight;
     assert_true(read_slot(bench, key, &sight) != REMO__KV_SEEN_TORN);
     uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(sight.meta) + 1, bytes);
@@ -155,7 +156,8 @@ static void test_reuse(void **state) {
         struct remo__kv_sight sight;
         enum remo__kv_seen seen = read_slot(&bench, &key, &sight);
         if (seen == REMO__KV_SEEN_GOOD || seen == REMO__KV_SEEN_OLDER)
-            assert_true(memcmp(bench.value, "aaaaaaaaaaaaaaaa", 16) == 0 || memcmp(bench.value, "bbbbbbbbbbbbbbbb", 16) == 0);
+            assert_true(memcmp(bench.value, "aaaaaaaaaaaaaaaa", 16) == 0
+                        || memcmp(bench.value, "bbbbbbbbbbbbbbbb", 16) == 0);
     }
     free(before);
     free(after);
@@ -164,7 +166,8 @@ static void test_reuse(void **state) {
 
 static void test_versions_wrap(void **state) {
     (void)state;
-    uint64_t last = remo__kv_meta_make((UINT64_C(1) << 40) - 1, 5), first = remo__kv_meta_make(UINT64_C(1) << 40, 5);
+    uint64_t last = remo__kv_meta_make((UINT64_C(1) << 40) - 1, 5),
+             first = remo__kv_meta_make(UINT64_C(1) << 40, 5);
     assert_int_equal(remo__kv_meta_version(first), 0);
     assert_true(remo__kv_meta_newer_mask(first, last) == UINT64_MAX);
     assert_true(remo__kv_meta_newer_mask(last, first) == 0);
@@ -181,10 +184,12 @@ static void test_small_buffer(void **state) {
     insert(&bench, &key, "0123456789abcdef", 16);
     struct remo__kv_sight sight;
     char small[4] = "xyz";
-    assert_int_equal(remo__kv_slot_read(&bench.shape, bench.slot, &key, small, 3, bench.scratch, &sight), REMO__KV_SEEN_GOOD);
+    assert_int_equal(remo__kv_slot_read(&bench.shape, bench.slot, &key, small, 3, bench.scratch, &sight),
+                     REMO__KV_SEEN_GOOD);
     assert_string_equal(small, "xyz");
     assert_int_equal(remo__kv_meta_value_bytes(sight.meta), 16);
-    assert_int_equal(remo__kv_slot_read(&bench.shape, bench.slot, &key, NULL, 0, bench.scratch, &sight), REMO__KV_SEEN_GOOD);
+    assert_int_equal(remo__kv_slot_read(&bench.shape, bench.slot, &key, NULL, 0, bench.scratch, &sight),
+                     REMO__KV_SEEN_GOOD);
     bench_free(&bench);
 }
 
