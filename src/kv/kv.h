@@ -62,12 +62,8 @@
 #define REMO__KV_BATCH_MAX     256u        /* records in one message */
 #define REMO__KV_UNSENT_MAX    1024u       /* records of operations that gave up before they could be sent */
 #define REMO__KV_READS_MAX     62u         /* of a thread, in flight; on fabrics that are not mapped */
-<<<<<<< HEAD
 #endif
-#define REMO__KV_READS_BYTES   (4u << 20)  /* room for their slots: fewer reads at a time when slots are large */
-=======
 #define REMO__KV_READS_BYTES    (4u << 20) /* room for their slots: large ones are fewer */
->>>>>>> main
 #define REMO__KV_LOCK_TRIES    4u          /* that fail, in one poll */
 #define REMO__KV_QUEUE_NS      (20 * REMO__NS_PER_US) /* for a lock, at most once in a poll */
 #define REMO__KV_DEADLINE_POLLS 64u        /* deadlines are looked at once in so many polls */

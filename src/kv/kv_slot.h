@@ -217,12 +217,8 @@ static inline __attribute__((always_inline)) enum remo__kv_seen remo__kv_slot_re
     size_t cap, char *scratch, struct remo__kv_sight *ret_sight) {
     uint64_t head = remo__load(slot);
     ret_sight->head = head;
-<<<<<<< HEAD
-    if (remo__unlikely((remo__kv_head_state(head) != REMO__KV_VALID && !REMO__MUTANT(kv_valid)) || !remo__kv_slot_has_key(shape, slot, head, key)))
-=======
-    if (remo__unlikely(remo__kv_head_state(head) != REMO__KV_VALID
+    if (remo__unlikely((remo__kv_head_state(head) != REMO__KV_VALID && !REMO__MUTANT(kv_valid))
                        || !remo__kv_slot_has_key(shape, slot, head, key)))
->>>>>>> main
         return REMO__KV_SEEN_OTHER;
     const char *copies = slot + shape->copies_at;
     uint64_t meta0 = remo__load(copies + 8), meta1 = remo__load(copies + shape->copy_bytes + 8);
