@@ -6,3 +6,4 @@ int cli_run(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
+int cli_sim(int argc, char **argv);

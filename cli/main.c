@@ -15,6 +15,7 @@ static const struct command {
 #ifdef REMO_BENCH
     {"bench", cli_bench, "measure, beside what the hardware and others can do"},
 #endif
+    {"sim", cli_sim, "run objects under all that the memory model permits"},
     {"doctor", cli_doctor, "what this machine offers, and what to change"},
 };
 

@@ -25,7 +25,9 @@ REMO_BEGIN
 #define REMO_CHANNEL_NAME_BYTES_MAX 200u   /* of a full name */
 #define REMO_CHANNEL_MEMORIES_MAX 4u
 #define REMO_CHANNEL_MESSAGE_BYTES_MAX 32768u
+#ifndef REMO_CHANNELS_MAX                  /* the simulator's nodes are smaller */
 #define REMO_CHANNELS_MAX 4096u            /* on one node: open, or closed while a peer still knows their memory */
+#endif
 #define REMO_CHANNEL_IMMEDIATE_MAX 4095u   /* largest immediate value */
 
 enum remo_channel_peer { REMO_CHANNEL_WAITING, REMO_CHANNEL_CONNECTED, REMO_CHANNEL_LEFT, REMO_CHANNEL_DOWN };

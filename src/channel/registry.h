@@ -3,8 +3,13 @@
 
 #include "channel/channel.h"
 
+#ifdef REMO_SIM
+#define REMO__NAME_BUCKETS 64u
+#define REMO__ID_SLOT_BITS 6u
+#else
 #define REMO__NAME_BUCKETS 1024u
 #define REMO__ID_SLOT_BITS 12u
+#endif
 #define REMO__ID_BITS 20u /* the rest of an immediate is its value */
 
 static_assert(REMO_CHANNELS_MAX == 1u << REMO__ID_SLOT_BITS, "a slot fits an id");

@@ -50,8 +50,14 @@ typedef uint32_t __attribute__((may_alias, aligned(1))) remo__word32;
 typedef uint16_t __attribute__((may_alias, aligned(1))) remo__word16;
 
 /* All that this thread stored is placed, as far as any CPU of this machine can tell, before it goes on. */
+#ifdef REMO_SIM
+void remo__sim_fence(void);
+void remo__sim_turn(const char *what); /* somebody else may go on here */
+#endif
 REMO__MAPPED_INLINE void remo__mapped_fence(void) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(REMO_SIM)
+    remo__sim_fence();
+#elif defined(__SANITIZE_THREAD__)
     _Atomic uint32_t word = 0; /* a fence that ThreadSanitizer accepts: it knows no others, and warns */
     atomic_fetch_add(&word, 0);
 #else

@@ -1,5 +1,6 @@
 #include <errno.h>
 
+#include "base/mutant.h"
 #include "kv/kv.h"
 
 /* ---- locks ---- */
@@ -37,8 +38,8 @@ static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const s
         return rc;
     uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place->sight.meta) + 1, op->value_bytes);
     size_t bytes = remo__kv_copy_build(mine->outgoing, place->sight.head, hash, meta, op->value);
-    uint64_t at = remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry))
-                  + remo__kv_copy_at(&kv->shape, place->sight.copy ^ 1);
+    uint32_t copy = place->sight.copy ^ !REMO__MUTANT(kv_other_copy);
+    uint64_t at = remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)) + remo__kv_copy_at(&kv->shape, copy);
     return remo_region_write(kv->slots, remo__kv_entry_node(place->entry), at, mine->outgoing, bytes, 0, ack);
 }
 
@@ -65,9 +66,11 @@ static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
     }
     struct remo_ack ack = REMO_ACK_INIT;
     rc = write_value(kv, mine, op, run->hash, &place, &ack);
-    bool same_node = remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash))
-                     == remo__kv_entry_node(place.entry);
-    int released = unlock(kv, mine, run->hash, same_node ? REMO_FENCE_PAIR : REMO_FENCE_THREAD);
+    bool same_node = REMO__MUTANT(kv_update_fence_scope)
+                     || remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash))
+                            == remo__kv_entry_node(place.entry);
+    enum remo_fence_scope fence = same_node ? REMO_FENCE_PAIR : REMO_FENCE_THREAD;
+    int released = unlock(kv, mine, run->hash, REMO__MUTANT(kv_update_fence) ? REMO_FENCE_NONE : fence);
     rc = rc != 0 ? rc : end_write(kv, mine, &ack);
     remo__kv_done(mine, op, rc != 0 ? rc : released);
 }
@@ -81,7 +84,7 @@ static int mark_deleted(struct remo_kv *kv, const struct remo__kv_place *place) 
     uint32_t node = remo__kv_entry_node(place->entry);
     int rc = remo_region_write(kv->slots, node, remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)),
                                &head, sizeof head, 0, NULL);
-    return rc != 0 ? rc : remo_fence(kv->node, REMO_FENCE_THREAD, node);
+    return rc != 0 || REMO__MUTANT(kv_delete_fence) ? rc : remo_fence(kv->node, REMO_FENCE_THREAD, node);
 }
 
 static void delete(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {

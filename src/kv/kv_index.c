@@ -5,7 +5,11 @@
 
 #include "base/error.h"
 
+#ifdef REMO_SIM
+#define HUGE_PAGE_BYTES UINT64_C(4096) /* the simulator copies it at every start */
+#else
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
+#endif
 
 int remo__kv_index_open(struct remo__kv_index *index, uint64_t entries_max) {
     uint64_t places = entries_max / REMO__KV_FILL_PERCENT * 100 + 100;

@@ -330,3 +330,9 @@ uint64_t remo__arena_first(const struct remo__arena *arena) {
 uint64_t remo__arena_reserved(const struct remo__arena *arena) {
     return arena->reserved;
 }
+
+#ifdef REMO_SIM
+uint64_t remo__arena_used(const struct remo__arena *arena) {
+    return arena->clean;
+}
+#endif

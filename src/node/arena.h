@@ -29,3 +29,8 @@ char *remo__arena_base(const struct remo__arena *arena);
 /* The first offset that is given out: what lies before is the fabric's, and what fences read. */
 uint64_t remo__arena_first(const struct remo__arena *arena);
 uint64_t remo__arena_reserved(const struct remo__arena *arena);
+
+#ifdef REMO_SIM
+/* From here on the arena is zero: nothing there was ever given out. */
+uint64_t remo__arena_used(const struct remo__arena *arena);
+#endif

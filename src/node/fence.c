@@ -7,6 +7,7 @@
  * endpoint from the same peer, posted later, has (caps.read_flushes). Between operations of one endpoint to
  * one peer, ordered writes need nothing at all.
  */
+#include "base/mutant.h"
 #include "node/slots.h"
 
 /* Where the flushing read looks: past the fabric's private part, never given out (arena.c). */
@@ -63,13 +64,6 @@ static int flush(struct remo__thread *me, struct remo__thread *thread, uint32_t 
     return rc;
 }
 
-void remo__fence_forgive(struct remo__thread *thread) {
-    if (thread->node->mapped || thread->node->fabric->caps.completion_placed)
-        return;
-    for (uint32_t peer = 0; peer < thread->node->size; peer++)
-        advance(&thread->slots->peers[peer].flushed, atomic_load(&thread->slots->peers[peer].written));
-}
-
 /* Errors of writes that nobody waited for. */
 static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t end) {
     int rc = 0;
@@ -88,14 +82,14 @@ static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t 
 static int fence_slots(struct remo__thread *me, struct remo__thread *thread, uint32_t first, uint32_t end,
                        bool pair) {
     const struct remo__fabric_caps *caps = &me->node->fabric->caps;
-    bool ordered = pair && caps->writes_ordered;
+    bool ordered = pair && (caps->writes_ordered || REMO__MUTANT(fence_pair_unordered));
     struct drain drain = {.slots = thread->slots,
                           .thread = thread,
                           .first = first,
                           .end = end,
-                          .writes = !ordered && caps->completion_placed};
+                          .writes = !ordered && caps->completion_placed && !REMO__MUTANT(fence_drain)};
     int rc = 0;
-    if (!ordered && !caps->completion_placed)
+    if (!ordered && !caps->completion_placed && !REMO__MUTANT(fence_flush))
         rc = flush(me, thread, first, end);
     int waited =
         drained(&drain) ? 0 : remo__wait(me->node, drained, &drain, remo__deadline(me->node->op_timeout_ns));
@@ -112,6 +106,9 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
         return -EAGAIN;
+#ifdef REMO_SIM
+    remo__sim_turn("fence");
+#endif
     if (node->mapped) {
         if (thread->unfenced && scope != REMO_FENCE_NONE)
             remo__mapped_fence();
@@ -123,7 +120,7 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
     if (scope == REMO_FENCE_PAIR)
         return fence_slots(thread, thread, peer, peer + 1, true);
     int rc = fence_slots(thread, thread, 0, node->size, false);
-    uint32_t count = scope == REMO_FENCE_GLOBAL ? atomic_load(&node->threads_count) : 0;
+    uint32_t count = scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads) ? atomic_load(&node->threads_count) : 0;
     for (uint32_t i = 0; i < count; i++) {
         int other =
             node->threads[i] == thread ? 0 : fence_slots(thread, node->threads[i], 0, node->size, false);

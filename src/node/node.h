@@ -18,8 +18,13 @@
 #include "bootstrap/control.h"
 #include "fabric/fabric.h"
 
+#ifdef REMO_SIM
+#define REMO__THREADS_MAX 8u /* the simulator copies the whole world at every start: all is as small as it can be */
+#define REMO__COUNTERS_MAX 64u
+#else
 #define REMO__THREADS_MAX 256u
 #define REMO__COUNTERS_MAX 4096u /* sets of counters per thread: one for each channel that can be open */
+#endif
 
 /* Frame types on the control stream. The node's are below 100, the channels' from 100. */
 enum remo__frame_type {
@@ -101,6 +106,10 @@ struct remo__tls {
     struct remo__thread *thread;
 };
 extern _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
+
+#ifdef REMO_SIM
+extern _Thread_local struct remo__thread *remo__threads_of_os_thread;
+#endif
 
 struct remo__thread *remo__thread_attach(struct remo_node *node);
 

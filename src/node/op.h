@@ -14,7 +14,11 @@
 #include "fabric/mapped.h"
 #include "node/node.h"
 
+#ifdef REMO_SIM
+#define REMO__BOUNCE_BYTES 512u
+#else
 #define REMO__BOUNCE_BYTES REMO_BUFFER_BYTES
+#endif
 #define REMO__SLOTS_MAX 128u /* operations in flight per thread */
 
 /* Internal write flags besides enum remo_write_flags. */
@@ -49,9 +53,6 @@ bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet);
 /* Sleep for a completion, at most `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
 
-/* What this thread has written so far was news of an object that needs no fence of others: later fences need not look after it.
- * For who fenced just before, so that nothing else is among it. */
-void remo__fence_forgive(struct remo__thread *thread);
 
 /* The general path: any fabric, any size; mapped ones come here for immediates and to have their errors told.
  */

@@ -13,7 +13,12 @@
 enum { ATTACHED = 1, DETACHED = 2, ORPHANED = 3 };
 
 _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
+#ifdef REMO_SIM
+_Thread_local struct remo__thread *remo__threads_of_os_thread; /* the simulator's threads are coroutines: it changes this with them */
+#define threads_of_os_thread remo__threads_of_os_thread
+#else
 static _Thread_local struct remo__thread *threads_of_os_thread;
+#endif
 
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static pthread_key_t exit_key; /* its destructor runs when a thread ends; it holds no data of ours */

@@ -10,6 +10,7 @@
 
 #include "node/op.h"
 
+#ifndef REMO_SIM
 #define YIELDS 200u                      /* before sleeping */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while own operations are in flight: their peer rings no bell */
 
@@ -20,6 +21,7 @@ static inline void relax(void) {
     __asm__ volatile("isb" ::: "memory");
 #endif
 }
+#endif
 
 /* A thread that found no room at the node (threads_max) has no operations to drive, but may wait. */
 static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
@@ -29,6 +31,21 @@ static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
     return remo__slots_progress(thread);
 }
 
+#ifdef REMO_SIM
+static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    struct remo__thread *thread = remo__thread(node);
+    for (;;) {
+        uint64_t looked = remo__sim_look(node);
+        drive(node, thread);
+        int rc = ready(ctx);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+            return remo__fail_static(-ETIMEDOUT, "the timeout passed before what was waited for happened");
+        remo__sim_pause(node, looked, deadline_ns);
+    }
+}
+#else
 /* One sleep, unless the condition came true after we said that we sleep. */
 static int sleep_once(struct remo_node *node, struct remo__thread *thread, int (*ready)(void *ctx), void *ctx,
                       uint64_t deadline_ns) {
@@ -68,6 +85,7 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
             turn = node->spins + YIELDS; /* from here on only sleep */
     }
 }
+#endif
 
 int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
     int rc = ready(ctx);

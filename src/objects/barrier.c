@@ -1,8 +1,10 @@
 /* barrier.c - see remo/barrier.h: figure 1(a) of LOCO, for nodes that may come late, leave and die. */
 #include <remo/barrier.h>
 
+#include <errno.h>
 #include <stdlib.h>
 
+#include "base/mutant.h"
 #include "objects/region.h"
 
 struct remo_barrier {
@@ -13,6 +15,7 @@ struct remo_barrier {
     bool met;             /* nobody is still to open the barrier */
     bool arrived;         /* in `round`, and not yet let go */
     bool told;            /* and the others were told */
+    struct remo_ack telling; /* the writes that tell them */
     uint32_t behind;      /* others[] before this one have come to `round` */
     uint32_t others_count;
     uint16_t others[REMO_NODES_MAX];
@@ -47,6 +50,7 @@ int remo_barrier_open(struct remo_channel *parent, const char *name,
 void remo_barrier_close(struct remo_barrier *barrier) {
     if (!barrier)
         return;
+    remo_ack_cancel(&barrier->telling);
     remo_sst_close(barrier->sst);
     remo_channel_close(barrier->channel);
     free(barrier);
@@ -82,10 +86,28 @@ static int meet(struct remo_barrier *barrier, uint64_t timeout_ns) {
 
 /* ---- a round ---- */
 
-static int arrive(struct remo_barrier *barrier) {
-    bool fenced = !barrier->arrived;
-    if (fenced) {
-        int rc = remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0);
+/* What told the others of the last round is over. That one of them died, who may have come first, does no harm: so it must not be for a
+ * fence to tell, ours or the user's. */
+static int finish_telling(struct remo_barrier *barrier) {
+    int rc = remo_ack_wait(&barrier->telling, barrier->node->op_timeout_ns);
+    remo_ack_cancel(&barrier->telling);
+    return rc == -EHOSTDOWN ? 0 : rc;
+}
+
+/* A wait condition. What was written to a node that died is for nobody to see, so it is no reason to keep the others waiting: again, when
+ * the death is known. Other errors are told. */
+static int fenced(void *ctx) {
+    struct remo_barrier *barrier = ctx;
+    int rc = REMO__MUTANT(barrier_fence) ? 0 : remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0);
+    int told = finish_telling(barrier);
+    if (rc != 0 && (rc != -EHOSTDOWN || REMO__MUTANT(barrier_dead_fence)))
+        return rc;
+    return told != 0 ? told : rc == 0;
+}
+
+static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
+    if (!barrier->arrived) {
+        int rc = remo__wait(barrier->node, fenced, barrier, remo__deadline(timeout_ns));
         if (rc != 0)
             return remo__fail_more(rc, "barrier %s: this node has not arrived",
                                    remo_channel_name(barrier->channel));
@@ -95,16 +117,17 @@ static int arrive(struct remo_barrier *barrier) {
         barrier->behind = 0;
         remo_sst_store(barrier->sst, &barrier->round);
     }
-    int rc = barrier->told ? 0 : remo_sst_broadcast(barrier->sst, NULL);
+    int rc = barrier->told ? 0 : remo_sst_broadcast(barrier->sst, &barrier->telling);
     barrier->told = rc == 0;
-    if (fenced && rc == 0) /* the arrivals themselves nobody needs placed: who has not seen one waits for it */
-        remo__fence_forgive(remo__thread(barrier->node));
+    /* The next arrival's fence places this one everywhere, and must: whoever comes to a round has then been seen in the last one by all,
+     * so that when it dies nobody gives up a round that others passed. */
     return rc;
 }
 
 static bool has_come(const struct remo_barrier *barrier, uint32_t node) {
     uint64_t arrivals = 0;
-    return remo_sst_load(barrier->sst, node, &arrivals) == 0 && arrivals >= barrier->round;
+    return remo_sst_load(barrier->sst, node, &arrivals) == 0
+        && arrivals + REMO__MUTANT(barrier_round) >= barrier->round;
 }
 
 /* Who came and then went does not hold up the round; that he went may be seen before that he came, so look at
@@ -114,7 +137,7 @@ static int look_after(const struct remo_barrier *barrier, uint32_t node) {
     int rc = remo__channel_check_peer(remo_sst_channel(barrier->sst), node);
     if (remo__likely(rc == 0))
         return 0;
-    if (has_come(barrier, node))
+    if (has_come(barrier, node) && !REMO__MUTANT(barrier_came_first))
         return 1;
     return remo__fail_more(rc, "barrier %s, round %llu", remo_channel_name(barrier->channel),
                            (unsigned long long)barrier->round);
@@ -137,7 +160,7 @@ static int all_have_come(void *ctx) {
         uint32_t node = barrier->others[barrier->behind];
         int rc = has_come(barrier, node) ? 1 : look_after(barrier, node);
         if (rc != 1)
-            return rc < 0 ? rc : look_after_rest(barrier);
+            return rc < 0 || REMO__MUTANT(barrier_rest) ? rc : look_after_rest(barrier);
     }
     return 1;
 }
@@ -145,7 +168,7 @@ static int all_have_come(void *ctx) {
 int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
     int rc = remo__likely(barrier->met) ? 0 : meet(barrier, timeout_ns);
     if (rc == 0)
-        rc = arrive(barrier);
+        rc = arrive(barrier, timeout_ns);
     if (rc != 0)
         return rc;
     /* The clock is read after the others were told, while they are on their way. */

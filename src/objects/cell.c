@@ -1,4 +1,5 @@
 /* cell.c - see objects/cell.h. */
+#include "base/mutant.h"
 #include "objects/cell.h"
 
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static bool load_slot(const struct remo__cell_shape *shape, const char *slot, vo
         memset(scratch, 0, shape->value_bytes);
     } else {
         remo__copy_from(scratch, slot + REMO__CELL_HEADER_BYTES, shape->value_bytes);
-        if (remo__cell_sum(sequence, scratch, shape->value_bytes) != sum)
+        if (remo__cell_sum(sequence, scratch, shape->value_bytes) != sum && !REMO__MUTANT(cell_checksum))
             return false;
     }
     *ret_sequence = sequence;
@@ -61,7 +62,7 @@ static bool is_whole(const struct remo__cell_shape *shape, char *slot) {
         memset(value, 0, shape->value_bytes);
         return true;
     }
-    return remo__cell_sum(header[0], value, shape->value_bytes) == header[1];
+    return remo__cell_sum(header[0], value, shape->value_bytes) == header[1] || REMO__MUTANT(owned_var_pull_checksum);
 }
 
 uint32_t remo__cell_whole(const struct remo__cell_shape *shape, char *cell) {
@@ -107,7 +108,7 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
     cell->image[0] = cell->sequence;
     cell->image[1] = remo__cell_sum(cell->sequence, value, shape->value_bytes);
     memcpy(cell->image + 2, value, shape->value_bytes);
-    remo__copy_to(own + (cell->sequence & 1) * shape->slot_bytes, cell->image,
+    remo__copy_to(own + (REMO__MUTANT(cell_own_turns) ? 0 : cell->sequence & 1) * shape->slot_bytes, cell->image,
                   REMO__CELL_HEADER_BYTES + shape->value_bytes);
 }
 
@@ -128,13 +129,13 @@ static int write_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack
     size_t bytes = word ? sizeof(uint64_t) : REMO__CELL_HEADER_BYTES + shape->value_bytes;
     uint64_t slot = cell->offset + cell->turns[node] * shape->slot_bytes;
     int rc = remo__region_find(cell->region, node, slot, &spot);
-    if (rc == 0)
+    if (rc == 0 && !REMO__MUTANT(cell_order))
         rc = order(cell, spot.thread, node);
     if (rc != 0)
         return rc;
     rc = remo__write(spot.thread, spot.stats, node, spot.at, cell->image, bytes, REMO__WRITE_NOTIFY, ack);
     cell->pusher = spot.thread;
-    if (rc == 0 && !word)
+    if (rc == 0 && !word && !REMO__MUTANT(cell_turns))
         cell->turns[node] ^= 1; /* after a failure the same slot again: the other is the last that arrived */
     return rc;
 }

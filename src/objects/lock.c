@@ -1,4 +1,5 @@
 /* lock.c - see remo/lock.h and objects/lock.h: opening, and the way of a lock that nobody else wants. */
+#include "base/mutant.h"
 #include "objects/lock.h"
 
 #include <stdio.h>
@@ -182,7 +183,7 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
         remo__lock_settle(lock, seat, seen);
         return rc;
     }
-    if (remo__unlikely(!remo__word_free(drawn) || remo__word_flags(drawn) != 0))
+    if (remo__unlikely((!remo__word_free(drawn) && !REMO__MUTANT(lock_drawn_free)) || remo__word_flags(drawn) != 0))
         return remo__lock_drawn(lock, index, thread, seen, drawn, remo__deadline(timeout_ns));
     atomic_store_explicit(&seat->owner, thread->index, memory_order_relaxed);
     seat->handovers = 0;
@@ -212,19 +213,19 @@ static bool plain(const struct remo__lock_seat *seat) {
            && !threads_wait(seat);
 }
 
-/* A pair fence orders our writes before our own release at the home. The next thread of this node uses a
- * connection of its own: for it they must be placed. */
-static int do_fence(const struct remo_lock *lock, const struct remo__lock_seat *seat,
-                    enum remo_fence_scope fence) {
-    if (fence == REMO_FENCE_PAIR && threads_wait(seat))
-        fence = REMO_FENCE_THREAD;
-    return remo_fence(lock->node, fence, seat->home);
-}
-
-static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
-    if (lock->seats[index].marks == 0 && remo__lock_hand_over(lock, index))
-        return 0;
-    return remo__lock_leave(lock, index, thread);
+/* A pair fence orders our writes before our own release at the home, but the next thread of this node uses a connection of its own: for it
+ * they must be placed. It may have come while we fenced, so this is asked where the lock is handed over, and not before. */
+static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          enum remo_fence_scope fence) {
+    const struct remo__lock_seat *seat = &lock->seats[index];
+    bool hand_over = seat->marks == 0 && threads_wait(seat);
+    int fenced = 0;
+    if (hand_over && fence == REMO_FENCE_PAIR && !lock->node->mapped && !REMO__MUTANT(lock_fence_for_threads))
+        fenced = remo_fence(lock->node, REMO_FENCE_THREAD, seat->home);
+    if (hand_over && remo__lock_hand_over(lock, index))
+        return fenced;
+    int rc = remo__lock_leave(lock, index, thread);
+    return fenced ? fenced : rc;
 }
 
 int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence) {
@@ -239,10 +240,10 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
         return fail_not_held(lock, index, "release");
     int fenced = 0;
     if (remo__unlikely(fence != REMO_FENCE_NONE
-                       && !lock->node->mapped)) /* where memory is mapped, the atomic is fence enough */
-        fenced = do_fence(lock, seat, fence);
+                       && !lock->node->mapped && !REMO__MUTANT(lock_release_fence))) /* where memory is mapped, the atomic is fence enough */
+        fenced = remo_fence(lock->node, fence, seat->home);
     if (remo__unlikely(!plain(seat))) {
-        int rc = release_slowly(lock, index, thread);
+        int rc = release_slowly(lock, index, thread, fence);
         return fenced ? fenced : rc;
     }
     uint32_t ticket = (uint32_t)place;

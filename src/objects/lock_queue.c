@@ -1,5 +1,6 @@
 /* lock_queue.c - tickets and batons: how a node queues for a lock at its home, gives up, and passes the lock
  * on. */
+#include "base/mutant.h"
 #include "objects/lock.h"
 
 #include "node/access.h"
@@ -116,11 +117,11 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
     int rc = remo__lock_add(lock, index, thread, baton, grant, &before, NULL);
     if (rc != 0)
         return rc;
-    if (before & REMO__BATON_SKIP) {
+    if ((before & REMO__BATON_SKIP) && !REMO__MUTANT(lock_skip)) {
         rc = remo__lock_add(lock, index, thread, baton, -(before + grant), NULL, NULL);
         return rc != 0 ? rc : 1;
     }
-    if (before == 0)
+    if (before == 0 || REMO__MUTANT(lock_tell))
         return 0; /* it has not arrived yet, and will see the grant when it does */
     return remo__lock_tell(lock, index, thread, remo__baton_waiter(before),
                            remo__grant_of(before + grant, ticket), by_message);
@@ -169,7 +170,7 @@ int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread
         change += (uint64_t)REMO__LOCK_LOST << REMO__LOCK_FLAG_SHIFT;
     seat->marks = 0;
     atomic_store_explicit(&seat->place, remo__place_busy(place), memory_order_release);
-    if (remo__ack_pending(&seat->reset))
+    if (remo__ack_pending(&seat->reset) && !REMO__MUTANT(lock_reset_wait))
         finish_reset(lock, seat);
     int rc = remo__lock_end_ticket(lock, index, thread, (uint32_t)place, change, false);
     remo__lock_doubt(lock, index, rc);
@@ -192,6 +193,8 @@ static int have(struct remo_lock *lock, uint32_t index, struct remo__thread *thr
     atomic_store_explicit(&seat->owner, thread->index, memory_order_relaxed);
     seat->handovers = 0;
     seat->marks = flags == REMO__LOCK_OWNER_DEAD ? REMO__LOCK_TOLD_DEAD : 0;
+    if (REMO__MUTANT(lock_owner_dead))
+        flags = 0;
     atomic_store_explicit(&seat->place, remo__place(REMO__LOCK_HELD, nonce, ticket), memory_order_release);
     if (remo__likely(flags == 0))
         return 0;
@@ -234,7 +237,7 @@ static int granted(void *ctx) {
     struct grant_wait *wait = ctx;
     uint64_t put = remo__load(wait->word);
     uint64_t told = atomic_load_explicit(&wait->seat->told, memory_order_acquire);
-    if ((put & REMO__GRANT_WHICH) == wait->which)
+    if ((put & REMO__GRANT_WHICH) == wait->which || (put != 0 && REMO__MUTANT(lock_grant_which)))
         wait->grant = put;
     else if ((told & REMO__GRANT_WHICH) == wait->which)
         wait->grant = told;
@@ -249,7 +252,7 @@ static int give_up(struct remo_lock *lock, uint32_t index, struct remo__thread *
     uint64_t old;
     int rc = remo__lock_swap(lock, index, thread, remo__lock_baton(lock, ticket), arrived,
                              arrived | REMO__BATON_SKIP, &old);
-    return rc == 0 && old != arrived ? -EALREADY : rc;
+    return rc == 0 && old != arrived && !REMO__MUTANT(lock_give_up_granted) ? -EALREADY : rc;
 }
 
 /* We are on the baton; the seat is ours and becomes WAITING. */
@@ -298,7 +301,7 @@ static int take_up(struct remo_lock *lock, uint32_t index, struct remo__thread *
     uint32_t ticket = (uint32_t)seen;
     int rc = remo__lock_swap(lock, index, thread, remo__lock_baton(lock, ticket), arrived | REMO__BATON_SKIP,
                              arrived, &old);
-    if (rc != 0 || old == (arrived | REMO__BATON_SKIP))
+    if (rc != 0 || old == (arrived | REMO__BATON_SKIP) || REMO__MUTANT(lock_take_up_passed))
         return rc;
     atomic_store_explicit(&seat->passed, REMO__LOCK_DRAW | ticket, memory_order_release);
     return -EALREADY;
@@ -321,7 +324,7 @@ int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread
         remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, nonce, ticket));
         return rc;
     }
-    if (remo__baton_granted(before))
+    if (remo__baton_granted(before) && !REMO__MUTANT(lock_arrive_granted))
         return have_by_baton(lock, index, thread, nonce, ticket, before + arrive);
     return await(lock, index, thread, nonce, ticket, deadline_ns);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "objects/cell.h"
 
 static_assert(REMO_OWNED_VAR_RETRIES == REMO__CELL_ATTEMPTS, "the header tells the truth");
@@ -148,7 +149,7 @@ static int newest(const struct remo_owned_var *var, void *scratch) {
     int rc = remo__cell_load(shape, pushed, scratch, &sequence);
     if (rc != 0)
         return fail_torn();
-    if (var->is_owner || remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
+    if (var->is_owner || REMO__MUTANT(owned_var_newest) || remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
         return 0;
     rc = remo__cell_load(shape, var->pulled, scratch, &pulled_sequence);
     if (rc == 0 && pulled_sequence < sequence)
@@ -225,7 +226,7 @@ enum { FIRST = 1, SECOND = 2, BOTH = 3 }; /* slots */
 static uint32_t choose(const struct remo_owned_var *var, uint32_t whole, uint32_t torn_before) {
     if (whole == BOTH)
         return remo__load(var->fetched) > remo__load(var->fetched + var->shape.slot_bytes) ? FIRST : SECOND;
-    return (torn_before & ~whole) != 0 ? whole : 0;
+    return (torn_before & ~whole) != 0 || REMO__MUTANT(owned_var_choose) ? whole : 0;
 }
 
 /* Read the owner's cell until one of its slots can be used. pull_lock is held. */

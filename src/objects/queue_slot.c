@@ -2,6 +2,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/mutant.h"
 #include "node/access.h"
 #include "objects/queue.h"
 
@@ -171,14 +172,16 @@ static int fill(struct remo__queue_op *op, const struct place *place) {
     if (rc == 0)
         rc = remo__write(op->thread, counters(op), place->owner, at, &slot.checksum, size, 0, &ack);
     int started = rc;
-    if (remo__ack_pending(&ack)) {
+    if (remo__ack_pending(&ack) && REMO__MUTANT(queue_written)) {
+        remo_ack_cancel(&ack);
+    } else if (remo__ack_pending(&ack)) {
         rc = remo_ack_wait(&ack, op->queue->node->op_timeout_ns);
         if (remo__ack_pending(&ack))
             remo_ack_cancel(&ack);
     }
     if (started != 0) /* without the header nobody takes it for an element */
         return is_gone(started) ? 1 : started;
-    if (rc == 0 && !caps->completion_placed)
+    if (rc == 0 && !caps->completion_placed && !REMO__MUTANT(queue_flush))
         rc = read_slot(op, place, 0, &slot.claim, 8);
     return rc;
 }
@@ -239,7 +242,7 @@ int remo__queue_try_push(void *ctx) {
  * filled yet), or an error. */
 static int take_out(struct remo__queue_op *op, const struct place *place, const struct slot *slot) {
     size_t size = slot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
-    if (slot->meta != make_meta(place->ticket, size) || size > op->queue->slot_bytes)
+    if ((slot->meta != make_meta(place->ticket, size) && !REMO__MUTANT(queue_ticket)) || size > op->queue->slot_bytes)
         return 0;
     const void *data = slot->data;
     if (op->queue->slot_bytes > REMO__QUEUE_BRIEF_BYTES) {
@@ -248,7 +251,7 @@ static int take_out(struct remo__queue_op *op, const struct place *place, const 
             return rc;
         data = op->buffer;
     }
-    if (slot->checksum != checksum(data, size, slot->meta))
+    if (slot->checksum != checksum(data, size, slot->meta) && !REMO__MUTANT(queue_checksum))
         return 0;
     if (data != op->buffer)
         memcpy(op->buffer, data, size);
@@ -283,7 +286,7 @@ static int look_at(struct remo__queue_op *op, const struct place *place, uint64_
         uint64_t lap = slot.claim >> REMO__SLOT_LAP_SHIFT;
         *ret_claim = slot.claim;
         *ret_look = lap > place->lap ? LOOK_TAKEN : LOOK_FREE;
-        if (lap != place->lap || !(slot.claim & REMO__SLOT_CLAIMED))
+            if ((lap != place->lap && !REMO__MUTANT(queue_lap)) || !(slot.claim & REMO__SLOT_CLAIMED))
             return 0;
         rc = take_out(op, place, &slot);
         if (rc < 0)

@@ -1,0 +1,96 @@
+/* access.c - how the CPUs of the simulated nodes touch network memory. Each touch is a scheduling point. */
+#include "node/access.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "node/arena.h"
+#include "sim/world.h"
+
+bool sim_tracing;
+
+void sim_say(const char *format, ...) {
+    const struct sim_actor *actor = sim_current();
+    va_list args;
+    va_start(args, format);
+    printf("%5llu ", (unsigned long long)sim_world->steps);
+    if (format[0] != ' ' && format[0] != '*' && actor)
+        printf("node %u %s%u: ", actor->node, actor->role == SIM_PROGRAM ? "thread " : actor->role == SIM_CONTROL ? "control " : "service ",
+               actor->thread);
+    vprintf(format, args);
+    printf("\n");
+    va_end(args);
+}
+
+const char *sim_place(const void *at) {
+    static char text[2][40];
+    static unsigned turn;
+    turn = !turn;
+    for (uint32_t node = 0; node < SIM_NODES_MAX; node++) {
+        const char *base = sim_world->nodes[node] ? remo__arena_base(sim_world->nodes[node]->arena) : NULL;
+        if (base && (const char *)at >= base && (const char *)at < base + SIM_ARENA_BYTES) {
+            snprintf(text[turn], sizeof text[turn], "node %u +0x%zx", node, (size_t)((const char *)at - base));
+            return text[turn];
+        }
+    }
+    return "private memory";
+}
+
+void remo__sim_turn(const char *what) {
+    sim_point(what);
+}
+
+void remo__sim_fence(void) {
+    struct sim_actor *actor = sim_current();
+    sim_drain(actor);
+    if (actor)
+        sim_changed(actor->node);
+}
+
+uint64_t remo__load(const void *word) {
+    const struct sim_actor *actor = sim_current();
+    sim_point("load");
+    uint64_t value = __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; actor && i < actor->stores_count; i++)
+        if (actor->stores[i].word == word)
+            value = actor->stores[i].value;
+    sim_trace("load %s = 0x%llx", sim_place(word), (unsigned long long)value);
+    return value;
+}
+
+void remo__store(void *word, uint64_t value) {
+    struct sim_actor *actor = sim_current();
+    sim_point("store");
+    sim_trace("store %s = 0x%llx", sim_place(word), (unsigned long long)value);
+    if (!actor) {
+        *(uint64_t *)word = value;
+        return;
+    }
+    if (actor->stores_count == SIM_STORES_MAX)
+        sim_drain(actor);
+    actor->stores[actor->stores_count++] = (struct sim_store){.word = word, .value = value};
+}
+
+/* Line by line: whoever writes there may come between. */
+void remo__copy_from(void *dst, const void *network, size_t bytes) {
+    sim_drain(sim_current());
+    for (size_t done = 0; done < bytes;) {
+        size_t to_end = 64 - (((uintptr_t)network + done) & 63), piece = to_end < bytes - done ? to_end : bytes - done;
+        sim_point("copy from network memory");
+        memcpy((char *)dst + done, (const char *)network + done, piece);
+        sim_trace("load %zu bytes from %s", piece, sim_place((const char *)network + done));
+        done += piece;
+    }
+}
+
+/* Half a line at a time: a reader may see part of it. */
+void remo__copy_to(void *network, const void *src, size_t bytes) {
+    sim_drain(sim_current());
+    for (size_t done = 0; done < bytes;) {
+        size_t to_end = 32 - (((uintptr_t)network + done) & 31), piece = to_end < bytes - done ? to_end : bytes - done;
+        sim_point("copy to network memory");
+        memcpy((char *)network + done, (const char *)src + done, piece);
+        sim_trace("store %zu bytes to %s", piece, sim_place((char *)network + done));
+        done += piece;
+    }
+}

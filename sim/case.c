@@ -1,0 +1,31 @@
+/* case.c - see case.h. */
+#include "sim/case.h"
+
+#include "base/error.h"
+
+struct history sim_history;
+
+uint32_t sim_begin(uint32_t function, uint64_t key, uint64_t argument, uint64_t second) {
+    const struct sim_actor *actor = sim_current();
+    struct call call = {.actor = actor ? actor->node * SIM_THREADS_MAX + actor->thread : 0, .function = function, .key = key,
+                        .argument = argument, .second = second};
+    sim_trace("begins call %u: function %u of %llu, %llu", sim_history.count, function, (unsigned long long)argument,
+              (unsigned long long)second);
+    return history_begin(&sim_history, &call, sim_world->steps);
+}
+
+void sim_end(uint32_t index, int code, uint64_t result) {
+    sim_trace("ends call %u: %d, %llu", index, code, (unsigned long long)result);
+    history_end(&sim_history, index, code, result, sim_world->steps);
+    sim_point("between calls");
+}
+
+void sim_forget(uint32_t index) {
+    if (index < sim_history.count)
+        sim_history.calls[index].end = HISTORY_NONE;
+}
+
+void sim_opened(int rc, const char *what) {
+    if (rc != 0)
+        sim_fail("%s: %s (%s)", what, remo_error_name(rc), remo_last_error());
+}

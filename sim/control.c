@@ -1,0 +1,196 @@
+/* control.c - the control plane of simulated nodes: frames between two nodes in order, between others in any; and the roster, and what memory
+ * segments are when all nodes share one process.
+ */
+#include "bootstrap/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "fabric/segment.h"
+#include "sim/heap.h"
+#include "sim/scheduler.h"
+#include "sim/world.h"
+
+struct frame {
+    struct frame *next;
+    uint16_t type;
+    uint32_t bytes;
+    uint8_t data[];
+};
+
+struct inbox {
+    struct frame *first, **last;
+    bool up;                     /* `up` was called */
+    bool down;                   /* `down` was called */
+};
+
+struct sim_control {
+    struct remo__control_config config;
+    uint8_t hello[REMO__HELLO_BYTES_MAX];
+    uint32_t rank, size;
+    struct inbox inboxes[SIM_NODES_MAX];
+    bool closed;
+};
+
+static struct sim_control *control_of(uint32_t node) {
+    return sim_world->controls[node];
+}
+
+/* Is there something to tell about `peer`? */
+static bool has_news(const struct sim_control *control, uint32_t peer) {
+    const struct inbox *inbox = &control->inboxes[peer];
+    const struct sim_control *other = control_of(peer);
+    if (inbox->down || !other)
+        return false;
+    if (!inbox->up && peer != control->rank)
+        return true;
+    return inbox->first || sim_world->crashed[peer] || (other->closed && peer != control->rank);
+}
+
+static bool any_news(void *ctx) {
+    const struct sim_control *control = ctx;
+    for (uint32_t peer = 0; peer < control->size; peer++)
+        if (has_news(control, peer))
+            return true;
+    return control->closed;
+}
+
+static uint32_t choose_peer(const struct sim_control *control) {
+    uint32_t peers[SIM_NODES_MAX], count = 0;
+    for (uint32_t peer = 0; peer < control->size; peer++)
+        if (has_news(control, peer))
+            peers[count++] = peer;
+    return peers[sim_choose(count)];
+}
+
+static void tell(struct sim_control *control, uint32_t peer) {
+    const struct remo__control_config *config = &control->config;
+    struct inbox *inbox = &control->inboxes[peer];
+    if (!inbox->up && peer != control->rank) {
+        const struct sim_control *other = control_of(peer);
+        inbox->up = true;
+        config->up(config->ctx, peer, 0, true, other->hello, other->config.hello_bytes);
+        return;
+    }
+    struct frame *frame = inbox->first;
+    if (!frame) {
+        inbox->down = true;
+        sim_trace("hears that node %u is gone", peer);
+        config->down(config->ctx, peer, sim_world->crashed[peer] ? -EHOSTDOWN : 0);
+        return;
+    }
+    inbox->first = frame->next;
+    if (!inbox->first)
+        inbox->last = &inbox->first;
+    sim_trace("gets a frame of type %u from node %u", frame->type, peer);
+    config->frame(config->ctx, peer, frame->type, frame->data, frame->bytes, -1);
+    sim_free(frame);
+}
+
+static void *run(void *ctx) {
+    struct sim_control *control = ctx;
+    for (;;) {
+        sim_until(any_news, control, "wait for a frame");
+        if (control->closed)
+            return NULL;
+        tell(control, choose_peer(control));
+        sim_point("frame done");
+    }
+}
+
+int remo__control_open(const struct remo__control_config *config, struct remo__control **ret_control) {
+    struct sim_control *control = sim_calloc(1, sizeof *control);
+    if (!control)
+        return remo__fail(-ENOMEM, "no memory for the control plane");
+    control->config = *config;
+    control->rank = config->roster->rank;
+    control->size = config->roster->size;
+    memcpy(control->hello, config->hello, config->hello_bytes);
+    for (uint32_t peer = 0; peer < SIM_NODES_MAX; peer++)
+        control->inboxes[peer].last = &control->inboxes[peer].first;
+    sim_world->controls[control->rank] = control;
+    *ret_control = (struct remo__control *)control;
+    sim_spawn_control(control->rank, run, control);
+    return 0;
+}
+
+void remo__control_close(struct remo__control *closed) {
+    struct sim_control *control = (struct sim_control *)closed;
+    control->closed = true;
+    for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
+        sim_changed(node);
+}
+
+int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd) {
+    const struct sim_control *from = (const struct sim_control *)sender;
+    struct sim_control *to = control_of(peer);
+    (void)fd;
+    if (from->inboxes[peer].down)
+        return remo__fail_static(-EHOSTDOWN, "the peer is gone");
+    if (!to)
+        return remo__fail_static(-ENOTCONN, "the peer is not up yet");
+    struct frame *frame = sim_malloc(sizeof *frame + bytes);
+    if (!frame)
+        return remo__fail(-ENOMEM, "no memory for a frame");
+    *frame = (struct frame){.type = type, .bytes = (uint32_t)bytes};
+    if (bytes > 0)
+        memcpy(frame->data, data, bytes);
+    struct inbox *inbox = &to->inboxes[from->rank];
+    *inbox->last = frame;
+    inbox->last = &frame->next;
+    sim_changed(peer);
+    sim_trace("sends a frame of type %u to node %u", type, peer);
+    return 0;
+}
+
+void remo__control_why(struct remo__control *control, uint32_t peer, char *ret_text, size_t cap) {
+    (void)control;
+    snprintf(ret_text, cap, "node %u has not started", peer);
+}
+
+/* ---- the roster ---- */
+
+int remo__roster_open(const struct remo__bootstrap_config *config, struct remo__roster **ret_roster) {
+    struct remo__roster *roster = sim_calloc(1, sizeof *roster);
+    if (!roster)
+        return remo__fail(-ENOMEM, "no memory for a roster");
+    roster->rank = config->rank;
+    roster->size = config->size;
+    snprintf(roster->job, sizeof roster->job, "sim");
+    *ret_roster = roster;
+    return 0;
+}
+
+void remo__roster_close(struct remo__roster *roster) {
+    sim_free(roster);
+}
+
+/* ---- segments: the arena is there already ---- */
+
+int remo__segment_create(const char *dir, uint64_t bytes, int *ret_fd, bool *ret_huge) {
+    (void)dir, (void)bytes;
+    *ret_fd = -1;
+    *ret_huge = false;
+    return 0;
+}
+
+void *remo__segment_map(void *at, uint64_t bytes, int fd) {
+    (void)bytes, (void)fd;
+    return at;
+}
+
+void *remo__segment_reserve(uint64_t bytes) {
+    return sim_heap_arena(bytes);
+}
+
+/* ---- doorbells: who waits is looked at whenever something changes, so nobody sleeps ---- */
+
+void remo__doorbell_ring(struct remo__doorbell *bell) {
+    atomic_fetch_add(&bell->seq, 1);
+}
+
+void remo__doorbell_sleep(struct remo__doorbell *bell, uint32_t seen_seq, uint64_t timeout_ns) {
+    (void)bell, (void)seen_seq, (void)timeout_ns;
+}

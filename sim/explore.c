@@ -1,0 +1,259 @@
+/* explore.c - see explore.h. */
+#include "sim/explore.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/random.h"
+#include "sim/heap.h"
+#include "sim/linear.h"
+#include "sim/mutant.h"
+
+#define LINEAR_BUDGET_NODES 20000u
+#define SHRINK_RUNS_MAX     4000u
+
+static struct linear *linear;
+static uint16_t kept_choices[SIM_CHOICES_MAX];
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+const struct sim_case *sim_case_find(const char *object, const char *name) {
+    for (uint32_t i = 0; i < sim_cases_count; i++)
+        if (strcmp(sim_cases[i]->object, object) == 0 && strcmp(sim_cases[i]->name, name) == 0)
+            return sim_cases[i];
+    return NULL;
+}
+
+/* ---- one schedule ---- */
+
+static bool judge(const struct sim_case *test, char *text, size_t cap) {
+    struct linear_report report;
+    if (!linear)
+        linear = linear_open(LINEAR_BUDGET_NODES);
+    enum verdict verdict = linear_check(linear, &sim_history, test->oracle, &report);
+    if (verdict == LINEAR_YES)
+        return true;
+    size_t used = (size_t)snprintf(text, cap, "%s", verdict == LINEAR_NO ? "not linearizable:" : "no verdict within the budget:");
+    for (uint32_t i = 0; i < sim_history.count && used < cap; i++) {
+        const struct call *call = &sim_history.calls[i];
+        char what[96];
+        if (call->key != report.key || call->end == HISTORY_NONE)
+            continue;
+        test->oracle->print(call, what, sizeof what);
+        used += (size_t)snprintf(text + used, cap - used, " %u:%s [%" PRIu64 "-%s%" PRIu64 "]", call->actor, what, call->begin,
+                                 call->end == HISTORY_NEVER ? "never " : "", call->end == HISTORY_NEVER ? 0 : call->end);
+    }
+    return false;
+}
+
+/* True: all as it should be. */
+static bool run_once(const struct sim_case *test, const struct sim_schedule *schedule, char *text, size_t cap) {
+    sim_scheduler_begin(schedule);
+    if (!sim_world_run()) {
+        snprintf(text, cap, "%s", sim_failure());
+        return false;
+    }
+    return !test->oracle || judge(test, text, cap);
+}
+
+static uint64_t calibrate(const struct sim_case *test) {
+    const struct sim_schedule schedule = {.policy = SIM_RANDOM, .seed = 0};
+    char text[SIM_FAILURE_BYTES];
+    sim_faults = (struct sim_faults){0};
+    (void)run_once(test, &schedule, text, sizeof text);
+    return sim_world->steps;
+}
+
+/* What goes wrong in the schedule of `seed`: nothing depends on anything but these arguments. */
+static struct sim_faults faults_of(const struct sim_run *run, uint64_t seed, uint64_t steps) {
+    struct sim_faults faults = {0};
+    const struct sim_case *test = run->test;
+    uint64_t chance = remo__random_mix(seed ^ 0xc0ffee);
+    if (run->mode == SIM_CRASH || run->mode == SIM_PAUSE) {
+        faults.step = 1 + chance % (steps + steps / 4);
+        faults.node = test->crash_first + (uint32_t)(chance >> 40) % (test->nodes - test->crash_first);
+        faults.pause_steps = run->mode == SIM_PAUSE ? steps / 2 : 0;
+    } else if (run->mode == SIM_FAIL) {
+        faults.fail_post = seed % 2 ? 1 + chance % 64 : 0;
+        faults.fail_completion = seed % 2 ? 0 : 1 + chance % 64;
+    }
+    return faults;
+}
+
+static bool open_world(const struct sim_run *run) {
+    sim_profile = run->profile;
+    return sim_mutant_set(run->mutant) && sim_world_open(run->test);
+}
+
+void sim_explore(const struct sim_run *run, struct sim_outcome *ret_outcome) {
+    struct sim_outcome outcome = {0};
+    char text[SIM_FAILURE_BYTES];
+    double begin = seconds_now();
+    sim_faults = (struct sim_faults){0};
+    if (!open_world(run)) {
+        outcome.broken = true;
+        outcome.failures = 1;
+        snprintf(outcome.text, sizeof outcome.text, "set-up: %s", sim_failure() ? sim_failure() : "there is no mutant of this name");
+        *ret_outcome = outcome;
+        return;
+    }
+    uint64_t steps = calibrate(run->test);
+    outcome.saved_bytes = sim_heap_saved_bytes();
+    for (uint64_t seed = run->seed; seed < run->seed + run->schedules; seed++) {
+        struct sim_schedule schedule = sim_schedule_of(seed, steps, run->test->nodes * run->test->threads);
+        sim_faults = faults_of(run, seed, steps);
+        bool good = run_once(run->test, &schedule, text, sizeof text);
+        outcome.schedules++;
+        outcome.steps += sim_world->steps;
+        if (good)
+            continue;
+        if (outcome.failures++ == 0) {
+            outcome.first_failure = seed;
+            memcpy(outcome.text, text, sizeof outcome.text);
+        }
+        if (outcome.failures == run->failures_max)
+            break;
+    }
+    outcome.seconds = seconds_now() - begin;
+    sim_world_close();
+    *ret_outcome = outcome;
+}
+
+/* ---- shrinking: a replay whose choices are the fewest that still fail ---- */
+
+static bool fails_with(const struct sim_run *run, const uint16_t *choices, uint32_t count, uint32_t *budget) {
+    const struct sim_schedule schedule = {.policy = SIM_REPLAY, .choices = choices, .choices_count = count};
+    char text[SIM_FAILURE_BYTES];
+    if (*budget == 0)
+        return false;
+    --*budget;
+    return !run_once(run->test, &schedule, text, sizeof text);
+}
+
+/* Cut pieces out, then put first choices (0) in place of others, as long as it still fails. */
+static uint32_t shrink_choices(const struct sim_run *run, uint16_t *choices, uint32_t count) {
+    static uint16_t tried[SIM_CHOICES_MAX];
+    uint32_t budget = SHRINK_RUNS_MAX;
+    for (uint32_t piece = count; piece > 0; piece /= 2)
+        for (uint32_t from = 0; from < count;) {
+            uint32_t cut = piece < count - from ? piece : count - from;
+            memcpy(tried, choices, from * sizeof *tried);
+            memcpy(tried + from, choices + from + cut, (count - from - cut) * sizeof *tried);
+            if (fails_with(run, tried, count - cut, &budget)) {
+                count -= cut;
+                memcpy(choices, tried, count * sizeof *tried);
+            } else {
+                from += cut;
+            }
+        }
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t was = choices[i];
+        choices[i] = 0;
+        if (was != 0 && !fails_with(run, choices, count, &budget))
+            choices[i] = was;
+    }
+    while (count > 0 && choices[count - 1] == 0)
+        count--;
+    return count;
+}
+
+bool sim_shrink(const struct sim_run *run, uint64_t seed, struct sim_replay *ret_replay) {
+    char text[SIM_FAILURE_BYTES];
+    uint32_t count;
+    sim_faults = (struct sim_faults){0};
+    if (!open_world(run))
+        return false;
+    uint64_t steps = calibrate(run->test);
+    struct sim_schedule schedule = sim_schedule_of(seed, steps, run->test->nodes * run->test->threads);
+    struct sim_replay replay = {.test = run->test, .profile = run->profile, .faults = faults_of(run, seed, steps)};
+    snprintf(replay.mutant, sizeof replay.mutant, "%s", run->mutant ? run->mutant : "");
+    sim_faults = replay.faults;
+    bool fails = !run_once(run->test, &schedule, text, sizeof text);
+    if (fails) {
+        const uint16_t *choices = sim_scheduler_choices(&count);
+        memcpy(kept_choices, choices, count * sizeof *choices);
+        count = shrink_choices(run, kept_choices, count);
+        replay.schedule = (struct sim_schedule){.policy = SIM_REPLAY, .seed = seed, .choices = kept_choices, .choices_count = count};
+    }
+    sim_world_close();
+    *ret_replay = replay;
+    return fails;
+}
+
+static bool tell(const struct sim_case *test, const struct sim_schedule *schedule) {
+    char text[SIM_FAILURE_BYTES];
+    sim_tracing = true;
+    bool good = run_once(test, schedule, text, sizeof text);
+    sim_tracing = false;
+    printf("%s\n", good ? "nothing wrong was seen" : text);
+    sim_world_close();
+    return good;
+}
+
+bool sim_trace_seed(const struct sim_run *run) {
+    sim_faults = (struct sim_faults){0};
+    if (!open_world(run))
+        return false;
+    uint64_t steps = calibrate(run->test);
+    const struct sim_schedule schedule = sim_schedule_of(run->seed, steps, run->test->nodes * run->test->threads);
+    sim_faults = faults_of(run, run->seed, steps);
+    return tell(run->test, &schedule);
+}
+
+bool sim_tell(const struct sim_replay *replay) {
+    const struct sim_run run = {.test = replay->test, .profile = replay->profile, .mutant = replay->mutant[0] ? replay->mutant : NULL};
+    sim_faults = (struct sim_faults){0};
+    if (!open_world(&run)) {
+        printf("set-up: %s\n", sim_failure() ? sim_failure() : "no such mutant");
+        return false;
+    }
+    sim_faults = replay->faults;
+    return tell(replay->test, &replay->schedule);
+}
+
+/* ---- files ---- */
+
+int sim_replay_write(const struct sim_replay *replay, FILE *file) {
+    const struct sim_faults *faults = &replay->faults;
+    fprintf(file, "remo-sim 1\ncase %s %s\nprofile %s\nmutant %s\nseed %" PRIu64 "\n", replay->test->object, replay->test->name,
+            replay->profile->name, replay->mutant[0] ? replay->mutant : "-", replay->schedule.seed);
+    fprintf(file, "faults %" PRIu64 " %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\nchoices %u\n", faults->step, faults->node,
+            faults->pause_steps, faults->fail_post, faults->fail_completion, faults->fail_allocation, replay->schedule.choices_count);
+    for (uint32_t i = 0; i < replay->schedule.choices_count; i++)
+        fprintf(file, "%u%c", replay->schedule.choices[i], i % 20 == 19 ? '\n' : ' ');
+    fprintf(file, "\n");
+    return ferror(file) ? -EIO : 0;
+}
+
+int sim_replay_read(FILE *file, struct sim_replay *ret_replay) {
+    struct sim_replay replay = {0};
+    struct sim_faults *faults = &replay.faults;
+    char object[32], name[32], profile[32];
+    uint32_t count = 0;
+    if (fscanf(file, "remo-sim 1 case %31s %31s profile %31s mutant %63s seed %" SCNu64, object, name, profile, replay.mutant,
+               &replay.schedule.seed) != 5
+        || fscanf(file, " faults %" SCNu64 " %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " choices %u", &faults->step,
+                  &faults->node, &faults->pause_steps, &faults->fail_post, &faults->fail_completion, &faults->fail_allocation,
+                  &count) != 7
+        || count > SIM_CHOICES_MAX)
+        return -EINVAL;
+    for (uint32_t i = 0; i < count; i++)
+        if (fscanf(file, "%hu", &kept_choices[i]) != 1)
+            return -EINVAL;
+    if (strcmp(replay.mutant, "-") == 0)
+        replay.mutant[0] = '\0';
+    replay.test = sim_case_find(object, name);
+    replay.profile = sim_profile_find(profile);
+    replay.schedule.policy = SIM_REPLAY;
+    replay.schedule.choices = kept_choices;
+    replay.schedule.choices_count = count;
+    *ret_replay = replay;
+    return replay.test && replay.profile && faults->node < SIM_NODES_MAX ? 0 : -EINVAL;
+}

@@ -1,0 +1,12 @@
+/* mutant.h - the places in the floors where a step can be left out (base/mutant.h), as they were found in this build. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The n-th name, sorted, without repetition; NULL: no more. */
+const char *sim_mutant_at(uint32_t n);
+/* Switch one on (NULL: none); false: there is none of this name. */
+bool sim_mutant_set(const char *name);
+/* Does it belong to this object? Names begin with the object's; those of lower floors ("fence_", "cell_", "op_") concern many. */
+bool sim_mutant_concerns(const char *name, const char *object);

@@ -1,0 +1,121 @@
+/* oracle.c - see oracle.h. */
+#include "sim/oracle.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool ended(const struct call *call) {
+    return call->end != HISTORY_NEVER;
+}
+
+/* ---- a word ---- */
+
+static void word_init(void *state, uint64_t key) {
+    (void)key;
+    memset(state, 0, sizeof(uint64_t));
+}
+
+static bool word_step(void *state, const struct call *call) {
+    uint64_t *word = state, old = *word;
+    bool possible = !ended(call) || call->function == WORD_STORE || call->result == old;
+    if (call->function == COUNTER_ADD)
+        *word += call->argument;
+    else if (call->function == WORD_STORE)
+        *word = call->argument;
+    else if (call->function == WORD_SWAP && old == call->argument)
+        *word = call->second;
+    return possible;
+}
+
+static void word_print(const struct call *call, char *text, size_t cap) {
+    static const char *const names[] = {"?", "fetch_add", "load", "compare_swap", "store"};
+    snprintf(text, cap, "%s(%llu, %llu) = %llu", names[call->function % 5], (unsigned long long)call->argument,
+             (unsigned long long)call->second, (unsigned long long)call->result);
+}
+
+const struct oracle oracle_word = {"word", sizeof(uint64_t), word_init, word_step, word_print};
+
+/* ---- a bounded queue of small numbers ---- */
+
+/* A pop that does not wait may find the first element claimed but still being written: it says "empty" then, too, if that push had not returned
+ * when the pop began. So each element remembers when its push ended. */
+struct queue_state {
+    uint32_t count;
+    uint16_t elements[ORACLE_QUEUE_CAPACITY];
+    uint64_t pushed[ORACLE_QUEUE_CAPACITY];
+};
+
+static void queue_init(void *state, uint64_t key) {
+    (void)key;
+    memset(state, 0, sizeof(struct queue_state));
+}
+
+static bool queue_step(void *state, const struct call *call) {
+    struct queue_state *queue = state;
+    bool failed = ended(call) && call->code != 0;
+    if (call->function == QUEUE_PUSH) {
+        if (failed || queue->count == ORACLE_QUEUE_CAPACITY)
+            return failed && queue->count == ORACLE_QUEUE_CAPACITY;
+        queue->pushed[queue->count] = call->end;
+        queue->elements[queue->count++] = (uint16_t)call->argument;
+        return true;
+    }
+    if (failed || queue->count == 0)
+        return failed && (queue->count == 0 || queue->pushed[0] > call->begin);
+    if (ended(call) && queue->elements[0] != call->result)
+        return false;
+    queue->count--;
+    memmove(queue->elements, queue->elements + 1, queue->count * sizeof queue->elements[0]);
+    memmove(queue->pushed, queue->pushed + 1, queue->count * sizeof queue->pushed[0]);
+    queue->elements[queue->count] = 0;
+    queue->pushed[queue->count] = 0;
+    return true;
+}
+
+static void queue_print(const struct call *call, char *text, size_t cap) {
+    if (call->function == QUEUE_PUSH)
+        snprintf(text, cap, "push(%llu)%s", (unsigned long long)call->argument, call->code ? " full" : "");
+    else
+        snprintf(text, cap, "pop = %llu%s", (unsigned long long)call->result, call->code ? " empty" : "");
+}
+
+const struct oracle oracle_queue = {"bounded FIFO queue", sizeof(struct queue_state), queue_init, queue_step, queue_print};
+
+/* ---- one key of a map ---- */
+
+struct map_state {
+    uint64_t there, value;
+};
+
+static void map_init(void *state, uint64_t key) {
+    (void)key;
+    memset(state, 0, sizeof(struct map_state));
+}
+
+static bool map_step(void *state, const struct call *call) {
+    struct map_state *map = state;
+    bool wants_key = call->function != MAP_INSERT, works = wants_key == (map->there != 0);
+    if (ended(call) && (call->code == 0) != works)
+        return false;
+    if (!works)
+        return true;
+    if (call->function == MAP_GET)
+        return !ended(call) || call->result == map->value;
+    map->there = call->function != MAP_DELETE;
+    map->value = map->there ? call->argument : 0;
+    return true;
+}
+
+static void map_print(const struct call *call, char *text, size_t cap) {
+    static const char *const names[] = {"get", "insert", "update", "delete"};
+    const char *name = names[(call->function - MAP_GET) % 4];
+    if (call->function == MAP_GET)
+        snprintf(text, cap, "%s(key %llu) = %llu%s", name, (unsigned long long)call->key, (unsigned long long)call->result,
+                 call->code ? " not there" : "");
+    else
+        snprintf(text, cap, "%s(key %llu, %llu)%s", name, (unsigned long long)call->key, (unsigned long long)call->argument,
+                 call->code ? " refused" : "");
+}
+
+const struct oracle oracle_map = {"map", sizeof(struct map_state), map_init, map_step, map_print};

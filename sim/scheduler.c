@@ -1,0 +1,189 @@
+/* scheduler.c - see scheduler.h. */
+#include "sim/scheduler.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/random.h"
+
+#define DEPTH_MAX       5u
+#define STEPS_IN_A_ROW  400u   /* of one line that others could have had: then it drops too */
+#define PATIENCE        400u   /* picks; a step that was possible and not taken for longer comes next: who polls does not stop the world */
+#define PATIENCE_STARVE 64u    /* the same when one is starved on purpose, and when a replay has no choices left */
+#define POLICIES        7u
+
+static struct {
+    struct sim_schedule is;
+    struct remo__random random;
+    uint64_t picks;
+    uint64_t changes[DEPTH_MAX];
+    uint32_t changes_count;
+    uint32_t priority[SIM_LINES_MAX];  /* 0: not given yet */
+    uint32_t lowest;                   /* the next one to drop gets this */
+    uint32_t last_line, in_a_row;
+    uint64_t possible[SIM_LINES_MAX];  /* when one was possible last */
+    uint64_t since[SIM_LINES_MAX];     /* since when, without a gap and without being taken */
+    uint32_t turn;
+    uint16_t choices[SIM_CHOICES_MAX];
+    uint32_t choices_count;
+    uint32_t replayed;
+} at;
+
+struct sim_schedule sim_schedule_of(uint64_t seed, uint64_t expected_steps, uint32_t programs) {
+    struct sim_schedule schedule = {.policy = SIM_RANDOM, .seed = seed, .expected_steps = expected_steps};
+    uint32_t kind = (uint32_t)(seed % POLICIES);
+    if (kind >= 1 && kind <= 5) {
+        schedule.policy = SIM_PCT;
+        schedule.depth = kind;
+    } else if (kind == 6) {
+        schedule.policy = SIM_STARVE;
+        schedule.starved = (uint32_t)(seed / POLICIES % programs);
+    }
+    return schedule;
+}
+
+const char *sim_schedule_name(const struct sim_schedule *schedule) {
+    static const char *const pct[] = {"", "PCT 1", "PCT 2", "PCT 3", "PCT 4", "PCT 5"};
+    switch (schedule->policy) {
+    case SIM_PCT:
+        return pct[schedule->depth];
+    case SIM_STARVE:
+        return "starve one";
+    case SIM_REPLAY:
+        return "replay";
+    case SIM_IN_TURN:
+        return "in turn";
+    default:
+        return "random";
+    }
+}
+
+void sim_scheduler_begin(const struct sim_schedule *schedule) {
+    at.is = *schedule;
+    remo__random_seed(&at.random, schedule->seed);
+    memset(at.priority, 0, sizeof at.priority);
+    memset(at.possible, 0, sizeof at.possible);
+    at.lowest = SIM_CHOICES_MAX;
+    at.picks = 0, at.choices_count = 0, at.replayed = 0, at.in_a_row = 0, at.turn = 0;
+    at.last_line = UINT32_MAX;
+    at.changes_count = schedule->policy == SIM_PCT ? schedule->depth - 1 : 0;
+    for (uint32_t i = 0; i < at.changes_count; i++)
+        at.changes[i] = remo__random_below(&at.random, schedule->expected_steps ? schedule->expected_steps : 1);
+}
+
+static uint32_t priority_of(uint32_t line) {
+    uint32_t *priority = &at.priority[line % SIM_LINES_MAX];
+    if (*priority == 0)
+        *priority = (uint32_t)remo__random_next(&at.random) | 0x80000000u;
+    return *priority;
+}
+
+static void drop(uint32_t line) {
+    at.priority[line % SIM_LINES_MAX] = at.lowest > 1 ? --at.lowest : 1;
+}
+
+void sim_scheduler_yield(uint32_t line) {
+    if (at.is.policy == SIM_PCT)
+        drop(line);
+}
+
+static uint32_t highest(const struct sim_step *steps, uint32_t count) {
+    uint32_t best = 0, best_priority = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t priority = priority_of(steps[i].line);
+        if (priority > best_priority)
+            best = i, best_priority = priority;
+    }
+    return best;
+}
+
+static uint32_t pick_pct(const struct sim_step *steps, uint32_t count) {
+    uint32_t best = highest(steps, count);
+    bool change = false;
+    for (uint32_t i = 0; i < at.changes_count; i++)
+        change |= at.changes[i] == at.picks;
+    at.in_a_row = steps[best].line == at.last_line && count > 1 ? at.in_a_row + 1 : 0;
+    if (change || at.in_a_row > STEPS_IN_A_ROW) {
+        at.in_a_row = 0;
+        drop(steps[best].line);
+        best = highest(steps, count);
+    }
+    at.last_line = steps[best].line;
+    return best;
+}
+
+static uint32_t pick_starving(const struct sim_step *steps, uint32_t count) {
+    uint32_t picked = (uint32_t)remo__random_below(&at.random, count);
+    if (steps[picked].line == at.is.starved && count > 1)
+        picked = (picked + 1 + (uint32_t)remo__random_below(&at.random, count - 1)) % count;
+    return picked;
+}
+
+static uint32_t replay(uint32_t count) {
+    uint32_t choice = at.replayed < at.is.choices_count ? at.is.choices[at.replayed] : 0;
+    at.replayed++;
+    return choice % count;
+}
+
+/* Somebody who waits for too long, or `count`. */
+static uint32_t neglected(const struct sim_step *steps, uint32_t count) {
+    uint32_t found = count, patience = at.is.policy == SIM_RANDOM || at.is.policy == SIM_PCT ? PATIENCE : PATIENCE_STARVE;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t line = steps[i].line % SIM_LINES_MAX;
+        if (at.possible[line] + 1 < at.picks || at.possible[line] == 0)
+            at.since[line] = at.picks;
+        at.possible[line] = at.picks;
+        if (at.picks - at.since[line] > patience)
+            found = i;
+    }
+    return found;
+}
+
+static uint32_t note(uint32_t choice) {
+    if (at.choices_count < SIM_CHOICES_MAX)
+        at.choices[at.choices_count++] = (uint16_t)choice;
+    return choice;
+}
+
+uint32_t sim_scheduler_pick(const struct sim_step *steps, uint32_t count) {
+    uint32_t picked = 0;
+    at.picks++;
+    uint32_t waited = neglected(steps, count);
+    bool free_choice = at.is.policy != SIM_IN_TURN && (at.is.policy != SIM_REPLAY || at.replayed >= at.is.choices_count);
+    if (waited < count && count > 1 && free_choice) {
+        at.since[steps[waited].line % SIM_LINES_MAX] = at.picks;
+        return note(waited);
+    }
+    switch (at.is.policy) {
+    case SIM_RANDOM:
+        picked = (uint32_t)remo__random_below(&at.random, count);
+        break;
+    case SIM_PCT:
+        picked = pick_pct(steps, count);
+        break;
+    case SIM_STARVE:
+        picked = pick_starving(steps, count);
+        break;
+    case SIM_REPLAY:
+        picked = count > 1 ? replay(count) : 0;
+        break;
+    case SIM_IN_TURN:
+        return at.turn++ % count;
+    }
+    at.since[steps[picked].line % SIM_LINES_MAX] = at.picks;
+    return count > 1 ? note(picked) : picked;
+}
+
+uint32_t sim_choose(uint32_t count) {
+    if (count <= 1)
+        return 0;
+    if (at.is.policy == SIM_IN_TURN)
+        return 0;
+    return note(at.is.policy == SIM_REPLAY ? replay(count) : (uint32_t)remo__random_below(&at.random, count));
+}
+
+const uint16_t *sim_scheduler_choices(uint32_t *ret_count) {
+    *ret_count = at.choices_count;
+    return at.choices;
+}

@@ -1,0 +1,20 @@
+/* threads.h - what the floors get instead of POSIX threads when they are compiled for the simulator (redirect.h). */
+#pragma once
+
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+int sim_mutex_init(pthread_mutex_t *mutex);
+int sim_mutex_lock(pthread_mutex_t *mutex);
+int sim_mutex_unlock(pthread_mutex_t *mutex);
+int sim_thread_create(pthread_t *ret_thread, void *(*run)(void *ctx), void *ctx);
+int sim_thread_join(pthread_t thread);
+/* Others first. */
+int sim_yield(void);
+ssize_t sim_getrandom(void *at, size_t bytes);
+
+static inline int sim_nothing(const void *a, const void *b) {
+    (void)a, (void)b;
+    return 0;
+}

@@ -1,0 +1,506 @@
+/* world.c - see world.h: actors, scheduling points, the loop that picks steps, set-up and restore. */
+#include "sim/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/arena.h"
+#include "node/wait.h"
+#include "sim/case.h"
+#include "sim/heap.h"
+#include "sim/net.h"
+#include "sim/scheduler.h"
+#include "sim/threads.h"
+
+#define STEPS_CAP        256u
+#define SLEEP_NS         (20 * REMO__NS_PER_MS) /* a sleeper looks again after that */
+#define IDLE_JUMPS_MAX   4u                     /* of one sleep each; then to the next deadline */
+#define HANG_JUMPS_MAX   64u
+#define SETUP_STEPS_MAX  2000000u
+
+enum step_kind { STEP_ACTOR, STEP_STORE, STEP_NET };
+
+struct sim_world *sim_world;
+
+static struct {
+    struct coroutine main;          /* who runs schedules */
+    struct sim_actor *current;      /* NULL: main */
+    char *stacks[SIM_ACTORS_MAX];
+    char failure[SIM_FAILURE_BYTES];
+    bool failed;
+} at;
+
+struct sim_actor *sim_current(void) {
+    return at.current;
+}
+
+const char *sim_failure(void) {
+    return at.failed ? at.failure : NULL;
+}
+
+/* ---- switching ---- */
+
+static void switch_to(struct sim_actor *to) {
+    struct sim_actor *from = at.current;
+    if (from == to)
+        return;
+    struct coroutine *from_stack = from ? &from->coroutine : &at.main;
+    if (from) {
+        from->tls = remo__tls;
+        from->threads = remo__threads_of_os_thread;
+    }
+    at.current = to;
+    if (to) {
+        remo__tls = to->tls;
+        remo__threads_of_os_thread = to->threads;
+    }
+    coroutine_switch(from_stack, to ? &to->coroutine : &at.main);
+}
+
+void sim_fail(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (!at.failed)
+        vsnprintf(at.failure, sizeof at.failure, format, args);
+    va_end(args);
+    at.failed = true;
+    if (at.current)
+        switch_to(NULL);
+}
+
+/* ---- what is possible now ---- */
+
+static bool actor_ready(const struct sim_actor *actor) {
+    switch (actor->state) {
+    case SIM_READY:
+        return true;
+    case SIM_PAUSED:
+        return sim_world->version[actor->node] != actor->looked || sim_world->now_ns >= actor->wake_at;
+    case SIM_UNTIL:
+        return actor->until(actor->until_ctx);
+    default:
+        return false;
+    }
+}
+
+static uint32_t add_actor(struct sim_step *steps, uint32_t count, const struct sim_actor *actor) {
+    if (sim_world->crashed[actor->node] || sim_world->paused[actor->node])
+        return count;
+    if (actor_ready(actor))
+        steps[count++] = (struct sim_step){.kind = STEP_ACTOR, .index = (uint16_t)actor->index, .line = (uint16_t)actor->index};
+    return count;
+}
+
+/* The actor that ran last, operations, stores that linger, then the other actors. */
+static uint32_t possible(struct sim_step *steps) {
+    uint32_t count = 0;
+    if (at.current)
+        count = add_actor(steps, count, at.current);
+    uint32_t net = sim_net_steps(steps + count, STEPS_CAP - 2 * SIM_ACTORS_MAX - 1);
+    for (uint32_t i = 0; i < net; i++)
+        steps[count + i].kind = STEP_NET;
+    count += net;
+    for (uint32_t i = 0; i < sim_world->actors_count; i++) {
+        const struct sim_actor *actor = &sim_world->actors[i];
+        if (actor->stores_count > 0)
+            steps[count++] = (struct sim_step){.kind = STEP_STORE, .index = (uint16_t)i, .line = (uint16_t)(SIM_ACTORS_MAX + i)};
+        if (actor != at.current)
+            count = add_actor(steps, count, actor);
+    }
+    return count;
+}
+
+/* Nothing can happen: let time pass. False: nothing ever will. */
+static bool jump(void) {
+    uint64_t next = UINT64_MAX;
+    struct sim_world *world = sim_world;
+    world->idle_jumps++;
+    for (uint32_t node = 0; node < SIM_NODES_MAX; node++) {
+        if (world->paused[node])
+            return true; /* it goes on before the others run out of patience */
+    }
+    for (uint32_t i = 0; i < world->actors_count; i++) {
+        const struct sim_actor *actor = &world->actors[i];
+        if (actor->state == SIM_PAUSED && !world->crashed[actor->node] && !world->paused[actor->node])
+            next = remo__min(next, actor->wake_at);
+    }
+    if (next == UINT64_MAX || world->idle_jumps > HANG_JUMPS_MAX)
+        return false;
+    world->now_ns = remo__max(world->now_ns, next);
+    return true;
+}
+
+static void describe_hang(void) {
+    char text[SIM_FAILURE_BYTES];
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < sim_world->actors_count; i++) {
+        const struct sim_actor *actor = &sim_world->actors[i];
+        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE && actor->state != SIM_GONE && used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, " node %u thread %u waits in \"%s\";", actor->node,
+                                     actor->thread, actor->doing ? actor->doing : "?");
+    }
+    sim_fail("nothing can happen any more, and nobody has a deadline:%s", text);
+}
+
+static void drain_one(struct sim_actor *actor) {
+    struct sim_store store = actor->stores[0];
+    actor->stores_count--;
+    memmove(actor->stores, actor->stores + 1, actor->stores_count * sizeof store);
+    __atomic_store_n(store.word, store.value, __ATOMIC_RELEASE);
+    sim_changed(actor->node);
+    sim_trace("  store of node %u arrives at %s", actor->node, sim_place(store.word));
+}
+
+/* Take steps until one is an actor's: go on there. */
+static void schedule(void) {
+    struct sim_step steps[STEPS_CAP];
+    for (;;) {
+        struct sim_world *world = sim_world;
+        if (at.failed || (world->running && world->programs_left == 0)) {
+            switch_to(NULL);
+            return;
+        }
+        sim_faults_due();
+        uint32_t count = possible(steps);
+        if (count == 0 && (!world->running || !jump())) {
+            if (world->running)
+                describe_hang();
+            switch_to(NULL);
+            return;
+        }
+        if (count == 0)
+            continue;
+        if (++world->steps > (world->running ? SIM_STEPS_MAX : SETUP_STEPS_MAX)) {
+            sim_fail("after %llu steps the program has not ended: it makes no progress", (unsigned long long)world->steps);
+            continue;
+        }
+        const struct sim_step *step = &steps[sim_scheduler_pick(steps, count)];
+        if (step->kind == STEP_NET) {
+            world->idle_jumps = 0;
+            sim_net_do(step);
+        } else if (step->kind == STEP_STORE) {
+            drain_one(&world->actors[step->index]);
+        } else {
+            struct sim_actor *next = &world->actors[step->index];
+            next->state = SIM_READY;
+            if (next != at.current)
+                switch_to(next);
+            return;
+        }
+    }
+}
+
+/* ---- scheduling points ---- */
+
+void sim_point(const char *what) {
+    struct sim_actor *actor = at.current;
+    if (!actor)
+        return;
+    if (!actor->looking)
+        sim_changed(actor->node);
+    actor->doing = what;
+    actor->state = SIM_READY;
+    schedule();
+}
+
+void sim_until(bool (*until)(void *ctx), void *ctx, const char *what) {
+    struct sim_actor *actor = at.current;
+    if (!actor) {
+        if (!until(ctx))
+            sim_fail("the scheduler itself would wait in \"%s\"", what);
+        return;
+    }
+    sim_drain(actor);
+    sim_changed(actor->node);
+    while (!until(ctx)) {
+        actor->doing = what;
+        actor->until = until;
+        actor->until_ctx = ctx;
+        actor->state = SIM_UNTIL;
+        schedule();
+    }
+}
+
+void sim_drain(struct sim_actor *actor) {
+    while (actor && actor->stores_count > 0)
+        drain_one(actor);
+}
+
+uint64_t remo__sim_look(const struct remo_node *node) {
+    struct sim_actor *actor = at.current;
+    if (actor)
+        actor->looking = true;
+    return sim_world->version[node->rank];
+}
+
+void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t deadline_ns) {
+    struct sim_actor *actor = at.current;
+    if (!actor) {
+        sim_fail("a check waits for the network");
+        return;
+    }
+    sim_drain(actor);
+    actor->looking = false;
+    if (sim_world->version[node->rank] != looked)
+        sim_scheduler_yield(actor->index);
+    actor->doing = "wait";
+    actor->looked = looked;
+    uint64_t sleep = sim_world->now_ns + SLEEP_NS;
+    if (sim_world->idle_jumps > IDLE_JUMPS_MAX)
+        sleep = deadline_ns;
+    actor->wake_at = remo__min(sleep, deadline_ns);
+    actor->state = SIM_PAUSED;
+    schedule();
+}
+
+/* ---- actors ---- */
+
+static bool never(void *ctx) {
+    (void)ctx;
+    return false;
+}
+
+static void actor_main(void) {
+    struct sim_actor *actor = at.current;
+    (void)actor->run(actor->run_ctx);
+    sim_drain(actor);
+    actor->state = SIM_DONE;
+    if (actor->role == SIM_PROGRAM)
+        sim_world->programs_left--;
+    sim_changed(actor->node);
+    for (;;) {
+        schedule();
+        sim_until(never, NULL, "nothing");
+    }
+}
+
+static struct sim_actor *spawn(uint32_t node, uint32_t thread, enum sim_role role, void *(*run)(void *ctx), void *ctx) {
+    struct sim_world *world = sim_world;
+    if (world->actors_count == SIM_ACTORS_MAX) {
+        sim_fail("too many actors");
+        return NULL;
+    }
+    struct sim_actor *actor = &world->actors[world->actors_count];
+    *actor = (struct sim_actor){.index = world->actors_count, .node = node, .thread = thread, .role = role, .state = SIM_READY,
+                                .run = run, .run_ctx = ctx};
+    coroutine_make(&actor->coroutine, at.stacks[actor->index], actor_main);
+    world->actors_count++;
+    return actor;
+}
+
+int sim_thread_create(pthread_t *ret_thread, void *(*run)(void *ctx), void *ctx) {
+    const struct sim_actor *made = spawn(at.current->node, 0, SIM_SERVICE, run, ctx);
+    if (!made)
+        return 11; /* EAGAIN */
+    *ret_thread = (pthread_t)made->index;
+    return 0;
+}
+
+void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx) {
+    (void)spawn(node, 0, SIM_CONTROL, run, ctx);
+}
+
+static bool is_done(void *ctx) {
+    const struct sim_actor *actor = ctx;
+    return actor->state == SIM_DONE;
+}
+
+int sim_thread_join(pthread_t thread) {
+    sim_until(is_done, &sim_world->actors[(uint32_t)thread], "join a thread");
+    return 0;
+}
+
+ssize_t sim_getrandom(void *at_place, size_t bytes) {
+    uint64_t word = 0x5851f42d4c957f2du * ++sim_world->random_calls;
+    memset(at_place, 0, bytes);
+    memcpy(at_place, &word, remo__min(bytes, sizeof word));
+    return (ssize_t)bytes;
+}
+
+/* ---- mutexes: 1 in the first word while somebody has it ---- */
+
+int sim_mutex_init(pthread_mutex_t *mutex) {
+    memset(mutex, 0, sizeof *mutex);
+    return 0;
+}
+
+static bool is_free(void *ctx) {
+    return *(const int *)ctx == 0;
+}
+
+int sim_mutex_lock(pthread_mutex_t *mutex) {
+    int *held = (int *)mutex;
+    sim_until(is_free, held, "lock a mutex");
+    *held = 1;
+    return 0;
+}
+
+int sim_mutex_unlock(pthread_mutex_t *mutex) {
+    sim_drain(at.current);
+    *(int *)mutex = 0;
+    if (at.current)
+        sim_changed(at.current->node);
+    return 0;
+}
+
+int sim_yield(void) {
+    if (at.current)
+        sim_scheduler_yield(at.current->index);
+    sim_point("yield");
+    return 0;
+}
+
+/* ---- time ---- */
+
+uint64_t remo__now_ns(void) {
+    return sim_world->now_ns += 10;
+}
+
+uint64_t remo__deadline(uint64_t timeout_ns) {
+    uint64_t deadline;
+    if (timeout_ns == REMO_FOREVER || __builtin_add_overflow(remo__now_ns(), timeout_ns, &deadline))
+        return REMO_FOREVER;
+    return deadline;
+}
+
+/* ---- crash ---- */
+
+void sim_crash(uint32_t node) {
+    struct sim_world *world = sim_world;
+    if (world->crashed[node])
+        return;
+    sim_trace("* node %u dies", node);
+    world->crashed[node] = true;
+    for (uint32_t i = 0; i < world->actors_count; i++) {
+        struct sim_actor *actor = &world->actors[i];
+        if (actor->node != node)
+            continue;
+        actor->stores_count = 0;
+        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE)
+            world->programs_left--;
+        if (actor->state != SIM_DONE)
+            actor->state = SIM_GONE;
+    }
+    sim_net_crash(node);
+    for (uint32_t i = 0; i < SIM_NODES_MAX; i++)
+        sim_changed(i);
+}
+
+struct sim_faults sim_faults;
+
+void sim_faults_due(void) {
+    const struct sim_faults *faults = &sim_faults;
+    struct sim_world *world = sim_world;
+    if (!world->running || faults->step == 0)
+        return;
+    if (faults->pause_steps == 0 && world->steps + 1 == faults->step)
+        sim_crash(faults->node);
+    else if (faults->pause_steps > 0)
+        world->paused[faults->node] =
+            world->steps + 1 >= faults->step && world->steps + 1 < faults->step + faults->pause_steps && world->idle_jumps == 0;
+}
+
+/* ---- set-up ---- */
+
+static bool go(void *ctx) {
+    (void)ctx;
+    return sim_world->running;
+}
+
+static bool node_is_open(void *ctx) {
+    return *(struct remo_node *const *)ctx != NULL;
+}
+
+static void open_node(struct sim_actor *actor) {
+    static const char *const addresses[] = {"unix:0", "unix:1", "unix:2", "unix:3"};
+    const struct sim_case *test = sim_world->test;
+    struct remo_config config = {.fabric = "sim", .rank = actor->node, .size = test->nodes, .addresses = addresses, .job = "sim",
+                                 .arena_bytes = SIM_ARENA_BYTES, .segment_bytes = SIM_ARENA_BYTES, .threads_max = SIM_THREADS_MAX + 3,
+                                 .op_timeout_ns = SIM_OP_TIMEOUT_NS};
+    struct remo_node *node = NULL;
+    if (remo_node_open(&config, &node) != 0)
+        sim_fail("node %u does not open: %s", actor->node, remo_last_error());
+    test->open(sim_world->state, node, actor->node);
+    sim_world->nodes[actor->node] = node;
+}
+
+static void *program(void *ctx) {
+    struct sim_actor *actor = ctx;
+    struct sim_world *world = sim_world;
+    struct remo_stats stats;
+    if (actor->thread == 0)
+        open_node(actor);
+    else
+        sim_until(node_is_open, &world->nodes[actor->node], "wait for the node to open");
+    remo_thread_stats(world->nodes[actor->node], &stats); /* attaches the thread */
+    sim_until(go, NULL, "begin");
+    world->test->body(world->state, actor->node, actor->thread);
+    return NULL;
+}
+
+static void set_up(const struct sim_case *test) {
+    sim_world = sim_calloc(1, sizeof *sim_world);
+    sim_world->test = test;
+    sim_world->state = sim_calloc(1, test->state_bytes ? test->state_bytes : 8);
+    sim_world->programs_left = test->nodes * test->threads;
+    sim_net_open();
+    for (uint32_t thread = 0; thread < test->threads; thread++)
+        for (uint32_t node = 0; node < test->nodes; node++) {
+            struct sim_actor *actor = spawn(node, thread, SIM_PROGRAM, program, NULL);
+            actor->run_ctx = actor;
+        }
+}
+
+static void save(void) {
+    struct sim_extent extents[SIM_ACTORS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sim_world->actors_count; i++) {
+        const struct sim_actor *actor = &sim_world->actors[i];
+        char *sp = actor->coroutine.sp, *top = at.stacks[i] + COROUTINE_STACK_BYTES;
+        extents[count++] = (struct sim_extent){.from = sp, .bytes = (size_t)(top - sp)};
+    }
+    if (sim_net_count() > 0)
+        sim_fail("operations are in flight after the set-up");
+    sim_net_forget();
+    for (uint32_t node = 0; node < sim_world->test->nodes && sim_world->nodes[node]; node++)
+        sim_heap_arena_used(remo__arena_base(sim_world->nodes[node]->arena), remo__arena_used(sim_world->nodes[node]->arena));
+    sim_world->running = true;
+    sim_world->steps = 0;
+    sim_heap_save(extents, count);
+}
+
+bool sim_world_open(const struct sim_case *test) {
+    const struct sim_schedule in_turn = {.policy = SIM_IN_TURN};
+    at.failed = false;
+    sim_heap_open();
+    for (uint32_t i = 0; i < SIM_ACTORS_MAX; i++)
+        if (!at.stacks[i])
+            at.stacks[i] = aligned_alloc(64, COROUTINE_STACK_BYTES);
+    set_up(test);
+    sim_scheduler_begin(&in_turn);
+    schedule();
+    for (uint32_t node = 0; node < test->nodes && !at.failed; node++)
+        if (!sim_world->nodes[node])
+            sim_fail("the set-up of node %u does not end", node);
+    if (!at.failed)
+        save();
+    return !at.failed;
+}
+
+void sim_world_close(void) {
+    sim_heap_close();
+    sim_world = NULL;
+}
+
+bool sim_world_run(void) {
+    at.failed = false;
+    sim_heap_restore();
+    sim_history.count = 0;
+    sim_history.full = false;
+    schedule();
+    if (!at.failed && sim_world->test->check)
+        sim_world->test->check(sim_world->state);
+    return !at.failed;
+}

@@ -1,0 +1,112 @@
+/* world.h - the simulated world: nodes whose threads are coroutines, one step at a time.
+ *
+ * Model:   an actor is a thread of a node: the program's, the control thread, the service thread. It runs until its next scheduling point: a touch of
+ *          network memory, the post of an operation, one turn of waiting, a mutex that another has. There the scheduler picks the next step among
+ *          all that are possible: an actor, one store that leaves an actor's store buffer, one micro-step of an operation in flight.
+ * Memory:  a CPU store lingers in its actor's buffer (total store order, own loads see it) until a step drains it, or the actor does
+ *          something that orders it: a fence, an atomic, a post, a lock.
+ * Waiting: an actor that waits is looked at again when something at its node changed. When nothing can happen, time jumps: to the end of a
+ *          sleep, then to the next deadline; when there is none, the world hangs, and that is a failure.
+ * Lives:   sim_world_open sets nodes and objects up once; each schedule begins from a copy of that moment.
+ */
+#pragma once
+
+#include <stdarg.h>
+
+#include "node/node.h"
+#include "sim/coroutine.h"
+
+#define SIM_NODES_MAX      4u
+#define SIM_THREADS_MAX    3u      /* of the program, per node */
+#define SIM_ACTORS_MAX     24u
+#define SIM_STORES_MAX     8u
+#define SIM_STEPS_MAX      30000u  /* of one schedule; more is a failure: no progress */
+#define SIM_ARENA_BYTES    (2ull << 20)
+#define SIM_OP_TIMEOUT_NS  (10 * REMO__NS_PER_S)
+#define SIM_FAILURE_BYTES  512u
+
+enum sim_actor_state { SIM_UNUSED, SIM_READY, SIM_PAUSED, SIM_UNTIL, SIM_DONE, SIM_GONE };
+enum sim_role { SIM_PROGRAM, SIM_CONTROL, SIM_SERVICE };
+
+struct sim_store {
+    uint64_t *word;
+    uint64_t value;
+};
+
+struct sim_actor {
+    struct coroutine coroutine;
+    uint32_t index, node, thread;
+    enum sim_role role;
+    enum sim_actor_state state;
+    bool looking;                        /* inside a turn of waiting: looking changes nothing */
+    uint64_t looked, wake_at;            /* SIM_PAUSED */
+    bool (*until)(void *ctx);            /* SIM_UNTIL */
+    void *until_ctx;
+    void *(*run)(void *ctx);
+    void *run_ctx;
+    struct remo__tls tls;
+    struct remo__thread *threads;
+    struct sim_store stores[SIM_STORES_MAX];
+    uint32_t stores_count;
+    const char *doing;                   /* for the trace */
+};
+
+struct sim_case;
+
+struct sim_world {                       /* lies in the heap, like all that belongs to a schedule */
+    const struct sim_case *test;
+    struct sim_actor actors[SIM_ACTORS_MAX];
+    uint32_t actors_count;
+    uint64_t version[SIM_NODES_MAX];
+    uint64_t now_ns, steps, idle_jumps, random_calls;
+    bool running;                        /* a schedule, not the set-up */
+    bool crashed[SIM_NODES_MAX], paused[SIM_NODES_MAX];
+    uint32_t programs_left;
+    struct remo_node *nodes[SIM_NODES_MAX];
+    void *state;                         /* the case's */
+    struct sim_net *net;
+    struct sim_control *controls[SIM_NODES_MAX];
+};
+
+extern struct sim_world *sim_world;
+
+/* Set up a world for a case under a profile; NULL-terminated failure text in sim_failure() when it cannot. */
+bool sim_world_open(const struct sim_case *test);
+void sim_world_close(void);
+/* From the saved moment to the end of all programs; false: sim_failure() says why. */
+bool sim_world_run(void);
+const char *sim_failure(void);
+/* End the schedule as a failure. From an actor it does not return. */
+void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- for the fabric and the control plane ---- */
+struct sim_actor *sim_current(void);
+/* A scheduling point of the current actor, about to do `what`. */
+void sim_point(const char *what);
+/* The current actor goes on when `until` is true. */
+void sim_until(bool (*until)(void *ctx), void *ctx, const char *what);
+void sim_drain(struct sim_actor *actor);
+static inline void sim_changed(uint32_t node) {
+    sim_world->version[node]++;
+}
+/* Stop a node at once. */
+void sim_crash(uint32_t node);
+void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx);
+
+/* Faults of the schedule to come: `node` dies before step `step` (0: never), or is paused for `pause_steps` steps then. */
+struct sim_faults {
+    uint64_t step;
+    uint32_t node;
+    uint64_t pause_steps;
+    uint64_t fail_post, fail_completion, fail_allocation;
+};
+extern struct sim_faults sim_faults;
+/* Do what is due before the step that comes. */
+void sim_faults_due(void);
+
+/* ---- the trace ---- */
+extern bool sim_tracing;
+void sim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define sim_trace(...) (__builtin_expect(sim_tracing, 0) ? sim_say(__VA_ARGS__) : (void)0)
+/* "node 1 +0x40" of an address in an arena, the same on every run. */
+const char *sim_place(const void *at);

@@ -1,0 +1,24 @@
+/* mutant.h - places where a proof needs a step, marked so that the simulator can leave the step out and see whether anybody notices.
+ *
+ *     if (!REMO__MUTANT(lock_release_fence))
+ *         rc = fence();
+ * The name begins with the object's. In normal builds it is the constant false, and costs nothing.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#ifdef REMO_SIM
+extern const char *remo__mutant_active; /* the name of the one that is switched on, or NULL; compared by address */
+
+#define REMO__MUTANT(name)                                                                                    \
+    __extension__({                                                                                           \
+        static const char remo__mutant_text[] = #name;                                                        \
+        static const char *const remo__mutant_entry __attribute__((section("remo_mutants"), used)) =          \
+            remo__mutant_text;                                                                                \
+        __builtin_expect(remo__mutant_active != 0, 0) && remo__mutant_is(remo__mutant_entry);                 \
+    })
+bool remo__mutant_is(const char *name);
+#else
+#define REMO__MUTANT(name) false
+#endif

@@ -1,0 +1,148 @@
+/* linear.c - the checker is checked: histories known to be good and to be bad, small ones by hand and many made at random. */
+#include "sim/linear.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "base/random.h"
+#include "sim/oracle.h"
+
+static struct history history;
+
+static void call(uint32_t function, uint64_t argument, uint64_t second, uint64_t result, uint64_t begin, uint64_t end) {
+    const struct call is = {.function = function, .argument = argument, .second = second};
+    uint32_t index = history_begin(&history, &is, begin);
+    if (end != HISTORY_NEVER)
+        history_end(&history, index, 0, result, end);
+}
+
+static enum verdict judge(const struct oracle *oracle, uint32_t budget) {
+    struct linear *linear = linear_open(budget);
+    struct linear_report report;
+    enum verdict verdict = linear_check(linear, &history, oracle, &report);
+    linear_close(linear);
+    history.count = 0;
+    history.full = false;
+    return verdict;
+}
+
+static void registers_by_hand(void **state) {
+    (void)state;
+    call(WORD_STORE, 1, 0, 0, 1, 2);
+    call(WORD_LOAD, 0, 0, 1, 3, 4);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_YES);
+    call(WORD_STORE, 1, 0, 0, 1, 2); /* a load after it must see it */
+    call(WORD_LOAD, 0, 0, 0, 3, 4);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_NO);
+    call(WORD_STORE, 1, 0, 0, 1, 5); /* a load that overlaps it need not */
+    call(WORD_LOAD, 0, 0, 0, 3, 4);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_YES);
+    call(WORD_STORE, 1, 0, 0, 1, 9); /* but once seen, it stays */
+    call(WORD_LOAD, 0, 0, 1, 2, 3);
+    call(WORD_LOAD, 0, 0, 0, 4, 5);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_NO);
+}
+
+static void calls_without_end(void **state) {
+    (void)state;
+    call(WORD_STORE, 1, 0, 0, 1, HISTORY_NEVER); /* may happen, late, or never */
+    call(WORD_LOAD, 0, 0, 0, 3, 4);
+    call(WORD_LOAD, 0, 0, 1, 5, 6);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_YES);
+    call(WORD_STORE, 1, 0, 0, 1, HISTORY_NEVER);
+    call(WORD_LOAD, 0, 0, 0, 3, 4);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_YES);
+    call(WORD_STORE, 1, 0, 0, 5, HISTORY_NEVER); /* not before it began */
+    call(WORD_LOAD, 0, 0, 1, 3, 4);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_NO);
+    call(COUNTER_ADD, 1, 0, 0, 1, HISTORY_NEVER); /* not twice */
+    call(WORD_LOAD, 0, 0, 2, 3, 4);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_NO);
+}
+
+static void counters(void **state) {
+    (void)state;
+    call(COUNTER_ADD, 1, 0, 0, 1, 10);
+    call(COUNTER_ADD, 1, 0, 0, 2, 9); /* two got the same number: a lost update */
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_NO);
+    call(COUNTER_ADD, 1, 0, 1, 1, 10);
+    call(COUNTER_ADD, 1, 0, 0, 2, 9);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_YES);
+}
+
+static void queues(void **state) {
+    (void)state;
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    call(QUEUE_PUSH, 2, 0, 0, 3, 4);
+    call(QUEUE_POP, 0, 0, 2, 5, 6); /* not first in, first out */
+    assert_int_equal(judge(&oracle_queue, 1000), LINEAR_NO);
+    call(QUEUE_PUSH, 1, 0, 0, 1, 4);
+    call(QUEUE_PUSH, 2, 0, 0, 3, 4);
+    call(QUEUE_POP, 0, 0, 2, 5, 6);
+    assert_int_equal(judge(&oracle_queue, 1000), LINEAR_YES);
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    call(QUEUE_POP, 0, 0, 1, 3, 6);
+    call(QUEUE_POP, 0, 0, 1, 4, 5); /* twice */
+    assert_int_equal(judge(&oracle_queue, 1000), LINEAR_NO);
+}
+
+/* Each call takes effect at a moment that we know, somewhere between its begin and its end: good by construction. Then one result is changed
+ * to a value that no call ever stored: bad by construction. */
+static void make(struct remo__random *random, uint32_t calls) {
+    uint64_t word = 0;
+    for (uint32_t i = 0; i < calls; i++) {
+        uint64_t at = 100 * (i + 1), begin = at - 1 - remo__random_below(random, 400) % at, end = at + 1 + remo__random_below(random, 400);
+        uint64_t value = i + 1, old = word;
+        switch (remo__random_below(random, 3)) {
+        case 0:
+            call(WORD_STORE, value, 0, 0, begin, end);
+            word = value;
+            break;
+        case 1:
+            call(COUNTER_ADD, 1000, 0, old, begin, end);
+            word += 1000;
+            break;
+        default:
+            call(WORD_LOAD, 0, 0, old, begin, end);
+            break;
+        }
+    }
+}
+
+static void made_at_random(void **state) {
+    struct remo__random random;
+    (void)state;
+    for (uint32_t seed = 0; seed < 500; seed++) {
+        remo__random_seed(&random, seed);
+        make(&random, 40);
+        assert_int_equal(judge(&oracle_word, 100000), LINEAR_YES);
+        remo__random_seed(&random, seed);
+        make(&random, 40);
+        call(WORD_LOAD, 0, 0, 999999999, 2000, 2001);
+        assert_int_equal(judge(&oracle_word, 100000), LINEAR_NO);
+    }
+}
+
+static void no_verdict_is_no_pass(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 30; i++)
+        call(WORD_STORE, i, 0, 0, 1, 100);
+    call(WORD_LOAD, 0, 0, 777, 200, 201);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_BUDGET);
+    for (uint32_t i = 0; i <= HISTORY_CALLS_MAX; i++)
+        call(WORD_LOAD, 0, 0, 0, i + 1, i + 1);
+    assert_int_equal(judge(&oracle_word, 1000), LINEAR_BUDGET);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(registers_by_hand), cmocka_unit_test(calls_without_end), cmocka_unit_test(counters),
+        cmocka_unit_test(queues), cmocka_unit_test(made_at_random), cmocka_unit_test(no_verdict_is_no_pass)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
