@@ -175,7 +175,7 @@ static void welcome_take(struct ofi_link *link) {
     struct remo__ofi_welcome welcome;
     const uint8_t *message = link->block.memory + ANSWERS_AT;
     size_t bytes;
-    if (!remo__ofi_arrived(message, 0, link->seed, &link->placed, &head, &bytes) || bytes != sizeof head + sizeof welcome)
+    if (!remo__ofi_arrived(message, 0, link->seed, link->port.net->stream, &link->placed, &head, &bytes) || bytes != sizeof head + sizeof welcome)
         return;
     memcpy(&welcome, message + sizeof head, sizeof welcome);
     link->ring = (struct ofi_remote){.address = link->table.address, .key = welcome.key, .base = welcome.base};
@@ -208,7 +208,7 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
         .bytes = bytes,
         .remote = &link->ring,
         .at = remo__ofi_slot_at(seq),
-        .data = bytes - 8 > REMO__OFI_CHECKED_BYTES ? remo__ofi_placed(place_of(link), seq) : REMO__OFI_WOKEN,
+        .data = remo__ofi_immediate(bytes, link->port.net->stream, place_of(link), seq),
         .connected = true,
     };
     write.silent = write.data == REMO__OFI_WOKEN;
@@ -254,7 +254,7 @@ static int answers_take(struct ofi_link *link) {
         struct remo__ofi_head head;
         size_t bytes;
         const uint8_t *message = link->block.memory + ANSWERS_AT + remo__ofi_slot_at(seq);
-        if (!remo__ofi_arrived(message, seq, link->seed, &link->placed, &head, &bytes))
+        if (!remo__ofi_arrived(message, seq, link->seed, link->port.net->stream, &link->placed, &head, &bytes))
             return 0;
         if (!remo__ofi_answer_take(link, message, bytes, &head))
             return remo__fail(-EPROTO, "node %u sent an answer that makes no sense", link->contact->rank);

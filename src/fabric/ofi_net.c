@@ -68,11 +68,23 @@ static int getinfo(const char *provider, const char *address, int mr_mode, struc
     return rc;
 }
 
+/* Providers that take the process down when a peer goes away, as libfabric 1.17 has them. */
+static int refuse_unsafe(const char *provider) {
+    if (strcmp(provider, "shm") == 0)
+        return remo__fail(-ENODEV, "provider \"shm\" crashes when a peer goes away: use fabric shm, which is faster too");
+    if (strcmp(provider, "net;ofi_rxm") == 0)
+        return remo__fail(-ENODEV, "provider \"net;ofi_rxm\" crashes when a peer goes away: use tcp");
+    return 0;
+}
+
 /* The best way to use the provider: memory named by offset and by keys of our choice, if it can. */
 static int net_info(const char *provider, const char *address, struct fi_info **ret_info) {
-    environment_prepare();
     struct fi_info *info = NULL;
-    int rc = getinfo(provider, address, 0, &info);
+    int rc = refuse_unsafe(provider);
+    if (rc < 0)
+        return rc;
+    environment_prepare();
+    rc = getinfo(provider, address, 0, &info);
     if (rc != 0)
         rc = getinfo(provider, address, MR_MODES, &info);
     if (rc != 0)
@@ -116,7 +128,7 @@ int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *ad
     const char *name = net->info->fabric_attr->prov_name;
     bool rxm = strstr(name, "ofi_rxm") != NULL, tcp = strncmp(name, "tcp", 3) == 0;
     net->again_is_lost = rxm;
-    net->arrivals_wake = tcp && rxm;
+    net->stream = tcp && rxm;
     net->eager_bytes = rxm ? rxm_eager_bytes(provider, address) : 0;
     if (net->eager_bytes > 4096)
         remo__log(log, REMO_LOG_WARNING,
@@ -267,7 +279,7 @@ static ssize_t write_post(struct ofi_port *port, const struct ofi_write *write) 
     const struct ofi_remote *to = write->remote;
     void *desc = fi_mr_desc(write->block->mr);
     uint64_t at = to->base + write->at;
-    if (!write->silent || !port->net->arrivals_wake)
+    if (!write->silent || !port->net->stream)
         return fi_writedata(port->ep, write->from, write->bytes, desc, write->data, to->address, at, to->key, NULL);
     return fi_write(port->ep, write->from, write->bytes, desc, to->address, at, to->key, NULL);
 }

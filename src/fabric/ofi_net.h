@@ -28,7 +28,9 @@ struct ofi_net {
     struct fid_fabric *fabric;
     uint32_t eager_bytes;     /* ofi_rxm: must be the same everywhere; 0: another provider */
     bool again_is_lost;       /* a write that is told to try again has lost its connection (ofi_rxm) */
-    bool arrivals_wake;       /* any arrival makes the descriptor of the queue readable (sockets) */
+    /* Byte streams that remo__ofi_port_poll itself reads: what arrives makes the descriptor of the queue readable,
+     * and is placed in order. */
+    bool stream;
 };
 
 struct ofi_port {

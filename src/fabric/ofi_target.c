@@ -92,7 +92,7 @@ static int answer_send(struct ofi_target *target, struct ofi_inbound *inbound, u
         .bytes = bytes,
         .remote = &inbound->answers,
         .at = remo__ofi_slot_at(seq),
-        .data = bytes - 8 > REMO__OFI_CHECKED_BYTES ? remo__ofi_placed(0, seq) : REMO__OFI_WOKEN,
+        .data = remo__ofi_immediate(bytes, target->port.net->stream, 0, seq),
         .connected = true,
     };
     write.silent = write.data == REMO__OFI_WOKEN;
@@ -200,15 +200,16 @@ static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound)
 
 /* Returns whether there was something to do. */
 static bool inbound_serve(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
+    struct ofi_target *target = &ofi->target;
     if (inbound->dead)
         return false;
     if (inbound->unsent_bytes > 0)
-        return answer_send(&ofi->target, inbound, inbound->next - 1, inbound->unsent_bytes) != -EAGAIN;
+        return answer_send(target, inbound, inbound->next - 1, inbound->unsent_bytes) != -EAGAIN;
     if (!inbound->running) {
         const uint8_t *request = inbound->block.memory + remo__ofi_slot_at(inbound->next);
         struct remo__ofi_head head;
         size_t bytes;
-        if (!remo__ofi_arrived(request, inbound->next, inbound->seed, &inbound->placed, &head, &bytes))
+        if (!remo__ofi_arrived(request, inbound->next, inbound->seed, target->port.net->stream, &inbound->placed, &head, &bytes))
             return false;
         uint8_t *answer = inbound->block.memory + ANSWERS_AT + remo__ofi_slot_at(inbound->next);
         remo__ofi_run_start(&inbound->run, request, bytes, head.count, answer);
@@ -290,7 +291,7 @@ static void help(struct ofi_fabric *ofi) {
 }
 
 static int sleep_ms(struct ofi_target *target) {
-    bool trusted = target->port.fd >= 0 && target->port.net->arrivals_wake;
+    bool trusted = target->port.fd >= 0 && target->port.net->stream;
     return target->stalled || !trusted || atomic_load(&target->watches) ? SLEEP_MS_UNTRUSTED : SLEEP_MS_MAX;
 }
 

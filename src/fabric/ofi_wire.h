@@ -9,9 +9,10 @@
  *           may then use both slots again.
  * Placing:  networks place the bytes of a write in any order and in pieces. Whoever waits for a message looks
  *           at the number in its head, and believes the message when the check at its end fits all of it:
- *           no order of placement, and no torn word, is ever relied on. To check a large message would take
- *           too long: it carries an immediate, which the network delivers when all of it is placed, and only
- *           its head is checked.
+ *           no order of placement, and no torn word, is relied on. To check a large message would take too
+ *           long: only its head is checked, and it carries an immediate, which the network delivers when all of
+ *           it is placed. Over a byte stream that the waiting thread itself reads into the ring nothing is
+ *           needed: what comes before the check is there when the check is.
  * Numbers:  in the order of the machine; nodes whose order differs refuse each other when they connect. All
  *           parts are multiples of 8 bytes. */
 #ifndef REMO_FABRIC_OFI_WIRE_H
@@ -28,7 +29,7 @@
 #define REMO__OFI_MAGIC UINT32_C(0x0f1e0001)      /* and the version */
 #define REMO__OFI_WINDOW 8u                       /* messages of an endpoint to a peer that are unanswered */
 #define REMO__OFI_FRAGMENT_BYTES (UINT64_C(32) << 10) /* of one operation in one message */
-#define REMO__OFI_CHECKED_BYTES 8192u             /* larger messages carry an immediate */
+#define REMO__OFI_CHECKED_BYTES 8192u             /* larger messages are not checked as a whole */
 #define REMO__OFI_MESSAGE_BYTES (REMO__OFI_FRAGMENT_BYTES + 256) /* room for a head, a record, a check, more */
 #define REMO__OFI_RING_BYTES (REMO__OFI_WINDOW * REMO__OFI_MESSAGE_BYTES)
 #define REMO__OFI_ADDRESS_BYTES_MAX 128u          /* of an endpoint, in the provider's format */
@@ -80,7 +81,10 @@ struct remo__ofi_welcome {
 #define REMO__OFI_WOKEN UINT32_MAX                /* nothing but a wake-up */
 #define REMO__OFI_PLACES_MAX (UINT32_C(1) << 27)
 
-static inline uint32_t remo__ofi_placed(uint32_t place, uint32_t seq) {
+/* For a message of `bytes`, the check included. */
+static inline uint32_t remo__ofi_immediate(size_t bytes, bool stream, uint32_t place, uint32_t seq) {
+    if (stream || bytes - 8 <= REMO__OFI_CHECKED_BYTES)
+        return REMO__OFI_WOKEN;
     return REMO__OFI_PLACED | place * REMO__OFI_WINDOW | seq % REMO__OFI_WINDOW;
 }
 
@@ -107,9 +111,9 @@ static inline size_t remo__ofi_seal(uint8_t *message, size_t bytes, uint32_t seq
 }
 
 /* Is message `seq` in its slot, whole? Then its head, and in `ret_bytes` its size without the check. `placed` has a bit
- * for each slot that an immediate has come for, which is taken back. */
-static inline bool remo__ofi_arrived(const uint8_t *slot, uint32_t seq, uint64_t seed, uint32_t *placed,
-                                     struct remo__ofi_head *ret_head, size_t *ret_bytes) {
+ * for each slot that an immediate has come for, which is taken back; a stream needs none. */
+static inline bool remo__ofi_arrived(const uint8_t *slot, uint32_t seq, uint64_t seed, bool stream,
+                                     uint32_t *placed, struct remo__ofi_head *ret_head, size_t *ret_bytes) {
     struct remo__ofi_head head;
     memcpy(&head, slot, sizeof head);
     if (remo__likely(head.seq != seq))
@@ -119,7 +123,7 @@ static inline bool remo__ofi_arrived(const uint8_t *slot, uint32_t seq, uint64_t
         return false;
     bytes -= 8;
     uint32_t bit = UINT32_C(1) << seq % REMO__OFI_WINDOW;
-    if (bytes > REMO__OFI_CHECKED_BYTES && !(*placed & bit))
+    if (bytes > REMO__OFI_CHECKED_BYTES && !stream && !(*placed & bit))
         return false;
     uint64_t check;
     memcpy(&check, slot + bytes, sizeof check);
