@@ -414,7 +414,8 @@ static int credentials(struct remo_node *node, void *ctx) {
         CHECK_EQUAL(failed, 2);
         CHECK_EQUAL(-nodes[0].rc, ETIMEDOUT);
         CHECK_EQUAL(-nodes[1].rc, ETIMEDOUT);
-        CHECK(strstr(nodes[0].sentence, words[i]) && strstr(nodes[1].sentence, words[i]));
+        /* One hears the other's reason only if that has not given up and closed meanwhile. */
+        CHECK(strstr(nodes[0].sentence, words[i]) || strstr(nodes[1].sentence, words[i]));
     }
     struct remo_config options[2] = {{.key_file = good}, {.key_file = good}};
     if (open_two(node, &job, nodes, options, &failed))

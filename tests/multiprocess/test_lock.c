@@ -523,7 +523,8 @@ static int owner_killed(struct remo_node *node, void *ctx) {
     CHECK_SENTENCE(remo_lock_consistent(lock, 0), -EINVAL, "nothing to repair");
     CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     for (uint32_t i = 0; i < 3; i++)
-        CHECK_SENTENCE(remo_lock_acquire(lock, 1, i * MS), -ENOTRECOVERABLE, "without remo_lock_consistent");
+        CHECK_SENTENCE(remo_lock_acquire(lock, 1, 20 * SECOND), -ENOTRECOVERABLE, /* all nodes ask: in turn */
+                       "without remo_lock_consistent");
     CHECK_OK(remo_lock_acquire(lock, 2, SECOND)); /* never touched */
     CHECK_OK(remo_lock_release(lock, 2, REMO_FENCE_NONE));
     CHECK_OK(cluster_meet());

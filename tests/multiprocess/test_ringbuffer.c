@@ -430,7 +430,7 @@ static int sender_dies(struct remo_node *node, void *ctx) {
     while (rc == 0) {
         rc = receive_message(ring, n, 20 * SECOND);
         n += rc == 0;
-        if (rank == 1 && n == 500)
+        if (rank == 1 && rc == 0 && n == 500)
             CHECK_OK(cluster_kill(0));
     }
     CHECK_EQUAL(-rc, EHOSTDOWN);
