@@ -7,10 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "bench/litmus_real.h"
 #include "cli/bench_suite.h"
 #include "cli/commands.h"
 #include "fabric/fabric.h"
 
+#define LITMUS "litmus"
 #define NODES_MIN 2
 #define NODES_DEFAULT 2
 #define KEYS_MAX (1ull << 32)
@@ -19,6 +22,7 @@
 struct request {
     struct bench_suite suite;
     bool list, worker; /* worker: this process is a node, and sends its results to standard output */
+    bool litmus;       /* instead of measuring: which reorderings are seen */
 };
 
 enum key {
@@ -115,8 +119,13 @@ static const char *parse_fabric(const char *name, struct argp_state *state) {
     return NULL;
 }
 
-static void add_name(struct bench_suite *suite, const char *name, struct argp_state *state) {
+static void add_name(struct request *request, const char *name, struct argp_state *state) {
+    struct bench_suite *suite = &request->suite;
     const struct bench *bench = bench_find(name);
+    if (strcmp(name, LITMUS) == 0) {
+        request->litmus = true;
+        return;
+    }
     if (!bench)
         argp_error(state, "there is no benchmark '%s'; `remo bench --list` says what there is", name);
     if (suite->benches_count == BENCH_NAMES_MAX)
@@ -163,9 +172,11 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     case KEY_RUNS: suite->runs = (uint32_t)parse_count(text, 1, BENCH_RUNS_MAX, state); break;
     case KEY_LIST: request->list = true; break;
     case KEY_WORKER: request->worker = true; break;
-    case ARGP_KEY_ARG: add_name(suite, text, state); break;
+    case ARGP_KEY_ARG: add_name(request, text, state); break;
     case ARGP_KEY_END:
-        if (suite->benches_count == 0)
+        if (request->litmus && suite->benches_count > 0)
+            argp_error(state, LITMUS " measures nothing: run it by itself");
+        if (suite->benches_count == 0 && !request->litmus)
             add_all(suite);
         break;
     default: return parse_measurement(key, text, &suite->options, state);
@@ -176,7 +187,22 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
 static int print_list(void) {
     for (size_t i = 0; bench_list[i]; i++)
         printf("%-14s %s\n", bench_list[i]->name, bench_list[i]->description);
+    printf("%-14s %s\n", LITMUS, "which reorderings of operations are seen on this fabric; --seconds for each row; by itself");
     return 0;
+}
+
+static int run_litmus(const struct bench_suite *suite) {
+    struct litmus_report report;
+    int rc = litmus_run(suite->options.fabric, suite->options.seconds, &report);
+    if (rc != 0) {
+        fprintf(stderr, "remo bench: " LITMUS ": %s\n", remo_last_error());
+        return 1;
+    }
+    if (suite->json)
+        litmus_print_json(stdout, &report);
+    else
+        litmus_print(stdout, &report);
+    return report.failures > 0;
 }
 
 int cli_bench(int argc, char **argv) {
@@ -199,6 +225,8 @@ int cli_bench(int argc, char **argv) {
         return 2;
     if (request.list)
         return print_list();
+    if (request.litmus)
+        return run_litmus(&request.suite);
     if (request.worker)
         return bench_work(request.suite.benches[0], options, STDOUT_FILENO) == 0 ? 0 : 1;
     return bench_suite_run(&request.suite) == 0 ? 0 : 1;

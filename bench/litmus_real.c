@@ -1,0 +1,237 @@
+/* litmus_real.c - see litmus_real.h. Three processes, each a node, share with each other, beside the network, one page of memory: there they meet
+ * before and after each run, tell each other what a program needs told, and count. Each run begins with everything placed and zero, and every
+ * actor waits for a random moment, so that what they do meets in ever new ways.
+ */
+#include "bench/litmus_real.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "bench/litmus.h"
+#include "node/access.h"
+#include "node/node.h"
+
+#define ACTORS         4u                      /* one of each node, and thread 1 of node 0 */
+#define DELAY_TURNS    400u                    /* at most, before a run: about 2 us */
+#define SPINS          64u                     /* then others may need the processor */
+#define OPEN_NS        (60 * REMO__NS_PER_S)
+#define GRACE_NS       (60 * REMO__NS_PER_S)   /* a report that has not come so long after its time never comes */
+
+struct shared {
+    _Atomic uint32_t came, meeting;
+    _Atomic bool stop;                         /* given up: all go home */
+    _Atomic bool row_done;
+    struct litmus litmus;                      /* pointers are those of the process that wrote them, for its own use */
+    struct litmus_count rows[LITMUS_ROWS_MAX];
+    struct remo__fabric_caps caps;
+    _Atomic bool failed;
+    char error[400];
+};
+
+static struct shared *shared;
+
+struct actor {
+    uint32_t node, thread;
+    uint64_t row_ns;
+    struct remo__random random;
+};
+
+/* ---- what the programs need of a runner ---- */
+
+static void pause_a_little(uint32_t turn) {
+    if (turn % SPINS == SPINS - 1)
+        sched_yield();
+}
+
+void litmus_point(const char *what) {
+    (void)what;
+}
+
+void litmus_until(bool (*is)(void *ctx), void *ctx, const char *what) {
+    (void)what;
+    for (uint32_t turn = 0; !is(ctx) && !shared->stop; turn++)
+        pause_a_little(turn);
+}
+
+/* What is looked for comes in the end. */
+bool litmus_again(uint32_t look) {
+    pause_a_little(look);
+    return !shared->stop;
+}
+
+static void give_up(const char *what, int rc) {
+    if (!atomic_exchange(&shared->failed, true))
+        snprintf(shared->error, sizeof shared->error, "%s: %s (%s)", what, remo_last_error(), remo_error_name(rc));
+    shared->stop = true;
+}
+
+void litmus_fail(const char *what, int rc) {
+    give_up(what, rc);
+}
+
+/* ---- runs ---- */
+
+static void meet(void) {
+    uint32_t meeting = shared->meeting;
+    if (atomic_fetch_add(&shared->came, 1) == ACTORS - 1) {
+        shared->came = 0;
+        shared->meeting++;
+    }
+    for (uint32_t turn = 0; shared->meeting == meeting && !shared->stop; turn++)
+        pause_a_little(turn);
+}
+
+/* By node 1, when nothing is under way: count the last run, and clear the table for the next. */
+static void begin_run(const struct actor *actor, uint32_t row, bool counts, uint64_t until_ns) {
+    struct litmus *litmus = &shared->litmus;
+    struct litmus_count *count = &shared->rows[row];
+    if (counts) {
+        count->runs++;
+        count->seen += litmus->odd != 0;
+    }
+    memset(remo_region_local(litmus->regions[actor->node]), 0, LITMUS_BYTES);
+    remo__mapped_fence();
+    memset(litmus->seen, 0, sizeof litmus->seen);
+    litmus->flag = false;
+    litmus->arrived = 0;
+    litmus->odd = 0;
+    shared->row_done = remo__now_ns() >= until_ns && count->runs > 0;
+}
+
+static void run_row(struct actor *actor, uint32_t row) {
+    const struct litmus_row *test = &litmus_rows[row];
+    uint64_t until_ns = remo__now_ns() + actor->row_ns;
+    for (bool counts = false; !shared->stop; counts = true) {
+        meet();
+        if (actor->node == 1)
+            begin_run(actor, row, counts, until_ns);
+        meet();
+        if (shared->row_done)
+            return;
+        for (volatile uint64_t turns = remo__random_below(&actor->random, DELAY_TURNS); turns > 0;)
+            turns--;
+        if (!shared->stop && (actor->thread == 0 || test->threads))
+            test->body(&shared->litmus, actor->node, actor->thread);
+        int rc = remo_fence(shared->litmus.nodes[actor->node], REMO_FENCE_THREAD, 0);
+        if (rc != 0)
+            give_up(test->program, rc);
+    }
+}
+
+static void *run_actor(void *ctx) {
+    struct actor *actor = ctx;
+    remo__random_seed(&actor->random, 1 + actor->node * 2 + actor->thread);
+    for (uint32_t row = 0; row < litmus_rows_count && !shared->stop; row++)
+        run_row(actor, row);
+    return NULL;
+}
+
+/* ---- a node ---- */
+
+static int open_node(const char *fabric, const char *folder, uint32_t rank) {
+    static char texts[LITMUS_NODES][128];
+    const char *addresses[LITMUS_NODES];
+    struct litmus *litmus = &shared->litmus;
+    for (uint32_t i = 0; i < LITMUS_NODES; i++) {
+        snprintf(texts[i], sizeof texts[i], "unix:%s/%u", folder, i);
+        addresses[i] = texts[i];
+    }
+    const struct remo_config config = {.fabric = fabric, .rank = rank, .size = LITMUS_NODES, .addresses = addresses, .job = "litmus"};
+    int rc = remo_node_open(&config, &litmus->nodes[rank]);
+    rc = rc ? rc : remo_region_open(remo_node_root(litmus->nodes[rank]), "litmus", LITMUS_BYTES, NULL, &litmus->regions[rank]);
+    return rc ? rc : remo_channel_wait(remo_region_channel(litmus->regions[rank]), OPEN_NS);
+}
+
+static int run_node(const char *fabric, const char *folder, double seconds, uint32_t rank) {
+    struct actor first = {.node = rank, .row_ns = (uint64_t)(seconds * 1e9)}, second = {.node = rank, .thread = 1, .row_ns = first.row_ns};
+    pthread_t thread;
+    int rc = open_node(fabric, folder, rank);
+    if (rc == 0 && rank == 0) {
+        shared->caps = shared->litmus.nodes[0]->fabric->caps;
+        rc = -pthread_create(&thread, NULL, run_actor, &second);
+    }
+    if (rc != 0) {
+        give_up("a node could not begin", rc);
+        return 1;
+    }
+    (void)run_actor(&first);
+    if (rank == 0)
+        pthread_join(thread, NULL);
+    remo_region_close(shared->litmus.regions[rank]);
+    remo_node_close(shared->litmus.nodes[rank]);
+    return 0;
+}
+
+/* ---- the parent ---- */
+
+/* Wait for all; those that do not come are killed. */
+static void wait_for(const pid_t pids[LITMUS_NODES], uint64_t deadline_ns) {
+    uint32_t left = LITMUS_NODES;
+    bool ended[LITMUS_NODES] = {false}, killed = false;
+    while (left > 0) {
+        for (uint32_t i = 0; i < LITMUS_NODES; i++) {
+            int status = 0;
+            if (ended[i] || (pids[i] > 0 && waitpid(pids[i], &status, WNOHANG) != pids[i]))
+                continue;
+            ended[i] = true;
+            left--;
+            if (pids[i] < 0 || status != 0)
+                shared->stop = true;
+            if (status != 0 && !atomic_exchange(&shared->failed, true))
+                snprintf(shared->error, sizeof shared->error, "node %u ended with status 0x%x", i, (unsigned)status);
+        }
+        bool late = remo__now_ns() > deadline_ns;
+        if (late && !killed && !atomic_exchange(&shared->failed, true))
+            snprintf(shared->error, sizeof shared->error, "not done in time, and stopped");
+        for (uint32_t i = 0; late && !killed && i < LITMUS_NODES; i++)
+            if (!ended[i])
+                kill(pids[i], SIGKILL);
+        killed |= late;
+        usleep(2000);
+    }
+}
+
+static void start_nodes(const char *fabric, const char *folder, double seconds, pid_t ret_pids[LITMUS_NODES]) {
+    for (uint32_t i = 0; i < LITMUS_NODES; i++) {
+        ret_pids[i] = fork();
+        if (ret_pids[i] == 0)
+            _exit(run_node(fabric, folder, seconds, i));
+        if (ret_pids[i] < 0)
+            give_up("cannot start a node", -errno);
+    }
+}
+
+int litmus_run(const char *fabric, double seconds, struct litmus_report *ret_report) {
+    const char *temporary = getenv("TMPDIR");
+    char folder[96], path[112];
+    pid_t pids[LITMUS_NODES];
+    snprintf(folder, sizeof folder, "%s/remo-litmus-XXXXXX", temporary ? temporary : "/tmp");
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || !mkdtemp(folder))
+        return remo__fail(-errno, "no memory or no folder for the nodes to meet in: %s", strerror(errno));
+    start_nodes(fabric, folder, seconds, pids);
+    wait_for(pids, remo__now_ns() + (uint64_t)(litmus_rows_count * seconds * 1e9) + GRACE_NS);
+    for (uint32_t i = 0; i < LITMUS_NODES; i++) {
+        snprintf(path, sizeof path, "%s/%u", folder, i);
+        unlink(path);
+    }
+    rmdir(folder);
+    int rc = shared->failed ? remo__fail(-EIO, "%s", shared->error) : 0;
+    *ret_report = (struct litmus_report){.caps = shared->caps};
+    snprintf(ret_report->fabric, sizeof ret_report->fabric, "%s", fabric);
+    memcpy(ret_report->rows, shared->rows, sizeof ret_report->rows);
+    for (uint32_t row = 0; row < litmus_rows_count; row++)
+        ret_report->failures += ret_report->rows[row].seen > 0 && litmus_excludes(&ret_report->caps, row);
+    munmap(shared, sizeof *shared);
+    return rc;
+}
