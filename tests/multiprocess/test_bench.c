@@ -106,6 +106,26 @@ static unsigned check_results(char *output, const char *bench) {
 
 /* ---- on a fabric ---- */
 
+/* A line that says what ran, then one for each row; nothing that is excluded was seen. */
+static void test_litmus(const char *remo, const char *fabric) {
+    struct outcome outcome;
+    unsigned rows = 0;
+    run(&outcome, "%s bench litmus --fabric %s --seconds 0.01 --json", remo, fabric);
+    check(outcome.status == 0 && outcome.errors[0] == '\0', "litmus ended with %d: %s", outcome.status, outcome.errors);
+    for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n"), rows++) {
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        const json_t *promises = json_object_get(object, "promises");
+        check(rows == 0 ? json_is_boolean(json_object_get(promises, "writes_ordered")) : json_is_string(json_object_get(object, "row")),
+              "%s", line);
+        check(rows == 0 || json_integer_value(json_object_get(object, "runs")) > 0, "never ran: %s", line);
+        check(json_integer_value(json_object_get(object, "seen")) == 0 || json_is_false(json_object_get(object, "excluded")), "%s", line);
+        json_decref(object);
+    }
+    check(rows == 22, "%u lines of litmus", rows);
+    run(&outcome, "%s bench litmus --fabric %s --seconds 0.01", remo, fabric);
+    check(outcome.status == 0 && strstr(outcome.output, "put X; get X"), "%s", outcome.output);
+}
+
 static void test_each(const char *remo, const char *fabric) {
     struct outcome list, outcome;
     char *rest = list.output;
@@ -113,6 +133,10 @@ static void test_each(const char *remo, const char *fabric) {
     check(list.status == 0, "--list ended with %d", list.status);
     for (char *line = strtok_r(rest, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         line[strcspn(line, " ")] = '\0';
+        if (strcmp(line, "litmus") == 0) {
+            test_litmus(remo, fabric);
+            continue;
+        }
         run(&outcome, "%s bench %s --fabric %s --seconds 0.05 --keys 1000 --accounts 2000 --json", remo, line,
             fabric);
         check(outcome.status == 0, "%s ended with %d: %s", line, outcome.status, outcome.errors);
@@ -151,6 +175,7 @@ static void refuse(const char *remo, const char *arguments, const char *sentence
 }
 
 static void test_refusals(const char *remo) {
+    refuse(remo, "litmus read", "litmus measures nothing");
     refuse(remo, "flights", "there is no benchmark 'flights'");
     refuse(remo, "read --fabric carrier-pigeon", "there is no fabric 'carrier-pigeon'; this build has: ");
     refuse(remo, "read --nodes 1", "'1' is not a number from 2 to");
