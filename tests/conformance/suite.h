@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "fabric/fabric.h"
+#include "../support/patience.h"
 
 #define SUITE_NODES_MAX 16u
 #define SUITE_SEGMENTS_MAX 4u
@@ -175,6 +176,9 @@ uint64_t suite_compare_swap(struct suite_node *node, struct remo__endpoint *endp
 /* How often to repeat what takes `rounds` times on a network: more where an operation is a few
  * instructions. */
 uint32_t suite_rounds(const struct suite_node *node, uint32_t rounds);
+/* A wake-up that got lost shows as a sleep to its end, of a second. So does a machine that stands still for a
+ * moment: of `stalls`, which begins with 0, a few are forgiven. */
+bool suite_woken(uint32_t *stalls, uint64_t since_ns);
 /* Wait until everything written before on this endpoint to that peer is placed, by what the fabric offers. */
 void suite_flush(struct suite_node *node, struct remo__endpoint *endpoint, uint32_t peer);
 

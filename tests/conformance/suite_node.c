@@ -291,6 +291,11 @@ uint32_t suite_rounds(const struct suite_node *node, uint32_t rounds) {
     return node->fabric->caps.mapped ? rounds * 20 : rounds;
 }
 
+bool suite_woken(uint32_t *stalls, uint64_t since_ns) {
+    *stalls += remo__now_ns() - since_ns >= 900 * REMO__NS_PER_MS;
+    return *stalls <= 2;
+}
+
 void suite_flush(struct suite_node *node, struct remo__endpoint *endpoint, uint32_t peer) {
     if (node->fabric->caps.completion_placed)
         return;

@@ -477,7 +477,7 @@ static int paused_remote(struct remo_node *node, struct remo_region *region) {
     CHECK_CODE(remo_fence(node, REMO_FENCE_THREAD, 0), -ETIMEDOUT);
     CHECK_CODE(remo_fence(node, REMO_FENCE_GLOBAL, 0), -ETIMEDOUT);
     CHECK_EQUAL(remo_node_peer(node, 1), REMO_PEER_UP);
-    CHECK(cluster_now_ns() - begin < 4 * SECOND * cluster_slowness());
+    CHECK(in_time(cluster_now_ns() - begin, 4 * SECOND));
     kill(atomic_load(&shared->pids[1]), SIGCONT);
     for (uint32_t turn = 0; turn < 50 && remo_fence(node, REMO_FENCE_THREAD, 0) != 0; turn++)
         continue;

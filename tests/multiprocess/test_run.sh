@@ -155,7 +155,7 @@ case_status() {
 }
 
 case_first_failure_counts() {
-    try "$remo" run -n 3 -- sh -c 'sleep 0.$REMO_RANK; exit $((10 + REMO_RANK))'
+    try "$remo" run -n 3 -- sh -c 'sleep $REMO_RANK; exit $((10 + REMO_RANK))'
     expect_status 10
 }
 

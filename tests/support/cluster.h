@@ -10,6 +10,8 @@
  */
 #pragma once
 
+#include "patience.h"
+
 #include <remo/remo.h>
 #include <stdio.h>
 
@@ -52,12 +54,14 @@ void cluster_expect_death(void);
 int cluster_meet(void);
 void cluster_sleep_ms(uint32_t ms);
 uint64_t cluster_now_ns(void);
+/* What this process has used of the processors. */
+uint64_t cluster_processor_ns(void);
 /* Where this node is, for the report when it hangs. */
 void cluster_at(const char *file, int line);
 /* Print what is wrong, and 1. */
 int cluster_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* How much longer things may take here and now: 1; more while others keep the processors busy, or under a
- * sanitizer. */
+/* How much longer a timeout that ought not to pass must be here and now: 1; more while others keep the
+ * processors busy, or under a sanitizer. */
 uint32_t cluster_slowness(void);
 
 /* The condition holds, or the body ends with 1. */
