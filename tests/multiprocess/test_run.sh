@@ -166,7 +166,7 @@ case_kill_on_failure() {
     [ "$(wc -l <"$scratch/err")" -eq 1 ] || fail "more than the first failure is reported"
     try "$remo" run -n 3 --kill-on-failure -- sh -c '[ "$REMO_RANK" != 0 ] || { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
     expect_status 5
-    [ "$SECONDS" -lt 15 ] || fail "took $SECONDS s"
+    [ "$SECONDS" -lt 50 ] || fail "took $SECONDS s"
 }
 
 case_timeout() {
@@ -174,7 +174,7 @@ case_timeout() {
     try "$remo" run -n 2 --timeout 0.5 -- sleep 60
     expect_status 124
     expect_error 'have not ended'
-    [ "$SECONDS" -lt 10 ] || fail "took $SECONDS s"
+    [ "$SECONDS" -lt 50 ] || fail "took $SECONDS s"
 }
 
 case_signals() {
