@@ -352,7 +352,10 @@ static int run_job(struct bench_job *job) {
 /* The processor is chosen before the node starts threads of its own: they stay on it too. */
 int bench_work(const struct bench *bench, const struct bench_options *options, int fd) {
     struct bench_job job = {.bench = bench, .options = options, .fd = fd};
-    struct remo_config config = {.fabric = options->fabric, .log = log_line, .log_ctx = &job};
+    struct remo_config config = {.fabric = options->fabric,
+                                 .join_timeout_ns = 120 * REMO__NS_PER_S, /* a busy machine is slow to start */
+                                 .log = log_line,
+                                 .log_ctx = &job};
     const char *rank = getenv("REMO_RANK");
     job.rank = rank ? (uint32_t)strtoul(rank, NULL, 10) : 0;
     bench_pin(options, job.rank, 0);
