@@ -140,21 +140,38 @@ static int move_money(struct accounts *accounts, const struct place *from, const
     return rc;
 }
 
-/* What the money moved through lies at the homes of the two locks: a fence with each is enough. */
-static int transfer(struct accounts *accounts, uint32_t size, struct remo__random *random) {
+/* A thread knows the next few transfers, as a server does that has requests waiting, and lets the processor
+ * fetch their accounts meanwhile. MPI has no such hint. */
+#define TRANSFERS_AHEAD 8u
+
+struct transfer {
+    struct place from, to;
+    uint64_t amount;
+};
+
+static void draw(const struct accounts *accounts, uint32_t size, struct remo__random *random,
+                 struct transfer *ret_transfer) {
     uint64_t a = remo__random_below(random, accounts->count);
     uint64_t b = remo__random_below(random, accounts->count - 1);
-    uint64_t amount = remo__random_below(random, AMOUNT_MAX);
     b += b >= a;
-    struct place from = find_place(accounts, size, a), to = find_place(accounts, size, b);
-    uint32_t first = from.lock < to.lock ? from.lock : to.lock,
-             second = from.lock < to.lock ? to.lock : from.lock;
+    ret_transfer->amount = remo__random_below(random, AMOUNT_MAX);
+    ret_transfer->from = find_place(accounts, size, a);
+    ret_transfer->to = find_place(accounts, size, b);
+    remo_region_prefetch(accounts->balances, ret_transfer->from.node, ret_transfer->from.offset, 8);
+    remo_region_prefetch(accounts->balances, ret_transfer->to.node, ret_transfer->to.offset, 8);
+}
+
+/* What the money moved through lies at the homes of the two locks: a fence with each is enough. */
+static int transfer(struct accounts *accounts, const struct transfer *what) {
+    const struct place *from = &what->from, *to = &what->to;
+    uint32_t first = from->lock < to->lock ? from->lock : to->lock,
+             second = from->lock < to->lock ? to->lock : from->lock;
     int rc = remo_lock_acquire(accounts->locks, first, REMO_FOREVER);
     if (rc != 0)
         return rc;
     int taken = first == second ? 0 : remo_lock_acquire(accounts->locks, second, REMO_FOREVER);
     if (taken == 0)
-        rc = move_money(accounts, &from, &to, amount);
+        rc = move_money(accounts, from, to, what->amount);
     if (taken == 0 && first != second)
         taken = remo_lock_release(accounts->locks, second, REMO_FENCE_PAIR);
     int released = remo_lock_release(accounts->locks, first, REMO_FENCE_PAIR);
@@ -162,15 +179,26 @@ static int transfer(struct accounts *accounts, uint32_t size, struct remo__rando
     return rc != 0 ? rc : released;
 }
 
+static int transfer_many(struct accounts *accounts, uint32_t size, struct remo__random *random,
+                         uint64_t operations) {
+    struct transfer next[TRANSFERS_AHEAD];
+    int rc = 0;
+    for (uint64_t i = 0; i < operations + TRANSFERS_AHEAD && rc == 0; i++) {
+        struct transfer *slot = &next[i % TRANSFERS_AHEAD];
+        if (i >= TRANSFERS_AHEAD)
+            rc = transfer(accounts, slot);
+        if (i < operations)
+            draw(accounts, size, random, slot);
+    }
+    return rc;
+}
+
 static int operate(struct bench_thread *thread, uint64_t operations) {
     struct bench_job *job = thread->job;
     struct accounts *accounts = job->state;
     int rc = 0;
-    if (is_transfer(job->point)) {
-        for (uint64_t i = 0; i < operations && rc == 0; i++)
-            rc = transfer(accounts, job->size, &thread->random);
-        return rc;
-    }
+    if (is_transfer(job->point))
+        return transfer_many(accounts, job->size, &thread->random, operations);
     for (uint64_t i = 0; i < operations && rc == 0; i++)
         rc = add_one(accounts);
     thread->number += operations;

@@ -55,6 +55,11 @@ REMO_API int remo_region_read(struct remo_region *region, uint32_t node, uint64_
                               size_t size_bytes, struct remo_ack *ack);
 REMO_API int remo_region_write(struct remo_region *region, uint32_t node, uint64_t offset, const void *src,
                                size_t size_bytes, uint32_t flags, struct remo_ack *ack);
+/* A hint that this thread is about to read or write these bytes, before it waits for a lock, say. Where the
+ * memory is mapped, the processor fetches the cache lines meanwhile; elsewhere this does nothing. It changes
+ * nothing, fails never, and counts as no operation. At most a few lines: processors have ten or so in flight. */
+REMO_API void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
+                                   size_t size_bytes);
 /* Write, then hand `value` (0..REMO_CHANNEL_IMMEDIATE_MAX) to the target's on_immediate, after the data is
  * there. Immediates of one thread arrive in the order they were sent. */
 REMO_API int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint64_t offset,

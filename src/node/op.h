@@ -74,13 +74,18 @@ static inline void remo__count(uint64_t *counter, uint64_t by) {
     __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);
 }
 
-static inline char *remo__peer_base(const struct remo__thread *thread, uint32_t peer) {
+/* Where a peer's memory is mapped; NULL: it is not. */
+static inline char *remo__node_base(const struct remo_node *node, uint32_t peer) {
 #ifdef REMO_SIM
-    (void)thread, (void)peer;
+    (void)node, (void)peer;
     return NULL;
 #else
-    return atomic_load_explicit(&thread->node->fabric->peers[peer].base, memory_order_relaxed);
+    return atomic_load_explicit(&node->fabric->peers[peer].base, memory_order_relaxed);
 #endif
+}
+
+static inline char *remo__peer_base(const struct remo__thread *thread, uint32_t peer) {
+    return remo__node_base(thread->node, peer);
 }
 
 static inline int remo__read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,

@@ -175,6 +175,18 @@ int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint6
                                          value, ack);
 }
 
+void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
+                          size_t size_bytes) {
+    if (remo__unlikely(!remo__region_holds(region, node, offset, size_bytes)))
+        return;
+    uint64_t at = remo__memory_at(region->memory, node, offset);
+    const char *base = remo__node_base(region->node, node);
+    if (remo__unlikely(at == REMO__NO_OFFSET || !base))
+        return;
+    for (uint64_t line = 0; line < size_bytes; line += REMO__CACHE_LINE)
+        __builtin_prefetch(base + at + line, 1);
+}
+
 static inline bool holds_word(const struct remo_region *region, uint32_t node, uint64_t offset) {
     return remo__region_holds(region, node, offset, 8) && offset % 8 == 0;
 }

@@ -84,6 +84,8 @@ static int costs(struct remo_node *node, void *ctx) {
     for (uint32_t to = 0; to < 2; to++) {
         CHECK_COST(channel, CHECK_OK(remo_region_read(region, to, 0, block, sizeof block, NULL)), 1, 0, 0, 0);
         CHECK_COST(channel, CHECK_OK(remo_region_read(region, to, 4096, &word, 8, NULL)), 1, 0, 0, 0);
+        CHECK_COST(channel, remo_region_prefetch(region, to, 4096, 8), 0, 0, 0, 0);
+        CHECK_COST(channel, remo_region_prefetch(region, to, UINT64_MAX, 8), 0, 0, 0, 0); /* harmless */
         CHECK_COST(channel, CHECK_OK(remo_region_write(region, to, 0, block, sizeof block, 0, NULL)), 0, 1, 0,
                    0);
         CHECK_COST(channel, CHECK_OK(remo_region_write(region, to, 0, &word, 8, REMO_WRITE_NOTIFY, NULL)), 0,
