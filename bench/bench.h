@@ -28,7 +28,9 @@
 #define BENCH_SINGLE_NS 500u
 #define BENCH_WINDOW_MAX 1024u
 #define BENCH_BYTES_MAX (1u << 20)
+#ifndef BENCH_SCRATCH_BYTES            /* the simulator has no limits to measure */
 #define BENCH_SCRATCH_BYTES (2u << 20) /* each node provides this much for limits to be measured on */
+#endif
 
 /* What the user asked for. Zero, and -1 where zero means something: what the benchmark thinks right. */
 struct bench_options {

@@ -13,7 +13,8 @@
 #include "node/node.h"
 
 #define WARM_UP_NS (100 * REMO__NS_PER_MS)
-#define ROUND_NS (5 * REMO__NS_PER_MS) /* of a collective benchmark, between two words of its leader */
+#define ROUND_NS (5 * REMO__NS_PER_MS) /* of a collective benchmark, between two words of its leader; less when all shall be short */
+#define ROUNDS 8u
 #define BATCH_OPERATIONS_MAX (1u << 22)
 #define PS_PER_NS 1000
 
@@ -157,7 +158,8 @@ static int lead_warm_up(struct bench_thread *thread, uint64_t until_ns) {
 
 static int lead(struct bench_thread *thread, const struct gate *gate) {
     int rc = lead_warm_up(thread, gate->warm_until_ns);
-    uint64_t count = remo__max(ROUND_NS / remo__max(thread->elapsed_ns, 1), 1);
+    uint64_t round_ns = remo__min(ROUND_NS, (uint64_t)(thread->job->options->seconds * 1e9) / ROUNDS);
+    uint64_t count = remo__max(round_ns / remo__max(thread->elapsed_ns, 1), 1);
     forget(thread);
     while (rc == 0 && (thread->measured == 0 || remo__now_ns() < gate->until_ns))
         rc = lead_round(thread, count);

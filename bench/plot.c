@@ -69,7 +69,7 @@ static uint32_t put_data(FILE *out, const struct bench_result *results, uint32_t
     return rows;
 }
 
-static void put_file_name(FILE *out, const char *file) {
+void bench_plot_output(FILE *out, const char *file) {
     fprintf(out, "set output '");
     for (; *file; file++) {
         if (*file == '\'') /* doubled, it does not end the name */
@@ -83,7 +83,7 @@ static void put_plot(FILE *out, const char *file, uint32_t rows, const struct se
     uint32_t width = MARGIN_PIXELS + rows * (series->count + 3) * BAR_PIXELS;
     fprintf(out, "set terminal svg size %u,560 noenhanced background rgb 'white'\n",
             width < 640 ? 640 : width);
-    put_file_name(out, file);
+    bench_plot_output(out, file);
     fprintf(out,
             "set title 'remo bench: time per operation (median), less is better'\n"
             "set ylabel 'ns'\nset logscale y\nset grid ytics\nset key outside right top\nset bmargin 12\n"
@@ -94,6 +94,18 @@ static void put_plot(FILE *out, const char *file, uint32_t rows, const struct se
     for (uint32_t p = 0; p < series->count; p++)
         fprintf(out, ", $data using %u title '%s'", p + 4, series->peers[p]);
     fprintf(out, "\n");
+}
+
+int bench_plot_draw(const char *file, const char *script, size_t script_bytes) {
+    FILE *gnuplot = popen("gnuplot", "w");
+    int status = -1;
+    if (gnuplot) {
+        fwrite(script, 1, script_bytes, gnuplot);
+        status = pclose(gnuplot);
+    }
+    if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return remo__fail(-ENOENT, "gnuplot is not installed (apt-get install gnuplot-nox)");
+    return status == 0 ? 0 : remo__fail(-EIO, "gnuplot could not write %s; see above", file);
 }
 
 int bench_plot(const char *file, const struct bench_result *results, uint32_t count) {
@@ -107,16 +119,7 @@ int bench_plot(const char *file, const struct bench_result *results, uint32_t co
     uint32_t rows = put_data(text, results, count, &series);
     put_plot(text, file, rows, &series);
     fclose(text);
-    FILE *gnuplot = rows > 0 ? popen("gnuplot", "w") : NULL;
-    int status = -1;
-    if (gnuplot) {
-        fwrite(script, 1, script_bytes, gnuplot);
-        status = pclose(gnuplot);
-    }
+    int rc = rows > 0 ? bench_plot_draw(file, script, script_bytes) : remo__fail(-EINVAL, "there is no figure to plot");
     free(script);
-    if (rows == 0)
-        return remo__fail(-EINVAL, "there is no figure to plot");
-    if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return remo__fail(-ENOENT, "gnuplot is not installed (apt-get install gnuplot-nox)");
-    return status == 0 ? 0 : remo__fail(-EIO, "gnuplot could not write %s; see above", file);
+    return rc;
 }

@@ -209,7 +209,7 @@ int bench_result_matches(const struct bench_result *a, const struct bench_result
 }
 
 int bench_result_same(const struct bench_result *a, const struct bench_result *b) {
-    return strcmp(a->peer, b->peer) == 0 && strcmp(a->bench, b->bench) == 0 &&
+    return strcmp(a->peer, b->peer) == 0 && strcmp(a->bench, b->bench) == 0 && a->nodes == b->nodes &&
            strcmp(a->object, b->object) == 0 && strcmp(a->variant, b->variant) == 0 && a->bytes == b->bytes &&
            a->window == b->window && a->active == b->active && a->read_percent == b->read_percent &&
            strcmp(a->distribution, b->distribution) == 0;
@@ -262,7 +262,7 @@ static void format_bytes(char ret_text[32], uint64_t bytes) {
 }
 
 void bench_result_title(const struct bench_result *result, char *ret_text, size_t text_bytes) {
-    char bytes[40] = "", reads[24] = "", window[24] = "", distribution[40] = "";
+    char bytes[40] = "", reads[24] = "", window[24] = "", distribution[40] = "", nodes[24] = "";
     const char *variant = result->variant;
     bool is_kv = strcmp(result->bench, "kv") == 0;
     if (result->bytes && !is_kv) {
@@ -281,6 +281,8 @@ void bench_result_title(const struct bench_result *result, char *ret_text, size_
         snprintf(ret_text, text_bytes, "%s", variant);
         return;
     }
-    snprintf(ret_text, text_bytes, "%s%s%s%s%s%s%s", result->bench, variant[0] ? " " : "", variant, bytes,
-             reads, window, distribution);
+    if (strcmp(result->fabric, "sim") == 0)
+        snprintf(nodes, sizeof nodes, ", %u nodes", result->nodes);
+    snprintf(ret_text, text_bytes, "%s%s%s%s%s%s%s%s", result->bench, variant[0] ? " " : "", variant, bytes,
+             reads, window, distribution, nodes);
 }

@@ -14,6 +14,10 @@
 #include "fabric/fabric.h"
 
 #define LITMUS "litmus"
+#define SIMULATED "sim"
+#define SIMULATED_NODES_MAX 128
+#define SIMULATED_SECONDS 0.001
+#define SIMULATED_KEYS 2000
 #define NODES_MIN 2
 #define NODES_DEFAULT 2
 #define KEYS_MAX (1ull << 32)
@@ -45,13 +49,14 @@ enum key {
     KEY_ACTIVE,
     KEY_LIST,
     KEY_FABRIC,
+    KEY_MODEL,
 };
 
 static const struct argp_option option_list[] = {
-    {"nodes", KEY_NODES, "N", 0, "node processes to start here (2)", 0},
+    {"nodes", KEY_NODES, "N", 0, "node processes to start here (2); sim: A..B goes from A to B, doubling (2..32)", 0},
     {"threads", KEY_THREADS, "T", 0, "threads of each node that operate (1)", 0},
-    {"fabric", KEY_FABRIC, "F", 0, "shm, ofi or verbs (shm)", 0},
-    {"seconds", KEY_SECONDS, "S", 0, "time for each figure (1)", 0},
+    {"fabric", KEY_FABRIC, "F", 0, "shm, ofi or verbs (shm); sim: a simulated network with a clock", 0},
+    {"seconds", KEY_SECONDS, "S", 0, "time for each figure (1; sim: 0.001, of its clock)", 0},
     {"runs", KEY_RUNS, "R", 0, "do all of it R times and give medians (1)", 0},
     {"active", KEY_ACTIVE, "N", 0,
      "nodes that operate at once while the others sleep; where one is enough, one does", 0},
@@ -63,6 +68,7 @@ static const struct argp_option option_list[] = {
     {"reads", KEY_READS, "P", 0, "kv: this percentage of gets only, the rest are updates", 1},
     {"zipf", KEY_ZIPF, "THETA", 0, "kv: this skew of the keys only; 0 is uniform", 1},
     {"accounts", KEY_ACCOUNTS, "N", 0, "accounts: how many (100 M; 1 M on a network)", 1},
+    {"model", KEY_MODEL, "NAME=VALUE,...", 0, "sim: assume this of the network instead of what it prints", 1},
     {"json", KEY_JSON, 0, 0, "one JSON object a line on standard output, and nothing else there", 2},
     {"peers", KEY_PEERS, 0, 0,
      "measure OpenMPI, OpenSHMEM, Redis and memcached as well, where they are installed", 2},
@@ -109,14 +115,34 @@ static double parse_real(const char *text, double minimum, double maximum, struc
 
 static const char *parse_fabric(const char *name, struct argp_state *state) {
     char known[128] = "";
-    if (remo__fabric_find(name))
+    if (remo__fabric_find(name) || strcmp(name, SIMULATED) == 0)
         return name;
     for (uint32_t i = 0; remo__fabric_at(i); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", remo__fabric_at(i)->name);
     }
-    argp_error(state, "there is no fabric '%s'; this build has: %s", name, known);
+    argp_error(state, "there is no fabric '%s'; this build has: %s, " SIMULATED, name, known);
     return NULL;
+}
+
+/* "N", or for the simulated network "A..B". */
+static void parse_nodes(const char *text, struct bench_suite *suite, struct argp_state *state) {
+    const char *dots = strstr(text, "..");
+    char first_text[16];
+    if (!dots || dots - text >= (ptrdiff_t)sizeof first_text) {
+        suite->nodes[0] = suite->options.nodes = (uint32_t)parse_count(text, NODES_MIN, REMO_NODES_MAX, state);
+        suite->nodes_count = 1;
+        return;
+    }
+    memcpy(first_text, text, (size_t)(dots - text));
+    first_text[dots - text] = '\0';
+    uint64_t first = parse_count(first_text, NODES_MIN, SIMULATED_NODES_MAX, state);
+    uint64_t last = parse_count(dots + 2, first, SIMULATED_NODES_MAX, state);
+    suite->nodes_count = 0;
+    for (uint64_t nodes = first; nodes < last; nodes *= 2)
+        suite->nodes[suite->nodes_count++] = (uint32_t)nodes;
+    suite->nodes[suite->nodes_count++] = (uint32_t)last;
+    suite->options.nodes = (uint32_t)last;
 }
 
 static void add_name(struct request *request, const char *name, struct argp_state *state) {
@@ -133,6 +159,28 @@ static void add_name(struct request *request, const char *name, struct argp_stat
     suite->benches[suite->benches_count++] = bench;
 }
 
+/* What stays unsaid is something else on a network whose time is simulated. */
+static void simulate(struct bench_suite *suite, struct argp_state *state) {
+    static const char *const names[] = {"kv", "barrier", "lock"};
+    struct bench_options *options = &suite->options;
+    suite->simulated = true;
+    options->pin = false;
+    options->seconds = options->seconds > 0 ? options->seconds : SIMULATED_SECONDS;
+    options->keys_count = options->keys_count ? options->keys_count : SIMULATED_KEYS;
+    options->window = options->window ? options->window : 1;
+    options->zipf = options->zipf < 0 ? 0 : options->zipf;
+    if (suite->nodes_count == 0)
+        parse_nodes("2..32", suite, state);
+    if (options->nodes > SIMULATED_NODES_MAX)
+        argp_error(state, "the simulated network has at most %d nodes", SIMULATED_NODES_MAX);
+    for (size_t i = 0; suite->benches_count == 0 && i < sizeof names / sizeof *names; i++)
+        suite->benches[i] = bench_find(names[i]);
+    suite->benches_count = suite->benches_count ? suite->benches_count : sizeof names / sizeof *names;
+    for (uint32_t i = 0; i < suite->benches_count; i++)
+        if (suite->benches[i]->report)
+            argp_error(state, "'%s' is about this machine, not about a network", suite->benches[i]->name);
+}
+
 static void add_all(struct bench_suite *suite) {
     while (bench_list[suite->benches_count]) {
         suite->benches[suite->benches_count] = bench_list[suite->benches_count];
@@ -144,11 +192,10 @@ static void add_all(struct bench_suite *suite) {
 static error_t parse_measurement(int key, const char *text, struct bench_options *options,
                                  struct argp_state *state) {
     switch (key) {
-    case KEY_NODES: options->nodes = (uint32_t)parse_count(text, NODES_MIN, REMO_NODES_MAX, state); break;
     case KEY_THREADS: options->threads = (uint32_t)parse_count(text, 1, BENCH_THREADS_MAX, state); break;
     case KEY_ACTIVE: options->active = (uint32_t)parse_count(text, 1, REMO_NODES_MAX, state); break;
     case KEY_FABRIC: options->fabric = parse_fabric(text, state); break;
-    case KEY_SECONDS: options->seconds = parse_real(text, 0.01, 3600, state); break;
+    case KEY_SECONDS: options->seconds = parse_real(text, 0.0001, 3600, state); break;
     case KEY_PIN: options->pin = true; break;
     case KEY_NO_PIN: options->pin = false; break;
     case KEY_BYTES: options->bytes = parse_count(text, 1, BENCH_BYTES_MAX, state); break;
@@ -166,6 +213,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     struct request *request = state->input;
     struct bench_suite *suite = &request->suite;
     switch (key) {
+    case KEY_NODES: parse_nodes(text, suite, state); break;
+    case KEY_MODEL: suite->model = text; break;
     case KEY_JSON: suite->json = true; break;
     case KEY_PEERS: suite->peers = true; break;
     case KEY_PLOT: suite->plot = text; break;
@@ -176,6 +225,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     case ARGP_KEY_END:
         if (request->litmus && suite->benches_count > 0)
             argp_error(state, LITMUS " measures nothing: run it by itself");
+        if (strcmp(suite->options.fabric, SIMULATED) == 0)
+            simulate(suite, state);
+        else if (suite->nodes_count > 1 || suite->model)
+            argp_error(state, "--nodes A..B and --model are for --fabric " SIMULATED);
+        if (suite->options.seconds == 0)
+            suite->options.seconds = 1;
         if (suite->benches_count == 0 && !request->litmus)
             add_all(suite);
         break;
@@ -213,7 +268,6 @@ int cli_bench(int argc, char **argv) {
     *options = (struct bench_options){.fabric = "shm",
                                       .nodes = NODES_DEFAULT,
                                       .threads = 1,
-                                      .seconds = 1,
                                       .pin = true,
                                       .read_percent = -1,
                                       .zipf = -1};

@@ -11,49 +11,45 @@
 #include "base/error.h"
 #include "cli/launch.h"
 
-#define ARGUMENTS_MAX 32
 #define STATUS_TIMEOUT 124
 #define STATUS_SIGNAL 128
-#define TEXT_BYTES 48
 #define START_NS (120 * REMO__NS_PER_S) /* at worst, to come up and to go down */
 #define POINT_NS (5 * REMO__NS_PER_S)   /* besides the time asked for: limits, checks */
 #define KEY_NS (100 * REMO__NS_PER_US)  /* to insert one key, at worst */
 
 /* ---- the command line of a node ---- */
 
-struct arguments {
-    char *argv[ARGUMENTS_MAX];
-    char texts[ARGUMENTS_MAX][TEXT_BYTES];
-    int count;
-};
-
-__attribute__((format(printf, 2, 3))) static void append(struct arguments *arguments, const char *format,
-                                                         ...) {
-    if (arguments->count == ARGUMENTS_MAX - 1)
+__attribute__((format(printf, 2, 3))) static void append(struct bench_arguments *arguments,
+                                                         const char *format, ...) {
+    if (arguments->count == BENCH_ARGUMENTS_MAX - 1)
         return;
     char *text = arguments->texts[arguments->count];
     va_list values;
     va_start(values, format);
-    vsnprintf(text, TEXT_BYTES, format, values);
+    vsnprintf(text, BENCH_ARGUMENT_BYTES, format, values);
     va_end(values);
     arguments->argv[arguments->count++] = text;
 }
 
 /* Everything is said, so that the node decides nothing for itself. */
 static void make_arguments(const struct bench_suite *suite, const struct bench *bench,
-                           struct arguments *ret_arguments) {
-    const struct bench_options *options = &suite->options;
-    *ret_arguments = (struct arguments){.count = 1};
+                           struct bench_arguments *ret_arguments) {
+    *ret_arguments = (struct bench_arguments){.count = 1};
     ret_arguments->argv[0] = (char *)(uintptr_t)suite->program;
     append(ret_arguments, "bench");
     append(ret_arguments, "%s", bench->name);
     append(ret_arguments, "--worker");
-    append(ret_arguments, "--fabric=%s", options->fabric);
+    append(ret_arguments, "--fabric=%s", suite->options.fabric);
+    if (!suite->options.pin)
+        append(ret_arguments, "--no-pin");
+    bench_job_arguments(suite, ret_arguments);
+}
+
+void bench_job_arguments(const struct bench_suite *suite, struct bench_arguments *ret_arguments) {
+    const struct bench_options *options = &suite->options;
     append(ret_arguments, "--nodes=%u", options->nodes);
     append(ret_arguments, "--threads=%u", options->threads);
     append(ret_arguments, "--seconds=%.6f", options->seconds);
-    if (!options->pin)
-        append(ret_arguments, "--no-pin");
     if (options->active)
         append(ret_arguments, "--active=%u", options->active);
     if (options->bytes)
@@ -99,7 +95,7 @@ static uint64_t timeout_for(const struct bench_suite *suite, const struct bench 
 
 int bench_job_run(const struct bench_suite *suite, const struct bench *bench,
                   void (*line)(void *ctx, const json_t *object), void *ctx) {
-    struct arguments arguments;
+    struct bench_arguments arguments;
     struct intake intake = {.line = line, .ctx = ctx};
     struct launch_options options = {.name = "remo bench",
                                      .nodes = suite->options.nodes,

@@ -29,6 +29,7 @@ struct collector {
     const struct bench_suite *suite;
     struct results own, peers; /* of the benchmark that runs */
     struct results all;        /* medians of all so far */
+    json_t *model;             /* of the simulated network, once it is known */
     uint32_t bench_number;     /* of the one that runs, from 1 */
     uint32_t points, points_done;
     const char *bench;
@@ -101,6 +102,9 @@ static void take_line(void *ctx, const json_t *object) {
         snprintf(text, sizeof text, "%.40s %.0f %%", progress,
                  100 * json_number_value(json_object_get(object, "done")));
         show(collector, text);
+    } else if (json_object_get(object, "model")) {
+        if (!collector->model)
+            collector->model = json_incref(json_object_get(object, "model"));
     } else if (bench_result_parse(object, &result) == 0) {
         if (result.error[0]) {
             take_error(collector, &result);
@@ -112,9 +116,20 @@ static void take_line(void *ctx, const json_t *object) {
     }
 }
 
+static int run_simulated(struct collector *collector, const struct bench *bench) {
+    int rc = 0;
+    for (uint32_t i = 0; i < collector->suite->nodes_count && rc == 0; i++) {
+        struct bench_suite suite = *collector->suite;
+        suite.options.nodes = suite.nodes[i];
+        rc = bench_simulated_run(&suite, bench, take_line, collector);
+    }
+    return rc;
+}
+
 static void run_nodes(struct collector *collector, const struct bench *bench) {
     struct bench_result failure;
-    int rc = bench_job_run(collector->suite, bench, take_line, collector);
+    int rc = collector->suite->simulated ? run_simulated(collector, bench)
+                                         : bench_job_run(collector->suite, bench, take_line, collector);
     collector->interrupted = rc == -EINTR;
     if (rc == 0 || collector->failed)
         return;
@@ -229,6 +244,7 @@ static void run_bench(struct collector *collector, const struct bench *bench) {
     collector->bench = bench->name;
     collector->failed = false;
     collector->points = suite->runs * (bench->list ? bench->list(&suite->options, points) : 1);
+    collector->points *= suite->simulated ? suite->nodes_count : 1;
     collector->points_done = 0;
     for (uint32_t run = 0; run < suite->runs && !collector->failed; run++) {
         show(collector, "");
@@ -252,6 +268,27 @@ static int check_plot(const char *file) {
     return 0;
 }
 
+/* What the figures are figures of. */
+static void print_model(const struct collector *collector) {
+    size_t index;
+    const json_t *parameter;
+    if (!collector->model)
+        return;
+    if (collector->suite->json) {
+        json_t *line = json_pack("{s:O}", "model", collector->model);
+        json_dumpf(line, stdout, JSON_COMPACT);
+        printf("\n");
+        json_decref(line);
+        return;
+    }
+    printf("\nsimulated, on a network of which this is assumed (--model NAME=VALUE,... assumes otherwise); what a thread computes between\n"
+           "touches of network memory costs nothing:\n");
+    json_array_foreach(collector->model, index, parameter)
+        printf("  %-22s %9lld  %s\n", json_string_value(json_object_get(parameter, "name")),
+               (long long)json_integer_value(json_object_get(parameter, "value")),
+               json_string_value(json_object_get(parameter, "source")));
+}
+
 static void run_benches(struct collector *collector) {
     const struct bench_suite *suite = collector->suite;
     if (!suite->json)
@@ -263,6 +300,7 @@ static void run_benches(struct collector *collector) {
     }
     if (!suite->json)
         bench_table_foot(stdout);
+    print_model(collector);
 }
 
 uint32_t bench_suite_run(const struct bench_suite *suite) {
@@ -271,9 +309,11 @@ uint32_t bench_suite_run(const struct bench_suite *suite) {
     if (rc == 0)
         run_benches(&collector);
     if (rc == 0 && suite->plot)
-        rc = bench_plot(suite->plot, collector.all.at, collector.all.count);
+        rc = collector.model ? bench_plot_scaling(suite->plot, collector.all.at, collector.all.count, collector.model)
+                             : bench_plot(suite->plot, collector.all.at, collector.all.count);
     if (rc != 0)
         fprintf(stderr, "remo bench: --plot: %s\n", remo_last_error());
     clear(&collector.all);
+    json_decref(collector.model);
     return collector.failures + (rc != 0);
 }

@@ -5,27 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/beside.h"
 #include "cli/commands.h"
 
-/* Beside this program (in a build folder), or where it was installed. */
-static void try_beside(char **argv) {
-    static const char *const places[] = {"remo-sim", "../sim/remo-sim", "../libexec/remo/remo-sim"};
-    char self[PATH_MAX], path[PATH_MAX + 32];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0)
-        return;
-    self[length] = '\0';
-    *strrchr(self, '/') = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", self, places[i]);
-        execv(path, argv);
-    }
-}
-
 int cli_sim(int argc, char **argv) {
+    char path[PATH_MAX];
     (void)argc;
-    try_beside(argv);
-    execv(REMO_LIBEXEC "/remo-sim", argv);
-    fprintf(stderr, "remo sim: %s/remo-sim cannot be started: %s; build Remo with -Dsim=true\n", REMO_LIBEXEC, strerror(errno));
+    cli_beside("remo-sim", path, sizeof path);
+    execv(path, argv);
+    fprintf(stderr, "remo sim: %s cannot be started: %s; build Remo with -Dsim=true\n", path, strerror(errno));
     return 2;
 }

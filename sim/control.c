@@ -32,6 +32,7 @@ struct sim_control {
     uint32_t rank, size;
     struct inbox inboxes[SIM_NODES_MAX];
     bool closed;
+    uint32_t last;               /* whose news were told last */
 };
 
 static struct sim_control *control_of(uint32_t node) {
@@ -51,18 +52,26 @@ static bool has_news(const struct sim_control *control, uint32_t peer) {
 
 static bool any_news(void *ctx) {
     const struct sim_control *control = ctx;
+    if (has_news(control, control->last))
+        return true;
     for (uint32_t peer = 0; peer < control->size; peer++)
         if (has_news(control, peer))
             return true;
     return control->closed;
 }
 
-static uint32_t choose_peer(const struct sim_control *control) {
+/* With many nodes and no choice to make, go on with the same one while it has news. */
+static uint32_t choose_peer(struct sim_control *control) {
     uint32_t peers[SIM_NODES_MAX], count = 0;
+#ifdef SIM_TIMED
+    if (has_news(control, control->last))
+        return control->last;
+#endif
     for (uint32_t peer = 0; peer < control->size; peer++)
         if (has_news(control, peer))
             peers[count++] = peer;
-    return peers[sim_choose(count)];
+    control->last = peers[sim_choose(count)];
+    return control->last;
 }
 
 static void tell(struct sim_control *control, uint32_t peer) {
@@ -111,6 +120,8 @@ int remo__control_open(const struct remo__control_config *config, struct remo__c
     for (uint32_t peer = 0; peer < SIM_NODES_MAX; peer++)
         control->inboxes[peer].last = &control->inboxes[peer].first;
     sim_world->controls[control->rank] = control;
+    for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
+        sim_changed(node); /* there is somebody to hear of */
     *ret_control = (struct remo__control *)control;
     sim_spawn_control(control->rank, run, control);
     return 0;
@@ -156,8 +167,8 @@ int remo__roster_open(const struct remo__bootstrap_config *config, struct remo__
     struct remo__roster *roster = sim_calloc(1, sizeof *roster);
     if (!roster)
         return remo__fail(-ENOMEM, "no memory for a roster");
-    roster->rank = config->rank;
-    roster->size = config->size;
+    roster->rank = config->size ? config->rank : sim_current()->node; /* a program that says nothing is where it runs */
+    roster->size = config->size ? config->size : sim_world->nodes_count;
     snprintf(roster->job, sizeof roster->job, "sim");
     *ret_roster = roster;
     return 0;

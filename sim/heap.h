@@ -11,7 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef SIM_TIMED                       /* many nodes, of full size */
+#define SIM_HEAP_BYTES (64ull << 30)
+#else
 #define SIM_HEAP_BYTES (512ull << 20)
+#endif
 
 void sim_heap_open(void);
 void sim_heap_close(void);

@@ -312,39 +312,6 @@ int sim_thread_join(pthread_t thread) {
     return 0;
 }
 
-ssize_t sim_getrandom(void *at_place, size_t bytes) {
-    uint64_t word = 0x5851f42d4c957f2du * ++sim_world->random_calls;
-    memset(at_place, 0, bytes);
-    memcpy(at_place, &word, remo__min(bytes, sizeof word));
-    return (ssize_t)bytes;
-}
-
-/* ---- mutexes: 1 in the first word while somebody has it ---- */
-
-int sim_mutex_init(pthread_mutex_t *mutex) {
-    memset(mutex, 0, sizeof *mutex);
-    return 0;
-}
-
-static bool is_free(void *ctx) {
-    return *(const int *)ctx == 0;
-}
-
-int sim_mutex_lock(pthread_mutex_t *mutex) {
-    int *held = (int *)mutex;
-    sim_until(is_free, held, "lock a mutex");
-    *held = 1;
-    return 0;
-}
-
-int sim_mutex_unlock(pthread_mutex_t *mutex) {
-    sim_drain(at.current);
-    *(int *)mutex = 0;
-    if (at.current)
-        sim_changed(at.current->node);
-    return 0;
-}
-
 int sim_yield(void) {
     if (at.current)
         sim_scheduler_yield(at.current->index);
@@ -443,6 +410,7 @@ static void *program(void *ctx) {
 static void set_up(const struct sim_case *test) {
     sim_world = sim_calloc(1, sizeof *sim_world);
     sim_world->test = test;
+    sim_world->nodes_count = test->nodes;
     sim_world->state = sim_calloc(1, test->state_bytes ? test->state_bytes : 8);
     sim_world->programs_left = test->nodes * test->threads;
     sim_net_open();

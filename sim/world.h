@@ -16,7 +16,11 @@
 #include "node/node.h"
 #include "sim/coroutine.h"
 
+#ifdef SIM_TIMED                   /* the other world: timed.h */
+#define SIM_NODES_MAX      128u
+#else
 #define SIM_NODES_MAX      4u
+#endif
 #define SIM_THREADS_MAX    3u      /* of the program, per node */
 #define SIM_ACTORS_MAX     24u
 #define SIM_STORES_MAX     8u
@@ -55,6 +59,7 @@ struct sim_case;
 
 struct sim_world {                       /* lies in the heap, like all that belongs to a schedule */
     const struct sim_case *test;
+    uint32_t nodes_count;
     struct sim_actor actors[SIM_ACTORS_MAX];
     uint32_t actors_count;
     uint64_t version[SIM_NODES_MAX];
@@ -86,9 +91,13 @@ void sim_point(const char *what);
 /* The current actor goes on when `until` is true. */
 void sim_until(bool (*until)(void *ctx), void *ctx, const char *what);
 void sim_drain(struct sim_actor *actor);
+#ifdef SIM_TIMED
+void sim_changed(uint32_t node);
+#else
 static inline void sim_changed(uint32_t node) {
     sim_world->version[node]++;
 }
+#endif
 /* Stop a node at once. */
 void sim_crash(uint32_t node);
 void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx);

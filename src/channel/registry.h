@@ -3,7 +3,7 @@
 
 #include "channel/channel.h"
 
-#ifdef REMO_SIM
+#ifdef REMO_SIM_SMALL
 #define REMO__NAME_BUCKETS 64u
 #define REMO__ID_SLOT_BITS 6u
 #else

@@ -52,7 +52,7 @@
 #include "node/access.h"
 #include "objects/region.h"
 
-#ifdef REMO_SIM
+#ifdef REMO_SIM_SMALL
 #define REMO__KV_TRACKER_BYTES (4u << 10) /* the simulator copies the whole world at every start: all is as small as it can be */
 #define REMO__KV_BATCH_MAX     16u
 #define REMO__KV_UNSENT_MAX    32u

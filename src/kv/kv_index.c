@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-#ifdef REMO_SIM
+#ifdef REMO_SIM_SMALL
 #define HUGE_PAGE_BYTES UINT64_C(4096) /* the simulator copies it at every start */
 #else
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)

@@ -18,7 +18,7 @@
 #include "bootstrap/control.h"
 #include "fabric/fabric.h"
 
-#ifdef REMO_SIM
+#ifdef REMO_SIM_SMALL
 #define REMO__THREADS_MAX 8u /* the simulator copies the whole world at every start: all is as small as it can be */
 #define REMO__COUNTERS_MAX 64u
 #else

@@ -14,7 +14,7 @@
 #include "fabric/mapped.h"
 #include "node/node.h"
 
-#ifdef REMO_SIM
+#ifdef REMO_SIM_SMALL
 #define REMO__BOUNCE_BYTES 512u
 #else
 #define REMO__BOUNCE_BYTES REMO_BUFFER_BYTES

@@ -3,6 +3,7 @@
  * sentence.
  *
  *     test_bench REMO FABRIC     each benchmark on this fabric, briefly
+ *     test_bench REMO sim        on the simulated network
  *     test_bench REMO plot       --plot; 77 without gnuplot
  *     test_bench REMO doctor     remo doctor
  */
@@ -211,6 +212,61 @@ static int test_plot(const char *remo) {
     return 0;
 }
 
+/* ---- the simulated network: its clock is no machine's, so figures may be asserted ---- */
+
+static double simulated_ns(const char *remo, const char *arguments) {
+    struct outcome outcome;
+    double ns = -1;
+    run(&outcome, "%s bench --fabric sim --json %s", remo, arguments);
+    check(outcome.status == 0 && outcome.errors[0] == '\0', "%s ended with %d: %s", arguments, outcome.status, outcome.errors);
+    for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *object = json_loads(line, 0, NULL);
+        if (has_number(object, "p50_ns"))
+            ns = json_number_value(json_object_get(object, "p50_ns"));
+        json_decref(object);
+    }
+    return ns;
+}
+
+static void test_simulated(const char *remo) {
+    static struct outcome outcome, again;
+    unsigned results = 0, models = 0;
+    run(&outcome, "%s bench --fabric sim --nodes 2..4 --json", remo);
+    run(&again, "%s bench --fabric sim --nodes 2..4 --json", remo);
+    check(outcome.status == 0 && outcome.errors[0] == '\0', "ended with %d: %s", outcome.status, outcome.errors);
+    check(strcmp(outcome.output, again.output) == 0, "two runs differ: %s%s", outcome.output, again.output);
+    for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        models += json_array_size(json_object_get(object, "model")) > 10;
+        results += has_number(object, "p50_ns");
+        json_decref(object);
+    }
+    check(results == 12 && models == 1, "%u results, %u models", results, models); /* 3 of kv, 1 of barrier, 2 of lock; twice */
+    double read_ns = simulated_ns(remo, "read --nodes 2 --bytes 128");
+    check(read_ns > 1700 && read_ns < 1950, "an idle read takes %.0f ns, not what the model was made for", read_ns);
+    double known = simulated_ns(remo, "barrier --nodes 8"), forgotten = simulated_ns(remo, "barrier --nodes 8 --model nic_cache_bytes=375");
+    check(forgotten > known + 300, "a card that knows one connection: %.0f ns, else %.0f ns", forgotten, known);
+    double far = simulated_ns(remo, "read --nodes 2 --bytes 128 --model link_latency_ns=1430");
+    check(far > read_ns + 1990 && far < read_ns + 2010, "1 us more each way: %.0f ns, else %.0f ns", far, read_ns);
+    double thin = simulated_ns(remo, "read --nodes 2 --bytes 4096 --model link_gbit_per_s=10");
+    check(thin > simulated_ns(remo, "read --nodes 2 --bytes 4096") + 2000, "a tenth of the bandwidth: %.0f ns", thin);
+    run(&outcome, "%s bench barrier --fabric sim --nodes 2", remo);
+    check(strstr(outcome.output, "link_latency_ns") && strstr(outcome.output, "Storm"), "no assumptions in %s", outcome.output);
+    refuse(remo, "read --nodes 2..4", "--nodes A..B and --model are for --fabric sim");
+    refuse(remo, "limits --fabric sim", "'limits' is about this machine");
+    refuse(remo, "read --fabric sim --nodes 4..2", "'2' is not a number from 4 to 128");
+    run(&outcome, "%s bench read --fabric sim --model warp=9", remo);
+    check(outcome.status == 1 && strstr(outcome.errors, "warp=9"), "status %d: %s", outcome.status, outcome.errors);
+    run(&outcome, "gnuplot --version");
+    if (outcome.status != 0)
+        return;
+    char svg[] = "remo-test-plot-XXXXXX";
+    close(mkstemp(svg));
+    run(&outcome, "%s bench barrier --fabric sim --nodes 2..8 --json --plot %s && grep -c 'nic_cache_bytes = ' %s", remo, svg, svg);
+    check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
+    unlink(svg);
+}
+
 static void test_doctor(const char *remo) {
     struct outcome outcome;
     unsigned lines = 0;
@@ -238,7 +294,7 @@ static void test_doctor(const char *remo) {
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc != 3) {
-        fprintf(stderr, "usage: %s REMO FABRIC|plot|doctor\n", argv[0]);
+        fprintf(stderr, "usage: %s REMO FABRIC|plot|sim|doctor\n", argv[0]);
         return 2;
     }
     int skipped = 0;
@@ -246,6 +302,8 @@ int main(int argc, char **argv) {
         test_doctor(argv[1]);
     } else if (strcmp(argv[2], "plot") == 0) {
         skipped = test_plot(argv[1]);
+    } else if (strcmp(argv[2], "sim") == 0) {
+        test_simulated(argv[1]);
     } else {
         test_each(argv[1], argv[2]);
         test_options(argv[1], argv[2]);

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # The examples do what they say, under the launcher and alone; and the tutorial shows the code that is built.
-#   test_examples.sh FABRIC REMO HELLO DISPENSER SOURCE_ROOT
+#   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT
 set -u
 
 fabric=$1
 remo=$2
 hello=$3
 dispenser=$4
-top=$5
+power_controller=$5
+top=$6
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -73,3 +74,7 @@ expect 'the ranks of 1 nodes add up to 0' env REMO_FABRIC="$fabric" "$hello"
 run '9592 primes below 100000' 4 "$dispenser"
 run '2262 primes below 20000' 3 "$dispenser" 20000
 run '0 primes below 0' 2 "$dispenser" 0
+# A fifth of a second, a thousand times slower than real time: one line for each turn of the loop.
+timeout 120 "$remo" run -n 3 --fabric "$fabric" -- "$power_controller" 40 0.19 1000 >"$scratch/out" 2>"$scratch/err" ||
+    fail "status $? of power_controller"
+[ "$(wc -l <"$scratch/out")" -eq 5 ] || fail "not 5 lines of power_controller"

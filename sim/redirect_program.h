@@ -1,0 +1,17 @@
+/* redirect_program.h - read before a program of a user that is to run on the simulated network with a clock: its threads are coroutines, its clock is
+ * the world's, and its main is called once on each node (timed_main.c).
+ */
+#pragma once
+
+#include <time.h>
+
+#include "sim/redirect_threads.h"
+
+int sim_program_main(int argc, char **argv);
+int sim_clock_gettime(clockid_t clock, struct timespec *ret_now);
+/* Absolute times only. */
+int sim_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *ret_left);
+
+#define main sim_program_main
+#define clock_gettime(clock, now) sim_clock_gettime(clock, now)
+#define clock_nanosleep(clock, flags, until, left) sim_clock_nanosleep(clock, flags, until, left)

@@ -1,0 +1,64 @@
+/* threads.c - mutexes and random numbers of the floors under the simulator: the same in both worlds (threads.h). */
+#include "sim/threads.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "sim/world.h"
+
+/* 1 in the first word while somebody has it. */
+int sim_mutex_init(pthread_mutex_t *mutex) {
+    memset(mutex, 0, sizeof *mutex);
+    return 0;
+}
+
+static bool is_free(void *ctx) {
+    return *(const int *)ctx == 0;
+}
+
+int sim_mutex_lock(pthread_mutex_t *mutex) {
+    int *held = (int *)mutex;
+    sim_until(is_free, held, "lock a mutex");
+    *held = 1;
+    return 0;
+}
+
+int sim_mutex_unlock(pthread_mutex_t *mutex) {
+    const struct sim_actor *actor = sim_current();
+    sim_drain(sim_current());
+    *(int *)mutex = 0;
+    if (actor)
+        sim_changed(actor->node);
+    return 0;
+}
+
+/* The first word of a condition counts how often it was told. */
+int sim_cond_broadcast(pthread_cond_t *cond) {
+    ++*(unsigned *)cond;
+    sim_changed(sim_current()->node);
+    return 0;
+}
+
+struct told {
+    const unsigned *count;
+    unsigned before;
+};
+
+static bool is_told(void *ctx) {
+    const struct told *told = ctx;
+    return *told->count != told->before;
+}
+
+int sim_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
+    struct told told = {.count = (const unsigned *)cond, .before = *(const unsigned *)cond};
+    sim_mutex_unlock(mutex);
+    sim_until(is_told, &told, "wait for a condition");
+    return sim_mutex_lock(mutex);
+}
+
+ssize_t sim_getrandom(void *at_place, size_t bytes) {
+    uint64_t word = 0x5851f42d4c957f2du * ++sim_world->random_calls;
+    memset(at_place, 0, bytes);
+    memcpy(at_place, &word, remo__min(bytes, sizeof word));
+    return (ssize_t)bytes;
+}

@@ -1,0 +1,448 @@
+/* timed.c - see timed.h: threads, each with its time; a heap of events; the accessors and waits that cost time. */
+#include "sim/timed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "node/access.h"
+#include "node/wait.h"
+#include "sim/heap.h"
+#include "sim/model.h"
+#include "sim/net.h"
+#include "sim/scheduler.h"
+#include "sim/threads.h"
+
+#define THREADS_MAX     16384u
+#define LINE_BYTES      64u
+#define CLOCK_NS        20u           /* reading the clock */
+
+struct actor {
+    struct sim_actor is;              /* first: what the control plane knows of it */
+    uint64_t now_ns;
+    uint64_t ticket;                  /* of the event that may let it go on; older ones are void */
+    uint64_t timer_ns;                /* of the last timer, 0: none is set */
+    uint64_t waits_since_ns;          /* 0: it does not wait */
+    bool woken;                       /* it is about to look */
+    struct actor *next;               /* of the same node */
+};
+
+struct event {
+    uint64_t at_ns, number;           /* events of one moment: in the order they were made */
+    struct actor *actor;              /* it goes on if the ticket is its; NULL: run */
+    uint64_t ticket;                  /* 0: a timer */
+    void (*run)(void *ctx);
+    void *ctx;
+};
+
+static struct {
+    struct coroutine main;
+    struct actor *current;            /* NULL: main, or an event */
+    struct actor *of_node[SIM_NODES_MAX];
+    struct actor **actors;
+    uint32_t actors_count;
+    struct event *events;             /* a binary heap */
+    size_t events_count, events_room;
+    uint64_t now_ns, numbers;
+    void (*program)(void *ctx, uint32_t node);
+    void *program_ctx;
+    char failure[SIM_FAILURE_BYTES];
+    bool failed;
+} at;
+
+struct sim_world *sim_world;
+bool sim_tracing;
+
+void sim_say(const char *format, ...) {
+    (void)format;
+}
+
+const char *sim_failure(void) {
+    return at.failed ? at.failure : NULL;
+}
+
+struct sim_actor *sim_current(void) {
+    return at.current ? &at.current->is : NULL;
+}
+
+uint64_t sim_timed_now(void) {
+    return at.now_ns;
+}
+
+/* Of several peers with news, the first. */
+uint32_t sim_choose(uint32_t count) {
+    (void)count;
+    return 0;
+}
+
+/* ---- events ---- */
+
+static bool before(const struct event *a, const struct event *b) {
+    return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->number < b->number;
+}
+
+static void push(struct event event) {
+    if (at.events_count == at.events_room) {
+        at.events_room = at.events_room ? 2 * at.events_room : 4096;
+        at.events = realloc(at.events, at.events_room * sizeof *at.events);
+        if (!at.events) {
+            perror("events");
+            exit(1);
+        }
+    }
+    event.number = at.numbers++;
+    size_t place = at.events_count++;
+    for (; place > 0 && before(&event, &at.events[(place - 1) / 2]); place = (place - 1) / 2)
+        at.events[place] = at.events[(place - 1) / 2];
+    at.events[place] = event;
+}
+
+static struct event pop(void) {
+    struct event first = at.events[0], last = at.events[--at.events_count];
+    size_t place = 0;
+    for (size_t child = 1; child < at.events_count; child = 2 * place + 1) {
+        if (child + 1 < at.events_count && before(&at.events[child + 1], &at.events[child]))
+            child++;
+        if (!before(&at.events[child], &last))
+            break;
+        at.events[place] = at.events[child];
+        place = child;
+    }
+    at.events[place] = last;
+    return first;
+}
+
+void sim_timed_at(uint64_t at_ns, void (*run)(void *ctx), void *ctx) {
+    push((struct event){.at_ns = at_ns, .run = run, .ctx = ctx});
+}
+
+static void resume_at(struct actor *actor, uint64_t at_ns) {
+    push((struct event){.at_ns = at_ns, .actor = actor, .ticket = actor->ticket});
+}
+
+/* ---- switching ---- */
+
+static void switch_to(struct actor *to) {
+    struct actor *from = at.current;
+    if (from == to)
+        return;
+    if (from) {
+        from->is.tls = remo__tls;
+        from->is.threads = remo__threads_of_os_thread;
+    }
+    at.current = to;
+    if (to) {
+        remo__tls = to->is.tls;
+        remo__threads_of_os_thread = to->is.threads;
+    }
+    coroutine_switch(from ? &from->is.coroutine : &at.main, to ? &to->is.coroutine : &at.main);
+}
+
+void sim_fail(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (!at.failed)
+        vsnprintf(at.failure, sizeof at.failure, format, args);
+    va_end(args);
+    at.failed = true;
+    if (at.current)
+        switch_to(NULL);
+}
+
+static void describe_hang(void) {
+    for (uint32_t i = 0; i < at.actors_count; i++) {
+        const struct sim_actor *actor = &at.actors[i]->is;
+        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE)
+            sim_fail("nothing can happen any more: node %u thread %u waits in \"%s\"", actor->node, actor->thread,
+                     actor->doing ? actor->doing : "?");
+    }
+}
+
+/* A timer: time to look again, unless the thread has gone on and waits for a later one. */
+static bool timer_due(struct actor *actor, uint64_t at_ns) {
+    if (actor->timer_ns == at_ns)
+        actor->timer_ns = 0;
+    if (actor->is.state != SIM_PAUSED)
+        return false;
+    if (actor->is.wake_at <= at_ns)
+        return true;
+    if (actor->timer_ns == 0 && actor->is.wake_at != REMO_FOREVER) {
+        actor->timer_ns = actor->is.wake_at;
+        push((struct event){.at_ns = actor->is.wake_at, .actor = actor});
+    }
+    return false;
+}
+
+static bool goes_on(const struct event *event) {
+    struct actor *actor = event->actor;
+    if (event->ticket == 0)
+        return timer_due(actor, event->at_ns);
+    if (event->ticket != actor->ticket)
+        return false;
+    actor->woken = false;
+    return actor->is.state != SIM_UNTIL || actor->is.until(actor->is.until_ctx);
+}
+
+/* The thread that runs has come to a point where others are due: events happen, until one of them is that a thread goes on. */
+static void others(void) {
+    struct actor *from = at.current;
+    at.current = NULL;
+    while (!at.failed && sim_world->programs_left > 0) {
+        if (at.events_count == 0) {
+            describe_hang();
+            break;
+        }
+        struct event event = pop();
+        at.now_ns = event.at_ns;
+        if (!event.actor) {
+            event.run(event.ctx);
+        } else if (goes_on(&event)) {
+            event.actor->is.state = SIM_READY;
+            event.actor->ticket++;
+            event.actor->woken = false;
+            event.actor->now_ns = event.at_ns;
+            at.current = from;
+            switch_to(event.actor);
+            return;
+        }
+    }
+    at.current = from;
+    switch_to(NULL);
+}
+
+void sim_timed_spend(uint64_t ns) {
+    struct actor *actor = at.current;
+    if (!actor)
+        return;
+    actor->now_ns += ns;
+    if (at.events_count == 0 || actor->now_ns < at.events[0].at_ns) {
+        at.now_ns = actor->now_ns;
+        return;
+    }
+    resume_at(actor, actor->now_ns);
+    others();
+}
+
+/* ---- waiting ---- */
+
+static uint64_t wake_cost(const struct actor *actor) {
+    if (actor->is.role == SIM_CONTROL)
+        return sim_model.control_ns;
+    if (actor->is.state == SIM_UNTIL)
+        return actor->is.role == SIM_SERVICE ? sim_model.cpu_wake_ns : sim_model.cpu_look_ns;
+    return at.now_ns - actor->waits_since_ns > sim_model.cpu_spin_ns ? sim_model.cpu_wake_ns : sim_model.cpu_look_ns;
+}
+
+void sim_changed(uint32_t node) {
+    sim_world->version[node]++;
+    for (struct actor *actor = at.of_node[node]; actor; actor = actor->next) {
+        if (actor->woken || (actor->is.state != SIM_PAUSED && actor->is.state != SIM_UNTIL))
+            continue;
+        actor->woken = true;
+        resume_at(actor, at.now_ns + wake_cost(actor));
+    }
+}
+
+void sim_timed_work(void) {
+    struct actor *actor = at.current;
+    if (!actor)
+        return;
+    actor->is.looking = false;
+    actor->waits_since_ns = 0;
+    sim_changed(actor->is.node);
+}
+
+void sim_point(const char *what) {
+    (void)what;
+    sim_timed_spend(sim_model.cpu_touch_ns);
+}
+
+void sim_until(bool (*until)(void *ctx), void *ctx, const char *what) {
+    struct actor *actor = at.current;
+    sim_changed(actor->is.node);
+    if (until(ctx))
+        return;
+    actor->is.doing = what;
+    actor->is.until = until;
+    actor->is.until_ctx = ctx;
+    actor->is.state = SIM_UNTIL;
+    others();
+}
+
+void sim_drain(struct sim_actor *actor) {
+    (void)actor;
+}
+
+void sim_timed_sleep_until(uint64_t at_ns) {
+    struct actor *actor = at.current;
+    if (at_ns > actor->now_ns)
+        sim_timed_spend(at_ns - actor->now_ns);
+}
+
+uint64_t remo__sim_look(const struct remo_node *node) {
+    if (at.current)
+        at.current->is.looking = true;
+    return sim_world->version[node->rank];
+}
+
+void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t deadline_ns) {
+    struct actor *actor = at.current;
+    if (actor->waits_since_ns == 0)
+        actor->waits_since_ns = actor->now_ns;
+    if (sim_world->version[node->rank] != looked) {
+        sim_timed_spend(sim_model.cpu_look_ns);
+        return;
+    }
+    actor->is.doing = "wait";
+    actor->is.state = SIM_PAUSED;
+    actor->is.wake_at = remo__min(deadline_ns, actor->now_ns + REMO__SLEEP_NS_MAX);
+    if (actor->timer_ns == 0 || actor->timer_ns > actor->is.wake_at) {
+        actor->timer_ns = actor->is.wake_at;
+        push((struct event){.at_ns = actor->is.wake_at, .actor = actor});
+    }
+    others();
+}
+
+/* ---- what costs time ---- */
+
+void remo__sim_turn(const char *what) {
+    sim_point(what);
+}
+
+void remo__sim_fence(void) {
+    sim_timed_work();
+    sim_timed_spend(sim_model.cpu_touch_ns);
+}
+
+uint64_t remo__load(const void *word) {
+    sim_timed_spend(sim_model.cpu_touch_ns);
+    return __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
+}
+
+void remo__store(void *word, uint64_t value) {
+    sim_timed_spend(sim_model.cpu_touch_ns);
+    __atomic_store_n((uint64_t *)word, value, __ATOMIC_RELEASE);
+    sim_timed_work();
+}
+
+static void spend_lines(const void *from, size_t bytes) {
+    uint64_t lines = ((uintptr_t)from % LINE_BYTES + bytes + LINE_BYTES - 1) / LINE_BYTES;
+    sim_timed_spend(lines * sim_model.cpu_touch_ns);
+}
+
+void remo__copy_from(void *dst, const void *network, size_t bytes) {
+    spend_lines(network, bytes);
+    memcpy(dst, network, bytes);
+}
+
+void remo__copy_to(void *network, const void *src, size_t bytes) {
+    spend_lines(network, bytes);
+    memcpy(network, src, bytes);
+    sim_timed_work();
+}
+
+uint64_t remo__now_ns(void) {
+    sim_timed_spend(CLOCK_NS);
+    return at.now_ns;
+}
+
+uint64_t remo__deadline(uint64_t timeout_ns) {
+    uint64_t deadline;
+    if (timeout_ns == REMO_FOREVER || __builtin_add_overflow(remo__now_ns(), timeout_ns, &deadline))
+        return REMO_FOREVER;
+    return deadline;
+}
+
+/* ---- threads ---- */
+
+static void actor_main(void) {
+    struct actor *actor = at.current;
+    (void)actor->is.run(actor->is.run_ctx);
+    actor->is.state = SIM_DONE;
+    sim_changed(actor->is.node);
+    others();
+}
+
+static struct actor *spawn(uint32_t node, enum sim_role role, void *(*run)(void *ctx), void *ctx) {
+    struct actor *actor = at.actors_count < THREADS_MAX ? calloc(1, sizeof *actor) : NULL;
+    char *stack = actor ? aligned_alloc(64, COROUTINE_STACK_BYTES) : NULL;
+    if (!stack) {
+        free(actor);
+        sim_fail("no memory for thread number %u", at.actors_count);
+        return NULL;
+    }
+    actor->is.index = at.actors_count;
+    actor->is.node = node;
+    actor->is.role = role;
+    actor->is.run = run;
+    actor->is.run_ctx = ctx;
+    actor->is.state = SIM_READY;
+    actor->ticket = 1;
+    actor->next = at.of_node[node];
+    at.of_node[node] = actor;
+    at.actors[at.actors_count++] = actor;
+    coroutine_make(&actor->is.coroutine, stack, actor_main);
+    resume_at(actor, at.now_ns);
+    return actor;
+}
+
+/* The first thread that a node starts is its service thread. */
+int sim_thread_create(pthread_t *ret_thread, void *(*run)(void *ctx), void *ctx) {
+    uint32_t node = at.current->is.node;
+    bool serves = true;
+    for (const struct actor *actor = at.of_node[node]; actor; actor = actor->next)
+        serves &= actor->is.role != SIM_SERVICE;
+    const struct actor *made = spawn(node, serves ? SIM_SERVICE : SIM_PROGRAM, run, ctx);
+    if (!made)
+        return 11; /* EAGAIN */
+    *ret_thread = (pthread_t)made->is.index;
+    return 0;
+}
+
+void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx) {
+    (void)spawn(node, SIM_CONTROL, run, ctx);
+}
+
+static bool is_done(void *ctx) {
+    return ((const struct actor *)ctx)->is.state == SIM_DONE;
+}
+
+int sim_thread_join(pthread_t thread) {
+    sim_until(is_done, at.actors[(uint32_t)thread], "join a thread");
+    return 0;
+}
+
+int sim_yield(void) {
+    sim_timed_spend(sim_model.cpu_look_ns);
+    return 0;
+}
+
+/* ---- a run ---- */
+
+static void *run_program(void *ctx) {
+    (void)ctx;
+    at.program(at.program_ctx, at.current->is.node);
+    sim_world->programs_left--;
+    return NULL;
+}
+
+bool sim_timed_run(uint32_t nodes, void (*program)(void *ctx, uint32_t node), void *ctx) {
+    sim_heap_open();
+    sim_world = calloc(1, sizeof *sim_world);
+    at.actors = calloc(THREADS_MAX, sizeof *at.actors);
+    if (!sim_world || !at.actors || nodes > SIM_NODES_MAX) {
+        sim_fail("no memory for a world of %u nodes, or more than %u", nodes, SIM_NODES_MAX);
+        return false;
+    }
+    at.program = program;
+    at.program_ctx = ctx;
+    sim_world->nodes_count = nodes;
+    sim_world->programs_left = nodes;
+    sim_world->running = true;
+    sim_net_open();
+    for (uint32_t node = 0; node < nodes && !at.failed; node++)
+        (void)spawn(node, SIM_PROGRAM, run_program, NULL);
+    others();
+    return !at.failed;
+}
