@@ -6,7 +6,8 @@
  * Setup:   add memories, then join. A JOIN message tells each participant the name, type and memory that is expected of it; a peer that
  *          has a matching endpoint answers CONNECT with its addresses, and one that has none ignores it (it will
  *          send its own JOIN when it opens). So nodes open and close in any order and at any time, and nothing here waits for
- *          a peer except remo_channel_wait. A mismatch of type or size is an error at both ends that names the channel and both sizes.
+ *          a peer except remo_channel_wait. A mismatch of type or size is an error at both ends that names the channel and both sizes;
+ *          whoever asks one of the two later hears of it in the same words.
  *          A pair is connected when each knows the other's addresses; so when one has waited successfully and closes at once, the
  *          other's wait still succeeds.
  * Lives:   an endpoint connects to one endpoint of each peer, ever. After a close, peers see REMO_CHANNEL_LEFT, and memory is reused

@@ -12,6 +12,10 @@
  * LEAVE: I do not use your memory, keep it for me no longer. A JOIN of another one is a later life that is
  * meant for our later life.
  *
+ * What does not match is answered by REFUSE, with the sentence for both ends. An endpoint that has met a
+ * mismatch connects to nobody any more: whoever asks is refused in the same words, so that nobody waits in
+ * vain for a channel that cannot become whole. Each pair refuses once; what comes then is a later life too.
+ *
  * An endpoint whose addresses we do not know, but that was told ours (granted_id), may give way to another
  * one of the same node: names are unique there, so it was closed before the other was opened, and had it
  * known our addresses, its LEAVE would have come first.
@@ -76,6 +80,14 @@ static void send_leave(struct remo_node *node, uint32_t peer, uint32_t id, uint3
 static void send_refuse(struct remo_node *node, uint32_t peer, const struct remo__refuse *refuse) {
     uint8_t frame[REMO__MESSAGE_BYTES_MAX];
     send_frame(node, peer, REMO__MESSAGE_REFUSE, frame, remo__refuse_encode(refuse, frame));
+}
+
+/* To the endpoint `to_id` of a participant: the lock is held. Both ends hear of it, in the same words. */
+static void refuse(struct remo_channel *channel, uint32_t peer, uint32_t to_id, const char *text) {
+    struct remo__refuse frame = {.to_id = to_id};
+    snprintf(frame.text, sizeof frame.text, "%s", text);
+    channel->peers[peer].refused = true;
+    send_refuse(channel->node, peer, &frame);
 }
 
 static void set_mismatch(struct remo_channel *channel, const char *text) {
@@ -172,29 +184,45 @@ static bool matches(const struct remo_channel *channel, uint32_t peer, const str
     return true;
 }
 
-/* The lock is held. An endpoint with a mismatch makes no new friends: they are meant for its next life. */
+/* The sender's mistake, or ours: we lack nothing. */
+static void refuse_stranger(struct remo_channel *channel, uint32_t peer, uint32_t to_id) {
+    struct remo__refuse frame = {.to_id = to_id};
+    snprintf(frame.text, sizeof frame.text,
+             "channel %s: node %u is no participant of it on node %u; name the same participants "
+             "on every node",
+             channel->name, peer, channel->node->rank);
+    send_refuse(channel->node, peer, &frame);
+}
+
+/* May this pair connect? If not, the peer is refused. */
+static bool welcome(struct remo_channel *channel, uint32_t peer, const struct remo__join *join) {
+    char text[REMO__MISMATCH_BYTES];
+    if (!matches(channel, peer, join, text, sizeof text)) {
+        refuse(channel, peer, join->id, text);
+        set_mismatch(channel, text);
+        return false;
+    }
+    if (!atomic_load(&channel->mismatched))
+        return true;
+    if (channel->peers[peer].granted_id != join->id) /* else it knows our addresses: its CONNECT is refused */
+        refuse(channel, peer, join->id, channel->error_text);
+    return false;
+}
+
+/* The lock is held. */
 static void answer_join(struct remo_channel *channel, uint32_t peer, const struct remo__join *join,
                         struct news *news) {
     struct remo__channel_peer *known = &channel->peers[peer];
-    struct remo__refuse refuse = {.to_id = join->id};
     uint32_t id = atomic_load(&known->id);
-    if (!channel->joined || atomic_load(&channel->mismatched)
-        || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED || (id != 0 && id != join->id))
+    if (!channel->joined || known->refused || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED
+        || (id != 0 && id != join->id))
         return;
-    if (!takes_part(channel, peer)) { /* the sender's mistake, or ours: we lack nothing */
-        snprintf(refuse.text, sizeof refuse.text,
-                 "channel %s: node %u is no participant of it on node %u; name the same participants "
-                 "on every node",
-                 channel->name, peer, channel->node->rank);
-        send_refuse(channel->node, peer, &refuse);
+    if (!takes_part(channel, peer)) {
+        refuse_stranger(channel, peer, join->id);
         return;
     }
-    if (!matches(channel, peer, join, refuse.text, sizeof refuse.text)) {
-        /* Both ends hear of it, in the same words. */
-        send_refuse(channel->node, peer, &refuse);
-        set_mismatch(channel, refuse.text);
+    if (!welcome(channel, peer, join))
         return;
-    }
     news->joined = known->granted_id != join->id;
     known->granted_id = join->id;
     send_connect(channel, peer, join->id);
@@ -259,9 +287,12 @@ static bool answer_connect(struct remo_channel *channel, uint32_t peer, const st
     uint32_t id = atomic_load(&known->id);
     if (id == connect->id)
         return true; /* said twice */
-    if (id != 0 || atomic_load(&known->state) != REMO_CHANNEL_WAITING || atomic_load(&channel->mismatched)
-        || !accept_addresses(channel, peer, connect))
+    if (id != 0 || known->refused || atomic_load(&known->state) != REMO_CHANNEL_WAITING)
         return false;
+    if (atomic_load(&channel->mismatched) || !accept_addresses(channel, peer, connect)) {
+        refuse(channel, peer, connect->id, channel->error_text);
+        return false;
+    }
     atomic_store(&known->id, connect->id);
     news->connected = becomes_connected(known);
     hold_if_news(channel, news);
@@ -290,8 +321,10 @@ static void on_refuse(struct remo__registry *registry, uint32_t peer, const void
     }
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *channel = remo__registry_by_id(registry, refuse.to_id);
-    if (channel && channel->slot != 0 && takes_part(channel, peer))
+    if (channel && channel->slot != 0 && takes_part(channel, peer)) {
+        channel->peers[peer].refused = true;
         set_mismatch(channel, refuse.text);
+    }
     pthread_mutex_unlock(&registry->lock);
 }
 

@@ -401,6 +401,67 @@ static int mismatch(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Nodes 0 and 1 do not match. Node 2 comes when they know it already, or before them, and hears of it too: of its own
+ * mismatch, or, where it matches both, of theirs. */
+struct third {
+    uint64_t own[3], expected[3];
+    const char *words; /* in what node 2 is told */
+};
+
+static int third_opens(struct remo_node *node, const struct third *of, bool last) {
+    struct remo_channel *channel;
+    struct remo_nodeset providers = {0};
+    uint32_t memory, rank = remo_node_rank(node);
+    remo_nodeset_add(&providers, 1);
+    for (uint32_t i = 0; i < 3 && of->own[0] > 0; i++)
+        remo_nodeset_add(&providers, i);
+    CHECK_OK(remo_channel_open(remo_node_root(node), "odd", "test", NULL, &channel));
+    CHECK_OK(remo_channel_add_memory(channel, "data", of->own[rank], of->expected[rank], &providers, &memory));
+    if (last && rank == 2)
+        CHECK_OK(cluster_meet());
+    CHECK_OK(remo_channel_join(channel));
+    if (!last && rank == 2)
+        CHECK_OK(cluster_meet());
+    CHECK_SENTENCE(remo_channel_wait(channel, 30 * SECOND), -EPROTO, "channel odd.data: node ");
+    CHECK(strstr(remo_last_error(), " expects ") && strstr(remo_last_error(), ", which has "));
+    if (last && rank == 2)
+        CHECK(strstr(remo_last_error(), of->words));
+    if (last && rank != 2)
+        CHECK_OK(cluster_meet());
+    CHECK_OK(cluster_meet());
+    remo_channel_close(channel);
+    return 0;
+}
+
+static int third(struct remo_node *node, void *ctx) {
+    static const struct third of[] = {
+        {{4096, 8192, 4096}, {4096, 8192, 4096}, "8192"},
+        {{4096, 8192, 16384}, {4096, 8192, 16384}, "16384"},
+        {{0, 4096, 0}, {8192, 4096, 4096}, "node 0 expects 8192 bytes on node 1, which has 4096"},
+    };
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (third_opens(node, &of[i], true))
+            return 1;
+        CHECK_OK(cluster_meet());
+        if (i == 2) /* early, node 2 may be connected to both before they meet each other */
+            break;
+        if (rank != 2)
+            CHECK_OK(cluster_meet());
+        if (third_opens(node, &of[i], false))
+            return 1;
+        CHECK_OK(cluster_meet());
+    }
+    struct remo_channel *channel; /* and the next life is whole */
+    if (open_channel(remo_node_root(node), "odd", 64, NULL, &channel))
+        return 1;
+    CHECK_OK(remo_channel_wait(channel, 30 * SECOND));
+    CHECK_OK(cluster_meet());
+    remo_channel_close(channel);
+    return 0;
+}
+
 /* ---- messages and immediates ---- */
 
 static int send_all(struct remo_channel *channel, uint32_t to, uint32_t count, size_t most, uint64_t *sum) {
@@ -709,6 +770,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(late, 3),
         CLUSTER_TEST(groups, 4),
         CLUSTER_TEST(mismatch, 2),
+        CLUSTER_TEST(third, 3),
         CLUSTER_TEST(messages, 3),
         CLUSTER_TEST(echoes, 2),
         CLUSTER_TEST(immediates, 3),
