@@ -94,9 +94,11 @@ REMO_API enum remo_peer_state remo_node_peer(const struct remo_node *node, uint3
  *   PAIR    operations of this thread to `peer`;
  *   THREAD  operations of this thread to anybody;
  *   GLOBAL  operations of this node: all threads whose operations happened before this call.
- * Cost: nothing while nothing is unfenced; else what the fabric needs: shm one CPU fence; ofi one read per unfenced peer
- * (PAIR: none, where the fabric keeps the order of one connection).
- * Errors: that of the first unacknowledged write that failed since the last fence; -EHOSTDOWN, -ETIMEDOUT. */
+ * Cost: nothing while nothing is unfenced; else what the fabric needs: shm one CPU fence; ofi none, it waits for what is in
+ * flight; verbs one read per unfenced peer (ofi and verbs, PAIR: nothing, since one connection keeps order).
+ * Waits for op_timeout_ns at most, whatever the scope.
+ * Errors: that of the first unacknowledged write that failed since the last fence; GLOBAL tells those of other threads too,
+ * which may have ended; -EHOSTDOWN, -ETIMEDOUT (names a node that does not answer). */
 enum remo_fence_scope { REMO_FENCE_NONE, REMO_FENCE_PAIR, REMO_FENCE_THREAD, REMO_FENCE_GLOBAL };
 REMO_API int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer);
 

@@ -141,7 +141,7 @@ struct ofi_link {
     uint64_t since_ns;           /* opened, or: last heard of or probed */
     uint32_t quiet_polls;
     uint32_t active_at;          /* its place in endpoint->active, while `active` */
-    bool active, touched;
+    bool active, touched, slow_told;
 };
 
 struct ofi_endpoint {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "fabric/ofi.h"
 
-#define CONNECT_NS (5 * REMO__NS_PER_S)     /* for a connection and a welcome */
+#define SLOW_NS (5 * REMO__NS_PER_S)        /* without a connection and a welcome: worth a line in the log */
 #define PROBE_NS (10 * REMO__NS_PER_MS)     /* of silence, with a request under way */
 #define QUIET_POLLS_PER_CLOCK 64u           /* polls that found nothing, for one look at the clock */
 #define FLIGHTS_SMALL 4u                    /* requests under way before small operations wait to share one */
@@ -264,11 +264,24 @@ static int answers_take(struct ofi_link *link) {
     return 0;
 }
 
+/* No welcome yet. However long that takes, the peer may just have no processor to itself: whether it lives is not
+ * ours to decide, and what is queued waits until it is cut off. */
+static void slow_tell(struct ofi_link *link, uint64_t quiet_ns) {
+    if (link->slow_told || quiet_ns < SLOW_NS)
+        return;
+    link->slow_told = true;
+    remo__log(&link->endpoint->ofi->base.log, REMO_LOG_WARNING,
+              "node %u has not answered for %llu s on the network of the data: it is very busy, or a firewall lets only "
+              "the other connection through", link->contact->rank, (unsigned long long)(quiet_ns / REMO__NS_PER_S));
+}
+
 /* With something under way and nothing heard: is there still a connection? A write tells. */
 static int probe(struct ofi_link *link) {
     uint64_t quiet_ns = remo__now_ns() - link->since_ns;
-    if (link->state != OFI_LINK_UP)
-        return quiet_ns < CONNECT_NS ? 0 : remo__fail(-EHOSTDOWN, "it does not answer");
+    if (link->state != OFI_LINK_UP) {
+        slow_tell(link, quiet_ns);
+        return 0;
+    }
     if (quiet_ns < PROBE_NS)
         return 0;
     struct ofi_write write = {

@@ -40,36 +40,73 @@ static void advance(_Atomic uint64_t *flushed, uint64_t written) {
         continue;
 }
 
+/* For the sentence: somebody in the range who has not answered. */
+static int silent(const struct drain *drain) {
+    const struct remo__slots_peer *peers = drain->slots->peers;
+    uint32_t peer = drain->first;
+    while (peer + 1 < drain->end && remo__slots_get(&peers[peer].others) == 0
+           && remo__slots_get(&peers[peer].writes) == 0)
+        peer++;
+    return remo__peer_silent(drain->slots->node, peer, "finish what was begun with");
+}
+
+struct fence {
+    struct remo__thread *me;
+    uint32_t first, end; /* peers */
+    enum remo_fence_scope scope;
+    uint64_t deadline_ns; /* one for all threads and peers; 0: the clock was not needed yet */
+};
+
+static uint64_t deadline_of(struct fence *fence) {
+    if (fence->deadline_ns == 0)
+        fence->deadline_ns = remo__deadline(fence->me->node->op_timeout_ns);
+    return fence->deadline_ns;
+}
+
+static int drain_wait(struct fence *fence, struct drain *drain) {
+    int rc = drained(drain) ? 0 : remo__wait(fence->me->node, drained, drain, deadline_of(fence));
+    return rc == -ETIMEDOUT ? silent(drain) : rc;
+}
+
 /* A read behind the writes of `thread` to each peer of the range that may have unplaced ones. Counted as
  * ours. */
-static int flush(struct remo__thread *me, struct remo__thread *thread, uint32_t first, uint32_t end) {
-    struct remo_node *node = me->node;
+static int flush(struct fence *fence, struct remo__thread *thread) {
+    struct remo_node *node = thread->node;
     struct remo_ack ack = REMO_ACK_INIT;
     uint64_t scratch[1], written[REMO_NODES_MAX];
     int rc = 0;
-    for (uint32_t peer = first; peer < end; peer++) {
+    for (uint32_t peer = fence->first; peer < fence->end; peer++) {
         const struct remo__slots_peer *of = &thread->slots->peers[peer];
         written[peer] = atomic_load(&of->written);
         if (written[peer] == atomic_load(&of->flushed) || !remo__peer_alive(node, peer))
             continue;
         int one =
-            remo__op_read(thread, &me->stats[0], peer, flush_offset(node), scratch, sizeof scratch, &ack);
+            remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch, sizeof scratch, &ack);
         rc = rc ? rc : one;
     }
-    int waited = remo_ack_wait(&ack, node->op_timeout_ns);
-    remo_ack_cancel(&ack);
-    rc = rc ? rc : waited;
-    for (uint32_t peer = first; peer < end && rc == 0; peer++)
+    if (remo__ack_pending(&ack) || ack.status != 0) {
+        int waited = remo_ack_wait(&ack, remo__remaining_ns(deadline_of(fence)));
+        remo_ack_cancel(&ack);
+        rc = rc ? rc : waited;
+    }
+    for (uint32_t peer = fence->first; peer < fence->end && rc == 0; peer++)
         advance(&thread->slots->peers[peer].flushed, written[peer]);
     return rc;
 }
 
-/* Errors of writes that nobody waited for. */
-static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t end) {
+static int take(_Atomic int *error) {
+    return atomic_load(error) ? atomic_exchange(error, 0) : 0;
+}
+
+/* Errors of writes that nobody waited for. What a fence of their thread has told is told; else a global fence of
+ * another thread tells it too, because that thread may have ended. */
+static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t end, bool own, bool global) {
     int rc = 0;
     for (uint32_t peer = first; peer < end; peer++) {
         struct remo__slots_peer *of = &thread->slots->peers[peer];
-        int error = atomic_load(&of->error) ? atomic_exchange(&of->error, 0) : 0;
+        int error = own ? take(&of->error) : 0;
+        int untold = error || global ? take(&of->untold) : 0;
+        error = error ? error : untold;
         if (error != 0)
             rc = remo__fail(
                 error,
@@ -79,23 +116,42 @@ static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t 
     return rc;
 }
 
-static int fence_slots(struct remo__thread *me, struct remo__thread *thread, uint32_t first, uint32_t end,
-                       bool pair) {
-    const struct remo__fabric_caps *caps = &me->node->fabric->caps;
-    bool ordered = pair && (caps->writes_ordered || REMO__MUTANT(fence_pair_unordered));
+static int fence_slots(struct fence *fence, struct remo__thread *thread) {
+    struct remo_node *node = fence->me->node;
+    const struct remo__fabric_caps *caps = &node->fabric->caps;
+    bool ordered =
+        fence->scope == REMO_FENCE_PAIR && (caps->writes_ordered || REMO__MUTANT(fence_pair_unordered));
     struct drain drain = {.slots = thread->slots,
                           .thread = thread,
-                          .first = first,
-                          .end = end,
+                          .first = fence->first,
+                          .end = fence->end,
                           .writes = !ordered && caps->completion_placed && !REMO__MUTANT(fence_drain)};
     int rc = 0;
     if (!ordered && !caps->completion_placed && !REMO__MUTANT(fence_flush))
-        rc = flush(me, thread, first, end);
-    int waited =
-        drained(&drain) ? 0 : remo__wait(me->node, drained, &drain, remo__deadline(me->node->op_timeout_ns));
+        rc = flush(fence, thread);
+    int waited = drain_wait(fence, &drain);
     rc = rc ? rc : waited;
-    int told = thread == me ? collect_errors(thread, first, end) : 0; /* others' errors are told to them */
+    int told = collect_errors(thread, fence->first, fence->end, thread == fence->me,
+                              fence->scope == REMO_FENCE_GLOBAL);
     return rc ? rc : told;
+}
+
+/* Not mapped: all that is in flight, of the threads and to the peers that the scope names. */
+static int fence_queues(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer) {
+    struct remo_node *node = thread->node;
+    bool pair = scope == REMO_FENCE_PAIR;
+    struct fence fence = {.me = thread,
+                          .first = pair ? peer : 0,
+                          .end = pair ? peer + 1 : node->size,
+                          .scope = scope};
+    int rc = fence_slots(&fence, thread);
+    bool all = scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads);
+    uint32_t count = all ? atomic_load(&node->threads_count) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int other = node->threads[i] == thread ? 0 : fence_slots(&fence, node->threads[i]);
+        rc = rc ? rc : other;
+    }
+    return rc;
 }
 
 int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
@@ -115,16 +171,5 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
         thread->unfenced = thread->unfenced && scope == REMO_FENCE_NONE;
         return 0;
     }
-    if (scope == REMO_FENCE_NONE)
-        return 0;
-    if (scope == REMO_FENCE_PAIR)
-        return fence_slots(thread, thread, peer, peer + 1, true);
-    int rc = fence_slots(thread, thread, 0, node->size, false);
-    uint32_t count = scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads) ? atomic_load(&node->threads_count) : 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int other =
-            node->threads[i] == thread ? 0 : fence_slots(thread, node->threads[i], 0, node->size, false);
-        rc = rc ? rc : other;
-    }
-    return rc;
+    return scope == REMO_FENCE_NONE ? 0 : fence_queues(thread, scope, peer);
 }

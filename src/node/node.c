@@ -48,10 +48,20 @@ int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *wha
         return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has closed and said goodbye", what, peer);
     case REMO_PEER_COMING:
         return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has not joined yet", what, peer);
+    case REMO_PEER_UP:
+        return remo__fail(-EHOSTDOWN, "cannot %s node %u: the connection to it is lost, and it may have died just now",
+                          what, peer);
     default:
         return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has died; nodes that did not depend on it go on",
                           what, peer);
     }
+}
+
+int remo__peer_silent(const struct remo_node *node, uint32_t peer, const char *what) {
+    return remo__fail(
+        -ETIMEDOUT,
+        "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or network does not answer",
+        what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
 }
 
 /* ---- what comes over the control stream ---- */

@@ -130,6 +130,8 @@ static inline bool remo__peer_alive(const struct remo_node *node, uint32_t peer)
 /* -EHOSTDOWN with a sentence that says whether it left or died (or -EAGAIN style "has not come yet": also
  * -EHOSTDOWN). */
 int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *what);
+/* -ETIMEDOUT with a sentence: op_timeout_ns passed, and nobody says that the peer is gone. */
+int remo__peer_silent(const struct remo_node *node, uint32_t peer, const char *what);
 
 /* ---- control ---- */
 

@@ -60,14 +60,26 @@ static void finish_ack(struct remo_ack *ack, int status) {
     __atomic_fetch_sub(&ack->pending, 1, __ATOMIC_RELEASE);
 }
 
+/* The first one counts. */
+static void note_error(struct remo__slots_peer *peer, int status) {
+    int none = 0;
+    atomic_compare_exchange_strong(&peer->untold, &none, status);
+    none = 0;
+    atomic_compare_exchange_strong(&peer->error, &none, status);
+}
+
+void remo__slots_inherit(struct remo__thread *thread) {
+    for (uint32_t peer = 0; peer < thread->node->size; peer++)
+        atomic_store(&thread->slots->peers[peer].error, 0);
+}
+
 static void finish(struct remo__slots *slots, uint32_t index, int status) {
     struct remo__slot *slot = &slots->slot[index];
     struct remo__slots_peer *peer = &slots->peers[slot->peer];
     if (slot->kind == REMO__OP_WRITE) {
         remo__slots_set(&peer->writes, peer->writes - 1);
-        int none = 0;
         if (status != 0 && !slot->ack)
-            atomic_compare_exchange_strong(&peer->error, &none, status);
+            note_error(peer, status);
     } else {
         if (status == 0 && slot->dst)
             memcpy(slot->dst, slot->bounce, slot->bytes);
@@ -348,11 +360,7 @@ static int wait_own(struct remo_node *node, struct remo_ack *own, int rc, const 
         rc = remo_ack_wait(own, node->op_timeout_ns);
     remo_ack_cancel(own);
     if (rc == -ETIMEDOUT)
-        return remo__fail(
-            rc,
-            "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or network does not "
-            "answer",
-            what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
+        return remo__peer_silent(node, peer, what);
     return rc == -EHOSTDOWN ? remo__peer_fail(node, peer, what) : rc;
 }
 

@@ -26,6 +26,9 @@ enum { REMO__WRITE_NOTIFY = 1, REMO__WRITE_IMM = 2 };
 
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots);
 void remo__slots_close(struct remo__slots *slots);
+/* Another thread goes on with what one that ended has left: errors of writes that are not its own are told to global
+ * fences only. */
+void remo__slots_inherit(struct remo__thread *thread);
 /* Between cork and uncork operations that need not be waited for are held back, so that they go to the network together: all
  * those to one peer in one post, where the fabric can (ring the doorbell once, complete once). Whoever waits or fences in
  * between sends them. May be nested. Mapped fabrics have nothing to hold. */
@@ -52,7 +55,6 @@ uint32_t remo__slots_progress(struct remo__thread *thread);
 bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet);
 /* Sleep for a completion, at most `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
-
 
 /* The general path: any fabric, any size; mapped ones come here for immediates and to have their errors told.
  */

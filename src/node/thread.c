@@ -84,6 +84,7 @@ static struct remo__thread *take(struct remo_node *node) {
         if (!atomic_compare_exchange_strong(&thread->attached, &detached, ATTACHED))
             continue;
         remo__stats_of_thread(thread, &thread->stats_at_attach);
+        remo__slots_inherit(thread);
         if (thread->buffers && remo__slots_progress(thread) == 0)
             thread->buffers_free = UINT32_MAX; /* those that it ended with are free again, unless the network
                                                   may still use them */

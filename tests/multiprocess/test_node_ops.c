@@ -381,6 +381,10 @@ static void *pass_thread(void *ctx) {
     return NULL;
 }
 
+static void *fence_thread(void *ctx) {
+    return (void *)(intptr_t)remo_fence(ctx, REMO_FENCE_THREAD, 0);
+}
+
 /* While they come and go, a global fence covers those that are gone. */
 static int passers(struct remo_node *node, void *ctx) {
     enum { PASSERS = 6, TURNS = 25 };
@@ -507,6 +511,78 @@ static int paused(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* A thread that has ended leaves a write to a peer that does not answer. A global fence of another thread tells what
+ * became of it, once: else nobody would. */
+static int orphan(struct remo_node *node, struct passer *passer, uint32_t peer, _Atomic pid_t *pid) {
+    pthread_t thread;
+    kill(atomic_load(pid), SIGSTOP);
+    cluster_sleep_ms(20);
+    CHECK(pthread_create(&thread, NULL, pass_thread, passer) == 0);
+    pthread_join(thread, NULL);
+    CHECK_OK(passer->result);
+    CHECK_SENTENCE(remo_fence(node, REMO_FENCE_GLOBAL, 0), -ETIMEDOUT, "node 1 within op_timeout_ns");
+    CHECK_OK(cluster_kill(peer));
+    int rc;
+    while ((rc = remo_fence(node, REMO_FENCE_GLOBAL, 0)) == -ETIMEDOUT)
+        continue;
+    CHECK_CODE(rc, -EHOSTDOWN);
+    CHECK(strstr(remo_last_error(), "a write to node 1"));
+    CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+    CHECK(pthread_create(&thread, NULL, fence_thread, node) == 0); /* it takes over what the other has left */
+    void *result;
+    pthread_join(thread, &result);
+    CHECK(result == NULL);
+    return 0;
+}
+
+static int orphans(struct remo_node *node, void *ctx) {
+    struct passer passer = {.node = node, .turn = 1};
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    atomic_store(&shared->pids[rank], getpid());
+    if (open_all(node, &passer.region))
+        return 1;
+    if (rank == 1) {
+        cluster_expect_death();
+        cluster_meet(); /* never: it is killed */
+        return 1;
+    }
+    if (orphan(node, &passer, 1, &shared->pids[1]))
+        return 1;
+    remo_region_close(passer.region);
+    return 0;
+}
+
+/* A peer that has no processor for as long as it may take is not dead: a link to it that is being made waits. */
+static int starved(struct remo_node *node, void *ctx) {
+    struct passer passer = {.node = node, .turn = 1};
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    atomic_store(&shared->pids[rank], getpid());
+    if (open_all(node, &passer.region))
+        return 1;
+    const uint64_t *own = remo_region_local(passer.region);
+    if (rank == 0) {
+        pthread_t thread;
+        kill(atomic_load(&shared->pids[1]), SIGSTOP);
+        int rc = pthread_create(&thread, NULL, pass_thread, &passer);
+        if (rc == 0) {
+            pthread_join(thread, NULL);
+            rc = passer.result;
+        }
+        cluster_sleep_ms(5500);
+        kill(atomic_load(&shared->pids[1]), SIGCONT);
+        CHECK_OK(rc);
+        CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+    }
+    CHECK_OK(cluster_meet());
+    if (rank == 1)
+        CHECK_EQUAL(__atomic_load_n(&own[1024], __ATOMIC_ACQUIRE), 1);
+    CHECK_OK(cluster_meet());
+    remo_region_close(passer.region);
+    return 0;
+}
+
 static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
@@ -523,6 +599,8 @@ int main(int argc, char **argv) {
         CLUSTER_TEST_NAMED("passers_threads", passers, 2, .as_threads = 1),
         CLUSTER_TEST(left_alone, 2),
         CLUSTER_TEST(paused, 2, .op_timeout_ns = SECOND / 4),
+        CLUSTER_TEST(orphans, 2, .op_timeout_ns = SECOND / 4, .only_on = "ofi"),
+        CLUSTER_TEST(starved, 2, .op_timeout_ns = 30 * SECOND, .only_on = "ofi"),
         {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
