@@ -156,9 +156,10 @@ int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t typ
     return 0;
 }
 
-void remo__control_why(struct remo__control *control, uint32_t peer, char *ret_text, size_t cap) {
+enum remo__why remo__control_why(struct remo__control *control, uint32_t peer, char *ret_text, size_t cap) {
     (void)control;
     snprintf(ret_text, cap, "node %u has not started", peer);
+    return REMO__WHY_AWAY;
 }
 
 /* ---- the roster ---- */

@@ -117,7 +117,7 @@ void remo__connection_drop(struct remo__connection *connection, const char *form
     if (!connector)
         complain(control, connection, text);
     if (peer && !peer->connection)
-        remo__peer_why(control, peer, "%s: %s", connection->place.text, text);
+        remo__peer_why(control, peer, connection->why, "%s: %s", connection->place.text, text);
     remo__connection_bury(connection);
     if (connector)
         remo__peer_dial_later(control, peer);
@@ -160,6 +160,7 @@ static bool send_internal(struct remo__connection *connection, enum remo__frame_
 static void refuse(struct remo__connection *connection, enum remo__refusal refusal) {
     uint8_t code[2] = {(uint8_t)refusal, 0};
     remo__connection_send(connection, REMO__FRAME_REFUSE, REMO__FRAME_INTERNAL, code, sizeof code, -1);
+    connection->why = REMO__WHY_REFUSED;
     if (connection->peer)
         remo__connection_drop(connection, "as rank %u: %s", connection->peer->rank,
                               remo__refusal_text((uint16_t)refusal));
@@ -178,7 +179,7 @@ void remo__connection_retire(struct remo__connection *connection, int reason) {
     peer->connection = NULL;
     remo__connection_bury(connection);
     pthread_mutex_unlock(&peer->lock);
-    remo__peer_why(control, peer, reason == 0 ? "it said goodbye" : "its connection ended");
+    remo__peer_why(control, peer, REMO__WHY_AWAY, reason == 0 ? "it said goodbye" : "its connection ended");
     remo__log(&control->config.log, REMO_LOG_INFO, "node %u is %s", peer->rank,
               reason == 0 ? "leaving" : "down");
     peer->retry_delay = 0;
@@ -206,6 +207,7 @@ static bool prove(struct remo__connection *connection) {
     uint8_t proof[REMO__PROOF_WIRE_MAX];
     size_t bytes = 0;
     if (remo__handshake_prove(connection->handshake, proof, &bytes) != 0) {
+        connection->why = REMO__WHY_REFUSED;
         remo__connection_drop(connection, "%s", remo_last_error());
         return false;
     }
@@ -297,6 +299,7 @@ static void come_up(struct remo__connection *connection, const void *hello, size
     peer->connection = connection;
     peer->presence = REMO__PEER_HERE;
     peer->why[0] = '\0';
+    peer->why_kind = REMO__WHY_AWAY;
     pthread_mutex_unlock(&peer->lock);
     remo__log(&control->config.log, REMO_LOG_DEBUG, "node %u is up over %s", peer->rank,
               connection->place.text);
@@ -349,6 +352,7 @@ static void on_handshake_frame(struct remo__connection *connection, const struct
     bool internal = frame->flags & REMO__FRAME_INTERNAL;
     if (internal && frame->type == REMO__FRAME_REFUSE && connection->connector) {
         struct remo__reader reader = remo__reader_of(frame->data, frame->bytes);
+        connection->why = REMO__WHY_REFUSED;
         remo__connection_drop(connection, "it refuses us: %s", remo__refusal_text(remo__get_u16(&reader)));
     } else if (!internal || frame->type < REMO__FRAME_HELLO || frame->type > REMO__FRAME_BLOB ||
                frame->type == REMO__FRAME_REFUSE || expected[frame->type] != connection->phase) {

@@ -60,6 +60,7 @@ struct remo__connection {
     bool beats;                        /* crosses a network: heartbeats both ways */
     bool writable_wanted;              /* (L) epoll watches for room in the socket */
     bool stalled;                      /* (L) the kernel was short of something: try again soon */
+    enum remo__why why;                /* should it not come up */
     struct remo__link link;            /* sending half (L) once up */
     struct remo__handshake *handshake; /* NULL once up */
     struct remo__place place;          /* where it leads, or who came */
@@ -76,6 +77,7 @@ struct remo__peer {
     enum remo__peer_presence presence;   /* (L) */
     struct remo__connection *connection; /* (L) while here */
     char why[REMO__WHY_BYTES_MAX];       /* (L) */
+    enum remo__why why_kind;             /* (L) */
 
     bool seen;
     uint32_t incarnation; /* of the last life seen */
@@ -161,9 +163,10 @@ void remo__peer_dial_later(struct remo__control *control, struct remo__peer *pee
  * (for a while: the same kernel does not mean the same file system), because only there can descriptors
  * travel. */
 bool remo__peer_turn_to_unix(struct remo__peer *peer, const struct remo__connection *connection);
-/* Note why the peer is not there; logged when it is news. */
-void remo__peer_why(struct remo__control *control, struct remo__peer *peer, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Note why the peer is not there; logged when it is news. That it was refused is never replaced by less, since whoever was
+ * refused gives up, and then is just away. */
+void remo__peer_why(struct remo__control *control, struct remo__peer *peer, enum remo__why kind,
+                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- listen.c ------------------------------------------------------------------------------------------ */
 

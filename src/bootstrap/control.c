@@ -449,11 +449,13 @@ int remo__control_send(struct remo__control *control, uint32_t peer, uint16_t ty
     }
 }
 
-void remo__control_why(struct remo__control *control, uint32_t peer, char *ret_text, size_t cap) {
+enum remo__why remo__control_why(struct remo__control *control, uint32_t peer, char *ret_text, size_t cap) {
     ret_text[0] = '\0';
     if (peer >= control->size)
-        return;
+        return REMO__WHY_AWAY;
     pthread_mutex_lock(&control->peers[peer].lock);
     snprintf(ret_text, cap, "%s", control->peers[peer].why);
+    enum remo__why kind = control->peers[peer].why_kind;
     pthread_mutex_unlock(&control->peers[peer].lock);
+    return kind;
 }

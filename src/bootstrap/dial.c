@@ -15,15 +15,19 @@
 #define RETRY_GONE_MAX_NS (1 * REMO__NS_PER_S)
 #define UNIX_ATTEMPTS 8u
 
-void remo__peer_why(struct remo__control *control, struct remo__peer *peer, const char *format, ...) {
+void remo__peer_why(struct remo__control *control, struct remo__peer *peer, enum remo__why kind,
+                    const char *format, ...) {
     char text[REMO__WHY_BYTES_MAX];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     pthread_mutex_lock(&peer->lock);
-    bool news = strcmp(peer->why, text) != 0;
-    memcpy(peer->why, text, strlen(text) + 1);
+    bool news = kind >= peer->why_kind && strcmp(peer->why, text) != 0;
+    if (news) {
+        memcpy(peer->why, text, strlen(text) + 1);
+        peer->why_kind = kind;
+    }
     pthread_mutex_unlock(&peer->lock);
     if (news)
         remo__log(&control->config.log, REMO_LOG_DEBUG, "node %u is not there: %s", peer->rank, text);
@@ -58,13 +62,13 @@ void remo__peer_dial_failed(struct remo__control *control, struct remo__peer *pe
     if (network_next)
         ; /* that will tell more about a peer which may be far away */
     else if (rc == -ECONNREFUSED)
-        remo__peer_why(control, peer, "connection refused at %s", place->text);
+        remo__peer_why(control, peer, REMO__WHY_AWAY, "connection refused at %s", place->text);
     else if (rc == -ENOENT)
-        remo__peer_why(control, peer, "nobody listens at %s", place->text);
+        remo__peer_why(control, peer, REMO__WHY_AWAY, "nobody listens at %s", place->text);
     else if (rc == -EPERM)
-        remo__peer_why(control, peer, "a process of another user listens at %s", place->text);
+        remo__peer_why(control, peer, REMO__WHY_REFUSED, "a process of another user listens at %s", place->text);
     else
-        remo__peer_why(control, peer, "%s: %s", place->text, strerror(-rc));
+        remo__peer_why(control, peer, REMO__WHY_AWAY, "%s: %s", place->text, strerror(-rc));
     remo__peer_dial_later(control, peer);
 }
 

@@ -307,24 +307,36 @@ static int all_up(void *ctx) {
     return ready;
 }
 
-/* Name those who never came, and what was last heard about the first of them. */
+/* Why the first of those who never came is not there; but if one was refused, why that one was. */
+static void why_missing(struct remo_node *node, char *ret_text, size_t cap) {
+    char why[256];
+    enum remo__why kind = REMO__WHY_AWAY;
+    ret_text[0] = '\0';
+    for (uint32_t peer = 0; peer < node->size && kind == REMO__WHY_AWAY; peer++) {
+        if (atomic_load(&node->peers[peer].state) != REMO_PEER_COMING)
+            continue;
+        kind = remo__control_why(node->control, peer, why, sizeof why);
+        if (!ret_text[0] || kind == REMO__WHY_REFUSED)
+            snprintf(ret_text, cap, "rank %u: %s", peer, why[0] ? why : "nothing was heard of it");
+    }
+}
+
 static int fail_missing(struct remo_node *node, uint64_t timeout_ns) {
-    char list[128] = "", why[160] = "";
+    char list[128] = "", why[288];
     size_t used = 0, missing = 0;
     for (uint32_t peer = 0; peer < node->size; peer++) {
         if (atomic_load(&node->peers[peer].state) != REMO_PEER_COMING)
             continue;
-        if (missing++ == 0)
-            remo__control_why(node->control, peer, why, sizeof why);
+        missing++;
         if (used < sizeof list - 8)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%u", used ? ", " : "", peer);
     }
+    why_missing(node, why, sizeof why);
     return remo__fail(
         -ETIMEDOUT,
         "%zu of %u nodes did not come within %llu ms: rank %s (%s); start them with the same size, job "
         "and addresses, or raise join_timeout_ns",
-        missing, node->size, (unsigned long long)(timeout_ns / REMO__NS_PER_MS), list,
-        why[0] ? why : "nothing was heard of it");
+        missing, node->size, (unsigned long long)(timeout_ns / REMO__NS_PER_MS), list, why);
 }
 
 static void choose_spins(struct remo_node *node) {

@@ -400,6 +400,40 @@ static void why_of_callers(void) {
     close_all(2);
 }
 
+/* Somebody at the address who hangs up on so many callers. */
+static void hang_up(const char *address, int callers) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    name.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+    CHECK(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
+    CHECK(bind(fd, (struct sockaddr *)&name, sizeof name) == 0 && listen(fd, 8) == 0);
+    for (int i = 0; i < callers; i++) {
+        int caller = accept(fd, NULL, NULL);
+        CHECK(caller >= 0);
+        close(caller);
+    }
+    close(fd);
+}
+
+/* One that was refused has gone since, and nobody listens there any more: that it was refused is still why. */
+static void why_outlives_the_caller(void) {
+    const char *const *addresses = tcp_addresses(2, "127.0.0.1");
+    struct plane_options good = {.addresses = addresses, .network = true, .key_file = plane_key(1)};
+    struct plane_options bad = {.addresses = addresses, .network = true, .key_file = plane_key(2)};
+    CHECK(plane_open(&planes[1], 1, 2, &bad) == 0);
+    CHECK(plane_wait_why(&planes[1], 0, "connection refused"));
+    CHECK(plane_open(&planes[0], 0, 2, &good) == 0);
+    CHECK(plane_wait_why(&planes[1], 0, "the credential is wrong"));
+    plane_close(&planes[0]);
+    hang_up(addresses[0], 3);
+    CHECK(plane_wait_why(&planes[1], 0, "the credential is wrong"));
+    CHECK(plane_open(&planes[0], 0, 2, &bad) == 0);
+    CHECK(plane_wait_up(&planes[1], 1));
+    char why[512];
+    CHECK(remo__control_why(planes[1].control, 0, why, sizeof why) == REMO__WHY_AWAY && why[0] == '\0');
+    close_all(2);
+}
+
 static void taken_address(void) {
     const char *const *addresses = tcp_addresses(2, "127.0.0.1");
     struct plane_options options = {.addresses = addresses, .network = true};
@@ -616,6 +650,7 @@ static const struct {
     {"wrong_credentials", wrong_credentials},
     {"munge", munge},
     {"why_of_callers", why_of_callers},
+    {"why_outlives_the_caller", why_outlives_the_caller},
     {"taken_address", taken_address},
     {"missing_node", missing_node},
     {"killed_unix", killed_unix},
