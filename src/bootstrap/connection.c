@@ -108,7 +108,7 @@ static void complain(struct remo__control *control, const struct remo__connectio
 void remo__connection_drop(struct remo__connection *connection, const char *format, ...) {
     char text[REMO__WHY_BYTES_MAX];
     struct remo__control *control = connection->control;
-    struct remo__peer *peer = connection->peer;
+    struct remo__member *peer = connection->peer;
     bool connector = connection->connector;
     va_list arguments;
     va_start(arguments, format);
@@ -117,10 +117,10 @@ void remo__connection_drop(struct remo__connection *connection, const char *form
     if (!connector)
         complain(control, connection, text);
     if (peer && !peer->connection)
-        remo__peer_why(control, peer, connection->why, "%s: %s", connection->place.text, text);
+        remo__member_why(control, peer, connection->why, "%s: %s", connection->place.text, text);
     remo__connection_bury(connection);
     if (connector)
-        remo__peer_dial_later(control, peer);
+        remo__member_dial_later(control, peer);
 }
 
 /* ---- sending ------------------------------------------------------------------------------------------- */
@@ -172,19 +172,19 @@ static void refuse(struct remo__connection *connection, enum remo__refusal refus
 
 void remo__connection_retire(struct remo__connection *connection, int reason) {
     struct remo__control *control = connection->control;
-    struct remo__peer *peer = connection->peer;
+    struct remo__member *peer = connection->peer;
     assert(connection->phase == REMO__PHASE_UP && peer->connection == connection);
     pthread_mutex_lock(&peer->lock);
     peer->presence = REMO__PEER_GONE;
     peer->connection = NULL;
     remo__connection_bury(connection);
     pthread_mutex_unlock(&peer->lock);
-    remo__peer_why(control, peer, REMO__WHY_AWAY, reason == 0 ? "it said goodbye" : "its connection ended");
+    remo__member_why(control, peer, REMO__WHY_AWAY, reason == 0 ? "it said goodbye" : "its connection ended");
     remo__log(&control->config.log, REMO_LOG_INFO, "node %u is %s", peer->rank,
               reason == 0 ? "leaving" : "down");
     peer->retry_delay = 0;
     if (peer->rank < control->rank)
-        remo__peer_dial_later(control, peer);
+        remo__member_dial_later(control, peer);
     control->config.down(control->config.ctx, peer->rank, reason);
 }
 
@@ -193,7 +193,7 @@ void remo__connection_retire(struct remo__connection *connection, int reason) {
 /* A node that was seen comes back only in a later life; this also settles two processes that claim one rank.
  */
 static bool is_new_life(const struct remo__connection *connection) {
-    const struct remo__peer *peer = connection->peer;
+    const struct remo__member *peer = connection->peer;
     return !peer->seen || connection->handshake->peer.incarnation > peer->incarnation;
 }
 
@@ -281,7 +281,7 @@ static void on_proof(struct remo__connection *connection, const struct remo__fra
 
 static void come_up(struct remo__connection *connection, const void *hello, size_t hello_bytes) {
     struct remo__control *control = connection->control;
-    struct remo__peer *peer = connection->peer;
+    struct remo__member *peer = connection->peer;
     uint64_t now = remo__now_ns();
     peer->seen = true;
     peer->incarnation = connection->handshake->peer.incarnation;
@@ -332,7 +332,7 @@ static void on_blob(struct remo__connection *connection, const struct remo__fram
         return;
     }
     if (connection->connector && connection->same_machine &&
-        remo__peer_turn_to_unix(connection->peer, connection)) {
+        remo__member_turn_to_unix(connection->peer, connection)) {
         remo__connection_drop(connection, "it is on this machine; going on by its Unix socket");
         return;
     }
@@ -433,10 +433,10 @@ static void on_connected(struct remo__connection *connection) {
     socklen_t bytes = sizeof error;
     getsockopt(connection->link.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
     if (error != 0) {
-        struct remo__peer *peer = connection->peer;
+        struct remo__member *peer = connection->peer;
         struct remo__place place = connection->place;
         remo__connection_bury(connection);
-        remo__peer_dial_failed(connection->control, peer, &place, -error);
+        remo__member_dial_failed(connection->control, peer, &place, -error);
         return;
     }
     connection->phase = REMO__PHASE_HELLO;
@@ -471,7 +471,7 @@ int remo__connection_accepted(struct remo__control *control, int fd, const struc
     return rc;
 }
 
-int remo__connection_called(struct remo__control *control, struct remo__peer *peer, int fd,
+int remo__connection_called(struct remo__control *control, struct remo__member *peer, int fd,
                             const struct remo__place *place, bool established) {
     struct remo__connection *connection;
     int rc = connection_new(control, fd, place, true, &connection);

@@ -54,7 +54,7 @@ struct remo__connection {
     struct remo__watch watch;
     enum remo__phase phase;
     struct remo__control *control;
-    struct remo__peer *peer; /* NULL: a stranger that has not said hello */
+    struct remo__member *peer; /* NULL: a stranger that has not said hello */
     bool connector;          /* we called */
     bool same_machine;
     bool beats;                        /* crosses a network: heartbeats both ways */
@@ -69,12 +69,12 @@ struct remo__connection {
     struct remo__connection *previous, *next; /* in `pending`, oldest first; `next` alone in `buried` */
 };
 
-enum remo__peer_presence { REMO__PEER_NEVER, REMO__PEER_HERE, REMO__PEER_GONE };
+enum remo__member_presence { REMO__PEER_NEVER, REMO__PEER_HERE, REMO__PEER_GONE };
 
-struct remo__peer {
+struct remo__member {
     uint32_t rank;
     pthread_mutex_t lock;
-    enum remo__peer_presence presence;   /* (L) */
+    enum remo__member_presence presence;   /* (L) */
     struct remo__connection *connection; /* (L) while here */
     char why[REMO__WHY_BYTES_MAX];       /* (L) */
     enum remo__why why_kind;             /* (L) */
@@ -112,7 +112,7 @@ struct remo__control {
     struct remo__watch wake_watch;
     atomic_bool closing;
 
-    struct remo__peer *peers; /* [size] */
+    struct remo__member *peers; /* [size] */
     uint32_t listener_count;
     struct remo__listener listeners[REMO__LISTENERS_MAX];
     uint64_t listen_again_at; /* REMO_FOREVER: listening */
@@ -132,7 +132,7 @@ struct remo__control {
 
 /* Both own `fd` afterwards. 0, or -errno when there is no memory: then nothing remains. */
 int remo__connection_accepted(struct remo__control *control, int fd, const struct remo__place *place);
-int remo__connection_called(struct remo__control *control, struct remo__peer *peer, int fd,
+int remo__connection_called(struct remo__control *control, struct remo__member *peer, int fd,
                             const struct remo__place *place, bool established);
 void remo__connection_event(struct remo__connection *connection, uint32_t events);
 /* Read what is there; used before a peer is declared silent. */
@@ -153,19 +153,19 @@ void remo__connection_flush(struct remo__connection *connection);
 /* ---- dial.c -------------------------------------------------------------------------------------------- */
 
 /* Do we call this peer, and is it time? Lowers the timer otherwise. */
-void remo__peer_dial_when_due(struct remo__control *control, struct remo__peer *peer, uint64_t now);
+void remo__member_dial_when_due(struct remo__control *control, struct remo__member *peer, uint64_t now);
 /* Nobody could be reached at `place`: note why, and go on as below. */
-void remo__peer_dial_failed(struct remo__control *control, struct remo__peer *peer,
+void remo__member_dial_failed(struct remo__control *control, struct remo__member *peer,
                             const struct remo__place *place, int rc);
 /* An attempt has failed, or a peer is gone: go on with its next place, now or later. */
-void remo__peer_dial_later(struct remo__control *control, struct remo__peer *peer);
+void remo__member_dial_later(struct remo__control *control, struct remo__member *peer);
 /* The peer is on this machine, yet was reached by network: if it has a Unix socket, dial that from now on
  * (for a while: the same kernel does not mean the same file system), because only there can descriptors
  * travel. */
-bool remo__peer_turn_to_unix(struct remo__peer *peer, const struct remo__connection *connection);
+bool remo__member_turn_to_unix(struct remo__member *peer, const struct remo__connection *connection);
 /* Note why the peer is not there; logged when it is news. That it was refused is never replaced by less, since whoever was
  * refused gives up, and then is just away. */
-void remo__peer_why(struct remo__control *control, struct remo__peer *peer, enum remo__why kind,
+void remo__member_why(struct remo__control *control, struct remo__member *peer, enum remo__why kind,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- listen.c ------------------------------------------------------------------------------------------ */

@@ -103,7 +103,7 @@ static void notes_deliver(struct remo__control *control) {
 /* ---- timers -------------------------------------------------------------------------------------------- */
 
 /* Signs of life for a peer beyond a network, and a look whether there were any from it. */
-static void peer_beat(struct remo__control *control, struct remo__peer *peer, uint64_t now, bool was_away) {
+static void peer_beat(struct remo__control *control, struct remo__member *peer, uint64_t now, bool was_away) {
     struct remo__connection *connection = peer->connection;
     const struct remo__control_config *config = &control->config;
     if (!connection || !connection->beats)
@@ -130,7 +130,7 @@ static void peer_beat(struct remo__control *control, struct remo__peer *peer, ui
 }
 
 /* The kernel was short of memory, or of descriptors in flight (RLIMIT_NOFILE bounds them for each user). */
-static void peer_unstall(struct remo__control *control, struct remo__peer *peer, uint64_t now) {
+static void peer_unstall(struct remo__control *control, struct remo__member *peer, uint64_t now) {
     pthread_mutex_lock(&peer->lock);
     struct remo__connection *connection = peer->connection;
     if (connection && connection->stalled) {
@@ -165,7 +165,7 @@ static void timers_run(struct remo__control *control) {
     control->timer_at = REMO_FOREVER;
     pending_expire(control, now);
     for (uint32_t i = 0; i < control->size; i++) {
-        remo__peer_dial_when_due(control, &control->peers[i], now);
+        remo__member_dial_when_due(control, &control->peers[i], now);
         peer_beat(control, &control->peers[i], now, was_away);
         peer_unstall(control, &control->peers[i], now);
     }
@@ -228,7 +228,7 @@ static bool farewell_receive(const struct remo__connection *connection) {
 
 /* Send what is left; true when nothing remains to be done for this peer. Over a network the other side closes
  * first: a close with unread bytes on our side could overtake the last ones that we sent. */
-static bool farewell_peer(struct remo__peer *peer) {
+static bool farewell_peer(struct remo__member *peer) {
     struct remo__connection *connection = peer->connection;
     bool there = farewell_receive(connection);
     pthread_mutex_lock(&peer->lock);
@@ -249,7 +249,7 @@ static bool farewell_peer(struct remo__peer *peer) {
 static void farewell_round(struct remo__control *control, uint32_t *left, uint64_t deadline) {
     struct epoll_event events[EVENTS_MAX];
     for (uint32_t i = 0; i < control->size; i++) {
-        struct remo__peer *peer = &control->peers[i];
+        struct remo__member *peer = &control->peers[i];
         if (peer->connection && farewell_peer(peer))
             (*left)--;
     }
@@ -264,7 +264,7 @@ static void farewell(struct remo__control *control) {
     while (control->pending_first)
         remo__connection_bury(control->pending_first);
     for (uint32_t i = 0; i < control->size; i++) {
-        struct remo__peer *peer = &control->peers[i];
+        struct remo__member *peer = &control->peers[i];
         pthread_mutex_lock(&peer->lock);
         if (peer->connection) {
             remo__connection_send(peer->connection, REMO__FRAME_GOODBYE, REMO__FRAME_INTERNAL, NULL, 0, -1);
@@ -295,7 +295,7 @@ static int peers_open(struct remo__control *control) {
         pthread_mutex_init(&control->peers[i].lock, NULL);
     }
     for (uint32_t i = 0; i < control->rank; i++) {
-        struct remo__peer *peer = &control->peers[i];
+        struct remo__member *peer = &control->peers[i];
         peer->places = calloc(REMO__PLACES_MAX, sizeof *peer->places);
         if (!peer->places)
             return remo__fail(-ENOMEM, "no memory for the places of rank %u", i);
@@ -334,7 +334,7 @@ static int thread_start(struct remo__control *control) {
 static void control_free(struct remo__control *control) {
     remo__listeners_close(control);
     for (uint32_t i = 0; control->peers && i < control->size; i++) {
-        struct remo__peer *peer = &control->peers[i];
+        struct remo__member *peer = &control->peers[i];
         if (peer->connection)
             remo__connection_bury(peer->connection);
         pthread_mutex_destroy(&peer->lock);
@@ -410,7 +410,7 @@ void remo__control_close(struct remo__control *control) {
 
 /* ---- sending ------------------------------------------------------------------------------------------- */
 
-static int peer_send(struct remo__control *control, struct remo__peer *peer, uint16_t type, const void *data,
+static int peer_send(struct remo__control *control, struct remo__member *peer, uint16_t type, const void *data,
                      size_t bytes, int fd) {
     int rc = -EHOSTDOWN;
     bool stalled = false;

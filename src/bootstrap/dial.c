@@ -15,7 +15,7 @@
 #define RETRY_GONE_MAX_NS (1 * REMO__NS_PER_S)
 #define UNIX_ATTEMPTS 8u
 
-void remo__peer_why(struct remo__control *control, struct remo__peer *peer, enum remo__why kind,
+void remo__member_why(struct remo__control *control, struct remo__member *peer, enum remo__why kind,
                     const char *format, ...) {
     char text[REMO__WHY_BYTES_MAX];
     va_list arguments;
@@ -33,7 +33,7 @@ void remo__peer_why(struct remo__control *control, struct remo__peer *peer, enum
         remo__log(&control->config.log, REMO_LOG_DEBUG, "node %u is not there: %s", peer->rank, text);
 }
 
-bool remo__peer_turn_to_unix(struct remo__peer *peer, const struct remo__connection *connection) {
+bool remo__member_turn_to_unix(struct remo__member *peer, const struct remo__connection *connection) {
     if (connection->place.is_unix || peer->unix_count == 0 || peer->unix_attempts > 0)
         return false;
     peer->unix_attempts = UNIX_ATTEMPTS;
@@ -41,7 +41,7 @@ bool remo__peer_turn_to_unix(struct remo__peer *peer, const struct remo__connect
     return true;
 }
 
-void remo__peer_dial_later(struct remo__control *control, struct remo__peer *peer) {
+void remo__member_dial_later(struct remo__control *control, struct remo__member *peer) {
     uint64_t first = peer->seen ? RETRY_GONE_MIN_NS : RETRY_FIRST_NS;
     uint64_t last = peer->seen ? RETRY_GONE_MAX_NS : RETRY_COMING_MAX_NS;
     uint32_t places = peer->unix_attempts > 1 ? peer->unix_count : peer->place_count;
@@ -56,23 +56,23 @@ void remo__peer_dial_later(struct remo__control *control, struct remo__peer *pee
     remo__control_arm(control, peer->retry_at);
 }
 
-void remo__peer_dial_failed(struct remo__control *control, struct remo__peer *peer,
+void remo__member_dial_failed(struct remo__control *control, struct remo__member *peer,
                             const struct remo__place *place, int rc) {
     bool network_next = place->is_unix && peer->place_count > peer->unix_count && peer->unix_attempts <= 1;
     if (network_next)
         ; /* that will tell more about a peer which may be far away */
     else if (rc == -ECONNREFUSED)
-        remo__peer_why(control, peer, REMO__WHY_AWAY, "connection refused at %s", place->text);
+        remo__member_why(control, peer, REMO__WHY_AWAY, "connection refused at %s", place->text);
     else if (rc == -ENOENT)
-        remo__peer_why(control, peer, REMO__WHY_AWAY, "nobody listens at %s", place->text);
+        remo__member_why(control, peer, REMO__WHY_AWAY, "nobody listens at %s", place->text);
     else if (rc == -EPERM)
-        remo__peer_why(control, peer, REMO__WHY_REFUSED, "a process of another user listens at %s", place->text);
+        remo__member_why(control, peer, REMO__WHY_REFUSED, "a process of another user listens at %s", place->text);
     else
-        remo__peer_why(control, peer, REMO__WHY_AWAY, "%s: %s", place->text, strerror(-rc));
-    remo__peer_dial_later(control, peer);
+        remo__member_why(control, peer, REMO__WHY_AWAY, "%s: %s", place->text, strerror(-rc));
+    remo__member_dial_later(control, peer);
 }
 
-static void dial(struct remo__control *control, struct remo__peer *peer) {
+static void dial(struct remo__control *control, struct remo__member *peer) {
     const struct remo__place *place = &peer->places[peer->next_place];
     int fd = -1, rc = remo__place_connect(place, &fd);
     if (rc == 0 && place->is_unix && !remo__socket_is_ours(fd)) {
@@ -82,10 +82,10 @@ static void dial(struct remo__control *control, struct remo__peer *peer) {
     if (rc == 0 || rc == -EINPROGRESS)
         rc = remo__connection_called(control, peer, fd, place, rc == 0);
     if (rc != 0)
-        remo__peer_dial_failed(control, peer, place, rc);
+        remo__member_dial_failed(control, peer, place, rc);
 }
 
-void remo__peer_dial_when_due(struct remo__control *control, struct remo__peer *peer, uint64_t now) {
+void remo__member_dial_when_due(struct remo__control *control, struct remo__member *peer, uint64_t now) {
     if (peer->rank >= control->rank || peer->connection || peer->attempt)
         return;
     if (now >= peer->retry_at)
