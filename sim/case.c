@@ -3,7 +3,10 @@
 
 #include "base/error.h"
 
-struct history sim_history;
+#define CALLS_MAX 256u
+
+static struct call calls[CALLS_MAX];
+struct history sim_history = {.calls = calls, .cap = CALLS_MAX};
 
 uint32_t sim_begin(uint32_t function, uint64_t key, uint64_t argument, uint64_t second) {
     const struct sim_actor *actor = sim_current();

@@ -1,14 +1,17 @@
 #include "sim/history.h"
 
+#include <stdatomic.h>
+
 uint32_t history_begin(struct history *history, const struct call *call, uint64_t now) {
-    if (history->count == HISTORY_CALLS_MAX) {
+    if (history->count == history->cap) {
         history->full = true;
-        return HISTORY_CALLS_MAX;
+        return history->cap;
     }
     struct call *entry = &history->calls[history->count];
     *entry = *call;
     entry->begin = now;
     entry->end = HISTORY_NEVER;
+    atomic_signal_fence(memory_order_release); /* whole before it counts, if the process ends here */
     return history->count++;
 }
 
@@ -17,5 +20,6 @@ void history_end(struct history *history, uint32_t index, int code, uint64_t res
         return;
     history->calls[index].code = code;
     history->calls[index].result = result;
+    atomic_signal_fence(memory_order_release);
     history->calls[index].end = now;
 }

@@ -2,6 +2,8 @@
  *
  * A call has a begin and an end in any clock that all actors share: the simulator's step, or CLOCK_MONOTONIC on one machine. A call that
  * never ended (its node crashed, or the run was cut off) has end HISTORY_NEVER: it happened once, or not at all.
+ * The calls are in the caller's memory. In memory that processes share they outlive who recorded them: a process killed in the middle of
+ * history_begin has recorded nothing, and in the middle of history_end a call without end. A history has one writer.
  */
 #pragma once
 
@@ -11,7 +13,6 @@
 
 #define HISTORY_NEVER UINT64_MAX
 #define HISTORY_NONE  (UINT64_MAX - 1) /* as an end: the call is known to have done nothing, and counts for nothing */
-#define HISTORY_CALLS_MAX 256u
 
 struct call {
     uint32_t actor;
@@ -24,12 +25,13 @@ struct call {
 };
 
 struct history {
-    struct call calls[HISTORY_CALLS_MAX];
+    struct call *calls;
+    uint32_t cap;
     uint32_t count;
     bool full;             /* calls were lost: no verdict is possible */
 };
 
-/* The index for history_end. */
+/* The index for history_end; `cap` when there is no room. */
 uint32_t history_begin(struct history *history, const struct call *call, uint64_t now);
 void history_end(struct history *history, uint32_t index, int code, uint64_t result, uint64_t now);
 

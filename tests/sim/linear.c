@@ -11,9 +11,13 @@
 #include <errno.h>
 
 #include "base/random.h"
+#include "sim/fifo.h"
 #include "sim/oracle.h"
 
-static struct history history;
+#define CALLS_MAX 256u
+
+static struct call recorded[CALLS_MAX];
+static struct history history = {.calls = recorded, .cap = CALLS_MAX};
 
 static void call(uint32_t function, uint64_t argument, uint64_t second, uint64_t result, uint64_t begin, uint64_t end) {
     const struct call is = {.function = function, .argument = argument, .second = second};
@@ -129,13 +133,112 @@ static void made_at_random(void **state) {
     }
 }
 
+/* ---- long histories of queues ---- */
+
+static void assert_fifo(uint32_t invented, uint32_t repeated, uint32_t lost, uint32_t out_of_order,
+                        uint32_t not_empty) {
+    struct fifo_report found;
+    assert_int_equal(fifo_check(&history, &found), 0);
+    history.count = 0;
+    assert_int_equal(found.invented, invented);
+    assert_int_equal(found.repeated, repeated);
+    assert_int_equal(found.lost, lost);
+    assert_int_equal(found.out_of_order, out_of_order);
+    assert_int_equal(found.not_empty, not_empty);
+}
+
+static void empty_pop(uint64_t begin, uint64_t end) {
+    const struct call is = {.function = QUEUE_POP};
+    history_end(&history, history_begin(&history, &is, begin), -ETIMEDOUT, 0, end);
+}
+
+static void fifo_by_hand(void **state) {
+    (void)state;
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    call(QUEUE_PUSH, 2, 0, 0, 3, 4);
+    call(QUEUE_POP, 0, 0, 2, 5, 6); /* the other one comes out later */
+    call(QUEUE_POP, 0, 0, 1, 7, 8);
+    assert_fifo(0, 0, 0, 1, 0);
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    call(QUEUE_PUSH, 2, 0, 0, 3, 4);
+    call(QUEUE_POP, 0, 0, 2, 5, 8); /* at the same time */
+    call(QUEUE_POP, 0, 0, 1, 7, 9);
+    assert_fifo(0, 0, 0, 0, 0);
+    call(QUEUE_POP, 0, 0, 1, 1, 2);
+    call(QUEUE_PUSH, 1, 0, 0, 3, 4);
+    call(QUEUE_POP, 0, 0, 7, 5, 6);
+    assert_fifo(2, 0, 0, 0, 0);
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    call(QUEUE_POP, 0, 0, 1, 3, 4);
+    call(QUEUE_POP, 0, 0, 1, 3, 6);
+    assert_fifo(0, 1, 0, 0, 0);
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    empty_pop(3, 4);
+    call(QUEUE_POP, 0, 0, 1, 5, 6);
+    empty_pop(7, 8);
+    assert_fifo(0, 0, 0, 0, 1);
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    call(QUEUE_PUSH, 2, 0, 0, 3, 6); /* slow: the first pop may have waited for it in vain */
+    empty_pop(3, 4);
+    call(QUEUE_POP, 0, 0, 1, 5, 8);
+    call(QUEUE_POP, 0, 0, 2, 5, 8);
+    assert_fifo(0, 0, 0, 0, 0);
+}
+
+static void fifo_with_deaths(void **state) {
+    (void)state;
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    call(QUEUE_PUSH, 2, 0, 0, 3, HISTORY_NEVER); /* pushed or not */
+    call(QUEUE_POP, 0, 0, 0, 5, HISTORY_NEVER);  /* took the first, or nothing */
+    assert_fifo(0, 0, 0, 0, 0);
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    call(QUEUE_PUSH, 2, 0, 0, 3, 4);
+    call(QUEUE_POP, 0, 0, 0, 5, HISTORY_NEVER); /* not both */
+    assert_fifo(0, 0, 1, 0, 0);
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    call(QUEUE_PUSH, 2, 0, 0, 3, HISTORY_NEVER); /* happened: it came out, before the one that was first */
+    call(QUEUE_POP, 0, 0, 2, 5, 6);
+    call(QUEUE_POP, 0, 0, 1, 7, 8);
+    assert_fifo(0, 0, 0, 1, 0);
+    call(QUEUE_PUSH, 1, 0, 0, 1, 2);
+    history.calls[0].key = FIFO_MAY_BE_LOST;
+    call(QUEUE_PUSH, 2, 0, 0, 3, 4);
+    call(QUEUE_POP, 0, 0, 2, 5, 6);
+    assert_fifo(0, 0, 0, 0, 0);
+}
+
+/* Both find the same histories good. There are two elements, so that the capacity does not count. */
+static void fifo_against_search(void **state) {
+    struct remo__random random;
+    uint32_t bad = 0, good_ones = 0;
+    (void)state;
+    remo__random_seed(&random, 1);
+    for (uint32_t i = 0; i < 2000; i++) {
+        uint64_t elements[2] = {1 + remo__random_below(&random, 2)};
+        elements[1] = 3 - elements[0];
+        for (uint32_t k = 0; k < 2; k++) {
+            uint64_t push = remo__random_below(&random, 40), pop = remo__random_below(&random, 40);
+            call(QUEUE_PUSH, k + 1, 0, 0, push, push + 1 + remo__random_below(&random, 20));
+            call(QUEUE_POP, 0, 0, elements[k], pop, pop + 1 + remo__random_below(&random, 20));
+        }
+        struct fifo_report found;
+        assert_int_equal(fifo_check(&history, &found), 0);
+        bool good = found.invented + found.repeated + found.lost + found.out_of_order + found.not_empty == 0;
+        enum verdict verdict = judge(&oracle_queue, 1000);
+        assert_int_equal(good, verdict == LINEAR_YES);
+        bad += verdict == LINEAR_NO;
+        good_ones += good;
+    }
+    assert_true(bad > 200 && good_ones > 200);
+}
+
 static void no_verdict_is_no_pass(void **state) {
     (void)state;
     for (uint32_t i = 0; i < 30; i++)
         call(WORD_STORE, i, 0, 0, 1, 100);
     call(WORD_LOAD, 0, 0, 777, 200, 201);
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_BUDGET);
-    for (uint32_t i = 0; i <= HISTORY_CALLS_MAX; i++)
+    for (uint32_t i = 0; i <= CALLS_MAX; i++)
         call(WORD_LOAD, 0, 0, 0, i + 1, i + 1);
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_BUDGET);
 }
@@ -143,6 +246,8 @@ static void no_verdict_is_no_pass(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(registers_by_hand), cmocka_unit_test(calls_without_end), cmocka_unit_test(counters),
-        cmocka_unit_test(queues), cmocka_unit_test(made_at_random), cmocka_unit_test(no_verdict_is_no_pass)};
+        cmocka_unit_test(queues), cmocka_unit_test(made_at_random), cmocka_unit_test(fifo_by_hand),
+        cmocka_unit_test(fifo_with_deaths), cmocka_unit_test(fifo_against_search),
+        cmocka_unit_test(no_verdict_is_no_pass)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
