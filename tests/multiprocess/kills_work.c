@@ -1,0 +1,445 @@
+/* kills_work.c - a node works on a map, a queue and values behind locks, and records what it asked and what
+ * it was answered, until it is killed or the others are. Those that are left look at everything. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "kills.h"
+#include "objects/queue.h"
+#include "sim/oracle.h"
+
+#define KEYS          2048u
+#define COUNTER_WORDS 20u
+#define COUNTER_BYTES (COUNTER_WORDS * 8u)
+#define LINGER_NS_MAX 1000000u /* in a section */
+#define AFTERWARDS    100u     /* turns of those that are left */
+#define CALLS_KEPT    4096u    /* room in each history for what comes after the deaths */
+
+struct actor {
+    struct remo_node *node;
+    struct remo_kv *kv;
+    struct remo_queue *queue;
+    struct remo_lock *lock;
+    struct remo_region *counters;
+    struct kills_node *own;
+    struct remo__random random;
+    uint32_t rank;
+    uint64_t number; /* of values and elements made here */
+};
+
+static uint32_t dice(struct actor *actor, uint32_t limit) {
+    return (uint32_t)remo__random_below(&actor->random, limit);
+}
+
+/* Different for every call of all nodes. */
+static uint64_t new_number(struct actor *actor) {
+    return (uint64_t)(actor->rank + 1) << 32 | ++actor->number;
+}
+
+/* ---- recording ---- */
+
+static void now_in(struct actor *actor, enum kills_state state) {
+    atomic_store_explicit(&actor->own->state, state, memory_order_relaxed);
+}
+
+static uint32_t begin(struct actor *actor, enum kills_object object, const struct call *call) {
+    struct call mine = *call;
+    mine.actor = actor->rank;
+    return history_begin(&actor->own->histories[object], &mine, cluster_now_ns());
+}
+
+static void end(struct actor *actor, enum kills_object object, uint32_t index, int code, uint64_t result) {
+    history_end(&actor->own->histories[object], index, code, result, cluster_now_ns());
+}
+
+/* It has done nothing. (What is neither ended nor forgotten has happened once, or not at all.) */
+static void forget(struct actor *actor, enum kills_object object, uint32_t index) {
+    actor->own->histories[object].calls[index].end = HISTORY_NONE;
+}
+
+static int has_room(const struct actor *actor, enum kills_object object, uint32_t kept) {
+    return actor->own->histories[object].count + kept < KILLS_CALLS_MAX;
+}
+
+/* The error that comes with the death of a node, once somebody was killed. */
+static int is_down(int rc) {
+    for (uint32_t i = 0; rc == -EHOSTDOWN && i < kills_run->victim_count; i++)
+        if (atomic_load(&kills_run->nodes[kills_run->victims[i].rank].killed_ns) != 0)
+            return 1;
+    return 0;
+}
+
+static int is_dead(const struct actor *actor, uint32_t rank) {
+    return remo_node_peer(actor->node, rank) == REMO_PEER_DEAD;
+}
+
+static int are_dead(const struct actor *actor) {
+    for (uint32_t i = 0; i < kills_run->victim_count; i++)
+        if (!is_dead(actor, kills_run->victims[i].rank))
+            return 0;
+    return 1;
+}
+
+/* ---- the map ---- */
+
+static int map_call(struct actor *actor, uint32_t function, uint64_t key) {
+    uint64_t value[KILLS_WORDS_MAX], number = function == MAP_GET ? 0 : new_number(actor);
+    size_t size = kills_run->words * sizeof value[0], bytes = size;
+    int rc;
+    for (uint32_t i = 0; i < kills_run->words; i++)
+        value[i] = number;
+    uint32_t call = begin(actor, KILLS_MAP,
+                          &(struct call){.function = function, .key = key, .argument = number});
+    switch (function) {
+    case MAP_GET: rc = remo_kv_get(actor->kv, &key, sizeof key, value, size, &bytes); break;
+    case MAP_INSERT: rc = remo_kv_insert(actor->kv, &key, sizeof key, value, size); break;
+    case MAP_UPDATE: rc = remo_kv_update(actor->kv, &key, sizeof key, value, size); break;
+    default: rc = remo_kv_delete(actor->kv, &key, sizeof key);
+    }
+    CHECK(rc == 0 || rc == (function == MAP_INSERT ? -EEXIST : -ENOENT) || is_down(rc));
+    if (rc == 0)
+        for (uint32_t i = 0; i < kills_run->words; i++)
+            CHECK(value[i] == value[0] && bytes == size);
+    if (!is_down(rc))
+        end(actor, KILLS_MAP, call, rc, value[0]);
+    else if (function == MAP_GET)
+        forget(actor, KILLS_MAP, call);
+    else
+        atomic_store(&kills_run->lost_keys[key % KILLS_KEYS_MAX], 1);
+    return 0;
+}
+
+static int map_turn(struct actor *actor) {
+    static const uint8_t functions[] = {MAP_GET, MAP_GET, MAP_GET, MAP_INSERT, MAP_INSERT, MAP_DELETE};
+    uint64_t drawn = atomic_fetch_add(&kills_run->map_calls, 1);
+    uint64_t group = drawn / (KILLS_KEYS_AT_ONCE * KILLS_CALLS_A_KEY);
+    uint64_t key = group * KILLS_KEYS_AT_ONCE + dice(actor, KILLS_KEYS_AT_ONCE);
+    uint32_t function = dice(actor, 100) < kills_run->updates_percent
+                            ? MAP_UPDATE
+                            : functions[dice(actor, sizeof functions)];
+    if (atomic_load(&kills_run->lost_keys[key % KILLS_KEYS_MAX]))
+        function = MAP_GET;
+    now_in(actor, KILLS_IN_MAP);
+    return map_call(actor, function, key);
+}
+
+/* ---- the queue ---- */
+
+/* Where an element was says whether it may be lost: objects/queue.h tells how tickets, slots and nodes go
+ * together. 0: not known. */
+static uint64_t last_ticket(const struct actor *actor, enum remo__queue_side side) {
+    return atomic_load_explicit(&actor->queue->hint[side], memory_order_relaxed);
+}
+
+static int push(struct actor *actor, uint64_t timeout_ns) {
+    uint64_t element[KILLS_WORDS_MAX], id = new_number(actor);
+    for (uint32_t i = 0; i < kills_run->words; i++)
+        element[i] = id;
+    uint32_t call = begin(actor, KILLS_QUEUE, &(struct call){.function = QUEUE_PUSH, .argument = id});
+    int rc = remo_queue_push(actor->queue, element, kills_run->words * sizeof element[0], timeout_ns);
+    CHECK(rc == 0 || rc == -ETIMEDOUT || is_down(rc));
+    if (rc == 0)
+        actor->own->histories[KILLS_QUEUE].calls[call].second = last_ticket(actor, REMO__QUEUE_TAIL);
+    if (!is_down(rc))
+        end(actor, KILLS_QUEUE, call, rc, 0);
+    return 0;
+}
+
+static int pop(struct actor *actor, uint64_t timeout_ns, int *ret_rc) {
+    uint64_t element[KILLS_WORDS_MAX];
+    size_t bytes = 0;
+    uint32_t call = begin(actor, KILLS_QUEUE, &(struct call){.function = QUEUE_POP});
+    int rc = remo_queue_pop(actor->queue, element, sizeof element, &bytes, timeout_ns);
+    CHECK(rc == 0 || rc == -ETIMEDOUT || is_down(rc));
+    *ret_rc = rc;
+    if (rc == 0) {
+        CHECK_EQUAL(bytes, kills_run->words * sizeof element[0]);
+        for (uint32_t i = 0; i < kills_run->words; i++)
+            CHECK_EQUAL(element[i], element[0]);
+        actor->own->histories[KILLS_QUEUE].calls[call].second = last_ticket(actor, REMO__QUEUE_HEAD);
+    }
+    if (is_down(rc))
+        forget(actor, KILLS_QUEUE, call);
+    else
+        end(actor, KILLS_QUEUE, call, rc, element[0]);
+    return 0;
+}
+
+static int queue_turn(struct actor *actor) {
+    uint64_t timeout_ns = dice(actor, 16) == 0 ? SECOND / 500 : 0;
+    int rc;
+    now_in(actor, KILLS_IN_QUEUE);
+    return dice(actor, 2) ? push(actor, timeout_ns) : pop(actor, timeout_ns, &rc);
+}
+
+/* ---- values behind locks ---- */
+
+/* A counter is words of the same value, at its lock's node or at the next. */
+static uint32_t counter_home(uint32_t lock) {
+    return lock % 2 == 0 ? lock : (lock + 1) % KILLS_NODES;
+}
+
+static uint64_t counter_at(uint32_t lock, uint32_t counter) {
+    return (uint64_t)(lock * KILLS_COUNTERS_MAX + counter) * COUNTER_BYTES;
+}
+
+static int read_counter(struct actor *actor, uint32_t lock, uint32_t counter, uint64_t *words) {
+    return remo_region_read(actor->counters, counter_home(lock), counter_at(lock, counter), words,
+                            COUNTER_BYTES, NULL);
+}
+
+static int write_counter(struct actor *actor, uint32_t lock, uint32_t counter, uint64_t value) {
+    uint64_t words[COUNTER_WORDS];
+    for (uint32_t i = 0; i < COUNTER_WORDS; i++)
+        words[i] = value;
+    return remo_region_write(actor->counters, counter_home(lock), counter_at(lock, counter), words,
+                             COUNTER_BYTES, 0, NULL);
+}
+
+/* The last owner died inside: finish what it may have begun. */
+static int repair(struct actor *actor, uint32_t lock) {
+    uint32_t counter = atomic_load(&kills_run->locks[lock].counter);
+    uint64_t words[COUNTER_WORDS], most = 0;
+    int rc = read_counter(actor, lock, counter, words);
+    for (uint32_t i = 0; rc == 0 && i < COUNTER_WORDS; i++)
+        most = words[i] > most ? words[i] : most;
+    if (rc == 0)
+        rc = write_counter(actor, lock, counter, most);
+    CHECK(rc == 0 || (is_down(rc) && kills_is_victim(counter_home(lock))));
+    CHECK_OK(remo_lock_consistent(actor->lock, lock));
+    return 0;
+}
+
+static void note_recovery(uint32_t holder) {
+    uint64_t killed_ns = atomic_load(&kills_run->nodes[holder].killed_ns);
+    uint32_t i = atomic_fetch_add(&kills_run->recoveries, 1);
+    if (i < KILLS_RECOVERY_MAX)
+        kills_run->recovery_ns[i] = cluster_now_ns() - killed_ns;
+}
+
+/* We have the lock: nobody else does. */
+static int enter(struct actor *actor, uint32_t lock, int acquired) {
+    struct kills_lock *known = &kills_run->locks[lock];
+    uint32_t before = atomic_exchange(&known->owner, actor->rank + 1);
+    now_in(actor, KILLS_IN_SECTION);
+    CHECK(before == 0 || (kills_is_victim(before - 1) && acquired == -EOWNERDEAD));
+    if (before != 0)
+        note_recovery(before - 1);
+    return acquired == -EOWNERDEAD ? repair(actor, lock) : 0;
+}
+
+/* Sections are short, and hardly anybody would die in one. */
+static void linger(struct actor *actor) {
+    uint64_t until = cluster_now_ns()
+                     + dice(actor, kills_is_victim(actor->rank) ? LINGER_NS_MAX : LINGER_NS_MAX / 20);
+    while (cluster_now_ns() < until)
+        continue;
+}
+
+/* Add 1 to the counter (or, to look only, 0). It is not acknowledged before the release has fenced it. */
+static int count(struct actor *actor, uint32_t lock, uint32_t counter, uint32_t function, uint32_t *ret_call,
+                 uint64_t *ret_before) {
+    uint64_t words[COUNTER_WORDS], key = lock * KILLS_COUNTERS_MAX + counter;
+    uint32_t call = begin(actor, KILLS_VALUE,
+                          &(struct call){.function = function, .key = key, .argument = 1});
+    int rc = read_counter(actor, lock, counter, words);
+    *ret_call = UINT32_MAX;
+    CHECK(rc == 0 || (is_down(rc) && kills_is_victim(counter_home(lock))));
+    if (rc != 0) {
+        forget(actor, KILLS_VALUE, call);
+        return 0;
+    }
+    for (uint32_t i = 1; i < COUNTER_WORDS; i++)
+        CHECK_EQUAL(words[i], words[0]);
+    if (function == COUNTER_ADD && dice(actor, 2) == 0)
+        linger(actor);
+    if (function == COUNTER_ADD)
+        rc = write_counter(actor, lock, counter, words[0] + 1);
+    CHECK(rc == 0 || (is_down(rc) && kills_is_victim(counter_home(lock))));
+    *ret_call = rc == 0 ? call : UINT32_MAX;
+    *ret_before = words[0];
+    return 0;
+}
+
+static int acquire(struct actor *actor, uint32_t lock, uint64_t timeout_ns, int *ret_rc) {
+    now_in(actor, KILLS_IN_ACQUIRE);
+    int rc = remo_lock_acquire(actor->lock, lock, timeout_ns);
+    *ret_rc = rc;
+    if (rc == -EHOSTDOWN || (rc == -ETIMEDOUT && timeout_ns != REMO_FOREVER)) {
+        CHECK(rc == -ETIMEDOUT || kills_is_victim(lock));
+        return 0;
+    }
+    CHECK(rc == 0 || rc == -EOWNERDEAD);
+    *ret_rc = 0;
+    return enter(actor, lock, rc);
+}
+
+/* Where memory is not mapped, a fence also tells of writes to the dead node that nobody waited for. */
+static int release(struct actor *actor, uint32_t lock, int *ret_rc) {
+    enum remo_fence_scope fence = counter_home(lock) == lock ? REMO_FENCE_PAIR : REMO_FENCE_THREAD;
+    CHECK_EQUAL(atomic_exchange(&kills_run->locks[lock].owner, 0), actor->rank + 1);
+    *ret_rc = remo_lock_release(actor->lock, lock, fence);
+    CHECK(*ret_rc == 0 || is_down(*ret_rc));
+    return 0;
+}
+
+static int value_turn(struct actor *actor) {
+    uint32_t lock = dice(actor, 3) ? (uint32_t)kills_run->seed % KILLS_NODES : dice(actor, KILLS_NODES), call;
+    uint64_t timeout_ns = dice(actor, 4) ? REMO_FOREVER : dice(actor, 2) * SECOND / 1000, before;
+    struct kills_lock *known = &kills_run->locks[lock];
+    int rc;
+    if (acquire(actor, lock, timeout_ns, &rc))
+        return 1;
+    if (rc != 0)
+        return 0;
+    uint32_t counter = atomic_fetch_add(&known->sections, 1) / KILLS_SECTIONS_A_COUNTER;
+    CHECK(counter < KILLS_COUNTERS_MAX);
+    atomic_store(&known->counter, counter);
+    if (count(actor, lock, counter, COUNTER_ADD, &call, &before) || release(actor, lock, &rc))
+        return 1;
+    if (rc == 0 && call != UINT32_MAX)
+        end(actor, KILLS_VALUE, call, 0, before);
+    return 0;
+}
+
+static int look_at_counters(struct actor *actor, uint32_t lock) {
+    uint32_t counters = atomic_load(&kills_run->locks[lock].sections) / KILLS_SECTIONS_A_COUNTER + 1, call;
+    uint64_t before;
+    int rc = 0;
+    if (acquire(actor, lock, REMO_FOREVER, &rc))
+        return 1;
+    if (rc != 0)
+        return 0;
+    for (uint32_t counter = 0; counter < counters; counter++) {
+        if (count(actor, lock, counter, WORD_LOAD, &call, &before))
+            return 1;
+        if (call != UINT32_MAX)
+            end(actor, KILLS_VALUE, call, 0, before);
+    }
+    return release(actor, lock, &rc);
+}
+
+/* ---- until the end ---- */
+
+static int turn(struct actor *actor, uint32_t kept) {
+    static int (*const turns[])(struct actor *) = {map_turn, queue_turn, value_turn};
+    const uint32_t *weight = kills_run->weight;
+    uint32_t all = weight[0] + weight[1] + weight[2], drawn = dice(actor, all), object = 0;
+    while (drawn >= weight[object])
+        drawn -= weight[object++];
+    if (has_room(actor, object, kept))
+        return turns[object](actor);
+    now_in(actor, KILLS_BETWEEN); /* nobody dies: the machine is busy with other things */
+    cluster_sleep_ms(1);
+    return 0;
+}
+
+/* ---- the kill ---- */
+
+static void *kill_self(void *ctx) {
+    struct kills_victim *victim = ctx;
+    struct timespec delay = {.tv_nsec = (long)victim->delay_ns};
+    nanosleep(&delay, NULL);
+    atomic_store(&kills_run->nodes[victim->rank].killed_ns, cluster_now_ns());
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* After so many turns, and some time: so it is in the midst of work on a slow machine too. */
+static int die_in_time(const struct actor *actor, uint32_t turns) {
+    pthread_t thread;
+    for (uint32_t i = 0; i < kills_run->victim_count; i++) {
+        struct kills_victim *victim = &kills_run->victims[i];
+        if (victim->rank != actor->rank || victim->turns != turns)
+            continue;
+        cluster_expect_death();
+        CHECK(pthread_create(&thread, NULL, kill_self, victim) == 0);
+    }
+    return 0;
+}
+
+/* What lives on is all there: the judge sees from this what was lost. */
+static int look_at_all(struct actor *actor) {
+    uint64_t groups = atomic_load(&kills_run->map_calls) / (KILLS_KEYS_AT_ONCE * KILLS_CALLS_A_KEY) + 1;
+    uint32_t first = 0;
+    int rc = 0;
+    for (uint64_t key = 0; key < groups * KILLS_KEYS_AT_ONCE; key++)
+        if (map_call(actor, MAP_GET, key))
+            return 1;
+    for (uint32_t lock = 0; lock < KILLS_NODES; lock++)
+        if (look_at_counters(actor, lock))
+            return 1;
+    while (kills_is_victim(first))
+        first++;
+    for (rc = 0; actor->rank == first && rc == 0;)
+        if (pop(actor, 0, &rc))
+            return 1;
+    return 0;
+}
+
+/* All that live know of the deaths: what a dead node has left half done in the queue is seen as such. */
+static int settle(struct actor *actor) {
+    CHECK_OK(cluster_meet());
+    while (atomic_load(&actor->queue->deaths) < kills_run->victim_count)
+        cluster_sleep_ms(1);
+    uint64_t element[KILLS_WORDS_MAX];
+    size_t bytes;
+    if (atomic_load(&actor->queue->told)
+        < kills_run->victim_count) /* a call that is told does nothing else */
+        CHECK_CODE(remo_queue_pop(actor->queue, element, sizeof element, &bytes, 0), -EHOSTDOWN);
+    CHECK_OK(cluster_meet());
+    atomic_store(&kills_run->settled_ns, cluster_now_ns());
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+static int open_all(struct actor *actor) {
+    struct remo_channel *root = remo_node_root(actor->node);
+    struct remo_kv_options map = {
+        .capacity = KEYS, .key_bytes_max = 8, .value_bytes_max = kills_run->words * 8, .stripes = 16};
+    struct remo_queue_options queue = {
+        .home = KILLS_QUEUE_HOME, .slot_bytes = kills_run->words * 8, .capacity = KILLS_QUEUE_CAPACITY};
+    struct remo_lock_options lock = {.count = KILLS_NODES};
+    for (uint32_t node = 0; node < KILLS_NODES; node++)
+        remo_nodeset_add(&lock.homes, node);
+    CHECK_OK(remo_kv_open(root, "map", &map, &actor->kv));
+    CHECK_OK(remo_queue_open(root, "queue", &queue, &actor->queue));
+    CHECK_OK(remo_lock_open(root, "lock", &lock, &actor->lock));
+    CHECK_OK(remo_region_open(root, "counters", counter_at(KILLS_NODES, 0), NULL, &actor->counters));
+    CHECK_OK(remo_channel_wait(root, 20 * SECOND * cluster_slowness()));
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+static void close_all(struct actor *actor) {
+    remo_region_close(actor->counters);
+    remo_lock_close(actor->lock);
+    remo_queue_close(actor->queue);
+    remo_kv_close(actor->kv);
+}
+
+int kills_work(struct remo_node *node, void *ctx) {
+    struct actor actor = {.node = node, .rank = remo_node_rank(node)};
+    (void)ctx;
+    actor.own = &kills_run->nodes[actor.rank];
+    remo__random_seed(&actor.random, kills_run->seed * KILLS_NODES + actor.rank);
+    if (open_all(&actor))
+        return 1;
+    for (uint32_t turns = 0; !are_dead(&actor); turns++)
+        if (die_in_time(&actor, turns) || turn(&actor, CALLS_KEPT))
+            return 1;
+    for (uint32_t i = 0; i < AFTERWARDS; i++)
+        if (turn(&actor, CALLS_KEPT / 2))
+            return 1;
+    now_in(&actor, KILLS_BETWEEN);
+    if (settle(&actor) || look_at_all(&actor))
+        return 1;
+    CHECK_OK(cluster_meet());
+    close_all(&actor);
+    return 0;
+}
