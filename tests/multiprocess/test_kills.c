@@ -17,7 +17,7 @@
 #include "base/random.h"
 #include "kills.h"
 
-#define RUNS            40u
+#define RUNS            32u
 #define WORDS_FEW       9u /* more than a line */
 #define TURNS_MAX       400u
 #define DELAY_NS_MAX    (SECOND / 1000)
