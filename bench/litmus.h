@@ -51,6 +51,7 @@ struct litmus_row {
     void (*body)(struct litmus *litmus, uint32_t node, uint32_t thread);
     enum litmus_rule rule;
     bool threads;                   /* thread 1 of node 0 takes part */
+    bool atomics;                   /* there must be some */
 };
 
 extern const struct litmus_row litmus_rows[];

@@ -7,7 +7,7 @@
 #include "bench/litmus_real.h"
 
 /* Rows that no program of this report can show. */
-static const char not_run[] = "22, 23 (a node dies, a connection breaks) and 24 (memory without coherence) are the simulator's: remo sim";
+static const char not_run[] = "22 and 23 (a node dies, a connection breaks) are the simulator's: remo sim";
 
 /* Where memory is mapped the CPU itself executes operations when they are posted, one after the other. */
 bool litmus_excludes(const struct remo__fabric_caps *caps, uint32_t row) {
@@ -15,7 +15,8 @@ bool litmus_excludes(const struct remo__fabric_caps *caps, uint32_t row) {
         [LITMUS_NEVER] = true, [LITMUS_PUT_PUT] = caps->writes_ordered, [LITMUS_PUT_GET] = caps->read_flushes,
         [LITMUS_PUT_RMW] = caps->writes_ordered, [LITMUS_GET_PUT] = caps->mapped, [LITMUS_GET_GET] = caps->reads_ordered,
         [LITMUS_RMW_PUT] = caps->mapped, [LITMUS_RMW_GET] = caps->mapped, [LITMUS_PLACED] = caps->completion_placed,
-        [LITMUS_COMPLETIONS] = caps->mapped, [LITMUS_COHERENT] = caps->atomics_coherent};
+        [LITMUS_COMPLETIONS] = caps->mapped, [LITMUS_COHERENT] = caps->atomics_coherent,
+        [LITMUS_CACHED] = caps->coherent};
     return excluded[litmus_rows[row].rule];
 }
 
@@ -24,6 +25,7 @@ static const struct promise {
     size_t at;
 } promises[] = {
     {"mapped", offsetof(struct remo__fabric_caps, mapped)},
+    {"coherent", offsetof(struct remo__fabric_caps, coherent)},
     {"atomics_coherent", offsetof(struct remo__fabric_caps, atomics_coherent)},
     {"writes_ordered", offsetof(struct remo__fabric_caps, writes_ordered)},
     {"reads_ordered", offsetof(struct remo__fabric_caps, reads_ordered)},

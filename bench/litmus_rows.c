@@ -341,27 +341,78 @@ static void puts_overlap(struct litmus *s, uint32_t node, uint32_t thread) {
     s->odd = (cpu_load(s, X) & 0xff) != (cpu_load(s, Y) & 0xff);
 }
 
+/* Row 24: CPUs whose caches nobody keeps coherent. */
+static void store_told(struct litmus *s, uint32_t node, uint32_t thread) {
+    (void)thread;
+    if (node == 1) {
+        cpu_store(s, X, 1);
+        remo__mapped_fence();
+        s->flag = true;
+    }
+    if (node == 0) {
+        litmus_until(is_flag, s, "hear of the store");
+        get(s, X, &s->seen[0], NULL);
+        s->odd = s->seen[0] == 0;
+    }
+}
+
+static void looked_before(struct litmus *s, uint32_t node, uint32_t thread) {
+    (void)thread;
+    if (node == 0) {
+        put(s, 0, X, 1, NULL);
+        require(remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0), "fence");
+        s->flag = true;
+    }
+    if (node == 1) {
+        (void)cpu_load(s, X);
+        litmus_until(is_flag, s, "hear of the put");
+        s->odd = cpu_load(s, X) == 0;
+    }
+}
+
+static void put_and_fence(struct litmus *s, uint32_t node, uint64_t at, uint64_t value) {
+    put(s, node, at, value, NULL);
+    require(remo_fence(s->nodes[node], REMO_FENCE_THREAD, 0), "fence");
+}
+
+/* Two words of one line, each written by one node. */
+static void neighbours(struct litmus *s, uint32_t node, uint32_t thread) {
+    (void)thread;
+    if (node != 1) {
+        put_and_fence(s, node, X + 8 * node, 1);
+        put_and_fence(s, node, X + 8 * node, 2);
+        s->arrived++;
+        return;
+    }
+    litmus_until(are_two, s, "both");
+    remo__invalidate((char *)remo_region_local(s->regions[1]) + X, LITMUS_Y);
+    s->odd = cpu_load(s, X) != 2 || cpu_load(s, X + 16) != 2;
+}
+
 const struct litmus_row litmus_rows[] = {
-    {"1", "put X; put Y", "Y was seen before X", put_put, LITMUS_PUT_PUT, false},
-    {"2", "put X; get X", "the get misses the put", put_get, LITMUS_PUT_GET, false},
-    {"3", "put X; rmw Y", "Y was seen before X", put_rmw, LITMUS_PUT_RMW, false},
-    {"4", "get X; put X", "the get sees the later put", get_put, LITMUS_GET_PUT, false},
-    {"5", "get X; get Y", "the later get sees the older value", get_get, LITMUS_GET_GET, false},
-    {"6", "rmw X; put Y", "Y was seen before X", rmw_put, LITMUS_RMW_PUT, false},
-    {"7", "rmw X; get X", "the get misses the atomic", rmw_get, LITMUS_RMW_GET, false},
-    {"8", "put X; completion | other thread: put Y", "Y was seen before X", two_connections, LITMUS_PLACED, true},
-    {"9", "put X | other thread: put Y", "Y was seen before X", two_threads, LITMUS_ALWAYS, true},
-    {"10", "put X; completion", "not placed yet", completion, LITMUS_PLACED, false},
-    {"11", "rmw X; completion", "the result is not there", result, LITMUS_NEVER, false},
-    {"12", "put X; put Y", "the second completes first", completions, LITMUS_COMPLETIONS, false},
-    {"13", "store; put from there", "the put carries the old value", store_put, LITMUS_NEVER, false},
-    {"14", "put; store to its source", "the put carries the later value", put_store, LITMUS_ALWAYS, false},
-    {"15", "put of two lines | CPU loads", "the second line was seen first", torn_put, LITMUS_ALWAYS, false},
-    {"16", "CPU stores X, Y | get of both", "Y new, X old", torn_get, LITMUS_ALWAYS, false},
-    {"17", "rmw X | rmw X", "one is lost", rmw_rmw, LITMUS_NEVER, false},
-    {"18", "rmw X | put X", "the put is lost", rmw_overlaps_put, LITMUS_COHERENT, false},
-    {"19", "rmw X | CPU stores X", "the store is lost", rmw_overlaps_store, LITMUS_COHERENT, false},
-    {"20", "rmw X | CPU loads X", "neither the old value nor the new one", rmw_load, LITMUS_NEVER, false},
-    {"21", "put X, Y | put X, Y", "X of one, Y of the other", puts_overlap, LITMUS_ALWAYS, false},
+    {"1", "put X; put Y", "Y was seen before X", put_put, LITMUS_PUT_PUT, false, false},
+    {"2", "put X; get X", "the get misses the put", put_get, LITMUS_PUT_GET, false, false},
+    {"3", "put X; rmw Y", "Y was seen before X", put_rmw, LITMUS_PUT_RMW, false, true},
+    {"4", "get X; put X", "the get sees the later put", get_put, LITMUS_GET_PUT, false, false},
+    {"5", "get X; get Y", "the later get sees the older value", get_get, LITMUS_GET_GET, false, false},
+    {"6", "rmw X; put Y", "Y was seen before X", rmw_put, LITMUS_RMW_PUT, false, true},
+    {"7", "rmw X; get X", "the get misses the atomic", rmw_get, LITMUS_RMW_GET, false, true},
+    {"8", "put X; completion | other thread: put Y", "Y was seen before X", two_connections, LITMUS_PLACED, true, false},
+    {"9", "put X | other thread: put Y", "Y was seen before X", two_threads, LITMUS_ALWAYS, true, false},
+    {"10", "put X; completion", "not placed yet", completion, LITMUS_PLACED, false, false},
+    {"11", "rmw X; completion", "the result is not there", result, LITMUS_NEVER, false, true},
+    {"12", "put X; put Y", "the second completes first", completions, LITMUS_COMPLETIONS, false, false},
+    {"13", "store; put from there", "the put carries the old value", store_put, LITMUS_NEVER, false, false},
+    {"14", "put; store to its source", "the put carries the later value", put_store, LITMUS_ALWAYS, false, false},
+    {"15", "put of two lines | CPU loads", "the second line was seen first", torn_put, LITMUS_ALWAYS, false, false},
+    {"16", "CPU stores X, Y | get of both", "Y new, X old", torn_get, LITMUS_ALWAYS, false, false},
+    {"17", "rmw X | rmw X", "one is lost", rmw_rmw, LITMUS_NEVER, false, true},
+    {"18", "rmw X | put X", "the put is lost", rmw_overlaps_put, LITMUS_COHERENT, false, true},
+    {"19", "rmw X | CPU stores X", "the store is lost", rmw_overlaps_store, LITMUS_COHERENT, false, true},
+    {"20", "rmw X | CPU loads X", "neither the old value nor the new one", rmw_load, LITMUS_NEVER, false, true},
+    {"21", "put X, Y | put X, Y", "X of one, Y of the other", puts_overlap, LITMUS_ALWAYS, false, false},
+    {"24", "CPU stores X; fence | told: get X", "the get misses the store", store_told, LITMUS_CACHED, false, false},
+    {"24", "CPU has loaded X | put X; fence | told: load", "the load misses the put", looked_before, LITMUS_CACHED, false, false},
+    {"24", "put X; fence | put X + 16; fence", "one of the neighbours is lost", neighbours, LITMUS_CACHED, false, false},
 };
 const uint32_t litmus_rows_count = REMO__ARRAY_COUNT(litmus_rows);

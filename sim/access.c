@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "node/arena.h"
+#include "sim/cache.h"
+#include "sim/net.h"
 #include "sim/world.h"
 
 bool sim_tracing;
@@ -50,7 +52,7 @@ void remo__sim_fence(void) {
 uint64_t remo__load(const void *word) {
     const struct sim_actor *actor = sim_current();
     sim_point("load");
-    uint64_t value = __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
+    uint64_t value = actor ? sim_cache_load(actor->node, word) : __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; actor && i < actor->stores_count; i++)
         if (actor->stores[i].word == word)
             value = actor->stores[i].value;
@@ -71,13 +73,35 @@ void remo__store(void *word, uint64_t value) {
     actor->stores[actor->stores_count++] = (struct sim_store){.word = word, .value = value};
 }
 
+/* A check has no CPU of its own. */
+static uint32_t node_here(void) {
+    return sim_current() ? sim_current()->node : 0;
+}
+
+void remo__flush(const void *network, size_t bytes) {
+    if (!sim_profile->cached)
+        return;
+    sim_point("flush");
+    sim_drain(sim_current());
+    sim_cache_flush(node_here(), network, bytes);
+    sim_trace("flush %zu bytes at %s", bytes, sim_place(network));
+}
+
+void remo__invalidate(const void *network, size_t bytes) {
+    if (!sim_profile->cached)
+        return;
+    sim_point("invalidate");
+    sim_cache_invalidate(node_here(), network, bytes);
+    sim_trace("invalidate %zu bytes at %s", bytes, sim_place(network));
+}
+
 /* Line by line: whoever writes there may come between. */
 void remo__copy_from(void *dst, const void *network, size_t bytes) {
     sim_drain(sim_current());
     for (size_t done = 0; done < bytes;) {
         size_t to_end = 64 - (((uintptr_t)network + done) & 63), piece = to_end < bytes - done ? to_end : bytes - done;
         sim_point("copy from network memory");
-        memcpy((char *)dst + done, (const char *)network + done, piece);
+        sim_cache_read(node_here(), (char *)dst + done, (const char *)network + done, piece);
         sim_trace("load %zu bytes from %s", piece, sim_place((const char *)network + done));
         done += piece;
     }
@@ -89,7 +113,7 @@ void remo__copy_to(void *network, const void *src, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         size_t to_end = 32 - (((uintptr_t)network + done) & 31), piece = to_end < bytes - done ? to_end : bytes - done;
         sim_point("copy to network memory");
-        memcpy((char *)network + done, (const char *)src + done, piece);
+        sim_cache_write(node_here(), (char *)network + done, (const char *)src + done, piece);
         sim_trace("store %zu bytes to %s", piece, sim_place((char *)network + done));
         done += piece;
     }

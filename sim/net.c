@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "sim/cache.h"
 #include "sim/heap.h"
 #include "sim/world.h"
 
@@ -22,7 +23,7 @@
 #define DONE_MAX       128u
 #define IMMS_MAX       128u
 
-enum stage { STAGE_MOVE, STAGE_PLACE, STAGE_COMPLETE };
+enum stage { STAGE_MOVE, STAGE_PLACE, STAGE_COMPLETE, STAGE_CACHE };
 
 struct op {
     struct remo__op is;
@@ -74,28 +75,6 @@ struct sim_net {
     struct imms imms[SIM_NODES_MAX];
 };
 
-/* The order of fields is that of struct sim_profile: rows 1, 2, 3, 4, 5, 6, 7, 10, 12, 17-19. */
-const struct sim_profile sim_profiles[] = {
-    {"ibta_rc", "InfiniBand reliable connections, as the specification orders them", true, true, true, false, true, false, true, false,
-     true, false, 64, 64, false},
-    {"rc_relaxed", "the same with relaxed ordering of PCIe", false, true, true, false, false, false, true, false, true, false, 64, 64,
-     false},
-    {"efa", "scalable reliable datagrams: nothing is ordered, completion means placed", false, false, false, false, false, false, false,
-     true, false, false, 64, 0, false},
-    {"tcp", "streams: in order, but a later write may overtake an earlier read", true, true, true, false, true, false, true, true, true,
-     false, 64, 64, false},
-    {"shm", "one machine's memory behind the same interface", true, true, true, true, true, true, true, true, true, true, 64, 64, false},
-};
-const uint32_t sim_profiles_count = sizeof sim_profiles / sizeof sim_profiles[0];
-const struct sim_profile *sim_profile = &sim_profiles[0];
-
-const struct sim_profile *sim_profile_find(const char *name) {
-    for (uint32_t i = 0; i < sim_profiles_count; i++)
-        if (strcmp(sim_profiles[i].name, name) == 0)
-            return &sim_profiles[i];
-    return NULL;
-}
-
 static struct sim_net *net(void) {
     return sim_world->net;
 }
@@ -114,6 +93,7 @@ void sim_net_open(void) {
     for (uint32_t i = 0; i < OPS_MAX; i++)
         made->unused[made->unused_count++] = (uint8_t)(OPS_MAX - 1 - i);
     sim_world->net = made;
+    sim_cache_open();
 }
 
 void sim_net_forget(void) {
@@ -216,6 +196,9 @@ uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap) {
         if (!op->completed && may_complete(i))
             steps[count++] = (struct sim_step){.stage = STAGE_COMPLETE, .index = (uint16_t)i, .line = (uint16_t)(line + 2)};
     }
+    for (uint16_t node = 0; node < SIM_NODES_MAX && count < cap; node++)
+        if (sim_cache_lines(node) > 0)
+            steps[count++] = (struct sim_step){.stage = STAGE_CACHE, .index = node, .line = (uint16_t)(SIM_LINES_MAX - 1 - node)};
     return count;
 }
 
@@ -294,11 +277,12 @@ static void do_move(uint32_t place) {
     uint32_t line = take_line(&op->source_todo);
     span_of(op, line, &from, &bytes);
     if (is_read(op)) {
-        memcpy(op->bytes + from, remote_of(op) + from, bytes);
+        sim_cache_invalidate(op->node, remote_of(op) + from, bytes);
+        sim_cache_read(op->node, op->bytes + from, remote_of(op) + from, bytes);
         sim_trace("  read of node %u gets %zu bytes at %s", op->node, bytes, sim_place(remote_of(op) + from));
         return;
     }
-    memcpy(op->bytes + from, (const char *)op->is.local + from, bytes);
+    sim_cache_source(op->node, op->bytes + from, (const char *)op->is.local + from, bytes);
     op->sent = op->source_todo == 0;
     if (op->sent)
         sim_trace("  write of node %u to %s is sent", op->node, sim_place(remote_of(op)));
@@ -331,7 +315,8 @@ static void do_place(uint32_t place) {
     op->place_todo &= ~(1ull << line);
     span_of(op, line, &from, &bytes);
     char *to = is_write(op) ? remote_of(op) + from : (char *)op->is.local + from;
-    memcpy(to, op->bytes + from, bytes);
+    sim_cache_write(op->node, to, op->bytes + from, bytes);
+    sim_cache_flush(op->node, to, bytes);
     sim_changed(is_write(op) ? op->is.peer : op->node);
     sim_trace("  %s of node %u: %zu bytes placed at %s", name_of(op), op->node, bytes, sim_place(to));
     if (is_write(op) && op->place_todo == 0 && !(op->is.flags & REMO__OP_IMM))
@@ -364,6 +349,9 @@ void sim_net_do(const struct sim_step *step) {
         break;
     case STAGE_PLACE:
         do_place(step->index);
+        break;
+    case STAGE_CACHE:
+        sim_cache_lose_one(step->index);
         break;
     default:
         do_complete(step->index);
@@ -426,7 +414,7 @@ static int sim_open(const struct remo__fabric_config *config, struct remo__fabri
     fabric->base = (struct remo__fabric){
         .ops = &remo__fabric_sim, .rank = config->rank, .size = config->size, .private_bytes = 64, .peers = fabric->peers,
         .doorbell = &fabric->bell, .log = config->log,
-        .caps = {.atomics_coherent = p->rmw_one_step, .writes_ordered = p->put_put && p->put_rmw, .reads_ordered = p->get_get,
+        .caps = {.coherent = !p->cached, .atomics_coherent = p->rmw_one_step, .writes_ordered = p->put_put && p->put_rmw, .reads_ordered = p->get_get,
                  .completion_placed = p->placed, .read_flushes = p->put_get, .local_registered = true,
                  .inline_bytes = p->inline_bytes, .batch_max = 1, .depth = 16, .message_bytes_max = OP_BYTES_MAX}};
     fabric->arena = config->arena;

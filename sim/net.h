@@ -20,6 +20,7 @@ struct sim_profile {
     uint32_t line_bytes;   /* what is moved whole */
     uint32_t inline_bytes;
     bool whole_put;        /* shm: not torn between lines by the network; never used for claims */
+    bool cached;           /* 24: CPUs have caches that nobody keeps coherent (cache.h), and there are no atomics */
 };
 
 extern const struct sim_profile sim_profiles[];

@@ -342,6 +342,14 @@ void remo__copy_to(void *network, const void *src, size_t bytes) {
     sim_timed_work();
 }
 
+void remo__flush(const void *network, size_t bytes) {
+    (void)network, (void)bytes;
+}
+
+void remo__invalidate(const void *network, size_t bytes) {
+    (void)network, (void)bytes;
+}
+
 uint64_t remo__now_ns(void) {
     sim_timed_spend(CLOCK_NS);
     return at.now_ns;

@@ -252,7 +252,7 @@ static int timed_open(const struct remo__fabric_config *config, struct remo__fab
     fabric->base = (struct remo__fabric){
         .ops = &remo__fabric_sim, .rank = config->rank, .size = config->size, .private_bytes = 64, .peers = fabric->peers,
         .doorbell = &fabric->bell, .log = config->log,
-        .caps = {.writes_ordered = true, .read_flushes = true, .driven_by_device = true, .local_registered = true,
+        .caps = {.coherent = true, .writes_ordered = true, .read_flushes = true, .driven_by_device = true, .local_registered = true,
                  .inline_bytes = INLINE_BYTES, .batch_max = BATCH_MAX, .depth = DEPTH, .message_bytes_max = MESSAGE_BYTES}};
     fabric->arena = config->arena;
     fabric->card.cache.next[CONNECTIONS] = fabric->card.cache.before[CONNECTIONS] = CONNECTIONS;

@@ -7,6 +7,7 @@
 
 #include "node/arena.h"
 #include "node/wait.h"
+#include "sim/cache.h"
 #include "sim/case.h"
 #include "sim/heap.h"
 #include "sim/net.h"
@@ -148,7 +149,7 @@ static void drain_one(struct sim_actor *actor) {
     struct sim_store store = actor->stores[0];
     actor->stores_count--;
     memmove(actor->stores, actor->stores + 1, actor->stores_count * sizeof store);
-    __atomic_store_n(store.word, store.value, __ATOMIC_RELEASE);
+    sim_cache_store(actor->node, store.word, store.value);
     sim_changed(actor->node);
     sim_trace("  store of node %u arrives at %s", actor->node, sim_place(store.word));
 }

@@ -70,6 +70,7 @@ struct sim_world {                       /* lies in the heap, like all that belo
     struct remo_node *nodes[SIM_NODES_MAX];
     void *state;                         /* the case's */
     struct sim_net *net;
+    struct sim_cache *caches;            /* [SIM_NODES_MAX] */
     struct sim_control *controls[SIM_NODES_MAX];
 };
 

@@ -6,6 +6,7 @@
  * Cost:    load = 1 read; fetch_add, compare_swap = 1 atomic; store, exchange = 1 read + 1 atomic, and 1
  *          atomic more for each time that another node changed the word in between.
  * Order:   linearizable. Words change by network atomics only, at home too.
+ * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
  * Failure: -EHOSTDOWN when the home died; the operation may have happened. Threads: any, at the same time.
  * Source:  LOCO 5.1.1. Differs in: store and exchange are made of compare-swap, since no network atomic
  *          stores; no cached copies, since owned_var has them.

@@ -6,6 +6,7 @@
  * Cost:    n-1 writes (woken when asleep), and a global fence: nothing when nothing is unfenced.
  * Order:   operations of a node before its arrival (all its threads that happened before) are visible to all
  *          after the barrier.
+ * Caches:  works where no hardware keeps them coherent (see region.h).
  * Failure: a participant that dies or leaves before it came to this round: -EHOSTDOWN (or -ENOTCONN) at every
  *          other, within the time it takes to notice; the barrier is then of no further use. One that came
  *          first and then went does no harm. One that dies on the way has told some and not others: those

@@ -18,6 +18,7 @@
  *          Inserts and deletes of one window share their messages: n-1 writes for up to 256 of them.
  * Order:   linearizable, each key. Windows: operations of one thread that are in flight together are
  *          concurrent with each other.
+ * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
  * Failure: a key on a dead node: -EHOSTDOWN; on one that has closed the map: -ENOTCONN (also for a key that
  *          is nowhere, if its fingerprint is that of a lost one). The stripes whose lock was there cannot be
  *          changed any more, -EHOSTDOWN, but read. All else goes on. A node that dies in the middle of a

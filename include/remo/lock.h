@@ -17,6 +17,7 @@
  *          thread of this node has it.
  * Order:   FIFO between nodes, FIFO between threads of a node. What was done before a release with a fence
  *          that covers it is visible after the next acquire.
+ * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
  * Failure: an owner that dies is cut off first; the next one gets -EOWNERDEAD and owns the lock: repair what
  *          it protects, then remo_lock_consistent; releasing without makes the lock -ENOTRECOVERABLE for
  *          good. A node that dies waiting is passed over. (One that dies just when the lock is passed to it,

@@ -10,6 +10,7 @@
  * Order:   regular register: load returns a value that is not older than the last push that was placed here,
  *          and pull one that is not older than the last store before it. Pushed or pulled, by whichever
  *          thread, what is known on a node never goes back to an older value.
+ * Caches:  works where no hardware keeps them coherent (see region.h): each line has one writer.
  * Failure: no slot whole in REMO_OWNED_VAR_RETRIES attempts: -EAGAIN, and the caller's memory is untouched. A
  *          dead owner: pull gives -EHOSTDOWN, and the copy stays readable, even when it died in the middle of
  *          a push. A node that opens late knows nothing until a push or a pull.

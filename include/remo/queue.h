@@ -13,6 +13,7 @@
  *          read, 1 atomic, and 1 write to wake each of them. Waiting: 3 to 5 atomics when it begins and ends,
  *          and a look every 20 ms.
  * Order:   FIFO and linearizable; a push happens before the pop that returns it.
+ * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
  * Failure: a dead home: -EHOSTDOWN (-ENOTCONN when it closed the queue). When another participant dies or
  *          closes the queue, calls that wait and the next call of each node get -EHOSTDOWN, once: they have
  *          done nothing. The elements in its slots are lost; the queue goes on without its slots, in order.

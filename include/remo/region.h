@@ -6,6 +6,9 @@
  *          moves at once is split: ofi copies 8 KiB at a time, from and to memory that is no network memory.
  * Order:   none beyond docs/memory-model.md: use fences, locks, or the objects built on regions. Aligned
  *          words of 8 bytes are never torn; anything larger may be, line by line, in any order.
+ * Caches:  where no hardware keeps them coherent (CXL without back-invalidation; only simulated in this version), read and write
+ *          work, each line (64 bytes) being written by one node only; atomics give -EOPNOTSUPP. The own share is read and
+ *          written there by rank, not through remo_region_local.
  * Failure: -EHOSTDOWN when the node is gone, -ENOTCONN when it closed the region. A node that has not opened
  * it
  *          yet is waited for; -ETIMEDOUT after op_timeout_ns.

@@ -9,6 +9,7 @@
  *          more, of the filler. receive: none; an acknowledgement of 1 write for every half ring consumed, or
  *          when asked.
  * Order:   each receiver gets every message once, in the order sent.
+ * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
  * Failure: a full ring: the sender waits for the slowest live receiver (-ETIMEDOUT: nothing was sent). A dead
  *          receiver is left out and does not stop the sender; one that has not opened the ring yet does. A
  *          dead sender: what arrived whole is received, then -EHOSTDOWN; -ENOTCONN when it closed the ring.

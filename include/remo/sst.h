@@ -7,6 +7,7 @@
  *          are woken when asleep.
  * Order:   each row is a regular register whose copies never go back; rows are independent. A row of at most
  *          8 bytes is atomic by alignment.
+ * Caches:  works where no hardware keeps them coherent (see region.h): each line has one writer.
  * Failure: the row of a dead node keeps its last value, even when it died in the middle of a push
  *          (remo_channel_peer tells who is gone); a broadcast passes over the dead and waits for participants
  *          that have not opened the table yet. No whole row in 64 attempts: -EAGAIN.

@@ -28,6 +28,8 @@
 /* What the network promises. All false is the weakest network, and always a correct description. */
 struct remo__fabric_caps {
     bool mapped;              /* peers' memory has a CPU address: operations are plain loads, stores and atomics */
+    bool coherent;            /* CPUs see what was placed in their node's memory, and there are atomics: not so where machines share
+                                 memory and no hardware keeps their caches coherent */
     bool atomics_coherent;    /* network atomics are atomic with CPU atomics on the same word */
     bool writes_ordered;      /* writes of one endpoint to one peer are placed in the order posted */
     bool reads_ordered;       /* reads of one endpoint from one peer are executed in the order posted */

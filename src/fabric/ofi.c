@@ -9,6 +9,7 @@
 
 static const struct remo__fabric_caps ofi_caps = {
     .mapped = false,
+    .coherent = true,
     .atomics_coherent = true,
     .writes_ordered = true,
     .reads_ordered = true,

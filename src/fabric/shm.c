@@ -12,6 +12,7 @@
 
 static const struct remo__fabric_caps shm_caps = {
     .mapped = true,
+    .coherent = true,
     .atomics_coherent = true,
     .writes_ordered = true,
     .reads_ordered = true,

@@ -89,6 +89,7 @@ static int device_open(struct verbs_fabric *verbs, const struct remo__fabric_con
 static void caps_set(struct verbs_fabric *verbs) {
     verbs->base.caps = (struct remo__fabric_caps){
         .mapped = false,
+        .coherent = true,
         .atomics_coherent = verbs->device.atomics_global,
         .writes_ordered = true, /* one connection, and relaxed ordering is never asked for */
         .reads_ordered = false,

@@ -75,11 +75,14 @@ int remo_kv_open(struct remo_channel *parent, const char *name, const struct rem
     if (!parent || !ret_kv)
         return remo__fail(-EINVAL, "remo_kv_open needs a parent and a place for the map");
     struct remo_kv_options all = with_defaults(options);
+    int rc = remo__needs_coherence(parent, "a map");
+    if (rc != 0)
+        return rc;
     struct remo_kv *kv = aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *kv, REMO__CACHE_LINE));
     if (!kv)
         return remo__fail(-ENOMEM, "no memory for a map");
     memset(kv, 0, sizeof *kv);
-    int rc = open_channel(kv, parent, name, &all);
+    rc = open_channel(kv, parent, name, &all);
     if (rc != 0)
         goto fail;
     kv->node = remo_channel_node(kv->channel);

@@ -62,6 +62,8 @@ int remo_atomic_var_open(struct remo_channel *parent, const char *name,
     char type[REMO__TYPE_BYTES_MAX + 1];
     int rc = remo__participants_of(parent, &asked->participants, &channel.participants);
     if (rc == 0)
+        rc = remo__needs_coherence(parent, "an atomic variable");
+    if (rc == 0)
         rc = check_options(asked, &channel.participants);
     if (rc != 0)
         return rc;

@@ -22,9 +22,12 @@ uint64_t remo__cell_sum(uint64_t sequence, const void *value, size_t value_bytes
     return XXH3_64bits_withSeed(value, value_bytes, sequence);
 }
 
-/* Is this slot whole? Then its value is in `scratch`. */
+/* Is this slot whole? Then its value is in `scratch`. It is looked at anew, also by a CPU that nobody keeps coherent: who comes here from a torn
+ * slot must see at least what was placed in this one before the other was begun. */
 static bool load_slot(const struct remo__cell_shape *shape, const char *slot, void *scratch,
                       uint64_t *ret_sequence) {
+    if (!REMO__MUTANT(cell_invalidate_slot))
+        remo__invalidate(slot, shape->slot_bytes);
     uint64_t sequence = remo__load(slot), sum = remo__load(slot + sizeof sequence);
     if (sequence == 0 && sum == 0) {
         memset(scratch, 0, shape->value_bytes);
@@ -40,6 +43,7 @@ static bool load_slot(const struct remo__cell_shape *shape, const char *slot, vo
 int remo__cell_load(const struct remo__cell_shape *shape, const void *cell, void *scratch,
                     uint64_t *ret_sequence) {
     if (shape->slot_bytes == 0) {
+        remo__invalidate(cell, sizeof(uint64_t));
         uint64_t word = remo__load(cell);
         memcpy(scratch, &word, shape->value_bytes);
         *ret_sequence = 0;
@@ -47,6 +51,8 @@ int remo__cell_load(const struct remo__cell_shape *shape, const void *cell, void
     }
     const char *slots[2] = {cell, (const char *)cell + shape->slot_bytes};
     for (uint32_t attempt = 0; attempt < REMO__CELL_ATTEMPTS; attempt++) {
+        if (!REMO__MUTANT(cell_invalidate))
+            remo__invalidate(cell, shape->bytes);
         bool newer = remo__load(slots[1]) > remo__load(slots[0]);
         if (load_slot(shape, slots[newer], scratch, ret_sequence)
             || load_slot(shape, slots[!newer], scratch, ret_sequence))
@@ -110,6 +116,8 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
     memcpy(cell->image + 2, value, shape->value_bytes);
     remo__copy_to(own + (REMO__MUTANT(cell_own_turns) ? 0 : cell->sequence & 1) * shape->slot_bytes, cell->image,
                   REMO__CELL_HEADER_BYTES + shape->value_bytes);
+    if (!REMO__MUTANT(cell_flush))
+        remo__flush(own, shape->bytes); /* peers pull it */
 }
 
 /* Pushes to one copy must be placed in the order they were made: see "Order" in cell.h. Writes of one thread

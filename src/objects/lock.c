@@ -104,6 +104,8 @@ int remo_lock_open(struct remo_channel *parent, const char *name, const struct r
     const struct remo_lock_options *asked = options ? options : &all_default;
     struct remo_nodeset participants;
     int rc = remo__participants_of(parent, &asked->participants, &participants);
+    if (rc == 0)
+        rc = remo__needs_coherence(parent, "a lock");
     if (rc == 0 && asked->count > COUNT_MAX)
         rc = remo__fail(-EINVAL, "a table of %u locks is too large, at most %u are allowed", asked->count,
                         COUNT_MAX);

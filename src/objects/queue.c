@@ -75,6 +75,8 @@ int remo_queue_open(struct remo_channel *parent, const char *name, const struct 
     const struct remo_queue_options *asked = options ? options : &all_default;
     struct remo_nodeset participants;
     int rc = remo__participants_of(parent, &asked->participants, &participants);
+    if (rc == 0)
+        rc = remo__needs_coherence(parent, "a queue");
     if (rc != 0)
         return rc;
     struct remo_queue *queue = aligned_alloc(REMO__CACHE_LINE, sizeof *queue);

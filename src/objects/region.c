@@ -11,6 +11,15 @@ int remo__participants_of(const struct remo_channel *parent, const struct remo_n
     return 0;
 }
 
+int remo__needs_coherence(const struct remo_channel *parent, const char *object) {
+    if (parent->node->fabric->caps.coherent)
+        return 0;
+    return remo__fail(-EOPNOTSUPP,
+                      "%s needs atomics and coherent caches, which fabric %s does not have; there regions, owned variables, SSTs and "
+                      "barriers work",
+                      object, parent->node->fabric->ops->name);
+}
+
 int remo__region_open(struct remo_channel *parent, const char *name, const char *type,
                       const char *memory_name, uint64_t bytes, const struct remo_channel_options *options,
                       const struct remo_nodeset *providers, struct remo_region **ret_region) {

@@ -118,6 +118,8 @@ int remo_ringbuffer_open(struct remo_channel *parent, const char *name,
     struct remo_nodeset participants;
     int rc = remo__participants_of(parent, &asked->participants, &participants);
     if (rc == 0)
+        rc = remo__needs_coherence(parent, "a ring buffer");
+    if (rc == 0)
         rc = check_open(asked, &participants);
     if (rc != 0)
         return rc;

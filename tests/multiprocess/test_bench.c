@@ -122,7 +122,7 @@ static void test_litmus(const char *remo, const char *fabric) {
         check(json_integer_value(json_object_get(object, "seen")) == 0 || json_is_false(json_object_get(object, "excluded")), "%s", line);
         json_decref(object);
     }
-    check(rows == 22, "%u lines of litmus", rows);
+    check(rows == 25, "%u lines of litmus", rows);
     run(&outcome, "%s bench litmus --fabric %s --seconds 0.01", remo, fabric);
     check(outcome.status == 0 && strstr(outcome.output, "put X; get X"), "%s", outcome.output);
 }
