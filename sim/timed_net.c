@@ -5,7 +5,7 @@
  *   respond   reads and atomics: link and card of the target, link and card of the poster
  *   complete  PCIe
  *
- * A card serves one message at a time, a link carries one. Connections join threads of the same number (Storm 4.2); their state is looked for in
+ * A card sends one message at a time and receives one, a link carries one each way. Connections join threads of the same number (Storm 4.2); their state is looked for in
  * the cache of each card that a message passes. The promises are those of the fabric `verbs`.
  */
 #include <errno.h>
@@ -50,7 +50,8 @@ struct cache {
 };
 
 struct card {
-    uint64_t free_ns, out_ns, in_ns;  /* when it, its link out and its link in are free again */
+    uint64_t send_ns, receive_ns;     /* when it is free again to send, and to receive */
+    uint64_t out_ns, in_ns;           /* the same of its link, out and in */
     uint64_t atomic_ns;
     uint64_t placed_ns[CONNECTIONS];  /* when the last write of each connection is placed: later operations come after it */
     struct cache cache;
@@ -107,11 +108,11 @@ static bool cache_hit(struct cache *cache, uint32_t entry) {
     return hit;
 }
 
-/* A message of this connection passes the card at `at_ns` or later: when it is through. */
-static uint64_t pass_card(struct card *card, uint32_t connection, uint64_t at_ns) {
+/* A message of this connection passes one side of the card, free from *free_ns on, at `at_ns` or later: when it is through. */
+static uint64_t pass_card(struct card *card, uint64_t *free_ns, uint32_t connection, uint64_t at_ns) {
     bool hit = cache_hit(&card->cache, connection);
-    uint64_t start = remo__max(at_ns, card->free_ns);
-    card->free_ns = start + (hit ? sim_model.nic_message_ns : sim_model.nic_miss_ns);
+    uint64_t start = remo__max(at_ns, *free_ns);
+    *free_ns = start + (hit ? sim_model.nic_message_ns : sim_model.nic_miss_ns);
     return start + (hit ? sim_model.nic_message_ns : remo__max(sim_model.nic_miss_ns, sim_model.pcie_ns));
 }
 
@@ -156,12 +157,14 @@ static void respond_arrives(void *ctx) {
     struct op *op = ctx;
     struct card *card = card_of(op->from->node);
     uint64_t now = pass_link(&card->in_ns, op->is.size_bytes, sim_timed_now());
-    now = pass_card(card, connection(op->is.peer, op->from->index), now);
+    now = pass_card(card, &card->receive_ns, connection(op->is.peer, op->from->index), now);
     sim_timed_at(now + sim_model.pcie_ns / 2, complete, op);
 }
 
 static void respond(struct op *op) {
-    uint64_t now = pass_link(&card_of(op->is.peer)->out_ns, op->is.size_bytes, sim_timed_now());
+    struct card *card = card_of(op->is.peer);
+    uint64_t now = pass_card(card, &card->send_ns, connection(op->from->node, op->from->index), sim_timed_now());
+    now = pass_link(&card->out_ns, op->is.size_bytes, now);
     sim_timed_at(now + latency(op), respond_arrives, op);
 }
 
@@ -202,7 +205,7 @@ static void arrive(void *ctx) {
     struct card *card = card_of(op->is.peer);
     uint32_t mine = connection(op->from->node, op->from->index);
     uint64_t now = pass_link(&card->in_ns, is_write(op) ? op->is.size_bytes : 0, sim_timed_now());
-    now = pass_card(card, mine, now);
+    now = pass_card(card, &card->receive_ns, mine, now);
     if (is_write(op)) {
         uint64_t placed = remo__max(now + sim_model.pcie_ns / 2, card->placed_ns[mine]);
         card->placed_ns[mine] = placed;
@@ -230,7 +233,7 @@ static void start(struct remo__endpoint *from, const struct remo__op *is) {
         memcpy(op->data, is->local, is->size_bytes);
     bool fetched = is_write(op) && is->size_bytes > INLINE_BYTES;
     uint64_t now = sim_timed_now() + sim_model.pcie_ns / 2 + (fetched ? sim_model.pcie_ns : 0);
-    now = pass_card(card, connection(is->peer, from->index), now);
+    now = pass_card(card, &card->send_ns, connection(is->peer, from->index), now);
     now = pass_link(&card->out_ns, is_write(op) ? is->size_bytes : 0, now);
     sim_timed_at(now + latency(op), arrive, op);
 }

@@ -1,5 +1,5 @@
 /* litmus.c - the simulated networks do what the memory model says: each row of its table of transitions (bench/litmus_rows.c, and here those
- * for which somebody must die, or that show what restores order), with an outcome that must be reachable under some profiles and must never be seen
+ * for which somebody must die or a connection break, or that show what restores order), with an outcome that must be reachable under some profiles and must never be seen
  * under the others.
  */
 #include <remo/ack.h>
@@ -97,6 +97,47 @@ static void zombie_cut(struct litmus *s, uint32_t node, uint32_t thread) {
     }
 }
 
+/* A connection breaks while an atomic is under way: its end is an error, or not, and it has happened, or not. */
+enum end { ENDED_WELL = 1, ENDED_BADLY };
+
+static uint64_t add_and_cut(struct litmus *s, uint32_t node) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    if (node == 0) {
+        int rc = remo_region_fetch_add(s->regions[0], 1, X, 1, NULL, &ack);
+        rc = rc ? rc : remo_ack_wait(&ack, REMO_FOREVER);
+        s->seen[0] = rc == 0 ? ENDED_WELL : ENDED_BADLY;
+        s->flag = true;
+    }
+    if (node != 1)
+        return 0;
+    struct remo__fabric *fabric = s->nodes[1]->fabric;
+    sim_point("break the connection");
+    fabric->ops->disconnect(fabric, 0);
+    sim_until(is_flag, s, "the end of the atomic");
+    return cpu_load(s);
+}
+
+static void error_and_done(struct litmus *s, uint32_t node, uint32_t thread) {
+    uint64_t value = add_and_cut(s, node);
+    (void)thread;
+    if (node == 1)
+        s->odd = s->seen[0] == ENDED_BADLY && value == 1;
+}
+
+static void error_and_not_done(struct litmus *s, uint32_t node, uint32_t thread) {
+    uint64_t value = add_and_cut(s, node);
+    (void)thread;
+    if (node == 1)
+        s->odd = s->seen[0] == ENDED_BADLY && value == 0;
+}
+
+static void not_once(struct litmus *s, uint32_t node, uint32_t thread) {
+    uint64_t value = add_and_cut(s, node);
+    (void)thread;
+    if (node == 1)
+        s->odd = value > 1 || (s->seen[0] == ENDED_WELL && value != 1);
+}
+
 /* ---- row 24, with what restores order ---- */
 
 static void store_flushed(struct litmus *s, uint32_t node, uint32_t thread) {
@@ -134,6 +175,9 @@ static void look_invalidated(struct litmus *s, uint32_t node, uint32_t thread) {
 static const struct litmus_row own_rows[] = {
     {"22", "put; its node dies", "it lands after the death", zombie, LITMUS_ALWAYS, false, false},
     {"22", "put; its node dies; is cut off", "it lands after the cut", zombie_cut, LITMUS_NEVER, false, false},
+    {"23", "rmw X; its connection breaks", "an error, and it has happened", error_and_done, LITMUS_ALWAYS, false, true},
+    {"23", "rmw X; its connection breaks", "an error, and it has not happened", error_and_not_done, LITMUS_ALWAYS, false, true},
+    {"23", "rmw X; its connection breaks", "twice, or not at all and no error", not_once, LITMUS_NEVER, false, true},
     {"24", "CPU stores X; flush | told: get X", "the get misses the store", store_flushed, LITMUS_NEVER, false, false},
     {"24", "CPU has loaded X | put | told: invalidate; load", "the load misses the put", look_invalidated, LITMUS_NEVER, false, false},
 };
