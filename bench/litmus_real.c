@@ -24,6 +24,8 @@
 #define ACTORS         4u                      /* one of each node, and thread 1 of node 0 */
 #define DELAY_TURNS    400u                    /* at most, before a run: about 2 us */
 #define SPINS          64u                     /* then others may need the processor */
+#define YIELDS         256u                    /* then even those who only get it when nobody wants it */
+#define SLEEP_US       20u
 #define OPEN_NS        (60 * REMO__NS_PER_S)
 #define GRACE_NS       (60 * REMO__NS_PER_S)   /* a report that has not come so long after its time never comes */
 
@@ -49,8 +51,12 @@ struct actor {
 /* ---- what the programs need of a runner ---- */
 
 static void pause_a_little(uint32_t turn) {
-    if (turn % SPINS == SPINS - 1)
+    if (turn % SPINS != SPINS - 1)
+        return;
+    if (turn / SPINS < YIELDS)
         sched_yield();
+    else
+        usleep(SLEEP_US);
 }
 
 void litmus_point(const char *what) {
