@@ -246,7 +246,7 @@ static void test_simulated(const char *remo) {
     check(read_ns > 1700 && read_ns < 1950, "an idle read takes %.0f ns, not what the model was made for", read_ns);
     double known = simulated_ns(remo, "barrier --nodes 8"), forgotten = simulated_ns(remo, "barrier --nodes 8 --model nic_cache_bytes=375");
     check(forgotten > known + 300, "a card that knows one connection: %.0f ns, else %.0f ns", forgotten, known);
-    double far = simulated_ns(remo, "read --nodes 2 --bytes 128 --model link_latency_ns=1430");
+    double far = simulated_ns(remo, "read --nodes 2 --bytes 128 --model link_latency_ns=1385");
     check(far > read_ns + 1990 && far < read_ns + 2010, "1 us more each way: %.0f ns, else %.0f ns", far, read_ns);
     double thin = simulated_ns(remo, "read --nodes 2 --bytes 4096 --model link_gbit_per_s=10");
     check(thin > simulated_ns(remo, "read --nodes 2 --bytes 4096") + 2000, "a tenth of the bandwidth: %.0f ns", thin);
