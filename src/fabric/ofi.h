@@ -4,6 +4,9 @@
  *          many of them as fit into a message, and messages are written into a ring at the peer. There the
  *          target thread executes them on its own memory and writes the answers back. The target thread sleeps
  *          while nothing comes; it never needs the program, which may compute or sleep for as long as it likes.
+ * Why:     not fi_read and fi_atomic: over tcp;ofi_rxm those to a dead peer cannot be cancelled, connections are made again
+ *          in silence, words tear, and atomics overtake writes. A device with real RMA is used as a mere mailbox here: docs/
+ *          architecture.md says what that costs.
  * Order:   all operations of an endpoint to a peer are executed in the order in which they were posted, one after
  *          the other, by a CPU; so atomics are atomic with the CPU's, a fence has nothing to do, and a
  *          completion means placed. Operations on the own node are executed when they are posted.

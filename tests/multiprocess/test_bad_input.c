@@ -288,8 +288,11 @@ static int configurations(struct remo_node *node, void *ctx) {
     CHECK_OPEN(node, &job, (&(struct remo_config){.memory_dir = "/no/such/folder"}), -ENOENT,
                "/no/such/folder");
     CHECK_OPEN(node, &job, (&(struct remo_config){.memory_dir = "/proc"}), -EINVAL, "choose /dev/shm");
-    if (strcmp(remo_node_fabric(node), "ofi") == 0)
+    if (strcmp(remo_node_fabric(node), "ofi") == 0) {
         CHECK_OPEN(node, &job, (&(struct remo_config){.provider = "pigeons"}), -ENODEV, "pigeons");
+        CHECK_OPEN(node, &job, (&(struct remo_config){.provider = "shm"}), -ENODEV, "use fabric shm");
+        CHECK_OPEN(node, &job, (&(struct remo_config){.provider = "net;ofi_rxm"}), -ENODEV, "use tcp");
+    }
     CHECK_SENTENCE(remo_node_open(NULL, NULL), -EINVAL, "ret_node");
     remo_node_close(NULL);
     setenv("REMO_FABRIC", "doves", 1);
