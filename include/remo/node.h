@@ -6,7 +6,10 @@
  *          detached when it ends. At most `threads_max` at a time.
  * Failure: a peer that dies is noticed by its socket (same machine: at once) or its heartbeat. Every wait on it ends with
  *          -EHOSTDOWN, as does every later operation on it. A peer that closes its node says goodbye and is told apart
- *          (REMO_PEER_LEFT), with the same result code.
+ *          (REMO_PEER_LEFT), with the same result code. Between the death and the moment this node has cut the peer off
+ *          (shm: microseconds after its socket ended; others: until what is in flight has failed) an operation may still
+ *          succeed, also when remo_node_peer says REMO_PEER_DEAD already: on shm the memory of the dead stays mapped, and a
+ *          read gives what was there last. Who must know asks a wait or a lock, not a read.
  * Errors:  0 or -errno everywhere; remo_last_error() gives the sentence for the calling thread.
  * Source:  LOCO 4.2 (manager), A.1, A.2.
  */
