@@ -20,8 +20,10 @@
  *          concurrent with each other.
  * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
  * Failure: a key on a dead node: -EHOSTDOWN; on one that has closed the map: -ENOTCONN (also for a key that
- *          is nowhere, if its fingerprint is that of a lost one). The stripes whose lock was there cannot be
- *          changed any more, -EHOSTDOWN, but read. All else goes on. A node that dies in the middle of a
+ *          is nowhere, if its fingerprint is that of a lost one). The stripes whose lock was there, one key
+ *          in n, can only be read any more: insert, update and delete give -EHOSTDOWN, because nobody can
+ *          tell whether somebody holds the lock. All else goes on, and a new map with fewer participants
+ *          takes what is left. A node that dies in the middle of a
  *          change leaves it done or not done, and nothing to repair. -ETIMEDOUT, after op_timeout_ns: the
  *          change has happened or not, as after every error of a node or network.
  * Source:  LOCO 6 and Appendix C. Differs in: the key stands in the slot and is compared, so keys of any

@@ -462,6 +462,64 @@ static int alone(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- what is left when a node dies ---- */
+
+enum { KEYS_EACH = 60 };
+
+/* A change of a key that is not on the dead node 2: is its lock there? */
+static int change_left(struct remo_kv *kv, uint64_t id) {
+    uint32_t stripe = remo__kv_stripe_of(kv, remo__kv_hash(&id, sizeof id));
+    uint64_t value = 0, fresh = id;
+    if (remo_lock_home(kv->locks, stripe) != 2) {
+        CHECK_OK(remo_kv_update(kv, &id, sizeof id, &fresh, sizeof fresh));
+        CHECK_OK(remo_kv_delete(kv, &id, sizeof id));
+        CHECK_CODE(remo_kv_get(kv, &id, sizeof id, &value, sizeof value, NULL), -ENOENT);
+        CHECK_OK(remo_kv_insert(kv, &id, sizeof id, &fresh, sizeof fresh));
+    } else {
+        CHECK_SENTENCE(remo_kv_update(kv, &id, sizeof id, &fresh, sizeof fresh), -EHOSTDOWN, "node 2");
+        CHECK_CODE(remo_kv_delete(kv, &id, sizeof id), -EHOSTDOWN);
+        CHECK_CODE(remo_kv_insert(kv, &id, sizeof id, &fresh, sizeof fresh), -EHOSTDOWN);
+    }
+    CHECK_OK(remo_kv_get(kv, &id, sizeof id, &value, sizeof value, NULL));
+    CHECK_EQUAL(value, id);
+    return 0;
+}
+
+/* Keys that are on living nodes can all be read, and all be changed but those whose lock was on the dead one. */
+static int survivors(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    uint32_t rank = remo_node_rank(node);
+    uint64_t of_dead = 2 * KEYS_EACH, value;
+    int rc = 0;
+    if (kv_open(node, NULL, &kv) != 0)
+        return 1;
+    for (uint64_t id = rank * KEYS_EACH; id < (rank + 1) * KEYS_EACH; id++)
+        CHECK_OK(remo_kv_insert(kv, &id, sizeof id, &id, sizeof id));
+    CHECK_OK(cluster_meet());
+    if (rank == 2) {
+        cluster_expect_death();
+        cluster_meet(); /* never: it is killed */
+        return 1;
+    }
+    if (rank == 0)
+        CHECK_OK(cluster_kill(2));
+    while ((rc = remo_kv_get(kv, &of_dead, sizeof of_dead, &value, sizeof value, NULL)) == 0)
+        CHECK_EQUAL(value, of_dead);
+    CHECK_CODE(rc, -EHOSTDOWN);
+    for (uint64_t id = rank * KEYS_EACH; id < (rank + 1) * KEYS_EACH; id++)
+        if (change_left(kv, id) != 0)
+            return 1;
+    CHECK_OK(cluster_meet());
+    for (uint64_t id = 0; id < 2 * KEYS_EACH; id++) {
+        CHECK_OK(remo_kv_get(kv, &id, sizeof id, &value, sizeof value, NULL));
+        CHECK_EQUAL(value, id);
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(alone, 1),
@@ -476,6 +534,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(half_deleted, 3),
         CLUSTER_TEST(half_updated, 3),
         CLUSTER_TEST(mismatch, 2),
+        CLUSTER_TEST(survivors, 3),
         {0},
     };
     return cluster_main(argc, argv, tests, NULL);
