@@ -13,7 +13,8 @@
 #include "node/node.h"
 
 #define WARM_UP_NS (100 * REMO__NS_PER_MS)
-#define ROUND_NS (5 * REMO__NS_PER_MS) /* of a collective benchmark, between two words of its leader; less when all shall be short */
+/* Of a collective benchmark, between two words of its leader; less when all shall be short. */
+#define ROUND_NS (5 * REMO__NS_PER_MS)
 #define ROUNDS 8u
 #define BATCH_OPERATIONS_MAX (1u << 22)
 #define PS_PER_NS 1000

@@ -1,10 +1,13 @@
-/* litmus.h - the rows of the memory model's table of transitions, each as a few operations of three nodes and an outcome in question.
+/* litmus.h - the rows of the memory model's table of transitions, each as a few operations of three nodes
+ * and an outcome in question.
  *
- * One description, two runners. tests/sim/litmus.c runs it on simulated networks, and knows for each what must be reachable and what never.
- * litmus_real.c runs it on a real network, many times, and reports what was seen: an outcome that may happen and never did is no news there,
- * one that the fabric's capabilities exclude is a failure.
+ * One description, two runners. tests/sim/litmus.c runs it on simulated networks, and knows for each what
+ * must be reachable and what never. litmus_real.c runs it on a real network, many times, and reports what
+ * was seen: an outcome that may happen and never did is no news there, one that the fabric's capabilities
+ * exclude is a failure.
  *
- * Nodes 0 and 2 work on the memory of node 1, whose CPU looks on. Thread 1 of node 0 takes part in some rows.
+ * Nodes 0 and 2 work on the memory of node 1, whose CPU looks on. Thread 1 of node 0 takes part in some
+ * rows.
  */
 #pragma once
 
@@ -17,7 +20,8 @@
 #define LITMUS_Y     64u       /* another line */
 #define LITMUS_BYTES 512u      /* of each node's region */
 
-/* What all actors share besides the network. Clear at the beginning of each run, but for nodes and regions. */
+/* What all actors share besides the network. Clear at the beginning of each run, but for nodes and
+ * regions. */
 struct litmus {
     struct remo_region *regions[LITMUS_NODES];
     struct remo_node *nodes[LITMUS_NODES];

@@ -11,12 +11,18 @@ static const char not_run[] = "22 and 23 (a node dies, a connection breaks) are 
 
 /* Where memory is mapped the CPU itself executes operations when they are posted, one after the other. */
 bool litmus_excludes(const struct remo__fabric_caps *caps, uint32_t row) {
-    const bool excluded[LITMUS_RULES] = {
-        [LITMUS_NEVER] = true, [LITMUS_PUT_PUT] = caps->writes_ordered, [LITMUS_PUT_GET] = caps->read_flushes,
-        [LITMUS_PUT_RMW] = caps->writes_ordered, [LITMUS_GET_PUT] = caps->mapped, [LITMUS_GET_GET] = caps->reads_ordered,
-        [LITMUS_RMW_PUT] = caps->mapped, [LITMUS_RMW_GET] = caps->mapped, [LITMUS_PLACED] = caps->completion_placed,
-        [LITMUS_COMPLETIONS] = caps->mapped, [LITMUS_COHERENT] = caps->atomics_coherent,
-        [LITMUS_CACHED] = caps->coherent};
+    const bool excluded[LITMUS_RULES] = {[LITMUS_NEVER] = true,
+                                         [LITMUS_PUT_PUT] = caps->writes_ordered,
+                                         [LITMUS_PUT_GET] = caps->read_flushes,
+                                         [LITMUS_PUT_RMW] = caps->writes_ordered,
+                                         [LITMUS_GET_PUT] = caps->mapped,
+                                         [LITMUS_GET_GET] = caps->reads_ordered,
+                                         [LITMUS_RMW_PUT] = caps->mapped,
+                                         [LITMUS_RMW_GET] = caps->mapped,
+                                         [LITMUS_PLACED] = caps->completion_placed,
+                                         [LITMUS_COMPLETIONS] = caps->mapped,
+                                         [LITMUS_COHERENT] = caps->atomics_coherent,
+                                         [LITMUS_CACHED] = caps->coherent};
     return excluded[litmus_rows[row].rule];
 }
 
@@ -58,19 +64,26 @@ void litmus_print(FILE *out, const struct litmus_report *report) {
     struct utsname system;
     processor_name(processor, sizeof processor);
     uname(&system);
-    fprintf(out, "fabric %s on %s, %s %s\nit promises:", report->fabric, processor, system.sysname, system.release);
+    fprintf(out, "fabric %s on %s, %s %s\nit promises:", report->fabric, processor, system.sysname,
+            system.release);
     for (size_t i = 0; i < sizeof promises / sizeof *promises; i++)
         fprintf(out, "%s %s", holds(&report->caps, &promises[i]) ? "" : " not", promises[i].name);
-    fprintf(out, "\n\n%-4s%-46s%-38s%10s %10s\n", "row", "program (| between actors)", "outcome in question", "runs", "seen");
+    fprintf(out, "\n\n%-4s%-46s%-38s%10s %10s\n", "row", "program (| between actors)", "outcome in question",
+            "runs", "seen");
     for (uint32_t i = 0; i < litmus_rows_count; i++) {
         const struct litmus_row *row = &litmus_rows[i];
         const struct litmus_count *count = &report->rows[i];
         bool excluded = litmus_excludes(&report->caps, i);
-        fprintf(out, "%-4s%-46s%-38s%10llu %10llu  %s\n", row->row, row->program, row->outcome, (unsigned long long)count->runs,
-                (unsigned long long)count->seen, !excluded ? "may happen" : count->seen ? "MUST NOT HAPPEN" : "excluded");
+        fprintf(out, "%-4s%-46s%-38s%10llu %10llu  %s\n", row->row, row->program, row->outcome,
+                (unsigned long long)count->runs, (unsigned long long)count->seen,
+                !excluded     ? "may happen"
+                : count->seen ? "MUST NOT HAPPEN"
+                              : "excluded");
     }
-    fprintf(out, "\nWhat may happen and was never seen may happen all the same. Rows %s.\n%u outcomes that the fabric excludes were seen\n", not_run,
-            report->failures);
+    fprintf(out,
+            "\nWhat may happen and was never seen may happen all the same. Rows %s.\n%u outcomes that the "
+            "fabric excludes were seen\n",
+            not_run, report->failures);
 }
 
 void litmus_print_json(FILE *out, const struct litmus_report *report) {
@@ -81,16 +94,18 @@ void litmus_print_json(FILE *out, const struct litmus_report *report) {
     uname(&system);
     for (size_t i = 0; i < sizeof promises / sizeof *promises; i++)
         json_object_set_new(promised, promises[i].name, json_boolean(holds(&report->caps, &promises[i])));
-    json_t *head = json_pack("{s:s, s:s, s:s, s:s, s:o}", "bench", "litmus", "fabric", report->fabric, "processor", processor, "kernel",
-                             system.release, "promises", promised);
+    json_t *head = json_pack("{s:s, s:s, s:s, s:s, s:o}", "bench", "litmus", "fabric", report->fabric,
+                             "processor", processor, "kernel", system.release, "promises", promised);
     json_dumpf(head, out, JSON_COMPACT);
     fputc('\n', out);
     json_decref(head);
     for (uint32_t i = 0; i < litmus_rows_count; i++) {
         const struct litmus_row *row = &litmus_rows[i];
-        json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b}", "bench", "litmus", "fabric", report->fabric, "row", row->row,
-                                 "program", row->program, "outcome", row->outcome, "runs", (json_int_t)report->rows[i].runs, "seen",
-                                 (json_int_t)report->rows[i].seen, "excluded", (int)litmus_excludes(&report->caps, i));
+        json_t *line =
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b}", "bench", "litmus", "fabric", report->fabric,
+                      "row", row->row, "program", row->program, "outcome", row->outcome, "runs",
+                      (json_int_t)report->rows[i].runs, "seen", (json_int_t)report->rows[i].seen, "excluded",
+                      (int)litmus_excludes(&report->caps, i));
         json_dumpf(line, out, JSON_COMPACT);
         fputc('\n', out);
         json_decref(line);

@@ -1,6 +1,7 @@
-/* litmus_real.c - see litmus_real.h. Three processes, each a node, share with each other, beside the network, one page of memory: there they meet
- * before and after each run, tell each other what a program needs told, and count. Each run begins with everything placed and zero, and every
- * actor waits for a random moment, so that what they do meets in ever new ways.
+/* litmus_real.c - see litmus_real.h. Three processes, each a node, share with each other, beside the
+ * network, one page of memory: there they meet before and after each run, tell each other what a program
+ * needs told, and count. Each run begins with everything placed and zero, and every actor waits for a
+ * random moment, so that what they do meets in ever new ways.
  */
 #include "bench/litmus_real.h"
 
@@ -21,19 +22,19 @@
 #include "node/access.h"
 #include "node/node.h"
 
-#define ACTORS         4u                      /* one of each node, and thread 1 of node 0 */
-#define DELAY_TURNS    400u                    /* at most, before a run: about 2 us */
-#define SPINS          64u                     /* then others may need the processor */
-#define YIELDS         256u                    /* then even those who only get it when nobody wants it */
-#define SLEEP_US       20u
-#define OPEN_NS        (60 * REMO__NS_PER_S)
-#define GRACE_NS       (60 * REMO__NS_PER_S)   /* a report that has not come so long after its time never comes */
+#define ACTORS 4u        /* one of each node, and thread 1 of node 0 */
+#define DELAY_TURNS 400u /* at most, before a run: about 2 us */
+#define SPINS 64u        /* then others may need the processor */
+#define YIELDS 256u      /* then even those who only get it when nobody wants it */
+#define SLEEP_US 20u
+#define OPEN_NS (60 * REMO__NS_PER_S)
+#define GRACE_NS (60 * REMO__NS_PER_S) /* a report that has not come so long after its time never comes */
 
 struct shared {
     _Atomic uint32_t came, meeting;
-    _Atomic bool stop;                         /* given up: all go home */
+    _Atomic bool stop; /* given up: all go home */
     _Atomic bool row_done;
-    struct litmus litmus;                      /* pointers are those of the process that wrote them, for its own use */
+    struct litmus litmus; /* pointers are those of the process that wrote them, for its own use */
     struct litmus_count rows[LITMUS_ROWS_MAX];
     struct remo__fabric_caps caps;
     _Atomic bool failed;
@@ -77,7 +78,8 @@ bool litmus_again(uint32_t look) {
 
 static void give_up(const char *what, int rc) {
     if (!atomic_exchange(&shared->failed, true))
-        snprintf(shared->error, sizeof shared->error, "%s: %s (%s)", what, remo_last_error(), remo_error_name(rc));
+        snprintf(shared->error, sizeof shared->error, "%s: %s (%s)", what, remo_last_error(),
+                 remo_error_name(rc));
     shared->stop = true;
 }
 
@@ -152,14 +154,18 @@ static int open_node(const char *fabric, const char *folder, uint32_t rank) {
         snprintf(texts[i], sizeof texts[i], "unix:%s/%u", folder, i);
         addresses[i] = texts[i];
     }
-    const struct remo_config config = {.fabric = fabric, .rank = rank, .size = LITMUS_NODES, .addresses = addresses, .job = "litmus"};
+    const struct remo_config config = {
+        .fabric = fabric, .rank = rank, .size = LITMUS_NODES, .addresses = addresses, .job = "litmus"};
     int rc = remo_node_open(&config, &litmus->nodes[rank]);
-    rc = rc ? rc : remo_region_open(remo_node_root(litmus->nodes[rank]), "litmus", LITMUS_BYTES, NULL, &litmus->regions[rank]);
+    rc = rc ? rc
+            : remo_region_open(remo_node_root(litmus->nodes[rank]), "litmus", LITMUS_BYTES, NULL,
+                               &litmus->regions[rank]);
     return rc ? rc : remo_channel_wait(remo_region_channel(litmus->regions[rank]), OPEN_NS);
 }
 
 static int run_node(const char *fabric, const char *folder, double seconds, uint32_t rank) {
-    struct actor first = {.node = rank, .row_ns = (uint64_t)(seconds * 1e9)}, second = {.node = rank, .thread = 1, .row_ns = first.row_ns};
+    struct actor first = {.node = rank, .row_ns = (uint64_t)(seconds * 1e9)},
+                 second = {.node = rank, .thread = 1, .row_ns = first.row_ns};
     pthread_t thread;
     int rc = open_node(fabric, folder, rank);
     if (rc == 0 && rank == 0) {
@@ -194,7 +200,8 @@ static void wait_for(const pid_t pids[LITMUS_NODES], uint64_t deadline_ns) {
             if (pids[i] < 0 || status != 0)
                 shared->stop = true;
             if (status != 0 && !atomic_exchange(&shared->failed, true))
-                snprintf(shared->error, sizeof shared->error, "node %u ended with status 0x%x", i, (unsigned)status);
+                snprintf(shared->error, sizeof shared->error, "node %u ended with status 0x%x", i,
+                         (unsigned)status);
         }
         bool late = remo__now_ns() > deadline_ns;
         if (late && !killed && !atomic_exchange(&shared->failed, true))
@@ -207,7 +214,8 @@ static void wait_for(const pid_t pids[LITMUS_NODES], uint64_t deadline_ns) {
     }
 }
 
-static void start_nodes(const char *fabric, const char *folder, double seconds, pid_t ret_pids[LITMUS_NODES]) {
+static void start_nodes(const char *fabric, const char *folder, double seconds,
+                        pid_t ret_pids[LITMUS_NODES]) {
     for (uint32_t i = 0; i < LITMUS_NODES; i++) {
         ret_pids[i] = fork();
         if (ret_pids[i] == 0)

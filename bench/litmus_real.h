@@ -1,4 +1,5 @@
-/* litmus_real.h - the litmus programs (litmus.h) on a real network of this machine: which outcomes are seen. */
+/* litmus_real.h - the litmus programs (litmus.h) on a real network of this machine: which outcomes are
+ * seen. */
 #pragma once
 
 #include <stdint.h>
@@ -19,8 +20,8 @@ struct litmus_report {
     uint32_t failures;                         /* outcomes seen that `caps` excludes */
 };
 
-/* Three node processes run each program over and over for `seconds`. Errors, with a sentence: -ENODEV and others of the fabric,
- * -ETIMEDOUT, -EIO (a node failed). */
+/* Three node processes run each program over and over for `seconds`. Errors, with a sentence: -ENODEV and
+ * others of the fabric, -ETIMEDOUT, -EIO (a node failed). */
 int litmus_run(const char *fabric, double seconds, struct litmus_report *ret_report);
 /* Does the fabric exclude the outcome of this row? */
 bool litmus_excludes(const struct remo__fabric_caps *caps, uint32_t row);

@@ -1,4 +1,5 @@
-/* litmus_rows.c - the programs of litmus.h. They touch network memory by operations, and as CPUs only by the library's own accessors. */
+/* litmus_rows.c - the programs of litmus.h. They touch network memory by operations, and as CPUs only by
+ * the library's own accessors. */
 #include <remo/ack.h>
 #include <string.h>
 
@@ -397,22 +398,29 @@ const struct litmus_row litmus_rows[] = {
     {"5", "get X; get Y", "the later get sees the older value", get_get, LITMUS_GET_GET, false, false},
     {"6", "rmw X; put Y", "Y was seen before X", rmw_put, LITMUS_RMW_PUT, false, true},
     {"7", "rmw X; get X", "the get misses the atomic", rmw_get, LITMUS_RMW_GET, false, true},
-    {"8", "put X; completion | other thread: put Y", "Y was seen before X", two_connections, LITMUS_PLACED, true, false},
+    {"8", "put X; completion | other thread: put Y", "Y was seen before X", two_connections, LITMUS_PLACED,
+     true, false},
     {"9", "put X | other thread: put Y", "Y was seen before X", two_threads, LITMUS_ALWAYS, true, false},
     {"10", "put X; completion", "not placed yet", completion, LITMUS_PLACED, false, false},
     {"11", "rmw X; completion", "the result is not there", result, LITMUS_NEVER, false, true},
     {"12", "put X; put Y", "the second completes first", completions, LITMUS_COMPLETIONS, false, false},
     {"13", "store; put from there", "the put carries the old value", store_put, LITMUS_NEVER, false, false},
-    {"14", "put; store to its source", "the put carries the later value", put_store, LITMUS_ALWAYS, false, false},
-    {"15", "put of two lines | CPU loads", "the second line was seen first", torn_put, LITMUS_ALWAYS, false, false},
+    {"14", "put; store to its source", "the put carries the later value", put_store, LITMUS_ALWAYS, false,
+     false},
+    {"15", "put of two lines | CPU loads", "the second line was seen first", torn_put, LITMUS_ALWAYS, false,
+     false},
     {"16", "CPU stores X, Y | get of both", "Y new, X old", torn_get, LITMUS_ALWAYS, false, false},
     {"17", "rmw X | rmw X", "one is lost", rmw_rmw, LITMUS_NEVER, false, true},
     {"18", "rmw X | put X", "the put is lost", rmw_overlaps_put, LITMUS_COHERENT, false, true},
     {"19", "rmw X | CPU stores X", "the store is lost", rmw_overlaps_store, LITMUS_COHERENT, false, true},
-    {"20", "rmw X | CPU loads X", "neither the old value nor the new one", rmw_load, LITMUS_NEVER, false, true},
+    {"20", "rmw X | CPU loads X", "neither the old value nor the new one", rmw_load, LITMUS_NEVER, false,
+     true},
     {"21", "put X, Y | put X, Y", "X of one, Y of the other", puts_overlap, LITMUS_ALWAYS, false, false},
-    {"24", "CPU stores X; fence | told: get X", "the get misses the store", store_told, LITMUS_CACHED, false, false},
-    {"24", "CPU has loaded X | put X; fence | told: load", "the load misses the put", looked_before, LITMUS_CACHED, false, false},
-    {"24", "put X; fence | put X + 16; fence", "one of the neighbours is lost", neighbours, LITMUS_CACHED, false, false},
+    {"24", "CPU stores X; fence | told: get X", "the get misses the store", store_told, LITMUS_CACHED, false,
+     false},
+    {"24", "CPU has loaded X | put X; fence | told: load", "the load misses the put", looked_before,
+     LITMUS_CACHED, false, false},
+    {"24", "put X; fence | put X + 16; fence", "one of the neighbours is lost", neighbours, LITMUS_CACHED,
+     false, false},
 };
 const uint32_t litmus_rows_count = REMO__ARRAY_COUNT(litmus_rows);

@@ -19,7 +19,8 @@ void bench_table_foot(FILE *out);
  * Errors: -ENOENT (no gnuplot), -EIO, -EINVAL (nothing to plot), with a sentence. */
 int bench_plot(const char *file, const struct bench_result *results, uint32_t count);
 /* Curves over the number of nodes, of the simulated network, with the parameters of its model. */
-int bench_plot_scaling(const char *file, const struct bench_result *results, uint32_t count, const json_t *model);
+int bench_plot_scaling(const char *file, const struct bench_result *results, uint32_t count,
+                       const json_t *model);
 /* For plots: the line that names the output; what gnuplot makes of a script. */
 void bench_plot_output(FILE *out, const char *file);
 int bench_plot_draw(const char *file, const char *script, size_t script_bytes);

@@ -119,7 +119,8 @@ int bench_plot(const char *file, const struct bench_result *results, uint32_t co
     uint32_t rows = put_data(text, results, count, &series);
     put_plot(text, file, rows, &series);
     fclose(text);
-    int rc = rows > 0 ? bench_plot_draw(file, script, script_bytes) : remo__fail(-EINVAL, "there is no figure to plot");
+    int rc = rows > 0 ? bench_plot_draw(file, script, script_bytes)
+                      : remo__fail(-EINVAL, "there is no figure to plot");
     free(script);
     return rc;
 }

@@ -353,7 +353,8 @@ static int run_job(struct bench_job *job) {
 int bench_work(const struct bench *bench, const struct bench_options *options, int fd) {
     struct bench_job job = {.bench = bench, .options = options, .fd = fd};
     struct remo_config config = {.fabric = options->fabric,
-                                 .join_timeout_ns = 120 * REMO__NS_PER_S, /* a busy machine is slow to start */
+                                 .join_timeout_ns =
+                                     120 * REMO__NS_PER_S, /* a busy machine is slow to start */
                                  .log = log_line,
                                  .log_ctx = &job};
     const char *rank = getenv("REMO_RANK");

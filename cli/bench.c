@@ -53,7 +53,8 @@ enum key {
 };
 
 static const struct argp_option option_list[] = {
-    {"nodes", KEY_NODES, "N", 0, "node processes to start here (2); sim: A..B goes from A to B, doubling (2..32)", 0},
+    {"nodes", KEY_NODES, "N", 0,
+     "node processes to start here (2); sim: A..B goes from A to B, doubling (2..32)", 0},
     {"threads", KEY_THREADS, "T", 0, "threads of each node that operate (1)", 0},
     {"fabric", KEY_FABRIC, "F", 0, "shm, ofi or verbs (shm); sim: a simulated network with a clock", 0},
     {"seconds", KEY_SECONDS, "S", 0, "time for each figure (1; sim: 0.001, of its clock)", 0},
@@ -130,7 +131,8 @@ static void parse_nodes(const char *text, struct bench_suite *suite, struct argp
     const char *dots = strstr(text, "..");
     char first_text[16];
     if (!dots || dots - text >= (ptrdiff_t)sizeof first_text) {
-        suite->nodes[0] = suite->options.nodes = (uint32_t)parse_count(text, NODES_MIN, REMO_NODES_MAX, state);
+        suite->nodes[0] = suite->options.nodes =
+            (uint32_t)parse_count(text, NODES_MIN, REMO_NODES_MAX, state);
         suite->nodes_count = 1;
         return;
     }
@@ -242,7 +244,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
 static int print_list(void) {
     for (size_t i = 0; bench_list[i]; i++)
         printf("%-14s %s\n", bench_list[i]->name, bench_list[i]->description);
-    printf("%-14s %s\n", LITMUS, "which reorderings of operations are seen on this fabric; --seconds for each row; by itself");
+    printf("%-14s %s\n", LITMUS,
+           "which reorderings of operations are seen on this fabric; --seconds for each row; by itself");
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* bench_simulated.c - a benchmark on the simulated network: one program has all nodes in it, and sends what nodes would send. */
+/* bench_simulated.c - a benchmark on the simulated network: one program has all nodes in it, and sends
+ * what nodes would send. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

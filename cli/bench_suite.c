@@ -281,7 +281,8 @@ static void print_model(const struct collector *collector) {
         json_decref(line);
         return;
     }
-    printf("\nsimulated, on a network of which this is assumed (--model NAME=VALUE,... assumes otherwise); what a thread computes between\n"
+    printf("\nsimulated, on a network of which this is assumed (--model NAME=VALUE,... assumes otherwise); "
+           "what a thread computes between\n"
            "touches of network memory costs nothing:\n");
     json_array_foreach(collector->model, index, parameter)
         printf("  %-22s %9lld  %s\n", json_string_value(json_object_get(parameter, "name")),
@@ -309,8 +310,9 @@ uint32_t bench_suite_run(const struct bench_suite *suite) {
     if (rc == 0)
         run_benches(&collector);
     if (rc == 0 && suite->plot)
-        rc = collector.model ? bench_plot_scaling(suite->plot, collector.all.at, collector.all.count, collector.model)
-                             : bench_plot(suite->plot, collector.all.at, collector.all.count);
+        rc = collector.model
+                 ? bench_plot_scaling(suite->plot, collector.all.at, collector.all.count, collector.model)
+                 : bench_plot(suite->plot, collector.all.at, collector.all.count);
     if (rc != 0)
         fprintf(stderr, "remo bench: --plot: %s\n", remo_last_error());
     clear(&collector.all);

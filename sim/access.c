@@ -52,7 +52,8 @@ void remo__sim_fence(void) {
 uint64_t remo__load(const void *word) {
     const struct sim_actor *actor = sim_current();
     sim_point("load");
-    uint64_t value = actor ? sim_cache_load(actor->node, word) : __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
+    uint64_t value =
+        actor ? sim_cache_load(actor->node, word) : __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; actor && i < actor->stores_count; i++)
         if (actor->stores[i].word == word)
             value = actor->stores[i].value;

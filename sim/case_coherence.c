@@ -1,4 +1,5 @@
-/* case_coherence.c - what objects refuse where no hardware keeps the caches of CPUs coherent (profile cxl_nc). */
+/* case_coherence.c - what objects refuse where no hardware keeps the caches of CPUs coherent (profile
+ * cxl_nc). */
 #include <errno.h>
 #include <remo/remo.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static void open_region(void *state, struct remo_node *node, uint32_t rank) {
 }
 
 static void refused(int rc, const char *what) {
-    sim_require(rc == -EOPNOTSUPP && strstr(remo_last_error(), what), "%s: %d (%s)", what, rc, remo_last_error());
+    sim_require(rc == -EOPNOTSUPP && strstr(remo_last_error(), what), "%s: %d (%s)", what, rc,
+                remo_last_error());
 }
 
 static void body(void *state, uint32_t rank, uint32_t thread) {
@@ -41,6 +43,12 @@ static void body(void *state, uint32_t rank, uint32_t thread) {
     sim_require(!var && !lock && !queue && !ring && !map, "something was opened");
 }
 
-const struct sim_case sim_case_refusals = {
-    .object = "region", .name = "refusals", .about = "without coherent caches: what is refused, and says why", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct state), .open = open_region, .body = body, .profiles = "cxl_nc"};
+const struct sim_case sim_case_refusals = {.object = "region",
+                                           .name = "refusals",
+                                           .about = "without coherent caches: what is refused, and says why",
+                                           .nodes = 2,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct state),
+                                           .open = open_region,
+                                           .body = body,
+                                           .profiles = "cxl_nc"};

@@ -5,18 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sim_model sim_model = {
-    .link_latency_ns = 385, .link_gbit_per_s = 100, .header_bytes = 42,
-    .nic_message_ns = 25, .nic_miss_ns = 100, .nic_cache_bytes = 2u << 20, .nic_connection_bytes = 375, .nic_atomic_ns = 350, .pcie_ns = 350,
-    .cpu_touch_ns = 10, .cpu_post_ns = 100, .cpu_look_ns = 50, .cpu_spin_ns = 20000, .cpu_wake_ns = 3000, .control_ns = 20000};
+struct sim_model sim_model = {.link_latency_ns = 385,
+                              .link_gbit_per_s = 100,
+                              .header_bytes = 42,
+                              .nic_message_ns = 25,
+                              .nic_miss_ns = 100,
+                              .nic_cache_bytes = 2u << 20,
+                              .nic_connection_bytes = 375,
+                              .nic_atomic_ns = 350,
+                              .pcie_ns = 350,
+                              .cpu_touch_ns = 10,
+                              .cpu_post_ns = 100,
+                              .cpu_look_ns = 50,
+                              .cpu_spin_ns = 20000,
+                              .cpu_wake_ns = 3000,
+                              .control_ns = 20000};
 
-#define PARAMETER(name_, source_) {.name = #name_, .source = (source_), .at = offsetof(struct sim_model, name_)}
+#define PARAMETER(name_, source_)                                                                            \
+    { .name = #name_, .source = (source_), .at = offsetof(struct sim_model, name_) }
 
 const struct sim_parameter sim_parameters[] = {
-    PARAMETER(link_latency_ns, "one way; so that an idle 128-byte read takes 1.8 us (Storm, table 5, ConnectX-4 InfiniBand)"),
+    PARAMETER(link_latency_ns,
+              "one way; so that an idle 128-byte read takes 1.8 us (Storm, table 5, ConnectX-4 InfiniBand)"),
     PARAMETER(link_gbit_per_s, "InfiniBand EDR (Storm, section 6)"),
     PARAMETER(header_bytes, "of each message: LRH, BTH, RETH and CRCs of InfiniBand"),
-    PARAMETER(nic_message_ns, "40 M messages/s each way (Storm 3.3, ConnectX-5, 40 M reads/s without contention)"),
+    PARAMETER(nic_message_ns,
+              "40 M messages/s each way (Storm 3.3, ConnectX-5, 40 M reads/s without contention)"),
     PARAMETER(nic_miss_ns, "10 M messages/s when no connection is cached (Storm 3.3, ConnectX-5)"),
     PARAMETER(nic_cache_bytes, "2 MB (Storm 3.3, ConnectX-4 and 5), all of it for connections"),
     PARAMETER(nic_connection_bytes, "375 B of a reliable connection (Storm 3.3)"),
@@ -45,7 +59,8 @@ static bool set_one(const char *text, size_t length) {
         return false;
     for (uint32_t i = 0; i < sim_parameters_count; i++) {
         const struct sim_parameter *parameter = &sim_parameters[i];
-        if (strlen(parameter->name) != (size_t)(sign - text) || strncmp(parameter->name, text, (size_t)(sign - text)) != 0)
+        if (strlen(parameter->name) != (size_t)(sign - text) ||
+            strncmp(parameter->name, text, (size_t)(sign - text)) != 0)
             continue;
         char *end;
         errno = 0;

@@ -1,10 +1,12 @@
-/* model.h - what things cost on the network whose time is simulated (timed.h): a list of parameters, each with where its value comes from.
+/* model.h - what things cost on the network whose time is simulated (timed.h): a list of parameters, each
+ * with where its value comes from.
  *
- * Model:   every node has one network card, one link to one switch that is never the bottleneck, and a processor for each thread. A message
- *          costs a card that sends or receives it nic_message_ns, or nic_miss_ns and a PCIe round trip when the state of its
- *          connection is not in the card's cache (LRU); the link link_gbit_per_s each way; the way link_latency_ns. Cards move data over
- *          PCIe. Processors pay for touches of network memory, posts, looks while they wait and being woken; computing in between costs
- *          nothing.
+ * Model:   every node has one network card, one link to one switch that is never the bottleneck, and a
+ *          processor for each thread. A message costs a card that sends or receives it nic_message_ns, or
+ *          nic_miss_ns and a PCIe round trip when the state of its connection is not in the card's cache
+ *          (LRU); the link link_gbit_per_s each way; the way link_latency_ns. Cards move data over PCIe.
+ *          Processors pay for touches of network memory, posts, looks while they wait and being woken;
+ *          computing in between costs nothing.
  */
 #pragma once
 

@@ -1,5 +1,6 @@
-/* redirect_program.h - read before a program of a user that is to run on the simulated network with a clock: its threads are coroutines, its clock is
- * the world's, and its main is called once on each node (timed_main.c).
+/* redirect_program.h - read before a program of a user that is to run on the simulated network with a
+ * clock: its threads are coroutines, its clock is the world's, and its main is called once on each node
+ * (timed_main.c).
  */
 #pragma once
 

@@ -1,5 +1,6 @@
-/* redirect_threads.h - read before every file that runs in a simulated world: threads and mutexes are coroutines' business, and nothing from outside
- * (environment, random numbers) gets in. The floors' memory goes there too: redirect.h.
+/* redirect_threads.h - read before every file that runs in a simulated world: threads and mutexes are
+ * coroutines' business, and nothing from outside (environment, random numbers) gets in. The floors' memory
+ * goes there too: redirect.h.
  */
 #pragma once
 

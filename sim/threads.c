@@ -1,4 +1,5 @@
-/* threads.c - mutexes and random numbers of the floors under the simulator: the same in both worlds (threads.h). */
+/* threads.c - mutexes and random numbers of the floors under the simulator: the same in both worlds
+ * (threads.h). */
 #include "sim/threads.h"
 
 #include <string.h>

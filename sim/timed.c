@@ -1,4 +1,5 @@
-/* timed.c - see timed.h: threads, each with its time; a heap of events; the accessors and waits that cost time. */
+/* timed.c - see timed.h: threads, each with its time; a heap of events; the accessors and waits that cost
+ * time. */
 #include "sim/timed.h"
 
 #include <stdio.h>
@@ -14,35 +15,35 @@
 #include "sim/scheduler.h"
 #include "sim/threads.h"
 
-#define THREADS_MAX     16384u
-#define LINE_BYTES      64u
-#define CLOCK_NS        20u           /* reading the clock */
+#define THREADS_MAX 16384u
+#define LINE_BYTES 64u
+#define CLOCK_NS 20u /* reading the clock */
 
 struct actor {
-    struct sim_actor is;              /* first: what the control plane knows of it */
+    struct sim_actor is; /* first: what the control plane knows of it */
     uint64_t now_ns;
-    uint64_t ticket;                  /* of the event that may let it go on; older ones are void */
-    uint64_t timer_ns;                /* of the last timer, 0: none is set */
-    uint64_t waits_since_ns;          /* 0: it does not wait */
-    bool woken;                       /* it is about to look */
-    struct actor *next;               /* of the same node */
+    uint64_t ticket;         /* of the event that may let it go on; older ones are void */
+    uint64_t timer_ns;       /* of the last timer, 0: none is set */
+    uint64_t waits_since_ns; /* 0: it does not wait */
+    bool woken;              /* it is about to look */
+    struct actor *next;      /* of the same node */
 };
 
 struct event {
-    uint64_t at_ns, number;           /* events of one moment: in the order they were made */
-    struct actor *actor;              /* it goes on if the ticket is its; NULL: run */
-    uint64_t ticket;                  /* 0: a timer */
+    uint64_t at_ns, number; /* events of one moment: in the order they were made */
+    struct actor *actor;    /* it goes on if the ticket is its; NULL: run */
+    uint64_t ticket;        /* 0: a timer */
     void (*run)(void *ctx);
     void *ctx;
 };
 
 static struct {
     struct coroutine main;
-    struct actor *current;            /* NULL: main, or an event */
+    struct actor *current; /* NULL: main, or an event */
     struct actor *of_node[SIM_NODES_MAX];
     struct actor **actors;
     uint32_t actors_count;
-    struct event *events;             /* a binary heap */
+    struct event *events; /* a binary heap */
     size_t events_count, events_room;
     uint64_t now_ns, numbers;
     void (*program)(void *ctx, uint32_t node);
@@ -154,8 +155,8 @@ static void describe_hang(void) {
     for (uint32_t i = 0; i < at.actors_count; i++) {
         const struct sim_actor *actor = &at.actors[i]->is;
         if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE)
-            sim_fail("nothing can happen any more: node %u thread %u waits in \"%s\"", actor->node, actor->thread,
-                     actor->doing ? actor->doing : "?");
+            sim_fail("nothing can happen any more: node %u thread %u waits in \"%s\"", actor->node,
+                     actor->thread, actor->doing ? actor->doing : "?");
     }
 }
 
@@ -184,7 +185,8 @@ static bool goes_on(const struct event *event) {
     return actor->is.state != SIM_UNTIL || actor->is.until(actor->is.until_ctx);
 }
 
-/* The thread that runs has come to a point where others are due: events happen, until one of them is that a thread goes on. */
+/* The thread that runs has come to a point where others are due: events happen, until one of them is that
+ * a thread goes on. */
 static void others(void) {
     struct actor *from = at.current;
     at.current = NULL;
@@ -231,7 +233,8 @@ static uint64_t wake_cost(const struct actor *actor) {
         return sim_model.control_ns;
     if (actor->is.state == SIM_UNTIL)
         return actor->is.role == SIM_SERVICE ? sim_model.cpu_wake_ns : sim_model.cpu_look_ns;
-    return at.now_ns - actor->waits_since_ns > sim_model.cpu_spin_ns ? sim_model.cpu_wake_ns : sim_model.cpu_look_ns;
+    return at.now_ns - actor->waits_since_ns > sim_model.cpu_spin_ns ? sim_model.cpu_wake_ns
+                                                                     : sim_model.cpu_look_ns;
 }
 
 void sim_changed(uint32_t node) {

@@ -1,5 +1,6 @@
-/* timed_bench.c - the program behind `remo bench --fabric sim`: the benchmarks of bench/, unmodified, on nodes whose network and time are
- * simulated (timed.h). Sends what nodes send: one JSON object a line, and before them the model's parameters.
+/* timed_bench.c - the program behind `remo bench --fabric sim`: the benchmarks of bench/, unmodified, on
+ * nodes whose network and time are simulated (timed.h). Sends what nodes send: one JSON object a line, and
+ * before them the model's parameters.
  */
 #include <argp.h>
 #include <errno.h>
@@ -17,20 +18,38 @@ struct request {
     struct bench_options options;
 };
 
-enum key { KEY_NODES = 256, KEY_THREADS, KEY_ACTIVE, KEY_SECONDS, KEY_BYTES, KEY_WINDOW, KEY_KEYS, KEY_READS, KEY_ZIPF, KEY_MODEL };
+enum key {
+    KEY_NODES = 256,
+    KEY_THREADS,
+    KEY_ACTIVE,
+    KEY_SECONDS,
+    KEY_BYTES,
+    KEY_WINDOW,
+    KEY_KEYS,
+    KEY_READS,
+    KEY_ZIPF,
+    KEY_MODEL
+};
 
 /* As `remo bench` writes them; it has checked the values. */
-static const struct argp_option option_list[] = {
-    {"nodes", KEY_NODES, "N", 0, 0, 0},   {"threads", KEY_THREADS, "T", 0, 0, 0}, {"active", KEY_ACTIVE, "N", 0, 0, 0},
-    {"seconds", KEY_SECONDS, "S", 0, 0, 0}, {"bytes", KEY_BYTES, "B", 0, 0, 0},   {"window", KEY_WINDOW, "W", 0, 0, 0},
-    {"keys", KEY_KEYS, "K", 0, 0, 0},     {"reads", KEY_READS, "P", 0, 0, 0},     {"zipf", KEY_ZIPF, "THETA", 0, 0, 0},
-    {"model", KEY_MODEL, "NAME=VALUE,...", 0, 0, 0}, {0}};
+static const struct argp_option option_list[] = {{"nodes", KEY_NODES, "N", 0, 0, 0},
+                                                 {"threads", KEY_THREADS, "T", 0, 0, 0},
+                                                 {"active", KEY_ACTIVE, "N", 0, 0, 0},
+                                                 {"seconds", KEY_SECONDS, "S", 0, 0, 0},
+                                                 {"bytes", KEY_BYTES, "B", 0, 0, 0},
+                                                 {"window", KEY_WINDOW, "W", 0, 0, 0},
+                                                 {"keys", KEY_KEYS, "K", 0, 0, 0},
+                                                 {"reads", KEY_READS, "P", 0, 0, 0},
+                                                 {"zipf", KEY_ZIPF, "THETA", 0, 0, 0},
+                                                 {"model", KEY_MODEL, "NAME=VALUE,...", 0, 0, 0},
+                                                 {0}};
 
 static void send_model(void) {
     json_t *model = json_array();
     for (uint32_t i = 0; i < sim_parameters_count; i++)
         json_array_append_new(model, json_pack("{s:s, s:I, s:s}", "name", sim_parameters[i].name, "value",
-                                               (json_int_t)sim_model_get(&sim_parameters[i]), "source", sim_parameters[i].source));
+                                               (json_int_t)sim_model_get(&sim_parameters[i]), "source",
+                                               sim_parameters[i].source));
     json_t *line = json_pack("{s:o}", "model", model);
     char *text = json_dumps(line, JSON_COMPACT);
     dprintf(STDOUT_FILENO, "%s\n", text);
@@ -53,7 +72,10 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     case KEY_ZIPF: options->zipf = strtod(text, NULL); break;
     case KEY_MODEL:
         if (!sim_model_set(text))
-            argp_error(state, "--model takes NAME=VALUE,... with names that `remo bench --fabric sim` prints, not '%s'", text);
+            argp_error(
+                state,
+                "--model takes NAME=VALUE,... with names that `remo bench --fabric sim` prints, not '%s'",
+                text);
         break;
     case ARGP_KEY_ARG: request->bench = bench_find(text); break;
     default: return ARGP_ERR_UNKNOWN;
@@ -79,11 +101,19 @@ static void node(void *ctx, uint32_t rank) {
 
 int main(int argc, char **argv) {
     static const struct argp parser = {option_list, parse, "NAME", NULL, NULL, NULL, NULL};
-    struct request request = {
-        .options = {.fabric = "sim", .nodes = 2, .threads = 1, .seconds = 0.001, .read_percent = -1, .zipf = 0, .window = 1}};
+    struct request request = {.options = {.fabric = "sim",
+                                          .nodes = 2,
+                                          .threads = 1,
+                                          .seconds = 0.001,
+                                          .read_percent = -1,
+                                          .zipf = 0,
+                                          .window = 1}};
     argp_parse(&parser, argc, argv, 0, NULL, &request);
-    if (!request.bench || request.options.nodes < 2 || request.options.nodes > SIM_NODES_MAX || request.options.threads == 0) {
-        fprintf(stderr, "remo bench: the simulated network has 2 to %u nodes, and needs the name of a benchmark\n", SIM_NODES_MAX);
+    if (!request.bench || request.options.nodes < 2 || request.options.nodes > SIM_NODES_MAX ||
+        request.options.threads == 0) {
+        fprintf(stderr,
+                "remo bench: the simulated network has 2 to %u nodes, and needs the name of a benchmark\n",
+                SIM_NODES_MAX);
         return 2;
     }
     send_model();

@@ -1,5 +1,5 @@
-/* timed_main.c - a program of a user on the simulated network with a clock: PROGRAM NODES [--model NAME=VALUE,...] ARGUMENT... runs it on so many
- * nodes, each with the arguments that follow.
+/* timed_main.c - a program of a user on the simulated network with a clock: PROGRAM NODES [--model
+ * NAME=VALUE,...] ARGUMENT... runs it on so many nodes, each with the arguments that follow.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,8 @@ struct command {
 int sim_clock_gettime(clockid_t clock, struct timespec *ret_now) {
     uint64_t now = remo__now_ns();
     (void)clock;
-    *ret_now = (struct timespec){.tv_sec = (time_t)(now / REMO__NS_PER_S), .tv_nsec = (long)(now % REMO__NS_PER_S)};
+    *ret_now =
+        (struct timespec){.tv_sec = (time_t)(now / REMO__NS_PER_S), .tv_nsec = (long)(now % REMO__NS_PER_S)};
     return 0;
 }
 

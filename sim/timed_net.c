@@ -1,12 +1,15 @@
-/* timed_net.c - the network of the world with a clock: what each operation waits for on its way, by the costs of model.h.
+/* timed_net.c - the network of the world with a clock: what each operation waits for on its way, by the
+ * costs of model.h.
  *
  *   post      doorbell over PCIe; the payload, unless it came along; the card of the poster; its link
- *   arrive    the link of the target; its card; then the memory behind PCIe is written, read, or changed by the card's one unit for atomics
+ *   arrive    the link of the target; its card; then the memory behind PCIe is written, read, or changed
+ *             by the card's one unit for atomics
  *   respond   reads and atomics: link and card of the target, link and card of the poster
  *   complete  PCIe
  *
- * A card sends one message at a time and receives one, a link carries one each way. Connections join threads of the same number (Storm 4.2); their state is looked for in
- * the cache of each card that a message passes. The promises are those of the fabric `verbs`.
+ * A card sends one message at a time and receives one, a link carries one each way. Connections join
+ * threads of the same number (Storm 4.2); their state is looked for in the cache of each card that a
+ * message passes. The promises are those of the fabric `verbs`.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,19 +22,19 @@
 #include "sim/net.h"
 #include "sim/timed.h"
 
-#define ENDPOINTS_MAX   64u           /* of a node */
-#define DEPTH           128u
-#define BATCH_MAX       64u
-#define INLINE_BYTES    256u
-#define MESSAGE_BYTES   (1u << 20)
-#define IMMS_MAX        65536u
-#define CONNECTIONS     (SIM_NODES_MAX * ENDPOINTS_MAX) /* that a card may have */
+#define ENDPOINTS_MAX 64u /* of a node */
+#define DEPTH 128u
+#define BATCH_MAX 64u
+#define INLINE_BYTES 256u
+#define MESSAGE_BYTES (1u << 20)
+#define IMMS_MAX 65536u
+#define CONNECTIONS (SIM_NODES_MAX * ENDPOINTS_MAX) /* that a card may have */
 
 struct op {
     struct remo__op is;
     struct remo__endpoint *from;
-    struct op *next;                  /* while it is unused */
-    char *data;                       /* under way, or a result */
+    struct op *next; /* while it is unused */
+    char *data;      /* under way, or a result */
     int status;
 };
 
@@ -50,10 +53,11 @@ struct cache {
 };
 
 struct card {
-    uint64_t send_ns, receive_ns;     /* when it is free again to send, and to receive */
-    uint64_t out_ns, in_ns;           /* the same of its link, out and in */
+    uint64_t send_ns, receive_ns; /* when it is free again to send, and to receive */
+    uint64_t out_ns, in_ns;       /* the same of its link, out and in */
     uint64_t atomic_ns;
-    uint64_t placed_ns[CONNECTIONS];  /* when the last write of each connection is placed: later operations come after it */
+    uint64_t placed_ns
+        [CONNECTIONS]; /* when the last write of each connection is placed: later operations come after it */
     struct cache cache;
 };
 
@@ -64,7 +68,7 @@ struct fabric {
     char *arena;
     uint32_t endpoints;
     struct card card;
-    struct remo__imm *imms;           /* a ring of IMMS_MAX */
+    struct remo__imm *imms; /* a ring of IMMS_MAX */
     uint64_t imms_head, imms_tail;
     bool woken;
 };
@@ -92,7 +96,9 @@ static void link_first(struct cache *cache, uint32_t entry) {
 
 /* Is the connection known? It is from now on, and perhaps another no longer. */
 static bool cache_hit(struct cache *cache, uint32_t entry) {
-    uint64_t room = sim_model.nic_connection_bytes ? sim_model.nic_cache_bytes / sim_model.nic_connection_bytes : CONNECTIONS;
+    uint64_t room = sim_model.nic_connection_bytes
+                        ? sim_model.nic_cache_bytes / sim_model.nic_connection_bytes
+                        : CONNECTIONS;
     bool hit = cache->known[entry];
     if (hit)
         unlink_entry(cache, entry);
@@ -108,7 +114,8 @@ static bool cache_hit(struct cache *cache, uint32_t entry) {
     return hit;
 }
 
-/* A message of this connection passes one side of the card, free from *free_ns on, at `at_ns` or later: when it is through. */
+/* A message of this connection passes one side of the card, free from *free_ns on, at `at_ns` or later:
+ * when it is through. */
 static uint64_t pass_card(struct card *card, uint64_t *free_ns, uint32_t connection, uint64_t at_ns) {
     bool hit = cache_hit(&card->cache, connection);
     uint64_t start = remo__max(at_ns, *free_ns);
@@ -163,7 +170,8 @@ static void respond_arrives(void *ctx) {
 
 static void respond(struct op *op) {
     struct card *card = card_of(op->is.peer);
-    uint64_t now = pass_card(card, &card->send_ns, connection(op->from->node, op->from->index), sim_timed_now());
+    uint64_t now =
+        pass_card(card, &card->send_ns, connection(op->from->node, op->from->index), sim_timed_now());
     now = pass_link(&card->out_ns, op->is.size_bytes, now);
     sim_timed_at(now + latency(op), respond_arrives, op);
 }
@@ -176,7 +184,8 @@ static void deliver(const struct op *op) {
         sim_fail("more than %u immediates wait at node %u", IMMS_MAX, op->is.peer);
         return;
     }
-    target->imms[target->imms_tail++ % IMMS_MAX] = (struct remo__imm){.peer = op->from->node, .value = op->is.imm};
+    target->imms[target->imms_tail++ % IMMS_MAX] =
+        (struct remo__imm){.peer = op->from->node, .value = op->is.imm};
 }
 
 static void execute(void *ctx) {
@@ -252,11 +261,22 @@ static int timed_open(const struct remo__fabric_config *config, struct remo__fab
         free(fabric);
         return remo__fail(-ENOMEM, "no memory for the simulated network");
     }
-    fabric->base = (struct remo__fabric){
-        .ops = &remo__fabric_sim, .rank = config->rank, .size = config->size, .private_bytes = 64, .peers = fabric->peers,
-        .doorbell = &fabric->bell, .log = config->log,
-        .caps = {.coherent = true, .writes_ordered = true, .read_flushes = true, .driven_by_device = true, .local_registered = true,
-                 .inline_bytes = INLINE_BYTES, .batch_max = BATCH_MAX, .depth = DEPTH, .message_bytes_max = MESSAGE_BYTES}};
+    fabric->base = (struct remo__fabric){.ops = &remo__fabric_sim,
+                                         .rank = config->rank,
+                                         .size = config->size,
+                                         .private_bytes = 64,
+                                         .peers = fabric->peers,
+                                         .doorbell = &fabric->bell,
+                                         .log = config->log,
+                                         .caps = {.coherent = true,
+                                                  .writes_ordered = true,
+                                                  .read_flushes = true,
+                                                  .driven_by_device = true,
+                                                  .local_registered = true,
+                                                  .inline_bytes = INLINE_BYTES,
+                                                  .batch_max = BATCH_MAX,
+                                                  .depth = DEPTH,
+                                                  .message_bytes_max = MESSAGE_BYTES}};
     fabric->arena = config->arena;
     fabric->card.cache.next[CONNECTIONS] = fabric->card.cache.before[CONNECTIONS] = CONNECTIONS;
     fabrics[config->rank] = fabric;
@@ -269,15 +289,15 @@ static void timed_close(struct remo__fabric *fabric) {
     (void)fabric;
 }
 
-static int timed_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes, int fd, void *blob,
-                             size_t blob_cap, size_t *ret_blob_bytes) {
+static int timed_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes,
+                             int fd, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
     (void)fabric, (void)index, (void)offset, (void)bytes, (void)fd, (void)blob, (void)blob_cap;
     *ret_blob_bytes = 0;
     return 0;
 }
 
-static int timed_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset, uint64_t bytes,
-                             const void *blob, size_t blob_bytes, int fd) {
+static int timed_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset,
+                             uint64_t bytes, const void *blob, size_t blob_bytes, int fd) {
     (void)fabric, (void)peer, (void)index, (void)offset, (void)bytes, (void)blob, (void)blob_bytes, (void)fd;
     return 0;
 }
@@ -375,10 +395,24 @@ static void timed_wire(struct remo__fabric *fabric, struct remo__fabric_wire *re
 }
 
 const struct remo__fabric_ops remo__fabric_sim = {
-    .name = "sim", .probe = timed_probe, .open = timed_open, .close = timed_close, .add_segment = timed_add_segment,
-    .map_segment = timed_map_segment, .describe = timed_describe, .connect = timed_connect, .disconnect = timed_disconnect,
-    .endpoint_open = timed_endpoint_open, .endpoint_close = timed_endpoint_close, .post = timed_post, .poll = timed_poll,
-    .wait = timed_wait, .imm_poll = timed_imm_poll, .imm_wait = timed_imm_wait, .imm_wake = timed_imm_wake, .wire = timed_wire,
+    .name = "sim",
+    .probe = timed_probe,
+    .open = timed_open,
+    .close = timed_close,
+    .add_segment = timed_add_segment,
+    .map_segment = timed_map_segment,
+    .describe = timed_describe,
+    .connect = timed_connect,
+    .disconnect = timed_disconnect,
+    .endpoint_open = timed_endpoint_open,
+    .endpoint_close = timed_endpoint_close,
+    .post = timed_post,
+    .poll = timed_poll,
+    .wait = timed_wait,
+    .imm_poll = timed_imm_poll,
+    .imm_wait = timed_imm_wait,
+    .imm_wake = timed_imm_wake,
+    .wire = timed_wire,
 };
 
 /* Whatever a program asks for, there is nothing else. */

@@ -112,14 +112,18 @@ static void test_litmus(const char *remo, const char *fabric) {
     struct outcome outcome;
     unsigned rows = 0;
     run(&outcome, "%s bench litmus --fabric %s --seconds 0.01 --json", remo, fabric);
-    check(outcome.status == 0 && outcome.errors[0] == '\0', "litmus ended with %d: %s", outcome.status, outcome.errors);
+    check(outcome.status == 0 && outcome.errors[0] == '\0', "litmus ended with %d: %s", outcome.status,
+          outcome.errors);
     for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n"), rows++) {
         json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         const json_t *promises = json_object_get(object, "promises");
-        check(rows == 0 ? json_is_boolean(json_object_get(promises, "writes_ordered")) : json_is_string(json_object_get(object, "row")),
+        check(rows == 0 ? json_is_boolean(json_object_get(promises, "writes_ordered"))
+                        : json_is_string(json_object_get(object, "row")),
               "%s", line);
         check(rows == 0 || json_integer_value(json_object_get(object, "runs")) > 0, "never ran: %s", line);
-        check(json_integer_value(json_object_get(object, "seen")) == 0 || json_is_false(json_object_get(object, "excluded")), "%s", line);
+        check(json_integer_value(json_object_get(object, "seen")) == 0 ||
+                  json_is_false(json_object_get(object, "excluded")),
+              "%s", line);
         json_decref(object);
     }
     check(rows == 25, "%u lines of litmus", rows);
@@ -218,7 +222,8 @@ static double simulated_ns(const char *remo, const char *arguments) {
     struct outcome outcome;
     double ns = -1;
     run(&outcome, "%s bench --fabric sim --json %s", remo, arguments);
-    check(outcome.status == 0 && outcome.errors[0] == '\0', "%s ended with %d: %s", arguments, outcome.status, outcome.errors);
+    check(outcome.status == 0 && outcome.errors[0] == '\0', "%s ended with %d: %s", arguments, outcome.status,
+          outcome.errors);
     for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n")) {
         json_t *object = json_loads(line, 0, NULL);
         if (has_number(object, "p50_ns"))
@@ -233,7 +238,8 @@ static void test_simulated(const char *remo) {
     unsigned results = 0, models = 0;
     run(&outcome, "%s bench --fabric sim --nodes 2..4 --json", remo);
     run(&again, "%s bench --fabric sim --nodes 2..4 --json", remo);
-    check(outcome.status == 0 && outcome.errors[0] == '\0', "ended with %d: %s", outcome.status, outcome.errors);
+    check(outcome.status == 0 && outcome.errors[0] == '\0', "ended with %d: %s", outcome.status,
+          outcome.errors);
     check(strcmp(outcome.output, again.output) == 0, "two runs differ: %s%s", outcome.output, again.output);
     for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n")) {
         json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
@@ -241,28 +247,38 @@ static void test_simulated(const char *remo) {
         results += has_number(object, "p50_ns");
         json_decref(object);
     }
-    check(results == 12 && models == 1, "%u results, %u models", results, models); /* 3 of kv, 1 of barrier, 2 of lock; twice */
+    /* 3 of kv, 1 of barrier, 2 of lock; twice */
+    check(results == 12 && models == 1, "%u results, %u models", results, models);
     double read_ns = simulated_ns(remo, "read --nodes 2 --bytes 128");
-    check(read_ns > 1700 && read_ns < 1950, "an idle read takes %.0f ns, not what the model was made for", read_ns);
-    double known = simulated_ns(remo, "barrier --nodes 8"), forgotten = simulated_ns(remo, "barrier --nodes 8 --model nic_cache_bytes=375");
-    check(forgotten > known + 300, "a card that knows one connection: %.0f ns, else %.0f ns", forgotten, known);
+    check(read_ns > 1700 && read_ns < 1950, "an idle read takes %.0f ns, not what the model was made for",
+          read_ns);
+    double known = simulated_ns(remo, "barrier --nodes 8"),
+           forgotten = simulated_ns(remo, "barrier --nodes 8 --model nic_cache_bytes=375");
+    check(forgotten > known + 300, "a card that knows one connection: %.0f ns, else %.0f ns", forgotten,
+          known);
     double far = simulated_ns(remo, "read --nodes 2 --bytes 128 --model link_latency_ns=1385");
-    check(far > read_ns + 1990 && far < read_ns + 2010, "1 us more each way: %.0f ns, else %.0f ns", far, read_ns);
+    check(far > read_ns + 1990 && far < read_ns + 2010, "1 us more each way: %.0f ns, else %.0f ns", far,
+          read_ns);
     double thin = simulated_ns(remo, "read --nodes 2 --bytes 4096 --model link_gbit_per_s=10");
-    check(thin > simulated_ns(remo, "read --nodes 2 --bytes 4096") + 2000, "a tenth of the bandwidth: %.0f ns", thin);
+    check(thin > simulated_ns(remo, "read --nodes 2 --bytes 4096") + 2000,
+          "a tenth of the bandwidth: %.0f ns", thin);
     run(&outcome, "%s bench barrier --fabric sim --nodes 2", remo);
-    check(strstr(outcome.output, "link_latency_ns") && strstr(outcome.output, "Storm"), "no assumptions in %s", outcome.output);
+    check(strstr(outcome.output, "link_latency_ns") && strstr(outcome.output, "Storm"),
+          "no assumptions in %s", outcome.output);
     refuse(remo, "read --nodes 2..4", "--nodes A..B and --model are for --fabric sim");
     refuse(remo, "limits --fabric sim", "'limits' is about this machine");
     refuse(remo, "read --fabric sim --nodes 4..2", "'2' is not a number from 4 to 128");
     run(&outcome, "%s bench read --fabric sim --model warp=9", remo);
-    check(outcome.status == 1 && strstr(outcome.errors, "warp=9"), "status %d: %s", outcome.status, outcome.errors);
+    check(outcome.status == 1 && strstr(outcome.errors, "warp=9"), "status %d: %s", outcome.status,
+          outcome.errors);
     run(&outcome, "gnuplot --version");
     if (outcome.status != 0)
         return;
     char svg[] = "remo-test-plot-XXXXXX";
     close(mkstemp(svg));
-    run(&outcome, "%s bench barrier --fabric sim --nodes 2..8 --json --plot %s && grep -c 'nic_cache_bytes = ' %s", remo, svg, svg);
+    run(&outcome,
+        "%s bench barrier --fabric sim --nodes 2..8 --json --plot %s && grep -c 'nic_cache_bytes = ' %s",
+        remo, svg, svg);
     check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
     unlink(svg);
 }

@@ -1,5 +1,6 @@
-/* litmus.c - the simulated networks do what the memory model says: each row of its table of transitions (bench/litmus_rows.c, and here those
- * for which somebody must die or a connection break, or that show what restores order), with an outcome that must be reachable under some profiles and must never be seen
+/* litmus.c - the simulated networks do what the memory model says: each row of its table of transitions
+ * (bench/litmus_rows.c, and here those for which somebody must die or a connection break, or that show
+ * what restores order), with an outcome that must be reachable under some profiles and must never be seen
  * under the others.
  */
 #include <remo/ack.h>
@@ -13,7 +14,7 @@
 #include "sim/scheduler.h"
 
 #define SCHEDULES 20000u
-#define LOOKS     12u
+#define LOOKS 12u
 #define X LITMUS_X
 
 static const struct litmus_row *running;
@@ -39,7 +40,8 @@ void litmus_fail(const char *what, int rc) {
 static void open_region(void *state, struct remo_node *node, uint32_t rank) {
     struct litmus *s = state;
     s->nodes[rank] = node;
-    sim_opened(remo_region_open(remo_node_root(node), "region", LITMUS_BYTES, NULL, &s->regions[rank]), "open");
+    sim_opened(remo_region_open(remo_node_root(node), "region", LITMUS_BYTES, NULL, &s->regions[rank]),
+               "open");
     sim_opened(remo_channel_wait(remo_region_channel(s->regions[rank]), REMO_FOREVER), "wait");
 }
 
@@ -97,7 +99,8 @@ static void zombie_cut(struct litmus *s, uint32_t node, uint32_t thread) {
     }
 }
 
-/* A connection breaks while an atomic is under way: its end is an error, or not, and it has happened, or not. */
+/* A connection breaks while an atomic is under way: its end is an error, or not, and it has happened, or
+ * not. */
 enum end { ENDED_WELL = 1, ENDED_BADLY };
 
 static uint64_t add_and_cut(struct litmus *s, uint32_t node) {
@@ -174,12 +177,18 @@ static void look_invalidated(struct litmus *s, uint32_t node, uint32_t thread) {
 
 static const struct litmus_row own_rows[] = {
     {"22", "put; its node dies", "it lands after the death", zombie, LITMUS_ALWAYS, false, false},
-    {"22", "put; its node dies; is cut off", "it lands after the cut", zombie_cut, LITMUS_NEVER, false, false},
-    {"23", "rmw X; its connection breaks", "an error, and it has happened", error_and_done, LITMUS_ALWAYS, false, true},
-    {"23", "rmw X; its connection breaks", "an error, and it has not happened", error_and_not_done, LITMUS_ALWAYS, false, true},
-    {"23", "rmw X; its connection breaks", "twice, or not at all and no error", not_once, LITMUS_NEVER, false, true},
-    {"24", "CPU stores X; flush | told: get X", "the get misses the store", store_flushed, LITMUS_NEVER, false, false},
-    {"24", "CPU has loaded X | put | told: invalidate; load", "the load misses the put", look_invalidated, LITMUS_NEVER, false, false},
+    {"22", "put; its node dies; is cut off", "it lands after the cut", zombie_cut, LITMUS_NEVER, false,
+     false},
+    {"23", "rmw X; its connection breaks", "an error, and it has happened", error_and_done, LITMUS_ALWAYS,
+     false, true},
+    {"23", "rmw X; its connection breaks", "an error, and it has not happened", error_and_not_done,
+     LITMUS_ALWAYS, false, true},
+    {"23", "rmw X; its connection breaks", "twice, or not at all and no error", not_once, LITMUS_NEVER, false,
+     true},
+    {"24", "CPU stores X; flush | told: get X", "the get misses the store", store_flushed, LITMUS_NEVER,
+     false, false},
+    {"24", "CPU has loaded X | put | told: invalidate; load", "the load misses the put", look_invalidated,
+     LITMUS_NEVER, false, false},
 };
 
 /* ---- the judge ---- */
@@ -189,17 +198,28 @@ static void body(void *state, uint32_t rank, uint32_t thread) {
         running->body(state, rank, thread);
 }
 
-static const struct sim_case litmus_case = {
-    .object = "litmus", .name = "litmus", .nodes = LITMUS_NODES, .threads = 2, .state_bytes = sizeof(struct litmus), .open = open_region,
-    .body = body};
+static const struct sim_case litmus_case = {.object = "litmus",
+                                            .name = "litmus",
+                                            .nodes = LITMUS_NODES,
+                                            .threads = 2,
+                                            .state_bytes = sizeof(struct litmus),
+                                            .open = open_region,
+                                            .body = body};
 
 static bool reachable(const struct litmus_row *row, const struct sim_profile *p) {
-    const bool excluded[LITMUS_RULES] = {
-        [LITMUS_ALWAYS] = false, [LITMUS_NEVER] = true, [LITMUS_PUT_PUT] = p->put_put, [LITMUS_PUT_GET] = p->put_get,
-        [LITMUS_PUT_RMW] = p->put_rmw, [LITMUS_GET_PUT] = p->get_put, [LITMUS_GET_GET] = p->get_get, [LITMUS_RMW_PUT] = p->get_rmw,
-        [LITMUS_RMW_GET] = p->rmw_get, [LITMUS_PLACED] = p->placed, [LITMUS_COMPLETIONS] = p->completion_order,
-        [LITMUS_COHERENT] = p->rmw_one_step,
-        [LITMUS_CACHED] = !p->cached};
+    const bool excluded[LITMUS_RULES] = {[LITMUS_ALWAYS] = false,
+                                         [LITMUS_NEVER] = true,
+                                         [LITMUS_PUT_PUT] = p->put_put,
+                                         [LITMUS_PUT_GET] = p->put_get,
+                                         [LITMUS_PUT_RMW] = p->put_rmw,
+                                         [LITMUS_GET_PUT] = p->get_put,
+                                         [LITMUS_GET_GET] = p->get_get,
+                                         [LITMUS_RMW_PUT] = p->get_rmw,
+                                         [LITMUS_RMW_GET] = p->rmw_get,
+                                         [LITMUS_PLACED] = p->placed,
+                                         [LITMUS_COMPLETIONS] = p->completion_order,
+                                         [LITMUS_COHERENT] = p->rmw_one_step,
+                                         [LITMUS_CACHED] = !p->cached};
     return !excluded[row->rule];
 }
 
@@ -228,9 +248,9 @@ static uint32_t check_rows(const struct litmus_row *rows, uint32_t count) {
         uint32_t found = seek(&rows[i]);
         bool good = found != UINT32_MAX && expected == (found != 0);
         wrong += !good;
-        printf("%s %-10s %2s  %-46s %-36s %s, %s %u\n", good ? "ok   " : "WRONG", sim_profile->name, rows[i].row, rows[i].program,
-               rows[i].outcome, expected ? "reachable" : "forbidden", found ? "seen at schedule" : "not seen in",
-               found ? found : SCHEDULES);
+        printf("%s %-10s %2s  %-46s %-36s %s, %s %u\n", good ? "ok   " : "WRONG", sim_profile->name,
+               rows[i].row, rows[i].program, rows[i].outcome, expected ? "reachable" : "forbidden",
+               found ? "seen at schedule" : "not seen in", found ? found : SCHEDULES);
     }
     return wrong;
 }
