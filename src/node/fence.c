@@ -7,8 +7,20 @@
  * endpoint from the same peer, posted later, has (caps.read_flushes). Between operations of one endpoint to
  * one peer, ordered writes need nothing at all.
  */
+#include "node/fence.h"
+
+#include <stdlib.h>
+
 #include "base/mutant.h"
 #include "node/slots.h"
+
+struct remo__news {
+    struct remo__thread *thread; /* that wrote it; NULL: there is none, or none that could be left out */
+    uint32_t peers;
+    struct {
+        uint64_t before, after;  /* writes of that thread to the peer */
+    } peer[];
+};
 
 /* Where the flushing read looks: past the fabric's private part, never given out (arena.c). */
 static uint64_t flush_offset(const struct remo_node *node) {
@@ -54,6 +66,7 @@ struct fence {
     struct remo__thread *me;
     uint32_t first, end; /* peers */
     enum remo_fence_scope scope;
+    const struct remo__news *news; /* to be left out, or NULL */
     uint64_t deadline_ns; /* one for all threads and peers; 0: the clock was not needed yet */
 };
 
@@ -68,6 +81,11 @@ static int drain_wait(struct fence *fence, struct drain *drain) {
     return rc == -ETIMEDOUT ? silent(drain) : rc;
 }
 
+/* Is nothing but the news unplaced? */
+static bool news_alone(const struct remo__news *news, uint32_t peer, uint64_t written, uint64_t flushed) {
+    return (written == news->peer[peer].after || REMO__MUTANT(barrier_news)) && flushed >= news->peer[peer].before;
+}
+
 /* A read behind the writes of `thread` to each peer of the range that may have unplaced ones. Counted as
  * ours. */
 static int flush(struct fence *fence, struct remo__thread *thread) {
@@ -77,8 +95,11 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
     int rc = 0;
     for (uint32_t peer = fence->first; peer < fence->end; peer++) {
         const struct remo__slots_peer *of = &thread->slots->peers[peer];
+        uint64_t flushed = atomic_load(&of->flushed);
         written[peer] = atomic_load(&of->written);
-        if (written[peer] == atomic_load(&of->flushed) || !remo__peer_alive(node, peer))
+        if (fence->news && thread == fence->news->thread && news_alone(fence->news, peer, written[peer], flushed))
+            written[peer] = flushed;
+        if (written[peer] == flushed || !remo__peer_alive(node, peer))
             continue;
         int one =
             remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch, sizeof scratch, &ack);
@@ -137,13 +158,15 @@ static int fence_slots(struct fence *fence, struct remo__thread *thread) {
 }
 
 /* Not mapped: all that is in flight, of the threads and to the peers that the scope names. */
-static int fence_queues(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer) {
+static int fence_queues(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
+                        const struct remo__news *news) {
     struct remo_node *node = thread->node;
     bool pair = scope == REMO_FENCE_PAIR;
     struct fence fence = {.me = thread,
                           .first = pair ? peer : 0,
                           .end = pair ? peer + 1 : node->size,
-                          .scope = scope};
+                          .scope = scope,
+                          .news = news};
     int rc = fence_slots(&fence, thread);
     bool all = scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads);
     uint32_t count = all ? atomic_load(&node->threads_count) : 0;
@@ -171,5 +194,47 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
         thread->unfenced = thread->unfenced && scope == REMO_FENCE_NONE;
         return 0;
     }
-    return scope == REMO_FENCE_NONE ? 0 : fence_queues(thread, scope, peer);
+    return scope == REMO_FENCE_NONE ? 0 : fence_queues(thread, scope, peer, NULL);
+}
+
+/* ---- news ---- */
+
+int remo__news_open(struct remo_node *node, struct remo__news **ret_news) {
+    struct remo__news *news = calloc(1, sizeof *news + node->size * sizeof news->peer[0]);
+    if (!news)
+        return remo__fail(-ENOMEM, "no memory to count what was written to %u peers", node->size);
+    news->peers = node->size;
+    *ret_news = news;
+    return 0;
+}
+
+/* Only where there is something to save, and where what is seen of a connection's last write tells of the earlier ones. */
+void remo__news_begin(struct remo__news *news, struct remo__thread *thread) {
+    const struct remo_node *node = thread->node;
+    bool useful = !node->mapped && !node->fabric->caps.completion_placed && node->fabric->caps.writes_ordered;
+    news->thread = useful ? thread : NULL;
+    for (uint32_t peer = 0; useful && peer < news->peers; peer++)
+        news->peer[peer].before = atomic_load(&thread->slots->peers[peer].written);
+}
+
+void remo__news_end(struct remo__news *news) {
+    for (uint32_t peer = 0; news->thread && peer < news->peers; peer++)
+        news->peer[peer].after = atomic_load(&news->thread->slots->peers[peer].written);
+}
+
+void remo__news_placed(struct remo__news *news) {
+    for (uint32_t peer = 0; news->thread && peer < news->peers; peer++)
+        advance(&news->thread->slots->peers[peer].flushed, news->peer[peer].before);
+}
+
+int remo__fence_but(struct remo_node *node, const struct remo__news *news) {
+    struct remo__thread *thread = remo__thread(node);
+    if (remo__unlikely(!thread))
+        return -EAGAIN;
+    if (node->mapped || news->thread != thread)
+        return remo_fence(node, REMO_FENCE_GLOBAL, 0);
+#ifdef REMO_SIM
+    remo__sim_turn("fence");
+#endif
+    return fence_queues(thread, REMO_FENCE_GLOBAL, 0, news);
 }

@@ -2,10 +2,15 @@
 #include <remo/barrier.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mutant.h"
+#include "node/fence.h"
 #include "objects/region.h"
+
+/* In a row, beside its arrivals: its node gave up the round that it came to last. */
+#define GAVE_UP (UINT64_C(1) << 63)
 
 struct remo_barrier {
     struct remo_node *node;
@@ -15,7 +20,9 @@ struct remo_barrier {
     bool met;             /* nobody is still to open the barrier */
     bool arrived;         /* in `round`, and not yet let go */
     bool told;            /* and the others were told */
+    bool gave_up;         /* and will never be let go */
     struct remo_ack telling; /* the writes that tell them */
+    struct remo__news *news; /* the same for fences */
     uint32_t behind;      /* others[] before this one have come to `round` */
     uint32_t others_count;
     uint16_t others[REMO_NODES_MAX];
@@ -30,6 +37,8 @@ int remo_barrier_open(struct remo_channel *parent, const char *name,
     if (options)
         channel.participants = options->participants;
     int rc = remo_channel_open(parent, name, "barrier", &channel, &barrier->channel);
+    if (rc == 0)
+        rc = remo__news_open(remo_channel_node(barrier->channel), &barrier->news);
     if (rc == 0)
         rc = remo_sst_open(barrier->channel, "sst", sizeof barrier->round, NULL, &barrier->sst);
     if (rc == 0)
@@ -53,6 +62,7 @@ void remo_barrier_close(struct remo_barrier *barrier) {
     remo_ack_cancel(&barrier->telling);
     remo_sst_close(barrier->sst);
     remo_channel_close(barrier->channel);
+    free(barrier->news);
     free(barrier);
 }
 
@@ -98,7 +108,7 @@ static int finish_telling(struct remo_barrier *barrier) {
  * the death is known. Other errors are told. */
 static int fenced(void *ctx) {
     struct remo_barrier *barrier = ctx;
-    int rc = REMO__MUTANT(barrier_fence) ? 0 : remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0);
+    int rc = REMO__MUTANT(barrier_fence) ? 0 : remo__fence_but(barrier->node, barrier->news);
     int told = finish_telling(barrier);
     if (rc != 0 && (rc != -EHOSTDOWN || REMO__MUTANT(barrier_dead_fence)))
         return rc;
@@ -116,29 +126,37 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
         barrier->told = false;
         barrier->behind = 0;
         remo_sst_store(barrier->sst, &barrier->round);
+        remo__news_begin(barrier->news, remo__thread(barrier->node));
     }
-    int rc = barrier->told ? 0 : remo_sst_broadcast(barrier->sst, &barrier->telling);
+    if (barrier->told)
+        return 0;
+    int rc = remo_sst_broadcast(barrier->sst, &barrier->telling);
+    remo__news_end(barrier->news);
     barrier->told = rc == 0;
-    /* The next arrival's fence places this one everywhere, and must: whoever comes to a round has then been seen in the last one by all,
-     * so that when it dies nobody gives up a round that others passed. */
     return rc;
 }
 
+static uint64_t row_of(const struct remo_barrier *barrier, uint32_t node) {
+    uint64_t row = 0;
+    return remo_sst_load(barrier->sst, node, &row) == 0 ? row : 0;
+}
+
 static bool has_come(const struct remo_barrier *barrier, uint32_t node) {
-    uint64_t arrivals = 0;
-    return remo_sst_load(barrier->sst, node, &arrivals) == 0
-        && arrivals + REMO__MUTANT(barrier_round) >= barrier->round;
+    return (row_of(barrier, node) & ~GAVE_UP) + REMO__MUTANT(barrier_round) >= barrier->round;
 }
 
 /* Who came and then went does not hold up the round; that he went may be seen before that he came, so look at
- * his row once more. Channels see to it that what a peer wrote is there before the news that it left. 1: he
- * came; 0: not yet. */
+ * his row once more. Channels see to it that what a peer wrote is there before the news that it left. Who gave up an earlier round comes
+ * to no other. 1: he came; 0: not yet. */
 static int look_after(const struct remo_barrier *barrier, uint32_t node) {
     int rc = remo__channel_check_peer(remo_sst_channel(barrier->sst), node);
-    if (remo__likely(rc == 0))
+    bool gave_up = rc == 0 && (row_of(barrier, node) & GAVE_UP);
+    if (remo__likely(rc == 0 && !gave_up))
         return 0;
     if (has_come(barrier, node) && !REMO__MUTANT(barrier_came_first))
         return 1;
+    if (gave_up)
+        rc = remo__fail(-EHOSTDOWN, "node %u gave up the round before, since another was gone", node);
     return remo__fail_more(rc, "barrier %s, round %llu", remo_channel_name(barrier->channel),
                            (unsigned long long)barrier->round);
 }
@@ -165,6 +183,26 @@ static int all_have_come(void *ctx) {
     return 1;
 }
 
+/* Who passed the round that this node gives up, because the one that died told him more, waits for this node in the next: in vain, so let
+ * him know. Best effort: whom this does not reach has lost this node, and knows that. */
+static void give_up(struct remo_barrier *barrier) {
+    char sentence[REMO__SENTENCE_MAX];
+    uint64_t row = barrier->round | GAVE_UP;
+    if (barrier->gave_up || REMO__MUTANT(barrier_give_up))
+        return;
+    barrier->gave_up = true;
+    snprintf(sentence, sizeof sentence, "%s", remo_last_error());
+    remo_sst_store(barrier->sst, &row);
+    (void)remo_sst_broadcast(barrier->sst, &barrier->telling);
+    remo__fail(-EHOSTDOWN, "%s", sentence);
+}
+
+/* Who came to this round has seen that this node came to the last one: so that news is placed, and what went before it the same way. */
+static void pass(struct remo_barrier *barrier) {
+    barrier->arrived = false;
+    remo__news_placed(barrier->news);
+}
+
 int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
     int rc = remo__likely(barrier->met) ? 0 : meet(barrier, timeout_ns);
     if (rc == 0)
@@ -173,10 +211,13 @@ int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
         return rc;
     /* The clock is read after the others were told, while they are on their way. */
     rc = remo__wait(barrier->node, all_have_come, barrier, remo__deadline(timeout_ns));
-    if (rc == -ETIMEDOUT)
+    if (rc == 0)
+        pass(barrier);
+    else if (rc == -ETIMEDOUT)
         return remo__fail(rc, "node %u has not come to round %llu of %s yet; this node's arrival stands",
                           barrier->others[barrier->behind], (unsigned long long)barrier->round,
                           remo_channel_name(barrier->channel));
-    barrier->arrived = rc != 0;
+    else
+        give_up(barrier);
     return rc;
 }
