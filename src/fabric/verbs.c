@@ -124,9 +124,10 @@ static int verbs_open(const struct remo__fabric_config *config, struct remo__fab
     }
     caps_set(verbs);
     const struct verbs_device *device = &verbs->device;
-    remo__log(&verbs->base.log, REMO_LOG_INFO, "fabric verbs uses device %s, port %u, GID %d, MTU %u, %u bytes inline, %s atomics",
-              device->name, device->port, device->gid_index, device->mtu_bytes, device->inline_bytes,
-              device->atomics_global ? "global" : "the device's own");
+    remo__log(&verbs->base.log, REMO_LOG_INFO, "fabric verbs uses device %s, port %u, GID %d, MTU %u, %u bytes inline, %s atomics; a "
+              "peer that is silent for %llu ms is given up", device->name, device->port, device->gid_index, device->mtu_bytes,
+              device->inline_bytes, device->atomics_global ? "global" : "the device's own",
+              (unsigned long long)(remo__verbs_silence_ns(device->ack_timeout) / REMO__NS_PER_MS));
     *ret_fabric = &verbs->base;
     return 0;
 }
@@ -151,6 +152,8 @@ static int segments_add(const struct verbs_fabric *verbs, struct verbs_segments 
  * addresses of the region, so that peers learn no address of this process. */
 static struct ibv_mr *region_make(struct verbs_fabric *verbs, uint64_t offset, uint64_t bytes) {
     unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    if (verbs->device.paging)
+        access |= IBV_ACCESS_ON_DEMAND;
     struct ibv_mr *region = ibv_reg_mr_iova(verbs->pd, verbs->arena + offset, bytes, offset, access);
     if (!region)
         remo__fail(errno == ENOMEM || errno == EAGAIN ? -ENOMEM : -EIO,
@@ -247,6 +250,7 @@ static int verbs_describe(struct remo__fabric *fabric, void *blob, size_t blob_c
     remo__put_u64(&writer, verbs->arena_bytes);
     remo__put_u64(&writer, verbs->life);
     remo__put_bytes(&writer, verbs->secret, sizeof verbs->secret);
+    remo__put_u32(&writer, verbs->device.mtu_bytes);
     address_put(&writer, &verbs->device.address);
     if (writer.bad)
         return remo__fail(-EINVAL, "the description of fabric verbs does not fit into %zu bytes", blob_cap);
@@ -267,6 +271,7 @@ static int contact_read(const struct verbs_fabric *verbs, uint32_t peer, const v
     contact->rank = rank;
     contact->life = remo__get_u64(&reader);
     remo__get_bytes(&reader, contact->secret, sizeof contact->secret);
+    contact->mtu_bytes = remo__get_u32(&reader);
     address_get(&reader, &contact->address);
     if (!remo__reader_complete(&reader))
         return remo__fail(-EPROTO, "node %u describes itself in a way that makes no sense", peer);

@@ -12,7 +12,7 @@
  *          does not mean placed; a later read's does. Relaxed ordering is never asked for.
  * Failure: the first error completion ends a link: it gets its own error, the others in flight -ECANCELED (-EHOSTDOWN when
  *          the peer does not answer); the next operation makes a new link if the peer is still connected. A peer
- *          that does not answer is given up after REMO__VERBS_RETRIES times-out, about 80 ms.
+ *          that does not answer is given up after REMO__VERBS_RETRIES times-out: about 80 ms; seconds where the device is software.
  * Safety:  who connects must know the secret that the target gave to authenticated members with its description.
  * Threads: a link and its endpoint belong to whoever uses the endpoint; disconnect only marks, and wakes. The target thread, the
  *          control thread and the service thread share target.lock. Contacts are freed with the fabric. */
@@ -28,7 +28,7 @@
 #include "base/error.h"
 #include "fabric/fabric.h"
 
-#define REMO__VERBS_MAGIC 0x52764201u
+#define REMO__VERBS_MAGIC 0x52764202u
 #define REMO__VERBS_DEPTH 128u         /* operations of an endpoint, posted and not polled */
 #define REMO__VERBS_BATCH_MAX 64u
 #define REMO__VERBS_PIECES_MAX 4u      /* work requests of one operation: cut at ends of segments; an immediate */
@@ -41,6 +41,8 @@
 #define REMO__VERBS_BUCKETS 256u       /* of the table of inbounds: a power of 2 */
 
 #define REMO__VERBS_ACK_TIMEOUT 12u    /* 4.096 us * 2^12 = 17 ms until something is sent again */
+#define REMO__VERBS_ACK_TIMEOUT_SOFTWARE 18u /* 1.07 s */
+#define REMO__VERBS_ACK_TIMEOUT_MAX 24u
 #define REMO__VERBS_RETRIES 4u
 #define REMO__VERBS_RNR_FOREVER 7u     /* a full receive queue is no error: its node lives */
 #define REMO__VERBS_RNR_TIMER 12u      /* 0.64 ms until it is tried again */
@@ -52,6 +54,9 @@ struct verbs_device {
     uint8_t port;
     int gid_index;                     /* -1: none has the address */
     uint32_t mtu_bytes;
+    uint8_t ack_timeout;               /* an exponent: see remo__verbs_silence_ns */
+    bool software;                     /* Soft-RoCE */
+    bool paging;                       /* regions are paged in on demand */
     struct sockaddr_storage address;   /* where the target listens; the port is in it */
     bool atomics_global;
     uint32_t inline_bytes, receives, completions, sends;
@@ -76,6 +81,7 @@ struct verbs_contact {
     uint32_t rank;
     uint64_t life;
     uint8_t secret[REMO__VERBS_SECRET_BYTES];
+    uint32_t mtu_bytes;
     struct sockaddr_storage address;
     struct verbs_segments segments;
     struct verbs_contact *older;       /* of any peer: freed with the fabric */
@@ -159,6 +165,18 @@ struct verbs_endpoint {
     struct verbs_link *links[];        /* [size] NULL: never used */
 };
 
+/* What both ends of a connection settle. */
+struct verbs_terms {
+    unsigned access;                   /* for the other end */
+    uint8_t reads;
+    uint32_t mtu_bytes;
+};
+
+/* A peer that is silent for so long is given up. */
+static inline uint64_t remo__verbs_silence_ns(uint32_t ack_timeout) {
+    return (UINT64_C(4096) << ack_timeout) * (1 + REMO__VERBS_RETRIES);
+}
+
 static inline struct verbs_fabric *verbs_of(struct remo__fabric *fabric) {
     return (struct verbs_fabric *)fabric; /* the first member */
 }
@@ -190,8 +208,11 @@ int remo__verbs_device_limits(struct ibv_pd *pd, struct verbs_device *device);
 
 /* The calling process's own opening of the device that `id` is bound to. */
 int remo__verbs_device_open(const struct rdma_cm_id *id, struct ibv_context **ret_context);
-/* Bring a queue pair of a connection into its next state, with `access` for the peer. */
-int remo__verbs_qp_step(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state, unsigned access, uint8_t reads);
+/* Can it do what every object needs? -ENODEV with a sentence that names what is missing. */
+int remo__verbs_device_check(const char *name, enum ibv_transport_type transport, const struct ibv_device_attr *attr);
+/* Bring a queue pair of a connection into its next state. */
+int remo__verbs_qp_step(const struct verbs_device *device, struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state,
+                        const struct verbs_terms *terms);
 
 /* verbs_target.c */
 int remo__verbs_target_open(struct verbs_fabric *verbs);

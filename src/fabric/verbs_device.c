@@ -12,40 +12,73 @@
 #include "fabric/verbs.h"
 
 #define CM_DEVICE "/dev/infiniband/rdma_cm"
+#define WISH_BYTES_MAX 192u
+
+#define SOFTWARE_VENDOR 0xffffffu /* Soft-RoCE has no vendor */
 
 /* What the configuration asks for. */
 struct wish {
     char device[IBV_SYSFS_NAME_MAX];   /* "": any */
     uint32_t port;                     /* 0: any */
     int gid_index;                     /* -1: any */
+    uint32_t mtu_bytes;                /* 0: the port's */
+    uint32_t timeout_ms;               /* 0: the device's */
+    bool paging;                       /* on demand */
     const char *address;               /* NULL: any */
 };
 
-/* "device[:port[:gid]]", or several with commas between, of which the ranks take theirs in turn. */
+static int number(const char *text, uint32_t min, uint32_t max, uint32_t *ret_value) {
+    char *end = NULL;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || value < min || value > max)
+        return -EINVAL;
+    *ret_value = (uint32_t)value;
+    return 0;
+}
+
+/* The `place`-th of those that have no name of their own. */
+static int wish_field(struct wish *wish, const char *field, uint32_t *place) {
+    uint32_t gid_index = 0;
+    if (strcmp(field, "odp") == 0 && *place > 0) {
+        wish->paging = true;
+        return 0;
+    }
+    if (strncmp(field, "mtu=", 4) == 0)
+        return number(field + 4, 256, 4096, &wish->mtu_bytes) || (wish->mtu_bytes & (wish->mtu_bytes - 1)) ? -EINVAL : 0;
+    if (strncmp(field, "timeout=", 8) == 0)
+        return number(field + 8, 1, 60000, &wish->timeout_ms);
+    switch ((*place)++) {
+    case 0: return (size_t)snprintf(wish->device, sizeof wish->device, "%s", field) < sizeof wish->device ? 0 : -EINVAL;
+    case 1: return number(field, 1, UINT8_MAX, &wish->port);
+    case 2:
+        if (number(field, 0, UINT16_MAX, &gid_index) != 0)
+            return -EINVAL;
+        wish->gid_index = (int)gid_index;
+        return 0;
+    default: return -EINVAL;
+    }
+}
+
+/* "device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]", or several with commas between, of which the ranks take theirs in turn. */
 static int wish_parse(const struct remo__fabric_config *config, struct wish *wish) {
     *wish = (struct wish){.gid_index = -1, .address = config->address};
     const char *text = config->provider ? config->provider : "";
-    uint32_t count = 1;
+    uint32_t count = 1, place = 0;
     for (const char *at = text; (at = strchr(at, ',')); at++)
         count++;
     for (uint32_t skip = config->rank % count; skip > 0; skip--)
         text = strchr(text, ',') + 1;
-    char copy[IBV_SYSFS_NAME_MAX + 32], *save = NULL, *end = NULL;
+    char copy[WISH_BYTES_MAX], *save = NULL;
     size_t length = strcspn(text, ",");
-    if (length >= sizeof copy)
-        goto fail;
-    memcpy(copy, text, length);
-    copy[length] = '\0';
-    const char *device = strtok_r(copy, ":", &save), *port = strtok_r(NULL, ":", &save), *gid = strtok_r(NULL, ":", &save);
-    snprintf(wish->device, sizeof wish->device, "%s", device ? device : "");
-    if (port && ((wish->port = (uint32_t)strtoul(port, &end, 10)) == 0 || *end))
-        goto fail;
-    if (gid && ((wish->gid_index = (int)strtoul(gid, &end, 10)) < 0 || *end))
-        goto fail;
-    return 0;
-fail:
-    return remo__fail(-EINVAL, "\"%s\" names no RDMA device; write device[:port[:gid index]] as `ibv_devinfo -v` shows them, "
-                      "rxe0:1:1 for instance", config->provider);
+    int rc = length < sizeof copy ? 0 : -EINVAL;
+    if (rc == 0) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+        for (char *field = strtok_r(copy, ":", &save); field && rc == 0; field = strtok_r(NULL, ":", &save))
+            rc = wish_field(wish, field, &place);
+    }
+    return rc == 0 ? 0 : remo__fail(rc, "\"%s\" names no RDMA device; write device[:port[:gid index]] as `ibv_devinfo -v` shows "
+                                    "them, rxe0:1:1 for instance, then perhaps :mtu=BYTES, :timeout=MS or :odp", config->provider);
 }
 
 static int fail_none(void) {
@@ -111,13 +144,11 @@ static uint32_t mtu_bytes(enum ibv_mtu mtu) {
     return 128u << mtu;
 }
 
-/* Can it do what every object needs? */
-static int device_check(struct ibv_context *context, const struct ibv_device_attr *attr) {
-    const char *name = ibv_get_device_name(context->device);
-    if (context->device->transport_type == IBV_TRANSPORT_IWARP)
+int remo__verbs_device_check(const char *name, enum ibv_transport_type transport, const struct ibv_device_attr *attr) {
+    if (transport == IBV_TRANSPORT_IWARP)
         return remo__fail(-ENODEV, "device %s is iWARP, which has neither remote atomics nor immediates, and no object works "
                           "without; use RoCE or InfiniBand, or fabric ofi over its interface", name);
-    if (context->device->transport_type != IBV_TRANSPORT_IB)
+    if (transport != IBV_TRANSPORT_IB)
         return remo__fail(-ENODEV, "device %s is neither RoCE nor InfiniBand; use fabric ofi, which knows more networks", name);
     if (attr->atomic_cap == IBV_ATOMIC_NONE)
         return remo__fail(-ENODEV, "device %s has no remote atomics (atomic_cap NONE), and no lock works without; use another "
@@ -127,19 +158,44 @@ static int device_check(struct ibv_context *context, const struct ibv_device_att
     return 0;
 }
 
+/* How long a silent peer is believed to live. A device in software is as slow to answer as its machine's processors. */
+static uint8_t ack_timeout(uint32_t timeout_ms, bool software) {
+    if (timeout_ms == 0)
+        return software ? REMO__VERBS_ACK_TIMEOUT_SOFTWARE : REMO__VERBS_ACK_TIMEOUT;
+    uint8_t exponent = 1;
+    while (exponent < REMO__VERBS_ACK_TIMEOUT_MAX
+           && remo__verbs_silence_ns(exponent + 1) <= (uint64_t)timeout_ms * REMO__NS_PER_MS)
+        exponent++;
+    return exponent;
+}
+
+/* Pages on demand, if wished: only where everything that we do is said to work with them, and not on Soft-RoCE, which says so and then
+ * corrupts data (kernel 7.2). */
+static int paging_take(struct ibv_context *context, const struct wish *wish, struct verbs_device *device) {
+    const uint32_t needed = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    struct ibv_device_attr_ex attr = {0};
+    if (!wish->paging)
+        return 0;
+    if (device->software || ibv_query_device_ex(context, NULL, &attr) != 0 || !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT) ||
+        (attr.odp_caps.per_transport_caps.rc_odp_caps & needed) != needed)
+        return remo__fail(-ENODEV, "device %s cannot be trusted with on-demand paging; leave out :odp", device->name);
+    device->paging = true;
+    return 0;
+}
+
 static uint32_t least(int granted, uint32_t wanted) {
     return granted > 0 && (uint32_t)granted < wanted ? (uint32_t)granted : wanted;
 }
 
 /* Describe the device that `id` is bound to; -ENODEV with the sentence set when it will not do. */
-static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, struct verbs_device *device) {
+static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, const struct wish *wish, struct verbs_device *device) {
     struct ibv_device_attr attr;
     struct ibv_port_attr port;
     *device = (struct verbs_device){.port = id->port_num};
     snprintf(device->name, sizeof device->name, "%s", ibv_get_device_name(id->verbs->device));
     if (ibv_query_device(id->verbs, &attr) != 0 || ibv_query_port(id->verbs, device->port, &port) != 0)
         return remo__fail(-ENODEV, "device %s does not answer (%s)", device->name, strerror(errno));
-    int rc = device_check(id->verbs, &attr);
+    int rc = remo__verbs_device_check(device->name, id->verbs->device->transport_type, &attr);
     if (rc < 0)
         return rc;
     if (port.state != IBV_PORT_ACTIVE)
@@ -147,13 +203,17 @@ static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, st
                           device->name);
     memcpy(&device->address, address, address_bytes(address));
     device->gid_index = gid_find(id->verbs, device->port, address);
+    device->software = attr.vendor_id == SOFTWARE_VENDOR;
+    device->ack_timeout = ack_timeout(wish->timeout_ms, device->software);
     device->mtu_bytes = mtu_bytes(port.active_mtu);
+    if (wish->mtu_bytes)
+        device->mtu_bytes = (uint32_t)remo__min(device->mtu_bytes, wish->mtu_bytes);
     device->atomics_global = attr.atomic_cap == IBV_ATOMIC_GLOB;
     device->receives = least(attr.max_srq_wr, REMO__VERBS_RECEIVES_MAX);
     device->completions = least(attr.max_cqe, REMO__VERBS_COMPLETIONS_MAX);
     device->sends = least(attr.max_qp_wr, REMO__VERBS_SENDS_MAX);
     device->reads = (uint8_t)least(attr.max_qp_init_rd_atom, least(attr.max_qp_rd_atom, REMO__VERBS_READS_MAX));
-    return 0;
+    return paging_take(id->verbs, wish, device);
 }
 
 /* Try one address of the machine: 0, or why not. */
@@ -169,7 +229,7 @@ static int address_try(const struct wish *wish, struct rdma_event_channel *chann
         goto fail;
     if (wish->device[0] && strcmp(wish->device, ibv_get_device_name(id->verbs->device)) != 0)
         goto fail;
-    if ((rc = device_take(id, address, device)) < 0)
+    if ((rc = device_take(id, address, wish, device)) < 0)
         goto fail;
     rc = -ENODEV;
     if ((wish->port && wish->port != device->port) || (wish->gid_index >= 0 && wish->gid_index != device->gid_index))
@@ -245,18 +305,21 @@ int remo__verbs_device_open(const struct rdma_cm_id *id, struct ibv_context **re
     return 0;
 }
 
-int remo__verbs_qp_step(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state, unsigned access, uint8_t reads) {
+int remo__verbs_qp_step(const struct verbs_device *device, struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state,
+                        const struct verbs_terms *terms) {
     struct ibv_qp_attr attr = {.qp_state = state};
     int mask = 0;
     if (rdma_init_qp_attr(id, &attr, &mask) != 0)
         return -errno;
-    attr.qp_access_flags = access;
-    attr.timeout = REMO__VERBS_ACK_TIMEOUT;
+    attr.qp_access_flags = terms->access;
+    attr.timeout = device->ack_timeout;
     attr.retry_cnt = REMO__VERBS_RETRIES;
     attr.rnr_retry = REMO__VERBS_RNR_FOREVER;
     attr.min_rnr_timer = REMO__VERBS_RNR_TIMER;
-    attr.max_dest_rd_atomic = reads;
-    attr.max_rd_atomic = reads;
+    attr.max_dest_rd_atomic = terms->reads;
+    attr.max_rd_atomic = terms->reads;
+    while (attr.path_mtu > IBV_MTU_256 && mtu_bytes(attr.path_mtu) > terms->mtu_bytes)
+        attr.path_mtu--;
     return -ibv_modify_qp(qp, &attr, mask);
 }
 

@@ -132,9 +132,11 @@ static int qp_make(struct attempt *attempt) {
 /* Ready to send. The peer may do nothing in our memory by this connection: it has its own. */
 static int qp_ready(struct attempt *attempt) {
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
-    uint8_t reads = attempt->endpoint->verbs->device.reads;
+    const struct verbs_device *device = &attempt->endpoint->verbs->device;
+    struct verbs_terms terms = {.reads = device->reads,
+                                .mtu_bytes = (uint32_t)remo__min(device->mtu_bytes, attempt->contact->mtu_bytes)};
     for (size_t i = 0; i < REMO__ARRAY_COUNT(states); i++) {
-        int rc = remo__verbs_qp_step(attempt->id, attempt->qp, states[i], 0, reads);
+        int rc = remo__verbs_qp_step(device, attempt->id, attempt->qp, states[i], &terms);
         if (rc < 0)
             return attempt_fail(attempt, "its queue pair does not match", rc);
     }

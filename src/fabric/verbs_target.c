@@ -131,27 +131,45 @@ static bool same_secret(const uint8_t *one, const uint8_t *other) {
     return differ == 0;
 }
 
-/* Is it a member, in the life that we know, and are we whom it means? */
-static bool welcome(struct verbs_fabric *verbs, const struct verbs_hello *hello, bool *ret_not_yet) {
+/* The contact, if it is a member, in the life that we know, and we are whom it means. */
+static struct verbs_contact *welcome(struct verbs_fabric *verbs, const struct verbs_hello *hello, bool *ret_not_yet) {
     if (hello->to_life != verbs->life || !same_secret(hello->secret, verbs->secret) || hello->rank >= verbs->base.size)
-        return false;
+        return NULL;
     struct verbs_contact *contact = atomic_load(&verbs->contacts[hello->rank]);
     *ret_not_yet = !contact;
-    return contact && contact->life == hello->from_life;
+    return contact && contact->life == hello->from_life ? contact : NULL;
 }
 
-static int inbound_make(struct verbs_fabric *verbs, struct rdma_cm_id *id, uint32_t rank, const struct rdma_conn_param *asked) {
+/* Only answers: the peer may do what operations do, in what it has keys for. */
+static struct ibv_qp *inbound_qp(struct verbs_fabric *verbs, struct rdma_cm_id *id, const struct verbs_terms *terms) {
+    static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
     struct verbs_target *target = &verbs->target;
-    struct verbs_inbound *inbound = calloc(1, sizeof *inbound);
-    unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-    uint8_t reads = (uint8_t)remo__min(asked->responder_resources, verbs->device.reads);
     struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .send_cq = target->cq, .recv_cq = target->cq, .srq = target->srq,
                                     .cap = {.max_send_wr = 1, .max_send_sge = 1}};
-    struct ibv_qp *qp = inbound ? ibv_create_qp(verbs->pd, &attr) : NULL;
-    if (!qp || remo__verbs_qp_step(id, qp, IBV_QPS_INIT, access, reads) != 0 ||
-        remo__verbs_qp_step(id, qp, IBV_QPS_RTR, access, reads) != 0 || remo__verbs_qp_step(id, qp, IBV_QPS_RTS, access, reads) != 0)
+    struct ibv_qp *qp = ibv_create_qp(verbs->pd, &attr);
+    for (size_t i = 0; qp && i < REMO__ARRAY_COUNT(states); i++) {
+        int rc = remo__verbs_qp_step(&verbs->device, id, qp, states[i], terms);
+        if (rc == 0)
+            continue;
+        ibv_destroy_qp(qp);
+        qp = NULL;
+        errno = -rc;
+    }
+    return qp;
+}
+
+static int inbound_make(struct verbs_fabric *verbs, struct rdma_cm_id *id, const struct verbs_contact *contact,
+                        const struct rdma_conn_param *asked) {
+    struct verbs_target *target = &verbs->target;
+    struct verbs_inbound *inbound = calloc(1, sizeof *inbound);
+    uint32_t rank = contact->rank;
+    struct verbs_terms terms = {.access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+                                .reads = (uint8_t)remo__min(asked->responder_resources, verbs->device.reads),
+                                .mtu_bytes = (uint32_t)remo__min(verbs->device.mtu_bytes, contact->mtu_bytes)};
+    struct ibv_qp *qp = inbound ? inbound_qp(verbs, id, &terms) : NULL;
+    if (!qp)
         goto fail;
-    struct rdma_conn_param param = {.responder_resources = reads, .rnr_retry_count = REMO__VERBS_RNR_FOREVER,
+    struct rdma_conn_param param = {.responder_resources = terms.reads, .rnr_retry_count = REMO__VERBS_RNR_FOREVER,
                                     .qp_num = qp->qp_num, .srq = 1};
     struct verbs_inbound **bucket = bucket_of(target, qp->qp_num);
     *inbound = (struct verbs_inbound){.id = id, .qp = qp, .rank = rank, .next = *bucket};
@@ -171,7 +189,8 @@ static void request_answer(struct verbs_fabric *verbs, struct rdma_cm_id *id, co
                            const struct verbs_hello *hello) {
     bool not_yet = false;
     pthread_mutex_lock(&verbs->target.lock);
-    int rc = welcome(verbs, hello, &not_yet) ? inbound_make(verbs, id, hello->rank, asked) : -EACCES;
+    const struct verbs_contact *contact = welcome(verbs, hello, &not_yet);
+    int rc = contact ? inbound_make(verbs, id, contact, asked) : -EACCES;
     pthread_mutex_unlock(&verbs->target.lock);
     if (rc == 0)
         return;
