@@ -3,16 +3,17 @@
  * Model:   each participant counts its arrivals in its row of an SST and waits until no row is behind its
  *          own. Reusable.
  * Layout:  one word per participant, at each of them.
- * Cost:    n-1 writes (woken when asleep), and a global fence: nothing when nothing is unfenced.
+ * Cost:    n-1 writes (woken when asleep), and a global fence: nothing when nothing is unfenced but the last
+ *          arrival.
  * Order:   operations of a node before its arrival (all its threads that happened before) are visible to all
  *          after the barrier.
  * Caches:  works where no hardware keeps them coherent (see region.h).
  * Failure: a participant that dies or leaves before it came to this round: -EHOSTDOWN (or -ENOTCONN) at every
  *          other, within the time it takes to notice; the barrier is then of no further use. One that came
  *          first and then went does no harm. One that dies on the way has told some and not others: those
- *          pass. -ETIMEDOUT: this node's arrival stands, call again to go on waiting; but while some
- *          participant has not opened the barrier at all, or when the fence fails (its error is returned),
- *          this node has not arrived.
+ *          pass, and get -EHOSTDOWN in the next round. -ETIMEDOUT: this node's arrival stands, call again to
+ *          go on waiting; but while some participant has not opened the barrier at all, or when the fence
+ *          fails (its error is returned), this node has not arrived.
  * Threads: one thread of a node at a time.
  * Source:  LOCO 4.1, figure 1(a).
  */

@@ -78,6 +78,7 @@ struct remo__op {
 struct remo__completion {
     uint64_t token;
     int status;           /* 0, -EHOSTDOWN, -EACCES, -ETIMEDOUT, -EIO, -ECANCELED */
+    const char *why;      /* status < 0: a sentence, valid until the endpoint is polled again; NULL: there is no more to say */
 };
 
 struct remo__imm {
@@ -100,7 +101,7 @@ struct remo__endpoint;    /* each fabric has its own */
 struct remo__fabric_config {
     uint32_t rank, size;
     const char *job;                /* name of the job, unique on this machine */
-    const char *provider;           /* ofi: libfabric provider, NULL = "tcp;ofi_rxm"; verbs: device[:port[:gid]], NULL = the first */
+    const char *provider;           /* ofi: libfabric provider, NULL = "tcp;ofi_rxm"; verbs: see verbs_device.c, NULL = the first */
     const char *address;            /* network address to bind the data path to, NULL = loopback */
     char *arena;                    /* own arena, reserved by the node: CPU address of offset 0 */
     uint64_t arena_bytes;           /* size of the reservation: the same on every node */

@@ -158,6 +158,7 @@ struct verbs_endpoint {
     _Atomic uint32_t cut;              /* a peer was: look for links to it */
     uint32_t in_flight;                /* operations posted and not polled */
     uint32_t done_head, done_count;
+    char why[REMO__SENTENCE_MAX];      /* the last connection that failed did */
     struct remo__completion done[REMO__VERBS_DEPTH];
     struct remo__fabric_wire wire;
     struct ibv_send_wr requests[REMO__VERBS_BATCH_MAX * REMO__VERBS_PIECES_MAX];

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -98,7 +99,7 @@ void remo__verbs_endpoints_wake(struct verbs_fabric *verbs) {
 void remo__verbs_finish(struct verbs_endpoint *endpoint, uint64_t token, int status) {
     assert(endpoint->done_count < REMO__VERBS_DEPTH);
     uint32_t at = (endpoint->done_head + endpoint->done_count++) % REMO__VERBS_DEPTH;
-    endpoint->done[at] = (struct remo__completion){.token = token, .status = status};
+    endpoint->done[at] = (struct remo__completion){.token = token, .status = status, .why = status < 0 ? endpoint->why : NULL};
 }
 
 static int status_of(enum ibv_wc_status status) {
@@ -127,11 +128,10 @@ static void completion_fail(struct verbs_endpoint *endpoint, struct verbs_link *
     bool gone = atomic_load(&verbs->contacts[peer]) != link->contact;
     int status = gone ? -EHOSTDOWN : status_of(done->status);
     remo__verbs_link_retire(endpoint, link, (uint32_t)done->wr_id);
+    snprintf(endpoint->why, sizeof endpoint->why, "device %s: an operation on node %u failed: %s (status %d, vendor code %#x)",
+             verbs->device.name, peer, ibv_wc_status_str(done->status), (int)done->status, done->vendor_err);
     if (!gone)
-        remo__log(&verbs->base.log, REMO_LOG_WARNING, "device %s: an operation on node %u failed: %s (status %d, vendor code %#x)",
-                  verbs->device.name, peer, ibv_wc_status_str(done->status), (int)done->status, done->vendor_err);
-    remo__fail(status, "device %s: an operation on node %u failed: %s (status %d, vendor code %#x)", verbs->device.name, peer,
-               ibv_wc_status_str(done->status), (int)done->status, done->vendor_err);
+        remo__log(&verbs->base.log, REMO_LOG_WARNING, "%s", endpoint->why);
     remo__verbs_link_end(endpoint, link, status, status == -EHOSTDOWN ? -EHOSTDOWN : -ECANCELED);
 }
 

@@ -1,6 +1,7 @@
 /* The initiator's side: connections to peers, made on first use, ended by their first error. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,8 +53,10 @@ void remo__verbs_links_check(struct verbs_endpoint *endpoint) {
     struct verbs_fabric *verbs = endpoint->verbs;
     for (uint32_t peer = 0; peer < verbs->base.size; peer++) {
         struct verbs_link *link = endpoint->links[peer];
-        if (link && link->id && link->contact != atomic_load(&verbs->contacts[peer]))
-            remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
+        if (!link || !link->id || link->contact == atomic_load(&verbs->contacts[peer]))
+            continue;
+        snprintf(endpoint->why, sizeof endpoint->why, "node %u is not connected any more", peer);
+        remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
     }
 }
 
@@ -85,7 +88,10 @@ static int event_judge(struct attempt *attempt, const struct rdma_cm_event *even
         return 1;
     attempt->not_yet = event->event == RDMA_CM_EVENT_REJECTED && event->status == CONSUMER_REJECT &&
                        event->param.conn.private_data && ((const char *)event->param.conn.private_data)[0] != '\0';
-    return attempt_fail(attempt, event->event == RDMA_CM_EVENT_REJECTED ? "it refused" : "no connection", event->event);
+    char what[40];
+    snprintf(what, sizeof what, event->event == RDMA_CM_EVENT_REJECTED ? "it refused, reason %d" : "no connection, status %d",
+             event->status);
+    return attempt_fail(attempt, what, event->event);
 }
 
 static int event_await(struct attempt *attempt, enum rdma_cm_event_type wanted) {
@@ -215,8 +221,10 @@ int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *
     if (!link && !(link = endpoint->links[contact->rank] = calloc(1, sizeof *link)))
         return remo__fail(-ENOMEM, "no memory for a connection to node %u", contact->rank);
     if (link->contact != contact) {
-        if (link->id)
+        if (link->id) {
+            snprintf(endpoint->why, sizeof endpoint->why, "node %u, as it was before, is not connected any more", contact->rank);
             remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
+        }
         link->contact = contact;
         link->failures = 0;
         link->again_ns = 0;

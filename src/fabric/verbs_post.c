@@ -1,6 +1,7 @@
 /* From operations to work requests: all of a batch that go to one peer in one post. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fabric/verbs.h"
@@ -213,9 +214,9 @@ static void batch_post(struct batch *batch) {
     count(&endpoint->wire.bytes, batch->bytes);
     if (error == 0)
         return;
-    remo__log(&endpoint->verbs->base.log, REMO_LOG_ERROR, "device %s takes no work requests (%s)", endpoint->verbs->device.name,
-              strerror(error));
-    remo__fail(-EIO, "device %s takes no work requests (%s)", endpoint->verbs->device.name, strerror(error));
+    snprintf(endpoint->why, sizeof endpoint->why, "device %s takes no work requests (%s)", endpoint->verbs->device.name,
+             strerror(error));
+    remo__log(&endpoint->verbs->base.log, REMO_LOG_ERROR, "%s", endpoint->why);
     remo__verbs_link_end(endpoint, batch->link, -EIO, -EIO);
 }
 

@@ -65,12 +65,14 @@ static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
         return;
     }
     struct remo_ack ack = REMO_ACK_INIT;
+    remo__cork(mine->thread); /* the write and the release behind it go together */
     rc = write_value(kv, mine, op, run->hash, &place, &ack);
     bool same_node = REMO__MUTANT(kv_update_fence_scope)
                      || remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash))
                             == remo__kv_entry_node(place.entry);
     enum remo_fence_scope fence = same_node ? REMO_FENCE_PAIR : REMO_FENCE_THREAD;
     int released = unlock(kv, mine, run->hash, REMO__MUTANT(kv_update_fence) ? REMO_FENCE_NONE : fence);
+    remo__uncork(mine->thread);
     rc = rc != 0 ? rc : end_write(kv, mine, &ack);
     remo__kv_done(mine, op, rc != 0 ? rc : released);
 }

@@ -8,10 +8,8 @@ int remo_ack_test(struct remo_ack *ack) {
         remo__slots_progress(ack->thread);
     if (remo__ack_pending(ack))
         return remo__fail_static(-EINPROGRESS, "operations of this ack are still in flight");
-    if (ack->status != 0)
-        return remo__fail_static(ack->status,
-                                 "an operation of this ack failed: its peer is gone, or refused it");
-    return 0;
+    const struct remo__thread *thread = ack->thread;
+    return ack->status == 0 ? 0 : remo__slots_fail(thread->slots, ack->status);
 }
 
 static int done(void *ctx) {
@@ -57,8 +55,10 @@ void remo_ack_join(struct remo_ack *into, struct remo_ack *from) {
         into->thread = thread;
         remo__mutex_unlock(thread->node, &thread->slots->lock);
     }
-    if (into->status == 0)
+    if (into->status == 0 && from->status != 0) {
         into->status = from->status;
+        into->thread = from->thread;
+    }
     *from = (struct remo_ack)REMO_ACK_INIT;
 }
 

@@ -7,6 +7,7 @@
  */
 #include "node/op.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,6 +94,22 @@ static void finish(struct remo__slots *slots, uint32_t index, int status) {
     slots->free[slots->free_count++] = (uint16_t)index;
 }
 
+static void keep_why(struct remo__slots *slots, const struct remo__completion *done) {
+    slots->why_status = done->why ? done->status : 0;
+    if (done->why)
+        snprintf(slots->why, sizeof slots->why, "%s", done->why);
+}
+
+int remo__slots_fail(struct remo__slots *slots, int status) {
+    char why[REMO__SENTENCE_MAX] = "";
+    (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
+    if (slots->why_status == status)
+        memcpy(why, slots->why, sizeof why);
+    remo__mutex_unlock(slots->node, &slots->lock);
+    return why[0] ? remo__fail(status, "%s", why)
+                  : remo__fail_static(status, "an operation of this ack failed: its peer is gone, or refused it");
+}
+
 /* Collect what has completed; the lock is held. */
 static void collect(struct remo__slots *slots) {
     struct remo__completion done[16];
@@ -100,8 +117,11 @@ static void collect(struct remo__slots *slots) {
     atomic_fetch_add_explicit(&slots->driven, 1, memory_order_relaxed);
     do {
         count = slots->node->fabric->ops->poll(slots->endpoint, done, REMO__ARRAY_COUNT(done));
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < count; i++) {
+            if (remo__unlikely(done[i].status != 0))
+                keep_why(slots, &done[i]);
             finish(slots, (uint32_t)done[i].token, done[i].status);
+        }
     } while (count == (int)REMO__ARRAY_COUNT(done));
 }
 
@@ -361,7 +381,7 @@ static int wait_own(struct remo_node *node, struct remo_ack *own, int rc, const 
     remo_ack_cancel(own);
     if (rc == -ETIMEDOUT)
         return remo__peer_silent(node, peer, what);
-    return rc == -EHOSTDOWN ? remo__peer_fail(node, peer, what) : rc;
+    return rc == -EHOSTDOWN && !remo__peer_alive(node, peer) ? remo__peer_fail(node, peer, what) : rc;
 }
 
 static bool in_arena(const struct remo_node *node, const void *buffer) {

@@ -38,11 +38,16 @@ struct remo__slots {
     uint32_t held_count;     /* (A) operations held back; they count as in flight */
     _Atomic uint32_t driven; /* how often somebody looked for completions */
     uint32_t driven_seen;    /* by the service thread, at its last sweep */
+    int why_status;          /* of the last operation that failed with a reason */
+    char why[REMO__SENTENCE_MAX];
     uint16_t free[REMO__SLOTS_MAX];
     struct remo__slot slot[REMO__SLOTS_MAX];
     struct remo__op held[REMO__SLOTS_MAX];
     struct remo__slots_peer peers[]; /* [size] */
 };
+
+/* Set the sentence for an operation of these slots that failed with `status`, and return that. */
+int remo__slots_fail(struct remo__slots *slots, int status);
 
 static inline uint32_t remo__slots_get(const uint32_t *counter) {
     return __atomic_load_n(counter, __ATOMIC_ACQUIRE);

@@ -153,7 +153,7 @@ static int look_after(const struct remo_barrier *barrier, uint32_t node) {
     bool gave_up = rc == 0 && (row_of(barrier, node) & GAVE_UP);
     if (remo__likely(rc == 0 && !gave_up))
         return 0;
-    if (has_come(barrier, node) && !REMO__MUTANT(barrier_came_first))
+    if (has_come(barrier, node))
         return 1;
     if (gave_up)
         rc = remo__fail(-EHOSTDOWN, "node %u gave up the round before, since another was gone", node);
@@ -161,8 +161,7 @@ static int look_after(const struct remo_barrier *barrier, uint32_t node) {
                            (unsigned long long)barrier->round);
 }
 
-/* The one we wait for lives; but it may have given up, because one further on died on its way: it told us that
- * it came to the last round, and not the others. It will not come to this one, nor will they. */
+/* The one we wait for lives, and may take its time; but if one further on is gone nobody need wait for that. */
 static int look_after_rest(const struct remo_barrier *barrier) {
     for (uint32_t i = barrier->behind + 1; i < barrier->others_count; i++) {
         int rc = look_after(barrier, barrier->others[i]);
@@ -178,7 +177,7 @@ static int all_have_come(void *ctx) {
         uint32_t node = barrier->others[barrier->behind];
         int rc = has_come(barrier, node) ? 1 : look_after(barrier, node);
         if (rc != 1)
-            return rc < 0 || REMO__MUTANT(barrier_rest) ? rc : look_after_rest(barrier);
+            return rc < 0 ? rc : look_after_rest(barrier);
     }
     return 1;
 }

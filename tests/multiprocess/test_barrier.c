@@ -206,6 +206,31 @@ static int dying(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Node 0 waits for node 1, who takes its time; that node 2 is dead it hears all the same. */
+static int dying_behind_the_slow(struct remo_node *node, void *ctx) {
+    struct remo_barrier *barrier;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (open_barrier(node, "barrier", &barrier) != 0)
+        return 1;
+    CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    CHECK_OK(cluster_meet());
+    if (rank == 2) {
+        cluster_sleep_ms(60000);
+        return 1;
+    }
+    if (rank == 1)
+        CHECK_OK(cluster_kill(2));
+    else
+        CHECK_SENTENCE(remo_barrier_wait(barrier, 20 * SECOND), -EHOSTDOWN, "node 2");
+    CHECK_OK(cluster_meet());
+    if (rank == 1)
+        CHECK_CODE(remo_barrier_wait(barrier, 20 * SECOND), -EHOSTDOWN);
+    CHECK_OK(cluster_meet());
+    remo_barrier_close(barrier);
+    return 0;
+}
+
 /* Whoever has come to the last round may go at once: that must not spoil the round for the others. */
 static int leaving_after(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
@@ -274,6 +299,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(timeouts, 3),
         CLUSTER_TEST(threads, 3),
         CLUSTER_TEST(dying, 4),
+        CLUSTER_TEST(dying_behind_the_slow, 3),
         CLUSTER_TEST_NAMED("dying_again", dying, 5),
         CLUSTER_TEST(leaving_after, 4),
         CLUSTER_TEST(leaving_before, 3),
