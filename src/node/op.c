@@ -375,13 +375,15 @@ static int start_one(struct start *start) {
 /* ---- reads, writes, atomics ---- */
 
 /* Wait for an operation that was started on behalf of a caller who gave no ack. */
-static int wait_own(struct remo_node *node, struct remo_ack *own, int rc, const char *what, uint32_t peer) {
+static int wait_own(struct remo__thread *thread, struct remo_ack *own, int rc, const char *what, uint32_t peer) {
+    struct remo_node *node = thread->node;
     if (rc == 0)
         rc = remo_ack_wait(own, node->op_timeout_ns);
     remo_ack_cancel(own);
     if (rc == -ETIMEDOUT)
         return remo__peer_silent(node, peer, what);
-    return rc == -EHOSTDOWN && !remo__peer_alive(node, peer) ? remo__peer_fail(node, peer, what) : rc;
+    bool told = thread->slots->why_status == rc && remo__peer_alive(node, peer); /* the fabric knew more */
+    return rc == -EHOSTDOWN && !told ? remo__peer_fail(node, peer, what) : rc;
 }
 
 static bool in_arena(const struct remo_node *node, const void *buffer) {
@@ -420,7 +422,7 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
         at += piece;
     } while (rc == 0 && at < bytes);
     if (!ack)
-        return wait_own(node, &own, rc, "read from", peer);
+        return wait_own(thread, &own, rc, "read from", peer);
     leave_behind(thread);
     return rc;
 }
@@ -489,7 +491,7 @@ int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint3
     remo__count(&stats->atomics, rc == 0);
     remo__count(&stats->bytes, rc == 0 ? 8 : 0);
     if (!ack)
-        return wait_own(node, &own, rc, "do an atomic at", peer);
+        return wait_own(thread, &own, rc, "do an atomic at", peer);
     leave_behind(thread);
     return rc;
 }
