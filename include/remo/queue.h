@@ -22,8 +22,8 @@
  *          and no element comes out twice. A push returns -EHOSTDOWN or -EIO with a sentence that says so
  *          when its slot's owner went under its hands: then the element was pushed once or not at all.
  *          Timed operations that give up leave nothing behind.
- *          A pop waits for a push that has claimed its slot and is slow to fill it; when it may not wait, it gives
- *          -ETIMEDOUT, as if the queue were empty.
+ *          A pop waits for a push that has claimed its slot and is slow to fill it; when it may not wait, it
+ *          gives -ETIMEDOUT, as if the queue were empty.
  * Threads: any.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by compare-and-swap instead
  *          of tickets by fetch-and-add, so that whoever dies or gives up holds no ticket.

@@ -6,9 +6,9 @@
  *          moves at once is split: ofi copies 8 KiB at a time, from and to memory that is no network memory.
  * Order:   none beyond docs/memory-model.md: use fences, locks, or the objects built on regions. Aligned
  *          words of 8 bytes are never torn; anything larger may be, line by line, in any order.
- * Caches:  where no hardware keeps them coherent (CXL without back-invalidation; only simulated in this version), read and write
- *          work, each line (64 bytes) being written by one node only; atomics give -EOPNOTSUPP. The own share is read and
- *          written there by rank, not through remo_region_local.
+ * Caches:  where no hardware keeps them coherent (CXL without back-invalidation; only simulated in this
+ *          version), read and write work, each line (64 bytes) being written by one node only; atomics give
+ *          -EOPNOTSUPP. The own share is read and written there by rank, not through remo_region_local.
  * Failure: -EHOSTDOWN when the node is gone, -ENOTCONN when it closed the region. A node that has not opened
  * it
  *          yet is waited for; -ETIMEDOUT after op_timeout_ns.
@@ -60,7 +60,8 @@ REMO_API int remo_region_write(struct remo_region *region, uint32_t node, uint64
                                size_t size_bytes, uint32_t flags, struct remo_ack *ack);
 /* A hint that this thread is about to read or write these bytes, before it waits for a lock, say. Where the
  * memory is mapped, the processor fetches the cache lines meanwhile; elsewhere this does nothing. It changes
- * nothing, fails never, and counts as no operation. At most a few lines: processors have ten or so in flight. */
+ * nothing, fails never, and counts as no operation. At most a few lines: processors have ten or so in flight.
+ * */
 REMO_API void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
                                    size_t size_bytes);
 /* Write, then hand `value` (0..REMO_CHANNEL_IMMEDIATE_MAX) to the target's on_immediate, after the data is

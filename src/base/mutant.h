@@ -1,4 +1,5 @@
-/* mutant.h - places where a proof needs a step, marked so that the simulator can leave the step out and see whether anybody notices.
+/* mutant.h - places where a proof needs a step, marked so that the simulator can leave the step out and see
+ * whether anybody notices.
  *
  *     if (!REMO__MUTANT(lock_release_fence))
  *         rc = fence();
@@ -9,7 +10,8 @@
 #include <stdbool.h>
 
 #ifdef REMO_SIM
-extern const char *remo__mutant_active; /* the name of the one that is switched on, or NULL; compared by address */
+/* the name of the one that is switched on, or NULL; compared by address */
+extern const char *remo__mutant_active;
 
 #define REMO__MUTANT(name)                                                                                    \
     __extension__({                                                                                           \

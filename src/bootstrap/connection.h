@@ -163,8 +163,8 @@ void remo__member_dial_later(struct remo__control *control, struct remo__member 
  * (for a while: the same kernel does not mean the same file system), because only there can descriptors
  * travel. */
 bool remo__member_turn_to_unix(struct remo__member *peer, const struct remo__connection *connection);
-/* Note why the peer is not there; logged when it is news. That it was refused is never replaced by less, since whoever was
- * refused gives up, and then is just away. */
+/* Note why the peer is not there; logged when it is news. That it was refused is never replaced by less,
+ * since whoever was refused gives up, and then is just away. */
 void remo__member_why(struct remo__control *control, struct remo__member *peer, enum remo__why kind,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 

@@ -56,7 +56,7 @@ void remo__control_close(struct remo__control *control);
  * (not up yet), -EMSGSIZE, -ENOBUFS. */
 int remo__control_send(struct remo__control *control, uint32_t peer, uint16_t type, const void *data,
                        size_t bytes, int fd);
-/* Why `peer` is not there, for the error that names it ("" when nothing is known): that one refused the other, else
- * the last thing that went wrong. */
+/* Why `peer` is not there, for the error that names it ("" when nothing is known): that one refused the
+ * other, else the last thing that went wrong. */
 enum remo__why { REMO__WHY_AWAY, REMO__WHY_REFUSED };
 enum remo__why remo__control_why(struct remo__control *control, uint32_t peer, char *ret_text, size_t cap);

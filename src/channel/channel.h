@@ -29,7 +29,8 @@ struct remo__channel_peer {
     _Atomic uint32_t id;    /* of the endpoint there whose addresses we know, 0: none yet */
     uint32_t granted_id;    /* of the endpoint there that was told ours, 0: none */
     bool met;               /* was CONNECTED */
-    bool refused;           /* it was told of a mismatch here, or has told us: it will come again in a later life */
+    /* it was told of a mismatch here, or has told us: it will come again in a later life */
+    bool refused;
 };
 
 struct remo_channel {

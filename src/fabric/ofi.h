@@ -1,25 +1,26 @@
 /* ofi.h - the inside of the ofi fabric: nodes on any machines, joined by libfabric; TCP by default.
  *
- * Model:   each endpoint has a link to each peer that it has used. Operations are put into the link's queue, as
- *          many of them as fit into a message, and messages are written into a ring at the peer. There the
- *          target thread executes them on its own memory and writes the answers back. The target thread sleeps
- *          while nothing comes; it never needs the program, which may compute or sleep for as long as it likes.
- * Why:     not fi_read and fi_atomic: over tcp;ofi_rxm those to a dead peer cannot be cancelled, connections are made again
- *          in silence, words tear, and atomics overtake writes. A device with real RMA is used as a mere mailbox here: docs/
- *          architecture.md says what that costs.
- * Order:   all operations of an endpoint to a peer are executed in the order in which they were posted, one after
- *          the other, by a CPU; so atomics are atomic with the CPU's, a fence has nothing to do, and a
+ * Model:   each endpoint has a link to each peer that it has used. Operations are put into the link's queue,
+ *          as many of them as fit into a message, and messages are written into a ring at the peer. There the
+ *          target thread executes them on its own memory and writes the answers back. The target thread
+ *          sleeps while nothing comes; it never needs the program, which may compute or sleep for as long as
+ *          it likes.
+ * Why:     not fi_read and fi_atomic: over tcp;ofi_rxm those to a dead peer cannot be cancelled, connections
+ *          are made again in silence, words tear, and atomics overtake writes. A device with real RMA is used
+ *          as a mere mailbox here: docs/ architecture.md says what that costs.
+ * Order:   all operations of an endpoint to a peer are executed in the order in which they were posted, one
+ *          after the other, by a CPU; so atomics are atomic with the CPU's, a fence has nothing to do, and a
  *          completion means placed. Operations on the own node are executed when they are posted.
  * Failure: a link whose connection is lost is broken for good: whatever it has in flight fails, and so does
  *          whatever is posted to it, until the peer is connected again, in a new life. It is never joined
- *          again in silence, where messages in between would be missing. Once a peer is cut off, nothing of it
- *          is executed here any more: the target thread does not look at its rings.
+ *          again in silence, where messages in between would be missing. Once a peer is cut off, nothing of
+ *          it is executed here any more: the target thread does not look at its rings.
  * Cost:    an operation alone: 2 writes of libfabric, one there, one back. Of many operations, up to some
  *          hundreds share them. A link takes 2.5 MB and 9 descriptors.
- * Threads: the target thread and the control thread share `lock`. A link belongs to whoever holds its endpoint.
- *          That is the endpoint's thread; but what it has queued and does not drive, because it computes, the
- *          target thread sends after a while. A contact is never changed after it was published, but for
- *          ranges that are added, nor freed before the fabric is closed. */
+ * Threads: the target thread and the control thread share `lock`. A link belongs to whoever holds its
+ *          endpoint. That is the endpoint's thread; but what it has queued and does not drive, because it
+ *          computes, the target thread sends after a while. A contact is never changed after it was
+ *          published, but for ranges that are added, nor freed before the fabric is closed. */
 #ifndef REMO_FABRIC_OFI_H
 #define REMO_FABRIC_OFI_H
 
@@ -187,7 +188,8 @@ int remo__ofi_post(struct remo__endpoint *endpoint, const struct remo__op *ops, 
 int remo__ofi_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max);
 void remo__ofi_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
 void remo__ofi_endpoints_wake(struct ofi_fabric *ofi);
-/* Drive the endpoints whose threads have queued something and do not. Tells whether any has something queued. */
+/* Drive the endpoints whose threads have queued something and do not. Tells whether any has something queued.
+ * */
 bool remo__ofi_endpoints_help(struct ofi_fabric *ofi);
 void remo__ofi_fifo_push(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo, uint16_t slot);
 uint16_t remo__ofi_fifo_pop(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo);
@@ -195,7 +197,8 @@ uint16_t remo__ofi_fifo_pop(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo
 void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int status);
 
 /* ofi_link.c */
-/* The link of an endpoint to a peer that is connected, opened if need be; NULL with -EHOSTDOWN or another error. */
+/* The link of an endpoint to a peer that is connected, opened if need be; NULL with -EHOSTDOWN or another
+ * error. */
 int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact, struct ofi_link **ret_link);
 /* Take a slot into the queue; take the first one out. */
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot);

@@ -27,7 +27,8 @@ static bool try_hold(struct ofi_endpoint *endpoint) {
 }
 
 static void hold(struct ofi_endpoint *endpoint) {
-    for (uint32_t spins = 0; !try_hold(endpoint); spins++) { /* the target thread helps, and will be through at once */
+    /* the target thread helps, and will be through at once */
+    for (uint32_t spins = 0; !try_hold(endpoint); spins++) {
         if (spins >= HOLD_SPINS)
             sched_yield();
     }
@@ -40,12 +41,14 @@ static void let_go(struct ofi_endpoint *endpoint) {
     atomic_store_explicit(&endpoint->held, false, memory_order_release);
     if (!queued)
         return;
-    remo__mapped_fence(); /* pairs with the exchange in help(): it says that it does not watch, then looks again */
+    /* pairs with the exchange in help(): it says that it does not watch, then looks again */
+    remo__mapped_fence();
     remo__ofi_target_watch(endpoint->ofi);
 }
 
 static void links_progress(struct ofi_endpoint *endpoint) {
-    for (uint32_t i = endpoint->active_count; i-- > 0;) /* backwards: a link that ends is replaced by the last */
+    /* backwards: a link that ends is replaced by the last */
+    for (uint32_t i = endpoint->active_count; i-- > 0;)
         remo__ofi_link_progress(endpoint->active[i]);
 }
 
@@ -325,8 +328,8 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
     return (int)count;
 }
 
-/* Naps, each longer than the one before, rather than a descriptor to sleep on: with one, each completion costs 1 us
- * more, and who sleeps here has found nothing for a long time already. */
+/* Naps, each longer than the one before, rather than a descriptor to sleep on: with one, each completion
+ * costs 1 us more, and who sleeps here has found nothing for a long time already. */
 void remo__ofi_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
     hold(endpoint);

@@ -105,7 +105,8 @@ static enum ofi_run_state run_write(struct ofi_run *run, struct ofi_memory *memo
         uint32_t value;
         memcpy(&value, imm, sizeof value);
         if (!remo__ofi_imms_push(&memory->imms, run->peer, run->life, value))
-            return OFI_RUN_STALLED; /* the data is placed again next time, which nobody can tell from a slow one */
+            /* the data is placed again next time, which nobody can tell from a slow one */
+            return OFI_RUN_STALLED;
         run->imms = true;
     }
     return OFI_RUN_DONE;
@@ -170,7 +171,8 @@ static void run_tell(struct ofi_run *run, struct ofi_memory *memory) {
     if (run->imms)
         remo__ofi_imms_ring(&memory->imms);
     if (run->notify) {
-        remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before it looks for the last time */
+        /* pairs with the sleeper's: it counts itself before it looks for the last time */
+        remo__mapped_fence();
         if (atomic_load_explicit(&memory->bell.sleepers, memory_order_relaxed) != 0)
             remo__doorbell_ring(&memory->bell);
     }

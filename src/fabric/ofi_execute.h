@@ -1,10 +1,11 @@
 /* ofi_execute.h - executes the requests of peers on our own memory.
  *
- * Model:   records are executed one after the other by the CPU, by whoever calls. Aligned words are moved whole
- *          (mapped.h), atomics are those of the CPU.
+ * Model:   records are executed one after the other by the CPU, by whoever calls. Aligned words are moved
+ *          whole (mapped.h), atomics are those of the CPU.
  * Order:   what a record reads or writes comes after all that the records before it did.
- * Safety:  the bytes come from a peer. Each is fetched once and checked before it is used; nothing outside the
- *          ranges of the memory is touched, and nothing beyond the answer is written. No libfabric in here. */
+ * Safety:  the bytes come from a peer. Each is fetched once and checked before it is used; nothing outside
+ *          the ranges of the memory is touched, and nothing beyond the answer is written. No libfabric in
+ *          here. */
 #ifndef REMO_FABRIC_OFI_EXECUTE_H
 #define REMO_FABRIC_OFI_EXECUTE_H
 

@@ -1,7 +1,7 @@
 /* ofi_imm.h - immediates that have arrived: a bounded queue from any thread to the service thread.
  *
- * Source: the bounded queue of D. Vyukov, with one consumer. Each cell has a turn, which says whose it is: the
- *         producer's at `at`, the consumer's at `at + 1`. */
+ * Source: the bounded queue of D. Vyukov, with one consumer. Each cell has a turn, which says whose it is:
+ *         the producer's at `at`, the consumer's at `at + 1`. */
 #ifndef REMO_FABRIC_OFI_IMM_H
 #define REMO_FABRIC_OFI_IMM_H
 
@@ -21,7 +21,8 @@ struct ofi_imms {
     REMO__CACHE_ALIGNED uint64_t head; /* the service thread's */
     struct remo__doorbell bell;        /* the service thread sleeps here */
     _Atomic uint32_t woken;            /* by imm_wake, and not seen yet */
-    _Atomic uint32_t *lives;           /* [size] how often each peer was cut off; what it sent before is dropped */
+    /* [size] how often each peer was cut off; what it sent before is dropped */
+    _Atomic uint32_t *lives;
     struct ofi_imm_cell cells[REMO__OFI_IMMS_MAX];
 };
 

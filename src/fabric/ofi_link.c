@@ -217,7 +217,8 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
     return rc;
 }
 
-/* Few requests under way: send at once. Many: let operations gather, until one is answered or they fill one. */
+/* Few requests under way: send at once. Many: let operations gather, until one is answered or they fill one.
+ * */
 static bool may_send(const struct ofi_link *link) {
     uint32_t under_way = link->next - 1 - link->answered;
     return link->queue.count > 0 && under_way < (link->queue_bytes >= FULL_BYTES ? REMO__OFI_WINDOW : FLIGHTS_SMALL);
@@ -264,8 +265,8 @@ static int answers_take(struct ofi_link *link) {
     return 0;
 }
 
-/* No welcome yet. However long that takes, the peer may just have no processor to itself: whether it lives is not
- * ours to decide, and what is queued waits until it is cut off. */
+/* No welcome yet. However long that takes, the peer may just have no processor to itself: whether it lives is
+ * not ours to decide, and what is queued waits until it is cut off. */
 static void slow_tell(struct ofi_link *link, uint64_t quiet_ns) {
     if (link->slow_told || quiet_ns < SLOW_NS)
         return;

@@ -15,7 +15,8 @@ static bool is_atomic(const struct remo__op *op) {
     return op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
 }
 
-/* How much of an operation goes into its next message. Pieces meet at multiples of 8, so that no word is split. */
+/* How much of an operation goes into its next message. Pieces meet at multiples of 8, so that no word is
+ * split. */
 static uint64_t fragment_bytes(const struct ofi_slot *slot) {
     uint64_t left = slot->op.size_bytes - slot->sent_bytes;
     if (left <= REMO__OFI_FRAGMENT_BYTES)

@@ -18,9 +18,9 @@
 
 /* ---- choosing a provider ---- */
 
-/* libfabric reads its settings once in a process, from the environment. The defaults of ofi_rxm make each endpoint
- * 70 MB large, take 30 to 200 ms to open it, and look for new connections every 10 ms only. We send no messages of
- * its kind at all; with these an endpoint takes 2 MB and 1 ms. What the user has set stays. */
+/* libfabric reads its settings once in a process, from the environment. The defaults of ofi_rxm make each
+ * endpoint 70 MB large, take 30 to 200 ms to open it, and look for new connections every 10 ms only. We send
+ * no messages of its kind at all; with these an endpoint takes 2 MB and 1 ms. What the user has set stays. */
 static void environment_prepare(void) {
     static const char *const settings[][2] = {
         {"FI_OFI_RXM_BUFFER_SIZE", "512"},
@@ -273,8 +273,8 @@ void remo__ofi_block_close(struct ofi_block *block) {
 
 /* ---- writing and polling ---- */
 
-/* Never fi_inject_write, though it is cheaper by 0.4 us: over tcp;ofi_rxm 1.17 the process crashes when one fails,
- * since its error has no context. */
+/* Never fi_inject_write, though it is cheaper by 0.4 us: over tcp;ofi_rxm 1.17 the process crashes when one
+ * fails, since its error has no context. */
 static ssize_t write_post(struct ofi_port *port, const struct ofi_write *write) {
     const struct ofi_remote *to = write->remote;
     void *desc = fi_mr_desc(write->block->mr);

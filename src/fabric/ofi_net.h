@@ -1,10 +1,12 @@
-/* ofi_net.h - the little that the ofi fabric needs of libfabric: endpoints that write into each other's memory.
+/* ofi_net.h - the little that the ofi fabric needs of libfabric: endpoints that write into each other's
+ * memory.
  *
  * Model:   a net is a libfabric fabric. A port is one reliable-datagram endpoint with its queue, its address
  *          table, and one block of memory that the owners of its key may write. A port is used by one thread
  *          at a time; it shares nothing with other ports but the net, so it can be closed at any moment,
  *          whatever its peer does, and nothing lands in its block any more when that has returned.
- * Why not libfabric's own reads and atomics: measured over tcp;ofi_rxm 1.17, a request written into a ring and
+ * Why not libfabric's own reads and atomics: measured over tcp;ofi_rxm 1.17, a request written into a ring
+ * and
  *          an answer written back take as long as one fi_read (7.9 against 7.6 us), and many requests
  *          share a message. And TCP's reads and writes place bytes as they come: they tear aligned words,
  *          which this library promises not to do; its atomics are executed apart from them, out of order. */
@@ -28,8 +30,8 @@ struct ofi_net {
     struct fid_fabric *fabric;
     uint32_t eager_bytes;     /* ofi_rxm: must be the same everywhere; 0: another provider */
     bool again_is_lost;       /* a write that is told to try again has lost its connection (ofi_rxm) */
-    /* Byte streams that remo__ofi_port_poll itself reads: what arrives makes the descriptor of the queue readable,
-     * and is placed in order. */
+    /* Byte streams that remo__ofi_port_poll itself reads: what arrives makes the descriptor of the queue
+     * readable, and is placed in order. */
     bool stream;
 };
 
@@ -56,7 +58,8 @@ struct ofi_remote {
     uint64_t key, base;
 };
 
-/* Is there such a provider? -ENODEV with the remedy if not. `address` NULL: loopback, where that has a meaning. */
+/* Is there such a provider? -ENODEV with the remedy if not. `address` NULL: loopback, where that has a
+ * meaning. */
 int remo__ofi_net_probe(const char *provider, const char *address);
 int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *address, const struct remo__log *log);
 void remo__ofi_net_close(struct ofi_net *net);
@@ -67,7 +70,8 @@ void remo__ofi_port_close(struct ofi_port *port);
 int remo__ofi_port_name(struct ofi_port *port, void *address, size_t cap, size_t *ret_bytes);
 int remo__ofi_port_insert(struct ofi_port *port, const void *address, fi_addr_t *ret_address);
 
-/* Zeroed memory, registered. All zero is a closed block; `forget` keeps the memory and lets nobody write it. */
+/* Zeroed memory, registered. All zero is a closed block; `forget` keeps the memory and lets nobody write it.
+ * */
 int remo__ofi_block_open(struct ofi_block *block, struct ofi_port *port, size_t size_bytes);
 int remo__ofi_block_register(struct ofi_block *block, struct ofi_port *port);
 void remo__ofi_block_forget(struct ofi_block *block);

@@ -1,9 +1,10 @@
 /* The target thread: executes what peers ask for, and sleeps while they do not.
  *
- * It is our own, not libfabric's, because of what was measured over tcp;ofi_rxm 1.17 (8-byte read, two cores): with
- * automatic progress 23 us, since the provider's thread sleeps after every message and wakes up with every one;
- * with this one 8 us, since it keeps looking for a while after it was woken. For how long is learned: twice as long
- * as the last time if the next message came soon after it had fallen asleep, half as long if not. Idle, it sleeps. */
+ * It is our own, not libfabric's, because of what was measured over tcp;ofi_rxm 1.17 (8-byte read, two
+ * cores): with automatic progress 23 us, since the provider's thread sleeps after every message and wakes up
+ * with every one; with this one 8 us, since it keeps looking for a while after it was woken. For how long is
+ * learned: twice as long as the last time if the next message came soon after it had fallen asleep, half as
+ * long if not. Idle, it sleeps. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -43,7 +44,8 @@ static void inbound_free(struct ofi_inbound *inbound) {
 static void inbound_retire(struct ofi_target *target, uint32_t i, bool closed_by_owner) {
     struct ofi_inbound *inbound = target->inbounds[i];
     remo__ofi_block_forget(&inbound->block);
-    inbound->retired_ns = closed_by_owner ? remo__now_ns() : UINT64_MAX; /* who was cut off may write for ever */
+    /* who was cut off may write for ever */
+    inbound->retired_ns = closed_by_owner ? remo__now_ns() : UINT64_MAX;
     inbound->older = target->retired;
     target->retired = inbound;
     target->inbounds[i] = target->inbounds[--target->inbound_count];
@@ -145,7 +147,8 @@ static int inbound_open(struct ofi_fabric *ofi, uint32_t rank, const struct remo
 
 /* ---- greetings ---- */
 
-/* Answer the greeting in a place of the table, if it is whole and of a peer that is connected in this life. */
+/* Answer the greeting in a place of the table, if it is whole and of a peer that is connected in this life.
+ * */
 static void greeting_take(struct ofi_fabric *ofi, uint32_t rank, uint32_t endpoint) {
     struct remo__ofi_greeting greeting;
     size_t place = (size_t)rank * ofi->endpoints_max + endpoint;
@@ -274,8 +277,8 @@ void remo__ofi_target_watch(struct ofi_fabric *ofi) {
     target_wake(target);
 }
 
-/* Look after endpoints whose threads do something else. They tell us once; then we look every millisecond, until none
- * has needed it for a while. */
+/* Look after endpoints whose threads do something else. They tell us once; then we look every millisecond,
+ * until none has needed it for a while. */
 static void help(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
     if (!atomic_load(&target->watches))
@@ -335,8 +338,9 @@ static bool look(struct ofi_fabric *ofi, uint64_t awake_ns) {
     return preempted() == before;
 }
 
-/* Ask for short turns on the processor, which lets us interrupt a program that computes on the same one (Linux 6.12
- * and later; before that, and where it is refused, nothing changes). Measured: 2.9 ms for an answer without. */
+/* Ask for short turns on the processor, which lets us interrupt a program that computes on the same one
+ * (Linux 6.12 and later; before that, and where it is refused, nothing changes). Measured: 2.9 ms for an
+ * answer without. */
 static void ask_for_short_turns(void) {
     struct {
         uint32_t size, policy;

@@ -10,8 +10,8 @@
  * Placing:  networks place the bytes of a write in any order and in pieces. Whoever waits for a message looks
  *           at the number in its head, and believes the message when the check at its end fits all of it:
  *           no order of placement, and no torn word, is relied on. To check a large message would take too
- *           long: only its head is checked, and it carries an immediate, which the network delivers when all of
- *           it is placed. Over a byte stream that the waiting thread itself reads into the ring nothing is
+ *           long: only its head is checked, and it carries an immediate, which the network delivers when all
+ *           of it is placed. Over a byte stream that the waiting thread itself reads into the ring nothing is
  *           needed: what comes before the check is there when the check is.
  * Numbers:  in the order of the machine; nodes whose order differs refuse each other when they connect. All
  *           parts are multiples of 8 bytes. */
@@ -75,8 +75,8 @@ struct remo__ofi_welcome {
 
 #define REMO__OFI_PROBE_AT REMO__OFI_RING_BYTES /* 8 bytes behind the ring, written to see if the peer is there */
 
-/* Immediates. A greeting's is its place in the table. That of a large request or answer has the bit below, the place of
- * the asking endpoint (requests only), and the slot. */
+/* Immediates. A greeting's is its place in the table. That of a large request or answer has the bit below,
+ * the place of the asking endpoint (requests only), and the slot. */
 #define REMO__OFI_PLACED (UINT32_C(1) << 31)
 #define REMO__OFI_WOKEN UINT32_MAX                /* nothing but a wake-up */
 #define REMO__OFI_PLACES_MAX (UINT32_C(1) << 27)
@@ -110,8 +110,8 @@ static inline size_t remo__ofi_seal(uint8_t *message, size_t bytes, uint32_t seq
     return bytes + sizeof check;
 }
 
-/* Is message `seq` in its slot, whole? Then its head, and in `ret_bytes` its size without the check. `placed` has a bit
- * for each slot that an immediate has come for, which is taken back; a stream needs none. */
+/* Is message `seq` in its slot, whole? Then its head, and in `ret_bytes` its size without the check. `placed`
+ * has a bit for each slot that an immediate has come for, which is taken back; a stream needs none. */
 static inline bool remo__ofi_arrived(const uint8_t *slot, uint32_t seq, uint64_t seed, bool stream,
                                      uint32_t *placed, struct remo__ofi_head *ret_head, size_t *ret_bytes) {
     struct remo__ofi_head head;

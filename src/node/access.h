@@ -4,9 +4,9 @@
  * anything larger may be torn and must carry a check. Words that network atomics change are never stored
  * here.
  *
- * Where no hardware keeps the caches of machines coherent (caps.coherent), what this CPU stored must be flushed before peers may
- * see it, and what peers wrote is seen after the lines were invalidated. No fabric of this version is such a one but the
- * simulator's, so elsewhere both are nothing.
+ * Where no hardware keeps the caches of machines coherent (caps.coherent), what this CPU stored must be
+ * flushed before peers may see it, and what peers wrote is seen after the lines were invalidated. No fabric
+ * of this version is such a one but the simulator's, so elsewhere both are nothing.
  */
 #pragma once
 

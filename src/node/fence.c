@@ -119,8 +119,8 @@ static int take(_Atomic int *error) {
     return atomic_load(error) ? atomic_exchange(error, 0) : 0;
 }
 
-/* Errors of writes that nobody waited for. What a fence of their thread has told is told; else a global fence of
- * another thread tells it too, because that thread may have ended. */
+/* Errors of writes that nobody waited for. What a fence of their thread has told is told; else a global fence
+ * of another thread tells it too, because that thread may have ended. */
 static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t end, bool own, bool global) {
     int rc = 0;
     for (uint32_t peer = first; peer < end; peer++) {

@@ -125,7 +125,8 @@ static void collect(struct remo__slots *slots) {
     } while (count == (int)REMO__ARRAY_COUNT(done));
 }
 
-/* Neighbours to one peer share a post. Their order matters only among those to the same peer, which keep it. */
+/* Neighbours to one peer share a post. Their order matters only among those to the same peer, which keep it.
+ * */
 static void held_sort(struct remo__slots *slots) {
     for (uint32_t i = 1; i < slots->held_count; i++) {
         struct remo__op op = slots->held[i];
@@ -136,7 +137,8 @@ static void held_sort(struct remo__slots *slots) {
     }
 }
 
-/* Post what is held back until the queue is full; what cannot be posted ends with its error. The lock is held. */
+/* Post what is held back until the queue is full; what cannot be posted ends with its error. The lock is
+ * held. */
 static void held_post(struct remo__slots *slots) {
     const struct remo__fabric_ops *ops = slots->node->fabric->ops;
     uint32_t sent = 0, count = slots->held_count;
@@ -165,7 +167,8 @@ uint32_t remo__slots_progress(struct remo__thread *thread) {
     uint32_t left = remo__slots_get(&slots->in_flight);
     if (left == 0 || !try_lock(slots))
         return left;
-    if (slots->held_count > 0 && remo__slots_get(&slots->cork_depth) == 0) /* there was no room for them before */
+    /* there was no room for them before */
+    if (slots->held_count > 0 && remo__slots_get(&slots->cork_depth) == 0)
         held_post(slots);
     collect(slots);
     left = slots->in_flight;
@@ -198,7 +201,8 @@ void remo__slots_cork(struct remo__thread *thread) {
     remo__slots_set(&slots->cork_depth, slots->cork_depth + 1);
 }
 
-/* Another thread that holds the lock for a moment is a reason to come back, which every wait and every look does. */
+/* Another thread that holds the lock for a moment is a reason to come back, which every wait and every look
+ * does. */
 void remo__slots_uncork(struct remo__thread *thread) {
     struct remo__slots *slots = thread->slots;
     remo__slots_set(&slots->cork_depth, slots->cork_depth - 1);
@@ -299,14 +303,16 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
     atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed);
 }
 
-/* Is the operation to wait for others? Then it may not look at the caller's buffer later, unless that is its own till then. */
+/* Is the operation to wait for others? Then it may not look at the caller's buffer later, unless that is its
+ * own till then. */
 static bool hold(struct start *start) {
     struct remo__slots *slots = start->slots;
     struct remo__op *op = &start->op;
     if (slots->cork_depth == 0)
         return false;
     if (op->kind == REMO__OP_WRITE && (op->flags & REMO__OP_INLINE)) {
-        op->flags &= (uint8_t)~REMO__OP_INLINE; /* bounced: a fabric that sends small things inline still may */
+        /* bounced: a fabric that sends small things inline still may */
+        op->flags &= (uint8_t)~REMO__OP_INLINE;
         start->bounce = true;
         start->src = op->local;
     }

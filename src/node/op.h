@@ -26,12 +26,13 @@ enum { REMO__WRITE_NOTIFY = 1, REMO__WRITE_IMM = 2 };
 
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots);
 void remo__slots_close(struct remo__slots *slots);
-/* Another thread goes on with what one that ended has left: errors of writes that are not its own are told to global
- * fences only. */
+/* Another thread goes on with what one that ended has left: errors of writes that are not its own are told to
+ * global fences only. */
 void remo__slots_inherit(struct remo__thread *thread);
-/* Between cork and uncork operations that need not be waited for are held back, so that they go to the network together: all
- * those to one peer in one post, where the fabric can (ring the doorbell once, complete once). Whoever waits or fences in
- * between sends them. May be nested. Mapped fabrics have nothing to hold. */
+/* Between cork and uncork operations that need not be waited for are held back, so that they go to the
+ * network together: all those to one peer in one post, where the fabric can (ring the doorbell once, complete
+ * once). Whoever waits or fences in between sends them. May be nested. Mapped fabrics have nothing to hold.
+ * */
 void remo__slots_cork(struct remo__thread *thread);
 void remo__slots_uncork(struct remo__thread *thread);
 

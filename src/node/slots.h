@@ -22,7 +22,8 @@ struct remo__slot {
 struct remo__slots_peer {
     uint32_t writes, others;  /* (A) in flight */
     _Atomic int error;        /* of a write that nobody waited for; told by the next fence of its thread */
-    _Atomic int untold;       /* the same, for a global fence of another thread, which may come first, or alone */
+    /* the same, for a global fence of another thread, which may come first, or alone */
+    _Atomic int untold;
     _Atomic uint64_t written; /* writes ever posted, where completion does not mean placed */
     _Atomic uint64_t flushed; /* so many of them are known to be placed */
 };

@@ -14,7 +14,8 @@ enum { ATTACHED = 1, DETACHED = 2, ORPHANED = 3 };
 
 _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
 #ifdef REMO_SIM
-_Thread_local struct remo__thread *remo__threads_of_os_thread; /* the simulator's threads are coroutines: it changes this with them */
+/* the simulator's threads are coroutines: it changes this with them */
+_Thread_local struct remo__thread *remo__threads_of_os_thread;
 #define threads_of_os_thread remo__threads_of_os_thread
 #else
 static _Thread_local struct remo__thread *threads_of_os_thread;

@@ -15,7 +15,8 @@
 #define REMO__SLEEP_NS_MAX (20 * REMO__NS_PER_MS)
 
 #ifdef REMO_SIM
-/* One turn of waiting is one step of a schedule: note what there is to see, look, and if it was not enough pause until something is different. */
+/* One turn of waiting is one step of a schedule: note what there is to see, look, and if it was not enough
+ * pause until something is different. */
 uint64_t remo__sim_look(const struct remo_node *node);
 void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t deadline_ns);
 #endif

@@ -96,16 +96,16 @@ static int meet(struct remo_barrier *barrier, uint64_t timeout_ns) {
 
 /* ---- a round ---- */
 
-/* What told the others of the last round is over. That one of them died, who may have come first, does no harm: so it must not be for a
- * fence to tell, ours or the user's. */
+/* What told the others of the last round is over. That one of them died, who may have come first, does no
+ * harm: so it must not be for a fence to tell, ours or the user's. */
 static int finish_telling(struct remo_barrier *barrier) {
     int rc = remo_ack_wait(&barrier->telling, barrier->node->op_timeout_ns);
     remo_ack_cancel(&barrier->telling);
     return rc == -EHOSTDOWN ? 0 : rc;
 }
 
-/* A wait condition. What was written to a node that died is for nobody to see, so it is no reason to keep the others waiting: again, when
- * the death is known. Other errors are told. */
+/* A wait condition. What was written to a node that died is for nobody to see, so it is no reason to keep the
+ * others waiting: again, when the death is known. Other errors are told. */
 static int fenced(void *ctx) {
     struct remo_barrier *barrier = ctx;
     int rc = REMO__MUTANT(barrier_fence) ? 0 : remo__fence_but(barrier->node, barrier->news);
@@ -146,8 +146,8 @@ static bool has_come(const struct remo_barrier *barrier, uint32_t node) {
 }
 
 /* Who came and then went does not hold up the round; that he went may be seen before that he came, so look at
- * his row once more. Channels see to it that what a peer wrote is there before the news that it left. Who gave up an earlier round comes
- * to no other. 1: he came; 0: not yet. */
+ * his row once more. Channels see to it that what a peer wrote is there before the news that it left. Who
+ * gave up an earlier round comes to no other. 1: he came; 0: not yet. */
 static int look_after(const struct remo_barrier *barrier, uint32_t node) {
     int rc = remo__channel_check_peer(remo_sst_channel(barrier->sst), node);
     bool gave_up = rc == 0 && (row_of(barrier, node) & GAVE_UP);
@@ -161,7 +161,8 @@ static int look_after(const struct remo_barrier *barrier, uint32_t node) {
                            (unsigned long long)barrier->round);
 }
 
-/* The one we wait for lives, and may take its time; but if one further on is gone nobody need wait for that. */
+/* The one we wait for lives, and may take its time; but if one further on is gone nobody need wait for that.
+ * */
 static int look_after_rest(const struct remo_barrier *barrier) {
     for (uint32_t i = barrier->behind + 1; i < barrier->others_count; i++) {
         int rc = look_after(barrier, barrier->others[i]);
@@ -182,8 +183,9 @@ static int all_have_come(void *ctx) {
     return 1;
 }
 
-/* Who passed the round that this node gives up, because the one that died told him more, waits for this node in the next: in vain, so let
- * him know. Best effort: whom this does not reach has lost this node, and knows that. */
+/* Who passed the round that this node gives up, because the one that died told him more, waits for this node
+ * in the next: in vain, so let him know. Best effort: whom this does not reach has lost this node, and knows
+ * that. */
 static void give_up(struct remo_barrier *barrier) {
     char sentence[REMO__SENTENCE_MAX];
     uint64_t row = barrier->round | GAVE_UP;
@@ -196,7 +198,8 @@ static void give_up(struct remo_barrier *barrier) {
     remo__fail(-EHOSTDOWN, "%s", sentence);
 }
 
-/* Who came to this round has seen that this node came to the last one: so that news is placed, and what went before it the same way. */
+/* Who came to this round has seen that this node came to the last one: so that news is placed, and what went
+ * before it the same way. */
 static void pass(struct remo_barrier *barrier) {
     barrier->arrived = false;
     remo__news_placed(barrier->news);

@@ -22,8 +22,9 @@ uint64_t remo__cell_sum(uint64_t sequence, const void *value, size_t value_bytes
     return XXH3_64bits_withSeed(value, value_bytes, sequence);
 }
 
-/* Is this slot whole? Then its value is in `scratch`. It is looked at anew, also by a CPU that nobody keeps coherent: who comes here from a torn
- * slot must see at least what was placed in this one before the other was begun. */
+/* Is this slot whole? Then its value is in `scratch`. It is looked at anew, also by a CPU that nobody keeps
+ * coherent: who comes here from a torn slot must see at least what was placed in this one before the other
+ * was begun. */
 static bool load_slot(const struct remo__cell_shape *shape, const char *slot, void *scratch,
                       uint64_t *ret_sequence) {
     if (!REMO__MUTANT(cell_invalidate_slot))

@@ -215,8 +215,9 @@ static bool plain(const struct remo__lock_seat *seat) {
            && !threads_wait(seat);
 }
 
-/* A pair fence orders our writes before our own release at the home, but the next thread of this node uses a connection of its own: for it
- * they must be placed. It may have come while we fenced, so this is asked where the lock is handed over, and not before. */
+/* A pair fence orders our writes before our own release at the home, but the next thread of this node uses a
+ * connection of its own: for it they must be placed. It may have come while we fenced, so this is asked where
+ * the lock is handed over, and not before. */
 static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           enum remo_fence_scope fence) {
     const struct remo__lock_seat *seat = &lock->seats[index];
@@ -242,7 +243,8 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
         return fail_not_held(lock, index, "release");
     int fenced = 0;
     if (remo__unlikely(fence != REMO_FENCE_NONE
-                       && !lock->node->mapped && !REMO__MUTANT(lock_release_fence))) /* where memory is mapped, the atomic is fence enough */
+                       /* where memory is mapped, the atomic is fence enough */
+                       && !lock->node->mapped && !REMO__MUTANT(lock_release_fence)))
         fenced = remo_fence(lock->node, fence, seat->home);
     if (remo__unlikely(!plain(seat))) {
         int rc = release_slowly(lock, index, thread, fence);

@@ -29,8 +29,8 @@ int remo__region_open(struct remo_channel *parent, const char *name, const char 
 int remo__participants_of(const struct remo_channel *parent, const struct remo_nodeset *asked,
                           struct remo_nodeset *ret_set);
 
-/* Refuse an object that is made of atomics, or of memory that several nodes write, where no hardware keeps the caches of CPUs coherent.
- * `object`: "a lock". Errors: -EOPNOTSUPP. */
+/* Refuse an object that is made of atomics, or of memory that several nodes write, where no hardware keeps
+ * the caches of CPUs coherent. `object`: "a lock". Errors: -EOPNOTSUPP. */
 int remo__needs_coherence(const struct remo_channel *parent, const char *object);
 
 /* In a wait condition: -EPROTO with the sentence when a peer opened something else under this name. */
