@@ -61,7 +61,8 @@ REMO_API int remo_channel_open(struct remo_channel *parent, const char *name, co
  * ...
  * Errors: -EINVAL, -ENOSPC (the sentence says how much is free), -ENOMEM. */
 REMO_API int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint64_t own_bytes,
-                                     uint64_t expected_bytes, const struct remo_nodeset *providers, uint32_t *ret_memory);
+                                     uint64_t expected_bytes, const struct remo_nodeset *providers,
+                                     uint32_t *ret_memory);
 /* Tell the participants. */
 REMO_API int remo_channel_join(struct remo_channel *channel);
 /* Until every participant is connected to this channel and all its sub-channels (of the root: to every
@@ -83,7 +84,8 @@ REMO_API void *remo_channel_memory(const struct remo_channel *channel, uint32_t 
 
 /* A small message on the control stream: slow (a system call at each end), ordered, reliable while both live.
  * Errors: -ENOTCONN (not connected yet), -EHOSTDOWN, -EMSGSIZE, -ENOBUFS. */
-REMO_API int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *data, size_t size_bytes);
+REMO_API int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *data,
+                               size_t size_bytes);
 
 /* Network operations of this channel and its sub-channels on this node, all threads, since it was opened. */
 REMO_API void remo_channel_stats(const struct remo_channel *channel, struct remo_stats *ret_stats);

@@ -120,7 +120,8 @@ REMO_API int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uin
  * --------------------------------------------------------------------------------------- As in region.h, for
  * addresses kept in network memory. The address is checked: -ESTALE for an earlier life of its node, -EFAULT
  * outside the node's arena. Counted as operations of the root channel. */
-REMO_API int remo_read(struct remo_node *node, struct remo_addr addr, void *dst, size_t size_bytes, struct remo_ack *ack);
+REMO_API int remo_read(struct remo_node *node, struct remo_addr addr, void *dst, size_t size_bytes,
+                       struct remo_ack *ack);
 REMO_API int remo_write(struct remo_node *node, struct remo_addr addr, const void *src, size_t size_bytes,
                         struct remo_ack *ack);
 

@@ -410,8 +410,8 @@ void remo__control_close(struct remo__control *control) {
 
 /* ---- sending ------------------------------------------------------------------------------------------- */
 
-static int peer_send(struct remo__control *control, struct remo__member *peer, uint16_t type, const void *data,
-                     size_t bytes, int fd) {
+static int peer_send(struct remo__control *control, struct remo__member *peer, uint16_t type,
+                     const void *data, size_t bytes, int fd) {
     int rc = -EHOSTDOWN;
     bool stalled = false;
     pthread_mutex_lock(&peer->lock);

@@ -66,7 +66,8 @@ void remo__member_dial_failed(struct remo__control *control, struct remo__member
     else if (rc == -ENOENT)
         remo__member_why(control, peer, REMO__WHY_AWAY, "nobody listens at %s", place->text);
     else if (rc == -EPERM)
-        remo__member_why(control, peer, REMO__WHY_REFUSED, "a process of another user listens at %s", place->text);
+        remo__member_why(control, peer, REMO__WHY_REFUSED, "a process of another user listens at %s",
+                         place->text);
     else
         remo__member_why(control, peer, REMO__WHY_AWAY, "%s: %s", place->text, strerror(-rc));
     remo__member_dial_later(control, peer);

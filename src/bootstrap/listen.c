@@ -34,7 +34,8 @@ static int listeners_adopt(struct remo__control *control) {
             continue;
         int fd = fcntl(control->roster->listen_fd[i], F_DUPFD_CLOEXEC, 0);
         if (fd < 0)
-            return remo__fail(-errno, "cannot take over a listening socket: %s; see ulimit -n", strerror(errno));
+            return remo__fail(-errno, "cannot take over a listening socket: %s; see ulimit -n",
+                              strerror(errno));
         getsockname(fd, (struct sockaddr *)&place.name, &place.name_bytes);
         place.is_unix = place.name.ss_family == AF_UNIX;
         listener_add(control, fd, &place, false);

@@ -89,10 +89,10 @@ static void ofi_init(struct ofi_fabric *ofi, const struct remo__fabric_config *c
 }
 
 static int ofi_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
-    if (config->size == 0 || config->rank >= config->size || config->size > UINT16_MAX || config->endpoints_max == 0 ||
-        (uint64_t)config->size * config->endpoints_max > REMO__OFI_PLACES_MAX)
-        return remo__fail(-EINVAL, "fabric ofi cannot be node %u of %u with %u endpoints", config->rank, config->size,
-                          config->endpoints_max);
+    if (config->size == 0 || config->rank >= config->size || config->size > UINT16_MAX ||
+        config->endpoints_max == 0 || (uint64_t)config->size * config->endpoints_max > REMO__OFI_PLACES_MAX)
+        return remo__fail(-EINVAL, "fabric ofi cannot be node %u of %u with %u endpoints", config->rank,
+                          config->size, config->endpoints_max);
     struct ofi_fabric *ofi = ofi_alloc(config);
     if (!ofi)
         return remo__fail(-ENOMEM, "no memory for %u peers", config->size);
@@ -127,8 +127,8 @@ static int segment_outside(uint32_t index, uint64_t offset, uint64_t bytes) {
 }
 
 /* Peers need to know nothing about our memory but where it is: requests name it by offset. */
-static int ofi_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes, int fd, void *blob,
-                           size_t blob_cap, size_t *ret_blob_bytes) {
+static int ofi_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes,
+                           int fd, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
     (void)fd;
     struct ofi_fabric *ofi = ofi_of(fabric);
     if (index >= REMO__SEGMENTS_MAX || !segment_fits(ofi, offset, bytes))
@@ -146,8 +146,8 @@ static int ofi_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t
     return rc;
 }
 
-static int ofi_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset, uint64_t bytes,
-                           const void *blob, size_t blob_bytes, int fd) {
+static int ofi_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset,
+                           uint64_t bytes, const void *blob, size_t blob_bytes, int fd) {
     (void)fd;
     struct ofi_fabric *ofi = ofi_of(fabric);
     struct ofi_contact *contact = peer < fabric->size ? atomic_load(&ofi->contacts[peer]) : NULL;
@@ -158,9 +158,10 @@ static int ofi_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t 
     struct remo__reader reader = remo__reader_of(blob, blob_bytes);
     uint32_t magic = remo__get_u32(&reader), told_index = remo__get_u32(&reader);
     uint64_t told_offset = remo__get_u64(&reader), told_bytes = remo__get_u64(&reader);
-    if (!remo__reader_complete(&reader) || magic != REMO__OFI_MAGIC || told_index != index || told_offset != offset ||
-        told_bytes != bytes || index >= REMO__SEGMENTS_MAX)
-        return remo__fail(-EBADMSG, "node %u describes its segment %u in a way that makes no sense", peer, index);
+    if (!remo__reader_complete(&reader) || magic != REMO__OFI_MAGIC || told_index != index ||
+        told_offset != offset || told_bytes != bytes || index >= REMO__SEGMENTS_MAX)
+        return remo__fail(-EBADMSG, "node %u describes its segment %u in a way that makes no sense", peer,
+                          index);
     if (!segment_fits(ofi, offset, bytes))
         return segment_outside(index, offset, bytes);
     int rc = remo__ofi_ranges_add(&contact->ranges, offset, bytes);
@@ -202,18 +203,21 @@ static int peer_check_net(const struct ofi_fabric *ofi, uint32_t peer, struct re
     char provider[64];
     remo__get_bytes(reader, &magic, sizeof magic);
     if (reader->bad || magic != REMO__OFI_MAGIC)
-        return remo__fail(-EPROTO, "node %u does not speak this version of fabric ofi, or its machine orders bytes otherwise",
-                          peer);
+        return remo__fail(
+            -EPROTO,
+            "node %u does not speak this version of fabric ofi, or its machine orders bytes otherwise", peer);
     remo__get_string(reader, provider, sizeof provider);
     uint32_t eager_bytes = remo__get_u32(reader);
     const char *own = ofi->net.info->fabric_attr->prov_name;
     if (reader->bad || strcmp(provider, own) != 0)
-        return remo__fail(-EPROTO, "node %u uses provider \"%s\" and this node \"%s\": choose the same", peer, provider, own);
+        return remo__fail(-EPROTO, "node %u uses provider \"%s\" and this node \"%s\": choose the same", peer,
+                          provider, own);
     if (eager_bytes != ofi->net.eager_bytes)
-        return remo__fail(-EPROTO,
-                          "libfabric is set up differently on node %u: give FI_OFI_RXM_BUFFER_SIZE the same value "
-                          "(%u here, %u there) in the environment of all nodes",
-                          peer, ofi->net.eager_bytes, eager_bytes);
+        return remo__fail(
+            -EPROTO,
+            "libfabric is set up differently on node %u: give FI_OFI_RXM_BUFFER_SIZE the same value "
+            "(%u here, %u there) in the environment of all nodes",
+            peer, ofi->net.eager_bytes, eager_bytes);
     return 0;
 }
 
@@ -236,11 +240,12 @@ static int peer_check(const struct ofi_fabric *ofi, uint32_t peer, const void *b
     if (!remo__reader_complete(&reader) || contact->places == 0)
         return remo__fail(-EPROTO, "node %u describes itself in a way that makes no sense", peer);
     if (rank != peer || size != ofi->base.size)
-        return remo__fail(-EPROTO, "node %u says it is node %u of %u, but this job has %u nodes", peer, rank, size,
-                          ofi->base.size);
+        return remo__fail(-EPROTO, "node %u says it is node %u of %u, but this job has %u nodes", peer, rank,
+                          size, ofi->base.size);
     if (arena_bytes != ofi->arena_bytes)
-        return remo__fail(-EPROTO, "node %u has an arena of %llu bytes, this node one of %llu: give all nodes the same", peer,
-                          (unsigned long long)arena_bytes, (unsigned long long)ofi->arena_bytes);
+        return remo__fail(
+            -EPROTO, "node %u has an arena of %llu bytes, this node one of %llu: give all nodes the same",
+            peer, (unsigned long long)arena_bytes, (unsigned long long)ofi->arena_bytes);
     return 0;
 }
 

@@ -37,7 +37,8 @@
 #define REMO__OFI_FLIGHTS_MAX 1024u             /* fragments under way: a power of 2 above depth + window */
 #define REMO__OFI_NONE UINT16_MAX               /* no slot */
 
-static_assert(REMO__OFI_FLIGHTS_MAX >= REMO__OFI_DEPTH + REMO__OFI_WINDOW, "each message continues at most one operation");
+static_assert(REMO__OFI_FLIGHTS_MAX >= REMO__OFI_DEPTH + REMO__OFI_WINDOW,
+              "each message continues at most one operation");
 
 /* One life of a peer, as it described itself. */
 struct ofi_contact {
@@ -199,7 +200,8 @@ void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int sta
 /* ofi_link.c */
 /* The link of an endpoint to a peer that is connected, opened if need be; NULL with -EHOSTDOWN or another
  * error. */
-int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact, struct ofi_link **ret_link);
+int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact,
+                       struct ofi_link **ret_link);
 /* Take a slot into the queue; take the first one out. */
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot);
 uint16_t remo__ofi_link_unqueue(struct ofi_link *link);
@@ -214,6 +216,7 @@ void remo__ofi_link_close(struct ofi_link *link);
 /* Make a request of the head of the queue; 0 when there is nothing to send. */
 size_t remo__ofi_request_make(struct ofi_link *link, uint8_t *message, uint32_t seq);
 /* Finish what an answer answers. False when it makes no sense. */
-bool remo__ofi_answer_take(struct ofi_link *link, const uint8_t *message, size_t bytes, const struct remo__ofi_head *head);
+bool remo__ofi_answer_take(struct ofi_link *link, const uint8_t *message, size_t bytes,
+                           const struct remo__ofi_head *head);
 
 #endif

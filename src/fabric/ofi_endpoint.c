@@ -32,7 +32,8 @@ static void hold(struct ofi_endpoint *endpoint) {
         if (spins >= HOLD_SPINS)
             sched_yield();
     }
-    atomic_store_explicit(&endpoint->drives, atomic_load_explicit(&endpoint->drives, memory_order_relaxed) + 1,
+    atomic_store_explicit(&endpoint->drives,
+                          atomic_load_explicit(&endpoint->drives, memory_order_relaxed) + 1,
                           memory_order_relaxed);
 }
 
@@ -203,7 +204,8 @@ static int self_write(struct ofi_fabric *ofi, const struct remo__op *op) {
     if (op->flags & REMO__OP_IMM) {
         uint32_t rank = ofi->base.rank;
         if (!remo__ofi_imms_push(&memory->imms, rank, atomic_load(&ofi->lives[rank]), op->imm))
-            return remo__fail_static(-EAGAIN, "this node has not taken the immediates sent before; try again");
+            return remo__fail_static(-EAGAIN,
+                                     "this node has not taken the immediates sent before; try again");
         remo__ofi_imms_ring(&memory->imms);
     }
     remo__mapped_fence(); /* a completion means placed; and pairs with the sleeper's fence */
@@ -250,7 +252,8 @@ static int op_check_form(const struct ofi_fabric *ofi, const struct remo__op *op
         return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
     if (op->size_bytes > REMO__OFI_MESSAGE_BYTES_MAX)
         return remo__fail(-EMSGSIZE, "an operation of %llu bytes is too large: at most %llu",
-                          (unsigned long long)op->size_bytes, (unsigned long long)REMO__OFI_MESSAGE_BYTES_MAX);
+                          (unsigned long long)op->size_bytes,
+                          (unsigned long long)REMO__OFI_MESSAGE_BYTES_MAX);
     if ((op->flags & REMO__OP_INLINE) && op->size_bytes > REMO__OFI_INLINE_BYTES)
         return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inlined write: at most %u",
                           (unsigned long long)op->size_bytes, REMO__OFI_INLINE_BYTES);
@@ -341,7 +344,8 @@ void remo__ofi_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     if (active && endpoint->naps < NAP_DOUBLINGS_MAX)
         endpoint->naps++;
     nap_ns = remo__min(nap_ns, timeout_ns);
-    struct timespec nap = {.tv_sec = (time_t)(nap_ns / REMO__NS_PER_S), .tv_nsec = (long)(nap_ns % REMO__NS_PER_S)};
+    struct timespec nap = {.tv_sec = (time_t)(nap_ns / REMO__NS_PER_S),
+                           .tv_nsec = (long)(nap_ns % REMO__NS_PER_S)};
     struct pollfd woken = {.fd = endpoint->wake_fd, .events = POLLIN};
     uint64_t count;
     if (ppoll(&woken, 1, &nap, NULL) > 0 && read(endpoint->wake_fd, &count, sizeof count) < 0)

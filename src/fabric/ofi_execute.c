@@ -76,7 +76,8 @@ static void run_fence(struct ofi_run *run) {
     run->unfenced = false;
 }
 
-static enum ofi_run_state run_read(struct ofi_run *run, struct ofi_memory *memory, const struct remo__ofi_record *record) {
+static enum ofi_run_state run_read(struct ofi_run *run, struct ofi_memory *memory,
+                                   const struct remo__ofi_record *record) {
     uint64_t padded = remo__ofi_padded(record->size_bytes);
     uint8_t *out = run_room(run, padded);
     if (!out || record->size_bytes > REMO__OFI_FRAGMENT_BYTES)
@@ -90,7 +91,8 @@ static enum ofi_run_state run_read(struct ofi_run *run, struct ofi_memory *memor
     return OFI_RUN_DONE;
 }
 
-static enum ofi_run_state run_write(struct ofi_run *run, struct ofi_memory *memory, const struct remo__ofi_record *record) {
+static enum ofi_run_state run_write(struct ofi_run *run, struct ofi_memory *memory,
+                                    const struct remo__ofi_record *record) {
     const uint8_t *data = run_take(run, remo__ofi_padded(record->size_bytes));
     const uint8_t *imm = data && (record->flags & REMO__OP_IMM) ? run_take(run, 8) : NULL;
     if (!data || (!imm && (record->flags & REMO__OP_IMM)))
@@ -127,8 +129,9 @@ static enum ofi_run_state run_atomic(struct ofi_run *run, struct ofi_memory *mem
     if (!remo__ofi_ranges_cover(&memory->ranges, record->offset, 8))
         return run_fail(run, -EACCES) ? OFI_RUN_DONE : OFI_RUN_BAD;
     char *word = memory->arena + record->offset;
-    uint64_t old = record->kind == REMO__OP_COMPARE_SWAP ? remo__mapped_compare_swap(word, operands[0], operands[1])
-                                                         : remo__mapped_fetch_add(word, operands[0]);
+    uint64_t old = record->kind == REMO__OP_COMPARE_SWAP
+                       ? remo__mapped_compare_swap(word, operands[0], operands[1])
+                       : remo__mapped_fetch_add(word, operands[0]);
     run->unfenced = false; /* an atomic is a full fence */
     memcpy(out, &old, sizeof old);
     return OFI_RUN_DONE;
@@ -154,7 +157,8 @@ static enum ofi_run_state run_record(struct ofi_run *run, struct ofi_memory *mem
 
 /* ---- a request ---- */
 
-void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t bytes, uint32_t count, uint8_t *answer) {
+void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t bytes, uint32_t count,
+                         uint8_t *answer) {
     *run = (struct ofi_run){
         .at = request + sizeof(struct remo__ofi_head),
         .end = request + bytes,
@@ -179,7 +183,8 @@ static void run_tell(struct ofi_run *run, struct ofi_memory *memory) {
     run->imms = run->notify = false;
 }
 
-enum ofi_run_state remo__ofi_run(struct ofi_run *run, struct ofi_memory *memory, uint32_t peer, uint32_t life) {
+enum ofi_run_state remo__ofi_run(struct ofi_run *run, struct ofi_memory *memory, uint32_t peer,
+                                 uint32_t life) {
     enum ofi_run_state state = OFI_RUN_DONE;
     run->peer = peer;
     run->life = life;

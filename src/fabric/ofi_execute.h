@@ -55,9 +55,11 @@ struct ofi_run {
 };
 
 /* `request` has `bytes` bytes, the check left off; `answer` has room for REMO__OFI_MESSAGE_BYTES. */
-void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t bytes, uint32_t count, uint8_t *answer);
+void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t bytes, uint32_t count,
+                         uint8_t *answer);
 /* Execute what is left, for a peer and a life of it, which send the immediates. */
-enum ofi_run_state remo__ofi_run(struct ofi_run *run, struct ofi_memory *memory, uint32_t peer, uint32_t life);
+enum ofi_run_state remo__ofi_run(struct ofi_run *run, struct ofi_memory *memory, uint32_t peer,
+                                 uint32_t life);
 /* After OFI_RUN_DONE: the size of head, results and failures, which remo__ofi_seal takes. */
 size_t remo__ofi_run_finish(struct ofi_run *run);
 

@@ -99,8 +99,10 @@ static int link_open(struct ofi_link *link) {
     struct ofi_fabric *ofi = link->endpoint->ofi;
     struct ofi_contact *contact = link->contact;
     if (link->endpoint->index >= contact->places)
-        return remo__fail(-ENOSPC, "node %u serves %u endpoints of each peer, this is number %u: open all nodes with "
-                          "the same number of threads", contact->rank, contact->places, link->endpoint->index + 1);
+        return remo__fail(-ENOSPC,
+                          "node %u serves %u endpoints of each peer, this is number %u: open all nodes with "
+                          "the same number of threads",
+                          contact->rank, contact->places, link->endpoint->index + 1);
     if (getrandom(&link->seed, sizeof link->seed, 0) != sizeof link->seed)
         return remo__fail(-EIO, "the kernel has no random numbers");
     int rc = remo__ofi_port_open(&link->port, &ofi->net, false);
@@ -123,7 +125,8 @@ static int link_open(struct ofi_link *link) {
     return 0;
 }
 
-int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact, struct ofi_link **ret_link) {
+int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact,
+                       struct ofi_link **ret_link) {
     struct ofi_link *link = endpoint->links[contact->rank];
     if (link && link->contact != contact) {
         if (link->active)
@@ -175,10 +178,12 @@ static void welcome_take(struct ofi_link *link) {
     struct remo__ofi_welcome welcome;
     const uint8_t *message = link->block.memory + ANSWERS_AT;
     size_t bytes;
-    if (!remo__ofi_arrived(message, 0, link->seed, link->port.net->stream, &link->placed, &head, &bytes) || bytes != sizeof head + sizeof welcome)
+    if (!remo__ofi_arrived(message, 0, link->seed, link->port.net->stream, &link->placed, &head, &bytes) ||
+        bytes != sizeof head + sizeof welcome)
         return;
     memcpy(&welcome, message + sizeof head, sizeof welcome);
-    link->ring = (struct ofi_remote){.address = link->table.address, .key = welcome.key, .base = welcome.base};
+    link->ring =
+        (struct ofi_remote){.address = link->table.address, .key = welcome.key, .base = welcome.base};
     link->state = OFI_LINK_UP;
 }
 
@@ -221,7 +226,8 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
  * */
 static bool may_send(const struct ofi_link *link) {
     uint32_t under_way = link->next - 1 - link->answered;
-    return link->queue.count > 0 && under_way < (link->queue_bytes >= FULL_BYTES ? REMO__OFI_WINDOW : FLIGHTS_SMALL);
+    return link->queue.count > 0 &&
+           under_way < (link->queue_bytes >= FULL_BYTES ? REMO__OFI_WINDOW : FLIGHTS_SMALL);
 }
 
 static int link_send(struct ofi_link *link) {
@@ -255,7 +261,8 @@ static int answers_take(struct ofi_link *link) {
         struct remo__ofi_head head;
         size_t bytes;
         const uint8_t *message = link->block.memory + ANSWERS_AT + remo__ofi_slot_at(seq);
-        if (!remo__ofi_arrived(message, seq, link->seed, link->port.net->stream, &link->placed, &head, &bytes))
+        if (!remo__ofi_arrived(message, seq, link->seed, link->port.net->stream, &link->placed, &head,
+                               &bytes))
             return 0;
         if (!remo__ofi_answer_take(link, message, bytes, &head))
             return remo__fail(-EPROTO, "node %u sent an answer that makes no sense", link->contact->rank);
@@ -272,8 +279,9 @@ static void slow_tell(struct ofi_link *link, uint64_t quiet_ns) {
         return;
     link->slow_told = true;
     remo__log(&link->endpoint->ofi->base.log, REMO_LOG_WARNING,
-              "node %u has not answered for %llu s on the network of the data: it is very busy, or a firewall lets only "
-              "the other connection through", link->contact->rank, (unsigned long long)(quiet_ns / REMO__NS_PER_S));
+              "node %u has not answered for %llu s on the network of the data: it is very busy, or a "
+              "firewall lets only the other connection through",
+              link->contact->rank, (unsigned long long)(quiet_ns / REMO__NS_PER_S));
 }
 
 /* With something under way and nothing heard: is there still a connection? A write tells. */

@@ -36,7 +36,8 @@ static void put_word(struct draft *draft, uint64_t word) {
 }
 
 /* Beside the record: what a fragment takes in the request and in the answer. */
-static void fragment_needs(const struct remo__op *op, uint64_t bytes, bool last, size_t *ret_request, size_t *ret_answer) {
+static void fragment_needs(const struct remo__op *op, uint64_t bytes, bool last, size_t *ret_request,
+                           size_t *ret_answer) {
     *ret_request = *ret_answer = 0;
     if (op->kind == REMO__OP_READ)
         *ret_answer = remo__ofi_padded(bytes);
@@ -112,7 +113,8 @@ size_t remo__ofi_request_make(struct ofi_link *link, uint8_t *message, uint32_t 
 /* ---- answers ---- */
 
 /* The result of one record, at `at` of those left; returns its size, or SIZE_MAX. */
-static size_t result_take(struct ofi_link *link, const struct ofi_flight *flight, const uint8_t *at, size_t left) {
+static size_t result_take(struct ofi_link *link, const struct ofi_flight *flight, const uint8_t *at,
+                          size_t left) {
     struct ofi_slot *slot = &link->endpoint->slots[flight->slot];
     size_t bytes = 0;
     if (slot->op.kind == REMO__OP_READ)
@@ -145,7 +147,8 @@ static bool failures_take(struct ofi_link *link, const uint8_t *failures, uint32
         memcpy(&failure, failures + i * sizeof failure, sizeof failure);
         if (failure.record >= records || failure.status >= 0)
             return false;
-        struct ofi_flight *flight = &link->flights[(link->flight_head + failure.record) % REMO__OFI_FLIGHTS_MAX];
+        struct ofi_flight *flight =
+            &link->flights[(link->flight_head + failure.record) % REMO__OFI_FLIGHTS_MAX];
         struct ofi_slot *slot = &link->endpoint->slots[flight->slot];
         if (slot->status == 0)
             slot->status = failure.status;
@@ -153,7 +156,8 @@ static bool failures_take(struct ofi_link *link, const uint8_t *failures, uint32
     return true;
 }
 
-bool remo__ofi_answer_take(struct ofi_link *link, const uint8_t *message, size_t bytes, const struct remo__ofi_head *head) {
+bool remo__ofi_answer_take(struct ofi_link *link, const uint8_t *message, size_t bytes,
+                           const struct remo__ofi_head *head) {
     uint32_t records = link->records[head->seq % REMO__OFI_WINDOW];
     size_t failure_bytes = head->count * sizeof(struct remo__ofi_failure);
     if (head->count > records || bytes - sizeof *head < failure_bytes)

@@ -71,7 +71,8 @@ static int getinfo(const char *provider, const char *address, int mr_mode, struc
 /* Providers that take the process down when a peer goes away, as libfabric 1.17 has them. */
 static int refuse_unsafe(const char *provider) {
     if (strcmp(provider, "shm") == 0)
-        return remo__fail(-ENODEV, "provider \"shm\" crashes when a peer goes away: use fabric shm, which is faster too");
+        return remo__fail(
+            -ENODEV, "provider \"shm\" crashes when a peer goes away: use fabric shm, which is faster too");
     if (strcmp(provider, "net;ofi_rxm") == 0)
         return remo__fail(-ENODEV, "provider \"net;ofi_rxm\" crashes when a peer goes away: use tcp");
     return 0;
@@ -88,13 +89,15 @@ static int net_info(const char *provider, const char *address, struct fi_info **
     if (rc != 0)
         rc = getinfo(provider, address, MR_MODES, &info);
     if (rc != 0)
-        return remo__fail(-ENODEV,
-                          "libfabric offers no provider \"%s\"%s%s (%s): see `fi_info -l` (package libfabric-bin), "
-                          "or leave the provider out for TCP (package libfabric1)",
-                          provider, address ? " on address " : "", address ? address : "", fi_strerror(-rc));
+        return remo__fail(
+            -ENODEV,
+            "libfabric offers no provider \"%s\"%s%s (%s): see `fi_info -l` (package libfabric-bin), "
+            "or leave the provider out for TCP (package libfabric1)",
+            provider, address ? " on address " : "", address ? address : "", fi_strerror(-rc));
     if (info->domain_attr->cq_data_size < sizeof(uint32_t)) {
         fi_freeinfo(info);
-        return remo__fail(-ENODEV, "provider \"%s\" cannot tell a peer that something was written: choose another one",
+        return remo__fail(-ENODEV,
+                          "provider \"%s\" cannot tell a peer that something was written: choose another one",
                           provider);
     }
     *ret_info = info;
@@ -119,7 +122,8 @@ static uint32_t rxm_eager_bytes(const char *provider, const char *address) {
     return bytes;
 }
 
-int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *address, const struct remo__log *log) {
+int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *address,
+                       const struct remo__log *log) {
     provider = provider ? provider : REMO__OFI_PROVIDER_DEFAULT;
     *net = (struct ofi_net){0};
     int rc = net_info(provider, address, &net->info);
@@ -131,9 +135,10 @@ int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *ad
     net->stream = tcp && rxm;
     net->eager_bytes = rxm ? rxm_eager_bytes(provider, address) : 0;
     if (net->eager_bytes > 4096)
-        remo__log(log, REMO_LOG_WARNING,
-                  "libfabric was in use before Remo opened it: each connection will take some 70 MB; set "
-                  "FI_OFI_RXM_BUFFER_SIZE=512 and FI_OFI_RXM_MSG_RX_SIZE=64 in the environment, on all nodes");
+        remo__log(
+            log, REMO_LOG_WARNING,
+            "libfabric was in use before Remo opened it: each connection will take some 70 MB; set "
+            "FI_OFI_RXM_BUFFER_SIZE=512 and FI_OFI_RXM_MSG_RX_SIZE=64 in the environment, on all nodes");
     rc = fi_fabric(net->info->fabric_attr, &net->fabric, NULL);
     if (rc == 0)
         return 0;
@@ -186,10 +191,11 @@ int remo__ofi_port_open(struct ofi_port *port, struct ofi_net *net, bool sleepab
     if (rc == 0)
         return 0;
     remo__ofi_port_close(port);
-    return remo__fail(rc,
-                      "libfabric cannot open an endpoint: %s; if it lacks descriptors or memory, raise the limits "
-                      "(ulimit -n, ulimit -l)",
-                      fi_strerror(-rc));
+    return remo__fail(
+        rc,
+        "libfabric cannot open an endpoint: %s; if it lacks descriptors or memory, raise the limits "
+        "(ulimit -n, ulimit -l)",
+        fi_strerror(-rc));
 }
 
 void remo__ofi_port_close(struct ofi_port *port) {
@@ -217,7 +223,8 @@ int remo__ofi_port_insert(struct ofi_port *port, const void *address, fi_addr_t 
     int rc = fi_av_insert(port->av, address, 1, ret_address, 0, NULL);
     if (rc == 1)
         return 0;
-    return remo__fail(-EINVAL, "libfabric refuses the address of a peer: %s", fi_strerror(rc < 0 ? -rc : FI_EINVAL));
+    return remo__fail(-EINVAL, "libfabric refuses the address of a peer: %s",
+                      fi_strerror(rc < 0 ? -rc : FI_EINVAL));
 }
 
 /* ---- memory ---- */
@@ -236,11 +243,13 @@ int remo__ofi_block_register(struct ofi_block *block, struct ofi_port *port) {
         uint64_t key = 0;
         rc = (mode & FI_MR_PROV_KEY) ? 0 : block_key(port, &key);
         if (rc == 0)
-            rc = fi_mr_reg(port->domain, block->memory, block->size_bytes, access, 0, key, 0, &block->mr, NULL);
+            rc = fi_mr_reg(port->domain, block->memory, block->size_bytes, access, 0, key, 0, &block->mr,
+                           NULL);
     }
     if (rc != 0)
-        return remo__fail(rc, "libfabric cannot register %zu bytes: %s; a limit on locked memory is raised with ulimit -l",
-                          block->size_bytes, fi_strerror(-rc));
+        return remo__fail(
+            rc, "libfabric cannot register %zu bytes: %s; a limit on locked memory is raised with ulimit -l",
+            block->size_bytes, fi_strerror(-rc));
     block->key = fi_mr_key(block->mr);
     block->base = (mode & FI_MR_VIRT_ADDR) ? (uintptr_t)block->memory : 0;
     return 0;
@@ -280,7 +289,8 @@ static ssize_t write_post(struct ofi_port *port, const struct ofi_write *write) 
     void *desc = fi_mr_desc(write->block->mr);
     uint64_t at = to->base + write->at;
     if (!write->silent || !port->net->stream)
-        return fi_writedata(port->ep, write->from, write->bytes, desc, write->data, to->address, at, to->key, NULL);
+        return fi_writedata(port->ep, write->from, write->bytes, desc, write->data, to->address, at, to->key,
+                            NULL);
     return fi_write(port->ep, write->from, write->bytes, desc, to->address, at, to->key, NULL);
 }
 

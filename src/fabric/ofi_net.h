@@ -61,7 +61,8 @@ struct ofi_remote {
 /* Is there such a provider? -ENODEV with the remedy if not. `address` NULL: loopback, where that has a
  * meaning. */
 int remo__ofi_net_probe(const char *provider, const char *address);
-int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *address, const struct remo__log *log);
+int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *address,
+                       const struct remo__log *log);
 void remo__ofi_net_close(struct ofi_net *net);
 
 /* `sleepable`: with a descriptor, which costs each arrival some 0.5 us. All zero is a closed port. */

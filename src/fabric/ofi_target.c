@@ -111,7 +111,8 @@ static void welcome_send(struct ofi_target *target, struct ofi_inbound *inbound)
     struct remo__ofi_welcome welcome = {.key = inbound->block.key, .base = inbound->block.base};
     uint8_t *message = inbound->block.memory + ANSWERS_AT;
     memcpy(message + sizeof(struct remo__ofi_head), &welcome, sizeof welcome);
-    size_t bytes = remo__ofi_seal(message, sizeof(struct remo__ofi_head) + sizeof welcome, 0, 0, inbound->seed);
+    size_t bytes =
+        remo__ofi_seal(message, sizeof(struct remo__ofi_head) + sizeof welcome, 0, 0, inbound->seed);
     answer_send(target, inbound, 0, bytes);
 }
 
@@ -159,8 +160,8 @@ static void greeting_take(struct ofi_fabric *ofi, uint32_t rank, uint32_t endpoi
         greeting.check != XXH3_64bits(&greeting, offsetof(struct remo__ofi_greeting, check)))
         return;
     if (inbound_open(ofi, rank, &greeting) < 0)
-        remo__log(&ofi->base.log, REMO_LOG_ERROR, "endpoint %u of node %u cannot be served: %s", endpoint, rank,
-                  remo_last_error());
+        remo__log(&ofi->base.log, REMO_LOG_ERROR, "endpoint %u of node %u cannot be served: %s", endpoint,
+                  rank, remo_last_error());
 }
 
 void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank) {
@@ -191,8 +192,8 @@ static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound)
         target->stalled = true;
     } else if (state == OFI_RUN_BAD) {
         inbound->dead = true;
-        remo__log(&ofi->base.log, REMO_LOG_ERROR, "node %u sent a request that makes no sense; it is not served further",
-                  inbound->rank);
+        remo__log(&ofi->base.log, REMO_LOG_ERROR,
+                  "node %u sent a request that makes no sense; it is not served further", inbound->rank);
     } else {
         uint8_t *answer = inbound->run.answer;
         size_t bytes = remo__ofi_seal(answer, remo__ofi_run_finish(&inbound->run), inbound->next,
@@ -212,7 +213,8 @@ static bool inbound_serve(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
         const uint8_t *request = inbound->block.memory + remo__ofi_slot_at(inbound->next);
         struct remo__ofi_head head;
         size_t bytes;
-        if (!remo__ofi_arrived(request, inbound->next, inbound->seed, target->port.net->stream, &inbound->placed, &head, &bytes))
+        if (!remo__ofi_arrived(request, inbound->next, inbound->seed, target->port.net->stream,
+                               &inbound->placed, &head, &bytes))
             return false;
         uint8_t *answer = inbound->block.memory + ANSWERS_AT + remo__ofi_slot_at(inbound->next);
         remo__ofi_run_start(&inbound->run, request, bytes, head.count, answer);
@@ -309,7 +311,8 @@ static uint64_t doze(struct ofi_fabric *ofi) {
     pthread_mutex_unlock(&target->lock);
     if (!may || busy)
         return 0;
-    struct pollfd fds[2] = {{.fd = target->wake_fd, .events = POLLIN}, {.fd = target->port.fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = target->wake_fd, .events = POLLIN},
+                            {.fd = target->port.fd, .events = POLLIN}};
     uint64_t start = remo__now_ns();
     poll(fds, target->port.fd >= 0 ? 2 : 1, timeout_ms);
     uint64_t count;

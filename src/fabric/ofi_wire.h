@@ -102,7 +102,8 @@ static inline size_t remo__ofi_covered(size_t bytes) {
 }
 
 /* `bytes` of head and content are there: write the head and the check. Returns the size of the message. */
-static inline size_t remo__ofi_seal(uint8_t *message, size_t bytes, uint32_t seq, uint32_t count, uint64_t seed) {
+static inline size_t remo__ofi_seal(uint8_t *message, size_t bytes, uint32_t seq, uint32_t count,
+                                    uint64_t seed) {
     struct remo__ofi_head head = {.seq = seq, .units = (uint16_t)((bytes + 8) / 8), .count = (uint16_t)count};
     memcpy(message, &head, sizeof head);
     uint64_t check = XXH3_64bits_withSeed(message, remo__ofi_covered(bytes), seed);

@@ -39,7 +39,8 @@ static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const s
     uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place->sight.meta) + 1, op->value_bytes);
     size_t bytes = remo__kv_copy_build(mine->outgoing, place->sight.head, hash, meta, op->value);
     uint32_t copy = place->sight.copy ^ !REMO__MUTANT(kv_other_copy);
-    uint64_t at = remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)) + remo__kv_copy_at(&kv->shape, copy);
+    uint64_t at =
+        remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)) + remo__kv_copy_at(&kv->shape, copy);
     return remo_region_write(kv->slots, remo__kv_entry_node(place->entry), at, mine->outgoing, bytes, 0, ack);
 }
 

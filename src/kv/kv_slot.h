@@ -201,7 +201,8 @@ static inline bool remo__kv_copy_take(const struct remo__kv_shape *shape, const 
     void *to = bytes <= cap ? dst : scratch;
     if (remo__likely(bytes > 0))
         remo__copy_from(to, from + REMO__KV_COPY_HEAD_BYTES, bytes);
-    return seal == remo__kv_seal(remo__kv_value_sum(to, bytes), meta, head, hash) || REMO__MUTANT(kv_checksum);
+    return seal == remo__kv_seal(remo__kv_value_sum(to, bytes), meta, head, hash) ||
+           REMO__MUTANT(kv_checksum);
 }
 
 /* The newer copy is torn: the rest of a read. Is the other one, of which `sight` speaks, whole? */
@@ -222,7 +223,8 @@ static inline __attribute__((always_inline)) enum remo__kv_seen remo__kv_slot_re
         return REMO__KV_SEEN_OTHER;
     const char *copies = slot + shape->copies_at;
     uint64_t meta0 = remo__load(copies + 8), meta1 = remo__load(copies + shape->copy_bytes + 8);
-    uint64_t newer = REMO__MUTANT(kv_newer) ? 0 : remo__kv_meta_newer_mask(meta1, meta0), meta = meta0 ^ ((meta0 ^ meta1) & newer);
+    uint64_t newer = REMO__MUTANT(kv_newer) ? 0 : remo__kv_meta_newer_mask(meta1, meta0),
+             meta = meta0 ^ ((meta0 ^ meta1) & newer);
     const char *copy = copies + (shape->copy_bytes & newer);
     if (remo__likely(remo__kv_copy_take(shape, copy, head, key->hash, meta, dst, cap, scratch))) {
         *ret_sight = (struct remo__kv_sight){.head = head, .meta = meta, .copy = (uint32_t)newer & 1};

@@ -101,8 +101,8 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
             written[peer] = flushed;
         if (written[peer] == flushed || !remo__peer_alive(node, peer))
             continue;
-        int one =
-            remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch, sizeof scratch, &ack);
+        int one = remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch,
+                                sizeof scratch, &ack);
         rc = rc ? rc : one;
     }
     if (remo__ack_pending(&ack) || ack.status != 0) {

@@ -49,7 +49,8 @@ int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *wha
     case REMO_PEER_COMING:
         return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has not joined yet", what, peer);
     case REMO_PEER_UP:
-        return remo__fail(-EHOSTDOWN, "cannot %s node %u: the connection to it is lost, and it may have died just now",
+        return remo__fail(-EHOSTDOWN,
+                          "cannot %s node %u: the connection to it is lost, and it may have died just now",
                           what, peer);
     default:
         return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has died; nodes that did not depend on it go on",
@@ -58,10 +59,10 @@ int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *wha
 }
 
 int remo__peer_silent(const struct remo_node *node, uint32_t peer, const char *what) {
-    return remo__fail(
-        -ETIMEDOUT,
-        "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or network does not answer",
-        what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
+    return remo__fail(-ETIMEDOUT,
+                      "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or "
+                      "network does not answer",
+                      what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
 }
 
 /* ---- what comes over the control stream ---- */
@@ -214,9 +215,9 @@ static int open_fabric(struct remo_node *node, const struct remo_config *config)
     const char *name = or_env(config->fabric, "REMO_FABRIC");
     const struct remo__fabric_ops *ops = remo__fabric_find(name ? name : "shm");
     if (!ops)
-        return remo__fail(-EINVAL,
-                          "there is no fabric called \"%s\"; this build has shm, ofi and verbs (see `remo doctor`)",
-                          name);
+        return remo__fail(
+            -EINVAL,
+            "there is no fabric called \"%s\"; this build has shm, ofi and verbs (see `remo doctor`)", name);
     struct remo__fabric_config fabric = {.rank = node->rank,
                                          .size = node->size,
                                          .job = node->roster->job,

@@ -481,7 +481,8 @@ int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint3
     struct remo_node *node = thread->node;
     struct remo_ack own = REMO_ACK_INIT;
     if (!node->fabric->caps.coherent)
-        return remo__fail(-EOPNOTSUPP, "fabric %s has no atomics: no hardware keeps its memory coherent", node->fabric->ops->name);
+        return remo__fail(-EOPNOTSUPP, "fabric %s has no atomics: no hardware keeps its memory coherent",
+                          node->fabric->ops->name);
     struct start start = {.slots = thread->slots,
                           .thread = thread,
                           .bounce = true,

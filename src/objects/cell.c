@@ -69,7 +69,8 @@ static bool is_whole(const struct remo__cell_shape *shape, char *slot) {
         memset(value, 0, shape->value_bytes);
         return true;
     }
-    return remo__cell_sum(header[0], value, shape->value_bytes) == header[1] || REMO__MUTANT(owned_var_pull_checksum);
+    return remo__cell_sum(header[0], value, shape->value_bytes) == header[1] ||
+           REMO__MUTANT(owned_var_pull_checksum);
 }
 
 uint32_t remo__cell_whole(const struct remo__cell_shape *shape, char *cell) {
@@ -115,8 +116,8 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
     cell->image[0] = cell->sequence;
     cell->image[1] = remo__cell_sum(cell->sequence, value, shape->value_bytes);
     memcpy(cell->image + 2, value, shape->value_bytes);
-    remo__copy_to(own + (REMO__MUTANT(cell_own_turns) ? 0 : cell->sequence & 1) * shape->slot_bytes, cell->image,
-                  REMO__CELL_HEADER_BYTES + shape->value_bytes);
+    remo__copy_to(own + (REMO__MUTANT(cell_own_turns) ? 0 : cell->sequence & 1) * shape->slot_bytes,
+                  cell->image, REMO__CELL_HEADER_BYTES + shape->value_bytes);
     if (!REMO__MUTANT(cell_flush))
         remo__flush(own, shape->bytes); /* peers pull it */
 }

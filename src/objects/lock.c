@@ -185,7 +185,8 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
         remo__lock_settle(lock, seat, seen);
         return rc;
     }
-    if (remo__unlikely((!remo__word_free(drawn) && !REMO__MUTANT(lock_drawn_free)) || remo__word_flags(drawn) != 0))
+    if (remo__unlikely((!remo__word_free(drawn) && !REMO__MUTANT(lock_drawn_free)) ||
+                       remo__word_flags(drawn) != 0))
         return remo__lock_drawn(lock, index, thread, seen, drawn, remo__deadline(timeout_ns));
     atomic_store_explicit(&seat->owner, thread->index, memory_order_relaxed);
     seat->handovers = 0;

@@ -242,7 +242,8 @@ int remo__queue_try_push(void *ctx) {
  * filled yet), or an error. */
 static int take_out(struct remo__queue_op *op, const struct place *place, const struct slot *slot) {
     size_t size = slot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
-    if ((slot->meta != make_meta(place->ticket, size) && !REMO__MUTANT(queue_ticket)) || size > op->queue->slot_bytes)
+    if ((slot->meta != make_meta(place->ticket, size) && !REMO__MUTANT(queue_ticket)) ||
+        size > op->queue->slot_bytes)
         return 0;
     const void *data = slot->data;
     if (op->queue->slot_bytes > REMO__QUEUE_BRIEF_BYTES) {

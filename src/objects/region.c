@@ -15,8 +15,8 @@ int remo__needs_coherence(const struct remo_channel *parent, const char *object)
     if (parent->node->fabric->caps.coherent)
         return 0;
     return remo__fail(-EOPNOTSUPP,
-                      "%s needs atomics and coherent caches, which fabric %s does not have; there regions, owned variables, SSTs and "
-                      "barriers work",
+                      "%s needs atomics and coherent caches, which fabric %s does not have; there regions, "
+                      "owned variables, SSTs and barriers work",
                       object, parent->node->fabric->ops->name);
 }
 

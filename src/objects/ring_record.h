@@ -56,7 +56,8 @@ static inline void remo__ring_next_lap(struct remo__ring_cursor *cursor) {
 
 static inline uint64_t remo__record_sum(const struct remo__ring_cursor *cursor, uint64_t head,
                                         const void *payload, size_t size_bytes) {
-    return XXH3_64bits_withSeed(payload, size_bytes, remo__random_mix(REMO__MUTANT(ringbuffer_lap) ? 0 : cursor->position) ^ head);
+    return XXH3_64bits_withSeed(payload, size_bytes,
+                                remo__random_mix(REMO__MUTANT(ringbuffer_lap) ? 0 : cursor->position) ^ head);
 }
 
 /* The record at `cursor` into `image`, which has room for it; returns how many bytes to write. */
