@@ -20,6 +20,7 @@
 #define TIMEOUT_NS 60000000000ull
 #define TESTS_MAX 64u
 #define JOIN_NS 20000000000ull
+#define OPERATION_NS 50000000000ull /* a machine may stand still for longer than the library's 10 s */
 #define ARENA_BYTES (1ull << 32)
 #define SEGMENT_BYTES (4ull << 20)
 
@@ -163,7 +164,7 @@ static int run_node(uint32_t rank) {
                                  .job = strrchr(folder, '/') + 1,
                                  .arena_bytes = ARENA_BYTES,
                                  .segment_bytes = SEGMENT_BYTES,
-                                 .op_timeout_ns = running->op_timeout_ns,
+                                 .op_timeout_ns = running->op_timeout_ns ? running->op_timeout_ns : OPERATION_NS,
                                  .join_timeout_ns = JOIN_NS * cluster_slowness()};
     int rc = remo_node_open(&config, &node);
     if (rc == -ENODEV || rc == -ENOSYS)

@@ -22,7 +22,7 @@ struct cluster_test {
     uint32_t nodes;
     int (*body)(struct remo_node *node, void *ctx);
     int as_threads;         /* all nodes in one process */
-    uint64_t op_timeout_ns; /* 0: 10 s */
+    uint64_t op_timeout_ns; /* 0: 50 s */
     uint64_t timeout_ns;    /* of the whole test; 0: 60 s. Sanitizers and valgrind get ten times as much */
     void *ctx;
     const char *only_on; /* a fabric; NULL: all */
