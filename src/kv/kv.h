@@ -57,16 +57,17 @@
 #define REMO__KV_BATCH_MAX     16u
 #define REMO__KV_UNSENT_MAX    32u
 #define REMO__KV_READS_MAX     4u
+#define REMO__KV_DEADLINE_POLLS 4u
 #else
 #define REMO__KV_TRACKER_BYTES (64u << 10) /* ring of each sender at each receiver */
 #define REMO__KV_BATCH_MAX     256u        /* records in one message */
 #define REMO__KV_UNSENT_MAX    1024u       /* records of operations that gave up before they could be sent */
 #define REMO__KV_READS_MAX     62u         /* of a thread, in flight; on fabrics that are not mapped */
+#define REMO__KV_DEADLINE_POLLS 64u        /* deadlines are looked at once in so many polls */
 #endif
 #define REMO__KV_READS_BYTES    (4u << 20) /* room for their slots: large ones are fewer */
 #define REMO__KV_LOCK_TRIES    4u          /* that fail, in one poll */
 #define REMO__KV_QUEUE_NS      (20 * REMO__NS_PER_US) /* for a lock, at most once in a poll */
-#define REMO__KV_DEADLINE_POLLS 64u        /* deadlines are looked at once in so many polls */
 
 /* News for all indices. On the wire: two words. */
 struct remo__kv_record {

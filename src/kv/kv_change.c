@@ -8,7 +8,7 @@
 static int lock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
     int rc = remo_lock_acquire(kv->locks, stripe, timeout_ns);
-    if (rc == -EOWNERDEAD) /* what its last owner left half done is in order as it is: see kv.h */
+    if (rc == -EOWNERDEAD && !REMO__MUTANT(kv_consistent)) /* what its last owner left half done is in order as it is: see kv.h */
         rc = remo_lock_consistent(kv->locks, stripe);
     if (rc == 0)
         mine->locks_held++;
@@ -66,15 +66,18 @@ static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
         return;
     }
     struct remo_ack ack = REMO_ACK_INIT;
+    uint32_t node = remo__kv_entry_node(place.entry);
     remo__cork(mine->thread); /* the write and the release behind it go together */
     rc = write_value(kv, mine, op, run->hash, &place, &ack);
     bool same_node = REMO__MUTANT(kv_update_fence_scope)
-                     || remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash))
-                            == remo__kv_entry_node(place.entry);
-    enum remo_fence_scope fence = same_node ? REMO_FENCE_PAIR : REMO_FENCE_THREAD;
-    int released = unlock(kv, mine, run->hash, REMO__MUTANT(kv_update_fence) ? REMO_FENCE_NONE : fence);
+                     || remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash)) == node;
+    enum remo_fence_scope fence = same_node && !REMO__MUTANT(kv_update_fence) ? REMO_FENCE_PAIR : REMO_FENCE_NONE;
+    if (rc == 0 && !same_node && !kv->node->mapped && !REMO__MUTANT(kv_update_fence))
+        rc = remo__fence_placed(mine->thread, mine->thread, node);
+    int released = unlock(kv, mine, run->hash, fence);
     remo__uncork(mine->thread);
-    rc = rc != 0 ? rc : end_write(kv, mine, &ack);
+    int written = end_write(kv, mine, &ack);
+    rc = rc != 0 ? rc : written;
     remo__kv_done(mine, op, rc != 0 ? rc : released);
 }
 
@@ -82,12 +85,12 @@ static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
 
 /* Nobody may hear of it before all can see it: else one reader has lost the key that a later one still
  * finds. */
-static int mark_deleted(struct remo_kv *kv, const struct remo__kv_place *place) {
+static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_place *place) {
     uint64_t head = remo__kv_head_with(place->sight.head, REMO__KV_DELETED);
     uint32_t node = remo__kv_entry_node(place->entry);
     int rc = remo_region_write(kv->slots, node, remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)),
                                &head, sizeof head, 0, NULL);
-    return rc != 0 || REMO__MUTANT(kv_delete_fence) ? rc : remo_fence(kv->node, REMO_FENCE_THREAD, node);
+    return rc != 0 || REMO__MUTANT(kv_delete_fence) ? rc : remo__fence_placed(mine->thread, mine->thread, node);
 }
 
 static void delete(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
@@ -96,7 +99,7 @@ static void delete(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
     struct remo__kv_place place;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc == 0)
-        rc = mark_deleted(kv, &place);
+        rc = mark_deleted(kv, mine, &place);
     if (rc != 0) {
         unlock_and_done(kv, mine, op, REMO_FENCE_NONE, rc);
         return;
@@ -116,7 +119,7 @@ void remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, st
 static uint32_t take_slot(struct remo_kv *kv) {
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
     uint32_t slot = remo__kv_pool_take(&kv->pool);
-    if (remo__unlikely(slot == REMO__KV_NO_SLOT) && remo__kv_reclaim(kv) > 0)
+    if (remo__unlikely(slot == REMO__KV_NO_SLOT) && !REMO__MUTANT(kv_reclaim) && remo__kv_reclaim(kv) > 0)
         slot = remo__kv_pool_take(&kv->pool);
     remo__mutex_unlock(kv->node, &kv->index_mutex);
     if (slot == REMO__KV_NO_SLOT)

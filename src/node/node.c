@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/mutant.h"
 #include "node/arena.h"
 #include "node/op.h"
 #include "node/wait.h"
@@ -153,7 +154,8 @@ static void on_down(void *ctx, uint32_t peer, int reason) {
               reason == 0 ? "has left" : "has died");
     remo__wake(node);
     pthread_mutex_lock(&node->fabric_lock);
-    node->fabric->ops->disconnect(node->fabric, peer);
+    if (!REMO__MUTANT(node_cut_off))
+        node->fabric->ops->disconnect(node->fabric, peer);
     pthread_mutex_unlock(&node->fabric_lock);
     remo__wake(node);
     node->hooks.peer_down(node->hooks.ctx, peer);

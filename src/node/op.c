@@ -270,6 +270,7 @@ struct start {
     struct remo__thread *thread;
     struct remo__op op;
     bool bounce;     /* the network uses the slot's block, not op.local */
+    bool settled;    /* see remo__slot */
     const void *src; /* bounced write: copied to the block first */
     void *dst;       /* bounced read, atomic: where the block is copied to at completion; NULL: nowhere */
     struct remo_ack *ack;
@@ -282,6 +283,7 @@ static void fill_slot(struct start *start, uint32_t index) {
     slot->bytes = (uint32_t)start->op.size_bytes;
     slot->peer = start->op.peer;
     slot->kind = start->op.kind;
+    slot->settled = start->settled;
     start->op.token = index;
     if (!start->bounce)
         return;
@@ -300,7 +302,7 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
         return;
     }
     remo__slots_set(&peer->writes, peer->writes + 1);
-    atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed);
+    atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed && !slot->settled);
 }
 
 /* Is the operation to wait for others? Then it may not look at the caller's buffer later, unless that is its
@@ -451,6 +453,7 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
             .slots = thread->slots,
             .thread = thread,
             .bounce = !direct && !brief,
+            .settled = (flags & REMO__WRITE_SETTLED) != 0,
             .src = from,
             .ack = ack,
             .op = {.kind = REMO__OP_WRITE,

@@ -17,6 +17,7 @@ struct remo__slot {
     uint16_t peer;
     uint8_t kind;
     bool busy;
+    bool settled; /* a write that no fence counts */
 };
 
 struct remo__slots_peer {

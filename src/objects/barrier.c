@@ -132,7 +132,7 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
         return 0;
     int rc = remo_sst_broadcast(barrier->sst, &barrier->telling);
     remo__news_end(barrier->news);
-    barrier->told = rc == 0;
+    barrier->told = rc == 0 || REMO__MUTANT(barrier_told);
     return rc;
 }
 

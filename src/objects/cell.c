@@ -52,11 +52,15 @@ int remo__cell_load(const struct remo__cell_shape *shape, const void *cell, void
     }
     const char *slots[2] = {cell, (const char *)cell + shape->slot_bytes};
     for (uint32_t attempt = 0; attempt < REMO__CELL_ATTEMPTS; attempt++) {
+<<<<<<< HEAD
         if (!REMO__MUTANT(cell_invalidate))
             remo__invalidate(cell, shape->bytes);
         bool newer = remo__load(slots[1]) > remo__load(slots[0]);
+=======
+        bool newer = remo__load(slots[1]) > remo__load(slots[0]) && !REMO__MUTANT(cell_newer);
+>>>>>>> 2ba3479 (Mend what deaths and failures at every step have shown; mark each step that a proof needs)
         if (load_slot(shape, slots[newer], scratch, ret_sequence)
-            || load_slot(shape, slots[!newer], scratch, ret_sequence))
+            || (!REMO__MUTANT(cell_other_slot) && load_slot(shape, slots[!newer], scratch, ret_sequence)))
             return 0;
     }
     return -EAGAIN;
@@ -129,7 +133,7 @@ static int order(struct remo__cell *cell, struct remo__thread *thread, uint32_t 
     const struct remo_node *of = thread->node;
     if (of->mapped || !cell->pusher || (cell->pusher == thread && of->fabric->caps.writes_ordered))
         return 0;
-    return remo_fence(thread->node, cell->pusher == thread ? REMO_FENCE_PAIR : REMO_FENCE_GLOBAL, node);
+    return remo__fence_placed(thread, cell->pusher, node);
 }
 
 static int write_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {

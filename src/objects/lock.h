@@ -136,7 +136,7 @@ static inline bool remo__place_open(uint64_t place) {
     return state == REMO__LOCK_FREE || state == REMO__LOCK_SKIPPED;
 }
 
-enum { REMO__LOCK_TOLD_DEAD = 1, REMO__LOCK_REPAIRED = 2 }; /* marks */
+enum { REMO__LOCK_TOLD_DEAD = 1, REMO__LOCK_REPAIRED = 2, REMO__LOCK_UNRESET = 4 }; /* marks */
 
 struct remo__lock_seat {
     _Atomic uint64_t place;
@@ -144,11 +144,13 @@ struct remo__lock_seat {
     _Atomic uint64_t passed; /* {1:1, ticket:32}: the last ticket that was given up and passed over */
     uint64_t offset;         /* of the home word in the home's memory */
     struct remo_ack reset;   /* of setting our baton back, while we hold the lock */
-    _Atomic uint32_t queued; /* threads of this node that wait for one another */
-    _Atomic uint32_t owner;  /* index of the thread that holds the lock */
+    _Atomic uint16_t queued; /* threads of this node that wait for one another */
+    _Atomic uint16_t owner;  /* index of the thread that holds the lock */
+    uint32_t untold;         /* if `is_untold`: the ticket whose grant failed half-way; of whoever made the place BUSY */
     uint16_t home;
     uint8_t handovers; /* in a row; the owner's */
     uint8_t marks;     /* the owner's */
+    bool is_untold;
     bool doubt;        /* an operation at the home may have happened or not; of whoever made the place BUSY */
 } REMO__CACHE_ALIGNED;
 
@@ -253,7 +255,8 @@ enum remo__lock_message {
     REMO__LOCK_RECOVER_ON /* to oneself: u32 round: go on with recovery */
 };
 
-enum { REMO__CLAIM_HOLD = 1, REMO__CLAIM_WAIT = 2, REMO__CLAIM_GIVEN_UP = 4 };
+/* UNTOLD: not the answerer's own ticket, but one that it may have granted without telling who waits, since an operation failed. */
+enum { REMO__CLAIM_HOLD = 1, REMO__CLAIM_WAIT = 2, REMO__CLAIM_GIVEN_UP = 4, REMO__CLAIM_UNTOLD = 16 };
 
 #define REMO__CLAIM_BYTES 9u
 

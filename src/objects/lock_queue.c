@@ -54,7 +54,7 @@ static void ask_for_recount(struct remo_lock *lock, uint32_t index) {
 }
 
 void remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc) {
-    if (rc == 0 || rc == -EHOSTDOWN || rc == -ENOTCONN)
+    if (rc == 0 || rc == -EHOSTDOWN || rc == -ENOTCONN || REMO__MUTANT(lock_doubt))
         return;
     lock->seats[index].doubt = true;
     ask_for_recount(lock, index);
@@ -87,7 +87,7 @@ static int tell_by_write(struct remo_lock *lock, uint32_t index, struct remo__th
             return rc;
     }
     int rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant,
-                         sizeof grant, REMO__WRITE_NOTIFY, &ack);
+                         sizeof grant, REMO__WRITE_NOTIFY | REMO__WRITE_SETTLED, &ack);
     if (rc == 0 && remo__ack_pending(&ack))
         rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
     if (remo__ack_pending(&ack))
@@ -110,21 +110,31 @@ int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread 
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 
+/* Nobody knows whether the waiter has been told, or will be: the home asks (remo__lock_doubt), and tells it then. */
+static int untold(struct remo_lock *lock, uint32_t index, uint32_t ticket, int rc, bool by_message) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    if (rc < 0 && !by_message && !REMO__MUTANT(lock_untold)) {
+        seat->untold = ticket;
+        seat->is_untold = true;
+    }
+    return rc;
+}
+
 int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
                      uint32_t flags, bool by_message) {
     uint64_t grant = remo__baton_grant(by_message ? REMO__GRANTER_RECOVERY : lock->rank, flags), before;
     uint32_t baton = remo__lock_baton(lock, ticket);
     int rc = remo__lock_add(lock, index, thread, baton, grant, &before, NULL);
     if (rc != 0)
-        return rc;
+        return untold(lock, index, ticket, rc, by_message);
     if ((before & REMO__BATON_SKIP) && !REMO__MUTANT(lock_skip)) {
-        rc = remo__lock_add(lock, index, thread, baton, -(before + grant), NULL, NULL);
+        rc = REMO__MUTANT(lock_skip_reset) ? 0 : remo__lock_add(lock, index, thread, baton, -(before + grant), NULL, NULL);
         return rc != 0 ? rc : 1;
     }
     if (before == 0 || REMO__MUTANT(lock_tell))
         return 0; /* it has not arrived yet, and will see the grant when it does */
-    return remo__lock_tell(lock, index, thread, remo__baton_waiter(before),
-                           remo__grant_of(before + grant, ticket), by_message);
+    rc = remo__lock_tell(lock, index, thread, remo__baton_waiter(before), remo__grant_of(before + grant, ticket), by_message);
+    return untold(lock, index, ticket, rc, by_message);
 }
 
 /* Each turn ends a ticket that somebody gave up, who drew another after that, if at all: so the number of
@@ -154,25 +164,37 @@ int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
 
 /* ---- having it ---- */
 
-/* The baton must be back at 0 before `serving` moves on; nothing else of ours waits for it. */
-static void finish_reset(struct remo_lock *lock, struct remo__lock_seat *seat) {
-    if (remo_ack_wait(&seat->reset, lock->node->op_timeout_ns) == -ETIMEDOUT)
+/* The baton must be back at 0 before `serving` moves on; nothing else of ours waits for it. If setting it back failed, and nobody knows
+ * whether it happened, look: while we hold the lock nobody else changes it. */
+static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, bool unreset) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint32_t baton = remo__lock_baton(lock, ticket);
+    int rc = remo__ack_pending(&seat->reset) ? remo_ack_wait(&seat->reset, lock->node->op_timeout_ns) : seat->reset.status;
+    if (rc == -ETIMEDOUT)
         remo_ack_cancel(&seat->reset);
     seat->reset = (struct remo_ack)REMO_ACK_INIT;
+    if ((rc == 0 && !unreset) || rc == -EHOSTDOWN || REMO__MUTANT(lock_reset_failed))
+        return 0;
+    uint64_t is = 0;
+    rc = remo__lock_swap(lock, index, thread, baton, 0, 0, &is);
+    return rc == 0 && is != 0 ? remo__lock_swap(lock, index, thread, baton, is, 0, &is) : rc;
 }
 
 int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
     struct remo__lock_seat *seat = &lock->seats[index];
     uint64_t place = atomic_load_explicit(&seat->place, memory_order_relaxed), change = 0;
-    if (seat->marks & REMO__LOCK_TOLD_DEAD)
+    uint8_t marks = seat->marks;
+    int rc = 0;
+    if ((marks & REMO__LOCK_TOLD_DEAD) && !REMO__MUTANT(lock_repaired))
         change = -((uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT);
-    if (seat->marks == REMO__LOCK_TOLD_DEAD)
+    if ((marks & REMO__LOCK_TOLD_DEAD) && !(marks & REMO__LOCK_REPAIRED) && !REMO__MUTANT(lock_lost))
         change += (uint64_t)REMO__LOCK_LOST << REMO__LOCK_FLAG_SHIFT;
     seat->marks = 0;
     atomic_store_explicit(&seat->place, remo__place_busy(place), memory_order_release);
-    if (remo__ack_pending(&seat->reset) && !REMO__MUTANT(lock_reset_wait))
-        finish_reset(lock, seat);
-    int rc = remo__lock_end_ticket(lock, index, thread, (uint32_t)place, change, false);
+    if ((remo__ack_pending(&seat->reset) || seat->reset.status != 0 || (marks & REMO__LOCK_UNRESET)) && !REMO__MUTANT(lock_reset_wait))
+        rc = finish_reset(lock, index, thread, (uint32_t)place, (marks & REMO__LOCK_UNRESET) != 0);
+    if (rc == 0)
+        rc = remo__lock_end_ticket(lock, index, thread, (uint32_t)place, change, false);
     remo__lock_doubt(lock, index, rc);
     remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), (uint32_t)place));
     return rc;
@@ -215,10 +237,14 @@ static int have_by_baton(struct remo_lock *lock, uint32_t index, struct remo__th
     struct remo__lock_seat *seat = &lock->seats[index];
     int rc = have(lock, index, thread, nonce, ticket, remo__baton_flags(baton) & REMO__LOCK_OWNER_DEAD);
     seat->reset = (struct remo_ack)REMO_ACK_INIT;
-    (void)remo__lock_add(lock, index, thread, remo__lock_baton(lock, ticket), -baton, NULL, &seat->reset);
+    int reset = REMO__MUTANT(lock_reset) ? 0
+                                         : remo__lock_add(lock, index, thread, remo__lock_baton(lock, ticket), -baton, NULL,
+                                                          &seat->reset);
+    uint8_t unreset = reset != 0 ? REMO__LOCK_UNRESET : 0; /* the release tries again */
+    seat->marks |= unreset;
     if (!(remo__baton_flags(baton) & REMO__LOCK_LOST))
         return rc;
-    seat->marks = 0;
+    seat->marks = unreset;
     rc = remo__lock_leave(lock, index, thread);
     return rc != 0 ? rc : fail_lost(lock, index);
 }

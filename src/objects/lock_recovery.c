@@ -17,9 +17,10 @@
  * it. If the dead one itself had said SKIP (step 1), it is passed over without us. The first ticket, if it is
  * still being served: nobody alive is about to grant it, for whoever released the ticket before it was in the
  * middle of that release until it answered. So if it is a dead one's, or is a live one's and its granter died
- * half-way, we act for the dead.
+ * half-way, we act for the dead. So we do when the granter lives, and says that an operation of the grant failed.
  *
  * When somebody else dies meanwhile, the round begins again: what was done so far stays true. */
+#include "base/mutant.h"
 #include "objects/lock.h"
 
 #include <stdlib.h>
@@ -214,7 +215,7 @@ static void note_claim(struct remo_lock *lock, uint32_t index, uint32_t ticket, 
     const struct busy_lock *busy = find_busy(recovery, index / lock->home_count);
     if (!busy || ticket - busy->first >= busy->span)
         return; /* of a lock or a ticket that is not asked about */
-    uint8_t known = REMO__CLAIM_HOLD | REMO__CLAIM_WAIT | REMO__CLAIM_GIVEN_UP;
+    uint8_t known = REMO__CLAIM_HOLD | REMO__CLAIM_WAIT | REMO__CLAIM_GIVEN_UP | REMO__CLAIM_UNTOLD;
     recovery->claims[(size_t)(busy - recovery->batch) * lock->places + (ticket - busy->first)] |= kind
                                                                                                   & known;
 }
@@ -265,10 +266,10 @@ static int read_word(const struct resolve *resolve, uint32_t which, uint64_t *re
 static int end_for_dead(const struct resolve *resolve, uint32_t ticket, uint64_t baton, bool entered) {
     struct remo_lock *lock = resolve->lock;
     uint64_t change = 0;
-    if (entered && remo__word_flags(resolve->word) == 0)
+    if (entered && remo__word_flags(resolve->word) == 0 && !REMO__MUTANT(lock_mark_dead))
         change = (uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT;
     int rc = 0;
-    if (baton != 0)
+    if (baton != 0 && !REMO__MUTANT(lock_dead_reset))
         rc = remo__lock_add(lock, resolve->index, resolve->thread, remo__lock_baton(lock, ticket), -baton,
                             NULL, NULL);
     if (rc == 0)
@@ -300,10 +301,11 @@ static int pass_over(const struct resolve *resolve, uint32_t ticket) {
 }
 
 /* The ticket being served since before step 1. */
-static int look_at_first(const struct resolve *resolve, uint32_t ticket, uint8_t claims) {
+static int look_at_first(const struct resolve *resolve, uint32_t ticket, uint8_t all_claims) {
     struct remo_lock *lock = resolve->lock;
+    uint8_t claims = all_claims & (uint8_t)~REMO__CLAIM_UNTOLD;
     uint64_t baton;
-    if (claims & REMO__CLAIM_HOLD)
+    if ((claims & REMO__CLAIM_HOLD) && !REMO__MUTANT(lock_claim_hold))
         return 0;
     int rc = read_word(resolve, remo__lock_baton(lock, ticket), &baton);
     if (rc != 0)
@@ -318,15 +320,18 @@ static int look_at_first(const struct resolve *resolve, uint32_t ticket, uint8_t
     if (baton == 0 || (is_granted && skipped)) /* a live one gave it up, and a dead one was passing over it */
         return end_for_dead(resolve, ticket, baton, false);
     if (!is_granted) { /* a dead one released the ticket before, and did not get to the grant */
+        if (REMO__MUTANT(lock_dead_releaser))
+            return 0;
         rc = remo__lock_grant(lock, resolve->index, resolve->thread, ticket, remo__word_flags(resolve->word),
                               true);
         return rc == 1 ? end_for_dead(resolve, ticket, 0, false) : rc;
     }
     uint32_t granter = (uint32_t)(baton >> REMO__BATON_GRANTER_SHIFT) - 1;
-    if (granter < lock->node->size && !remo__lock_gone(lock, granter))
+    if (granter < lock->node->size && !remo__lock_gone(lock, granter) && !(all_claims & REMO__CLAIM_UNTOLD))
         return 0; /* it tells the waiter itself */
-    return remo__lock_tell(lock, resolve->index, resolve->thread, remo__baton_waiter(baton),
-                           remo__grant_of(baton, ticket), true);
+    return REMO__MUTANT(lock_dead_granter) ? 0
+                                           : remo__lock_tell(lock, resolve->index, resolve->thread, remo__baton_waiter(baton),
+                                                             remo__grant_of(baton, ticket), true);
 }
 
 static int resolve_lock(struct resolve *resolve, const struct busy_lock *busy, const uint8_t *claims) {
@@ -336,7 +341,7 @@ static int resolve_lock(struct resolve *resolve, const struct busy_lock *busy, c
     if (rc != 0 || done >= busy->span)
         return rc;
     for (uint32_t i = busy->span - 1; rc == 0 && i > 0 && i >= done; i--)
-        if (claims[i] == 0)
+        if ((claims[i] & ~REMO__CLAIM_UNTOLD) == 0 && !REMO__MUTANT(lock_pass_over))
             rc = pass_over(resolve, busy->first + i);
     if (rc == 0 && done == 0)
         rc = look_at_first(resolve, busy->first, claims[0]);

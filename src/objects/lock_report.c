@@ -4,6 +4,7 @@
  * What a seat says is true at the instant it is read, unless it is BUSY. A BUSY one is looked at again and
  * again: briefly at once, then after other work of the control thread. Its thread is within an operation on a
  * live home, which ends. */
+#include "base/mutant.h"
 #include "objects/lock.h"
 
 #include <sched.h>
@@ -13,7 +14,7 @@
 #define LOOKS_EAGER   200u  /* of them: before we let its thread run */
 #define SEATS_A_STEP  8192u
 #define ANSWER_BYTES  8192u
-#define CLAIMS_A_SEAT 2u
+#define CLAIMS_A_SEAT 3u
 
 struct remo__lock_report {
     bool wanted;
@@ -70,7 +71,7 @@ static void claim(struct answer *answer, uint32_t index, uint32_t ticket, uint8_
 static bool stable_place(const struct remo__lock_seat *seat, uint64_t *ret_place) {
     for (uint32_t look = 0; look < LOOKS_MAX; look++) {
         *ret_place = atomic_load(&seat->place);
-        if (remo__place_state(*ret_place) != REMO__LOCK_BUSY)
+        if (remo__place_state(*ret_place) != REMO__LOCK_BUSY || REMO__MUTANT(lock_report_busy))
             return true;
         if (look >= LOOKS_EAGER)
             sched_yield();
@@ -85,6 +86,8 @@ static bool claim_seat(struct answer *answer, const struct remo__lock_seat *seat
     if (!stable_place(seat, &place))
         return false;
     uint64_t passed = atomic_load(&seat->passed);
+    if (seat->is_untold)
+        claim(answer, index, seat->untold, REMO__CLAIM_UNTOLD);
     switch (remo__place_state(place)) {
     case REMO__LOCK_HELD:
         claim(answer, index, (uint32_t)place, REMO__CLAIM_HOLD);
@@ -137,7 +140,7 @@ void remo__lock_report_on(struct remo_lock *lock) {
     bool more = false;
     for (uint32_t slot = 0; slot < lock->home_count; slot++) {
         struct remo__lock_report *report = &lock->reports[slot];
-        if (!report->wanted || !all_cut_off(lock, &report->dead))
+        if (!report->wanted || (!all_cut_off(lock, &report->dead) && !REMO__MUTANT(lock_report_cut_off)))
             continue; /* on_leave brings us here again */
         report->wanted = !report_some(lock, slot);
         more |= report->wanted;

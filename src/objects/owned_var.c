@@ -153,7 +153,7 @@ static int newest(const struct remo_owned_var *var, void *scratch) {
         remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
         return 0;
     rc = remo__cell_load(shape, var->pulled, scratch, &pulled_sequence);
-    if (rc == 0 && pulled_sequence < sequence)
+    if (rc == 0 && pulled_sequence < sequence && !REMO__MUTANT(owned_var_newest_again))
         rc = remo__cell_load(shape, pushed, scratch, &sequence);
     return rc != 0 ? fail_torn() : 0;
 }
@@ -206,7 +206,7 @@ static int changed(void *ctx) {
     if (rc > 0)
         return rc;
     rc = remo__channel_check_peer(var->region->channel, var->owner);
-    return rc != 0 && look(use) > 0 ? 1 : rc; /* the last push may have come before its owner went */
+    return rc != 0 && !REMO__MUTANT(owned_var_last_look) && look(use) > 0 ? 1 : rc; /* the last push may have come before its owner went */
 }
 
 int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value,
@@ -255,7 +255,7 @@ static void keep(struct remo_owned_var *var, const char *slot) {
         return;
     remo__copy_to(var->pulled + var->pulled_turn * shape->slot_bytes, slot,
                   REMO__CELL_HEADER_BYTES + shape->value_bytes);
-    var->pulled_turn ^= 1;
+    var->pulled_turn ^= !REMO__MUTANT(owned_var_pulled_turn);
     remo__wake(var->region->node);
 }
 

@@ -167,10 +167,11 @@ static int fill(struct remo__queue_op *op, const struct place *place) {
         memcpy(slot.data, op->data, op->size);
         size += op->size;
     } else {
-        rc = remo__write(op->thread, counters(op), place->owner, at + head, op->data, op->size, 0, &ack);
+        rc = remo__write(op->thread, counters(op), place->owner, at + head, op->data, op->size,
+                         REMO__WRITE_SETTLED, &ack);
     }
     if (rc == 0)
-        rc = remo__write(op->thread, counters(op), place->owner, at, &slot.checksum, size, 0, &ack);
+        rc = remo__write(op->thread, counters(op), place->owner, at, &slot.checksum, size, REMO__WRITE_SETTLED, &ack);
     int started = rc;
     if (remo__ack_pending(&ack) && REMO__MUTANT(queue_written)) {
         remo_ack_cancel(&ack);
@@ -272,6 +273,16 @@ static int is_cut_off(struct remo__queue_op *op, const struct place *place, uint
     return rc;
 }
 
+/* A slot that is not whole may be one that is being filled, or one that was taken out and filled anew while it was read: its claim, read
+ * after all the rest, tells which. Only the first says that there is nothing to be had. */
+static int is_claimed_still(struct remo__queue_op *op, const struct place *place, uint64_t claim, bool *ret_same) {
+    uint64_t now;
+    int rc = read_slot(op, place, 0, &now, sizeof now);
+    if (rc == 0)
+        *ret_same = now == claim;
+    return rc;
+}
+
 enum look { LOOK_FREE, LOOK_TAKEN, LOOK_FULL, LOOK_NOT_YET, LOOK_ABANDONED };
 
 /* What is in the slot of a ticket; LOOK_FULL: an element, in the caller's buffer. */
@@ -287,16 +298,23 @@ static int look_at(struct remo__queue_op *op, const struct place *place, uint64_
         uint64_t lap = slot.claim >> REMO__SLOT_LAP_SHIFT;
         *ret_claim = slot.claim;
         *ret_look = lap > place->lap ? LOOK_TAKEN : LOOK_FREE;
-            if ((lap != place->lap && !REMO__MUTANT(queue_lap)) || !(slot.claim & REMO__SLOT_CLAIMED))
+        if ((lap != place->lap && !REMO__MUTANT(queue_lap)) || !(slot.claim & REMO__SLOT_CLAIMED))
             return 0;
         rc = take_out(op, place, &slot);
+        if (rc == 0 && !REMO__MUTANT(queue_still_claimed)) {
+            bool same = false;
+            rc = is_claimed_still(op, place, slot.claim, &same);
+            if (rc == 0 && !same)
+                continue; /* a pop and a push went by: each turn has seen them */
+        }
         if (rc < 0)
             return rc;
         uint32_t node = slot.claim & 0xffff;
-        *ret_look = rc == 1 ? LOOK_FULL : cut ? LOOK_ABANDONED : LOOK_NOT_YET;
+        *ret_look = rc == 1 ? LOOK_FULL : cut && !REMO__MUTANT(queue_abandoned) ? LOOK_ABANDONED : LOOK_NOT_YET;
         if (rc == 1 || cut || node >= op->queue->node->size || !remo__queue_gone(op->queue, node))
             return 0;
         rc = is_cut_off(op, place, node, &cut);
+        cut = cut || REMO__MUTANT(queue_cut_off);
         if (rc != 0 || !cut)
             return rc;
     }

@@ -180,7 +180,7 @@ static int settle(struct remo_ringbuffer *ring) {
     for (uint32_t i = 0; i < ring->receivers_count; i++) {
         struct receiver *receiver = &ring->receivers[i];
         int one = receiver->owed ? write_image(ring, receiver->node, call) : 0;
-        receiver->owed = one != 0;
+        receiver->owed = one != 0 && !REMO__MUTANT(ringbuffer_owed);
         ring->owes |= receiver->owed;
         rc = rc ? rc : one;
     }
@@ -205,7 +205,7 @@ static void look_at_consumed(struct remo_ringbuffer *ring) {
     for (uint32_t i = 0; i < ring->receivers_count; i++) {
         struct receiver *receiver = &ring->receivers[i];
         uint64_t said = 0;
-        if (is_gone(ring, receiver->node))
+        if (is_gone(ring, receiver->node) && !REMO__MUTANT(ringbuffer_gone))
             continue;
         if (remo_sst_load(ring->consumed, receiver->node, &said) == 0 && said > receiver->consumed
             && said <= ring->cursor.position)
@@ -346,7 +346,7 @@ static int has_arrived(void *ctx) {
     if (look(arrival))
         return 1;
     int rc = remo__channel_check_peer(arrival->ring->region->channel, arrival->ring->sender);
-    return rc != 0 && look(arrival) ? 1 : rc; /* what it sent before it went is received first */
+    return rc != 0 && !REMO__MUTANT(ringbuffer_last_look) && look(arrival) ? 1 : rc; /* what it sent before it went is received first */
 }
 
 int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
