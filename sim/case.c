@@ -28,6 +28,20 @@ void sim_forget(uint32_t index) {
         sim_history.calls[index].end = HISTORY_NONE;
 }
 
+struct sim_bound sim_bound_begin(void) {
+    const struct sim_actor *actor = sim_current();
+    return (struct sim_bound){.posts = actor->posts, .turns = actor->turns};
+}
+
+void sim_bound_end(const struct sim_bound *begin, const char *what, uint64_t posts_max, uint64_t turns_max) {
+    const struct sim_actor *actor = sim_current();
+    uint64_t posts = actor->posts - begin->posts, turns = actor->turns - begin->turns;
+    sim_require(posts <= posts_max, "%s took %llu network operations, at most %llu are claimed", what, (unsigned long long)posts,
+                (unsigned long long)posts_max);
+    sim_require(turns <= turns_max, "%s took %llu turns, at most %llu are claimed", what, (unsigned long long)turns,
+                (unsigned long long)turns_max);
+}
+
 void sim_opened(int rc, const char *what) {
     if (rc != 0)
         sim_fail("%s: %s (%s)", what, remo_error_name(rc), remo_last_error());

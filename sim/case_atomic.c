@@ -1,4 +1,5 @@
 /* case_atomic.c - atomic_var and region: a counter, a word that is swapped, a register, and what is published through a region. */
+#include <errno.h>
 #include <remo/atomic_var.h>
 #include <remo/region.h>
 #include <string.h>
@@ -18,65 +19,87 @@ static void open_var(void *state, struct remo_node *node, uint32_t rank) {
     sim_opened(remo_channel_wait(remo_atomic_var_channel(s->vars[rank]), FOREVER), "wait");
 }
 
-static void add(struct remo_atomic_var *var, uint64_t by) {
-    uint64_t old = 0;
-    uint32_t call = sim_begin(COUNTER_ADD, 0, by, 0);
-    int rc = remo_atomic_var_fetch_add(var, 0, by, &old, NULL);
-    if (rc == 0)
-        sim_end(call, rc, old);
+static void close_var(void *state, uint32_t rank) {
+    remo_atomic_var_close(((struct atomic_state *)state)->vars[rank]);
 }
 
-static void load(struct remo_atomic_var *var) {
+/* A word lives at node 0. What ended with an error happened, or not; what a node that is taken for dead reads at its own word counts for
+ * nothing, since the others have lost it. */
+static void ended(uint32_t rank, uint32_t call, int rc, uint64_t result) {
+    if (sim_out(rank))
+        return;
+    sim_require(rc == 0 || sim_excused(rank, 0, rc), "atomic_var: %d (%s)", rc, remo_last_error());
+    if (rc == 0)
+        sim_end(call, rc, result);
+}
+
+static void add(struct remo_atomic_var *var, uint32_t rank, uint64_t by) {
+    uint64_t old = 0;
+    uint32_t call = sim_begin(COUNTER_ADD, 0, by, 0);
+    struct sim_bound bound = sim_bound_begin();
+    int rc = remo_atomic_var_fetch_add(var, 0, by, &old, NULL);
+    sim_bound_end(&bound, "fetch_add", 1, 2);
+    ended(rank, call, rc, old);
+}
+
+static void load(struct remo_atomic_var *var, uint32_t rank) {
     uint64_t value = 0;
     uint32_t call = sim_begin(WORD_LOAD, 0, 0, 0);
+    struct sim_bound bound = sim_bound_begin();
     int rc = remo_atomic_var_load(var, 0, &value, NULL);
-    if (rc == 0)
-        sim_end(call, rc, value);
-    else
+    sim_bound_end(&bound, "load", 1, 2);
+    if (rc != 0)
         sim_forget(call);
+    ended(rank, call, rc, value);
 }
 
 static void counter_body(void *state, uint32_t rank, uint32_t thread) {
     struct remo_atomic_var *var = ((struct atomic_state *)state)->vars[rank];
-    add(var, 1 + rank);
+    add(var, rank, 1 + rank);
     if (rank == 2)
-        load(var);
-    add(var, 10 + thread);
+        load(var, rank);
+    add(var, rank, 10 + thread);
+}
+
+static void word_after(void *state, uint32_t rank) {
+    struct remo_atomic_var *var = ((struct atomic_state *)state)->vars[rank];
+    add(var, rank, 1000);
+    load(var, rank);
 }
 
 const struct sim_case sim_case_counter = {
     .object = "atomic_var", .name = "counter", .about = "fetch-and-add and load of one word by three nodes", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct atomic_state), .open = open_var, .body = counter_body, .oracle = &oracle_word, .may_crash = true,
-    .crash_first = 1};
+    .state_bytes = sizeof(struct atomic_state), .open = open_var, .close = close_var, .body = counter_body, .after = word_after,
+    .oracle = &oracle_word};
 
-static void swap(struct remo_atomic_var *var, uint64_t expected, uint64_t desired) {
+static void swap(struct remo_atomic_var *var, uint32_t rank, uint64_t expected, uint64_t desired) {
     uint64_t old = 0;
     uint32_t call = sim_begin(WORD_SWAP, 0, expected, desired);
+    struct sim_bound bound = sim_bound_begin();
     int rc = remo_atomic_var_compare_swap(var, 0, expected, desired, &old, NULL);
-    if (rc == 0)
-        sim_end(call, rc, old);
+    sim_bound_end(&bound, "compare_swap", 1, 2);
+    ended(rank, call, rc, old);
 }
 
-static void store(struct remo_atomic_var *var, uint64_t value) {
+static void store(struct remo_atomic_var *var, uint32_t rank, uint64_t value) {
     uint32_t call = sim_begin(WORD_STORE, 0, value, 0);
     int rc = remo_atomic_var_store(var, 0, value);
-    if (rc == 0)
-        sim_end(call, rc, 0);
+    ended(rank, call, rc, 0);
 }
 
 static void word_body(void *state, uint32_t rank, uint32_t thread) {
     struct remo_atomic_var *var = ((struct atomic_state *)state)->vars[rank];
-    swap(var, rank + thread, rank + thread + 1);
+    swap(var, rank, rank + thread, rank + thread + 1);
     if (thread == 0)
-        store(var, 1 + rank);
-    swap(var, 1, 2);
-    load(var);
+        store(var, rank, 1 + rank);
+    swap(var, rank, 1, 2);
+    load(var, rank);
 }
 
 const struct sim_case sim_case_word = {
     .object = "atomic_var", .name = "word", .about = "compare-and-swap, store and load of one word by two nodes", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct atomic_state), .open = open_var, .body = word_body, .oracle = &oracle_word, .may_crash = true,
-    .crash_first = 1};
+    .state_bytes = sizeof(struct atomic_state), .open = open_var, .close = close_var, .body = word_body, .after = word_after,
+    .oracle = &oracle_word};
 
 /* ---- region: a body is written and fenced, then a flag: who sees the flag sees the body ---- */
 
@@ -95,10 +118,32 @@ static void open_region(void *state, struct remo_node *node, uint32_t rank) {
     sim_opened(remo_channel_wait(remo_region_channel(s->regions[rank]), FOREVER), "wait");
 }
 
+static void close_region(void *state, uint32_t rank) {
+    remo_region_close(((struct region_state *)state)->regions[rank]);
+}
+
 static void look_at_body(const char *body, uint64_t flag, const char *where) {
     for (uint32_t i = 0; i < BODY_BYTES && flag != 0; i++)
         sim_require(body[i] == (char)flag, "%s: the flag says %llu, but byte %u of the body is %d", where, (unsigned long long)flag, i,
                     body[i]);
+}
+
+/* False: it failed, and had a right to. */
+static bool went_well(uint32_t rank, int rc, const char *what) {
+    if (sim_out(rank) || sim_excused(rank, SIM_ANY, rc))
+        return false;
+    sim_require(rc == 0, "%s: %d (%s)", what, rc, remo_last_error());
+    return true;
+}
+
+/* Survivors reach each other. */
+static void region_after(void *state, uint32_t rank) {
+    const struct region_state *s = state;
+    for (uint32_t node = 0; node < sim_world->test->nodes; node++) {
+        uint64_t word = 1;
+        int rc = remo_region_read(s->regions[rank], node, FLAG_AT + 8, &word, sizeof word, NULL);
+        sim_require(rc == 0 || (sim_out(node) && rc == -EHOSTDOWN), "afterwards node %u gets %d from node %u", rank, rc, node);
+    }
 }
 
 /* Node 0 publishes at node 1 (same connection: pair fence), or the flag at node 2 (thread fence). */
@@ -106,19 +151,25 @@ static void publish(struct region_state *s, uint32_t flag_node, enum remo_fence_
     char body[BODY_BYTES];
     uint64_t flag = 7;
     memset(body, (int)flag, sizeof body);
-    sim_require(remo_region_write(s->regions[0], 1, 0, body, sizeof body, 0, NULL) == 0, "write");
+    if (!went_well(0, remo_region_write(s->regions[0], 1, 0, body, sizeof body, 0, NULL), "write"))
+        return;
     memset(body, 0x55, sizeof body); /* the source was copied: what happens to it now does not matter */
-    sim_require(remo_fence(s->nodes[0], scope, 1) == 0, "fence");
-    sim_require(remo_region_write(s->regions[0], flag_node, FLAG_AT, &flag, sizeof flag, REMO_WRITE_NOTIFY, NULL) == 0, "flag");
+    int rc = remo_fence(s->nodes[0], scope, 1);
+    if (rc == 0 && scope == REMO_FENCE_THREAD && !sim_world->crashed[0] && !sim_world->crashed[1])
+        look_at_body(remo_region_local(s->regions[1]), flag, "after a fence"); /* also where nobody is left to read it */
+    sim_require(rc != 0 || scope == REMO_FENCE_PAIR || !sim_hurt(0), "an operation failed, and the fence after it does not say so");
+    if (went_well(0, rc, "fence"))
+        (void)went_well(0, remo_region_write(s->regions[0], flag_node, FLAG_AT, &flag, sizeof flag, REMO_WRITE_NOTIFY, NULL), "flag");
 }
 
 static void read_published(struct region_state *s, uint32_t rank, uint32_t flag_node) {
     char body[BODY_BYTES];
     uint64_t flag = 0;
     for (uint32_t i = 0; i < 4 && flag == 0; i++)
-        sim_require(remo_region_read(s->regions[rank], flag_node, FLAG_AT, &flag, sizeof flag, NULL) == 0, "read the flag");
-    sim_require(remo_region_read(s->regions[rank], 1, 0, body, sizeof body, NULL) == 0, "read the body");
-    look_at_body(body, flag, "read");
+        if (!went_well(rank, remo_region_read(s->regions[rank], flag_node, FLAG_AT, &flag, sizeof flag, NULL), "read the flag"))
+            return;
+    if (went_well(rank, remo_region_read(s->regions[rank], 1, 0, body, sizeof body, NULL), "read the body") && !sim_out(1))
+        look_at_body(body, flag, "read");
 }
 
 static void pair_body(void *state, uint32_t rank, uint32_t thread) {
@@ -131,7 +182,8 @@ static void pair_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_publish_pair = {
     .object = "region", .name = "publish", .about = "body, pair fence, flag at one node: who reads the flag reads the body", .nodes = 3,
-    .threads = 1, .state_bytes = sizeof(struct region_state), .open = open_region, .body = pair_body};
+    .threads = 1, .state_bytes = sizeof(struct region_state), .open = open_region, .close = close_region, .body = pair_body,
+    .after = region_after};
 
 static void thread_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
@@ -143,7 +195,8 @@ static void thread_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_publish_thread = {
     .object = "region", .name = "publish_elsewhere", .about = "body at one node, thread fence, flag at another", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct region_state), .open = open_region, .body = thread_body};
+    .state_bytes = sizeof(struct region_state), .open = open_region, .close = close_region, .body = thread_body,
+    .after = region_after};
 
 /* Two threads of node 0: one writes, and tells the other in private memory, which fences for the node. */
 struct global_state {
@@ -161,12 +214,12 @@ static void global_body(void *state, uint32_t rank, uint32_t thread) {
     uint64_t flag = 7;
     memset(body, (int)flag, sizeof body);
     if (rank == 0 && thread == 0) {
-        sim_require(remo_region_write(s->base.regions[0], 1, 0, body, sizeof body, 0, NULL) == 0, "write");
+        (void)went_well(0, remo_region_write(s->base.regions[0], 1, 0, body, sizeof body, 0, NULL), "write");
         s->written = true;
     } else if (rank == 0) {
         sim_until(is_written, s, "hear of the write");
-        sim_require(remo_fence(s->base.nodes[0], REMO_FENCE_GLOBAL, 0) == 0, "fence");
-        sim_require(remo_region_write(s->base.regions[0], 2, FLAG_AT, &flag, sizeof flag, 0, NULL) == 0, "flag");
+        if (went_well(0, remo_fence(s->base.nodes[0], REMO_FENCE_GLOBAL, 0), "fence") && !sim_hurt(0))
+            (void)went_well(0, remo_region_write(s->base.regions[0], 2, FLAG_AT, &flag, sizeof flag, 0, NULL), "flag");
     } else if (thread == 0) {
         read_published(state, rank, 2);
     }
@@ -174,4 +227,5 @@ static void global_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_publish_global = {
     .object = "region", .name = "publish_other_thread", .about = "one thread writes, another fences for the node and tells", .nodes = 3,
-    .threads = 2, .state_bytes = sizeof(struct global_state), .open = open_region, .body = global_body};
+    .threads = 2, .state_bytes = sizeof(struct global_state), .open = open_region, .close = close_region, .body = global_body,
+    .after = region_after};

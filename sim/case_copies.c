@@ -11,6 +11,8 @@
 #define FOREVER     REMO_FOREVER
 #define VALUE_BYTES 120u
 #define STORES      4u
+#define LAST        99           /* a value of the liveness phase */
+#define LOAD_TURNS  1000u        /* attempts of a load, each of some loads */
 
 /* Every byte of a value is its number; the number, or -1 when it is torn. */
 static int number_of(const unsigned char *value) {
@@ -20,8 +22,9 @@ static int number_of(const unsigned char *value) {
     return value[0];
 }
 
-static int look(int rc, const unsigned char *value, int *last, const char *how) {
-    if (rc == -EAGAIN)
+/* What a call returned: the number that was seen, or the last one when it had a right to fail. */
+static int look(uint32_t rank, int rc, const unsigned char *value, int *last, const char *how) {
+    if (rc == -EAGAIN || sim_excused(rank, SIM_ANY, rc))
         return *last;
     sim_require(rc == 0, "%s: %d", how, rc);
     int number = number_of(value);
@@ -47,19 +50,42 @@ static void open_var(void *state, struct remo_node *node, uint32_t rank) {
     sim_opened(remo_channel_wait(remo_owned_var_channel(s->vars[rank]), FOREVER), "wait");
 }
 
+static void close_var(void *state, uint32_t rank) {
+    remo_owned_var_close(((struct var_state *)state)->vars[rank]);
+}
+
+/* False: it failed, and had a right to. */
+static bool went_well(uint32_t rank, int rc, const char *what) {
+    if (rc != 0 && sim_excused(rank, SIM_ANY, rc))
+        return false;
+    sim_require(rc == 0, "%s: %d (%s)", what, rc, remo_last_error());
+    return true;
+}
+
 static void write_var(struct var_state *s) {
     unsigned char value[VALUE_BYTES];
     for (int number = 1; number <= (int)STORES; number++) {
         memset(value, number, sizeof value);
         sim_require(remo_owned_var_store(s->vars[0], value) == 0, "store");
         s->stored = number;
-        if (number % 2 == 0 || number == 3)
-            sim_require(remo_owned_var_push_all(s->vars[0], NULL) == 0, "push");
-        if (number % 2 == 0) {
-            sim_require(remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0) == 0, "fence");
+        bool pushed = number != 1, fenced = true;
+        do { /* what was made to fail is done again */
+            pushed = pushed && went_well(0, remo_owned_var_push_all(s->vars[0], NULL), "push");
+            fenced = number % 2 != 0 || went_well(0, remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0), "fence");
+        } while (!fenced && sim_hurt(0) && !sim_out(0));
+        if (number % 2 == 0 && pushed && fenced && !sim_out(0))
             s->pushed = number;
-        }
     }
+}
+
+static void load_var(struct var_state *s, uint32_t rank, int *last) {
+    unsigned char value[VALUE_BYTES];
+    int before = s->pushed;
+    struct sim_bound bound = sim_bound_begin();
+    int rc = remo_owned_var_load(s->vars[rank], value);
+    sim_bound_end(&bound, "load", 0, LOAD_TURNS);
+    int number = look(rank, rc, value, last, "load");
+    sim_require(number >= before || sim_out(rank), "load: value %d although %d was pushed and fenced before", number, before);
 }
 
 static void var_body(void *state, uint32_t rank, uint32_t thread) {
@@ -72,19 +98,37 @@ static void var_body(void *state, uint32_t rank, uint32_t thread) {
         return;
     }
     for (uint32_t i = 0; i < 4; i++) {
-        int before = s->pushed;
-        int number = look(remo_owned_var_load(s->vars[rank], value), value, &last, "load");
-        sim_require(number >= before, "load: value %d although %d was pushed and fenced before", number, before);
-        before = s->stored;
+        load_var(s, rank, &last);
+        int before = s->stored;
         int rc = rank == 2 ? remo_owned_var_pull(s->vars[rank], value) : -EAGAIN;
-        number = look(rc, value, &last, "pull");
+        int number = look(rank, rc, value, &last, "pull");
         sim_require(rc != 0 || number >= before, "pull: value %d although %d was stored before", number, before);
+    }
+}
+
+/* What the owner left is there, whole, whoever went; and if it lives, all hear from it. */
+static void var_after(void *state, uint32_t rank) {
+    struct var_state *s = state;
+    unsigned char value[VALUE_BYTES];
+    int last = 0;
+    sim_require(remo_owned_var_load(s->vars[rank], value) == 0, "nobody writes, and a load finds no whole value");
+    load_var(s, rank, &last);
+    if (rank == 0) {
+        memset(value, LAST, sizeof value);
+        sim_require(remo_owned_var_store(s->vars[0], value) == 0, "store");
+        sim_require(remo_owned_var_push_all(s->vars[0], NULL) == 0, "push");
+    } else if (!sim_out(0)) {
+        while (last != LAST) {
+            int rc = remo_owned_var_wait_change(s->vars[rank], value, value, FOREVER);
+            (void)look(rank, rc, value, &last, "wait_change");
+        }
     }
 }
 
 const struct sim_case sim_case_owned_var = {
     .object = "owned_var", .name = "copies", .about = "stores and pushes of the owner; loads and pulls never torn, never going back",
-    .nodes = 3, .threads = 1, .state_bytes = sizeof(struct var_state), .open = open_var, .body = var_body};
+    .nodes = 3, .threads = 1, .state_bytes = sizeof(struct var_state), .open = open_var, .close = close_var, .body = var_body,
+    .after = var_after};
 
 static void var_wait_body(void *state, uint32_t rank, uint32_t thread) {
     struct var_state *s = state;
@@ -97,14 +141,36 @@ static void var_wait_body(void *state, uint32_t rank, uint32_t thread) {
     }
     while (last < (int)STORES) {
         int rc = remo_owned_var_wait_change(s->vars[rank], seen, value, FOREVER);
-        (void)look(rc, value, &last, "wait_change");
+        (void)look(rank, rc, value, &last, "wait_change");
+        sim_require(rc == 0 || rc == -EAGAIN || sim_out(rank) || last >= s->pushed, "the owner went, and value %d, which it had pushed "
+                    "and fenced, was not seen", s->pushed);
+        if (rc != 0 && rc != -EAGAIN)
+            return;
         memcpy(seen, value, sizeof seen);
     }
 }
 
 const struct sim_case sim_case_owned_var_wait = {
     .object = "owned_var", .name = "changes", .about = "waiting for changes until the last value", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct var_state), .open = open_var, .body = var_wait_body};
+    .state_bytes = sizeof(struct var_state), .open = open_var, .close = close_var, .body = var_wait_body, .after = var_after};
+
+/* Of each node that is not the owner one thread pulls and one loads: what one has seen the other may not lose. */
+static void var_threads_body(void *state, uint32_t rank, uint32_t thread) {
+    struct var_state *s = state;
+    unsigned char value[VALUE_BYTES];
+    int last = 0;
+    if (rank == 0 && thread == 0)
+        write_var(s);
+    for (uint32_t i = 0; i < 5 && rank != 0; i++)
+        if (thread == 0)
+            (void)look(rank, remo_owned_var_pull(s->vars[rank], value), value, &last, "pull");
+        else
+            load_var(s, rank, &last);
+}
+
+const struct sim_case sim_case_owned_var_threads = {
+    .object = "owned_var", .name = "pull_and_load", .about = "one thread of a node pulls, another loads", .nodes = 2, .threads = 2,
+    .state_bytes = sizeof(struct var_state), .open = open_var, .close = close_var, .body = var_threads_body, .after = var_after};
 
 /* ---- sst ---- */
 
@@ -123,16 +189,29 @@ static void open_sst(void *state, struct remo_node *node, uint32_t rank) {
     sim_opened(remo_channel_wait(remo_sst_channel(s->small[rank]), FOREVER), "wait");
 }
 
+static void close_sst(void *state, uint32_t rank) {
+    struct sst_state *s = state;
+    remo_sst_close(s->large[rank]);
+    remo_sst_close(s->small[rank]);
+}
+
 static void read_rows(struct sst_state *s, uint32_t rank, int *last, uint64_t *last_small) {
     unsigned char value[VALUE_BYTES];
     for (uint32_t node = 0; node < sim_world->test->nodes; node++) {
         uint64_t word = 0;
         int before = s->pushed[node];
-        int number = look(remo_sst_load(s->large[rank], node, value), value, &last[node], "row");
-        sim_require(number >= before, "row of node %u: %d although %d was pushed and fenced before", node, number, before);
+        struct sim_bound bound = sim_bound_begin();
+        int rc = remo_sst_load(s->large[rank], node, value);
+        sim_bound_end(&bound, "load of a row", 0, LOAD_TURNS);
+        int number = look(rank, rc, value, &last[node], "row");
+        sim_require(number >= before || sim_out(rank) || sim_out(node), "row of node %u: %d although %d was pushed and fenced before", node, number, before);
+        bound = sim_bound_begin();
         sim_require(remo_sst_load(s->small[rank], node, &word) == 0, "load");
+        sim_bound_end(&bound, "load of a small row", 0, 2);
         sim_require(word >= last_small[node], "small row of node %u: %llu after %llu", node, (unsigned long long)word,
                     (unsigned long long)last_small[node]);
+        sim_require(word >= (uint64_t)before || sim_out(rank) || sim_out(node), "small row of node %u: %llu although %d was pushed and fenced "
+                    "before", node, (unsigned long long)word, before);
         last_small[node] = word;
     }
 }
@@ -145,19 +224,48 @@ static void sst_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     for (uint64_t number = 1; number <= 3; number++) {
         memset(value, (int)number, sizeof value);
-        sim_require(remo_sst_store(s->large[rank], value) == 0 && remo_sst_broadcast(s->large[rank], NULL) == 0, "broadcast");
-        sim_require(remo_sst_store(s->small[rank], &number) == 0 && remo_sst_broadcast(s->small[rank], NULL) == 0, "broadcast");
-        if (number == 2) {
-            sim_require(remo_fence(s->nodes[rank], REMO_FENCE_THREAD, 0) == 0, "fence");
+        sim_require(remo_sst_store(s->large[rank], value) == 0 && remo_sst_store(s->small[rank], &number) == 0, "store");
+        bool pushed = went_well(rank, remo_sst_broadcast(s->large[rank], NULL), "broadcast")
+                      && went_well(rank, remo_sst_broadcast(s->small[rank], NULL), "broadcast");
+        if (number == 2 && went_well(rank, remo_fence(s->nodes[rank], REMO_FENCE_THREAD, 0), "fence") && pushed && !sim_out(rank)
+            && !sim_hurt(rank))
             s->pushed[rank] = (int)number;
-        }
         read_rows(s, rank, last, last_small);
     }
 }
 
+struct rows_wait {
+    uint64_t value;
+    uint32_t nodes;
+};
+
+static int all_rows(void *ctx, struct remo_sst *sst) {
+    const struct rows_wait *wait = ctx;
+    uint64_t word = 0;
+    for (uint32_t node = 0; node < wait->nodes; node++)
+        if (!sim_out(node) && (remo_sst_load(sst, node, &word) != 0 || word != wait->value))
+            return 0;
+    return 1;
+}
+
+/* Rows of the dead are whole, and the others hear of each other. */
+static void sst_after(void *state, uint32_t rank) {
+    struct sst_state *s = state;
+    struct rows_wait wait = {.value = LAST, .nodes = sim_world->test->nodes};
+    unsigned char value[VALUE_BYTES];
+    for (uint32_t node = 0; node < wait.nodes; node++)
+        sim_require(remo_sst_load(s->large[rank], node, value) == 0 && number_of(value) >= 0, "nobody writes, and a row is not whole");
+    sim_require(remo_sst_store(s->small[rank], &wait.value) == 0, "store");
+    int rc = remo_sst_broadcast(s->small[rank], NULL);
+    if (rc != 0 && sim_hurt(rank)) /* that an earlier one failed is told once */
+        rc = remo_sst_broadcast(s->small[rank], NULL);
+    sim_require(rc == 0, "broadcast: %d (%s)", rc, remo_last_error());
+    sim_require(remo_sst_wait(s->small[rank], all_rows, &wait, FOREVER) == 0, "wait for the rows of all who are left");
+}
+
 const struct sim_case sim_case_sst = {
-    .object = "sst", .name = "rows", .about = "broadcasts of large and small rows; never torn, never going back", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct sst_state), .open = open_sst, .body = sst_body};
+    .object = "sst", .name = "rows", .about = "broadcasts of large and small rows; never torn, never going back", .nodes = 3, .threads = 1,
+    .state_bytes = sizeof(struct sst_state), .open = open_sst, .close = close_sst, .body = sst_body, .after = sst_after};
 
 static void sst_reader_body(void *state, uint32_t rank, uint32_t thread) {
     struct sst_state *s = state;
@@ -172,4 +280,4 @@ static void sst_reader_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_sst_readers = {
     .object = "sst", .name = "readers", .about = "as rows, with a thread of each node that only reads", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct sst_state), .open = open_sst, .body = sst_reader_body};
+    .state_bytes = sizeof(struct sst_state), .open = open_sst, .close = close_sst, .body = sst_reader_body, .after = sst_after};

@@ -1,93 +1,238 @@
-/* case_kv.c - the map: each key is a register that may be there or not. */
+/* case_kv.c - the map: each key is a register that may be there or not.
+ *
+ * After a fault: what was acknowledged on a node that lives is there, what was not happened once or not at all (the history decides); keys on
+ * the dead are answered with an error, and so are changes whose lock was there; nothing else may be.
+ */
 #include <errno.h>
 #include <remo/kv.h>
 #include <string.h>
 
+#include "kv/kv.h"
 #include "sim/case.h"
 #include "sim/oracle.h"
 
 #define FOREVER     REMO_FOREVER
 #define VALUE_WORDS 9u       /* more than a line */
+#define KEYS_MAX    16u
+#define TELL_TURNS  100u     /* until a node has heard of what others deleted */
 
 struct kv_state {
     struct remo_kv *kvs[SIM_NODES_MAX];
+    uint32_t words;                         /* of a value */
+    bool there;                             /* private memory: one node tells the other */
+    bool inserted[SIM_NODES_MAX][KEYS_MAX]; /* the node has tried to: the key may lie there */
 };
 
-static void open_kv(void *state, struct remo_node *node, uint32_t rank) {
+static void open_map(void *state, struct remo_node *node, uint32_t rank, uint32_t capacity, uint32_t words) {
     struct kv_state *s = state;
-    struct remo_kv_options options = {.capacity = 8, .key_bytes_max = 8, .value_bytes_max = VALUE_WORDS * 8, .stripes = 2};
+    s->words = words;
+    struct remo_kv_options options = {.capacity = capacity, .key_bytes_max = 8, .value_bytes_max = words * 8, .stripes = 2};
     sim_opened(remo_kv_open(remo_node_root(node), "map", &options, &s->kvs[rank]), "open");
     sim_opened(remo_channel_wait(remo_kv_channel(s->kvs[rank]), FOREVER), "wait");
 }
+
+static void open_kv(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 8, VALUE_WORDS);
+}
+
+static void close_kv(void *state, uint32_t rank) {
+    remo_kv_close(((struct kv_state *)state)->kvs[rank]);
+}
+
+/* ---- calls ---- */
 
 static bool is_answer(uint32_t function, int rc) {
     return rc == 0 || (function == MAP_INSERT ? rc == -EEXIST : rc == -ENOENT);
 }
 
-static void call_kv(struct remo_kv *kv, uint32_t function, uint64_t key, uint64_t number) {
+/* Is the error of a call one that a death explains? The key's lock was there, or the key may have been. */
+static bool is_lost(const struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, int rc) {
+    const struct remo_kv *kv = s->kvs[rank];
+    uint32_t home = remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key)));
+    bool lost = function != MAP_GET && sim_excused(rank, home, rc);
+    for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
+        lost = lost || (s->inserted[node][key % KEYS_MAX] && sim_excused(rank, node, rc));
+    lost = lost || (function == MAP_INSERT && rc == -ENOSPC); /* the case says what is to come of it */
+    return lost || ((sim_out(rank) || sim_hurt(rank)) && sim_excused(rank, SIM_ANY, rc));
+}
+
+static int call_kv(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number) {
+    struct remo_kv *kv = s->kvs[rank];
     uint64_t value[VALUE_WORDS] = {0};
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < VALUE_WORDS; i++)
+    size_t bytes = 0, size = s->words * 8;
+    for (uint32_t i = 0; i < s->words; i++)
         value[i] = number;
+    s->inserted[rank][key % KEYS_MAX] |= function == MAP_INSERT;
     uint32_t call = sim_begin(function, key, number, 0);
-    int rc = function == MAP_GET    ? remo_kv_get(kv, &key, sizeof key, value, sizeof value, &bytes)
-           : function == MAP_INSERT ? remo_kv_insert(kv, &key, sizeof key, value, sizeof value)
-           : function == MAP_UPDATE ? remo_kv_update(kv, &key, sizeof key, value, sizeof value)
+    int rc = function == MAP_GET    ? remo_kv_get(kv, &key, sizeof key, value, size, &bytes)
+           : function == MAP_INSERT ? remo_kv_insert(kv, &key, sizeof key, value, size)
+           : function == MAP_UPDATE ? remo_kv_update(kv, &key, sizeof key, value, size)
                                     : remo_kv_delete(kv, &key, sizeof key);
     if (function == MAP_GET && rc == 0)
-        for (uint32_t i = 1; i < VALUE_WORDS; i++)
-            sim_require(value[i] == value[0] && bytes == sizeof value, "get returns a torn value");
-    if (is_answer(function, rc)) {
+        for (uint32_t i = 1; i < s->words; i++)
+            sim_require(value[i] == value[0] && bytes == size, "get returns a torn value");
+    /* What a node sees that the others have given up counts for nothing, what it did may count. */
+    if (is_answer(function, rc) && !sim_out(rank)) {
         sim_end(call, rc, value[0]);
-        return;
+        return rc;
     }
-    bool dead = sim_world->crashed[0] || sim_world->crashed[1] || sim_world->crashed[2];
-    sim_require(dead && rc == -EHOSTDOWN, "function %u of the map: %d (%s)", function, rc, remo_last_error());
+    sim_require(sim_out(rank) || is_lost(s, rank, function, key, rc), "function %u of the map: %d (%s)", function, rc, remo_last_error());
     if (function == MAP_GET)
         sim_forget(call);
+    return rc;
 }
+
+/* The survivors can do all that does not depend on the dead. */
+static void kv_after(void *state, uint32_t rank) {
+    for (uint64_t key = 1; key <= 2; key++) {
+        (void)call_kv(state, rank, MAP_GET, key, 0);
+        (void)call_kv(state, rank, MAP_UPDATE, key, 1000 + rank);
+        (void)call_kv(state, rank, MAP_DELETE, key, 0);
+        (void)call_kv(state, rank, MAP_INSERT, key, 2000 + rank);
+        (void)call_kv(state, rank, MAP_GET, key, 0);
+    }
+}
+
+/* ---- cases ---- */
 
 /* Two nodes change one key, the third reads it. */
 static void updates_body(void *state, uint32_t rank, uint32_t thread) {
-    struct remo_kv *kv = ((struct kv_state *)state)->kvs[rank];
     (void)thread;
     if (rank == 0)
-        call_kv(kv, MAP_INSERT, 1, 10);
+        (void)call_kv(state, rank, MAP_INSERT, 1, 10);
     for (uint32_t i = 0; i < 2; i++)
-        call_kv(kv, rank == 2 ? MAP_GET : MAP_UPDATE, 1, 100 * rank + i + 1);
-    call_kv(kv, MAP_GET, 1, 0);
+        (void)call_kv(state, rank, rank == 2 ? MAP_GET : MAP_UPDATE, 1, 100 * rank + i + 1);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
 }
 
 const struct sim_case sim_case_kv_updates = {
     .object = "kv", .name = "updates", .about = "an insert, updates of two nodes, and gets of one key", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct kv_state), .open = open_kv, .body = updates_body, .oracle = &oracle_map,
-    .may_crash = true, .crash_first = 1};
+    .state_bytes = sizeof(struct kv_state), .open = open_kv, .close = close_kv, .body = updates_body, .after = kv_after,
+    .oracle = &oracle_map};
 
 /* Inserts and deletes of one key by two nodes, and gets between. */
 static void lives_body(void *state, uint32_t rank, uint32_t thread) {
-    struct remo_kv *kv = ((struct kv_state *)state)->kvs[rank];
     (void)thread;
-    call_kv(kv, MAP_INSERT, 1, 10 * rank + 1);
-    call_kv(kv, MAP_GET, 1, 0);
-    call_kv(kv, MAP_DELETE, 1, 0);
-    call_kv(kv, MAP_GET, 1, 0);
-    call_kv(kv, MAP_INSERT, 1, 10 * rank + 2);
+    (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 1);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+    (void)call_kv(state, rank, MAP_DELETE, 1, 0);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+    (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 2);
 }
 
 const struct sim_case sim_case_kv_lives = {
     .object = "kv", .name = "lives", .about = "two nodes insert, delete and get one key", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct kv_state), .open = open_kv, .body = lives_body, .oracle = &oracle_map};
+    .state_bytes = sizeof(struct kv_state), .open = open_kv, .close = close_kv, .body = lives_body, .after = kv_after,
+    .oracle = &oracle_map};
 
 static void threads_body(void *state, uint32_t rank, uint32_t thread) {
-    struct remo_kv *kv = ((struct kv_state *)state)->kvs[rank];
     uint64_t key = thread + 1;
-    call_kv(kv, MAP_INSERT, key, 10 * rank + 1);
-    call_kv(kv, MAP_UPDATE, key, 10 * rank + 2);
-    call_kv(kv, MAP_GET, 3 - key, 0);
+    (void)call_kv(state, rank, MAP_INSERT, key, 10 * rank + 1);
+    (void)call_kv(state, rank, MAP_UPDATE, key, 10 * rank + 2);
+    (void)call_kv(state, rank, MAP_GET, 3 - key, 0);
     if (rank == 0)
-        call_kv(kv, MAP_DELETE, key, 0);
+        (void)call_kv(state, rank, MAP_DELETE, key, 0);
 }
 
 const struct sim_case sim_case_kv_threads = {
     .object = "kv", .name = "threads", .about = "two threads of each node on two keys", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct kv_state), .open = open_kv, .body = threads_body, .oracle = &oracle_map};
+    .state_bytes = sizeof(struct kv_state), .open = open_kv, .close = close_kv, .body = threads_body, .after = kv_after,
+    .oracle = &oracle_map};
+
+/* One node updates again and again what another reads: a read meets a slot in which two updates went by. One line has the older copy and the
+ * head of the newer one, the next line the rest of that. */
+static void open_short(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 8, 2);
+}
+
+static bool is_there(void *ctx) {
+    return ((const struct kv_state *)ctx)->there || sim_out(0);
+}
+
+static void overtaken_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)call_kv(s, rank, MAP_INSERT, 1, 1);
+        (void)call_kv(s, rank, MAP_UPDATE, 1, 2);
+        s->there = true;
+    } else {
+        sim_until(is_there, s, "wait for the key");
+    }
+    for (uint32_t i = 0; i < (rank == 0 ? 8u : 4u); i++)
+        (void)call_kv(s, rank, rank == 0 ? MAP_UPDATE : MAP_GET, 1, 3 + i);
+}
+
+const struct sim_case sim_case_kv_overtaken = {
+    .object = "kv", .name = "overtaken", .about = "gets that are slower than the updates of their key", .nodes = 2, .threads = 1,
+    .state_bytes = sizeof(struct kv_state), .open = open_short, .close = close_kv, .body = overtaken_body, .after = kv_after,
+    .oracle = &oracle_map, .fault_first = 1};
+
+/* A key that lives again in its old slot: a read may meet both of its lives. */
+static void open_reborn(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 1, VALUE_WORDS);
+}
+
+static void reborn_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)call_kv(s, 0, MAP_INSERT, 2, 1); /* one of the two slots */
+        (void)call_kv(s, 0, MAP_INSERT, 1, 11);
+        (void)call_kv(s, 0, MAP_UPDATE, 1, 12);
+        (void)call_kv(s, 0, MAP_DELETE, 1, 0);
+        s->there = true;
+        (void)call_kv(s, 0, MAP_INSERT, 1, 21);
+        return;
+    }
+    sim_until(is_there, state, "wait for the first life to end");
+    (void)call_kv(s, 1, MAP_GET, 1, 0);
+    (void)call_kv(s, 1, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_reborn = {
+    .object = "kv", .name = "reborn", .about = "gets of a key that is deleted and inserted into its slot again", .nodes = 2, .threads = 1,
+    .state_bytes = sizeof(struct kv_state), .open = open_reborn, .close = close_kv, .body = reborn_body, .oracle = &oracle_map,
+    .fault_first = 1};
+
+/* Two slots for each node. Node 1 deletes what node 0 inserted, and may die before it has told it: the slots must be found again. */
+static void open_tight(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 2, VALUE_WORDS);
+}
+
+/* The n-th key, from 0, whose lock is at node 0: all is about that one, and the others may die. */
+static uint64_t key_at_home(const struct kv_state *s, uint32_t rank, uint32_t n) {
+    const struct remo_kv *kv = s->kvs[rank];
+    for (uint64_t key = 1;; key++)
+        if (remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key))) == 0 && n-- == 0)
+            return key;
+}
+
+static void tight_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    for (uint32_t n = 0; n < 2; n++)
+        (void)call_kv(state, rank, rank == 0 ? MAP_INSERT : MAP_DELETE, key_at_home(state, rank, n), 1);
+    if (rank != 0)
+        (void)call_kv(state, rank, MAP_DELETE, key_at_home(state, rank, 0), 0);
+}
+
+/* For each key that is not there any more node 0 must find room for another one, although nobody may have told it. What others deleted
+ * comes back as it is told. */
+static void tight_after(void *state, uint32_t rank) {
+    uint32_t absent = 0;
+    for (uint32_t n = 0; n < 2 && rank == 0; n++)
+        absent += call_kv(state, 0, MAP_GET, key_at_home(state, 0, n), 0) == -ENOENT;
+    for (uint32_t n = 0; n < absent; n++) {
+        int rc = call_kv(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
+        for (uint32_t i = 0; i < TELL_TURNS && rc == -ENOSPC; i++) {
+            sim_point("wait for a slot");
+            rc = call_kv(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
+        }
+        sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_any_hurt()), "a slot was lost: %d (%s)", rc, remo_last_error());
+    }
+}
+
+const struct sim_case sim_case_kv_tight = {
+    .object = "kv", .name = "tight", .about = "slots that a dead node left half deleted are used again", .nodes = 3, .threads = 1,
+    .state_bytes = sizeof(struct kv_state), .open = open_tight, .close = close_kv, .body = tight_body, .after = tight_after,
+    .oracle = &oracle_map};

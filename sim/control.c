@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "fabric/segment.h"
+#include "sim/control.h"
 #include "sim/heap.h"
 #include "sim/scheduler.h"
 #include "sim/world.h"
@@ -39,6 +40,12 @@ static struct sim_control *control_of(uint32_t node) {
     return sim_world->controls[node];
 }
 
+/* Has the stream between the two ended without a goodbye? */
+static bool is_lost(uint32_t node, uint32_t peer) {
+    bool said_goodbye = control_of(peer)->closed || control_of(node)->closed;
+    return node != peer && !said_goodbye && (sim_world->crashed[peer] || sim_world->lost[node] || sim_world->lost[peer]);
+}
+
 /* Is there something to tell about `peer`? */
 static bool has_news(const struct sim_control *control, uint32_t peer) {
     const struct inbox *inbox = &control->inboxes[peer];
@@ -47,7 +54,7 @@ static bool has_news(const struct sim_control *control, uint32_t peer) {
         return false;
     if (!inbox->up && peer != control->rank)
         return true;
-    return inbox->first || sim_world->crashed[peer] || (other->closed && peer != control->rank);
+    return inbox->first || is_lost(control->rank, peer) || (other->closed && peer != control->rank);
 }
 
 static bool any_news(void *ctx) {
@@ -87,7 +94,7 @@ static void tell(struct sim_control *control, uint32_t peer) {
     if (!frame) {
         inbox->down = true;
         sim_trace("hears that node %u is gone", peer);
-        config->down(config->ctx, peer, sim_world->crashed[peer] ? -EHOSTDOWN : 0);
+        config->down(config->ctx, peer, is_lost(control->rank, peer) ? -EHOSTDOWN : 0);
         return;
     }
     inbox->first = frame->next;
@@ -127,11 +134,41 @@ int remo__control_open(const struct remo__control_config *config, struct remo__c
     return 0;
 }
 
+static void drop_frames(struct inbox *inbox, uint32_t kept) {
+    struct frame **link = &inbox->first;
+    for (; kept > 0; kept--)
+        link = &(*link)->next;
+    while (*link) {
+        struct frame *frame = *link;
+        *link = frame->next;
+        sim_free(frame);
+    }
+    inbox->last = link;
+}
+
 void remo__control_close(struct remo__control *closed) {
     struct sim_control *control = (struct sim_control *)closed;
     control->closed = true;
+    for (uint32_t peer = 0; peer < SIM_NODES_MAX; peer++)
+        drop_frames(&control->inboxes[peer], 0);
     for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
         sim_changed(node);
+}
+
+static void lose_tail(struct inbox *inbox) {
+    uint32_t count = 0;
+    for (const struct frame *frame = inbox->first; frame; frame = frame->next)
+        count++;
+    drop_frames(inbox, sim_choose(count + 1));
+}
+
+void sim_control_lose(uint32_t node) {
+    for (uint32_t peer = 0; peer < SIM_NODES_MAX; peer++) {
+        if (peer == node || !control_of(peer))
+            continue;
+        lose_tail(&control_of(peer)->inboxes[node]);
+        lose_tail(&control_of(node)->inboxes[peer]);
+    }
 }
 
 int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd) {
@@ -142,6 +179,8 @@ int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t typ
         return remo__fail_static(-EHOSTDOWN, "the peer is gone");
     if (!to)
         return remo__fail_static(-ENOTCONN, "the peer is not up yet");
+    if (is_lost(from->rank, peer) || to->closed)
+        return 0; /* it is not known yet that nobody reads it */
     struct frame *frame = sim_malloc(sizeof *frame + bytes);
     if (!frame)
         return remo__fail(-ENOMEM, "no memory for a frame");

@@ -18,9 +18,9 @@
 static struct linear *linear;
 static uint16_t kept_choices[SIM_CHOICES_MAX];
 
-static double seconds_now(void) {
+static double cpu_seconds_now(void) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
@@ -60,31 +60,28 @@ static bool run_once(const struct sim_case *test, const struct sim_schedule *sch
         snprintf(text, cap, "%s", sim_failure());
         return false;
     }
-    return !test->oracle || judge(test, text, cap);
+    return !test->oracle || (test->whole_only && (sim_any_out() || sim_any_hurt())) || judge(test, text, cap);
 }
 
 static uint64_t calibrate(const struct sim_case *test) {
     const struct sim_schedule schedule = {.policy = SIM_RANDOM, .seed = 0};
     char text[SIM_FAILURE_BYTES];
-    sim_faults = (struct sim_faults){0};
+    sim_fault = (struct sim_fault){0};
     (void)run_once(test, &schedule, text, sizeof text);
     return sim_world->steps;
 }
 
-/* What goes wrong in the schedule of `seed`: nothing depends on anything but these arguments. */
-static struct sim_faults faults_of(const struct sim_run *run, uint64_t seed, uint64_t steps) {
-    struct sim_faults faults = {0};
+/* The fault of a schedule: nothing depends on anything but these arguments. `steps`: of a schedule, about. */
+static struct sim_fault fault_of(const struct sim_run *run, uint64_t seed, uint64_t at, uint64_t steps) {
     const struct sim_case *test = run->test;
+    struct sim_fault fault = {.kind = run->fault, .at = at};
     uint64_t chance = remo__random_mix(seed ^ 0xc0ffee);
-    if (run->mode == SIM_CRASH || run->mode == SIM_PAUSE) {
-        faults.step = 1 + chance % (steps + steps / 4);
-        faults.node = test->crash_first + (uint32_t)(chance >> 40) % (test->nodes - test->crash_first);
-        faults.pause_steps = run->mode == SIM_PAUSE ? steps / 2 : 0;
-    } else if (run->mode == SIM_FAIL) {
-        faults.fail_post = seed % 2 ? 1 + chance % 64 : 0;
-        faults.fail_completion = seed % 2 ? 0 : 1 + chance % 64;
-    }
-    return faults;
+    fault.node = test->fault_first + (uint32_t)((chance >> 40) % (test->nodes - test->fault_first));
+    if (run->fault == SIM_PAUSE || run->fault == SIM_ZOMBIE)
+        fault.pause_steps = 1 + chance % (steps + 1);
+    if (at == 0)
+        fault.at = 1 + (chance >> 8) % (steps + steps / 4);
+    return fault;
 }
 
 static bool open_world(const struct sim_run *run) {
@@ -92,38 +89,102 @@ static bool open_world(const struct sim_run *run) {
     return sim_mutant_set(run->mutant) && sim_world_open(run->test);
 }
 
-void sim_explore(const struct sim_run *run, struct sim_outcome *ret_outcome) {
-    struct sim_outcome outcome = {0};
+/* ---- many schedules ---- */
+
+struct exploring {
+    const struct sim_run *run;
+    struct sim_outcome outcome;
+    uint64_t steps;                /* of a schedule, about */
+    uint64_t blocks;               /* in use when all is closed; 0: not known yet */
+};
+
+#define PROGRESS_SCHEDULES 256u
+
+static bool is_over(const struct exploring *exploring) {
+    const struct sim_outcome *outcome = &exploring->outcome;
+    uint64_t most = exploring->run->failures_max;
+    return outcome->schedules >= exploring->run->schedules || (most != 0 && outcome->failures >= most);
+}
+
+/* All is closed: as many blocks are in use as after the first schedule, which had no fault. */
+static bool nothing_leaks(struct exploring *exploring, char *text, size_t cap) {
+    uint64_t blocks = sim_heap_blocks();
+    if (exploring->blocks == 0)
+        exploring->blocks = blocks;
+    if (exploring->blocks == blocks)
+        return true;
+    snprintf(text, cap, "%" PRIu64 " blocks of memory are in use after all was closed, %" PRIu64 " are when nothing fails", blocks,
+             exploring->blocks);
+    return false;
+}
+
+static void explore_one(struct exploring *exploring, uint64_t seed, const struct sim_fault *fault) {
+    const struct sim_run *run = exploring->run;
+    struct sim_outcome *outcome = &exploring->outcome;
     char text[SIM_FAILURE_BYTES];
-    double begin = seconds_now();
-    sim_faults = (struct sim_faults){0};
+    struct sim_schedule schedule = sim_schedule_of(seed, exploring->steps, run->test->nodes * run->test->threads);
+    sim_fault = *fault;
+    bool good = run_once(run->test, &schedule, text, sizeof text);
+    if (good && sim_fault_fails())
+        good = nothing_leaks(exploring, text, sizeof text);
+    outcome->schedules++;
+    outcome->steps += sim_world->steps;
+    outcome->hash = (outcome->hash ^ sim_scheduler_hash()) * 0x9e3779b97f4a7c15u;
+    if (run->progress && outcome->schedules % PROGRESS_SCHEDULES == 0)
+        run->progress(run->progress_ctx, outcome->schedules);
+    if (good || outcome->failures++ > 0)
+        return;
+    outcome->seed = seed;
+    outcome->at = fault->kind == SIM_NO_FAULT ? 0 : fault->at;
+    outcome->until_failure = outcome->schedules;
+    memcpy(outcome->text, text, sizeof outcome->text);
+}
+
+/* How many places for the fault the schedule that has just run has. */
+static uint64_t places(enum sim_fault_kind kind) {
+    return kind == SIM_FAIL_POST         ? sim_net_posts()
+           : kind == SIM_FAIL_COMPLETION ? sim_net_completions()
+           : kind == SIM_FAIL_ALLOCATION ? sim_heap_allocations() - sim_world->allocations_before
+           : sim_calm()                  ? sim_world->calm_from
+                                         : sim_world->steps;
+}
+
+/* First without the fault, then with it at each place. */
+static void explore_every(struct exploring *exploring, uint64_t seed) {
+    const struct sim_fault none = {.kind = exploring->run->fault}; /* at 0: never */
+    explore_one(exploring, seed, &none);
+    uint64_t last = places(exploring->run->fault);
+    for (uint64_t at = 1; at <= last && !is_over(exploring); at++) {
+        struct sim_fault fault = fault_of(exploring->run, seed, at, exploring->steps);
+        explore_one(exploring, seed, &fault);
+    }
+}
+
+void sim_explore(const struct sim_run *run, struct sim_outcome *ret_outcome) {
+    struct exploring exploring = {.run = run};
+    struct sim_outcome *outcome = &exploring.outcome;
+    double begin = cpu_seconds_now();
+    sim_fault = (struct sim_fault){0};
     if (!open_world(run)) {
-        outcome.broken = true;
-        outcome.failures = 1;
-        snprintf(outcome.text, sizeof outcome.text, "set-up: %s", sim_failure() ? sim_failure() : "there is no mutant of this name");
-        *ret_outcome = outcome;
+        outcome->broken = true;
+        outcome->failures = 1;
+        snprintf(outcome->text, sizeof outcome->text, "set-up: %s", sim_failure() ? sim_failure() : "there is no mutant of this name");
+        *ret_outcome = *outcome;
         return;
     }
-    uint64_t steps = calibrate(run->test);
-    outcome.saved_bytes = sim_heap_saved_bytes();
-    for (uint64_t seed = run->seed; seed < run->seed + run->schedules; seed++) {
-        struct sim_schedule schedule = sim_schedule_of(seed, steps, run->test->nodes * run->test->threads);
-        sim_faults = faults_of(run, seed, steps);
-        bool good = run_once(run->test, &schedule, text, sizeof text);
-        outcome.schedules++;
-        outcome.steps += sim_world->steps;
-        if (good)
-            continue;
-        if (outcome.failures++ == 0) {
-            outcome.first_failure = seed;
-            memcpy(outcome.text, text, sizeof outcome.text);
-        }
-        if (outcome.failures == run->failures_max)
-            break;
+    exploring.steps = calibrate(run->test);
+    outcome->saved_bytes = sim_heap_saved_bytes();
+    for (uint64_t seed = run->seed; !is_over(&exploring); seed++) {
+        struct sim_fault fault = fault_of(run, seed, run->at, exploring.steps);
+        outcome->seeds++;
+        if (run->fault == SIM_NO_FAULT || run->somewhere || run->at != 0)
+            explore_one(&exploring, seed, &fault);
+        else
+            explore_every(&exploring, seed);
     }
-    outcome.seconds = seconds_now() - begin;
+    outcome->cpu_seconds = cpu_seconds_now() - begin;
     sim_world_close();
-    *ret_outcome = outcome;
+    *ret_outcome = *outcome;
 }
 
 /* ---- shrinking: a replay whose choices are the fewest that still fail ---- */
@@ -164,23 +225,29 @@ static uint32_t shrink_choices(const struct sim_run *run, uint16_t *choices, uin
     return count;
 }
 
-bool sim_shrink(const struct sim_run *run, uint64_t seed, struct sim_replay *ret_replay) {
+/* A run of one schedule: without a place for the fault it has none. */
+static struct sim_fault fault_of_one(const struct sim_run *run, uint64_t steps) {
+    struct sim_fault none = {0};
+    return run->at != 0 ? fault_of(run, run->seed, run->at, steps) : none;
+}
+
+bool sim_shrink(const struct sim_run *run, struct sim_replay *ret_replay) {
     char text[SIM_FAILURE_BYTES];
     uint32_t count;
-    sim_faults = (struct sim_faults){0};
+    sim_fault = (struct sim_fault){0};
     if (!open_world(run))
         return false;
     uint64_t steps = calibrate(run->test);
-    struct sim_schedule schedule = sim_schedule_of(seed, steps, run->test->nodes * run->test->threads);
-    struct sim_replay replay = {.test = run->test, .profile = run->profile, .faults = faults_of(run, seed, steps)};
+    struct sim_schedule schedule = sim_schedule_of(run->seed, steps, run->test->nodes * run->test->threads);
+    struct sim_replay replay = {.test = run->test, .profile = run->profile, .fault = fault_of_one(run, steps)};
     snprintf(replay.mutant, sizeof replay.mutant, "%s", run->mutant ? run->mutant : "");
-    sim_faults = replay.faults;
+    sim_fault = replay.fault;
     bool fails = !run_once(run->test, &schedule, text, sizeof text);
     if (fails) {
         const uint16_t *choices = sim_scheduler_choices(&count);
         memcpy(kept_choices, choices, count * sizeof *choices);
         count = shrink_choices(run, kept_choices, count);
-        replay.schedule = (struct sim_schedule){.policy = SIM_REPLAY, .seed = seed, .choices = kept_choices, .choices_count = count};
+        replay.schedule = (struct sim_schedule){.policy = SIM_REPLAY, .seed = run->seed, .choices = kept_choices, .choices_count = count};
     }
     sim_world_close();
     *ret_replay = replay;
@@ -198,34 +265,34 @@ static bool tell(const struct sim_case *test, const struct sim_schedule *schedul
 }
 
 bool sim_trace_seed(const struct sim_run *run) {
-    sim_faults = (struct sim_faults){0};
+    sim_fault = (struct sim_fault){0};
     if (!open_world(run))
         return false;
     uint64_t steps = calibrate(run->test);
     const struct sim_schedule schedule = sim_schedule_of(run->seed, steps, run->test->nodes * run->test->threads);
-    sim_faults = faults_of(run, run->seed, steps);
+    sim_fault = fault_of_one(run, steps);
     return tell(run->test, &schedule);
 }
 
 bool sim_tell(const struct sim_replay *replay) {
     const struct sim_run run = {.test = replay->test, .profile = replay->profile, .mutant = replay->mutant[0] ? replay->mutant : NULL};
-    sim_faults = (struct sim_faults){0};
+    sim_fault = (struct sim_fault){0};
     if (!open_world(&run)) {
         printf("set-up: %s\n", sim_failure() ? sim_failure() : "no such mutant");
         return false;
     }
-    sim_faults = replay->faults;
+    sim_fault = replay->fault;
     return tell(replay->test, &replay->schedule);
 }
 
 /* ---- files ---- */
 
 int sim_replay_write(const struct sim_replay *replay, FILE *file) {
-    const struct sim_faults *faults = &replay->faults;
-    fprintf(file, "remo-sim 1\ncase %s %s\nprofile %s\nmutant %s\nseed %" PRIu64 "\n", replay->test->object, replay->test->name,
+    const struct sim_fault *fault = &replay->fault;
+    fprintf(file, "remo-sim 2\ncase %s %s\nprofile %s\nmutant %s\nseed %" PRIu64 "\n", replay->test->object, replay->test->name,
             replay->profile->name, replay->mutant[0] ? replay->mutant : "-", replay->schedule.seed);
-    fprintf(file, "faults %" PRIu64 " %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\nchoices %u\n", faults->step, faults->node,
-            faults->pause_steps, faults->fail_post, faults->fail_completion, faults->fail_allocation, replay->schedule.choices_count);
+    fprintf(file, "fault %u node %u at %" PRIu64 " pause %" PRIu64 "\nchoices %u\n", (unsigned)fault->kind, fault->node, fault->at,
+            fault->pause_steps, replay->schedule.choices_count);
     for (uint32_t i = 0; i < replay->schedule.choices_count; i++)
         fprintf(file, "%u%c", replay->schedule.choices[i], i % 20 == 19 ? '\n' : ' ');
     fprintf(file, "\n");
@@ -234,26 +301,26 @@ int sim_replay_write(const struct sim_replay *replay, FILE *file) {
 
 int sim_replay_read(FILE *file, struct sim_replay *ret_replay) {
     struct sim_replay replay = {0};
-    struct sim_faults *faults = &replay.faults;
+    struct sim_fault *fault = &replay.fault;
     char object[32], name[32], profile[32];
-    uint32_t count = 0;
-    if (fscanf(file, "remo-sim 1 case %31s %31s profile %31s mutant %63s seed %" SCNu64, object, name, profile, replay.mutant,
+    uint32_t count = 0, kind = 0;
+    if (fscanf(file, "remo-sim 2 case %31s %31s profile %31s mutant %63s seed %" SCNu64, object, name, profile, replay.mutant,
                &replay.schedule.seed) != 5
-        || fscanf(file, " faults %" SCNu64 " %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " choices %u", &faults->step,
-                  &faults->node, &faults->pause_steps, &faults->fail_post, &faults->fail_completion, &faults->fail_allocation,
-                  &count) != 7
-        || count > SIM_CHOICES_MAX)
+        || fscanf(file, " fault %u node %u at %" SCNu64 " pause %" SCNu64 " choices %u", &kind, &fault->node, &fault->at,
+                  &fault->pause_steps, &count) != 5
+        || count > SIM_CHOICES_MAX || kind >= SIM_FAULT_KINDS || fault->node >= SIM_NODES_MAX)
         return -EINVAL;
     for (uint32_t i = 0; i < count; i++)
         if (fscanf(file, "%hu", &kept_choices[i]) != 1)
             return -EINVAL;
     if (strcmp(replay.mutant, "-") == 0)
         replay.mutant[0] = '\0';
+    fault->kind = (enum sim_fault_kind)kind;
     replay.test = sim_case_find(object, name);
     replay.profile = sim_profile_find(profile);
     replay.schedule.policy = SIM_REPLAY;
     replay.schedule.choices = kept_choices;
     replay.schedule.choices_count = count;
     *ret_replay = replay;
-    return replay.test && replay.profile && faults->node < SIM_NODES_MAX ? 0 : -EINVAL;
+    return replay.test && replay.profile ? 0 : -EINVAL;
 }

@@ -1,6 +1,8 @@
 /* heap.c - see heap.h. */
 #include "sim/heap.h"
 
+#include "sim/fault.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +31,7 @@ struct arena {
 /* At the beginning of the heap: saved and restored with it. */
 struct notes {
     size_t used;
-    uint64_t blocks, allocations, fail_at;
+    uint64_t blocks, allocations;
     struct block *free[CLASSES];
 };
 
@@ -67,11 +69,22 @@ void sim_heap_close(void) {
     memset(&heap, 0, sizeof heap);
 }
 
+/* Is it this one's turn? */
+static bool fails(const struct notes *n) {
+#ifdef SIM_TIMED
+    (void)n;
+    return false;
+#else
+    return sim_world && sim_world->running && sim_current()
+           && sim_fault_hits(SIM_FAIL_ALLOCATION, n->allocations - sim_world->allocations_before, sim_current()->node);
+#endif
+}
+
 void *sim_malloc(size_t bytes) {
     struct notes *n = notes();
     uint32_t class = 6; /* 64 bytes */
     n->allocations++;
-    if (n->fail_at != 0 && n->allocations == n->fail_at)
+    if (fails(n))
         return NULL;
     while (((size_t)1 << class) < bytes)
         class++;
@@ -220,8 +233,4 @@ uint64_t sim_heap_blocks(void) {
 
 uint64_t sim_heap_allocations(void) {
     return notes()->allocations;
-}
-
-void sim_heap_fail_nth(uint64_t n) {
-    notes()->fail_at = n ? notes()->allocations + n : 0;
 }

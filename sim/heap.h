@@ -45,6 +45,5 @@ void sim_heap_restore(void);
 size_t sim_heap_saved_bytes(void);
 /* Blocks in use: for leak checks. */
 uint64_t sim_heap_blocks(void);
-/* The n-th allocation from now on fails, and only that one; 0: none. */
-void sim_heap_fail_nth(uint64_t n);
+/* So many so far. */
 uint64_t sim_heap_allocations(void);

@@ -54,7 +54,7 @@ bool sim_mutant_set(const char *name) {
 bool sim_mutant_concerns(const char *name, const char *object) {
     static const struct {
         const char *part, *objects;
-    } lower[] = {{"fence_", "region"}, {"cell_", "owned_var"}};
+    } lower[] = {{"fence_", "region"}, {"cell_", "owned_var"}, {"node_", "lock"}};
     size_t length = strlen(object);
     if (strncmp(name, object, length) == 0 && name[length] == '_')
         return true;
@@ -62,4 +62,38 @@ bool sim_mutant_concerns(const char *name, const char *object) {
         if (strncmp(name, lower[i].part, strlen(lower[i].part)) == 0 && strstr(lower[i].objects, object))
             return true;
     return false;
+}
+
+/* Nearly all show at once in every case. These need a certain one. */
+static const struct sim_hint hints[] = {
+    {"barrier_came_first", "barrier", "death", "rc_relaxed", SIM_CRASH},
+    {"barrier_rest", "barrier", "death", "ibta_rc", SIM_CRASH},
+    {"barrier_told", "barrier", "death", "ibta_rc", SIM_FAIL_POST},
+    {"cell_invalidate_slot", "owned_var", "changes", "cxl_nc", SIM_NO_FAULT},
+    {"fence_errors", "region", "publish_elsewhere", "ibta_rc", SIM_FAIL_COMPLETION},
+    {"fence_lost", "region", "publish_elsewhere", "ibta_rc", SIM_CUT},
+    {"kv_other_copy", "kv", "updates", "shm", SIM_CRASH},
+    {"kv_reclaim", "kv", "tight", "ibta_rc", SIM_CRASH},
+    {"kv_update_fence", "kv", "threads", "ibta_rc", SIM_NO_FAULT},
+    {"lock_dead_releaser", "lock", "sections", "ibta_rc", SIM_CRASH},
+    {"lock_doubt", "lock", "failures", "ibta_rc", SIM_FAIL_POST},
+    {"lock_repaired", "lock", "sections", "ibta_rc", SIM_CRASH},
+    {"lock_report_cut_off", "lock", "zombie_write", "ibta_rc", SIM_NO_FAULT},
+    {"lock_reset_failed", "lock", "failures", "ibta_rc", SIM_FAIL_POST},
+    {"lock_reset_wait", "lock", "laps", "efa", SIM_NO_FAULT},
+    {"lock_untold", "lock", "failures", "ibta_rc", SIM_FAIL_POST},
+    {"owned_var_last_look", "owned_var", "changes", "ibta_rc", SIM_CRASH},
+    {"owned_var_newest_again", "owned_var", "pull_and_load", "efa", SIM_NO_FAULT},
+    {"owned_var_pulled_turn", "owned_var", "pull_and_load", "tcp", SIM_NO_FAULT},
+    {"queue_cut_off", "queue", "deaths", "ibta_rc", SIM_CRASH},
+    {"queue_still_claimed", "queue", "overtaken", "shm", SIM_NO_FAULT},
+    {"sst_invalidate", "sst", "rows", "cxl_nc", SIM_NO_FAULT},
+    {"ringbuffer_last_look", "ringbuffer", "laps", "ibta_rc", SIM_CRASH},
+};
+
+const struct sim_hint *sim_mutant_hint(const char *name, const char *object) {
+    for (uint32_t i = 0; i < sizeof hints / sizeof hints[0]; i++)
+        if (strcmp(hints[i].mutant, name) == 0 && strcmp(hints[i].object, object) == 0)
+            return &hints[i];
+    return NULL;
 }

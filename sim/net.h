@@ -33,6 +33,11 @@ uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap);
 void sim_net_do(const struct sim_step *step);
 /* The node is dead: what it had not sent vanishes; operations on it end with an error. */
 void sim_net_crash(uint32_t node);
+/* Nothing gets through any more between the node and the others: what was sent may still land, and its poster hears of an error. */
+void sim_net_sever(uint32_t node);
+/* Operations posted and completed so far. */
+uint64_t sim_net_posts(void);
+uint64_t sim_net_completions(void);
 /* Operations in flight, for the end of a schedule. */
 uint32_t sim_net_count(void);
 void sim_net_open(void);

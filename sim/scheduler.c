@@ -12,6 +12,7 @@
 #define PATIENCE        400u   /* picks; a step that was possible and not taken for longer comes next: who polls does not stop the world */
 #define PATIENCE_STARVE 64u    /* the same when one is starved on purpose, and when a replay has no choices left */
 #define POLICIES        7u
+#define STARVED_ENDPOINTS 9u
 
 static struct {
     struct sim_schedule is;
@@ -28,6 +29,7 @@ static struct {
     uint16_t choices[SIM_CHOICES_MAX];
     uint32_t choices_count;
     uint32_t replayed;
+    uint64_t hash;
 } at;
 
 struct sim_schedule sim_schedule_of(uint64_t seed, uint64_t expected_steps, uint32_t programs) {
@@ -38,7 +40,13 @@ struct sim_schedule sim_schedule_of(uint64_t seed, uint64_t expected_steps, uint
         schedule.depth = kind;
     } else if (kind == 6) {
         schedule.policy = SIM_STARVE;
-        schedule.starved = (uint32_t)(seed / POLICIES % programs);
+        uint32_t turn = (uint32_t)(seed / POLICIES);
+        schedule.starved = turn / 2 % programs;
+        schedule.starved_end = schedule.starved + 1;
+        if (turn % 2 == 1) {
+            schedule.starved = SIM_NET_LINES + turn / 2 % STARVED_ENDPOINTS * SIM_NET_LINES_ENDPOINT;
+            schedule.starved_end = schedule.starved + SIM_NET_LINES_ENDPOINT;
+        }
     }
     return schedule;
 }
@@ -65,11 +73,16 @@ void sim_scheduler_begin(const struct sim_schedule *schedule) {
     memset(at.priority, 0, sizeof at.priority);
     memset(at.possible, 0, sizeof at.possible);
     at.lowest = SIM_CHOICES_MAX;
-    at.picks = 0, at.choices_count = 0, at.replayed = 0, at.in_a_row = 0, at.turn = 0;
+    at.picks = 0, at.choices_count = 0, at.replayed = 0, at.in_a_row = 0, at.turn = 0, at.hash = 0;
     at.last_line = UINT32_MAX;
     at.changes_count = schedule->policy == SIM_PCT ? schedule->depth - 1 : 0;
     for (uint32_t i = 0; i < at.changes_count; i++)
         at.changes[i] = remo__random_below(&at.random, schedule->expected_steps ? schedule->expected_steps : 1);
+}
+
+void sim_scheduler_calm(void) {
+    if (at.is.policy == SIM_PCT || at.is.policy == SIM_STARVE)
+        at.is.policy = SIM_RANDOM;
 }
 
 static uint32_t priority_of(uint32_t line) {
@@ -115,7 +128,7 @@ static uint32_t pick_pct(const struct sim_step *steps, uint32_t count) {
 
 static uint32_t pick_starving(const struct sim_step *steps, uint32_t count) {
     uint32_t picked = (uint32_t)remo__random_below(&at.random, count);
-    if (steps[picked].line == at.is.starved && count > 1)
+    if (steps[picked].line >= at.is.starved && steps[picked].line < at.is.starved_end && count > 1)
         picked = (picked + 1 + (uint32_t)remo__random_below(&at.random, count - 1)) % count;
     return picked;
 }
@@ -140,7 +153,8 @@ static uint32_t neglected(const struct sim_step *steps, uint32_t count) {
     return found;
 }
 
-static uint32_t note(uint32_t choice) {
+static uint32_t note(uint32_t choice, uint32_t among) {
+    at.hash = (at.hash ^ ((uint64_t)among << 32 | choice)) * 0x9e3779b97f4a7c15u;
     if (at.choices_count < SIM_CHOICES_MAX)
         at.choices[at.choices_count++] = (uint16_t)choice;
     return choice;
@@ -153,7 +167,7 @@ uint32_t sim_scheduler_pick(const struct sim_step *steps, uint32_t count) {
     bool free_choice = at.is.policy != SIM_IN_TURN && (at.is.policy != SIM_REPLAY || at.replayed >= at.is.choices_count);
     if (waited < count && count > 1 && free_choice) {
         at.since[steps[waited].line % SIM_LINES_MAX] = at.picks;
-        return note(waited);
+        return note(waited, count << 16 | steps[waited].line);
     }
     switch (at.is.policy) {
     case SIM_RANDOM:
@@ -172,7 +186,7 @@ uint32_t sim_scheduler_pick(const struct sim_step *steps, uint32_t count) {
         return at.turn++ % count;
     }
     at.since[steps[picked].line % SIM_LINES_MAX] = at.picks;
-    return count > 1 ? note(picked) : picked;
+    return count > 1 ? note(picked, count << 16 | steps[picked].line) : picked;
 }
 
 uint32_t sim_choose(uint32_t count) {
@@ -180,7 +194,11 @@ uint32_t sim_choose(uint32_t count) {
         return 0;
     if (at.is.policy == SIM_IN_TURN)
         return 0;
-    return note(at.is.policy == SIM_REPLAY ? replay(count) : (uint32_t)remo__random_below(&at.random, count));
+    return note(at.is.policy == SIM_REPLAY ? replay(count) : (uint32_t)remo__random_below(&at.random, count), count);
+}
+
+uint64_t sim_scheduler_hash(void) {
+    return at.hash;
 }
 
 const uint16_t *sim_scheduler_choices(uint32_t *ret_count) {

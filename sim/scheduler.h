@@ -3,7 +3,7 @@
  * Random:  each step as likely as any other.
  * PCT:     each line (an actor, a store buffer, a stage of a connection) has a random priority and the highest goes on; at depth-1 random moments
  *          the one that goes on drops to the bottom (Burckhardt et al., ASPLOS 2010). Who waits in vain drops too, so that nobody starves.
- * Starve:  one thread of the program takes a step only when nothing else can.
+ * Starve:  one thread of the program, or the operations of one, take a step only when nothing else can, or has been able to for long.
  * Replay:  the choices of a file; when they run out, the first step each time: the actor that ran last, if it can.
  * Choices are numbered among the possible steps in an order that depends on nothing but the schedule so far.
  */
@@ -14,6 +14,8 @@
 
 #define SIM_CHOICES_MAX (1u << 16)
 #define SIM_LINES_MAX   1024u
+#define SIM_NET_LINES   48u    /* the first one of the network: actors and their stores come before */
+#define SIM_NET_LINES_ENDPOINT 36u /* lines of one endpoint: peers, variants, stages */
 
 enum sim_policy { SIM_RANDOM, SIM_PCT, SIM_STARVE, SIM_REPLAY, SIM_IN_TURN };
 
@@ -28,7 +30,7 @@ struct sim_schedule {
     uint64_t seed;
     uint32_t depth;           /* PCT */
     uint64_t expected_steps;  /* PCT: change points lie in this range */
-    uint32_t starved;         /* line */
+    uint32_t starved, starved_end; /* lines [starved, starved_end) */
     const uint16_t *choices;  /* replay */
     uint32_t choices_count;
 };
@@ -40,9 +42,13 @@ const char *sim_schedule_name(const struct sim_schedule *schedule);
 void sim_scheduler_begin(const struct sim_schedule *schedule);
 /* One of steps[0, count), count > 0. */
 uint32_t sim_scheduler_pick(const struct sim_step *steps, uint32_t count);
+/* From here on nobody is starved or held back for long: random. */
+void sim_scheduler_calm(void);
 /* A number below `count`, for choices inside a step. */
 uint32_t sim_choose(uint32_t count);
 /* The line looked in vain. */
 void sim_scheduler_yield(uint32_t line);
+/* Of every choice so far, and of what there was to choose from. */
+uint64_t sim_scheduler_hash(void);
 /* What was chosen so far. */
 const uint16_t *sim_scheduler_choices(uint32_t *ret_count);

@@ -57,6 +57,20 @@ int sim_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
     return sim_mutex_lock(mutex);
 }
 
+int sim_once(const void *once, void (*run)(void)) {
+    (void)once;
+    run();
+    return 0;
+}
+
+void (*sim_thread_exit)(void *value);
+
+int sim_key_create(const pthread_key_t *key, void (*destroy)(void *value)) {
+    (void)key;
+    sim_thread_exit = destroy;
+    return 0;
+}
+
 ssize_t sim_getrandom(void *at_place, size_t bytes) {
     uint64_t word = 0x5851f42d4c957f2du * ++sim_world->random_calls;
     memset(at_place, 0, bytes);

@@ -9,6 +9,7 @@
 #include "node/wait.h"
 #include "sim/cache.h"
 #include "sim/case.h"
+#include "sim/fault.h"
 #include "sim/heap.h"
 #include "sim/net.h"
 #include "sim/scheduler.h"
@@ -154,16 +155,35 @@ static void drain_one(struct sim_actor *actor) {
     sim_trace("  store of node %u arrives at %s", actor->node, sim_place(store.word));
 }
 
+static bool too_long(const struct sim_world *world) {
+    unsigned long long steps = world->steps;
+    if (sim_calm() && world->steps > world->calm_from + SIM_CALM_STEPS_MAX)
+        sim_fail("%u steps after the end of all faults the survivors have not ended: they make no progress", SIM_CALM_STEPS_MAX);
+    else if (world->steps > (world->running ? SIM_STEPS_MAX : SETUP_STEPS_MAX))
+        sim_fail("after %llu steps the program has not ended: it makes no progress", steps);
+    else
+        return false;
+    return true;
+}
+
+/* All programs have ended; and, where all is closed in the end, the library's own threads too. */
+static bool is_over(const struct sim_world *world) {
+    bool over = world->running && world->programs_left == 0;
+    for (uint32_t i = 0; over && sim_fault_fails() && i < world->actors_count; i++)
+        over = world->actors[i].state == SIM_DONE;
+    return over;
+}
+
 /* Take steps until one is an actor's: go on there. */
 static void schedule(void) {
     struct sim_step steps[STEPS_CAP];
     for (;;) {
         struct sim_world *world = sim_world;
-        if (at.failed || (world->running && world->programs_left == 0)) {
+        if (at.failed || is_over(world)) {
             switch_to(NULL);
             return;
         }
-        sim_faults_due();
+        sim_fault_due();
         uint32_t count = possible(steps);
         if (count == 0 && (!world->running || !jump())) {
             if (world->running)
@@ -173,10 +193,9 @@ static void schedule(void) {
         }
         if (count == 0)
             continue;
-        if (++world->steps > (world->running ? SIM_STEPS_MAX : SETUP_STEPS_MAX)) {
-            sim_fail("after %llu steps the program has not ended: it makes no progress", (unsigned long long)world->steps);
+        world->steps++;
+        if (too_long(world))
             continue;
-        }
         const struct sim_step *step = &steps[sim_scheduler_pick(steps, count)];
         if (step->kind == STEP_NET) {
             world->idle_jumps = 0;
@@ -203,6 +222,7 @@ void sim_point(const char *what) {
         sim_changed(actor->node);
     actor->doing = what;
     actor->state = SIM_READY;
+    actor->turns++;
     schedule();
 }
 
@@ -250,7 +270,7 @@ void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t dea
     actor->looked = looked;
     uint64_t sleep = sim_world->now_ns + SLEEP_NS;
     if (sim_world->idle_jumps > IDLE_JUMPS_MAX)
-        sleep = deadline_ns;
+        sleep = deadline_ns != REMO_FOREVER ? deadline_ns : sim_world->now_ns + SIM_OP_TIMEOUT_NS; /* what it looks at may have its own */
     actor->wake_at = remo__min(sleep, deadline_ns);
     actor->state = SIM_PAUSED;
     schedule();
@@ -263,9 +283,9 @@ static bool never(void *ctx) {
     return false;
 }
 
-static void actor_main(void) {
-    struct sim_actor *actor = at.current;
-    (void)actor->run(actor->run_ctx);
+static void __attribute__((noreturn)) end_actor(struct sim_actor *actor) {
+    if (sim_thread_exit)
+        sim_thread_exit(NULL);
     sim_drain(actor);
     actor->state = SIM_DONE;
     if (actor->role == SIM_PROGRAM)
@@ -275,6 +295,12 @@ static void actor_main(void) {
         schedule();
         sim_until(never, NULL, "nothing");
     }
+}
+
+static void actor_main(void) {
+    struct sim_actor *actor = at.current;
+    (void)actor->run(actor->run_ctx);
+    end_actor(actor);
 }
 
 static struct sim_actor *spawn(uint32_t node, uint32_t thread, enum sim_role role, void *(*run)(void *ctx), void *ctx) {
@@ -335,6 +361,19 @@ uint64_t remo__deadline(uint64_t timeout_ns) {
 
 /* ---- crash ---- */
 
+/* The last one ends the faults: what follows is the liveness phase. */
+static void body_ended(struct sim_actor *actor) {
+    struct sim_world *world = sim_world;
+    if (actor->role != SIM_PROGRAM || actor->body_ended)
+        return;
+    actor->body_ended = true;
+    world->after_left += actor->thread == 0 && !world->crashed[actor->node];
+    if (--world->bodies_left > 0)
+        return;
+    world->calm_from = world->steps;
+    sim_scheduler_calm();
+}
+
 void sim_crash(uint32_t node) {
     struct sim_world *world = sim_world;
     if (world->crashed[node])
@@ -348,6 +387,7 @@ void sim_crash(uint32_t node) {
         actor->stores_count = 0;
         if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE)
             world->programs_left--;
+        body_ended(actor);
         if (actor->state != SIM_DONE)
             actor->state = SIM_GONE;
     }
@@ -356,25 +396,16 @@ void sim_crash(uint32_t node) {
         sim_changed(i);
 }
 
-struct sim_faults sim_faults;
-
-void sim_faults_due(void) {
-    const struct sim_faults *faults = &sim_faults;
-    struct sim_world *world = sim_world;
-    if (!world->running || faults->step == 0)
-        return;
-    if (faults->pause_steps == 0 && world->steps + 1 == faults->step)
-        sim_crash(faults->node);
-    else if (faults->pause_steps > 0)
-        world->paused[faults->node] =
-            world->steps + 1 >= faults->step && world->steps + 1 < faults->step + faults->pause_steps && world->idle_jumps == 0;
-}
-
 /* ---- set-up ---- */
 
 static bool go(void *ctx) {
     (void)ctx;
     return sim_world->running;
+}
+
+static bool is_calm(void *ctx) {
+    (void)ctx;
+    return sim_calm();
 }
 
 static bool node_is_open(void *ctx) {
@@ -394,6 +425,42 @@ static void open_node(struct sim_actor *actor) {
     sim_world->nodes[actor->node] = node;
 }
 
+static void close_node(struct sim_actor *actor) {
+    struct sim_world *world = sim_world;
+    struct remo_node *node = world->nodes[actor->node];
+    world->test->close(world->state, actor->node);
+    remo_node_close(node);
+    world->nodes[actor->node] = NULL;
+}
+
+static bool all_done_after(void *ctx) {
+    (void)ctx;
+    return sim_world->after_left == 0;
+}
+
+/* What follows the body: the liveness phase, and, where something failed, closing. */
+static void end_node(struct sim_actor *actor) {
+    struct sim_world *world = sim_world;
+    sim_until(is_calm, NULL, "wait for the others to end");
+    if (world->test->after && !sim_out(actor->node))
+        world->test->after(world->state, actor->node);
+    world->after_left--;
+    if (!sim_fault_fails() || !world->test->close)
+        return;
+    sim_until(all_done_after, NULL, "wait for the others before closing");
+    close_node(actor);
+}
+
+void sim_give_up(void) {
+    struct sim_actor *actor = at.current;
+    sim_trace("gives up, and closes all it has");
+    sim_world->lost[actor->node] = true;
+    close_node(actor);
+    body_ended(actor);
+    sim_world->after_left--;
+    end_actor(actor);
+}
+
 static void *program(void *ctx) {
     struct sim_actor *actor = ctx;
     struct sim_world *world = sim_world;
@@ -405,6 +472,9 @@ static void *program(void *ctx) {
     remo_thread_stats(world->nodes[actor->node], &stats); /* attaches the thread */
     sim_until(go, NULL, "begin");
     world->test->body(world->state, actor->node, actor->thread);
+    body_ended(actor);
+    if (actor->thread == 0)
+        end_node(actor);
     return NULL;
 }
 
@@ -413,7 +483,7 @@ static void set_up(const struct sim_case *test) {
     sim_world->test = test;
     sim_world->nodes_count = test->nodes;
     sim_world->state = sim_calloc(1, test->state_bytes ? test->state_bytes : 8);
-    sim_world->programs_left = test->nodes * test->threads;
+    sim_world->programs_left = sim_world->bodies_left = test->nodes * test->threads;
     sim_net_open();
     for (uint32_t thread = 0; thread < test->threads; thread++)
         for (uint32_t node = 0; node < test->nodes; node++) {
@@ -437,6 +507,7 @@ static void save(void) {
         sim_heap_arena_used(remo__arena_base(sim_world->nodes[node]->arena), remo__arena_used(sim_world->nodes[node]->arena));
     sim_world->running = true;
     sim_world->steps = 0;
+    sim_world->allocations_before = sim_heap_allocations();
     sim_heap_save(extents, count);
 }
 

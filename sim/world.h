@@ -25,6 +25,7 @@
 #define SIM_ACTORS_MAX     24u
 #define SIM_STORES_MAX     8u
 #define SIM_STEPS_MAX      30000u  /* of one schedule; more is a failure: no progress */
+#define SIM_CALM_STEPS_MAX 6000u   /* from the end of all faults to that of the schedule: who survived must get on with it */
 #define SIM_ARENA_BYTES    (2ull << 20)
 #define SIM_OP_TIMEOUT_NS  (10 * REMO__NS_PER_S)
 #define SIM_FAILURE_BYTES  512u
@@ -52,6 +53,8 @@ struct sim_actor {
     struct remo__thread *threads;
     struct sim_store stores[SIM_STORES_MAX];
     uint32_t stores_count;
+    bool body_ended;
+    uint64_t turns, posts;               /* scheduling points and operations posted so far: for bounds that are claimed */
     const char *doing;                   /* for the trace */
 };
 
@@ -66,7 +69,13 @@ struct sim_world {                       /* lies in the heap, like all that belo
     uint64_t now_ns, steps, idle_jumps, random_calls;
     bool running;                        /* a schedule, not the set-up */
     bool crashed[SIM_NODES_MAX], paused[SIM_NODES_MAX];
-    uint32_t programs_left;
+    bool lost[SIM_NODES_MAX];            /* its streams to the others have ended, although it may live */
+    bool severed[SIM_NODES_MAX];         /* nor does anything else get through */
+    bool hurt[SIM_NODES_MAX];            /* an operation of it was made to fail */
+    bool fault_over;
+    uint64_t allocations_before;         /* the schedule */
+    uint32_t programs_left, bodies_left, after_left;
+    uint64_t calm_from;                  /* the step at which the last body ended, and with it all faults; 0: not yet */
     struct remo_node *nodes[SIM_NODES_MAX];
     void *state;                         /* the case's */
     struct sim_net *net;
@@ -99,20 +108,16 @@ static inline void sim_changed(uint32_t node) {
     sim_world->version[node]++;
 }
 #endif
+/* The current actor's node closes all it has and leaves, and its body ends here. */
+void sim_give_up(void) __attribute__((noreturn));
 /* Stop a node at once. */
 void sim_crash(uint32_t node);
 void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx);
 
-/* Faults of the schedule to come: `node` dies before step `step` (0: never), or is paused for `pause_steps` steps then. */
-struct sim_faults {
-    uint64_t step;
-    uint32_t node;
-    uint64_t pause_steps;
-    uint64_t fail_post, fail_completion, fail_allocation;
-};
-extern struct sim_faults sim_faults;
-/* Do what is due before the step that comes. */
-void sim_faults_due(void);
+/* Have the bodies ended, and with them the faults? */
+static inline bool sim_calm(void) {
+    return sim_world->calm_from != 0;
+}
 
 /* ---- the trace ---- */
 extern bool sim_tracing;

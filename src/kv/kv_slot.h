@@ -233,7 +233,5 @@ static inline __attribute__((always_inline)) enum remo__kv_seen remo__kv_slot_re
     *ret_sight = (struct remo__kv_sight){
         .head = head, .meta = meta ^ meta0 ^ meta1, .copy = ~(uint32_t)newer & 1};
     bool whole = remo__kv_slot_read_older(shape, slot, key->hash, *ret_sight, dst, cap, scratch);
-    if (whole && REMO__MUTANT(kv_older_twice))
-        return REMO__KV_SEEN_GOOD;
     return whole ? REMO__KV_SEEN_OLDER : REMO__KV_SEEN_TORN;
 }

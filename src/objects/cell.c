@@ -52,13 +52,9 @@ int remo__cell_load(const struct remo__cell_shape *shape, const void *cell, void
     }
     const char *slots[2] = {cell, (const char *)cell + shape->slot_bytes};
     for (uint32_t attempt = 0; attempt < REMO__CELL_ATTEMPTS; attempt++) {
-<<<<<<< HEAD
         if (!REMO__MUTANT(cell_invalidate))
             remo__invalidate(cell, shape->bytes);
-        bool newer = remo__load(slots[1]) > remo__load(slots[0]);
-=======
         bool newer = remo__load(slots[1]) > remo__load(slots[0]) && !REMO__MUTANT(cell_newer);
->>>>>>> 2ba3479 (Mend what deaths and failures at every step have shown; mark each step that a proof needs)
         if (load_slot(shape, slots[newer], scratch, ret_sequence)
             || (!REMO__MUTANT(cell_other_slot) && load_slot(shape, slots[!newer], scratch, ret_sequence)))
             return 0;

@@ -1,0 +1,248 @@
+/* campaign.c - see campaign.h. One line for each object; on a terminal, what is going on. */
+#include "sim/campaign.h"
+
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim/mutant.h"
+
+#define FIRST_ROUND 100u /* schedules of each case, in the search for a mutant */
+
+struct sums {
+    uint64_t schedules, failures, hash;
+    double cpu_seconds;
+    uint32_t mutants, caught;
+};
+
+static bool wanted(const struct sim_campaign *campaign, const struct sim_case *test) {
+    return (!campaign->object || strcmp(campaign->object, test->object) == 0)
+        && (!campaign->test || strcmp(campaign->test, test->name) == 0);
+}
+
+static bool claims(const struct sim_campaign *campaign, const struct sim_case *test, const struct sim_profile *profile) {
+    if (profile->cached && !strstr("region owned_var sst barrier", test->object)) /* the others refuse to: case_coherence.c */
+        return false;
+    return (!test->profiles || strstr(test->profiles, profile->name))
+        && (!campaign->profile || strcmp(campaign->profile, profile->name) == 0);
+}
+
+/* Whom a failure hurts closes its node: there must be no other thread on it. */
+static bool bears(const struct sim_case *test, uint32_t fault) {
+    return fault == SIM_NO_FAULT || (!test->brings_its_own && (fault < SIM_FAIL_POST || test->threads == 1));
+}
+
+int sim_campaign_list(void) {
+    const char *name;
+    for (uint32_t i = 0; i < sim_cases_count; i++)
+        printf("case     %-12s %-22s %u nodes, %u threads: %s\n", sim_cases[i]->object, sim_cases[i]->name, sim_cases[i]->nodes,
+               sim_cases[i]->threads, sim_cases[i]->about);
+    for (uint32_t i = 0; i < sim_profiles_count; i++)
+        printf("profile  %-12s %s\n", sim_profiles[i].name, sim_profiles[i].about);
+    for (uint32_t i = 0; (name = sim_mutant_at(i)) != NULL; i++)
+        printf("mutant   %s\n", name);
+    return 0;
+}
+
+/* ---- what is going on: a line that is written over, and only where somebody looks ---- */
+
+static void print_progress(void *ctx, uint64_t schedules) {
+    const struct sim_run *run = ctx;
+    fprintf(stderr, "\r  %s %s, %s%s%s: %llu of %llu \033[K", run->test->object, run->test->name, run->profile->name,
+            run->fault == SIM_NO_FAULT ? "" : ", ", sim_fault_names[run->fault], (unsigned long long)schedules,
+            (unsigned long long)run->schedules);
+}
+
+static void watch(struct sim_run *run) {
+    if (!isatty(STDERR_FILENO))
+        return;
+    run->progress = print_progress;
+    run->progress_ctx = run;
+}
+
+static void clear_progress(const struct sim_run *run) {
+    if (run->progress)
+        fprintf(stderr, "\r\033[K");
+}
+
+/* ---- a failure, told ---- */
+
+static void print_again(const struct sim_run *run, const struct sim_outcome *outcome) {
+    fprintf(stderr, "  again: remo sim --object %s --case %s --profile %s --seed %llu --schedules 1", run->test->object, run->test->name,
+            run->profile->name, (unsigned long long)outcome->seed);
+    if (outcome->at != 0)
+        fprintf(stderr, " --%s --at %llu", sim_fault_names[run->fault], (unsigned long long)outcome->at);
+    fprintf(stderr, "\n");
+}
+
+static void tell_failure(const struct sim_run *run, const struct sim_outcome *outcome) {
+    struct sim_run one = *run;
+    struct sim_replay replay;
+    char path[96];
+    one.seed = outcome->seed;
+    one.at = outcome->at;
+    fprintf(stderr, "%s %s, profile %s, seed %llu%s%s: %s\n", run->test->object, run->test->name, run->profile->name,
+            (unsigned long long)outcome->seed, run->fault == SIM_NO_FAULT ? "" : ", ", sim_fault_names[run->fault], outcome->text);
+    if (outcome->broken)
+        return;
+    print_again(run, outcome);
+    if (!sim_shrink(&one, &replay))
+        return;
+    snprintf(path, sizeof path, "remo-sim-%s-%s.replay", run->test->object, run->test->name);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return;
+    (void)sim_replay_write(&replay, file);
+    fclose(file);
+    fprintf(stderr, "  shrunk to %u choices, told step by step by: remo sim --replay %s\n", replay.schedule.choices_count, path);
+}
+
+/* ---- cases ---- */
+
+static void run_one(const struct sim_campaign *campaign, const struct sim_case *test, const struct sim_profile *profile,
+                    enum sim_fault_kind fault, struct sums *sums) {
+    struct sim_outcome outcome;
+    struct sim_run run = {.test = test, .profile = profile, .fault = fault, .seed = campaign->seed, .at = campaign->at,
+                          .schedules = campaign->schedules};
+    watch(&run);
+    sim_explore(&run, &outcome);
+    clear_progress(&run);
+    sums->schedules += outcome.schedules;
+    sums->failures += outcome.failures;
+    sums->cpu_seconds += outcome.cpu_seconds;
+    sums->hash = (sums->hash ^ outcome.hash) * 0x9e3779b97f4a7c15u;
+    if (run.progress)
+        fprintf(stderr, "  %s %s, %s%s%s: %llu schedules of %llu seeds, %.0f steps each, %.0f/s\n", test->object, test->name, profile->name,
+                fault == SIM_NO_FAULT ? "" : ", ", sim_fault_names[fault], (unsigned long long)outcome.schedules,
+                (unsigned long long)outcome.seeds, (double)outcome.steps / (double)(outcome.schedules + !outcome.schedules),
+                outcome.cpu_seconds > 0 ? (double)outcome.schedules / outcome.cpu_seconds : 0);
+    if (outcome.failures > 0)
+        tell_failure(&run, &outcome);
+}
+
+static void run_cases(const struct sim_campaign *campaign, const char *object, struct sums *sums) {
+    for (uint32_t i = 0; i < sim_cases_count; i++)
+        for (uint32_t p = 0; p < sim_profiles_count; p++)
+            for (uint32_t fault = 0; fault < SIM_FAULT_KINDS; fault++)
+                if (strcmp(sim_cases[i]->object, object) == 0 && wanted(campaign, sim_cases[i])
+                    && claims(campaign, sim_cases[i], &sim_profiles[p]) && campaign->faults[fault] && bears(sim_cases[i], fault))
+                    run_one(campaign, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault, sums);
+}
+
+/* ---- mutants ---- */
+
+/* A search that spends at most so many schedules on all cases together. */
+struct hunt {
+    const struct sim_campaign *campaign;
+    const char *object, *mutant;
+    uint64_t left, each;
+    uint64_t seed;                       /* each round goes on where the last one ended */
+};
+
+static bool catch_with(struct hunt *hunt, const struct sim_case *test, const struct sim_profile *profile, enum sim_fault_kind fault) {
+    struct sim_outcome outcome;
+    struct sim_run run = {.test = test, .profile = profile, .fault = fault, .somewhere = true, .seed = hunt->seed, .mutant = hunt->mutant,
+                          .schedules = hunt->each < hunt->left ? hunt->each : hunt->left, .failures_max = 1};
+    if (run.schedules == 0)
+        return false;
+    watch(&run);
+    sim_explore(&run, &outcome);
+    clear_progress(&run);
+    hunt->left -= outcome.schedules < hunt->left ? outcome.schedules : hunt->left;
+    if (outcome.failures == 0)
+        return false;
+    if (!hunt->campaign->json)
+        fprintf(stderr, "  mutant %s caught by %s %s under %s%s%s at schedule %llu: %s\n", hunt->mutant, hunt->object, test->name,
+                profile->name, fault == SIM_NO_FAULT ? "" : " with ", sim_fault_names[fault],
+                (unsigned long long)(hunt->campaign->schedules - hunt->left), outcome.text);
+    return true;
+}
+
+static bool catch_in_round(struct hunt *hunt) {
+    for (uint32_t fault = 0; fault < SIM_FAULT_KINDS; fault++)
+        for (uint32_t i = 0; i < sim_cases_count; i++)
+            for (uint32_t p = 0; p < sim_profiles_count; p++)
+                if (strcmp(sim_cases[i]->object, hunt->object) == 0 && wanted(hunt->campaign, sim_cases[i])
+                    && claims(hunt->campaign, sim_cases[i], &sim_profiles[p]) && bears(sim_cases[i], fault) && fault != SIM_PAUSE
+                    && catch_with(hunt, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault))
+                    return true;
+    return false;
+}
+
+/* Where it is known to show first; then all cases briefly, then for longer, until the budget is spent. */
+static bool catch_mutant(const struct sim_campaign *campaign, const char *object, const char *mutant) {
+    struct hunt hunt = {.campaign = campaign, .object = object, .mutant = mutant, .left = campaign->schedules, .seed = campaign->seed};
+    const struct sim_hint *hint = sim_mutant_hint(mutant, object);
+    hunt.each = campaign->schedules / 2;
+    if (hint && catch_with(&hunt, sim_case_find(object, hint->test), sim_profile_find(hint->profile), hint->fault))
+        return true;
+    for (hunt.each = FIRST_ROUND; hunt.left > 0; hunt.seed += hunt.each, hunt.each *= 3)
+        if (catch_in_round(&hunt))
+            return true;
+    return false;
+}
+
+static void run_mutants(const struct sim_campaign *campaign, const char *object, struct sums *sums) {
+    const char *name;
+    for (uint32_t i = 0; (name = sim_mutant_at(i)) != NULL; i++) {
+        if (!sim_mutant_concerns(name, object) || (strcmp(campaign->mutant, "all") != 0 && strcmp(campaign->mutant, name) != 0))
+            continue;
+        bool caught = catch_mutant(campaign, object, name);
+        sums->mutants++;
+        sums->caught += caught;
+        sums->failures += !caught;
+        if (!caught)
+            fprintf(stderr, "  mutant %s of %s SURVIVES %llu schedules\n", name, object, (unsigned long long)campaign->schedules);
+    }
+}
+
+/* ---- one line for each object ---- */
+
+static void print_sums(const struct sim_campaign *campaign, const char *object, const struct sums *sums) {
+    double rate = sums->cpu_seconds > 0 ? (double)sums->schedules / sums->cpu_seconds : 0;
+    char hash[24];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)sums->hash);
+    if (!campaign->json && campaign->mutant) {
+        printf("%-12s %u/%u mutants caught\n", object, sums->caught, sums->mutants);
+    } else if (!campaign->json) {
+        printf("%-12s %10llu schedules %6llu failures %8.0f schedules/s  trace %s\n", object, (unsigned long long)sums->schedules,
+               (unsigned long long)sums->failures, rate, hash);
+    } else {
+        json_t *line = json_pack("{s:s, s:I, s:I, s:i, s:i, s:f, s:s}", "object", object, "schedules", (json_int_t)sums->schedules,
+                                 "failures", (json_int_t)sums->failures, "mutants", (int)sums->mutants, "caught", (int)sums->caught,
+                                 "schedules_per_s", rate, "trace", hash);
+        json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+        printf("\n");
+        json_decref(line);
+    }
+    fflush(stdout);
+}
+
+static bool first_of_object(uint32_t index) {
+    for (uint32_t i = 0; i < index; i++)
+        if (strcmp(sim_cases[i]->object, sim_cases[index]->object) == 0)
+            return false;
+    return true;
+}
+
+bool sim_campaign(const struct sim_campaign *campaign) {
+    uint64_t failures = 0;
+    bool any = false;
+    for (uint32_t i = 0; i < sim_cases_count; i++) {
+        const char *object = sim_cases[i]->object;
+        struct sums sums = {0};
+        if (!first_of_object(i) || (campaign->object && strcmp(campaign->object, object) != 0))
+            continue;
+        any = true;
+        if (campaign->mutant)
+            run_mutants(campaign, object, &sums);
+        else
+            run_cases(campaign, object, &sums);
+        if (sums.schedules > 0 || sums.mutants > 0)
+            print_sums(campaign, object, &sums);
+        failures += sums.failures;
+    }
+    if (!any)
+        fprintf(stderr, "remo sim: there is no object %s; see remo sim --list\n", campaign->object ? campaign->object : "");
+    return any && failures == 0;
+}

@@ -1,0 +1,218 @@
+/* case_queue.c - the queue: linearizable while nobody dies. After a death elements in the slots of the dead are lost; all others come out once,
+ * and who waits does not wait for the dead.
+ */
+#include <errno.h>
+#include <remo/queue.h>
+#include <string.h>
+
+#include "objects/queue.h"
+#include "sim/case.h"
+#include "sim/oracle.h"
+
+#define FOREVER REMO_FOREVER
+#define ELEMENT_WORDS 15u
+#define VALUES_MAX    64u
+#define DRAIN_MAX     64u
+
+enum fate { NOT_PUSHED, PUSHING, PUSHED, POPPED };
+
+struct queue_state {
+    struct remo_queue *queues[SIM_NODES_MAX];
+    enum fate fate[VALUES_MAX];
+    uint32_t owner[VALUES_MAX];          /* of the slot that it was pushed to */
+    bool filled;                         /* private memory: one node tells the other */
+    uint32_t pops_begun, pops_ended;     /* one that ended with an error, or never, may have taken an element with it */
+};
+
+static void open_queue(void *state, struct remo_node *node, uint32_t rank) {
+    struct queue_state *s = state;
+    struct remo_queue_options options = {.capacity = ORACLE_QUEUE_CAPACITY, .slot_bytes = ELEMENT_WORDS * 8};
+    sim_opened(remo_queue_open(remo_node_root(node), "queue", &options, &s->queues[rank]), "open");
+    sim_opened(remo_channel_wait(remo_queue_channel(s->queues[rank]), FOREVER), "wait");
+}
+
+static void close_queue(void *state, uint32_t rank) {
+    remo_queue_close(((struct queue_state *)state)->queues[rank]);
+}
+
+/* ---- calls ---- */
+
+/* Only while one thread of the node pushes: where its last element went. */
+static uint32_t owner_of_last(const struct remo_queue *queue) {
+    uint64_t ticket = atomic_load(&queue->hint[REMO__QUEUE_TAIL]) - 1;
+    return queue->members[ticket % queue->capacity % queue->member_count];
+}
+
+static int push(struct queue_state *s, uint32_t rank, uint64_t number, uint64_t timeout_ns) {
+    uint64_t element[ELEMENT_WORDS];
+    for (uint32_t i = 0; i < ELEMENT_WORDS; i++)
+        element[i] = number;
+    uint32_t call = sim_begin(QUEUE_PUSH, 0, number, 0);
+    s->fate[number] = PUSHING;
+    int rc = remo_queue_push(s->queues[rank], element, sizeof element, timeout_ns);
+    if (rc == 0 && s->fate[number] == PUSHING) {
+        s->fate[number] = PUSHED;
+        s->owner[number] = owner_of_last(s->queues[rank]);
+    }
+    sim_require(rc == 0 || rc == -ETIMEDOUT || sim_excused(rank, SIM_ANY, rc), "push: %d (%s)", rc, remo_last_error());
+    if (rc == 0 || (rc == -ETIMEDOUT && !sim_hurt(rank)))
+        sim_end(call, rc, 0);
+    return rc;
+}
+
+static void note_popped(struct queue_state *s, const uint64_t *element, size_t size) {
+    for (uint32_t i = 1; i < ELEMENT_WORDS; i++)
+        sim_require(element[i] == element[0] && size == ELEMENT_WORDS * 8, "a torn element was popped");
+    sim_require(element[0] < VALUES_MAX && s->fate[element[0]] != NOT_PUSHED, "element %llu was popped, and never pushed",
+                (unsigned long long)element[0]);
+    sim_require(s->fate[element[0]] != POPPED, "element %llu was popped twice", (unsigned long long)element[0]);
+    s->fate[element[0]] = POPPED;
+}
+
+static int pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
+    uint64_t element[ELEMENT_WORDS] = {0};
+    size_t size = 0;
+    uint32_t call = sim_begin(QUEUE_POP, 0, 0, 0);
+    s->pops_begun++;
+    int rc = remo_queue_pop(s->queues[rank], element, sizeof element, &size, timeout_ns);
+    if (sim_out(rank)) /* what it takes from slots of its own the others have lost */
+        return -EHOSTDOWN;
+    s->pops_ended += rc == 0 || rc == -ETIMEDOUT;
+    if (rc == 0)
+        note_popped(s, element, size);
+    sim_require(rc == 0 || rc == -ETIMEDOUT || sim_excused(rank, SIM_ANY, rc), "pop: %d (%s)", rc, remo_last_error());
+    if (rc == 0 || (rc == -ETIMEDOUT && !sim_hurt(rank)))
+        sim_end(call, rc, element[0]);
+    return rc;
+}
+
+/* ---- afterwards ---- */
+
+/* Take out what is left; the death is told once. */
+static void drain(void *state, uint32_t rank) {
+    int rc;
+    for (uint32_t i = 0; i < DRAIN_MAX; i++) {
+        rc = pop(state, rank, 0);
+        if (rc == -ETIMEDOUT || (rc == -EHOSTDOWN && sim_out(0)))
+            return;
+    }
+    sim_fail("after %u pops the queue is still not empty", DRAIN_MAX);
+}
+
+/* What was acknowledged, and lies with somebody who lives, came out: but for what pops took that did not end. */
+static void count_lost(void *state) {
+    const struct queue_state *s = state;
+    uint32_t lost = 0, unended = s->pops_begun - s->pops_ended, last = 0;
+    for (uint32_t number = 0; number < VALUES_MAX && !sim_out(0); number++)
+        if (s->fate[number] == PUSHED && !sim_out(s->owner[number])) {
+            lost++;
+            last = number;
+        }
+    sim_require(lost <= unended, "%u acknowledged elements were lost (the last is %u), and only %u pops did not end", lost, last, unended);
+}
+
+/* ---- cases ---- */
+
+static void tries_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    (void)thread;
+    for (uint64_t i = 1; i <= 2; i++) {
+        (void)push(s, rank, 10 * rank + i, 0);
+        (void)pop(s, rank, 0);
+    }
+}
+
+const struct sim_case sim_case_queue = {
+    .object = "queue", .name = "tries", .about = "pushes and pops of two nodes that do not wait; two slots", .nodes = 2, .threads = 1,
+    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = tries_body, .after = drain,
+    .check = count_lost, .oracle = &oracle_queue, .whole_only = true};
+
+static void threads_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    for (uint64_t i = 1; i <= 2; i++)
+        if (thread == 0)
+            (void)push(s, rank, 10 * rank + i, 0);
+        else
+            (void)pop(s, rank, 0);
+}
+
+const struct sim_case sim_case_queue_threads = {
+    .object = "queue", .name = "threads", .about = "of each node one thread pushes and one pops", .nodes = 2, .threads = 2,
+    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = threads_body, .after = drain,
+    .check = count_lost, .oracle = &oracle_queue, .whole_only = true};
+
+/* Producers and consumers that wait: all that is pushed is popped. What failed may have been done: the producer pushes another one, the
+ * consumer counts it. */
+static void waits_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    uint32_t good = 0;
+    (void)thread;
+    for (uint64_t i = 1; good < 4; i++) {
+        int rc = rank == 0 ? push(s, rank, i, FOREVER) : pop(s, rank, FOREVER);
+        if (rc != 0 && sim_any_out())
+            return;
+        sim_require(rc == 0 || sim_hurt(rank), "queue: %d (%s)", rc, remo_last_error());
+        good += rc == 0 || rank != 0;
+    }
+}
+
+const struct sim_case sim_case_queue_waits = {
+    .object = "queue", .name = "waits", .about = "a producer and a consumer that wait for each other", .nodes = 2, .threads = 1,
+    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = waits_body, .after = drain,
+    .check = count_lost, .oracle = &oracle_queue, .whole_only = true};
+
+/* One node pops once while the other one goes round the queue: there is always something in it, so it may not be found empty. */
+static bool is_filled(void *ctx) {
+    return ((const struct queue_state *)ctx)->filled || sim_out(1);
+}
+
+static void overtaken_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        sim_until(is_filled, s, "wait for elements");
+        (void)pop(s, rank, 0);
+        return;
+    }
+    for (uint64_t i = 1; i <= 2; i++)
+        (void)push(s, rank, i, 0);
+    s->filled = true;
+    for (uint64_t i = 3; i <= 6; i++) {
+        (void)pop(s, rank, 0);
+        (void)push(s, rank, i, 0);
+    }
+}
+
+const struct sim_case sim_case_queue_overtaken = {
+    .object = "queue", .name = "overtaken", .about = "pops that are slower than those of another node", .nodes = 2, .threads = 1,
+    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = overtaken_body, .after = drain,
+    .check = count_lost, .oracle = &oracle_queue, .whole_only = true};
+
+/* Three nodes push and pop without waiting, one may die in the middle: the home's and the others' slots go on. */
+static void deaths_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    (void)thread;
+    for (uint64_t i = 1; i <= 3; i++) {
+        (void)push(s, rank, 10 * rank + i, 0);
+        if (i % 2 == 0)
+            (void)pop(s, rank, 0);
+    }
+}
+
+/* Somebody still can push, and pop what was pushed. */
+static void deaths_after(void *state, uint32_t rank) {
+    struct queue_state *s = state;
+    uint64_t number = 40 + rank;
+    for (uint32_t i = 0; i < DRAIN_MAX && !sim_out(0); i++) { /* the first may tell of the death, and it may be full */
+        if (push(s, rank, number, 0) == 0)
+            break;
+        (void)pop(s, rank, 0);
+    }
+    sim_require(sim_out(0) || s->fate[number] == PUSHED || s->fate[number] == POPPED, "node %u cannot push any more", rank);
+    drain(state, rank);
+}
+
+const struct sim_case sim_case_queue_deaths = {
+    .object = "queue", .name = "deaths", .about = "three nodes push and pop; who is left goes on", .nodes = 3, .threads = 1,
+    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = deaths_body, .after = deaths_after,
+    .check = count_lost};
