@@ -8,7 +8,8 @@
 static int lock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
     int rc = remo_lock_acquire(kv->locks, stripe, timeout_ns);
-    if (rc == -EOWNERDEAD && !REMO__MUTANT(kv_consistent)) /* what its last owner left half done is in order as it is: see kv.h */
+    /* What its last owner left half done is in order as it is: see kv.h. */
+    if (rc == -EOWNERDEAD && !REMO__MUTANT(kv_consistent))
         rc = remo_lock_consistent(kv->locks, stripe);
     if (rc == 0)
         mine->locks_held++;
@@ -71,8 +72,9 @@ static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
     rc = write_value(kv, mine, op, run->hash, &place, &ack);
     bool same_node = REMO__MUTANT(kv_update_fence_scope)
                      || remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash)) == node;
-    enum remo_fence_scope fence = same_node && !REMO__MUTANT(kv_update_fence) ? REMO_FENCE_PAIR : REMO_FENCE_NONE;
-    if (rc == 0 && !same_node && !kv->node->mapped && !REMO__MUTANT(kv_update_fence))
+    bool fenced = !REMO__MUTANT(kv_update_fence);
+    enum remo_fence_scope fence = same_node && fenced ? REMO_FENCE_PAIR : REMO_FENCE_NONE;
+    if (rc == 0 && !same_node && !kv->node->mapped && fenced)
         rc = remo__fence_placed(mine->thread, mine->thread, node);
     int released = unlock(kv, mine, run->hash, fence);
     remo__uncork(mine->thread);
@@ -85,12 +87,15 @@ static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
 
 /* Nobody may hear of it before all can see it: else one reader has lost the key that a later one still
  * finds. */
-static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_place *place) {
+static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
+                        const struct remo__kv_place *place) {
     uint64_t head = remo__kv_head_with(place->sight.head, REMO__KV_DELETED);
     uint32_t node = remo__kv_entry_node(place->entry);
     int rc = remo_region_write(kv->slots, node, remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)),
                                &head, sizeof head, 0, NULL);
-    return rc != 0 || REMO__MUTANT(kv_delete_fence) ? rc : remo__fence_placed(mine->thread, mine->thread, node);
+    if (rc != 0 || REMO__MUTANT(kv_delete_fence))
+        return rc;
+    return remo__fence_placed(mine->thread, mine->thread, node);
 }
 
 static void delete(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {

@@ -146,7 +146,7 @@ struct remo__lock_seat {
     struct remo_ack reset;   /* of setting our baton back, while we hold the lock */
     _Atomic uint16_t queued; /* threads of this node that wait for one another */
     _Atomic uint16_t owner;  /* index of the thread that holds the lock */
-    uint32_t untold;         /* if `is_untold`: the ticket whose grant failed half-way; of whoever made the place BUSY */
+    uint32_t untold;         /* if `is_untold`: the ticket whose grant failed half-way; of who made the place BUSY */
     uint16_t home;
     uint8_t handovers; /* in a row; the owner's */
     uint8_t marks;     /* the owner's */
@@ -255,7 +255,8 @@ enum remo__lock_message {
     REMO__LOCK_RECOVER_ON /* to oneself: u32 round: go on with recovery */
 };
 
-/* UNTOLD: not the answerer's own ticket, but one that it may have granted without telling who waits, since an operation failed. */
+/* UNTOLD: not the answerer's own ticket, but one that it may have granted without telling who waits, since an
+ * operation failed. */
 enum { REMO__CLAIM_HOLD = 1, REMO__CLAIM_WAIT = 2, REMO__CLAIM_GIVEN_UP = 4, REMO__CLAIM_UNTOLD = 16 };
 
 #define REMO__CLAIM_BYTES 9u

@@ -110,7 +110,8 @@ int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread 
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 
-/* Nobody knows whether the waiter has been told, or will be: the home asks (remo__lock_doubt), and tells it then. */
+/* Nobody knows whether the waiter has been told, or will be: the home asks (remo__lock_doubt), and tells it then.
+ */
 static int untold(struct remo_lock *lock, uint32_t index, uint32_t ticket, int rc, bool by_message) {
     struct remo__lock_seat *seat = &lock->seats[index];
     if (rc < 0 && !by_message && !REMO__MUTANT(lock_untold)) {
@@ -128,12 +129,14 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
     if (rc != 0)
         return untold(lock, index, ticket, rc, by_message);
     if ((before & REMO__BATON_SKIP) && !REMO__MUTANT(lock_skip)) {
-        rc = REMO__MUTANT(lock_skip_reset) ? 0 : remo__lock_add(lock, index, thread, baton, -(before + grant), NULL, NULL);
+        if (!REMO__MUTANT(lock_skip_reset))
+            rc = remo__lock_add(lock, index, thread, baton, -(before + grant), NULL, NULL);
         return rc != 0 ? rc : 1;
     }
     if (before == 0 || REMO__MUTANT(lock_tell))
         return 0; /* it has not arrived yet, and will see the grant when it does */
-    rc = remo__lock_tell(lock, index, thread, remo__baton_waiter(before), remo__grant_of(before + grant, ticket), by_message);
+    rc = remo__lock_tell(lock, index, thread, remo__baton_waiter(before), remo__grant_of(before + grant, ticket),
+                         by_message);
     return untold(lock, index, ticket, rc, by_message);
 }
 
@@ -164,12 +167,15 @@ int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
 
 /* ---- having it ---- */
 
-/* The baton must be back at 0 before `serving` moves on; nothing else of ours waits for it. If setting it back failed, and nobody knows
- * whether it happened, look: while we hold the lock nobody else changes it. */
-static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket, bool unreset) {
+/* The baton must be back at 0 before `serving` moves on; nothing else of ours waits for it. If setting it back failed,
+ * and nobody knows whether it happened, look: while we hold the lock nobody else changes it. */
+static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                        bool unreset) {
     struct remo__lock_seat *seat = &lock->seats[index];
     uint32_t baton = remo__lock_baton(lock, ticket);
-    int rc = remo__ack_pending(&seat->reset) ? remo_ack_wait(&seat->reset, lock->node->op_timeout_ns) : seat->reset.status;
+    int rc = seat->reset.status;
+    if (remo__ack_pending(&seat->reset))
+        rc = remo_ack_wait(&seat->reset, lock->node->op_timeout_ns);
     if (rc == -ETIMEDOUT)
         remo_ack_cancel(&seat->reset);
     seat->reset = (struct remo_ack)REMO_ACK_INIT;
@@ -191,7 +197,8 @@ int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread
         change += (uint64_t)REMO__LOCK_LOST << REMO__LOCK_FLAG_SHIFT;
     seat->marks = 0;
     atomic_store_explicit(&seat->place, remo__place_busy(place), memory_order_release);
-    if ((remo__ack_pending(&seat->reset) || seat->reset.status != 0 || (marks & REMO__LOCK_UNRESET)) && !REMO__MUTANT(lock_reset_wait))
+    bool reset = !remo__ack_pending(&seat->reset) && seat->reset.status == 0 && !(marks & REMO__LOCK_UNRESET);
+    if (!reset && !REMO__MUTANT(lock_reset_wait))
         rc = finish_reset(lock, index, thread, (uint32_t)place, (marks & REMO__LOCK_UNRESET) != 0);
     if (rc == 0)
         rc = remo__lock_end_ticket(lock, index, thread, (uint32_t)place, change, false);
@@ -237,9 +244,10 @@ static int have_by_baton(struct remo_lock *lock, uint32_t index, struct remo__th
     struct remo__lock_seat *seat = &lock->seats[index];
     int rc = have(lock, index, thread, nonce, ticket, remo__baton_flags(baton) & REMO__LOCK_OWNER_DEAD);
     seat->reset = (struct remo_ack)REMO_ACK_INIT;
-    int reset = REMO__MUTANT(lock_reset) ? 0
-                                         : remo__lock_add(lock, index, thread, remo__lock_baton(lock, ticket), -baton, NULL,
-                                                          &seat->reset);
+    uint32_t which = remo__lock_baton(lock, ticket);
+    int reset = 0;
+    if (!REMO__MUTANT(lock_reset))
+        reset = remo__lock_add(lock, index, thread, which, -baton, NULL, &seat->reset);
     uint8_t unreset = reset != 0 ? REMO__LOCK_UNRESET : 0; /* the release tries again */
     seat->marks |= unreset;
     if (!(remo__baton_flags(baton) & REMO__LOCK_LOST))

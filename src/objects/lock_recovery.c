@@ -17,7 +17,8 @@
  * it. If the dead one itself had said SKIP (step 1), it is passed over without us. The first ticket, if it is
  * still being served: nobody alive is about to grant it, for whoever released the ticket before it was in the
  * middle of that release until it answered. So if it is a dead one's, or is a live one's and its granter died
- * half-way, we act for the dead. So we do when the granter lives, and says that an operation of the grant failed.
+ * half-way, we act for the dead. So we do when the granter lives, and says that an operation of the grant
+ * failed.
  *
  * When somebody else dies meanwhile, the round begins again: what was done so far stays true. */
 #include "base/mutant.h"
@@ -329,9 +330,10 @@ static int look_at_first(const struct resolve *resolve, uint32_t ticket, uint8_t
     uint32_t granter = (uint32_t)(baton >> REMO__BATON_GRANTER_SHIFT) - 1;
     if (granter < lock->node->size && !remo__lock_gone(lock, granter) && !(all_claims & REMO__CLAIM_UNTOLD))
         return 0; /* it tells the waiter itself */
-    return REMO__MUTANT(lock_dead_granter) ? 0
-                                           : remo__lock_tell(lock, resolve->index, resolve->thread, remo__baton_waiter(baton),
-                                                             remo__grant_of(baton, ticket), true);
+    if (REMO__MUTANT(lock_dead_granter))
+        return 0;
+    return remo__lock_tell(lock, resolve->index, resolve->thread, remo__baton_waiter(baton),
+                           remo__grant_of(baton, ticket), true);
 }
 
 static int resolve_lock(struct resolve *resolve, const struct busy_lock *busy, const uint8_t *claims) {

@@ -206,7 +206,8 @@ static int changed(void *ctx) {
     if (rc > 0)
         return rc;
     rc = remo__channel_check_peer(var->region->channel, var->owner);
-    return rc != 0 && !REMO__MUTANT(owned_var_last_look) && look(use) > 0 ? 1 : rc; /* the last push may have come before its owner went */
+    /* The last push may have come before its owner went. */
+    return rc != 0 && !REMO__MUTANT(owned_var_last_look) && look(use) > 0 ? 1 : rc;
 }
 
 int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value,

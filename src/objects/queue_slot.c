@@ -171,7 +171,8 @@ static int fill(struct remo__queue_op *op, const struct place *place) {
                          REMO__WRITE_SETTLED, &ack);
     }
     if (rc == 0)
-        rc = remo__write(op->thread, counters(op), place->owner, at, &slot.checksum, size, REMO__WRITE_SETTLED, &ack);
+        rc = remo__write(op->thread, counters(op), place->owner, at, &slot.checksum, size, REMO__WRITE_SETTLED,
+                         &ack);
     int started = rc;
     if (remo__ack_pending(&ack) && REMO__MUTANT(queue_written)) {
         remo_ack_cancel(&ack);
@@ -273,9 +274,10 @@ static int is_cut_off(struct remo__queue_op *op, const struct place *place, uint
     return rc;
 }
 
-/* A slot that is not whole may be one that is being filled, or one that was taken out and filled anew while it was read: its claim, read
- * after all the rest, tells which. Only the first says that there is nothing to be had. */
-static int is_claimed_still(struct remo__queue_op *op, const struct place *place, uint64_t claim, bool *ret_same) {
+/* A slot that is not whole may be one that is being filled, or one that was taken out and filled anew while it was
+ * read: its claim, read after all the rest, tells which. Only the first says that there is nothing to be had. */
+static int is_claimed_still(struct remo__queue_op *op, const struct place *place, uint64_t claim,
+                            bool *ret_same) {
     uint64_t now;
     int rc = read_slot(op, place, 0, &now, sizeof now);
     if (rc == 0)
@@ -310,7 +312,8 @@ static int look_at(struct remo__queue_op *op, const struct place *place, uint64_
         if (rc < 0)
             return rc;
         uint32_t node = slot.claim & 0xffff;
-        *ret_look = rc == 1 ? LOOK_FULL : cut && !REMO__MUTANT(queue_abandoned) ? LOOK_ABANDONED : LOOK_NOT_YET;
+        bool abandoned = cut && !REMO__MUTANT(queue_abandoned);
+        *ret_look = rc == 1 ? LOOK_FULL : abandoned ? LOOK_ABANDONED : LOOK_NOT_YET;
         if (rc == 1 || cut || node >= op->queue->node->size || !remo__queue_gone(op->queue, node))
             return 0;
         rc = is_cut_off(op, place, node, &cut);

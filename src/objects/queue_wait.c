@@ -34,8 +34,8 @@ static void ring(struct remo__queue_op *op, enum remo__queue_side side, uint32_t
     uint64_t stamp = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->stamps, 1) + 1);
     uint64_t at = remo__memory_at(queue->slots_memory, node, REMO__QUEUE_BELL(side));
     if (at != REMO__NO_OFFSET)
-        (void)remo__write(op->thread, counters(op), node, at, &stamp, 8, REMO__WRITE_NOTIFY | REMO__WRITE_SETTLED,
-                          ack);
+        (void)remo__write(op->thread, counters(op), node, at, &stamp, 8,
+                          REMO__WRITE_NOTIFY | REMO__WRITE_SETTLED, ack);
 }
 
 /* Everybody who waits at the side. What goes wrong here goes wrong because somebody is gone, and that wakes

@@ -346,7 +346,8 @@ static int has_arrived(void *ctx) {
     if (look(arrival))
         return 1;
     int rc = remo__channel_check_peer(arrival->ring->region->channel, arrival->ring->sender);
-    return rc != 0 && !REMO__MUTANT(ringbuffer_last_look) && look(arrival) ? 1 : rc; /* what it sent before it went is received first */
+    /* What it sent before it went is received first. */
+    return rc != 0 && !REMO__MUTANT(ringbuffer_last_look) && look(arrival) ? 1 : rc;
 }
 
 int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
