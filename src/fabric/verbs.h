@@ -12,7 +12,7 @@
  *          does not mean placed; a later read's does. Relaxed ordering is never asked for.
  * Failure: the first error completion ends a link: it gets its own error, the others in flight -ECANCELED (-EHOSTDOWN when
  *          the peer does not answer); the next operation makes a new link if the peer is still connected. A peer
- *          that does not answer is given up after REMO__VERBS_RETRIES times-out: about 80 ms; seconds where the device is software.
+ *          that does not answer is given up after REMO__VERBS_RETRIES times-out: about 70 ms; seconds where the device is software.
  * Safety:  who connects must know the secret that the target gave to authenticated members with its description.
  * Threads: a link and its endpoint belong to whoever uses the endpoint; disconnect only marks, and wakes. The target thread, the
  *          control thread and the service thread share target.lock. Contacts are freed with the fabric. */
@@ -43,7 +43,7 @@
 #define REMO__VERBS_ACK_TIMEOUT 12u    /* 4.096 us * 2^12 = 17 ms until something is sent again */
 #define REMO__VERBS_ACK_TIMEOUT_SOFTWARE 18u /* 1.07 s */
 #define REMO__VERBS_ACK_TIMEOUT_MAX 24u
-#define REMO__VERBS_RETRIES 4u
+#define REMO__VERBS_RETRIES 3u
 #define REMO__VERBS_RNR_FOREVER 7u     /* a full receive queue is no error: its node lives */
 #define REMO__VERBS_RNR_TIMER 12u      /* 0.64 ms until it is tried again */
 #define REMO__VERBS_READS_MAX 16u      /* reads and atomics under way on a link */

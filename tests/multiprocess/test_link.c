@@ -1,0 +1,57 @@
+/* test_link.c - a link that goes silent while both nodes live, which only the guest of tests/verbs can stage: operations on the peer end
+ * when the device gives it up, and when it answers again there is a new connection. REMO_TEST_LINK names the interface. */
+#include <errno.h>
+#include <remo/remo.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/cluster.h"
+#include "../support/patience.h"
+
+#define WAIT (30 * SECOND)
+
+static int link_set(const char *state) {
+    char command[128];
+    snprintf(command, sizeof command, "tc qdisc %s dev %s root netem loss 100%%", state, getenv("REMO_TEST_LINK"));
+    return system(command);
+}
+
+/* Nobody says when the connection manager has got through again, but it does. */
+static int reads_again(struct remo_region *region, uint64_t *ret_word) {
+    uint64_t deadline = cluster_now_ns() + WAIT;
+    int rc;
+    while ((rc = remo_region_read(region, 1, 0, ret_word, 8, NULL)) == -EHOSTDOWN && cluster_now_ns() < deadline)
+        cluster_sleep_ms(10);
+    return rc;
+}
+
+static int silent(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_region *region;
+    uint64_t word = 7;
+    CHECK_OK(remo_region_open(remo_node_root(node), "region", 64, NULL, &region));
+    CHECK_OK(remo_channel_wait(remo_region_channel(region), WAIT));
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_region_write(region, 1, 0, &word, 8, 0, NULL));
+        CHECK_OK(remo_region_read(region, 1, 0, &word, 8, NULL));
+        CHECK(link_set("add") == 0);
+        uint64_t begin = cluster_now_ns();
+        CHECK_SENTENCE(remo_region_read(region, 1, 0, &word, 8, NULL), -EHOSTDOWN, "vendor code");
+        uint64_t took = cluster_now_ns() - begin;
+        CHECK(link_set("del") == 0);
+        printf("     the silent peer is given up after %.1f ms\n", (double)took / 1e6);
+        CHECK(in_time(took, 200 * SECOND / 1000));
+        word = 0;
+        CHECK_OK(reads_again(region, &word));
+        CHECK_EQUAL(word, 7);
+    }
+    CHECK_EQUAL(remo_node_peer(node, 1 - remo_node_rank(node)), REMO_PEER_UP);
+    CHECK_OK(cluster_meet());
+    remo_region_close(region);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static const struct cluster_test tests[] = {CLUSTER_TEST(silent, 2, .only_on = "verbs"), {0}};
+    return getenv("REMO_TEST_LINK") ? cluster_main(argc, argv, tests, NULL) : 77;
+}
