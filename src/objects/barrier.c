@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/mutant.h"
 #include "node/fence.h"
 #include "objects/region.h"
+
+#define HEARSAY_NS REMO__NS_PER_S
 
 /* In a row, beside its arrivals: its node gave up the round that it came to last. */
 #define GAVE_UP (UINT64_C(1) << 63)
@@ -21,6 +24,7 @@ struct remo_barrier {
     bool arrived;         /* in `round`, and not yet let go */
     bool told;            /* and the others were told */
     bool gave_up;         /* and will never be let go */
+    uint64_t heard_ns;    /* since when another is known to have given up; 0: none is */
     struct remo_ack telling; /* the writes that tell them */
     struct remo__news *news; /* the same for fences */
     uint32_t behind;      /* others[] before this one have come to `round` */
@@ -145,25 +149,38 @@ static bool has_come(const struct remo_barrier *barrier, uint32_t node) {
     return (row_of(barrier, node) & ~GAVE_UP) + REMO__MUTANT(barrier_round) >= barrier->round;
 }
 
+/* Another has given up because somebody is gone. This node will hear who by itself, and whoever is told that
+ * a round fails may rely on that; unless the two of them alone have lost each other. */
+static bool believed(struct remo_barrier *barrier) {
+    for (uint32_t i = 0; i < barrier->others_count; i++)
+        if (remo__channel_check_peer(remo_sst_channel(barrier->sst), barrier->others[i]) != 0)
+            return true;
+    if (barrier->heard_ns == 0)
+        barrier->heard_ns = remo__now_ns();
+    return remo__now_ns() - barrier->heard_ns > HEARSAY_NS;
+}
+
 /* Who came and then went does not hold up the round; that he went may be seen before that he came, so look at
  * his row once more. Channels see to it that what a peer wrote is there before the news that it left. Who
  * gave up an earlier round comes to no other. 1: he came; 0: not yet. */
-static int look_after(const struct remo_barrier *barrier, uint32_t node) {
+static int look_after(struct remo_barrier *barrier, uint32_t node) {
     int rc = remo__channel_check_peer(remo_sst_channel(barrier->sst), node);
     bool gave_up = rc == 0 && (row_of(barrier, node) & GAVE_UP);
     if (remo__likely(rc == 0 && !gave_up))
         return 0;
     if (has_come(barrier, node))
         return 1;
+    if (gave_up && !believed(barrier))
+        return 0;
     if (gave_up)
         rc = remo__fail(-EHOSTDOWN, "node %u gave up the round before, since another was gone", node);
     return remo__fail_more(rc, "barrier %s, round %llu", remo_channel_name(barrier->channel),
                            (unsigned long long)barrier->round);
 }
 
-/* The one we wait for lives, and may take its time; but if one further on is gone nobody need wait for that.
- * */
-static int look_after_rest(const struct remo_barrier *barrier) {
+/* The one we wait for lives, and may take its time; but if one further on is gone nobody need wait for
+ * that. */
+static int look_after_rest(struct remo_barrier *barrier) {
     for (uint32_t i = barrier->behind + 1; i < barrier->others_count; i++) {
         int rc = look_after(barrier, barrier->others[i]);
         if (remo__unlikely(rc < 0))
