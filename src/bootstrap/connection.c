@@ -88,7 +88,9 @@ void remo__connection_bury(struct remo__connection *connection) {
         free(connection->handshake);
         connection->handshake = NULL;
     }
-    remo__link_close(&connection->link); /* which also ends epoll's interest */
+    /* Closing does not end epoll's interest while a forked child has the descriptor too. */
+    epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, connection->link.fd, NULL);
+    remo__link_close(&connection->link);
     connection->phase = REMO__PHASE_CLOSED;
     connection->next = control->buried;
     control->buried = connection;

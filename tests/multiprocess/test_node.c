@@ -4,9 +4,12 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "../support/cluster.h"
 #include "../support/job.h"
@@ -176,6 +179,40 @@ static int wait_state(struct remo_node *node, uint32_t peer, enum remo_peer_stat
     for (uint32_t ms = 0; remo_node_peer(node, peer) != state && ms < 5000 * cluster_slowness(); ms++)
         cluster_sleep_ms(1);
     CHECK_EQUAL(remo_node_peer(node, peer), state);
+    return 0;
+}
+
+/* A child that node 0 forked keeps descriptors of node 2's connection when that is closed; nothing may come of it. */
+static int forked_child(struct remo_node *node, void *ctx) {
+    uint32_t rank = remo_node_rank(node);
+    struct remo_channel *channel;
+    pid_t child = -1;
+    (void)ctx;
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 10 * SECOND));
+    if (rank == 0 && (child = fork()) == 0) {
+        for (;;)
+            pause();
+    }
+    CHECK_OK(cluster_meet());
+    while (rank == 2)
+        cluster_sleep_ms(1000);
+    if (rank == 0)
+        CHECK_OK(cluster_kill(2));
+    if (wait_state(node, 2, REMO_PEER_DEAD))
+        return 1;
+    uint64_t before = cluster_processor_ns();
+    cluster_sleep_ms(300);
+    CHECK(slept_through(cluster_processor_ns() - before, SECOND * 3 / 10, 0.1)); /* nothing to do for the control thread */
+    struct remo_channel_options two = {0};
+    remo_nodeset_add(&two.participants, 0);
+    remo_nodeset_add(&two.participants, 1);
+    CHECK_OK(remo_channel_open(remo_node_root(node), "after", "test", &two, &channel));
+    CHECK_OK(remo_channel_join(channel));
+    CHECK_OK(remo_channel_wait(channel, 10 * SECOND));
+    CHECK_OK(cluster_meet());
+    remo_channel_close(channel);
+    if (child > 0)
+        CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
     return 0;
 }
 
@@ -541,6 +578,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(missing, 1),
         CLUSTER_TEST(other_arena, 1),
         CLUSTER_TEST(dies_joining, 3),
+        CLUSTER_TEST(forked_child, 3),
         CLUSTER_TEST(left_or_dead, 4),
         CLUSTER_TEST(second_life, 1),
         CLUSTER_TEST(too_many_threads, 1),
