@@ -17,7 +17,7 @@ static struct shared {
 static int open_var(struct remo_node *node, const struct remo_atomic_var_options *options,
                     struct remo_atomic_var **ret_var) {
     CHECK_OK(remo_atomic_var_open(remo_node_root(node), "words", options, ret_var));
-    CHECK_OK(remo_channel_wait(remo_atomic_var_channel(*ret_var), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_atomic_var_channel(*ret_var), 100 * SECOND));
     return 0;
 }
 
@@ -151,7 +151,7 @@ static int costs(struct remo_node *node, void *ctx) {
     uint64_t sums[64];
     for (uint32_t i = 0; remo_node_rank(node) == 0 && i < 64; i++)
         CHECK_OK(remo_atomic_var_fetch_add(var, 1, 1, &sums[i], &ack));
-    CHECK_OK(remo_ack_wait(&ack, 10 * SECOND));
+    CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
     for (uint32_t i = 1; remo_node_rank(node) == 0 && i < 64; i++)
         CHECK_EQUAL(sums[i], sums[0] + i);
     CHECK_OK(cluster_meet());
@@ -178,7 +178,7 @@ static int errors(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     options = (struct remo_atomic_var_options){.count = 3};
     CHECK_OK(remo_atomic_var_open(root, "v", &options, &var));
-    CHECK_OK(remo_channel_wait(root, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(root, 100 * SECOND));
     CHECK_SENTENCE(remo_atomic_var_load(var, 3, &value, NULL), -EINVAL, "v has no word 3");
     CHECK_CODE(remo_atomic_var_fetch_add(var, UINT64_MAX, 1, &value, NULL), -EINVAL);
     CHECK_CODE(remo_atomic_var_compare_swap(var, 3, 0, 0, &value, NULL), -EINVAL);

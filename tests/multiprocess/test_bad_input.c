@@ -115,7 +115,7 @@ static int goes_on(struct remo_node *node, struct remo_region *region, uint64_t 
 
 static int open_steady(struct remo_node *node, struct remo_region **ret_region) {
     CHECK_OK(remo_region_open(remo_node_root(node), "steady", 64, NULL, ret_region));
-    CHECK_OK(remo_channel_wait(remo_region_channel(*ret_region), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(*ret_region), 100 * SECOND));
     return 0;
 }
 
@@ -523,7 +523,7 @@ static int garbage(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < 2; i++)
         CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "steady", 64, NULL, &regions[i]));
     for (uint32_t i = 0; i < 2; i++)
-        CHECK_OK(remo_channel_wait(remo_region_channel(regions[i]), 10 * SECOND));
+        CHECK_OK(remo_channel_wait(remo_region_channel(regions[i]), 100 * SECOND));
     for (uint32_t i = 0; i < STRANGERS; i++) {
         if (send_garbage(options[0].addresses[i % 2], i, &fds[i])
             || goes_on(nodes[i / 2 % 2].node, regions[i / 2 % 2], i))
@@ -533,7 +533,7 @@ static int garbage(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < 2; i++)
         CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "after", 64, NULL, &after[i]));
     for (uint32_t i = 0; i < 2; i++)
-        CHECK_OK(remo_channel_wait(remo_region_channel(after[i]), 10 * SECOND));
+        CHECK_OK(remo_channel_wait(remo_region_channel(after[i]), 100 * SECOND));
     for (uint32_t i = 0; i < STRANGERS; i++)
         if (fds[i] >= 0)
             close(fds[i]);

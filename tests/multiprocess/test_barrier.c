@@ -17,7 +17,7 @@ static struct shared {
 
 static int open_barrier(struct remo_node *node, const char *name, struct remo_barrier **ret_barrier) {
     CHECK_OK(remo_barrier_open(remo_node_root(node), name, NULL, ret_barrier));
-    CHECK_OK(remo_channel_wait(remo_barrier_channel(*ret_barrier), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_barrier_channel(*ret_barrier), 100 * SECOND));
     return 0;
 }
 
@@ -54,18 +54,18 @@ static int visibility(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_region_open(remo_node_root(node), "data", NODES_MAX * BLOCK, NULL, &region));
     if (open_barrier(node, "barrier", &barrier) != 0)
         return 1;
-    CHECK_OK(remo_channel_wait(remo_node_root(node), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
     const volatile uint64_t *own = remo_region_local(region);
     for (uint64_t round = 1; round <= 300; round++) {
         for (uint32_t i = 0; i < WORDS; i++)
             block[i] = round * 100 + rank + i;
         for (uint32_t to = 0; to < size; to++)
             CHECK_OK(remo_region_write(region, to, rank * BLOCK, block, WORDS * 8, 0, NULL));
-        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+        CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
         for (uint32_t from = 0; from < size; from++)
             for (uint32_t i = 0; i < WORDS; i++)
                 CHECK_EQUAL(own[from * BLOCK / 8 + i], round * 100 + from + i);
-        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+        CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     }
     remo_barrier_close(barrier);
     remo_region_close(region);
@@ -80,7 +80,7 @@ static int costs(struct remo_node *node, void *ctx) {
         return 1;
     struct remo_channel *channel = remo_barrier_channel(barrier);
     for (uint32_t round = 0; round < 20; round++)
-        CHECK_COST(channel, CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND)), 0, size - 1, 0, size - 1);
+        CHECK_COST(channel, CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND)), 0, size - 1, 0, size - 1);
     CHECK_OK(cluster_meet());
     remo_barrier_close(barrier);
     return 0;
@@ -100,8 +100,8 @@ static int subsets(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_barrier_open(remo_node_root(node), name, &options, &pair));
     CHECK_OK(remo_barrier_open(remo_node_root(node), "all", NULL, &all));
     for (uint32_t i = 0; i < 100 * (1 + rank / 2); i++) /* the pairs do not wait for each other */
-        CHECK_OK(remo_barrier_wait(pair, 20 * SECOND));
-    CHECK_OK(remo_barrier_wait(all, 20 * SECOND));
+        CHECK_OK(remo_barrier_wait(pair, 100 * SECOND));
+    CHECK_OK(remo_barrier_wait(all, 100 * SECOND));
     remo_barrier_close(pair);
     remo_barrier_close(all);
     options = (struct remo_barrier_options){0};
@@ -125,17 +125,17 @@ static int timeouts(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (rank == 2)
         CHECK_OK(remo_barrier_open(remo_node_root(node), "barrier", NULL, &barrier));
-    CHECK_OK(remo_channel_wait(remo_barrier_channel(barrier), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_barrier_channel(barrier), 100 * SECOND));
     if (rank != 2) {
         CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "has not come to round 1");
         CHECK_CODE(remo_barrier_wait(barrier, 0), -ETIMEDOUT);
     }
     CHECK_OK(cluster_meet());
     uint64_t begin = cluster_now_ns();
-    CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     CHECK(in_time(cluster_now_ns() - begin, SECOND));
     for (uint32_t round = 0; round < 50; round++)
-        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+        CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     CHECK_OK(cluster_meet());
     remo_barrier_close(barrier);
     return 0;
@@ -187,7 +187,7 @@ static int dying(struct remo_node *node, void *ctx) {
     if (open_barrier(node, "barrier", &barrier) != 0)
         return 1;
     for (uint32_t round = 0; round < 20; round++)
-        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+        CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     CHECK_OK(cluster_meet());
     if (rank == 0) {
         cluster_sleep_ms(60000);
@@ -213,7 +213,7 @@ static int dying_behind_the_slow(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_barrier(node, "barrier", &barrier) != 0)
         return 1;
-    CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     CHECK_OK(cluster_meet());
     if (rank == 2) {
         cluster_sleep_ms(60000);
@@ -241,8 +241,8 @@ static int leaving_after(struct remo_node *node, void *ctx) {
             return 1;
         if (turn % 4 == rank)
             cluster_sleep_ms(1);
-        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
-        CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+        CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
+        CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
         remo_barrier_close(barrier);
         CHECK_OK(cluster_meet());
     }
@@ -254,7 +254,7 @@ static int leaving_before(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_barrier(node, "barrier", &barrier) != 0)
         return 1;
-    CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     if (remo_node_rank(node) != 0)
         CHECK_SENTENCE(remo_barrier_wait(barrier, 20 * SECOND), -ENOTCONN, "node 0 has closed");
     remo_barrier_close(barrier);
@@ -270,7 +270,7 @@ static int idle(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_barrier(node, "barrier", &barrier) != 0)
         return 1;
-    CHECK_OK(remo_barrier_wait(barrier, 20 * SECOND));
+    CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     CHECK_OK(cluster_meet());
     uint64_t begin = cluster_processor_ns();
     if (remo_node_rank(node) == 0)

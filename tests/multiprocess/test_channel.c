@@ -180,7 +180,7 @@ static int sub_channels(struct remo_node *node, void *ctx) {
     if (open_channel(root, "map", 64, NULL, &map))
         return 1;
     if (rank == 0)
-        CHECK_OK(remo_channel_wait(map, 10 * SECOND));
+        CHECK_OK(remo_channel_wait(map, 100 * SECOND));
     CHECK_OK(cluster_meet());
     if (open_channel(map, "locks", 64, NULL, &locks))
         return 1;
@@ -193,7 +193,7 @@ static int sub_channels(struct remo_node *node, void *ctx) {
                        "node 1 has not opened channel map/locks/low");
         CHECK_OK(cluster_meet());
     }
-    CHECK_OK(remo_channel_wait(map, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(map, 100 * SECOND));
     CHECK(strcmp(remo_channel_name(low), "map/locks/low") == 0);
     struct remo__thread *thread = remo__thread(node);
     uint64_t at = remo__memory_at(&low->memories[0], 1 - rank, 8);
@@ -233,7 +233,7 @@ static int any_order(struct remo_node *node, void *ctx) {
             if (open_channel(remo_node_root(node), name, 64, NULL, &channels[which]))
                 return 1;
         }
-        CHECK_OK(remo_channel_wait(remo_node_root(node), 20 * SECOND));
+        CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
         for (uint32_t i = 0; i < CHANNELS; i++)
             for (uint32_t peer = 0; peer < remo_node_size(node); peer++)
                 CHECK(remo_channel_peer(channels[i], peer) == REMO_CHANNEL_CONNECTED
@@ -256,7 +256,7 @@ static int rounds(struct remo_node *node, void *ctx) {
         struct heard heard = {0};
         if (open_channel(remo_node_root(node), "again", 4096, &heard, &channel))
             return 1;
-        CHECK_OK(remo_channel_wait(channel, 20 * SECOND));
+        CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
         for (uint32_t peer = 0; peer < remo_node_size(node); peer++)
             CHECK(peer == rank || heard.connects[peer] <= 1);
         state = state * 1664525u + 1013904223u;
@@ -289,7 +289,7 @@ static int late(struct remo_node *node, void *ctx) {
                        "node 2 has not opened channel late");
         CHECK_SENTENCE(remo_channel_send(channel, 2, "x", 1), -ENOTCONN, "not connected to channel late yet");
     }
-    CHECK_OK(remo_channel_wait(channel, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     for (uint32_t peer = 0; peer < 3; peer++) {
         if (peer == rank)
             continue;
@@ -332,7 +332,7 @@ static int groups(struct remo_node *node, void *ctx) {
     remo_nodeset_add(&options.participants, partner); /* {0, 2} and {1, 3}: two channels of one name */
     CHECK_OK(remo_channel_open(remo_node_root(node), "group", "test", &options, &channel));
     CHECK_OK(remo_channel_join(channel));
-    CHECK_OK(remo_channel_wait(channel, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     CHECK_EQUAL(remo_channel_peer(channel, partner), REMO_CHANNEL_CONNECTED);
     CHECK_EQUAL(remo_channel_peer(channel, (rank + 1) % 4), REMO_CHANNEL_WAITING);
     CHECK(remo_nodeset_has(remo_channel_participants(channel), partner));
@@ -354,7 +354,7 @@ static int groups(struct remo_node *node, void *ctx) {
         if (rank != late)
             CHECK_OK(cluster_meet());
         if (rank != 0)
-            CHECK_OK(remo_channel_wait(channel, 10 * SECOND));
+            CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
         else
             CHECK_OK(hear_of_node_1(channel, late == 0));
         CHECK_OK(cluster_meet());
@@ -400,7 +400,7 @@ static int mismatch(struct remo_node *node, void *ctx) {
             return 1;
         if (open_channel(remo_node_root(node), "odd", 64, NULL, &channel))
             return 1;
-        CHECK_OK(remo_channel_wait(channel, 10 * SECOND));
+        CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
         CHECK_OK(cluster_meet());
         remo_channel_close(channel);
     }
@@ -462,7 +462,7 @@ static int third(struct remo_node *node, void *ctx) {
     struct remo_channel *channel; /* and the next life is whole */
     if (open_channel(remo_node_root(node), "odd", 64, NULL, &channel))
         return 1;
-    CHECK_OK(remo_channel_wait(channel, 30 * SECOND));
+    CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     CHECK_OK(cluster_meet());
     remo_channel_close(channel);
     return 0;
@@ -495,7 +495,7 @@ static int messages(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_channel(remo_node_root(node), "talk", 0, &heard, &channel))
         return 1;
-    CHECK_OK(remo_channel_wait(channel, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     for (uint32_t to = 0; to < size; to++) {
         sum = 0;
         if (send_all(channel, to, COUNT, REMO_CHANNEL_MESSAGE_BYTES_MAX, &sum))
@@ -549,7 +549,7 @@ static int echoes(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK_OK(remo_channel_open(remo_node_root(node), "echo", "test", &options, &echo.channel));
     CHECK_OK(remo_channel_join(echo.channel));
-    CHECK_OK(remo_channel_wait(echo.channel, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(echo.channel, 100 * SECOND));
     if (rank == 0)
         CHECK_OK(remo_channel_send(echo.channel, 1, &zero, sizeof zero));
     if (reaches(&echo.heard, 100))
@@ -569,7 +569,7 @@ static int immediates(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_channel(remo_node_root(node), "now", 64, &heard, &channel))
         return 1;
-    CHECK_OK(remo_channel_wait(channel, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     for (uint64_t i = 0; i < COUNT; i++) {
         uint32_t value = (uint32_t)(i % (REMO_CHANNEL_IMMEDIATE_MAX + 1));
         for (uint32_t to = 0; to < size; to++)
@@ -669,7 +669,7 @@ static int open_on(struct opener *self) {
         snprintf(name, sizeof name, "t%u-%u", self->number, round % 3);
         if (open_channel(self->parent, name, 256, &heard, &channel))
             return 1;
-        CHECK_OK(remo_channel_wait(channel, 20 * SECOND));
+        CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
         for (uint32_t to = 0; to < 3; to++)
             if (to != rank && send_all(channel, to, 3, 100, &sum))
                 return 1;
@@ -732,7 +732,7 @@ static int dying(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_channel(remo_node_root(node), "mortal", 64, &heard, &channel))
         return 1;
-    CHECK_OK(remo_channel_wait(channel, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     CHECK_OK(cluster_meet());
     while (rank == 2)
         cluster_sleep_ms(1000);

@@ -145,8 +145,8 @@ static int one_kept(struct side *sides, unsigned char *data, uint32_t turn) {
     for (uint32_t i = 0; i < 2; i++)
         if (open_region(sides[i].node, "held", &held[i]))
             return 1;
-    CHECK_OK(remo_channel_wait(remo_region_channel(held[0]), 10 * SECOND));
-    CHECK_OK(remo_channel_wait(remo_region_channel(held[1]), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(held[0]), 100 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(held[1]), 100 * SECOND));
     CHECK(is_all(held[0], 0));
     CHECK_OK(remo_region_address(held[1], 0, 0, &before));
     memset(data, 0xaa, BYTES);
@@ -218,7 +218,7 @@ static int lives(struct remo_node *node, void *ctx) {
         struct remo_region *a, *b;
         CHECK_OK(remo_region_open(remo_node_root(nodes[0].node), "a", 8u << 20, NULL, &a));
         CHECK_OK(remo_region_open(remo_node_root(nodes[1].node), "a", 8u << 20, NULL, &b));
-        CHECK_OK(remo_channel_wait(remo_region_channel(a), 10 * SECOND));
+        CHECK_OK(remo_channel_wait(remo_region_channel(a), 100 * SECOND));
         if (turn % 2) /* kept for b */
             remo_region_close(a);
         remo_region_close(b);

@@ -50,7 +50,7 @@ static void *kill_self(void *ctx) {
 /* All are there; from here on the victim lives for a moment. */
 static int begin(struct remo_node *node) {
     pthread_t thread;
-    CHECK_OK(remo_channel_wait(remo_node_root(node), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) != shared->victim)
         return 0;
@@ -284,7 +284,7 @@ static int idle(struct remo_node *node, void *ctx) {
     struct remo_barrier *barrier;
     bool sleeper = remo_node_rank(node) == NODES;
     CHECK_OK(remo_barrier_open(remo_node_root(node), "all", NULL, &barrier));
-    CHECK_OK(remo_channel_wait(remo_node_root(node), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
     CHECK_OK(remo_barrier_wait(barrier, REMO_FOREVER));
     CHECK_OK(cluster_meet());
     uint64_t cpu = cluster_processor_ns(), start = cluster_now_ns();

@@ -327,7 +327,7 @@ static int lock_and_find(struct remo_kv *kv, uint64_t key, struct remo__kv_place
                          uint32_t *ret_stripe) {
     struct remo__kv_key sought = {.bytes = &key, .bytes_count = 8, .hash = remo__kv_hash(&key, 8)};
     *ret_stripe = remo__kv_stripe_of(kv, sought.hash);
-    CHECK_OK(remo_lock_acquire(kv->locks, *ret_stripe, 10 * SECOND));
+    CHECK_OK(remo_lock_acquire(kv->locks, *ret_stripe, 100 * SECOND));
     CHECK_OK(remo__kv_find_locked(kv, remo__kv_thread(kv), &sought, ret_place));
     return 0;
 }

@@ -105,9 +105,9 @@ static int fill(struct job_node *nodes, const char *folder) {
     for (uint32_t i = 0; i < 2; i++) /* small things still find room in what is there */
         CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "small", 64, NULL, &small[i]));
     for (uint32_t i = 0; i < 2; i++)
-        CHECK_OK(remo_channel_wait(remo_region_channel(small[i]), 10 * SECOND));
-    CHECK_OK(remo_channel_wait(remo_region_channel(regions[0][0]), 10 * SECOND));
-    CHECK_OK(remo_channel_wait(remo_region_channel(regions[1][0]), 10 * SECOND));
+        CHECK_OK(remo_channel_wait(remo_region_channel(small[i]), 100 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(regions[0][0]), 100 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(regions[1][0]), 100 * SECOND));
     for (uint32_t i = 0; i < 2; i++)
         if (use(nodes[i].node, regions[i][0], MIB, (unsigned char)(7 + i))
             || use(nodes[i].node, small[i], 64, 9))
@@ -118,8 +118,8 @@ static int fill(struct job_node *nodes, const char *folder) {
     for (uint32_t i = 0; i < 2; i++)
         if (open_soon(nodes[i].node, "again", &regions[i][0]))
             return 1;
-    CHECK_OK(remo_channel_wait(remo_region_channel(regions[0][0]), 10 * SECOND));
-    CHECK_OK(remo_channel_wait(remo_region_channel(regions[1][0]), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(regions[0][0]), 100 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(regions[1][0]), 100 * SECOND));
     for (uint32_t i = 0; i < 2; i++)
         if (use(nodes[i].node, regions[i][0], MIB, 3))
             return 1;

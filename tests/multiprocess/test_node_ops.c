@@ -20,7 +20,7 @@ static struct shared {
 static int open_all(struct remo_node *node, struct remo_region **ret_region) {
     uint32_t rank = remo_node_rank(node);
     CHECK_OK(remo_region_open(remo_node_root(node), "data", BYTES, NULL, ret_region));
-    CHECK_OK(remo_channel_wait(remo_region_channel(*ret_region), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(*ret_region), 100 * SECOND));
     CHECK_OK(remo_region_address(*ret_region, rank, 0, &shared->addresses[rank]));
     CHECK_OK(cluster_meet());
     return 0;
@@ -210,7 +210,7 @@ static int acks(struct remo_node *node, void *ctx) {
     remo_ack_cancel(&none);
     remo_ack_join(&none, &none);
     CHECK_OK(remo_region_write(region, other, 0, &word, 8, 0, &first));
-    CHECK_OK(remo_ack_wait(&first, 10 * SECOND));
+    CHECK_OK(remo_ack_wait(&first, 100 * SECOND));
     CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, other));
     for (uint32_t turn = 0; turn < 200; turn++) {
         a = b = 0;
@@ -219,7 +219,7 @@ static int acks(struct remo_node *node, void *ctx) {
         remo_ack_join(&second, &first);
         CHECK_OK(remo_ack_test(&first)); /* it stands for nothing any more */
         if (turn % 2)
-            CHECK_OK(remo_ack_wait(&second, 10 * SECOND));
+            CHECK_OK(remo_ack_wait(&second, 100 * SECOND));
         while ((rc = remo_ack_test(&second)) == -EINPROGRESS)
             continue;
         CHECK_OK(rc);

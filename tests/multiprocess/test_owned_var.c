@@ -41,7 +41,7 @@ static int open_var(struct remo_node *node, const char *name, size_t bytes, uint
                     struct remo_owned_var **ret_var) {
     struct remo_owned_var_options options = {.owner = owner};
     CHECK_OK(remo_owned_var_open(remo_node_root(node), name, bytes, &options, ret_var));
-    CHECK_OK(remo_channel_wait(remo_owned_var_channel(*ret_var), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_owned_var_channel(*ret_var), 100 * SECOND));
     return 0;
 }
 
@@ -92,7 +92,7 @@ static int steps_of(struct remo_node *node, size_t size) {
             struct remo_ack ack = REMO_ACK_INIT;
             CHECK_OK(remo_owned_var_store(var, value));
             CHECK_OK(remo_owned_var_push_all(var, &ack));
-            CHECK_OK(remo_ack_wait(&ack, 10 * SECOND));
+            CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
             CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
         }
         CHECK_OK(cluster_meet());
@@ -132,7 +132,7 @@ static int costs(struct remo_node *node, void *ctx) {
             CHECK_COST(channel, CHECK_OK(remo_owned_var_push(var, 1, NULL)), 0, 1, 0, 1);
             CHECK_COST(channel, CHECK_OK(remo_owned_var_push(var, 0, NULL)), 0, 0, 0, 0);
             CHECK_COST(channel, CHECK_OK(remo_owned_var_push_all(var, &ack)), 0, 3, 0, 3);
-            CHECK_OK(remo_ack_wait(&ack, 10 * SECOND));
+            CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
             CHECK_COST(channel, CHECK_OK(remo_owned_var_pull(var, value)), 0, 0, 0, 0);
         } else {
             CHECK_COST(channel, CHECK_OK(remo_owned_var_pull(var, value)), 1, 0, 0, 0);
@@ -161,7 +161,7 @@ static int errors(struct remo_node *node, void *ctx) {
     CHECK_SENTENCE(remo_owned_var_open(root, "v", 8, &options, &var), -EINVAL, "owner");
     options = (struct remo_owned_var_options){.owner = 1};
     CHECK_OK(remo_owned_var_open(root, "v", 8, &options, &var));
-    CHECK_OK(remo_channel_wait(root, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(root, 100 * SECOND));
     if (rank == 0) {
         CHECK_SENTENCE(remo_owned_var_store(var, &word), -EPERM, "node 1");
         CHECK_SENTENCE(remo_owned_var_push(var, 1, NULL), -EPERM, "v belongs to node 1");
@@ -374,7 +374,7 @@ static int waiting(struct remo_node *node, void *ctx) {
             CHECK_OK(remo_owned_var_push_all(var, NULL));
         } else {
             uint64_t begin = cluster_now_ns();
-            CHECK_OK(remo_owned_var_wait_change(var, &value, &latest, 10 * SECOND));
+            CHECK_OK(remo_owned_var_wait_change(var, &value, &latest, 100 * SECOND));
             CHECK(latest > value && in_time(cluster_now_ns() - begin, SECOND));
             value = latest;
             if (value == ROUNDS)
@@ -405,7 +405,7 @@ static int late_and_absent(struct remo_node *node, void *ctx) {
         CHECK_COST(remo_owned_var_channel(var), CHECK_OK(remo_owned_var_push_all(var, NULL)), 0, 2, 0, 2);
         CHECK_SENTENCE(remo_owned_var_push(var, 3, NULL), -EINVAL, "node 3 does not take part");
     } else if (rank < 3) {
-        CHECK_OK(remo_owned_var_wait_change(var, &found, &found, 10 * SECOND));
+        CHECK_OK(remo_owned_var_wait_change(var, &found, &found, 100 * SECOND));
         CHECK_EQUAL(found, 9);
     }
     CHECK_OK(cluster_meet());
@@ -422,7 +422,7 @@ static int late_and_absent(struct remo_node *node, void *ctx) {
         CHECK_COST(remo_owned_var_channel(var), CHECK_OK(remo_owned_var_push_all(var, NULL)), 0, 1, 0, 1);
         CHECK_CODE(remo_owned_var_push(var, 1, NULL), -ENOTCONN);
     } else if (rank == 2) {
-        CHECK_OK(remo_owned_var_wait_change(var, &found, &found, 10 * SECOND));
+        CHECK_OK(remo_owned_var_wait_change(var, &found, &found, 100 * SECOND));
         CHECK_EQUAL(found, 10);
     }
     CHECK_OK(cluster_meet());

@@ -37,7 +37,7 @@ static int open_queue(struct remo_node *node, uint32_t slot_bytes, uint64_t capa
                       struct remo_queue **ret_queue) {
     struct remo_queue_options options = {.home = home, .slot_bytes = slot_bytes, .capacity = capacity};
     CHECK_OK(remo_queue_open(remo_node_root(node), "queue", &options, ret_queue));
-    CHECK_OK(remo_channel_wait(remo_queue_channel(*ret_queue), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_queue_channel(*ret_queue), 100 * SECOND));
     return cluster_meet();
 }
 
@@ -97,9 +97,9 @@ static int sizes_of(struct remo_node *node, uint32_t slot_bytes) {
         for (size_t at = 0; at < size; at++)
             sent[at] = (unsigned char)(at * 7 + i);
         if (i % 2 == rank)
-            CHECK_OK(remo_queue_push(queue, size ? sent : NULL, size, SECOND));
+            CHECK_OK(remo_queue_push(queue, size ? sent : NULL, size, 100 * SECOND));
         else
-            CHECK_OK(remo_queue_pop(queue, buffer, slot_bytes, &found, 10 * SECOND));
+            CHECK_OK(remo_queue_pop(queue, buffer, slot_bytes, &found, 100 * SECOND));
         if (i % 2 != rank)
             CHECK(found == size && memcmp(buffer, sent, size) == 0);
         CHECK_OK(cluster_meet());
@@ -146,7 +146,7 @@ static struct element make_element(uint32_t producer, uint32_t number) {
 static int push_many(struct worker *worker) {
     for (uint32_t i = 0; i < worker->rounds; i++) {
         struct element element = make_element(worker->producer, i);
-        CHECK_OK(remo_queue_push(worker->queue, &element, sizeof element, 20 * SECOND));
+        CHECK_OK(remo_queue_push(worker->queue, &element, sizeof element, 100 * SECOND));
     }
     return 0;
 }
@@ -229,7 +229,7 @@ static int blocked_calls_wake_up(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < 20; i++) {
         begin = cluster_now_ns();
         if (rank == 0) {
-            CHECK_OK(remo_queue_pop(queue, buffer, sizeof buffer, &size, 10 * SECOND));
+            CHECK_OK(remo_queue_pop(queue, buffer, sizeof buffer, &size, 100 * SECOND));
             CHECK_EQUAL(buffer[0], i);
             slept = cluster_now_ns() - begin;
             CHECK(in_time(slept, 5 * SECOND));
@@ -245,7 +245,7 @@ static int blocked_calls_wake_up(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < 20; i++) {
         begin = cluster_now_ns();
         if (rank == 1) {
-            CHECK_OK(push_number(queue, 6 + i, 10 * SECOND));
+            CHECK_OK(push_number(queue, 6 + i, 100 * SECOND));
             slept = cluster_now_ns() - begin;
             CHECK(in_time(slept, 5 * SECOND));
         } else if (rank == 0) {
@@ -310,7 +310,7 @@ static int waiting_is_free(struct remo_node *node, void *ctx) {
     if (remo_node_rank(node) == 0)
         CHECK_OK(push_number(queue, 1, 0));
     else
-        CHECK_OK(remo_queue_pop(queue, buffer, sizeof buffer, &size, 20 * SECOND));
+        CHECK_OK(remo_queue_pop(queue, buffer, sizeof buffer, &size, 100 * SECOND));
     CHECK(slept_through(cluster_processor_ns() - before, SECOND, 0.04));
     CHECK_OK(cluster_meet());
     remo_queue_close(queue);
@@ -331,7 +331,7 @@ static int costs(struct remo_node *node, void *ctx) {
     uint32_t placed = strcmp(remo_node_fabric(node), "verbs") == 0; /* there it takes a read to know that a write is placed */
     (void)ctx;
     CHECK_OK(remo_queue_open(remo_node_root(node), "large", &options, &large));
-    CHECK_OK(remo_channel_wait(remo_queue_channel(large), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_queue_channel(large), 100 * SECOND));
     if (open_queue(node, 0, 8, 2, &queue) != 0)
         return 1;
     for (uint32_t i = 0; i < 20; i++) {

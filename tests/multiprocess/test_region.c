@@ -12,7 +12,7 @@
 
 static int open_all(struct remo_node *node, uint64_t bytes, struct remo_region **ret_region) {
     CHECK_OK(remo_region_open(remo_node_root(node), "data", bytes, NULL, ret_region));
-    CHECK_OK(remo_channel_wait(remo_region_channel(*ret_region), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(*ret_region), 100 * SECOND));
     return 0;
 }
 
@@ -120,13 +120,13 @@ static int acks(struct remo_node *node, void *ctx) {
             written[i] = (uint64_t)round << 32 | i;
             CHECK_OK(remo_region_write(region, other, i * 8, &written[i], 8, 0, &ack));
         }
-        CHECK_OK(remo_ack_wait(&ack, 10 * SECOND));
+        CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
         CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, other));
         for (uint32_t i = 0; i < WINDOW; i++) {
             CHECK_OK(remo_region_read(region, other, i * 8, &found[i], 8, &ack));
             CHECK_OK(remo_region_fetch_add(region, other, (WINDOW + i) * 8, i, &old[i], &ack));
         }
-        CHECK_OK(remo_ack_wait(&ack, 10 * SECOND));
+        CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
         CHECK(memcmp(found, written, sizeof found) == 0);
         for (uint32_t i = 0; i < WINDOW; i++)
             CHECK_EQUAL(old[i], (uint64_t)round * i);
@@ -260,7 +260,7 @@ static int immediates(struct remo_node *node, void *ctx) {
     enum { COUNT = 10000 };
     (void)ctx;
     CHECK_OK(remo_region_open(remo_node_root(node), "data", 32000, &options, &listener.region));
-    CHECK_OK(remo_channel_wait(remo_region_channel(listener.region), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(listener.region), 100 * SECOND));
     for (uint64_t i = 0; remo_node_rank(node) == 0 && i < COUNT; i++)
         CHECK_OK(
             remo_region_write_immediate(listener.region, 1, i % 4000 * 8, &i, 8, (uint32_t)(i % 4000), NULL));
@@ -292,7 +292,7 @@ static int some_take_part(struct remo_node *node, void *ctx) {
                        "participants");
     } else {
         CHECK_OK(remo_region_open(remo_node_root(node), "pair", 64, &options, &region));
-        CHECK_OK(remo_channel_wait(remo_region_channel(region), 10 * SECOND));
+        CHECK_OK(remo_channel_wait(remo_region_channel(region), 100 * SECOND));
         CHECK((remo_region_local(region) != NULL) == (rank == 2));
         CHECK_SENTENCE(remo_region_read(region, 0, 0, &word, 8, NULL), -EINVAL,
                        "node 0 provides no memory to pair");
@@ -373,7 +373,7 @@ static int any_order(struct remo_node *node, void *ctx) {
             snprintf(name, sizeof name, "r%u", which);
             CHECK_OK(remo_region_open(remo_node_root(node), name, 64 * (which + 1), NULL, &regions[which]));
         }
-        CHECK_OK(remo_channel_wait(remo_node_root(node), 10 * SECOND));
+        CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
         for (uint32_t i = 0; i < REGIONS; i++) {
             uint64_t word = round * 100 + i, found = 0;
             CHECK_OK(remo_region_write(regions[i], (rank + 1) % size, 8, &word, 8, 0, NULL));
@@ -399,7 +399,7 @@ static int leaving(struct remo_node *node, void *ctx) {
     if (open_all(node, 64, &region) != 0)
         return 1;
     CHECK_OK(remo_region_open(remo_node_root(node), "stays", 64, NULL, &other));
-    CHECK_OK(remo_channel_wait(remo_region_channel(other), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_region_channel(other), 100 * SECOND));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
         remo_region_close(region);

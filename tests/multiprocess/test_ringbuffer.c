@@ -35,7 +35,7 @@ static size_t make_message(unsigned char *message, uint64_t n) {
 static int open_ring(struct remo_node *node, uint64_t capacity, struct remo_ringbuffer **ret_ring) {
     struct remo_ringbuffer_options options = {.capacity_bytes = capacity, .sender = 0};
     CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "ring", &options, ret_ring));
-    CHECK_OK(remo_channel_wait(remo_ringbuffer_channel(*ret_ring), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_ringbuffer_channel(*ret_ring), 100 * SECOND));
     return 0;
 }
 
@@ -78,10 +78,10 @@ static int stream(struct remo_node *node, uint32_t pause_every) {
     CHECK_EQUAL(remo_ringbuffer_message_bytes_max(ring), MAX_BYTES);
     for (uint64_t n = 0; n < MESSAGES; n++) {
         if (remo_node_rank(node) == 0) {
-            CHECK_OK(send_message(ring, n, 30 * SECOND));
+            CHECK_OK(send_message(ring, n, 100 * SECOND));
             continue;
         }
-        CHECK_OK(receive_message(ring, n, 30 * SECOND));
+        CHECK_OK(receive_message(ring, n, 100 * SECOND));
         if (pause_every && remo_node_rank(node) == 1 && n % pause_every == 0)
             cluster_sleep_ms(1);
     }
@@ -117,7 +117,7 @@ static int laps(struct remo_node *node, void *ctx) {
             if (remo_node_rank(node) == 0) {
                 CHECK_OK(remo_ringbuffer_send(ring, message, length, 30 * SECOND, NULL));
             } else {
-                CHECK_OK(remo_ringbuffer_receive(ring, found, sizeof found, &size, 30 * SECOND));
+                CHECK_OK(remo_ringbuffer_receive(ring, found, sizeof found, &size, 100 * SECOND));
                 CHECK_EQUAL(size, length);
                 CHECK(memcmp(message, found, size) == 0);
             }
@@ -139,7 +139,7 @@ static int sender_costs(struct remo_ringbuffer *ring, struct remo_channel *chann
     CHECK_EQUAL(position, 7 * 512);
     CHECK_CODE(remo_ringbuffer_wait_received(ring, position, 0), -ETIMEDOUT);
     CHECK_OK(cluster_meet());
-    CHECK_COST(channel, CHECK_OK(remo_ringbuffer_wait_received(ring, position, 20 * SECOND)), 0, 0, 0, 0);
+    CHECK_COST(channel, CHECK_OK(remo_ringbuffer_wait_received(ring, position, 100 * SECOND)), 0, 0, 0, 0);
     /* 512 bytes are left in the lap: too few, so a filler goes first */
     CHECK_COST(channel, CHECK_OK(remo_ringbuffer_send(ring, message, 1000, 0, &position)), 0, 6, 0, 6);
     CHECK_EQUAL(position, 4096 + 1024);
@@ -155,7 +155,7 @@ static int receiver_costs(struct remo_ringbuffer *ring, struct remo_channel *cha
                    0, i == 3, 0, i == 3);
     CHECK_COST(channel, CHECK_OK(remo_ringbuffer_acknowledge(ring)), 0, 1, 0, 1);
     CHECK_COST(channel, CHECK_OK(remo_ringbuffer_acknowledge(ring)), 0, 0, 0, 0);
-    CHECK_COST(channel, CHECK_OK(remo_ringbuffer_receive(ring, message, sizeof message, &size, 20 * SECOND)),
+    CHECK_COST(channel, CHECK_OK(remo_ringbuffer_receive(ring, message, sizeof message, &size, 100 * SECOND)),
                0, 0, 0, 0);
     CHECK_EQUAL(size, 1000);
     CHECK_COST(channel,
@@ -197,17 +197,17 @@ static int full(struct remo_node *node, void *ctx) {
     uint64_t fit = atomic_load(&shared->sent);
     if (remo_node_rank(node) == 1) /* one receiver alone does not make room */
         for (; received < fit; received++)
-            CHECK_OK(receive_message(ring, received, SECOND));
+            CHECK_OK(receive_message(ring, received, 100 * SECOND));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0)
         CHECK_CODE(send_message(ring, n, SECOND / 50), -ETIMEDOUT);
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0)
         for (; n < fit + 500; n++)
-            CHECK_OK(send_message(ring, n, 20 * SECOND));
+            CHECK_OK(send_message(ring, n, 100 * SECOND));
     else
         for (; received < fit + 500; received++)
-            CHECK_OK(receive_message(ring, received, 20 * SECOND));
+            CHECK_OK(receive_message(ring, received, 100 * SECOND));
     if (remo_node_rank(node) != 0 && none_left(ring) != 0)
         return 1;
     CHECK_OK(cluster_meet());
@@ -246,7 +246,7 @@ static int arrivals(struct remo_node *node, void *ctx) {
     /* No waiting for the others: messages may arrive while the ring is being opened. */
     CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "ring", &options, &inbox.ring));
     for (uint64_t n = 0; remo_node_rank(node) == 0 && n < 5000; n++)
-        CHECK_OK(send_message(inbox.ring, n, 20 * SECOND));
+        CHECK_OK(send_message(inbox.ring, n, 100 * SECOND));
     for (uint32_t ms = 0; remo_node_rank(node) != 0 && ms < 30000 && atomic_load(&inbox.received) < 5000;
          ms++) {
         CHECK_OK(atomic_load(&inbox.result));
@@ -295,7 +295,7 @@ static int errors(struct remo_node *node, void *ctx) {
         CHECK_SENTENCE(remo_ringbuffer_send(ring, message, 5, 0, NULL), -EPERM, "node 0 is the sender");
         CHECK_CODE(remo_ringbuffer_wait_received(ring, 0, 0), -EPERM);
         CHECK_CODE(remo_ringbuffer_receive(ring, message, 8, NULL, 0), -EINVAL);
-        CHECK_OK(remo_ringbuffer_receive(ring, NULL, 0, &size, 20 * SECOND));
+        CHECK_OK(remo_ringbuffer_receive(ring, NULL, 0, &size, 100 * SECOND));
         CHECK_EQUAL(size, 0);
         CHECK_SENTENCE(remo_ringbuffer_receive(ring, message, 99, &size, 20 * SECOND), -EMSGSIZE,
                        "100 bytes");
@@ -332,11 +332,11 @@ static int late(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "ring", &options, &ring));
         for (uint64_t n = 0; n < 300; n++) {
             if (remo_node_rank(node) != 0)
-                CHECK_OK(receive_message(ring, n, 20 * SECOND));
+                CHECK_OK(receive_message(ring, n, 100 * SECOND));
             else if (n == 0)
                 CHECK_SENTENCE(send_message(ring, n, 0), -ETIMEDOUT, "has not opened ring");
             if (remo_node_rank(node) == 0)
-                CHECK_OK(send_message(ring, n, 20 * SECOND));
+                CHECK_OK(send_message(ring, n, 100 * SECOND));
         }
     }
     CHECK_OK(cluster_meet());
@@ -354,7 +354,7 @@ static int sender_leaves(struct remo_node *node, void *ctx) {
         if (open_ring(node, 65536, &ring) != 0)
             return 1;
         for (; n < 100; n++)
-            CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 20 * SECOND)
+            CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 100 * SECOND)
                                                : receive_message(ring, n, 20 * SECOND));
         if (remo_node_rank(node) != 0)
             CHECK_SENTENCE(receive_message(ring, n, 20 * SECOND), -ENOTCONN, "has closed channel ring");
@@ -372,7 +372,7 @@ static int receiver_leaves(struct remo_node *node, void *ctx) {
     for (uint64_t n = 0; n < 2000; n++) {
         if (remo_node_rank(node) == 1 && n == 100)
             break;
-        CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 20 * SECOND)
+        CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 100 * SECOND)
                                            : receive_message(ring, n, 20 * SECOND));
     }
     remo_ringbuffer_close(ring);
@@ -391,7 +391,7 @@ static int receiver_dies(struct remo_node *node, void *ctx) {
         return 1;
     if (rank == 1) { /* takes some, then no more */
         for (; n < 10; n++)
-            CHECK_OK(receive_message(ring, n, 20 * SECOND));
+            CHECK_OK(receive_message(ring, n, 100 * SECOND));
         CHECK_OK(cluster_meet());
         cluster_sleep_ms(60000);
         return 1;
@@ -404,7 +404,7 @@ static int receiver_dies(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_kill(1));
     uint64_t begin = cluster_now_ns();
     for (; n < 3000; n++) {
-        CHECK_OK(rank == 0 ? send_message(ring, n, 20 * SECOND) : receive_message(ring, n, 20 * SECOND));
+        CHECK_OK(rank == 0 ? send_message(ring, n, 100 * SECOND) : receive_message(ring, n, 20 * SECOND));
         if (rank == 0 && begin)
             CHECK(in_time(cluster_now_ns() - begin, SECOND / 10));
         begin = 0;
@@ -483,7 +483,7 @@ static int lying_receiver(struct remo_node *node, void *ctx) {
             CHECK(++n < begin + CAPACITY / 16); /* no more than fit */
         CHECK_OK(cluster_meet());
         for (; remo_node_rank(node) == 1 && n < atomic_load(&shared->sent); n++)
-            CHECK_OK(receive_message(ring, n, SECOND));
+            CHECK_OK(receive_message(ring, n, 100 * SECOND));
         if (remo_node_rank(node) == 1)
             CHECK_OK(remo_ringbuffer_acknowledge(ring));
         CHECK_OK(cluster_meet());

@@ -31,7 +31,7 @@ static uint64_t number_of(const unsigned char *row, size_t size) {
 
 static int open_sst(struct remo_node *node, size_t row_bytes, struct remo_sst **ret_sst) {
     CHECK_OK(remo_sst_open(remo_node_root(node), "table", row_bytes, NULL, ret_sst));
-    CHECK_OK(remo_channel_wait(remo_sst_channel(*ret_sst), 10 * SECOND));
+    CHECK_OK(remo_channel_wait(remo_sst_channel(*ret_sst), 100 * SECOND));
     return 0;
 }
 
@@ -101,7 +101,7 @@ static int costs(struct remo_node *node, void *ctx) {
         struct remo_channel *channel = remo_sst_channel(sst);
         CHECK_COST(channel, CHECK_OK(remo_sst_store(sst, row)), 0, 0, 0, 0);
         CHECK_COST(channel, CHECK_OK(remo_sst_broadcast(sst, &ack)), 0, size - 1, 0, size - 1);
-        CHECK_OK(remo_ack_wait(&ack, 10 * SECOND));
+        CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
         CHECK_OK(remo_ack_test(&ack));
         CHECK_COST(channel, CHECK_OK(remo_sst_push(sst, (rank + 1) % size, NULL)), 0, 1, 0, 1);
         CHECK_COST(channel, CHECK_OK(remo_sst_push(sst, rank, NULL)), 0, 0, 0, 0);
@@ -132,7 +132,7 @@ static int errors(struct remo_node *node, void *ctx) {
         return 0;
     }
     CHECK_OK(remo_sst_open(root, "t", 8, &options, &sst));
-    CHECK_OK(remo_channel_wait(root, 10 * SECOND));
+    CHECK_OK(remo_channel_wait(root, 100 * SECOND));
     CHECK_EQUAL(remo_sst_next(sst, 0), 0);
     CHECK_EQUAL(remo_sst_next(sst, 1), 2);
     CHECK_EQUAL(remo_sst_next(sst, 3), REMO_NODES_MAX);
@@ -227,7 +227,7 @@ static int waiting(struct remo_node *node, void *ctx) {
         uint64_t begin = cluster_now_ns();
         CHECK_OK(remo_sst_store(sst, &round));
         CHECK_OK(remo_sst_broadcast(sst, NULL));
-        CHECK_OK(remo_sst_wait(sst, all_reached, &round, 10 * SECOND));
+        CHECK_OK(remo_sst_wait(sst, all_reached, &round, 100 * SECOND));
         CHECK(in_time(cluster_now_ns() - begin, SECOND));
     }
     uint64_t never = 1000;
@@ -263,7 +263,7 @@ static int dying(struct remo_node *node, void *ctx) {
     uint64_t begin = cluster_now_ns();
     if (rank == 0)
         CHECK_OK(cluster_kill(victim));
-    CHECK_OK(remo_sst_wait(sst, is_down, &victim, 10 * SECOND));
+    CHECK_OK(remo_sst_wait(sst, is_down, &victim, 100 * SECOND));
     CHECK(in_time(cluster_now_ns() - begin, SECOND / 10));
     CHECK_OK(remo_sst_load(sst, victim, found));
     make_row(row, sizeof row, 100 + victim);
