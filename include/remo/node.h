@@ -11,7 +11,8 @@
  *          moment this node has cut the peer off (shm: microseconds after its socket ended; others: until
  *          what is in flight has failed) an operation may still succeed, also when remo_node_peer says
  *          REMO_PEER_DEAD already: on shm the memory of the dead stays mapped, and a read gives what was
- *          there last. Who must know asks a wait or a lock, not a read.
+ *          there last. Who must know asks a wait or a lock, not a read. A child that was forked and runs no
+ *          other program keeps the sockets of its parent: while it lives, the parent's death is not noticed.
  * Errors:  0 or -errno everywhere; remo_last_error() gives the sentence for the calling thread.
  * Source:  LOCO 4.2 (manager), A.1, A.2.
  */
