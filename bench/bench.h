@@ -168,7 +168,8 @@ uint32_t bench_target(const struct bench_job *job);
 /* How many nodes operate where one is enough. */
 uint32_t bench_active(const struct bench_options *options);
 
-#define BENCH_POINT_DEFAULT {.read_percent = -1, .zipf = -1}
+#define BENCH_POINT_DEFAULT \
+    { .read_percent = -1, .zipf = -1 }
 
 /* driver.c: run the current point on this node between the job's barriers. `ret_threads` has options->threads
  * entries. */

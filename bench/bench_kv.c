@@ -193,9 +193,9 @@ static void choose(struct bench_thread *thread, struct client *client, struct sl
     const struct map *map = thread->job->state;
     uint64_t number = point->zipf > 0 ? map->draws[client->draw++ % DRAWS]
                                       : remo__random_below(&thread->random, map->keys_count);
-    bool gets = point->read_percent == 100 ||
-                (point->read_percent > 0 &&
-                 remo__random_below(&thread->random, 100) < (uint64_t)point->read_percent);
+    bool gets = point->read_percent == 100
+                || (point->read_percent > 0
+                    && remo__random_below(&thread->random, 100) < (uint64_t)point->read_percent);
     slot->key = key_of(number);
     slot->op.kind = gets ? REMO_KV_GET : REMO_KV_UPDATE;
     slot->value = gets ? 0 : value_of(slot->key, ++thread->number);
@@ -207,10 +207,10 @@ static int operate_one_by_one(struct bench_thread *thread, struct client *client
     size_t bytes;
     for (uint64_t i = 0; i < operations; i++) {
         choose(thread, client, slot);
-        slot->op.status = slot->op.kind == REMO_KV_GET ? remo_kv_get(map->kv, &slot->key, sizeof slot->key,
-                                                                     &slot->value, sizeof slot->value, &bytes)
-                                                       : remo_kv_update(map->kv, &slot->key, sizeof slot->key,
-                                                                        &slot->value, sizeof slot->value);
+        slot->op.status =
+            slot->op.kind == REMO_KV_GET
+                ? remo_kv_get(map->kv, &slot->key, sizeof slot->key, &slot->value, sizeof slot->value, &bytes)
+                : remo_kv_update(map->kv, &slot->key, sizeof slot->key, &slot->value, sizeof slot->value);
         int rc = finish_op(thread->job, slot);
         if (rc != 0)
             return rc;

@@ -56,7 +56,7 @@ static int report(struct bench_job *job) {
     return rc == 0
                ? 0
                : remo__fail(
-                     rc, "one of the limits could not be measured: no memory, or no thread could be started");
+                   rc, "one of the limits could not be measured: no memory, or no thread could be started");
 }
 
 static const struct bench bench_limits = {

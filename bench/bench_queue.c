@@ -50,8 +50,8 @@ static double queue_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]
         return 2 * limit_fetch_add_ns(line);
     }
     snprintf(ret_name, LIMIT_NAME_BYTES, "2 x %s", LIMIT_FETCH_ADD_CONTENDED);
-    return 2 *
-           limit_fetch_add_contended_ns(line, bench_cpu(job->options, 0, 0), bench_cpu(job->options, 1, 0));
+    return 2
+           * limit_fetch_add_contended_ns(line, bench_cpu(job->options, 0, 0), bench_cpu(job->options, 1, 0));
 }
 
 const struct bench bench_queue = {

@@ -68,14 +68,14 @@ static int begin(struct bench_thread *thread) {
         return remo__fail(-ENOMEM, "no memory for the benchmark");
     thread->state = buffers;
     buffers->piece_bytes = remo__align_up(point->bytes, REMO__CACHE_LINE);
-    buffers->bytes = aligned_alloc(SPACING_BYTES,
-                                   remo__align_up(buffers->piece_bytes * point->window, SPACING_BYTES));
+    buffers->bytes =
+        aligned_alloc(SPACING_BYTES, remo__align_up(buffers->piece_bytes * point->window, SPACING_BYTES));
     if (!buffers->bytes)
         return remo__fail(-ENOMEM, "no memory for %u buffers of %llu bytes", point->window,
                           (unsigned long long)point->bytes);
     memset(buffers->bytes, 2, buffers->piece_bytes * point->window);
-    buffers->offset = state->spacing_bytes *
-                      (thread->job->rank * thread->job->options->threads + thread->index);
+    buffers->offset =
+        state->spacing_bytes * (thread->job->rank * thread->job->options->threads + thread->index);
     return 0;
 }
 

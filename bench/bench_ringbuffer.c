@@ -19,8 +19,8 @@ static uint32_t ring_list(const struct bench_options *options, struct bench_poin
     uint32_t count = options->bytes ? 1 : REMO__ARRAY_COUNT(sizes_bytes);
     for (uint32_t i = 0; i < count; i++) {
         points[i] = (struct bench_point)BENCH_POINT_DEFAULT;
-        points[i].bytes = options->bytes ? remo__min(remo__max(options->bytes, 8), MESSAGE_BYTES_MAX)
-                                         : sizes_bytes[i];
+        points[i].bytes =
+            options->bytes ? remo__min(remo__max(options->bytes, 8), MESSAGE_BYTES_MAX) : sizes_bytes[i];
         points[i].active = 1;
     }
     return count;
@@ -74,8 +74,8 @@ static int ring_attend(struct bench_thread *thread) {
     uint64_t *message = thread->state, expected = 0;
     for (;;) {
         size_t bytes;
-        int rc = remo_ringbuffer_receive(thread->job->state, message, MESSAGE_BYTES_MAX, &bytes,
-                                         REMO_FOREVER);
+        int rc =
+            remo_ringbuffer_receive(thread->job->state, message, MESSAGE_BYTES_MAX, &bytes, REMO_FOREVER);
         if (rc != 0)
             return rc;
         if (message[0] == LAST)

@@ -69,8 +69,8 @@ static double measure(struct work *work) {
     double samples[BATCHES_MAX];
     uint64_t operations = 1;
     /* Twice, lest an interruption make a batch look long enough. */
-    while ((timed_batch(work, operations) < BATCH_NS || timed_batch(work, operations) < BATCH_NS) &&
-           operations < operations_max)
+    while ((timed_batch(work, operations) < BATCH_NS || timed_batch(work, operations) < BATCH_NS)
+           && operations < operations_max)
         operations *= 2;
     uint64_t deadline = remo__deadline(BUDGET_NS);
     size_t count = 0;

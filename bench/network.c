@@ -40,8 +40,8 @@ static void attend(struct bench_job *job) {
     const char *scratch = remo_region_local(job->scratch);
     const _Atomic uint64_t *round = (const _Atomic uint64_t *)(scratch + ROUND_OFFSET);
     uint64_t deadline = remo__deadline(ATTEND_NS);
-    while (atomic_load_explicit(round, memory_order_acquire) < job->bare_rounds &&
-           remo__remaining_ns(deadline) > 0)
+    while (atomic_load_explicit(round, memory_order_acquire) < job->bare_rounds
+           && remo__remaining_ns(deadline) > 0)
         for (int i = 0; i < 64; i++)
             if (job->bare)
                 bare_ofi_poll(job->bare);

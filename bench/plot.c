@@ -41,8 +41,8 @@ static void put_value(FILE *out, double value) {
 static double peer_value(const struct bench_result *own, const char *peer, const struct bench_result *results,
                          uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        if (strcmp(results[i].peer, peer) == 0 && isfinite(results[i].p50_ns) &&
-            bench_result_matches(own, &results[i]))
+        if (strcmp(results[i].peer, peer) == 0 && isfinite(results[i].p50_ns)
+            && bench_result_matches(own, &results[i]))
             return results[i].p50_ns;
     return NAN;
 }

@@ -23,9 +23,9 @@ struct curves {
 
 /* Points of one curve differ in nothing but the number of nodes, and of those that operate. */
 static bool same_curve(const struct bench_result *a, const struct bench_result *b) {
-    return strcmp(a->bench, b->bench) == 0 && strcmp(a->variant, b->variant) == 0 && a->bytes == b->bytes &&
-           a->window == b->window && a->read_percent == b->read_percent &&
-           strcmp(a->distribution, b->distribution) == 0;
+    return strcmp(a->bench, b->bench) == 0 && strcmp(a->variant, b->variant) == 0 && a->bytes == b->bytes
+           && a->window == b->window && a->read_percent == b->read_percent
+           && strcmp(a->distribution, b->distribution) == 0;
 }
 
 static void find_curves(const struct bench_result *results, uint32_t count, struct curves *ret_curves) {
@@ -78,7 +78,7 @@ static void put_model(FILE *out, const json_t *model, uint32_t height) {
             "memory costs nothing:' "
             "at screen 0.02, screen %.4f font ',10'\n",
             (double)(rows + 1) * LINE_PIXELS / height);
-    json_array_foreach (model, index, parameter) {
+    json_array_foreach(model, index, parameter) {
         uint32_t column = (uint32_t)index / rows, row = (uint32_t)index % rows;
         fprintf(out, "set label %zu '%s = %lld' at screen %.4f, screen %.4f font ',10'\n", index + 2,
                 json_string_value(json_object_get(parameter, "name")),

@@ -200,19 +200,19 @@ int bench_result_matches(const struct bench_result *a, const struct bench_result
     /* A server's one client stands against each of our nodes: only the other benchmarks compare who operates.
      */
     bool compare_active = strcmp(a->bench, "kv") != 0;
-    return strcmp(a->bench, b->bench) == 0 && texts_match(a->object, b->object) &&
-           counts_match(a->bytes, b->bytes) && counts_match(a->window, b->window) &&
-           counts_match(a->accounts_count, b->accounts_count) &&
-           (!compare_active || counts_match(a->active, b->active)) &&
-           (a->read_percent < 0 || b->read_percent < 0 || a->read_percent == b->read_percent) &&
-           texts_match(a->distribution, b->distribution);
+    return strcmp(a->bench, b->bench) == 0 && texts_match(a->object, b->object)
+           && counts_match(a->bytes, b->bytes) && counts_match(a->window, b->window)
+           && counts_match(a->accounts_count, b->accounts_count)
+           && (!compare_active || counts_match(a->active, b->active))
+           && (a->read_percent < 0 || b->read_percent < 0 || a->read_percent == b->read_percent)
+           && texts_match(a->distribution, b->distribution);
 }
 
 int bench_result_same(const struct bench_result *a, const struct bench_result *b) {
-    return strcmp(a->peer, b->peer) == 0 && strcmp(a->bench, b->bench) == 0 && a->nodes == b->nodes &&
-           strcmp(a->object, b->object) == 0 && strcmp(a->variant, b->variant) == 0 && a->bytes == b->bytes &&
-           a->window == b->window && a->active == b->active && a->read_percent == b->read_percent &&
-           strcmp(a->distribution, b->distribution) == 0;
+    return strcmp(a->peer, b->peer) == 0 && strcmp(a->bench, b->bench) == 0 && a->nodes == b->nodes
+           && strcmp(a->object, b->object) == 0 && strcmp(a->variant, b->variant) == 0 && a->bytes == b->bytes
+           && a->window == b->window && a->active == b->active && a->read_percent == b->read_percent
+           && strcmp(a->distribution, b->distribution) == 0;
 }
 
 static int compare_doubles(const void *a, const void *b) {

@@ -25,8 +25,8 @@ struct bench_result {
     char limit[96];
     double reads, writes, atomics, imms, net_bytes; /* network operations per operation */
     double wire_requests, wire_posts, wire_signalled, wire_inlined, wire_bytes; /* fabric verbs: likewise */
-    char error[400];                                /* instead of figures */
-    char skipped[200];                              /* likewise: not there to be measured */
+    char error[400];                                                            /* instead of figures */
+    char skipped[200]; /* likewise: not there to be measured */
 };
 
 /* Empty, with every figure unknown. */

@@ -268,12 +268,8 @@ int cli_bench(int argc, char **argv) {
                                        NULL,        NULL,         NULL};
     struct request request = {0};
     struct bench_options *options = &request.suite.options;
-    *options = (struct bench_options){.fabric = "shm",
-                                      .nodes = NODES_DEFAULT,
-                                      .threads = 1,
-                                      .pin = true,
-                                      .read_percent = -1,
-                                      .zipf = -1};
+    *options = (struct bench_options){
+        .fabric = "shm", .nodes = NODES_DEFAULT, .threads = 1, .pin = true, .read_percent = -1, .zipf = -1};
     request.suite.runs = 1;
     request.suite.program = "/proc/self/exe";
     bench_find_cpus(options);

@@ -66,8 +66,8 @@ static void show(const struct collector *collector, const char *what) {
     if (!collector->terminal)
         return;
     double part = collector->points ? (double)collector->points_done / collector->points : 0;
-    double done = (collector->bench_number - 1 + remo__min((uint64_t)(part * 100), 100) / 100.0) /
-                  suite->benches_count;
+    double done =
+        (collector->bench_number - 1 + remo__min((uint64_t)(part * 100), 100) / 100.0) / suite->benches_count;
     for (int i = 0; i < BAR_COLUMNS; i++)
         bar[i] = i < done * BAR_COLUMNS ? '#' : '.';
     bar[BAR_COLUMNS] = '\0';
@@ -160,8 +160,8 @@ static void run_peers(struct collector *collector, const struct bench *bench) {
     uint32_t count = bench->list ? bench->list(options, points) : 0, passes_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t known = 0;
-        while (known < passes_count &&
-               (passes[known].active != points[i].active || passes[known].zipf != points[i].zipf))
+        while (known < passes_count
+               && (passes[known].active != points[i].active || passes[known].zipf != points[i].zipf))
             known++;
         if (known == passes_count && known < PASSES_MAX)
             passes[passes_count++] = points[i];

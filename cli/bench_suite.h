@@ -16,10 +16,10 @@ struct bench_suite {
     uint32_t benches_count;
     uint32_t runs;
     bool json, peers;
-    bool simulated;                          /* fabric sim */
-    uint32_t nodes[BENCH_NODES_MAX];         /* simulated: one job for each of these numbers */
+    bool simulated;                  /* fabric sim */
+    uint32_t nodes[BENCH_NODES_MAX]; /* simulated: one job for each of these numbers */
     uint32_t nodes_count;
-    const char *model;                       /* simulated: "name=value,...", or NULL */
+    const char *model;   /* simulated: "name=value,...", or NULL */
     const char *plot;    /* file, or NULL */
     const char *program; /* to start nodes from */
 };

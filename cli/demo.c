@@ -14,19 +14,19 @@
 #include "cli/launch.h"
 #include "fabric/fabric.h"
 
-#define FILE_DEFAULT    "/var/lib/dpkg/status"
-#define NODES_DEFAULT   4u
-#define NODES_MAX       64u
+#define FILE_DEFAULT "/var/lib/dpkg/status"
+#define NODES_DEFAULT 4u
+#define NODES_MAX 64u
 #define SECONDS_DEFAULT 5.0
-#define SECONDS_MAX     3600.0
-#define MARGIN_NS       (120 * REMO__NS_PER_S) /* to come up, load and read back, at worst */
-#define BAR_WIDTH       40u
+#define SECONDS_MAX 3600.0
+#define MARGIN_NS (120 * REMO__NS_PER_S) /* to come up, load and read back, at worst */
+#define BAR_WIDTH 40u
 
 enum key { KEY_FILE = 256, KEY_NODES, KEY_SECONDS, KEY_FABRIC, KEY_WORKER };
 
 static const struct argp_option option_list[] = {
-    {"file", KEY_FILE, "FILE", 0,
-     "data: a dpkg status file, or lines of key<TAB>value (" FILE_DEFAULT ")", 0},
+    {"file", KEY_FILE, "FILE", 0, "data: a dpkg status file, or lines of key<TAB>value (" FILE_DEFAULT ")",
+     0},
     {"nodes", KEY_NODES, "N", 0, "node processes to start here (4)", 0},
     {"seconds", KEY_SECONDS, "S", 0, "time to work on the data (5)", 0},
     {"fabric", KEY_FABRIC, "F", 0, "shm, ofi or verbs (shm)", 0},
@@ -77,8 +77,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
 /* ---- what the nodes say ---- */
 
 struct screen {
-    bool terminal;      /* standard error is one: then there is a progress bar on it */
-    bool bar;           /* one is being shown */
+    bool terminal; /* standard error is one: then there is a progress bar on it */
+    bool bar;      /* one is being shown */
 };
 
 static void clear_bar(struct screen *screen) {

@@ -7,21 +7,21 @@
 
 #include "base/histogram.h"
 
-#define DEMO_UPDATE_BYTES 24u  /* what an update puts in front of a value */
-#define DEMO_PROGRESS '#'      /* begins a line of a node that is not for people: "#WHAT DONE ALL" */
+#define DEMO_UPDATE_BYTES 24u /* what an update puts in front of a value */
+#define DEMO_PROGRESS '#'     /* begins a line of a node that is not for people: "#WHAT DONE ALL" */
 
 struct demo_options {
     const char *file;
     const char *fabric;
     uint32_t nodes;
     double seconds;
-    bool worker;               /* this process is a node */
+    bool worker; /* this process is a node */
 };
 
 /* ---- demo_records.c ---- */
 
 struct demo_record {
-    const char *key, *value;   /* in `text` */
+    const char *key, *value; /* in `text` */
     uint32_t key_bytes, value_bytes;
 };
 
@@ -30,8 +30,8 @@ struct demo_records {
     struct demo_record *all;
     uint32_t count;
     uint32_t key_bytes_max, value_bytes_max;
-    uint64_t bytes;            /* keys and values */
-    uint32_t repeated;         /* records left out, because their key was there already */
+    uint64_t bytes;    /* keys and values */
+    uint32_t repeated; /* records left out, because their key was there already */
     bool packages;
 };
 
@@ -50,7 +50,7 @@ uint32_t demo_version(const struct demo_record *record, const char *value, size_
 
 enum demo_kind { DEMO_GET, DEMO_UPDATE, DEMO_INSERT, DEMO_DELETE, DEMO_KINDS };
 
-struct demo_cost {             /* network operations per operation, of all nodes together */
+struct demo_cost { /* network operations per operation, of all nodes together */
     double reads, writes, atomics, wakes;
 };
 
@@ -67,7 +67,7 @@ int demo_node(const struct demo_options *options);
 /* ---- demo_report.c ---- */
 
 struct demo_limit {
-    double ns;                 /* 0: not known on this fabric */
+    double ns; /* 0: not known on this fabric */
     char what[120];
 };
 

@@ -17,14 +17,14 @@
 #include "channel/channel.h"
 #include "cli/demo.h"
 
-#define LOAD_WINDOW     64u
-#define EXTRAS          16u         /* keys that each node inserts and deletes while it works */
+#define LOAD_WINDOW 64u
+#define EXTRAS 16u /* keys that each node inserts and deletes while it works */
 #define EXTRA_KEY_BYTES 32u
-#define EXTRA_ONE_IN    4u          /* turns in which one is begun, if one is idle */
-#define UPDATE_ONE_IN   8u
+#define EXTRA_ONE_IN 4u /* turns in which one is begun, if one is idle */
+#define UPDATE_ONE_IN 8u
 #define COST_OPERATIONS 64u
-#define WAIT_NS         (60 * REMO__NS_PER_S)
-#define TELL_NS         (100 * REMO__NS_PER_MS)
+#define WAIT_NS (60 * REMO__NS_PER_S)
+#define TELL_NS (100 * REMO__NS_PER_MS)
 #define SCRATCH_BYTES_MIN (1u << 20)
 #define SCRATCH_BYTES_MAX (64u << 20)
 
@@ -43,15 +43,15 @@ struct demo {
     uint32_t rank, size;
     struct remo_kv *kv;
     struct remo_barrier *barrier;
-    struct remo_sst *progress;      /* records loaded or read back, in this phase */
-    struct remo_region *versions;   /* at each node: u64 per record, for those that it reads back */
-    struct remo_region *results;    /* at node 0: demo_results of each node */
-    struct remo_region *nets;       /* at node 0: remo_stats of each node */
-    struct remo_region *scratch;    /* where the limits are measured */
+    struct remo_sst *progress;    /* records loaded or read back, in this phase */
+    struct remo_region *versions; /* at each node: u64 per record, for those that it reads back */
+    struct remo_region *results;  /* at node 0: demo_results of each node */
+    struct remo_region *nets;     /* at node 0: remo_stats of each node */
+    struct remo_region *scratch;  /* where the limits are measured */
     struct demo_results *mine;
-    uint64_t *version;              /* of the records that this node changes */
+    uint64_t *version; /* of the records that this node changes */
     struct remo__random random;
-    char *buffer, *other;           /* room for a value */
+    char *buffer, *other; /* room for a value */
     size_t buffer_bytes;
     struct extra extras[EXTRAS];
     uint64_t told_ns;
@@ -281,8 +281,8 @@ static int read_back(struct demo *demo) {
         size_t bytes;
         if (reader_of(demo, i) != demo->rank)
             continue;
-        int rc = remo_kv_get(demo->kv, record->key, record->key_bytes, demo->buffer, demo->buffer_bytes,
-                             &bytes);
+        int rc =
+            remo_kv_get(demo->kv, record->key, record->key_bytes, demo->buffer, demo->buffer_bytes, &bytes);
         if (rc != 0)
             return remo__fail_more(rc, "reading %.*s back", (int)record->key_bytes, record->key);
         size_t expected = demo_value(record, (uint32_t)versions[i], demo->other);
@@ -318,8 +318,10 @@ static int cost_of(struct demo *demo, enum demo_kind kind) {
         rc = cost_operation(demo, kind, i);
     rc = rc ? rc : remo_barrier_wait(demo->barrier, WAIT_NS);
     remo_channel_stats(remo_kv_channel(demo->kv), &after);
-    struct remo_stats net = {.reads = after.reads - before.reads, .writes = after.writes - before.writes,
-                             .atomics = after.atomics - before.atomics, .imms = after.imms - before.imms};
+    struct remo_stats net = {.reads = after.reads - before.reads,
+                             .writes = after.writes - before.writes,
+                             .atomics = after.atomics - before.atomics,
+                             .imms = after.imms - before.imms};
     rc = rc ? rc : remo_region_write(demo->nets, 0, demo->rank * sizeof net, &net, sizeof net, 0, NULL);
     rc = rc ? rc : remo_fence(demo->node, REMO_FENCE_GLOBAL, 0);
     rc = rc ? rc : remo_barrier_wait(demo->barrier, WAIT_NS);
@@ -330,9 +332,9 @@ static int cost_of(struct demo *demo, enum demo_kind kind) {
         sum.atomics += all[i].atomics;
         sum.imms += all[i].imms;
     }
-    demo->costs[kind] = (struct demo_cost){
-        (double)sum.reads / COST_OPERATIONS, (double)sum.writes / COST_OPERATIONS,
-        (double)sum.atomics / COST_OPERATIONS, (double)sum.imms / COST_OPERATIONS};
+    demo->costs[kind] =
+        (struct demo_cost){(double)sum.reads / COST_OPERATIONS, (double)sum.writes / COST_OPERATIONS,
+                           (double)sum.atomics / COST_OPERATIONS, (double)sum.imms / COST_OPERATIONS};
     return rc;
 }
 
@@ -400,10 +402,10 @@ static int open_objects(struct demo *demo) {
     const struct demo_records *records = &demo->records;
     struct remo_region_options at_first = {0}, at_last = {0};
     uint64_t share = (records->count + demo->size - 1) / demo->size + EXTRAS + COST_OPERATIONS;
-    struct remo_kv_options map = {
-        .capacity = share * demo->size,
-        .key_bytes_max = (uint32_t)remo__max(records->key_bytes_max, EXTRA_KEY_BYTES),
-        .value_bytes_max = records->value_bytes_max + DEMO_UPDATE_BYTES};
+    struct remo_kv_options map = {.capacity = share * demo->size,
+                                  .key_bytes_max =
+                                      (uint32_t)remo__max(records->key_bytes_max, EXTRA_KEY_BYTES),
+                                  .value_bytes_max = records->value_bytes_max + DEMO_UPDATE_BYTES};
     remo_nodeset_add(&at_first.providers, 0);
     remo_nodeset_add(&at_last.providers, demo->size - 1);
     uint64_t scratch = remo__min(remo__max(records->bytes, SCRATCH_BYTES_MIN), SCRATCH_BYTES_MAX);
@@ -473,8 +475,8 @@ static int merge(struct demo *demo, struct demo_results *sum) {
         sum->wrong += all[i].wrong;
         sum->load_seconds = all[i].load_seconds > sum->load_seconds ? all[i].load_seconds : sum->load_seconds;
         sum->work_seconds = all[i].work_seconds > sum->work_seconds ? all[i].work_seconds : sum->work_seconds;
-        sum->check_seconds = all[i].check_seconds > sum->check_seconds ? all[i].check_seconds
-                                                                       : sum->check_seconds;
+        sum->check_seconds =
+            all[i].check_seconds > sum->check_seconds ? all[i].check_seconds : sum->check_seconds;
         for (uint32_t kind = 0; kind < DEMO_KINDS; kind++)
             remo__histogram_merge(&sum->histograms[kind], &all[i].histograms[kind]);
     }

@@ -8,7 +8,7 @@
 #include "cli/demo.h"
 
 #define TEXT_BYTES_MAX (1u << 30)
-#define KEY_BYTES_MAX  1024u
+#define KEY_BYTES_MAX 1024u
 #define VALUE_BYTES_MAX ((1u << 24) - 1 - DEMO_UPDATE_BYTES)
 
 /* ---- reading ---- */
@@ -169,8 +169,8 @@ int demo_records_read(const char *file, struct demo_records *ret_records) {
     fclose(stream);
     if (rc != 0)
         return rc;
-    records.packages = strncmp(records.text + strspn(records.text, "\n"), NAME_FIELD, strlen(NAME_FIELD))
-                       == 0;
+    records.packages =
+        strncmp(records.text + strspn(records.text, "\n"), NAME_FIELD, strlen(NAME_FIELD)) == 0;
     rc = records.packages ? parse_packages(&records, file) : parse_lines(&records, file, bytes);
     if (rc == 0 && records.count == 0)
         rc = remo__fail(-EINVAL, "%s has no records: neither package stanzas nor lines of key<TAB>value",

@@ -16,8 +16,8 @@ static const char *const state_names[] = {"ok", "note", "change", "bad"};
 
 static void print_json(enum doctor_state state, const char *subject, const char *finding,
                        const char *remedy) {
-    json_t *object = json_pack("{s:s, s:s, s:s}", "check", subject, "state", state_names[state], "finding",
-                               finding);
+    json_t *object =
+        json_pack("{s:s, s:s, s:s}", "check", subject, "state", state_names[state], "finding", finding);
     if (object && remedy[0])
         json_object_set_new(object, "remedy", json_string(remedy));
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;

@@ -74,10 +74,11 @@ static void check_fabrics(struct doctor *doctor) {
                        "works: a node of one came up, wrote and read in %.0f ms", ms);
         else /* without shared memory nothing on this machine works; without the other, other machines are out
                 of reach */
-            doctor_say(doctor, strcmp(name, "shm") == 0     ? DOCTOR_BAD
-                               : strcmp(name, "verbs") == 0 ? DOCTOR_NOTE /* few have such a card */
-                                                            : DOCTOR_CHANGE, subject, "", "%s",
-                       remo_last_error());
+            doctor_say(doctor,
+                       strcmp(name, "shm") == 0     ? DOCTOR_BAD
+                       : strcmp(name, "verbs") == 0 ? DOCTOR_NOTE /* few have such a card */
+                                                    : DOCTOR_CHANGE,
+                       subject, "", "%s", remo_last_error());
     }
 }
 
@@ -153,10 +154,9 @@ static void check_credentials(struct doctor *doctor) {
     bool munge = remo__munge_present();
     doctor_say(
         doctor, munge ? DOCTOR_OK : DOCTOR_NOTE, "munge", "",
-        munge
-            ? "its daemon answers for the users of a cluster"
-            : "no daemon: nodes on several machines need a key file (REMO_KEY_FILE), those of one need "
-              "nothing");
+        munge ? "its daemon answers for the users of a cluster"
+              : "no daemon: nodes on several machines need a key file (REMO_KEY_FILE), those of one need "
+                "nothing");
     if (!file || !file[0])
         return;
     if (remo__key_read(file, key) == 0)

@@ -1,4 +1,5 @@
-/* doctor_verbs.c - `remo doctor --verbs`: what each RDMA device grants, as a report that someone with real ones can send back. */
+/* doctor_verbs.c - `remo doctor --verbs`: what each RDMA device grants, as a report that someone with real
+ * ones can send back. */
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +18,8 @@ static void say_port(struct doctor *doctor, struct ibv_context *context, const c
         return;
     doctor_say(doctor, port.state == IBV_PORT_ACTIVE ? DOCTOR_OK : DOCTOR_NOTE, subject, "",
                "%s, %s, MTU %u of %u, %d GIDs, messages to %u bytes", ibv_port_state_str(port.state),
-               port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand", 128u << port.active_mtu,
-               128u << port.max_mtu, port.gid_tbl_len, port.max_msg_sz);
+               port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand",
+               128u << port.active_mtu, 128u << port.max_mtu, port.gid_tbl_len, port.max_msg_sz);
 }
 
 static void say_device(struct doctor *doctor, struct ibv_context *context) {
@@ -29,12 +30,15 @@ static void say_device(struct doctor *doctor, struct ibv_context *context) {
         return;
     }
     const struct ibv_device_attr *base = &attr.orig_attr;
-    doctor_say(doctor, base->atomic_cap == IBV_ATOMIC_NONE ? DOCTOR_BAD : DOCTOR_OK, name, "",
-               "vendor %#x part %u firmware %s; atomics: %s; queue pairs %d of %d sends, completions %d, shared receives %d, "
-               "reads and atomics under way %d here and %d there, device memory %llu bytes, on-demand paging %s",
-               base->vendor_id, base->vendor_part_id, base->fw_ver[0] ? base->fw_ver : "unknown", atomics_name(base->atomic_cap),
-               base->max_qp, base->max_qp_wr, base->max_cqe, base->max_srq_wr, base->max_qp_init_rd_atom, base->max_qp_rd_atom,
-               (unsigned long long)attr.max_dm_size, attr.odp_caps.general_caps & IBV_ODP_SUPPORT ? "offered, not used" : "none");
+    doctor_say(
+        doctor, base->atomic_cap == IBV_ATOMIC_NONE ? DOCTOR_BAD : DOCTOR_OK, name, "",
+        "vendor %#x part %u firmware %s; atomics: %s; queue pairs %d of %d sends, completions %d, shared "
+        "receives %d, "
+        "reads and atomics under way %d here and %d there, device memory %llu bytes, on-demand paging %s",
+        base->vendor_id, base->vendor_part_id, base->fw_ver[0] ? base->fw_ver : "unknown",
+        atomics_name(base->atomic_cap), base->max_qp, base->max_qp_wr, base->max_cqe, base->max_srq_wr,
+        base->max_qp_init_rd_atom, base->max_qp_rd_atom, (unsigned long long)attr.max_dm_size,
+        attr.odp_caps.general_caps & IBV_ODP_SUPPORT ? "offered, not used" : "none");
     for (uint8_t port = 1; port <= base->phys_port_cnt; port++)
         say_port(doctor, context, name, port);
 }
@@ -45,8 +49,8 @@ void doctor_check_verbs(struct doctor *doctor) {
     for (int i = 0; devices && i < count; i++) {
         struct ibv_context *context = ibv_open_device(devices[i]);
         if (!context) {
-            doctor_say(doctor, DOCTOR_BAD, ibv_get_device_name(devices[i]), "ask for the rights to /dev/infiniband/uverbs*",
-                       "does not open");
+            doctor_say(doctor, DOCTOR_BAD, ibv_get_device_name(devices[i]),
+                       "ask for the rights to /dev/infiniband/uverbs*", "does not open");
             continue;
         }
         say_device(doctor, context);

@@ -44,8 +44,8 @@ static bool host_is_loopback(const char *host) {
     struct remo__form form;
     snprintf(address, sizeof address, strchr(host, ':') ? "tcp:[%s]:1" : "tcp:%s:1", host);
     bool numeric = host[strspn(host, "0123456789.:")] == '\0' || strcmp(host, "localhost") == 0;
-    return numeric && remo__form_parse(address, strlen(address), &form) == 0 &&
-           remo__address_is_local(address);
+    return numeric && remo__form_parse(address, strlen(address), &form) == 0
+           && remo__address_is_local(address);
 }
 
 static int places_set(const struct launch_options *options, struct launch_job *job) {

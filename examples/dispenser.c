@@ -1,4 +1,5 @@
-/* dispenser.c - an object of one's own: hands out the iterations of a loop to whoever has time (docs/tutorial.md).
+/* dispenser.c - an object of one's own: hands out the iterations of a loop to whoever has time
+ * (docs/tutorial.md).
  *
  *     remo run -n 4 -- ./dispenser 2000000
  */
@@ -7,21 +8,22 @@
 #include <stdlib.h>
 
 /* [object] */
-struct dispenser {                    /* Cost: next = 1 atomic; done = n-1 writes. Failure: -EHOSTDOWN when the home is gone. */
-    struct remo_channel *channel;     /* gives it its name, and its parts theirs */
-    struct remo_atomic_var *next;     /* the first iteration that nobody has taken */
-    struct remo_sst *found;           /* one row per node: what it found */
+struct dispenser { /* Cost: next = 1 atomic; done = n-1 writes. Failure: -EHOSTDOWN when the home is gone. */
+    struct remo_channel *channel; /* gives it its name, and its parts theirs */
+    struct remo_atomic_var *next; /* the first iteration that nobody has taken */
+    struct remo_sst *found;       /* one row per node: what it found */
     uint64_t end;
 };
 
 static void dispenser_close(struct dispenser *d) {
-    remo_sst_close(d->found);         /* close functions accept NULL: half-built objects close too */
+    remo_sst_close(d->found); /* close functions accept NULL: half-built objects close too */
     remo_atomic_var_close(d->next);
     remo_channel_close(d->channel);
     *d = (struct dispenser){0};
 }
 
-static int dispenser_open(struct remo_channel *parent, const char *name, uint64_t end, struct dispenser *ret) {
+static int dispenser_open(struct remo_channel *parent, const char *name, uint64_t end,
+                          struct dispenser *ret) {
     struct dispenser d = {.end = end};
     int rc = remo_channel_open(parent, name, "dispenser", NULL, &d.channel);
     rc = rc ? rc : remo_channel_join(d.channel);
@@ -70,7 +72,8 @@ static int count_primes(struct remo_node *node, struct dispenser *d, struct remo
     }
     rc = rc ? rc : dispenser_done(d, found);
     rc = rc ? rc : remo_barrier_wait(barrier, REMO_FOREVER);
-    for (uint32_t n = remo_sst_next(d->found, 0); rc == 0 && n < REMO_NODES_MAX; n = remo_sst_next(d->found, n + 1)) {
+    for (uint32_t n = remo_sst_next(d->found, 0); rc == 0 && n < REMO_NODES_MAX;
+         n = remo_sst_next(d->found, n + 1)) {
         rc = remo_sst_load(d->found, n, &row);
         total += row;
     }
@@ -85,7 +88,8 @@ int main(int argc, char **argv) {
     struct dispenser d = {0};
     int rc = remo_node_open(NULL, &node);
     if (rc == 0) {
-        rc = dispenser_open(remo_node_root(node), "loop", argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, &d);
+        rc =
+            dispenser_open(remo_node_root(node), "loop", argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, &d);
         rc = rc ? rc : remo_barrier_open(remo_node_root(node), "all", NULL, &barrier);
         rc = rc ? rc : count_primes(node, &d, barrier);
         remo_barrier_close(barrier);

@@ -17,7 +17,10 @@ void sim_say(const char *format, ...) {
     va_start(args, format);
     printf("%5llu ", (unsigned long long)sim_world->steps);
     if (format[0] != ' ' && format[0] != '*' && actor)
-        printf("node %u %s%u: ", actor->node, actor->role == SIM_PROGRAM ? "thread " : actor->role == SIM_CONTROL ? "control " : "service ",
+        printf("node %u %s%u: ", actor->node,
+               actor->role == SIM_PROGRAM   ? "thread "
+               : actor->role == SIM_CONTROL ? "control "
+                                            : "service ",
                actor->thread);
     vprintf(format, args);
     printf("\n");
@@ -31,7 +34,8 @@ const char *sim_place(const void *at) {
     for (uint32_t node = 0; node < SIM_NODES_MAX; node++) {
         const char *base = sim_world->nodes[node] ? remo__arena_base(sim_world->nodes[node]->arena) : NULL;
         if (base && (const char *)at >= base && (const char *)at < base + SIM_ARENA_BYTES) {
-            snprintf(text[turn], sizeof text[turn], "node %u +0x%zx", node, (size_t)((const char *)at - base));
+            snprintf(text[turn], sizeof text[turn], "node %u +0x%zx", node,
+                     (size_t)((const char *)at - base));
             return text[turn];
         }
     }
@@ -100,7 +104,8 @@ void remo__invalidate(const void *network, size_t bytes) {
 void remo__copy_from(void *dst, const void *network, size_t bytes) {
     sim_drain(sim_current());
     for (size_t done = 0; done < bytes;) {
-        size_t to_end = 64 - (((uintptr_t)network + done) & 63), piece = to_end < bytes - done ? to_end : bytes - done;
+        size_t to_end = 64 - (((uintptr_t)network + done) & 63),
+               piece = to_end < bytes - done ? to_end : bytes - done;
         sim_point("copy from network memory");
         sim_cache_read(node_here(), (char *)dst + done, (const char *)network + done, piece);
         sim_trace("load %zu bytes from %s", piece, sim_place((const char *)network + done));
@@ -112,7 +117,8 @@ void remo__copy_from(void *dst, const void *network, size_t bytes) {
 void remo__copy_to(void *network, const void *src, size_t bytes) {
     sim_drain(sim_current());
     for (size_t done = 0; done < bytes;) {
-        size_t to_end = 32 - (((uintptr_t)network + done) & 31), piece = to_end < bytes - done ? to_end : bytes - done;
+        size_t to_end = 32 - (((uintptr_t)network + done) & 31),
+               piece = to_end < bytes - done ? to_end : bytes - done;
         sim_point("copy to network memory");
         sim_cache_write(node_here(), (char *)network + done, (const char *)src + done, piece);
         sim_trace("store %zu bytes to %s", piece, sim_place((char *)network + done));

@@ -10,10 +10,10 @@
 #include "sim/world.h"
 
 #define LINE_BYTES 64u
-#define LINES_MAX  48u   /* of a node; then one goes */
+#define LINES_MAX 48u /* of a node; then one goes */
 
 struct line {
-    char *at;            /* in memory */
+    char *at; /* in memory */
     bool dirty;
     char bytes[LINE_BYTES];
 };

@@ -17,14 +17,16 @@ struct sums {
 
 static bool wanted(const struct sim_campaign *campaign, const struct sim_case *test) {
     return (!campaign->object || strcmp(campaign->object, test->object) == 0)
-        && (!campaign->test || strcmp(campaign->test, test->name) == 0);
+           && (!campaign->test || strcmp(campaign->test, test->name) == 0);
 }
 
-static bool claims(const struct sim_campaign *campaign, const struct sim_case *test, const struct sim_profile *profile) {
-    if (profile->cached && !strstr("region owned_var sst barrier", test->object)) /* the others refuse to: case_coherence.c */
+static bool claims(const struct sim_campaign *campaign, const struct sim_case *test,
+                   const struct sim_profile *profile) {
+    if (profile->cached
+        && !strstr("region owned_var sst barrier", test->object)) /* the others refuse to: case_coherence.c */
         return false;
     return (!test->profiles || strstr(test->profiles, profile->name))
-        && (!campaign->profile || strcmp(campaign->profile, profile->name) == 0);
+           && (!campaign->profile || strcmp(campaign->profile, profile->name) == 0);
 }
 
 /* Whom a failure hurts closes its node: there must be no other thread on it. */
@@ -35,8 +37,8 @@ static bool bears(const struct sim_case *test, uint32_t fault) {
 int sim_campaign_list(void) {
     const char *name;
     for (uint32_t i = 0; i < sim_cases_count; i++)
-        printf("case     %-12s %-22s %u nodes, %u threads: %s\n", sim_cases[i]->object, sim_cases[i]->name, sim_cases[i]->nodes,
-               sim_cases[i]->threads, sim_cases[i]->about);
+        printf("case     %-12s %-22s %u nodes, %u threads: %s\n", sim_cases[i]->object, sim_cases[i]->name,
+               sim_cases[i]->nodes, sim_cases[i]->threads, sim_cases[i]->about);
     for (uint32_t i = 0; i < sim_profiles_count; i++)
         printf("profile  %-12s %s\n", sim_profiles[i].name, sim_profiles[i].about);
     for (uint32_t i = 0; (name = sim_mutant_at(i)) != NULL; i++)
@@ -48,9 +50,9 @@ int sim_campaign_list(void) {
 
 static void print_progress(void *ctx, uint64_t schedules) {
     const struct sim_run *run = ctx;
-    fprintf(stderr, "\r  %s %s, %s%s%s: %llu of %llu \033[K", run->test->object, run->test->name, run->profile->name,
-            run->fault == SIM_NO_FAULT ? "" : ", ", sim_fault_names[run->fault], (unsigned long long)schedules,
-            (unsigned long long)run->schedules);
+    fprintf(stderr, "\r  %s %s, %s%s%s: %llu of %llu \033[K", run->test->object, run->test->name,
+            run->profile->name, run->fault == SIM_NO_FAULT ? "" : ", ", sim_fault_names[run->fault],
+            (unsigned long long)schedules, (unsigned long long)run->schedules);
 }
 
 static void watch(struct sim_run *run) {
@@ -68,8 +70,8 @@ static void clear_progress(const struct sim_run *run) {
 /* ---- a failure, told ---- */
 
 static void print_again(const struct sim_run *run, const struct sim_outcome *outcome) {
-    fprintf(stderr, "  again: remo sim --object %s --case %s --profile %s --seed %llu --schedules 1", run->test->object, run->test->name,
-            run->profile->name, (unsigned long long)outcome->seed);
+    fprintf(stderr, "  again: remo sim --object %s --case %s --profile %s --seed %llu --schedules 1",
+            run->test->object, run->test->name, run->profile->name, (unsigned long long)outcome->seed);
     if (outcome->at != 0)
         fprintf(stderr, " --%s --at %llu", sim_fault_names[run->fault], (unsigned long long)outcome->at);
     fprintf(stderr, "\n");
@@ -81,8 +83,9 @@ static void tell_failure(const struct sim_run *run, const struct sim_outcome *ou
     char path[96];
     one.seed = outcome->seed;
     one.at = outcome->at;
-    fprintf(stderr, "%s %s, profile %s, seed %llu%s%s: %s\n", run->test->object, run->test->name, run->profile->name,
-            (unsigned long long)outcome->seed, run->fault == SIM_NO_FAULT ? "" : ", ", sim_fault_names[run->fault], outcome->text);
+    fprintf(stderr, "%s %s, profile %s, seed %llu%s%s: %s\n", run->test->object, run->test->name,
+            run->profile->name, (unsigned long long)outcome->seed, run->fault == SIM_NO_FAULT ? "" : ", ",
+            sim_fault_names[run->fault], outcome->text);
     if (outcome->broken)
         return;
     print_again(run, outcome);
@@ -94,15 +97,20 @@ static void tell_failure(const struct sim_run *run, const struct sim_outcome *ou
         return;
     (void)sim_replay_write(&replay, file);
     fclose(file);
-    fprintf(stderr, "  shrunk to %u choices, told step by step by: remo sim --replay %s\n", replay.schedule.choices_count, path);
+    fprintf(stderr, "  shrunk to %u choices, told step by step by: remo sim --replay %s\n",
+            replay.schedule.choices_count, path);
 }
 
 /* ---- cases ---- */
 
-static void run_one(const struct sim_campaign *campaign, const struct sim_case *test, const struct sim_profile *profile,
-                    enum sim_fault_kind fault, struct sums *sums) {
+static void run_one(const struct sim_campaign *campaign, const struct sim_case *test,
+                    const struct sim_profile *profile, enum sim_fault_kind fault, struct sums *sums) {
     struct sim_outcome outcome;
-    struct sim_run run = {.test = test, .profile = profile, .fault = fault, .seed = campaign->seed, .at = campaign->at,
+    struct sim_run run = {.test = test,
+                          .profile = profile,
+                          .fault = fault,
+                          .seed = campaign->seed,
+                          .at = campaign->at,
                           .schedules = campaign->schedules};
     watch(&run);
     sim_explore(&run, &outcome);
@@ -112,9 +120,11 @@ static void run_one(const struct sim_campaign *campaign, const struct sim_case *
     sums->cpu_seconds += outcome.cpu_seconds;
     sums->hash = (sums->hash ^ outcome.hash) * 0x9e3779b97f4a7c15u;
     if (run.progress)
-        fprintf(stderr, "  %s %s, %s%s%s: %llu schedules of %llu seeds, %.0f steps each, %.0f/s\n", test->object, test->name, profile->name,
-                fault == SIM_NO_FAULT ? "" : ", ", sim_fault_names[fault], (unsigned long long)outcome.schedules,
-                (unsigned long long)outcome.seeds, (double)outcome.steps / (double)(outcome.schedules + !outcome.schedules),
+        fprintf(stderr, "  %s %s, %s%s%s: %llu schedules of %llu seeds, %.0f steps each, %.0f/s\n",
+                test->object, test->name, profile->name, fault == SIM_NO_FAULT ? "" : ", ",
+                sim_fault_names[fault], (unsigned long long)outcome.schedules,
+                (unsigned long long)outcome.seeds,
+                (double)outcome.steps / (double)(outcome.schedules + !outcome.schedules),
                 outcome.cpu_seconds > 0 ? (double)outcome.schedules / outcome.cpu_seconds : 0);
     if (outcome.failures > 0)
         tell_failure(&run, &outcome);
@@ -125,7 +135,8 @@ static void run_cases(const struct sim_campaign *campaign, const char *object, s
         for (uint32_t p = 0; p < sim_profiles_count; p++)
             for (uint32_t fault = 0; fault < SIM_FAULT_KINDS; fault++)
                 if (strcmp(sim_cases[i]->object, object) == 0 && wanted(campaign, sim_cases[i])
-                    && claims(campaign, sim_cases[i], &sim_profiles[p]) && campaign->faults[fault] && bears(sim_cases[i], fault))
+                    && claims(campaign, sim_cases[i], &sim_profiles[p]) && campaign->faults[fault]
+                    && bears(sim_cases[i], fault))
                     run_one(campaign, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault, sums);
 }
 
@@ -136,13 +147,20 @@ struct hunt {
     const struct sim_campaign *campaign;
     const char *object, *mutant;
     uint64_t left, each;
-    uint64_t seed;                       /* each round goes on where the last one ended */
+    uint64_t seed; /* each round goes on where the last one ended */
 };
 
-static bool catch_with(struct hunt *hunt, const struct sim_case *test, const struct sim_profile *profile, enum sim_fault_kind fault) {
+static bool catch_with(struct hunt *hunt, const struct sim_case *test, const struct sim_profile *profile,
+                       enum sim_fault_kind fault) {
     struct sim_outcome outcome;
-    struct sim_run run = {.test = test, .profile = profile, .fault = fault, .somewhere = true, .seed = hunt->seed, .mutant = hunt->mutant,
-                          .schedules = hunt->each < hunt->left ? hunt->each : hunt->left, .failures_max = 1};
+    struct sim_run run = {.test = test,
+                          .profile = profile,
+                          .fault = fault,
+                          .somewhere = true,
+                          .seed = hunt->seed,
+                          .mutant = hunt->mutant,
+                          .schedules = hunt->each < hunt->left ? hunt->each : hunt->left,
+                          .failures_max = 1};
     if (run.schedules == 0)
         return false;
     watch(&run);
@@ -152,9 +170,10 @@ static bool catch_with(struct hunt *hunt, const struct sim_case *test, const str
     if (outcome.failures == 0)
         return false;
     if (!hunt->campaign->json)
-        fprintf(stderr, "  mutant %s caught by %s %s under %s%s%s at schedule %llu: %s\n", hunt->mutant, hunt->object, test->name,
-                profile->name, fault == SIM_NO_FAULT ? "" : " with ", sim_fault_names[fault],
-                (unsigned long long)(hunt->campaign->schedules - hunt->left), outcome.text);
+        fprintf(stderr, "  mutant %s caught by %s %s under %s%s%s at schedule %llu: %s\n", hunt->mutant,
+                hunt->object, test->name, profile->name, fault == SIM_NO_FAULT ? "" : " with ",
+                sim_fault_names[fault], (unsigned long long)(hunt->campaign->schedules - hunt->left),
+                outcome.text);
     return true;
 }
 
@@ -163,7 +182,8 @@ static bool catch_in_round(struct hunt *hunt) {
         for (uint32_t i = 0; i < sim_cases_count; i++)
             for (uint32_t p = 0; p < sim_profiles_count; p++)
                 if (strcmp(sim_cases[i]->object, hunt->object) == 0 && wanted(hunt->campaign, sim_cases[i])
-                    && claims(hunt->campaign, sim_cases[i], &sim_profiles[p]) && bears(sim_cases[i], fault) && fault != SIM_PAUSE
+                    && claims(hunt->campaign, sim_cases[i], &sim_profiles[p]) && bears(sim_cases[i], fault)
+                    && fault != SIM_PAUSE
                     && catch_with(hunt, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault))
                     return true;
     return false;
@@ -171,10 +191,15 @@ static bool catch_in_round(struct hunt *hunt) {
 
 /* Where it is known to show first; then all cases briefly, then for longer, until the budget is spent. */
 static bool catch_mutant(const struct sim_campaign *campaign, const char *object, const char *mutant) {
-    struct hunt hunt = {.campaign = campaign, .object = object, .mutant = mutant, .left = campaign->schedules, .seed = campaign->seed};
+    struct hunt hunt = {.campaign = campaign,
+                        .object = object,
+                        .mutant = mutant,
+                        .left = campaign->schedules,
+                        .seed = campaign->seed};
     const struct sim_hint *hint = sim_mutant_hint(mutant, object);
     hunt.each = campaign->schedules / 2;
-    if (hint && catch_with(&hunt, sim_case_find(object, hint->test), sim_profile_find(hint->profile), hint->fault))
+    if (hint
+        && catch_with(&hunt, sim_case_find(object, hint->test), sim_profile_find(hint->profile), hint->fault))
         return true;
     for (hunt.each = FIRST_ROUND; hunt.left > 0; hunt.seed += hunt.each, hunt.each *= 3)
         if (catch_in_round(&hunt))
@@ -185,14 +210,16 @@ static bool catch_mutant(const struct sim_campaign *campaign, const char *object
 static void run_mutants(const struct sim_campaign *campaign, const char *object, struct sums *sums) {
     const char *name;
     for (uint32_t i = 0; (name = sim_mutant_at(i)) != NULL; i++) {
-        if (!sim_mutant_concerns(name, object) || (strcmp(campaign->mutant, "all") != 0 && strcmp(campaign->mutant, name) != 0))
+        if (!sim_mutant_concerns(name, object)
+            || (strcmp(campaign->mutant, "all") != 0 && strcmp(campaign->mutant, name) != 0))
             continue;
         bool caught = catch_mutant(campaign, object, name);
         sums->mutants++;
         sums->caught += caught;
         sums->failures += !caught;
         if (!caught)
-            fprintf(stderr, "  mutant %s of %s SURVIVES %llu schedules\n", name, object, (unsigned long long)campaign->schedules);
+            fprintf(stderr, "  mutant %s of %s SURVIVES %llu schedules\n", name, object,
+                    (unsigned long long)campaign->schedules);
     }
 }
 
@@ -205,11 +232,12 @@ static void print_sums(const struct sim_campaign *campaign, const char *object, 
     if (!campaign->json && campaign->mutant) {
         printf("%-12s %u/%u mutants caught\n", object, sums->caught, sums->mutants);
     } else if (!campaign->json) {
-        printf("%-12s %10llu schedules %6llu failures %8.0f schedules/s  trace %s\n", object, (unsigned long long)sums->schedules,
-               (unsigned long long)sums->failures, rate, hash);
+        printf("%-12s %10llu schedules %6llu failures %8.0f schedules/s  trace %s\n", object,
+               (unsigned long long)sums->schedules, (unsigned long long)sums->failures, rate, hash);
     } else {
-        json_t *line = json_pack("{s:s, s:I, s:I, s:i, s:i, s:f, s:s}", "object", object, "schedules", (json_int_t)sums->schedules,
-                                 "failures", (json_int_t)sums->failures, "mutants", (int)sums->mutants, "caught", (int)sums->caught,
+        json_t *line = json_pack("{s:s, s:I, s:I, s:i, s:i, s:f, s:s}", "object", object, "schedules",
+                                 (json_int_t)sums->schedules, "failures", (json_int_t)sums->failures,
+                                 "mutants", (int)sums->mutants, "caught", (int)sums->caught,
                                  "schedules_per_s", rate, "trace", hash);
         json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
         printf("\n");
@@ -243,6 +271,7 @@ bool sim_campaign(const struct sim_campaign *campaign) {
         failures += sums.failures;
     }
     if (!any)
-        fprintf(stderr, "remo sim: there is no object %s; see remo sim --list\n", campaign->object ? campaign->object : "");
+        fprintf(stderr, "remo sim: there is no object %s; see remo sim --list\n",
+                campaign->object ? campaign->object : "");
     return any && failures == 0;
 }

@@ -7,7 +7,7 @@ struct sim_campaign {
     const char *object, *test, *profile; /* NULL: all */
     const char *mutant;                  /* NULL: none; "all": each in turn, expected to be caught */
     uint64_t schedules, seed, at;
-    bool faults[SIM_FAULT_KINDS];        /* which; SIM_NO_FAULT too */
+    bool faults[SIM_FAULT_KINDS]; /* which; SIM_NO_FAULT too */
     bool json;
 };
 

@@ -10,10 +10,13 @@ struct history sim_history = {.calls = calls, .cap = CALLS_MAX};
 
 uint32_t sim_begin(uint32_t function, uint64_t key, uint64_t argument, uint64_t second) {
     const struct sim_actor *actor = sim_current();
-    struct call call = {.actor = actor ? actor->node * SIM_THREADS_MAX + actor->thread : 0, .function = function, .key = key,
-                        .argument = argument, .second = second};
-    sim_trace("begins call %u: function %u of %llu, %llu", sim_history.count, function, (unsigned long long)argument,
-              (unsigned long long)second);
+    struct call call = {.actor = actor ? actor->node * SIM_THREADS_MAX + actor->thread : 0,
+                        .function = function,
+                        .key = key,
+                        .argument = argument,
+                        .second = second};
+    sim_trace("begins call %u: function %u of %llu, %llu", sim_history.count, function,
+              (unsigned long long)argument, (unsigned long long)second);
     return history_begin(&sim_history, &call, sim_world->steps);
 }
 
@@ -36,10 +39,10 @@ struct sim_bound sim_bound_begin(void) {
 void sim_bound_end(const struct sim_bound *begin, const char *what, uint64_t posts_max, uint64_t turns_max) {
     const struct sim_actor *actor = sim_current();
     uint64_t posts = actor->posts - begin->posts, turns = actor->turns - begin->turns;
-    sim_require(posts <= posts_max, "%s took %llu network operations, at most %llu are claimed", what, (unsigned long long)posts,
-                (unsigned long long)posts_max);
-    sim_require(turns <= turns_max, "%s took %llu turns, at most %llu are claimed", what, (unsigned long long)turns,
-                (unsigned long long)turns_max);
+    sim_require(posts <= posts_max, "%s took %llu network operations, at most %llu are claimed", what,
+                (unsigned long long)posts, (unsigned long long)posts_max);
+    sim_require(turns <= turns_max, "%s took %llu turns, at most %llu are claimed", what,
+                (unsigned long long)turns, (unsigned long long)turns_max);
 }
 
 void sim_opened(int rc, const char *what) {

@@ -1,4 +1,5 @@
-/* case_atomic.c - atomic_var and region: a counter, a word that is swapped, a register, and what is published through a region. */
+/* case_atomic.c - atomic_var and region: a counter, a word that is swapped, a register, and what is published
+ * through a region. */
 #include <errno.h>
 #include <remo/atomic_var.h>
 #include <remo/region.h>
@@ -23,8 +24,8 @@ static void close_var(void *state, uint32_t rank) {
     remo_atomic_var_close(((struct atomic_state *)state)->vars[rank]);
 }
 
-/* A word lives at node 0. What ended with an error happened, or not; what a node that is taken for dead reads at its own word counts for
- * nothing, since the others have lost it. */
+/* A word lives at node 0. What ended with an error happened, or not; what a node that is taken for dead reads
+ * at its own word counts for nothing, since the others have lost it. */
 static void ended(uint32_t rank, uint32_t call, int rc, uint64_t result) {
     if (sim_out(rank))
         return;
@@ -67,10 +68,17 @@ static void word_after(void *state, uint32_t rank) {
     load(var, rank);
 }
 
-const struct sim_case sim_case_counter = {
-    .object = "atomic_var", .name = "counter", .about = "fetch-and-add and load of one word by three nodes", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct atomic_state), .open = open_var, .close = close_var, .body = counter_body, .after = word_after,
-    .oracle = &oracle_word};
+const struct sim_case sim_case_counter = {.object = "atomic_var",
+                                          .name = "counter",
+                                          .about = "fetch-and-add and load of one word by three nodes",
+                                          .nodes = 3,
+                                          .threads = 1,
+                                          .state_bytes = sizeof(struct atomic_state),
+                                          .open = open_var,
+                                          .close = close_var,
+                                          .body = counter_body,
+                                          .after = word_after,
+                                          .oracle = &oracle_word};
 
 static void swap(struct remo_atomic_var *var, uint32_t rank, uint64_t expected, uint64_t desired) {
     uint64_t old = 0;
@@ -96,15 +104,22 @@ static void word_body(void *state, uint32_t rank, uint32_t thread) {
     load(var, rank);
 }
 
-const struct sim_case sim_case_word = {
-    .object = "atomic_var", .name = "word", .about = "compare-and-swap, store and load of one word by two nodes", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct atomic_state), .open = open_var, .close = close_var, .body = word_body, .after = word_after,
-    .oracle = &oracle_word};
+const struct sim_case sim_case_word = {.object = "atomic_var",
+                                       .name = "word",
+                                       .about = "compare-and-swap, store and load of one word by two nodes",
+                                       .nodes = 2,
+                                       .threads = 2,
+                                       .state_bytes = sizeof(struct atomic_state),
+                                       .open = open_var,
+                                       .close = close_var,
+                                       .body = word_body,
+                                       .after = word_after,
+                                       .oracle = &oracle_word};
 
 /* ---- region: a body is written and fenced, then a flag: who sees the flag sees the body ---- */
 
 #define BODY_BYTES 200u
-#define FLAG_AT    256u
+#define FLAG_AT 256u
 
 struct region_state {
     struct remo_region *regions[SIM_NODES_MAX];
@@ -124,8 +139,8 @@ static void close_region(void *state, uint32_t rank) {
 
 static void look_at_body(const char *body, uint64_t flag, const char *where) {
     for (uint32_t i = 0; i < BODY_BYTES && flag != 0; i++)
-        sim_require(body[i] == (char)flag, "%s: the flag says %llu, but byte %u of the body is %d", where, (unsigned long long)flag, i,
-                    body[i]);
+        sim_require(body[i] == (char)flag, "%s: the flag says %llu, but byte %u of the body is %d", where,
+                    (unsigned long long)flag, i, body[i]);
 }
 
 /* False: it failed, and had a right to. */
@@ -142,7 +157,8 @@ static void region_after(void *state, uint32_t rank) {
     for (uint32_t node = 0; node < sim_world->test->nodes; node++) {
         uint64_t word = 1;
         int rc = remo_region_read(s->regions[rank], node, FLAG_AT + 8, &word, sizeof word, NULL);
-        sim_require(rc == 0 || (sim_out(node) && rc == -EHOSTDOWN), "afterwards node %u gets %d from node %u", rank, rc, node);
+        sim_require(rc == 0 || (sim_out(node) && rc == -EHOSTDOWN), "afterwards node %u gets %d from node %u",
+                    rank, rc, node);
     }
 }
 
@@ -156,19 +172,26 @@ static void publish(struct region_state *s, uint32_t flag_node, enum remo_fence_
     memset(body, 0x55, sizeof body); /* the source was copied: what happens to it now does not matter */
     int rc = remo_fence(s->nodes[0], scope, 1);
     if (rc == 0 && scope == REMO_FENCE_THREAD && !sim_world->crashed[0] && !sim_world->crashed[1])
-        look_at_body(remo_region_local(s->regions[1]), flag, "after a fence"); /* also where nobody is left to read it */
-    sim_require(rc != 0 || scope == REMO_FENCE_PAIR || !sim_hurt(0), "an operation failed, and the fence after it does not say so");
+        look_at_body(remo_region_local(s->regions[1]), flag,
+                     "after a fence"); /* also where nobody is left to read it */
+    sim_require(rc != 0 || scope == REMO_FENCE_PAIR || !sim_hurt(0),
+                "an operation failed, and the fence after it does not say so");
     if (went_well(0, rc, "fence"))
-        (void)went_well(0, remo_region_write(s->regions[0], flag_node, FLAG_AT, &flag, sizeof flag, REMO_WRITE_NOTIFY, NULL), "flag");
+        (void)went_well(
+            0,
+            remo_region_write(s->regions[0], flag_node, FLAG_AT, &flag, sizeof flag, REMO_WRITE_NOTIFY, NULL),
+            "flag");
 }
 
 static void read_published(struct region_state *s, uint32_t rank, uint32_t flag_node) {
     char body[BODY_BYTES];
     uint64_t flag = 0;
     for (uint32_t i = 0; i < 4 && flag == 0; i++)
-        if (!went_well(rank, remo_region_read(s->regions[rank], flag_node, FLAG_AT, &flag, sizeof flag, NULL), "read the flag"))
+        if (!went_well(rank, remo_region_read(s->regions[rank], flag_node, FLAG_AT, &flag, sizeof flag, NULL),
+                       "read the flag"))
             return;
-    if (went_well(rank, remo_region_read(s->regions[rank], 1, 0, body, sizeof body, NULL), "read the body") && !sim_out(1))
+    if (went_well(rank, remo_region_read(s->regions[rank], 1, 0, body, sizeof body, NULL), "read the body")
+        && !sim_out(1))
         look_at_body(body, flag, "read");
 }
 
@@ -181,8 +204,15 @@ static void pair_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_publish_pair = {
-    .object = "region", .name = "publish", .about = "body, pair fence, flag at one node: who reads the flag reads the body", .nodes = 3,
-    .threads = 1, .state_bytes = sizeof(struct region_state), .open = open_region, .close = close_region, .body = pair_body,
+    .object = "region",
+    .name = "publish",
+    .about = "body, pair fence, flag at one node: who reads the flag reads the body",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct region_state),
+    .open = open_region,
+    .close = close_region,
+    .body = pair_body,
     .after = region_after};
 
 static void thread_body(void *state, uint32_t rank, uint32_t thread) {
@@ -193,10 +223,16 @@ static void thread_body(void *state, uint32_t rank, uint32_t thread) {
         read_published(state, rank, 2);
 }
 
-const struct sim_case sim_case_publish_thread = {
-    .object = "region", .name = "publish_elsewhere", .about = "body at one node, thread fence, flag at another", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct region_state), .open = open_region, .close = close_region, .body = thread_body,
-    .after = region_after};
+const struct sim_case sim_case_publish_thread = {.object = "region",
+                                                 .name = "publish_elsewhere",
+                                                 .about = "body at one node, thread fence, flag at another",
+                                                 .nodes = 3,
+                                                 .threads = 1,
+                                                 .state_bytes = sizeof(struct region_state),
+                                                 .open = open_region,
+                                                 .close = close_region,
+                                                 .body = thread_body,
+                                                 .after = region_after};
 
 /* Two threads of node 0: one writes, and tells the other in private memory, which fences for the node. */
 struct global_state {
@@ -219,13 +255,21 @@ static void global_body(void *state, uint32_t rank, uint32_t thread) {
     } else if (rank == 0) {
         sim_until(is_written, s, "hear of the write");
         if (went_well(0, remo_fence(s->base.nodes[0], REMO_FENCE_GLOBAL, 0), "fence") && !sim_hurt(0))
-            (void)went_well(0, remo_region_write(s->base.regions[0], 2, FLAG_AT, &flag, sizeof flag, 0, NULL), "flag");
+            (void)went_well(0, remo_region_write(s->base.regions[0], 2, FLAG_AT, &flag, sizeof flag, 0, NULL),
+                            "flag");
     } else if (thread == 0) {
         read_published(state, rank, 2);
     }
 }
 
 const struct sim_case sim_case_publish_global = {
-    .object = "region", .name = "publish_other_thread", .about = "one thread writes, another fences for the node and tells", .nodes = 3,
-    .threads = 2, .state_bytes = sizeof(struct global_state), .open = open_region, .close = close_region, .body = global_body,
+    .object = "region",
+    .name = "publish_other_thread",
+    .about = "one thread writes, another fences for the node and tells",
+    .nodes = 3,
+    .threads = 2,
+    .state_bytes = sizeof(struct global_state),
+    .open = open_region,
+    .close = close_region,
+    .body = global_body,
     .after = region_after};

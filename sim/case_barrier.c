@@ -1,25 +1,27 @@
-/* case_barrier.c - the barrier: nobody leaves before all came, what was written before is visible after, and a death ends it for all. */
+/* case_barrier.c - the barrier: nobody leaves before all came, what was written before is visible after, and
+ * a death ends it for all. */
 #include <errno.h>
 #include <remo/barrier.h>
 #include <remo/region.h>
 
 #include "sim/case.h"
 
-#define FOREVER     REMO_FOREVER
-#define WORDS       20u           /* more than two lines */
-#define DATA_BYTES  (WORDS * 8u)
-#define ROUNDS      3u
+#define FOREVER REMO_FOREVER
+#define WORDS 20u /* more than two lines */
+#define DATA_BYTES (WORDS * 8u)
+#define ROUNDS 3u
 
 struct barrier_state {
     struct remo_barrier *barriers[SIM_NODES_MAX];
     struct remo_region *data[SIM_NODES_MAX];
-    uint32_t came[SIM_NODES_MAX];        /* rounds */
+    uint32_t came[SIM_NODES_MAX]; /* rounds */
 };
 
 static void open_barrier(void *state, struct remo_node *node, uint32_t rank) {
     struct barrier_state *s = state;
     sim_opened(remo_barrier_open(remo_node_root(node), "barrier", NULL, &s->barriers[rank]), "open");
-    sim_opened(remo_region_open(remo_node_root(node), "data", DATA_BYTES, NULL, &s->data[rank]), "open the data");
+    sim_opened(remo_region_open(remo_node_root(node), "data", DATA_BYTES, NULL, &s->data[rank]),
+               "open the data");
     sim_opened(remo_channel_wait(remo_barrier_channel(s->barriers[rank]), FOREVER), "wait");
     sim_opened(remo_channel_wait(remo_region_channel(s->data[rank]), FOREVER), "wait for the data");
 }
@@ -45,7 +47,8 @@ static bool come(struct barrier_state *s, uint32_t rank) {
     return true;
 }
 
-/* Before each round a node writes the round into the next node's memory; after it everybody reads another's. */
+/* Before each round a node writes the round into the next node's memory; after it everybody reads another's.
+ */
 static void rounds_body(void *state, uint32_t rank, uint32_t thread) {
     struct barrier_state *s = state;
     uint32_t nodes = sim_world->test->nodes;
@@ -61,11 +64,12 @@ static void rounds_body(void *state, uint32_t rank, uint32_t thread) {
         uint32_t other = (rank + 2) % nodes;
         rc = remo_region_read(s->data[rank], other, 0, words, sizeof words, NULL);
         if (sim_any_out() || sim_excused(rank, SIM_ANY, rc) || sim_any_hurt())
-            continue; /* what was written by or to a node that some have given up, and others not yet, may be lost */
+            continue; /* what was written by or to a node that some have given up, and others not yet, may be
+                         lost */
         sim_require(rc == 0, "read: %d", rc);
         for (uint32_t i = 0; i < WORDS; i++)
-            sim_require(words[i] >= round, "after round %llu node %u does not see what was written before it", (unsigned long long)round,
-                        rank);
+            sim_require(words[i] >= round, "after round %llu node %u does not see what was written before it",
+                        (unsigned long long)round, rank);
     }
 }
 
@@ -73,12 +77,20 @@ static void rounds_body(void *state, uint32_t rank, uint32_t thread) {
 static void after(void *state, uint32_t rank) {
     struct barrier_state *s = state;
     bool went = come(s, rank);
-    sim_require(went != sim_any_out(), "a round after the end: %s", went ? "somebody is missing, and it ends well" : "nobody is missing");
+    sim_require(went != sim_any_out(), "a round after the end: %s",
+                went ? "somebody is missing, and it ends well" : "nobody is missing");
 }
 
 const struct sim_case sim_case_barrier = {
-    .object = "barrier", .name = "rounds", .about = "nobody leaves before all came; what was written before is visible after", .nodes = 3,
-    .threads = 1, .state_bytes = sizeof(struct barrier_state), .open = open_barrier, .close = close_barrier, .body = rounds_body,
+    .object = "barrier",
+    .name = "rounds",
+    .about = "nobody leaves before all came; what was written before is visible after",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct barrier_state),
+    .open = open_barrier,
+    .close = close_barrier,
+    .body = rounds_body,
     .after = after};
 
 static void death_body(void *state, uint32_t rank, uint32_t thread) {
@@ -89,6 +101,14 @@ static void death_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_barrier_death = {
-    .object = "barrier", .name = "death", .about = "rounds in which somebody may die: nobody hangs, nobody leaves early", .nodes = 3,
-    .threads = 1, .state_bytes = sizeof(struct barrier_state), .open = open_barrier, .close = close_barrier, .body = death_body,
-    .after = after, .goes_on = true};
+    .object = "barrier",
+    .name = "death",
+    .about = "rounds in which somebody may die: nobody hangs, nobody leaves early",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct barrier_state),
+    .open = open_barrier,
+    .close = close_barrier,
+    .body = death_body,
+    .after = after,
+    .goes_on = true};

@@ -51,4 +51,5 @@ const struct sim_case sim_case_refusals = {.object = "region",
                                            .state_bytes = sizeof(struct state),
                                            .open = open_region,
                                            .body = body,
-                                           .profiles = "cxl_nc", .brings_its_own = true};
+                                           .profiles = "cxl_nc",
+                                           .brings_its_own = true};

@@ -1,5 +1,6 @@
-/* case_copies.c - owned_var and sst: registers with one writer and copies everywhere; weaker than linearizable, so checked against what they
- * promise: a value that was stored whole, never one older than was seen before, and after a push that was fenced not an older one either.
+/* case_copies.c - owned_var and sst: registers with one writer and copies everywhere; weaker than
+ * linearizable, so checked against what they promise: a value that was stored whole, never one older than was
+ * seen before, and after a push that was fenced not an older one either.
  */
 #include <errno.h>
 #include <remo/owned_var.h>
@@ -8,11 +9,11 @@
 
 #include "sim/case.h"
 
-#define FOREVER     REMO_FOREVER
+#define FOREVER REMO_FOREVER
 #define VALUE_BYTES 120u
-#define STORES      4u
-#define LAST        99           /* a value of the liveness phase */
-#define LOAD_TURNS  1000u        /* attempts of a load, each of some loads */
+#define STORES 4u
+#define LAST 99          /* a value of the liveness phase */
+#define LOAD_TURNS 1000u /* attempts of a load, each of some loads */
 
 /* Every byte of a value is its number; the number, or -1 when it is torn. */
 static int number_of(const unsigned char *value) {
@@ -39,8 +40,8 @@ static int look(uint32_t rank, int rc, const unsigned char *value, int *last, co
 struct var_state {
     struct remo_owned_var *vars[SIM_NODES_MAX];
     struct remo_node *nodes[SIM_NODES_MAX];
-    int stored;                          /* the owner has this one, or a newer one */
-    int pushed;                          /* everybody has */
+    int stored; /* the owner has this one, or a newer one */
+    int pushed; /* everybody has */
 };
 
 static void open_var(void *state, struct remo_node *node, uint32_t rank) {
@@ -85,7 +86,8 @@ static void load_var(struct var_state *s, uint32_t rank, int *last) {
     int rc = remo_owned_var_load(s->vars[rank], value);
     sim_bound_end(&bound, "load", 0, LOAD_TURNS);
     int number = look(rank, rc, value, last, "load");
-    sim_require(number >= before || sim_out(rank), "load: value %d although %d was pushed and fenced before", number, before);
+    sim_require(number >= before || sim_out(rank), "load: value %d although %d was pushed and fenced before",
+                number, before);
 }
 
 static void var_body(void *state, uint32_t rank, uint32_t thread) {
@@ -102,7 +104,8 @@ static void var_body(void *state, uint32_t rank, uint32_t thread) {
         int before = s->stored;
         int rc = rank == 2 ? remo_owned_var_pull(s->vars[rank], value) : -EAGAIN;
         int number = look(rank, rc, value, &last, "pull");
-        sim_require(rc != 0 || number >= before, "pull: value %d although %d was stored before", number, before);
+        sim_require(rc != 0 || number >= before, "pull: value %d although %d was stored before", number,
+                    before);
     }
 }
 
@@ -111,7 +114,8 @@ static void var_after(void *state, uint32_t rank) {
     struct var_state *s = state;
     unsigned char value[VALUE_BYTES];
     int last = 0;
-    sim_require(remo_owned_var_load(s->vars[rank], value) == 0, "nobody writes, and a load finds no whole value");
+    sim_require(remo_owned_var_load(s->vars[rank], value) == 0,
+                "nobody writes, and a load finds no whole value");
     load_var(s, rank, &last);
     if (rank == 0) {
         memset(value, LAST, sizeof value);
@@ -126,8 +130,15 @@ static void var_after(void *state, uint32_t rank) {
 }
 
 const struct sim_case sim_case_owned_var = {
-    .object = "owned_var", .name = "copies", .about = "stores and pushes of the owner; loads and pulls never torn, never going back",
-    .nodes = 3, .threads = 1, .state_bytes = sizeof(struct var_state), .open = open_var, .close = close_var, .body = var_body,
+    .object = "owned_var",
+    .name = "copies",
+    .about = "stores and pushes of the owner; loads and pulls never torn, never going back",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct var_state),
+    .open = open_var,
+    .close = close_var,
+    .body = var_body,
     .after = var_after};
 
 static void var_wait_body(void *state, uint32_t rank, uint32_t thread) {
@@ -142,19 +153,29 @@ static void var_wait_body(void *state, uint32_t rank, uint32_t thread) {
     while (last < (int)STORES) {
         int rc = remo_owned_var_wait_change(s->vars[rank], seen, value, FOREVER);
         (void)look(rank, rc, value, &last, "wait_change");
-        sim_require(rc == 0 || rc == -EAGAIN || sim_out(rank) || last >= s->pushed, "the owner went, and value %d, which it had pushed "
-                    "and fenced, was not seen", s->pushed);
+        sim_require(rc == 0 || rc == -EAGAIN || sim_out(rank) || last >= s->pushed,
+                    "the owner went, and value %d, which it had pushed "
+                    "and fenced, was not seen",
+                    s->pushed);
         if (rc != 0 && rc != -EAGAIN)
             return;
         memcpy(seen, value, sizeof seen);
     }
 }
 
-const struct sim_case sim_case_owned_var_wait = {
-    .object = "owned_var", .name = "changes", .about = "waiting for changes until the last value", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct var_state), .open = open_var, .close = close_var, .body = var_wait_body, .after = var_after};
+const struct sim_case sim_case_owned_var_wait = {.object = "owned_var",
+                                                 .name = "changes",
+                                                 .about = "waiting for changes until the last value",
+                                                 .nodes = 2,
+                                                 .threads = 1,
+                                                 .state_bytes = sizeof(struct var_state),
+                                                 .open = open_var,
+                                                 .close = close_var,
+                                                 .body = var_wait_body,
+                                                 .after = var_after};
 
-/* Of each node that is not the owner one thread pulls and one loads: what one has seen the other may not lose. */
+/* Of each node that is not the owner one thread pulls and one loads: what one has seen the other may not
+ * lose. */
 static void var_threads_body(void *state, uint32_t rank, uint32_t thread) {
     struct var_state *s = state;
     unsigned char value[VALUE_BYTES];
@@ -168,9 +189,16 @@ static void var_threads_body(void *state, uint32_t rank, uint32_t thread) {
             load_var(s, rank, &last);
 }
 
-const struct sim_case sim_case_owned_var_threads = {
-    .object = "owned_var", .name = "pull_and_load", .about = "one thread of a node pulls, another loads", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct var_state), .open = open_var, .close = close_var, .body = var_threads_body, .after = var_after};
+const struct sim_case sim_case_owned_var_threads = {.object = "owned_var",
+                                                    .name = "pull_and_load",
+                                                    .about = "one thread of a node pulls, another loads",
+                                                    .nodes = 2,
+                                                    .threads = 2,
+                                                    .state_bytes = sizeof(struct var_state),
+                                                    .open = open_var,
+                                                    .close = close_var,
+                                                    .body = var_threads_body,
+                                                    .after = var_after};
 
 /* ---- sst ---- */
 
@@ -204,14 +232,17 @@ static void read_rows(struct sst_state *s, uint32_t rank, int *last, uint64_t *l
         int rc = remo_sst_load(s->large[rank], node, value);
         sim_bound_end(&bound, "load of a row", 0, LOAD_TURNS);
         int number = look(rank, rc, value, &last[node], "row");
-        sim_require(number >= before || sim_out(rank) || sim_out(node), "row of node %u: %d although %d was pushed and fenced before", node, number, before);
+        sim_require(number >= before || sim_out(rank) || sim_out(node),
+                    "row of node %u: %d although %d was pushed and fenced before", node, number, before);
         bound = sim_bound_begin();
         sim_require(remo_sst_load(s->small[rank], node, &word) == 0, "load");
         sim_bound_end(&bound, "load of a small row", 0, 2);
-        sim_require(word >= last_small[node], "small row of node %u: %llu after %llu", node, (unsigned long long)word,
-                    (unsigned long long)last_small[node]);
-        sim_require(word >= (uint64_t)before || sim_out(rank) || sim_out(node), "small row of node %u: %llu although %d was pushed and fenced "
-                    "before", node, (unsigned long long)word, before);
+        sim_require(word >= last_small[node], "small row of node %u: %llu after %llu", node,
+                    (unsigned long long)word, (unsigned long long)last_small[node]);
+        sim_require(word >= (uint64_t)before || sim_out(rank) || sim_out(node),
+                    "small row of node %u: %llu although %d was pushed and fenced "
+                    "before",
+                    node, (unsigned long long)word, before);
         last_small[node] = word;
     }
 }
@@ -224,11 +255,13 @@ static void sst_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     for (uint64_t number = 1; number <= 3; number++) {
         memset(value, (int)number, sizeof value);
-        sim_require(remo_sst_store(s->large[rank], value) == 0 && remo_sst_store(s->small[rank], &number) == 0, "store");
+        sim_require(remo_sst_store(s->large[rank], value) == 0
+                        && remo_sst_store(s->small[rank], &number) == 0,
+                    "store");
         bool pushed = went_well(rank, remo_sst_broadcast(s->large[rank], NULL), "broadcast")
                       && went_well(rank, remo_sst_broadcast(s->small[rank], NULL), "broadcast");
-        if (number == 2 && went_well(rank, remo_fence(s->nodes[rank], REMO_FENCE_THREAD, 0), "fence") && pushed && !sim_out(rank)
-            && !sim_hurt(rank))
+        if (number == 2 && went_well(rank, remo_fence(s->nodes[rank], REMO_FENCE_THREAD, 0), "fence")
+            && pushed && !sim_out(rank) && !sim_hurt(rank))
             s->pushed[rank] = (int)number;
         read_rows(s, rank, last, last_small);
     }
@@ -254,18 +287,28 @@ static void sst_after(void *state, uint32_t rank) {
     struct rows_wait wait = {.value = LAST, .nodes = sim_world->test->nodes};
     unsigned char value[VALUE_BYTES];
     for (uint32_t node = 0; node < wait.nodes; node++)
-        sim_require(remo_sst_load(s->large[rank], node, value) == 0 && number_of(value) >= 0, "nobody writes, and a row is not whole");
+        sim_require(remo_sst_load(s->large[rank], node, value) == 0 && number_of(value) >= 0,
+                    "nobody writes, and a row is not whole");
     sim_require(remo_sst_store(s->small[rank], &wait.value) == 0, "store");
     int rc = remo_sst_broadcast(s->small[rank], NULL);
     if (rc != 0 && sim_hurt(rank)) /* that an earlier one failed is told once */
         rc = remo_sst_broadcast(s->small[rank], NULL);
     sim_require(rc == 0, "broadcast: %d (%s)", rc, remo_last_error());
-    sim_require(remo_sst_wait(s->small[rank], all_rows, &wait, FOREVER) == 0, "wait for the rows of all who are left");
+    sim_require(remo_sst_wait(s->small[rank], all_rows, &wait, FOREVER) == 0,
+                "wait for the rows of all who are left");
 }
 
-const struct sim_case sim_case_sst = {
-    .object = "sst", .name = "rows", .about = "broadcasts of large and small rows; never torn, never going back", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct sst_state), .open = open_sst, .close = close_sst, .body = sst_body, .after = sst_after};
+const struct sim_case sim_case_sst = {.object = "sst",
+                                      .name = "rows",
+                                      .about =
+                                          "broadcasts of large and small rows; never torn, never going back",
+                                      .nodes = 3,
+                                      .threads = 1,
+                                      .state_bytes = sizeof(struct sst_state),
+                                      .open = open_sst,
+                                      .close = close_sst,
+                                      .body = sst_body,
+                                      .after = sst_after};
 
 static void sst_reader_body(void *state, uint32_t rank, uint32_t thread) {
     struct sst_state *s = state;
@@ -278,6 +321,13 @@ static void sst_reader_body(void *state, uint32_t rank, uint32_t thread) {
             read_rows(s, rank, last, last_small);
 }
 
-const struct sim_case sim_case_sst_readers = {
-    .object = "sst", .name = "readers", .about = "as rows, with a thread of each node that only reads", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct sst_state), .open = open_sst, .close = close_sst, .body = sst_reader_body, .after = sst_after};
+const struct sim_case sim_case_sst_readers = {.object = "sst",
+                                              .name = "readers",
+                                              .about = "as rows, with a thread of each node that only reads",
+                                              .nodes = 2,
+                                              .threads = 2,
+                                              .state_bytes = sizeof(struct sst_state),
+                                              .open = open_sst,
+                                              .close = close_sst,
+                                              .body = sst_reader_body,
+                                              .after = sst_after};

@@ -1,7 +1,8 @@
 /* case_kv.c - the map: each key is a register that may be there or not.
  *
- * After a fault: what was acknowledged on a node that lives is there, what was not happened once or not at all (the history decides); keys on
- * the dead are answered with an error, and so are changes whose lock was there; nothing else may be.
+ * After a fault: what was acknowledged on a node that lives is there, what was not happened once or not at
+ * all (the history decides); keys on the dead are answered with an error, and so are changes whose lock was
+ * there; nothing else may be.
  */
 #include <errno.h>
 #include <remo/kv.h>
@@ -11,10 +12,10 @@
 #include "sim/case.h"
 #include "sim/oracle.h"
 
-#define FOREVER     REMO_FOREVER
-#define VALUE_WORDS 9u       /* more than a line */
-#define KEYS_MAX    16u
-#define TELL_TURNS  100u     /* until a node has heard of what others deleted */
+#define FOREVER REMO_FOREVER
+#define VALUE_WORDS 9u /* more than a line */
+#define KEYS_MAX 16u
+#define TELL_TURNS 100u /* until a node has heard of what others deleted */
 
 struct kv_state {
     struct remo_kv *kvs[SIM_NODES_MAX];
@@ -26,7 +27,8 @@ struct kv_state {
 static void open_map(void *state, struct remo_node *node, uint32_t rank, uint32_t capacity, uint32_t words) {
     struct kv_state *s = state;
     s->words = words;
-    struct remo_kv_options options = {.capacity = capacity, .key_bytes_max = 8, .value_bytes_max = words * 8, .stripes = 2};
+    struct remo_kv_options options = {
+        .capacity = capacity, .key_bytes_max = 8, .value_bytes_max = words * 8, .stripes = 2};
     sim_opened(remo_kv_open(remo_node_root(node), "map", &options, &s->kvs[rank]), "open");
     sim_opened(remo_channel_wait(remo_kv_channel(s->kvs[rank]), FOREVER), "wait");
 }
@@ -64,10 +66,10 @@ static int call_kv(struct kv_state *s, uint32_t rank, uint32_t function, uint64_
         value[i] = number;
     s->inserted[rank][key % KEYS_MAX] |= function == MAP_INSERT;
     uint32_t call = sim_begin(function, key, number, 0);
-    int rc = function == MAP_GET    ? remo_kv_get(kv, &key, sizeof key, value, size, &bytes)
-           : function == MAP_INSERT ? remo_kv_insert(kv, &key, sizeof key, value, size)
-           : function == MAP_UPDATE ? remo_kv_update(kv, &key, sizeof key, value, size)
-                                    : remo_kv_delete(kv, &key, sizeof key);
+    int rc = function == MAP_GET      ? remo_kv_get(kv, &key, sizeof key, value, size, &bytes)
+             : function == MAP_INSERT ? remo_kv_insert(kv, &key, sizeof key, value, size)
+             : function == MAP_UPDATE ? remo_kv_update(kv, &key, sizeof key, value, size)
+                                      : remo_kv_delete(kv, &key, sizeof key);
     if (function == MAP_GET && rc == 0)
         for (uint32_t i = 1; i < s->words; i++)
             sim_require(value[i] == value[0] && bytes == size, "get returns a torn value");
@@ -76,7 +78,8 @@ static int call_kv(struct kv_state *s, uint32_t rank, uint32_t function, uint64_
         sim_end(call, rc, value[0]);
         return rc;
     }
-    sim_require(sim_out(rank) || is_lost(s, rank, function, key, rc), "function %u of the map: %d (%s)", function, rc, remo_last_error());
+    sim_require(sim_out(rank) || is_lost(s, rank, function, key, rc), "function %u of the map: %d (%s)",
+                function, rc, remo_last_error());
     if (function == MAP_GET)
         sim_forget(call);
     return rc;
@@ -105,10 +108,17 @@ static void updates_body(void *state, uint32_t rank, uint32_t thread) {
     (void)call_kv(state, rank, MAP_GET, 1, 0);
 }
 
-const struct sim_case sim_case_kv_updates = {
-    .object = "kv", .name = "updates", .about = "an insert, updates of two nodes, and gets of one key", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct kv_state), .open = open_kv, .close = close_kv, .body = updates_body, .after = kv_after,
-    .oracle = &oracle_map};
+const struct sim_case sim_case_kv_updates = {.object = "kv",
+                                             .name = "updates",
+                                             .about = "an insert, updates of two nodes, and gets of one key",
+                                             .nodes = 3,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_kv,
+                                             .close = close_kv,
+                                             .body = updates_body,
+                                             .after = kv_after,
+                                             .oracle = &oracle_map};
 
 /* Inserts and deletes of one key by two nodes, and gets between. */
 static void lives_body(void *state, uint32_t rank, uint32_t thread) {
@@ -120,10 +130,17 @@ static void lives_body(void *state, uint32_t rank, uint32_t thread) {
     (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 2);
 }
 
-const struct sim_case sim_case_kv_lives = {
-    .object = "kv", .name = "lives", .about = "two nodes insert, delete and get one key", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct kv_state), .open = open_kv, .close = close_kv, .body = lives_body, .after = kv_after,
-    .oracle = &oracle_map};
+const struct sim_case sim_case_kv_lives = {.object = "kv",
+                                           .name = "lives",
+                                           .about = "two nodes insert, delete and get one key",
+                                           .nodes = 2,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct kv_state),
+                                           .open = open_kv,
+                                           .close = close_kv,
+                                           .body = lives_body,
+                                           .after = kv_after,
+                                           .oracle = &oracle_map};
 
 static void threads_body(void *state, uint32_t rank, uint32_t thread) {
     uint64_t key = thread + 1;
@@ -134,13 +151,20 @@ static void threads_body(void *state, uint32_t rank, uint32_t thread) {
         (void)call_kv(state, rank, MAP_DELETE, key, 0);
 }
 
-const struct sim_case sim_case_kv_threads = {
-    .object = "kv", .name = "threads", .about = "two threads of each node on two keys", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct kv_state), .open = open_kv, .close = close_kv, .body = threads_body, .after = kv_after,
-    .oracle = &oracle_map};
+const struct sim_case sim_case_kv_threads = {.object = "kv",
+                                             .name = "threads",
+                                             .about = "two threads of each node on two keys",
+                                             .nodes = 2,
+                                             .threads = 2,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_kv,
+                                             .close = close_kv,
+                                             .body = threads_body,
+                                             .after = kv_after,
+                                             .oracle = &oracle_map};
 
-/* One node updates again and again what another reads: a read meets a slot in which two updates went by. One line has the older copy and the
- * head of the newer one, the next line the rest of that. */
+/* One node updates again and again what another reads: a read meets a slot in which two updates went by. One
+ * line has the older copy and the head of the newer one, the next line the rest of that. */
 static void open_short(void *state, struct remo_node *node, uint32_t rank) {
     open_map(state, node, rank, 8, 2);
 }
@@ -163,10 +187,18 @@ static void overtaken_body(void *state, uint32_t rank, uint32_t thread) {
         (void)call_kv(s, rank, rank == 0 ? MAP_UPDATE : MAP_GET, 1, 3 + i);
 }
 
-const struct sim_case sim_case_kv_overtaken = {
-    .object = "kv", .name = "overtaken", .about = "gets that are slower than the updates of their key", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct kv_state), .open = open_short, .close = close_kv, .body = overtaken_body, .after = kv_after,
-    .oracle = &oracle_map, .fault_first = 1};
+const struct sim_case sim_case_kv_overtaken = {.object = "kv",
+                                               .name = "overtaken",
+                                               .about = "gets that are slower than the updates of their key",
+                                               .nodes = 2,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct kv_state),
+                                               .open = open_short,
+                                               .close = close_kv,
+                                               .body = overtaken_body,
+                                               .after = kv_after,
+                                               .oracle = &oracle_map,
+                                               .fault_first = 1};
 
 /* A key that lives again in its old slot: a read may meet both of its lives. */
 static void open_reborn(void *state, struct remo_node *node, uint32_t rank) {
@@ -191,11 +223,20 @@ static void reborn_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_kv_reborn = {
-    .object = "kv", .name = "reborn", .about = "gets of a key that is deleted and inserted into its slot again", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct kv_state), .open = open_reborn, .close = close_kv, .body = reborn_body, .oracle = &oracle_map,
+    .object = "kv",
+    .name = "reborn",
+    .about = "gets of a key that is deleted and inserted into its slot again",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct kv_state),
+    .open = open_reborn,
+    .close = close_kv,
+    .body = reborn_body,
+    .oracle = &oracle_map,
     .fault_first = 1};
 
-/* Two slots for each node. Node 1 deletes what node 0 inserted, and may die before it has told it: the slots must be found again. */
+/* Two slots for each node. Node 1 deletes what node 0 inserted, and may die before it has told it: the slots
+ * must be found again. */
 static void open_tight(void *state, struct remo_node *node, uint32_t rank) {
     open_map(state, node, rank, 2, VALUE_WORDS);
 }
@@ -204,7 +245,8 @@ static void open_tight(void *state, struct remo_node *node, uint32_t rank) {
 static uint64_t key_at_home(const struct kv_state *s, uint32_t rank, uint32_t n) {
     const struct remo_kv *kv = s->kvs[rank];
     for (uint64_t key = 1;; key++)
-        if (remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key))) == 0 && n-- == 0)
+        if (remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key))) == 0
+            && n-- == 0)
             return key;
 }
 
@@ -216,8 +258,8 @@ static void tight_body(void *state, uint32_t rank, uint32_t thread) {
         (void)call_kv(state, rank, MAP_DELETE, key_at_home(state, rank, 0), 0);
 }
 
-/* For each key that is not there any more node 0 must find room for another one, although nobody may have told it. What others deleted
- * comes back as it is told. */
+/* For each key that is not there any more node 0 must find room for another one, although nobody may have
+ * told it. What others deleted comes back as it is told. */
 static void tight_after(void *state, uint32_t rank) {
     uint32_t absent = 0;
     for (uint32_t n = 0; n < 2 && rank == 0; n++)
@@ -228,11 +270,19 @@ static void tight_after(void *state, uint32_t rank) {
             sim_point("wait for a slot");
             rc = call_kv(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
         }
-        sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_any_hurt()), "a slot was lost: %d (%s)", rc, remo_last_error());
+        sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_any_hurt()), "a slot was lost: %d (%s)", rc,
+                    remo_last_error());
     }
 }
 
-const struct sim_case sim_case_kv_tight = {
-    .object = "kv", .name = "tight", .about = "slots that a dead node left half deleted are used again", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct kv_state), .open = open_tight, .close = close_kv, .body = tight_body, .after = tight_after,
-    .oracle = &oracle_map};
+const struct sim_case sim_case_kv_tight = {.object = "kv",
+                                           .name = "tight",
+                                           .about = "slots that a dead node left half deleted are used again",
+                                           .nodes = 3,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct kv_state),
+                                           .open = open_tight,
+                                           .close = close_kv,
+                                           .body = tight_body,
+                                           .after = tight_after,
+                                           .oracle = &oracle_map};

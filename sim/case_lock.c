@@ -1,5 +1,6 @@
-/* case_lock.c - the lock: one holder at a time, nothing lost that was written before a release, turns in the order of tickets, hand-overs
- * bounded, and what happens when somebody dies, is taken for dead, or does not know whether an operation happened.
+/* case_lock.c - the lock: one holder at a time, nothing lost that was written before a release, turns in the
+ * order of tickets, hand-overs bounded, and what happens when somebody dies, is taken for dead, or does not
+ * know whether an operation happened.
  */
 #include <errno.h>
 #include <remo/lock.h>
@@ -10,25 +11,25 @@
 #include "sim/case.h"
 #include "sim/scheduler.h"
 
-#define FOREVER     REMO_FOREVER
-#define WORDS       20u           /* more than two lines */
-#define DATA_BYTES  (WORDS * 8u)
-#define HOME        0u
-#define BOUNDS_TURNS 12u          /* scheduling points of an acquire that may not wait, but for completions */
+#define FOREVER REMO_FOREVER
+#define WORDS 20u /* more than two lines */
+#define DATA_BYTES (WORDS * 8u)
+#define HOME 0u
+#define BOUNDS_TURNS 12u /* scheduling points of an acquire that may not wait, but for completions */
 
 struct lock_state {
     struct remo_lock *locks[SIM_NODES_MAX];
     struct remo_region *data[SIM_NODES_MAX];
     struct remo_node *nodes[SIM_NODES_MAX];
-    uint32_t inside;                     /* live threads that hold the lock */
-    int holder;                          /* node, -1: nobody */
-    bool torn_by_death;                  /* a holder went inside */
-    bool repaired;                       /* what the one fault of a schedule can leave behind has been repaired */
-    bool giving_away;                    /* somebody releases what he was told to repair, and has not repaired */
-    bool given_away;                     /* and has done so */
-    uint64_t done;                       /* increments in sections that ended */
-    uint64_t last;                       /* what the last holder wrote; 0: nothing yet */
-    uint32_t ticket, turns;              /* of who entered last; how many have had this ticket */
+    uint32_t inside;        /* live threads that hold the lock */
+    int holder;             /* node, -1: nobody */
+    bool torn_by_death;     /* a holder went inside */
+    bool repaired;          /* what the one fault of a schedule can leave behind has been repaired */
+    bool giving_away;       /* somebody releases what he was told to repair, and has not repaired */
+    bool given_away;        /* and has done so */
+    uint64_t done;          /* increments in sections that ended */
+    uint64_t last;          /* what the last holder wrote; 0: nothing yet */
+    uint32_t ticket, turns; /* of who entered last; how many have had this ticket */
     uint32_t asking[SIM_NODES_MAX][SIM_THREADS_MAX]; /* odd: in an acquire; one more at each begin and end */
 };
 
@@ -37,7 +38,8 @@ static void open_lock(void *state, struct remo_node *node, uint32_t rank) {
     s->nodes[rank] = node;
     s->holder = -1;
     sim_opened(remo_lock_open(remo_node_root(node), "lock", NULL, &s->locks[rank]), "open the lock");
-    sim_opened(remo_region_open(remo_node_root(node), "data", DATA_BYTES, NULL, &s->data[rank]), "open the data");
+    sim_opened(remo_region_open(remo_node_root(node), "data", DATA_BYTES, NULL, &s->data[rank]),
+               "open the data");
     sim_opened(remo_channel_wait(remo_lock_channel(s->locks[rank]), FOREVER), "wait for the lock");
     sim_opened(remo_channel_wait(remo_region_channel(s->data[rank]), FOREVER), "wait for the data");
 }
@@ -50,15 +52,18 @@ static void close_lock(void *state, uint32_t rank) {
 
 /* ---- turns ---- */
 
-/* Tickets are drawn by one atomic each, so their order is the order of nodes; threads of a node share one, for so many turns. */
+/* Tickets are drawn by one atomic each, so their order is the order of nodes; threads of a node share one,
+ * for so many turns. */
 static void check_turn(struct lock_state *s, uint32_t rank) {
     uint32_t ticket = (uint32_t)atomic_load(&s->locks[rank]->seats[0].place);
     if (s->turns > 0 && ticket == s->ticket) {
-        sim_require(s->turns <= REMO_LOCK_HANDOVERS_MAX, "the lock was handed over %u times in a row", s->turns);
+        sim_require(s->turns <= REMO_LOCK_HANDOVERS_MAX, "the lock was handed over %u times in a row",
+                    s->turns);
         s->turns++;
         return;
     }
-    sim_require(s->turns == 0 || (int32_t)(ticket - s->ticket) > 0, "ticket %u has the lock after ticket %u", ticket, s->ticket);
+    sim_require(s->turns == 0 || (int32_t)(ticket - s->ticket) > 0, "ticket %u has the lock after ticket %u",
+                ticket, s->ticket);
     s->ticket = ticket;
     s->turns = 1;
 }
@@ -89,7 +94,8 @@ static void note_asleep(const struct lock_state *s, uint32_t rank, uint32_t *ret
     memset(ret_asking, 0, SIM_THREADS_MAX * sizeof *ret_asking);
     for (uint32_t i = 0; i < sim_world->actors_count; i++) {
         const struct sim_actor *actor = &sim_world->actors[i];
-        if (actor->role == SIM_PROGRAM && actor->node == rank && s->asking[rank][actor->thread] % 2 && actor->state == SIM_PAUSED)
+        if (actor->role == SIM_PROGRAM && actor->node == rank && s->asking[rank][actor->thread] % 2
+            && actor->state == SIM_PAUSED)
             ret_asking[actor->thread] = s->asking[rank][actor->thread];
     }
 }
@@ -100,9 +106,11 @@ static int acquire(struct lock_state *s, uint32_t rank, uint64_t timeout_ns) {
     s->asking[rank][thread]++;
     int rc = remo_lock_acquire(s->locks[rank], 0, timeout_ns);
     s->asking[rank][thread]++;
-    for (uint32_t other = 0; other < SIM_THREADS_MAX && (rc == 0 || rc == -EOWNERDEAD) && !sim_out(rank); other++)
+    for (uint32_t other = 0; other < SIM_THREADS_MAX && (rc == 0 || rc == -EOWNERDEAD) && !sim_out(rank);
+         other++)
         sim_require(before[other] == 0 || s->asking[rank][other] != before[other],
-                    "thread %u of node %u waits, and thread %u, which came later, has the lock", other, rank, thread);
+                    "thread %u of node %u waits, and thread %u, which came later, has the lock", other, rank,
+                    thread);
     if (rc == -ENOTRECOVERABLE && !sim_out(rank))
         sim_require(s->giving_away, "the lock is said to be lost, but nobody gave it away");
     else if ((rc == 0 || rc == -EOWNERDEAD) && !sim_out(rank))
@@ -122,13 +130,16 @@ static uint64_t agree(const struct lock_state *s, uint64_t *words, bool after_de
     bool torn = after_death || sim_any_hurt();
     uint32_t most = (uint32_t)words[0];
     for (uint32_t i = 1; i < WORDS; i++) {
-        sim_require(words[i] == words[0] || torn, "the lock protects nothing: word 0 is 0x%llx, word %u is 0x%llx",
+        sim_require(words[i] == words[0] || torn,
+                    "the lock protects nothing: word 0 is 0x%llx, word %u is 0x%llx",
                     (unsigned long long)words[0], i, (unsigned long long)words[i]);
         most = remo__max(most, (uint32_t)words[i]);
     }
-    sim_require(most >= s->done, "%llu increments ended before, but only %u are there", (unsigned long long)s->done, most);
-    sim_require(torn || s->last == 0 || words[0] == s->last, "the last holder wrote 0x%llx, and 0x%llx is there",
-                (unsigned long long)s->last, (unsigned long long)words[0]);
+    sim_require(most >= s->done, "%llu increments ended before, but only %u are there",
+                (unsigned long long)s->done, most);
+    sim_require(torn || s->last == 0 || words[0] == s->last,
+                "the last holder wrote 0x%llx, and 0x%llx is there", (unsigned long long)s->last,
+                (unsigned long long)words[0]);
     return most;
 }
 
@@ -151,10 +162,10 @@ static bool increment(struct lock_state *s, uint32_t rank, uint32_t home, bool a
 }
 
 struct section {
-    uint32_t home;                       /* of the data */
+    uint32_t home; /* of the data */
     enum remo_fence_scope fence;
     uint64_t timeout_ns;
-    bool careless;                       /* repairs nothing */
+    bool careless; /* repairs nothing */
 };
 
 static void repair(struct lock_state *s, uint32_t rank, bool careless) {
@@ -174,8 +185,10 @@ static void section(struct lock_state *s, uint32_t rank, const struct section *i
         return;
     sim_require(rc == 0 || after_death, "acquire: %d (%s)", rc, remo_last_error());
     enter(s, rank);
-    sim_require(!s->torn_by_death || after_death || sim_out(rank), "the last owner died, and node %u was not told", rank);
-    sim_require(!after_death || !s->repaired || sim_out(rank), "node %u is told of a death that has been repaired", rank);
+    sim_require(!s->torn_by_death || after_death || sim_out(rank),
+                "the last owner died, and node %u was not told", rank);
+    sim_require(!after_death || !s->repaired || sim_out(rank),
+                "node %u is told of a death that has been repaired", rank);
     bool good = increment(s, rank, is->home, after_death);
     if (after_death)
         repair(s, rank, is->careless);
@@ -207,8 +220,15 @@ static void pair_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_lock = {
-    .object = "lock", .name = "sections", .about = "critical sections of three nodes; data at the lock's home, pair fence", .nodes = 3,
-    .threads = 1, .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = pair_body,
+    .object = "lock",
+    .name = "sections",
+    .about = "critical sections of three nodes; data at the lock's home, pair fence",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = pair_body,
     .after = home_after};
 
 static void elsewhere_body(void *state, uint32_t rank, uint32_t thread) {
@@ -221,13 +241,27 @@ static void elsewhere_after(void *state, uint32_t rank) {
     section(state, rank, &elsewhere);
 }
 
-const struct sim_case sim_case_lock_elsewhere = {
-    .object = "lock", .name = "elsewhere", .about = "data at another node than the lock, thread fence", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = elsewhere_body, .after = elsewhere_after};
+const struct sim_case sim_case_lock_elsewhere = {.object = "lock",
+                                                 .name = "elsewhere",
+                                                 .about = "data at another node than the lock, thread fence",
+                                                 .nodes = 3,
+                                                 .threads = 1,
+                                                 .state_bytes = sizeof(struct lock_state),
+                                                 .open = open_lock,
+                                                 .close = close_lock,
+                                                 .body = elsewhere_body,
+                                                 .after = elsewhere_after};
 
-const struct sim_case sim_case_lock_threads = {
-    .object = "lock", .name = "threads", .about = "two threads of each node hand over to each other", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = pair_body, .after = home_after};
+const struct sim_case sim_case_lock_threads = {.object = "lock",
+                                               .name = "threads",
+                                               .about = "two threads of each node hand over to each other",
+                                               .nodes = 2,
+                                               .threads = 2,
+                                               .state_bytes = sizeof(struct lock_state),
+                                               .open = open_lock,
+                                               .close = close_lock,
+                                               .body = pair_body,
+                                               .after = home_after};
 
 /* A second thread comes at any moment of the first one's section, also while that is about to release. */
 static void late_body(void *state, uint32_t rank, uint32_t thread) {
@@ -236,9 +270,17 @@ static void late_body(void *state, uint32_t rank, uint32_t thread) {
     section(state, rank, &at_home);
 }
 
-const struct sim_case sim_case_lock_late = {
-    .object = "lock", .name = "late", .about = "a second thread of a node comes while the first releases", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = late_body, .after = home_after};
+const struct sim_case sim_case_lock_late = {.object = "lock",
+                                            .name = "late",
+                                            .about =
+                                                "a second thread of a node comes while the first releases",
+                                            .nodes = 2,
+                                            .threads = 2,
+                                            .state_bytes = sizeof(struct lock_state),
+                                            .open = open_lock,
+                                            .close = close_lock,
+                                            .body = late_body,
+                                            .after = home_after};
 
 /* Timeouts: some give up; those that got it are alone; and the lock still works for all at the end. */
 static void timed_body(void *state, uint32_t rank, uint32_t thread) {
@@ -252,8 +294,15 @@ static void timed_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_lock_timed = {
-    .object = "lock", .name = "timed", .about = "some acquires give up, and take their place in the queue up again", .nodes = 3,
-    .threads = 1, .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = timed_body,
+    .object = "lock",
+    .name = "timed",
+    .about = "some acquires give up, and take their place in the queue up again",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = timed_body,
     .after = home_after};
 
 /* Who is told of a death on node 2 repairs nothing: then the lock is lost for all, and only then. */
@@ -266,11 +315,19 @@ static void careless_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_lock_careless = {
-    .object = "lock", .name = "careless", .about = "who is told of a death may not repair, and then the lock is lost for all", .nodes = 4,
-    .threads = 1, .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = careless_body,
+    .object = "lock",
+    .name = "careless",
+    .about = "who is told of a death may not repair, and then the lock is lost for all",
+    .nodes = 4,
+    .threads = 1,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = careless_body,
     .after = home_after};
 
-/* Node 2 dies in its section, with a write on its way to a node that has not heard of it: it may not land in the next one's section. */
+/* Node 2 dies in its section, with a write on its way to a node that has not heard of it: it may not land in
+ * the next one's section. */
 static bool is_inside(void *ctx) {
     return ((const struct lock_state *)ctx)->last != 0 || sim_any_out();
 }
@@ -293,10 +350,18 @@ static void zombie_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-const struct sim_case sim_case_lock_zombie = {
-    .object = "lock", .name = "zombie_write", .about = "a holder dies, and its last write is still on its way", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = zombie_body, .after = elsewhere_after,
-    .brings_its_own = true};
+const struct sim_case sim_case_lock_zombie = {.object = "lock",
+                                              .name = "zombie_write",
+                                              .about =
+                                                  "a holder dies, and its last write is still on its way",
+                                              .nodes = 3,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct lock_state),
+                                              .open = open_lock,
+                                              .close = close_lock,
+                                              .body = zombie_body,
+                                              .after = elsewhere_after,
+                                              .brings_its_own = true};
 
 /* ---- nothing but the lock ---- */
 
@@ -324,14 +389,30 @@ static void take_after(void *state, uint32_t rank) {
     take(state, rank, FOREVER);
 }
 
-const struct sim_case sim_case_lock_turns = {
-    .object = "lock", .name = "turns", .about = "three acquires of each of four nodes, nothing but the lock", .nodes = 4, .threads = 1,
-    .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = turns_body, .after = take_after};
+const struct sim_case sim_case_lock_turns = {.object = "lock",
+                                             .name = "turns",
+                                             .about =
+                                                 "three acquires of each of four nodes, nothing but the lock",
+                                             .nodes = 4,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct lock_state),
+                                             .open = open_lock,
+                                             .close = close_lock,
+                                             .body = turns_body,
+                                             .after = take_after};
 
 const struct sim_case sim_case_lock_failures = {
-    .object = "lock", .name = "failures", .about = "as turns, and who does not know whether an operation happened goes on", .nodes = 4,
-    .threads = 1, .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = turns_body,
-    .after = take_after, .goes_on = true};
+    .object = "lock",
+    .name = "failures",
+    .about = "as turns, and who does not know whether an operation happened goes on",
+    .nodes = 4,
+    .threads = 1,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = turns_body,
+    .after = take_after,
+    .goes_on = true};
 
 static void laps_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
@@ -340,8 +421,15 @@ static void laps_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_lock_laps = {
-    .object = "lock", .name = "laps", .about = "more acquires of two nodes than the lock has batons, several times over", .nodes = 2,
-    .threads = 1, .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = laps_body,
+    .object = "lock",
+    .name = "laps",
+    .about = "more acquires of two nodes than the lock has batons, several times over",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = laps_body,
     .after = take_after};
 
 /* Two threads of node 1 want it all the time; so does node 0, now and then: it must get it. */
@@ -352,11 +440,19 @@ static void handover_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_lock_handover = {
-    .object = "lock", .name = "hand_over", .about = "threads of a node that hand over for ever let other nodes in", .nodes = 2,
-    .threads = 2, .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = handover_body,
+    .object = "lock",
+    .name = "hand_over",
+    .about = "threads of a node that hand over for ever let other nodes in",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = handover_body,
     .after = take_after};
 
-/* With a timeout of 0 an acquire waits for nobody but the network: so many operations, so many turns, whoever is starved. */
+/* With a timeout of 0 an acquire waits for nobody but the network: so many operations, so many turns, whoever
+ * is starved. */
 static void try_body(void *state, uint32_t rank, uint32_t thread) {
     struct lock_state *s = state;
     (void)thread;
@@ -375,6 +471,13 @@ static void try_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_lock_tries = {
-    .object = "lock", .name = "tries", .about = "acquires that may not wait end within a bound of operations and turns", .nodes = 3,
-    .threads = 1, .state_bytes = sizeof(struct lock_state), .open = open_lock, .close = close_lock, .body = try_body,
+    .object = "lock",
+    .name = "tries",
+    .about = "acquires that may not wait end within a bound of operations and turns",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = try_body,
     .after = take_after};

@@ -1,5 +1,5 @@
-/* case_queue.c - the queue: linearizable while nobody dies. After a death elements in the slots of the dead are lost; all others come out once,
- * and who waits does not wait for the dead.
+/* case_queue.c - the queue: linearizable while nobody dies. After a death elements in the slots of the dead
+ * are lost; all others come out once, and who waits does not wait for the dead.
  */
 #include <errno.h>
 #include <remo/queue.h>
@@ -11,17 +11,18 @@
 
 #define FOREVER REMO_FOREVER
 #define ELEMENT_WORDS 15u
-#define VALUES_MAX    64u
-#define DRAIN_MAX     64u
+#define VALUES_MAX 64u
+#define DRAIN_MAX 64u
 
 enum fate { NOT_PUSHED, PUSHING, PUSHED, POPPED };
 
 struct queue_state {
     struct remo_queue *queues[SIM_NODES_MAX];
     enum fate fate[VALUES_MAX];
-    uint32_t owner[VALUES_MAX];          /* of the slot that it was pushed to */
-    bool filled;                         /* private memory: one node tells the other */
-    uint32_t pops_begun, pops_ended;     /* one that ended with an error, or never, may have taken an element with it */
+    uint32_t owner[VALUES_MAX]; /* of the slot that it was pushed to */
+    bool filled;                /* private memory: one node tells the other */
+    uint32_t pops_begun,
+        pops_ended; /* one that ended with an error, or never, may have taken an element with it */
 };
 
 static void open_queue(void *state, struct remo_node *node, uint32_t rank) {
@@ -54,7 +55,8 @@ static int push(struct queue_state *s, uint32_t rank, uint64_t number, uint64_t 
         s->fate[number] = PUSHED;
         s->owner[number] = owner_of_last(s->queues[rank]);
     }
-    sim_require(rc == 0 || rc == -ETIMEDOUT || sim_excused(rank, SIM_ANY, rc), "push: %d (%s)", rc, remo_last_error());
+    sim_require(rc == 0 || rc == -ETIMEDOUT || sim_excused(rank, SIM_ANY, rc), "push: %d (%s)", rc,
+                remo_last_error());
     if (rc == 0 || (rc == -ETIMEDOUT && !sim_hurt(rank)))
         sim_end(call, rc, 0);
     return rc;
@@ -63,9 +65,10 @@ static int push(struct queue_state *s, uint32_t rank, uint64_t number, uint64_t 
 static void note_popped(struct queue_state *s, const uint64_t *element, size_t size) {
     for (uint32_t i = 1; i < ELEMENT_WORDS; i++)
         sim_require(element[i] == element[0] && size == ELEMENT_WORDS * 8, "a torn element was popped");
-    sim_require(element[0] < VALUES_MAX && s->fate[element[0]] != NOT_PUSHED, "element %llu was popped, and never pushed",
+    sim_require(element[0] < VALUES_MAX && s->fate[element[0]] != NOT_PUSHED,
+                "element %llu was popped, and never pushed", (unsigned long long)element[0]);
+    sim_require(s->fate[element[0]] != POPPED, "element %llu was popped twice",
                 (unsigned long long)element[0]);
-    sim_require(s->fate[element[0]] != POPPED, "element %llu was popped twice", (unsigned long long)element[0]);
     s->fate[element[0]] = POPPED;
 }
 
@@ -80,7 +83,8 @@ static int pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
     s->pops_ended += rc == 0 || rc == -ETIMEDOUT;
     if (rc == 0)
         note_popped(s, element, size);
-    sim_require(rc == 0 || rc == -ETIMEDOUT || sim_excused(rank, SIM_ANY, rc), "pop: %d (%s)", rc, remo_last_error());
+    sim_require(rc == 0 || rc == -ETIMEDOUT || sim_excused(rank, SIM_ANY, rc), "pop: %d (%s)", rc,
+                remo_last_error());
     if (rc == 0 || (rc == -ETIMEDOUT && !sim_hurt(rank)))
         sim_end(call, rc, element[0]);
     return rc;
@@ -99,7 +103,8 @@ static void drain(void *state, uint32_t rank) {
     sim_fail("after %u pops the queue is still not empty", DRAIN_MAX);
 }
 
-/* What was acknowledged, and lies with somebody who lives, came out: but for what pops took that did not end. */
+/* What was acknowledged, and lies with somebody who lives, came out: but for what pops took that did not end.
+ */
 static void count_lost(void *state) {
     const struct queue_state *s = state;
     uint32_t lost = 0, unended = s->pops_begun - s->pops_ended, last = 0;
@@ -108,7 +113,9 @@ static void count_lost(void *state) {
             lost++;
             last = number;
         }
-    sim_require(lost <= unended, "%u acknowledged elements were lost (the last is %u), and only %u pops did not end", lost, last, unended);
+    sim_require(lost <= unended,
+                "%u acknowledged elements were lost (the last is %u), and only %u pops did not end", lost,
+                last, unended);
 }
 
 /* ---- cases ---- */
@@ -122,10 +129,19 @@ static void tries_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-const struct sim_case sim_case_queue = {
-    .object = "queue", .name = "tries", .about = "pushes and pops of two nodes that do not wait; two slots", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = tries_body, .after = drain,
-    .check = count_lost, .oracle = &oracle_queue, .whole_only = true};
+const struct sim_case sim_case_queue = {.object = "queue",
+                                        .name = "tries",
+                                        .about = "pushes and pops of two nodes that do not wait; two slots",
+                                        .nodes = 2,
+                                        .threads = 1,
+                                        .state_bytes = sizeof(struct queue_state),
+                                        .open = open_queue,
+                                        .close = close_queue,
+                                        .body = tries_body,
+                                        .after = drain,
+                                        .check = count_lost,
+                                        .oracle = &oracle_queue,
+                                        .whole_only = true};
 
 static void threads_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
@@ -136,13 +152,22 @@ static void threads_body(void *state, uint32_t rank, uint32_t thread) {
             (void)pop(s, rank, 0);
 }
 
-const struct sim_case sim_case_queue_threads = {
-    .object = "queue", .name = "threads", .about = "of each node one thread pushes and one pops", .nodes = 2, .threads = 2,
-    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = threads_body, .after = drain,
-    .check = count_lost, .oracle = &oracle_queue, .whole_only = true};
+const struct sim_case sim_case_queue_threads = {.object = "queue",
+                                                .name = "threads",
+                                                .about = "of each node one thread pushes and one pops",
+                                                .nodes = 2,
+                                                .threads = 2,
+                                                .state_bytes = sizeof(struct queue_state),
+                                                .open = open_queue,
+                                                .close = close_queue,
+                                                .body = threads_body,
+                                                .after = drain,
+                                                .check = count_lost,
+                                                .oracle = &oracle_queue,
+                                                .whole_only = true};
 
-/* Producers and consumers that wait: all that is pushed is popped. What failed may have been done: the producer pushes another one, the
- * consumer counts it. */
+/* Producers and consumers that wait: all that is pushed is popped. What failed may have been done: the
+ * producer pushes another one, the consumer counts it. */
 static void waits_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
     uint32_t good = 0;
@@ -156,12 +181,22 @@ static void waits_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-const struct sim_case sim_case_queue_waits = {
-    .object = "queue", .name = "waits", .about = "a producer and a consumer that wait for each other", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = waits_body, .after = drain,
-    .check = count_lost, .oracle = &oracle_queue, .whole_only = true};
+const struct sim_case sim_case_queue_waits = {.object = "queue",
+                                              .name = "waits",
+                                              .about = "a producer and a consumer that wait for each other",
+                                              .nodes = 2,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct queue_state),
+                                              .open = open_queue,
+                                              .close = close_queue,
+                                              .body = waits_body,
+                                              .after = drain,
+                                              .check = count_lost,
+                                              .oracle = &oracle_queue,
+                                              .whole_only = true};
 
-/* One node pops once while the other one goes round the queue: there is always something in it, so it may not be found empty. */
+/* One node pops once while the other one goes round the queue: there is always something in it, so it may not
+ * be found empty. */
 static bool is_filled(void *ctx) {
     return ((const struct queue_state *)ctx)->filled || sim_out(1);
 }
@@ -183,12 +218,22 @@ static void overtaken_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-const struct sim_case sim_case_queue_overtaken = {
-    .object = "queue", .name = "overtaken", .about = "pops that are slower than those of another node", .nodes = 2, .threads = 1,
-    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = overtaken_body, .after = drain,
-    .check = count_lost, .oracle = &oracle_queue, .whole_only = true};
+const struct sim_case sim_case_queue_overtaken = {.object = "queue",
+                                                  .name = "overtaken",
+                                                  .about = "pops that are slower than those of another node",
+                                                  .nodes = 2,
+                                                  .threads = 1,
+                                                  .state_bytes = sizeof(struct queue_state),
+                                                  .open = open_queue,
+                                                  .close = close_queue,
+                                                  .body = overtaken_body,
+                                                  .after = drain,
+                                                  .check = count_lost,
+                                                  .oracle = &oracle_queue,
+                                                  .whole_only = true};
 
-/* Three nodes push and pop without waiting, one may die in the middle: the home's and the others' slots go on. */
+/* Three nodes push and pop without waiting, one may die in the middle: the home's and the others' slots go
+ * on. */
 static void deaths_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
     (void)thread;
@@ -203,16 +248,25 @@ static void deaths_body(void *state, uint32_t rank, uint32_t thread) {
 static void deaths_after(void *state, uint32_t rank) {
     struct queue_state *s = state;
     uint64_t number = 40 + rank;
-    for (uint32_t i = 0; i < DRAIN_MAX && !sim_out(0); i++) { /* the first may tell of the death, and it may be full */
+    for (uint32_t i = 0; i < DRAIN_MAX && !sim_out(0);
+         i++) { /* the first may tell of the death, and it may be full */
         if (push(s, rank, number, 0) == 0)
             break;
         (void)pop(s, rank, 0);
     }
-    sim_require(sim_out(0) || s->fate[number] == PUSHED || s->fate[number] == POPPED, "node %u cannot push any more", rank);
+    sim_require(sim_out(0) || s->fate[number] == PUSHED || s->fate[number] == POPPED,
+                "node %u cannot push any more", rank);
     drain(state, rank);
 }
 
-const struct sim_case sim_case_queue_deaths = {
-    .object = "queue", .name = "deaths", .about = "three nodes push and pop; who is left goes on", .nodes = 3, .threads = 1,
-    .state_bytes = sizeof(struct queue_state), .open = open_queue, .close = close_queue, .body = deaths_body, .after = deaths_after,
-    .check = count_lost};
+const struct sim_case sim_case_queue_deaths = {.object = "queue",
+                                               .name = "deaths",
+                                               .about = "three nodes push and pop; who is left goes on",
+                                               .nodes = 3,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct queue_state),
+                                               .open = open_queue,
+                                               .close = close_queue,
+                                               .body = deaths_body,
+                                               .after = deaths_after,
+                                               .check = count_lost};

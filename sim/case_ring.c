@@ -1,4 +1,5 @@
-/* case_ring.c - the ring buffer: order, no loss, no duplicate, nothing torn, and nobody held up by the dead. */
+/* case_ring.c - the ring buffer: order, no loss, no duplicate, nothing torn, and nobody held up by the dead.
+ */
 #include <errno.h>
 #include <remo/ringbuffer.h>
 #include <string.h>
@@ -7,13 +8,13 @@
 
 #define FOREVER REMO_FOREVER
 
-#define MESSAGES       9u
-#define RING_BYTES     256u
+#define MESSAGES 9u
+#define RING_BYTES 256u
 
 struct ring_state {
     struct remo_ringbuffer *rings[SIM_NODES_MAX];
     struct remo_node *nodes[SIM_NODES_MAX];
-    uint32_t sent, fenced;               /* messages */
+    uint32_t sent, fenced; /* messages */
 };
 
 static void open_ring(void *state, struct remo_node *node, uint32_t rank) {
@@ -57,11 +58,13 @@ static bool receive_one(struct ring_state *s, uint32_t rank, uint32_t number) {
     unsigned char message[64];
     size_t size = 0;
     int rc = remo_ringbuffer_receive(s->rings[rank], message, sizeof message, &size, FOREVER);
-    sim_require(rc == 0 || sim_out(rank) || number >= s->fenced, "the sender went, and message %u, which it had sent and fenced, is lost", number);
+    sim_require(rc == 0 || sim_out(rank) || number >= s->fenced,
+                "the sender went, and message %u, which it had sent and fenced, is lost", number);
     if (rc != 0 && sim_excused(rank, 0, rc))
         return false;
     sim_require(rc == 0, "receive: %d (%s)", rc, remo_last_error());
-    sim_require(size == size_of(number), "message %u has %zu bytes instead of %zu", number, size, size_of(number));
+    sim_require(size == size_of(number), "message %u has %zu bytes instead of %zu", number, size,
+                size_of(number));
     for (size_t i = 0; i < size; i++)
         sim_require(message[i] == byte_of(number, i), "byte %zu of message %u is wrong", i, number);
     return true;
@@ -97,6 +100,13 @@ static void ring_after(void *state, uint32_t rank) {
 }
 
 const struct sim_case sim_case_ringbuffer = {
-    .object = "ringbuffer", .name = "laps", .about = "messages of many sizes round a small ring, to two receivers", .nodes = 3,
-    .threads = 1, .state_bytes = sizeof(struct ring_state), .open = open_ring, .close = close_ring, .body = ring_body,
+    .object = "ringbuffer",
+    .name = "laps",
+    .about = "messages of many sizes round a small ring, to two receivers",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct ring_state),
+    .open = open_ring,
+    .close = close_ring,
+    .body = ring_body,
     .after = ring_after};

@@ -1,5 +1,5 @@
-/* control.c - the control plane of simulated nodes: frames between two nodes in order, between others in any; and the roster, and what memory
- * segments are when all nodes share one process.
+/* control.c - the control plane of simulated nodes: frames between two nodes in order, between others in any;
+ * and the roster, and what memory segments are when all nodes share one process.
  */
 #include "bootstrap/control.h"
 
@@ -23,8 +23,8 @@ struct frame {
 
 struct inbox {
     struct frame *first, **last;
-    bool up;                     /* `up` was called */
-    bool down;                   /* `down` was called */
+    bool up;   /* `up` was called */
+    bool down; /* `down` was called */
 };
 
 struct sim_control {
@@ -33,7 +33,7 @@ struct sim_control {
     uint32_t rank, size;
     struct inbox inboxes[SIM_NODES_MAX];
     bool closed;
-    uint32_t last;               /* whose news were told last */
+    uint32_t last; /* whose news were told last */
 };
 
 static struct sim_control *control_of(uint32_t node) {
@@ -43,7 +43,8 @@ static struct sim_control *control_of(uint32_t node) {
 /* Has the stream between the two ended without a goodbye? */
 static bool is_lost(uint32_t node, uint32_t peer) {
     bool said_goodbye = control_of(peer)->closed || control_of(node)->closed;
-    return node != peer && !said_goodbye && (sim_world->crashed[peer] || sim_world->lost[node] || sim_world->lost[peer]);
+    return node != peer && !said_goodbye
+           && (sim_world->crashed[peer] || sim_world->lost[node] || sim_world->lost[peer]);
 }
 
 /* Is there something to tell about `peer`? */
@@ -171,7 +172,8 @@ void sim_control_lose(uint32_t node) {
     }
 }
 
-int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd) {
+int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t type, const void *data,
+                       size_t bytes, int fd) {
     const struct sim_control *from = (const struct sim_control *)sender;
     struct sim_control *to = control_of(peer);
     (void)fd;
@@ -207,7 +209,8 @@ int remo__roster_open(const struct remo__bootstrap_config *config, struct remo__
     struct remo__roster *roster = sim_calloc(1, sizeof *roster);
     if (!roster)
         return remo__fail(-ENOMEM, "no memory for a roster");
-    roster->rank = config->size ? config->rank : sim_current()->node; /* a program that says nothing is where it runs */
+    roster->rank =
+        config->size ? config->rank : sim_current()->node; /* a program that says nothing is where it runs */
     roster->size = config->size ? config->size : sim_world->nodes_count;
     snprintf(roster->job, sizeof roster->job, "sim");
     *ret_roster = roster;

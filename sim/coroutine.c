@@ -43,14 +43,14 @@ void coroutine_make(struct coroutine *coroutine, char *stack, void (*run)(void))
     uint64_t *top = (uint64_t *)(stack + COROUTINE_STACK_BYTES) - 2;
     coroutine->stack = stack;
 #if defined(__x86_64__)
-    top[1] = 0;                          /* where a return would go: nowhere */
-    *top = (uint64_t)(uintptr_t)run;     /* at a multiple of 16: then the stack is as after a call */
+    top[1] = 0;                      /* where a return would go: nowhere */
+    *top = (uint64_t)(uintptr_t)run; /* at a multiple of 16: then the stack is as after a call */
     top -= SAVED_WORDS;
     memset(top, 0, SAVED_WORDS * sizeof *top);
 #else
     top -= 20;
     memset(top, 0, 160);
-    top[11] = (uint64_t)(uintptr_t)run;  /* x30 */
+    top[11] = (uint64_t)(uintptr_t)run; /* x30 */
 #endif
     coroutine->sp = top;
 }

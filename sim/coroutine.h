@@ -1,4 +1,5 @@
-/* coroutine.h - stacks that take turns on one thread. Switching is a dozen instructions and no system call. */
+/* coroutine.h - stacks that take turns on one thread. Switching is a dozen instructions and no system call.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -6,8 +7,8 @@
 #define COROUTINE_STACK_BYTES (256u << 10)
 
 struct coroutine {
-    void *sp;           /* where it stopped */
-    char *stack;        /* NULL: the thread's own */
+    void *sp;    /* where it stopped */
+    char *stack; /* NULL: the thread's own */
 };
 
 /* `run` must not return. */

@@ -13,7 +13,7 @@
 #include "sim/mutant.h"
 
 #define LINEAR_BUDGET_NODES 20000u
-#define SHRINK_RUNS_MAX     4000u
+#define SHRINK_RUNS_MAX 4000u
 
 static struct linear *linear;
 static uint16_t kept_choices[SIM_CHOICES_MAX];
@@ -40,21 +40,24 @@ static bool judge(const struct sim_case *test, char *text, size_t cap) {
     enum verdict verdict = linear_check(linear, &sim_history, test->oracle, &report);
     if (verdict == LINEAR_YES)
         return true;
-    size_t used = (size_t)snprintf(text, cap, "%s", verdict == LINEAR_NO ? "not linearizable:" : "no verdict within the budget:");
+    size_t used = (size_t)snprintf(
+        text, cap, "%s", verdict == LINEAR_NO ? "not linearizable:" : "no verdict within the budget:");
     for (uint32_t i = 0; i < sim_history.count && used < cap; i++) {
         const struct call *call = &sim_history.calls[i];
         char what[96];
         if (call->key != report.key || call->end == HISTORY_NONE)
             continue;
         test->oracle->print(call, what, sizeof what);
-        used += (size_t)snprintf(text + used, cap - used, " %u:%s [%" PRIu64 "-%s%" PRIu64 "]", call->actor, what, call->begin,
-                                 call->end == HISTORY_NEVER ? "never " : "", call->end == HISTORY_NEVER ? 0 : call->end);
+        used += (size_t)snprintf(text + used, cap - used, " %u:%s [%" PRIu64 "-%s%" PRIu64 "]", call->actor,
+                                 what, call->begin, call->end == HISTORY_NEVER ? "never " : "",
+                                 call->end == HISTORY_NEVER ? 0 : call->end);
     }
     return false;
 }
 
 /* True: all as it should be. */
-static bool run_once(const struct sim_case *test, const struct sim_schedule *schedule, char *text, size_t cap) {
+static bool run_once(const struct sim_case *test, const struct sim_schedule *schedule, char *text,
+                     size_t cap) {
     sim_scheduler_begin(schedule);
     if (!sim_world_run()) {
         snprintf(text, cap, "%s", sim_failure());
@@ -94,8 +97,8 @@ static bool open_world(const struct sim_run *run) {
 struct exploring {
     const struct sim_run *run;
     struct sim_outcome outcome;
-    uint64_t steps;                /* of a schedule, about */
-    uint64_t blocks;               /* in use when all is closed; 0: not known yet */
+    uint64_t steps;  /* of a schedule, about */
+    uint64_t blocks; /* in use when all is closed; 0: not known yet */
 };
 
 #define PROGRESS_SCHEDULES 256u
@@ -113,8 +116,10 @@ static bool nothing_leaks(struct exploring *exploring, char *text, size_t cap) {
         exploring->blocks = blocks;
     if (exploring->blocks == blocks)
         return true;
-    snprintf(text, cap, "%" PRIu64 " blocks of memory are in use after all was closed, %" PRIu64 " are when nothing fails", blocks,
-             exploring->blocks);
+    snprintf(text, cap,
+             "%" PRIu64 " blocks of memory are in use after all was closed, %" PRIu64
+             " are when nothing fails",
+             blocks, exploring->blocks);
     return false;
 }
 
@@ -122,7 +127,8 @@ static void explore_one(struct exploring *exploring, uint64_t seed, const struct
     const struct sim_run *run = exploring->run;
     struct sim_outcome *outcome = &exploring->outcome;
     char text[SIM_FAILURE_BYTES];
-    struct sim_schedule schedule = sim_schedule_of(seed, exploring->steps, run->test->nodes * run->test->threads);
+    struct sim_schedule schedule =
+        sim_schedule_of(seed, exploring->steps, run->test->nodes * run->test->threads);
     sim_fault = *fault;
     bool good = run_once(run->test, &schedule, text, sizeof text);
     if (good && sim_fault_fails())
@@ -168,7 +174,8 @@ void sim_explore(const struct sim_run *run, struct sim_outcome *ret_outcome) {
     if (!open_world(run)) {
         outcome->broken = true;
         outcome->failures = 1;
-        snprintf(outcome->text, sizeof outcome->text, "set-up: %s", sim_failure() ? sim_failure() : "there is no mutant of this name");
+        snprintf(outcome->text, sizeof outcome->text, "set-up: %s",
+                 sim_failure() ? sim_failure() : "there is no mutant of this name");
         *ret_outcome = *outcome;
         return;
     }
@@ -239,7 +246,8 @@ bool sim_shrink(const struct sim_run *run, struct sim_replay *ret_replay) {
         return false;
     uint64_t steps = calibrate(run->test);
     struct sim_schedule schedule = sim_schedule_of(run->seed, steps, run->test->nodes * run->test->threads);
-    struct sim_replay replay = {.test = run->test, .profile = run->profile, .fault = fault_of_one(run, steps)};
+    struct sim_replay replay = {
+        .test = run->test, .profile = run->profile, .fault = fault_of_one(run, steps)};
     snprintf(replay.mutant, sizeof replay.mutant, "%s", run->mutant ? run->mutant : "");
     sim_fault = replay.fault;
     bool fails = !run_once(run->test, &schedule, text, sizeof text);
@@ -247,7 +255,8 @@ bool sim_shrink(const struct sim_run *run, struct sim_replay *ret_replay) {
         const uint16_t *choices = sim_scheduler_choices(&count);
         memcpy(kept_choices, choices, count * sizeof *choices);
         count = shrink_choices(run, kept_choices, count);
-        replay.schedule = (struct sim_schedule){.policy = SIM_REPLAY, .seed = run->seed, .choices = kept_choices, .choices_count = count};
+        replay.schedule = (struct sim_schedule){
+            .policy = SIM_REPLAY, .seed = run->seed, .choices = kept_choices, .choices_count = count};
     }
     sim_world_close();
     *ret_replay = replay;
@@ -269,13 +278,16 @@ bool sim_trace_seed(const struct sim_run *run) {
     if (!open_world(run))
         return false;
     uint64_t steps = calibrate(run->test);
-    const struct sim_schedule schedule = sim_schedule_of(run->seed, steps, run->test->nodes * run->test->threads);
+    const struct sim_schedule schedule =
+        sim_schedule_of(run->seed, steps, run->test->nodes * run->test->threads);
     sim_fault = fault_of_one(run, steps);
     return tell(run->test, &schedule);
 }
 
 bool sim_tell(const struct sim_replay *replay) {
-    const struct sim_run run = {.test = replay->test, .profile = replay->profile, .mutant = replay->mutant[0] ? replay->mutant : NULL};
+    const struct sim_run run = {.test = replay->test,
+                                .profile = replay->profile,
+                                .mutant = replay->mutant[0] ? replay->mutant : NULL};
     sim_fault = (struct sim_fault){0};
     if (!open_world(&run)) {
         printf("set-up: %s\n", sim_failure() ? sim_failure() : "no such mutant");
@@ -289,10 +301,11 @@ bool sim_tell(const struct sim_replay *replay) {
 
 int sim_replay_write(const struct sim_replay *replay, FILE *file) {
     const struct sim_fault *fault = &replay->fault;
-    fprintf(file, "remo-sim 2\ncase %s %s\nprofile %s\nmutant %s\nseed %" PRIu64 "\n", replay->test->object, replay->test->name,
-            replay->profile->name, replay->mutant[0] ? replay->mutant : "-", replay->schedule.seed);
-    fprintf(file, "fault %u node %u at %" PRIu64 " pause %" PRIu64 "\nchoices %u\n", (unsigned)fault->kind, fault->node, fault->at,
-            fault->pause_steps, replay->schedule.choices_count);
+    fprintf(file, "remo-sim 2\ncase %s %s\nprofile %s\nmutant %s\nseed %" PRIu64 "\n", replay->test->object,
+            replay->test->name, replay->profile->name, replay->mutant[0] ? replay->mutant : "-",
+            replay->schedule.seed);
+    fprintf(file, "fault %u node %u at %" PRIu64 " pause %" PRIu64 "\nchoices %u\n", (unsigned)fault->kind,
+            fault->node, fault->at, fault->pause_steps, replay->schedule.choices_count);
     for (uint32_t i = 0; i < replay->schedule.choices_count; i++)
         fprintf(file, "%u%c", replay->schedule.choices[i], i % 20 == 19 ? '\n' : ' ');
     fprintf(file, "\n");
@@ -304,10 +317,12 @@ int sim_replay_read(FILE *file, struct sim_replay *ret_replay) {
     struct sim_fault *fault = &replay.fault;
     char object[32], name[32], profile[32];
     uint32_t count = 0, kind = 0;
-    if (fscanf(file, "remo-sim 2 case %31s %31s profile %31s mutant %63s seed %" SCNu64, object, name, profile, replay.mutant,
-               &replay.schedule.seed) != 5
-        || fscanf(file, " fault %u node %u at %" SCNu64 " pause %" SCNu64 " choices %u", &kind, &fault->node, &fault->at,
-                  &fault->pause_steps, &count) != 5
+    if (fscanf(file, "remo-sim 2 case %31s %31s profile %31s mutant %63s seed %" SCNu64, object, name,
+               profile, replay.mutant, &replay.schedule.seed)
+            != 5
+        || fscanf(file, " fault %u node %u at %" SCNu64 " pause %" SCNu64 " choices %u", &kind, &fault->node,
+                  &fault->at, &fault->pause_steps, &count)
+               != 5
         || count > SIM_CHOICES_MAX || kind >= SIM_FAULT_KINDS || fault->node >= SIM_NODES_MAX)
         return -EINVAL;
     for (uint32_t i = 0; i < count; i++)

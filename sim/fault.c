@@ -10,8 +10,8 @@
 
 struct sim_fault sim_fault;
 
-const char *const sim_fault_names[SIM_FAULT_KINDS] = {"", "crash", "pause", "zombie", "cut", "fail-post", "fail-completion",
-                                                      "fail-allocation"};
+const char *const sim_fault_names[SIM_FAULT_KINDS] = {
+    "", "crash", "pause", "zombie", "cut", "fail-post", "fail-completion", "fail-allocation"};
 
 bool sim_out(uint32_t node) {
     return sim_world->crashed[node] || sim_world->lost[node];
@@ -62,9 +62,7 @@ static void lose(uint32_t node) {
 static void strike(void) {
     uint32_t node = sim_fault.node;
     switch (sim_fault.kind) {
-    case SIM_CRASH:
-        sim_crash(node);
-        break;
+    case SIM_CRASH: sim_crash(node); break;
     case SIM_ZOMBIE:
         sim_trace("* node %u stands still, and is taken for dead", node);
         lose(node);
@@ -75,15 +73,13 @@ static void strike(void) {
         sim_world->severed[node] = true;
         sim_net_sever(node);
         break;
-    case SIM_PAUSE:
-        sim_trace("* node %u stands still", node);
-        break;
-    default:
-        break;
+    case SIM_PAUSE: sim_trace("* node %u stands still", node); break;
+    default: break;
     }
 }
 
-/* When nothing else can happen it goes on before its time: then the others' patience is not what is tested. */
+/* When nothing else can happen it goes on before its time: then the others' patience is not what is tested.
+ */
 static bool still_paused(const struct sim_world *world) {
     return world->idle_jumps == 0 && world->steps + 1 < sim_fault.at + sim_fault.pause_steps;
 }

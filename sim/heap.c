@@ -14,10 +14,10 @@
 #define EXTRAS_MAX 64u
 #define HEADER_BYTES 64u
 
-struct block {                 /* before each piece; on a cache line of its own, so that pieces are aligned to 64 */
+struct block { /* before each piece; on a cache line of its own, so that pieces are aligned to 64 */
     uint32_t class;
     uint32_t magic;
-    struct block *next;        /* while it is free */
+    struct block *next; /* while it is free */
 };
 
 #define MAGIC 0x5a5a1234u
@@ -25,7 +25,7 @@ struct block {                 /* before each piece; on a cache line of its own,
 struct arena {
     char *base;
     size_t bytes;
-    size_t saved;              /* in use at the save */
+    size_t saved; /* in use at the save */
 };
 
 /* At the beginning of the heap: saved and restored with it. */
@@ -51,7 +51,8 @@ static struct notes *notes(void) {
 }
 
 void sim_heap_open(void) {
-    heap.base = mmap(NULL, SIM_HEAP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    heap.base = mmap(NULL, SIM_HEAP_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (heap.base == MAP_FAILED) {
         perror("the simulated heap");
         exit(1);
@@ -76,7 +77,8 @@ static bool fails(const struct notes *n) {
     return false;
 #else
     return sim_world && sim_world->running && sim_current()
-           && sim_fault_hits(SIM_FAIL_ALLOCATION, n->allocations - sim_world->allocations_before, sim_current()->node);
+           && sim_fault_hits(SIM_FAIL_ALLOCATION, n->allocations - sim_world->allocations_before,
+                             sim_current()->node);
 #endif
 }
 
@@ -87,7 +89,7 @@ void *sim_malloc(size_t bytes) {
     if (fails(n))
         return NULL;
     while (((size_t)1 << class) < bytes)
-        class++;
+        class ++;
     struct block *block = n->free[class];
     if (block) {
         n->free[class] = block->next;
@@ -169,7 +171,8 @@ char *sim_heap_arena(size_t bytes) {
     struct arena *arena = &heap.arenas[heap.arenas_count];
     if (heap.arenas_count == ARENAS_MAX)
         return NULL;
-    arena->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    arena->base =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena->base == MAP_FAILED)
         return NULL;
     arena->bytes = bytes;

@@ -1,9 +1,9 @@
-/* heap.h - all memory of the simulated world, in one range, so that a schedule can begin where the last one began.
+/* heap.h - all memory of the simulated world, in one range, so that a schedule can begin where the last one
+ * began.
  *
- * Model:   blocks of powers of two from one range that only grows; its own notes lie in it too. sim_heap_save copies what is in use,
- *          sim_heap_restore copies it back; arenas (network memory) are saved
- *          as far as they are in use.
- * Cost:    restore = one memcpy of what is in use, about 10 GB/s.
+ * Model:   blocks of powers of two from one range that only grows; its own notes lie in it too. sim_heap_save
+ * copies what is in use, sim_heap_restore copies it back; arenas (network memory) are saved as far as they
+ * are in use. Cost:    restore = one memcpy of what is in use, about 10 GB/s.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef SIM_TIMED                       /* many nodes, of full size */
+#ifdef SIM_TIMED /* many nodes, of full size */
 #define SIM_HEAP_BYTES (64ull << 30)
 #else
 #define SIM_HEAP_BYTES (512ull << 20)
@@ -29,7 +29,8 @@ void sim_free(void *at);
 void *sim_mmap(size_t bytes);
 int sim_munmap(void *at, size_t bytes);
 
-/* Address space for an arena, zero; not part of the heap proper. Of it the first `used` bytes are saved; 0 until said. */
+/* Address space for an arena, zero; not part of the heap proper. Of it the first `used` bytes are saved; 0
+ * until said. */
 char *sim_heap_arena(size_t bytes);
 void sim_heap_arena_used(const char *arena, size_t used);
 

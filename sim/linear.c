@@ -1,5 +1,6 @@
-/* linear.c - the list of begins and ends is walked; a call whose begin comes before any end that is still in the list may be placed next.
- * Placing lifts its two entries out of the list; finding an end that is not placed means that this branch is dead: take the last call back.
+/* linear.c - the list of begins and ends is walked; a call whose begin comes before any end that is still in
+ * the list may be placed next. Placing lifts its two entries out of the list; finding an end that is not
+ * placed means that this branch is dead: take the last call back.
  */
 #include "sim/linear.h"
 
@@ -8,10 +9,10 @@
 
 #define NONE UINT16_MAX
 
-struct entry {                 /* a begin or an end, in order of time */
-    uint16_t call;             /* index among the calls of this key */
+struct entry {     /* a begin or an end, in order of time */
+    uint16_t call; /* index among the calls of this key */
     bool is_end;
-    uint16_t partner;          /* the other entry of the call; NONE for a begin without end */
+    uint16_t partner; /* the other entry of the call; NONE for a begin without end */
     uint16_t next, previous;
 };
 
@@ -20,10 +21,10 @@ struct placed {
     uint8_t state_before[LINEAR_STATE_BYTES_MAX];
 };
 
-struct configuration {         /* one cached (calls placed, state) */
+struct configuration { /* one cached (calls placed, state) */
     uint64_t bits[LINEAR_CALLS_MAX / 64];
     uint8_t state[LINEAR_STATE_BYTES_MAX];
-    uint32_t generation;       /* of the search that put it here */
+    uint32_t generation; /* of the search that put it here */
 };
 
 struct linear {
@@ -73,7 +74,8 @@ static uint64_t hash_of(const struct linear *linear) {
     return hash;
 }
 
-/* True if this configuration is new; it is remembered. The cache is twice the budget, so there is always room. */
+/* True if this configuration is new; it is remembered. The cache is twice the budget, so there is always
+ * room. */
 static bool remember(struct linear *linear) {
     for (uint32_t slot = (uint32_t)hash_of(linear);; slot++) {
         struct configuration *known = &linear->cache[slot & linear->cache_mask];
@@ -113,18 +115,21 @@ static void make_list(struct linear *linear) {
     linear->ended_count = 0;
     for (uint16_t call = 0; call < linear->call_count; call++) {
         bool ended = linear->calls[call]->end != HISTORY_NEVER;
-        linear->entries[count] = (struct entry){.call = call, .partner = ended ? (uint16_t)(count + 1) : NONE};
+        linear->entries[count] =
+            (struct entry){.call = call, .partner = ended ? (uint16_t)(count + 1) : NONE};
         order[count] = count;
         count++;
         if (!ended)
             continue;
-        linear->entries[count] = (struct entry){.call = call, .is_end = true, .partner = (uint16_t)(count - 1)};
+        linear->entries[count] =
+            (struct entry){.call = call, .is_end = true, .partner = (uint16_t)(count - 1)};
         order[count] = count;
         count++;
         linear->ended_count++;
     }
     for (uint16_t i = 1; i < count; i++) /* insertion sort: histories are nearly sorted, and short */
-        for (uint16_t j = i; j > 0 && comes_before(linear, &linear->entries[order[j]], &linear->entries[order[j - 1]]); j--) {
+        for (uint16_t j = i;
+             j > 0 && comes_before(linear, &linear->entries[order[j]], &linear->entries[order[j - 1]]); j--) {
             uint16_t other = order[j];
             order[j] = order[j - 1];
             order[j - 1] = other;
@@ -209,8 +214,8 @@ static enum verdict search(struct linear *linear, const struct oracle *oracle, u
     return LINEAR_YES;
 }
 
-static enum verdict check_key(struct linear *linear, const struct history *history, const struct oracle *oracle, uint64_t key,
-                              uint64_t *nodes) {
+static enum verdict check_key(struct linear *linear, const struct history *history,
+                              const struct oracle *oracle, uint64_t key, uint64_t *nodes) {
     linear->call_count = 0;
     for (uint32_t i = 0; i < history->count; i++) {
         if (history->calls[i].key != key || history->calls[i].end == HISTORY_NONE)

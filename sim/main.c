@@ -5,8 +5,8 @@
 
 #include "sim/campaign.h"
 
-#define SCHEDULES         20000u
-#define MUTANT_SCHEDULES  50000u
+#define SCHEDULES 20000u
+#define MUTANT_SCHEDULES 50000u
 #define NIGHTLY_SCHEDULES 100000u
 
 struct options {
@@ -22,19 +22,26 @@ static const struct argp_option arguments[] = {
     {"case", 'c', "CASE", 0, "only this case", 0},
     {"all", KEY_ALL, NULL, 0, "every object (the default)", 0},
     {"profile", 'p', "PROFILE", 0, "only this network: ibta_rc, rc_relaxed, efa, tcp, shm, cxl_nc", 0},
-    {"schedules", 'n', "N", 0, "schedules of each case under each profile with each fault (default 20000); for a mutant, in all (50000)", 0},
+    {"schedules", 'n', "N", 0,
+     "schedules of each case under each profile with each fault (default 20000); for a mutant, in all "
+     "(50000)",
+     0},
     {"seed", 's', "S", 0, "the first one (default 1)", 0},
-    {"mutant", 'm', "MUTANT", 0, "leave this step out, and expect to see it fail; \"all\": each of them in turn", 0},
+    {"mutant", 'm', "MUTANT", 0,
+     "leave this step out, and expect to see it fail; \"all\": each of them in turn", 0},
     {"crash", KEY_FAULT + SIM_CRASH, NULL, 0, "a node dies: of each seed at every step in turn", 0},
     {"pause", KEY_FAULT + SIM_PAUSE, NULL, 0, "a node stands still for a while", 0},
     {"zombie", KEY_FAULT + SIM_ZOMBIE, NULL, 0, "a node stands still, is taken for dead, and comes back", 0},
     {"cut", KEY_FAULT + SIM_CUT, NULL, 0, "a node is cut off from the others", 0},
-    {"fail-post", KEY_FAULT + SIM_FAIL_POST, NULL, 0, "of each seed the n-th operation cannot be posted, for every n", 0},
-    {"fail-completion", KEY_FAULT + SIM_FAIL_COMPLETION, NULL, 0, "the n-th operation ends with an error, although it happened", 0},
+    {"fail-post", KEY_FAULT + SIM_FAIL_POST, NULL, 0,
+     "of each seed the n-th operation cannot be posted, for every n", 0},
+    {"fail-completion", KEY_FAULT + SIM_FAIL_COMPLETION, NULL, 0,
+     "the n-th operation ends with an error, although it happened", 0},
     {"fail-allocation", KEY_FAULT + SIM_FAIL_ALLOCATION, NULL, 0, "the n-th allocation fails", 0},
     {"faults", KEY_FAULTS, NULL, 0, "each of these in turn, and none", 0},
     {"at", KEY_AT, "N", 0, "the fault comes at this step (post, completion) only", 0},
-    {"nightly", KEY_NIGHTLY, NULL, 0, "--faults with 100000 schedules each, then all mutants: about an hour", 0},
+    {"nightly", KEY_NIGHTLY, NULL, 0, "--faults with 100000 schedules each, then all mutants: about an hour",
+     0},
     {"replay", 'r', "FILE", 0, "run the schedule of a file and tell each step", 0},
     {"trace", KEY_TRACE, NULL, 0, "tell each step of the schedule of --seed (give --case and --profile)", 0},
     {"json", KEY_JSON, NULL, 0, "one JSON object per line and nothing else", 0},
@@ -89,14 +96,21 @@ static enum sim_fault_kind first_fault(const struct sim_campaign *campaign) {
 
 /* One schedule, by its seed, as it was. */
 static int trace(const struct sim_campaign *campaign) {
-    const struct sim_case *test = campaign->object && campaign->test ? sim_case_find(campaign->object, campaign->test) : NULL;
+    const struct sim_case *test =
+        campaign->object && campaign->test ? sim_case_find(campaign->object, campaign->test) : NULL;
     const struct sim_profile *profile = sim_profile_find(campaign->profile ? campaign->profile : "ibta_rc");
     if (!test || !profile) {
-        fprintf(stderr, "remo sim: --trace needs --object and --case (see --list), and a --profile that there is\n");
+        fprintf(stderr,
+                "remo sim: --trace needs --object and --case (see --list), and a --profile that there is\n");
         return 2;
     }
-    const struct sim_run run = {.test = test, .profile = profile, .mutant = campaign->mutant, .fault = first_fault(campaign),
-                                .seed = campaign->seed, .at = campaign->at, .schedules = 1};
+    const struct sim_run run = {.test = test,
+                                .profile = profile,
+                                .mutant = campaign->mutant,
+                                .fault = first_fault(campaign),
+                                .seed = campaign->seed,
+                                .at = campaign->at,
+                                .schedules = 1};
     return sim_trace_seed(&run) ? 0 : 1;
 }
 
@@ -108,8 +122,9 @@ static bool nightly(struct sim_campaign *campaign) {
 }
 
 int main(int argc, char **argv) {
-    static const struct argp argp = {arguments, parse, NULL,
-                                     "Run objects under every behaviour that the memory model permits.", NULL, NULL, NULL};
+    static const struct argp argp = {
+        arguments, parse, NULL, "Run objects under every behaviour that the memory model permits.",
+        NULL,      NULL,  NULL};
     struct options options = {.campaign = {.seed = 1}};
     struct sim_campaign *campaign = &options.campaign;
     argp_parse(&argp, argc, argv, 0, NULL, &options);
@@ -120,7 +135,9 @@ int main(int argc, char **argv) {
     if (options.trace)
         return trace(campaign);
     if (campaign->schedules == 0)
-        campaign->schedules = options.nightly ? NIGHTLY_SCHEDULES : campaign->mutant ? MUTANT_SCHEDULES : SCHEDULES;
+        campaign->schedules = options.nightly    ? NIGHTLY_SCHEDULES
+                              : campaign->mutant ? MUTANT_SCHEDULES
+                                                 : SCHEDULES;
     for (uint32_t fault = 0; fault < SIM_FAULT_KINDS && (options.all_faults || options.nightly); fault++)
         campaign->faults[fault] = true;
     campaign->faults[SIM_NO_FAULT] |= first_fault(campaign) == SIM_NO_FAULT;

@@ -21,7 +21,7 @@ struct sim_model sim_model = {.link_latency_ns = 385,
                               .cpu_wake_ns = 3000,
                               .control_ns = 20000};
 
-#define PARAMETER(name_, source_)                                                                            \
+#define PARAMETER(name_, source_) \
     { .name = #name_, .source = (source_), .at = offsetof(struct sim_model, name_) }
 
 const struct sim_parameter sim_parameters[] = {
@@ -59,8 +59,8 @@ static bool set_one(const char *text, size_t length) {
         return false;
     for (uint32_t i = 0; i < sim_parameters_count; i++) {
         const struct sim_parameter *parameter = &sim_parameters[i];
-        if (strlen(parameter->name) != (size_t)(sign - text) ||
-            strncmp(parameter->name, text, (size_t)(sign - text)) != 0)
+        if (strlen(parameter->name) != (size_t)(sign - text)
+            || strncmp(parameter->name, text, (size_t)(sign - text)) != 0)
             continue;
         char *end;
         errno = 0;

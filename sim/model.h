@@ -22,7 +22,7 @@ struct sim_model {
 
 struct sim_parameter {
     const char *name, *source;
-    size_t at;                      /* of its uint64_t in struct sim_model */
+    size_t at; /* of its uint64_t in struct sim_model */
 };
 
 extern struct sim_model sim_model; /* the one in force */

@@ -26,7 +26,8 @@ static uint32_t all(const char *const **ret_names) {
     static uint32_t count;
     uint32_t found = 0;
     if (count == 0) {
-        for (const char *const *at = __start_remo_mutants; at != __stop_remo_mutants && found < MUTANTS_MAX; at++)
+        for (const char *const *at = __start_remo_mutants; at != __stop_remo_mutants && found < MUTANTS_MAX;
+             at++)
             names[found++] = *at;
         qsort(names, found, sizeof names[0], by_name);
         for (uint32_t i = 0; i < found; i++)

@@ -1,4 +1,5 @@
-/* mutant.h - the places in the floors where a step can be left out (base/mutant.h), as they were found in this build. */
+/* mutant.h - the places in the floors where a step can be left out (base/mutant.h), as they were found in
+ * this build. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +11,8 @@
 const char *sim_mutant_at(uint32_t n);
 /* Switch one on (NULL: none); false: there is none of this name. */
 bool sim_mutant_set(const char *name);
-/* Does it belong to this object? Names begin with the object's; those of lower floors ("fence_", "cell_", "op_") concern many. */
+/* Does it belong to this object? Names begin with the object's; those of lower floors ("fence_", "cell_",
+ * "op_") concern many. */
 bool sim_mutant_concerns(const char *name, const char *object);
 
 /* Where the lack of a step is known to show soonest; NULL: anywhere. */

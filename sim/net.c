@@ -1,9 +1,10 @@
-/* net.c - see net.h. An operation is a few sets of lines still to be moved, and stages that hold each other back as the profile says.
+/* net.c - see net.h. An operation is a few sets of lines still to be moved, and stages that hold each other
+ * back as the profile says.
  *
- *   write   lines are read from the source (late: any time until then it may change), then it is sent; completion, placement of each line, and the
- *           immediate behind it are apart
- *   read    lines are read at the target, each in any order, then put into the destination, then it completes
- *   atomic  read, write (between them the target's network card lets no other atomic in; writes and CPUs come and go), result, completion
+ *   write   lines are read from the source (late: any time until then it may change), then it is sent;
+ * completion, placement of each line, and the immediate behind it are apart read    lines are read at the
+ * target, each in any order, then put into the destination, then it completes atomic  read, write (between
+ * them the target's network card lets no other atomic in; writes and CPUs come and go), result, completion
  */
 #include "sim/net_inside.h"
 
@@ -14,7 +15,8 @@
 #include "sim/fault.h"
 #include "sim/heap.h"
 
-static_assert(SIM_NET_LINES == 2 * SIM_ACTORS_MAX && SIM_NET_LINES_ENDPOINT == SIM_NODES_MAX * VARIANTS * 3, "as the scheduler knows them");
+static_assert(SIM_NET_LINES == 2 * SIM_ACTORS_MAX && SIM_NET_LINES_ENDPOINT == SIM_NODES_MAX * VARIANTS * 3,
+              "as the scheduler knows them");
 
 uint32_t sim_net_count(void) {
     return net()->count;
@@ -22,7 +24,8 @@ uint32_t sim_net_count(void) {
 
 void sim_net_open(void) {
     struct sim_net *made = sim_calloc(1, sizeof *made);
-    made->ops = (struct op *)sim_heap_arena(OPS_MAX * sizeof *made->ops); /* an op is written whole when it is posted: no need to restore */
+    made->ops = (struct op *)sim_heap_arena(
+        OPS_MAX * sizeof *made->ops); /* an op is written whole when it is posted: no need to restore */
     for (uint32_t i = 0; i < OPS_MAX; i++)
         made->unused[made->unused_count++] = (uint8_t)(OPS_MAX - 1 - i);
     sim_world->net = made;
@@ -59,7 +62,8 @@ static bool may_arrive(uint32_t place) {
 
 static bool may_complete(uint32_t place) {
     const struct op *op = op_at(place);
-    if (op->status == 0 && !op->unheard && (!has_result(op) || (is_write(op) && sim_profile->placed && op->place_todo != 0)))
+    if (op->status == 0 && !op->unheard
+        && (!has_result(op) || (is_write(op) && sim_profile->placed && op->place_todo != 0)))
         return false;
     for (uint32_t i = 0; sim_profile->completion_order && i < place; i++)
         if (same_line(op_at(i), op) && !op_at(i)->completed)
@@ -93,7 +97,9 @@ static bool may_place(uint32_t place) {
     if (op->status != 0)
         return false;
     if (is_write(op))
-        return op->sent && ((op->place_todo != 0 && may_arrive(place)) || (op->place_todo == 0 && !op->delivered && may_deliver(place)));
+        return op->sent
+               && ((op->place_todo != 0 && may_arrive(place))
+                   || (op->place_todo == 0 && !op->delivered && may_deliver(place)));
     return is_read(op) && (op->place_todo & ~op->source_todo) != 0;
 }
 
@@ -101,17 +107,22 @@ uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < net()->count && count + 3 <= cap; i++) {
         const struct op *op = op_at(i);
-        uint16_t line = (uint16_t)(2 * SIM_ACTORS_MAX + ((op->endpoint * SIM_NODES_MAX + op->is.peer) * VARIANTS + op->variant) * 3);
+        uint16_t line =
+            (uint16_t)(2 * SIM_ACTORS_MAX
+                       + ((op->endpoint * SIM_NODES_MAX + op->is.peer) * VARIANTS + op->variant) * 3);
         if (may_move(i))
             steps[count++] = (struct sim_step){.stage = STAGE_MOVE, .index = (uint16_t)i, .line = line};
         if (may_place(i))
-            steps[count++] = (struct sim_step){.stage = STAGE_PLACE, .index = (uint16_t)i, .line = (uint16_t)(line + 1)};
+            steps[count++] =
+                (struct sim_step){.stage = STAGE_PLACE, .index = (uint16_t)i, .line = (uint16_t)(line + 1)};
         if (!op->completed && may_complete(i))
-            steps[count++] = (struct sim_step){.stage = STAGE_COMPLETE, .index = (uint16_t)i, .line = (uint16_t)(line + 2)};
+            steps[count++] = (struct sim_step){
+                .stage = STAGE_COMPLETE, .index = (uint16_t)i, .line = (uint16_t)(line + 2)};
     }
     for (uint16_t node = 0; node < SIM_NODES_MAX && count < cap; node++)
         if (sim_cache_lines(node) > 0)
-            steps[count++] = (struct sim_step){.stage = STAGE_CACHE, .index = node, .line = (uint16_t)(SIM_LINES_MAX - 1 - node)};
+            steps[count++] = (struct sim_step){
+                .stage = STAGE_CACHE, .index = node, .line = (uint16_t)(SIM_LINES_MAX - 1 - node)};
     return count;
 }
 
@@ -157,14 +168,18 @@ static void move_atomic(struct op *op) {
         if (!op->reading)
             net()->card_busy[op->is.peer]++;
         op->reading = true;
-        sim_trace("  %s of node %u reads %s = 0x%llx", name_of(op), op->node, sim_place(word), (unsigned long long)op->old);
+        sim_trace("  %s of node %u reads %s = 0x%llx", name_of(op), op->node, sim_place(word),
+                  (unsigned long long)op->old);
         if (!all)
             return;
     }
-    value = op->is.kind == REMO__OP_FETCH_ADD ? op->old + op->is.operand : op->old == op->is.compare ? op->is.operand : op->old;
+    value = op->is.kind == REMO__OP_FETCH_ADD ? op->old + op->is.operand
+            : op->old == op->is.compare       ? op->is.operand
+                                              : op->old;
     if (op->is.kind == REMO__OP_FETCH_ADD || op->old == op->is.compare) {
         __atomic_store_n(word, value, __ATOMIC_RELEASE);
-        sim_trace("  %s of node %u writes %s = 0x%llx", name_of(op), op->node, sim_place(word), (unsigned long long)value);
+        sim_trace("  %s of node %u writes %s = 0x%llx", name_of(op), op->node, sim_place(word),
+                  (unsigned long long)value);
     }
     net()->card_busy[op->is.peer]--;
     op->executed = true;
@@ -240,26 +255,20 @@ static void do_complete(uint32_t place) {
     if (sim_fault_hits(SIM_FAIL_COMPLETION, net()->completions, op->node))
         status = -EIO;
     if (endpoint && endpoint->done_count < DONE_MAX)
-        endpoint->done[endpoint->done_count++] = (struct remo__completion){.token = op->is.token, .status = status};
+        endpoint->done[endpoint->done_count++] =
+            (struct remo__completion){.token = op->is.token, .status = status};
     sim_changed(op->node);
-    sim_trace("  %s of node %u at node %u completes%s", name_of(op), op->node, op->is.peer, status ? " with an error" : "");
+    sim_trace("  %s of node %u at node %u completes%s", name_of(op), op->node, op->is.peer,
+              status ? " with an error" : "");
     sim_net_end_if_over(place);
 }
 
 void sim_net_do(const struct sim_step *step) {
     switch (step->stage) {
-    case STAGE_MOVE:
-        do_move(step->index);
-        break;
-    case STAGE_PLACE:
-        do_place(step->index);
-        break;
-    case STAGE_CACHE:
-        sim_cache_lose_one(step->index);
-        break;
-    default:
-        do_complete(step->index);
-        break;
+    case STAGE_MOVE: do_move(step->index); break;
+    case STAGE_PLACE: do_place(step->index); break;
+    case STAGE_CACHE: sim_cache_lose_one(step->index); break;
+    default: do_complete(step->index); break;
     }
 }
 
@@ -271,7 +280,8 @@ static void release_card(struct op *op) {
     op->reading = false;
 }
 
-/* Operations that will not end well: posted by `from` (or anybody) at `target`. The poster learns of it by a completion, if it lives. */
+/* Operations that will not end well: posted by `from` (or anybody) at `target`. The poster learns of it by a
+ * completion, if it lives. */
 void sim_net_fail(struct op *op) {
     release_card(op);
     if (!op->completed)
@@ -279,11 +289,14 @@ void sim_net_fail(struct op *op) {
     op->source_todo = 0, op->place_todo = 0, op->sent = true, op->executed = true, op->delivered = true;
 }
 
-/* What is not on its way yet at operation number `place` vanishes: at random, but a connection that sends in order loses all that comes
- * behind what it loses. (An inline write has been copied; whether it has left nobody knows.) */
+/* What is not on its way yet at operation number `place` vanishes: at random, but a connection that sends in
+ * order loses all that comes behind what it loses. (An inline write has been copied; whether it has left
+ * nobody knows.) */
 static bool vanishes(uint32_t place, const bool *vanished) {
     const struct op *op = op_at(place);
-    bool began = is_write(op) ? op->place_todo == 0 || op->placing : is_read(op) ? false : op->reading || op->executed;
+    bool began = is_write(op)  ? op->place_todo == 0 || op->placing
+                 : is_read(op) ? false
+                               : op->reading || op->executed;
     for (uint32_t i = 0; i < place && sim_profile->completion_order && !began; i++)
         if (vanished[i] && same_line(op_at(i), op))
             return true;
@@ -292,7 +305,9 @@ static bool vanishes(uint32_t place, const bool *vanished) {
 
 static void choose_vanishing(uint32_t node, bool outgoing, bool *ret_vanished) {
     for (uint32_t i = 0; i < net()->count; i++)
-        ret_vanished[i] = op_at(i)->node == node ? vanishes(i, ret_vanished) : !outgoing && op_at(i)->is.peer == node && vanishes(i, ret_vanished);
+        ret_vanished[i] = op_at(i)->node == node
+                              ? vanishes(i, ret_vanished)
+                              : !outgoing && op_at(i)->is.peer == node && vanishes(i, ret_vanished);
 }
 
 void sim_net_crash(uint32_t node) {

@@ -4,7 +4,8 @@
 #include "fabric/fabric.h"
 #include "sim/scheduler.h"
 
-/* What a network may do, as data: true means that the network forbids the reordering (memory model, table of transitions). */
+/* What a network may do, as data: true means that the network forbids the reordering (memory model, table of
+ * transitions). */
 struct sim_profile {
     const char *name, *about;
     bool put_put;          /* 1: puts are placed in order */
@@ -19,8 +20,8 @@ struct sim_profile {
     bool rmw_one_step;     /* 17-19: atomics are atomic with everything */
     uint32_t line_bytes;   /* what is moved whole */
     uint32_t inline_bytes;
-    bool whole_put;        /* shm: not torn between lines by the network; never used for claims */
-    bool cached;           /* 24: CPUs have caches that nobody keeps coherent (cache.h), and there are no atomics */
+    bool whole_put; /* shm: not torn between lines by the network; never used for claims */
+    bool cached;    /* 24: CPUs have caches that nobody keeps coherent (cache.h), and there are no atomics */
 };
 
 extern const struct sim_profile sim_profiles[];
@@ -33,7 +34,8 @@ uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap);
 void sim_net_do(const struct sim_step *step);
 /* The node is dead: what it had not sent vanishes; operations on it end with an error. */
 void sim_net_crash(uint32_t node);
-/* Nothing gets through any more between the node and the others: what was sent may still land, and its poster hears of an error. */
+/* Nothing gets through any more between the node and the others: what was sent may still land, and its poster
+ * hears of an error. */
 void sim_net_sever(uint32_t node);
 /* Operations posted and completed so far. */
 uint64_t sim_net_posts(void);

@@ -17,13 +17,24 @@ static int sim_open(const struct remo__fabric_config *config, struct remo__fabri
     if (!fabric)
         return remo__fail(-ENOMEM, "no memory for the simulated network");
     const struct sim_profile *p = sim_profile;
-    fabric->base = (struct remo__fabric){
-        .ops = &remo__fabric_sim, .rank = config->rank, .size = config->size, .private_bytes = 64, .peers = fabric->peers,
-        .doorbell = &fabric->bell, .log = config->log,
-        .caps = {.coherent = !p->cached, .atomics_coherent = p->rmw_one_step,
-                 .writes_ordered = p->put_put && p->put_rmw, .reads_ordered = p->get_get,
-                 .completion_placed = p->placed, .read_flushes = p->put_get, .local_registered = true,
-                 .inline_bytes = p->inline_bytes, .batch_max = 1, .depth = 16, .message_bytes_max = OP_BYTES_MAX}};
+    fabric->base = (struct remo__fabric){.ops = &remo__fabric_sim,
+                                         .rank = config->rank,
+                                         .size = config->size,
+                                         .private_bytes = 64,
+                                         .peers = fabric->peers,
+                                         .doorbell = &fabric->bell,
+                                         .log = config->log,
+                                         .caps = {.coherent = !p->cached,
+                                                  .atomics_coherent = p->rmw_one_step,
+                                                  .writes_ordered = p->put_put && p->put_rmw,
+                                                  .reads_ordered = p->get_get,
+                                                  .completion_placed = p->placed,
+                                                  .read_flushes = p->put_get,
+                                                  .local_registered = true,
+                                                  .inline_bytes = p->inline_bytes,
+                                                  .batch_max = 1,
+                                                  .depth = 16,
+                                                  .message_bytes_max = OP_BYTES_MAX}};
     net()->arenas[config->rank] = config->arena;
     *ret_fabric = &fabric->base;
     return 0;
@@ -33,15 +44,15 @@ static void sim_close(struct remo__fabric *fabric) {
     sim_free(fabric);
 }
 
-static int sim_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes, int fd, void *blob,
-                           size_t blob_cap, size_t *ret_blob_bytes) {
+static int sim_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes,
+                           int fd, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
     (void)fabric, (void)index, (void)offset, (void)bytes, (void)fd, (void)blob, (void)blob_cap;
     *ret_blob_bytes = 0;
     return 0;
 }
 
-static int sim_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset, uint64_t bytes,
-                           const void *blob, size_t blob_bytes, int fd) {
+static int sim_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset,
+                           uint64_t bytes, const void *blob, size_t blob_bytes, int fd) {
     (void)fabric, (void)peer, (void)index, (void)offset, (void)bytes, (void)blob, (void)blob_bytes, (void)fd;
     return 0;
 }
@@ -64,7 +75,8 @@ static void sim_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     net()->cut[fabric->rank][peer] = true;
     for (uint32_t i = net()->count; i-- > 0;) {
         struct op *op = op_at(i);
-        if ((op->node == peer && op->is.peer == fabric->rank) || (op->node == fabric->rank && op->is.peer == peer)) {
+        if ((op->node == peer && op->is.peer == fabric->rank)
+            || (op->node == fabric->rank && op->is.peer == peer)) {
             sim_net_fail(op);
             sim_net_end_if_over(i);
         }
@@ -73,7 +85,8 @@ static void sim_disconnect(struct remo__fabric *fabric, uint32_t peer) {
 }
 
 static int sim_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint) {
-    struct remo__endpoint *endpoint = net()->endpoints < ENDPOINTS_MAX ? sim_calloc(1, sizeof *endpoint) : NULL;
+    struct remo__endpoint *endpoint =
+        net()->endpoints < ENDPOINTS_MAX ? sim_calloc(1, sizeof *endpoint) : NULL;
     if (!endpoint)
         return remo__fail(-ENOMEM, "no memory for an endpoint");
     endpoint->index = net()->endpoints++;
@@ -128,7 +141,8 @@ static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
     if (is_unreachable(op))
         sim_net_fail(op);
     net()->order[net()->count++] = slot;
-    sim_trace("posts %s, %llu bytes at %s", name_of(op), (unsigned long long)is->size_bytes, sim_place(remote_of(op)));
+    sim_trace("posts %s, %llu bytes at %s", name_of(op), (unsigned long long)is->size_bytes,
+              sim_place(remote_of(op)));
 }
 
 static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count) {
@@ -145,7 +159,8 @@ static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops,
     if (!atomic_load(&endpoint->fabric->peers[ops[0].peer].connected))
         return remo__fail_static(-EHOSTDOWN, "the peer is cut off");
     if (lines_of(&ops[0]) > LINES_MAX || ops[0].size_bytes > OP_BYTES_MAX)
-        return remo__fail(-EINVAL, "%llu bytes are too many for one operation", (unsigned long long)ops[0].size_bytes);
+        return remo__fail(-EINVAL, "%llu bytes are too many for one operation",
+                          (unsigned long long)ops[0].size_bytes);
     start(endpoint, &ops[0]);
     sim_changed(endpoint->node);
     return 1;
@@ -191,10 +206,23 @@ static void sim_imm_wake(struct remo__fabric *fabric) {
 }
 
 const struct remo__fabric_ops remo__fabric_sim = {
-    .name = "sim", .probe = sim_probe, .open = sim_open, .close = sim_close, .add_segment = sim_add_segment,
-    .map_segment = sim_map_segment, .describe = sim_describe, .connect = sim_connect, .disconnect = sim_disconnect,
-    .endpoint_open = sim_endpoint_open, .endpoint_close = sim_endpoint_close, .post = sim_post, .poll = sim_poll, .wait = sim_wait,
-    .imm_poll = sim_imm_poll, .imm_wait = sim_imm_wait, .imm_wake = sim_imm_wake,
+    .name = "sim",
+    .probe = sim_probe,
+    .open = sim_open,
+    .close = sim_close,
+    .add_segment = sim_add_segment,
+    .map_segment = sim_map_segment,
+    .describe = sim_describe,
+    .connect = sim_connect,
+    .disconnect = sim_disconnect,
+    .endpoint_open = sim_endpoint_open,
+    .endpoint_close = sim_endpoint_close,
+    .post = sim_post,
+    .poll = sim_poll,
+    .wait = sim_wait,
+    .imm_poll = sim_imm_poll,
+    .imm_wait = sim_imm_wait,
+    .imm_wake = sim_imm_wake,
 };
 
 const struct remo__fabric_ops *remo__fabric_find(const char *name) {

@@ -10,34 +10,35 @@
 #include "sim/net.h"
 #include "sim/world.h"
 
-#define OPS_MAX        96u
-#define VARIANTS       3u /* with SIM_NODES_MAX peers and 3 stages: SIM_NET_LINES_ENDPOINT */
-#define LINES_MAX      64u
-#define ENDPOINTS_MAX  24u
-#define OP_BYTES_MAX   2048u
-#define DONE_MAX       128u
-#define IMMS_MAX       128u
+#define OPS_MAX 96u
+#define VARIANTS 3u /* with SIM_NODES_MAX peers and 3 stages: SIM_NET_LINES_ENDPOINT */
+#define LINES_MAX 64u
+#define ENDPOINTS_MAX 24u
+#define OP_BYTES_MAX 2048u
+#define DONE_MAX 128u
+#define IMMS_MAX 128u
 
 enum stage { STAGE_MOVE, STAGE_PLACE, STAGE_COMPLETE, STAGE_CACHE };
 
 struct op {
     struct remo__op is;
-    uint32_t node;                  /* who posted it */
+    uint32_t node; /* who posted it */
     uint32_t endpoint;
-    uint64_t source_todo;           /* write: lines to read; read: lines to read at the target */
-    uint64_t place_todo;            /* write: lines to place; read: lines to put into the destination */
+    uint64_t source_todo; /* write: lines to read; read: lines to read at the target */
+    uint64_t place_todo;  /* write: lines to place; read: lines to put into the destination */
     uint32_t lines;
-    uint32_t variant;               /* operations of one connection have priorities of their own, so that they may overtake */
-    bool sent;                      /* beyond recall */
-    bool placing;                   /* write: a line of it is placed */
-    bool executed;                  /* atomic: written */
-    bool reading;                   /* atomic: read, not yet written: has the card of its target */
-    bool delivered;                 /* immediate or nothing to deliver */
+    uint32_t
+        variant;    /* operations of one connection have priorities of their own, so that they may overtake */
+    bool sent;      /* beyond recall */
+    bool placing;   /* write: a line of it is placed */
+    bool executed;  /* atomic: written */
+    bool reading;   /* atomic: read, not yet written: has the card of its target */
+    bool delivered; /* immediate or nothing to deliver */
     bool completed;
-    bool unheard;                   /* it may happen, but its poster hears of an error */
+    bool unheard; /* it may happen, but its poster hears of an error */
     int status;
     uint64_t old;
-    char bytes[OP_BYTES_MAX];       /* under way */
+    char bytes[OP_BYTES_MAX]; /* under way */
 };
 
 struct remo__endpoint {
@@ -60,14 +61,14 @@ struct fabric {
 };
 
 struct sim_net {
-    struct op *ops;                 /* [OPS_MAX] */
-    uint8_t order[OPS_MAX];         /* those in flight, oldest first */
+    struct op *ops;         /* [OPS_MAX] */
+    uint8_t order[OPS_MAX]; /* those in flight, oldest first */
     uint8_t unused[OPS_MAX];
     uint32_t count, unused_count, endpoints;
-    uint32_t card_busy[SIM_NODES_MAX]; /* atomics between their read and their write */
+    uint32_t card_busy[SIM_NODES_MAX];              /* atomics between their read and their write */
     struct remo__endpoint *endpoint[ENDPOINTS_MAX]; /* NULL: closed */
     uint64_t posts, completions;
-    char *arenas[SIM_NODES_MAX];    /* also of nodes that have closed */
+    char *arenas[SIM_NODES_MAX];            /* also of nodes that have closed */
     bool cut[SIM_NODES_MAX][SIM_NODES_MAX]; /* [target][from]: disconnected there */
     struct imms imms[SIM_NODES_MAX];
 };

@@ -30,16 +30,17 @@ static bool word_step(void *state, const struct call *call) {
 
 static void word_print(const struct call *call, char *text, size_t cap) {
     static const char *const names[] = {"?", "fetch_add", "load", "compare_swap", "store"};
-    snprintf(text, cap, "%s(%llu, %llu) = %llu", names[call->function % 5], (unsigned long long)call->argument,
-             (unsigned long long)call->second, (unsigned long long)call->result);
+    snprintf(text, cap, "%s(%llu, %llu) = %llu", names[call->function % 5],
+             (unsigned long long)call->argument, (unsigned long long)call->second,
+             (unsigned long long)call->result);
 }
 
 const struct oracle oracle_word = {"word", sizeof(uint64_t), word_init, word_step, word_print};
 
 /* ---- a bounded queue of small numbers ---- */
 
-/* A pop that does not wait may find the first element claimed but still being written: it says "empty" then, too, if that push had not returned
- * when the pop began. So each element remembers when its push ended. */
+/* A pop that does not wait may find the first element claimed but still being written: it says "empty" then,
+ * too, if that push had not returned when the pop began. So each element remembers when its push ended. */
 struct queue_state {
     uint32_t count;
     uint16_t elements[ORACLE_QUEUE_CAPACITY];
@@ -80,7 +81,8 @@ static void queue_print(const struct call *call, char *text, size_t cap) {
         snprintf(text, cap, "pop = %llu%s", (unsigned long long)call->result, call->code ? " empty" : "");
 }
 
-const struct oracle oracle_queue = {"bounded FIFO queue", sizeof(struct queue_state), queue_init, queue_step, queue_print};
+const struct oracle oracle_queue = {"bounded FIFO queue", sizeof(struct queue_state), queue_init, queue_step,
+                                    queue_print};
 
 /* ---- one key of a map ---- */
 
@@ -111,11 +113,11 @@ static void map_print(const struct call *call, char *text, size_t cap) {
     static const char *const names[] = {"get", "insert", "update", "delete"};
     const char *name = names[(call->function - MAP_GET) % 4];
     if (call->function == MAP_GET)
-        snprintf(text, cap, "%s(key %llu) = %llu%s", name, (unsigned long long)call->key, (unsigned long long)call->result,
-                 call->code ? " not there" : "");
+        snprintf(text, cap, "%s(key %llu) = %llu%s", name, (unsigned long long)call->key,
+                 (unsigned long long)call->result, call->code ? " not there" : "");
     else
-        snprintf(text, cap, "%s(key %llu, %llu)%s", name, (unsigned long long)call->key, (unsigned long long)call->argument,
-                 call->code ? " refused" : "");
+        snprintf(text, cap, "%s(key %llu, %llu)%s", name, (unsigned long long)call->key,
+                 (unsigned long long)call->argument, call->code ? " refused" : "");
 }
 
 const struct oracle oracle_map = {"map", sizeof(struct map_state), map_init, map_step, map_print};

@@ -1,5 +1,6 @@
-/* redirect.h - read before every file of the floors when they are compiled for the simulator: memory comes from the simulated heap, threads and
- * mutexes are coroutines' business, and nothing from outside (environment, random numbers, mappings) gets in.
+/* redirect.h - read before every file of the floors when they are compiled for the simulator: memory comes
+ * from the simulated heap, threads and mutexes are coroutines' business, and nothing from outside
+ * (environment, random numbers, mappings) gets in.
  */
 #pragma once
 

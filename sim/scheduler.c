@@ -7,11 +7,14 @@
 
 #include "base/random.h"
 
-#define DEPTH_MAX       5u
-#define STEPS_IN_A_ROW  400u   /* of one line that others could have had: then it drops too */
-#define PATIENCE        400u   /* picks; a step that was possible and not taken for longer comes next: who polls does not stop the world */
-#define PATIENCE_STARVE 64u    /* the same when one is starved on purpose, and when a replay has no choices left */
-#define POLICIES        7u
+#define DEPTH_MAX 5u
+#define STEPS_IN_A_ROW 400u /* of one line that others could have had: then it drops too */
+#define PATIENCE                                                                                             \
+    400u /* picks; a step that was possible and not taken for longer comes next: who polls does not stop the \
+            world */
+#define PATIENCE_STARVE \
+    64u /* the same when one is starved on purpose, and when a replay has no choices left */
+#define POLICIES 7u
 #define STARVED_ENDPOINTS 9u
 
 static struct {
@@ -20,11 +23,11 @@ static struct {
     uint64_t picks;
     uint64_t changes[DEPTH_MAX];
     uint32_t changes_count;
-    uint32_t priority[SIM_LINES_MAX];  /* 0: not given yet */
-    uint32_t lowest;                   /* the next one to drop gets this */
+    uint32_t priority[SIM_LINES_MAX]; /* 0: not given yet */
+    uint32_t lowest;                  /* the next one to drop gets this */
     uint32_t last_line, in_a_row;
-    uint64_t possible[SIM_LINES_MAX];  /* when one was possible last */
-    uint64_t since[SIM_LINES_MAX];     /* since when, without a gap and without being taken */
+    uint64_t possible[SIM_LINES_MAX]; /* when one was possible last */
+    uint64_t since[SIM_LINES_MAX];    /* since when, without a gap and without being taken */
     uint32_t turn;
     uint16_t choices[SIM_CHOICES_MAX];
     uint32_t choices_count;
@@ -54,16 +57,11 @@ struct sim_schedule sim_schedule_of(uint64_t seed, uint64_t expected_steps, uint
 const char *sim_schedule_name(const struct sim_schedule *schedule) {
     static const char *const pct[] = {"", "PCT 1", "PCT 2", "PCT 3", "PCT 4", "PCT 5"};
     switch (schedule->policy) {
-    case SIM_PCT:
-        return pct[schedule->depth];
-    case SIM_STARVE:
-        return "starve one";
-    case SIM_REPLAY:
-        return "replay";
-    case SIM_IN_TURN:
-        return "in turn";
-    default:
-        return "random";
+    case SIM_PCT: return pct[schedule->depth];
+    case SIM_STARVE: return "starve one";
+    case SIM_REPLAY: return "replay";
+    case SIM_IN_TURN: return "in turn";
+    default: return "random";
     }
 }
 
@@ -77,7 +75,8 @@ void sim_scheduler_begin(const struct sim_schedule *schedule) {
     at.last_line = UINT32_MAX;
     at.changes_count = schedule->policy == SIM_PCT ? schedule->depth - 1 : 0;
     for (uint32_t i = 0; i < at.changes_count; i++)
-        at.changes[i] = remo__random_below(&at.random, schedule->expected_steps ? schedule->expected_steps : 1);
+        at.changes[i] =
+            remo__random_below(&at.random, schedule->expected_steps ? schedule->expected_steps : 1);
 }
 
 void sim_scheduler_calm(void) {
@@ -141,7 +140,8 @@ static uint32_t replay(uint32_t count) {
 
 /* Somebody who waits for too long, or `count`. */
 static uint32_t neglected(const struct sim_step *steps, uint32_t count) {
-    uint32_t found = count, patience = at.is.policy == SIM_RANDOM || at.is.policy == SIM_PCT ? PATIENCE : PATIENCE_STARVE;
+    uint32_t found = count,
+             patience = at.is.policy == SIM_RANDOM || at.is.policy == SIM_PCT ? PATIENCE : PATIENCE_STARVE;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t line = steps[i].line % SIM_LINES_MAX;
         if (at.possible[line] + 1 < at.picks || at.possible[line] == 0)
@@ -164,26 +164,18 @@ uint32_t sim_scheduler_pick(const struct sim_step *steps, uint32_t count) {
     uint32_t picked = 0;
     at.picks++;
     uint32_t waited = neglected(steps, count);
-    bool free_choice = at.is.policy != SIM_IN_TURN && (at.is.policy != SIM_REPLAY || at.replayed >= at.is.choices_count);
+    bool free_choice =
+        at.is.policy != SIM_IN_TURN && (at.is.policy != SIM_REPLAY || at.replayed >= at.is.choices_count);
     if (waited < count && count > 1 && free_choice) {
         at.since[steps[waited].line % SIM_LINES_MAX] = at.picks;
         return note(waited, count << 16 | steps[waited].line);
     }
     switch (at.is.policy) {
-    case SIM_RANDOM:
-        picked = (uint32_t)remo__random_below(&at.random, count);
-        break;
-    case SIM_PCT:
-        picked = pick_pct(steps, count);
-        break;
-    case SIM_STARVE:
-        picked = pick_starving(steps, count);
-        break;
-    case SIM_REPLAY:
-        picked = count > 1 ? replay(count) : 0;
-        break;
-    case SIM_IN_TURN:
-        return at.turn++ % count;
+    case SIM_RANDOM: picked = (uint32_t)remo__random_below(&at.random, count); break;
+    case SIM_PCT: picked = pick_pct(steps, count); break;
+    case SIM_STARVE: picked = pick_starving(steps, count); break;
+    case SIM_REPLAY: picked = count > 1 ? replay(count) : 0; break;
+    case SIM_IN_TURN: return at.turn++ % count;
     }
     at.since[steps[picked].line % SIM_LINES_MAX] = at.picks;
     return count > 1 ? note(picked, count << 16 | steps[picked].line) : picked;
@@ -194,7 +186,8 @@ uint32_t sim_choose(uint32_t count) {
         return 0;
     if (at.is.policy == SIM_IN_TURN)
         return 0;
-    return note(at.is.policy == SIM_REPLAY ? replay(count) : (uint32_t)remo__random_below(&at.random, count), count);
+    return note(at.is.policy == SIM_REPLAY ? replay(count) : (uint32_t)remo__random_below(&at.random, count),
+                count);
 }
 
 uint64_t sim_scheduler_hash(void) {

@@ -1,11 +1,12 @@
 /* scheduler.h - which of the possible steps comes next.
  *
  * Random:  each step as likely as any other.
- * PCT:     each line (an actor, a store buffer, a stage of a connection) has a random priority and the highest goes on; at depth-1 random moments
- *          the one that goes on drops to the bottom (Burckhardt et al., ASPLOS 2010). Who waits in vain drops too, so that nobody starves.
- * Starve:  one thread of the program, or the operations of one, take a step only when nothing else can, or has been able to for long.
- * Replay:  the choices of a file; when they run out, the first step each time: the actor that ran last, if it can.
- * Choices are numbered among the possible steps in an order that depends on nothing but the schedule so far.
+ * PCT:     each line (an actor, a store buffer, a stage of a connection) has a random priority and the
+ * highest goes on; at depth-1 random moments the one that goes on drops to the bottom (Burckhardt et al.,
+ * ASPLOS 2010). Who waits in vain drops too, so that nobody starves. Starve:  one thread of the program, or
+ * the operations of one, take a step only when nothing else can, or has been able to for long. Replay:  the
+ * choices of a file; when they run out, the first step each time: the actor that ran last, if it can. Choices
+ * are numbered among the possible steps in an order that depends on nothing but the schedule so far.
  */
 #pragma once
 
@@ -13,8 +14,8 @@
 #include <stdint.h>
 
 #define SIM_CHOICES_MAX (1u << 16)
-#define SIM_LINES_MAX   1024u
-#define SIM_NET_LINES   48u    /* the first one of the network: actors and their stores come before */
+#define SIM_LINES_MAX 1024u
+#define SIM_NET_LINES 48u          /* the first one of the network: actors and their stores come before */
 #define SIM_NET_LINES_ENDPOINT 36u /* lines of one endpoint: peers, variants, stages */
 
 enum sim_policy { SIM_RANDOM, SIM_PCT, SIM_STARVE, SIM_REPLAY, SIM_IN_TURN };
@@ -22,16 +23,16 @@ enum sim_policy { SIM_RANDOM, SIM_PCT, SIM_STARVE, SIM_REPLAY, SIM_IN_TURN };
 struct sim_step {
     uint8_t kind, stage;
     uint16_t index;
-    uint16_t line;            /* PCT's thread */
+    uint16_t line; /* PCT's thread */
 };
 
 struct sim_schedule {
     enum sim_policy policy;
     uint64_t seed;
-    uint32_t depth;           /* PCT */
-    uint64_t expected_steps;  /* PCT: change points lie in this range */
+    uint32_t depth;                /* PCT */
+    uint64_t expected_steps;       /* PCT: change points lie in this range */
     uint32_t starved, starved_end; /* lines [starved, starved_end) */
-    const uint16_t *choices;  /* replay */
+    const uint16_t *choices;       /* replay */
     uint32_t choices_count;
 };
 

@@ -1,4 +1,5 @@
-/* threads.h - what the floors get instead of POSIX threads when they are compiled for the simulator (redirect.h). */
+/* threads.h - what the floors get instead of POSIX threads when they are compiled for the simulator
+ * (redirect.h). */
 #pragma once
 
 #include <pthread.h>

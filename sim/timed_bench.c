@@ -109,8 +109,8 @@ int main(int argc, char **argv) {
                                           .zipf = 0,
                                           .window = 1}};
     argp_parse(&parser, argc, argv, 0, NULL, &request);
-    if (!request.bench || request.options.nodes < 2 || request.options.nodes > SIM_NODES_MAX ||
-        request.options.threads == 0) {
+    if (!request.bench || request.options.nodes < 2 || request.options.nodes > SIM_NODES_MAX
+        || request.options.threads == 0) {
         fprintf(stderr,
                 "remo bench: the simulated network has 2 to %u nodes, and needs the name of a benchmark\n",
                 SIM_NODES_MAX);

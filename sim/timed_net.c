@@ -56,8 +56,8 @@ struct card {
     uint64_t send_ns, receive_ns; /* when it is free again to send, and to receive */
     uint64_t out_ns, in_ns;       /* the same of its link, out and in */
     uint64_t atomic_ns;
-    uint64_t placed_ns
-        [CONNECTIONS]; /* when the last write of each connection is placed: later operations come after it */
+    uint64_t placed_ns[CONNECTIONS]; /* when the last write of each connection is placed: later operations
+                                        come after it */
     struct cache cache;
 };
 

@@ -15,19 +15,19 @@
 #include "sim/scheduler.h"
 #include "sim/threads.h"
 
-#define STEPS_CAP        256u
-#define SLEEP_NS         (20 * REMO__NS_PER_MS) /* a sleeper looks again after that */
-#define IDLE_JUMPS_MAX   4u                     /* of one sleep each; then to the next deadline */
-#define HANG_JUMPS_MAX   64u
-#define SETUP_STEPS_MAX  2000000u
+#define STEPS_CAP 256u
+#define SLEEP_NS (20 * REMO__NS_PER_MS) /* a sleeper looks again after that */
+#define IDLE_JUMPS_MAX 4u               /* of one sleep each; then to the next deadline */
+#define HANG_JUMPS_MAX 64u
+#define SETUP_STEPS_MAX 2000000u
 
 enum step_kind { STEP_ACTOR, STEP_STORE, STEP_NET };
 
 struct sim_world *sim_world;
 
 static struct {
-    struct coroutine main;          /* who runs schedules */
-    struct sim_actor *current;      /* NULL: main */
+    struct coroutine main;     /* who runs schedules */
+    struct sim_actor *current; /* NULL: main */
     char *stacks[SIM_ACTORS_MAX];
     char failure[SIM_FAILURE_BYTES];
     bool failed;
@@ -75,14 +75,11 @@ void sim_fail(const char *format, ...) {
 
 static bool actor_ready(const struct sim_actor *actor) {
     switch (actor->state) {
-    case SIM_READY:
-        return true;
+    case SIM_READY: return true;
     case SIM_PAUSED:
         return sim_world->version[actor->node] != actor->looked || sim_world->now_ns >= actor->wake_at;
-    case SIM_UNTIL:
-        return actor->until(actor->until_ctx);
-    default:
-        return false;
+    case SIM_UNTIL: return actor->until(actor->until_ctx);
+    default: return false;
     }
 }
 
@@ -90,7 +87,8 @@ static uint32_t add_actor(struct sim_step *steps, uint32_t count, const struct s
     if (sim_world->crashed[actor->node] || sim_world->paused[actor->node])
         return count;
     if (actor_ready(actor))
-        steps[count++] = (struct sim_step){.kind = STEP_ACTOR, .index = (uint16_t)actor->index, .line = (uint16_t)actor->index};
+        steps[count++] = (struct sim_step){
+            .kind = STEP_ACTOR, .index = (uint16_t)actor->index, .line = (uint16_t)actor->index};
     return count;
 }
 
@@ -106,7 +104,8 @@ static uint32_t possible(struct sim_step *steps) {
     for (uint32_t i = 0; i < sim_world->actors_count; i++) {
         const struct sim_actor *actor = &sim_world->actors[i];
         if (actor->stores_count > 0)
-            steps[count++] = (struct sim_step){.kind = STEP_STORE, .index = (uint16_t)i, .line = (uint16_t)(SIM_ACTORS_MAX + i)};
+            steps[count++] = (struct sim_step){
+                .kind = STEP_STORE, .index = (uint16_t)i, .line = (uint16_t)(SIM_ACTORS_MAX + i)};
         if (actor != at.current)
             count = add_actor(steps, count, actor);
     }
@@ -139,9 +138,10 @@ static void describe_hang(void) {
     text[0] = '\0';
     for (uint32_t i = 0; i < sim_world->actors_count; i++) {
         const struct sim_actor *actor = &sim_world->actors[i];
-        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE && actor->state != SIM_GONE && used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, " node %u thread %u waits in \"%s\";", actor->node,
-                                     actor->thread, actor->doing ? actor->doing : "?");
+        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE && actor->state != SIM_GONE
+            && used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, " node %u thread %u waits in \"%s\";",
+                                     actor->node, actor->thread, actor->doing ? actor->doing : "?");
     }
     sim_fail("nothing can happen any more, and nobody has a deadline:%s", text);
 }
@@ -158,7 +158,8 @@ static void drain_one(struct sim_actor *actor) {
 static bool too_long(const struct sim_world *world) {
     unsigned long long steps = world->steps;
     if (sim_calm() && world->steps > world->calm_from + SIM_CALM_STEPS_MAX)
-        sim_fail("%u steps after the end of all faults the survivors have not ended: they make no progress", SIM_CALM_STEPS_MAX);
+        sim_fail("%u steps after the end of all faults the survivors have not ended: they make no progress",
+                 SIM_CALM_STEPS_MAX);
     else if (world->steps > (world->running ? SIM_STEPS_MAX : SETUP_STEPS_MAX))
         sim_fail("after %llu steps the program has not ended: it makes no progress", steps);
     else
@@ -270,7 +271,9 @@ void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t dea
     actor->looked = looked;
     uint64_t sleep = sim_world->now_ns + SLEEP_NS;
     if (sim_world->idle_jumps > IDLE_JUMPS_MAX)
-        sleep = deadline_ns != REMO_FOREVER ? deadline_ns : sim_world->now_ns + SIM_OP_TIMEOUT_NS; /* what it looks at may have its own */
+        sleep = deadline_ns != REMO_FOREVER
+                    ? deadline_ns
+                    : sim_world->now_ns + SIM_OP_TIMEOUT_NS; /* what it looks at may have its own */
     actor->wake_at = remo__min(sleep, deadline_ns);
     actor->state = SIM_PAUSED;
     schedule();
@@ -303,15 +306,21 @@ static void actor_main(void) {
     end_actor(actor);
 }
 
-static struct sim_actor *spawn(uint32_t node, uint32_t thread, enum sim_role role, void *(*run)(void *ctx), void *ctx) {
+static struct sim_actor *spawn(uint32_t node, uint32_t thread, enum sim_role role, void *(*run)(void *ctx),
+                               void *ctx) {
     struct sim_world *world = sim_world;
     if (world->actors_count == SIM_ACTORS_MAX) {
         sim_fail("too many actors");
         return NULL;
     }
     struct sim_actor *actor = &world->actors[world->actors_count];
-    *actor = (struct sim_actor){.index = world->actors_count, .node = node, .thread = thread, .role = role, .state = SIM_READY,
-                                .run = run, .run_ctx = ctx};
+    *actor = (struct sim_actor){.index = world->actors_count,
+                                .node = node,
+                                .thread = thread,
+                                .role = role,
+                                .state = SIM_READY,
+                                .run = run,
+                                .run_ctx = ctx};
     coroutine_make(&actor->coroutine, at.stacks[actor->index], actor_main);
     world->actors_count++;
     return actor;
@@ -415,8 +424,14 @@ static bool node_is_open(void *ctx) {
 static void open_node(struct sim_actor *actor) {
     static const char *const addresses[] = {"unix:0", "unix:1", "unix:2", "unix:3"};
     const struct sim_case *test = sim_world->test;
-    struct remo_config config = {.fabric = "sim", .rank = actor->node, .size = test->nodes, .addresses = addresses, .job = "sim",
-                                 .arena_bytes = SIM_ARENA_BYTES, .segment_bytes = SIM_ARENA_BYTES, .threads_max = SIM_THREADS_MAX + 3,
+    struct remo_config config = {.fabric = "sim",
+                                 .rank = actor->node,
+                                 .size = test->nodes,
+                                 .addresses = addresses,
+                                 .job = "sim",
+                                 .arena_bytes = SIM_ARENA_BYTES,
+                                 .segment_bytes = SIM_ARENA_BYTES,
+                                 .threads_max = SIM_THREADS_MAX + 3,
                                  .op_timeout_ns = SIM_OP_TIMEOUT_NS};
     struct remo_node *node = NULL;
     if (remo_node_open(&config, &node) != 0)
@@ -504,7 +519,8 @@ static void save(void) {
         sim_fail("operations are in flight after the set-up");
     sim_net_forget();
     for (uint32_t node = 0; node < sim_world->test->nodes && sim_world->nodes[node]; node++)
-        sim_heap_arena_used(remo__arena_base(sim_world->nodes[node]->arena), remo__arena_used(sim_world->nodes[node]->arena));
+        sim_heap_arena_used(remo__arena_base(sim_world->nodes[node]->arena),
+                            remo__arena_used(sim_world->nodes[node]->arena));
     sim_world->running = true;
     sim_world->steps = 0;
     sim_world->allocations_before = sim_heap_allocations();

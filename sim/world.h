@@ -1,11 +1,12 @@
 /* world.h - the simulated world: nodes whose threads are coroutines, one step at a time.
  *
- * Model:   an actor is a thread of a node: the program's, the control thread, the service thread. It runs until its next scheduling point: a touch of
- *          network memory, the post of an operation, one turn of waiting, a mutex that another has. There the scheduler picks the next step among
- *          all that are possible: an actor, one store that leaves an actor's store buffer, one micro-step of an operation in flight.
- * Memory:  a CPU store lingers in its actor's buffer (total store order, own loads see it) until a step drains it, or the actor does
- *          something that orders it: a fence, an atomic, a post, a lock.
- * Waiting: an actor that waits is looked at again when something at its node changed. When nothing can happen, time jumps: to the end of a
+ * Model:   an actor is a thread of a node: the program's, the control thread, the service thread. It runs
+ * until its next scheduling point: a touch of network memory, the post of an operation, one turn of waiting,
+ * a mutex that another has. There the scheduler picks the next step among all that are possible: an actor,
+ * one store that leaves an actor's store buffer, one micro-step of an operation in flight. Memory:  a CPU
+ * store lingers in its actor's buffer (total store order, own loads see it) until a step drains it, or the
+ * actor does something that orders it: a fence, an atomic, a post, a lock. Waiting: an actor that waits is
+ * looked at again when something at its node changed. When nothing can happen, time jumps: to the end of a
  *          sleep, then to the next deadline; when there is none, the world hangs, and that is a failure.
  * Lives:   sim_world_open sets nodes and objects up once; each schedule begins from a copy of that moment.
  */
@@ -16,19 +17,20 @@
 #include "node/node.h"
 #include "sim/coroutine.h"
 
-#ifdef SIM_TIMED                   /* the other world: timed.h */
-#define SIM_NODES_MAX      128u
+#ifdef SIM_TIMED /* the other world: timed.h */
+#define SIM_NODES_MAX 128u
 #else
-#define SIM_NODES_MAX      4u
+#define SIM_NODES_MAX 4u
 #endif
-#define SIM_THREADS_MAX    3u      /* of the program, per node */
-#define SIM_ACTORS_MAX     24u
-#define SIM_STORES_MAX     8u
-#define SIM_STEPS_MAX      30000u  /* of one schedule; more is a failure: no progress */
-#define SIM_CALM_STEPS_MAX 6000u   /* from the end of all faults to that of the schedule: who survived must get on with it */
-#define SIM_ARENA_BYTES    (2ull << 20)
-#define SIM_OP_TIMEOUT_NS  (10 * REMO__NS_PER_S)
-#define SIM_FAILURE_BYTES  512u
+#define SIM_THREADS_MAX 3u /* of the program, per node */
+#define SIM_ACTORS_MAX 24u
+#define SIM_STORES_MAX 8u
+#define SIM_STEPS_MAX 30000u /* of one schedule; more is a failure: no progress */
+#define SIM_CALM_STEPS_MAX \
+    6000u /* from the end of all faults to that of the schedule: who survived must get on with it */
+#define SIM_ARENA_BYTES (2ull << 20)
+#define SIM_OP_TIMEOUT_NS (10 * REMO__NS_PER_S)
+#define SIM_FAILURE_BYTES 512u
 
 enum sim_actor_state { SIM_UNUSED, SIM_READY, SIM_PAUSED, SIM_UNTIL, SIM_DONE, SIM_GONE };
 enum sim_role { SIM_PROGRAM, SIM_CONTROL, SIM_SERVICE };
@@ -43,9 +45,9 @@ struct sim_actor {
     uint32_t index, node, thread;
     enum sim_role role;
     enum sim_actor_state state;
-    bool looking;                        /* inside a turn of waiting: looking changes nothing */
-    uint64_t looked, wake_at;            /* SIM_PAUSED */
-    bool (*until)(void *ctx);            /* SIM_UNTIL */
+    bool looking;             /* inside a turn of waiting: looking changes nothing */
+    uint64_t looked, wake_at; /* SIM_PAUSED */
+    bool (*until)(void *ctx); /* SIM_UNTIL */
     void *until_ctx;
     void *(*run)(void *ctx);
     void *run_ctx;
@@ -54,32 +56,32 @@ struct sim_actor {
     struct sim_store stores[SIM_STORES_MAX];
     uint32_t stores_count;
     bool body_ended;
-    uint64_t turns, posts;               /* scheduling points and operations posted so far: for bounds that are claimed */
-    const char *doing;                   /* for the trace */
+    uint64_t turns, posts; /* scheduling points and operations posted so far: for bounds that are claimed */
+    const char *doing;     /* for the trace */
 };
 
 struct sim_case;
 
-struct sim_world {                       /* lies in the heap, like all that belongs to a schedule */
+struct sim_world { /* lies in the heap, like all that belongs to a schedule */
     const struct sim_case *test;
     uint32_t nodes_count;
     struct sim_actor actors[SIM_ACTORS_MAX];
     uint32_t actors_count;
     uint64_t version[SIM_NODES_MAX];
     uint64_t now_ns, steps, idle_jumps, random_calls;
-    bool running;                        /* a schedule, not the set-up */
+    bool running; /* a schedule, not the set-up */
     bool crashed[SIM_NODES_MAX], paused[SIM_NODES_MAX];
-    bool lost[SIM_NODES_MAX];            /* its streams to the others have ended, although it may live */
-    bool severed[SIM_NODES_MAX];         /* nor does anything else get through */
-    bool hurt[SIM_NODES_MAX];            /* an operation of it was made to fail */
+    bool lost[SIM_NODES_MAX];    /* its streams to the others have ended, although it may live */
+    bool severed[SIM_NODES_MAX]; /* nor does anything else get through */
+    bool hurt[SIM_NODES_MAX];    /* an operation of it was made to fail */
     bool fault_over;
-    uint64_t allocations_before;         /* the schedule */
+    uint64_t allocations_before; /* the schedule */
     uint32_t programs_left, bodies_left, after_left;
-    uint64_t calm_from;                  /* the step at which the last body ended, and with it all faults; 0: not yet */
+    uint64_t calm_from; /* the step at which the last body ended, and with it all faults; 0: not yet */
     struct remo_node *nodes[SIM_NODES_MAX];
-    void *state;                         /* the case's */
+    void *state; /* the case's */
     struct sim_net *net;
-    struct sim_cache *caches;            /* [SIM_NODES_MAX] */
+    struct sim_cache *caches; /* [SIM_NODES_MAX] */
     struct sim_control *controls[SIM_NODES_MAX];
 };
 

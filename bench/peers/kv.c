@@ -156,8 +156,8 @@ static ssize_t check_reply(const struct client *client, unsigned i, const char *
         return -1;
     if (client->is_get[i]) {
         whole_bytes += KV_WORD_BYTES + strlen(server->get_end);
-        if (have_bytes > head_bytes &&
-            differs(reply + head_bytes, have_bytes - head_bytes, client->keys[i], KV_WORD_BYTES))
+        if (have_bytes > head_bytes
+            && differs(reply + head_bytes, have_bytes - head_bytes, client->keys[i], KV_WORD_BYTES))
             return -1;
     }
     return have_bytes < whole_bytes ? 0 : (ssize_t)whole_bytes;
@@ -237,8 +237,8 @@ static double batch(void *ctx, uint64_t operations) {
             uint64_t index = client->options->zipf > 0
                                  ? zipf_next(&client->zipf, &client->random)
                                  : remo__random_below(&client->random, client->options->keys_count);
-            int is_get = client->read_percent == 100 ||
-                         remo__random_below(&client->random, 100) < (uint64_t)client->read_percent;
+            int is_get = client->read_percent == 100
+                         || remo__random_below(&client->random, 100) < (uint64_t)client->read_percent;
             bytes = add_request(client, i, bytes, index, is_get);
         }
         exchange(client, bytes, client->window);

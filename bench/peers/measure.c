@@ -37,8 +37,7 @@ static const struct argp_option option_list[] = {
 };
 
 /* A whole number in [minimum, maximum], or exit. */
-static uint64_t parse_count(const char *text, uint64_t minimum, uint64_t maximum,
-                            struct argp_state *state) {
+static uint64_t parse_count(const char *text, uint64_t minimum, uint64_t maximum, struct argp_state *state) {
     char *end;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
@@ -84,10 +83,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
 }
 
 void measure_parse(int argc, char **argv, struct measure_options *ret_options) {
-    static const struct argp parser = {
-        .options = option_list,
-        .parser = parse_option,
-        .doc = "Measures one peer of Remo; `remo bench --peers` runs it."};
+    static const struct argp parser = {.options = option_list,
+                                       .parser = parse_option,
+                                       .doc = "Measures one peer of Remo; `remo bench --peers` runs it."};
     *ret_options = (struct measure_options){.seconds = 1,
                                             .active = 1,
                                             .accounts_count = 100000000,
@@ -124,8 +122,8 @@ static uint64_t find_batch(measure_batch batch, void *ctx, unsigned window, doub
     uint64_t operations = window;
     do {
         /* Twice, lest an interruption make a batch look long enough. */
-        if (batch(ctx, operations) < BATCH_NS && batch(ctx, operations) < BATCH_NS &&
-            operations < OPERATIONS_MAX)
+        if (batch(ctx, operations) < BATCH_NS && batch(ctx, operations) < BATCH_NS
+            && operations < OPERATIONS_MAX)
             operations *= 2;
     } while (remo__remaining_ns(deadline) > 0);
     return operations;

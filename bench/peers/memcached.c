@@ -17,9 +17,8 @@ static void command(const struct measure_options *options, const char *socket_pa
     snprintf(texts[0], 32, "%llu",
              (unsigned long long)(options->keys_count * ITEM_BYTES >> 20) + MEMORY_MIB_MIN);
     snprintf(texts[1], 32, "hashpower=%u", power);
-    const char *const argv[] = {
-        "memcached", "-s", socket_path, "-a", "0700", "-t", "1", "-m", texts[0], "-M", "-U", "0", "-R",
-        "1000", "-o", texts[1], NULL};
+    const char *const argv[] = {"memcached", "-s", socket_path, "-a", "0700", "-t", "1",      "-m", texts[0],
+                                "-M",        "-U", "0",         "-R", "1000", "-o", texts[1], NULL};
     memcpy(ret_argv, argv, sizeof argv);
     if (geteuid() == 0) {
         /* It refuses to run as the superuser unless told to. */

@@ -42,8 +42,7 @@ static void open_window(MPI_Aint bytes, MPI_Win *ret_window, uint64_t **ret_memo
 }
 
 /* Run `batch` in the first `active` processes, and print the figure. */
-static void run_point(struct bench *bench, measure_batch batch, struct measure_subject subject,
-                      int active) {
+static void run_point(struct bench *bench, measure_batch batch, struct measure_subject subject, int active) {
     struct measure_result mine = {0}, all[NODES_MAX], merged;
     MPI_Barrier(MPI_COMM_WORLD);
     if (bench->rank < active)
@@ -100,8 +99,7 @@ static double compare_swap_batch(void *ctx, uint64_t operations) {
     uint64_t start_ns = remo__now_ns();
     for (uint64_t i = 0; i < operations; i++) {
         uint64_t next = bench->expected + 1, found;
-        MPI_Compare_and_swap(&next, &bench->expected, &found, MPI_UINT64_T, bench->target, 0,
-                             bench->window);
+        MPI_Compare_and_swap(&next, &bench->expected, &found, MPI_UINT64_T, bench->target, 0, bench->window);
         MPI_Win_flush(bench->target, bench->window);
         bench->expected = found == bench->expected ? next : found;
     }
@@ -343,12 +341,9 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(struct bench *bench);
     } benches[] = {
-        {"read", run_read},
-        {"write", run_write},
-        {"fetch_add", run_fetch_add},
-        {"compare_swap", run_compare_swap},
-        {"lock", run_lock},
-        {"barrier", run_barrier},
+        {"read", run_read},           {"write", run_write},
+        {"fetch_add", run_fetch_add}, {"compare_swap", run_compare_swap},
+        {"lock", run_lock},           {"barrier", run_barrier},
         {"accounts", run_accounts},
     };
     struct measure_options options;

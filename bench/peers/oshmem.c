@@ -51,8 +51,7 @@ struct bench {
 };
 
 /* Run `batch` in the first `active` processes, and print the figure. */
-static void run_point(struct bench *bench, measure_batch batch, struct measure_subject subject,
-                      int active) {
+static void run_point(struct bench *bench, measure_batch batch, struct measure_subject subject, int active) {
     struct measure_result mine = {0}, merged;
     shmem_barrier_all();
     if (bench->rank < active)
@@ -274,8 +273,7 @@ static double transfer_batch(void *ctx, uint64_t operations) {
         shmem_set_lock(&locks[first].lock);
         if (first != second)
             shmem_set_lock(&locks[second].lock);
-        uint64_t balance_a = shmem_uint64_g(account_a, node_a),
-                 balance_b = shmem_uint64_g(account_b, node_b);
+        uint64_t balance_a = shmem_uint64_g(account_a, node_a), balance_b = shmem_uint64_g(account_b, node_b);
         shmem_uint64_p(account_a, balance_a - amount, node_a);
         shmem_uint64_p(account_b, balance_b + amount, node_b);
         shmem_clear_lock(&locks[first].lock);
@@ -297,8 +295,7 @@ static void run_transfer(struct bench *bench) {
     bench->accounts = shmem_malloc(mine_count * sizeof *bench->accounts);
     if (!bench->accounts) {
         if (bench->rank == 0)
-            measure_print_error(bench->options, &subject,
-                                "the symmetric heap has no room for the accounts");
+            measure_print_error(bench->options, &subject, "the symmetric heap has no room for the accounts");
         return;
     }
     for (uint64_t i = 0; i < mine_count; i++)
@@ -334,12 +331,9 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(struct bench *bench);
     } benches[] = {
-        {"read", run_read},
-        {"write", run_write},
-        {"fetch_add", run_fetch_add},
-        {"compare_swap", run_compare_swap},
-        {"lock", run_lock},
-        {"barrier", run_barrier},
+        {"read", run_read},           {"write", run_write},
+        {"fetch_add", run_fetch_add}, {"compare_swap", run_compare_swap},
+        {"lock", run_lock},           {"barrier", run_barrier},
         {"accounts", run_accounts},
     };
     struct measure_options options;

@@ -22,8 +22,8 @@
 #define PEERS_LIBEXEC "/usr/local/libexec/remo"
 #endif
 
-static const char *const one_sided[] = {
-    "read", "write", "fetch_add", "compare_swap", "lock", "barrier", "accounts", NULL};
+static const char *const one_sided[] = {"read", "write",   "fetch_add", "compare_swap",
+                                        "lock", "barrier", "accounts",  NULL};
 static const char *const key_value[] = {"kv", NULL};
 
 /* Options that the one launcher of OpenMPI always needs: it may be run by root, on fewer cores than
@@ -34,8 +34,8 @@ static const char *const mpi_default[] = {LAUNCHER, NULL};
 
 /* Shared-memory windows; and the barrier over shared memory, which OpenMPI has but does not choose by
  * itself. */
-static const char *const mpi_sm[] = {
-    LAUNCHER, "--mca", "osc", "sm", "--mca", "coll_sm_priority", "100", NULL};
+static const char *const mpi_sm[] = {LAUNCHER,           "--mca", "osc", "sm", "--mca",
+                                     "coll_sm_priority", "100",   NULL};
 
 static const struct peer peers[] = {
     {"openmpi-sm", "peer-mpi", "mpirun.openmpi", "openmpi-bin", mpi_sm, one_sided},
@@ -88,8 +88,7 @@ static int find_program(const char *folder, const char *program, char ret_file[P
 
 static int locate(const struct peer *peer, const char *folder, char ret_file[PATH_MAX]) {
     if (!is_in_path(peer->command))
-        return remo__fail(-ENOENT, "%s is not installed (apt-get install %s)", peer->command,
-                          peer->package);
+        return remo__fail(-ENOENT, "%s is not installed (apt-get install %s)", peer->command, peer->package);
     if (!find_program(folder, peer->program, ret_file))
         return remo__fail(-ENOENT, "%s was not built; the build needs the development files of %s",
                           peer->program, peer->name);
@@ -116,8 +115,8 @@ static void add(struct arguments *arguments, const char *argument) {
         arguments->argv[arguments->count++] = argument;
 }
 
-__attribute__((format(printf, 3, 4))) static void add_option(struct arguments *arguments,
-                                                             const char *option, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static void add_option(struct arguments *arguments, const char *option,
+                                                             const char *format, ...) {
     if (arguments->texts_count == sizeof arguments->texts / sizeof *arguments->texts)
         return;
     char *text = arguments->texts[arguments->texts_count++];

@@ -38,9 +38,9 @@ struct peers_options {
     const char *folder;  /* of the programs; NULL: where the build or the installation put them */
 };
 
-#define PEERS_OPTIONS_DEFAULT                                                                              \
-    {                                                                                                      \
-        .nodes = 2, .seconds = 1, .read_percent = -1, .cpus = { 0, 1 }                                     \
+#define PEERS_OPTIONS_DEFAULT                                          \
+    {                                                                  \
+        .nodes = 2, .seconds = 1, .read_percent = -1, .cpus = { 0, 1 } \
     }
 
 /* Called for each line, without its end, in the order in which they come. */

@@ -7,9 +7,22 @@ static void command(const struct measure_options *options, const char *socket_pa
                     const char *ret_argv[KV_ARGUMENTS_MAX]) {
     (void)options;
     (void)texts;
-    const char *const argv[] = {
-        "redis-server", "--port", "0", "--unixsocket", socket_path, "--unixsocketperm", "700", "--save", "",
-        "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning", NULL};
+    const char *const argv[] = {"redis-server",
+                                "--port",
+                                "0",
+                                "--unixsocket",
+                                socket_path,
+                                "--unixsocketperm",
+                                "700",
+                                "--save",
+                                "",
+                                "--appendonly",
+                                "no",
+                                "--daemonize",
+                                "no",
+                                "--loglevel",
+                                "warning",
+                                NULL};
     memcpy(ret_argv, argv, sizeof argv);
 }
 

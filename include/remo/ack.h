@@ -21,12 +21,13 @@
 REMO_BEGIN
 
 struct remo_ack {
-    void *thread;        /* the library's: who started the operations */
+    void *thread; /* the library's: who started the operations */
     uint32_t pending;
     int32_t status;
 };
 
-#define REMO_ACK_INIT { 0, 0, 0 }
+#define REMO_ACK_INIT \
+    { 0, 0, 0 }
 
 /* -EINPROGRESS while anything is pending, else 0 or the first error. Never waits. */
 REMO_API int remo_ack_test(struct remo_ack *ack);

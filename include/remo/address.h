@@ -17,27 +17,23 @@ struct remo_addr {
     uint64_t word;
 };
 
-static inline struct remo_addr remo_addr_make(uint32_t node, uint32_t incarnation, uint64_t offset)
-{
+static inline struct remo_addr remo_addr_make(uint32_t node, uint32_t incarnation, uint64_t offset) {
     struct remo_addr addr;
     addr.word = (uint64_t)node << (REMO_ADDR_OFFSET_BITS + REMO_ADDR_INCARNATION_BITS)
-        | (uint64_t)(incarnation & ((1u << REMO_ADDR_INCARNATION_BITS) - 1)) << REMO_ADDR_OFFSET_BITS
-        | (offset & ((1ull << REMO_ADDR_OFFSET_BITS) - 1));
+                | (uint64_t)(incarnation & ((1u << REMO_ADDR_INCARNATION_BITS) - 1)) << REMO_ADDR_OFFSET_BITS
+                | (offset & ((1ull << REMO_ADDR_OFFSET_BITS) - 1));
     return addr;
 }
 
-static inline uint32_t remo_addr_node(struct remo_addr addr)
-{
+static inline uint32_t remo_addr_node(struct remo_addr addr) {
     return (uint32_t)(addr.word >> (REMO_ADDR_OFFSET_BITS + REMO_ADDR_INCARNATION_BITS));
 }
 
-static inline uint32_t remo_addr_incarnation(struct remo_addr addr)
-{
+static inline uint32_t remo_addr_incarnation(struct remo_addr addr) {
     return (uint32_t)(addr.word >> REMO_ADDR_OFFSET_BITS) & ((1u << REMO_ADDR_INCARNATION_BITS) - 1);
 }
 
-static inline uint64_t remo_addr_offset(struct remo_addr addr)
-{
+static inline uint64_t remo_addr_offset(struct remo_addr addr) {
     return addr.word & ((1ull << REMO_ADDR_OFFSET_BITS) - 1);
 }
 

@@ -29,20 +29,20 @@
 
 REMO_BEGIN
 
-#define REMO_CHANNEL_NAME_BYTES_MAX 200u   /* of a full name */
+#define REMO_CHANNEL_NAME_BYTES_MAX 200u /* of a full name */
 #define REMO_CHANNEL_MEMORIES_MAX 4u
 #define REMO_CHANNEL_MESSAGE_BYTES_MAX 32768u
-#ifndef REMO_CHANNELS_MAX                  /* the simulator's nodes are smaller */
-#define REMO_CHANNELS_MAX 4096u            /* on one node: open, or closed while a peer still knows their memory */
+#ifndef REMO_CHANNELS_MAX       /* the simulator's nodes are smaller */
+#define REMO_CHANNELS_MAX 4096u /* on one node: open, or closed while a peer still knows their memory */
 #endif
-#define REMO_CHANNEL_IMMEDIATE_MAX 4095u   /* largest immediate value */
+#define REMO_CHANNEL_IMMEDIATE_MAX 4095u /* largest immediate value */
 
 enum remo_channel_peer { REMO_CHANNEL_WAITING, REMO_CHANNEL_CONNECTED, REMO_CHANNEL_LEFT, REMO_CHANNEL_DOWN };
 
 struct remo_channel_options {
-    struct remo_nodeset participants;   /* empty: the parent's */
-    void *ctx;                          /* for the callbacks */
-    void (*on_join)(void *ctx, uint32_t node);       /* the peer asked for our memory */
+    struct remo_nodeset participants;          /* empty: the parent's */
+    void *ctx;                                 /* for the callbacks */
+    void (*on_join)(void *ctx, uint32_t node); /* the peer asked for our memory */
     /* each can reach the other's memory; before any message */
     void (*on_connect)(void *ctx, uint32_t node);
     /* it closed, or its node is gone */
@@ -74,7 +74,7 @@ REMO_API int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns
 REMO_API void remo_channel_close(struct remo_channel *channel);
 
 REMO_API struct remo_node *remo_channel_node(const struct remo_channel *channel);
-REMO_API const char *remo_channel_name(const struct remo_channel *channel);   /* full name */
+REMO_API const char *remo_channel_name(const struct remo_channel *channel); /* full name */
 REMO_API const struct remo_nodeset *remo_channel_participants(const struct remo_channel *channel);
 REMO_API enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node);
 

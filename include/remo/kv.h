@@ -40,10 +40,10 @@ struct remo_kv;
 
 struct remo_kv_options {
     struct remo_nodeset participants;
-    uint64_t capacity;                  /* keys in all; default 65536. Each node has its share and a tenth */
-    uint32_t key_bytes_max;             /* default 64, at most 65535 */
-    uint32_t value_bytes_max;           /* default 1024, at most 16777215 */
-    uint32_t stripes;                   /* locks; default 1024 */
+    uint64_t capacity;        /* keys in all; default 65536. Each node has its share and a tenth */
+    uint32_t key_bytes_max;   /* default 64, at most 65535 */
+    uint32_t value_bytes_max; /* default 1024, at most 16777215 */
+    uint32_t stripes;         /* locks; default 1024 */
 };
 
 /* `options` must be the same on every participant (else remo_channel_wait says -EPROTO). Inserts and deletes
@@ -83,13 +83,13 @@ REMO_API int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_byte
 enum remo_kv_kind { REMO_KV_GET, REMO_KV_INSERT, REMO_KV_UPDATE, REMO_KV_DELETE };
 
 struct remo_kv_op {
-    enum remo_kv_kind kind;             /* in */
-    const void *key;                    /* in */
-    size_t key_bytes;                   /* in */
-    void *value;                        /* in (insert, update) or out (get) */
-    size_t value_bytes;                 /* in: length, or room (get); out (get): length */
-    int status;                         /* out: -EINPROGRESS until done */
-    uint64_t internal[16];              /* the library's */
+    enum remo_kv_kind kind; /* in */
+    const void *key;        /* in */
+    size_t key_bytes;       /* in */
+    void *value;            /* in (insert, update) or out (get) */
+    size_t value_bytes;     /* in: length, or room (get); out (get): length */
+    int status;             /* out: -EINPROGRESS until done */
+    uint64_t internal[16];  /* the library's */
 };
 
 /* Errors: those of a wrong key or value, at once and also in op->status; -EAGAIN (too many threads). */

@@ -35,23 +35,19 @@ struct remo_nodeset {
     uint64_t word[REMO_NODES_MAX / 64];
 };
 
-static inline void remo_nodeset_add(struct remo_nodeset *set, uint32_t node)
-{
+static inline void remo_nodeset_add(struct remo_nodeset *set, uint32_t node) {
     set->word[node / 64 % (REMO_NODES_MAX / 64)] |= 1ull << node % 64;
 }
 
-static inline void remo_nodeset_remove(struct remo_nodeset *set, uint32_t node)
-{
+static inline void remo_nodeset_remove(struct remo_nodeset *set, uint32_t node) {
     set->word[node / 64 % (REMO_NODES_MAX / 64)] &= ~(1ull << node % 64);
 }
 
-static inline int remo_nodeset_has(const struct remo_nodeset *set, uint32_t node)
-{
+static inline int remo_nodeset_has(const struct remo_nodeset *set, uint32_t node) {
     return node < REMO_NODES_MAX && (set->word[node / 64] >> node % 64 & 1);
 }
 
-static inline int remo_nodeset_empty(const struct remo_nodeset *set)
-{
+static inline int remo_nodeset_empty(const struct remo_nodeset *set) {
     uint64_t any = 0;
     for (uint32_t i = 0; i < REMO_NODES_MAX / 64; i++)
         any |= set->word[i];
@@ -61,25 +57,26 @@ static inline int remo_nodeset_empty(const struct remo_nodeset *set)
 /* Every field may be zero: then it comes from the environment (remo run, mpirun, srun), or is the default
  * named. */
 struct remo_config {
-    const char *fabric;             /* "shm" (default), "ofi" or "verbs"; environment REMO_FABRIC */
-    const char *provider;           /* ofi: "tcp;ofi_rxm" (default); verbs: device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]; environment REMO_PROVIDER */
+    const char *fabric;   /* "shm" (default), "ofi" or "verbs"; environment REMO_FABRIC */
+    const char *provider; /* ofi: "tcp;ofi_rxm" (default); verbs:
+                             device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]; environment REMO_PROVIDER */
     /* ofi: address of the data path; default loopback; environment REMO_BIND */
     const char *bind_address;
-    uint32_t rank, size;            /* with `addresses` or `hosts_file` */
-    const char *const *addresses;   /* [size] "unix:/path" or "tcp:host:port" */
-    const char *hosts_file;         /* one address a line */
-    const char *job;                /* name shared by the nodes; default from the launcher, else "remo" */
-    const char *key_file;           /* 0600 file with the job's secret; environment REMO_KEY_FILE */
+    uint32_t rank, size;          /* with `addresses` or `hosts_file` */
+    const char *const *addresses; /* [size] "unix:/path" or "tcp:host:port" */
+    const char *hosts_file;       /* one address a line */
+    const char *job;              /* name shared by the nodes; default from the launcher, else "remo" */
+    const char *key_file;         /* 0600 file with the job's secret; environment REMO_KEY_FILE */
     /* tmpfs or hugetlbfs folder for segments; default anonymous memory; environment REMO_MEMORY_DIR */
     const char *memory_dir;
-    uint64_t arena_bytes;           /* address space reserved, the same on every node; default 64 GiB */
-    uint64_t segment_bytes;         /* least growth of the arena; default 16 MiB */
-    uint64_t join_timeout_ns;       /* for every node to appear; default 30 s */
-    uint64_t op_timeout_ns;         /* for one operation without a timeout of its own; default 10 s */
-    uint32_t threads_max;           /* default 64 */
-    remo_log_fn log;                /* default: silent */
+    uint64_t arena_bytes;     /* address space reserved, the same on every node; default 64 GiB */
+    uint64_t segment_bytes;   /* least growth of the arena; default 16 MiB */
+    uint64_t join_timeout_ns; /* for every node to appear; default 30 s */
+    uint64_t op_timeout_ns;   /* for one operation without a timeout of its own; default 10 s */
+    uint32_t threads_max;     /* default 64 */
+    remo_log_fn log;          /* default: silent */
     void *log_ctx;
-    int log_level;                  /* default REMO_LOG_WARNING */
+    int log_level; /* default REMO_LOG_WARNING */
 };
 
 /* Join the job; returns when all nodes are there. NULL: everything from the environment; with nothing there,
@@ -144,7 +141,7 @@ REMO_API void remo_buffer_put(struct remo_node *node, void *buffer);
 struct remo_stats {
     uint64_t reads, writes, atomics, imms, bytes;
 };
-REMO_API void remo_node_stats(struct remo_node *node, struct remo_stats *ret_stats);    /* all threads */
-REMO_API void remo_thread_stats(struct remo_node *node, struct remo_stats *ret_stats);  /* this thread */
+REMO_API void remo_node_stats(struct remo_node *node, struct remo_stats *ret_stats);   /* all threads */
+REMO_API void remo_thread_stats(struct remo_node *node, struct remo_stats *ret_stats); /* this thread */
 
 REMO_END

@@ -26,7 +26,7 @@
 
 REMO_BEGIN
 
-#define REMO_OWNED_VAR_RETRIES   64u
+#define REMO_OWNED_VAR_RETRIES 64u
 #define REMO_OWNED_VAR_BYTES_MAX (1u << 20)
 
 struct remo_owned_var;

@@ -16,7 +16,7 @@
 #define REMO__ARRAY_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* The struct of type `type` whose member `member` is at `pointer`. */
-#define remo__container_of(pointer, type, member)                                                            \
+#define remo__container_of(pointer, type, member) \
     ((type *)((char *)(1 ? (pointer) : &((type *)0)->member) - offsetof(type, member)))
 
 static inline bool remo__is_power_of_two(uint64_t value) {

@@ -9,7 +9,7 @@
 
 #define REMO__HISTOGRAM_SUB_BITS 8
 #define REMO__HISTOGRAM_MAX_BITS 42
-#define REMO__HISTOGRAM_BUCKETS                                                                              \
+#define REMO__HISTOGRAM_BUCKETS \
     ((REMO__HISTOGRAM_MAX_BITS - REMO__HISTOGRAM_SUB_BITS + 1) << REMO__HISTOGRAM_SUB_BITS)
 
 /* 70 KiB; remo__histogram_reset before the first use. */

@@ -13,12 +13,12 @@
 /* the name of the one that is switched on, or NULL; compared by address */
 extern const char *remo__mutant_active;
 
-#define REMO__MUTANT(name)                                                                                    \
-    __extension__({                                                                                           \
-        static const char remo__mutant_text[] = #name;                                                        \
-        static const char *const remo__mutant_entry __attribute__((section("remo_mutants"), used)) =          \
-            remo__mutant_text;                                                                                \
-        __builtin_expect(remo__mutant_active != 0, 0) && remo__mutant_is(remo__mutant_entry);                 \
+#define REMO__MUTANT(name)                                                                           \
+    __extension__({                                                                                  \
+        static const char remo__mutant_text[] = #name;                                               \
+        static const char *const remo__mutant_entry __attribute__((section("remo_mutants"), used)) = \
+            remo__mutant_text;                                                                       \
+        __builtin_expect(remo__mutant_active != 0, 0) && remo__mutant_is(remo__mutant_entry);        \
     })
 bool remo__mutant_is(const char *name);
 #else

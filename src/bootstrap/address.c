@@ -165,8 +165,8 @@ static bool sockaddr_is_loopback(const struct sockaddr *name) {
 
 static bool host_is_name(const char *host) {
     struct in6_addr any;
-    return strcmp(host, "localhost") != 0 && inet_pton(AF_INET, host, &any) != 1 &&
-           inet_pton(AF_INET6, host, &any) != 1 && !strchr(host, '%');
+    return strcmp(host, "localhost") != 0 && inet_pton(AF_INET, host, &any) != 1
+           && inet_pton(AF_INET6, host, &any) != 1 && !strchr(host, '%');
 }
 
 static int form_lookup(const struct remo__form *form, struct addrinfo **ret_list) {

@@ -11,9 +11,8 @@ void remo__boot_id(uint8_t ret_id[REMO__BOOT_ID_BYTES]) {
     ssize_t bytes = fd >= 0 ? read(fd, text, sizeof text) : -1;
     if (fd >= 0)
         close(fd);
-    if (bytes <= 0 ||
-        sodium_hex2bin(ret_id, REMO__BOOT_ID_BYTES, text, (size_t)bytes, "-\n", &got, NULL) != 0 ||
-        got != REMO__BOOT_ID_BYTES)
+    if (bytes <= 0 || sodium_hex2bin(ret_id, REMO__BOOT_ID_BYTES, text, (size_t)bytes, "-\n", &got, NULL) != 0
+        || got != REMO__BOOT_ID_BYTES)
         randombytes_buf(ret_id, REMO__BOOT_ID_BYTES);
 }
 

@@ -234,13 +234,13 @@ static bool send_blob(struct remo__connection *connection) {
 static void on_hello(struct remo__connection *connection, const struct remo__frame *frame) {
     struct remo__handshake *handshake = connection->handshake;
     enum remo__refusal refusal = remo__handshake_hear(handshake, frame->data, frame->bytes);
-    if (refusal == REMO__REFUSAL_NONE && connection->connector &&
-        handshake->peer.rank != connection->peer->rank)
+    if (refusal == REMO__REFUSAL_NONE && connection->connector
+        && handshake->peer.rank != connection->peer->rank)
         refusal = REMO__REFUSAL_RANK;
     if (refusal != REMO__REFUSAL_NONE) {
         /* Whoever waits for the rank that it claims wants to know why it does not come. */
-        if (!connection->connector && refusal >= REMO__REFUSAL_SIZE &&
-            handshake->peer.rank < connection->control->size)
+        if (!connection->connector && refusal >= REMO__REFUSAL_SIZE
+            && handshake->peer.rank < connection->control->size)
             connection->peer = &connection->control->peers[handshake->peer.rank];
         refuse(connection, refusal);
         return;
@@ -333,8 +333,8 @@ static void on_blob(struct remo__connection *connection, const struct remo__fram
         refuse(connection, REMO__REFUSAL_INCARNATION);
         return;
     }
-    if (connection->connector && connection->same_machine &&
-        remo__member_turn_to_unix(connection->peer, connection)) {
+    if (connection->connector && connection->same_machine
+        && remo__member_turn_to_unix(connection->peer, connection)) {
         remo__connection_drop(connection, "it is on this machine; going on by its Unix socket");
         return;
     }
@@ -356,8 +356,8 @@ static void on_handshake_frame(struct remo__connection *connection, const struct
         struct remo__reader reader = remo__reader_of(frame->data, frame->bytes);
         connection->why = REMO__WHY_REFUSED;
         remo__connection_drop(connection, "it refuses us: %s", remo__refusal_text(remo__get_u16(&reader)));
-    } else if (!internal || frame->type < REMO__FRAME_HELLO || frame->type > REMO__FRAME_BLOB ||
-               frame->type == REMO__FRAME_REFUSE || expected[frame->type] != connection->phase) {
+    } else if (!internal || frame->type < REMO__FRAME_HELLO || frame->type > REMO__FRAME_BLOB
+               || frame->type == REMO__FRAME_REFUSE || expected[frame->type] != connection->phase) {
         refuse(connection, REMO__REFUSAL_GARBAGE);
     } else if (frame->type == REMO__FRAME_HELLO) {
         on_hello(connection, frame);

@@ -55,7 +55,7 @@ struct remo__connection {
     enum remo__phase phase;
     struct remo__control *control;
     struct remo__member *peer; /* NULL: a stranger that has not said hello */
-    bool connector;          /* we called */
+    bool connector;            /* we called */
     bool same_machine;
     bool beats;                        /* crosses a network: heartbeats both ways */
     bool writable_wanted;              /* (L) epoll watches for room in the socket */
@@ -74,7 +74,7 @@ enum remo__member_presence { REMO__PEER_NEVER, REMO__PEER_HERE, REMO__PEER_GONE 
 struct remo__member {
     uint32_t rank;
     pthread_mutex_t lock;
-    enum remo__member_presence presence;   /* (L) */
+    enum remo__member_presence presence; /* (L) */
     struct remo__connection *connection; /* (L) while here */
     char why[REMO__WHY_BYTES_MAX];       /* (L) */
     enum remo__why why_kind;             /* (L) */
@@ -156,7 +156,7 @@ void remo__connection_flush(struct remo__connection *connection);
 void remo__member_dial_when_due(struct remo__control *control, struct remo__member *peer, uint64_t now);
 /* Nobody could be reached at `place`: note why, and go on as below. */
 void remo__member_dial_failed(struct remo__control *control, struct remo__member *peer,
-                            const struct remo__place *place, int rc);
+                              const struct remo__place *place, int rc);
 /* An attempt has failed, or a peer is gone: go on with its next place, now or later. */
 void remo__member_dial_later(struct remo__control *control, struct remo__member *peer);
 /* The peer is on this machine, yet was reached by network: if it has a Unix socket, dial that from now on
@@ -166,7 +166,7 @@ bool remo__member_turn_to_unix(struct remo__member *peer, const struct remo__con
 /* Note why the peer is not there; logged when it is news. That it was refused is never replaced by less,
  * since whoever was refused gives up, and then is just away. */
 void remo__member_why(struct remo__control *control, struct remo__member *peer, enum remo__why kind,
-                    const char *format, ...) __attribute__((format(printf, 4, 5)));
+                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- listen.c ------------------------------------------------------------------------------------------ */
 

@@ -312,8 +312,8 @@ static int events_open(struct remo__control *control) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &control->wake_watch};
     control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (control->epoll_fd < 0 || control->wake_fd < 0 ||
-        epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->wake_fd, &event) != 0)
+    if (control->epoll_fd < 0 || control->wake_fd < 0
+        || epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->wake_fd, &event) != 0)
         return remo__fail(-errno, "cannot wait for events: %s; see ulimit -n", strerror(errno));
     return 0;
 }

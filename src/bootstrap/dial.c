@@ -16,7 +16,7 @@
 #define UNIX_ATTEMPTS 8u
 
 void remo__member_why(struct remo__control *control, struct remo__member *peer, enum remo__why kind,
-                    const char *format, ...) {
+                      const char *format, ...) {
     char text[REMO__WHY_BYTES_MAX];
     va_list arguments;
     va_start(arguments, format);
@@ -57,7 +57,7 @@ void remo__member_dial_later(struct remo__control *control, struct remo__member 
 }
 
 void remo__member_dial_failed(struct remo__control *control, struct remo__member *peer,
-                            const struct remo__place *place, int rc) {
+                              const struct remo__place *place, int rc) {
     bool network_next = place->is_unix && peer->place_count > peer->unix_count && peer->unix_attempts <= 1;
     if (network_next)
         ; /* that will tell more about a peer which may be far away */

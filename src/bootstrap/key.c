@@ -27,8 +27,8 @@ int remo__key_parse(const void *data, size_t bytes, uint8_t ret_key[REMO__KEY_BY
         while (bytes > HEX_BYTES && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
             bytes--;
         size_t got = 0;
-        if (bytes != HEX_BYTES || sodium_hex2bin(key, sizeof key, text, bytes, NULL, &got, NULL) != 0 ||
-            got != sizeof key)
+        if (bytes != HEX_BYTES || sodium_hex2bin(key, sizeof key, text, bytes, NULL, &got, NULL) != 0
+            || got != sizeof key)
             return -EINVAL;
     }
     /* A file of zeros is a mistake, never a secret. */

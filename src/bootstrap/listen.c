@@ -116,8 +116,8 @@ static void place_of_caller(int fd, struct remo__place *place, const struct ucre
              ntohs(is4 ? name4->sin_port : name6->sin6_port));
     place->is_loopback =
         is4 ? ntohl(name4->sin_addr.s_addr) >> 24 == 127
-            : IN6_IS_ADDR_LOOPBACK(&name6->sin6_addr) ||
-                  (IN6_IS_ADDR_V4MAPPED(&name6->sin6_addr) && name6->sin6_addr.s6_addr[12] == 127);
+            : IN6_IS_ADDR_LOOPBACK(&name6->sin6_addr)
+                  || (IN6_IS_ADDR_V4MAPPED(&name6->sin6_addr) && name6->sin6_addr.s6_addr[12] == 127);
 }
 
 /* The kernel vouches for whoever is at the other end of a Unix socket. */

@@ -182,8 +182,8 @@ static int listen_tcp_socket(int *ret_fd, uint16_t *ret_port) {
     struct sockaddr_in6 name6 = {.sin6_family = AF_INET6};
     struct sockaddr_in name4 = {.sin_family = AF_INET};
     int off = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool bound = fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0 &&
-                 bind(fd, (struct sockaddr *)&name6, sizeof name6) == 0;
+    bool bound = fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0
+                 && bind(fd, (struct sockaddr *)&name6, sizeof name6) == 0;
     if (!bound) {
         if (fd >= 0)
             close(fd);
@@ -208,8 +208,8 @@ static void interfaces_add(char *address, uint16_t port, int family) {
         return;
     for (struct ifaddrs *at = list; at; at = at->ifa_next) {
         char host[INET6_ADDRSTRLEN], form[INET6_ADDRSTRLEN + 16];
-        if (!at->ifa_addr || at->ifa_addr->sa_family != family || !(at->ifa_flags & IFF_UP) ||
-            (at->ifa_flags & IFF_LOOPBACK))
+        if (!at->ifa_addr || at->ifa_addr->sa_family != family || !(at->ifa_flags & IFF_UP)
+            || (at->ifa_flags & IFF_LOOPBACK))
             continue;
         const struct in6_addr *in6 = &((struct sockaddr_in6 *)at->ifa_addr)->sin6_addr;
         const void *in =
@@ -268,8 +268,8 @@ static int job_read(const struct remo__pmix *pmix, struct remo__roster *roster) 
     if (rc != 0)
         return rc;
     char *hex = strchr(text, ' ');
-    if (!hex || hex - text >= REMO__JOB_BYTES_MAX ||
-        remo__key_parse(hex + 1, strlen(hex + 1), roster->key) != 0)
+    if (!hex || hex - text >= REMO__JOB_BYTES_MAX
+        || remo__key_parse(hex + 1, strlen(hex + 1), roster->key) != 0)
         return remo__fail(-EPROTO, "PMIx: rank 0 published no usable job name and key; do all ranks run one "
                                    "version of Remo?");
     memcpy(roster->job, text, (size_t)(hex - text));

@@ -154,8 +154,8 @@ const struct remo__fabric_ops remo__fabric_stubs = {
 
 struct remo__fabric_ops remo__fabric_complete(const struct remo__fabric_ops *ops) {
     struct remo__fabric_ops whole = *ops;
-#define FILL(member)                                                                                         \
-    if (!whole.member)                                                                                       \
+#define FILL(member)   \
+    if (!whole.member) \
     whole.member = remo__fabric_stubs.member
     FILL(name);
     FILL(probe);

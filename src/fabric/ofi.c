@@ -89,8 +89,9 @@ static void ofi_init(struct ofi_fabric *ofi, const struct remo__fabric_config *c
 }
 
 static int ofi_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
-    if (config->size == 0 || config->rank >= config->size || config->size > UINT16_MAX ||
-        config->endpoints_max == 0 || (uint64_t)config->size * config->endpoints_max > REMO__OFI_PLACES_MAX)
+    if (config->size == 0 || config->rank >= config->size || config->size > UINT16_MAX
+        || config->endpoints_max == 0
+        || (uint64_t)config->size * config->endpoints_max > REMO__OFI_PLACES_MAX)
         return remo__fail(-EINVAL, "fabric ofi cannot be node %u of %u with %u endpoints", config->rank,
                           config->size, config->endpoints_max);
     struct ofi_fabric *ofi = ofi_alloc(config);
@@ -117,8 +118,8 @@ static int ofi_open(const struct remo__fabric_config *config, struct remo__fabri
 /* ---- segments ---- */
 
 static bool segment_fits(const struct ofi_fabric *ofi, uint64_t offset, uint64_t bytes) {
-    return bytes > 0 && offset % 8 == 0 && bytes % 8 == 0 && offset <= ofi->arena_bytes &&
-           bytes <= ofi->arena_bytes - offset;
+    return bytes > 0 && offset % 8 == 0 && bytes % 8 == 0 && offset <= ofi->arena_bytes
+           && bytes <= ofi->arena_bytes - offset;
 }
 
 static int segment_outside(uint32_t index, uint64_t offset, uint64_t bytes) {
@@ -158,8 +159,8 @@ static int ofi_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t 
     struct remo__reader reader = remo__reader_of(blob, blob_bytes);
     uint32_t magic = remo__get_u32(&reader), told_index = remo__get_u32(&reader);
     uint64_t told_offset = remo__get_u64(&reader), told_bytes = remo__get_u64(&reader);
-    if (!remo__reader_complete(&reader) || magic != REMO__OFI_MAGIC || told_index != index ||
-        told_offset != offset || told_bytes != bytes || index >= REMO__SEGMENTS_MAX)
+    if (!remo__reader_complete(&reader) || magic != REMO__OFI_MAGIC || told_index != index
+        || told_offset != offset || told_bytes != bytes || index >= REMO__SEGMENTS_MAX)
         return remo__fail(-EBADMSG, "node %u describes its segment %u in a way that makes no sense", peer,
                           index);
     if (!segment_fits(ofi, offset, bytes))

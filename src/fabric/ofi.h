@@ -30,40 +30,40 @@
 #include "fabric/ofi_execute.h"
 #include "fabric/ofi_net.h"
 
-#define REMO__OFI_DEPTH 512u                    /* operations of an endpoint, posted and not polled */
+#define REMO__OFI_DEPTH 512u /* operations of an endpoint, posted and not polled */
 #define REMO__OFI_BATCH_MAX 128u
 #define REMO__OFI_INLINE_BYTES 128u
 #define REMO__OFI_MESSAGE_BYTES_MAX (UINT64_C(1) << 20) /* of one operation; it takes several messages */
-#define REMO__OFI_FLIGHTS_MAX 1024u             /* fragments under way: a power of 2 above depth + window */
-#define REMO__OFI_NONE UINT16_MAX               /* no slot */
+#define REMO__OFI_FLIGHTS_MAX 1024u /* fragments under way: a power of 2 above depth + window */
+#define REMO__OFI_NONE UINT16_MAX   /* no slot */
 
 static_assert(REMO__OFI_FLIGHTS_MAX >= REMO__OFI_DEPTH + REMO__OFI_WINDOW,
               "each message continues at most one operation");
 
 /* One life of a peer, as it described itself. */
 struct ofi_contact {
-    uint32_t rank, places;       /* endpoints that its table of greetings has room for */
+    uint32_t rank, places; /* endpoints that its table of greetings has room for */
     uint64_t life;
     uint64_t table_key, table_base;
     uint8_t address[REMO__OFI_ADDRESS_BYTES_MAX];
     struct ofi_ranges ranges;
-    struct ofi_contact *older;   /* of any peer: freed with the fabric */
+    struct ofi_contact *older; /* of any peer: freed with the fabric */
 };
 
 /* A peer's endpoint that uses our memory. */
 struct ofi_inbound {
     uint32_t rank, life, endpoint;
     uint64_t seed;
-    struct ofi_block block;      /* the ring; the word for probes; the answers as they are written */
+    struct ofi_block block; /* the ring; the word for probes; the answers as they are written */
     struct ofi_remote answers;
-    uint32_t next;               /* request that is executed next */
-    uint32_t placed;             /* slots whose large requests are there */
-    size_t unsent_bytes;         /* its answer is ready, but could not be sent yet */
-    bool running;                /* it stalled */
+    uint32_t next;       /* request that is executed next */
+    uint32_t placed;     /* slots whose large requests are there */
+    size_t unsent_bytes; /* its answer is ready, but could not be sent yet */
+    bool running;        /* it stalled */
     bool dead;
     struct ofi_run run;
-    uint64_t retired_ns;         /* when it was replaced */
-    struct ofi_inbound *older;   /* among those retired */
+    uint64_t retired_ns;       /* when it was replaced */
+    struct ofi_inbound *older; /* among those retired */
 };
 
 struct ofi_target {
@@ -71,9 +71,9 @@ struct ofi_target {
     bool started;
     _Atomic bool stop;
     int wake_fd;
-    pthread_mutex_t lock;        /* over all that follows */
+    pthread_mutex_t lock; /* over all that follows */
     struct ofi_port port;
-    struct ofi_block table;      /* greetings: [size][endpoints_max] */
+    struct ofi_block table; /* greetings: [size][endpoints_max] */
     struct ofi_inbound **inbounds;
     uint32_t inbound_count, inbound_cap;
     struct ofi_inbound *retired; /* nothing of them is executed; their memory may still be written */
@@ -90,9 +90,9 @@ struct ofi_fabric {
     uint32_t endpoints_max;
     struct ofi_net net;
     struct ofi_memory *memory;
-    _Atomic uint32_t *lives;     /* [size] how often each peer was cut off */
+    _Atomic uint32_t *lives; /* [size] how often each peer was cut off */
     struct ofi_target target;
-    struct ofi_contact *kept;    /* all contacts, the latest first */
+    struct ofi_contact *kept; /* all contacts, the latest first */
     pthread_mutex_t endpoints_lock;
     struct ofi_endpoint **endpoints;          /* [endpoints_max] */
     _Atomic(struct ofi_contact *) contacts[]; /* [size]; NULL: not connected */
@@ -102,7 +102,7 @@ struct ofi_fabric {
 struct ofi_slot {
     struct remo__op op;
     uint64_t sent_bytes, left_bytes; /* of op.size_bytes: in requests; not answered yet */
-    uint32_t unanswered;         /* fragments */
+    uint32_t unanswered;             /* fragments */
     int status;
     uint16_t next;
     bool all_sent;
@@ -132,37 +132,37 @@ struct ofi_link {
     struct ofi_contact *contact; /* the life of the peer that it leads to */
     enum ofi_link_state state;
     struct ofi_port port;
-    struct ofi_block block;      /* requests as they are written; answers; the greeting; a word */
+    struct ofi_block block; /* requests as they are written; answers; the greeting; a word */
     struct ofi_remote table, ring;
     uint64_t seed;
-    uint32_t next, answered;     /* requests: the next one's number, the last one answered */
-    uint32_t placed;             /* slots whose large answers are there */
+    uint32_t next, answered;            /* requests: the next one's number, the last one answered */
+    uint32_t placed;                    /* slots whose large answers are there */
     uint16_t records[REMO__OFI_WINDOW]; /* of each request under way */
-    size_t unsent_bytes;         /* the request `next - 1` is ready, but could not be sent yet */
-    struct ofi_fifo queue;       /* operations that are not wholly sent */
-    uint64_t queue_bytes;        /* about what they take in requests and answers */
+    size_t unsent_bytes;                /* the request `next - 1` is ready, but could not be sent yet */
+    struct ofi_fifo queue;              /* operations that are not wholly sent */
+    uint64_t queue_bytes;               /* about what they take in requests and answers */
     uint32_t flight_head, flight_tail;
     struct ofi_flight flights[REMO__OFI_FLIGHTS_MAX];
-    uint64_t since_ns;           /* opened, or: last heard of or probed */
+    uint64_t since_ns; /* opened, or: last heard of or probed */
     uint32_t quiet_polls;
-    uint32_t active_at;          /* its place in endpoint->active, while `active` */
+    uint32_t active_at; /* its place in endpoint->active, while `active` */
     bool active, touched, slow_told;
 };
 
 struct ofi_endpoint {
     struct ofi_fabric *ofi;
     uint32_t index;
-    int wake_fd;                 /* written when a peer is cut off */
-    _Atomic bool held;           /* somebody is inside: its thread, now and then the target thread */
-    _Atomic uint32_t queued;     /* operations that are not wholly sent */
-    _Atomic uint32_t drives;     /* how often its thread was inside */
-    uint32_t drives_seen;        /* by the target thread, */
-    uint64_t drives_seen_ns;     /* then */
-    uint32_t naps;               /* sleeps since something completed */
+    int wake_fd;             /* written when a peer is cut off */
+    _Atomic bool held;       /* somebody is inside: its thread, now and then the target thread */
+    _Atomic uint32_t queued; /* operations that are not wholly sent */
+    _Atomic uint32_t drives; /* how often its thread was inside */
+    uint32_t drives_seen;    /* by the target thread, */
+    uint64_t drives_seen_ns; /* then */
+    uint32_t naps;           /* sleeps since something completed */
     uint32_t free_count, active_count;
-    struct ofi_fifo done;        /* to be polled */
-    struct ofi_link **active;    /* [size] with something to do */
-    struct ofi_link **links;     /* [size] NULL: never used */
+    struct ofi_fifo done;     /* to be polled */
+    struct ofi_link **active; /* [size] with something to do */
+    struct ofi_link **links;  /* [size] NULL: never used */
     uint16_t free[REMO__OFI_DEPTH];
     struct ofi_slot slots[REMO__OFI_DEPTH];
 };

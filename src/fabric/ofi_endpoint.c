@@ -11,7 +11,8 @@
 #include "fabric/mapped.h"
 #include "fabric/ofi.h"
 
-#define HELP_NS (100 * REMO__NS_PER_US) /* so long its thread did not drive an endpoint: the target thread does */
+#define HELP_NS \
+    (100 * REMO__NS_PER_US) /* so long its thread did not drive an endpoint: the target thread does */
 #define HOLD_SPINS 64u
 #define NAP_NS_MIN (20 * REMO__NS_PER_US)
 #define NAP_DOUBLINGS_MAX 5u /* 640 us and what the kernel adds */
@@ -209,8 +210,8 @@ static int self_write(struct ofi_fabric *ofi, const struct remo__op *op) {
         remo__ofi_imms_ring(&memory->imms);
     }
     remo__mapped_fence(); /* a completion means placed; and pairs with the sleeper's fence */
-    if ((op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)) &&
-        atomic_load_explicit(&memory->bell.sleepers, memory_order_relaxed) != 0)
+    if ((op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM))
+        && atomic_load_explicit(&memory->bell.sleepers, memory_order_relaxed) != 0)
         remo__doorbell_ring(&memory->bell);
     return 0;
 }
@@ -219,11 +220,8 @@ static int self_execute(struct ofi_fabric *ofi, const struct remo__op *op) {
     char *at = ofi->arena + op->remote;
     uint64_t old;
     switch ((enum remo__op_kind)op->kind) {
-    case REMO__OP_READ:
-        remo__mapped_copy_from(op->local, at, op->size_bytes);
-        return 0;
-    case REMO__OP_WRITE:
-        return self_write(ofi, op);
+    case REMO__OP_READ: remo__mapped_copy_from(op->local, at, op->size_bytes); return 0;
+    case REMO__OP_WRITE: return self_write(ofi, op);
     case REMO__OP_FETCH_ADD:
         old = remo__mapped_fetch_add(at, op->operand);
         memcpy(op->local, &old, sizeof old);

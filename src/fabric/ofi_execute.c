@@ -144,13 +144,10 @@ static enum ofi_run_state run_record(struct ofi_run *run, struct ofi_memory *mem
         return OFI_RUN_BAD;
     memcpy(&record, from, sizeof record);
     switch (record.kind) {
-    case REMO__OP_READ:
-        return run_read(run, memory, &record);
-    case REMO__OP_WRITE:
-        return run_write(run, memory, &record);
+    case REMO__OP_READ: return run_read(run, memory, &record);
+    case REMO__OP_WRITE: return run_write(run, memory, &record);
     case REMO__OP_FETCH_ADD:
-    case REMO__OP_COMPARE_SWAP:
-        return run_atomic(run, memory, &record);
+    case REMO__OP_COMPARE_SWAP: return run_atomic(run, memory, &record);
     }
     return OFI_RUN_BAD;
 }

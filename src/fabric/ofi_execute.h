@@ -45,12 +45,12 @@ enum ofi_run_state {
 
 /* A request that is being executed. */
 struct ofi_run {
-    const uint8_t *at, *end;    /* what is left of it */
-    uint8_t *answer, *out;      /* the answer: its start, and where the next result goes */
-    uint8_t *failures;          /* grow downwards from the end of the room */
+    const uint8_t *at, *end; /* what is left of it */
+    uint8_t *answer, *out;   /* the answer: its start, and where the next result goes */
+    uint8_t *failures;       /* grow downwards from the end of the room */
     uint32_t record, count;
     uint32_t failure_count;
-    uint32_t peer, life;        /* whose it is */
+    uint32_t peer, life;         /* whose it is */
     bool unfenced, notify, imms; /* to be done at the end, or before the next read */
 };
 

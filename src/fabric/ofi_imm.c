@@ -37,8 +37,8 @@ void remo__ofi_imms_ring(struct ofi_imms *imms) {
 
 static bool imms_empty(struct ofi_imms *imms) {
     uint64_t head = imms->head;
-    return atomic_load_explicit(&imms->cells[head % REMO__OFI_IMMS_MAX].turn, memory_order_acquire) !=
-           head + 1;
+    return atomic_load_explicit(&imms->cells[head % REMO__OFI_IMMS_MAX].turn, memory_order_acquire)
+           != head + 1;
 }
 
 uint32_t remo__ofi_imms_take(struct ofi_imms *imms, struct remo__imm *ret_imms, uint32_t max) {

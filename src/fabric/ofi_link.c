@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "fabric/ofi.h"
 
-#define SLOW_NS (5 * REMO__NS_PER_S)        /* without a connection and a welcome: worth a line in the log */
-#define PROBE_NS (10 * REMO__NS_PER_MS)     /* of silence, with a request under way */
-#define QUIET_POLLS_PER_CLOCK 64u           /* polls that found nothing, for one look at the clock */
-#define FLIGHTS_SMALL 4u                    /* requests under way before small operations wait to share one */
-#define FULL_BYTES 8192u                    /* in the queue: worth a request in any case */
+#define SLOW_NS (5 * REMO__NS_PER_S)    /* without a connection and a welcome: worth a line in the log */
+#define PROBE_NS (10 * REMO__NS_PER_MS) /* of silence, with a request under way */
+#define QUIET_POLLS_PER_CLOCK 64u       /* polls that found nothing, for one look at the clock */
+#define FLIGHTS_SMALL 4u                /* requests under way before small operations wait to share one */
+#define FULL_BYTES 8192u                /* in the queue: worth a request in any case */
 #define ANSWERS_AT REMO__OFI_RING_BYTES
 #define GREETING_AT (2 * REMO__OFI_RING_BYTES)
 #define PROBE_AT (GREETING_AT + sizeof(struct remo__ofi_greeting))
@@ -178,8 +178,8 @@ static void welcome_take(struct ofi_link *link) {
     struct remo__ofi_welcome welcome;
     const uint8_t *message = link->block.memory + ANSWERS_AT;
     size_t bytes;
-    if (!remo__ofi_arrived(message, 0, link->seed, link->port.net->stream, &link->placed, &head, &bytes) ||
-        bytes != sizeof head + sizeof welcome)
+    if (!remo__ofi_arrived(message, 0, link->seed, link->port.net->stream, &link->placed, &head, &bytes)
+        || bytes != sizeof head + sizeof welcome)
         return;
     memcpy(&welcome, message + sizeof head, sizeof welcome);
     link->ring =
@@ -226,8 +226,8 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
  * */
 static bool may_send(const struct ofi_link *link) {
     uint32_t under_way = link->next - 1 - link->answered;
-    return link->queue.count > 0 &&
-           under_way < (link->queue_bytes >= FULL_BYTES ? REMO__OFI_WINDOW : FLIGHTS_SMALL);
+    return link->queue.count > 0
+           && under_way < (link->queue_bytes >= FULL_BYTES ? REMO__OFI_WINDOW : FLIGHTS_SMALL);
 }
 
 static int link_send(struct ofi_link *link) {

@@ -28,8 +28,8 @@
 struct ofi_net {
     struct fi_info *info;
     struct fid_fabric *fabric;
-    uint32_t eager_bytes;     /* ofi_rxm: must be the same everywhere; 0: another provider */
-    bool again_is_lost;       /* a write that is told to try again has lost its connection (ofi_rxm) */
+    uint32_t eager_bytes; /* ofi_rxm: must be the same everywhere; 0: another provider */
+    bool again_is_lost;   /* a write that is told to try again has lost its connection (ofi_rxm) */
     /* Byte streams that remo__ofi_port_poll itself reads: what arrives makes the descriptor of the queue
      * readable, and is placed in order. */
     bool stream;
@@ -41,7 +41,7 @@ struct ofi_port {
     struct fid_cq *cq;
     struct fid_av *av;
     struct fid_ep *ep;
-    int fd;                   /* of the queue; -1: it has none */
+    int fd; /* of the queue; -1: it has none */
 };
 
 /* Memory that peers may write, and that our own writes come from. */
@@ -49,7 +49,7 @@ struct ofi_block {
     uint8_t *memory;
     size_t size_bytes;
     struct fid_mr *mr;
-    uint64_t key, base;       /* as peers name it */
+    uint64_t key, base; /* as peers name it */
 };
 
 /* Where a peer's block is. */
@@ -81,13 +81,13 @@ void remo__ofi_block_close(struct ofi_block *block);
 /* A write of `bytes` at `from`, inside `block`, to `at` of the remote block. */
 struct ofi_write {
     const struct ofi_block *block;
-    const void *from;     /* must stay as it is until the peer has answered */
+    const void *from; /* must stay as it is until the peer has answered */
     size_t bytes;
     const struct ofi_remote *remote;
     uint64_t at;
-    uint32_t data;        /* delivered to the peer's poll */
-    bool silent;          /* but no data is to be delivered, unless the peer would sleep on otherwise */
-    bool connected;       /* something came from there before, so there must be a connection */
+    uint32_t data;  /* delivered to the peer's poll */
+    bool silent;    /* but no data is to be delivered, unless the peer would sleep on otherwise */
+    bool connected; /* something came from there before, so there must be a connection */
 };
 
 /* 0, -EAGAIN, or -EHOSTDOWN when the connection is lost. */

@@ -20,14 +20,14 @@
 
 #define AWAKE_NS_MIN (20 * REMO__NS_PER_US)
 #define AWAKE_NS_MAX REMO__NS_PER_MS
-#define SOON_NS (100 * REMO__NS_PER_US)     /* after falling asleep: it was too early */
-#define TURNS_PER_CHECK 64u                 /* some 50 us */
+#define SOON_NS (100 * REMO__NS_PER_US) /* after falling asleep: it was too early */
+#define TURNS_PER_CHECK 64u             /* some 50 us */
 #define CROWDED_SLEEPS 16u
-#define SLEEP_MS_MAX 100                    /* nothing is known to get lost; if it did, this bounds the harm */
-#define SLEEP_MS_UNTRUSTED 1                /* the provider has no descriptor, or one that tells little */
-#define CALM_MAX 16u                        /* looks at endpoints that need no help, before we stop looking */
-#define REUSE_NS REMO__NS_PER_S             /* memory of a link that its owner closed is free of late writes */
-#define TURN_NS (100 * REMO__NS_PER_US)     /* the least that the kernel takes */
+#define SLEEP_MS_MAX 100                /* nothing is known to get lost; if it did, this bounds the harm */
+#define SLEEP_MS_UNTRUSTED 1            /* the provider has no descriptor, or one that tells little */
+#define CALM_MAX 16u                    /* looks at endpoints that need no help, before we stop looking */
+#define REUSE_NS REMO__NS_PER_S         /* memory of a link that its owner closed is free of late writes */
+#define TURN_NS (100 * REMO__NS_PER_US) /* the least that the kernel takes */
 #define POLL_MAX 16u
 #define PROBE_BYTES 64u
 #define ANSWERS_AT (REMO__OFI_RING_BYTES + PROBE_BYTES)
@@ -155,9 +155,9 @@ static void greeting_take(struct ofi_fabric *ofi, uint32_t rank, uint32_t endpoi
     size_t place = (size_t)rank * ofi->endpoints_max + endpoint;
     memcpy(&greeting, ofi->target.table.memory + place * sizeof greeting, sizeof greeting);
     struct ofi_contact *contact = atomic_load(&ofi->contacts[rank]);
-    if (!contact || greeting.life != contact->life || greeting.endpoint != endpoint ||
-        greeting.address_bytes > sizeof greeting.address ||
-        greeting.check != XXH3_64bits(&greeting, offsetof(struct remo__ofi_greeting, check)))
+    if (!contact || greeting.life != contact->life || greeting.endpoint != endpoint
+        || greeting.address_bytes > sizeof greeting.address
+        || greeting.check != XXH3_64bits(&greeting, offsetof(struct remo__ofi_greeting, check)))
         return;
     if (inbound_open(ofi, rank, &greeting) < 0)
         remo__log(&ofi->base.log, REMO_LOG_ERROR, "endpoint %u of node %u cannot be served: %s", endpoint,

@@ -26,13 +26,14 @@
 
 #include "base/bits.h"
 
-#define REMO__OFI_MAGIC UINT32_C(0x0f1e0001)      /* and the version */
-#define REMO__OFI_WINDOW 8u                       /* messages of an endpoint to a peer that are unanswered */
+#define REMO__OFI_MAGIC UINT32_C(0x0f1e0001) /* and the version */
+#define REMO__OFI_WINDOW 8u                  /* messages of an endpoint to a peer that are unanswered */
 #define REMO__OFI_FRAGMENT_BYTES (UINT64_C(32) << 10) /* of one operation in one message */
-#define REMO__OFI_CHECKED_BYTES 8192u             /* larger messages are not checked as a whole */
-#define REMO__OFI_MESSAGE_BYTES (REMO__OFI_FRAGMENT_BYTES + 256) /* room for a head, a record, a check, more */
+#define REMO__OFI_CHECKED_BYTES 8192u                 /* larger messages are not checked as a whole */
+#define REMO__OFI_MESSAGE_BYTES \
+    (REMO__OFI_FRAGMENT_BYTES + 256) /* room for a head, a record, a check, more */
 #define REMO__OFI_RING_BYTES (REMO__OFI_WINDOW * REMO__OFI_MESSAGE_BYTES)
-#define REMO__OFI_ADDRESS_BYTES_MAX 128u          /* of an endpoint, in the provider's format */
+#define REMO__OFI_ADDRESS_BYTES_MAX 128u /* of an endpoint, in the provider's format */
 
 struct remo__ofi_head {
     uint32_t seq;   /* of requests and answers: 1, 2, ... */
@@ -59,9 +60,9 @@ struct remo__ofi_failure {
 
 /* Written into place `endpoint` of the sender's part of the table. */
 struct remo__ofi_greeting {
-    uint64_t life;       /* of the sender, as it described itself */
-    uint64_t seed;       /* for the checks of this pair of rings */
-    uint64_t key, base;  /* where answers go: slot 0 */
+    uint64_t life;      /* of the sender, as it described itself */
+    uint64_t seed;      /* for the checks of this pair of rings */
+    uint64_t key, base; /* where answers go: slot 0 */
     uint32_t endpoint;
     uint32_t address_bytes;
     uint8_t address[REMO__OFI_ADDRESS_BYTES_MAX];
@@ -73,12 +74,13 @@ struct remo__ofi_welcome {
     uint64_t key, base; /* where requests go: slot 0; REMO__OFI_PROBE_AT: the word for probes */
 };
 
-#define REMO__OFI_PROBE_AT REMO__OFI_RING_BYTES /* 8 bytes behind the ring, written to see if the peer is there */
+#define REMO__OFI_PROBE_AT \
+    REMO__OFI_RING_BYTES /* 8 bytes behind the ring, written to see if the peer is there */
 
 /* Immediates. A greeting's is its place in the table. That of a large request or answer has the bit below,
  * the place of the asking endpoint (requests only), and the slot. */
 #define REMO__OFI_PLACED (UINT32_C(1) << 31)
-#define REMO__OFI_WOKEN UINT32_MAX                /* nothing but a wake-up */
+#define REMO__OFI_WOKEN UINT32_MAX /* nothing but a wake-up */
 #define REMO__OFI_PLACES_MAX (UINT32_C(1) << 27)
 
 /* For a message of `bytes`, the check included. */

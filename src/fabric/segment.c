@@ -31,7 +31,7 @@
 
 #define HUGE_BYTES REMO__SEGMENT_ALIGN_BYTES
 #define STEP_BYTES (UINT64_C(64) << 20) /* allocated between two looks at what is free */
-#define STEP_PATIENCE_NS                                                                                     \
+#define STEP_PATIENCE_NS \
     (400 * REMO__NS_PER_MS) /* for the huge pages of one step: 13 ms each, 0.2 is usual */
 #define INTERRUPTED_MAX 100 /* signals endured in one step */
 #define MIB(bytes) ((unsigned long long)((bytes) >> 20))

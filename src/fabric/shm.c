@@ -104,8 +104,8 @@ static int segment_describe(uint32_t index, uint64_t offset, uint64_t bytes, voi
 }
 
 static bool segment_fits(const struct shm_fabric *shm, uint64_t offset, uint64_t bytes) {
-    return bytes > 0 && offset % REMO__SHM_PAGE_BYTES == 0 && bytes % REMO__SHM_PAGE_BYTES == 0 &&
-           offset <= shm->arena_bytes && bytes <= shm->arena_bytes - offset;
+    return bytes > 0 && offset % REMO__SHM_PAGE_BYTES == 0 && bytes % REMO__SHM_PAGE_BYTES == 0
+           && offset <= shm->arena_bytes && bytes <= shm->arena_bytes - offset;
 }
 
 static int segment_outside(uint32_t index, uint64_t offset, uint64_t bytes) {
@@ -149,8 +149,8 @@ static int segment_verify(struct shm_fabric *shm, uint32_t peer, uint32_t index,
     uint64_t magic = remo__get_u64(&reader);
     uint32_t told_index = remo__get_u32(&reader);
     uint64_t told_offset = remo__get_u64(&reader), told_bytes = remo__get_u64(&reader);
-    if (!remo__reader_complete(&reader) || magic != REMO__SHM_MAGIC || told_index != index ||
-        told_offset != offset || told_bytes != bytes || index >= REMO__SEGMENTS_MAX)
+    if (!remo__reader_complete(&reader) || magic != REMO__SHM_MAGIC || told_index != index
+        || told_offset != offset || told_bytes != bytes || index >= REMO__SEGMENTS_MAX)
         return remo__fail(-EBADMSG, "node %u describes its segment %u in a way that makes no sense", peer,
                           index);
     if (!segment_fits(shm, offset, bytes))

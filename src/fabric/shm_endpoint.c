@@ -88,11 +88,8 @@ static int op_execute(struct remo__endpoint *endpoint, const struct remo__op *op
     if (rc < 0)
         return rc;
     switch ((enum remo__op_kind)op->kind) {
-    case REMO__OP_READ:
-        remo__mapped_copy_from(op->local, base + op->remote, op->size_bytes);
-        return 0;
-    case REMO__OP_WRITE:
-        return write_execute(endpoint, op, base);
+    case REMO__OP_READ: remo__mapped_copy_from(op->local, base + op->remote, op->size_bytes); return 0;
+    case REMO__OP_WRITE: return write_execute(endpoint, op, base);
     case REMO__OP_FETCH_ADD:
         *(remo__word64 *)op->local = remo__mapped_fetch_add(base + op->remote, op->operand);
         break;

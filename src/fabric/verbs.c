@@ -62,8 +62,12 @@ static struct verbs_fabric *verbs_alloc(const struct remo__fabric_config *config
     verbs->target.wake_fd = verbs->target.imm_fd = -1;
     pthread_mutex_init(&verbs->target.lock, NULL);
     pthread_mutex_init(&verbs->endpoints_lock, NULL);
-    verbs->base = (struct remo__fabric){.ops = &remo__fabric_verbs, .rank = config->rank, .size = config->size,
-                                        .peers = peers, .doorbell = &verbs->bell, .log = config->log};
+    verbs->base = (struct remo__fabric){.ops = &remo__fabric_verbs,
+                                        .rank = config->rank,
+                                        .size = config->size,
+                                        .peers = peers,
+                                        .doorbell = &verbs->bell,
+                                        .log = config->log};
     verbs->arena = config->arena;
     verbs->arena_bytes = config->arena_bytes;
     return verbs;
@@ -82,7 +86,8 @@ static int device_open(struct verbs_fabric *verbs, const struct remo__fabric_con
         return rc;
     verbs->pd = ibv_alloc_pd(verbs->context);
     if (!verbs->pd)
-        return remo__fail(-ENOMEM, "device %s makes no protection domain (%s)", device->name, strerror(errno));
+        return remo__fail(-ENOMEM, "device %s makes no protection domain (%s)", device->name,
+                          strerror(errno));
     return remo__verbs_device_limits(verbs->pd, device);
 }
 
@@ -111,8 +116,8 @@ static int verbs_open(const struct remo__fabric_config *config, struct remo__fab
     if (!verbs)
         return remo__fail(-ENOMEM, "no memory for %u peers", config->size);
     int rc = 0;
-    if (getrandom(&verbs->life, sizeof verbs->life, 0) != sizeof verbs->life ||
-        getrandom(verbs->secret, sizeof verbs->secret, 0) != sizeof verbs->secret)
+    if (getrandom(&verbs->life, sizeof verbs->life, 0) != sizeof verbs->life
+        || getrandom(verbs->secret, sizeof verbs->secret, 0) != sizeof verbs->secret)
         rc = remo__fail(-EIO, "the kernel has no random numbers");
     if (rc == 0)
         rc = device_open(verbs, config);
@@ -124,9 +129,11 @@ static int verbs_open(const struct remo__fabric_config *config, struct remo__fab
     }
     caps_set(verbs);
     const struct verbs_device *device = &verbs->device;
-    remo__log(&verbs->base.log, REMO_LOG_INFO, "fabric verbs uses device %s, port %u, GID %d, MTU %u, %u bytes inline, %s atomics; a "
-              "peer that is silent for %llu ms is given up", device->name, device->port, device->gid_index, device->mtu_bytes,
-              device->inline_bytes, device->atomics_global ? "global" : "the device's own",
+    remo__log(&verbs->base.log, REMO_LOG_INFO,
+              "fabric verbs uses device %s, port %u, GID %d, MTU %u, %u bytes inline, %s atomics; a "
+              "peer that is silent for %llu ms is given up",
+              device->name, device->port, device->gid_index, device->mtu_bytes, device->inline_bytes,
+              device->atomics_global ? "global" : "the device's own",
               (unsigned long long)(remo__verbs_silence_ns(device->ack_timeout) / REMO__NS_PER_MS));
     *ret_fabric = &verbs->base;
     return 0;
@@ -139,36 +146,41 @@ static int segments_add(const struct verbs_fabric *verbs, struct verbs_segments 
     uint32_t count = atomic_load(&segments->count);
     const struct verbs_segment *last = count > 0 ? &segments->segment[count - 1] : NULL;
     uint64_t from = last ? last->offset + last->bytes : 0;
-    if (index >= REMO__SEGMENTS_MAX || count >= REMO__SEGMENTS_MAX || segment->bytes == 0 || segment->offset < from ||
-        segment->offset > verbs->arena_bytes || segment->bytes > verbs->arena_bytes - segment->offset)
-        return remo__fail(-EINVAL, "segment %u, %llu bytes at offset %#llx, is not the next one of an arena", index,
-                          (unsigned long long)segment->bytes, (unsigned long long)segment->offset);
+    if (index >= REMO__SEGMENTS_MAX || count >= REMO__SEGMENTS_MAX || segment->bytes == 0
+        || segment->offset < from || segment->offset > verbs->arena_bytes
+        || segment->bytes > verbs->arena_bytes - segment->offset)
+        return remo__fail(-EINVAL, "segment %u, %llu bytes at offset %#llx, is not the next one of an arena",
+                          index, (unsigned long long)segment->bytes, (unsigned long long)segment->offset);
     segments->segment[count] = *segment;
     atomic_store_explicit(&segments->count, count + 1, memory_order_release);
     return 0;
 }
 
-/* Least access: what operations there are, and nothing else; relaxed ordering stays off. Offsets of the arena are the
- * addresses of the region, so that peers learn no address of this process. */
+/* Least access: what operations there are, and nothing else; relaxed ordering stays off. Offsets of the arena
+ * are the addresses of the region, so that peers learn no address of this process. */
 static struct ibv_mr *region_make(struct verbs_fabric *verbs, uint64_t offset, uint64_t bytes) {
-    unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    unsigned access =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
     if (verbs->device.paging)
         access |= IBV_ACCESS_ON_DEMAND;
     struct ibv_mr *region = ibv_reg_mr_iova(verbs->pd, verbs->arena + offset, bytes, offset, access);
     if (!region)
         remo__fail(errno == ENOMEM || errno == EAGAIN ? -ENOMEM : -EIO,
-                   "device %s does not register %llu bytes (%s); if the limit of locked memory is too low, raise it: ulimit -l "
-                   "unlimited", verbs->device.name, (unsigned long long)bytes, strerror(errno));
+                   "device %s does not register %llu bytes (%s); if the limit of locked memory is too low, "
+                   "raise it: ulimit -l "
+                   "unlimited",
+                   verbs->device.name, (unsigned long long)bytes, strerror(errno));
     return region;
 }
 
-static int verbs_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes, int fd, void *blob,
-                             size_t blob_cap, size_t *ret_blob_bytes) {
+static int verbs_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes,
+                             int fd, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
     (void)fd;
     struct verbs_fabric *verbs = verbs_of(fabric);
     struct verbs_segment segment = {.offset = offset, .bytes = bytes};
     struct remo__writer writer = remo__writer_of(blob, blob_cap);
-    if (offset > verbs->arena_bytes || bytes > verbs->arena_bytes - offset || bytes == 0 || index >= REMO__SEGMENTS_MAX)
+    if (offset > verbs->arena_bytes || bytes > verbs->arena_bytes - offset || bytes == 0
+        || index >= REMO__SEGMENTS_MAX)
         return remo__fail(-EINVAL, "segment %u, %llu bytes at offset %#llx, does not lie in the arena", index,
                           (unsigned long long)bytes, (unsigned long long)offset);
     segment.region = region_make(verbs, offset, bytes);
@@ -180,8 +192,9 @@ static int verbs_add_segment(struct remo__fabric *fabric, uint32_t index, uint64
     remo__put_u64(&writer, offset);
     remo__put_u64(&writer, bytes);
     remo__put_u32(&writer, segment.region->rkey);
-    int rc = writer.bad ? remo__fail(-EINVAL, "the description of a segment does not fit into %zu bytes", blob_cap)
-                        : segments_add(verbs, &verbs->own, index, &segment);
+    int rc = writer.bad
+                 ? remo__fail(-EINVAL, "the description of a segment does not fit into %zu bytes", blob_cap)
+                 : segments_add(verbs, &verbs->own, index, &segment);
     if (rc == 0)
         *ret_blob_bytes = blob_cap - (size_t)(writer.end - writer.at);
     else
@@ -189,8 +202,8 @@ static int verbs_add_segment(struct remo__fabric *fabric, uint32_t index, uint64
     return rc;
 }
 
-static int verbs_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset, uint64_t bytes,
-                             const void *blob, size_t blob_bytes, int fd) {
+static int verbs_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset,
+                             uint64_t bytes, const void *blob, size_t blob_bytes, int fd) {
     (void)fd;
     struct verbs_fabric *verbs = verbs_of(fabric);
     if (peer >= fabric->size)
@@ -202,9 +215,10 @@ static int verbs_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_
     uint32_t magic = remo__get_u32(&reader), told_index = remo__get_u32(&reader);
     uint64_t told_offset = remo__get_u64(&reader), told_bytes = remo__get_u64(&reader);
     struct verbs_segment segment = {.offset = offset, .bytes = bytes, .key = remo__get_u32(&reader)};
-    if (!remo__reader_complete(&reader) || magic != REMO__VERBS_MAGIC || told_index != index || told_offset != offset ||
-        told_bytes != bytes)
-        return remo__fail(-EBADMSG, "node %u describes its segment %u in a way that makes no sense", peer, index);
+    if (!remo__reader_complete(&reader) || magic != REMO__VERBS_MAGIC || told_index != index
+        || told_offset != offset || told_bytes != bytes)
+        return remo__fail(-EBADMSG, "node %u describes its segment %u in a way that makes no sense", peer,
+                          index);
     int rc = segments_add(verbs, &contact->segments, index, &segment);
     return rc < 0 ? remo__fail_more(rc, "node %u", peer) : 0;
 }
@@ -264,8 +278,10 @@ static int contact_read(const struct verbs_fabric *verbs, uint32_t peer, const v
     uint32_t magic = 0;
     remo__get_bytes(&reader, &magic, sizeof magic);
     if (reader.bad || magic != REMO__VERBS_MAGIC)
-        return remo__fail(-EPROTO, "node %u does not speak this version of fabric verbs, or its machine orders bytes otherwise",
-                          peer);
+        return remo__fail(
+            -EPROTO,
+            "node %u does not speak this version of fabric verbs, or its machine orders bytes otherwise",
+            peer);
     uint32_t rank = remo__get_u32(&reader), size = remo__get_u32(&reader);
     uint64_t arena_bytes = remo__get_u64(&reader);
     contact->rank = rank;
@@ -276,11 +292,12 @@ static int contact_read(const struct verbs_fabric *verbs, uint32_t peer, const v
     if (!remo__reader_complete(&reader))
         return remo__fail(-EPROTO, "node %u describes itself in a way that makes no sense", peer);
     if (rank != peer || size != verbs->base.size)
-        return remo__fail(-EPROTO, "node %u says it is node %u of %u, but this job has %u nodes", peer, rank, size,
-                          verbs->base.size);
+        return remo__fail(-EPROTO, "node %u says it is node %u of %u, but this job has %u nodes", peer, rank,
+                          size, verbs->base.size);
     if (arena_bytes != verbs->arena_bytes)
-        return remo__fail(-EPROTO, "node %u has an arena of %llu bytes, this node one of %llu: give all nodes the same", peer,
-                          (unsigned long long)arena_bytes, (unsigned long long)verbs->arena_bytes);
+        return remo__fail(
+            -EPROTO, "node %u has an arena of %llu bytes, this node one of %llu: give all nodes the same",
+            peer, (unsigned long long)arena_bytes, (unsigned long long)verbs->arena_bytes);
     return 0;
 }
 

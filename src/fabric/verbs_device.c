@@ -18,13 +18,13 @@
 
 /* What the configuration asks for. */
 struct wish {
-    char device[IBV_SYSFS_NAME_MAX];   /* "": any */
-    uint32_t port;                     /* 0: any */
-    int gid_index;                     /* -1: any */
-    uint32_t mtu_bytes;                /* 0: the port's */
-    uint32_t timeout_ms;               /* 0: the device's */
-    bool paging;                       /* on demand */
-    const char *address;               /* NULL: any */
+    char device[IBV_SYSFS_NAME_MAX]; /* "": any */
+    uint32_t port;                   /* 0: any */
+    int gid_index;                   /* -1: any */
+    uint32_t mtu_bytes;              /* 0: the port's */
+    uint32_t timeout_ms;             /* 0: the device's */
+    bool paging;                     /* on demand */
+    const char *address;             /* NULL: any */
 };
 
 static int number(const char *text, uint32_t min, uint32_t max, uint32_t *ret_value) {
@@ -44,11 +44,16 @@ static int wish_field(struct wish *wish, const char *field, uint32_t *place) {
         return 0;
     }
     if (strncmp(field, "mtu=", 4) == 0)
-        return number(field + 4, 256, 4096, &wish->mtu_bytes) || (wish->mtu_bytes & (wish->mtu_bytes - 1)) ? -EINVAL : 0;
+        return number(field + 4, 256, 4096, &wish->mtu_bytes) || (wish->mtu_bytes & (wish->mtu_bytes - 1))
+                   ? -EINVAL
+                   : 0;
     if (strncmp(field, "timeout=", 8) == 0)
         return number(field + 8, 1, 60000, &wish->timeout_ms);
     switch ((*place)++) {
-    case 0: return (size_t)snprintf(wish->device, sizeof wish->device, "%s", field) < sizeof wish->device ? 0 : -EINVAL;
+    case 0:
+        return (size_t)snprintf(wish->device, sizeof wish->device, "%s", field) < sizeof wish->device
+                   ? 0
+                   : -EINVAL;
     case 1: return number(field, 1, UINT8_MAX, &wish->port);
     case 2:
         if (number(field, 0, UINT16_MAX, &gid_index) != 0)
@@ -59,7 +64,8 @@ static int wish_field(struct wish *wish, const char *field, uint32_t *place) {
     }
 }
 
-/* "device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]", or several with commas between, of which the ranks take theirs in turn. */
+/* "device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]", or several with commas between, of which the ranks
+ * take theirs in turn. */
 static int wish_parse(const struct remo__fabric_config *config, struct wish *wish) {
     *wish = (struct wish){.gid_index = -1, .address = config->address};
     const char *text = config->provider ? config->provider : "";
@@ -77,13 +83,20 @@ static int wish_parse(const struct remo__fabric_config *config, struct wish *wis
         for (char *field = strtok_r(copy, ":", &save); field && rc == 0; field = strtok_r(NULL, ":", &save))
             rc = wish_field(wish, field, &place);
     }
-    return rc == 0 ? 0 : remo__fail(rc, "\"%s\" names no RDMA device; write device[:port[:gid index]] as `ibv_devinfo -v` shows "
-                                    "them, rxe0:1:1 for instance, then perhaps :mtu=BYTES, :timeout=MS or :odp", config->provider);
+    return rc == 0
+               ? 0
+               : remo__fail(
+                   rc,
+                   "\"%s\" names no RDMA device; write device[:port[:gid index]] as `ibv_devinfo -v` shows "
+                   "them, rxe0:1:1 for instance, then perhaps :mtu=BYTES, :timeout=MS or :odp",
+                   config->provider);
 }
 
 static int fail_none(void) {
-    return remo__fail(-ENODEV, "this machine has no RDMA device: with a network card that can, install its driver; to try, with "
-                      "any card, `modprobe rdma_rxe` and `rdma link add rxe0 type rxe netdev eth0` (package iproute2)");
+    return remo__fail(
+        -ENODEV,
+        "this machine has no RDMA device: with a network card that can, install its driver; to try, with "
+        "any card, `modprobe rdma_rxe` and `rdma link add rxe0 type rxe netdev eth0` (package iproute2)");
 }
 
 /* librdmacm itself would print complaints, so look first. */
@@ -122,7 +135,8 @@ static void address_gid(const struct sockaddr *address, union ibv_gid *ret_gid) 
     memcpy(ret_gid->raw + 12, &((const struct sockaddr_in *)address)->sin_addr, 4);
 }
 
-/* The index of the address among the GIDs of the port, version 2 of RoCE if there is a choice; -1: none has it. */
+/* The index of the address among the GIDs of the port, version 2 of RoCE if there is a choice; -1: none has
+ * it. */
 static int gid_find(struct ibv_context *context, uint8_t port, const struct sockaddr *address) {
     union ibv_gid wanted;
     address_gid(address, &wanted);
@@ -132,7 +146,8 @@ static int gid_find(struct ibv_context *context, uint8_t port, const struct sock
         return -1;
     for (int i = 0; i < attr.gid_tbl_len; i++) {
         struct ibv_gid_entry entry;
-        if (ibv_query_gid_ex(context, port, (uint32_t)i, &entry, 0) != 0 || memcmp(&entry.gid, &wanted, sizeof wanted) != 0)
+        if (ibv_query_gid_ex(context, port, (uint32_t)i, &entry, 0) != 0
+            || memcmp(&entry.gid, &wanted, sizeof wanted) != 0)
             continue;
         if (found < 0 || entry.gid_type == IBV_GID_TYPE_ROCE_V2)
             found = i;
@@ -144,21 +159,32 @@ static uint32_t mtu_bytes(enum ibv_mtu mtu) {
     return 128u << mtu;
 }
 
-int remo__verbs_device_check(const char *name, enum ibv_transport_type transport, const struct ibv_device_attr *attr) {
+int remo__verbs_device_check(const char *name, enum ibv_transport_type transport,
+                             const struct ibv_device_attr *attr) {
     if (transport == IBV_TRANSPORT_IWARP)
-        return remo__fail(-ENODEV, "device %s is iWARP, which has neither remote atomics nor immediates, and no object works "
-                          "without; use RoCE or InfiniBand, or fabric ofi over its interface", name);
+        return remo__fail(
+            -ENODEV,
+            "device %s is iWARP, which has neither remote atomics nor immediates, and no object works "
+            "without; use RoCE or InfiniBand, or fabric ofi over its interface",
+            name);
     if (transport != IBV_TRANSPORT_IB)
-        return remo__fail(-ENODEV, "device %s is neither RoCE nor InfiniBand; use fabric ofi, which knows more networks", name);
+        return remo__fail(
+            -ENODEV, "device %s is neither RoCE nor InfiniBand; use fabric ofi, which knows more networks",
+            name);
     if (attr->atomic_cap == IBV_ATOMIC_NONE)
-        return remo__fail(-ENODEV, "device %s has no remote atomics (atomic_cap NONE), and no lock works without; use another "
-                          "device, or fabric ofi over its interface", name);
+        return remo__fail(
+            -ENODEV,
+            "device %s has no remote atomics (atomic_cap NONE), and no lock works without; use another "
+            "device, or fabric ofi over its interface",
+            name);
     if (attr->max_srq == 0)
-        return remo__fail(-ENODEV, "device %s has no shared receive queues (max_srq 0), which immediates need", name);
+        return remo__fail(-ENODEV,
+                          "device %s has no shared receive queues (max_srq 0), which immediates need", name);
     return 0;
 }
 
-/* How long a silent peer is believed to live. A device in software is as slow to answer as its machine's processors. */
+/* How long a silent peer is believed to live. A device in software is as slow to answer as its machine's
+ * processors. */
 static uint8_t ack_timeout(uint32_t timeout_ms, bool software) {
     if (timeout_ms == 0)
         return software ? REMO__VERBS_ACK_TIMEOUT_SOFTWARE : REMO__VERBS_ACK_TIMEOUT;
@@ -169,16 +195,19 @@ static uint8_t ack_timeout(uint32_t timeout_ms, bool software) {
     return exponent;
 }
 
-/* Pages on demand, if wished: only where everything that we do is said to work with them, and not on Soft-RoCE, which says so and then
- * corrupts data (kernel 7.2). */
+/* Pages on demand, if wished: only where everything that we do is said to work with them, and not on
+ * Soft-RoCE, which says so and then corrupts data (kernel 7.2). */
 static int paging_take(struct ibv_context *context, const struct wish *wish, struct verbs_device *device) {
-    const uint32_t needed = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    const uint32_t needed =
+        IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
     struct ibv_device_attr_ex attr = {0};
     if (!wish->paging)
         return 0;
-    if (device->software || ibv_query_device_ex(context, NULL, &attr) != 0 || !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT) ||
-        (attr.odp_caps.per_transport_caps.rc_odp_caps & needed) != needed)
-        return remo__fail(-ENODEV, "device %s cannot be trusted with on-demand paging; leave out :odp", device->name);
+    if (device->software || ibv_query_device_ex(context, NULL, &attr) != 0
+        || !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT)
+        || (attr.odp_caps.per_transport_caps.rc_odp_caps & needed) != needed)
+        return remo__fail(-ENODEV, "device %s cannot be trusted with on-demand paging; leave out :odp",
+                          device->name);
     device->paging = true;
     return 0;
 }
@@ -188,7 +217,8 @@ static uint32_t least(int granted, uint32_t wanted) {
 }
 
 /* Describe the device that `id` is bound to; -ENODEV with the sentence set when it will not do. */
-static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, const struct wish *wish, struct verbs_device *device) {
+static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, const struct wish *wish,
+                       struct verbs_device *device) {
     struct ibv_device_attr attr;
     struct ibv_port_attr port;
     *device = (struct verbs_device){.port = id->port_num};
@@ -199,8 +229,9 @@ static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, co
     if (rc < 0)
         return rc;
     if (port.state != IBV_PORT_ACTIVE)
-        return remo__fail(-ENODEV, "port %u of device %s is not active: is its interface up, and the cable in?", device->port,
-                          device->name);
+        return remo__fail(-ENODEV,
+                          "port %u of device %s is not active: is its interface up, and the cable in?",
+                          device->port, device->name);
     memcpy(&device->address, address, address_bytes(address));
     device->gid_index = gid_find(id->verbs, device->port, address);
     device->software = attr.vendor_id == SOFTWARE_VENDOR;
@@ -212,13 +243,15 @@ static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, co
     device->receives = least(attr.max_srq_wr, REMO__VERBS_RECEIVES_MAX);
     device->completions = least(attr.max_cqe, REMO__VERBS_COMPLETIONS_MAX);
     device->sends = least(attr.max_qp_wr, REMO__VERBS_SENDS_MAX);
-    device->reads = (uint8_t)least(attr.max_qp_init_rd_atom, least(attr.max_qp_rd_atom, REMO__VERBS_READS_MAX));
+    device->reads =
+        (uint8_t)least(attr.max_qp_init_rd_atom, least(attr.max_qp_rd_atom, REMO__VERBS_READS_MAX));
     return paging_take(id->verbs, wish, device);
 }
 
 /* Try one address of the machine: 0, or why not. */
-static int address_try(const struct wish *wish, struct rdma_event_channel *channel, const struct sockaddr *address,
-                       struct rdma_cm_id **ret_id, struct verbs_device *device) {
+static int address_try(const struct wish *wish, struct rdma_event_channel *channel,
+                       const struct sockaddr *address, struct rdma_cm_id **ret_id,
+                       struct verbs_device *device) {
     struct sockaddr_storage any_port = {0};
     memcpy(&any_port, address, address_bytes(address));
     struct rdma_cm_id *id = NULL;
@@ -232,7 +265,8 @@ static int address_try(const struct wish *wish, struct rdma_event_channel *chann
     if ((rc = device_take(id, address, wish, device)) < 0)
         goto fail;
     rc = -ENODEV;
-    if ((wish->port && wish->port != device->port) || (wish->gid_index >= 0 && wish->gid_index != device->gid_index))
+    if ((wish->port && wish->port != device->port)
+        || (wish->gid_index >= 0 && wish->gid_index != device->gid_index))
         goto fail;
     *ret_id = id;
     return 0;
@@ -258,13 +292,20 @@ static bool address_usable(const struct ifaddrs *interface, const struct wish *w
 
 static int fail_unfound(const struct wish *wish) {
     if (wish->address)
-        return remo__fail(-ENODEV, "no RDMA device of this machine%s%s has the address %s; `rdma link` shows their interfaces",
-                          wish->device[0] ? " called " : "", wish->device, wish->address);
+        return remo__fail(
+            -ENODEV,
+            "no RDMA device of this machine%s%s has the address %s; `rdma link` shows their interfaces",
+            wish->device[0] ? " called " : "", wish->device, wish->address);
     if (wish->device[0])
-        return remo__fail(-ENODEV, "there is no RDMA device %s%s with an IP address on an interface that is up; `rdma link` shows "
-                          "which there are", wish->device, wish->port || wish->gid_index >= 0 ? " with that port and GID" : "");
-    return remo__fail(-ENODEV, "no RDMA device of this machine has an IP address on an interface that is up; `rdma link` shows "
-                      "their interfaces: give one an address (InfiniBand: to its ib0, IP over InfiniBand)");
+        return remo__fail(
+            -ENODEV,
+            "there is no RDMA device %s%s with an IP address on an interface that is up; `rdma link` shows "
+            "which there are",
+            wish->device, wish->port || wish->gid_index >= 0 ? " with that port and GID" : "");
+    return remo__fail(
+        -ENODEV,
+        "no RDMA device of this machine has an IP address on an interface that is up; `rdma link` shows "
+        "their interfaces: give one an address (InfiniBand: to its ib0, IP over InfiniBand)");
 }
 
 int remo__verbs_device_find(const struct remo__fabric_config *config, struct rdma_event_channel *channel,
@@ -305,8 +346,8 @@ int remo__verbs_device_open(const struct rdma_cm_id *id, struct ibv_context **re
     return 0;
 }
 
-int remo__verbs_qp_step(const struct verbs_device *device, struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state,
-                        const struct verbs_terms *terms) {
+int remo__verbs_qp_step(const struct verbs_device *device, struct rdma_cm_id *id, struct ibv_qp *qp,
+                        enum ibv_qp_state state, const struct verbs_terms *terms) {
     struct ibv_qp_attr attr = {.qp_state = state};
     int mask = 0;
     if (rdma_init_qp_attr(id, &attr, &mask) != 0)
@@ -325,13 +366,22 @@ int remo__verbs_qp_step(const struct verbs_device *device, struct rdma_cm_id *id
 
 /* ---- limits of queue pairs, which only making one tells ---- */
 
-static struct ibv_qp *qp_try(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t inline_bytes, uint32_t sends, bool native) {
+static struct ibv_qp *qp_try(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t inline_bytes, uint32_t sends,
+                             bool native) {
     struct ibv_qp_init_attr_ex attr = {
-        .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd,
-        .cap = {.max_send_wr = sends, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = inline_bytes},
+        .send_cq = cq,
+        .recv_cq = cq,
+        .qp_type = IBV_QPT_RC,
+        .pd = pd,
+        .cap = {.max_send_wr = sends,
+                .max_recv_wr = 1,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = inline_bytes},
         .comp_mask = IBV_QP_INIT_ATTR_PD | (native ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
-        .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                          IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD};
+        .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+                          | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ
+                          | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD};
     if (!native)
         attr.send_ops_flags = 0;
     return ibv_create_qp_ex(pd->context, &attr);
@@ -356,6 +406,8 @@ int remo__verbs_device_limits(struct ibv_pd *pd, struct verbs_device *device) {
     if (qp)
         ibv_destroy_qp(qp);
     ibv_destroy_cq(cq);
-    return qp ? 0 : remo__fail(-ENODEV, "device %s makes no queue pair with %u sends (%s)%s", device->name, device->sends,
-                               strerror(error), error == ENOMEM ? "; raise the memlock limit (ulimit -l unlimited)" : "");
+    return qp ? 0
+              : remo__fail(-ENODEV, "device %s makes no queue pair with %u sends (%s)%s", device->name,
+                           device->sends, strerror(error),
+                           error == ENOMEM ? "; raise the memlock limit (ulimit -l unlimited)" : "");
 }

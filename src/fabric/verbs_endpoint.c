@@ -38,11 +38,13 @@ int remo__verbs_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint
     endpoint->channel = rdma_create_event_channel();
     endpoint->events = ibv_create_comp_channel(verbs->context);
     if (endpoint->events)
-        endpoint->cq = ibv_create_cq(verbs->context, (int)verbs->device.completions, NULL, endpoint->events, 0);
+        endpoint->cq =
+            ibv_create_cq(verbs->context, (int)verbs->device.completions, NULL, endpoint->events, 0);
     if (endpoint->wake_fd < 0 || !endpoint->channel || !endpoint->events || !endpoint->cq) {
-        int rc = remo__fail(errno == EMFILE ? -EMFILE : -ENOMEM, "device %s makes no completion queue for one more thread (%s); raise "
-                            "the limits of descriptors (ulimit -n) and of locked memory (ulimit -l)", verbs->device.name,
-                            strerror(errno));
+        int rc = remo__fail(errno == EMFILE ? -EMFILE : -ENOMEM,
+                            "device %s makes no completion queue for one more thread (%s); raise "
+                            "the limits of descriptors (ulimit -n) and of locked memory (ulimit -l)",
+                            verbs->device.name, strerror(errno));
         endpoint_free(endpoint);
         return rc;
     }
@@ -99,37 +101,35 @@ void remo__verbs_endpoints_wake(struct verbs_fabric *verbs) {
 void remo__verbs_finish(struct verbs_endpoint *endpoint, uint64_t token, int status) {
     assert(endpoint->done_count < REMO__VERBS_DEPTH);
     uint32_t at = (endpoint->done_head + endpoint->done_count++) % REMO__VERBS_DEPTH;
-    endpoint->done[at] = (struct remo__completion){.token = token, .status = status, .why = status < 0 ? endpoint->why : NULL};
+    endpoint->done[at] =
+        (struct remo__completion){.token = token, .status = status, .why = status < 0 ? endpoint->why : NULL};
 }
 
 static int status_of(enum ibv_wc_status status) {
     switch (status) {
     case IBV_WC_RETRY_EXC_ERR: /* it does not answer */
-    case IBV_WC_REM_ABORT_ERR:
-        return -EHOSTDOWN;
+    case IBV_WC_REM_ABORT_ERR: return -EHOSTDOWN;
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_LOC_ACCESS_ERR:
-    case IBV_WC_LOC_PROT_ERR:
-        return -EACCES;
+    case IBV_WC_LOC_PROT_ERR: return -EACCES;
     case IBV_WC_RNR_RETRY_EXC_ERR:
-    case IBV_WC_RESP_TIMEOUT_ERR:
-        return -ETIMEDOUT;
-    case IBV_WC_WR_FLUSH_ERR:
-        return -ECANCELED;
-    default:
-        return -EIO;
+    case IBV_WC_RESP_TIMEOUT_ERR: return -ETIMEDOUT;
+    case IBV_WC_WR_FLUSH_ERR: return -ECANCELED;
+    default: return -EIO;
     }
 }
 
 /* The first error of a connection. What lies before it was executed; what lies behind ends with it. */
-static void completion_fail(struct verbs_endpoint *endpoint, struct verbs_link *link, const struct ibv_wc *done) {
+static void completion_fail(struct verbs_endpoint *endpoint, struct verbs_link *link,
+                            const struct ibv_wc *done) {
     struct verbs_fabric *verbs = endpoint->verbs;
     uint32_t peer = link->contact->rank;
     bool gone = atomic_load(&verbs->contacts[peer]) != link->contact;
     int status = gone ? -EHOSTDOWN : status_of(done->status);
     remo__verbs_link_retire(endpoint, link, (uint32_t)done->wr_id);
-    snprintf(endpoint->why, sizeof endpoint->why, "device %s: an operation on node %u failed: %s (status %d, vendor code %#x)",
-             verbs->device.name, peer, ibv_wc_status_str(done->status), (int)done->status, done->vendor_err);
+    snprintf(endpoint->why, sizeof endpoint->why,
+             "device %s: an operation on node %u failed: %s (status %d, vendor code %#x)", verbs->device.name,
+             peer, ibv_wc_status_str(done->status), (int)done->status, done->vendor_err);
     if (!gone)
         remo__log(&verbs->base.log, REMO_LOG_WARNING, "%s", endpoint->why);
     remo__verbs_link_end(endpoint, link, status, status == -EHOSTDOWN ? -EHOSTDOWN : -ECANCELED);
@@ -184,8 +184,10 @@ void remo__verbs_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     if (device_poll(endpoint) > 0)
         return;
     uint64_t sleep_ns = remo__min(timeout_ns, REMO__NS_PER_S);
-    struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / REMO__NS_PER_S), .tv_nsec = (long)(sleep_ns % REMO__NS_PER_S)};
-    struct pollfd fds[2] = {{.fd = endpoint->events->fd, .events = POLLIN}, {.fd = endpoint->wake_fd, .events = POLLIN}};
+    struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / REMO__NS_PER_S),
+                             .tv_nsec = (long)(sleep_ns % REMO__NS_PER_S)};
+    struct pollfd fds[2] = {{.fd = endpoint->events->fd, .events = POLLIN},
+                            {.fd = endpoint->wake_fd, .events = POLLIN}};
     if (ppoll(fds, 2, &sleep, NULL) <= 0)
         return;
     if (fds[0].revents && ibv_get_cq_event(endpoint->events, &cq, &context) == 0)

@@ -12,7 +12,7 @@
 #define AGAIN_NS_MIN (20 * REMO__NS_PER_MS)   /* after a connection that could not be made */
 #define AGAIN_DOUBLINGS_MAX 5u
 #define RESOLVE_MS 1000
-#define CONSUMER_REJECT 28                    /* of InfiniBand's reasons: the program at the other end said no */
+#define CONSUMER_REJECT 28 /* of InfiniBand's reasons: the program at the other end said no */
 
 /* ---- operations under way ---- */
 
@@ -68,7 +68,7 @@ struct attempt {
     struct rdma_cm_id *id;
     struct ibv_qp *qp;
     uint64_t deadline_ns;
-    bool not_yet;              /* refused, but may be accepted soon */
+    bool not_yet; /* refused, but may be accepted soon */
 };
 
 static bool still_connected(const struct attempt *attempt) {
@@ -77,34 +77,41 @@ static bool still_connected(const struct attempt *attempt) {
 
 static int attempt_fail(const struct attempt *attempt, const char *what, int code) {
     return remo__fail(-EHOSTDOWN, "node %u cannot be reached by device %s: %s (%s)", attempt->contact->rank,
-                      attempt->endpoint->verbs->device.name, what, code < 0 ? strerror(-code) : rdma_event_str((enum rdma_cm_event_type)code));
+                      attempt->endpoint->verbs->device.name, what,
+                      code < 0 ? strerror(-code) : rdma_event_str((enum rdma_cm_event_type)code));
 }
 
 /* Is the event the one that we wait for? Events of older connections are none of our business. */
-static int event_judge(struct attempt *attempt, const struct rdma_cm_event *event, enum rdma_cm_event_type wanted) {
+static int event_judge(struct attempt *attempt, const struct rdma_cm_event *event,
+                       enum rdma_cm_event_type wanted) {
     if (event->id != attempt->id)
         return 0;
     if (event->event == wanted)
         return 1;
-    attempt->not_yet = event->event == RDMA_CM_EVENT_REJECTED && event->status == CONSUMER_REJECT &&
-                       event->param.conn.private_data && ((const char *)event->param.conn.private_data)[0] != '\0';
+    attempt->not_yet = event->event == RDMA_CM_EVENT_REJECTED && event->status == CONSUMER_REJECT
+                       && event->param.conn.private_data
+                       && ((const char *)event->param.conn.private_data)[0] != '\0';
     char what[40];
-    snprintf(what, sizeof what, event->event == RDMA_CM_EVENT_REJECTED ? "it refused, reason %d" : "no connection, status %d",
+    snprintf(what, sizeof what,
+             event->event == RDMA_CM_EVENT_REJECTED ? "it refused, reason %d" : "no connection, status %d",
              event->status);
     return attempt_fail(attempt, what, event->event);
 }
 
 static int event_await(struct attempt *attempt, enum rdma_cm_event_type wanted) {
     struct verbs_endpoint *endpoint = attempt->endpoint;
-    struct pollfd fds[2] = {{.fd = endpoint->channel->fd, .events = POLLIN}, {.fd = endpoint->wake_fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = endpoint->channel->fd, .events = POLLIN},
+                            {.fd = endpoint->wake_fd, .events = POLLIN}};
     for (;;) {
         uint64_t left_ms = remo__remaining_ns(attempt->deadline_ns) / REMO__NS_PER_MS;
         if (!still_connected(attempt))
             return remo__fail(-EHOSTDOWN, "node %u is not connected", attempt->contact->rank);
         if (left_ms == 0)
             return attempt_fail(attempt, "it does not answer", -ETIMEDOUT);
-        /* The wake-up is for poll and wait to take; only its coming matters here, and then time passes in short steps. */
-        if (poll(fds, fds[1].revents ? 1 : 2, (int)remo__min(left_ms, fds[1].revents ? 10 : left_ms)) <= 0 || !fds[0].revents)
+        /* The wake-up is for poll and wait to take; only its coming matters here, and then time passes in
+         * short steps. */
+        if (poll(fds, fds[1].revents ? 1 : 2, (int)remo__min(left_ms, fds[1].revents ? 10 : left_ms)) <= 0
+            || !fds[0].revents)
             continue;
         struct rdma_cm_event *event;
         if (rdma_get_cm_event(endpoint->channel, &event) != 0)
@@ -119,15 +126,21 @@ static int event_await(struct attempt *attempt, enum rdma_cm_event_type wanted) 
 static int qp_make(struct attempt *attempt) {
     struct verbs_endpoint *endpoint = attempt->endpoint;
     const struct verbs_device *device = &endpoint->verbs->device;
-    struct ibv_qp_init_attr_ex attr = {
-        .qp_type = IBV_QPT_RC, .send_cq = endpoint->cq, .recv_cq = endpoint->cq, .pd = endpoint->verbs->pd,
-        .cap = {.max_send_wr = device->sends, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1,
-                .max_inline_data = device->inline_bytes},
-        .comp_mask = IBV_QP_INIT_ATTR_PD};
+    struct ibv_qp_init_attr_ex attr = {.qp_type = IBV_QPT_RC,
+                                       .send_cq = endpoint->cq,
+                                       .recv_cq = endpoint->cq,
+                                       .pd = endpoint->verbs->pd,
+                                       .cap = {.max_send_wr = device->sends,
+                                               .max_recv_wr = 1,
+                                               .max_send_sge = 1,
+                                               .max_recv_sge = 1,
+                                               .max_inline_data = device->inline_bytes},
+                                       .comp_mask = IBV_QP_INIT_ATTR_PD};
     if (device->native_posts) {
         attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-        attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                              IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+        attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+                              | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ
+                              | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     }
     if (strcmp(ibv_get_device_name(attempt->id->verbs->device), device->name) != 0)
         return attempt_fail(attempt, "its network is that of another device of this machine", -ENETUNREACH);
@@ -140,7 +153,8 @@ static int qp_ready(struct attempt *attempt) {
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
     const struct verbs_device *device = &attempt->endpoint->verbs->device;
     struct verbs_terms terms = {.reads = device->reads,
-                                .mtu_bytes = (uint32_t)remo__min(device->mtu_bytes, attempt->contact->mtu_bytes)};
+                                .mtu_bytes =
+                                    (uint32_t)remo__min(device->mtu_bytes, attempt->contact->mtu_bytes)};
     for (size_t i = 0; i < REMO__ARRAY_COUNT(states); i++) {
         int rc = remo__verbs_qp_step(device, attempt->id, attempt->qp, states[i], &terms);
         if (rc < 0)
@@ -152,7 +166,8 @@ static int qp_ready(struct attempt *attempt) {
 static int steps(struct attempt *attempt) {
     struct verbs_fabric *verbs = attempt->endpoint->verbs;
     struct sockaddr_storage from = verbs->device.address, to = attempt->contact->address;
-    struct verbs_hello hello = {.rank = verbs->base.rank, .from_life = verbs->life, .to_life = attempt->contact->life};
+    struct verbs_hello hello = {
+        .rank = verbs->base.rank, .from_life = verbs->life, .to_life = attempt->contact->life};
     uint8_t data[REMO__VERBS_HELLO_BYTES];
     memcpy(hello.secret, attempt->contact->secret, sizeof hello.secret);
     verbs_hello_write(data, &hello);
@@ -171,9 +186,13 @@ static int steps(struct attempt *attempt) {
         rc = qp_make(attempt);
     if (rc < 0)
         return rc;
-    struct rdma_conn_param param = {.private_data = data, .private_data_len = sizeof data, .initiator_depth = verbs->device.reads,
-                                    .responder_resources = 0, .retry_count = REMO__VERBS_RETRIES,
-                                    .rnr_retry_count = REMO__VERBS_RNR_FOREVER, .qp_num = attempt->qp->qp_num};
+    struct rdma_conn_param param = {.private_data = data,
+                                    .private_data_len = sizeof data,
+                                    .initiator_depth = verbs->device.reads,
+                                    .responder_resources = 0,
+                                    .retry_count = REMO__VERBS_RETRIES,
+                                    .rnr_retry_count = REMO__VERBS_RNR_FOREVER,
+                                    .qp_num = attempt->qp->qp_num};
     if (rdma_connect(attempt->id, &param) != 0)
         return attempt_fail(attempt, "no connection", -errno);
     rc = event_await(attempt, RDMA_CM_EVENT_CONNECT_RESPONSE);
@@ -197,9 +216,11 @@ static int connection_try(struct attempt *attempt, struct verbs_link *link) {
 }
 
 static int connection_make(struct verbs_endpoint *endpoint, struct verbs_link *link) {
-    struct attempt attempt = {.endpoint = endpoint, .contact = link->contact, .deadline_ns = remo__deadline(CONNECT_NS)};
+    struct attempt attempt = {
+        .endpoint = endpoint, .contact = link->contact, .deadline_ns = remo__deadline(CONNECT_NS)};
     int rc;
-    while ((rc = connection_try(&attempt, link)) < 0 && attempt.not_yet && still_connected(&attempt)) { /* ends by the deadline */
+    while ((rc = connection_try(&attempt, link)) < 0 && attempt.not_yet
+           && still_connected(&attempt)) { /* ends by the deadline */
         struct timespec nap = {.tv_nsec = (long)NOT_YET_NAP_NS};
         nanosleep(&nap, NULL);
     }
@@ -212,7 +233,8 @@ static int connection_make(struct verbs_endpoint *endpoint, struct verbs_link *l
     return rc;
 }
 
-int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *contact, struct verbs_link **ret_link) {
+int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *contact,
+                         struct verbs_link **ret_link) {
     struct verbs_link *link = endpoint->links[contact->rank];
     if (remo__likely(link && link->id && link->contact == contact)) {
         *ret_link = link;
@@ -222,7 +244,8 @@ int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *
         return remo__fail(-ENOMEM, "no memory for a connection to node %u", contact->rank);
     if (link->contact != contact) {
         if (link->id) {
-            snprintf(endpoint->why, sizeof endpoint->why, "node %u, as it was before, is not connected any more", contact->rank);
+            snprintf(endpoint->why, sizeof endpoint->why,
+                     "node %u, as it was before, is not connected any more", contact->rank);
             remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
         }
         link->contact = contact;

@@ -10,7 +10,7 @@
 struct batch {
     struct verbs_endpoint *endpoint;
     struct verbs_link *link;
-    uint32_t count;            /* of endpoint->requests */
+    uint32_t count; /* of endpoint->requests */
     uint64_t bytes;
 };
 
@@ -23,16 +23,18 @@ static int op_check_form(const struct verbs_fabric *verbs, const struct remo__op
     if (op->kind > REMO__OP_COMPARE_SWAP)
         return remo__fail(-EINVAL, "there is no operation of kind %u", op->kind);
     if (atomic && (op->size_bytes != sizeof(uint64_t) || op->remote % sizeof(uint64_t) != 0))
-        return remo__fail(-EINVAL, "an atomic takes 8 bytes at a multiple of 8: here are %llu bytes at offset %#llx",
+        return remo__fail(-EINVAL,
+                          "an atomic takes 8 bytes at a multiple of 8: here are %llu bytes at offset %#llx",
                           (unsigned long long)op->size_bytes, (unsigned long long)op->remote);
     if (op->kind != REMO__OP_WRITE && (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)))
         return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
     if (op->size_bytes > REMO__VERBS_MESSAGE_BYTES_MAX)
-        return remo__fail(-EMSGSIZE, "an operation of %llu bytes is too large: at most %llu", (unsigned long long)op->size_bytes,
+        return remo__fail(-EMSGSIZE, "an operation of %llu bytes is too large: at most %llu",
+                          (unsigned long long)op->size_bytes,
                           (unsigned long long)REMO__VERBS_MESSAGE_BYTES_MAX);
     if ((op->flags & REMO__OP_INLINE) && op->size_bytes > verbs->device.inline_bytes)
-        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inlined write: at most %u", (unsigned long long)op->size_bytes,
-                          verbs->device.inline_bytes);
+        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inlined write: at most %u",
+                          (unsigned long long)op->size_bytes, verbs->device.inline_bytes);
     return 0;
 }
 
@@ -61,7 +63,8 @@ static uint64_t local_offset(const struct verbs_fabric *verbs, const void *local
     return (uint64_t)((const char *)local - verbs->arena); /* outside: larger than any segment's end */
 }
 
-static int op_check(const struct verbs_fabric *verbs, const struct remo__op *op, struct verbs_contact **ret_contact) {
+static int op_check(const struct verbs_fabric *verbs, const struct remo__op *op,
+                    struct verbs_contact **ret_contact) {
     int rc = op_check_form(verbs, op);
     if (rc < 0)
         return rc;
@@ -71,7 +74,8 @@ static int op_check(const struct verbs_fabric *verbs, const struct remo__op *op,
     if (!covered(&contact->segments, op->remote, op->size_bytes))
         return remo__fail(-EFAULT, "%llu bytes at offset %#llx of node %u are no network memory",
                           (unsigned long long)op->size_bytes, (unsigned long long)op->remote, op->peer);
-    if (op->size_bytes > 0 && !inlined(verbs, op) && !covered(&verbs->own, local_offset(verbs, op->local), op->size_bytes))
+    if (op->size_bytes > 0 && !inlined(verbs, op)
+        && !covered(&verbs->own, local_offset(verbs, op->local), op->size_bytes))
         return remo__fail(-EFAULT, "a buffer of %llu bytes is not in the arena, as this fabric needs",
                           (unsigned long long)op->size_bytes);
     *ret_contact = contact;
@@ -80,8 +84,8 @@ static int op_check(const struct verbs_fabric *verbs, const struct remo__op *op,
 
 /* ---- work requests ---- */
 
-static struct ibv_send_wr *request_add(struct batch *batch, enum ibv_wr_opcode opcode, const void *local, uint32_t key,
-                                       uint64_t bytes) {
+static struct ibv_send_wr *request_add(struct batch *batch, enum ibv_wr_opcode opcode, const void *local,
+                                       uint32_t key, uint64_t bytes) {
     uint32_t at = batch->count++;
     struct ibv_send_wr *request = &batch->endpoint->requests[at];
     struct ibv_sge *piece = &batch->endpoint->pieces[at];
@@ -91,10 +95,12 @@ static struct ibv_send_wr *request_add(struct batch *batch, enum ibv_wr_opcode o
     return request;
 }
 
-static void atomic_add(struct batch *batch, const struct remo__op *op, const struct verbs_segment *at, uint32_t key, uint64_t local) {
+static void atomic_add(struct batch *batch, const struct remo__op *op, const struct verbs_segment *at,
+                       uint32_t key, uint64_t local) {
     bool add = op->kind == REMO__OP_FETCH_ADD;
-    struct ibv_send_wr *request = request_add(batch, add ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP,
-                                              (const void *)(uintptr_t)local, key, sizeof(uint64_t));
+    struct ibv_send_wr *request =
+        request_add(batch, add ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP,
+                    (const void *)(uintptr_t)local, key, sizeof(uint64_t));
     request->wr.atomic.remote_addr = op->remote;
     request->wr.atomic.rkey = at->key;
     request->wr.atomic.compare_add = add ? op->operand : op->compare;
@@ -113,7 +119,8 @@ static void pieces_add(struct batch *batch, const struct remo__op *op, const str
         uint64_t piece = there ? remo__min(left, there->offset + there->bytes - remote) : left;
         if (here)
             piece = remo__min(piece, here->offset + here->bytes - local);
-        const char *from = brief ? (const char *)op->local + (remote - op->remote) : (const char *)(uintptr_t)local;
+        const char *from =
+            brief ? (const char *)op->local + (remote - op->remote) : (const char *)(uintptr_t)local;
         struct ibv_send_wr *request = request_add(batch, opcode, from, here ? here->key : 0, piece);
         request->send_flags = brief && piece > 0 ? IBV_SEND_INLINE : 0;
         request->wr.rdma.remote_addr = remote;
@@ -132,7 +139,8 @@ static void op_add(struct batch *batch, const struct remo__op *op, const struct 
     struct verbs_link *link = batch->link;
     if (op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP) {
         uint64_t local = local_offset(verbs, op->local);
-        atomic_add(batch, op, verbs_segment_at(&contact->segments, op->remote), verbs_segment_at(&verbs->own, local)->key, local);
+        atomic_add(batch, op, verbs_segment_at(&contact->segments, op->remote),
+                   verbs_segment_at(&verbs->own, local)->key, local);
     } else if (op->size_bytes > 0 || !(op->flags & REMO__OP_IMM)) {
         pieces_add(batch, op, contact);
     }
@@ -145,7 +153,8 @@ static void op_add(struct batch *batch, const struct remo__op *op, const struct 
     for (uint32_t i = first; i < batch->count; i++) {
         uint32_t number = link->head++;
         batch->endpoint->requests[i].wr_id = (uint64_t)op->peer << 48 | (uint64_t)link->serial << 32 | number;
-        link->sent[number % REMO__VERBS_SENDS_MAX] = (struct verbs_sent){.token = op->token, .last = i + 1 == batch->count};
+        link->sent[number % REMO__VERBS_SENDS_MAX] =
+            (struct verbs_sent){.token = op->token, .last = i + 1 == batch->count};
     }
 }
 
@@ -161,19 +170,16 @@ static void native_one(struct ibv_qp_ex *native, const struct ibv_send_wr *reque
     case IBV_WR_RDMA_WRITE_WITH_IMM:
         ibv_wr_rdma_write_imm(native, request->wr.rdma.rkey, request->wr.rdma.remote_addr, request->imm_data);
         break;
-    case IBV_WR_SEND_WITH_IMM:
-        ibv_wr_send_imm(native, request->imm_data);
-        break;
+    case IBV_WR_SEND_WITH_IMM: ibv_wr_send_imm(native, request->imm_data); break;
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
-        ibv_wr_atomic_fetch_add(native, request->wr.atomic.rkey, request->wr.atomic.remote_addr, request->wr.atomic.compare_add);
+        ibv_wr_atomic_fetch_add(native, request->wr.atomic.rkey, request->wr.atomic.remote_addr,
+                                request->wr.atomic.compare_add);
         break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
-        ibv_wr_atomic_cmp_swp(native, request->wr.atomic.rkey, request->wr.atomic.remote_addr, request->wr.atomic.compare_add,
-                              request->wr.atomic.swap);
+        ibv_wr_atomic_cmp_swp(native, request->wr.atomic.rkey, request->wr.atomic.remote_addr,
+                              request->wr.atomic.compare_add, request->wr.atomic.swap);
         break;
-    default:
-        ibv_wr_rdma_write(native, request->wr.rdma.rkey, request->wr.rdma.remote_addr);
-        break;
+    default: ibv_wr_rdma_write(native, request->wr.rdma.rkey, request->wr.rdma.remote_addr); break;
     }
     if (request->send_flags & IBV_SEND_INLINE)
         ibv_wr_set_inline_data(native, (void *)(uintptr_t)request->sg_list->addr, request->sg_list->length);
@@ -214,8 +220,8 @@ static void batch_post(struct batch *batch) {
     count(&endpoint->wire.bytes, batch->bytes);
     if (error == 0)
         return;
-    snprintf(endpoint->why, sizeof endpoint->why, "device %s takes no work requests (%s)", endpoint->verbs->device.name,
-             strerror(error));
+    snprintf(endpoint->why, sizeof endpoint->why, "device %s takes no work requests (%s)",
+             endpoint->verbs->device.name, strerror(error));
     remo__log(&endpoint->verbs->base.log, REMO_LOG_ERROR, "%s", endpoint->why);
     remo__verbs_link_end(endpoint, batch->link, -EIO, -EIO);
 }
@@ -224,7 +230,8 @@ static uint32_t room(const struct verbs_endpoint *endpoint, const struct verbs_l
     return endpoint->verbs->device.sends - (link->head - link->tail);
 }
 
-/* Operations that cannot be posted in one piece are taken one at a time from here on; 0 or why ops[0] is not taken. */
+/* Operations that cannot be posted in one piece are taken one at a time from here on; 0 or why ops[0] is not
+ * taken. */
 static int batch_fill(struct batch *batch, const struct remo__op *ops, uint32_t max, uint32_t *ret_taken) {
     struct verbs_endpoint *endpoint = batch->endpoint;
     struct verbs_contact *contact = NULL;

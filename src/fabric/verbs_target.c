@@ -71,14 +71,16 @@ static uint32_t drain(struct verbs_fabric *verbs) {
     if (spent > 0 && receives_post(target, spent) != 0)
         remo__log(&verbs->base.log, REMO_LOG_ERROR, "%s", remo_last_error());
     if (arrived > 0) {
-        remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before it looks for the last time */
+        remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before it looks for the last time
+                               */
         if (atomic_load_explicit(&verbs->bell.sleepers, memory_order_relaxed) != 0)
             remo__doorbell_ring(&verbs->bell);
     }
     return arrived;
 }
 
-/* Once its queue pair is in error nothing of it is executed any more; what it delivered before is taken while its number is known. */
+/* Once its queue pair is in error nothing of it is executed any more; what it delivered before is taken while
+ * its number is known. */
 static void inbound_end(struct verbs_fabric *verbs, struct verbs_inbound **link) {
     struct verbs_inbound *inbound = *link;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -132,8 +134,10 @@ static bool same_secret(const uint8_t *one, const uint8_t *other) {
 }
 
 /* The contact, if it is a member, in the life that we know, and we are whom it means. */
-static struct verbs_contact *welcome(struct verbs_fabric *verbs, const struct verbs_hello *hello, bool *ret_not_yet) {
-    if (hello->to_life != verbs->life || !same_secret(hello->secret, verbs->secret) || hello->rank >= verbs->base.size)
+static struct verbs_contact *welcome(struct verbs_fabric *verbs, const struct verbs_hello *hello,
+                                     bool *ret_not_yet) {
+    if (hello->to_life != verbs->life || !same_secret(hello->secret, verbs->secret)
+        || hello->rank >= verbs->base.size)
         return NULL;
     struct verbs_contact *contact = atomic_load(&verbs->contacts[hello->rank]);
     *ret_not_yet = !contact;
@@ -141,10 +145,14 @@ static struct verbs_contact *welcome(struct verbs_fabric *verbs, const struct ve
 }
 
 /* Only answers: the peer may do what operations do, in what it has keys for. */
-static struct ibv_qp *inbound_qp(struct verbs_fabric *verbs, struct rdma_cm_id *id, const struct verbs_terms *terms) {
+static struct ibv_qp *inbound_qp(struct verbs_fabric *verbs, struct rdma_cm_id *id,
+                                 const struct verbs_terms *terms) {
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
     struct verbs_target *target = &verbs->target;
-    struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .send_cq = target->cq, .recv_cq = target->cq, .srq = target->srq,
+    struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
+                                    .send_cq = target->cq,
+                                    .recv_cq = target->cq,
+                                    .srq = target->srq,
                                     .cap = {.max_send_wr = 1, .max_send_sge = 1}};
     struct ibv_qp *qp = ibv_create_qp(verbs->pd, &attr);
     for (size_t i = 0; qp && i < REMO__ARRAY_COUNT(states); i++) {
@@ -158,19 +166,22 @@ static struct ibv_qp *inbound_qp(struct verbs_fabric *verbs, struct rdma_cm_id *
     return qp;
 }
 
-static int inbound_make(struct verbs_fabric *verbs, struct rdma_cm_id *id, const struct verbs_contact *contact,
-                        const struct rdma_conn_param *asked) {
+static int inbound_make(struct verbs_fabric *verbs, struct rdma_cm_id *id,
+                        const struct verbs_contact *contact, const struct rdma_conn_param *asked) {
     struct verbs_target *target = &verbs->target;
     struct verbs_inbound *inbound = calloc(1, sizeof *inbound);
     uint32_t rank = contact->rank;
-    struct verbs_terms terms = {.access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
-                                .reads = (uint8_t)remo__min(asked->responder_resources, verbs->device.reads),
-                                .mtu_bytes = (uint32_t)remo__min(verbs->device.mtu_bytes, contact->mtu_bytes)};
+    struct verbs_terms terms = {
+        .access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+        .reads = (uint8_t)remo__min(asked->responder_resources, verbs->device.reads),
+        .mtu_bytes = (uint32_t)remo__min(verbs->device.mtu_bytes, contact->mtu_bytes)};
     struct ibv_qp *qp = inbound ? inbound_qp(verbs, id, &terms) : NULL;
     if (!qp)
         goto fail;
-    struct rdma_conn_param param = {.responder_resources = terms.reads, .rnr_retry_count = REMO__VERBS_RNR_FOREVER,
-                                    .qp_num = qp->qp_num, .srq = 1};
+    struct rdma_conn_param param = {.responder_resources = terms.reads,
+                                    .rnr_retry_count = REMO__VERBS_RNR_FOREVER,
+                                    .qp_num = qp->qp_num,
+                                    .srq = 1};
     struct verbs_inbound **bucket = bucket_of(target, qp->qp_num);
     *inbound = (struct verbs_inbound){.id = id, .qp = qp, .rank = rank, .next = *bucket};
     if (rdma_accept(id, &param) != 0)
@@ -180,13 +191,14 @@ static int inbound_make(struct verbs_fabric *verbs, struct rdma_cm_id *id, const
 fail:
     if (qp)
         ibv_destroy_qp(qp);
-    remo__log(&verbs->base.log, REMO_LOG_WARNING, "no connection for a thread of node %u (%s)", rank, strerror(errno));
+    remo__log(&verbs->base.log, REMO_LOG_WARNING, "no connection for a thread of node %u (%s)", rank,
+              strerror(errno));
     free(inbound);
     return -EIO;
 }
 
-static void request_answer(struct verbs_fabric *verbs, struct rdma_cm_id *id, const struct rdma_conn_param *asked,
-                           const struct verbs_hello *hello) {
+static void request_answer(struct verbs_fabric *verbs, struct rdma_cm_id *id,
+                           const struct rdma_conn_param *asked, const struct verbs_hello *hello) {
     bool not_yet = false;
     pthread_mutex_lock(&verbs->target.lock);
     const struct verbs_contact *contact = welcome(verbs, hello, &not_yet);
@@ -216,7 +228,8 @@ static void event_take(struct verbs_fabric *verbs) {
     if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
         request_answer(verbs, id, &asked, &hello);
     } else if (type != RDMA_CM_EVENT_ESTABLISHED && id != verbs->target.listener) {
-        pthread_mutex_lock(&verbs->target.lock); /* disconnected, or never came to be; it may be gone by now */
+        pthread_mutex_lock(
+            &verbs->target.lock); /* disconnected, or never came to be; it may be gone by now */
         inbounds_end(verbs, UINT32_MAX, id);
         pthread_mutex_unlock(&verbs->target.lock);
     }
@@ -224,7 +237,8 @@ static void event_take(struct verbs_fabric *verbs) {
 
 static void *target_run(void *ctx) {
     struct verbs_fabric *verbs = ctx;
-    struct pollfd fds[2] = {{.fd = verbs->target.channel->fd, .events = POLLIN}, {.fd = verbs->target.wake_fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = verbs->target.channel->fd, .events = POLLIN},
+                            {.fd = verbs->target.wake_fd, .events = POLLIN}};
     while (!atomic_load(&verbs->target.stop)) {
         if (poll(fds, 2, -1) > 0 && fds[0].revents)
             event_take(verbs);
@@ -246,8 +260,8 @@ static int queues_open(struct verbs_fabric *verbs) {
     target->cq = ibv_create_cq(verbs->context, (int)verbs->device.completions, NULL, target->events, 0);
     target->srq = ibv_create_srq(verbs->pd, &attr);
     if (!target->cq || !target->srq)
-        return remo__fail(-ENOMEM, "device %s makes no queue for %u immediates (%s)", verbs->device.name, verbs->device.receives,
-                          strerror(errno));
+        return remo__fail(-ENOMEM, "device %s makes no queue for %u immediates (%s)", verbs->device.name,
+                          verbs->device.receives, strerror(errno));
     return receives_post(target, (uint32_t)remo__min(verbs->device.receives, verbs->device.completions));
 }
 
@@ -270,7 +284,9 @@ int remo__verbs_target_open(struct verbs_fabric *verbs) {
     rc = pthread_create(&target->thread, NULL, target_run, verbs);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
-        return remo__fail(-EAGAIN, "cannot start the target thread (%s); raise the limit that `ulimit -u` shows", strerror(rc));
+        return remo__fail(-EAGAIN,
+                          "cannot start the target thread (%s); raise the limit that `ulimit -u` shows",
+                          strerror(rc));
     target->started = true;
     pthread_setname_np(target->thread, "remo-target");
     return 0;
@@ -336,8 +352,10 @@ void remo__verbs_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
     bool arrived = drain(verbs) > 0 || target->kept_count > 0;
     pthread_mutex_unlock(&target->lock);
     uint64_t sleep_ns = arrived ? 0 : remo__min(timeout_ns, REMO__NS_PER_S);
-    struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / REMO__NS_PER_S), .tv_nsec = (long)(sleep_ns % REMO__NS_PER_S)};
-    struct pollfd fds[2] = {{.fd = target->events->fd, .events = POLLIN}, {.fd = target->imm_fd, .events = POLLIN}};
+    struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / REMO__NS_PER_S),
+                             .tv_nsec = (long)(sleep_ns % REMO__NS_PER_S)};
+    struct pollfd fds[2] = {{.fd = target->events->fd, .events = POLLIN},
+                            {.fd = target->imm_fd, .events = POLLIN}};
     if (ppoll(fds, 2, &sleep, NULL) <= 0)
         return;
     if (fds[0].revents && ibv_get_cq_event(target->events, &cq, &context) == 0)

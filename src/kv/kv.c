@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CAPACITY_DEFAULT   65536u
-#define KEY_BYTES_DEFAULT  64u
+#define CAPACITY_DEFAULT 65536u
+#define KEY_BYTES_DEFAULT 64u
 #define VALUE_BYTES_DEFAULT 1024u
-#define STRIPES_DEFAULT    1024u
+#define STRIPES_DEFAULT 1024u
 
 /* ---- open ---- */
 
@@ -58,14 +58,14 @@ static int open_private(struct remo_kv *kv, const struct remo_kv_options *option
 
 static int open_objects(struct remo_kv *kv) {
     struct remo_lock_options locks = {.count = kv->stripes, .homes = *remo_channel_participants(kv->channel)};
-    int rc = remo_region_open(kv->channel, "slots", kv->slots_per_node * kv->shape.slot_bytes, NULL,
-                              &kv->slots);
+    int rc =
+        remo_region_open(kv->channel, "slots", kv->slots_per_node * kv->shape.slot_bytes, NULL, &kv->slots);
     if (rc != 0)
         return rc;
     kv->own = remo_region_local(kv->slots);
     kv->offsets = kv->slots->memory->offsets;
     kv->small = kv->node->mapped && remo__align_up(kv->shape.key_bytes_max, 8) == 8
-        && remo__align_up(kv->shape.value_bytes_max, 8) == 8;
+                && remo__align_up(kv->shape.value_bytes_max, 8) == 8;
     rc = remo_lock_open(kv->channel, "locks", &locks, &kv->locks);
     return rc != 0 ? rc : remo__kv_trackers_open(kv);
 }

@@ -53,29 +53,30 @@
 #include "objects/region.h"
 
 #ifdef REMO_SIM_SMALL
-#define REMO__KV_TRACKER_BYTES (4u << 10) /* the simulator copies the whole world at every start: all is as small as it can be */
-#define REMO__KV_BATCH_MAX     16u
-#define REMO__KV_UNSENT_MAX    32u
-#define REMO__KV_READS_MAX     4u
+#define REMO__KV_TRACKER_BYTES \
+    (4u << 10) /* the simulator copies the whole world at every start: all is as small as it can be */
+#define REMO__KV_BATCH_MAX 16u
+#define REMO__KV_UNSENT_MAX 32u
+#define REMO__KV_READS_MAX 4u
 #define REMO__KV_DEADLINE_POLLS 4u
 #else
 #define REMO__KV_TRACKER_BYTES (64u << 10) /* ring of each sender at each receiver */
-#define REMO__KV_BATCH_MAX     256u        /* records in one message */
-#define REMO__KV_UNSENT_MAX    1024u       /* records of operations that gave up before they could be sent */
-#define REMO__KV_READS_MAX     62u         /* of a thread, in flight; on fabrics that are not mapped */
+#define REMO__KV_BATCH_MAX 256u            /* records in one message */
+#define REMO__KV_UNSENT_MAX 1024u          /* records of operations that gave up before they could be sent */
+#define REMO__KV_READS_MAX 62u             /* of a thread, in flight; on fabrics that are not mapped */
 #define REMO__KV_DEADLINE_POLLS 64u        /* deadlines are looked at once in so many polls */
 #endif
-#define REMO__KV_READS_BYTES    (4u << 20) /* room for their slots: large ones are fewer */
-#define REMO__KV_LOCK_TRIES    4u          /* that fail, in one poll */
-#define REMO__KV_QUEUE_NS      (20 * REMO__NS_PER_US) /* for a lock, at most once in a poll */
+#define REMO__KV_READS_BYTES (4u << 20)          /* room for their slots: large ones are fewer */
+#define REMO__KV_LOCK_TRIES 4u                   /* that fail, in one poll */
+#define REMO__KV_QUEUE_NS (20 * REMO__NS_PER_US) /* for a lock, at most once in a poll */
 
 /* News for all indices. On the wire: two words. */
 struct remo__kv_record {
-    uint64_t hash;  /* the index's; its low bits are those in the entry */
+    uint64_t hash; /* the index's; its low bits are those in the entry */
     uint64_t
         entry; /* remo__kv_entry_make; with REMO__KV_RECORD_REMOVE in place of the fingerprint: take it out */
 };
-#define REMO__KV_RECORD_ADD    UINT64_C(1)
+#define REMO__KV_RECORD_ADD UINT64_C(1)
 #define REMO__KV_RECORD_REMOVE UINT64_C(2)
 
 struct remo__kv_tracker {
@@ -92,18 +93,18 @@ struct remo__kv_thread {
     struct remo_kv_op *first, *last; /* in flight, in the order of their start */
     uint32_t in_flight;
     uint32_t locks_held;
-    uint32_t to_send;     /* operations whose record is to be sent */
+    uint32_t to_send; /* operations whose record is to be sent */
     uint32_t failed_tries;
     uint32_t polls;
-    bool acks_missing;    /* the last look found the oldest record not acknowledged yet */
-    uint64_t acked;       /* all of the own tracker up to here */
-    char *scratch;        /* one slot: a value that does not fit, or is only checked */
-    char *outgoing;       /* one slot: a copy on its way to the network */
-    char *image;          /* one slot, read from the network */
+    bool acks_missing; /* the last look found the oldest record not acknowledged yet */
+    uint64_t acked;    /* all of the own tracker up to here */
+    char *scratch;     /* one slot: a value that does not fit, or is only checked */
+    char *outgoing;    /* one slot: a copy on its way to the network */
+    char *image;       /* one slot, read from the network */
     char *
         buffers; /* slots: those two, and as many as can be read at a time; NULL where the fabric is mapped */
     uint64_t buffers_offset, buffers_bytes; /* in the arena */
-    uint64_t buffers_free; /* bit set */
+    uint64_t buffers_free;                  /* bit set */
 };
 
 struct remo_kv {
@@ -113,18 +114,18 @@ struct remo_kv {
     struct remo_lock *locks;
     struct remo__kv_shape shape;
     struct remo__kv_index index;
-    uint64_t hash_mask;        /* all ones; tests make keys collide with it */
-    bool small;                /* slots are lines in memory that is mapped, keys and values at most 8 bytes */
+    uint64_t hash_mask; /* all ones; tests make keys collide with it */
+    bool small;         /* slots are lines in memory that is mapped, keys and values at most 8 bytes */
     uint32_t stripes, slots_per_node, rank;
-    const _Atomic uint64_t *offsets; /* where the slots of each node start in its arena */
-    char *own;                 /* own slots */
+    const _Atomic uint64_t *offsets;   /* where the slots of each node start in its arena */
+    char *own;                         /* own slots */
     struct remo__kv_tracker *trackers; /* [node->size] */
     _Atomic(struct remo__kv_thread *) threads[REMO__THREADS_MAX];
 
     struct remo__mutex index_mutex REMO__CACHE_ALIGNED; /* changes of index and pool */
     struct remo__kv_pool pool;
-    uint64_t reclaimed_ns;     /* when kv_reclaim.c last looked */
-    struct remo__mutex send_mutex REMO__CACHE_ALIGNED;  /* the own tracker and what follows */
+    uint64_t reclaimed_ns;                             /* when kv_reclaim.c last looked */
+    struct remo__mutex send_mutex REMO__CACHE_ALIGNED; /* the own tracker and what follows */
     uint32_t unsent_count;
     struct remo__kv_record unsent[REMO__KV_UNSENT_MAX];
 };
@@ -144,15 +145,15 @@ enum remo__kv_step {
 struct remo__kv_run {
     struct remo_kv_op *next, *previous;
     uint64_t hash;
-    uint64_t deadline_ns;   /* 0: it has not had to wait so far */
+    uint64_t deadline_ns; /* 0: it has not had to wait so far */
     uint64_t entry;
     uint64_t position;
     struct remo_ack ack;
     struct remo__kv_sight older; /* see remo__kv_sight_confirms */
     struct remo__kv_cursor cursor;
-    int16_t lost;           /* an entry of the fingerprint is on a node that cannot be reached: its error */
+    int16_t lost; /* an entry of the fingerprint is on a node that cannot be reached: its error */
     uint8_t step;
-    uint8_t landing;        /* number of a buffer */
+    uint8_t landing; /* number of a buffer */
 } __attribute__((may_alias));
 
 _Static_assert(sizeof(struct remo__kv_run) <= sizeof((struct remo_kv_op *)0)->internal,

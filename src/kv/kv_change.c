@@ -98,7 +98,7 @@ static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
     return remo__fence_placed(mine->thread, mine->thread, node);
 }
 
-static void delete(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+static void delete (struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_run *run = remo__kv_run(op);
     struct remo__kv_key key = remo__kv_key_of(op, run->hash);
     struct remo__kv_place place;
@@ -210,7 +210,7 @@ int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct rem
     else if (op->kind == REMO_KV_UPDATE)
         update(kv, mine, op);
     else if (op->kind == REMO_KV_DELETE)
-        delete(kv, mine, op);
+        delete (kv, mine, op);
     else
         insert(kv, mine, op);
     return 0;

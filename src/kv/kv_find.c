@@ -94,8 +94,8 @@ static int look_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, co
  * one means that. Then nobody needs the entry; without this, those of which a dead node did not tell us would
  * stay for ever. */
 static void drop_if_stale(struct remo_kv *kv, uint64_t index_hash, uint64_t entry, uint64_t head) {
-    bool same_life = (remo__kv_head_generation(head) & REMO__KV_GENERATION_MASK)
-                     == remo__kv_entry_generation(entry);
+    bool same_life =
+        (remo__kv_head_generation(head) & REMO__KV_GENERATION_MASK) == remo__kv_entry_generation(entry);
     if (same_life && remo__kv_head_state(head) != REMO__KV_DELETED)
         return;
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
@@ -158,8 +158,8 @@ int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const
 struct sought {
     struct remo__kv_key key;
     struct remo__kv_cursor cursor;
-    uint64_t entry;          /* looked at last; 0: none so far */
-    int rc;                  /* of that look */
+    uint64_t entry; /* looked at last; 0: none so far */
+    int rc;         /* of that look */
     enum remo__kv_seen seen;
     struct remo__kv_sight sight;
 };
@@ -227,9 +227,8 @@ _Static_assert(sizeof(struct small_slot) == REMO__CACHE_LINE, "a small slot is a
 /* A key of 8 bytes whose value has 8 bytes, which is whole, and where the search ends at once: nearly always.
  * All else (false) is for get_any, which looks anew. It does as get_any does, in two thirds of the
  * instructions. */
-static inline __attribute__((always_inline)) bool get_small(const struct remo_kv *kv,
-                                                            const struct remo__kv_thread *mine,
-                                                            const void *key, void *ret_value) {
+static inline __attribute__((always_inline)) bool
+get_small(const struct remo_kv *kv, const struct remo__kv_thread *mine, const void *key, void *ret_value) {
     uint64_t word, hash = remo__kv_hash(key, 8), index_hash = remo__kv_index_hash(kv, hash);
     const struct remo__kv_line *line = &kv->index.lines[remo__kv_index_line_of(&kv->index, index_hash)];
     uint32_t matches = remo__kv_line_matches(line, remo__kv_fingerprint(index_hash));

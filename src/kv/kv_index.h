@@ -29,9 +29,9 @@
 #endif
 
 #define REMO__KV_LINE_ENTRIES 7u
-#define REMO__KV_FILL_PERCENT 60u                /* how full the table is when it holds `entries_max` */
+#define REMO__KV_FILL_PERCENT 60u                    /* how full the table is when it holds `entries_max` */
 #define REMO__KV_SLOTS_MAX ((UINT32_C(1) << 30) - 1) /* of a node: an entry has 30 bits for slot + 1 */
-#define REMO__KV_GENERATION_MASK 0x3ffu          /* an entry has 10 bits of it */
+#define REMO__KV_GENERATION_MASK 0x3ffu              /* an entry has 10 bits of it */
 
 struct remo__kv_line {
     _Atomic uint64_t gone_past; /* entries whose search comes past this line and which live behind it */
@@ -165,8 +165,8 @@ static inline uint64_t remo__kv_index_first(const struct remo__kv_index *index,
 static inline uint64_t remo__kv_index_next(const struct remo__kv_index *index,
                                            struct remo__kv_cursor *cursor) {
     const struct remo__kv_line *line = &index->lines[cursor->line];
-    uint64_t entry = cursor->lines_seen == 0 ? remo__kv_index_first(index, cursor)
-                                             : remo__kv_cursor_take(cursor, line);
+    uint64_t entry =
+        cursor->lines_seen == 0 ? remo__kv_index_first(index, cursor) : remo__kv_cursor_take(cursor, line);
     if (entry != 0 || remo__likely(atomic_load_explicit(&line->gone_past, memory_order_acquire) == 0))
         return entry;
     return remo__kv_index_next_line(index, cursor);

@@ -31,7 +31,7 @@ int remo__kv_start(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
         .hash = hash,
         .cursor = remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, hash)),
         .step = op->kind == REMO_KV_GET ? REMO__KV_STEP_SEARCH
-            : kv->node->mapped          ? REMO__KV_STEP_PEEK
+                : kv->node->mapped      ? REMO__KV_STEP_PEEK
                                         : REMO__KV_STEP_LOCK,
     };
     op->status = -EINPROGRESS;

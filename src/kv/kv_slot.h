@@ -201,8 +201,8 @@ static inline bool remo__kv_copy_take(const struct remo__kv_shape *shape, const 
     void *to = bytes <= cap ? dst : scratch;
     if (remo__likely(bytes > 0))
         remo__copy_from(to, from + REMO__KV_COPY_HEAD_BYTES, bytes);
-    return seal == remo__kv_seal(remo__kv_value_sum(to, bytes), meta, head, hash) ||
-           REMO__MUTANT(kv_checksum);
+    return seal == remo__kv_seal(remo__kv_value_sum(to, bytes), meta, head, hash)
+           || REMO__MUTANT(kv_checksum);
 }
 
 /* The newer copy is torn: the rest of a read. Is the other one, of which `sight` speaks, whole? */
@@ -213,9 +213,9 @@ bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *sl
  * to `dst` when it fits there, and to `scratch` (value_bytes_max bytes, rounded up to 8) when not: bytes
  * beyond its length, and what was read without success, are left there too. *ret_sight has the head that was
  * seen, and the rest of it when the result is GOOD or OLDER. */
-static inline __attribute__((always_inline)) enum remo__kv_seen remo__kv_slot_read(
-    const struct remo__kv_shape *shape, const char *slot, const struct remo__kv_key *key, void *dst,
-    size_t cap, char *scratch, struct remo__kv_sight *ret_sight) {
+static inline __attribute__((always_inline)) enum remo__kv_seen
+remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const struct remo__kv_key *key,
+                   void *dst, size_t cap, char *scratch, struct remo__kv_sight *ret_sight) {
     uint64_t head = remo__load(slot);
     ret_sight->head = head;
     if (remo__unlikely((remo__kv_head_state(head) != REMO__KV_VALID && !REMO__MUTANT(kv_valid))
@@ -230,8 +230,8 @@ static inline __attribute__((always_inline)) enum remo__kv_seen remo__kv_slot_re
         *ret_sight = (struct remo__kv_sight){.head = head, .meta = meta, .copy = (uint32_t)newer & 1};
         return REMO__KV_SEEN_GOOD;
     }
-    *ret_sight = (struct remo__kv_sight){
-        .head = head, .meta = meta ^ meta0 ^ meta1, .copy = ~(uint32_t)newer & 1};
+    *ret_sight =
+        (struct remo__kv_sight){.head = head, .meta = meta ^ meta0 ^ meta1, .copy = ~(uint32_t)newer & 1};
     bool whole = remo__kv_slot_read_older(shape, slot, key->hash, *ret_sight, dst, cap, scratch);
     return whole ? REMO__KV_SEEN_OLDER : REMO__KV_SEEN_TORN;
 }

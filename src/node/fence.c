@@ -18,7 +18,7 @@ struct remo__news {
     struct remo__thread *thread; /* that wrote it; NULL: there is none, or none that could be left out */
     uint32_t peers;
     struct {
-        uint64_t before, after;  /* writes of that thread to the peer */
+        uint64_t before, after; /* writes of that thread to the peer */
     } peer[];
 };
 
@@ -52,8 +52,8 @@ static void advance(_Atomic uint64_t *flushed, uint64_t written) {
         continue;
 }
 
-/* What was written to a node that died since may never have been placed, although it completed. Told once, to the
- * thread that wrote. */
+/* What was written to a node that died since may never have been placed, although it completed. Told once, to
+ * the thread that wrote. */
 static int lost(struct remo__thread *thread, uint32_t peer, uint64_t written) {
     advance(&thread->slots->peers[peer].flushed, written);
     return remo__fail(-EHOSTDOWN,
@@ -77,7 +77,7 @@ struct fence {
     uint32_t first, end; /* peers */
     enum remo_fence_scope scope;
     const struct remo__news *news; /* to be left out, or NULL */
-    uint64_t deadline_ns; /* one for all threads and peers; 0: the clock was not needed yet */
+    uint64_t deadline_ns;          /* one for all threads and peers; 0: the clock was not needed yet */
 };
 
 static uint64_t deadline_of(struct fence *fence) {
@@ -93,7 +93,8 @@ static int drain_wait(struct fence *fence, struct drain *drain) {
 
 /* Is nothing but the news unplaced? */
 static bool news_alone(const struct remo__news *news, uint32_t peer, uint64_t written, uint64_t flushed) {
-    return (written == news->peer[peer].after || REMO__MUTANT(barrier_news)) && flushed >= news->peer[peer].before;
+    return (written == news->peer[peer].after || REMO__MUTANT(barrier_news))
+           && flushed >= news->peer[peer].before;
 }
 
 /* A read behind the writes of `thread` to each peer of the range that may have unplaced ones. Counted as
@@ -107,7 +108,8 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
         const struct remo__slots_peer *of = &thread->slots->peers[peer];
         uint64_t flushed = atomic_load(&of->flushed);
         written[peer] = atomic_load(&of->written);
-        if (fence->news && thread == fence->news->thread && news_alone(fence->news, peer, written[peer], flushed))
+        if (fence->news && thread == fence->news->thread
+            && news_alone(fence->news, peer, written[peer], flushed))
             written[peer] = flushed;
         if (written[peer] == flushed)
             continue;
@@ -231,7 +233,8 @@ int remo__news_open(struct remo_node *node, struct remo__news **ret_news) {
     return 0;
 }
 
-/* Only where there is something to save, and where what is seen of a connection's last write tells of the earlier ones. */
+/* Only where there is something to save, and where what is seen of a connection's last write tells of the
+ * earlier ones. */
 void remo__news_begin(struct remo__news *news, struct remo__thread *thread) {
     const struct remo_node *node = thread->node;
     bool useful = !node->mapped && !node->fabric->caps.completion_placed && node->fabric->caps.writes_ordered;

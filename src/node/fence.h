@@ -1,8 +1,9 @@
 /* fence.h - fences that leave out an object's own news.
  *
- * An object that tells its peers of a step by one write each (a barrier's arrivals) and fences before the next step would flush nothing
- * but its own news, by a read to each peer. It need not: the next news goes the same way, behind the last, and what peers say in turn
- * proves that earlier news has arrived. For all other fences, and for other threads', the news counts like any write until then.
+ * An object that tells its peers of a step by one write each (a barrier's arrivals) and fences before the
+ * next step would flush nothing but its own news, by a read to each peer. It need not: the next news goes the
+ * same way, behind the last, and what peers say in turn proves that earlier news has arrived. For all other
+ * fences, and for other threads', the news counts like any write until then.
  */
 #pragma once
 

@@ -19,7 +19,8 @@
 #include "fabric/fabric.h"
 
 #ifdef REMO_SIM_SMALL
-#define REMO__THREADS_MAX 8u /* the simulator copies the whole world at every start: all is as small as it can be */
+#define REMO__THREADS_MAX \
+    8u /* the simulator copies the whole world at every start: all is as small as it can be */
 #define REMO__COUNTERS_MAX 64u
 #else
 #define REMO__THREADS_MAX 256u

@@ -107,7 +107,8 @@ int remo__slots_fail(struct remo__slots *slots, int status) {
         memcpy(why, slots->why, sizeof why);
     remo__mutex_unlock(slots->node, &slots->lock);
     return why[0] ? remo__fail(status, "%s", why)
-                  : remo__fail_static(status, "an operation of this ack failed: its peer is gone, or refused it");
+                  : remo__fail_static(status,
+                                      "an operation of this ack failed: its peer is gone, or refused it");
 }
 
 /* Collect what has completed; the lock is held. */
@@ -383,7 +384,8 @@ static int start_one(struct start *start) {
 /* ---- reads, writes, atomics ---- */
 
 /* Wait for an operation that was started on behalf of a caller who gave no ack. */
-static int wait_own(struct remo__thread *thread, struct remo_ack *own, int rc, const char *what, uint32_t peer) {
+static int wait_own(struct remo__thread *thread, struct remo_ack *own, int rc, const char *what,
+                    uint32_t peer) {
     struct remo_node *node = thread->node;
     if (rc == 0)
         rc = remo_ack_wait(own, node->op_timeout_ns);

@@ -59,9 +59,9 @@ uint32_t remo__slots_progress(struct remo__thread *thread);
  * have been none for a while; sleep until somebody leaves one behind. By the service thread, every so often.
  */
 bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet);
-/* All that `writer` has written to `peer` so far is placed. Other than a fence it asks nobody else, and tells nobody
- * else's errors: an object whose writes are to be seen at one node must not fail because another one died. Errors: as of
- * a fence, when `writer` is the caller. */
+/* All that `writer` has written to `peer` so far is placed. Other than a fence it asks nobody else, and tells
+ * nobody else's errors: an object whose writes are to be seen at one node must not fail because another one
+ * died. Errors: as of a fence, when `writer` is the caller. */
 int remo__fence_placed(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
 /* Sleep for a completion, at most `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);

@@ -21,8 +21,8 @@ struct remo__slot {
 };
 
 struct remo__slots_peer {
-    uint32_t writes, others;  /* (A) in flight */
-    _Atomic int error;        /* of a write that nobody waited for; told by the next fence of its thread */
+    uint32_t writes, others; /* (A) in flight */
+    _Atomic int error;       /* of a write that nobody waited for; told by the next fence of its thread */
     /* the same, for a global fence of another thread, which may come first, or alone */
     _Atomic int untold;
     _Atomic uint64_t written; /* writes ever posted, where completion does not mean placed */

@@ -18,16 +18,16 @@
 struct remo_barrier {
     struct remo_node *node;
     struct remo_channel *channel;
-    struct remo_sst *sst; /* arrivals of each participant: u64 */
-    uint64_t round;       /* own arrivals */
-    bool met;             /* nobody is still to open the barrier */
-    bool arrived;         /* in `round`, and not yet let go */
-    bool told;            /* and the others were told */
-    bool gave_up;         /* and will never be let go */
-    uint64_t heard_ns;    /* since when another is known to have given up; 0: none is */
+    struct remo_sst *sst;    /* arrivals of each participant: u64 */
+    uint64_t round;          /* own arrivals */
+    bool met;                /* nobody is still to open the barrier */
+    bool arrived;            /* in `round`, and not yet let go */
+    bool told;               /* and the others were told */
+    bool gave_up;            /* and will never be let go */
+    uint64_t heard_ns;       /* since when another is known to have given up; 0: none is */
     struct remo_ack telling; /* the writes that tell them */
     struct remo__news *news; /* the same for fences */
-    uint32_t behind;      /* others[] before this one have come to `round` */
+    uint32_t behind;         /* others[] before this one have come to `round` */
     uint32_t others_count;
     uint16_t others[REMO_NODES_MAX];
 };

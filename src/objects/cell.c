@@ -69,8 +69,8 @@ static bool is_whole(const struct remo__cell_shape *shape, char *slot) {
         memset(value, 0, shape->value_bytes);
         return true;
     }
-    return remo__cell_sum(header[0], value, shape->value_bytes) == header[1] ||
-           REMO__MUTANT(owned_var_pull_checksum);
+    return remo__cell_sum(header[0], value, shape->value_bytes) == header[1]
+           || REMO__MUTANT(owned_var_pull_checksum);
 }
 
 uint32_t remo__cell_whole(const struct remo__cell_shape *shape, char *cell) {

@@ -171,10 +171,10 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
         return remo__lock_try(lock, index, thread);
     struct remo__lock_seat *seat = &lock->seats[index];
     uint64_t seen = atomic_load_explicit(&seat->place, memory_order_relaxed), drawn;
-    if (remo__unlikely(remo__place_state(seen) != REMO__LOCK_FREE
-                       || (atomic_load_explicit(&seat->queued, memory_order_relaxed) != 0
-                           && !REMO__MUTANT(lock_queued))
-                       || !atomic_compare_exchange_strong(&seat->place, &seen, remo__place_busy(seen))))
+    if (remo__unlikely(
+            remo__place_state(seen) != REMO__LOCK_FREE
+            || (atomic_load_explicit(&seat->queued, memory_order_relaxed) != 0 && !REMO__MUTANT(lock_queued))
+            || !atomic_compare_exchange_strong(&seat->place, &seen, remo__place_busy(seen))))
         return remo__lock_acquire_in_turn(lock, index, thread, remo__deadline(timeout_ns));
     uint64_t at = remo__memory_at(lock->words, seat->home, seat->offset);
     if (remo__unlikely(at == REMO__NO_OFFSET))
@@ -186,8 +186,8 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
         remo__lock_settle(lock, seat, seen);
         return rc;
     }
-    if (remo__unlikely((!remo__word_free(drawn) && !REMO__MUTANT(lock_drawn_free)) ||
-                       remo__word_flags(drawn) != 0))
+    if (remo__unlikely((!remo__word_free(drawn) && !REMO__MUTANT(lock_drawn_free))
+                       || remo__word_flags(drawn) != 0))
         return remo__lock_drawn(lock, index, thread, seen, drawn, remo__deadline(timeout_ns));
     atomic_store_explicit(&seat->owner, thread->index, memory_order_relaxed);
     seat->handovers = 0;
@@ -214,7 +214,7 @@ static bool threads_wait(const struct remo__lock_seat *seat) {
 /* Nobody of this node waits, and the home needs to hear nothing but the release. */
 static bool plain(const struct remo__lock_seat *seat) {
     return seat->marks == 0 && !remo__ack_pending(&seat->reset) && seat->reset.status == 0
-        && !threads_wait(seat);
+           && !threads_wait(seat);
 }
 
 /* A pair fence orders our writes before our own release at the home, but the next thread of this node uses a

@@ -38,22 +38,22 @@
 
 /* ---- words ---- */
 
-#define REMO__LOCK_DRAW       (UINT64_C(1) << 32)
+#define REMO__LOCK_DRAW (UINT64_C(1) << 32)
 #define REMO__LOCK_FLAG_SHIFT 16
 #define REMO__LOCK_OWNER_DEAD 1u /* the last owner died; who acquires is told */
-#define REMO__LOCK_LOST       2u /* what the dead owner left was not repaired */
-#define REMO__LOCK_FLAGS      (REMO__LOCK_OWNER_DEAD | REMO__LOCK_LOST)
+#define REMO__LOCK_LOST 2u       /* what the dead owner left was not repaired */
+#define REMO__LOCK_FLAGS (REMO__LOCK_OWNER_DEAD | REMO__LOCK_LOST)
 
-#define REMO__BATON_SKIP          (UINT64_C(1) << 32)
-#define REMO__BATON_FLAG_SHIFT    33
+#define REMO__BATON_SKIP (UINT64_C(1) << 32)
+#define REMO__BATON_FLAG_SHIFT 33
 #define REMO__BATON_GRANTER_SHIFT 40
 
 #define REMO__GRANTER_RECOVERY 1000u /* granted by the home on behalf of a dead node, and told by message */
 
-#define REMO__GRANT_FLAG_SHIFT    48
+#define REMO__GRANT_FLAG_SHIFT 48
 #define REMO__GRANT_GRANTER_SHIFT 50
-#define REMO__GRANT_VALID         (UINT64_C(1) << 63)
-#define REMO__GRANT_WHICH         (REMO__GRANT_VALID | 0xffffffffffffu) /* valid, nonce, ticket */
+#define REMO__GRANT_VALID (UINT64_C(1) << 63)
+#define REMO__GRANT_WHICH (REMO__GRANT_VALID | 0xffffffffffffu) /* valid, nonce, ticket */
 
 static inline uint32_t remo__word_next(uint64_t word) {
     return (uint32_t)(word >> 32);
@@ -146,12 +146,12 @@ struct remo__lock_seat {
     struct remo_ack reset;   /* of setting our baton back, while we hold the lock */
     _Atomic uint16_t queued; /* threads of this node that wait for one another */
     _Atomic uint16_t owner;  /* index of the thread that holds the lock */
-    uint32_t untold;         /* if `is_untold`: the ticket whose grant failed half-way; of who made the place BUSY */
+    uint32_t untold; /* if `is_untold`: the ticket whose grant failed half-way; of who made the place BUSY */
     uint16_t home;
     uint8_t handovers; /* in a row; the owner's */
     uint8_t marks;     /* the owner's */
     bool is_untold;
-    bool doubt;        /* an operation at the home may have happened or not; of whoever made the place BUSY */
+    bool doubt; /* an operation at the home may have happened or not; of whoever made the place BUSY */
 } REMO__CACHE_ALIGNED;
 
 static_assert(sizeof(struct remo__lock_seat) == REMO__CACHE_LINE,

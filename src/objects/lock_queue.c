@@ -110,7 +110,8 @@ int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread 
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 
-/* Nobody knows whether the waiter has been told, or will be: the home asks (remo__lock_doubt), and tells it then.
+/* Nobody knows whether the waiter has been told, or will be: the home asks (remo__lock_doubt), and tells it
+ * then.
  */
 static int untold(struct remo_lock *lock, uint32_t index, uint32_t ticket, int rc, bool by_message) {
     struct remo__lock_seat *seat = &lock->seats[index];
@@ -135,8 +136,8 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
     }
     if (before == 0 || REMO__MUTANT(lock_tell))
         return 0; /* it has not arrived yet, and will see the grant when it does */
-    rc = remo__lock_tell(lock, index, thread, remo__baton_waiter(before), remo__grant_of(before + grant, ticket),
-                         by_message);
+    rc = remo__lock_tell(lock, index, thread, remo__baton_waiter(before),
+                         remo__grant_of(before + grant, ticket), by_message);
     return untold(lock, index, ticket, rc, by_message);
 }
 
@@ -167,8 +168,8 @@ int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
 
 /* ---- having it ---- */
 
-/* The baton must be back at 0 before `serving` moves on; nothing else of ours waits for it. If setting it back failed,
- * and nobody knows whether it happened, look: while we hold the lock nobody else changes it. */
+/* The baton must be back at 0 before `serving` moves on; nothing else of ours waits for it. If setting it
+ * back failed, and nobody knows whether it happened, look: while we hold the lock nobody else changes it. */
 static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
                         bool unreset) {
     struct remo__lock_seat *seat = &lock->seats[index];

@@ -26,11 +26,11 @@
 
 #include <stdlib.h>
 
-#define BATCH_LOCKS  256u  /* held locks in one round of questions */
-#define READ_BYTES   8192u /* of home words in one read */
+#define BATCH_LOCKS 256u /* held locks in one round of questions */
+#define READ_BYTES 8192u /* of home words in one read */
 #define READS_A_STEP 16u
 #define LOCKS_A_STEP 32u
-#define SWAPS_MAX    4u /* of one baton: it changes at most twice (give up, grant) under our hands */
+#define SWAPS_MAX 4u /* of one baton: it changes at most twice (give up, grant) under our hands */
 
 enum { SKIPPED_BEFORE = 8 }; /* beside enum claims */
 
@@ -217,8 +217,8 @@ static void note_claim(struct remo_lock *lock, uint32_t index, uint32_t ticket, 
     if (!busy || ticket - busy->first >= busy->span)
         return; /* of a lock or a ticket that is not asked about */
     uint8_t known = REMO__CLAIM_HOLD | REMO__CLAIM_WAIT | REMO__CLAIM_GIVEN_UP | REMO__CLAIM_UNTOLD;
-    recovery->claims[(size_t)(busy - recovery->batch) * lock->places + (ticket - busy->first)] |= kind
-                                                                                                  & known;
+    recovery->claims[(size_t)(busy - recovery->batch) * lock->places + (ticket - busy->first)] |=
+        kind & known;
 }
 
 static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader *reader) {
@@ -256,8 +256,8 @@ struct resolve {
 
 static int read_word(const struct resolve *resolve, uint32_t which, uint64_t *ret_word) {
     struct remo_lock *lock = resolve->lock;
-    uint64_t at = remo__memory_at(lock->words, lock->rank,
-                                  lock->seats[resolve->index].offset + 8 * (uint64_t)which);
+    uint64_t at =
+        remo__memory_at(lock->words, lock->rank, lock->seats[resolve->index].offset + 8 * (uint64_t)which);
     return remo__read(resolve->thread, remo__channel_counters(lock->channel, resolve->thread), lock->rank, at,
                       ret_word, 8, NULL);
 }

@@ -10,10 +10,10 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define LOOKS_MAX     2000u /* at one busy seat in a row */
-#define LOOKS_EAGER   200u  /* of them: before we let its thread run */
-#define SEATS_A_STEP  8192u
-#define ANSWER_BYTES  8192u
+#define LOOKS_MAX 2000u  /* at one busy seat in a row */
+#define LOOKS_EAGER 200u /* of them: before we let its thread run */
+#define SEATS_A_STEP 8192u
+#define ANSWER_BYTES 8192u
 #define CLAIMS_A_SEAT 3u
 
 struct remo__lock_report {
@@ -89,18 +89,11 @@ static bool claim_seat(struct answer *answer, const struct remo__lock_seat *seat
     if (seat->is_untold)
         claim(answer, index, seat->untold, REMO__CLAIM_UNTOLD);
     switch (remo__place_state(place)) {
-    case REMO__LOCK_HELD:
-        claim(answer, index, (uint32_t)place, REMO__CLAIM_HOLD);
-        break;
-    case REMO__LOCK_WAITING:
-        claim(answer, index, (uint32_t)place, REMO__CLAIM_WAIT);
-        break;
-    case REMO__LOCK_SKIPPED:
-        claim(answer, index, (uint32_t)place, REMO__CLAIM_GIVEN_UP);
-        break;
+    case REMO__LOCK_HELD: claim(answer, index, (uint32_t)place, REMO__CLAIM_HOLD); break;
+    case REMO__LOCK_WAITING: claim(answer, index, (uint32_t)place, REMO__CLAIM_WAIT); break;
+    case REMO__LOCK_SKIPPED: claim(answer, index, (uint32_t)place, REMO__CLAIM_GIVEN_UP); break;
     case REMO__LOCK_FREE:
-    case REMO__LOCK_BUSY:
-        break;
+    case REMO__LOCK_BUSY: break;
     }
     if (passed != 0)
         claim(answer, index, (uint32_t)passed, REMO__CLAIM_GIVEN_UP);
@@ -178,17 +171,12 @@ static void on_grant(struct remo_lock *lock, uint32_t from, struct remo__reader 
 void remo__lock_report_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes) {
     struct remo__reader reader = remo__reader_of(data, bytes);
     switch (remo__get_u8(&reader)) {
-    case REMO__LOCK_QUERY:
-        on_query(lock, from, &reader);
-        break;
-    case REMO__LOCK_GRANT:
-        on_grant(lock, from, &reader);
-        break;
+    case REMO__LOCK_QUERY: on_query(lock, from, &reader); break;
+    case REMO__LOCK_GRANT: on_grant(lock, from, &reader); break;
     case REMO__LOCK_REPORT_ON:
         if (from == lock->rank)
             remo__lock_report_on(lock);
         break;
-    default:
-        break;
+    default: break;
     }
 }

@@ -149,8 +149,8 @@ static int newest(const struct remo_owned_var *var, void *scratch) {
     int rc = remo__cell_load(shape, pushed, scratch, &sequence);
     if (rc != 0)
         return fail_torn();
-    if (var->is_owner || REMO__MUTANT(owned_var_newest) ||
-        remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
+    if (var->is_owner || REMO__MUTANT(owned_var_newest)
+        || remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
         return 0;
     rc = remo__cell_load(shape, var->pulled, scratch, &pulled_sequence);
     if (rc == 0 && pulled_sequence < sequence && !REMO__MUTANT(owned_var_newest_again))

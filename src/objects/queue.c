@@ -8,8 +8,8 @@
 #include "objects/region.h"
 
 #define SLOT_BYTES_DEFAULT 56u
-#define CAPACITY_DEFAULT   1024u
-#define CAPACITY_MAX       (UINT64_C(1) << 32)
+#define CAPACITY_DEFAULT 1024u
+#define CAPACITY_MAX (UINT64_C(1) << 32)
 
 /* ---- open ---- */
 

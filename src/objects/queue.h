@@ -39,17 +39,17 @@
 #define REMO__QUEUE_BRIEF_BYTES 1000u /* up to this an element is moved with its header in one piece */
 
 #define REMO__SLOT_HEAD_BYTES 24u
-#define REMO__SLOT_CLAIMED    (UINT64_C(1) << 24)
-#define REMO__SLOT_LAP_SHIFT  25
-#define REMO__META_SIZE_BITS  24
+#define REMO__SLOT_CLAIMED (UINT64_C(1) << 24)
+#define REMO__SLOT_LAP_SHIFT 25
+#define REMO__META_SIZE_BITS 24
 
 /* Offsets in the memory of the home, and at the start of each participant's slots. */
-#define REMO__QUEUE_WORD(side)    (64u * (side))
+#define REMO__QUEUE_WORD(side) (64u * (side))
 #define REMO__QUEUE_WAITERS(side) (128u + 64u * (side)) /* bit sets of nodes, network atomics only */
-#define REMO__QUEUE_HOME_BYTES    256u
-#define REMO__QUEUE_CUT_OFF       0u                   /* bit set of nodes; stored by the owner */
-#define REMO__QUEUE_BELL(side)    (64u + 64u * (side)) /* words that peers write to wake this node */
-#define REMO__QUEUE_SLOTS         192u
+#define REMO__QUEUE_HOME_BYTES 256u
+#define REMO__QUEUE_CUT_OFF 0u                      /* bit set of nodes; stored by the owner */
+#define REMO__QUEUE_BELL(side) (64u + 64u * (side)) /* words that peers write to wake this node */
+#define REMO__QUEUE_SLOTS 192u
 
 /* What waits, and the word whose flag says so: pops wait at the tail (for pushes), pushes at the head. */
 enum remo__queue_side { REMO__QUEUE_TAIL = 0, REMO__QUEUE_HEAD = 1 };

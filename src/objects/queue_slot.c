@@ -71,8 +71,8 @@ static int find_place(struct remo_queue *queue, uint64_t ticket, struct place *r
         int rc = remo__queue_find(queue, queue->slots_memory, owner, offset, &at);
         if (is_gone(rc))
             continue;
-        *ret_place = (struct place){
-            .ticket = ticket, .lap = ticket / queue->capacity, .owner = owner, .at = at};
+        *ret_place =
+            (struct place){.ticket = ticket, .lap = ticket / queue->capacity, .owner = owner, .at = at};
         return rc;
     }
     return remo__fail(-EHOSTDOWN, "no participant of queue %s is left", remo_channel_name(queue->channel));
@@ -132,8 +132,8 @@ static int read_slot(struct remo__queue_op *op, const struct place *place, uint6
 
 static int read_word(struct remo__queue_op *op, uint64_t *ret_word) {
     uint64_t at = 0;
-    int rc = remo__queue_find(op->queue, op->queue->home_memory, op->queue->home, REMO__QUEUE_WORD(op->side),
-                              &at);
+    int rc =
+        remo__queue_find(op->queue, op->queue->home_memory, op->queue->home, REMO__QUEUE_WORD(op->side), &at);
     return rc != 0 ? rc : remo__read(op->thread, counters(op), op->queue->home, at, ret_word, 8, NULL);
 }
 
@@ -171,8 +171,8 @@ static int fill(struct remo__queue_op *op, const struct place *place) {
                          REMO__WRITE_SETTLED, &ack);
     }
     if (rc == 0)
-        rc = remo__write(op->thread, counters(op), place->owner, at, &slot.checksum, size, REMO__WRITE_SETTLED,
-                         &ack);
+        rc = remo__write(op->thread, counters(op), place->owner, at, &slot.checksum, size,
+                         REMO__WRITE_SETTLED, &ack);
     int started = rc;
     if (remo__ack_pending(&ack) && REMO__MUTANT(queue_written)) {
         remo_ack_cancel(&ack);
@@ -244,8 +244,8 @@ int remo__queue_try_push(void *ctx) {
  * filled yet), or an error. */
 static int take_out(struct remo__queue_op *op, const struct place *place, const struct slot *slot) {
     size_t size = slot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
-    if ((slot->meta != make_meta(place->ticket, size) && !REMO__MUTANT(queue_ticket)) ||
-        size > op->queue->slot_bytes)
+    if ((slot->meta != make_meta(place->ticket, size) && !REMO__MUTANT(queue_ticket))
+        || size > op->queue->slot_bytes)
         return 0;
     const void *data = slot->data;
     if (op->queue->slot_bytes > REMO__QUEUE_BRIEF_BYTES) {
@@ -274,8 +274,9 @@ static int is_cut_off(struct remo__queue_op *op, const struct place *place, uint
     return rc;
 }
 
-/* A slot that is not whole may be one that is being filled, or one that was taken out and filled anew while it was
- * read: its claim, read after all the rest, tells which. Only the first says that there is nothing to be had. */
+/* A slot that is not whole may be one that is being filled, or one that was taken out and filled anew while
+ * it was read: its claim, read after all the rest, tells which. Only the first says that there is nothing to
+ * be had. */
 static int is_claimed_still(struct remo__queue_op *op, const struct place *place, uint64_t claim,
                             bool *ret_same) {
     uint64_t now;

@@ -10,8 +10,8 @@
 #include "objects/queue.h"
 
 #define SWAPS_MAX 8u /* of a word in one go; whoever made them fail has moved it instead */
-#define BRIEF_NS  (100 * REMO__NS_PER_US) /* look again and again for so long before saying that we wait */
-#define LOOK_NS   (20 * REMO__NS_PER_MS)  /* look at least so often while waiting */
+#define BRIEF_NS (100 * REMO__NS_PER_US) /* look again and again for so long before saying that we wait */
+#define LOOK_NS (20 * REMO__NS_PER_MS)   /* look at least so often while waiting */
 
 static struct remo_stats *counters(const struct remo__queue_op *op) {
     return remo__channel_counters(op->queue->channel, op->thread);
@@ -159,8 +159,8 @@ static int wait_at_bell(struct remo__queue_op *op, int (*try)(void *ctx), enum r
 }
 
 int remo__queue_wait(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t deadline_ns) {
-    enum remo__queue_side side = op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD
-                                                              : REMO__QUEUE_TAIL; /* a push waits for pops */
+    enum remo__queue_side side =
+        op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD : REMO__QUEUE_TAIL; /* a push waits for pops */
     int rc = remo__wait(op->queue->node, try, op, remo__min(deadline_ns, remo__deadline(BRIEF_NS)));
     if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)
         return rc;

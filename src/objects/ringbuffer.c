@@ -245,7 +245,7 @@ static int has_room(void *ctx) {
     }
     look_at_consumed(ring);
     return ring->cursor.position + room->bytes - ring->consumed_by_all <= ring->cursor.capacity
-        || REMO__MUTANT(ringbuffer_room);
+           || REMO__MUTANT(ringbuffer_room);
 }
 
 /* Wait until `bytes` may be overwritten at every receiver. */
@@ -331,9 +331,8 @@ static int look(const struct arrival *arrival) {
     struct remo_ringbuffer *ring = arrival->ring;
     const char *memory = ring->region->memory->own;
     for (uint32_t record = 0; record < 2; record++) {
-        enum remo__record_kind kind =
-            remo__record_decode(memory, &ring->cursor, arrival->buffer, arrival->buffer_bytes, ring->image,
-                                &ring->found_bytes);
+        enum remo__record_kind kind = remo__record_decode(
+            memory, &ring->cursor, arrival->buffer, arrival->buffer_bytes, ring->image, &ring->found_bytes);
         if (kind != REMO__RECORD_FILLING)
             return kind == REMO__RECORD_MESSAGE;
         remo__ring_next_lap(&ring->cursor);

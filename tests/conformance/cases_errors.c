@@ -127,7 +127,8 @@ static void garbage_segment(const struct suite *suite) {
     memset(blob, 0xff, sizeof blob);
     /* Nobody is there yet. */
     CHECK(suite->ops->map_segment(node.fabric, 1, 0, good->offset, good->size_bytes, good->blob,
-                                  good->blob_bytes, good->fd) < 0);
+                                  good->blob_bytes, good->fd)
+          < 0);
     CHECK_EQ(suite->ops->connect(node.fabric, 1, other.card.blob, other.card.blob_bytes), 0);
     CHECK_EQ(suite->ops->connect(other.fabric, 0, node.card.blob, node.card.blob_bytes), 0);
     const struct {
@@ -148,17 +149,21 @@ static void garbage_segment(const struct suite *suite) {
     };
     for (size_t i = 0; i < REMO__ARRAY_COUNT(wrong); i++) {
         CHECK(suite->ops->map_segment(node.fabric, wrong[i].peer, wrong[i].index, wrong[i].offset,
-                                      wrong[i].size_bytes, good->blob, wrong[i].blob_bytes, good->fd) < 0);
+                                      wrong[i].size_bytes, good->blob, wrong[i].blob_bytes, good->fd)
+              < 0);
         CHECK(strlen(remo_last_error()) > 0);
     }
     CHECK(suite->ops->map_segment(node.fabric, 1, 0, good->offset, good->size_bytes, blob, sizeof blob,
-                                  good->fd) < 0);
+                                  good->fd)
+          < 0);
     suite_node_map(&node, &other.card, 0);
     size_t blob_bytes = 12345;
     CHECK(suite->ops->add_segment(node.fabric, 1, SUITE_ARENA_BYTES, 4096, good->fd, blob, sizeof blob,
-                                  &blob_bytes) < 0);
+                                  &blob_bytes)
+          < 0);
     CHECK(suite->ops->add_segment(node.fabric, REMO__SEGMENTS_MAX, 0, 4096, good->fd, blob, sizeof blob,
-                                  &blob_bytes) < 0);
+                                  &blob_bytes)
+          < 0);
     CHECK_EQ(blob_bytes, 12345);
     struct remo__endpoint *endpoint = suite_endpoint(&node);
     suite_read(&node, endpoint, 1, 0, suite_buffer(&node, 0), 8);

@@ -369,14 +369,9 @@ static void doorbell(const struct suite *suite) {
 }
 
 const struct suite_case suite_cases_imm[] = {
-    {"imm_payload", imm_payload},
-    {"imm_order", imm_order},
-    {"imm_alone", imm_alone},
-    {"imm_many_senders", imm_many_senders},
-    {"imm_full", imm_full},
-    {"imm_wait_ends", imm_wait_ends},
-    {"imm_wakes", imm_wakes},
-    {"notify_wakes", notify_wakes},
-    {"doorbell", doorbell},
-    {NULL, NULL},
+    {"imm_payload", imm_payload}, {"imm_order", imm_order},
+    {"imm_alone", imm_alone},     {"imm_many_senders", imm_many_senders},
+    {"imm_full", imm_full},       {"imm_wait_ends", imm_wait_ends},
+    {"imm_wakes", imm_wakes},     {"notify_wakes", notify_wakes},
+    {"doorbell", doorbell},       {NULL, NULL},
 };

@@ -73,7 +73,8 @@ static void computing_body(struct suite_process *process) {
 }
 
 static void target_computes(const struct suite *suite) {
-    computed_enough = mmap(NULL, sizeof *computed_enough, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    computed_enough =
+        mmap(NULL, sizeof *computed_enough, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(computed_enough != MAP_FAILED);
     suite_processes(suite, 2, SUITE_NO_VICTIM, computing_body);
     munmap(computed_enough, sizeof *computed_enough);

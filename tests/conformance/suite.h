@@ -25,7 +25,7 @@
 #define SUITE_NODES_MAX 16u
 #define SUITE_SEGMENTS_MAX 4u
 #define SUITE_ARENA_BYTES (UINT64_C(64) << 20)
-#define SUITE_ZONE_BYTES                                                                                     \
+#define SUITE_ZONE_BYTES \
     (UINT64_C(6) << 20)       /* each node has two: for others to work on, and for its buffers */
 #define SUITE_IMMS_MAX 65536u /* kept by a service thread */
 #define SUITE_LIMIT_NS (20 * REMO__NS_PER_S) /* whatever takes longer never ends */
@@ -98,10 +98,10 @@ _Noreturn void suite_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 _Noreturn void suite_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            suite_fail(__FILE__, __LINE__, "not true: %s (last error: %s)", #condition, remo_last_error());  \
+#define CHECK(condition)                                                                                    \
+    do {                                                                                                    \
+        if (!(condition))                                                                                   \
+            suite_fail(__FILE__, __LINE__, "not true: %s (last error: %s)", #condition, remo_last_error()); \
     } while (0)
 #define CHECK_EQ(left, right)                                                                                \
     do {                                                                                                     \

@@ -31,8 +31,8 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     uint64_t head = remo__kv_slot_fill(&shape, slot, &key, value, shape.value_bytes_max, scratch);
     head = remo__kv_head_with(head, REMO__KV_VALID);
     memcpy(slot, &head, sizeof head);
-    size_t bytes = remo__kv_copy_build(scratch, head, key.hash,
-                                       remo__kv_meta_make(2, n % shape.value_bytes_max), value);
+    size_t bytes =
+        remo__kv_copy_build(scratch, head, key.hash, remo__kv_meta_make(2, n % shape.value_bytes_max), value);
     if (n % 2 == 1)
         memcpy(slot + remo__kv_copy_at(&shape, 1), scratch, bytes);
     ret_data[0] = which;

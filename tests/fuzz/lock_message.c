@@ -12,10 +12,10 @@
 
 #include "fuzz.h"
 
-#define LOCKS        20u
+#define LOCKS 20u
 #define REOPEN_EVERY 20u
-#define ROUND_AT     1u
-#define STEPS_MAX    8u
+#define ROUND_AT 1u
+#define STEPS_MAX 8u
 
 enum { START = 1, STEP = 2, MEND_ROUND = 4, STEP_AFTER = 8 };
 
@@ -92,8 +92,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 /* Each kind of message, at each stage of a round; answers that claim what is held, and what is not. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     uint32_t flags = n % 16, type = n / 16 % 6 + REMO__LOCK_QUERY, variant = n / 96;
-    static const uint8_t claims[2 * REMO__CLAIM_BYTES] = {
-        0, 0, 0, 0, 0, 0, 0, 0, REMO__CLAIM_HOLD, 7, 0, 0, 0, 1, 0, 0, 0, REMO__CLAIM_WAIT};
+    static const uint8_t claims[2 * REMO__CLAIM_BYTES] = {0, 0, 0, 0, 0, 0, 0, 0, REMO__CLAIM_HOLD,
+                                                          7, 0, 0, 0, 1, 0, 0, 0, REMO__CLAIM_WAIT};
     uint8_t dead[32];
     struct remo__writer writer = remo__writer_of(ret_data + 2, FUZZ_BYTES_MAX - 2);
     if (variant == 3)

@@ -1,6 +1,6 @@
-/* What a peer may write into our rings over the ofi fabric: requests that we execute, and answers to our own. A request
- * touches nothing but network memory and its answer; an answer nothing but the buffers of what it answers.
- * Input: u8 0: a request, from its head on, without the check; 1: an answer. */
+/* What a peer may write into our rings over the ofi fabric: requests that we execute, and answers to our own.
+ * A request touches nothing but network memory and its answer; an answer nothing but the buffers of what it
+ * answers. Input: u8 0: a request, from its head on, without the check; 1: an answer. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -38,7 +38,8 @@ static void request(const uint8_t *data, size_t bytes) {
     bytes -= bytes % 8;
     if (bytes < sizeof head || bytes > REMO__OFI_MESSAGE_BYTES - 8)
         return;
-    uint8_t *copy = malloc(bytes), *answer = malloc(REMO__OFI_MESSAGE_BYTES); /* exact: a sanitizer sees the ends */
+    uint8_t *copy = malloc(bytes),
+            *answer = malloc(REMO__OFI_MESSAGE_BYTES); /* exact: a sanitizer sees the ends */
     assert(copy && answer);
     memcpy(copy, data, bytes);
     memcpy(&head, copy, sizeof head);
@@ -55,14 +56,16 @@ static void request(const uint8_t *data, size_t bytes) {
 
 /* A read, a write, two atomics, as they are when their request is sent. */
 static void ops_send(struct ofi_endpoint *endpoint, struct ofi_link *link, char *local, uint8_t *message) {
-    static const uint8_t kinds[OPS] = {REMO__OP_READ, REMO__OP_WRITE, REMO__OP_FETCH_ADD, REMO__OP_COMPARE_SWAP};
+    static const uint8_t kinds[OPS] = {REMO__OP_READ, REMO__OP_WRITE, REMO__OP_FETCH_ADD,
+                                       REMO__OP_COMPARE_SWAP};
     static const uint64_t sizes[OPS] = {101, 16, 8, 8};
     endpoint->active = calloc(1, sizeof endpoint->active[0]);
     assert(endpoint->active);
     link->endpoint = endpoint;
     for (uint16_t i = 0; i < OPS; i++) {
-        endpoint->slots[i] = (struct ofi_slot){
-            .op = {.kind = kinds[i], .local = local + 128 * i, .size_bytes = sizes[i]}, .left_bytes = sizes[i]};
+        endpoint->slots[i] =
+            (struct ofi_slot){.op = {.kind = kinds[i], .local = local + 128 * i, .size_bytes = sizes[i]},
+                              .left_bytes = sizes[i]};
         remo__ofi_link_queue(link, i);
     }
     assert(remo__ofi_request_make(link, message, 1) > 0);
@@ -109,15 +112,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 static size_t seed_request(uint8_t *out, bool strays) {
     static const uint8_t kinds[6] = {REMO__OP_READ, REMO__OP_WRITE,        REMO__OP_WRITE,
                                      REMO__OP_READ, REMO__OP_COMPARE_SWAP, REMO__OP_FETCH_ADD};
-    static const uint8_t tails[6] = {0, 24, 16, 0, 16, 8}; /* the write of 20 bytes, that of 8 with an immediate, ... */
+    static const uint8_t tails[6] = {0, 24, 16,
+                                     0, 16, 8}; /* the write of 20 bytes, that of 8 with an immediate, ... */
     static const uint32_t sizes[6] = {100, 20, 8, 0, 8, 8};
     struct remo__ofi_head head = {.seq = 1, .count = 6};
     uint8_t *at = out + sizeof head;
     for (uint32_t i = 0; i < 6; i++) {
-        struct remo__ofi_record record = {.offset = SHARED_FROM + (strays ? SHARED_BYTES - 8 + 8 * (i % 2) : 64 * i),
+        struct remo__ofi_record record = {.offset = SHARED_FROM
+                                                    + (strays ? SHARED_BYTES - 8 + 8 * (i % 2) : 64 * i),
                                           .size_bytes = sizes[i],
                                           .kind = kinds[i],
-                                          .flags = i == 2 ? REMO__OP_IMM : i == 1 ? REMO__OP_NOTIFY : 0};
+                                          .flags = i == 2   ? REMO__OP_IMM
+                                                   : i == 1 ? REMO__OP_NOTIFY
+                                                            : 0};
         memcpy(at, &record, sizeof record);
         memset(at + sizeof record, 'd', tails[i]);
         at += sizeof record + tails[i];

@@ -4,23 +4,23 @@
 #include "../support/cluster.h"
 #include "sim/history.h"
 
-#define KILLS_NODES        4u
-#define KILLS_VICTIMS_MAX  2u
-#define KILLS_CALLS_MAX    16384u /* recorded, of a node and object */
-#define KILLS_WORDS_MAX    2000u  /* it takes long to write them, so that somebody dies in the middle */
-#define KILLS_RECOVERY_MAX 16u    /* of one run */
+#define KILLS_NODES 4u
+#define KILLS_VICTIMS_MAX 2u
+#define KILLS_CALLS_MAX 16384u /* recorded, of a node and object */
+#define KILLS_WORDS_MAX 2000u  /* it takes long to write them, so that somebody dies in the middle */
+#define KILLS_RECOVERY_MAX 16u /* of one run */
 
 /* The map: so many keys are worked on at a time, and then left alone, so that no key's history gets long. */
 #define KILLS_KEYS_AT_ONCE 6u
-#define KILLS_CALLS_A_KEY  60u
-#define KILLS_KEYS_MAX     (2 * KILLS_NODES * KILLS_CALLS_MAX / KILLS_CALLS_A_KEY)
+#define KILLS_CALLS_A_KEY 60u
+#define KILLS_KEYS_MAX (2 * KILLS_NODES * KILLS_CALLS_MAX / KILLS_CALLS_A_KEY)
 
 /* The values: one lock at each node, which protects one counter after another. */
 #define KILLS_SECTIONS_A_COUNTER 96u
-#define KILLS_COUNTERS_MAX       1024u /* of a lock */
+#define KILLS_COUNTERS_MAX 1024u /* of a lock */
 
 /* The queue is small, so that it is full and empty at times. */
-#define KILLS_QUEUE_HOME     1u
+#define KILLS_QUEUE_HOME 1u
 #define KILLS_QUEUE_CAPACITY 16u
 
 enum kills_object { KILLS_MAP, KILLS_QUEUE, KILLS_VALUE, KILLS_OBJECTS };

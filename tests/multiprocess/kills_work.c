@@ -13,12 +13,12 @@
 #include "objects/queue.h"
 #include "sim/oracle.h"
 
-#define KEYS          2048u
+#define KEYS 2048u
 #define COUNTER_WORDS 20u
 #define COUNTER_BYTES (COUNTER_WORDS * 8u)
 #define LINGER_NS_MAX 1000000u /* in a section */
-#define AFTERWARDS    100u     /* turns of those that are left */
-#define CALLS_KEPT    4096u    /* room in each history for what comes after the deaths */
+#define AFTERWARDS 100u        /* turns of those that are left */
+#define CALLS_KEPT 4096u       /* room in each history for what comes after the deaths */
 
 struct actor {
     struct remo_node *node;
@@ -93,8 +93,8 @@ static int map_call(struct actor *actor, uint32_t function, uint64_t key) {
     int rc;
     for (uint32_t i = 0; i < kills_run->words; i++)
         value[i] = number;
-    uint32_t call = begin(actor, KILLS_MAP,
-                          &(struct call){.function = function, .key = key, .argument = number});
+    uint32_t call =
+        begin(actor, KILLS_MAP, &(struct call){.function = function, .key = key, .argument = number});
     switch (function) {
     case MAP_GET: rc = remo_kv_get(actor->kv, &key, sizeof key, value, size, &bytes); break;
     case MAP_INSERT: rc = remo_kv_insert(actor->kv, &key, sizeof key, value, size); break;
@@ -119,9 +119,8 @@ static int map_turn(struct actor *actor) {
     uint64_t drawn = atomic_fetch_add(&kills_run->map_calls, 1);
     uint64_t group = drawn / (KILLS_KEYS_AT_ONCE * KILLS_CALLS_A_KEY);
     uint64_t key = group * KILLS_KEYS_AT_ONCE + dice(actor, KILLS_KEYS_AT_ONCE);
-    uint32_t function = dice(actor, 100) < kills_run->updates_percent
-                            ? MAP_UPDATE
-                            : functions[dice(actor, sizeof functions)];
+    uint32_t function =
+        dice(actor, 100) < kills_run->updates_percent ? MAP_UPDATE : functions[dice(actor, sizeof functions)];
     if (atomic_load(&kills_run->lost_keys[key % KILLS_KEYS_MAX]))
         function = MAP_GET;
     now_in(actor, KILLS_IN_MAP);
@@ -235,8 +234,8 @@ static int enter(struct actor *actor, uint32_t lock, int acquired) {
 
 /* Sections are short, and hardly anybody would die in one. */
 static void linger(struct actor *actor) {
-    uint64_t until = cluster_now_ns()
-                     + dice(actor, kills_is_victim(actor->rank) ? LINGER_NS_MAX : LINGER_NS_MAX / 20);
+    uint64_t until =
+        cluster_now_ns() + dice(actor, kills_is_victim(actor->rank) ? LINGER_NS_MAX : LINGER_NS_MAX / 20);
     while (cluster_now_ns() < until)
         continue;
 }
@@ -245,8 +244,8 @@ static void linger(struct actor *actor) {
 static int count(struct actor *actor, uint32_t lock, uint32_t counter, uint32_t function, uint32_t *ret_call,
                  uint64_t *ret_before) {
     uint64_t words[COUNTER_WORDS], key = lock * KILLS_COUNTERS_MAX + counter;
-    uint32_t call = begin(actor, KILLS_VALUE,
-                          &(struct call){.function = function, .key = key, .argument = 1});
+    uint32_t call =
+        begin(actor, KILLS_VALUE, &(struct call){.function = function, .key = key, .argument = 1});
     int rc = read_counter(actor, lock, counter, words);
     *ret_call = UINT32_MAX;
     CHECK(rc == 0 || (is_down(rc) && kills_is_victim(counter_home(lock))));

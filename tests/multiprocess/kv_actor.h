@@ -11,7 +11,7 @@
 #include "kv_common.h"
 
 #define ACTOR_WINDOW_MAX 128
-#define ACTOR_KEYS_MAX   64 /* of one actor */
+#define ACTOR_KEYS_MAX 64 /* of one actor */
 
 /* The last change of a key that was done: its number, how many deletes are among the changes so far, and
  * whether the key is there now. */
@@ -30,29 +30,29 @@ static inline struct actor_done actor_done_unpack(uint64_t word) {
 
 /* What all know of a key. */
 struct actor_key {
-    _Atomic uint64_t done;      /* see actor_done */
-    _Atomic uint64_t begun;     /* change number */
-    _Atomic uint64_t deletes;   /* begun */
-    _Atomic uint32_t unknown;   /* the writer has got an error, and leaves it alone */
+    _Atomic uint64_t done;    /* see actor_done */
+    _Atomic uint64_t begun;   /* change number */
+    _Atomic uint64_t deletes; /* begun */
+    _Atomic uint32_t unknown; /* the writer has got an error, and leaves it alone */
 };
 
 struct actor_options {
-    uint32_t actors;            /* in all */
-    uint32_t keys;              /* of each */
+    uint32_t actors; /* in all */
+    uint32_t keys;   /* of each */
     uint32_t window;
     uint32_t write_percent;
     uint32_t value_bytes_max;
-    uint32_t key_bytes;         /* 8 or more */
+    uint32_t key_bytes; /* 8 or more */
     _Atomic uint32_t *stop;
     _Atomic uint32_t *killed; /* some node was: errors that come of this are no mistakes; may be NULL */
 };
 
 struct actor_slot {
     struct remo_kv_op op;
-    uint64_t id;                /* of the key */
-    uint64_t number;            /* of the change */
+    uint64_t id;     /* of the key */
+    uint64_t number; /* of the change */
     int expected;
-    struct actor_done before;   /* a get */
+    struct actor_done before; /* a get */
     uint32_t in_flight;
     unsigned char key[256];
     unsigned char value[4096];
@@ -61,7 +61,7 @@ struct actor_slot {
 struct actor {
     const struct actor_options *options;
     struct remo_kv *kv;
-    struct actor_key *keys;     /* shared, of all actors */
+    struct actor_key *keys; /* shared, of all actors */
     uint32_t me;
     struct remo__random random;
     struct {

@@ -191,8 +191,8 @@ static bool wait_for(struct plane *plane, bool (*done)(struct plane *plane, uint
                              .tv_nsec = (long)(deadline % REMO__NS_PER_S)};
     bool result;
     pthread_mutex_lock(&plane->lock);
-    while (!(result = done(plane, peer, number)) &&
-           pthread_cond_timedwait(&plane->changed, &plane->lock, &until) == 0)
+    while (!(result = done(plane, peer, number))
+           && pthread_cond_timedwait(&plane->changed, &plane->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&plane->lock);
     return result;

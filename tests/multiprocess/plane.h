@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "bootstrap/control.h"
 
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            check_failed(__FILE__, __LINE__, #condition);                                                    \
+#define CHECK(condition)                                  \
+    do {                                                  \
+        if (!(condition))                                 \
+            check_failed(__FILE__, __LINE__, #condition); \
     } while (0)
 
 _Noreturn void check_failed(const char *file, int line, const char *what);

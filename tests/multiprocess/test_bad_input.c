@@ -247,11 +247,11 @@ static int ranges(struct remo_node *node, void *ctx) {
 /* ---- opening a node ---- */
 
 /* The node is not opened, for this reason, and one with a good configuration is. */
-#define CHECK_OPEN(node, job, config, code, words)                                                           \
-    do {                                                                                                     \
-        struct remo_node *none_ = NULL;                                                                      \
-        CHECK_SENTENCE(job_open(job, 0, remo_node_fabric(node), config, &none_), code, words);               \
-        CHECK(none_ == NULL);                                                                                \
+#define CHECK_OPEN(node, job, config, code, words)                                             \
+    do {                                                                                       \
+        struct remo_node *none_ = NULL;                                                        \
+        CHECK_SENTENCE(job_open(job, 0, remo_node_fabric(node), config, &none_), code, words); \
+        CHECK(none_ == NULL);                                                                  \
     } while (0)
 
 static int opens_well(struct remo_node *node, const struct job *job) {

@@ -84,8 +84,8 @@ static void check_result(const json_t *object, const char *bench, const char *li
     const json_t *net = json_object_get(object, "net");
     for (size_t i = 0; !is_limit && i < sizeof networks / sizeof *networks; i++)
         check(has_number(net, networks[i]), "no net.%s in %s", networks[i], line);
-    check(json_object_get(object, "limit") && json_object_get(object, "limit_ns") &&
-              json_object_get(object, "ratio"),
+    check(json_object_get(object, "limit") && json_object_get(object, "limit_ns")
+              && json_object_get(object, "ratio"),
           "no limit in %s", line);
     const char *name = json_string_value(json_object_get(object, "bench"));
     check(name && strcmp(name, bench) == 0, "not a line of %s: %s", bench, line);
@@ -122,8 +122,8 @@ static void test_litmus(const char *remo, const char *fabric) {
                         : json_is_string(json_object_get(object, "row")),
               "%s", line);
         check(rows == 0 || json_integer_value(json_object_get(object, "runs")) > 0, "never ran: %s", line);
-        check(json_integer_value(json_object_get(object, "seen")) == 0 ||
-                  json_is_false(json_object_get(object, "excluded")),
+        check(json_integer_value(json_object_get(object, "seen")) == 0
+                  || json_is_false(json_object_get(object, "excluded")),
               "%s", line);
         json_decref(object);
     }
@@ -303,9 +303,9 @@ static void test_doctor(const char *remo) {
     run(&outcome, "%s doctor --json", remo);
     for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         json_t *object = json_loads(line, 0, NULL);
-        check(json_is_string(json_object_get(object, "check")) &&
-                  json_is_string(json_object_get(object, "state")) &&
-                  json_is_string(json_object_get(object, "finding")),
+        check(json_is_string(json_object_get(object, "check"))
+                  && json_is_string(json_object_get(object, "state"))
+                  && json_is_string(json_object_get(object, "finding")),
               "%s", line);
         json_decref(object);
     }

@@ -314,7 +314,8 @@ static int late(struct remo_node *node, void *ctx) {
 
 /* ---- who takes part ---- */
 
-/* Node 1 refuses us if it was there when we asked; else nobody answers, unless the question took long to come. */
+/* Node 1 refuses us if it was there when we asked; else nobody answers, unless the question took long to
+ * come. */
 static int hear_of_node_1(struct remo_channel *channel, bool was_there) {
     int rc = remo_channel_wait(channel, was_there ? 10 * SECOND : SECOND / 10);
     CHECK(rc == -EPROTO || (rc == -ETIMEDOUT && !was_there));
@@ -376,7 +377,8 @@ static int expect_mismatch(struct remo_node *node, const char *type, uint32_t me
     CHECK_OK(remo_channel_join(channel));
     CHECK_SENTENCE(remo_channel_wait(channel, 10 * SECOND), -EPROTO, words);
     CHECK(strstr(remo_last_error(), "channel odd"));
-    if (!strstr(remo_last_error(), more)) /* a peer that is a round ahead may have been met: its sizes differ too */
+    if (!strstr(remo_last_error(),
+                more)) /* a peer that is a round ahead may have been met: its sizes differ too */
         printf("     another round was met: %s\n", remo_last_error());
     CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 10 * SECOND), -EPROTO, words);
     remo_channel_close(channel); /* without a meeting: the next round must not be taken for this one */
@@ -407,8 +409,8 @@ static int mismatch(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Nodes 0 and 1 do not match. Node 2 comes when they know it already, or before them, and hears of it too: of its own
- * mismatch, or, where it matches both, of theirs. */
+/* Nodes 0 and 1 do not match. Node 2 comes when they know it already, or before them, and hears of it too: of
+ * its own mismatch, or, where it matches both, of theirs. */
 struct third {
     uint64_t own[3], expected[3];
     const char *words; /* in what node 2 is told */
@@ -422,7 +424,8 @@ static int third_opens(struct remo_node *node, const struct third *of, bool last
     for (uint32_t i = 0; i < 3 && of->own[0] > 0; i++)
         remo_nodeset_add(&providers, i);
     CHECK_OK(remo_channel_open(remo_node_root(node), "odd", "test", NULL, &channel));
-    CHECK_OK(remo_channel_add_memory(channel, "data", of->own[rank], of->expected[rank], &providers, &memory));
+    CHECK_OK(
+        remo_channel_add_memory(channel, "data", of->own[rank], of->expected[rank], &providers, &memory));
     if (last && rank == 2)
         CHECK_OK(cluster_meet());
     CHECK_OK(remo_channel_join(channel));

@@ -225,8 +225,8 @@ static void order_and_content(void) {
     }
     for (uint32_t i = 0; i < 3; i++) {
         for (uint32_t j = 0; j < 3; j++)
-            CHECK(plane_wait_frames(&planes[i], j, frames) && planes[i].peers[j].frames == frames &&
-                  !planes[i].peers[j].disorder);
+            CHECK(plane_wait_frames(&planes[i], j, frames) && planes[i].peers[j].frames == frames
+                  && !planes[i].peers[j].disorder);
     }
     close_all(3);
 }
@@ -415,7 +415,8 @@ static void hang_up(const char *address, int callers) {
     close(fd);
 }
 
-/* One that was refused has gone since, and nobody listens there any more: that it was refused is still why. */
+/* One that was refused has gone since, and nobody listens there any more: that it was refused is still why.
+ */
 static void why_outlives_the_caller(void) {
     const char *const *addresses = tcp_addresses(2, "127.0.0.1");
     struct plane_options good = {.addresses = addresses, .network = true, .key_file = plane_key(1)};
@@ -448,8 +449,8 @@ static void taken_address(void) {
 static void missing_node(void) {
     CHECK(plane_open(&planes[1], 1, 3, NULL) == 0 && plane_open(&planes[2], 2, 3, NULL) == 0);
     CHECK(plane_wait_up(&planes[1], 1) && plane_wait_up(&planes[2], 1));
-    CHECK(plane_wait_why(&planes[1], 0, "nobody listens at unix:") &&
-          plane_wait_why(&planes[2], 0, "0.sock"));
+    CHECK(plane_wait_why(&planes[1], 0, "nobody listens at unix:")
+          && plane_wait_why(&planes[2], 0, "0.sock"));
     plane_close(&planes[1]);
     plane_close(&planes[2]);
 }

@@ -353,9 +353,8 @@ static int run_kind(const struct cluster_test *test, const struct arguments *arg
     uint64_t last = arguments->runs ? worst[arguments->runs - 1] : 0;
     printf("%-4s %s %s: %u kills; the last survivor was told after %.2f ms (median), %.2f ms (worst); %u "
            "beyond the bar of %.0f ms\n",
-           in_time(last, TOLD_BAR_NS) ? "ok" : "FAIL", arguments->fabric, test->name,
-           arguments->runs, (double)worst[arguments->runs / 2] / 1e6, (double)last / 1e6, beyond,
-           (double)TOLD_BAR_NS / 1e6);
+           in_time(last, TOLD_BAR_NS) ? "ok" : "FAIL", arguments->fabric, test->name, arguments->runs,
+           (double)worst[arguments->runs / 2] / 1e6, (double)last / 1e6, beyond, (double)TOLD_BAR_NS / 1e6);
     fflush(stdout);
     return !in_time(last, TOLD_BAR_NS);
 }
@@ -373,8 +372,7 @@ static int run_idle(struct arguments *arguments) {
     bool slept = slept_through(shared->cpu_ns, shared->blocked_ns, CPU_BAR);
     printf(
         "%-4s %s idle: %u nodes blocked in a barrier for %u s took %.2f %% of one core; the bar is %.0f %%\n",
-        slept ? "ok" : "FAIL", arguments->fabric, NODES, arguments->seconds, 100 * part,
-        100 * CPU_BAR);
+        slept ? "ok" : "FAIL", arguments->fabric, NODES, arguments->seconds, 100 * part, 100 * CPU_BAR);
     return !slept;
 }
 

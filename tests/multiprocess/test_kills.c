@@ -6,8 +6,8 @@
  *     test_kills [--fabric F] [--runs N] [--seed S]
  *
  * Every fourth run has two kills. The plan of a run that fails is tried again with the seed that is printed
- * and --runs 1. The time from the kill of a lock's holder to the next owner is printed beside its bar, p99 at most 100 ms,
- * which is judged with REMO_TEST_BARS=1. */
+ * and --runs 1. The time from the kill of a lock's holder to the next owner is printed beside its bar, p99 at
+ * most 100 ms, which is judged with REMO_TEST_BARS=1. */
 #include <getopt.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,10 +17,10 @@
 #include "base/random.h"
 #include "kills.h"
 
-#define RUNS            32u
-#define WORDS_FEW       9u /* more than a line */
-#define TURNS_MAX       400u
-#define DELAY_NS_MAX    (SECOND / 1000)
+#define RUNS 32u
+#define WORDS_FEW 9u /* more than a line */
+#define TURNS_MAX 400u
+#define DELAY_NS_MAX (SECOND / 1000)
 #define RECOVERY_BAR_NS (SECOND / 10)
 
 struct kills_run *kills_run;
@@ -73,9 +73,9 @@ static void plan(uint64_t seed) {
     kills_run->words = seed / 16 % 2 ? KILLS_WORDS_MAX : WORDS_FEW;
     kills_run->victim_count = remo__random_below(&random, 4) == 0 ? 2 : 1;
     kills_run->victims[0].rank = (uint32_t)(seed / 4 % KILLS_NODES);
-    kills_run->victims[1].rank = (kills_run->victims[0].rank + 1
-                                  + (uint32_t)remo__random_below(&random, KILLS_NODES - 1))
-                                 % KILLS_NODES;
+    kills_run->victims[1].rank =
+        (kills_run->victims[0].rank + 1 + (uint32_t)remo__random_below(&random, KILLS_NODES - 1))
+        % KILLS_NODES;
     for (uint32_t i = 0; i < kills_run->victim_count; i++) {
         kills_run->victims[i].turns = (uint32_t)remo__random_below(&random, TURNS_MAX);
         kills_run->victims[i].delay_ns = remo__random_below(&random, DELAY_NS_MAX);
@@ -96,8 +96,8 @@ static void add_up(const struct kills_verdict *verdict) {
 }
 
 static int run_one(const struct arguments *arguments, uint64_t seed) {
-    static const struct cluster_test test = CLUSTER_TEST_NAMED("kills", kills_work, KILLS_NODES,
-                                                               .op_timeout_ns = 600 * SECOND);
+    static const struct cluster_test test =
+        CLUSTER_TEST_NAMED("kills", kills_work, KILLS_NODES, .op_timeout_ns = 600 * SECOND);
     struct kills_verdict verdict = {0};
     plan(seed);
     int result = cluster_run(&test, arguments->fabric);

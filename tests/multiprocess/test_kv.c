@@ -72,7 +72,8 @@ static int costs(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_kv_insert(kv, "theirs", 6, "12345678", 8));
     CHECK_OK(cluster_meet());
     struct remo_stats stats = {0};
-    while (rank != 1 && stats.writes == 0) { /* our tracker has answered the insert; it counts that when it is done */
+    while (rank != 1
+           && stats.writes == 0) { /* our tracker has answered the insert; it counts that when it is done */
         cluster_sleep_ms(1);
         remo_channel_stats(channel, &stats);
     }
@@ -490,7 +491,8 @@ static int change_left(struct remo_kv *kv, uint64_t id) {
     return 0;
 }
 
-/* Keys that are on living nodes can all be read, and all be changed but those whose lock was on the dead one. */
+/* Keys that are on living nodes can all be read, and all be changed but those whose lock was on the dead one.
+ */
 static int survivors(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
@@ -527,20 +529,13 @@ static int survivors(struct remo_node *node, void *ctx) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(alone, 1),
-        CLUSTER_TEST(answers, 3),
-        CLUSTER_TEST(costs, 2),
-        CLUSTER_TEST_NAMED("costs of four", costs, 4),
-        CLUSTER_TEST(costs_of_large, 2),
-        CLUSTER_TEST(window_costs, 2),
-        CLUSTER_TEST(sizes, 2),
-        CLUSTER_TEST(collisions, 3),
-        CLUSTER_TEST(reuse, 3),
-        CLUSTER_TEST(half_deleted, 3),
-        CLUSTER_TEST(half_updated, 3),
-        CLUSTER_TEST(mismatch, 2),
-        CLUSTER_TEST(survivors, 3),
-        {0},
+        CLUSTER_TEST(alone, 1),          CLUSTER_TEST(answers, 3),
+        CLUSTER_TEST(costs, 2),          CLUSTER_TEST_NAMED("costs of four", costs, 4),
+        CLUSTER_TEST(costs_of_large, 2), CLUSTER_TEST(window_costs, 2),
+        CLUSTER_TEST(sizes, 2),          CLUSTER_TEST(collisions, 3),
+        CLUSTER_TEST(reuse, 3),          CLUSTER_TEST(half_deleted, 3),
+        CLUSTER_TEST(half_updated, 3),   CLUSTER_TEST(mismatch, 2),
+        CLUSTER_TEST(survivors, 3),      {0},
     };
     return cluster_main(argc, argv, tests, NULL);
 }

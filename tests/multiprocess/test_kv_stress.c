@@ -5,15 +5,15 @@
 #include "kv/kv.h"
 #include "kv_actor.h"
 
-#define NODES_MAX   4u
+#define NODES_MAX 4u
 #define THREADS_MAX 3u
-#define ACTORS_MAX  (NODES_MAX * THREADS_MAX)
+#define ACTORS_MAX (NODES_MAX * THREADS_MAX)
 
 static struct shared {
     struct actor_key keys[ACTORS_MAX * ACTOR_KEYS_MAX];
     _Atomic uint32_t stop, killed;
     _Atomic int64_t balance[256];
-} *shared;
+} * shared;
 
 static void clear(void) {
     memset(shared, 0, sizeof *shared);

@@ -1,5 +1,6 @@
-/* test_link.c - a link that goes silent while both nodes live, which only the guest of tests/verbs can stage: operations on the peer end
- * when the device gives it up, and when it answers again there is a new connection. REMO_TEST_LINK names the interface. */
+/* test_link.c - a link that goes silent while both nodes live, which only the guest of tests/verbs can stage:
+ * operations on the peer end when the device gives it up, and when it answers again there is a new
+ * connection. REMO_TEST_LINK names the interface. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 
 static int link_set(const char *state) {
     char command[128];
-    snprintf(command, sizeof command, "tc qdisc %s dev %s root netem loss 100%%", state, getenv("REMO_TEST_LINK"));
+    snprintf(command, sizeof command, "tc qdisc %s dev %s root netem loss 100%%", state,
+             getenv("REMO_TEST_LINK"));
     return system(command);
 }
 
@@ -20,7 +22,8 @@ static int link_set(const char *state) {
 static int reads_again(struct remo_region *region, uint64_t *ret_word) {
     uint64_t deadline = cluster_now_ns() + WAIT;
     int rc;
-    while ((rc = remo_region_read(region, 1, 0, ret_word, 8, NULL)) == -EHOSTDOWN && cluster_now_ns() < deadline)
+    while ((rc = remo_region_read(region, 1, 0, ret_word, 8, NULL)) == -EHOSTDOWN
+           && cluster_now_ns() < deadline)
         cluster_sleep_ms(10);
     return rc;
 }

@@ -17,7 +17,7 @@
 #include "objects/lock.h"
 
 #define NODES_MAX 8u
-#define MS        1000000ull
+#define MS 1000000ull
 
 static struct shared {
     _Atomic uint32_t turn; /* steps of a test that go one after the other */
@@ -312,9 +312,8 @@ static int give_up_at_random(struct worker *worker) {
     remo__random_seed(&random, worker->seed);
     for (uint32_t i = 0; i < worker->rounds; i++) {
         uint32_t index = (uint32_t)remo__random_below(&random, worker->lock->count);
-        uint64_t timeout_ns = remo__random_below(&random, 8) == 0
-                                  ? 0
-                                  : remo__random_below(&random, worker->timeout_max_ns);
+        uint64_t timeout_ns =
+            remo__random_below(&random, 8) == 0 ? 0 : remo__random_below(&random, worker->timeout_max_ns);
         int rc = remo_lock_acquire(worker->lock, index, timeout_ns);
         CHECK(rc == 0 || rc == -ETIMEDOUT);
         worker->missed += rc != 0;
@@ -365,7 +364,7 @@ static int timeouts_never_wedge(struct remo_node *node, void *ctx) {
 
 /* ---- costs ---- */
 
-#define COST(lock, call, code, atomics, writes)                                                              \
+#define COST(lock, call, code, atomics, writes) \
     CHECK_COST(remo_lock_channel(lock), CHECK_CODE(call, code), 0, writes, atomics, writes)
 
 static int uncontended_costs(struct remo_lock *lock, uint32_t rank) {

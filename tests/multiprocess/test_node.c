@@ -182,7 +182,8 @@ static int wait_state(struct remo_node *node, uint32_t peer, enum remo_peer_stat
     return 0;
 }
 
-/* A child that node 0 forked keeps descriptors of node 2's connection when that is closed; nothing may come of it. */
+/* A child that node 0 forked keeps descriptors of node 2's connection when that is closed; nothing may come
+ * of it. */
 static int forked_child(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     struct remo_channel *channel;
@@ -202,7 +203,8 @@ static int forked_child(struct remo_node *node, void *ctx) {
         return 1;
     uint64_t before = cluster_processor_ns();
     cluster_sleep_ms(300);
-    CHECK(slept_through(cluster_processor_ns() - before, SECOND * 3 / 10, 0.1)); /* nothing to do for the control thread */
+    CHECK(slept_through(cluster_processor_ns() - before, SECOND * 3 / 10,
+                        0.1)); /* nothing to do for the control thread */
     struct remo_channel_options two = {0};
     remo_nodeset_add(&two.participants, 0);
     remo_nodeset_add(&two.participants, 1);

@@ -511,8 +511,8 @@ static int paused(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A thread that has ended leaves a write to a peer that does not answer. A global fence of another thread tells what
- * became of it, once: else nobody would. */
+/* A thread that has ended leaves a write to a peer that does not answer. A global fence of another thread
+ * tells what became of it, once: else nobody would. */
 static int orphan(struct remo_node *node, struct passer *passer, uint32_t peer, _Atomic pid_t *pid) {
     pthread_t thread;
     kill(atomic_load(pid), SIGSTOP);
@@ -553,7 +553,8 @@ static int orphans(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A peer that has no processor for as long as it may take is not dead: a link to it that is being made waits. */
+/* A peer that has no processor for as long as it may take is not dead: a link to it that is being made waits.
+ */
 static int starved(struct remo_node *node, void *ctx) {
     struct passer passer = {.node = node, .turn = 1};
     uint32_t rank = remo_node_rank(node);

@@ -13,8 +13,8 @@
 #include "node/access.h"
 #include "objects/queue.h"
 
-#define MS           1000000ull
-#define PRODUCERS    16u
+#define MS 1000000ull
+#define PRODUCERS 16u
 #define ELEMENTS_MAX 200000u
 
 /* What became of element `number` of a producer. */
@@ -319,7 +319,7 @@ static int waiting_is_free(struct remo_node *node, void *ctx) {
 
 /* ---- costs ---- */
 
-#define COST(queue, call, code, reads, writes, atomics)                                                      \
+#define COST(queue, call, code, reads, writes, atomics) \
     CHECK_COST(remo_queue_channel(queue), CHECK_CODE(call, code), reads, writes, atomics, 0)
 
 static int costs(struct remo_node *node, void *ctx) {
@@ -328,7 +328,8 @@ static int costs(struct remo_node *node, void *ctx) {
     uint64_t buffer[250] = {0};
     size_t size;
     uint32_t rank = remo_node_rank(node);
-    uint32_t placed = strcmp(remo_node_fabric(node), "verbs") == 0; /* there it takes a read to know that a write is placed */
+    uint32_t placed = strcmp(remo_node_fabric(node), "verbs")
+                      == 0; /* there it takes a read to know that a write is placed */
     (void)ctx;
     CHECK_OK(remo_queue_open(remo_node_root(node), "large", &options, &large));
     CHECK_OK(remo_channel_wait(remo_queue_channel(large), 100 * SECOND));

@@ -138,7 +138,7 @@ static int acks(struct remo_node *node, void *ctx) {
 
 /* ---- atomics: nothing is lost, between threads and nodes ---- */
 
-#define ADDS 2000u                      /* a tenth of them where each takes a while */
+#define ADDS 2000u /* a tenth of them where each takes a while */
 #define THREADS 3u
 
 struct adder {

@@ -1,5 +1,6 @@
-/* test_wire.c - what calls cost on the wire of fabric verbs: work requests, posts (doorbells), signalled completions, inline sends; and
- * what becomes of calls that the wire refuses. Time in emulation means nothing, but these counts hold on every device. */
+/* test_wire.c - what calls cost on the wire of fabric verbs: work requests, posts (doorbells), signalled
+ * completions, inline sends; and what becomes of calls that the wire refuses. Time in emulation means
+ * nothing, but these counts hold on every device. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <string.h>
@@ -17,16 +18,17 @@ static struct remo__fabric_wire wire(struct remo_node *node) {
     return now;
 }
 
-/* What a statement of this node puts on the wire; the other threads of the node have nothing to do meanwhile. */
-#define CHECK_WIRE(node, statement, requests_, posts_, signalled_, inlined_)                                 \
-    do {                                                                                                     \
-        struct remo__fabric_wire before_ = wire(node), after_;                                               \
-        statement;                                                                                           \
-        after_ = wire(node);                                                                                 \
-        CHECK_EQUAL(after_.requests - before_.requests, requests_);                                          \
-        CHECK_EQUAL(after_.posts - before_.posts, posts_);                                                   \
-        CHECK_EQUAL(after_.signalled - before_.signalled, signalled_);                                       \
-        CHECK_EQUAL(after_.inlined - before_.inlined, inlined_);                                             \
+/* What a statement of this node puts on the wire; the other threads of the node have nothing to do meanwhile.
+ */
+#define CHECK_WIRE(node, statement, requests_, posts_, signalled_, inlined_) \
+    do {                                                                     \
+        struct remo__fabric_wire before_ = wire(node), after_;               \
+        statement;                                                           \
+        after_ = wire(node);                                                 \
+        CHECK_EQUAL(after_.requests - before_.requests, requests_);          \
+        CHECK_EQUAL(after_.posts - before_.posts, posts_);                   \
+        CHECK_EQUAL(after_.signalled - before_.signalled, signalled_);       \
+        CHECK_EQUAL(after_.inlined - before_.inlined, inlined_);             \
     } while (0)
 
 static int region(struct remo_node *node, void *ctx) {
@@ -42,9 +44,11 @@ static int region(struct remo_node *node, void *ctx) {
         CHECK_WIRE(node, CHECK_OK(remo_region_read(region, 1, 0, buffer, 8, NULL)), 1, 1, 1, 0);
         CHECK_WIRE(node, CHECK_OK(remo_region_write(region, 1, 0, buffer, 8, 0, NULL)), 1, 1, 1, 1);
         CHECK_WIRE(node, CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, 1)), 0, 0, 0, 0);
-        CHECK_WIRE(node, CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0)), 1, 1, 1, 0); /* the read behind the write */
+        CHECK_WIRE(node, CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0)), 1, 1, 1,
+                   0); /* the read behind the write */
         CHECK_WIRE(node, CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0)), 0, 0, 0, 0);
-        CHECK_WIRE(node, CHECK_OK(remo_region_write(region, 1, 0, buffer, 8, REMO_WRITE_NOTIFY, NULL)), 1, 1, 1, 1);
+        CHECK_WIRE(node, CHECK_OK(remo_region_write(region, 1, 0, buffer, 8, REMO_WRITE_NOTIFY, NULL)), 1, 1,
+                   1, 1);
         CHECK_WIRE(node, CHECK_OK(remo_region_fetch_add(region, 1, 8, 1, &old, NULL)), 1, 1, 1, 0);
         CHECK_WIRE(node, CHECK_OK(remo_region_compare_swap(region, 1, 8, 1, 2, &old, NULL)), 1, 1, 1, 0);
     }
@@ -90,7 +94,8 @@ static int lock(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
         CHECK_WIRE(node, CHECK_OK(remo_lock_acquire(lock, 0, WAIT)), 1, 1, 1, 0);
         CHECK_WIRE(node, CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_PAIR)), 1, 1, 1, 0);
-        /* What was written goes before the release on the same connection: the fence in between costs nothing, and nobody waits. */
+        /* What was written goes before the release on the same connection: the fence in between costs
+         * nothing, and nobody waits. */
         CHECK_OK(remo_lock_acquire(lock, 0, WAIT));
         CHECK_WIRE(node, CHECK_OK(remo_region_write(data, 1, 0, &word, 8, 0, NULL));
                    CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_PAIR)), 2, 2, 2, 1);
@@ -113,8 +118,8 @@ static int ring(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0) {
         CHECK_OK(remo_ringbuffer_send(ring, message, sizeof message, WAIT, NULL)); /* connects */
-        CHECK_WIRE(node, CHECK_OK(remo_ringbuffer_send(ring, message, sizeof message, WAIT, NULL)), receivers, receivers, receivers,
-                   receivers);
+        CHECK_WIRE(node, CHECK_OK(remo_ringbuffer_send(ring, message, sizeof message, WAIT, NULL)), receivers,
+                   receivers, receivers, receivers);
     }
     CHECK_OK(cluster_meet());
     remo_ringbuffer_close(ring);
@@ -155,7 +160,8 @@ static void keys_spoil(struct verbs_contact *contact) {
         contact->segments.segment[i].key ^= 0x5a5a00;
 }
 
-/* A key that the peer did not give out ends the connection, and with it what was under way; the next operation makes a new one. */
+/* A key that the peer did not give out ends the connection, and with it what was under way; the next
+ * operation makes a new one. */
 static int refused(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_region *region;
@@ -219,10 +225,12 @@ static int window_of_gets(struct remo_node *node, struct remo_kv *kv) {
     struct remo_kv_op ops[WINDOW];
     uint64_t values[WINDOW];
     for (uint32_t i = 0; i < WINDOW; i++) {
-        ops[i] = (struct remo_kv_op){.kind = REMO_KV_GET, .key = "theirs", .key_bytes = 6, .value = &values[i], .value_bytes = 8};
+        ops[i] = (struct remo_kv_op){
+            .kind = REMO_KV_GET, .key = "theirs", .key_bytes = 6, .value = &values[i], .value_bytes = 8};
         CHECK_OK(remo_kv_start(kv, &ops[i]));
     }
-    CHECK_WIRE(node, for (uint32_t i = 0; i < WINDOW; i++) CHECK_OK(remo_kv_wait(kv, &ops[i])), WINDOW, 1, 1, 0);
+    CHECK_WIRE(node, for (uint32_t i = 0; i < WINDOW; i++) CHECK_OK(remo_kv_wait(kv, &ops[i])), WINDOW, 1, 1,
+               0);
     return 0;
 }
 
@@ -245,7 +253,8 @@ static int map(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0) {
         char same[] = {'k', 'a'};
-        while (remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(same, 2))) != 1 && same[1] < 'z')
+        while (remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(same, 2))) != 1
+               && same[1] < 'z')
             same[1]++;
         CHECK_OK(remo_kv_get(kv, key, 6, &value, 8, NULL));
         CHECK_OK(remo_kv_update(kv, same, 2, "87654321", 8));

@@ -1,4 +1,5 @@
-/* linear.c - the checker is checked: histories known to be good and to be bad, small ones by hand and many made at random. */
+/* linear.c - the checker is checked: histories known to be good and to be bad, small ones by hand and many
+ * made at random. */
 #include "sim/linear.h"
 
 #include <setjmp.h>
@@ -19,7 +20,8 @@
 static struct call recorded[CALLS_MAX];
 static struct history history = {.calls = recorded, .cap = CALLS_MAX};
 
-static void call(uint32_t function, uint64_t argument, uint64_t second, uint64_t result, uint64_t begin, uint64_t end) {
+static void call(uint32_t function, uint64_t argument, uint64_t second, uint64_t result, uint64_t begin,
+                 uint64_t end) {
     const struct call is = {.function = function, .argument = argument, .second = second};
     uint32_t index = history_begin(&history, &is, begin);
     if (end != HISTORY_NEVER)
@@ -96,12 +98,13 @@ static void queues(void **state) {
     assert_int_equal(judge(&oracle_queue, 1000), LINEAR_NO);
 }
 
-/* Each call takes effect at a moment that we know, somewhere between its begin and its end: good by construction. Then one result is changed
- * to a value that no call ever stored: bad by construction. */
+/* Each call takes effect at a moment that we know, somewhere between its begin and its end: good by
+ * construction. Then one result is changed to a value that no call ever stored: bad by construction. */
 static void make(struct remo__random *random, uint32_t calls) {
     uint64_t word = 0;
     for (uint32_t i = 0; i < calls; i++) {
-        uint64_t at = 100 * (i + 1), begin = at - 1 - remo__random_below(random, 400) % at, end = at + 1 + remo__random_below(random, 400);
+        uint64_t at = 100 * (i + 1), begin = at - 1 - remo__random_below(random, 400) % at,
+                 end = at + 1 + remo__random_below(random, 400);
         uint64_t value = i + 1, old = word;
         switch (remo__random_below(random, 3)) {
         case 0:
@@ -112,9 +115,7 @@ static void make(struct remo__random *random, uint32_t calls) {
             call(COUNTER_ADD, 1000, 0, old, begin, end);
             word += 1000;
             break;
-        default:
-            call(WORD_LOAD, 0, 0, old, begin, end);
-            break;
+        default: call(WORD_LOAD, 0, 0, old, begin, end); break;
         }
     }
 }
@@ -244,10 +245,14 @@ static void no_verdict_is_no_pass(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(registers_by_hand), cmocka_unit_test(calls_without_end), cmocka_unit_test(counters),
-        cmocka_unit_test(queues), cmocka_unit_test(made_at_random), cmocka_unit_test(fifo_by_hand),
-        cmocka_unit_test(fifo_with_deaths), cmocka_unit_test(fifo_against_search),
-        cmocka_unit_test(no_verdict_is_no_pass)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(registers_by_hand),
+                                       cmocka_unit_test(calls_without_end),
+                                       cmocka_unit_test(counters),
+                                       cmocka_unit_test(queues),
+                                       cmocka_unit_test(made_at_random),
+                                       cmocka_unit_test(fifo_by_hand),
+                                       cmocka_unit_test(fifo_with_deaths),
+                                       cmocka_unit_test(fifo_against_search),
+                                       cmocka_unit_test(no_verdict_is_no_pass)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

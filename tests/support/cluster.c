@@ -164,7 +164,8 @@ static int run_node(uint32_t rank) {
                                  .job = strrchr(folder, '/') + 1,
                                  .arena_bytes = ARENA_BYTES,
                                  .segment_bytes = SEGMENT_BYTES,
-                                 .op_timeout_ns = running->op_timeout_ns ? running->op_timeout_ns : OPERATION_NS,
+                                 .op_timeout_ns =
+                                     running->op_timeout_ns ? running->op_timeout_ns : OPERATION_NS,
                                  .join_timeout_ns = JOIN_NS * cluster_slowness()};
     int rc = remo_node_open(&config, &node);
     if (rc == -ENODEV || rc == -ENOSYS)

@@ -30,9 +30,9 @@ struct cluster_test {
 
 /* A line of the table: the body, how many nodes, and what else there is to say (.op_timeout_ns = ...,
  * ...). */
-#define CLUSTER_TEST(body_, nodes_, ...)                                                                     \
+#define CLUSTER_TEST(body_, nodes_, ...) \
     { .name = #body_, .body = (body_), .nodes = (nodes_), ##__VA_ARGS__ }
-#define CLUSTER_TEST_NAMED(name_, body_, nodes_, ...)                                                        \
+#define CLUSTER_TEST_NAMED(name_, body_, nodes_, ...) \
     { .name = (name_), .body = (body_), .nodes = (nodes_), ##__VA_ARGS__ }
 
 /* Run the tests; `tests` ends with an entry without a name. `setup` (may be NULL) is called before each:
@@ -65,11 +65,11 @@ int cluster_fail(const char *file, int line, const char *format, ...) __attribut
 uint32_t cluster_slowness(void);
 
 /* The condition holds, or the body ends with 1. */
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        cluster_at(__FILE__, __LINE__);                                                                      \
-        if (!(condition))                                                                                    \
-            return cluster_fail(__FILE__, __LINE__, "not so: %s", #condition);                               \
+#define CHECK(condition)                                                       \
+    do {                                                                       \
+        cluster_at(__FILE__, __LINE__);                                        \
+        if (!(condition))                                                      \
+            return cluster_fail(__FILE__, __LINE__, "not so: %s", #condition); \
     } while (0)
 
 /* Two unsigned numbers are the same. */
@@ -82,34 +82,34 @@ uint32_t cluster_slowness(void);
     } while (0)
 
 /* The call returns this code. */
-#define CHECK_CODE(call, code)                                                                               \
-    do {                                                                                                     \
-        cluster_at(__FILE__, __LINE__);                                                                      \
-        int rc_ = (call), code_ = (code);                                                                    \
-        if (rc_ != code_)                                                                                    \
-            return cluster_fail(__FILE__, __LINE__, "%s is %d %s, not %d %s", #call, rc_,                    \
-                                remo_error_name(rc_), code_, remo_error_name(code_));                        \
+#define CHECK_CODE(call, code)                                                            \
+    do {                                                                                  \
+        cluster_at(__FILE__, __LINE__);                                                   \
+        int rc_ = (call), code_ = (code);                                                 \
+        if (rc_ != code_)                                                                 \
+            return cluster_fail(__FILE__, __LINE__, "%s is %d %s, not %d %s", #call, rc_, \
+                                remo_error_name(rc_), code_, remo_error_name(code_));     \
     } while (0)
 
 #define CHECK_OK(call) CHECK_CODE(call, 0)
 
 /* The call returns this code, with a sentence that contains `words`. */
-#define CHECK_SENTENCE(call, code, words)                                                                    \
-    do {                                                                                                     \
-        CHECK_CODE(call, code);                                                                              \
-        if (!strstr(remo_last_error(), words))                                                               \
-            return cluster_fail(__FILE__, __LINE__, "%s: the sentence has no \"%s\"", #call, words);         \
+#define CHECK_SENTENCE(call, code, words)                                                            \
+    do {                                                                                             \
+        CHECK_CODE(call, code);                                                                      \
+        if (!strstr(remo_last_error(), words))                                                       \
+            return cluster_fail(__FILE__, __LINE__, "%s: the sentence has no \"%s\"", #call, words); \
     } while (0)
 
 /* What a statement costs on the network in a channel: reads, writes, atomics, writes that wake. */
-#define CHECK_COST(channel, statement, reads_, writes_, atomics_, imms_)                                     \
-    do {                                                                                                     \
-        struct remo_stats before_, after_;                                                                   \
-        remo_channel_stats(channel, &before_);                                                               \
-        statement;                                                                                           \
-        remo_channel_stats(channel, &after_);                                                                \
-        CHECK_EQUAL(after_.reads - before_.reads, reads_);                                                   \
-        CHECK_EQUAL(after_.writes - before_.writes, writes_);                                                \
-        CHECK_EQUAL(after_.atomics - before_.atomics, atomics_);                                             \
-        CHECK_EQUAL(after_.imms - before_.imms, imms_);                                                      \
+#define CHECK_COST(channel, statement, reads_, writes_, atomics_, imms_) \
+    do {                                                                 \
+        struct remo_stats before_, after_;                               \
+        remo_channel_stats(channel, &before_);                           \
+        statement;                                                       \
+        remo_channel_stats(channel, &after_);                            \
+        CHECK_EQUAL(after_.reads - before_.reads, reads_);               \
+        CHECK_EQUAL(after_.writes - before_.writes, writes_);            \
+        CHECK_EQUAL(after_.atomics - before_.atomics, atomics_);         \
+        CHECK_EQUAL(after_.imms - before_.imms, imms_);                  \
     } while (0)

@@ -1,6 +1,6 @@
-/* patience.h - what a test may say about time. On a machine that others use too, nobody can promise any: a test
- * fails only for what amounts to a hang, or to spinning. With REMO_TEST_BARS=1 in the environment, for a quiet
- * machine, the bars themselves are judged. */
+/* patience.h - what a test may say about time. On a machine that others use too, nobody can promise any: a
+ * test fails only for what amounts to a hang, or to spinning. With REMO_TEST_BARS=1 in the environment, for a
+ * quiet machine, the bars themselves are judged. */
 #pragma once
 
 #include <stdbool.h>

@@ -43,14 +43,14 @@ static void test_every_size(void **state) {
     check_copy(BYTES, 1, 2, copy_to);
 }
 
-#define CONSTANT(size)                                                                                       \
-    static void copy_from_##size(void *to, const void *from, size_t ignored) {                               \
-        (void)ignored;                                                                                       \
-        remo__mapped_copy_from(to, from, size);                                                              \
-    }                                                                                                        \
-    static void copy_to_##size(void *to, const void *from, size_t ignored) {                                 \
-        (void)ignored;                                                                                       \
-        remo__mapped_copy_to(to, from, size);                                                                \
+#define CONSTANT(size)                                                         \
+    static void copy_from_##size(void *to, const void *from, size_t ignored) { \
+        (void)ignored;                                                         \
+        remo__mapped_copy_from(to, from, size);                                \
+    }                                                                          \
+    static void copy_to_##size(void *to, const void *from, size_t ignored) {   \
+        (void)ignored;                                                         \
+        remo__mapped_copy_to(to, from, size);                                  \
     }
 CONSTANT(1)
 CONSTANT(2)
@@ -62,8 +62,8 @@ CONSTANT(4096)
 static void test_constant_sizes(void **state) {
     (void)state;
     for (size_t shift = 0; shift < 9; shift++) {
-#define CHECK_BOTH(size)                                                                                     \
-    check_copy(size, 16 + shift, 32, copy_from_##size);                                                      \
+#define CHECK_BOTH(size)                                \
+    check_copy(size, 16 + shift, 32, copy_from_##size); \
     check_copy(size, 16, 24 + shift, copy_to_##size)
         CHECK_BOTH(1);
         CHECK_BOTH(2);

@@ -61,8 +61,8 @@ static void test_huge(void **state) {
     int fd;
     bool huge;
     assert_int_equal(remo__segment_create(NULL, 32 * MIB, &fd, &huge), 0);
-    if (!huge ||
-        remo__memory_huge_pages_free(2 * MIB) > 0) { /* reserved ones are not counted as we count here */
+    if (!huge
+        || remo__memory_huge_pages_free(2 * MIB) > 0) { /* reserved ones are not counted as we count here */
         close(fd);
         print_message("SKIPPED: this kernel gives no transparent huge pages for shared memory\n");
         skip();
@@ -101,9 +101,9 @@ static void test_full_directory(void **state) {
     char dir[] = "/dev/shm/remo-test-XXXXXX";
     if (!mkdtemp(dir))
         skip();
-    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) != 0 ||
-        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("tmpfs", dir, "tmpfs", 0, "size=8m") != 0) {
+    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) != 0
+        || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0
+        || mount("tmpfs", dir, "tmpfs", 0, "size=8m") != 0) {
         rmdir(dir);
         print_message("SKIPPED: may not mount a tmpfs here\n");
         skip();

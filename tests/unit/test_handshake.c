@@ -128,8 +128,8 @@ static void every_bit_counts(void **state) {
         if (remo__handshake_hear(&pair.sides[0], hello, pair.sides[1].ours_bytes) != REMO__REFUSAL_NONE)
             continue;
         remo__handshake_greet(&pair.sides[0], pair.sides[0].peer.rank);
-        if (remo__handshake_hear(&pair.sides[1], pair.sides[0].ours, pair.sides[0].ours_bytes) !=
-            REMO__REFUSAL_NONE)
+        if (remo__handshake_hear(&pair.sides[1], pair.sides[0].ours, pair.sides[0].ours_bytes)
+            != REMO__REFUSAL_NONE)
             continue;
         make_proofs(&pair);
         assert_int_equal(verify(&pair, 0), -EACCES);

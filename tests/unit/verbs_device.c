@@ -8,7 +8,8 @@
 
 static const struct ibv_device_attr able = {.atomic_cap = IBV_ATOMIC_HCA, .max_srq = 1};
 
-static void refused(enum ibv_transport_type transport, const struct ibv_device_attr *attr, const char *words) {
+static void refused(enum ibv_transport_type transport, const struct ibv_device_attr *attr,
+                    const char *words) {
     assert_int_equal(remo__verbs_device_check("fake0", transport, attr), -ENODEV);
     assert_non_null(strstr(remo_last_error(), "fake0"));
     assert_non_null(strstr(remo_last_error(), words));
@@ -42,6 +43,7 @@ static void test_silence(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_able), cmocka_unit_test(test_refused), cmocka_unit_test(test_silence)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_able), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_silence)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
