@@ -13,6 +13,7 @@ struct sums {
     uint64_t schedules, failures, hash;
     double cpu_seconds;
     uint32_t mutants, caught;
+    uint32_t runs; /* cases under a profile with a fault */
 };
 
 static bool wanted(const struct sim_campaign *campaign, const struct sim_case *test) {
@@ -20,12 +21,29 @@ static bool wanted(const struct sim_campaign *campaign, const struct sim_case *t
            && (!campaign->test || strcmp(campaign->test, test->name) == 0);
 }
 
+/* Who refuses to open where no hardware keeps the caches of machines coherent, and why: case_coherence.c. */
+static const struct {
+    const char *object, *why;
+} incoherent[] = {
+    {"atomic_var", "it is an atomic of the network"},
+    {"lock", "it is made of atomics of the network"},
+    {"ringbuffer",
+     "two nodes write to one line of it, and whose cache writes it back undoes what the other wrote"},
+    {"queue", "it is made of atomics of the network"},
+    {"kv", "its locks are made of atomics of the network"},
+};
+
+/* Why the object does not claim the profile, or NULL: it does. */
+static const char *why_not(const char *object, const struct sim_profile *profile) {
+    for (uint32_t i = 0; profile->cached && i < sizeof incoherent / sizeof incoherent[0]; i++)
+        if (strcmp(incoherent[i].object, object) == 0)
+            return incoherent[i].why;
+    return NULL;
+}
+
 static bool claims(const struct sim_campaign *campaign, const struct sim_case *test,
                    const struct sim_profile *profile) {
-    if (profile->cached
-        && !strstr("region owned_var sst barrier", test->object)) /* the others refuse to: case_coherence.c */
-        return false;
-    return (!test->profiles || strstr(test->profiles, profile->name))
+    return !why_not(test->object, profile) && (!test->profiles || strstr(test->profiles, profile->name))
            && (!campaign->profile || strcmp(campaign->profile, profile->name) == 0);
 }
 
@@ -115,6 +133,7 @@ static void run_one(const struct sim_campaign *campaign, const struct sim_case *
     watch(&run);
     sim_explore(&run, &outcome);
     clear_progress(&run);
+    sums->runs++;
     sums->schedules += outcome.schedules;
     sums->failures += outcome.failures;
     sums->cpu_seconds += outcome.cpu_seconds;
@@ -198,17 +217,24 @@ static bool catch_mutant(const struct sim_campaign *campaign, const char *object
                         .seed = campaign->seed};
     const struct sim_hint *hint = sim_mutant_hint(mutant, object);
     hunt.each = campaign->schedules / 2;
-    if (hint
+    bool anywhere = !campaign->test && !campaign->profile;
+    if (hint && anywhere
         && catch_with(&hunt, sim_case_find(object, hint->test), sim_profile_find(hint->profile), hint->fault))
         return true;
-    for (hunt.each = FIRST_ROUND; hunt.left > 0; hunt.seed += hunt.each, hunt.each *= 3)
+    uint64_t before = 0; /* a round in which nothing ran is the last one */
+    for (hunt.each = FIRST_ROUND; hunt.left > 0 && hunt.left != before;
+         hunt.seed += hunt.each, hunt.each *= 3) {
+        before = hunt.left;
         if (catch_in_round(&hunt))
             return true;
+    }
     return false;
 }
 
 static void run_mutants(const struct sim_campaign *campaign, const char *object, struct sums *sums) {
     const char *name;
+    if (campaign->profile && why_not(object, sim_profile_find(campaign->profile)))
+        return;
     for (uint32_t i = 0; (name = sim_mutant_at(i)) != NULL; i++) {
         if (!sim_mutant_concerns(name, object)
             || (strcmp(campaign->mutant, "all") != 0 && strcmp(campaign->mutant, name) != 0))
@@ -253,25 +279,69 @@ static bool first_of_object(uint32_t index) {
     return true;
 }
 
+/* ---- a request that has nothing to do ---- */
+
+static void print_claimed(const char *object) {
+    const char *separator = " ";
+    fprintf(stderr, "; it claims");
+    for (uint32_t p = 0; p < sim_profiles_count; p++) {
+        if (why_not(object, &sim_profiles[p]))
+            continue;
+        fprintf(stderr, "%s%s", separator, sim_profiles[p].name);
+        separator = ", ";
+    }
+}
+
+/* Nothing ran for this object: why not? */
+static void tell_nothing(const struct sim_campaign *campaign, const char *object) {
+    const struct sim_profile *profile = campaign->profile ? sim_profile_find(campaign->profile) : NULL;
+    const char *why = profile ? why_not(object, profile) : NULL;
+    fprintf(stderr, "remo sim: nothing to run for %s: ", object);
+    if (why) {
+        fprintf(stderr, "it does not claim %s, because %s", profile->name, why);
+        print_claimed(object);
+    } else if (campaign->test && !sim_case_find(object, campaign->test)) {
+        fprintf(stderr, "it has no case %s", campaign->test);
+    } else if (campaign->mutant) {
+        fprintf(stderr, "it has no mutant %s", campaign->mutant);
+    } else {
+        fprintf(stderr, "no case of it is for this profile and this fault");
+    }
+    fprintf(stderr, "; see remo sim --list\n");
+}
+
+static bool run_object(const struct sim_campaign *campaign, const char *object, uint64_t *failures) {
+    struct sums sums = {0};
+    if (campaign->mutant)
+        run_mutants(campaign, object, &sums);
+    else
+        run_cases(campaign, object, &sums);
+    bool ran = sums.runs > 0 || sums.mutants > 0;
+    if (ran)
+        print_sums(campaign, object, &sums);
+    else if (campaign->object || (campaign->profile && !campaign->mutant && !campaign->test))
+        tell_nothing(campaign, object);
+    *failures += sums.failures;
+    return ran;
+}
+
 bool sim_campaign(const struct sim_campaign *campaign) {
     uint64_t failures = 0;
-    bool any = false;
+    bool known = false, ran = false;
+    if (campaign->profile && !sim_profile_find(campaign->profile)) {
+        fprintf(stderr, "remo sim: there is no profile %s; see remo sim --list\n", campaign->profile);
+        return false;
+    }
     for (uint32_t i = 0; i < sim_cases_count; i++) {
         const char *object = sim_cases[i]->object;
-        struct sums sums = {0};
         if (!first_of_object(i) || (campaign->object && strcmp(campaign->object, object) != 0))
             continue;
-        any = true;
-        if (campaign->mutant)
-            run_mutants(campaign, object, &sums);
-        else
-            run_cases(campaign, object, &sums);
-        if (sums.schedules > 0 || sums.mutants > 0)
-            print_sums(campaign, object, &sums);
-        failures += sums.failures;
+        known = true;
+        ran |= run_object(campaign, object, &failures);
     }
-    if (!any)
-        fprintf(stderr, "remo sim: there is no object %s; see remo sim --list\n",
-                campaign->object ? campaign->object : "");
-    return any && failures == 0;
+    if (!known)
+        fprintf(stderr, "remo sim: there is no object %s; see remo sim --list\n", campaign->object);
+    else if (!ran && !campaign->object)
+        fprintf(stderr, "remo sim: no object has such a case or mutant; see remo sim --list\n");
+    return ran && failures == 0;
 }

@@ -67,8 +67,7 @@ bool sim_mutant_concerns(const char *name, const char *object) {
 
 /* Nearly all show at once in every case. These need a certain one. */
 static const struct sim_hint hints[] = {
-    {"barrier_came_first", "barrier", "death", "rc_relaxed", SIM_CRASH},
-    {"barrier_rest", "barrier", "death", "ibta_rc", SIM_CRASH},
+    {"barrier_give_up", "barrier", "death", "ibta_rc", SIM_CRASH},
     {"barrier_told", "barrier", "death", "ibta_rc", SIM_FAIL_POST},
     {"cell_invalidate_slot", "owned_var", "changes", "cxl_nc", SIM_NO_FAULT},
     {"fence_errors", "region", "publish_elsewhere", "ibta_rc", SIM_FAIL_COMPLETION},

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# What a request that has nothing to do says and returns: requests.sh REMO-SIM
+set -euo pipefail
+sim=$(realpath "$1")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+# refused SENTENCE ARGUMENT...
+refused() {
+    local sentence=$1
+    shift
+    if timeout 60 "$sim" "$@" >out 2>err; then
+        echo "$*: ran nothing, and that was success"
+        exit 1
+    fi
+    grep -q -- "$sentence" err || { echo "$*: expected \"$sentence\", got:"; cat err; exit 1; }
+    [ ! -s out ] || { echo "$*: printed a result"; exit 1; }
+}
+
+for object in atomic_var lock queue ringbuffer kv; do
+    refused "$object: it does not claim cxl_nc, because .*; it claims ibta_rc, rc_relaxed, efa, tcp, shm;" \
+        --object "$object" --profile cxl_nc
+done
+refused 'lock: it does not claim cxl_nc' --object lock --mutant lock_tell --profile cxl_nc
+refused 'there is no profile nope' --profile nope
+refused 'there is no object nope' --object nope
+refused 'it has no case nope' --object lock --case nope
+refused 'it has no mutant nope' --object lock --mutant nope
+refused 'no object has such a case or mutant' --mutant nope
+refused 'no case of it is for this profile and this fault' --object kv --case threads --fail-post
+
+# Of all objects, those that claim it.
+"$sim" --profile cxl_nc --schedules 1 >out 2>err
+if [ "$(wc -l <out)" -ne 4 ] || [ "$(wc -l <err)" -ne 5 ]; then
+    cat out err
+    exit 1
+fi
