@@ -58,6 +58,15 @@ static struct fi_info *hints_make(const char *provider, int mr_mode) {
     return hints;
 }
 
+/* Then another way to ask is no better. */
+static bool is_short(int rc) {
+    return rc == -FI_ENOMEM || rc == -FI_EMFILE;
+}
+
+static int fail_short(const char *provider, int rc) {
+    return remo__fail(rc, "libfabric cannot be asked for provider \"%s\": %s", provider, fi_strerror(-rc));
+}
+
 static int getinfo(const char *provider, const char *address, int mr_mode, struct fi_info **ret_info) {
     struct fi_info *hints = hints_make(provider, mr_mode);
     if (!hints)
@@ -86,8 +95,10 @@ static int net_info(const char *provider, const char *address, struct fi_info **
         return rc;
     environment_prepare();
     rc = getinfo(provider, address, 0, &info);
-    if (rc != 0)
+    if (rc != 0 && !is_short(rc))
         rc = getinfo(provider, address, MR_MODES, &info);
+    if (is_short(rc))
+        return fail_short(provider, rc);
     if (rc != 0)
         return remo__fail(
             -ENODEV,
@@ -113,13 +124,14 @@ int remo__ofi_net_probe(const char *provider, const char *address) {
 }
 
 /* How large a message ofi_rxm sends at once shows in what it injects when it has to copy. */
-static uint32_t rxm_eager_bytes(const char *provider, const char *address) {
+static int rxm_eager_bytes(const char *provider, const char *address, uint32_t *ret_bytes) {
     struct fi_info *info = NULL;
-    if (getinfo(provider, address, FI_MR_LOCAL, &info) != 0)
-        return 0;
-    uint32_t bytes = (uint32_t)info->tx_attr->inject_size;
+    int rc = getinfo(provider, address, FI_MR_LOCAL, &info);
+    if (is_short(rc))
+        return fail_short(provider, rc);
+    *ret_bytes = rc == 0 ? (uint32_t)info->tx_attr->inject_size : 0;
     fi_freeinfo(info);
-    return bytes;
+    return 0;
 }
 
 int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *address,
@@ -133,7 +145,9 @@ int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *ad
     bool rxm = strstr(name, "ofi_rxm") != NULL, tcp = strncmp(name, "tcp", 3) == 0;
     net->again_is_lost = rxm;
     net->stream = tcp && rxm;
-    net->eager_bytes = rxm ? rxm_eager_bytes(provider, address) : 0;
+    rc = rxm ? rxm_eager_bytes(provider, address, &net->eager_bytes) : 0;
+    if (rc < 0)
+        goto fail;
     if (net->eager_bytes > 4096)
         remo__log(
             log, REMO_LOG_WARNING,
@@ -142,9 +156,11 @@ int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *ad
     rc = fi_fabric(net->info->fabric_attr, &net->fabric, NULL);
     if (rc == 0)
         return 0;
+    rc = remo__fail(rc, "libfabric cannot open provider \"%s\": %s", provider, fi_strerror(-rc));
+fail:
     fi_freeinfo(net->info);
     net->info = NULL;
-    return remo__fail(rc, "libfabric cannot open provider \"%s\": %s", provider, fi_strerror(-rc));
+    return rc;
 }
 
 void remo__ofi_net_close(struct ofi_net *net) {
@@ -160,7 +176,7 @@ void remo__ofi_net_close(struct ofi_net *net) {
 static int port_queue(struct ofi_port *port, bool sleepable) {
     struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_DATA, .wait_obj = sleepable ? FI_WAIT_FD : FI_WAIT_NONE};
     int rc = fi_cq_open(port->domain, &attr, &port->cq, NULL);
-    if (rc != 0 && sleepable) {
+    if (rc != 0 && sleepable && !is_short(rc)) {
         attr.wait_obj = FI_WAIT_NONE;
         return fi_cq_open(port->domain, &attr, &port->cq, NULL);
     }

@@ -19,6 +19,7 @@
 struct segment {
     uint64_t offset, bytes;
     int fd;
+    bool mapped; /* by our own fabric, as our own peer */
     uint32_t blob_bytes;
     uint8_t blob[REMO__BLOB_BYTES_MAX];
 };
@@ -40,6 +41,7 @@ struct remo__arena {
     char *memory_dir;
     struct segment *segments[REMO__SEGMENTS_MAX];
     uint32_t segment_count; /* changed under both */
+    struct segment *half;   /* the next one: registered, but not yet given to the allocator; under growth */
     struct piece *free;
     uint64_t clean; /* from here on nothing was ever given out: it is zero */
     bool announced[REMO_NODES_MAX];
@@ -118,19 +120,29 @@ static int send_segment(struct remo__arena *arena, uint32_t index, uint32_t peer
                               (size_t)(writer.at - frame), segment->fd);
 }
 
-/* With our own fabric, and as our own peer. */
+/* With our own fabric. */
 static int register_segment(struct remo__arena *arena, struct segment *segment) {
     struct remo_node *node = arena->node;
-    const struct remo__fabric_ops *ops = node->fabric->ops;
     size_t blob_bytes = 0;
     pthread_mutex_lock(&node->fabric_lock);
-    int rc = ops->add_segment(node->fabric, arena->segment_count, segment->offset, segment->bytes,
-                              segment->fd, segment->blob, sizeof segment->blob, &blob_bytes);
-    segment->blob_bytes = (uint32_t)blob_bytes;
-    if (rc == 0)
-        rc = ops->map_segment(node->fabric, node->rank, arena->segment_count, segment->offset, segment->bytes,
-                              segment->blob, blob_bytes, segment->fd);
+    int rc =
+        node->fabric->ops->add_segment(node->fabric, arena->segment_count, segment->offset, segment->bytes,
+                                       segment->fd, segment->blob, sizeof segment->blob, &blob_bytes);
     pthread_mutex_unlock(&node->fabric_lock);
+    segment->blob_bytes = (uint32_t)blob_bytes;
+    return rc;
+}
+
+/* As our own peer: once. */
+static int map_segment(struct remo__arena *arena, struct segment *segment) {
+    struct remo_node *node = arena->node;
+    if (segment->mapped)
+        return 0;
+    pthread_mutex_lock(&node->fabric_lock);
+    int rc = node->fabric->ops->map_segment(node->fabric, node->rank, arena->segment_count, segment->offset,
+                                            segment->bytes, segment->blob, segment->blob_bytes, segment->fd);
+    pthread_mutex_unlock(&node->fabric_lock);
+    segment->mapped = rc == 0;
     return rc;
 }
 
@@ -152,21 +164,24 @@ static uint64_t growth_for(const struct remo__arena *arena, uint64_t bytes) {
 static int publish(struct remo__arena *arena, struct segment *segment) {
     struct remo_node *node = arena->node;
     pthread_mutex_lock(&arena->lock);
-    uint32_t index = arena->segment_count++;
-    arena->segments[index] = segment;
-    arena->committed += segment->bytes;
-    atomic_store(&node->peers[node->rank].mapped_bytes, arena->committed);
-    for (uint32_t peer = 0; peer < node->size; peer++)
-        if (arena->announced[peer])
-            (void)send_segment(arena, index, peer); /* it can only fail for a peer that is gone */
+    uint32_t index = arena->segment_count;
     uint64_t keep = index == 0 ? remo__arena_first(arena) : 0;
     int rc = add_free(arena, segment->offset + keep, segment->bytes - keep);
+    if (rc == 0) {
+        arena->segment_count++;
+        arena->segments[index] = segment;
+        arena->committed += segment->bytes;
+        atomic_store(&node->peers[node->rank].mapped_bytes, arena->committed);
+        for (uint32_t peer = 0; peer < node->size; peer++)
+            if (arena->announced[peer])
+                (void)send_segment(arena, index, peer); /* it can only fail for a peer that is gone */
+    }
     pthread_mutex_unlock(&arena->lock);
     return rc;
 }
 
-/* Commit `least` bytes or more, register them and give them to the allocator. `growth` is held. */
-static int grow(struct remo__arena *arena, uint64_t least) {
+/* Commit `least` bytes or more and register them. */
+static int make_segment(struct remo__arena *arena, uint64_t least, struct segment **ret_segment) {
     uint64_t bytes = growth_for(arena, least);
     if (bytes == 0)
         return -ENOSPC;
@@ -191,7 +206,8 @@ static int grow(struct remo__arena *arena, uint64_t least) {
     rc = register_segment(arena, segment);
     if (rc != 0)
         goto fail_unmap;
-    return publish(arena, segment);
+    *ret_segment = segment;
+    return 0;
 fail_unmap:
     mmap(arena->base + segment->offset, bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -199,6 +215,19 @@ fail_close:
     close(segment->fd);
 fail_free:
     free(segment);
+    return rc;
+}
+
+/* Commit `least` bytes or more, register them and give them to the allocator; or, since a fabric cannot take
+ * a registration back, finish what was begun and failed, however large it is. `growth` is held. */
+static int grow(struct remo__arena *arena, uint64_t least) {
+    int rc = arena->half ? 0 : make_segment(arena, least, &arena->half);
+    if (rc == 0)
+        rc = map_segment(arena, arena->half);
+    if (rc == 0)
+        rc = publish(arena, arena->half);
+    if (rc == 0)
+        arena->half = NULL;
     return rc;
 }
 
@@ -232,13 +261,19 @@ int remo__arena_start(struct remo__arena *arena) {
     return rc;
 }
 
+static void free_segment(struct segment *segment) {
+    if (!segment)
+        return;
+    close(segment->fd);
+    free(segment);
+}
+
 void remo__arena_close(struct remo__arena *arena) {
     if (!arena)
         return;
-    for (uint32_t i = 0; i < arena->segment_count; i++) {
-        close(arena->segments[i]->fd);
-        free(arena->segments[i]);
-    }
+    for (uint32_t i = 0; i < arena->segment_count; i++)
+        free_segment(arena->segments[i]);
+    free_segment(arena->half);
     while (arena->free) {
         struct piece *piece = arena->free;
         arena->free = piece->next;
