@@ -14,7 +14,8 @@
 #include "../support/job.h"
 #include "base/error.h"
 
-#define NEEDS_MAX 2000u        /* of one kind, for one open */
+#define NEEDS_MAX 2000u /* of one kind, for one open */
+#define ARENA_BYTES (32ull << 20)
 #define BIG_BYTES (6ull << 20) /* more than the first segment: the arena grows, and registers */
 
 struct subject {
@@ -39,7 +40,7 @@ struct subject {
     }
 
 static const struct remo_lock_options lock_options = {.count = 100};
-static const struct remo_kv_options kv_options = {.capacity = 8192, .stripes = 16};
+static const struct remo_kv_options kv_options = {.capacity = 4096, .stripes = 16};
 
 SUBJECT(region, BIG_BYTES, NULL)
 SUBJECT(atomic_var, NULL)
@@ -113,7 +114,8 @@ static const struct job *job;
 static const char *fabric;
 
 static int open_node(struct remo_node *unused, void **ret_object) {
-    const struct remo_config options = {.segment_bytes = 1}; /* the smallest there is */
+    /* Small, since it is done often: segments are the smallest there are. */
+    const struct remo_config options = {.arena_bytes = ARENA_BYTES, .segment_bytes = 1};
     struct remo_node *node = NULL;
     (void)unused;
     int rc = job_open(job, 0, fabric, &options, &node);

@@ -296,7 +296,8 @@ WRAP(const struct remo__fabric_ops *, remo__fabric_find, (const char *name)) {
     return &replaced;
 }
 
-/* ---- libfabric: inline functions over tables; its own are replaced as they are made ---- */
+/* ---- libfabric: inline functions over tables; its own are replaced as they are made. A program
+ * has one provider, whose tables are copied when the first node, the only one then, opens. ---- */
 
 static struct fi_ops_fabric *fabric_ops, fabric_replaced;
 static struct fi_ops_domain *domain_ops, domain_replaced;
@@ -330,15 +331,17 @@ static int domain_open(struct fid_fabric *of, struct fi_info *info, struct fid_d
     int rc = fails(FAILING_NETWORK, ENOMEM) ? -FI_ENOMEM : fabric_ops->domain(of, info, ret_domain, ctx);
     if (rc != 0)
         return rc;
-    mr_ops = (*ret_domain)->mr;
-    mr_replaced = *mr_ops;
-    mr_replaced.reg = mr_reg;
+    if (!mr_ops) {
+        mr_ops = (*ret_domain)->mr;
+        mr_replaced = *mr_ops;
+        mr_replaced.reg = mr_reg;
+        domain_ops = (*ret_domain)->ops;
+        domain_replaced = *domain_ops;
+        domain_replaced.endpoint = endpoint;
+        domain_replaced.cq_open = cq_open;
+        domain_replaced.av_open = av_open;
+    }
     (*ret_domain)->mr = &mr_replaced;
-    domain_ops = (*ret_domain)->ops;
-    domain_replaced = *domain_ops;
-    domain_replaced.endpoint = endpoint;
-    domain_replaced.cq_open = cq_open;
-    domain_replaced.av_open = av_open;
     (*ret_domain)->ops = &domain_replaced;
     return 0;
 }
@@ -347,9 +350,11 @@ WRAP(int, fi_fabric, (struct fi_fabric_attr * attributes, struct fid_fabric **re
     int rc = fails(FAILING_NETWORK, ENOMEM) ? -FI_ENOMEM : __real_fi_fabric(attributes, ret_fabric, ctx);
     if (rc != 0)
         return rc;
-    fabric_ops = (*ret_fabric)->ops;
-    fabric_replaced = *fabric_ops;
-    fabric_replaced.domain = domain_open;
+    if (!fabric_ops) {
+        fabric_ops = (*ret_fabric)->ops;
+        fabric_replaced = *fabric_ops;
+        fabric_replaced.domain = domain_open;
+    }
     (*ret_fabric)->ops = &fabric_replaced;
     return 0;
 }
