@@ -193,7 +193,7 @@ int remo_channel_join(struct remo_channel *channel) {
     atomic_store(&self->state, REMO_CHANNEL_CONNECTED);
     for (uint32_t peer = 0; peer < channel->node->size; peer++)
         if (remo_nodeset_has(&channel->participants, peer) && peer != channel->node->rank)
-            remo__join_send(channel, peer);
+            remo__join_send(channel, peer, 0);
     pthread_mutex_unlock(&registry->lock);
     remo__registry_changed(registry);
     return 0;

@@ -29,6 +29,7 @@ struct remo__channel_peer {
     _Atomic uint32_t id;    /* of the endpoint there whose addresses we know, 0: none yet */
     uint32_t granted_id;    /* of the endpoint there that was told ours, 0: none */
     bool met;               /* was CONNECTED */
+    bool asked;             /* was sent our JOIN */
     /* it was told of a mismatch here, or has told us: it will come again in a later life */
     bool refused;
 };

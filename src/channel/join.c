@@ -2,9 +2,11 @@
  *
  * JOIN says: here is an endpoint of this name and type, and this much memory I expect of you. Who has a
  * matching endpoint answers CONNECT with its addresses; who has none ignores it, and will send a JOIN of its
- * own. When a JOIN arrives at an endpoint that does not know its sender's addresses yet (its own JOIN came
- * too early there), it sends its JOIN again, behind its CONNECT: so each pair connects, whoever opens first,
- * and it ends, because the CONNECT makes the sender know.
+ * own. When a JOIN arrives at an endpoint that does not know its sender's addresses yet (its own JOIN may
+ * have come too early there), it sends its JOIN again, behind its CONNECT: so each pair connects, whoever
+ * opens first, and it ends, because the CONNECT makes the sender know. The second one names whom it answers
+ * (to_id): if the first had not come too early, the pair is whole before the second arrives, and may be
+ * closed and open again.
  *
  * A pair is connected when each knows the other's addresses: then whoever sees it first may use them and
  * close at once, and the other will still see the connection before the end. An endpoint takes the addresses
@@ -46,11 +48,12 @@ static void send_frame(struct remo_node *node, uint32_t peer, enum remo__message
                   "a channel's message was lost: %s", remo_last_error());
 }
 
-void remo__join_send(struct remo_channel *channel, uint32_t peer) {
+void remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id) {
     uint8_t frame[REMO__MESSAGE_BYTES_MAX];
-    struct remo__join join = {.id = channel->id, .memory_count = channel->memory_count};
+    struct remo__join join = {.id = channel->id, .to_id = to_id, .memory_count = channel->memory_count};
     if (!remo__peer_alive(channel->node, peer))
         return; /* it gets ours when it comes up */
+    channel->peers[peer].asked = true;
     memcpy(join.name, channel->name, sizeof join.name);
     memcpy(join.type, channel->type, sizeof join.type);
     for (uint32_t i = 0; i < channel->memory_count; i++) {
@@ -227,7 +230,7 @@ static void answer_join(struct remo_channel *channel, uint32_t peer, const struc
     known->granted_id = join->id;
     send_connect(channel, peer, join->id);
     if (id == 0)
-        remo__join_send(channel, peer);
+        remo__join_send(channel, peer, join->id);
     news->connected = becomes_connected(known);
     hold_if_news(channel, news);
 }
@@ -241,7 +244,7 @@ static void on_join(struct remo__registry *registry, uint32_t peer, const void *
     }
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *channel = remo__registry_by_name(registry, join.name);
-    if (channel)
+    if (channel && (join.to_id == 0 || join.to_id == channel->id))
         answer_join(channel, peer, &join, &news);
     pthread_mutex_unlock(&registry->lock);
     tell(&news, peer);
@@ -393,8 +396,9 @@ void remo__join_peer_up(void *ctx, uint32_t peer) {
     for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
         struct remo_channel *channel = registry->slots[slot];
         if (channel && channel->joined && !channel->closing && takes_part(channel, peer)
-            && atomic_load(&channel->peers[peer].state) == REMO_CHANNEL_WAITING)
-            remo__join_send(channel, peer);
+            && atomic_load(&channel->peers[peer].state) == REMO_CHANNEL_WAITING
+            && !channel->peers[peer].asked)
+            remo__join_send(channel, peer, 0);
     }
     pthread_mutex_unlock(&registry->lock);
     remo__registry_changed(registry);

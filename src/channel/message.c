@@ -11,6 +11,7 @@ static size_t written(const struct remo__writer *writer, const uint8_t *frame) {
 size_t remo__join_encode(const struct remo__join *join, uint8_t *ret_frame) {
     struct remo__writer writer = remo__writer_of(ret_frame, REMO__MESSAGE_BYTES_MAX);
     remo__put_u32(&writer, join->id);
+    remo__put_u32(&writer, join->to_id);
     remo__put_string(&writer, join->name);
     remo__put_string(&writer, join->type);
     remo__put_u32(&writer, join->memory_count);
@@ -24,6 +25,7 @@ size_t remo__join_encode(const struct remo__join *join, uint8_t *ret_frame) {
 bool remo__join_decode(const void *frame, size_t bytes, struct remo__join *ret_join) {
     struct remo__reader reader = remo__reader_of(frame, bytes);
     struct remo__join join = {.id = remo__get_u32(&reader)};
+    join.to_id = remo__get_u32(&reader);
     remo__get_string(&reader, join.name, sizeof join.name);
     remo__get_string(&reader, join.type, sizeof join.type);
     join.memory_count = remo__get_u32(&reader);

@@ -1,10 +1,8 @@
 /* message.h - the frames of the channel protocol, as pure functions on bytes: no channel, no lock, no socket.
  *
- *     JOIN     id, name, type, and per memory its name and how many bytes its sender expects of the receiver
- *     CONNECT  id, to_id, and per memory where it starts in the sender's arena and how many bytes it has
- *     REFUSE   to_id, and why
- *     LEAVE    id, to_id
- *     MESSAGE  to_id, and bytes of the user
+ *     JOIN     id, to_id (0: to whoever has the name), name, type, and per memory its name and how many bytes
+ * its sender expects of the receiver CONNECT  id, to_id, and per memory where it starts in the sender's arena
+ * and how many bytes it has REFUSE   to_id, and why LEAVE    id, to_id MESSAGE  to_id, and bytes of the user
  *
  * `id` is the sender's endpoint, `to_id` the receiver's. Decoders trust nobody: false means that the frame
  * makes no sense, and then the result is not to be used. No id is 0.
@@ -25,7 +23,7 @@ enum remo__message_type {
 #define REMO__MESSAGE_USER_HEAD_BYTES 4u
 
 struct remo__join {
-    uint32_t id;
+    uint32_t id, to_id;
     char name[REMO_CHANNEL_NAME_BYTES_MAX + 1];
     char type[REMO__TYPE_BYTES_MAX + 1];
     uint32_t memory_count;

@@ -103,8 +103,10 @@ static uint8_t frame[REMO__MESSAGE_BYTES_MAX];
 static void mend_join(struct remo__join *join, uint8_t mend, const struct remo_channel *target) {
     if (mend & MEND_ID)
         join->id = pair[1]->id;
-    if (mend & MEND_TO_ID)
+    if (mend & MEND_TO_ID) {
+        join->to_id = target->id;
         memcpy(join->name, target->name, sizeof join->name);
+    }
     if (!(mend & MEND_MEMORY))
         return;
     memcpy(join->type, target->type, sizeof join->type);

@@ -74,7 +74,7 @@ static int open_channel(struct remo_channel *parent, const char *name, uint64_t 
 
 /* Until the number is there: callbacks come when they come. */
 static int reaches(_Atomic uint32_t *number, uint32_t expected) {
-    for (uint32_t ms = 0; atomic_load(number) < expected && ms < 10000 * cluster_slowness(); ms++)
+    for (uint32_t ms = 0; atomic_load(number) < expected && ms < 100000 * cluster_slowness(); ms++)
         cluster_sleep_ms(1);
     CHECK_EQUAL(atomic_load(number), expected);
     return 0;
@@ -317,7 +317,7 @@ static int late(struct remo_node *node, void *ctx) {
 /* Node 1 refuses us if it was there when we asked; else nobody answers, unless the question took long to
  * come. */
 static int hear_of_node_1(struct remo_channel *channel, bool was_there) {
-    int rc = remo_channel_wait(channel, was_there ? 10 * SECOND : SECOND / 10);
+    int rc = remo_channel_wait(channel, was_there ? 100 * SECOND : SECOND / 10);
     CHECK(rc == -EPROTO || (rc == -ETIMEDOUT && !was_there));
     CHECK(strstr(remo_last_error(),
                  rc == -EPROTO ? "node 0 is no participant of it on node 1" : "with the same participants"));
@@ -375,12 +375,12 @@ static int expect_mismatch(struct remo_node *node, const char *type, uint32_t me
     for (uint32_t i = 0; i < memories; i++)
         CHECK_OK(remo_channel_add_memory(channel, i ? "more" : "data", bytes, bytes, NULL, &memory));
     CHECK_OK(remo_channel_join(channel));
-    CHECK_SENTENCE(remo_channel_wait(channel, 10 * SECOND), -EPROTO, words);
+    CHECK_SENTENCE(remo_channel_wait(channel, 100 * SECOND), -EPROTO, words);
     CHECK(strstr(remo_last_error(), "channel odd"));
     if (!strstr(remo_last_error(),
                 more)) /* a peer that is a round ahead may have been met: its sizes differ too */
         printf("     another round was met: %s\n", remo_last_error());
-    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 10 * SECOND), -EPROTO, words);
+    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 100 * SECOND), -EPROTO, words);
     remo_channel_close(channel); /* without a meeting: the next round must not be taken for this one */
     return 0;
 }
@@ -431,7 +431,7 @@ static int third_opens(struct remo_node *node, const struct third *of, bool last
     CHECK_OK(remo_channel_join(channel));
     if (!last && rank == 2)
         CHECK_OK(cluster_meet());
-    CHECK_SENTENCE(remo_channel_wait(channel, 30 * SECOND), -EPROTO, "channel odd.data: node ");
+    CHECK_SENTENCE(remo_channel_wait(channel, 100 * SECOND), -EPROTO, "channel odd.data: node ");
     CHECK(strstr(remo_last_error(), " expects ") && strstr(remo_last_error(), ", which has "));
     if (last && rank == 2)
         CHECK(strstr(remo_last_error(), of->words));
@@ -468,6 +468,80 @@ static int third(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     CHECK_OK(cluster_meet());
     remo_channel_close(channel);
+    return 0;
+}
+
+/* ---- a JOIN that comes too late ---- */
+
+/* Node 0 closes its endpoint and opens the next one, of another size, between the CONNECT that makes the pair
+ * whole and the JOIN that node 1 has sent behind it: that JOIN was meant for the first endpoint, and must not
+ * be taken for a mismatch of the second. The JOINs must have crossed for that, so the threads that receive
+ * frames are held. */
+struct reopening {
+    struct remo_node *node;
+    _Atomic uint32_t held, go_on;
+    struct remo_channel *_Atomic second;
+    int rc;
+};
+
+static void hold_frames(void *ctx, uint32_t peer, const void *data, size_t size_bytes) {
+    struct reopening *r = ctx;
+    (void)peer, (void)data, (void)size_bytes;
+    atomic_store(&r->held, 1);
+    while (!atomic_load(&r->go_on))
+        cluster_sleep_ms(1);
+}
+
+/* In the first one's callback, where no frame is received: as soon as it has been closed. */
+static void reopen_at_once(void *ctx, uint32_t peer) {
+    struct reopening *r = ctx;
+    struct remo_channel *second;
+    uint32_t memory;
+    (void)peer;
+    while ((r->rc = remo_channel_open(remo_node_root(r->node), "again", "test", NULL, &second)) == -EEXIST)
+        cluster_sleep_ms(1);
+    r->rc = r->rc ? r->rc : remo_channel_add_memory(second, "data", 128, 128, NULL, &memory);
+    r->rc = r->rc ? r->rc : remo_channel_join(second);
+    atomic_store(&r->second, second);
+}
+
+static int cross_joins(struct remo_node *node, struct reopening *r, struct remo_channel **ret_first) {
+    struct remo_channel_options holder = {.ctx = r, .on_message = hold_frames};
+    struct remo_channel_options options = {.ctx = r,
+                                           .on_connect = remo_node_rank(node) ? NULL : reopen_at_once};
+    struct remo_channel *hold;
+    uint32_t memory;
+    CHECK_OK(remo_channel_open(remo_node_root(node), "hold", "test", &holder, &hold));
+    CHECK_OK(remo_channel_join(hold));
+    CHECK_OK(remo_channel_wait(hold, 100 * SECOND));
+    CHECK_OK(remo_channel_send(hold, 1 - remo_node_rank(node), "", 0));
+    if (reaches(&r->held, 1))
+        return 1;
+    CHECK_OK(cluster_meet());
+    CHECK_OK(remo_channel_open(remo_node_root(node), "again", "test", &options, ret_first));
+    CHECK_OK(remo_channel_add_memory(*ret_first, "data", 64, 64, NULL, &memory));
+    CHECK_OK(remo_channel_join(*ret_first));
+    CHECK_OK(cluster_meet());
+    atomic_store(&r->go_on, 1);
+    return 0;
+}
+
+static int late_join(struct remo_node *node, void *ctx) {
+    struct reopening r = {.node = node};
+    struct remo_channel *first;
+    (void)ctx;
+    if (cross_joins(node, &r, &first))
+        return 1;
+    while (remo_channel_peer(first, 1 - remo_node_rank(node)) == REMO_CHANNEL_WAITING)
+        cluster_sleep_ms(
+            1); /* remo_channel_wait looks again when the callback has returned, which waits for us */
+    remo_channel_close(first);
+    if (remo_node_rank(node) == 1)
+        reopen_at_once(&r, 0);
+    CHECK_OK(r.rc);
+    CHECK_OK(remo_channel_wait(r.second, 100 * SECOND));
+    CHECK_OK(cluster_meet());
+    remo_channel_close(r.second);
     return 0;
 }
 
@@ -612,7 +686,7 @@ static int open_thousands(struct remo_node *node, uint32_t count, struct remo_ch
         CHECK_OK(remo_channel_add_memory(channels[which], "data", 64, 64, NULL, &memory));
         CHECK_OK(remo_channel_join(channels[which]));
     }
-    CHECK_OK(remo_channel_wait(remo_node_root(node), 30 * SECOND * cluster_slowness()));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND * cluster_slowness()));
     CHECK_OK(cluster_meet());
     return 0;
 }
@@ -744,13 +818,13 @@ static int dying(struct remo_node *node, void *ctx) {
     uint64_t begin = cluster_now_ns();
     if (rank == 0)
         CHECK_OK(cluster_kill(2));
-    CHECK_SENTENCE(remo_channel_wait(waiting, 10 * SECOND), -EHOSTDOWN, "node 2 has died");
+    CHECK_SENTENCE(remo_channel_wait(waiting, 100 * SECOND), -EHOSTDOWN, "node 2 has died");
     CHECK(in_time(cluster_now_ns() - begin, SECOND));
     if (reaches(&heard.downs[2], 1))
         return 1;
     CHECK_EQUAL(heard.lefts[2], 0);
     CHECK_EQUAL(remo_channel_peer(channel, 2), REMO_CHANNEL_DOWN);
-    CHECK_SENTENCE(remo_channel_wait(channel, 10 * SECOND), -EHOSTDOWN, "node 2 has died");
+    CHECK_SENTENCE(remo_channel_wait(channel, 100 * SECOND), -EHOSTDOWN, "node 2 has died");
     CHECK_SENTENCE(remo_channel_send(channel, 2, "x", 1), -EHOSTDOWN, "node 2");
     CHECK_OK(remo_channel_send(channel, 1 - rank, "\0", 1));
     if (reaches(&heard.messages[1 - rank], 1))
@@ -758,7 +832,7 @@ static int dying(struct remo_node *node, void *ctx) {
     if (open_channel(remo_node_root(node), "after", 64, NULL, &after)) /* when it was dead already */
         return 1;
     begin = cluster_now_ns();
-    CHECK_SENTENCE(remo_channel_wait(after, 10 * SECOND), -EHOSTDOWN, "node 2 has died");
+    CHECK_SENTENCE(remo_channel_wait(after, 100 * SECOND), -EHOSTDOWN, "node 2 has died");
     CHECK(in_time(cluster_now_ns() - begin, SECOND));
     CHECK_EQUAL(remo_channel_peer(after, 2), REMO_CHANNEL_DOWN);
     CHECK_OK(cluster_meet());
@@ -780,6 +854,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(groups, 4),
         CLUSTER_TEST(mismatch, 2),
         CLUSTER_TEST(third, 3),
+        CLUSTER_TEST(late_join, 2),
         CLUSTER_TEST(messages, 3),
         CLUSTER_TEST(echoes, 2),
         CLUSTER_TEST(immediates, 3),
