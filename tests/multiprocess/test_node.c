@@ -146,6 +146,7 @@ static int dies_joining(struct remo_node *node, void *ctx) {
     cluster_sleep_ms(300 * cluster_slowness());
     CHECK_OK(cluster_meet());
     CHECK_EQUAL(shared->told, 0);
+    CHECK_OK(cluster_meet()); /* all have looked */
     uint64_t killed = cluster_now_ns();
     if (rank == 0)
         CHECK_OK(cluster_kill(2));
