@@ -13,7 +13,8 @@
     400u /* picks; a step that was possible and not taken for longer comes next: who polls does not stop the \
             world */
 #define PATIENCE_STARVE \
-    64u /* the same when one is starved on purpose, and when a replay has no choices left */
+    64u                   /* the same when one is starved on purpose, and when a replay has no choices left */
+#define HELD_BACK_MAX 64u /* lines at change points, each with a priority of its own */
 #define POLICIES 7u
 #define STARVED_ENDPOINTS 9u
 
@@ -24,7 +25,8 @@ static struct {
     uint64_t changes[DEPTH_MAX];
     uint32_t changes_count;
     uint32_t priority[SIM_LINES_MAX]; /* 0: not given yet */
-    uint32_t lowest;                  /* the next one to drop gets this */
+    uint32_t lowest;                  /* the next one to yield gets this */
+    uint32_t held_back; /* and one that falls behind at a change point this, which is lower still */
     uint32_t last_line, in_a_row;
     uint64_t possible[SIM_LINES_MAX]; /* when one was possible last */
     uint64_t since[SIM_LINES_MAX];    /* since when, without a gap and without being taken */
@@ -41,6 +43,7 @@ struct sim_schedule sim_schedule_of(uint64_t seed, uint64_t expected_steps, uint
     if (kind >= 1 && kind <= 5) {
         schedule.policy = SIM_PCT;
         schedule.depth = kind;
+        schedule.holds_back = seed / POLICIES % 2 == 1;
     } else if (kind == 6) {
         schedule.policy = SIM_STARVE;
         uint32_t turn = (uint32_t)(seed / POLICIES);
@@ -70,7 +73,8 @@ void sim_scheduler_begin(const struct sim_schedule *schedule) {
     remo__random_seed(&at.random, schedule->seed);
     memset(at.priority, 0, sizeof at.priority);
     memset(at.possible, 0, sizeof at.possible);
-    at.lowest = SIM_CHOICES_MAX;
+    at.lowest = HELD_BACK_MAX + SIM_CHOICES_MAX;
+    at.held_back = HELD_BACK_MAX;
     at.picks = 0, at.choices_count = 0, at.replayed = 0, at.in_a_row = 0, at.turn = 0, at.hash = 0;
     at.last_line = UINT32_MAX;
     at.changes_count = schedule->policy == SIM_PCT ? schedule->depth - 1 : 0;
@@ -91,8 +95,15 @@ static uint32_t priority_of(uint32_t line) {
     return *priority;
 }
 
+/* Below all that had their turn, but not below those that are held back. */
 static void drop(uint32_t line) {
-    at.priority[line % SIM_LINES_MAX] = at.lowest > 1 ? --at.lowest : 1;
+    at.lowest -= at.lowest > HELD_BACK_MAX + 1;
+    at.priority[line % SIM_LINES_MAX] = at.lowest;
+}
+
+static void hold_back(uint32_t line) {
+    at.held_back -= at.held_back > 1;
+    at.priority[line % SIM_LINES_MAX] = at.held_back;
 }
 
 void sim_scheduler_yield(uint32_t line) {
@@ -118,7 +129,10 @@ static uint32_t pick_pct(const struct sim_step *steps, uint32_t count) {
     at.in_a_row = steps[best].line == at.last_line && count > 1 ? at.in_a_row + 1 : 0;
     if (change || at.in_a_row > STEPS_IN_A_ROW) {
         at.in_a_row = 0;
-        drop(steps[best].line);
+        if (change && at.is.holds_back)
+            hold_back(steps[best].line);
+        else
+            drop(steps[best].line);
         best = highest(steps, count);
     }
     at.last_line = steps[best].line;

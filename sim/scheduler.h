@@ -2,11 +2,15 @@
  *
  * Random:  each step as likely as any other.
  * PCT:     each line (an actor, a store buffer, a stage of a connection) has a random priority and the
- * highest goes on; at depth-1 random moments the one that goes on drops to the bottom (Burckhardt et al.,
- * ASPLOS 2010). Who waits in vain drops too, so that nobody starves. Starve:  one thread of the program, or
- * the operations of one, take a step only when nothing else can, or has been able to for long. Replay:  the
- * choices of a file; when they run out, the first step each time: the actor that ran last, if it can. Choices
- * are numbered among the possible steps in an order that depends on nothing but the schedule so far.
+ *          highest goes on; at depth-1 random moments the one that goes on drops to the bottom (Burckhardt
+ *          et al., ASPLOS 2010). Who waits in vain drops too, so that nobody starves: with every other seed
+ *          even below what dropped at such a moment, which therefore goes on when anybody waits; else not
+ *          below it, so that it is overtaken until nothing else can happen, or it has waited for too long.
+ * Starve:  one thread of the program, or the operations of one, take a step only when nothing else can, or
+ *          has been able to for long.
+ * Replay:  the choices of a file; when they run out, the first step each time: the actor that ran last, if
+ *          it can.
+ * Choices are numbered among the possible steps in an order that depends on nothing but the schedule so far.
  */
 #pragma once
 
@@ -30,6 +34,7 @@ struct sim_schedule {
     enum sim_policy policy;
     uint64_t seed;
     uint32_t depth;                /* PCT */
+    bool holds_back;               /* PCT: what drops at a change point stays below all that wait and go on */
     uint64_t expected_steps;       /* PCT: change points lie in this range */
     uint32_t starved, starved_end; /* lines [starved, starved_end) */
     const uint16_t *choices;       /* replay */

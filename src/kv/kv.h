@@ -149,11 +149,11 @@ struct remo__kv_run {
     uint64_t entry;
     uint64_t position;
     struct remo_ack ack;
-    struct remo__kv_sight older; /* see remo__kv_sight_confirms */
     struct remo__kv_cursor cursor;
     int16_t lost; /* an entry of the fingerprint is on a node that cannot be reached: its error */
     uint8_t step;
     uint8_t landing; /* number of a buffer */
+    bool looked;     /* at this slot, and it was not whole: see OLDER in kv_slot.h */
 } __attribute__((may_alias));
 
 _Static_assert(sizeof(struct remo__kv_run) <= sizeof((struct remo_kv_op *)0)->internal,

@@ -51,41 +51,29 @@ struct again {
     void *dst;
     size_t cap;
     enum remo__kv_seen seen;
-    struct remo__kv_sight sight, older;
+    struct remo__kv_sight sight;
 };
 
-/* A wait condition: read once more. */
+/* A wait condition: read once more. From the second look on the older copy is good too. */
 static int look_again(void *ctx) {
     struct again *again = ctx;
     int rc = remo__kv_look(again->kv, again->mine, again->key, again->entry, again->dst, again->cap,
                            &again->seen, &again->sight);
-    if (rc != 0)
-        return rc;
-    if (again->seen == REMO__KV_SEEN_OLDER) {
-        if (remo__kv_sight_confirms(&again->sight, &again->older))
-            again->seen = REMO__KV_SEEN_GOOD;
-        again->older = again->sight;
-    }
-    return again->seen == REMO__KV_SEEN_GOOD || again->seen == REMO__KV_SEEN_OTHER;
+    return rc != 0 ? rc : again->seen != REMO__KV_SEEN_TORN;
 }
 
-/* `seen` says how the first look ended. 1: it is the key's, the value is in `dst`; 0: it is not; or an
- * error. */
+/* The first look was not GOOD. 1: it is the key's, the value is in `dst`; 0: it is not; or an error. */
 static int look_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
-                            uint64_t entry, void *dst, size_t cap, enum remo__kv_seen seen,
-                            struct remo__kv_sight *sight) {
-    struct again again = {
-        .kv = kv, .mine = mine, .key = key, .entry = entry, .dst = dst, .cap = cap, .seen = seen};
-    if (seen == REMO__KV_SEEN_OLDER)
-        again.older = *sight;
+                            uint64_t entry, void *dst, size_t cap, struct remo__kv_sight *ret_sight) {
+    struct again again = {.kv = kv, .mine = mine, .key = key, .entry = entry, .dst = dst, .cap = cap};
     int rc = remo__wait(kv->node, look_again, &again, remo__deadline(kv->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__fail(rc, "a slot of %s was changed faster than it could be read",
                           remo_channel_name(kv->channel));
     if (rc != 0)
         return rc;
-    *sight = again.sight;
-    return again.seen == REMO__KV_SEEN_GOOD;
+    *ret_sight = again.sight;
+    return again.seen != REMO__KV_SEEN_OTHER;
 }
 
 /* ---- under the lock ---- */
@@ -177,10 +165,10 @@ static __attribute__((noinline)) int get_slowly(struct remo_kv *kv, struct remo_
     int lost = 0;
     for (;;) {
         if (sought->entry != 0 && sought->rc == 0 && sought->seen != REMO__KV_SEEN_OTHER) {
-            sought->rc = sought->seen == REMO__KV_SEEN_GOOD
-                             ? 1
-                             : look_until_whole(kv, mine, &sought->key, sought->entry, dst, cap, sought->seen,
-                                                &sought->sight);
+            bool good = sought->seen == REMO__KV_SEEN_GOOD
+                        || (sought->seen == REMO__KV_SEEN_OLDER && REMO__MUTANT(kv_second_look));
+            sought->rc =
+                good ? 1 : look_until_whole(kv, mine, &sought->key, sought->entry, dst, cap, &sought->sight);
             if (sought->rc == 1)
                 return finish_get(remo__kv_meta_value_bytes(sought->sight.meta), cap, ret_value_bytes);
         }

@@ -92,7 +92,7 @@ static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
 static void search(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_run *run = remo__kv_run(op);
     run->entry = remo__kv_index_next(&kv->index, &run->cursor);
-    run->older.head = 0;
+    run->looked = false;
     if (run->entry == 0) {
         remo__kv_done(mine, op, remo__kv_not_found(run->lost));
         return;
@@ -119,13 +119,12 @@ static void judge(struct remo__kv_thread *mine, struct remo_kv_op *op, enum remo
                   const struct remo__kv_sight *sight) {
     struct remo__kv_run *run = remo__kv_run(op);
     if (remo__likely(seen == REMO__KV_SEEN_GOOD)
-        || (seen == REMO__KV_SEEN_OLDER && remo__kv_sight_confirms(sight, &run->older))) {
+        || (seen == REMO__KV_SEEN_OLDER && (run->looked || REMO__MUTANT(kv_second_look)))) {
         found(mine, op, sight->meta);
         return;
     }
     run->step = seen == REMO__KV_SEEN_OTHER ? REMO__KV_STEP_SEARCH : REMO__KV_STEP_LOOK;
-    if (seen == REMO__KV_SEEN_OLDER)
-        run->older = *sight;
+    run->looked = true;
 }
 
 static void look(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {

@@ -19,12 +19,14 @@
  *         words was read, and the write of v+1 was not complete when the other copy's claim was read, since
  *         that was lower. One of those two moments, or the end of the write of v between them, is a moment in
  *         the read at which v was the value.
- *  OLDER  the copy that claims the higher version, v+1, is torn; the other one is whole, with version v. That
- *         alone says nothing: v+1 and v+2 may both have been written before we read half of v+3. But if a
- *         second read, begun after this one has ended, meets v whole again, then v+2 (which overwrites v) was
- *         not yet complete, v+3 not yet begun, and what was torn in the first read was v+1 being written: v
- *         was the value at a moment in the first read. (See remo__kv_sight_confirms.) So a reader gets past a
- *         writer that has died or sleeps.
+ *  OLDER  the copy that claims the higher version is torn; the other one is whole, with version v. In a
+ *         first look that says nothing: v+1 may have been the value before we came, and v+2 and half of v+3
+ *         been written since we read v. But in a later look, begun when one that was not GOOD had ended, v
+ *         was the value at some moment since that one began. For else v+1 was complete before it; v+2, which
+ *         overwrites v, had not got to the words of v that the later look still met; so v+3 was not begun,
+ *         and the earlier look had met v+1 whole and nothing newer, and was GOOD. (If the slot had another
+ *         generation then, v+1 of this one was not complete.) So a reader gets past a writer that has died
+ *         or sleeps.
  *  TORN   neither is whole: the reader was overtaken by two writes. Read again. */
 #pragma once
 
@@ -138,14 +140,6 @@ static inline uint64_t remo__kv_copy_at(const struct remo__kv_shape *shape, uint
     return shape->copies_at + (uint64_t)copy * shape->copy_bytes;
 }
 
-/* `now` is the sight of a read that said OLDER or GOOD, `before` that of an earlier one that said OLDER: was
- * the value of `before` the value at some moment in the earlier read? */
-static inline bool remo__kv_sight_confirms(const struct remo__kv_sight *now,
-                                           const struct remo__kv_sight *before) {
-    return before->head != 0 && now->head == before->head && now->meta == before->meta
-           && now->copy == before->copy;
-}
-
 /* ---- checksums ---- */
 
 /* Most keys and values have 8 bytes: then it is a few instructions. Fewer, and the processor begins the next
@@ -169,9 +163,9 @@ static inline uint64_t remo__kv_value_sum(const void *value, size_t count) {
 
 /* The factors keep the four apart before they are mixed. */
 static inline uint64_t remo__kv_seal(uint64_t value_sum, uint64_t meta, uint64_t head, uint64_t hash) {
-    return remo__random_mix(hash + value_sum * UINT64_C(0xc2b2ae3d27d4eb4f)
-                            + meta * UINT64_C(0xd6e8feb86659fd93)
-                            + remo__kv_head_generation(head) * UINT64_C(0x9fb21c651e98df25));
+    return remo__random_mix(
+        hash + value_sum * UINT64_C(0xc2b2ae3d27d4eb4f) + meta * UINT64_C(0xd6e8feb86659fd93)
+        + (REMO__MUTANT(kv_generation) ? 0 : remo__kv_head_generation(head)) * UINT64_C(0x9fb21c651e98df25));
 }
 
 /* ---- reading ---- */
