@@ -1,5 +1,4 @@
-/* dispenser.c - an object of one's own: hands out the iterations of a loop to whoever has time
- * (docs/tutorial.md).
+/* dispenser.c - an object of one's own (docs/tutorial.md): hands out a loop's iterations to whoever has time.
  *
  *     remo run -n 4 -- ./dispenser 2000000
  */
@@ -22,10 +21,9 @@ static void dispenser_close(struct dispenser *d) {
     *d = (struct dispenser){0};
 }
 
-static int dispenser_open(struct remo_channel *parent, const char *name, uint64_t end,
-                          struct dispenser *ret) {
+static int dispenser_open(struct remo_channel *in, const char *name, uint64_t end, struct dispenser *ret) {
     struct dispenser d = {.end = end};
-    int rc = remo_channel_open(parent, name, "dispenser", NULL, &d.channel);
+    int rc = remo_channel_open(in, name, "dispenser", NULL, &d.channel);
     rc = rc ? rc : remo_channel_join(d.channel);
     rc = rc ? rc : remo_atomic_var_open(d.channel, "next", NULL, &d.next);
     rc = rc ? rc : remo_sst_open(d.channel, "found", sizeof(uint64_t), NULL, &d.found);
@@ -72,8 +70,7 @@ static int count_primes(struct remo_node *node, struct dispenser *d, struct remo
     }
     rc = rc ? rc : dispenser_done(d, found);
     rc = rc ? rc : remo_barrier_wait(barrier, REMO_FOREVER);
-    for (uint32_t n = remo_sst_next(d->found, 0); rc == 0 && n < REMO_NODES_MAX;
-         n = remo_sst_next(d->found, n + 1)) {
+    for (uint32_t n = 0; rc == 0 && (n = remo_sst_next(d->found, n)) < REMO_NODES_MAX; n++) {
         rc = remo_sst_load(d->found, n, &row);
         total += row;
     }
@@ -88,8 +85,8 @@ int main(int argc, char **argv) {
     struct dispenser d = {0};
     int rc = remo_node_open(NULL, &node);
     if (rc == 0) {
-        rc =
-            dispenser_open(remo_node_root(node), "loop", argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, &d);
+        uint64_t end = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000;
+        rc = dispenser_open(remo_node_root(node), "loop", end, &d);
         rc = rc ? rc : remo_barrier_open(remo_node_root(node), "all", NULL, &barrier);
         rc = rc ? rc : count_primes(node, &d, barrier);
         remo_barrier_close(barrier);

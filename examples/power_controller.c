@@ -1,8 +1,6 @@
-/* power_controller.c - LOCO, appendix B: node 0 controls DC/DC converters in series, the other nodes. Every
- * LOOP us it looks at their voltages and sets their duty cycles; every 10 us each works out what that does to
- * its voltage. Stable up to a loop of 40 us. Prints time and voltage. remo run -n 5 -- ./power_controller
- * LOOP MS SLOWER     for MS ms, SLOWER times slower than real time
- */
+/* power_controller.c - LOCO, appendix B: node 0 controls DC/DC converters in series, the other nodes: each
+ * LOOP us it sets duty cycles by voltages; every 10 us each works out its voltage, which is printed.
+ *     remo run -n 5 -- ./power_controller LOOP MS SLOWER     for MS ms, SLOWER times slower than real time */
 #include <errno.h>
 #include <math.h>
 #include <remo/remo.h>
@@ -11,14 +9,12 @@
 #include <time.h>
 
 #define CONVERTERS_MAX 64u
-/* A step of a converter; a buck converter's coil, capacitor, load and input; the voltage it is to give; its
- * PI controller. */
+/* A buck converter: time step, coil, capacitor, load, input; the voltage it is to give; its PI controller. */
 static const double step = 10e-6, henry = 20e-6, farad = 20e-6, ohm = 0.5, input = 48, target = 12,
                     proportional = 0.034, integral = 100;
 
 enum { DUTY, VOLTAGE };   /* of converter i, which is node i + 1: owned by node 0, and by the converter */
-struct power_controller { /* Cost: a step of a converter = 1 write; of the controller = 1 write for each
-                             converter. */
+struct power_controller { /* Cost: a step of a converter = 1 write; of the controller = 1 for each of them. */
     struct remo_channel *channel;
     struct remo_barrier *barrier;
     struct remo_owned_var *var[CONVERTERS_MAX][2];
@@ -79,8 +75,7 @@ static int run(struct power_controller *p, double seconds, double slower) {
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (double now = 0; rc == 0 && now < seconds; now += p->rank == 0 ? p->loop : step) {
         long long ns = start.tv_nsec + (long long)(now * slower * 1e9);
-        struct timespec at = {.tv_sec = start.tv_sec + (time_t)(ns / 1000000000),
-                              .tv_nsec = (long)(ns % 1000000000)};
+        struct timespec at = {start.tv_sec + (time_t)(ns / 1000000000), (long)(ns % 1000000000)};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
         rc = p->rank == 0 ? control(p, now) : convert(p, p->var[p->rank - 1]);
     }

@@ -410,7 +410,7 @@ static int open_all(struct actor *actor) {
     CHECK_OK(remo_queue_open(root, "queue", &queue, &actor->queue));
     CHECK_OK(remo_lock_open(root, "lock", &lock, &actor->lock));
     CHECK_OK(remo_region_open(root, "counters", counter_at(KILLS_NODES, 0), NULL, &actor->counters));
-    CHECK_OK(remo_channel_wait(root, 20 * SECOND * cluster_slowness()));
+    CHECK_OK(remo_channel_wait(root, 100 * SECOND));
     CHECK_OK(cluster_meet());
     return 0;
 }

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "bootstrap/control.h"
 
-#define WAIT_NS (30 * REMO__NS_PER_S)
+#define WAIT_NS (100 * REMO__NS_PER_S)
 
 static atomic_uint ups, readies, downs;
 static atomic_int dead = -1;

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-#define WAIT_NS (20 * REMO__NS_PER_S)
+#define WAIT_NS (100 * REMO__NS_PER_S)
 
 static char folder[64];
 

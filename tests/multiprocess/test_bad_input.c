@@ -164,7 +164,7 @@ static int types(struct remo_node *node, void *ctx) {
         const struct kind *kind = &kinds[(i + rank) % KINDS];
         void *object;
         CHECK_OK(kind->open(remo_node_root(node), "odd", &object));
-        CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 10 * SECOND), -EPROTO, "channel odd");
+        CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 100 * SECOND), -EPROTO, "channel odd");
         CHECK(strstr(remo_last_error(), "on node 0") && strstr(remo_last_error(), "on node 1"));
         CHECK_OK(cluster_meet());
         kind->close(object);
@@ -188,23 +188,23 @@ static int sizes(struct remo_node *node, void *ctx) {
     if (open_steady(node, &region))
         return 1;
     CHECK_OK(remo_region_open(remo_node_root(node), "odd", 4096u << rank, NULL, &odd));
-    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 10 * SECOND), -EPROTO, "channel odd.data");
+    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 100 * SECOND), -EPROTO, "channel odd.data");
     CHECK(strstr(remo_last_error(), "4096") && strstr(remo_last_error(), "8192"));
     CHECK_OK(cluster_meet());
     remo_region_close(odd);
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_sst_open(remo_node_root(node), "odd", 8 + 8 * rank, NULL, &sst));
-    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 10 * SECOND), -EPROTO, "channel odd");
+    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 100 * SECOND), -EPROTO, "channel odd");
     CHECK_OK(cluster_meet());
     remo_sst_close(sst);
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_queue_open(remo_node_root(node), "odd", &queue_options, &queue));
-    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 10 * SECOND), -EPROTO, "channel odd");
+    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 100 * SECOND), -EPROTO, "channel odd");
     CHECK_OK(cluster_meet());
     remo_queue_close(queue);
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_kv_open(remo_node_root(node), "odd", &kv_options, &kv));
-    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 10 * SECOND), -EPROTO, "channel odd");
+    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 100 * SECOND), -EPROTO, "channel odd");
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
     if (goes_on(node, region, 9))
@@ -410,8 +410,8 @@ static int credentials(struct remo_node *node, void *ctx) {
     const char *keys[][2] = {{good, other}, {good, NULL}};
     const char *words[] = {"credential is wrong", "give all the same credential"};
     for (uint32_t i = 0; i < 2; i++) {
-        struct remo_config options[2] = {{.key_file = keys[i][0], .join_timeout_ns = SECOND / 2},
-                                         {.key_file = keys[i][1], .join_timeout_ns = SECOND / 2}};
+        struct remo_config options[2] = {{.key_file = keys[i][0], .join_timeout_ns = 2 * SECOND},
+                                         {.key_file = keys[i][1], .join_timeout_ns = 2 * SECOND}};
         if (open_two(node, &job, nodes, options, &failed))
             return 1;
         CHECK_EQUAL(failed, 2);
@@ -456,8 +456,8 @@ static int ports(struct remo_node *node, void *ctx) {
 
 /* Two that do not agree how many they are, and two that do not agree who they are. */
 static int counts(struct remo_node *node, void *ctx) {
-    struct remo_config options = {.join_timeout_ns = SECOND / 2},
-                       other_job = {.join_timeout_ns = SECOND / 2, .job = "other"};
+    struct remo_config options = {.join_timeout_ns = 2 * SECOND},
+                       other_job = {.join_timeout_ns = 2 * SECOND, .job = "other"};
     struct job_node nodes[3];
     struct job two, three;
     (void)ctx;

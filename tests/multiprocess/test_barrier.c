@@ -31,7 +31,7 @@ static int rounds(struct remo_node *node, void *ctx) {
         return 1;
     for (uint64_t round = 1; round <= 500; round++) {
         atomic_store(&shared->rounds[rank], round);
-        CHECK_OK(remo_barrier_wait(barrier, round % 3 ? 20 * SECOND : REMO_FOREVER));
+        CHECK_OK(remo_barrier_wait(barrier, round % 3 ? 100 * SECOND : REMO_FOREVER));
         for (uint32_t other = 0; other < size; other++) {
             uint64_t reached = atomic_load(&shared->rounds[other]);
             CHECK(reached == round || reached == round + 1); /* all have come; nobody is two ahead */
@@ -151,7 +151,7 @@ struct walker {
 static void *walk(void *ctx) {
     struct walker *walker = ctx;
     for (uint32_t round = 0; round < 300 && walker->result == 0; round++)
-        walker->result = remo_barrier_wait(walker->barrier, 30 * SECOND);
+        walker->result = remo_barrier_wait(walker->barrier, 100 * SECOND);
     return NULL;
 }
 
@@ -198,7 +198,7 @@ static int dying(struct remo_node *node, void *ctx) {
         atomic_store(&shared->killed_at_ns, cluster_now_ns());
         CHECK_OK(cluster_kill(0));
     }
-    CHECK_SENTENCE(remo_barrier_wait(barrier, 20 * SECOND), -EHOSTDOWN, "round 21");
+    CHECK_SENTENCE(remo_barrier_wait(barrier, 100 * SECOND), -EHOSTDOWN, "round 21");
     CHECK(in_time(cluster_now_ns() - atomic_load(&shared->killed_at_ns), SECOND / 10));
     CHECK_SENTENCE(remo_barrier_wait(barrier, REMO_FOREVER), -EHOSTDOWN, "node 0");
     CHECK_OK(cluster_meet());
@@ -222,10 +222,10 @@ static int dying_behind_the_slow(struct remo_node *node, void *ctx) {
     if (rank == 1)
         CHECK_OK(cluster_kill(2));
     else
-        CHECK_SENTENCE(remo_barrier_wait(barrier, 20 * SECOND), -EHOSTDOWN, "node 2");
+        CHECK_SENTENCE(remo_barrier_wait(barrier, 100 * SECOND), -EHOSTDOWN, "node 2");
     CHECK_OK(cluster_meet());
     if (rank == 1)
-        CHECK_CODE(remo_barrier_wait(barrier, 20 * SECOND), -EHOSTDOWN);
+        CHECK_CODE(remo_barrier_wait(barrier, 100 * SECOND), -EHOSTDOWN);
     CHECK_OK(cluster_meet());
     remo_barrier_close(barrier);
     return 0;
@@ -256,7 +256,7 @@ static int leaving_before(struct remo_node *node, void *ctx) {
         return 1;
     CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     if (remo_node_rank(node) != 0)
-        CHECK_SENTENCE(remo_barrier_wait(barrier, 20 * SECOND), -ENOTCONN, "node 0 has closed");
+        CHECK_SENTENCE(remo_barrier_wait(barrier, 100 * SECOND), -ENOTCONN, "node 0 has closed");
     remo_barrier_close(barrier);
     CHECK_OK(cluster_meet());
     return 0;
@@ -275,7 +275,7 @@ static int idle(struct remo_node *node, void *ctx) {
     uint64_t begin = cluster_processor_ns();
     if (remo_node_rank(node) == 0)
         cluster_sleep_ms(SECONDS * 1000);
-    CHECK_OK(remo_barrier_wait(barrier, 60 * SECOND));
+    CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     uint64_t used = cluster_processor_ns() - begin;
     CHECK(slept_through(used, SECONDS * SECOND, 0.01)); /* 4 nodes: together at most 4 % of a core */
     CHECK_OK(cluster_meet());

@@ -434,7 +434,7 @@ static int mismatch(struct remo_node *node, void *ctx) {
     struct remo_kv *kv;
     struct remo_kv_options options = {.capacity = 100, .value_bytes_max = remo_node_rank(node) == 0 ? 8 : 16};
     CHECK_OK(remo_kv_open(remo_node_root(node), "map", &options, &kv));
-    CHECK_SENTENCE(remo_channel_wait(remo_kv_channel(kv), 10 * SECOND), -EPROTO, "map");
+    CHECK_SENTENCE(remo_channel_wait(remo_kv_channel(kv), 100 * SECOND), -EPROTO, "map");
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
     options = (struct remo_kv_options){.key_bytes_max = 70000};

@@ -9,7 +9,7 @@
 #include "../support/cluster.h"
 #include "../support/patience.h"
 
-#define WAIT (30 * SECOND)
+#define WAIT (100 * SECOND)
 
 static int link_set(const char *state) {
     char command[128];

@@ -82,7 +82,7 @@ static int all_up(struct remo_node *node, void *ctx) {
 
 /* Two of four come; the error names the other two, and says what was tried. */
 static int missing(struct remo_node *node, void *ctx) {
-    struct remo_config options = {.join_timeout_ns = SECOND / 3};
+    struct remo_config options = {.join_timeout_ns = 2 * SECOND};
     struct job_node nodes[2] = {{0}};
     struct job job;
     (void)ctx;
@@ -93,7 +93,7 @@ static int missing(struct remo_node *node, void *ctx) {
     CHECK_EQUAL(job_open_quietly(nodes, 2), 2);
     for (uint32_t i = 0; i < 2; i++) {
         CHECK_EQUAL(-nodes[i].rc, ETIMEDOUT);
-        CHECK(nodes[i].took_ns >= SECOND / 3 && in_time(nodes[i].took_ns, 2 * SECOND));
+        CHECK(nodes[i].took_ns >= 2 * SECOND && in_time(nodes[i].took_ns, 4 * SECOND));
         CHECK(strstr(nodes[i].sentence, "2 of 4 nodes did not come")
               && strstr(nodes[i].sentence, "rank 1, 2"));
     }
@@ -143,7 +143,7 @@ static int dies_joining(struct remo_node *node, void *ctx) {
         CHECK_OK(job_make(&shared->job, 4));
     CHECK_OK(cluster_meet());
     CHECK(pthread_create(&thread, NULL, open_and_tell, &self) == 0);
-    cluster_sleep_ms(300 * cluster_slowness());
+    cluster_sleep_ms(2000); /* time to meet: nobody can see from outside that they have */
     CHECK_OK(cluster_meet());
     CHECK_EQUAL(shared->told, 0);
     CHECK_OK(cluster_meet()); /* all have looked */
@@ -177,7 +177,7 @@ static int check_gone(struct remo_node *node, uint32_t peer, const char *words) 
 }
 
 static int wait_state(struct remo_node *node, uint32_t peer, enum remo_peer_state state) {
-    for (uint32_t ms = 0; remo_node_peer(node, peer) != state && ms < 5000 * cluster_slowness(); ms++)
+    for (uint32_t ms = 0; remo_node_peer(node, peer) != state && ms < 100000; ms++)
         cluster_sleep_ms(1);
     CHECK_EQUAL(remo_node_peer(node, peer), state);
     return 0;

@@ -438,7 +438,7 @@ static int left_alone(struct remo_node *node, void *ctx) {
         }
         uint32_t from = 1 - rank, ms = 0;
         while (__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE) != passer.turn
-               && ms++ < 5000 * cluster_slowness())
+               && ms++ < 100000)
             cluster_sleep_ms(1);
         CHECK_EQUAL(__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE), passer.turn);
         CHECK_OK(cluster_meet());
@@ -481,7 +481,7 @@ static int paused_remote(struct remo_node *node, struct remo_region *region) {
     CHECK_CODE(remo_fence(node, REMO_FENCE_THREAD, 0), -ETIMEDOUT);
     CHECK_CODE(remo_fence(node, REMO_FENCE_GLOBAL, 0), -ETIMEDOUT);
     CHECK_EQUAL(remo_node_peer(node, 1), REMO_PEER_UP);
-    CHECK(in_time(cluster_now_ns() - begin, 4 * SECOND));
+    CHECK(in_time(cluster_now_ns() - begin, 8 * SECOND));
     kill(atomic_load(&shared->pids[1]), SIGCONT);
     for (uint32_t turn = 0; turn < 50 && remo_fence(node, REMO_FENCE_THREAD, 0) != 0; turn++)
         continue;
@@ -590,7 +590,7 @@ static void setup(void) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(by_address, 2, .op_timeout_ns = SECOND / 2),
+        CLUSTER_TEST(by_address, 2, .op_timeout_ns = 3 * SECOND),
         CLUSTER_TEST(statistics, 2),
         CLUSTER_TEST(acks, 2),
         CLUSTER_TEST(fence_costs, 3),
@@ -599,9 +599,9 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(passers, 3),
         CLUSTER_TEST_NAMED("passers_threads", passers, 2, .as_threads = 1),
         CLUSTER_TEST(left_alone, 2),
-        CLUSTER_TEST(paused, 2, .op_timeout_ns = SECOND / 4),
-        CLUSTER_TEST(orphans, 2, .op_timeout_ns = SECOND / 4, .only_on = "ofi"),
-        CLUSTER_TEST(starved, 2, .op_timeout_ns = 30 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(paused, 2, .op_timeout_ns = SECOND),
+        CLUSTER_TEST(orphans, 2, .op_timeout_ns = SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(starved, 2, .op_timeout_ns = 100 * SECOND, .only_on = "ofi"),
         {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);

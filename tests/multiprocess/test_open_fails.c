@@ -257,7 +257,6 @@ static int all_objects(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(nodes, 1), CLUSTER_TEST(all_objects, 1, .timeout_ns = 120 * SECOND), {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(nodes, 1), CLUSTER_TEST(all_objects, 1), {0}};
     return cluster_main(argc, argv, tests, NULL);
 }

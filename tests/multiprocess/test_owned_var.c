@@ -179,14 +179,14 @@ static int errors(struct remo_node *node, void *ctx) {
     remo_owned_var_close(NULL);
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_owned_var_open(root, "w", 16u << rank, NULL, &var));
-    CHECK_SENTENCE(remo_channel_wait(root, 10 * SECOND), -EPROTO, "16 bytes");
+    CHECK_SENTENCE(remo_channel_wait(root, 100 * SECOND), -EPROTO, "16 bytes");
     CHECK(strstr(remo_last_error(), "32 bytes") && strstr(remo_last_error(), "channel w"));
     CHECK_OK(cluster_meet());
     remo_owned_var_close(var);
     CHECK_OK(cluster_meet());
     options.owner = rank;
     CHECK_OK(remo_owned_var_open(root, "x", 16, &options, &var));
-    CHECK_SENTENCE(remo_channel_wait(root, 10 * SECOND), -EPROTO, "of node 0");
+    CHECK_SENTENCE(remo_channel_wait(root, 100 * SECOND), -EPROTO, "of node 0");
     CHECK_OK(cluster_meet());
     remo_owned_var_close(var);
     return 0;
@@ -453,7 +453,7 @@ static int owner_dies(struct remo_node *node, void *ctx) {
     int rc = 0;
     uint64_t begin = cluster_now_ns();
     while (rc == 0 || rc == -EAGAIN)
-        rc = remo_owned_var_wait_change(var, value, value, 20 * SECOND);
+        rc = remo_owned_var_wait_change(var, value, value, 100 * SECOND);
     CHECK_EQUAL(-rc, EHOSTDOWN);
     CHECK(in_time(cluster_now_ns() - begin, 5 * SECOND));
     CHECK_OK(remo_owned_var_load(var, found));

@@ -520,7 +520,7 @@ static int waiters_are_told(struct remo_node *node, void *ctx) {
             cluster_sleep_ms(1);
         CHECK_SENTENCE(push_number(queue, 1, SECOND), -EHOSTDOWN, "call again");
     } else {
-        CHECK_SENTENCE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 10 * SECOND), -EHOSTDOWN,
+        CHECK_SENTENCE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 100 * SECOND), -EHOSTDOWN,
                        "call again");
         CHECK_OK(told_in_time(node));
         CHECK_CODE(remo_queue_pop(queue, buffer, sizeof buffer, &size, MS), -ETIMEDOUT);
@@ -556,7 +556,7 @@ static int home_killed(struct remo_node *node, void *ctx) {
         while (remo_node_peer(node, 2) == REMO_PEER_UP)
             cluster_sleep_ms(1);
     } else {
-        CHECK_CODE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 10 * SECOND), -EHOSTDOWN);
+        CHECK_CODE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 100 * SECOND), -EHOSTDOWN);
         CHECK_OK(told_in_time(node));
     }
     for (uint32_t i = 0; i < 3; i++) {
@@ -590,7 +590,7 @@ static int refusals(struct remo_node *node, void *ctx) {
     CHECK_CODE(remo_queue_pop(queue, NULL, 56, &size, 0), -EINVAL);
     struct remo_queue_options differ = {.slot_bytes = 50 + remo_node_rank(node)};
     CHECK_OK(remo_queue_open(root, "wrong", &differ, &other));
-    CHECK_SENTENCE(remo_channel_wait(remo_queue_channel(other), 5 * SECOND), -EPROTO, "wrong");
+    CHECK_SENTENCE(remo_channel_wait(remo_queue_channel(other), 100 * SECOND), -EPROTO, "wrong");
     CHECK_OK(cluster_meet());
     remo_queue_close(other);
     remo_queue_close(queue);

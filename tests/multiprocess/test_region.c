@@ -264,7 +264,7 @@ static int immediates(struct remo_node *node, void *ctx) {
     for (uint64_t i = 0; remo_node_rank(node) == 0 && i < COUNT; i++)
         CHECK_OK(
             remo_region_write_immediate(listener.region, 1, i % 4000 * 8, &i, 8, (uint32_t)(i % 4000), NULL));
-    for (uint32_t ms = 0; remo_node_rank(node) == 1 && atomic_load(&listener.seen) < COUNT && ms < 20000;
+    for (uint32_t ms = 0; remo_node_rank(node) == 1 && atomic_load(&listener.seen) < COUNT && ms < 100000;
          ms++)
         cluster_sleep_ms(1);
     if (remo_node_rank(node) == 1) {
@@ -322,7 +322,7 @@ static int late(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_region_open(remo_node_root(node), "lonely", 64, NULL, &lonely));
         CHECK_SENTENCE(remo_region_read(lonely, 1, 0, &word, 8, NULL), -ETIMEDOUT,
                        "node 1 has not opened channel lonely");
-        CHECK(cluster_now_ns() - begin >= 900000000ull);
+        CHECK(cluster_now_ns() - begin >= 2 * SECOND);
         CHECK_SENTENCE(remo_channel_wait(remo_region_channel(lonely), SECOND / 10), -ETIMEDOUT, "node 1");
         CHECK_OK(remo_region_read(lonely, 0, 0, &word, 8, NULL));
         remo_region_close(lonely);
@@ -339,19 +339,19 @@ static int mismatch(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     CHECK_OK(remo_region_open(remo_node_root(node), "sized", 4096u << rank, NULL, &region));
-    CHECK_SENTENCE(remo_channel_wait(remo_region_channel(region), 10 * SECOND), -EPROTO, "sized");
+    CHECK_SENTENCE(remo_channel_wait(remo_region_channel(region), 100 * SECOND), -EPROTO, "sized");
     CHECK(strstr(remo_last_error(), "4096") && strstr(remo_last_error(), "8192"));
     CHECK_SENTENCE(remo_region_read(region, 1 - rank, 0, &word, 8, NULL), -EPROTO, "8192");
     remo_region_close(region);
     CHECK_OK(cluster_meet());
     if (rank == 0) {
         CHECK_OK(remo_region_open(remo_node_root(node), "typed", 4096, NULL, &region));
-        CHECK_SENTENCE(remo_channel_wait(remo_region_channel(region), 10 * SECOND), -EPROTO, "typed");
+        CHECK_SENTENCE(remo_channel_wait(remo_region_channel(region), 100 * SECOND), -EPROTO, "typed");
         CHECK_SENTENCE(remo_sst_open(remo_node_root(node), "typed", 8, NULL, &sst), -EEXIST, "typed");
         remo_region_close(region);
     } else {
         CHECK_OK(remo_sst_open(remo_node_root(node), "typed", 8, NULL, &sst));
-        CHECK_SENTENCE(remo_channel_wait(remo_sst_channel(sst), 10 * SECOND), -EPROTO, "region");
+        CHECK_SENTENCE(remo_channel_wait(remo_sst_channel(sst), 100 * SECOND), -EPROTO, "region");
         remo_sst_close(sst);
     }
     CHECK_OK(cluster_meet());
@@ -404,7 +404,7 @@ static int leaving(struct remo_node *node, void *ctx) {
     if (remo_node_rank(node) == 1) {
         remo_region_close(region);
     } else {
-        for (uint32_t ms = 0; ms < 5000 && rc == 0; ms++, cluster_sleep_ms(1))
+        for (uint32_t ms = 0; ms < 100000 && rc == 0; ms++, cluster_sleep_ms(1))
             rc = remo_region_read(region, 1, 0, &word, 8, NULL);
         CHECK_EQUAL(-rc, ENOTCONN);
         CHECK_SENTENCE(remo_region_write(region, 1, 0, &word, 8, 0, NULL), -ENOTCONN,
@@ -437,7 +437,7 @@ static int dying(struct remo_node *node, void *ctx) {
     }
     if (rank == 0)
         CHECK_OK(cluster_kill(2));
-    while (rc == 0 && cluster_now_ns() - begin < 5 * SECOND)
+    while (rc == 0 && cluster_now_ns() - begin < 100 * SECOND)
         rc = remo_region_read(region, 2, 0, &word, 8, NULL);
     CHECK_EQUAL(-rc, EHOSTDOWN);
     CHECK(in_time(cluster_now_ns() - begin, SECOND / 10));
@@ -542,7 +542,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(publish, 2),
         CLUSTER_TEST(immediates, 2),
         CLUSTER_TEST(some_take_part, 3),
-        CLUSTER_TEST(late, 2, .op_timeout_ns = SECOND),
+        CLUSTER_TEST(late, 2, .op_timeout_ns = 3 * SECOND),
         CLUSTER_TEST(mismatch, 2),
         CLUSTER_TEST(any_order, 4),
         CLUSTER_TEST(leaving, 2),

@@ -115,7 +115,7 @@ static int laps(struct remo_node *node, void *ctx) {
             size_t length = (n * 7 + n / 13) % (most + 1);
             memset(message, (int)n, sizeof message);
             if (remo_node_rank(node) == 0) {
-                CHECK_OK(remo_ringbuffer_send(ring, message, length, 30 * SECOND, NULL));
+                CHECK_OK(remo_ringbuffer_send(ring, message, length, 100 * SECOND, NULL));
             } else {
                 CHECK_OK(remo_ringbuffer_receive(ring, found, sizeof found, &size, 100 * SECOND));
                 CHECK_EQUAL(size, length);
@@ -247,7 +247,7 @@ static int arrivals(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "ring", &options, &inbox.ring));
     for (uint64_t n = 0; remo_node_rank(node) == 0 && n < 5000; n++)
         CHECK_OK(send_message(inbox.ring, n, 100 * SECOND));
-    for (uint32_t ms = 0; remo_node_rank(node) != 0 && ms < 30000 && atomic_load(&inbox.received) < 5000;
+    for (uint32_t ms = 0; remo_node_rank(node) != 0 && ms < 100000 && atomic_load(&inbox.received) < 5000;
          ms++) {
         CHECK_OK(atomic_load(&inbox.result));
         cluster_sleep_ms(1);
@@ -297,7 +297,7 @@ static int errors(struct remo_node *node, void *ctx) {
         CHECK_CODE(remo_ringbuffer_receive(ring, message, 8, NULL, 0), -EINVAL);
         CHECK_OK(remo_ringbuffer_receive(ring, NULL, 0, &size, 100 * SECOND));
         CHECK_EQUAL(size, 0);
-        CHECK_SENTENCE(remo_ringbuffer_receive(ring, message, 99, &size, 20 * SECOND), -EMSGSIZE,
+        CHECK_SENTENCE(remo_ringbuffer_receive(ring, message, 99, &size, 100 * SECOND), -EMSGSIZE,
                        "100 bytes");
         CHECK_EQUAL(size, 100);
         CHECK_CODE(remo_ringbuffer_receive(ring, NULL, 1000, &size, 0), -EMSGSIZE);
@@ -310,7 +310,7 @@ static int errors(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "r",
                                   &(struct remo_ringbuffer_options){.sender = remo_node_rank(node)}, &ring));
-    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 10 * SECOND), -EPROTO, "sender 1");
+    CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 100 * SECOND), -EPROTO, "sender 1");
     CHECK_CODE(remo_ringbuffer_send(ring, message, 5, SECOND, NULL), -EPROTO);
     CHECK_OK(cluster_meet());
     remo_ringbuffer_close(ring);
@@ -355,9 +355,9 @@ static int sender_leaves(struct remo_node *node, void *ctx) {
             return 1;
         for (; n < 100; n++)
             CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 100 * SECOND)
-                                               : receive_message(ring, n, 20 * SECOND));
+                                               : receive_message(ring, n, 100 * SECOND));
         if (remo_node_rank(node) != 0)
-            CHECK_SENTENCE(receive_message(ring, n, 20 * SECOND), -ENOTCONN, "has closed channel ring");
+            CHECK_SENTENCE(receive_message(ring, n, 100 * SECOND), -ENOTCONN, "has closed channel ring");
         remo_ringbuffer_close(ring);
         CHECK_OK(cluster_meet());
     }
@@ -373,7 +373,7 @@ static int receiver_leaves(struct remo_node *node, void *ctx) {
         if (remo_node_rank(node) == 1 && n == 100)
             break;
         CHECK_OK(remo_node_rank(node) == 0 ? send_message(ring, n, 100 * SECOND)
-                                           : receive_message(ring, n, 20 * SECOND));
+                                           : receive_message(ring, n, 100 * SECOND));
     }
     remo_ringbuffer_close(ring);
     CHECK_OK(cluster_meet());
@@ -397,14 +397,14 @@ static int receiver_dies(struct remo_node *node, void *ctx) {
         return 1;
     }
     if (rank == 0)
-        while (send_message(ring, n, n < 10 ? 20 * SECOND : SECOND / 20) == 0)
+        while (send_message(ring, n, n < 10 ? 100 * SECOND : SECOND / 20) == 0)
             n++;
     CHECK_OK(cluster_meet());
     if (rank == 2)
         CHECK_OK(cluster_kill(1));
     uint64_t begin = cluster_now_ns();
     for (; n < 3000; n++) {
-        CHECK_OK(rank == 0 ? send_message(ring, n, 100 * SECOND) : receive_message(ring, n, 20 * SECOND));
+        CHECK_OK(rank == 0 ? send_message(ring, n, 100 * SECOND) : receive_message(ring, n, 100 * SECOND));
         if (rank == 0 && begin)
             CHECK(in_time(cluster_now_ns() - begin, SECOND / 10));
         begin = 0;
@@ -426,9 +426,9 @@ static int sender_dies(struct remo_node *node, void *ctx) {
         return 1;
     CHECK_OK(cluster_meet());
     while (rank == 0)
-        CHECK_OK(send_message(ring, n++, 60 * SECOND));
+        CHECK_OK(send_message(ring, n++, 100 * SECOND));
     while (rc == 0) {
-        rc = receive_message(ring, n, 20 * SECOND);
+        rc = receive_message(ring, n, 100 * SECOND);
         n += rc == 0;
         if (rank == 1 && rc == 0 && n == 500)
             CHECK_OK(cluster_kill(0));

@@ -10,7 +10,7 @@
 #include "kv/kv.h"
 #include "node/node.h"
 
-#define WAIT (30 * SECOND)
+#define WAIT (100 * SECOND)
 
 static struct remo__fabric_wire wire(struct remo_node *node) {
     struct remo__fabric_wire now;

@@ -11,7 +11,7 @@
 
 #define ARENA_BYTES (1ull << 30)
 #define SEGMENT_BYTES (4ull << 20)
-#define JOIN_NS 20000000000ull
+#define JOIN_NS 100000000000ull
 
 static void path_of(const struct job *job, uint32_t rank, char *ret_path, size_t cap) {
     snprintf(ret_path, cap, "%s/%u", job->folder, rank);
@@ -51,7 +51,7 @@ int job_open(const struct job *job, uint32_t rank, const char *fabric, const str
     config.job = config.job ? config.job : strrchr(job->folder, '/') + 1;
     config.arena_bytes = config.arena_bytes ? config.arena_bytes : ARENA_BYTES;
     config.segment_bytes = config.segment_bytes ? config.segment_bytes : SEGMENT_BYTES;
-    config.join_timeout_ns = config.join_timeout_ns ? config.join_timeout_ns : JOIN_NS * cluster_slowness();
+    config.join_timeout_ns = config.join_timeout_ns ? config.join_timeout_ns : JOIN_NS;
     return remo_node_open(&config, ret_node);
 }
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define PATIENCE_HANG_NS 20000000000ull
+#define PATIENCE_HANG_NS 45000000000ull
 
 static inline bool patience_judges_bars(void) {
     const char *bars = getenv("REMO_TEST_BARS");
