@@ -1,16 +1,22 @@
 /* fabric.h - what every network must offer: one struct of operations, capabilities as data.
  *
  * Model:   a fabric belongs to one node. It knows peers by rank and memory by (rank, arena offset). It moves
- * bytes and executes atomics one-sidedly, delivers 32-bit immediates, and rings the doorbell of a peer that
- * may be asleep. It knows nothing of channels, acks, fences or deadlines: those are the node's. Memory:  the
- * arena of each node is one range of offsets, backed by segments. A segment is registered by its owner
- *          (`add_segment`), described by a blob and, on one machine, a file descriptor, and made reachable by
- * each peer (`map_segment`) before any address inside it is given away. Order:   only what `caps` says.
- * Nothing above may assume more. See docs/memory-model.md. Threads: `open`, `close`, `add_segment`,
- * `map_segment`, `connect`, `disconnect` are called by one thread at a time. An endpoint is used by one
- * thread at a time (the node holds its lock). Immediates are polled by one thread. Errors:  0 or -errno with
- * the sentence set (remo__fail). A missing operation is filled with a stub that returns -EOPNOTSUPP, so
- * callers never test for NULL.
+ *          bytes and executes atomics one-sidedly, delivers 32-bit immediates, and rings the doorbell of a
+ *          peer that may be asleep. It knows nothing of channels, acks, fences or deadlines: those are the
+ *          node's.
+ *
+ * Memory:  the arena of each node is one range of offsets, backed by segments. A segment is registered by its
+ *          owner (`add_segment`), described by a blob and, on one machine, a file descriptor, and made
+ *          reachable by each peer (`map_segment`) before any address inside it is given away.
+ *
+ * Order:   only what `caps` says. Nothing above may assume more. See docs/memory-model.md.
+ *
+ * Threads: `open`, `close`, `add_segment`, `map_segment`, `connect`, `disconnect` are called by one thread at
+ *          a time. An endpoint is used by one thread at a time (the node holds its lock). Immediates are
+ *          polled by one thread.
+ *
+ * Errors:  0 or -errno with the sentence set (remo__fail). A missing operation is filled with a stub that
+ *          returns -EOPNOTSUPP, so callers never test for NULL.
  */
 #pragma once
 
@@ -141,8 +147,9 @@ struct remo__fabric_ops {
 
     int (*endpoint_open)(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint);
     void (*endpoint_close)(struct remo__endpoint *endpoint); /* outstanding operations are cancelled */
-    /* Post in order; returns how many were taken (>= 1), -EAGAIN when the queue is full (poll first), or
-     * -EHOSTDOWN / -EINVAL for ops[0]. What was taken completes exactly once. */
+    /* Post in order; returns how many were taken (>= 1), -EAGAIN when ops[0] finds no room, or its peer lives
+     * but is not reached yet (poll, then try again), or why ops[0] cannot be: -EHOSTDOWN, -EINVAL. What was
+     * taken completes exactly once. */
     int (*post)(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count);
     /* Completions, at most `max`; 0 when none. Never sleeps. Drives progress of this endpoint. */
     int (*poll)(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max);

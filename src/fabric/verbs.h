@@ -1,22 +1,31 @@
 /* verbs.h - the inside of the verbs fabric: RoCE and InfiniBand by libibverbs, joined by librdmacm.
  *
  * Model:   each endpoint has a link, which is a reliable connection, to each peer that it has used; made on
- * first use. Of a link the peer's side is an inbound: a queue pair that only answers, made by the peer's
- * target thread, which sleeps on its listener and needs nothing of the program. All inbounds share one
- * receive queue, from which immediates and notifications are taken. A node is a peer of its own: its
- * operations go through the device too, since the device's atomics are atomic only with each other. Wire: a
- * write is one work request, and so is one that notifies (write with immediate; the immediate says nothing).
- *          An immediate is a send without data behind the write, alone where there is nothing to write. What
- * crosses the end of a segment is cut there. Of each post to a link only the last work request asks for a
- * completion. Order:   writes in the order posted; reads and atomics may overtake later ones (REMO__OP_FENCE
- * forbids it). A completion does not mean placed; a later read's does. Relaxed ordering is never asked for.
+ *          first use. Of a link the peer's side is an inbound: a queue pair that only answers, made by the
+ *          peer's target thread, which sleeps on its listener and needs nothing of the program. All inbounds
+ *          share one receive queue, from which immediates and notifications are taken. A node is a peer of
+ *          its own: its operations go through the device too, since the device's atomics are atomic only
+ *          with each other.
+ *
+ * Wire:    a write is one work request, and so is one that notifies (write with immediate; the immediate says
+ *          nothing). An immediate is a send without data behind the write, alone where there is nothing to
+ *          write. What crosses the end of a segment is cut there. Of each post to a link only the last work
+ *          request asks for a completion.
+ *
+ * Order:   writes in the order posted; reads and atomics may overtake later ones (REMO__OP_FENCE forbids it).
+ *          A completion does not mean placed; a later read's does. Relaxed ordering is never asked for.
+ *
  * Failure: the first error completion ends a link: it gets its own error, the others in flight -ECANCELED
- * (-EHOSTDOWN when the peer does not answer); the next operation makes a new link if the peer is still
- * connected. A peer that does not answer is given up after REMO__VERBS_RETRIES times-out: about 70 ms;
- * seconds where the device is software. Safety:  who connects must know the secret that the target gave to
- * authenticated members with its description. Threads: a link and its endpoint belong to whoever uses the
- * endpoint; disconnect only marks, and wakes. The target thread, the control thread and the service thread
- * share target.lock. Contacts are freed with the fabric. */
+ *          (-EHOSTDOWN when the peer does not answer). The next operation makes a new link: as long as the
+ *          peer is connected, post says -EAGAIN until there is one. A peer that does not answer is given up
+ *          after REMO__VERBS_RETRIES times-out: about 70 ms; seconds where the device is software.
+ *
+ * Safety:  who connects must know the secret that the target gave to authenticated members with its
+ *          description.
+ *
+ * Threads: a link and its endpoint belong to whoever uses the endpoint; disconnect only marks, and wakes. The
+ *          target thread, the control thread and the service thread share target.lock. Contacts are freed
+ *          with the fabric. */
 #ifndef REMO_FABRIC_VERBS_H
 #define REMO_FABRIC_VERBS_H
 
@@ -32,16 +41,19 @@
 #define REMO__VERBS_MAGIC 0x52764202u
 #define REMO__VERBS_DEPTH 128u /* operations of an endpoint, posted and not polled */
 #define REMO__VERBS_BATCH_MAX 64u
-#define REMO__VERBS_PIECES_MAX 4u  /* work requests of one operation: cut at ends of segments; an immediate \
-                                    */
+#define REMO__VERBS_PIECES_MAX 4u  /* work requests of an operation: cut at segments' ends; an immediate */
 #define REMO__VERBS_SENDS_MAX 256u /* work requests in flight on a link: a power of 2 */
 #define REMO__VERBS_COMPLETIONS_MAX 4096u
-#define REMO__VERBS_RECEIVES_MAX \
-    4096u /* immediates and notifications that the service thread has not taken */
+#define REMO__VERBS_RECEIVES_MAX 4096u /* arrivals that the service thread has not taken */
 #define REMO__VERBS_MESSAGE_BYTES_MAX (UINT64_C(1) << 20)
 #define REMO__VERBS_INLINE_BYTES 256u /* asked for; devices may grant less */
 #define REMO__VERBS_SECRET_BYTES 16u
 #define REMO__VERBS_BUCKETS 256u /* of the table of inbounds: a power of 2 */
+
+/* What queue pairs must offer where they are posted to by ibv_wr_*. */
+#define REMO__VERBS_NATIVE_OPS                                                                     \
+    (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_IMM \
+     | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
 #define REMO__VERBS_ACK_TIMEOUT 12u          /* 4.096 us * 2^12 = 17 ms until something is sent again */
 #define REMO__VERBS_ACK_TIMEOUT_SOFTWARE 18u /* 1.07 s */
@@ -139,15 +151,28 @@ struct verbs_sent {
     bool last; /* of its operation */
 };
 
+/* How far a connection has come, and what it waits for. */
+enum verbs_link_stage {
+    VERBS_LINK_DOWN,
+    VERBS_LINK_ADDRESS,
+    VERBS_LINK_ROUTE,
+    VERBS_LINK_ANSWER,
+    VERBS_LINK_UP
+};
+
 struct verbs_link {
     struct verbs_contact *contact; /* the life of the peer that it leads to */
-    struct rdma_cm_id *id;         /* NULL: there is no connection */
+    struct rdma_cm_id *id;         /* NULL: there is no connection, nor an attempt */
     struct ibv_qp *qp;
     struct ibv_qp_ex *native; /* NULL: ibv_post_send */
-    uint16_t serial;          /* in the completions of this connection */
-    uint32_t head, tail;      /* work requests: the next one's number, the oldest under way */
-    uint64_t again_ns;        /* no new connection is tried before */
-    uint32_t failures;        /* of connections, since the last that worked */
+    enum verbs_link_stage stage;
+    uint16_t serial;         /* in the completions of this connection */
+    uint32_t head, tail;     /* work requests: the next one's number, the oldest under way */
+    uint32_t attempts;       /* that failed, since the last connection that worked */
+    int broken;              /* why no attempt can work, until that is told; 0: nothing known */
+    uint64_t again_ns;       /* no attempt is begun before */
+    uint64_t attempt_end_ns; /* the present one is given up */
+    uint64_t quick_end_ns;   /* until then it is waited for; 0: nobody has asked for it yet */
     struct verbs_sent sent[REMO__VERBS_SENDS_MAX];
 };
 
@@ -234,6 +259,8 @@ void remo__verbs_imm_wake(struct remo__fabric *fabric);
 int remo__verbs_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint);
 void remo__verbs_endpoint_close(struct remo__endpoint *endpoint);
 int remo__verbs_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max);
+/* What becomes of an operation whose work request ended so. */
+int remo__verbs_status_of(enum ibv_wc_status status);
 void remo__verbs_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
 /* The operation is over: it waits to be polled. */
 void remo__verbs_finish(struct verbs_endpoint *endpoint, uint64_t token, int status);
@@ -243,12 +270,18 @@ void remo__verbs_endpoints_wake(struct verbs_fabric *verbs);
 /* verbs_post.c */
 int remo__verbs_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count);
 
+/* verbs_connect.c */
+/* 0: it is up. -EAGAIN: not yet, but the peer lives, so try again. Other errors: it cannot be. */
+int remo__verbs_link_connect(struct verbs_endpoint *endpoint, struct verbs_link *link);
+
 /* verbs_link.c */
-/* A link that works, made if need be: that may take up to some seconds. */
+/* A link that works, made if need be; errors as above. */
 int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *contact,
                          struct verbs_link **ret_link);
 /* Everything up to the work request `end` (not included) was executed. */
 void remo__verbs_link_retire(struct verbs_endpoint *endpoint, struct verbs_link *link, uint32_t end);
+/* End the connection, or the attempt; operations under way are left alone. */
+void remo__verbs_link_free(struct verbs_link *link);
 /* End the connection: the oldest operation under way gets `status`, the others `others`. */
 void remo__verbs_link_end(struct verbs_endpoint *endpoint, struct verbs_link *link, int status, int others);
 /* End those whose peer was cut off. */

@@ -368,22 +368,18 @@ int remo__verbs_qp_step(const struct verbs_device *device, struct rdma_cm_id *id
 
 static struct ibv_qp *qp_try(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t inline_bytes, uint32_t sends,
                              bool native) {
-    struct ibv_qp_init_attr_ex attr = {
-        .send_cq = cq,
-        .recv_cq = cq,
-        .qp_type = IBV_QPT_RC,
-        .pd = pd,
-        .cap = {.max_send_wr = sends,
-                .max_recv_wr = 1,
-                .max_send_sge = 1,
-                .max_recv_sge = 1,
-                .max_inline_data = inline_bytes},
-        .comp_mask = IBV_QP_INIT_ATTR_PD | (native ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
-        .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
-                          | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ
-                          | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD};
-    if (!native)
-        attr.send_ops_flags = 0;
+    struct ibv_qp_init_attr_ex attr = {.send_cq = cq,
+                                       .recv_cq = cq,
+                                       .qp_type = IBV_QPT_RC,
+                                       .pd = pd,
+                                       .cap = {.max_send_wr = sends,
+                                               .max_recv_wr = 1,
+                                               .max_send_sge = 1,
+                                               .max_recv_sge = 1,
+                                               .max_inline_data = inline_bytes},
+                                       .comp_mask = IBV_QP_INIT_ATTR_PD
+                                                    | (native ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+                                       .send_ops_flags = native ? REMO__VERBS_NATIVE_OPS : 0};
     return ibv_create_qp_ex(pd->context, &attr);
 }
 

@@ -28,6 +28,10 @@ static void endpoint_free(struct verbs_endpoint *endpoint) {
     free(endpoint);
 }
 
+static void no_block(int fd) {
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
 int remo__verbs_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint) {
     struct verbs_fabric *verbs = verbs_of(fabric);
     struct verbs_endpoint *endpoint = calloc(1, sizeof *endpoint + fabric->size * sizeof endpoint->links[0]);
@@ -48,7 +52,8 @@ int remo__verbs_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint
         endpoint_free(endpoint);
         return rc;
     }
-    fcntl(endpoint->events->fd, F_SETFL, fcntl(endpoint->events->fd, F_GETFL) | O_NONBLOCK);
+    no_block(endpoint->events->fd);
+    no_block(endpoint->channel->fd);
     pthread_mutex_lock(&verbs->endpoints_lock);
     endpoint->next = verbs->endpoints;
     verbs->endpoints = endpoint;
@@ -105,7 +110,7 @@ void remo__verbs_finish(struct verbs_endpoint *endpoint, uint64_t token, int sta
         (struct remo__completion){.token = token, .status = status, .why = status < 0 ? endpoint->why : NULL};
 }
 
-static int status_of(enum ibv_wc_status status) {
+int remo__verbs_status_of(enum ibv_wc_status status) {
     switch (status) {
     case IBV_WC_RETRY_EXC_ERR: /* it does not answer */
     case IBV_WC_REM_ABORT_ERR: return -EHOSTDOWN;
@@ -125,7 +130,7 @@ static void completion_fail(struct verbs_endpoint *endpoint, struct verbs_link *
     struct verbs_fabric *verbs = endpoint->verbs;
     uint32_t peer = link->contact->rank;
     bool gone = atomic_load(&verbs->contacts[peer]) != link->contact;
-    int status = gone ? -EHOSTDOWN : status_of(done->status);
+    int status = gone ? -EHOSTDOWN : remo__verbs_status_of(done->status);
     remo__verbs_link_retire(endpoint, link, (uint32_t)done->wr_id);
     snprintf(endpoint->why, sizeof endpoint->why,
              "device %s: an operation on node %u failed: %s (status %d, vendor code %#x)", verbs->device.name,
@@ -138,7 +143,7 @@ static void completion_fail(struct verbs_endpoint *endpoint, struct verbs_link *
 static void completion_take(struct verbs_endpoint *endpoint, const struct ibv_wc *done) {
     uint32_t peer = (uint32_t)(done->wr_id >> 48);
     struct verbs_link *link = peer < endpoint->verbs->base.size ? endpoint->links[peer] : NULL;
-    if (!link || !link->id || link->serial != (uint16_t)(done->wr_id >> 32))
+    if (!link || link->stage != VERBS_LINK_UP || link->serial != (uint16_t)(done->wr_id >> 32))
         return; /* of a connection that has ended */
     if (done->status == IBV_WC_SUCCESS)
         remo__verbs_link_retire(endpoint, link, (uint32_t)done->wr_id + 1);

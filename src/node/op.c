@@ -138,23 +138,33 @@ static void held_sort(struct remo__slots *slots) {
     }
 }
 
-/* Post what is held back until the queue is full; what cannot be posted ends with its error. The lock is
- * held. */
+/* Post what is held back, but for peers that there is no room for, or no connection to yet; what cannot be
+ * posted ends with its error. The lock is held. */
 static void held_post(struct remo__slots *slots) {
     const struct remo__fabric_ops *ops = slots->node->fabric->ops;
-    uint32_t sent = 0, count = slots->held_count;
+    uint32_t at = 0, kept = 0, count = slots->held_count;
     held_sort(slots);
-    while (sent < count) {
-        uint32_t most = (uint32_t)remo__min(count - sent, slots->node->fabric->caps.batch_max);
-        int rc = ops->post(slots->endpoint, slots->held + sent, most);
+    while (at < count) {
+        uint32_t most = (uint32_t)remo__min(count - at, slots->node->fabric->caps.batch_max);
+        uint16_t peer = slots->held[at].peer;
+        int rc = ops->post(slots->endpoint, slots->held + at, most);
+        while (rc == -EAGAIN && at < count && slots->held[at].peer == peer)
+            slots->held[kept++] = slots->held[at++];
         if (rc == -EAGAIN)
-            break;
+            continue;
         if (rc < 0)
-            finish(slots, (uint32_t)slots->held[sent].token, rc);
-        sent += rc > 0 ? (uint32_t)rc : 1;
+            finish(slots, (uint32_t)slots->held[at].token, rc);
+        at += rc > 0 ? (uint32_t)rc : 1;
     }
-    memmove(slots->held, slots->held + sent, (count - sent) * sizeof slots->held[0]);
-    remo__slots_set(&slots->held_count, count - sent);
+    remo__slots_set(&slots->held_count, kept);
+}
+
+/* Is something to this peer held back? Then nothing may go before it. */
+static bool held_for(const struct remo__slots *slots, uint16_t peer) {
+    for (uint32_t i = 0; i < slots->held_count; i++)
+        if (slots->held[i].peer == peer)
+            return true;
+    return false;
 }
 
 static bool try_lock(struct remo__slots *slots) {
@@ -202,15 +212,6 @@ void remo__slots_cork(struct remo__thread *thread) {
     remo__slots_set(&slots->cork_depth, slots->cork_depth + 1);
 }
 
-/* Another thread that holds the lock for a moment is a reason to come back, which every wait and every look
- * does. */
-void remo__slots_uncork(struct remo__thread *thread) {
-    struct remo__slots *slots = thread->slots;
-    remo__slots_set(&slots->cork_depth, slots->cork_depth - 1);
-    if (slots->cork_depth == 0)
-        remo__slots_send(thread);
-}
-
 /* ---- operations that their thread has left behind ----
  *
  * A write without an ack is under way when the call returns, and its thread may compute or sleep from then
@@ -220,15 +221,29 @@ void remo__slots_uncork(struct remo__thread *thread) {
 
 #define QUIET_SWEEPS_MAX 16u
 
-static void leave_behind(struct remo__thread *thread) {
-    struct remo_node *node = thread->node;
-    if (node->mapped || node->fabric->caps.driven_by_device)
-        return;
+static void leave_to_service(struct remo_node *node) {
     atomic_thread_fence(
         memory_order_seq_cst); /* pairs with that of remo__slots_sweep: in_flight, then left_behind */
     if (!atomic_load_explicit(&node->left_behind, memory_order_relaxed)
         && !atomic_exchange(&node->left_behind, true))
         node->fabric->ops->imm_wake(node->fabric);
+}
+
+static void leave_behind(struct remo__thread *thread) {
+    if (!thread->node->mapped && !thread->node->fabric->caps.driven_by_device)
+        leave_to_service(thread->node);
+}
+
+/* Another thread that holds the lock for a moment is a reason to come back, which every wait and every look
+ * does. What could not be posted yet no device can drive. */
+void remo__slots_uncork(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    remo__slots_set(&slots->cork_depth, slots->cork_depth - 1);
+    if (slots->cork_depth > 0)
+        return;
+    remo__slots_send(thread);
+    if (remo__slots_get(&slots->held_count) > 0)
+        leave_to_service(thread->node);
 }
 
 /* How many operations are in flight of threads that did not look after them; drives them. */
@@ -342,7 +357,7 @@ static int post(struct start *start) {
     }
     if (slots->held_count > 0)
         held_post(slots);
-    if (slots->held_count > 0) { /* no room for those before it */
+    if (held_for(slots, start->op.peer)) { /* no room for those before it */
         collect(slots);
         return 0;
     }

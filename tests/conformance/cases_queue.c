@@ -88,6 +88,7 @@ static void full_queue(const struct suite *suite) {
     CHECK(depth > 0 && node->fabric->caps.batch_max > 0 && node->fabric->caps.message_bytes_max > 0);
     struct remo__op op = suite_op(node, REMO__OP_READ, 1, 0, suite_buffer(node, 0), 8);
     int rc;
+    CHECK_EQ(suite_run(node, endpoint, op), 0); /* connects */
     while ((rc = suite->ops->post(endpoint, &op, 1)) == 1) {
         posted++;
         CHECK(posted <= depth);
@@ -121,6 +122,7 @@ static void partial_batch(const struct suite *suite) {
     struct remo__op *ops = calloc(batch, sizeof *ops);
     CHECK(ops != NULL);
     uint64_t posted = 0;
+    suite_read(node, endpoint, 1, 0, suite_buffer(node, 0), 8); /* connects */
     for (int rc = 0; rc != -EAGAIN;) {
         for (uint32_t i = 0; i < batch; i++) {
             ops[i] = suite_op(node, REMO__OP_READ, 1, 0, suite_buffer(node, 0), 8);
@@ -149,6 +151,8 @@ static void close_outstanding(const struct suite *suite) {
     struct remo__endpoint *other = suite_endpoint(node);
     for (uint32_t round = 0; round < 20; round++) {
         struct remo__endpoint *endpoint = suite_endpoint(node);
+        if (round % 2) /* else it may be closed before it is connected */
+            suite_read(node, endpoint, 1, 0, suite_buffer(node, 0), 8);
         for (uint32_t i = 0; i < node->fabric->caps.depth; i++) {
             struct remo__op op = suite_op(node, i % 2 ? REMO__OP_READ : REMO__OP_WRITE, 1, 4096,
                                           suite_buffer(node, i % 2 ? 1 << 20 : 2 << 20), 1 + i * 100 % 65536);

@@ -1,0 +1,246 @@
+/* test_connection.c - how fabric verbs comes to its connections: by the settings of both ends, only with the
+ * secret, however long it takes a peer that lives, and without keeping others waiting. REMO_TEST_MTU names
+ * what the settings in REMO_PROVIDER ought to come to. */
+#include <errno.h>
+#include <remo/remo.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../support/cluster.h"
+#include "fabric/verbs.h"
+#include "node/node.h"
+#include "node/op.h"
+
+#define WAIT (50 * SECOND)
+#define LONGER_THAN_AN_ATTEMPT_MS 3000u
+
+static _Atomic pid_t *pids; /* of the nodes, [4] */
+
+static struct verbs_fabric *verbs_of_node(struct remo_node *node) {
+    return (struct verbs_fabric *)node->fabric;
+}
+
+static int open_all(struct remo_node *node, struct remo_region **ret_region) {
+    atomic_store(&pids[remo_node_rank(node)], getpid());
+    CHECK_OK(remo_region_open(remo_node_root(node), "region", 4096, NULL, ret_region));
+    CHECK_OK(remo_channel_wait(remo_region_channel(*ret_region), WAIT));
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+static int close_all(struct remo_region *region) {
+    CHECK_OK(cluster_meet());
+    remo_region_close(region);
+    return 0;
+}
+
+/* ---- settings ---- */
+
+static int path_mtu(struct ibv_qp *qp, uint32_t *ret_bytes) {
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr made;
+    CHECK(ibv_query_qp(qp, &attr, IBV_QP_PATH_MTU, &made) == 0);
+    *ret_bytes = 128u << attr.path_mtu;
+    return 0;
+}
+
+/* Both sides of each connection of this node have the MTU of the more modest end. */
+static int mtu_is_agreed(struct remo_node *node, uint32_t peer) {
+    struct verbs_fabric *verbs = verbs_of_node(node);
+    uint32_t there = atomic_load(&verbs->contacts[peer])->mtu_bytes, bytes;
+    uint32_t least = there < verbs->device.mtu_bytes ? there : verbs->device.mtu_bytes, found = 0;
+    const char *expected = getenv("REMO_TEST_MTU");
+    if (expected)
+        CHECK_EQUAL(least, strtoul(expected, NULL, 10));
+    for (struct verbs_endpoint *at = verbs->endpoints; at; at = at->next) {
+        if (!at->links[peer])
+            continue;
+        CHECK_OK(path_mtu(at->links[peer]->qp, &bytes));
+        CHECK_EQUAL(bytes, least);
+        found++;
+    }
+    CHECK(found > 0);
+    for (uint32_t i = 0; i < REMO__VERBS_BUCKETS; i++) {
+        for (struct verbs_inbound *at = verbs->target.inbounds[i]; at; at = at->next) {
+            CHECK_OK(path_mtu(at->qp, &bytes));
+            CHECK(at->rank != peer || bytes == least);
+        }
+    }
+    return 0;
+}
+
+static int settings(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_region *region;
+    char there[4000], back[4000];
+    uint32_t peer = 1 - remo_node_rank(node);
+    CHECK_OK(open_all(node, &region));
+    for (size_t i = 0; i < sizeof there; i++) /* many packets of the smallest MTU */
+        there[i] = (char)(i * 7 + i / 251);
+    CHECK_OK(remo_region_write(region, peer, 8, there, sizeof there, 0, NULL));
+    CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, peer));
+    CHECK_OK(remo_region_read(region, peer, 8, back, sizeof back, NULL));
+    CHECK(memcmp(there, back, sizeof there) == 0);
+    CHECK_OK(cluster_meet());
+    CHECK_OK(mtu_is_agreed(node, peer));
+    return close_all(region);
+}
+
+/* A device without ibv_wr_* is posted to by ibv_post_send: the same operations at the same cost. */
+static int plain_posts(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_region *region;
+    struct remo__fabric_wire before, after;
+    uint64_t word = 5, old;
+    verbs_of_node(node)->device.native_posts = false;
+    CHECK_OK(open_all(node, &region));
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_region_read(region, 1, 0, &old, 8, NULL)); /* connects */
+        node->fabric->ops->wire(node->fabric, &before);
+        CHECK_OK(remo_region_write(region, 1, 0, &word, 8, 0, NULL));
+        CHECK_OK(remo_region_write(region, 1, 8, &word, 8, REMO_WRITE_NOTIFY, NULL));
+        CHECK_OK(remo_region_fetch_add(region, 1, 0, 2, &old, NULL));
+        CHECK_EQUAL(old, 5);
+        CHECK_OK(remo_region_compare_swap(region, 1, 0, 7, 9, &old, NULL));
+        CHECK_EQUAL(old, 7);
+        CHECK_OK(remo_region_read(region, 1, 0, &old, 8, NULL));
+        CHECK_EQUAL(old, 9);
+        node->fabric->ops->wire(node->fabric, &after);
+        CHECK_EQUAL(after.requests - before.requests, 5);
+        CHECK_EQUAL(after.posts - before.posts, 5);
+        CHECK_EQUAL(after.inlined - before.inlined, 2);
+    }
+    return close_all(region);
+}
+
+/* ---- who may connect ---- */
+
+static void secret_spoil(struct remo_node *node, uint32_t peer) {
+    atomic_load(&verbs_of_node(node)->contacts[peer])->secret[0] ^= 0xff;
+}
+
+/* Who does not know the secret comes to nothing, and that is not the peer's death; who learns it does. */
+static int stranger(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_region *region;
+    uint64_t word = 0;
+    CHECK_OK(open_all(node, &region));
+    if (remo_node_rank(node) == 0) {
+        secret_spoil(node, 1);
+        CHECK_SENTENCE(remo_region_read(region, 1, 0, &word, 8, NULL), -ETIMEDOUT, "op_timeout_ns");
+        CHECK_EQUAL(remo_node_peer(node, 1), REMO_PEER_UP);
+        secret_spoil(node, 1); /* back again */
+        int rc;
+        uint64_t deadline = cluster_now_ns() + WAIT;
+        while ((rc = remo_region_read(region, 1, 0, &word, 8, NULL)) == -ETIMEDOUT
+               && cluster_now_ns() < deadline)
+            continue;
+        CHECK_OK(rc);
+    }
+    return close_all(region);
+}
+
+/* ---- peers that are slow, or gone ---- */
+
+/* Someone else does this to a node after a while. */
+static int later(uint32_t rank, int signal_number, uint32_t ms) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        cluster_sleep_ms(ms);
+        kill(atomic_load(&pids[rank]), signal_number);
+        _exit(0);
+    }
+    CHECK(pid > 0);
+    return 0;
+}
+
+/* A peer that stands still longer than an attempt lasts is connected when it goes on, within the caller's
+ * deadline; operations on others do not wait for it. */
+static int slow(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_region *region;
+    uint64_t word = 7, found = 0;
+    struct remo_ack slow_ack = REMO_ACK_INIT, ack = REMO_ACK_INIT;
+    CHECK_OK(open_all(node, &region));
+    if (remo_node_rank(node) == 0) {
+        kill(atomic_load(&pids[1]), SIGSTOP);
+        struct remo__thread *thread = remo__thread(node);
+        remo__cork(thread);
+        CHECK_OK(remo_region_write(region, 1, 0, &word, 8, 0, &slow_ack));
+        CHECK_OK(remo_region_write(region, 2, 0, &word, 8, 0, &ack));
+        remo__uncork(thread);
+        CHECK_OK(remo_ack_wait(&ack, WAIT));
+        CHECK_OK(remo_region_read(region, 2, 0, &found, 8, NULL));
+        CHECK_EQUAL(found, 7);
+        CHECK_CODE(remo_ack_test(&slow_ack), -EINPROGRESS);
+        CHECK_OK(later(1, SIGCONT, LONGER_THAN_AN_ATTEMPT_MS));
+        CHECK_OK(remo_ack_wait(&slow_ack, WAIT));
+        CHECK_OK(remo_region_read(region, 1, 0, &found, 8, NULL));
+        CHECK_EQUAL(found, 7);
+        wait(NULL);
+    }
+    return close_all(region);
+}
+
+/* What is held back for a peer that is not connected yet goes out although its thread does something else. */
+static int left_alone(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_region *region;
+    uint64_t word = 7, found = 0;
+    CHECK_OK(open_all(node, &region));
+    if (remo_node_rank(node) == 0) {
+        kill(atomic_load(&pids[1]), SIGSTOP);
+        struct remo__thread *thread = remo__thread(node);
+        remo__cork(thread);
+        CHECK_OK(remo_region_write(region, 1, 0, &word, 8, 0, NULL));
+        remo__uncork(thread);
+        kill(atomic_load(&pids[1]), SIGCONT);
+    } else {
+        uint64_t deadline = cluster_now_ns() + WAIT;
+        while (found != 7 && cluster_now_ns() < deadline) {
+            CHECK_OK(remo_region_read(region, 1, 0, &found, 8, NULL));
+            cluster_sleep_ms(1);
+        }
+        CHECK_EQUAL(found, 7);
+    }
+    return close_all(region);
+}
+
+/* A peer that dies before it is connected is dead, not late. */
+static int dies_before(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_region *region;
+    uint64_t word = 0;
+    CHECK_OK(open_all(node, &region));
+    if (remo_node_rank(node) == 1) {
+        cluster_expect_death();
+        cluster_meet();
+        for (;;) /* until it is killed */
+            pause();
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0) {
+        kill(atomic_load(&pids[1]), SIGSTOP);
+        CHECK_OK(later(1, SIGKILL, 200));
+        CHECK_CODE(remo_region_read(region, 1, 0, &word, 8, NULL), -EHOSTDOWN);
+        wait(NULL);
+    }
+    return close_all(region);
+}
+
+int main(int argc, char **argv) {
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(settings, 2, .only_on = "verbs"),
+        CLUSTER_TEST(plain_posts, 2, .only_on = "verbs"),
+        CLUSTER_TEST(stranger, 2, .op_timeout_ns = SECOND, .only_on = "verbs"),
+        CLUSTER_TEST(slow, 3, .only_on = "verbs"),
+        CLUSTER_TEST(left_alone, 2, .only_on = "verbs"),
+        CLUSTER_TEST(dies_before, 3, .only_on = "verbs"),
+        {0},
+    };
+    pids = cluster_shared(4 * sizeof *pids);
+    return cluster_main(argc, argv, tests, NULL);
+}
