@@ -1,6 +1,7 @@
 /* doctor.h - what `remo doctor` says: one finding a line, each with its remedy. */
 #pragma once
 
+#include <remo/log.h>
 #include <stdbool.h>
 
 enum doctor_state {
@@ -22,6 +23,9 @@ void doctor_say(struct doctor *doctor, enum doctor_state state, const char *subj
 /* The first line of a file, without its end; "" when it cannot be read. */
 void doctor_read_line(const char *path, char *ret_line, unsigned line_bytes);
 bool doctor_in_path(const char *command);
+
+/* Open a node of one on the fabric, and move a word: 0, or why not. */
+int doctor_probe(const char *fabric, remo_log_fn log, void *log_ctx);
 
 void doctor_check_machine(struct doctor *doctor); /* doctor_machine.c: processors, memory, limits */
 void doctor_check_verbs(struct doctor *doctor);   /* doctor_verbs.c: RDMA devices, in detail */

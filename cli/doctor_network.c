@@ -46,12 +46,16 @@ static void leave_job(void) {
         unsetenv(names[i]);
 }
 
-static int probe(const char *fabric) {
+int doctor_probe(const char *fabric, remo_log_fn log, void *log_ctx) {
     struct remo_config config = {.fabric = fabric,
                                  .join_timeout_ns = PROBE_NS,
                                  .op_timeout_ns = PROBE_NS,
-                                 .arena_bytes = PROBE_ARENA_BYTES};
+                                 .arena_bytes = PROBE_ARENA_BYTES,
+                                 .log = log,
+                                 .log_ctx = log_ctx,
+                                 .log_level = REMO_LOG_INFO};
     struct remo_node *node;
+    leave_job();
     int rc = remo_node_open(&config, &node);
     if (rc != 0)
         return rc;
@@ -61,13 +65,12 @@ static int probe(const char *fabric) {
 }
 
 static void check_fabrics(struct doctor *doctor) {
-    leave_job();
     for (uint32_t i = 0; remo__fabric_at(i); i++) {
         const char *name = remo__fabric_at(i)->name;
         char subject[32];
         snprintf(subject, sizeof subject, "fabric %s", name);
         uint64_t start_ns = remo__now_ns();
-        int rc = probe(name);
+        int rc = doctor_probe(name, NULL, NULL);
         double ms = (double)(remo__now_ns() - start_ns) / 1e6;
         if (rc == 0)
             doctor_say(doctor, DOCTOR_OK, subject, "",

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "cli/doctor.h"
 
 static const char *atomics_name(enum ibv_atomic_cap cap) {
@@ -43,6 +44,17 @@ static void say_device(struct doctor *doctor, struct ibv_context *context) {
         say_port(doctor, context, name, port);
 }
 
+/* What a node here would use: the node says so itself. */
+static void say_choice(void *ctx, int level, const char *message) {
+    static const char said[] = "fabric verbs uses ";
+    const char *choice = strstr(message, said);
+    (void)level;
+    if (choice)
+        doctor_say(ctx, DOCTOR_OK, "verbs uses",
+                   "REMO_PROVIDER=device:port:gid:mtu=BYTES:timeout=MS chooses otherwise", "%s",
+                   choice + sizeof said - 1);
+}
+
 void doctor_check_verbs(struct doctor *doctor) {
     int count = 0;
     struct ibv_device **devices = ibv_get_device_list(&count);
@@ -60,4 +72,6 @@ void doctor_check_verbs(struct doctor *doctor) {
         ibv_free_device_list(devices);
     if (count == 0)
         doctor_say(doctor, DOCTOR_NOTE, "verbs", "", "no RDMA device to report on");
+    else if (doctor_probe("verbs", say_choice, doctor) != 0)
+        doctor_say(doctor, DOCTOR_CHANGE, "verbs uses", "", "%s", remo_last_error());
 }

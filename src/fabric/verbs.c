@@ -130,9 +130,12 @@ static int verbs_open(const struct remo__fabric_config *config, struct remo__fab
     caps_set(verbs);
     const struct verbs_device *device = &verbs->device;
     remo__log(&verbs->base.log, REMO_LOG_INFO,
-              "fabric verbs uses device %s, port %u, GID %d, MTU %u, %u bytes inline, %s atomics; a "
-              "peer that is silent for %llu ms is given up",
+              "fabric verbs uses device %s, port %u, GID %d, MTU %u; %u bytes inline, %u sends a connection, "
+              "%u receives, %u completions, %u reads and atomics under way, posts by %s, %s atomics; a peer "
+              "that is silent for %llu ms is given up",
               device->name, device->port, device->gid_index, device->mtu_bytes, device->inline_bytes,
+              device->sends, device->receives, device->completions, device->reads,
+              device->native_posts ? "ibv_wr_*" : "ibv_post_send",
               device->atomics_global ? "global" : "the device's own",
               (unsigned long long)(remo__verbs_silence_ns(device->ack_timeout) / REMO__NS_PER_MS));
     *ret_fabric = &verbs->base;

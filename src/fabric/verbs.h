@@ -63,6 +63,17 @@
 #define REMO__VERBS_RNR_TIMER 12u  /* 0.64 ms until it is tried again */
 #define REMO__VERBS_READS_MAX 16u  /* reads and atomics under way on a link */
 
+/* What the configuration asks for. */
+struct verbs_wish {
+    char device[IBV_SYSFS_NAME_MAX]; /* "": any */
+    uint32_t port;                   /* 0: any */
+    int gid_index;                   /* -1: any */
+    uint32_t mtu_bytes;              /* 0: the port's */
+    uint32_t timeout_ms;             /* 0: the device's */
+    bool paging;                     /* on demand */
+    const char *address;             /* NULL: any */
+};
+
 /* What a device grants, and which one it is. */
 struct verbs_device {
     char name[IBV_SYSFS_NAME_MAX];
@@ -228,6 +239,13 @@ static inline const struct verbs_segment *verbs_segment_at(const struct verbs_se
 }
 
 /* verbs_device.c */
+/* "device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]", or several with commas between, of which the ranks
+ * take theirs in turn. */
+int remo__verbs_wish_read(const struct remo__fabric_config *config, struct verbs_wish *ret_wish);
+/* MTU, patience and limits: what the device has and its port is set to, as far as we use it, or less as
+ * wished. */
+void remo__verbs_device_settle(const struct ibv_device_attr *attr, const struct ibv_port_attr *port,
+                               const struct verbs_wish *wish, struct verbs_device *device);
 /* The device that `provider` and `address` (both may be NULL) name for this rank, bound to `ret_id` of
  * `channel`. */
 int remo__verbs_device_find(const struct remo__fabric_config *config, struct rdma_event_channel *channel,

@@ -16,17 +16,6 @@
 
 #define SOFTWARE_VENDOR 0xffffffu /* Soft-RoCE has no vendor */
 
-/* What the configuration asks for. */
-struct wish {
-    char device[IBV_SYSFS_NAME_MAX]; /* "": any */
-    uint32_t port;                   /* 0: any */
-    int gid_index;                   /* -1: any */
-    uint32_t mtu_bytes;              /* 0: the port's */
-    uint32_t timeout_ms;             /* 0: the device's */
-    bool paging;                     /* on demand */
-    const char *address;             /* NULL: any */
-};
-
 static int number(const char *text, uint32_t min, uint32_t max, uint32_t *ret_value) {
     char *end = NULL;
     unsigned long value = strtoul(text, &end, 10);
@@ -37,7 +26,7 @@ static int number(const char *text, uint32_t min, uint32_t max, uint32_t *ret_va
 }
 
 /* The `place`-th of those that have no name of their own. */
-static int wish_field(struct wish *wish, const char *field, uint32_t *place) {
+static int wish_field(struct verbs_wish *wish, const char *field, uint32_t *place) {
     uint32_t gid_index = 0;
     if (strcmp(field, "odp") == 0 && *place > 0) {
         wish->paging = true;
@@ -64,10 +53,8 @@ static int wish_field(struct wish *wish, const char *field, uint32_t *place) {
     }
 }
 
-/* "device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]", or several with commas between, of which the ranks
- * take theirs in turn. */
-static int wish_parse(const struct remo__fabric_config *config, struct wish *wish) {
-    *wish = (struct wish){.gid_index = -1, .address = config->address};
+int remo__verbs_wish_read(const struct remo__fabric_config *config, struct verbs_wish *ret_wish) {
+    struct verbs_wish wish = (struct verbs_wish){.gid_index = -1, .address = config->address};
     const char *text = config->provider ? config->provider : "";
     uint32_t count = 1, place = 0;
     for (const char *at = text; (at = strchr(at, ',')); at++)
@@ -81,15 +68,16 @@ static int wish_parse(const struct remo__fabric_config *config, struct wish *wis
         memcpy(copy, text, length);
         copy[length] = '\0';
         for (char *field = strtok_r(copy, ":", &save); field && rc == 0; field = strtok_r(NULL, ":", &save))
-            rc = wish_field(wish, field, &place);
+            rc = wish_field(&wish, field, &place);
     }
-    return rc == 0
-               ? 0
-               : remo__fail(
-                   rc,
-                   "\"%s\" names no RDMA device; write device[:port[:gid index]] as `ibv_devinfo -v` shows "
-                   "them, rxe0:1:1 for instance, then perhaps :mtu=BYTES, :timeout=MS or :odp",
-                   config->provider);
+    if (rc < 0)
+        return remo__fail(
+            rc,
+            "\"%s\" names no RDMA device; write device[:port[:gid index]] as `ibv_devinfo -v` shows them, "
+            "rxe0:1:1 for instance, then perhaps :mtu=BYTES, :timeout=MS or :odp",
+            config->provider);
+    *ret_wish = wish;
+    return 0;
 }
 
 static int fail_none(void) {
@@ -197,7 +185,8 @@ static uint8_t ack_timeout(uint32_t timeout_ms, bool software) {
 
 /* Pages on demand, if wished: only where everything that we do is said to work with them, and not on
  * Soft-RoCE, which says so and then corrupts data (kernel 7.2). */
-static int paging_take(struct ibv_context *context, const struct wish *wish, struct verbs_device *device) {
+static int paging_take(struct ibv_context *context, const struct verbs_wish *wish,
+                       struct verbs_device *device) {
     const uint32_t needed =
         IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
     struct ibv_device_attr_ex attr = {0};
@@ -216,8 +205,23 @@ static uint32_t least(int granted, uint32_t wanted) {
     return granted > 0 && (uint32_t)granted < wanted ? (uint32_t)granted : wanted;
 }
 
+void remo__verbs_device_settle(const struct ibv_device_attr *attr, const struct ibv_port_attr *port,
+                               const struct verbs_wish *wish, struct verbs_device *device) {
+    device->software = attr->vendor_id == SOFTWARE_VENDOR;
+    device->ack_timeout = ack_timeout(wish->timeout_ms, device->software);
+    device->mtu_bytes = mtu_bytes(port->active_mtu);
+    if (wish->mtu_bytes)
+        device->mtu_bytes = (uint32_t)remo__min(device->mtu_bytes, wish->mtu_bytes);
+    device->atomics_global = attr->atomic_cap == IBV_ATOMIC_GLOB;
+    device->receives = least(attr->max_srq_wr, REMO__VERBS_RECEIVES_MAX);
+    device->completions = least(attr->max_cqe, REMO__VERBS_COMPLETIONS_MAX);
+    device->sends = least(attr->max_qp_wr, REMO__VERBS_SENDS_MAX);
+    device->reads =
+        (uint8_t)least(attr->max_qp_init_rd_atom, least(attr->max_qp_rd_atom, REMO__VERBS_READS_MAX));
+}
+
 /* Describe the device that `id` is bound to; -ENODEV with the sentence set when it will not do. */
-static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, const struct wish *wish,
+static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, const struct verbs_wish *wish,
                        struct verbs_device *device) {
     struct ibv_device_attr attr;
     struct ibv_port_attr port;
@@ -234,22 +238,12 @@ static int device_take(struct rdma_cm_id *id, const struct sockaddr *address, co
                           device->port, device->name);
     memcpy(&device->address, address, address_bytes(address));
     device->gid_index = gid_find(id->verbs, device->port, address);
-    device->software = attr.vendor_id == SOFTWARE_VENDOR;
-    device->ack_timeout = ack_timeout(wish->timeout_ms, device->software);
-    device->mtu_bytes = mtu_bytes(port.active_mtu);
-    if (wish->mtu_bytes)
-        device->mtu_bytes = (uint32_t)remo__min(device->mtu_bytes, wish->mtu_bytes);
-    device->atomics_global = attr.atomic_cap == IBV_ATOMIC_GLOB;
-    device->receives = least(attr.max_srq_wr, REMO__VERBS_RECEIVES_MAX);
-    device->completions = least(attr.max_cqe, REMO__VERBS_COMPLETIONS_MAX);
-    device->sends = least(attr.max_qp_wr, REMO__VERBS_SENDS_MAX);
-    device->reads =
-        (uint8_t)least(attr.max_qp_init_rd_atom, least(attr.max_qp_rd_atom, REMO__VERBS_READS_MAX));
+    remo__verbs_device_settle(&attr, &port, wish, device);
     return paging_take(id->verbs, wish, device);
 }
 
 /* Try one address of the machine: 0, or why not. */
-static int address_try(const struct wish *wish, struct rdma_event_channel *channel,
+static int address_try(const struct verbs_wish *wish, struct rdma_event_channel *channel,
                        const struct sockaddr *address, struct rdma_cm_id **ret_id,
                        struct verbs_device *device) {
     struct sockaddr_storage any_port = {0};
@@ -275,7 +269,7 @@ fail:
     return rc;
 }
 
-static bool address_usable(const struct ifaddrs *interface, const struct wish *wish, int family) {
+static bool address_usable(const struct ifaddrs *interface, const struct verbs_wish *wish, int family) {
     const struct sockaddr *address = interface->ifa_addr;
     if (!address || address->sa_family != family || !(interface->ifa_flags & IFF_UP))
         return false;
@@ -290,7 +284,7 @@ static bool address_usable(const struct ifaddrs *interface, const struct wish *w
     return strcmp(text, wish->address) == 0;
 }
 
-static int fail_unfound(const struct wish *wish) {
+static int fail_unfound(const struct verbs_wish *wish) {
     if (wish->address)
         return remo__fail(
             -ENODEV,
@@ -310,9 +304,9 @@ static int fail_unfound(const struct wish *wish) {
 
 int remo__verbs_device_find(const struct remo__fabric_config *config, struct rdma_event_channel *channel,
                             struct rdma_cm_id **ret_id, struct verbs_device *ret_device) {
-    struct wish wish;
+    struct verbs_wish wish;
     struct ifaddrs *interfaces = NULL;
-    int rc = wish_parse(config, &wish);
+    int rc = remo__verbs_wish_read(config, &wish);
     if (rc < 0)
         return rc;
     if (getifaddrs(&interfaces) != 0)
