@@ -451,8 +451,8 @@ static int left_alone(struct remo_node *node, void *ctx) {
 
 /* ---- a peer that does not answer ---- */
 
-/* shm: its memory is there, whatever its threads do. */
-static int paused_mapped(struct remo_node *node, struct remo_region *region) {
+/* shm, verbs: its memory is there, whatever its threads do. */
+static int paused_present(struct remo_node *node, struct remo_region *region) {
     uint64_t word = 5, found = 0;
     CHECK_OK(remo_region_write(region, 1, 0, &word, 8, REMO_WRITE_NOTIFY, NULL));
     CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, 1));
@@ -462,8 +462,8 @@ static int paused_mapped(struct remo_node *node, struct remo_region *region) {
     return 0;
 }
 
-/* Others: every operation ends in time, and an ack can be let go of. */
-static int paused_remote(struct remo_node *node, struct remo_region *region) {
+/* ofi: every operation ends in time, and an ack can be let go of. */
+static int paused_absent(struct remo_node *node, struct remo_region *region) {
     struct remo_ack ack = REMO_ACK_INIT, joined = REMO_ACK_INIT;
     uint64_t word = 5, canceled = 42, begin = cluster_now_ns();
     CHECK_SENTENCE(remo_region_read(region, 1, 0, &word, 8, NULL), -ETIMEDOUT, "op_timeout_ns");
@@ -499,10 +499,13 @@ static int paused(struct remo_node *node, void *ctx) {
     if (open_all(node, &region))
         return 1;
     if (rank == 0) {
+        uint64_t word, turn = 0;
+        while (remo_region_read(region, 1, 0, &word, 8, NULL) == -ETIMEDOUT && turn < 100)
+            turn++; /* connects */
         kill(atomic_load(&shared->pids[1]), SIGSTOP);
         cluster_sleep_ms(20);
-        int result = strcmp(remo_node_fabric(node), "shm") == 0 ? paused_mapped(node, region)
-                                                                : paused_remote(node, region);
+        int result = strcmp(remo_node_fabric(node), "ofi") == 0 ? paused_absent(node, region)
+                                                                : paused_present(node, region);
         kill(atomic_load(&shared->pids[1]), SIGCONT);
         CHECK_OK(result);
     }
