@@ -273,3 +273,62 @@ const struct sim_case sim_case_publish_global = {
     .close = close_region,
     .body = global_body,
     .after = region_after};
+
+/* A fence that failed is asked for again, until it says that all is placed; who hears of a write that failed
+ * publishes nothing. */
+static void again_body(void *state, uint32_t rank, uint32_t thread) {
+    struct region_state *s = state;
+    char body[BODY_BYTES];
+    uint64_t flag = 7;
+    (void)thread;
+    if (rank != 0) {
+        read_published(s, rank, 2);
+        return;
+    }
+    memset(body, (int)flag, sizeof body);
+    int rc = remo_region_write(s->regions[0], 1, 0, body, sizeof body, 0, NULL);
+    bool written = went_well(0, rc, "write");
+    do {
+        rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
+        written = written && (rc == 0 || !strstr(remo_last_error(), "whether it was applied"));
+    } while (rc != 0 && sim_hurt(0) && !sim_any_out());
+    if (went_well(0, rc, "fence") && written)
+        (void)went_well(0, remo_region_write(s->regions[0], 2, FLAG_AT, &flag, sizeof flag, 0, NULL), "flag");
+}
+
+const struct sim_case sim_case_fence_again = {.object = "region",
+                                              .name = "fence_again",
+                                              .about = "as publish_elsewhere, with a fence until it succeeds",
+                                              .nodes = 3,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct region_state),
+                                              .open = open_region,
+                                              .close = close_region,
+                                              .body = again_body,
+                                              .after = region_after,
+                                              .goes_on = true};
+
+/* What was begun before a fence has ended after it. */
+static void ends_body(void *state, uint32_t rank, uint32_t thread) {
+    struct region_state *s = state;
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint64_t words[8];
+    (void)thread;
+    if (!went_well(rank, remo_region_read(s->regions[rank], 1 - rank, 0, words, sizeof words, &ack), "read"))
+        return;
+    int rc = remo_fence(s->nodes[rank], REMO_FENCE_THREAD, 0);
+    sim_require(rc != 0 || remo_ack_test(&ack) != -EINPROGRESS, "a read outlives the fence after it");
+    remo_ack_cancel(&ack);
+    (void)went_well(rank, rc, "fence");
+}
+
+const struct sim_case sim_case_fence_ends = {.object = "region",
+                                             .name = "fence_ends",
+                                             .about = "reads that were begun before a fence end before it",
+                                             .nodes = 2,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct region_state),
+                                             .open = open_region,
+                                             .close = close_region,
+                                             .body = ends_body,
+                                             .after = region_after};

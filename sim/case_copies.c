@@ -200,6 +200,50 @@ const struct sim_case sim_case_owned_var_threads = {.object = "owned_var",
                                                     .body = var_threads_body,
                                                     .after = var_after};
 
+/* Both threads of the owner store and push in turn: what one pushed is placed before what the other pushes
+ * next. */
+struct pushers_state {
+    struct var_state base;
+    int turn; /* the number stored and pushed last */
+};
+
+struct my_turn {
+    const struct pushers_state *state;
+    int number;
+};
+
+static bool is_my_turn(void *ctx) {
+    const struct my_turn *mine = ctx;
+    return mine->state->turn + 1 == mine->number;
+}
+
+static void pushers_body(void *state, uint32_t rank, uint32_t thread) {
+    struct pushers_state *s = state;
+    unsigned char value[VALUE_BYTES];
+    int last = 0;
+    for (struct my_turn mine = {.state = s, .number = (int)thread + 1}; rank == 0 && mine.number <= 6;
+         mine.number += 2) {
+        sim_until(is_my_turn, &mine, "wait for the other thread");
+        memset(value, mine.number, sizeof value);
+        sim_require(remo_owned_var_store(s->base.vars[0], value) == 0, "store");
+        (void)went_well(0, remo_owned_var_push_all(s->base.vars[0], NULL), "push");
+        s->turn = mine.number;
+    }
+    for (uint32_t i = 0; i < 6 && rank != 0; i++)
+        load_var(&s->base, rank, &last);
+}
+
+const struct sim_case sim_case_owned_var_pushers = {.object = "owned_var",
+                                                    .name = "pushers",
+                                                    .about = "two threads of the owner push in turn",
+                                                    .nodes = 2,
+                                                    .threads = 2,
+                                                    .state_bytes = sizeof(struct pushers_state),
+                                                    .open = open_var,
+                                                    .close = close_var,
+                                                    .body = pushers_body,
+                                                    .after = var_after};
+
 /* ---- sst ---- */
 
 struct sst_state {

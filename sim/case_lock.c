@@ -326,6 +326,26 @@ const struct sim_case sim_case_lock_careless = {
     .body = careless_body,
     .after = home_after};
 
+static void careless_threads_body(void *state, uint32_t rank, uint32_t thread) {
+    struct section mine = at_home;
+    mine.careless = rank == 1 && thread == 0;
+    section(state, rank, &mine);
+    section(state, rank, &mine);
+}
+
+const struct sim_case sim_case_lock_careless_threads = {
+    .object = "lock",
+    .name = "careless_threads",
+    .about = "who is told of a death does not repair, and another thread of its node waits",
+    .nodes = 3,
+    .threads = 2,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = careless_threads_body,
+    .after = home_after,
+    .fault_first = 2};
+
 /* Node 2 dies in its section, with a write on its way to a node that has not heard of it: it may not land in
  * the next one's section. */
 static bool is_inside(void *ctx) {

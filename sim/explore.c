@@ -74,8 +74,10 @@ static uint64_t calibrate(const struct sim_case *test) {
     return sim_world->steps;
 }
 
-/* The fault of a schedule: nothing depends on anything but these arguments. `steps`: of a schedule, about. */
-static struct sim_fault fault_of(const struct sim_run *run, uint64_t seed, uint64_t at, uint64_t steps) {
+/* The fault of a schedule: nothing depends on anything but these arguments. A schedule has so many steps, and
+ * places for the fault, about; if `at` is 0 it comes at one of those. */
+static struct sim_fault fault_of(const struct sim_run *run, uint64_t seed, uint64_t at, uint64_t steps,
+                                 uint64_t places) {
     const struct sim_case *test = run->test;
     struct sim_fault fault = {.kind = run->fault, .at = at};
     uint64_t chance = remo__random_mix(seed ^ 0xc0ffee);
@@ -83,7 +85,7 @@ static struct sim_fault fault_of(const struct sim_run *run, uint64_t seed, uint6
     if (run->fault == SIM_PAUSE || run->fault == SIM_ZOMBIE)
         fault.pause_steps = 1 + chance % (steps + 1);
     if (at == 0)
-        fault.at = 1 + (chance >> 8) % (steps + steps / 4);
+        fault.at = 1 + (chance >> 8) % (places + places / 4 + 1);
     return fault;
 }
 
@@ -98,6 +100,7 @@ struct exploring {
     const struct sim_run *run;
     struct sim_outcome outcome;
     uint64_t steps;  /* of a schedule, about */
+    uint64_t places; /* for the fault, about */
     uint64_t blocks; /* in use when all is closed; 0: not known yet */
 };
 
@@ -161,7 +164,7 @@ static void explore_every(struct exploring *exploring, uint64_t seed) {
     explore_one(exploring, seed, &none);
     uint64_t last = places(exploring->run->fault);
     for (uint64_t at = 1; at <= last && !is_over(exploring); at++) {
-        struct sim_fault fault = fault_of(exploring->run, seed, at, exploring->steps);
+        struct sim_fault fault = fault_of(exploring->run, seed, at, exploring->steps, 0);
         explore_one(exploring, seed, &fault);
     }
 }
@@ -180,9 +183,10 @@ void sim_explore(const struct sim_run *run, struct sim_outcome *ret_outcome) {
         return;
     }
     exploring.steps = calibrate(run->test);
+    exploring.places = places(run->fault);
     outcome->saved_bytes = sim_heap_saved_bytes();
     for (uint64_t seed = run->seed; !is_over(&exploring); seed++) {
-        struct sim_fault fault = fault_of(run, seed, run->at, exploring.steps);
+        struct sim_fault fault = fault_of(run, seed, run->at, exploring.steps, exploring.places);
         outcome->seeds++;
         if (run->fault == SIM_NO_FAULT || run->somewhere || run->at != 0)
             explore_one(&exploring, seed, &fault);
@@ -235,7 +239,7 @@ static uint32_t shrink_choices(const struct sim_run *run, uint16_t *choices, uin
 /* A run of one schedule: without a place for the fault it has none. */
 static struct sim_fault fault_of_one(const struct sim_run *run, uint64_t steps) {
     struct sim_fault none = {0};
-    return run->at != 0 ? fault_of(run, run->seed, run->at, steps) : none;
+    return run->at != 0 ? fault_of(run, run->seed, run->at, steps, 0) : none;
 }
 
 bool sim_shrink(const struct sim_run *run, struct sim_replay *ret_replay) {

@@ -7,7 +7,7 @@
 
 static int lock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
-    int rc = remo_lock_acquire(kv->locks, stripe, timeout_ns);
+    int rc = REMO__MUTANT(kv_lock) ? 0 : remo_lock_acquire(kv->locks, stripe, timeout_ns);
     /* What its last owner left half done is in order as it is: see kv.h. */
     if (rc == -EOWNERDEAD && !REMO__MUTANT(kv_consistent))
         rc = remo_lock_consistent(kv->locks, stripe);
@@ -19,7 +19,7 @@ static int lock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
 static int unlock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
                   enum remo_fence_scope fence) {
     mine->locks_held--;
-    return remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
+    return REMO__MUTANT(kv_lock) ? 0 : remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
 }
 
 /* Release, and be done with `status` or, when that is good, with what the release says. */
@@ -37,7 +37,8 @@ static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const s
     int rc = remo__kv_buffer_need(mine, &mine->outgoing);
     if (rc != 0)
         return rc;
-    uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place->sight.meta) + 1, op->value_bytes);
+    uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place->sight.meta) + !REMO__MUTANT(kv_version),
+                                       op->value_bytes);
     size_t bytes = remo__kv_copy_build(mine->outgoing, place->sight.head, hash, meta, op->value);
     uint32_t copy = place->sight.copy ^ !REMO__MUTANT(kv_other_copy);
     uint64_t at =

@@ -2,6 +2,7 @@
  * less let the processor begin the next get while this one waits for memory. */
 #include <errno.h>
 
+#include "base/mutant.h"
 #include "kv/kv.h"
 
 /* Read a slot that is not mapped. */
@@ -84,7 +85,7 @@ static int look_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, co
 static void drop_if_stale(struct remo_kv *kv, uint64_t index_hash, uint64_t entry, uint64_t head) {
     bool same_life =
         (remo__kv_head_generation(head) & REMO__KV_GENERATION_MASK) == remo__kv_entry_generation(entry);
-    if (same_life && remo__kv_head_state(head) != REMO__KV_DELETED)
+    if (same_life && remo__kv_head_state(head) != REMO__KV_DELETED && !REMO__MUTANT(kv_drop_live))
         return;
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
     if (remo__kv_index_remove(&kv->index, index_hash, entry) && remo__kv_entry_node(entry) == kv->rank

@@ -163,9 +163,10 @@ static inline uint64_t remo__kv_value_sum(const void *value, size_t count) {
 
 /* The factors keep the four apart before they are mixed. */
 static inline uint64_t remo__kv_seal(uint64_t value_sum, uint64_t meta, uint64_t head, uint64_t hash) {
-    return remo__random_mix(
-        hash + value_sum * UINT64_C(0xc2b2ae3d27d4eb4f) + meta * UINT64_C(0xd6e8feb86659fd93)
-        + (REMO__MUTANT(kv_generation) ? 0 : remo__kv_head_generation(head)) * UINT64_C(0x9fb21c651e98df25));
+    return remo__random_mix((REMO__MUTANT(kv_key_sum) ? 0 : hash) + value_sum * UINT64_C(0xc2b2ae3d27d4eb4f)
+                            + meta * UINT64_C(0xd6e8feb86659fd93)
+                            + (REMO__MUTANT(kv_generation) ? 0 : remo__kv_head_generation(head))
+                                  * UINT64_C(0x9fb21c651e98df25));
 }
 
 /* ---- reading ---- */
@@ -213,7 +214,7 @@ remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const s
     uint64_t head = remo__load(slot);
     ret_sight->head = head;
     if (remo__unlikely((remo__kv_head_state(head) != REMO__KV_VALID && !REMO__MUTANT(kv_valid))
-                       || !remo__kv_slot_has_key(shape, slot, head, key)))
+                       || (!remo__kv_slot_has_key(shape, slot, head, key) && !REMO__MUTANT(kv_key))))
         return REMO__KV_SEEN_OTHER;
     const char *copies = slot + shape->copies_at;
     uint64_t meta0 = remo__load(copies + 8), meta1 = remo__load(copies + shape->copy_bytes + 8);

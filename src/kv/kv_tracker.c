@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mutant.h"
 #include "kv/kv.h"
 
 /* ---- applying ---- */
@@ -35,7 +36,7 @@ static void apply_one(struct remo_kv *kv, const struct remo__kv_record *record, 
             remo__log(&kv->node->log, REMO_LOG_ERROR,
                       "map %s: the index is full, a key of node %u cannot be found here",
                       remo_channel_name(kv->channel), sender);
-    } else if (remo__kv_index_remove(&kv->index, record->hash, entry)
+    } else if ((remo__kv_index_remove(&kv->index, record->hash, entry) || REMO__MUTANT(kv_give_once))
                && remo__kv_entry_node(entry) == kv->rank) {
         remo__kv_pool_give(&kv->pool, remo__kv_entry_slot(entry));
     }

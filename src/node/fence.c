@@ -39,7 +39,8 @@ static int drained(void *ctx) {
     remo__slots_progress(drain->thread);
     for (uint32_t peer = drain->first; peer < drain->end; peer++) {
         const struct remo__slots_peer *of = &drain->slots->peers[peer];
-        if (remo__slots_get(&of->others) > 0 || (drain->writes && remo__slots_get(&of->writes) > 0))
+        if ((remo__slots_get(&of->others) > 0 && !REMO__MUTANT(fence_others))
+            || (drain->writes && remo__slots_get(&of->writes) > 0))
             return 0;
     }
     return 1;
@@ -91,10 +92,9 @@ static int drain_wait(struct fence *fence, struct drain *drain) {
     return rc == -ETIMEDOUT ? silent(drain) : rc;
 }
 
-/* Is nothing but the news unplaced? */
-static bool news_alone(const struct remo__news *news, uint32_t peer, uint64_t written, uint64_t flushed) {
-    return (written == news->peer[peer].after || REMO__MUTANT(barrier_news))
-           && flushed >= news->peer[peer].before;
+/* Is nothing but the news unplaced? What came before it was placed by the fence before it. */
+static bool news_alone(const struct remo__news *news, uint32_t peer, uint64_t written) {
+    return written == news->peer[peer].after || REMO__MUTANT(barrier_news);
 }
 
 /* A read behind the writes of `thread` to each peer of the range that may have unplaced ones. Counted as
@@ -108,8 +108,7 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
         const struct remo__slots_peer *of = &thread->slots->peers[peer];
         uint64_t flushed = atomic_load(&of->flushed);
         written[peer] = atomic_load(&of->written);
-        if (fence->news && thread == fence->news->thread
-            && news_alone(fence->news, peer, written[peer], flushed))
+        if (fence->news && thread == fence->news->thread && news_alone(fence->news, peer, written[peer]))
             written[peer] = flushed;
         if (written[peer] == flushed)
             continue;
@@ -127,7 +126,8 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
         remo_ack_cancel(&ack);
         rc = rc ? rc : waited;
     }
-    for (uint32_t peer = fence->first; peer < fence->end && rc == 0; peer++)
+    for (uint32_t peer = fence->first; peer < fence->end && (rc == 0 || REMO__MUTANT(fence_flush_failed));
+         peer++)
         advance(&thread->slots->peers[peer].flushed, written[peer]);
     return rc;
 }
@@ -246,6 +246,10 @@ void remo__news_begin(struct remo__news *news, struct remo__thread *thread) {
 void remo__news_end(struct remo__news *news) {
     for (uint32_t peer = 0; news->thread && peer < news->peers; peer++)
         news->peer[peer].after = atomic_load(&news->thread->slots->peers[peer].written);
+}
+
+void remo__news_drop(struct remo__news *news) {
+    news->thread = NULL;
 }
 
 void remo__news_placed(struct remo__news *news) {

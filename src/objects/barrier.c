@@ -135,7 +135,10 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
     if (barrier->told)
         return 0;
     int rc = remo_sst_broadcast(barrier->sst, &barrier->telling);
-    remo__news_end(barrier->news);
+    if (rc == 0 || REMO__MUTANT(barrier_news_drop))
+        remo__news_end(barrier->news);
+    else
+        remo__news_drop(barrier->news);
     barrier->told = rc == 0 || REMO__MUTANT(barrier_told);
     return rc;
 }
@@ -168,9 +171,9 @@ static int look_after(struct remo_barrier *barrier, uint32_t node) {
     bool gave_up = rc == 0 && (row_of(barrier, node) & GAVE_UP);
     if (remo__likely(rc == 0 && !gave_up))
         return 0;
-    if (has_come(barrier, node))
+    if (has_come(barrier, node) && !REMO__MUTANT(barrier_came_first))
         return 1;
-    if (gave_up && !believed(barrier))
+    if (gave_up && !REMO__MUTANT(barrier_believed) && !believed(barrier))
         return 0;
     if (gave_up)
         rc = remo__fail(-EHOSTDOWN, "node %u gave up the round before, since another was gone", node);
@@ -195,7 +198,7 @@ static int all_have_come(void *ctx) {
         uint32_t node = barrier->others[barrier->behind];
         int rc = has_come(barrier, node) ? 1 : look_after(barrier, node);
         if (rc != 1)
-            return rc < 0 ? rc : look_after_rest(barrier);
+            return rc < 0 || REMO__MUTANT(barrier_rest) ? rc : look_after_rest(barrier);
     }
     return 1;
 }

@@ -127,7 +127,8 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
  * stores are never reordered. */
 static int order(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
     const struct remo_node *of = thread->node;
-    if (of->mapped || !cell->pusher || (cell->pusher == thread && of->fabric->caps.writes_ordered))
+    if (of->mapped || !cell->pusher
+        || ((cell->pusher == thread || REMO__MUTANT(cell_order_threads)) && of->fabric->caps.writes_ordered))
         return 0;
     return remo__fence_placed(thread, cell->pusher, node);
 }

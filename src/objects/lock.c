@@ -187,7 +187,7 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
         return rc;
     }
     if (remo__unlikely((!remo__word_free(drawn) && !REMO__MUTANT(lock_drawn_free))
-                       || remo__word_flags(drawn) != 0))
+                       || (remo__word_flags(drawn) != 0 && !REMO__MUTANT(lock_drawn_flags))))
         return remo__lock_drawn(lock, index, thread, seen, drawn, remo__deadline(timeout_ns));
     atomic_store_explicit(&seat->owner, thread->index, memory_order_relaxed);
     seat->handovers = 0;
@@ -213,8 +213,8 @@ static bool threads_wait(const struct remo__lock_seat *seat) {
 
 /* Nobody of this node waits, and the home needs to hear nothing but the release. */
 static bool plain(const struct remo__lock_seat *seat) {
-    return seat->marks == 0 && !remo__ack_pending(&seat->reset) && seat->reset.status == 0
-           && !threads_wait(seat);
+    return (seat->marks == 0 || REMO__MUTANT(lock_plain_marks)) && !remo__ack_pending(&seat->reset)
+           && seat->reset.status == 0 && !threads_wait(seat);
 }
 
 /* A pair fence orders our writes before our own release at the home, but the next thread of this node uses a
@@ -223,7 +223,7 @@ static bool plain(const struct remo__lock_seat *seat) {
 static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           enum remo_fence_scope fence) {
     const struct remo__lock_seat *seat = &lock->seats[index];
-    bool hand_over = seat->marks == 0 && threads_wait(seat);
+    bool hand_over = (seat->marks == 0 || REMO__MUTANT(lock_hand_over_marks)) && threads_wait(seat);
     int fenced = 0;
     if (hand_over && fence == REMO_FENCE_PAIR && !lock->node->mapped && !REMO__MUTANT(lock_fence_for_threads))
         fenced = remo__fence_placed(thread, thread, seat->home);
@@ -261,7 +261,7 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
     }
     int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at, step,
                              &word, NULL);
-    if (remo__unlikely(rc != 0 || remo__word_next(word) != ticket + 1)) {
+    if (remo__unlikely(rc != 0 || (remo__word_next(word) != ticket + 1 && !REMO__MUTANT(lock_pass_on)))) {
         rc = rc != 0 ? rc : remo__lock_pass_on(lock, index, thread, ticket, word + step, false);
         remo__lock_doubt(lock, index, rc);
     }

@@ -406,7 +406,7 @@ static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread 
         if (old == expected)
             return have(lock, index, thread, remo__place_nonce(seen), remo__word_next(old),
                         remo__word_flags(old));
-        if (!remo__word_free(old))
+        if (!remo__word_free(old) && !REMO__MUTANT(lock_try_free))
             break;
         expected = old;
     }

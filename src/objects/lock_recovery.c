@@ -226,7 +226,7 @@ static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader
     uint32_t round = remo__get_u32(reader);
     uint8_t last = remo__get_u8(reader);
     uint16_t count = remo__get_u16(reader);
-    if (reader->bad || recovery->phase != ASKING || round != recovery->round
+    if (reader->bad || recovery->phase != ASKING || (round != recovery->round && !REMO__MUTANT(lock_round))
         || !remo_nodeset_has(&recovery->awaited, from))
         return; /* of a round that was begun again */
     for (uint32_t i = 0; i < count; i++) {
@@ -290,7 +290,8 @@ static int pass_over(const struct resolve *resolve, uint32_t ticket) {
     for (uint32_t i = 0; rc == 0 && i < SWAPS_MAX; i++) {
         if (baton & REMO__BATON_SKIP)
             return 0;
-        if (remo__baton_granted(baton)) /* after it was cut off: it never had the lock */
+        if (remo__baton_granted(baton)
+            && !REMO__MUTANT(lock_over_granted)) /* after it was cut off: it never had the lock */
             return end_for_dead(resolve, ticket, baton, false);
         rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, baton, baton | REMO__BATON_SKIP,
                              &old);
@@ -316,9 +317,10 @@ static int look_at_first(const struct resolve *resolve, uint32_t ticket, uint8_t
         return end_for_dead(resolve, ticket, baton,
                             baton == 0
                                 || (is_granted && !skipped && remo__baton_waiter(baton) != UINT32_MAX));
-    if (baton == 0 && (claims & REMO__CLAIM_WAIT))
-        return 0;                              /* it has the lock since, and has set the baton back */
-    if (baton == 0 || (is_granted && skipped)) /* a live one gave it up, and a dead one was passing over it */
+    if (baton == 0 && (claims & REMO__CLAIM_WAIT) && !REMO__MUTANT(lock_has_since))
+        return 0; /* it has the lock since, and has set the baton back */
+    if ((baton == 0 || (is_granted && skipped))
+        && !REMO__MUTANT(lock_dead_passer)) /* a live one gave it up, and a dead one was passing over it */
         return end_for_dead(resolve, ticket, baton, false);
     if (!is_granted) { /* a dead one released the ticket before, and did not get to the grant */
         if (REMO__MUTANT(lock_dead_releaser))
@@ -339,7 +341,8 @@ static int look_at_first(const struct resolve *resolve, uint32_t ticket, uint8_t
 static int resolve_lock(struct resolve *resolve, const struct busy_lock *busy, const uint8_t *claims) {
     resolve->index = index_of(resolve->lock, busy->at);
     int rc = read_word(resolve, 0, &resolve->word);
-    uint32_t done = (uint16_t)((uint32_t)(resolve->word & 0xffff) - busy->first);
+    uint32_t done =
+        REMO__MUTANT(lock_read_again) ? 0 : (uint16_t)((uint32_t)(resolve->word & 0xffff) - busy->first);
     if (rc != 0 || done >= busy->span)
         return rc;
     for (uint32_t i = busy->span - 1; rc == 0 && i > 0 && i >= done; i--)

@@ -122,7 +122,7 @@ static int claim(struct remo__queue_op *op, const struct place *place, uint64_t 
         if (rc == 0 && *ret_old == mine)
             return 1;
     }
-    return rc != 0 ? hard(op, rc) : *ret_old == free_before;
+    return rc != 0 ? hard(op, rc) : *ret_old == free_before || REMO__MUTANT(queue_claim);
 }
 
 static int read_slot(struct remo__queue_op *op, const struct place *place, uint64_t skip, void *dst,
@@ -345,7 +345,7 @@ int remo__queue_try_pop(void *ctx) {
             rc = swap_claim(op, &place, claimed, free_claim(place.lap + 1), &old);
         if (rc != 0 && !is_gone(rc))
             return hard(op, rc);
-        if (rc == 0 && look == LOOK_FULL && old == claimed) {
+        if (rc == 0 && look == LOOK_FULL && (old == claimed || REMO__MUTANT(queue_pop_once))) {
             remember(op, ticket + 1);
             remo__queue_advance(op, word, ticket + 1);
             return 1;
