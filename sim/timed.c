@@ -38,8 +38,6 @@ struct event {
 };
 
 static struct {
-    struct coroutine main;
-    struct actor *current; /* NULL: main, or an event */
     struct actor *of_node[SIM_NODES_MAX];
     struct actor **actors;
     uint32_t actors_count;
@@ -48,8 +46,6 @@ static struct {
     uint64_t now_ns, numbers;
     void (*program)(void *ctx, uint32_t node);
     void *program_ctx;
-    char failure[SIM_FAILURE_BYTES];
-    bool failed;
 } at;
 
 struct sim_world *sim_world;
@@ -59,12 +55,9 @@ void sim_say(const char *format, ...) {
     (void)format;
 }
 
-const char *sim_failure(void) {
-    return at.failed ? at.failure : NULL;
-}
-
-struct sim_actor *sim_current(void) {
-    return at.current ? &at.current->is : NULL;
+/* NULL: an event, or what starts it all. */
+static struct actor *current(void) {
+    return (struct actor *)sim_turn.current;
 }
 
 uint64_t sim_timed_now(void) {
@@ -122,35 +115,6 @@ static void resume_at(struct actor *actor, uint64_t at_ns) {
     push((struct event){.at_ns = at_ns, .actor = actor, .ticket = actor->ticket});
 }
 
-/* ---- switching ---- */
-
-static void switch_to(struct actor *to) {
-    struct actor *from = at.current;
-    if (from == to)
-        return;
-    if (from) {
-        from->is.tls = remo__tls;
-        from->is.threads = remo__threads_of_os_thread;
-    }
-    at.current = to;
-    if (to) {
-        remo__tls = to->is.tls;
-        remo__threads_of_os_thread = to->is.threads;
-    }
-    coroutine_switch(from ? &from->is.coroutine : &at.main, to ? &to->is.coroutine : &at.main);
-}
-
-void sim_fail(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    if (!at.failed)
-        vsnprintf(at.failure, sizeof at.failure, format, args);
-    va_end(args);
-    at.failed = true;
-    if (at.current)
-        switch_to(NULL);
-}
-
 static void describe_hang(void) {
     for (uint32_t i = 0; i < at.actors_count; i++) {
         const struct sim_actor *actor = &at.actors[i]->is;
@@ -188,9 +152,9 @@ static bool goes_on(const struct event *event) {
 /* The thread that runs has come to a point where others are due: events happen, until one of them is that
  * a thread goes on. */
 static void others(void) {
-    struct actor *from = at.current;
-    at.current = NULL;
-    while (!at.failed && sim_world->programs_left > 0) {
+    struct sim_actor *from = sim_turn.current;
+    sim_turn.current = NULL;
+    while (!sim_turn.failed && sim_world->programs_left > 0) {
         if (at.events_count == 0) {
             describe_hang();
             break;
@@ -204,17 +168,17 @@ static void others(void) {
             event.actor->ticket++;
             event.actor->woken = false;
             event.actor->now_ns = event.at_ns;
-            at.current = from;
-            switch_to(event.actor);
+            sim_turn.current = from;
+            sim_switch(&event.actor->is);
             return;
         }
     }
-    at.current = from;
-    switch_to(NULL);
+    sim_turn.current = from;
+    sim_switch(NULL);
 }
 
 void sim_timed_spend(uint64_t ns) {
-    struct actor *actor = at.current;
+    struct actor *actor = current();
     if (!actor)
         return;
     actor->now_ns += ns;
@@ -248,7 +212,7 @@ void sim_changed(uint32_t node) {
 }
 
 void sim_timed_work(void) {
-    struct actor *actor = at.current;
+    struct actor *actor = current();
     if (!actor)
         return;
     actor->is.looking = false;
@@ -262,7 +226,7 @@ void sim_point(const char *what) {
 }
 
 void sim_until(bool (*until)(void *ctx), void *ctx, const char *what) {
-    struct actor *actor = at.current;
+    struct actor *actor = current();
     sim_changed(actor->is.node);
     if (until(ctx))
         return;
@@ -278,19 +242,19 @@ void sim_drain(struct sim_actor *actor) {
 }
 
 void sim_timed_sleep_until(uint64_t at_ns) {
-    struct actor *actor = at.current;
+    struct actor *actor = current();
     if (at_ns > actor->now_ns)
         sim_timed_spend(at_ns - actor->now_ns);
 }
 
 uint64_t remo__sim_look(const struct remo_node *node) {
-    if (at.current)
-        at.current->is.looking = true;
+    if (current())
+        current()->is.looking = true;
     return sim_world->version[node->rank];
 }
 
 void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t deadline_ns) {
-    struct actor *actor = at.current;
+    struct actor *actor = current();
     if (actor->waits_since_ns == 0)
         actor->waits_since_ns = actor->now_ns;
     if (sim_world->version[node->rank] != looked) {
@@ -368,7 +332,7 @@ uint64_t remo__deadline(uint64_t timeout_ns) {
 /* ---- threads ---- */
 
 static void actor_main(void) {
-    struct actor *actor = at.current;
+    struct actor *actor = current();
     (void)actor->is.run(actor->is.run_ctx);
     actor->is.state = SIM_DONE;
     sim_changed(actor->is.node);
@@ -400,7 +364,7 @@ static struct actor *spawn(uint32_t node, enum sim_role role, void *(*run)(void 
 
 /* The first thread that a node starts is its service thread. */
 int sim_thread_create(pthread_t *ret_thread, void *(*run)(void *ctx), void *ctx) {
-    uint32_t node = at.current->is.node;
+    uint32_t node = current()->is.node;
     bool serves = true;
     for (const struct actor *actor = at.of_node[node]; actor; actor = actor->next)
         serves &= actor->is.role != SIM_SERVICE;
@@ -433,7 +397,7 @@ int sim_yield(void) {
 
 static void *run_program(void *ctx) {
     (void)ctx;
-    at.program(at.program_ctx, at.current->is.node);
+    at.program(at.program_ctx, current()->is.node);
     sim_world->programs_left--;
     return NULL;
 }
@@ -452,8 +416,8 @@ bool sim_timed_run(uint32_t nodes, void (*program)(void *ctx, uint32_t node), vo
     sim_world->programs_left = nodes;
     sim_world->running = true;
     sim_net_open();
-    for (uint32_t node = 0; node < nodes && !at.failed; node++)
+    for (uint32_t node = 0; node < nodes && !sim_turn.failed; node++)
         (void)spawn(node, SIM_PROGRAM, run_program, NULL);
     others();
-    return !at.failed;
+    return !sim_turn.failed;
 }

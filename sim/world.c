@@ -25,51 +25,7 @@ enum step_kind { STEP_ACTOR, STEP_STORE, STEP_NET };
 
 struct sim_world *sim_world;
 
-static struct {
-    struct coroutine main;     /* who runs schedules */
-    struct sim_actor *current; /* NULL: main */
-    char *stacks[SIM_ACTORS_MAX];
-    char failure[SIM_FAILURE_BYTES];
-    bool failed;
-} at;
-
-struct sim_actor *sim_current(void) {
-    return at.current;
-}
-
-const char *sim_failure(void) {
-    return at.failed ? at.failure : NULL;
-}
-
-/* ---- switching ---- */
-
-static void switch_to(struct sim_actor *to) {
-    struct sim_actor *from = at.current;
-    if (from == to)
-        return;
-    struct coroutine *from_stack = from ? &from->coroutine : &at.main;
-    if (from) {
-        from->tls = remo__tls;
-        from->threads = remo__threads_of_os_thread;
-    }
-    at.current = to;
-    if (to) {
-        remo__tls = to->tls;
-        remo__threads_of_os_thread = to->threads;
-    }
-    coroutine_switch(from_stack, to ? &to->coroutine : &at.main);
-}
-
-void sim_fail(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    if (!at.failed)
-        vsnprintf(at.failure, sizeof at.failure, format, args);
-    va_end(args);
-    at.failed = true;
-    if (at.current)
-        switch_to(NULL);
-}
+static char *stacks[SIM_ACTORS_MAX];
 
 /* ---- what is possible now ---- */
 
@@ -95,8 +51,8 @@ static uint32_t add_actor(struct sim_step *steps, uint32_t count, const struct s
 /* The actor that ran last, operations, stores that linger, then the other actors. */
 static uint32_t possible(struct sim_step *steps) {
     uint32_t count = 0;
-    if (at.current)
-        count = add_actor(steps, count, at.current);
+    if (sim_current())
+        count = add_actor(steps, count, sim_current());
     uint32_t net = sim_net_steps(steps + count, STEPS_CAP - 2 * SIM_ACTORS_MAX - 1);
     for (uint32_t i = 0; i < net; i++)
         steps[count + i].kind = STEP_NET;
@@ -106,7 +62,7 @@ static uint32_t possible(struct sim_step *steps) {
         if (actor->stores_count > 0)
             steps[count++] = (struct sim_step){
                 .kind = STEP_STORE, .index = (uint16_t)i, .line = (uint16_t)(SIM_ACTORS_MAX + i)};
-        if (actor != at.current)
+        if (actor != sim_current())
             count = add_actor(steps, count, actor);
     }
     return count;
@@ -180,8 +136,8 @@ static void schedule(void) {
     struct sim_step steps[STEPS_CAP];
     for (;;) {
         struct sim_world *world = sim_world;
-        if (at.failed || is_over(world)) {
-            switch_to(NULL);
+        if (sim_turn.failed || is_over(world)) {
+            sim_switch(NULL);
             return;
         }
         sim_fault_due();
@@ -189,7 +145,7 @@ static void schedule(void) {
         if (count == 0 && (!world->running || !jump())) {
             if (world->running)
                 describe_hang();
-            switch_to(NULL);
+            sim_switch(NULL);
             return;
         }
         if (count == 0)
@@ -206,8 +162,8 @@ static void schedule(void) {
         } else {
             struct sim_actor *next = &world->actors[step->index];
             next->state = SIM_READY;
-            if (next != at.current)
-                switch_to(next);
+            if (next != sim_current())
+                sim_switch(next);
             return;
         }
     }
@@ -216,7 +172,7 @@ static void schedule(void) {
 /* ---- scheduling points ---- */
 
 void sim_point(const char *what) {
-    struct sim_actor *actor = at.current;
+    struct sim_actor *actor = sim_current();
     if (!actor)
         return;
     if (!actor->looking)
@@ -228,7 +184,7 @@ void sim_point(const char *what) {
 }
 
 void sim_until(bool (*until)(void *ctx), void *ctx, const char *what) {
-    struct sim_actor *actor = at.current;
+    struct sim_actor *actor = sim_current();
     if (!actor) {
         if (!until(ctx))
             sim_fail("the scheduler itself would wait in \"%s\"", what);
@@ -251,14 +207,14 @@ void sim_drain(struct sim_actor *actor) {
 }
 
 uint64_t remo__sim_look(const struct remo_node *node) {
-    struct sim_actor *actor = at.current;
+    struct sim_actor *actor = sim_current();
     if (actor)
         actor->looking = true;
     return sim_world->version[node->rank];
 }
 
 void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t deadline_ns) {
-    struct sim_actor *actor = at.current;
+    struct sim_actor *actor = sim_current();
     if (!actor) {
         sim_fail("a check waits for the network");
         return;
@@ -301,7 +257,7 @@ static void __attribute__((noreturn)) end_actor(struct sim_actor *actor) {
 }
 
 static void actor_main(void) {
-    struct sim_actor *actor = at.current;
+    struct sim_actor *actor = sim_current();
     (void)actor->run(actor->run_ctx);
     end_actor(actor);
 }
@@ -321,13 +277,13 @@ static struct sim_actor *spawn(uint32_t node, uint32_t thread, enum sim_role rol
                                 .state = SIM_READY,
                                 .run = run,
                                 .run_ctx = ctx};
-    coroutine_make(&actor->coroutine, at.stacks[actor->index], actor_main);
+    coroutine_make(&actor->coroutine, stacks[actor->index], actor_main);
     world->actors_count++;
     return actor;
 }
 
 int sim_thread_create(pthread_t *ret_thread, void *(*run)(void *ctx), void *ctx) {
-    const struct sim_actor *made = spawn(at.current->node, 0, SIM_SERVICE, run, ctx);
+    const struct sim_actor *made = spawn(sim_current()->node, 0, SIM_SERVICE, run, ctx);
     if (!made)
         return 11; /* EAGAIN */
     *ret_thread = (pthread_t)made->index;
@@ -349,8 +305,8 @@ int sim_thread_join(pthread_t thread) {
 }
 
 int sim_yield(void) {
-    if (at.current)
-        sim_scheduler_yield(at.current->index);
+    if (sim_current())
+        sim_scheduler_yield(sim_current()->index);
     sim_point("yield");
     return 0;
 }
@@ -467,7 +423,7 @@ static void end_node(struct sim_actor *actor) {
 }
 
 void sim_give_up(void) {
-    struct sim_actor *actor = at.current;
+    struct sim_actor *actor = sim_current();
     sim_trace("gives up, and closes all it has");
     sim_world->lost[actor->node] = true;
     close_node(actor);
@@ -512,7 +468,7 @@ static void save(void) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < sim_world->actors_count; i++) {
         const struct sim_actor *actor = &sim_world->actors[i];
-        char *sp = actor->coroutine.sp, *top = at.stacks[i] + COROUTINE_STACK_BYTES;
+        char *sp = actor->coroutine.sp, *top = stacks[i] + COROUTINE_STACK_BYTES;
         extents[count++] = (struct sim_extent){.from = sp, .bytes = (size_t)(top - sp)};
     }
     if (sim_net_count() > 0)
@@ -529,20 +485,20 @@ static void save(void) {
 
 bool sim_world_open(const struct sim_case *test) {
     const struct sim_schedule in_turn = {.policy = SIM_IN_TURN};
-    at.failed = false;
+    sim_turn.failed = false;
     sim_heap_open();
     for (uint32_t i = 0; i < SIM_ACTORS_MAX; i++)
-        if (!at.stacks[i])
-            at.stacks[i] = aligned_alloc(64, COROUTINE_STACK_BYTES);
+        if (!stacks[i])
+            stacks[i] = aligned_alloc(64, COROUTINE_STACK_BYTES);
     set_up(test);
     sim_scheduler_begin(&in_turn);
     schedule();
-    for (uint32_t node = 0; node < test->nodes && !at.failed; node++)
+    for (uint32_t node = 0; node < test->nodes && !sim_turn.failed; node++)
         if (!sim_world->nodes[node])
             sim_fail("the set-up of node %u does not end", node);
-    if (!at.failed)
+    if (!sim_turn.failed)
         save();
-    return !at.failed;
+    return !sim_turn.failed;
 }
 
 void sim_world_close(void) {
@@ -551,12 +507,12 @@ void sim_world_close(void) {
 }
 
 bool sim_world_run(void) {
-    at.failed = false;
+    sim_turn.failed = false;
     sim_heap_restore();
     sim_history.count = 0;
     sim_history.full = false;
     schedule();
-    if (!at.failed && sim_world->test->check)
+    if (!sim_turn.failed && sim_world->test->check)
         sim_world->test->check(sim_world->state);
-    return !at.failed;
+    return !sim_turn.failed;
 }

@@ -15,7 +15,7 @@
 #include <stdarg.h>
 
 #include "node/node.h"
-#include "sim/coroutine.h"
+#include "sim/turn.h"
 
 #ifdef SIM_TIMED /* the other world: timed.h */
 #define SIM_NODES_MAX 128u
@@ -30,7 +30,6 @@
     6000u /* from the end of all faults to that of the schedule: who survived must get on with it */
 #define SIM_ARENA_BYTES (2ull << 20)
 #define SIM_OP_TIMEOUT_NS (10 * REMO__NS_PER_S)
-#define SIM_FAILURE_BYTES 512u
 
 enum sim_actor_state { SIM_UNUSED, SIM_READY, SIM_PAUSED, SIM_UNTIL, SIM_DONE, SIM_GONE };
 enum sim_role { SIM_PROGRAM, SIM_CONTROL, SIM_SERVICE };
@@ -92,12 +91,8 @@ bool sim_world_open(const struct sim_case *test);
 void sim_world_close(void);
 /* From the saved moment to the end of all programs; false: sim_failure() says why. */
 bool sim_world_run(void);
-const char *sim_failure(void);
-/* End the schedule as a failure. From an actor it does not return. */
-void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- for the fabric and the control plane ---- */
-struct sim_actor *sim_current(void);
 /* A scheduling point of the current actor, about to do `what`. */
 void sim_point(const char *what);
 /* The current actor goes on when `until` is true. */
