@@ -73,9 +73,7 @@ void remo__store(void *word, uint64_t value) {
         *(uint64_t *)word = value;
         return;
     }
-    if (actor->stores_count == SIM_STORES_MAX)
-        sim_drain(actor);
-    actor->stores[actor->stores_count++] = (struct sim_store){.word = word, .value = value};
+    sim_linger(actor, word, value);
 }
 
 /* A check has no CPU of its own. */

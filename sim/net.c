@@ -103,26 +103,27 @@ static bool may_place(uint32_t place) {
     return is_read(op) && (op->place_todo & ~op->source_todo) != 0;
 }
 
+static struct sim_step step_of(enum stage stage, uint32_t index, uint32_t line) {
+    return (struct sim_step){
+        .kind = SIM_STEP_NET, .stage = (uint8_t)stage, .index = (uint16_t)index, .line = (uint16_t)line};
+}
+
 uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < net()->count && count + 3 <= cap; i++) {
         const struct op *op = op_at(i);
-        uint16_t line =
-            (uint16_t)(2 * SIM_ACTORS_MAX
-                       + ((op->endpoint * SIM_NODES_MAX + op->is.peer) * VARIANTS + op->variant) * 3);
+        uint32_t line =
+            SIM_NET_LINES + ((op->endpoint * SIM_NODES_MAX + op->is.peer) * VARIANTS + op->variant) * 3;
         if (may_move(i))
-            steps[count++] = (struct sim_step){.stage = STAGE_MOVE, .index = (uint16_t)i, .line = line};
+            steps[count++] = step_of(STAGE_MOVE, i, line);
         if (may_place(i))
-            steps[count++] =
-                (struct sim_step){.stage = STAGE_PLACE, .index = (uint16_t)i, .line = (uint16_t)(line + 1)};
+            steps[count++] = step_of(STAGE_PLACE, i, line + 1);
         if (!op->completed && may_complete(i))
-            steps[count++] = (struct sim_step){
-                .stage = STAGE_COMPLETE, .index = (uint16_t)i, .line = (uint16_t)(line + 2)};
+            steps[count++] = step_of(STAGE_COMPLETE, i, line + 2);
     }
-    for (uint16_t node = 0; node < SIM_NODES_MAX && count < cap; node++)
+    for (uint32_t node = 0; sim_profile->cached && node < SIM_NODES_MAX && count < cap; node++)
         if (sim_cache_lines(node) > 0)
-            steps[count++] = (struct sim_step){
-                .stage = STAGE_CACHE, .index = node, .line = (uint16_t)(SIM_LINES_MAX - 1 - node)};
+            steps[count++] = step_of(STAGE_CACHE, node, SIM_LINES_MAX - 1 - node);
     return count;
 }
 

@@ -24,8 +24,10 @@
 
 enum sim_policy { SIM_RANDOM, SIM_PCT, SIM_STARVE, SIM_REPLAY, SIM_IN_TURN };
 
+enum sim_step_kind { SIM_STEP_ACTOR, SIM_STEP_STORE, SIM_STEP_NET };
+
 struct sim_step {
-    uint8_t kind, stage;
+    uint8_t kind, stage; /* the stage: of an operation */
     uint16_t index;
     uint16_t line; /* PCT's thread */
 };

@@ -12,6 +12,7 @@
 #include "sim/fault.h"
 #include "sim/heap.h"
 #include "sim/net.h"
+#include "sim/ready.h"
 #include "sim/scheduler.h"
 #include "sim/threads.h"
 
@@ -21,49 +22,36 @@
 #define HANG_JUMPS_MAX 64u
 #define SETUP_STEPS_MAX 2000000u
 
-enum step_kind { STEP_ACTOR, STEP_STORE, STEP_NET };
-
 struct sim_world *sim_world;
 
 static char *stacks[SIM_ACTORS_MAX];
 
 /* ---- what is possible now ---- */
 
-static bool actor_ready(const struct sim_actor *actor) {
-    switch (actor->state) {
-    case SIM_READY: return true;
-    case SIM_PAUSED:
-        return sim_world->version[actor->node] != actor->looked || sim_world->now_ns >= actor->wake_at;
-    case SIM_UNTIL: return actor->until(actor->until_ctx);
-    default: return false;
-    }
+static struct sim_step actor_step(uint32_t index) {
+    return (struct sim_step){.kind = SIM_STEP_ACTOR, .index = (uint16_t)index, .line = (uint16_t)index};
 }
 
-static uint32_t add_actor(struct sim_step *steps, uint32_t count, const struct sim_actor *actor) {
-    if (sim_world->crashed[actor->node] || sim_world->paused[actor->node])
-        return count;
-    if (actor_ready(actor))
-        steps[count++] = (struct sim_step){
-            .kind = STEP_ACTOR, .index = (uint16_t)actor->index, .line = (uint16_t)actor->index};
-    return count;
+static struct sim_step store_step(uint32_t index) {
+    return (struct sim_step){
+        .kind = SIM_STEP_STORE, .index = (uint16_t)index, .line = (uint16_t)(SIM_ACTORS_MAX + index)};
 }
 
 /* The actor that ran last, operations, stores that linger, then the other actors. */
 static uint32_t possible(struct sim_step *steps) {
-    uint32_t count = 0;
-    if (sim_current())
-        count = add_actor(steps, count, sim_current());
-    uint32_t net = sim_net_steps(steps + count, STEPS_CAP - 2 * SIM_ACTORS_MAX - 1);
-    for (uint32_t i = 0; i < net; i++)
-        steps[count + i].kind = STEP_NET;
-    count += net;
-    for (uint32_t i = 0; i < sim_world->actors_count; i++) {
-        const struct sim_actor *actor = &sim_world->actors[i];
-        if (actor->stores_count > 0)
-            steps[count++] = (struct sim_step){
-                .kind = STEP_STORE, .index = (uint16_t)i, .line = (uint16_t)(SIM_ACTORS_MAX + i)};
-        if (actor != sim_current())
-            count = add_actor(steps, count, actor);
+    uint32_t count = 0, able = sim_ready(), lingering = sim_world->lingering;
+    const struct sim_actor *last = sim_current();
+    if (last && (able & 1u << last->index)) {
+        steps[count++] = actor_step(last->index);
+        able &= ~(1u << last->index);
+    }
+    count += sim_net_steps(steps + count, STEPS_CAP - 2 * SIM_ACTORS_MAX - 1);
+    for (uint32_t left = able | lingering; left != 0; left &= left - 1) {
+        uint32_t index = (uint32_t)__builtin_ctz(left);
+        if (lingering & 1u << index)
+            steps[count++] = store_step(index);
+        if (able & 1u << index)
+            steps[count++] = actor_step(index);
     }
     return count;
 }
@@ -102,9 +90,17 @@ static void describe_hang(void) {
     sim_fail("nothing can happen any more, and nobody has a deadline:%s", text);
 }
 
+void sim_linger(struct sim_actor *actor, uint64_t *word, uint64_t value) {
+    if (actor->stores_count == SIM_STORES_MAX)
+        sim_drain(actor);
+    actor->stores[actor->stores_count++] = (struct sim_store){.word = word, .value = value};
+    sim_world->lingering |= 1u << actor->index;
+}
+
 static void drain_one(struct sim_actor *actor) {
     struct sim_store store = actor->stores[0];
-    actor->stores_count--;
+    if (--actor->stores_count == 0)
+        sim_world->lingering &= ~(1u << actor->index);
     memmove(actor->stores, actor->stores + 1, actor->stores_count * sizeof store);
     sim_cache_store(actor->node, store.word, store.value);
     sim_changed(actor->node);
@@ -134,6 +130,8 @@ static bool is_over(const struct sim_world *world) {
 /* Take steps until one is an actor's: go on there. */
 static void schedule(void) {
     struct sim_step steps[STEPS_CAP];
+    if (sim_current())
+        sim_ready_stopped(sim_current());
     for (;;) {
         struct sim_world *world = sim_world;
         if (sim_turn.failed || is_over(world)) {
@@ -154,14 +152,14 @@ static void schedule(void) {
         if (too_long(world))
             continue;
         const struct sim_step *step = &steps[sim_scheduler_pick(steps, count)];
-        if (step->kind == STEP_NET) {
+        if (step->kind == SIM_STEP_NET) {
             world->idle_jumps = 0;
             sim_net_do(step);
-        } else if (step->kind == STEP_STORE) {
+        } else if (step->kind == SIM_STEP_STORE) {
             drain_one(&world->actors[step->index]);
         } else {
             struct sim_actor *next = &world->actors[step->index];
-            next->state = SIM_READY;
+            sim_ready_taken(next);
             if (next != sim_current())
                 sim_switch(next);
             return;
@@ -279,6 +277,7 @@ static struct sim_actor *spawn(uint32_t node, uint32_t thread, enum sim_role rol
                                 .run_ctx = ctx};
     coroutine_make(&actor->coroutine, stacks[actor->index], actor_main);
     world->actors_count++;
+    sim_ready_add(actor);
     return actor;
 }
 
@@ -350,6 +349,7 @@ void sim_crash(uint32_t node) {
         if (actor->node != node)
             continue;
         actor->stores_count = 0;
+        world->lingering &= ~(1u << i);
         if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE)
             world->programs_left--;
         body_ended(actor);
@@ -426,6 +426,7 @@ void sim_give_up(void) {
     struct sim_actor *actor = sim_current();
     sim_trace("gives up, and closes all it has");
     sim_world->lost[actor->node] = true;
+    sim_ready_ask_all();
     close_node(actor);
     body_ended(actor);
     sim_world->after_left--;

@@ -59,6 +59,17 @@ struct sim_actor {
     const char *doing;     /* for the trace */
 };
 
+/* Masks of actors (ready.h). */
+struct sim_ready {
+    uint32_t able;
+    uint32_t asleep;   /* SIM_PAUSED, and still so */
+    uint32_t asking;   /* SIM_UNTIL */
+    uint32_t news;     /* to be asked again */
+    uint32_t programs; /* threads of the program */
+    uint32_t of_node[SIM_NODES_MAX];
+    uint64_t wake_at; /* no sleep is over before */
+};
+
 struct sim_case;
 
 struct sim_world { /* lies in the heap, like all that belongs to a schedule */
@@ -66,6 +77,8 @@ struct sim_world { /* lies in the heap, like all that belongs to a schedule */
     uint32_t nodes_count;
     struct sim_actor actors[SIM_ACTORS_MAX];
     uint32_t actors_count;
+    struct sim_ready ready;
+    uint32_t lingering; /* actors with stores in their buffers, a bit each */
     uint64_t version[SIM_NODES_MAX];
     uint64_t now_ns, steps, idle_jumps, random_calls;
     bool running; /* a schedule, not the set-up */
@@ -97,12 +110,15 @@ bool sim_world_run(void);
 void sim_point(const char *what);
 /* The current actor goes on when `until` is true. */
 void sim_until(bool (*until)(void *ctx), void *ctx, const char *what);
+/* A store goes into the actor's buffer, and lingers. */
+void sim_linger(struct sim_actor *actor, uint64_t *word, uint64_t value);
 void sim_drain(struct sim_actor *actor);
 #ifdef SIM_TIMED
 void sim_changed(uint32_t node);
 #else
 static inline void sim_changed(uint32_t node) {
     sim_world->version[node]++;
+    sim_world->ready.news |= sim_world->ready.of_node[node];
 }
 #endif
 /* The current actor's node closes all it has and leaves, and its body ends here. */
