@@ -24,7 +24,8 @@ struct sim_cache {
 };
 
 void sim_cache_open(void) {
-    sim_world->caches = sim_calloc(SIM_NODES_MAX, sizeof *sim_world->caches);
+    if (sim_profile->cached) /* or they would be copied at every start for nothing */
+        sim_world->caches = sim_calloc(SIM_NODES_MAX, sizeof *sim_world->caches);
 }
 
 static bool is_cached(const void *at) {

@@ -1,10 +1,14 @@
 /* net_fabric.c - see net_inside.h: opening, connecting and cutting off, posting, polling, immediates. */
+#include <assert.h>
 #include <errno.h>
 
 #include "base/error.h"
 #include "sim/fault.h"
 #include "sim/heap.h"
 #include "sim/net_inside.h"
+
+#define DEPTH 16u
+static_assert(DEPTH <= DONE_MAX, "what completes before it is polled has room");
 
 static int sim_probe(const struct remo__fabric_config *config) {
     (void)config;
@@ -33,7 +37,7 @@ static int sim_open(const struct remo__fabric_config *config, struct remo__fabri
                                                   .local_registered = true,
                                                   .inline_bytes = p->inline_bytes,
                                                   .batch_max = 1,
-                                                  .depth = 16,
+                                                  .depth = DEPTH,
                                                   .message_bytes_max = OP_BYTES_MAX}};
     net()->arenas[config->rank] = config->arena;
     *ret_fabric = &fabric->base;

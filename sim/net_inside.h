@@ -15,7 +15,7 @@
 #define LINES_MAX 64u
 #define ENDPOINTS_MAX 24u
 #define OP_BYTES_MAX 2048u
-#define DONE_MAX 128u
+#define DONE_MAX 32u
 #define IMMS_MAX 128u
 
 enum stage { STAGE_MOVE, STAGE_PLACE, STAGE_COMPLETE, STAGE_CACHE };

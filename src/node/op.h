@@ -14,12 +14,14 @@
 #include "fabric/mapped.h"
 #include "node/node.h"
 
+/* REMO__SLOTS_MAX: operations in flight per thread. */
 #ifdef REMO_SIM_SMALL
 #define REMO__BOUNCE_BYTES 512u
+#define REMO__SLOTS_MAX 16u /* as deep as the simulated network is */
 #else
 #define REMO__BOUNCE_BYTES REMO_BUFFER_BYTES
+#define REMO__SLOTS_MAX 128u
 #endif
-#define REMO__SLOTS_MAX 128u /* operations in flight per thread */
 
 /* Internal write flags besides enum remo_write_flags. */
 enum {
