@@ -42,9 +42,10 @@ static struct sim_control *control_of(uint32_t node) {
 
 /* Has the stream between the two ended without a goodbye? */
 static bool is_lost(uint32_t node, uint32_t peer) {
-    bool said_goodbye = control_of(peer)->closed || control_of(node)->closed;
-    return node != peer && !said_goodbye
-           && (sim_world->crashed[peer] || sim_world->lost[node] || sim_world->lost[peer]);
+    const struct sim_world *world = sim_world;
+    if (node == peer || !(world->crashed[peer] || world->lost[node] || world->lost[peer]))
+        return false;
+    return !control_of(peer)->closed && !control_of(node)->closed;
 }
 
 /* Is there something to tell about `peer`? */
@@ -53,15 +54,17 @@ static bool has_news(const struct sim_control *control, uint32_t peer) {
     const struct sim_control *other = control_of(peer);
     if (inbox->down || !other)
         return false;
-    if (!inbox->up && peer != control->rank)
+    if (inbox->first)
         return true;
-    return inbox->first || is_lost(control->rank, peer) || (other->closed && peer != control->rank);
+    return peer != control->rank && (!inbox->up || other->closed || is_lost(control->rank, peer));
 }
 
 static bool any_news(void *ctx) {
     const struct sim_control *control = ctx;
+#ifdef SIM_TIMED
     if (has_news(control, control->last))
         return true;
+#endif
     for (uint32_t peer = 0; peer < control->size; peer++)
         if (has_news(control, peer))
             return true;

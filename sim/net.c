@@ -103,11 +103,6 @@ static bool may_place(uint32_t place) {
     return is_read(op) && (op->place_todo & ~op->source_todo) != 0;
 }
 
-static struct sim_step step_of(enum stage stage, uint32_t index, uint32_t line) {
-    return (struct sim_step){
-        .kind = SIM_STEP_NET, .stage = (uint8_t)stage, .index = (uint16_t)index, .line = (uint16_t)line};
-}
-
 uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < net()->count && count + 3 <= cap; i++) {
@@ -115,15 +110,15 @@ uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap) {
         uint32_t line =
             SIM_NET_LINES + ((op->endpoint * SIM_NODES_MAX + op->is.peer) * VARIANTS + op->variant) * 3;
         if (may_move(i))
-            steps[count++] = step_of(STAGE_MOVE, i, line);
+            sim_step_set(&steps[count++], SIM_STEP_NET, STAGE_MOVE, i, line);
         if (may_place(i))
-            steps[count++] = step_of(STAGE_PLACE, i, line + 1);
+            sim_step_set(&steps[count++], SIM_STEP_NET, STAGE_PLACE, i, line + 1);
         if (!op->completed && may_complete(i))
-            steps[count++] = step_of(STAGE_COMPLETE, i, line + 2);
+            sim_step_set(&steps[count++], SIM_STEP_NET, STAGE_COMPLETE, i, line + 2);
     }
     for (uint32_t node = 0; sim_profile->cached && node < SIM_NODES_MAX && count < cap; node++)
         if (sim_cache_lines(node) > 0)
-            steps[count++] = step_of(STAGE_CACHE, node, SIM_LINES_MAX - 1 - node);
+            sim_step_set(&steps[count++], SIM_STEP_NET, STAGE_CACHE, node, SIM_LINES_MAX - 1 - node);
     return count;
 }
 

@@ -18,18 +18,22 @@
 #define POLICIES 7u
 #define STARVED_ENDPOINTS 9u
 
+struct line {
+    uint32_t priority; /* 0: not given yet */
+    uint32_t possible; /* when it was possible last: the number of a pick, 0: never */
+    uint32_t since;    /* since when, without a gap and without being taken */
+};
+
 static struct {
     struct sim_schedule is;
     struct remo__random random;
-    uint64_t picks;
+    uint32_t picks;
     uint64_t changes[DEPTH_MAX];
     uint32_t changes_count;
-    uint32_t priority[SIM_LINES_MAX]; /* 0: not given yet */
-    uint32_t lowest;                  /* the next one to yield gets this */
+    struct line lines[SIM_LINES_MAX];
+    uint32_t lowest;    /* the next one to yield gets this */
     uint32_t held_back; /* and one that falls behind at a change point this, which is lower still */
     uint32_t last_line, in_a_row;
-    uint64_t possible[SIM_LINES_MAX]; /* when one was possible last */
-    uint64_t since[SIM_LINES_MAX];    /* since when, without a gap and without being taken */
     uint32_t turn;
     uint16_t choices[SIM_CHOICES_MAX];
     uint32_t choices_count;
@@ -71,8 +75,7 @@ const char *sim_schedule_name(const struct sim_schedule *schedule) {
 void sim_scheduler_begin(const struct sim_schedule *schedule) {
     at.is = *schedule;
     remo__random_seed(&at.random, schedule->seed);
-    memset(at.priority, 0, sizeof at.priority);
-    memset(at.possible, 0, sizeof at.possible);
+    memset(at.lines, 0, sizeof at.lines);
     at.lowest = HELD_BACK_MAX + SIM_CHOICES_MAX;
     at.held_back = HELD_BACK_MAX;
     at.picks = 0, at.choices_count = 0, at.replayed = 0, at.in_a_row = 0, at.turn = 0, at.hash = 0;
@@ -88,22 +91,26 @@ void sim_scheduler_calm(void) {
         at.is.policy = SIM_RANDOM;
 }
 
-static uint32_t priority_of(uint32_t line) {
-    uint32_t *priority = &at.priority[line % SIM_LINES_MAX];
-    if (*priority == 0)
-        *priority = (uint32_t)remo__random_next(&at.random) | 0x80000000u;
-    return *priority;
+static struct line *line_of(const struct sim_step *step) {
+    return &at.lines[step->line % SIM_LINES_MAX];
+}
+
+static uint32_t priority_of(const struct sim_step *step) {
+    struct line *line = line_of(step);
+    if (line->priority == 0)
+        line->priority = (uint32_t)remo__random_next(&at.random) | 0x80000000u;
+    return line->priority;
 }
 
 /* Below all that had their turn, but not below those that are held back. */
 static void drop(uint32_t line) {
     at.lowest -= at.lowest > HELD_BACK_MAX + 1;
-    at.priority[line % SIM_LINES_MAX] = at.lowest;
+    at.lines[line % SIM_LINES_MAX].priority = at.lowest;
 }
 
 static void hold_back(uint32_t line) {
     at.held_back -= at.held_back > 1;
-    at.priority[line % SIM_LINES_MAX] = at.held_back;
+    at.lines[line % SIM_LINES_MAX].priority = at.held_back;
 }
 
 void sim_scheduler_yield(uint32_t line) {
@@ -114,7 +121,7 @@ void sim_scheduler_yield(uint32_t line) {
 static uint32_t highest(const struct sim_step *steps, uint32_t count) {
     uint32_t best = 0, best_priority = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t priority = priority_of(steps[i].line);
+        uint32_t priority = priority_of(&steps[i]);
         if (priority > best_priority)
             best = i, best_priority = priority;
     }
@@ -154,14 +161,14 @@ static uint32_t replay(uint32_t count) {
 
 /* Somebody who waits for too long, or `count`. */
 static uint32_t neglected(const struct sim_step *steps, uint32_t count) {
-    uint32_t found = count,
+    uint32_t found = count, picks = at.picks,
              patience = at.is.policy == SIM_RANDOM || at.is.policy == SIM_PCT ? PATIENCE : PATIENCE_STARVE;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t line = steps[i].line % SIM_LINES_MAX;
-        if (at.possible[line] + 1 < at.picks || at.possible[line] == 0)
-            at.since[line] = at.picks;
-        at.possible[line] = at.picks;
-        if (at.picks - at.since[line] > patience)
+        struct line *line = line_of(&steps[i]);
+        if (line->possible + 1 < picks || line->possible == 0)
+            line->since = picks;
+        line->possible = picks;
+        if (picks - line->since > patience)
             found = i;
     }
     return found;
@@ -181,7 +188,7 @@ uint32_t sim_scheduler_pick(const struct sim_step *steps, uint32_t count) {
     bool free_choice =
         at.is.policy != SIM_IN_TURN && (at.is.policy != SIM_REPLAY || at.replayed >= at.is.choices_count);
     if (waited < count && count > 1 && free_choice) {
-        at.since[steps[waited].line % SIM_LINES_MAX] = at.picks;
+        line_of(&steps[waited])->since = at.picks;
         return note(waited, count << 16 | steps[waited].line);
     }
     switch (at.is.policy) {
@@ -191,7 +198,7 @@ uint32_t sim_scheduler_pick(const struct sim_step *steps, uint32_t count) {
     case SIM_REPLAY: picked = count > 1 ? replay(count) : 0; break;
     case SIM_IN_TURN: return at.turn++ % count;
     }
-    at.since[steps[picked].line % SIM_LINES_MAX] = at.picks;
+    line_of(&steps[picked])->since = at.picks;
     return count > 1 ? note(picked, count << 16 | steps[picked].line) : picked;
 }
 

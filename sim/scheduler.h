@@ -32,6 +32,15 @@ struct sim_step {
     uint16_t line; /* PCT's thread */
 };
 
+/* Field by field: a whole one would be read back before its parts are written. */
+static inline void sim_step_set(struct sim_step *step, enum sim_step_kind kind, uint32_t stage,
+                                uint32_t index, uint32_t line) {
+    step->kind = (uint8_t)kind;
+    step->stage = (uint8_t)stage;
+    step->index = (uint16_t)index;
+    step->line = (uint16_t)line;
+}
+
 struct sim_schedule {
     enum sim_policy policy;
     uint64_t seed;

@@ -28,30 +28,21 @@ static char *stacks[SIM_ACTORS_MAX];
 
 /* ---- what is possible now ---- */
 
-static struct sim_step actor_step(uint32_t index) {
-    return (struct sim_step){.kind = SIM_STEP_ACTOR, .index = (uint16_t)index, .line = (uint16_t)index};
-}
-
-static struct sim_step store_step(uint32_t index) {
-    return (struct sim_step){
-        .kind = SIM_STEP_STORE, .index = (uint16_t)index, .line = (uint16_t)(SIM_ACTORS_MAX + index)};
-}
-
 /* The actor that ran last, operations, stores that linger, then the other actors. */
 static uint32_t possible(struct sim_step *steps) {
     uint32_t count = 0, able = sim_ready(), lingering = sim_world->lingering;
     const struct sim_actor *last = sim_current();
     if (last && (able & 1u << last->index)) {
-        steps[count++] = actor_step(last->index);
+        sim_step_set(&steps[count++], SIM_STEP_ACTOR, 0, last->index, last->index);
         able &= ~(1u << last->index);
     }
     count += sim_net_steps(steps + count, STEPS_CAP - 2 * SIM_ACTORS_MAX - 1);
     for (uint32_t left = able | lingering; left != 0; left &= left - 1) {
         uint32_t index = (uint32_t)__builtin_ctz(left);
         if (lingering & 1u << index)
-            steps[count++] = store_step(index);
+            sim_step_set(&steps[count++], SIM_STEP_STORE, 0, index, SIM_ACTORS_MAX + index);
         if (able & 1u << index)
-            steps[count++] = actor_step(index);
+            sim_step_set(&steps[count++], SIM_STEP_ACTOR, 0, index, index);
     }
     return count;
 }
