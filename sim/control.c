@@ -32,8 +32,11 @@ struct sim_control {
     uint8_t hello[REMO__HELLO_BYTES_MAX];
     uint32_t rank, size;
     struct inbox inboxes[SIM_NODES_MAX];
+    uint32_t frames; /* in all inboxes */
     bool closed;
-    uint32_t last; /* whose news were told last */
+    bool peer_news;    /* somebody has come or gone: as found at .. */
+    uint64_t partings; /* .. this count of the world's; 0: not looked yet */
+    uint32_t last;     /* whose news were told last */
 };
 
 static struct sim_control *control_of(uint32_t node) {
@@ -59,16 +62,18 @@ static bool has_news(const struct sim_control *control, uint32_t peer) {
     return peer != control->rank && (!inbox->up || other->closed || is_lost(control->rank, peer));
 }
 
+/* Asked at nearly every step: who comes and goes is looked at only when somebody did. */
 static bool any_news(void *ctx) {
-    const struct sim_control *control = ctx;
-#ifdef SIM_TIMED
-    if (has_news(control, control->last))
+    struct sim_control *control = ctx;
+    if (control->frames > 0 || control->closed)
         return true;
-#endif
-    for (uint32_t peer = 0; peer < control->size; peer++)
-        if (has_news(control, peer))
-            return true;
-    return control->closed;
+    if (control->partings == sim_world->partings)
+        return control->peer_news;
+    control->partings = sim_world->partings;
+    control->peer_news = false;
+    for (uint32_t peer = 0; peer < control->size && !control->peer_news; peer++)
+        control->peer_news = has_news(control, peer);
+    return control->peer_news;
 }
 
 /* With many nodes and no choice to make, go on with the same one while it has news. */
@@ -88,6 +93,7 @@ static uint32_t choose_peer(struct sim_control *control) {
 static void tell(struct sim_control *control, uint32_t peer) {
     const struct remo__control_config *config = &control->config;
     struct inbox *inbox = &control->inboxes[peer];
+    control->partings = 0;
     if (!inbox->up && peer != control->rank) {
         const struct sim_control *other = control_of(peer);
         inbox->up = true;
@@ -102,6 +108,7 @@ static void tell(struct sim_control *control, uint32_t peer) {
         return;
     }
     inbox->first = frame->next;
+    control->frames--;
     if (!inbox->first)
         inbox->last = &inbox->first;
     sim_trace("gets a frame of type %u from node %u", frame->type, peer);
@@ -133,18 +140,21 @@ int remo__control_open(const struct remo__control_config *config, struct remo__c
     sim_world->controls[control->rank] = control;
     for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
         sim_changed(node); /* there is somebody to hear of */
+    sim_world->partings++;
     *ret_control = (struct remo__control *)control;
     sim_spawn_control(control->rank, run, control);
     return 0;
 }
 
-static void drop_frames(struct inbox *inbox, uint32_t kept) {
+static void drop_frames(struct sim_control *control, uint32_t peer, uint32_t kept) {
+    struct inbox *inbox = &control->inboxes[peer];
     struct frame **link = &inbox->first;
     for (; kept > 0; kept--)
         link = &(*link)->next;
     while (*link) {
         struct frame *frame = *link;
         *link = frame->next;
+        control->frames--;
         sim_free(frame);
     }
     inbox->last = link;
@@ -154,25 +164,27 @@ void remo__control_close(struct remo__control *closed) {
     struct sim_control *control = (struct sim_control *)closed;
     control->closed = true;
     for (uint32_t peer = 0; peer < SIM_NODES_MAX; peer++)
-        drop_frames(&control->inboxes[peer], 0);
+        drop_frames(control, peer, 0);
     for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
         sim_changed(node);
+    sim_world->partings++;
 }
 
-static void lose_tail(struct inbox *inbox) {
+static void lose_tail(struct sim_control *control, uint32_t peer) {
     uint32_t count = 0;
-    for (const struct frame *frame = inbox->first; frame; frame = frame->next)
+    for (const struct frame *frame = control->inboxes[peer].first; frame; frame = frame->next)
         count++;
-    drop_frames(inbox, sim_choose(count + 1));
+    drop_frames(control, peer, sim_choose(count + 1));
 }
 
 void sim_control_lose(uint32_t node) {
     for (uint32_t peer = 0; peer < SIM_NODES_MAX; peer++) {
         if (peer == node || !control_of(peer))
             continue;
-        lose_tail(&control_of(peer)->inboxes[node]);
-        lose_tail(&control_of(node)->inboxes[peer]);
+        lose_tail(control_of(peer), node);
+        lose_tail(control_of(node), peer);
     }
+    sim_world->partings++;
 }
 
 int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t type, const void *data,
@@ -184,7 +196,7 @@ int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t typ
         return remo__fail_static(-EHOSTDOWN, "the peer is gone");
     if (!to)
         return remo__fail_static(-ENOTCONN, "the peer is not up yet");
-    if (is_lost(from->rank, peer) || to->closed)
+    if (is_lost(from->rank, peer) || to->closed || to->inboxes[from->rank].down)
         return 0; /* it is not known yet that nobody reads it */
     struct frame *frame = sim_malloc(sizeof *frame + bytes);
     if (!frame)
@@ -195,6 +207,7 @@ int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t typ
     struct inbox *inbox = &to->inboxes[from->rank];
     *inbox->last = frame;
     inbox->last = &frame->next;
+    to->frames++;
     sim_changed(peer);
     sim_trace("sends a frame of type %u to node %u", type, peer);
     return 0;

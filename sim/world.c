@@ -335,6 +335,7 @@ void sim_crash(uint32_t node) {
         return;
     sim_trace("* node %u dies", node);
     world->crashed[node] = true;
+    world->partings++;
     for (uint32_t i = 0; i < world->actors_count; i++) {
         struct sim_actor *actor = &world->actors[i];
         if (actor->node != node)
@@ -417,6 +418,7 @@ void sim_give_up(void) {
     struct sim_actor *actor = sim_current();
     sim_trace("gives up, and closes all it has");
     sim_world->lost[actor->node] = true;
+    sim_world->partings++;
     sim_ready_ask_all();
     close_node(actor);
     body_ended(actor);

@@ -86,6 +86,7 @@ struct sim_world { /* lies in the heap, like all that belongs to a schedule */
     bool lost[SIM_NODES_MAX];    /* its streams to the others have ended, although it may live */
     bool severed[SIM_NODES_MAX]; /* nor does anything else get through */
     bool hurt[SIM_NODES_MAX];    /* an operation of it was made to fail */
+    uint64_t partings;           /* how often a stream was opened, closed, lost */
     bool fault_over;
     uint64_t allocations_before; /* the schedule */
     uint32_t programs_left, bodies_left, after_left;
