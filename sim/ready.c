@@ -1,6 +1,8 @@
 /* ready.c - see ready.h. */
 #include "sim/ready.h"
 
+#include "sim/fault.h"
+
 static uint32_t bit_of(const struct sim_actor *actor) {
     return 1u << actor->index;
 }
@@ -38,16 +40,14 @@ static void ask(struct sim_world *world, const struct sim_actor *actor) {
 uint32_t sim_ready(void) {
     struct sim_world *world = sim_world;
     struct sim_ready *ready = &world->ready;
-    uint32_t still = 0,
-             again = (ready->news & (ready->asleep | ready->asking)) | (ready->asking & ready->programs);
+    uint32_t again = (ready->news & (ready->asleep | ready->asking)) | (ready->asking & ready->programs);
+    uint32_t still = world->paused[sim_fault.node] ? ready->of_node[sim_fault.node] : 0;
     ready->news = 0;
     for (; again != 0; again &= again - 1)
         ask(world, &world->actors[__builtin_ctz(again)]);
     if (world->now_ns >= ready->wake_at)
         wake(world);
-    for (uint32_t node = 0; node < world->nodes_count; node++)
-        still |= world->crashed[node] || world->paused[node] ? ready->of_node[node] : 0;
-    return ready->able & ~still;
+    return ready->able & ~(still | ready->gone);
 }
 
 void sim_ready_add(const struct sim_actor *actor) {

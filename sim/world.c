@@ -335,6 +335,7 @@ void sim_crash(uint32_t node) {
         return;
     sim_trace("* node %u dies", node);
     world->crashed[node] = true;
+    world->ready.gone |= world->ready.of_node[node];
     world->partings++;
     for (uint32_t i = 0; i < world->actors_count; i++) {
         struct sim_actor *actor = &world->actors[i];

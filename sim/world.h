@@ -66,6 +66,7 @@ struct sim_ready {
     uint32_t asking;   /* SIM_UNTIL */
     uint32_t news;     /* to be asked again */
     uint32_t programs; /* threads of the program */
+    uint32_t gone;     /* of nodes that have crashed */
     uint32_t of_node[SIM_NODES_MAX];
     uint64_t wake_at; /* no sleep is over before */
 };
