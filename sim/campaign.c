@@ -258,7 +258,7 @@ static void print_sums(const struct sim_campaign *campaign, const char *object, 
     if (!campaign->json && campaign->mutant) {
         printf("%-12s %u/%u mutants caught\n", object, sums->caught, sums->mutants);
     } else if (!campaign->json) {
-        printf("%-12s %10llu schedules %6llu failures %8.0f schedules/s  trace %s\n", object,
+        printf("%-12s %10llu schedules %6llu failures %8.0f schedules/s of CPU  trace %s\n", object,
                (unsigned long long)sums->schedules, (unsigned long long)sums->failures, rate, hash);
     } else {
         json_t *line = json_pack("{s:s, s:I, s:I, s:i, s:i, s:f, s:s}", "object", object, "schedules",

@@ -7,7 +7,11 @@
  */
 #pragma once
 
+#include <assert.h>
+
 #include "sim/world.h"
+
+static_assert(SIM_ACTORS_MAX <= 32, "each has a bit");
 
 /* Of all actors, a bit each: those that can go on. */
 uint32_t sim_ready(void);
@@ -15,8 +19,7 @@ uint32_t sim_ready(void);
 void sim_ready_add(const struct sim_actor *actor);
 /* This one goes on. */
 void sim_ready_taken(struct sim_actor *actor);
-/* This one has stopped, in its state: SIM_READY, it could go on at once; SIM_PAUSED; SIM_UNTIL; or for ever.
- */
+/* This one has stopped. Its state says until when. */
 void sim_ready_stopped(const struct sim_actor *actor);
 /* What anybody waits for may have changed. */
 static inline void sim_ready_ask_all(void) {

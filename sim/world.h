@@ -1,13 +1,15 @@
 /* world.h - the simulated world: nodes whose threads are coroutines, one step at a time.
  *
  * Model:   an actor is a thread of a node: the program's, the control thread, the service thread. It runs
- * until its next scheduling point: a touch of network memory, the post of an operation, one turn of waiting,
- * a mutex that another has. There the scheduler picks the next step among all that are possible: an actor,
- * one store that leaves an actor's store buffer, one micro-step of an operation in flight. Memory:  a CPU
- * store lingers in its actor's buffer (total store order, own loads see it) until a step drains it, or the
- * actor does something that orders it: a fence, an atomic, a post, a lock. Waiting: an actor that waits is
- * looked at again when something at its node changed. When nothing can happen, time jumps: to the end of a
- *          sleep, then to the next deadline; when there is none, the world hangs, and that is a failure.
+ *          until its next scheduling point: a touch of network memory, the post of an operation, one turn of
+ *          waiting, a mutex that another has. There the scheduler picks the next step among all that are
+ *          possible: an actor, one store that leaves an actor's store buffer, one micro-step of an operation
+ *          in flight.
+ * Memory:  a CPU store lingers in its actor's buffer (total store order, own loads see it) until a step
+ *          drains it, or the actor does something that orders it: a fence, an atomic, a post, a lock.
+ * Waiting: an actor that waits is looked at again when something at its node changed (ready.h). When nothing
+ *          can happen, time jumps: to the end of a sleep, then to the next deadline; when there is none, the
+ *          world hangs, and that is a failure.
  * Lives:   sim_world_open sets nodes and objects up once; each schedule begins from a copy of that moment.
  */
 #pragma once
@@ -110,7 +112,8 @@ bool sim_world_run(void);
 /* ---- for the fabric and the control plane ---- */
 /* A scheduling point of the current actor, about to do `what`. */
 void sim_point(const char *what);
-/* The current actor goes on when `until` is true. */
+/* The current actor goes on when `until` is true. A thread of the library may wait only for what is at its
+ * node, and for what is told there by sim_changed (ready.h). */
 void sim_until(bool (*until)(void *ctx), void *ctx, const char *what);
 /* A store goes into the actor's buffer, and lingers. */
 void sim_linger(struct sim_actor *actor, uint64_t *word, uint64_t value);
