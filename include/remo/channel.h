@@ -63,7 +63,7 @@ REMO_API int remo_channel_open(struct remo_channel *parent, const char *name, co
 REMO_API int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint64_t own_bytes,
                                      uint64_t expected_bytes, const struct remo_nodeset *providers,
                                      uint32_t *ret_memory);
-/* Tell the participants. */
+/* Tell the participants. Errors: -EINVAL; -ENOMEM, -ENOBUFS: some could not be told, close it. */
 REMO_API int remo_channel_join(struct remo_channel *channel);
 /* Until every participant is connected to this channel and all its sub-channels (of the root: to every
  * channel).

@@ -186,17 +186,20 @@ int remo_channel_join(struct remo_channel *channel) {
     if (!channel || channel->slot == 0)
         return remo__fail(-EINVAL, "the root channel is joined already; give a channel of remo_channel_open");
     struct remo__registry *registry = remo__registry(channel->node);
+    int rc = 0;
     pthread_mutex_lock(&registry->lock);
     channel->joined = true;
     struct remo__channel_peer *self = &channel->peers[channel->node->rank];
     atomic_store(&self->id, channel->id);
     atomic_store(&self->state, REMO_CHANNEL_CONNECTED);
-    for (uint32_t peer = 0; peer < channel->node->size; peer++)
+    for (uint32_t peer = 0; peer < channel->node->size && rc == 0; peer++)
         if (remo_nodeset_has(&channel->participants, peer) && peer != channel->node->rank)
-            remo__join_send(channel, peer, 0);
+            rc = remo__join_send(channel, peer, 0);
     pthread_mutex_unlock(&registry->lock);
     remo__registry_changed(registry);
-    return 0;
+    return rc == 0
+               ? 0
+               : remo__fail_more(rc, "channel %s was not told to all participants; close it", channel->name);
 }
 
 /* ---- waiting for participants ---- */

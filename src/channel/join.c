@@ -40,19 +40,21 @@ static bool provides(const struct remo__memory *memory, uint32_t node) {
 
 /* ---- sending ---- */
 
-static void send_frame(struct remo_node *node, uint32_t peer, enum remo__message_type type,
-                       const uint8_t *frame, size_t bytes) {
+/* That the peer is gone is no news; else something will wait for this in vain. */
+static int send_frame(struct remo_node *node, uint32_t peer, enum remo__message_type type,
+                      const uint8_t *frame, size_t bytes) {
     int rc = remo__node_send(node, peer, (uint16_t)type, frame, bytes);
-    if (rc != 0) /* that the peer is gone is no news; else something will wait for this in vain */
+    if (rc != 0)
         remo__log(&node->log, rc == -EHOSTDOWN ? REMO_LOG_DEBUG : REMO_LOG_ERROR,
                   "a channel's message was lost: %s", remo_last_error());
+    return rc == -EHOSTDOWN ? 0 : rc;
 }
 
-void remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id) {
+int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id) {
     uint8_t frame[REMO__MESSAGE_BYTES_MAX];
     struct remo__join join = {.id = channel->id, .to_id = to_id, .memory_count = channel->memory_count};
     if (!remo__peer_alive(channel->node, peer))
-        return; /* it gets ours when it comes up */
+        return 0; /* it gets ours when it comes up */
     channel->peers[peer].asked = true;
     memcpy(join.name, channel->name, sizeof join.name);
     memcpy(join.type, channel->type, sizeof join.type);
@@ -61,7 +63,7 @@ void remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id
         memcpy(join.memories[i].name, memory->name, sizeof memory->name);
         join.memories[i].expected_bytes = provides(memory, peer) ? memory->expected_bytes : 0;
     }
-    send_frame(channel->node, peer, REMO__MESSAGE_JOIN, frame, remo__join_encode(&join, frame));
+    return send_frame(channel->node, peer, REMO__MESSAGE_JOIN, frame, remo__join_encode(&join, frame));
 }
 
 static void send_connect(struct remo_channel *channel, uint32_t peer, uint32_t to_id) {
@@ -71,18 +73,19 @@ static void send_connect(struct remo_channel *channel, uint32_t peer, uint32_t t
         connect.memories[i].offset = channel->memories[i].own_offset;
         connect.memories[i].bytes = channel->memories[i].own_bytes;
     }
-    send_frame(channel->node, peer, REMO__MESSAGE_CONNECT, frame, remo__connect_encode(&connect, frame));
+    (void)send_frame(channel->node, peer, REMO__MESSAGE_CONNECT, frame,
+                     remo__connect_encode(&connect, frame));
 }
 
 static void send_leave(struct remo_node *node, uint32_t peer, uint32_t id, uint32_t to_id) {
     uint8_t frame[REMO__MESSAGE_BYTES_MAX];
     struct remo__leave leave = {.id = id, .to_id = to_id};
-    send_frame(node, peer, REMO__MESSAGE_LEAVE, frame, remo__leave_encode(&leave, frame));
+    (void)send_frame(node, peer, REMO__MESSAGE_LEAVE, frame, remo__leave_encode(&leave, frame));
 }
 
 static void send_refuse(struct remo_node *node, uint32_t peer, const struct remo__refuse *refuse) {
     uint8_t frame[REMO__MESSAGE_BYTES_MAX];
-    send_frame(node, peer, REMO__MESSAGE_REFUSE, frame, remo__refuse_encode(refuse, frame));
+    (void)send_frame(node, peer, REMO__MESSAGE_REFUSE, frame, remo__refuse_encode(refuse, frame));
 }
 
 /* To the endpoint `to_id` of a participant: the lock is held. Both ends hear of it, in the same words. */
@@ -230,7 +233,7 @@ static void answer_join(struct remo_channel *channel, uint32_t peer, const struc
     known->granted_id = join->id;
     send_connect(channel, peer, join->id);
     if (id == 0)
-        remo__join_send(channel, peer, join->id);
+        (void)remo__join_send(channel, peer, join->id);
     news->connected = becomes_connected(known);
     hold_if_news(channel, news);
 }
@@ -398,7 +401,7 @@ void remo__join_peer_up(void *ctx, uint32_t peer) {
         if (channel && channel->joined && !channel->closing && takes_part(channel, peer)
             && atomic_load(&channel->peers[peer].state) == REMO_CHANNEL_WAITING
             && !channel->peers[peer].asked)
-            remo__join_send(channel, peer, 0);
+            (void)remo__join_send(channel, peer, 0);
     }
     pthread_mutex_unlock(&registry->lock);
     remo__registry_changed(registry);

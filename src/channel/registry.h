@@ -45,8 +45,8 @@ void remo__registry_destroy(struct remo__registry *registry, struct remo_channel
 void remo__registry_changed(struct remo__registry *registry);
 
 /* The protocol (join.c). JOIN to `peer`, for its endpoint `to_id`, or for whichever has the name (0); the
- * lock is held. */
-void remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id);
+ * lock is held. Errors: -ENOMEM, -ENOBUFS; a peer that is gone is none. */
+int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id);
 /* Tell everybody who knows the endpoint that it is gone; counts its grants. The lock is held. */
 void remo__join_leave(struct remo_channel *channel);
 /* Hooks of the node. */

@@ -129,7 +129,12 @@ int remo_lock_open(struct remo_channel *parent, const char *name, const struct r
         return rc;
     }
     *ret_lock = lock;
-    return remo_channel_join(lock->channel);
+    rc = remo_channel_join(lock->channel);
+    if (rc != 0) {
+        *ret_lock = NULL;
+        remo_lock_close(lock);
+    }
+    return rc;
 }
 
 void remo_lock_close(struct remo_lock *lock) {

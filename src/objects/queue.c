@@ -95,7 +95,12 @@ int remo_queue_open(struct remo_channel *parent, const char *name, const struct 
         return rc;
     }
     *ret_queue = queue;
-    return remo_channel_join(queue->channel);
+    rc = remo_channel_join(queue->channel);
+    if (rc != 0) {
+        *ret_queue = NULL;
+        remo_queue_close(queue);
+    }
+    return rc;
 }
 
 void remo_queue_close(struct remo_queue *queue) {

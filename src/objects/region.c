@@ -72,7 +72,12 @@ int remo_region_open(struct remo_channel *parent, const char *name, uint64_t byt
     if (rc != 0)
         return rc;
     *ret_region = region; /* a callback may need it at once */
-    return remo_channel_join(region->channel);
+    rc = remo_channel_join(region->channel);
+    if (rc != 0) {
+        *ret_region = NULL;
+        remo_region_close(region);
+    }
+    return rc;
 }
 
 void remo_region_close(struct remo_region *region) {

@@ -132,7 +132,12 @@ int remo_ringbuffer_open(struct remo_channel *parent, const char *name,
         return rc;
     }
     *ret_ring = ring; /* on_arrival may need it at once */
-    return remo_channel_join(ring->region->channel);
+    rc = remo_channel_join(ring->region->channel);
+    if (rc != 0) {
+        *ret_ring = NULL;
+        remo_ringbuffer_close(ring);
+    }
+    return rc;
 }
 
 void remo_ringbuffer_close(struct remo_ringbuffer *ring) {

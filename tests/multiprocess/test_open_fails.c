@@ -16,6 +16,7 @@
 
 #define NEEDS_MAX 2000u /* of one kind, for one open */
 #define ARENA_BYTES (32ull << 20)
+#define SETTLE_MS 10000u
 #define BIG_BYTES (6ull << 20) /* more than the first segment: the arena grows, and registers */
 
 struct subject {
@@ -103,7 +104,8 @@ static const struct subject objects[] = {
 struct attempt {
     const struct subject *subject;
     enum failing kind;
-    uint32_t n; /* 0: nothing fails */
+    uint32_t n;              /* 0: nothing fails */
+    struct remo_node *given; /* NULL: the attempt has a node of its own */
     bool hit;
     int rc;                     /* of the open that something was refused */
     int problem;                /* 1: told already */
@@ -151,14 +153,15 @@ static int try_open(struct attempt *attempt, struct remo_node *node) {
 
 static void *run_attempt(void *ctx) {
     struct attempt *attempt = ctx;
-    void *node = NULL;
-    if (attempt->subject != &node_subject && open_node(NULL, &node) != 0) {
+    void *node = attempt->given;
+    if (!node && attempt->subject != &node_subject && open_node(NULL, &node) != 0) {
         attempt->problem = cluster_fail(__FILE__, __LINE__, "no node: %s", remo_last_error());
         return NULL;
     }
     attempt->problem = try_open(attempt, node);
     attempt->inside = failing_held();
-    remo_node_close(node);
+    if (!attempt->given)
+        remo_node_close(node);
     return NULL;
 }
 
@@ -256,7 +259,60 @@ static int all_objects(struct remo_node *node, void *ctx) {
     return print("objects", refused);
 }
 
+/* Messages that are on their way hold memory for a while: no more than before is held in the end. */
+static int settle(const struct attempt *attempt, struct failing_held *held) {
+    struct failing_held is = failing_held();
+    for (uint32_t ms = 0; ms < SETTLE_MS && (is.blocks > held->blocks || is.descriptors > held->descriptors);
+         ms++) {
+        cluster_sleep_ms(1);
+        is = failing_held();
+    }
+    if (is.blocks > held->blocks || is.descriptors > held->descriptors)
+        return same(attempt, "when it is closed", held, &is);
+    *held = is;
+    return 0;
+}
+
+/* The same objects where there is a peer to be told, which has none of them: allocations. */
+static int sweep_with_peer(const struct subject *subject, struct remo_node *node, uint64_t *ret_refused) {
+    struct attempt plain = {.subject = subject, .given = node};
+    if (attempt_once(&plain))
+        return 1;
+    struct failing_held held = failing_held();
+    for (uint32_t n = 1; n <= NEEDS_MAX; n++) {
+        struct attempt attempt = {.subject = subject, .kind = FAILING_ALLOCATION, .n = n, .given = node};
+        if (attempt_once(&attempt) || settle(&attempt, &held))
+            return 1;
+        if (!attempt.hit)
+            return 0;
+        ++*ret_refused;
+    }
+    return cluster_fail(__FILE__, __LINE__, "%s needs more than %u", subject->name, NEEDS_MAX);
+}
+
+static int with_peer(struct remo_node *node, void *ctx) {
+    const struct remo_config options = {.arena_bytes = ARENA_BYTES, .segment_bytes = 1};
+    struct job_node nodes[2];
+    uint64_t refused[FAILING_KINDS] = {0};
+    struct job made;
+    (void)ctx;
+    CHECK_OK(job_make(&made, 2));
+    for (uint32_t i = 0; i < 2; i++)
+        nodes[i] =
+            (struct job_node){.job = &made, .rank = i, .fabric = remo_node_fabric(node), .options = &options};
+    CHECK_OK(job_open_all(nodes, 2));
+    for (uint32_t i = 0; i < sizeof objects / sizeof objects[0]; i++)
+        if (objects[i].open != open_kv_thread
+            && sweep_with_peer(&objects[i], nodes[0].node, &refused[FAILING_ALLOCATION]))
+            return 1;
+    job_close_all(nodes, 2);
+    job_remove(&made);
+    CHECK(refused[FAILING_ALLOCATION] >= 50);
+    return print("objects with a peer", refused);
+}
+
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(nodes, 1), CLUSTER_TEST(all_objects, 1), {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(nodes, 1), CLUSTER_TEST(all_objects, 1), CLUSTER_TEST(with_peer, 1), {0}};
     return cluster_main(argc, argv, tests, NULL);
 }
