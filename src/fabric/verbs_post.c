@@ -205,19 +205,20 @@ static void count(uint64_t *at, uint64_t by) {
     __atomic_store_n(at, *at + by, __ATOMIC_RELAXED); /* one writer */
 }
 
-/* Post what is put together. A device that refuses what it promised to take ends the link. */
+/* Post what is put together; it is counted before the peer can see it. A device that refuses what it promised
+ * to take ends the link. */
 static void batch_post(struct batch *batch) {
     struct verbs_endpoint *endpoint = batch->endpoint;
     uint64_t inlines = 0;
     endpoint->requests[batch->count - 1].send_flags |= IBV_SEND_SIGNALED;
     for (uint32_t i = 0; i < batch->count; i++)
         inlines += (endpoint->requests[i].send_flags & IBV_SEND_INLINE) != 0;
-    int error = requests_post(batch);
     count(&endpoint->wire.requests, batch->count);
     count(&endpoint->wire.posts, 1);
     count(&endpoint->wire.signalled, 1);
     count(&endpoint->wire.inlined, inlines);
     count(&endpoint->wire.bytes, batch->bytes);
+    int error = requests_post(batch);
     if (error == 0)
         return;
     snprintf(endpoint->why, sizeof endpoint->why, "device %s takes no work requests (%s)",
