@@ -14,6 +14,7 @@ size_t remo__join_encode(const struct remo__join *join, uint8_t *ret_frame) {
     remo__put_u32(&writer, join->to_id);
     remo__put_string(&writer, join->name);
     remo__put_string(&writer, join->type);
+    assert(join->memory_count <= REMO_CHANNEL_MEMORIES_MAX);
     remo__put_u32(&writer, join->memory_count);
     for (uint32_t i = 0; i < join->memory_count; i++) {
         remo__put_string(&writer, join->memories[i].name);
@@ -43,6 +44,7 @@ size_t remo__connect_encode(const struct remo__connect *connect, uint8_t *ret_fr
     struct remo__writer writer = remo__writer_of(ret_frame, REMO__MESSAGE_BYTES_MAX);
     remo__put_u32(&writer, connect->id);
     remo__put_u32(&writer, connect->to_id);
+    assert(connect->memory_count <= REMO_CHANNEL_MEMORIES_MAX);
     remo__put_u32(&writer, connect->memory_count);
     for (uint32_t i = 0; i < connect->memory_count; i++) {
         remo__put_u64(&writer, connect->memories[i].offset);

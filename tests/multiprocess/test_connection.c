@@ -50,7 +50,7 @@ static int path_mtu(struct ibv_qp *qp, uint32_t *ret_bytes) {
 /* Both sides of each connection of this node have the MTU of the more modest end. */
 static int mtu_is_agreed(struct remo_node *node, uint32_t peer) {
     struct verbs_fabric *verbs = verbs_of_node(node);
-    uint32_t there = atomic_load(&verbs->contacts[peer])->mtu_bytes, bytes;
+    uint32_t there = atomic_load(&verbs->contacts[peer])->mtu_bytes, bytes = 0;
     uint32_t least = there < verbs->device.mtu_bytes ? there : verbs->device.mtu_bytes, found = 0;
     const char *expected = getenv("REMO_TEST_MTU");
     if (expected)
