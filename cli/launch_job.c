@@ -39,6 +39,7 @@ static bool host_is_here(const char *host) {
     return here;
 }
 
+/* No resolver is asked: localhost is this machine where nobody says so, too. */
 static bool host_is_loopback(const char *host) {
     char address[REMO__ADDRESS_BYTES_MAX];
     struct remo__form form;
@@ -56,7 +57,8 @@ static int places_set(const struct launch_options *options, struct launch_job *j
                               options->hosts_file, host->line);
         bool same = i > 0 && strcmp(host->host, job->hosts.entries[i - 1].host) == 0;
         job->places[i].host = host;
-        job->places[i].remote = same ? job->places[i - 1].remote : !host_is_here(host->host);
+        job->places[i].remote =
+            same ? job->places[i - 1].remote : !host_is_loopback(host->host) && !host_is_here(host->host);
         job->spread |= job->places[i].remote;
     }
     for (uint32_t i = 0; i < job->nodes && job->spread; i++) {
