@@ -22,9 +22,8 @@ struct sim_case {
     void (*check)(void *state);
     const struct oracle *oracle; /* for the history, or NULL */
     const char *profiles;        /* only these, separated by blanks; NULL: all that objects claim */
-    bool
-        whole_only; /* the oracle is for schedules without death or failure: then `after` and `check` judge */
-    bool goes_on;   /* who is hurt by a failure does not give up: it has a node to live with it */
+    bool whole_only;             /* with a fault `after` and `check` judge, and the oracle does not */
+    bool goes_on;         /* who is hurt by a failure does not give up: it has a node to live with it */
     bool brings_its_own;  /* fault: none is to come on top */
     uint32_t fault_first; /* nodes from this one on may be struck */
 };

@@ -15,7 +15,7 @@
 #define FOREVER REMO_FOREVER
 #define VALUE_WORDS 9u /* more than a line */
 #define KEYS_MAX 16u
-#define LONG_KEY_WORDS                                                                                   \
+#define LONG_KEY_WORDS \
     15u                 /* with the head before it two lines; what tells keys apart is in the second one \
                          */
 #define TELL_TURNS 100u /* until a node has heard of what others deleted */

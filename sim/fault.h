@@ -1,13 +1,15 @@
 /* fault.h - what befalls a node in a schedule.
  *
  * Crash:   it stops at once. What it had not sent vanishes; what it had sent may still land, until its target
- * has cut it off. Pause:   it stands still for a while, and nobody notices. Zombie:  it stands still, is
- * taken for dead, and comes back: it must be able to harm nobody. Cut:     nothing gets through between it
- * and the others, of which each side takes the other for dead. Fail:    the n-th post, completion or
- * allocation of the schedule fails, at whichever node that is. The call that it makes fail must say so in a
- * sentence; that node then closes all it has and leaves, the others go on, and in the end nothing may have
- * leaked. Faults end when the last body has ended: then the survivors must do all they are asked for, within
- * a bound of steps.
+ *          has cut it off.
+ * Pause:   it stands still for a while, and nobody notices.
+ * Zombie:  it stands still, is taken for dead, and comes back: it must be able to harm nobody.
+ * Cut:     nothing gets through between it and the others, of which each side takes the other for dead.
+ * Fail:    the n-th post, completion or allocation of the schedule fails, at whichever node that is. The call
+ *          that it makes fail must say so in a sentence; that node then closes all it has and leaves, the
+ *          others go on, and in the end nothing may have leaked.
+ * Faults end when the last body has ended: then the survivors must do all they are asked for, within a bound
+ * of steps.
  */
 #pragma once
 

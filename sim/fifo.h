@@ -4,8 +4,10 @@
  * All elements are different, and none is pushed twice. Then a history is linearizable exactly if none of the
  * faults below is in it, and they are found by sorting. A call that never ended happened once or not at all:
  * so a pop without end may have taken any element. The capacity is not looked at. As in oracle_queue, a pop
- * may call the queue empty while a push is at work. Cost:    n log n. Source:  Henzinger, Sezgin and
- * Vafeiadis, CONCUR 2013.
+ * may call the queue empty while a push is at work.
+ *
+ * Cost:    n log n.
+ * Source:  Henzinger, Sezgin and Vafeiadis, CONCUR 2013.
  */
 #pragma once
 

@@ -1,9 +1,9 @@
-/* heap.h - all memory of the simulated world, in one range, so that a schedule can begin where the last one
- * began.
+/* heap.h - all memory of the simulated world, in one range: a schedule can begin where the last one began.
  *
  * Model:   blocks of some sizes from one range that only grows; its own notes lie in it too. sim_heap_save
- * copies what is in use, sim_heap_restore copies it back; arenas (network memory) are saved as far as they
- * are in use. Cost:    restore = one memcpy of what is in use, about 10 GB/s.
+ *          copies what is in use, sim_heap_restore copies it back; arenas (network memory) are saved as far
+ *          as they are in use.
+ * Cost:    restore = one memcpy of what is in use, about 10 GB/s.
  */
 #pragma once
 

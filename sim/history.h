@@ -13,8 +13,7 @@
 #include <stdint.h>
 
 #define HISTORY_NEVER UINT64_MAX
-#define HISTORY_NONE \
-    (UINT64_MAX - 1) /* as an end: the call is known to have done nothing, and counts for nothing */
+#define HISTORY_NONE (UINT64_MAX - 1) /* as an end: the call did nothing, and counts for nothing */
 
 struct call {
     uint32_t actor;

@@ -1,10 +1,11 @@
 /* linear.h - is a history linearizable? Wing and Gong's search, with Lowe's memoisation, one key at a time.
  *
- * A history is linearizable if its calls can be put in one order that the oracle accepts and in which no call
- * comes before one that had ended when it began. Calls that never ended may be placed anywhere after their
- * begin, or left out. Cost: exponential at worst; the cache of (calls placed, state) keeps what objects
- * really produce near linear. A search that exceeds its budget has no verdict, and that counts as a failure.
- * Source: Wing and Gong 1993; Lowe 2017; Horn and Kroening 2015 (split by key).
+ * Model:   a history is linearizable if its calls can be put in one order that the oracle accepts and in
+ *          which no call comes before one that had ended when it began. Calls that never ended may be placed
+ *          anywhere after their begin, or left out.
+ * Cost:    exponential at worst; the cache of (calls placed, state) keeps what objects really produce near
+ *          linear. A search that exceeds its budget has no verdict, and that counts as a failure.
+ * Source:  Wing and Gong 1993; Lowe 2017; Horn and Kroening 2015 (split by key).
  */
 #pragma once
 

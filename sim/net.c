@@ -2,9 +2,10 @@
  * back as the profile says.
  *
  *   write   lines are read from the source (late: any time until then it may change), then it is sent;
- * completion, placement of each line, and the immediate behind it are apart read    lines are read at the
- * target, each in any order, then put into the destination, then it completes atomic  read, write (between
- * them the target's network card lets no other atomic in; writes and CPUs come and go), result, completion
+ *           completion, placement of each line, and the immediate behind it are apart
+ *   read    lines are read at the target, each in any order, then put into the destination, then it completes
+ *   atomic  read, write (between them the target's network card lets no other atomic in; writes and CPUs come
+ *           and go), result, completion
  */
 #include "sim/net_inside.h"
 

@@ -27,13 +27,12 @@ struct op {
     uint64_t source_todo; /* write: lines to read; read: lines to read at the target */
     uint64_t place_todo;  /* write: lines to place; read: lines to put into the destination */
     uint32_t lines;
-    uint32_t
-        variant;    /* operations of one connection have priorities of their own, so that they may overtake */
-    bool sent;      /* beyond recall */
-    bool placing;   /* write: a line of it is placed */
-    bool executed;  /* atomic: written */
-    bool reading;   /* atomic: read, not yet written: has the card of its target */
-    bool delivered; /* immediate or nothing to deliver */
+    uint32_t variant; /* each of a connection's operations has its own priority: one may overtake another */
+    bool sent;        /* beyond recall */
+    bool placing;     /* write: a line of it is placed */
+    bool executed;    /* atomic: written */
+    bool reading;     /* atomic: read, not yet written: has the card of its target */
+    bool delivered;   /* immediate or nothing to deliver */
     bool completed;
     bool unheard; /* it may happen, but its poster hears of an error */
     int status;

@@ -9,7 +9,7 @@
 
 #define DEPTH_MAX 5u
 #define STEPS_IN_A_ROW 400u /* of one line that others could have had: then it drops too */
-#define PATIENCE                                                                                             \
+#define PATIENCE \
     400u /* picks; a step that was possible and not taken for longer comes next: who polls does not stop the \
             world */
 #define PATIENCE_STARVE \

@@ -57,9 +57,10 @@ static inline int remo_nodeset_empty(const struct remo_nodeset *set) {
 /* Every field may be zero: then it comes from the environment (remo run, mpirun, srun), or is the default
  * named. */
 struct remo_config {
-    const char *fabric;   /* "shm" (default), "ofi" or "verbs"; environment REMO_FABRIC */
-    const char *provider; /* ofi: "tcp;ofi_rxm" (default); verbs:
-                             device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]; environment REMO_PROVIDER */
+    const char *fabric; /* "shm" (default), "ofi" or "verbs"; environment REMO_FABRIC */
+    /* ofi: "tcp;ofi_rxm" (default); verbs: device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]; environment
+     * REMO_PROVIDER */
+    const char *provider;
     /* ofi: address of the data path; default loopback; environment REMO_BIND */
     const char *bind_address;
     uint32_t rank, size;          /* with `addresses` or `hosts_file` */

@@ -9,13 +9,14 @@
  * Cost:    push, not full: 2 atomics and 1 write; pop, not empty: 1 read and 2 atomics. Elements above 1000
  *          bytes: 1 write or read more. One read more for a push where a completed write is not yet placed.
  *          Full: 1 atomic; empty: 1 read, or 2 when an element is just being put there. When other nodes have
- * pushed (or popped) since this one did: 1 read and 1 atomic (2 reads) more, and 1 atomic when they do so at
- * the same time. When nodes wait: 1 read, 1 atomic, and 1 write to wake each of them. Waiting: 3 to 5 atomics
- * when it begins and ends, and a look every 20 ms. Order:   FIFO and linearizable; a push happens before the
- * pop that returns it. Caches:  where no hardware keeps them coherent (see region.h), opening it gives
- * -EOPNOTSUPP. Failure: a dead home: -EHOSTDOWN (-ENOTCONN when it closed the queue). When another
- * participant dies or closes the queue, calls that wait and the next call of each node get -EHOSTDOWN, once:
- * they have done nothing. The elements in its slots are lost; the queue goes on without its slots, in order.
+ *          pushed (or popped) since this one did: 1 read and 1 atomic (2 reads) more, and 1 atomic when they
+ *          do so at the same time. When nodes wait: 1 read, 1 atomic, and 1 write to wake each of them.
+ *          Waiting: 3 to 5 atomics when it begins and ends, and a look every 20 ms.
+ * Order:   FIFO and linearizable; a push happens before the pop that returns it.
+ * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
+ * Failure: a dead home: -EHOSTDOWN (-ENOTCONN when it closed the queue). When another participant dies or
+ *          closes the queue, calls that wait and the next call of each node get -EHOSTDOWN, once: they have
+ *          done nothing. The elements in its slots are lost; the queue goes on without its slots, in order.
  *          A node that dies in the middle of a push has pushed or not; in the middle of a pop, it may
  *          have taken the element with it. Pushes that returned 0, into slots of live nodes, are never lost,
  *          and no element comes out twice. A push returns -EHOSTDOWN or -EIO with a sentence that says so

@@ -1,8 +1,11 @@
 /* message.h - the frames of the channel protocol, as pure functions on bytes: no channel, no lock, no socket.
  *
  *     JOIN     id, to_id (0: to whoever has the name), name, type, and per memory its name and how many bytes
- * its sender expects of the receiver CONNECT  id, to_id, and per memory where it starts in the sender's arena
- * and how many bytes it has REFUSE   to_id, and why LEAVE    id, to_id MESSAGE  to_id, and bytes of the user
+ *              its sender expects of the receiver
+ *     CONNECT  id, to_id, and per memory where it starts in the sender's arena and how many bytes it has
+ *     REFUSE   to_id, and why
+ *     LEAVE    id, to_id
+ *     MESSAGE  to_id, and bytes of the user
  *
  * `id` is the sender's endpoint, `to_id` the receiver's. Decoders trust nobody: false means that the frame
  * makes no sense, and then the result is not to be used. No id is 0.

@@ -76,10 +76,9 @@ struct remo__op {
     uint16_t peer;
     uint32_t imm;
     void *local;
-    uint64_t remote; /* arena offset at the peer; atomics: a multiple of 8 */
-    uint64_t
-        size_bytes;   /* atomics: 8. 0 is legal and moves nothing, yet orders and completes like any other */
-    uint64_t operand; /* fetch-add: addend; compare-swap: the new value */
+    uint64_t remote;     /* arena offset at the peer; atomics: a multiple of 8 */
+    uint64_t size_bytes; /* atomics: 8. 0 moves nothing, yet orders and completes like any other */
+    uint64_t operand;    /* fetch-add: addend; compare-swap: the new value */
     uint64_t compare;
     uint64_t token; /* given back in the completion */
 };

@@ -72,9 +72,8 @@
 
 /* News for all indices. On the wire: two words. */
 struct remo__kv_record {
-    uint64_t hash; /* the index's; its low bits are those in the entry */
-    uint64_t
-        entry; /* remo__kv_entry_make; with REMO__KV_RECORD_REMOVE in place of the fingerprint: take it out */
+    uint64_t hash;  /* the index's; its low bits are those in the entry */
+    uint64_t entry; /* remo__kv_entry_make; REMO__KV_RECORD_REMOVE in place of the fingerprint: take it out */
 };
 #define REMO__KV_RECORD_ADD UINT64_C(1)
 #define REMO__KV_RECORD_REMOVE UINT64_C(2)

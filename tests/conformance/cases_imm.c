@@ -189,7 +189,7 @@ static void imm_full(const struct suite *suite) {
     struct remo__completion done[16];
     uint32_t taken = 0, completed = 0, received = 0, idle = 0;
     suite_read(node, endpoint, 1, 0, suite_buffer(node, 0), 8); /* connects */
-    while (taken < MOST && idle < 1000) { /* until nothing moves any more */
+    while (taken < MOST && idle < 1000) {                       /* until nothing moves any more */
         int rc = post_imm(node, endpoint, 1, 0, NULL, 0, taken);
         CHECK(rc == 1 || rc == -EAGAIN);
         taken += rc == 1;

@@ -1,6 +1,7 @@
 /* What a peer may write into our rings over the ofi fabric: requests that we execute, and answers to our own.
  * A request touches nothing but network memory and its answer; an answer nothing but the buffers of what it
- * answers. Input: u8 0: a request, from its head on, without the check; 1: an answer. */
+ * answers.
+ * Input: u8 0: a request, from its head on, without the check; 1: an answer. */
 #include <assert.h>
 #include <stdlib.h>
 

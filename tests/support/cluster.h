@@ -3,8 +3,10 @@
  *
  * A test is a function that every node runs; it returns 0 or says what is wrong by CHECK, which names place,
  * node and remo_last_error(). A program of tests has a table of them and calls cluster_main. It takes
- *     --fabric NAME   shm (default) or ofi --only NAME     one test (may be repeated) --repeat N      each
- *     test N times --list
+ *     --fabric NAME   shm (default), ofi or verbs
+ *     --only NAME     one test (may be repeated)
+ *     --repeat N      each test N times
+ *     --list          say which there are
  * and exits with 0, 1, or 77 when this machine has no such fabric. Nodes meet over Unix sockets in a new
  * folder of $TMPDIR; nothing else is shared but what cluster_shared gave out.
  */
