@@ -7,7 +7,8 @@
  *          atomic more for each time that another node changed the word in between.
  * Order:   linearizable. Words change by network atomics only, at home too.
  * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
- * Failure: -EHOSTDOWN when the home died; the operation may have happened. Threads: any, at the same time.
+ * Failure: -EHOSTDOWN when the home died; the operation may have happened.
+ * Threads: any, at the same time.
  * Source:  LOCO 5.1.1. Differs in: store and exchange are made of compare-swap, since no network atomic
  *          stores; no cached copies, since owned_var has them.
  */
