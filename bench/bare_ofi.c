@@ -1,8 +1,10 @@
-/* bare_ofi.c - see bare_ofi.h. */
+/* bare_ofi.c - one libfabric endpoint without the library, to measure the cost of the network (bare_ofi.h).
+ * It uses the same provider and memory registration modes as fabric `ofi`. */
 #include "bench/bare_ofi.h"
 
+#include "fabric/ofi_library.h"
+
 #include <errno.h>
-#include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -19,7 +21,7 @@
 #define API_VERSION FI_VERSION(1, 17)
 #define MR_MODES (FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ALLOCATED)
 #define MEMORY_KEY 0x5e30
-#define OPERATION_NS (2 * REMO__NS_PER_S) /* longer, and it is not coming */
+#define OPERATION_NS (2 * REMO__NS_PER_S) /* limit of one operation */
 #define SAMPLES_MAX 20000u
 #define SAMPLES_MIN 16u
 #define WARM_UP 64u /* operations: the first one connects */
@@ -33,12 +35,12 @@ struct bare_ofi {
     struct fid_cq *completions;
     struct fid_ep *endpoint;
     struct fid_mr *registration;
-    char *memory; /* what the other side works on, and behind it our end of what we do */
+    char *memory; /* the first half for the other side's operations, the second for our own */
     fi_addr_t peer;
     uint64_t peer_key, peer_base;
 };
 
-/* As it travels. */
+/* The description on the wire. */
 struct blob {
     uint64_t key, base;
     uint64_t name_bytes;
@@ -47,24 +49,25 @@ struct blob {
 _Static_assert(sizeof(struct blob) == BARE_OFI_BLOB_BYTES, "a blob has no padding");
 
 static int fail(const char *what, long rc) {
-    return remo__fail(-EIO, "libfabric alone: %s: %s", what, fi_strerror((int)-rc));
+    return remo__fail(-EIO, "cannot measure libfabric: %s failed: %s", what, fi_strerror((int)-rc));
 }
 
 static int find_provider(const char *provider, struct fi_info **ret_info) {
     struct fi_info *hints = fi_allocinfo();
     if (!hints)
-        return remo__fail(-ENOMEM, "libfabric alone: no memory");
+        return remo__fail(-ENOMEM, "cannot measure libfabric: no memory");
     hints->caps = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = MR_MODES;
     hints->fabric_attr->prov_name = strdup(provider);
-    /* Providers without addresses of the Internet want no node. */
+    /* Providers without Internet addresses take no node. */
     int rc = fi_getinfo(API_VERSION, "127.0.0.1", NULL, FI_SOURCE, hints, ret_info);
     if (rc != 0)
         rc = fi_getinfo(API_VERSION, NULL, NULL, 0, hints, ret_info);
     fi_freeinfo(hints);
     return rc == 0 ? 0
-                   : remo__fail(-ENODEV, "libfabric alone: no provider %s: %s", provider, fi_strerror(-rc));
+                   : remo__fail(-ENODEV, "cannot measure libfabric: no provider %s: %s; set REMO_PROVIDER",
+                                provider, fi_strerror(-rc));
 }
 
 static int open_domain(struct bare_ofi *bare) {
@@ -95,7 +98,7 @@ static int open_endpoint(struct bare_ofi *bare) {
 static int open_memory(struct bare_ofi *bare) {
     bare->memory = aligned_alloc(MEMORY_ALIGN_BYTES, 2 * BARE_OFI_BYTES);
     if (!bare->memory)
-        return remo__fail(-ENOMEM, "libfabric alone: no memory");
+        return remo__fail(-ENOMEM, "cannot measure libfabric: no memory");
     memset(bare->memory, 0, 2 * BARE_OFI_BYTES);
     uint64_t access = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
     int rc = fi_mr_reg(bare->domain, bare->memory, 2 * BARE_OFI_BYTES, access, 0, MEMORY_KEY, 0,
@@ -106,8 +109,10 @@ static int open_memory(struct bare_ofi *bare) {
 int bare_ofi_open(const char *provider, struct bare_ofi **ret_bare) {
     struct bare_ofi *bare = calloc(1, sizeof *bare);
     if (!bare)
-        return remo__fail(-ENOMEM, "libfabric alone: no memory");
-    int rc = find_provider(provider && provider[0] ? provider : PROVIDER_DEFAULT, &bare->info);
+        return remo__fail(-ENOMEM, "cannot measure libfabric: no memory");
+    int rc = remo__ofi_library_load();
+    if (rc == 0)
+        rc = find_provider(provider && provider[0] ? provider : PROVIDER_DEFAULT, &bare->info);
     if (rc == 0)
         rc = open_domain(bare);
     if (rc == 0)
@@ -158,7 +163,7 @@ int bare_ofi_connect(struct bare_ofi *bare, const char text[BARE_OFI_BLOB_BYTES]
     struct blob blob;
     memcpy(&blob, text, sizeof blob);
     if (blob.name_bytes == 0 || blob.name_bytes > sizeof blob.name)
-        return remo__fail(-EINVAL, "libfabric alone: the other side described itself wrongly");
+        return remo__fail(-EINVAL, "cannot measure libfabric: the other node has no endpoint");
     if (fi_av_insert(bare->addresses, blob.name, 1, &bare->peer, 0, NULL) != 1)
         return fail("fi_av_insert", -FI_EINVAL);
     bare->peer_key = blob.key;
@@ -185,7 +190,7 @@ static ssize_t start_write(struct bare_ofi *bare, size_t size_bytes) {
                     bare->peer, bare->peer_base, bare->peer_key, NULL);
 }
 
-/* One operation and its completion. Returns 0, or -1 when it failed or does not end. */
+/* Run one operation to its completion. Returns 0, or -1 if it failed or timed out. */
 static int operate(struct bare_ofi *bare, start_fn start, size_t size_bytes) {
     uint64_t deadline = 0;
     bool started = false;

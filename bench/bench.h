@@ -1,15 +1,14 @@
-/* bench.h - what a benchmark is.
+/* bench.h - the interface of a benchmark.
  *
- * `remo bench` starts one job of nodes for each benchmark, and each node runs bench_work (work.c): it opens
- * what the benchmark needs, takes its points one after the other, and for each one has the threads operate
- * for a while (driver.c). Node 0 puts the figures of all nodes together and sends them, one JSON object a
- * line, to the process that started the job.
+ * `remo bench` starts one job of nodes per benchmark; each node runs bench_work (work.c). It opens the
+ * objects of the benchmark and runs its points in order; during a point, threads operate for some time
+ * (driver.c). Node 0 merges the figures of all nodes and sends them to the starting process, one JSON
+ * object a line.
  *
- * How time is taken: reading the clock takes 20 ns. An operation shorter than BENCH_SINGLE_NS is therefore
- * timed in batches of about BENCH_BATCH_NS, and a percentile is that of the batches' means: the median says
- * what an operation usually costs, the tail shows interruptions. A longer one is timed by itself, from the
- * moment at which the one before it ended. With a window, the figures are time per operation, not from the
- * start of one to its end. */
+ * Timing: reading the clock takes 20 ns. An operation shorter than BENCH_SINGLE_NS is therefore timed in
+ * batches of about BENCH_BATCH_NS, and percentiles are those of batch means: the median is the usual cost of
+ * an operation, the tail shows interruptions. A longer operation is timed alone, from the end of its
+ * predecessor. With a window, the figures are time per operation, not from its start to its end. */
 #pragma once
 
 #include <remo/remo.h>
@@ -28,18 +27,19 @@
 #define BENCH_SINGLE_NS 500u
 #define BENCH_WINDOW_MAX 1024u
 #define BENCH_BYTES_MAX (1u << 20)
-#ifndef BENCH_SCRATCH_BYTES            /* the simulator has no limits to measure */
-#define BENCH_SCRATCH_BYTES (2u << 20) /* each node provides this much for limits to be measured on */
+#ifndef BENCH_SCRATCH_BYTES            /* the simulator measures no limits */
+#define BENCH_SCRATCH_BYTES (2u << 20) /* memory of each node for measuring limits */
 #endif
 
-/* What the user asked for. Zero, and -1 where zero means something: what the benchmark thinks right. */
+/* Options of the user. Zero, or -1 where zero is a value, selects the benchmark's default. */
 struct bench_options {
     const char *fabric;
-    uint32_t nodes, threads;  /* threads of each node */
-    uint32_t active;          /* nodes that work at once where one is enough; the others sleep */
-    double seconds;           /* for each figure */
-    bool pin;                 /* thread t of node r to cpus[(t * nodes + r) % cpus_count] */
-    int cpus[BENCH_CPUS_MAX]; /* that we may use; bench_find_cpus fills them in before anything is pinned */
+    uint32_t nodes, threads; /* per node */
+    uint32_t active;         /* nodes that operate at once where one is enough; the others sleep */
+    double seconds;          /* per figure */
+    bool pin;                /* thread t of node r to cpus[(t * nodes + r) % cpus_count] */
+    /* processors that the process may use, found by bench_find_cpus before pinning */
+    int cpus[BENCH_CPUS_MAX];
     uint32_t cpus_count;
     uint64_t bytes;
     uint32_t window;
@@ -48,9 +48,9 @@ struct bench_options {
     double zipf;      /* -1; 0 is uniform */
 };
 
-/* One figure. What does not apply is zero, NULL or -1. */
+/* One figure to measure. Members that do not apply are zero, NULL or -1. */
 struct bench_point {
-    const char *variant; /* what is done to the object */
+    const char *variant; /* the operation */
     const char *object;  /* NULL: the benchmark's */
     uint64_t bytes;
     uint32_t window;
@@ -60,16 +60,17 @@ struct bench_point {
     double zipf;      /* -1 */
 };
 
-/* What libfabric alone does for one operation, where the fabric is not mapped. */
+/* The operation of libfabric alone that a point is compared with, on fabrics that are not
+ * mapped. */
 enum bench_network {
-    BENCH_NETWORK_NONE, /* nothing that would compare */
+    BENCH_NETWORK_NONE, /* none is comparable */
     BENCH_NETWORK_READ, /* a read of the point's size: a round trip */
     BENCH_NETWORK_WRITE
 };
 
 struct bare_ofi;
 
-/* One node of the job, as a benchmark sees it. */
+/* One node of the job. */
 struct bench_job {
     const struct bench *bench;
     const struct bench_options *options;
@@ -77,31 +78,31 @@ struct bench_job {
     struct remo_node *node;
     struct remo_channel *channel; /* parent of its objects; their network operations are counted here */
     uint32_t rank, size;
-    bool mapped;          /* the fabric is: peers' memory has a CPU address */
+    bool mapped;          /* the fabric is mapped: peers' memory has a CPU address */
     void *state;          /* the benchmark's */
-    int fd;               /* where results go */
-    _Atomic bool done;    /* all is measured: peers that go are no news */
-    uint64_t progress_ns; /* when the last word about progress went there */
+    int fd;               /* destination of results */
+    _Atomic bool done;    /* all is measured: departures of peers are expected */
+    uint64_t progress_ns; /* time of the last progress report */
     struct remo_region *scratch;
     struct remo_barrier *barrier;
-    struct remo_sst *rounds; /* in which node 0 leads a collective benchmark */
-    uint64_t words;          /* that it said, or that were heard */
+    struct remo_sst *rounds; /* node 0 leads a collective benchmark with it */
+    uint64_t commands;       /* commands sent or received */
     struct remo_region *results;
     struct bare_ofi *bare; /* network.c */
     uint64_t bare_rounds;
 };
 
-/* One thread that operates. */
+/* One operating thread. */
 struct bench_thread {
     struct bench_job *job;
     uint32_t index;   /* in its node */
-    uint32_t target;  /* the node whose memory it works on: the next one */
-    uint64_t started; /* operations so far in this point, those of the warm-up too */
+    uint32_t target;  /* the node whose memory it uses: the next one */
+    uint64_t started; /* operations of this point so far, including the warm-up */
     struct remo__random random;
-    void *state;                       /* the benchmark's; begin makes it, finish frees it */
+    void *state;                       /* the benchmark's; `begin` allocates it, `finish` frees it */
     uint64_t number;                   /* the benchmark's, 0 at first */
     struct remo__histogram *histogram; /* of picoseconds */
-    uint64_t measured;                 /* operations in the histogram's time */
+    uint64_t measured;                 /* operations recorded in the histogram */
     uint64_t elapsed_ns;
     uint32_t batch;
     int status;
@@ -110,73 +111,78 @@ struct bench_thread {
 
 struct bench {
     const char *name, *object, *description;
-    /* All nodes do the same number of operations together, led by node 0, and one thread of each. */
+    /* All nodes run the same number of operations together, one thread each, led by node 0. */
     bool collective;
-    bool one_thread; /* of each node operates */
-    /* The points to measure: returns how many. On every node and in the starting process alike. */
+    bool one_thread; /* per node */
+    /* List the points to measure; returns their number, on every node and in the starting process
+     * alike. */
     uint32_t (*list)(const struct bench_options *options, struct bench_point ret_points[BENCH_POINTS_MAX]);
-    /* Open objects below job->channel; called on every node. The driver then waits until all are connected,
-     * and calls fill (may be NULL). */
+    /* Open objects below job->channel, on every node. The driver then waits until all are
+     * connected, and calls `fill` (may be NULL). */
     int (*open)(struct bench_job *job);
     int (*fill)(struct bench_job *job);
     void (*close)(struct bench_job *job);
-    /* Per point and thread, before and after; may be NULL. finish is called even when operate failed. */
+    /* Before and after each point, per thread; may be NULL. `finish` runs even if `operate`
+     * failed. */
     int (*begin)(struct bench_thread *thread);
     int (*finish)(struct bench_thread *thread);
-    /* Do `operations`, a multiple of the point's window, or as many with the window kept full. */
+    /* Run `operations`, a multiple of the point's window, in windows or with the window kept
+     * full. */
     int (*operate)(struct bench_thread *thread, uint64_t operations);
-    /* What the first thread of a node that does not operate does, until the operating side ends it; NULL: it
-     * sleeps. */
+    /* Run on the first thread of a node that does not operate, until the operating side ends it.
+     * NULL: sleep. */
     int (*attend)(struct bench_thread *thread);
-    /* After each point, on every node, with nothing going on; may be NULL. */
+    /* Check the results after each point, on every node, while no operation runs; may be NULL. */
     int (*check)(struct bench_job *job);
-    /* On node 0, with all others asleep: what the hardware needs for one operation on a mapped fabric. May be
-     * NULL. */
+    /* Measure the hardware's limit for one operation, on node 0, on mapped fabrics, while all peers
+     * sleep. May be NULL. */
     double (*limit)(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]);
     enum bench_network network; /* of points without a variant */
-    /* Instead of all these, on node 0: a benchmark that is none (limits). */
+    /* Replaces all of these, on node 0: a report without points (limits). */
     int (*report)(struct bench_job *job);
 };
 
-/* All of them; the array ends with NULL. */
+/* All benchmarks; the array ends with NULL. */
 extern const struct bench *const bench_list[];
 const struct bench *bench_find(const char *name);
 
-/* Be one node of the job of this benchmark; it sends its results to `fd`. Returns 0, or -errno after sending
- * the reason. */
+/* Run one node of the job of a benchmark; results go to `fd`. Returns 0, or -errno after sending
+ * the error. */
 int bench_work(const struct bench *bench, const struct bench_options *options, int fd);
 
 void bench_find_cpus(struct bench_options *options);
-/* The processor of a thread of a node, whether it is pinned to it or not. */
+/* Return the processor of a thread of a node, whether pinned or not. */
 int bench_cpu(const struct bench_options *options, uint32_t rank, uint32_t thread);
-/* Pin the calling thread, if that is wanted and possible. */
+/* Pin the calling thread, if requested and possible. */
 void bench_pin(const struct bench_options *options, uint32_t rank, uint32_t thread);
 
 /* ---- for benchmarks ---- */
 
-/* Send a line about what takes long; `done` of `all`. Cheap enough to be called often. */
+/* Report progress of a long step, `done` of `all`. Cheap enough to be called often. */
 void bench_progress(struct bench_job *job, const char *what, uint64_t done, uint64_t all);
-/* Send a result that the driver did not make. Its bench, fabric, nodes and threads are filled in. */
+/* Send a result that the driver did not make, after filling in bench, fabric, nodes and threads. */
 void bench_emit(struct bench_job *job, struct bench_result *result);
-/* CPU address of `offset` in what `node` provides of the region; NULL on a fabric that is not mapped. */
+/* Return the CPU address of `offset` in the memory that `node` provides; NULL if the fabric is not
+ * mapped. */
 void *bench_mapping(struct bench_job *job, struct remo_region *region, uint32_t node, uint64_t offset);
-/* The target's scratch memory; the target's whole arena, up to *ret_bytes, for reading. */
+/* Return the target's scratch memory; return the target's whole arena, up to *ret_bytes, for
+ * reading. */
 void *bench_scratch(struct bench_job *job);
 const void *bench_arena(struct bench_job *job, uint64_t *ret_bytes);
-/* The next node. */
+/* Return the next node. */
 uint32_t bench_target(const struct bench_job *job);
-/* How many nodes operate where one is enough. */
+/* Return how many nodes operate where one is enough. */
 uint32_t bench_active(const struct bench_options *options);
 
 #define BENCH_POINT_DEFAULT \
     { .read_percent = -1, .zipf = -1 }
 
-/* driver.c: run the current point on this node between the job's barriers. `ret_threads` has options->threads
- * entries. */
+/* driver.c: run the current point on this node, between barriers of the job. `ret_threads` has
+ * options->threads entries. */
 int bench_drive(struct bench_job *job, struct bench_thread *ret_threads, struct remo_stats *ret_stats,
                 struct remo__fabric_wire *ret_wire);
 
-/* network.c: on every node, before a point on a fabric that is not mapped. *ret_ns on node 0; untouched where
- * it cannot be measured. */
+/* network.c: measure the limit before a point, on every node of a fabric that is not mapped. Sets
+ * *ret_ns on node 0 if the limit could be measured. */
 int bench_network_limit(struct bench_job *job, double *ret_ns, char ret_name[LIMIT_NAME_BYTES]);
 void bench_network_close(struct bench_job *job);

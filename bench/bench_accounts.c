@@ -1,6 +1,7 @@
-/* bench_accounts.c - LOCO 7.1: one lock that all nodes want, around one read-modify-write; and transfers
- * between two of 100 M accounts, each under its lock, with LOCKS_PER_THREAD locks for each thread of the job.
- * The same work as bench/peers/mpi_rma.c. */
+/* bench_accounts.c - LOCO 7.1: one contended lock, and transfers between accounts.
+ * All nodes take one lock around a read-modify-write. Transfers move an amount between two of 100 M
+ * accounts, each under its lock, with LOCKS_PER_THREAD locks per thread of the job.
+ * bench/peers/mpi_rma.c does the same. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,15 +16,15 @@
 #define OPENING_BALANCE 1000u
 #define AMOUNT_MAX 100u
 #define ACCOUNTS_MAPPED 100000000u
-#define ACCOUNTS_OTHER 1000000u /* elsewhere 800 MB are no faster, and take long to set up */
+#define ACCOUNTS_OTHER 1000000u /* on a network 800 MB are no faster, and take long to set up */
 
-/* Account a stands under lock a mod locks_count, in a row of that lock; row and lock live on the same node.
- */
+/* Account a is protected by lock a mod locks_count, and lies in a row of that lock, at the same
+ * node. */
 struct accounts {
     struct remo_region *balances;
     struct remo_region *counter; /* of the single lock, at node 0 */
-    struct remo_lock *locks;     /* the last one is the single one */
-    uint64_t count, rows_count;  /* accounts; accounts under one lock */
+    struct remo_lock *locks;     /* the last one is the single lock */
+    uint64_t count, rows_count;  /* accounts; accounts per lock */
     uint32_t locks_count;
     _Atomic uint64_t done; /* operations under the single lock, of this node, over all points */
 };
@@ -140,8 +141,8 @@ static int move_money(struct accounts *accounts, const struct place *from, const
     return rc;
 }
 
-/* A thread knows the next few transfers, as a server does that has requests waiting, and lets the processor
- * fetch their accounts meanwhile. MPI has no such hint. */
+/* A thread draws the next transfers in advance, as a server with queued requests, so that the
+ * processor can prefetch their accounts. MPI has no such hint. */
 #define TRANSFERS_AHEAD 8u
 
 struct transfer {
@@ -161,7 +162,7 @@ static void draw(const struct accounts *accounts, uint32_t size, struct remo__ra
     remo_region_prefetch(accounts->balances, ret_transfer->to.node, ret_transfer->to.offset, 8);
 }
 
-/* What the money moved through lies at the homes of the two locks: a fence with each is enough. */
+/* Both accounts lie at the homes of their locks: a pair fence at each release is enough. */
 static int transfer(struct accounts *accounts, const struct transfer *what) {
     const struct place *from = &what->from, *to = &what->to;
     uint32_t first = from->lock < to->lock ? from->lock : to->lock,
@@ -211,7 +212,7 @@ static int finish(struct bench_thread *thread) {
     return 0;
 }
 
-/* ---- nothing was lost ---- */
+/* ---- check: no update was lost ---- */
 
 static uint64_t sum_here(struct bench_job *job) {
     struct accounts *accounts = job->state;
@@ -224,7 +225,7 @@ static uint64_t sum_here(struct bench_job *job) {
     return sum;
 }
 
-/* The nodes' sums come together at node 0, in its scratch memory. */
+/* Collect the sums of all nodes at node 0, in its scratch memory. */
 static int check(struct bench_job *job) {
     const struct accounts *accounts = job->state;
     uint64_t sum = sum_here(job), value = 0;
@@ -239,12 +240,12 @@ static int check(struct bench_job *job) {
         sum += sums[node];
     if (is_transfer(job->point)) {
         if (sum != accounts->locks_count * accounts->rows_count * OPENING_BALANCE)
-            return remo__fail(-EIO, "the sum of all accounts changed");
+            return remo__fail(-EIO, "the benchmark is wrong: the sum of all accounts has changed");
         return 0;
     }
     rc = remo_region_read(accounts->counter, 0, 0, &value, sizeof value, NULL);
     if (rc == 0 && value != sum)
-        rc = remo__fail(-EIO, "%llu updates were made under the lock, and %llu were counted",
+        rc = remo__fail(-EIO, "the benchmark is wrong: %llu updates under the lock, but a count of %llu",
                         (unsigned long long)sum, (unsigned long long)value);
     return rc;
 }

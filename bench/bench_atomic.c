@@ -1,5 +1,5 @@
-/* bench_atomic.c - fetch_add and compare_swap on words of another node; fetch_add also with all nodes on one
- * word. */
+/* bench_atomic.c - fetch_add and compare_swap on words of another node.
+ * Each thread has its own word; the contended fetch_add runs on one word for all nodes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,10 +7,11 @@
 #include "base/error.h"
 #include "bench/bench.h"
 
-/* Words of one home between those of two threads: two cache lines, as the processor fetches them in pairs. */
+/* Distance between the words of two threads: two cache lines, since processors fetch them in
+ * pairs. */
 #define SPACING_WORDS 16u
 
-/* The word with this number on its home: words are dealt to the nodes in turn. */
+/* Return the index of a home's word with this number: words are dealt to the nodes in turn. */
 static uint64_t word_index(const struct bench_job *job, uint32_t home, uint64_t number) {
     return number * SPACING_WORDS * job->size + home;
 }
@@ -103,7 +104,7 @@ static uint32_t compare_swap_list(const struct bench_options *options,
                                   struct bench_point points[BENCH_POINTS_MAX]) {
     points[0] = (struct bench_point)BENCH_POINT_DEFAULT;
     points[0].bytes = 8;
-    points[0].window = 1; /* each needs the result of the one before */
+    points[0].window = 1; /* each needs the result of its predecessor */
     points[0].active = bench_active(options);
     return 1;
 }
@@ -119,7 +120,7 @@ static int compare_swap_operate(struct bench_thread *thread, uint64_t operations
     for (uint64_t i = 0; i < operations && rc == 0; i++) {
         rc = remo_atomic_var_compare_swap(var, index, expected, expected + 1, &old, NULL);
         if (rc == 0 && old != expected)
-            rc = remo__fail(-EIO, "a compare-swap on a word that nobody else changes found %llu, not %llu",
+            rc = remo__fail(-EIO, "the benchmark is wrong: an uncontended compare-swap found %llu, not %llu",
                             (unsigned long long)old, (unsigned long long)expected);
         expected++;
     }

@@ -1,4 +1,5 @@
-/* bench_kv.c - LOCO 7.2: gets and updates of a map that is 80 % full, keys and values of 8 bytes. */
+/* bench_kv.c - LOCO 7.2: gets and updates of a map that is 80 % full, keys and values of 8 bytes.
+ * Every value is checked to belong to its key. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +12,13 @@
 #include "bench/peers/zipf.h"
 
 #define CAPACITY_MAPPED 10000000u
-#define CAPACITY_OTHER 100000u /* on a network the load would take longer than all else */
+#define CAPACITY_OTHER 100000u /* on a network loading would take longer than all points */
 #define FILL_PERCENT 80u
 #define FILL_WINDOW 64u
 #define ZIPF_THETA 0.99
-#define DRAWS (1u << 22) /* of a skewed key: drawn beforehand, since one takes as long as a get */
-#define SLOT_BYTES 64u   /* of a key and a value of 8 bytes: a cache line */
+/* keys drawn in advance for a skewed distribution: a draw takes as long as a get */
+#define DRAWS (1u << 22)
+#define SLOT_BYTES 64u /* slot with a key and a value of 8 bytes: a cache line */
 #define LIMIT_BATCHES 201u
 #define LIMIT_BATCH 256u
 #define STRIPES 4096u
@@ -24,11 +26,11 @@
 struct map {
     struct remo_kv *kv;
     uint64_t keys_count;
-    uint32_t *draws; /* keys by their frequency; NULL when none of the points is skewed */
+    uint32_t *draws; /* keys by frequency; NULL if no point is skewed */
     double theta;
 };
 
-/* An operation and what it works on. */
+/* One operation with its key and value. */
 struct slot {
     struct remo_kv_op op;
     uint64_t key, value;
@@ -38,7 +40,7 @@ struct client {
     struct slot *slots;
     uint32_t started; /* slots in flight, from the first one */
     uint32_t draw;
-    uint64_t ahead; /* operations done that nobody has asked for yet */
+    uint64_t ahead; /* operations done beyond the requested number */
 };
 
 static uint64_t keys_count(const struct bench_options *options) {
@@ -68,12 +70,12 @@ static uint32_t list(const struct bench_options *options, struct bench_point poi
     return count;
 }
 
-/* Keys are told from each other by nothing but chance, as in a store with random keys. */
+/* Return the key with this number; keys look random, as in a store with random keys. */
 static uint64_t key_of(uint64_t number) {
     return remo__random_mix(number);
 }
 
-/* What a get finds must belong to its key, whichever update wrote it. */
+/* Return a value that belongs to its key, whatever the version. */
 static uint64_t value_of(uint64_t key, uint64_t version) {
     return version << 32 | (key & UINT32_MAX);
 }
@@ -114,21 +116,22 @@ static int draw_keys(struct map *map, const struct bench_options *options, uint3
 
 static int finish_op(struct bench_job *job, const struct slot *slot) {
     if (slot->op.status != 0)
-        return remo__fail(slot->op.status, "an operation on key %016llx: %s", (unsigned long long)slot->key,
-                          remo_error_text(slot->op.status));
+        return remo__fail(slot->op.status, "operation on key %016llx failed: %s",
+                          (unsigned long long)slot->key, remo_error_text(slot->op.status));
     if (slot->op.kind == REMO_KV_GET && (slot->value & UINT32_MAX) != (slot->key & UINT32_MAX))
-        return remo__fail(-EIO, "node %u got a value that does not belong to key %016llx", job->rank,
-                          (unsigned long long)slot->key);
+        return remo__fail(-EIO,
+                          "the benchmark is wrong: node %u got a value that does not belong to key %016llx",
+                          job->rank, (unsigned long long)slot->key);
     return 0;
 }
 
-/* Until nothing of this thread is in flight: the memory of the operations goes away. */
+/* Wait until no operation of this thread is in flight: its memory will be freed. */
 static void drain(struct remo_kv *kv) {
     while (remo_kv_poll(kv) > 0)
         continue;
 }
 
-/* This node's share of the keys, with a window. */
+/* Insert this node's share of the keys, with a window. */
 static int insert_keys(struct bench_job *job, struct slot *slots) {
     struct map *map = job->state;
     uint64_t next = job->rank;
@@ -228,7 +231,7 @@ static int start(struct bench_thread *thread, struct client *client, struct slot
     return remo_kv_start(map->kv, &slot->op);
 }
 
-/* Start another in the place of each that is done. */
+/* Replace each completed operation by a new one. */
 static int sweep(struct bench_thread *thread, struct client *client, uint64_t *ret_done) {
     struct map *map = thread->job->state;
     int left = remo_kv_poll(map->kv);
@@ -249,7 +252,8 @@ static int sweep(struct bench_thread *thread, struct client *client, uint64_t *r
     return 0;
 }
 
-/* The window is kept full from one call to the next; what was done too much counts for the next one. */
+/* The window stays full from one call to the next; operations beyond the requested number count for
+ * the next call. */
 static int operate(struct bench_thread *thread, uint64_t operations) {
     struct client *client = thread->state;
     uint32_t window = thread->job->point->window;
@@ -279,7 +283,7 @@ static int finish(struct bench_thread *thread) {
     return 0;
 }
 
-/* ---- the limit: copies of a slot, from where the keys would send us, one after the other ---- */
+/* ---- the limit: copies of slots at the offsets of the keys, one after the other ---- */
 
 static uint64_t draw_slot(const struct map *map, const struct bench_point *point, struct remo__random *random,
                           uint64_t count) {

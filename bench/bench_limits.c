@@ -1,5 +1,5 @@
-/* bench_limits.c - what this machine can do at best, on the memory of another node; and the table of all
- * benchmarks. */
+/* bench_limits.c - the limits of this machine on the memory of another node, and the table of benchmarks.
+ * A limit is measured, not computed (limit.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #define MAPPING_BYTES (64u << 20)
 
 extern const struct bench bench_read, bench_write, bench_fetch_add, bench_compare_swap, bench_barrier,
-    bench_lock, bench_owned_var, bench_sst, bench_ringbuffer, bench_queue, bench_kv, bench_accounts;
+    bench_lock, bench_owned_var, bench_sst, bench_ringbuffer, bench_queue, bench_kv, bench_accounts,
+    bench_collective;
 
 static int open_memory(struct bench_job *job) {
     struct remo_region *region = NULL;
@@ -19,7 +20,7 @@ static int open_memory(struct bench_job *job) {
     return rc;
 }
 
-/* Touched: page faults are not what is measured. */
+/* Touch the memory, so that page faults are not measured. */
 static int fill(struct bench_job *job) {
     memset(remo_region_local(job->state), 1, MAPPING_BYTES);
     return remo_barrier_wait(job->barrier, REMO_FOREVER);
@@ -44,7 +45,7 @@ static void emit(void *ctx, const char *name, double ns) {
     bench_emit(job, &result);
 }
 
-/* On a network, a node's own memory has to do. */
+/* On a network, use the node's own memory. */
 static int report(struct bench_job *job) {
     struct limit_place place = {.mapping_bytes = MAPPING_BYTES,
                                 .cpu_a = bench_cpu(job->options, 0, 0),
@@ -53,10 +54,9 @@ static int report(struct bench_job *job) {
     if (!place.mapping)
         place.mapping = remo_region_local(job->state);
     int rc = limit_list(&place, emit, job);
-    return rc == 0
-               ? 0
-               : remo__fail(
-                   rc, "one of the limits could not be measured: no memory, or no thread could be started");
+    return rc == 0 ? 0
+                   : remo__fail(rc, "cannot measure a limit: no memory, or no thread; close other programs, "
+                                    "or raise ulimit -u");
 }
 
 static const struct bench bench_limits = {
@@ -70,13 +70,9 @@ static const struct bench bench_limits = {
 };
 
 const struct bench *const bench_list[] = {
-    &bench_limits,       &bench_read,
-    &bench_write,        &bench_fetch_add,
-    &bench_compare_swap, &bench_barrier,
-    &bench_lock,         &bench_owned_var,
-    &bench_sst,          &bench_ringbuffer,
-    &bench_queue,        &bench_accounts,
-    &bench_kv,           NULL,
+    &bench_limits,  &bench_read,     &bench_write,     &bench_fetch_add,  &bench_compare_swap,
+    &bench_barrier, &bench_lock,     &bench_owned_var, &bench_sst,        &bench_ringbuffer,
+    &bench_queue,   &bench_accounts, &bench_kv,        &bench_collective, NULL,
 };
 
 const struct bench *bench_find(const char *name) {

@@ -1,4 +1,5 @@
-/* bench_queue.c - an operation is a push and a pop. */
+/* bench_queue.c - an operation is a push and a pop.
+ * Uncontended by one node, then contended by all nodes. */
 #include <stdio.h>
 
 #include "bench/bench.h"
@@ -29,7 +30,8 @@ static void queue_close(struct bench_job *job) {
     job->state = NULL;
 }
 
-/* Everybody pushes before it pops, so that a pop always finds something, if not always its own. */
+/* Each thread pushes before it pops, so a pop always finds an element, though not always its
+ * own. */
 static int queue_operate(struct bench_thread *thread, uint64_t operations) {
     struct remo_queue *queue = thread->job->state;
     char element[ELEMENT_BYTES] = {1};

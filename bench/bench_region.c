@@ -1,4 +1,5 @@
-/* bench_region.c - read and write: another node's memory, a few bytes and a page. */
+/* bench_region.c - read and write: another node's memory, a few bytes and a page.
+ * Threads work on separate pages. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +10,14 @@
 
 #include <errno.h>
 
-#define SPACING_BYTES 4096u /* between what two threads work on */
+#define SPACING_BYTES 4096u /* distance between the memory of two threads */
 
 struct state {
     struct remo_region *region;
     uint64_t spacing_bytes;
 };
 
-/* Of one thread: the other end of what it reads and writes. */
+/* The local buffers of one thread. */
 struct buffers {
     char *bytes; /* `window` pieces */
     uint64_t offset;

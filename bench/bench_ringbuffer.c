@@ -1,4 +1,5 @@
-/* bench_ringbuffer.c - node 0 sends, all others receive. */
+/* bench_ringbuffer.c - node 0 sends, all other nodes receive.
+ * Every receiver checks the number of each message. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #define RING_BYTES (1u << 20)
 #define MESSAGE_BYTES_MAX (16u << 10)
 
-/* The first word of a message counts them; this one says that no more will come. */
+/* The first word of a message counts the messages; this value marks the last one. */
 #define LAST UINT64_MAX
 
 static uint32_t ring_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
@@ -44,8 +45,8 @@ static int ring_begin(struct bench_thread *thread) {
     return thread->state ? 0 : remo__fail(-ENOMEM, "no memory for a message");
 }
 
-/* A send returns when there is room: in the long run, at the pace of the slowest receiver. One thread sends.
- */
+/* A send returns when the ring has room, so on average at the pace of the slowest receiver. One
+ * thread sends. */
 static int ring_operate(struct bench_thread *thread, uint64_t operations) {
     uint64_t *message = thread->state;
     int rc = 0;
@@ -81,7 +82,7 @@ static int ring_attend(struct bench_thread *thread) {
         if (message[0] == LAST)
             return remo_ringbuffer_acknowledge(thread->job->state);
         if (message[0] != expected || bytes != thread->job->point->bytes)
-            return remo__fail(-EIO, "message %llu of the ring came where %llu was expected",
+            return remo__fail(-EIO, "the benchmark is wrong: message %llu arrived instead of message %llu",
                               (unsigned long long)message[0], (unsigned long long)expected);
         expected++;
     }

@@ -1,4 +1,5 @@
-/* bench_sync.c - barrier and lock. */
+/* bench_sync.c - barrier and lock.
+ * The lock is measured uncontended, then contended by all nodes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static int barrier_operate(struct bench_thread *thread, uint64_t operations) {
     return rc;
 }
 
-/* Two flags are what two nodes need at least; with more there is more to do. */
+/* The limit for two nodes is two flags; more nodes need more. */
 static double barrier_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
     snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_BARRIER);
     return limit_barrier_ns(bench_scratch(job), bench_cpu(job->options, 0, 0), bench_cpu(job->options, 1, 0));
@@ -56,7 +57,7 @@ const struct bench bench_barrier = {
 
 /* ---- lock ---- */
 
-/* Each thread of a node has a lock at each other node to itself; the last one is everybody's. */
+/* Each thread has its own lock at each other node; the last lock is shared by all. */
 struct locks {
     struct remo_lock *lock;
     uint32_t shared;
@@ -75,7 +76,7 @@ static uint32_t lock_list(const struct bench_options *options, struct bench_poin
     return options->nodes * options->threads > 1 ? 2 : 1;
 }
 
-/* A lock at `home` for this thread: lock i lives at node i mod n. */
+/* Return this thread's own lock at its target: the home of lock i is node i mod n. */
 static uint32_t own_lock(const struct bench_thread *thread) {
     const struct bench_job *job = thread->job;
     return (job->rank * job->options->threads + thread->index) * job->size + thread->target;
@@ -128,8 +129,7 @@ static double lock_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES])
 const struct bench bench_lock = {
     .name = "lock",
     .object = "lock",
-    .description =
-        "acquire and release a lock at another node that nobody else wants; then all nodes the same one",
+    .description = "acquire and release an uncontended lock at another node; then all nodes the same lock",
     .list = lock_list,
     .open = lock_open,
     .close = lock_close,

@@ -1,4 +1,5 @@
-/* bench_table.c - owned_var and sst: values with one writer and copies elsewhere. */
+/* bench_table.c - owned_var and sst: values with one writer and copies at other nodes.
+ * The last value of a point ends the readers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +13,11 @@
 #define LAST UINT64_MAX /* the value that ends a point */
 static const uint64_t sizes_bytes[SIZES] = {8, 64};
 
-/* ---- owned_var: node 0 operates, alone ---- */
+/* ---- owned_var: only node 0 operates ---- */
 
 struct vars {
     struct remo_owned_var *near[SIZES]; /* owned by node 0 */
-    struct remo_owned_var *far[SIZES];  /* owned by the next one */
+    struct remo_owned_var *far[SIZES];  /* owned by the next node */
 };
 
 static uint32_t owned_var_list(const struct bench_options *options,
@@ -50,7 +51,7 @@ static int owned_var_open(struct bench_job *job) {
     return rc;
 }
 
-/* What is pulled must have been stored. */
+/* Store a value before it is pulled. */
 static int owned_var_fill(struct bench_job *job) {
     const struct vars *vars = job->state;
     char value[64];
@@ -98,7 +99,7 @@ static int owned_var_operate(struct bench_thread *thread, uint64_t operations) {
     return rc;
 }
 
-/* Who is pushed to waits for it, until the last value. */
+/* Wait for each pushed value, until the last one. */
 static int owned_var_attend(struct bench_thread *thread) {
     const struct vars *vars = thread->job->state;
     const struct bench_point *point = thread->job->point;
@@ -202,12 +203,12 @@ struct watch {
     uint64_t seen, row[8];
 };
 
-static int saw_change(void *ctx, struct remo_sst *rows) {
+static int has_changed(void *ctx, struct remo_sst *rows) {
     struct watch *watch = ctx;
     return remo_sst_load(rows, 0, watch->row) == 0 && watch->row[0] != watch->seen;
 }
 
-/* The others watch the row. */
+/* The other nodes watch the row. */
 static int sst_attend(struct bench_thread *thread) {
     const struct tables *tables = thread->job->state;
     struct remo_sst *rows = tables->rows[thread->job->point->bytes == sizes_bytes[0] ? 0 : 1];
@@ -215,7 +216,7 @@ static int sst_attend(struct bench_thread *thread) {
     int rc = 0;
     while (rc == 0 && watch.row[0] != LAST) {
         watch.seen = watch.row[0];
-        rc = remo_sst_wait(rows, saw_change, &watch, REMO_FOREVER);
+        rc = remo_sst_wait(rows, has_changed, &watch, REMO_FOREVER);
     }
     return rc;
 }

@@ -1,5 +1,5 @@
-/* driver.c - one point on one node: threads that start together, warm up, operate against the clock, and stop
- * together. */
+/* driver.c - runs one point on one node: threads start together, warm up, measure, and stop together.
+ * Each timing starts at the end of the previous one, so every delay is in the figures. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,17 +13,17 @@
 #include "node/node.h"
 
 #define WARM_UP_NS (100 * REMO__NS_PER_MS)
-/* Of a collective benchmark, between two words of its leader; less when all shall be short. */
+/* Time between two commands of the leader of a collective benchmark; less for short points. */
 #define ROUND_NS (5 * REMO__NS_PER_MS)
 #define ROUNDS 8u
 #define BATCH_OPERATIONS_MAX (1u << 22)
 #define PS_PER_NS 1000
 
-/* What the threads of a node wait for before they begin, so that all measure in the same time. */
+/* The start signal of a node's threads, so that all measure during the same time. */
 struct gate {
     pthread_mutex_t mutex;
     pthread_cond_t opened;
-    int state; /* 0 closed, 1 open, -1 do not begin */
+    int state; /* 0: closed; 1: open; -1: closed for good, after an error */
     uint64_t warm_until_ns, until_ns;
 };
 
@@ -43,7 +43,7 @@ static uint64_t step_of(const struct bench_thread *thread) {
     return thread->job->point->window ? thread->job->point->window : 1;
 }
 
-/* How many operations to time together, from how long `operations` of them took. */
+/* Return how many operations to time together, given the time of `operations` of them. */
 static uint32_t batch_for(uint64_t operations, uint64_t took_ns, uint64_t step) {
     if (took_ns / operations >= BENCH_SINGLE_NS)
         return (uint32_t)step;
@@ -52,7 +52,8 @@ static uint32_t batch_for(uint64_t operations, uint64_t took_ns, uint64_t step) 
     return (uint32_t)((wanted + step - 1) / step * step);
 }
 
-/* Find the batch size while warming up: double it until a batch is long, then go on with what was found. */
+/* Warm up and find the batch size: double it until a batch is long enough, then continue with
+ * it. */
 static int warm_up(struct bench_thread *thread, uint64_t until_ns) {
     uint64_t step = step_of(thread), operations = step, now = remo__now_ns();
     uint64_t best_ns = UINT64_MAX; /* of a batch of this size */
@@ -73,8 +74,7 @@ static int warm_up(struct bench_thread *thread, uint64_t until_ns) {
     return 0;
 }
 
-/* Each timing begins where the one before it ended: a delay of any kind is in the figures. There is always
- * one. */
+/* Measure until `until_ns`, at least one batch. */
 static int measure(struct bench_thread *thread, uint64_t until_ns) {
     uint32_t batch = thread->batch;
     uint64_t start = remo__now_ns(), before = start, now;
@@ -99,29 +99,29 @@ static int run_alone(struct bench_thread *thread, const struct gate *gate) {
 
 /* ---- collective ---- */
 
-/* What the leader says to the others: how many operations come next; none is the end. They see every word,
- * since the leader gets through the operations of one only together with them. */
-struct word {
+/* A command of the leader: how many operations come next; 0 is the end. Followers receive every
+ * command, since the leader completes the operations of one only together with them. */
+struct round_command {
     uint64_t number, operations;
 };
 
-static int say(struct bench_thread *thread, uint64_t operations) {
+static int command(struct bench_thread *thread, uint64_t operations) {
     struct bench_job *job = thread->job;
-    struct word word = {.number = ++job->words, .operations = operations};
-    int rc = remo_sst_store(job->rounds, &word);
+    struct round_command round_command = {.number = ++job->commands, .operations = operations};
+    int rc = remo_sst_store(job->rounds, &round_command);
     return rc != 0 ? rc : remo_sst_broadcast(job->rounds, NULL);
 }
 
-static void forget(struct bench_thread *thread) {
+static void reset_figures(struct bench_thread *thread) {
     remo__histogram_reset(thread->histogram);
     thread->measured = 0;
     thread->elapsed_ns = 0;
 }
 
-/* A round of `count` timings of thread->batch operations each. */
+/* Run a round of `count` timings of thread->batch operations each. */
 static int lead_round(struct bench_thread *thread, uint64_t count) {
     uint32_t batch = thread->batch;
-    int rc = say(thread, count * batch);
+    int rc = command(thread, count * batch);
     uint64_t start = remo__now_ns(), before = start, now = start;
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         rc = operate(thread, batch);
@@ -134,13 +134,13 @@ static int lead_round(struct bench_thread *thread, uint64_t count) {
     return rc;
 }
 
-/* As warm_up. */
+/* As warm_up, in rounds. */
 static int lead_warm_up(struct bench_thread *thread, uint64_t until_ns) {
     uint64_t best_ns = UINT64_MAX;
     int rc = 0;
     thread->batch = 1;
     do {
-        forget(thread);
+        reset_figures(thread);
         rc = lead_round(thread, 1);
         if (thread->elapsed_ns < BENCH_BATCH_NS && thread->batch < BATCH_OPERATIONS_MAX) {
             thread->batch *= 2;
@@ -161,20 +161,21 @@ static int lead(struct bench_thread *thread, const struct gate *gate) {
     int rc = lead_warm_up(thread, gate->warm_until_ns);
     uint64_t round_ns = remo__min(ROUND_NS, (uint64_t)(thread->job->options->seconds * 1e9) / ROUNDS);
     uint64_t count = remo__max(round_ns / remo__max(thread->elapsed_ns, 1), 1);
-    forget(thread);
+    reset_figures(thread);
     while (rc == 0 && (thread->measured == 0 || remo__now_ns() < gate->until_ns))
         rc = lead_round(thread, count);
-    return rc != 0 ? rc : say(thread, 0);
+    return rc != 0 ? rc : command(thread, 0);
 }
 
 struct listener {
     struct bench_job *job;
-    struct word word;
+    struct round_command round_command;
 };
 
-static int heard(void *ctx, struct remo_sst *rounds) {
+static int has_command(void *ctx, struct remo_sst *rounds) {
     struct listener *listener = ctx;
-    return remo_sst_load(rounds, 0, &listener->word) == 0 && listener->word.number > listener->job->words;
+    return remo_sst_load(rounds, 0, &listener->round_command) == 0
+           && listener->round_command.number > listener->job->commands;
 }
 
 static int follow(struct bench_thread *thread, const struct gate *gate) {
@@ -182,11 +183,11 @@ static int follow(struct bench_thread *thread, const struct gate *gate) {
     struct listener listener = {.job = thread->job};
     int rc;
     do {
-        rc = remo_sst_wait(thread->job->rounds, heard, &listener, REMO_FOREVER);
-        thread->job->words = listener.word.number;
-        if (rc == 0 && listener.word.operations > 0)
-            rc = operate(thread, listener.word.operations);
-    } while (rc == 0 && listener.word.operations > 0);
+        rc = remo_sst_wait(thread->job->rounds, has_command, &listener, REMO_FOREVER);
+        thread->job->commands = listener.round_command.number;
+        if (rc == 0 && listener.round_command.operations > 0)
+            rc = operate(thread, listener.round_command.operations);
+    } while (rc == 0 && listener.round_command.operations > 0);
     return rc;
 }
 
@@ -277,7 +278,7 @@ static void prepare(struct bench_job *job, struct bench_thread *thread, uint32_t
     remo__random_seed(&thread->random, ((uint64_t)job->rank << 32) + index);
 }
 
-/* How many threads of this node do something in this point, and what. */
+/* Return how many threads of this node take part in the point, and set their function. */
 static uint32_t cast(const struct bench_job *job,
                      int (**ret_body)(struct bench_thread *, const struct gate *)) {
     const struct bench *bench = job->bench;

@@ -1,8 +1,11 @@
-/* limit.c - see limit.h. */
+/* limit.c - measures the limits of limit.h: copies, atomics, ping-pong, barrier, transfers.
+ * Every figure is a median over batches; the two sides of a pair never share a pair of cache
+ * lines. */
 #include "limit.h"
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/relax.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,49 +15,66 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_NS 20000.0     /* long against reading the clock (40 ns), short against a time slice (ms) */
-#define BUDGET_NS 15000000   /* for one limit; enough for several hundred batches */
-#define WARM_UP_NS 120000000 /* until the page tables of a large mapping are in the caches */
+/* long compared with a clock read (40 ns), short compared with a time slice (ms) */
+#define BATCH_NS 20000.0
+#define BUDGET_NS 15000000      /* per limit; enough for several hundred batches */
+#define CONTENTION_NS 100000000 /* to wait for batches in which the other side works */
+#define WARM_UP_NS 120000000    /* until the page tables of a large mapping are cached */
 #define BATCHES_MAX 1000
 #define BATCHES_MIN 5 /* of slow operations, even past the budget */
 #define SPINS_BEFORE_YIELD 2000
 #define LINE_BYTES 64
+#define PIECE_BYTES 2048 /* above this size glibc uses `rep movsb`, which is slow to start */
+/* Distance between data written by different threads: processors prefetch lines in pairs. */
+#define SEPARATION_BYTES 128
 
 struct pair;
 
-/* What a batch works on. Each kind of work uses the members that it needs. */
+/* The input of a batch; each kind of work uses the members that it needs. */
 struct work {
-    void (*run)(struct work *work, uint64_t operations);
+    _Alignas(SEPARATION_BYTES) void (*run)(struct work *work, uint64_t operations);
     const char *source;
     size_t source_bytes;
-    size_t size_bytes;
+    size_t size_bytes, piece_bytes; /* piece_bytes: limit of one memcpy */
     char *destination;
     _Atomic uint64_t *word;
     volatile uint64_t *guarded; /* by the lock in `word`; may be NULL */
     uint64_t *accounts;
     size_t accounts_count;
     struct remo__random random;
-    unsigned spins_before_yield; /* of those that wait for another thread */
-    struct pair *pair;           /* with whom the ping-pong or the barrier is */
+    unsigned spins_before_yield; /* in waits for another thread */
+    struct pair *pair;           /* of the ping-pong or the barrier */
     _Atomic uint64_t *peer_word;
     uint64_t round;
+    _Atomic uint64_t *rival_rounds; /* batches of the contending side; may be NULL */
 };
 
 static inline void forget_memory(void) {
     __asm__ volatile("" ::: "memory");
 }
 
-/* Of two threads on one processor the other runs only when this one yields. */
+/* On one processor, the other thread runs only when this one yields. */
 static inline void pause_in_spin(unsigned spins, unsigned spins_before_yield) {
     if (spins % spins_before_yield == 0)
         sched_yield();
     else
-        __builtin_ia32_pause();
+        remo__relax();
 }
 
 static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+/* Return whether the other side has worked since the last call, if the work contends with it.
+ * Otherwise a batch would count as contended while the system runs another program on the other
+ * side's processor. */
+static int was_contended(struct work *work) {
+    if (!work->rival_rounds)
+        return 1;
+    uint64_t before = work->round;
+    work->round = atomic_load_explicit(work->rival_rounds, memory_order_relaxed);
+    return work->round != before;
 }
 
 static double timed_batch(struct work *work, uint64_t operations) {
@@ -63,20 +83,21 @@ static double timed_batch(struct work *work, uint64_t operations) {
     return (double)(remo__now_ns() - start_ns);
 }
 
-/* The median over batches of the time of one operation. */
+/* Return the median time of one operation over the batches. */
 static double measure(struct work *work) {
     static const uint64_t operations_max = 1ull << 24;
     double samples[BATCHES_MAX];
     uint64_t operations = 1;
-    /* Twice, lest an interruption make a batch look long enough. */
+    /* Twice: an interruption may make one batch seem long enough. */
     while ((timed_batch(work, operations) < BATCH_NS || timed_batch(work, operations) < BATCH_NS)
            && operations < operations_max)
         operations *= 2;
-    uint64_t deadline = remo__deadline(BUDGET_NS);
+    uint64_t deadline = remo__deadline(BUDGET_NS), contention_deadline_ns = remo__now_ns() + CONTENTION_NS;
     size_t count = 0;
-    do
-        samples[count++] = timed_batch(work, operations) / (double)operations;
-    while (count < BATCHES_MAX && (count < BATCHES_MIN || remo__remaining_ns(deadline) > 0));
+    do {
+        samples[count] = timed_batch(work, operations) / (double)operations;
+        count += was_contended(work) || remo__now_ns() > contention_deadline_ns;
+    } while (count < BATCHES_MAX && (count < BATCHES_MIN || remo__remaining_ns(deadline) > 0));
     qsort(samples, count, sizeof *samples, compare_doubles);
     return samples[count / 2];
 }
@@ -91,28 +112,35 @@ static void run_load(struct work *work, uint64_t operations) {
     }
 }
 
+static inline void copy(char *to, const char *from, size_t size_bytes, size_t piece_bytes) {
+    for (; size_bytes > piece_bytes; size_bytes -= piece_bytes) {
+        memcpy(to, from, piece_bytes);
+        to += piece_bytes;
+        from += piece_bytes;
+    }
+    memcpy(to, from, size_bytes);
+    forget_memory();
+}
+
 static void run_memcpy(struct work *work, uint64_t operations) {
     char *destination = work->destination;
     const char *source = work->source;
-    size_t size_bytes = work->size_bytes;
-    for (uint64_t i = 0; i < operations; i++) {
-        memcpy(destination, source, size_bytes);
-        forget_memory();
-    }
+    size_t size_bytes = work->size_bytes, piece_bytes = work->piece_bytes;
+    for (uint64_t i = 0; i < operations; i++)
+        copy(destination, source, size_bytes, piece_bytes);
 }
 
 static void run_memcpy_random(struct work *work, uint64_t operations) {
-    size_t step = work->size_bytes < LINE_BYTES ? work->size_bytes : LINE_BYTES;
-    uint64_t places = (work->source_bytes - work->size_bytes) / step + 1;
+    size_t size_bytes = work->size_bytes, piece_bytes = work->piece_bytes;
+    size_t step = size_bytes < LINE_BYTES ? size_bytes : LINE_BYTES;
+    uint64_t places = (work->source_bytes - size_bytes) / step + 1;
     char *destination = work->destination;
     const char *source = work->source;
-    size_t size_bytes = work->size_bytes;
-    for (uint64_t i = 0; i < operations; i++) {
-        memcpy(destination, source + remo__random_below(&work->random, places) * step, size_bytes);
-        forget_memory();
-    }
+    for (uint64_t i = 0; i < operations; i++)
+        copy(destination, source + remo__random_below(&work->random, places) * step, size_bytes, piece_bytes);
 }
 
+/* Copy in one memcpy or in pieces, whichever is faster. */
 static double measure_copy(void (*run)(struct work *, uint64_t), const void *mapping, size_t mapping_bytes,
                            size_t size_bytes) {
     if (size_bytes == 0 || size_bytes > mapping_bytes)
@@ -125,9 +153,15 @@ static double measure_copy(void (*run)(struct work *, uint64_t), const void *map
                         .source = mapping,
                         .source_bytes = mapping_bytes,
                         .size_bytes = size_bytes,
+                        .piece_bytes = size_bytes,
                         .destination = destination};
     remo__random_seed(&work.random, 1);
     double ns = measure(&work);
+    if (size_bytes > PIECE_BYTES) {
+        work.piece_bytes = PIECE_BYTES;
+        double pieces_ns = measure(&work);
+        ns = pieces_ns < ns ? pieces_ns : ns;
+    }
     free(destination);
     return ns;
 }
@@ -207,14 +241,28 @@ double limit_lock_ns(void *line) {
 
 /* ---- two threads ---- */
 
-/* The first side measures; the second keeps it company until it is told to stop. */
+/* The first side measures; the second side responds until `stop` is set.
+ *
+ * Invariant: each side writes its own `work` in every round, and both read `stop` in every spin, so none of
+ * these shares a line, or a pair of lines, with another one. Without the separation, the writes of one side
+ * invalidate the line that the other side polls, and the result measures this layout. */
 struct pair {
     struct work work[2];
-    void (*company)(struct pair *pair);
+    _Alignas(SEPARATION_BYTES) _Atomic int stop;
+    _Alignas(SEPARATION_BYTES) _Atomic uint64_t rounds; /* of contention by the second side */
+    _Alignas(SEPARATION_BYTES) void (*company)(struct pair *pair);
     double result_ns;
-    _Atomic int running; /* the second side is */
-    _Atomic int stop;
+    _Atomic int running; /* the second side has started */
 };
+
+_Static_assert(sizeof(struct work) % SEPARATION_BYTES == 0 && _Alignof(struct pair) >= SEPARATION_BYTES,
+               "the works of two sides are separated");
+_Static_assert(offsetof(struct pair, stop) - offsetof(struct pair, work[1]) >= SEPARATION_BYTES
+                   && offsetof(struct pair, stop) % SEPARATION_BYTES == 0,
+               "the flag that both sides poll is separated from the works");
+_Static_assert(offsetof(struct pair, rounds) - offsetof(struct pair, stop) >= SEPARATION_BYTES
+                   && offsetof(struct pair, company) - offsetof(struct pair, rounds) >= SEPARATION_BYTES,
+               "the flag that both sides poll, and the counter that one side writes, have their own lines");
 
 static int stopped(struct pair *pair) {
     return atomic_load_explicit(&pair->stop, memory_order_relaxed);
@@ -272,27 +320,31 @@ static void contend(struct pair *pair) {
     struct work *work = &pair->work[1];
     while (!stopped(pair)) {
         work->run(work, 16);
+        atomic_fetch_add_explicit(&pair->rounds, 1, memory_order_relaxed);
         if (work->spins_before_yield == 1)
             sched_yield();
     }
 }
 
-static double measure_contended(struct work work, int cpu_a, int cpu_b) {
-    struct pair pair = {.work = {work, work}, .company = contend};
-    atomic_store(work.word, 0);
+static double measure_contended(const struct work *work, int cpu_a, int cpu_b) {
+    struct pair pair = {.work = {*work, *work}, .company = contend};
+    atomic_store(work->word, 0);
+    if (cpu_a != cpu_b) /* on one processor, a side works only when the other one yields */
+        pair.work[0].rival_rounds = &pair.rounds;
     return measure_pair(&pair, cpu_a, cpu_b);
 }
 
 double limit_fetch_add_contended_ns(void *line, int cpu_a, int cpu_b) {
-    return measure_contended((struct work){.run = run_fetch_add, .word = line}, cpu_a, cpu_b);
+    struct work work = {.run = run_fetch_add, .word = line};
+    return measure_contended(&work, cpu_a, cpu_b);
 }
 
 double limit_lock_contended_ns(void *line, int cpu_a, int cpu_b) {
     struct work work = {.run = run_lock, .word = line, .guarded = (uint64_t *)((char *)line + LINE_BYTES)};
-    return measure_contended(work, cpu_a, cpu_b);
+    return measure_contended(&work, cpu_a, cpu_b);
 }
 
-/* Wait until the other side has reached `round`. Returns 0 then, 1 when told to stop instead. */
+/* Wait until the other side has reached `round`. Returns 0, or 1 if `stop` is set. */
 static int await_round(struct work *work, uint64_t round) {
     unsigned spins = 0;
     while (atomic_load_explicit(work->peer_word, memory_order_acquire) < round) {
@@ -303,8 +355,8 @@ static int await_round(struct work *work, uint64_t round) {
     return 0;
 }
 
-/* Over one line both sides write the same word, in turn: the first the odd values, the second the even
- * ones. Over two, each has its own. `peer_word` is what a side reads. */
+/* Over one line both sides write the same word in turn: the first odd values, the second even ones.
+ * Over two lines each side has its own word. A side reads `peer_word`. */
 static void run_pingpong(struct work *work, uint64_t operations) {
     for (uint64_t i = 0; i < operations; i++) {
         work->round += 2;
@@ -347,7 +399,7 @@ static void join_barriers(struct pair *pair) {
 }
 
 double limit_barrier_ns(void *line, int cpu_a, int cpu_b) {
-    /* Two lines apart, or the adjacent-line prefetcher would couple them. */
+    /* Two lines apart, to avoid coupling by the adjacent-line prefetcher. */
     _Atomic uint64_t *word_a = line;
     _Atomic uint64_t *word_b = (void *)((char *)line + 2 * LINE_BYTES);
     struct pair pair = {.company = join_barriers};
@@ -383,7 +435,7 @@ double limit_transfer_ns(uint64_t *accounts, size_t accounts_count) {
 
 /* ---- names and the list ---- */
 
-/* 8 B, 4 KiB, 1 MiB by powers of 1024; 100 M by powers of 1000. */
+/* Format 8 B, 4 KiB, 1 MiB by powers of 1024; 100 M by powers of 1000. */
 static void format_scaled(char *ret_text, size_t text_bytes, size_t value, size_t base,
                           const char *const units[3]) {
     size_t unit = 0;

@@ -1,14 +1,12 @@
-/* litmus.h - the rows of the memory model's table of transitions, each as a few operations of three nodes
- * and an outcome in question.
+/* litmus.h - litmus tests: the rows of the memory model's table of transitions, as programs of three nodes
+ * with an outcome in question.
  *
- * One description, two runners. tests/sim/litmus.c runs it on simulated networks, and knows for each what
- * must be reachable and what never. litmus_real.c runs it on a real network, many times, and reports what
- * was seen: an outcome that may happen and never did is no news there, one that the fabric's capabilities
- * exclude is a failure.
+ * Two runners share these programs. tests/sim/litmus.c runs them on simulated networks, where each outcome
+ * must be reachable or impossible. litmus_real.c runs them many times on a real network and counts outcomes:
+ * one that may happen need not be seen, one that the fabric's capabilities exclude is a failure.
  *
- * Nodes 0 and 2 work on the memory of node 1, whose CPU looks on. Thread 1 of node 0 takes part in some
- * rows.
- */
+ * Nodes 0 and 2 operate on the memory of node 1, whose CPU polls it. Thread 1 of node 0 takes part in some
+ * rows. */
 #pragma once
 
 #include <remo/region.h>
@@ -18,44 +16,45 @@
 #define LITMUS_NODES 3u
 #define LITMUS_X 0u
 #define LITMUS_Y 64u      /* another line */
-#define LITMUS_BYTES 512u /* of each node's region */
+#define LITMUS_BYTES 512u /* per node */
 
-/* What all actors share besides the network. Clear at the beginning of each run, but for nodes and
+/* State shared by the actors besides the network; cleared before each run, except nodes and
  * regions. */
 struct litmus {
     struct remo_region *regions[LITMUS_NODES];
     struct remo_node *nodes[LITMUS_NODES];
-    _Atomic bool flag; /* one actor tells another */
+    _Atomic bool flag; /* a signal between actors */
     _Atomic uint32_t arrived;
     uint64_t seen[4];
     _Atomic int odd; /* the outcome in question was seen */
 };
 
-/* What excludes the outcome. */
+/* The rule that excludes the outcome. */
 enum litmus_rule {
-    LITMUS_ALWAYS,  /* nothing does: it may happen on every network */
-    LITMUS_NEVER,   /* the memory model does, on every network */
-    LITMUS_PUT_PUT, /* these: if the network keeps such operations in order */
-    LITMUS_PUT_GET,
+    LITMUS_ALWAYS,        /* none: it may happen on every network */
+    LITMUS_NEVER,         /* the memory model, on every network */
+    LITMUS_PUT_PUT,       /* from here on: the network keeps such operations in order */
+    LITMUS_PUT_GET,       /* of the same word */
+    LITMUS_PUT_GET_OTHER, /* of another word */
     LITMUS_PUT_RMW,
     LITMUS_GET_PUT,
     LITMUS_GET_GET,
     LITMUS_RMW_PUT,
     LITMUS_RMW_GET,
     LITMUS_PLACED,      /* a completed put is placed */
-    LITMUS_COMPLETIONS, /* completions come in order */
-    LITMUS_COHERENT,    /* atomics are atomic with everything */
-    LITMUS_CACHED,      /* CPUs see at once what was placed */
+    LITMUS_COMPLETIONS, /* completions arrive in order */
+    LITMUS_COHERENT,    /* atomics are atomic with all accesses */
+    LITMUS_CACHED,      /* CPUs see placed data at once */
     LITMUS_RULES
 };
 
 struct litmus_row {
-    const char *row; /* of the table in the memory model */
+    const char *row; /* in the table of the memory model */
     const char *program, *outcome;
     void (*body)(struct litmus *litmus, uint32_t node, uint32_t thread);
     enum litmus_rule rule;
     bool threads; /* thread 1 of node 0 takes part */
-    bool atomics; /* there must be some */
+    bool atomics; /* the network must have atomics */
 };
 
 extern const struct litmus_row litmus_rows[];
@@ -63,11 +62,11 @@ extern const uint32_t litmus_rows_count;
 
 /* ---- the runner provides ---- */
 
-/* Another actor may go on here. */
+/* A point where another actor may run. */
 void litmus_point(const char *what);
-/* Wait until `is`; returns early when the run is given up. */
+/* Wait until `is` returns true; returns early if the run was aborted. */
 void litmus_until(bool (*is)(void *ctx), void *ctx, const char *what);
-/* May a loop that looks at memory look again? `look`: how often it has. */
+/* Return whether a polling loop may poll again, after `look` polls. */
 bool litmus_again(uint32_t look);
-/* An operation failed: the run is void. May return. */
+/* Report the failure of an operation, which voids the run. May return. */
 void litmus_fail(const char *what, int rc);

@@ -1,4 +1,5 @@
-/* litmus_print.c - the report of `remo bench litmus`, for people and as JSON. */
+/* litmus_print.c - the report of `remo bench litmus`, as a table and as JSON.
+ * An outcome that was never seen may still be possible. */
 #include <jansson.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -7,13 +8,14 @@
 #include "bench/litmus_real.h"
 
 /* Rows that no program of this report can show. */
-static const char not_run[] = "22 and 23 (a node dies, a connection breaks) are the simulator's: remo sim";
+static const char not_run[] = "22 and 23 (a node or a connection fails) need the simulator: remo sim";
 
-/* Where memory is mapped the CPU itself executes operations when they are posted, one after the other. */
+/* On a mapped fabric the CPU itself executes operations in the order of their posts. */
 bool litmus_excludes(const struct remo__fabric_caps *caps, uint32_t row) {
     const bool excluded[LITMUS_RULES] = {[LITMUS_NEVER] = true,
                                          [LITMUS_PUT_PUT] = caps->writes_ordered,
-                                         [LITMUS_PUT_GET] = caps->read_flushes,
+                                         [LITMUS_PUT_GET] = caps->read_flushes || caps->mapped,
+                                         [LITMUS_PUT_GET_OTHER] = caps->read_flushes,
                                          [LITMUS_PUT_RMW] = caps->writes_ordered,
                                          [LITMUS_GET_PUT] = caps->mapped,
                                          [LITMUS_GET_GET] = caps->reads_ordered,
@@ -81,7 +83,7 @@ void litmus_print(FILE *out, const struct litmus_report *report) {
                               : "excluded");
     }
     fprintf(out,
-            "\nWhat may happen and was never seen may happen all the same. Rows %s.\n%u outcomes that the "
+            "\nAn outcome that may happen but was not seen may still happen. Rows %s.\n%u outcomes that the "
             "fabric excludes were seen\n",
             not_run, report->failures);
 }

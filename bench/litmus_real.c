@@ -1,8 +1,7 @@
-/* litmus_real.c - see litmus_real.h. Three processes, each a node, share with each other, beside the
- * network, one page of memory: there they meet before and after each run, tell each other what a program
- * needs told, and count. Each run begins with everything placed and zero, and every actor waits for a
- * random moment, so that what they do meets in ever new ways.
- */
+/* litmus_real.c - runs the litmus programs in three processes, one node each.
+ * The processes also share a page of memory, where they meet before and after each run, signal each
+ * other and count outcomes. Each run starts with all operations placed and the memory zero, after a
+ * random delay of each actor, so that the timing varies. */
 #include "bench/litmus_real.h"
 
 #include <errno.h>
@@ -22,19 +21,19 @@
 #include "node/access.h"
 #include "node/node.h"
 
-#define ACTORS 4u        /* one of each node, and thread 1 of node 0 */
-#define DELAY_TURNS 400u /* at most, before a run: about 2 us */
-#define SPINS 64u        /* then others may need the processor */
-#define YIELDS 256u      /* then even those who only get it when nobody wants it */
+#define ACTORS 4u        /* one per node, and thread 1 of node 0 */
+#define DELAY_TURNS 400u /* maximum before a run: about 2 us */
+#define SPINS 64u        /* then yield the processor */
+#define YIELDS 256u      /* then sleep, for threads of low priority */
 #define SLEEP_US 20u
 #define OPEN_NS (60 * REMO__NS_PER_S)
-#define GRACE_NS (60 * REMO__NS_PER_S) /* a report that has not come so long after its time never comes */
+#define GRACE_NS (60 * REMO__NS_PER_S) /* a report that is later than this is lost */
 
 struct shared {
-    _Atomic uint32_t came, meeting;
-    _Atomic bool stop; /* given up: all go home */
+    _Atomic uint32_t arrived_count, meeting;
+    _Atomic bool stop; /* the run was aborted: all actors end */
     _Atomic bool row_done;
-    struct litmus litmus; /* pointers are those of the process that wrote them, for its own use */
+    struct litmus litmus; /* each process uses only the pointers that it wrote */
     struct litmus_count rows[LITMUS_ROWS_MAX];
     struct remo__fabric_caps caps;
     _Atomic bool failed;
@@ -49,7 +48,7 @@ struct actor {
     struct remo__random random;
 };
 
-/* ---- what the programs need of a runner ---- */
+/* ---- functions for the programs ---- */
 
 static void pause_a_little(uint32_t turn) {
     if (turn % SPINS != SPINS - 1)
@@ -70,13 +69,13 @@ void litmus_until(bool (*is)(void *ctx), void *ctx, const char *what) {
         pause_a_little(turn);
 }
 
-/* What is looked for comes in the end. */
+/* The awaited state is reached in the end. */
 bool litmus_again(uint32_t look) {
     pause_a_little(look);
     return !shared->stop;
 }
 
-static void give_up(const char *what, int rc) {
+static void abort_run(const char *what, int rc) {
     if (!atomic_exchange(&shared->failed, true))
         snprintf(shared->error, sizeof shared->error, "%s: %s (%s)", what, remo_last_error(),
                  remo_error_name(rc));
@@ -84,22 +83,23 @@ static void give_up(const char *what, int rc) {
 }
 
 void litmus_fail(const char *what, int rc) {
-    give_up(what, rc);
+    abort_run(what, rc);
 }
 
 /* ---- runs ---- */
 
 static void meet(void) {
     uint32_t meeting = shared->meeting;
-    if (atomic_fetch_add(&shared->came, 1) == ACTORS - 1) {
-        shared->came = 0;
+    if (atomic_fetch_add(&shared->arrived_count, 1) == ACTORS - 1) {
+        shared->arrived_count = 0;
         shared->meeting++;
     }
     for (uint32_t turn = 0; shared->meeting == meeting && !shared->stop; turn++)
         pause_a_little(turn);
 }
 
-/* By node 1, when nothing is under way: count the last run, and clear the table for the next. */
+/* Count the last run and clear the state for the next one; called by node 1 while no operation is
+ * in flight. */
 static void begin_run(const struct actor *actor, uint32_t row, bool counts, uint64_t until_ns) {
     struct litmus *litmus = &shared->litmus;
     struct litmus_count *count = &shared->rows[row];
@@ -132,7 +132,7 @@ static void run_row(struct actor *actor, uint32_t row) {
             test->body(&shared->litmus, actor->node, actor->thread);
         int rc = remo_fence(shared->litmus.nodes[actor->node], REMO_FENCE_THREAD, 0);
         if (rc != 0)
-            give_up(test->program, rc);
+            abort_run(test->program, rc);
     }
 }
 
@@ -173,7 +173,7 @@ static int run_node(const char *fabric, const char *folder, double seconds, uint
         rc = -pthread_create(&thread, NULL, run_actor, &second);
     }
     if (rc != 0) {
-        give_up("a node could not begin", rc);
+        abort_run("cannot start a node", rc);
         return 1;
     }
     (void)run_actor(&first);
@@ -186,7 +186,7 @@ static int run_node(const char *fabric, const char *folder, double seconds, uint
 
 /* ---- the parent ---- */
 
-/* Wait for all; those that do not come are killed. */
+/* Wait for all nodes, and kill them at the deadline. */
 static void wait_for(const pid_t pids[LITMUS_NODES], uint64_t deadline_ns) {
     uint32_t left = LITMUS_NODES;
     bool ended[LITMUS_NODES] = {false}, killed = false;
@@ -205,7 +205,7 @@ static void wait_for(const pid_t pids[LITMUS_NODES], uint64_t deadline_ns) {
         }
         bool late = remo__now_ns() > deadline_ns;
         if (late && !killed && !atomic_exchange(&shared->failed, true))
-            snprintf(shared->error, sizeof shared->error, "not done in time, and stopped");
+            snprintf(shared->error, sizeof shared->error, "the nodes timed out and were killed");
         for (uint32_t i = 0; late && !killed && i < LITMUS_NODES; i++)
             if (!ended[i])
                 kill(pids[i], SIGKILL);
@@ -221,7 +221,7 @@ static void start_nodes(const char *fabric, const char *folder, double seconds,
         if (ret_pids[i] == 0)
             _exit(run_node(fabric, folder, seconds, i));
         if (ret_pids[i] < 0)
-            give_up("cannot start a node", -errno);
+            abort_run("cannot start a node", -errno);
     }
 }
 
@@ -232,7 +232,8 @@ int litmus_run(const char *fabric, double seconds, struct litmus_report *ret_rep
     snprintf(folder, sizeof folder, "%s/remo-litmus-XXXXXX", temporary ? temporary : "/tmp");
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || !mkdtemp(folder))
-        return remo__fail(-errno, "no memory or no folder for the nodes to meet in: %s", strerror(errno));
+        return remo__fail(-errno, "cannot make a folder or shared memory for the nodes: %s; check TMPDIR",
+                          strerror(errno));
     start_nodes(fabric, folder, seconds, pids);
     wait_for(pids, remo__now_ns() + (uint64_t)(litmus_rows_count * seconds * 1e9) + GRACE_NS);
     for (uint32_t i = 0; i < LITMUS_NODES; i++) {

@@ -1,5 +1,5 @@
-/* litmus_real.h - the litmus programs (litmus.h) on a real network of this machine: which outcomes are
- * seen. */
+/* litmus_real.h - run the litmus programs (litmus.h) on a real network of this machine, and count
+ * outcomes. */
 #pragma once
 
 #include <stdint.h>
@@ -17,14 +17,14 @@ struct litmus_report {
     char fabric[16];
     struct remo__fabric_caps caps;
     struct litmus_count rows[LITMUS_ROWS_MAX]; /* as in litmus_rows */
-    uint32_t failures;                         /* outcomes seen that `caps` excludes */
+    uint32_t failures;                         /* outcomes seen although `caps` excludes them */
 };
 
-/* Three node processes run each program over and over for `seconds`. Errors, with a sentence: -ENODEV and
- * others of the fabric, -ETIMEDOUT, -EIO (a node failed). */
+/* Run each program repeatedly for `seconds`, on three node processes.
+ * Errors: -ENODEV and other errors of the fabric, -ETIMEDOUT, -EIO (a node failed). */
 int litmus_run(const char *fabric, double seconds, struct litmus_report *ret_report);
-/* Does the fabric exclude the outcome of this row? */
+/* Return whether the fabric excludes the outcome of this row. */
 bool litmus_excludes(const struct remo__fabric_caps *caps, uint32_t row);
-/* A table for people; or one JSON object a line: what ran, then the rows. */
+/* Print a table, or one JSON object a line: the run, then the rows. */
 void litmus_print(FILE *out, const struct litmus_report *report);
 void litmus_print_json(FILE *out, const struct litmus_report *report);

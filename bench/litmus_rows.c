@@ -1,5 +1,6 @@
-/* litmus_rows.c - the programs of litmus.h. They touch network memory by operations, and as CPUs only by
- * the library's own accessors. */
+/* litmus_rows.c - the programs of litmus.h.
+ * They access network memory by operations, and from CPUs only by the accessors of
+ * node/access.h. */
 #include <remo/ack.h>
 #include <string.h>
 
@@ -19,8 +20,12 @@ static void put(struct litmus *s, uint32_t from, uint64_t at, uint64_t value, st
     require(remo_region_write(s->regions[from], 1, at, &value, 8, 0, ack), "put");
 }
 
+static void get_by(struct litmus *s, uint32_t from, uint64_t at, uint64_t *value, struct remo_ack *ack) {
+    require(remo_region_read(s->regions[from], 1, at, value, 8, ack), "get");
+}
+
 static void get(struct litmus *s, uint64_t at, uint64_t *value, struct remo_ack *ack) {
-    require(remo_region_read(s->regions[0], 1, at, value, 8, ack), "get");
+    get_by(s, 0, at, value, ack);
 }
 
 static void add(struct litmus *s, uint32_t from, uint64_t at, uint64_t *old, struct remo_ack *ack) {
@@ -39,7 +44,7 @@ static void cpu_store(struct litmus *s, uint64_t at, uint64_t value) {
     remo__store((char *)remo_region_local(s->regions[1]) + at, value);
 }
 
-/* Node 1's CPU: who sees `second` before `first`? */
+/* Poll on node 1's CPU whether `second` is visible before `first`. */
 static void watch(struct litmus *s, uint64_t first, uint64_t second) {
     for (uint32_t look = 0; litmus_again(look); look++)
         if (cpu_load(s, second) != 0) {
@@ -73,6 +78,28 @@ static void put_get(struct litmus *s, uint32_t node, uint32_t thread) {
         get(s, X, &s->seen[0], NULL);
         s->odd = s->seen[0] == 0;
     }
+}
+
+/* Nodes 0 and 2 each put one word and get the other node's word. */
+static void cross(struct litmus *s, uint32_t node, bool fences) {
+    if (node == 1)
+        return;
+    put(s, node, node == 0 ? X : Y, 1, NULL);
+    if (fences)
+        require(remo_fence(s->nodes[node], REMO_FENCE_PAIR, 1), "fence");
+    get_by(s, node, node == 0 ? Y : X, &s->seen[node], NULL);
+    if (atomic_fetch_add(&s->arrived, 1) == 1)
+        s->odd = s->seen[0] == 0 && s->seen[2] == 0;
+}
+
+static void put_get_other(struct litmus *s, uint32_t node, uint32_t thread) {
+    (void)thread;
+    cross(s, node, false);
+}
+
+static void put_fence_get(struct litmus *s, uint32_t node, uint32_t thread) {
+    (void)thread;
+    cross(s, node, true);
 }
 
 static void put_rmw(struct litmus *s, uint32_t node, uint32_t thread) {
@@ -135,7 +162,7 @@ static void rmw_get(struct litmus *s, uint32_t node, uint32_t thread) {
     }
 }
 
-/* The completion of the first put was waited for, then another thread, with a connection of its own, puts. */
+/* After the completion of the first put, another thread puts on its own connection. */
 static void two_connections(struct litmus *s, uint32_t node, uint32_t thread) {
     struct remo_ack ack = REMO_ACK_INIT;
     if (node == 1)
@@ -146,12 +173,12 @@ static void two_connections(struct litmus *s, uint32_t node, uint32_t thread) {
         s->flag = true;
     }
     if (node == 0 && thread == 1) {
-        litmus_until(is_flag, s, "hear of the completion");
+        litmus_until(is_flag, s, "wait for the completion");
         put(s, 0, Y, 1, NULL);
     }
 }
 
-/* The same, and nothing is waited for. */
+/* The same without waiting for the completion. */
 static void two_threads(struct litmus *s, uint32_t node, uint32_t thread) {
     if (node == 1)
         watch(s, X, Y);
@@ -160,7 +187,7 @@ static void two_threads(struct litmus *s, uint32_t node, uint32_t thread) {
         s->flag = true;
     }
     if (node == 0 && thread == 1) {
-        litmus_until(is_flag, s, "hear of the post");
+        litmus_until(is_flag, s, "wait for the post");
         put(s, 0, Y, 1, NULL);
     }
 }
@@ -174,7 +201,7 @@ static void completion(struct litmus *s, uint32_t node, uint32_t thread) {
         s->flag = true;
     }
     if (node == 1) {
-        litmus_until(is_flag, s, "hear of the completion");
+        litmus_until(is_flag, s, "wait for the completion");
         s->odd = cpu_load(s, X) == 0;
     }
 }
@@ -203,7 +230,7 @@ static void completions(struct litmus *s, uint32_t node, uint32_t thread) {
     }
 }
 
-/* A block of network memory of node 0, of two lines, filled. */
+/* Return a filled block of network memory of node 0, two lines long. */
 static char *make_source(struct litmus *s) {
     void *buffer = NULL;
     require(remo_buffer_get(s->nodes[0], &buffer), "buffer");
@@ -212,7 +239,7 @@ static char *make_source(struct litmus *s) {
     return buffer;
 }
 
-/* What the CPU has stored just before is what the put carries. */
+/* The put carries the CPU's last store. */
 static void store_put(struct litmus *s, uint32_t node, uint32_t thread) {
     struct remo_ack ack = REMO_ACK_INIT;
     (void)thread;
@@ -230,7 +257,7 @@ static void store_put(struct litmus *s, uint32_t node, uint32_t thread) {
     remo_buffer_put(s->nodes[0], source);
 }
 
-/* The source is in the network's hands until the ack is done. */
+/* The network owns the source until the ack completes. */
 static void put_store(struct litmus *s, uint32_t node, uint32_t thread) {
     struct remo_ack ack = REMO_ACK_INIT;
     (void)thread;
@@ -282,7 +309,7 @@ static void rmw_rmw(struct litmus *s, uint32_t node, uint32_t thread) {
         s->odd = s->seen[0] == s->seen[2];
 }
 
-/* The put is lost: the atomic had read before it and wrote after it. */
+/* The put is lost if the atomic read before it and wrote after it. */
 static void rmw_overlaps_put(struct litmus *s, uint32_t node, uint32_t thread) {
     (void)thread;
     if (node == 0)
@@ -313,7 +340,7 @@ static void rmw_overlaps_store(struct litmus *s, uint32_t node, uint32_t thread)
     }
 }
 
-/* The word is one value or the other, never some bytes of both. */
+/* The word has one value or the other, never bytes of both. */
 static void rmw_load(struct litmus *s, uint32_t node, uint32_t thread) {
     const uint64_t after = 0x1122334455667788;
     (void)thread;
@@ -342,8 +369,8 @@ static void puts_overlap(struct litmus *s, uint32_t node, uint32_t thread) {
     s->odd = (cpu_load(s, X) & 0xff) != (cpu_load(s, Y) & 0xff);
 }
 
-/* Row 24: CPUs whose caches nobody keeps coherent. */
-static void store_told(struct litmus *s, uint32_t node, uint32_t thread) {
+/* Row 24: CPUs without coherent caches. */
+static void store_signalled(struct litmus *s, uint32_t node, uint32_t thread) {
     (void)thread;
     if (node == 1) {
         cpu_store(s, X, 1);
@@ -351,13 +378,13 @@ static void store_told(struct litmus *s, uint32_t node, uint32_t thread) {
         s->flag = true;
     }
     if (node == 0) {
-        litmus_until(is_flag, s, "hear of the store");
+        litmus_until(is_flag, s, "wait for the store");
         get(s, X, &s->seen[0], NULL);
         s->odd = s->seen[0] == 0;
     }
 }
 
-static void looked_before(struct litmus *s, uint32_t node, uint32_t thread) {
+static void loaded_before(struct litmus *s, uint32_t node, uint32_t thread) {
     (void)thread;
     if (node == 0) {
         put(s, 0, X, 1, NULL);
@@ -366,7 +393,7 @@ static void looked_before(struct litmus *s, uint32_t node, uint32_t thread) {
     }
     if (node == 1) {
         (void)cpu_load(s, X);
-        litmus_until(is_flag, s, "hear of the put");
+        litmus_until(is_flag, s, "wait for the put");
         s->odd = cpu_load(s, X) == 0;
     }
 }
@@ -376,7 +403,7 @@ static void put_and_fence(struct litmus *s, uint32_t node, uint64_t at, uint64_t
     require(remo_fence(s->nodes[node], REMO_FENCE_THREAD, 0), "fence");
 }
 
-/* Two words of one line, each written by one node. */
+/* Two words of one line, each written by another node. */
 static void neighbours(struct litmus *s, uint32_t node, uint32_t thread) {
     (void)thread;
     if (node != 1) {
@@ -393,6 +420,10 @@ static void neighbours(struct litmus *s, uint32_t node, uint32_t thread) {
 const struct litmus_row litmus_rows[] = {
     {"1", "put X; put Y", "Y was seen before X", put_put, LITMUS_PUT_PUT, false, false},
     {"2", "put X; get X", "the get misses the put", put_get, LITMUS_PUT_GET, false, false},
+    {"2", "put X; get Y | put Y; get X", "both gets miss the other's put", put_get_other,
+     LITMUS_PUT_GET_OTHER, false, false},
+    {"2", "put X; fence; get Y | put Y; fence; get X", "both gets miss the other's put", put_fence_get,
+     LITMUS_NEVER, false, false},
     {"3", "put X; rmw Y", "Y was seen before X", put_rmw, LITMUS_PUT_RMW, false, true},
     {"4", "get X; put X", "the get sees the later put", get_put, LITMUS_GET_PUT, false, false},
     {"5", "get X; get Y", "the later get sees the older value", get_get, LITMUS_GET_GET, false, false},
@@ -416,9 +447,9 @@ const struct litmus_row litmus_rows[] = {
     {"20", "rmw X | CPU loads X", "neither the old value nor the new one", rmw_load, LITMUS_NEVER, false,
      true},
     {"21", "put X, Y | put X, Y", "X of one, Y of the other", puts_overlap, LITMUS_ALWAYS, false, false},
-    {"24", "CPU stores X; fence | told: get X", "the get misses the store", store_told, LITMUS_CACHED, false,
-     false},
-    {"24", "CPU has loaded X | put X; fence | told: load", "the load misses the put", looked_before,
+    {"24", "CPU stores X; fence | signalled: get X", "the get misses the store", store_signalled,
+     LITMUS_CACHED, false, false},
+    {"24", "CPU has loaded X | put X; fence | signalled: load", "the load misses the put", loaded_before,
      LITMUS_CACHED, false, false},
     {"24", "put X; fence | put X + 16; fence", "one of the neighbours is lost", neighbours, LITMUS_CACHED,
      false, false},

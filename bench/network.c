@@ -1,8 +1,6 @@
-/* network.c - the limit on a fabric that is not mapped: the same read or write with libfabric alone, between
- * the same two nodes, before each point.
- *
- * Node 0 measures, and node 1 polls for it until it is told that this is over. A limit that cannot be
- * measured is left out; it is no reason not to measure Remo. */
+/* network.c - the limit on fabrics that are not mapped: the same operation with libfabric alone.
+ * It is measured between the same two nodes, before and after each point. Node 0 measures; node 1
+ * polls until node 0 ends the round. If the limit cannot be measured, it is omitted. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +10,12 @@
 #include "bench/bench.h"
 
 #define SECONDS_MAX 0.1
-#define ATTEND_NS (20 * REMO__NS_PER_S) /* node 0 gives up much earlier */
+#define ATTEND_NS (20 * REMO__NS_PER_S) /* node 0 ends much earlier */
 #define BLOB_OFFSET 0u                  /* in the scratch memory */
 #define ROUND_OFFSET BARE_OFI_BLOB_BYTES
 
-/* The blobs cross in the scratch memory of the other. An end that could not be opened describes itself with
- * zeros, which the other one refuses. */
+/* Exchange the blobs through the scratch memory. A failed endpoint sends zeros, which the other
+ * side refuses. */
 static int meet(struct bench_job *job) {
     char blob[BARE_OFI_BLOB_BYTES] = {0};
     if (job->rank < 2) {

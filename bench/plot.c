@@ -1,126 +1,231 @@
-/* plot.c - the plot of `remo bench`, drawn by gnuplot. */
+/* plot.c - the pictures of `remo bench --plot`: a group of horizontal bars for each result of Remo.
+ * Its limit and the peers stand below it. More than GNUPLOT_SERIES_MAX groups go to further
+ * files. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "base/error.h"
+#include "bench/gnuplot.h"
 #include "bench/output.h"
 
-#define SERIES_MAX 16u
-#define BAR_PIXELS 14u
-#define MARGIN_PIXELS 160u
+#define WIDTH 900u
+#define BAR_PIXELS 15u
+#define GAP_PIXELS 12u       /* between two groups */
+#define TITLE_PIXELS 72u     /* title and caption */
+#define FOOT_PIXELS 36u      /* the axis */
+#define CHARACTER_PIXELS 7.7 /* average of the labels */
+#define VALUE_ROOM 1.9       /* room for the figure behind the longest bar */
+#define NAME_BYTES 48
 
-/* The peers that have a figure, in the order in which they come. */
-struct series {
-    const char *peers[SERIES_MAX];
-    uint32_t count;
+/* The subject of a bar. Higher numbers are peers, in order of appearance. */
+#define SERIES_REMO 0u
+#define SERIES_LIMIT 1u
+#define SERIES_MAX GNUPLOT_SERIES_MAX
+
+struct bar {
+    uint32_t series;
+    double ns;
 };
 
-static void find_series(const struct bench_result *results, uint32_t count, struct series *ret_series) {
-    ret_series->count = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t known = 0;
-        if (!results[i].peer[0] || !isfinite(results[i].p50_ns))
-            continue;
-        while (known < ret_series->count && strcmp(ret_series->peers[known], results[i].peer) != 0)
-            known++;
-        if (known == ret_series->count && known < SERIES_MAX)
-            ret_series->peers[ret_series->count++] = results[i].peer;
-    }
+struct group {
+    char title[112];
+    struct bar bars[SERIES_MAX];
+    uint32_t bars_count;
+};
+
+struct plot {
+    struct group *groups;
+    uint32_t groups_count;
+    char names[SERIES_MAX][NAME_BYTES];
+    uint32_t series_count;
+    /* the first one with a figure: it has the fabric and the nodes of all */
+    const struct bench_result *first;
+};
+
+static void put_titles(FILE *out, const struct bench_result *first, uint32_t height) {
+    char caption[256];
+    gnuplot_caption(caption, sizeof caption);
+    fprintf(
+        out,
+        "set label 1 'Time of one operation (median); shorter is better' at screen 0.5, screen %.4f center "
+        "font 'sans,14'\n"
+        "set label 2 'fabric %s, %u nodes, %u thread%s each' at screen 0.5, screen %.4f center\n"
+        "set label 3 '%s' at screen 0.5, screen %.4f center textcolor rgb '#555555'\n",
+        1 - 18.0 / height, first->fabric, first->nodes, first->threads, first->threads == 1 ? "" : "s",
+        1 - 40.0 / height, caption, 1 - 58.0 / height);
 }
 
-static void put_value(FILE *out, double value) {
-    if (isfinite(value) && value > 0)
-        fprintf(out, " %.3f", value);
-    else
-        fprintf(out, " ?");
+static uint32_t series_of(struct plot *plot, const struct bench_result *peer) {
+    char name[NAME_BYTES];
+    uint32_t known = SERIES_LIMIT + 1;
+    bench_result_peer(peer, name, sizeof name);
+    while (known < plot->series_count && strcmp(plot->names[known], name) != 0)
+        known++;
+    if (known == plot->series_count && known < SERIES_MAX)
+        strcpy(plot->names[plot->series_count++], name);
+    return known;
 }
 
-static double peer_value(const struct bench_result *own, const char *peer, const struct bench_result *results,
-                         uint32_t count) {
+static void add_bar(struct group *group, uint32_t series, double ns) {
+    if (isfinite(ns) && ns > 0 && series < SERIES_MAX && group->bars_count < SERIES_MAX)
+        group->bars[group->bars_count++] = (struct bar){series, ns};
+}
+
+static void add_group(struct plot *plot, const struct bench_result *own, const struct bench_result *peers,
+                      uint32_t peers_count) {
+    struct group *group = &plot->groups[plot->groups_count];
+    *group = (struct group){0};
+    bench_result_title(own, group->title, sizeof group->title);
+    if (strcmp(own->object, "machine") != 0) /* such a result is a limit itself */
+        add_bar(group, SERIES_REMO, own->p50_ns);
+    add_bar(group, SERIES_LIMIT, own->limit_ns);
+    for (uint32_t i = 0; i < peers_count; i++)
+        if (isfinite(peers[i].p50_ns) && bench_result_matches(own, &peers[i]))
+            add_bar(group, series_of(plot, &peers[i]), peers[i].p50_ns);
+    if (group->bars_count == 0)
+        return;
+    plot->groups_count++;
+    plot->first = plot->first ? plot->first : own;
+}
+
+static uint32_t count_bars(const struct group *groups, uint32_t count) {
+    uint32_t bars = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (strcmp(results[i].peer, peer) == 0 && isfinite(results[i].p50_ns)
-            && bench_result_matches(own, &results[i]))
-            return results[i].p50_ns;
-    return NAN;
+        bars += groups[i].bars_count;
+    return bars;
 }
 
-/* A line for each result of Remo: its title, its own figure, the limit, each peer's. Returns how many. */
-static uint32_t put_data(FILE *out, const struct bench_result *results, uint32_t count,
-                         const struct series *series) {
-    uint32_t rows = 0;
-    fprintf(out, "$data << END\n");
-    for (uint32_t i = 0; i < count; i++) {
-        char title[112];
-        if (results[i].peer[0] || !isfinite(results[i].p50_ns))
+/* Return a range in seconds, from a power of ten below the shortest bar to some room behind the
+ * longest. */
+static void find_range(const struct group *groups, uint32_t count, double *ret_from, double *ret_to) {
+    double least = INFINITY, most = 0;
+    for (uint32_t g = 0; g < count; g++)
+        for (uint32_t b = 0; b < groups[g].bars_count; b++) {
+            least = fmin(least, groups[g].bars[b].ns * 1e-9);
+            most = fmax(most, groups[g].bars[b].ns * 1e-9);
+        }
+    *ret_from = pow(10, floor(log10(least / 2)));
+    *ret_to = most * pow(most / *ret_from, 0.06) * VALUE_ROOM;
+}
+
+/* Write a block of data per series: seconds, place from the top in pixels, and the figure as text.
+ * Returns the mask of series with data. */
+static uint32_t put_bars(FILE *out, const struct group *groups, uint32_t count, uint32_t series_count) {
+    uint32_t present = 0;
+    for (uint32_t series = 0; series < series_count; series++) {
+        uint32_t y = GAP_PIXELS;
+        fprintf(out, "$series%u << END\n", series);
+        for (uint32_t g = 0; g < count; g++, y += GAP_PIXELS)
+            for (uint32_t b = 0; b < groups[g].bars_count; b++, y += BAR_PIXELS) {
+                char value[BENCH_CELL_BYTES];
+                if (groups[g].bars[b].series != series)
+                    continue;
+                present |= 1u << series;
+                bench_format_time(groups[g].bars[b].ns, value);
+                fprintf(out, "%.4g %u \"%s\"\n", groups[g].bars[b].ns * 1e-9, y + BAR_PIXELS / 2, value);
+            }
+        fprintf(out, "END\n");
+    }
+    return present;
+}
+
+/* Write the labels. Returns the length of the longest one. */
+static size_t put_labels(FILE *out, const struct group *groups, uint32_t count) {
+    size_t longest = 0;
+    uint32_t y = GAP_PIXELS;
+    fprintf(out, "set ytics scale 0 (");
+    for (uint32_t g = 0; g < count; g++) {
+        size_t length = strlen(groups[g].title);
+        longest = length > longest ? length : longest;
+        fprintf(out, "%s\"", g ? ", " : "");
+        for (const char *at = groups[g].title; *at; at++) /* gnuplot treats a label as a format */
+            fprintf(out, "%s%c", *at == '%' ? "%" : "", *at);
+        fprintf(out, "\" %u", y + groups[g].bars_count * BAR_PIXELS / 2);
+        y += groups[g].bars_count * BAR_PIXELS + GAP_PIXELS;
+    }
+    fprintf(out, ")\n");
+    return longest;
+}
+
+static const char *series_name(const struct plot *plot, uint32_t series) {
+    return series == SERIES_REMO    ? "Remo"
+           : series == SERIES_LIMIT ? "limit of the hardware"
+                                    : plot->names[series];
+}
+
+static void put_legend(FILE *out, const struct plot *plot, uint32_t present, uint32_t height) {
+    struct gnuplot_legend legend = {.count = 0};
+    for (uint32_t series = 0; series < plot->series_count; series++)
+        if (present & 1u << series) {
+            legend.names[legend.count] = series_name(plot, series);
+            legend.colours[legend.count++] = gnuplot_colours[series];
+        }
+    gnuplot_legend(out, &legend, TITLE_PIXELS, WIDTH, height);
+}
+
+static void put_plot(FILE *out, const struct plot *plot, uint32_t present, double from) {
+    const char *before = "plot";
+    uint32_t half = BAR_PIXELS / 2 - 1;
+    for (uint32_t series = 0; series < plot->series_count; series++) {
+        if (!(present & 1u << series))
             continue;
-        bench_result_title(&results[i], title, sizeof title);
-        fprintf(out, "\"%s\"", title);
-        put_value(out, results[i].p50_ns);
-        put_value(out, results[i].limit_ns);
-        for (uint32_t p = 0; p < series->count; p++)
-            put_value(out, peer_value(&results[i], series->peers[p], results, count));
-        fprintf(out, "\n");
-        rows++;
+        fprintf(
+            out,
+            "%s $series%u using 1:2:(%g):1:($2-%u):($2+%u) with boxxyerror fs solid 1 noborder lc rgb '%s'",
+            before, series, from, half, half, gnuplot_colours[series]);
+        fprintf(out, ", $series%u using 1:2:3 with labels left offset 0.6,0 font 'sans,9'", series);
+        before = ",";
     }
-    fprintf(out, "END\n");
-    return rows;
-}
-
-void bench_plot_output(FILE *out, const char *file) {
-    fprintf(out, "set output '");
-    for (; *file; file++) {
-        if (*file == '\'') /* doubled, it does not end the name */
-            fputc('\'', out);
-        fputc(*file, out);
-    }
-    fprintf(out, "'\n");
-}
-
-static void put_plot(FILE *out, const char *file, uint32_t rows, const struct series *series) {
-    uint32_t width = MARGIN_PIXELS + rows * (series->count + 3) * BAR_PIXELS;
-    fprintf(out, "set terminal svg size %u,560 noenhanced background rgb 'white'\n",
-            width < 640 ? 640 : width);
-    bench_plot_output(out, file);
-    fprintf(out,
-            "set title 'remo bench: time per operation (median), less is better'\n"
-            "set ylabel 'ns'\nset logscale y\nset grid ytics\nset key outside right top\nset bmargin 12\n"
-            "set datafile missing '?'\nset style data histogram\nset style histogram clustered gap 1\n"
-            "set style fill solid 0.85 border -1\nset xtics rotate by -40 nomirror\n"
-            "plot $data using 2:xtic(1) title 'Remo' lc rgb '#1b6ca8', "
-            "$data using 3 title 'physical limit' lc rgb '#b0b0b0'");
-    for (uint32_t p = 0; p < series->count; p++)
-        fprintf(out, ", $data using %u title '%s'", p + 4, series->peers[p]);
     fprintf(out, "\n");
 }
 
-int bench_plot_draw(const char *file, const char *script, size_t script_bytes) {
-    FILE *gnuplot = popen("gnuplot", "w");
-    int status = -1;
-    if (gnuplot) {
-        fwrite(script, 1, script_bytes, gnuplot);
-        status = pclose(gnuplot);
-    }
-    if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return remo__fail(-ENOENT, "gnuplot is not installed (apt-get install gnuplot-nox)");
-    return status == 0 ? 0 : remo__fail(-EIO, "gnuplot could not write %s; see above", file);
+static void put_page(FILE *out, const char *file, uint32_t page, const struct plot *plot) {
+    uint32_t begin, end;
+    double from, to;
+    gnuplot_page(plot->groups_count, page, &begin, &end);
+    const struct group *groups = &plot->groups[begin];
+    uint32_t count = end - begin;
+    uint32_t inner = count_bars(groups, count) * BAR_PIXELS + (count + 1) * GAP_PIXELS;
+    find_range(groups, count, &from, &to);
+    uint32_t present = put_bars(out, groups, count, plot->series_count);
+    uint32_t head = TITLE_PIXELS + gnuplot_legend_pixels((uint32_t)__builtin_popcount(present));
+    uint32_t height = inner + head + FOOT_PIXELS;
+    gnuplot_output(out, file, page, WIDTH, height);
+    put_titles(out, plot->first, height);
+    put_legend(out, plot, present, height);
+    size_t longest = put_labels(out, groups, count);
+    fprintf(out, "unset key\nset lmargin at screen %.4f\nset rmargin at screen 0.98\n",
+            ((double)longest * CHARACTER_PIXELS + 16) / WIDTH);
+    fprintf(out, "set tmargin at screen %.4f\nset bmargin at screen %.4f\n", 1 - (double)head / height,
+            (double)FOOT_PIXELS / height);
+    fprintf(out, "set yrange [%u:0]\nset logscale x\nset xrange [%g:%g]\nset format x '%%.0s %%cs'\n", inner,
+            from, to);
+    fprintf(out, "set grid xtics\nset border 1\nset xtics nomirror\n");
+    put_plot(out, plot, present, from);
+    fprintf(out, "reset\n");
 }
 
-int bench_plot(const char *file, const struct bench_result *results, uint32_t count) {
-    struct series series;
+int bench_plot(const char *file, const struct bench_result *own, uint32_t own_count,
+               const struct bench_result *peers, uint32_t peers_count) {
+    struct plot plot = {.series_count = SERIES_LIMIT + 1};
     char *script = NULL;
     size_t script_bytes = 0;
     FILE *text = open_memstream(&script, &script_bytes);
-    if (!text)
-        return remo__fail(-ENOMEM, "no memory for the plot");
-    find_series(results, count, &series);
-    uint32_t rows = put_data(text, results, count, &series);
-    put_plot(text, file, rows, &series);
-    fclose(text);
-    int rc = rows > 0 ? bench_plot_draw(file, script, script_bytes)
-                      : remo__fail(-EINVAL, "there is no figure to plot");
+    plot.groups = calloc(own_count + 1, sizeof *plot.groups);
+    int rc = text && plot.groups ? 0 : remo__fail(-ENOMEM, "cannot plot to %s: no memory", file);
+    for (uint32_t i = 0; i < own_count && rc == 0; i++)
+        add_group(&plot, &own[i], peers, peers_count);
+    if (rc == 0 && plot.groups_count == 0)
+        rc = remo__fail(-EINVAL, "cannot plot to %s: nothing was measured", file);
+    for (uint32_t page = 0; rc == 0 && page < gnuplot_pages(plot.groups_count); page++)
+        put_page(text, file, page, &plot);
+    if (text)
+        fclose(text);
+    if (rc == 0)
+        rc = gnuplot_draw(file, script, script_bytes);
     free(script);
+    free(plot.groups);
     return rc;
 }

@@ -1,4 +1,5 @@
-/* result.c - see result.h. */
+/* result.c - results as JSON, comparison, medians, titles (result.h).
+ * The tables of figures below define the order of the JSON members. */
 #include "bench/result.h"
 
 #include <errno.h>
@@ -10,7 +11,9 @@
 
 #include "base/bits.h"
 
-/* The members with figures, in the order of the design. */
+#define RATIO_MIN 0.95
+
+/* The members with figures, in the order of the interface. */
 static const struct figure {
     const char *name;
     size_t at;
@@ -33,7 +36,7 @@ static const struct figure net_figures[] = {
     {"bytes", offsetof(struct bench_result, net_bytes), false},
 };
 
-/* There only where the fabric counts them. */
+/* Present only if the fabric counts them. */
 static const struct figure wire_figures[] = {
     {"work_requests", offsetof(struct bench_result, wire_requests), false},
     {"posts", offsetof(struct bench_result, wire_posts), false},
@@ -62,7 +65,7 @@ void bench_result_reset(struct bench_result *result) {
 
 /* ---- to JSON ---- */
 
-/* Five digits say more than the measurement knows. */
+/* Five digits are more than the accuracy of the measurement. */
 static json_t *number(double value, bool whole) {
     if (!isfinite(value))
         return json_null();
@@ -91,6 +94,7 @@ static void put_figures(json_t *object, const struct bench_result *result, const
 
 static void put_subject(json_t *object, const struct bench_result *result) {
     put_text(object, "peer", result->peer);
+    put_text(object, "transport", result->transport);
     put_text(object, "bench", result->bench);
     put_text(object, "object", result->object);
     put_text(object, "variant", result->variant);
@@ -158,6 +162,7 @@ int bench_result_parse(const json_t *object, struct bench_result *ret_result) {
         return -EINVAL;
     bench_result_reset(&result);
     take_text(object, "peer", result.peer, sizeof result.peer);
+    take_text(object, "transport", result.transport, sizeof result.transport);
     take_text(object, "bench", result.bench, sizeof result.bench);
     take_text(object, "object", result.object, sizeof result.object);
     take_text(object, "variant", result.variant, sizeof result.variant);
@@ -197,8 +202,7 @@ static bool counts_match(uint64_t a, uint64_t b) {
 }
 
 int bench_result_matches(const struct bench_result *a, const struct bench_result *b) {
-    /* A server's one client stands against each of our nodes: only the other benchmarks compare who operates.
-     */
+    /* A server's one client compares with each node, so kv ignores `active`. */
     bool compare_active = strcmp(a->bench, "kv") != 0;
     return strcmp(a->bench, b->bench) == 0 && texts_match(a->object, b->object)
            && counts_match(a->bytes, b->bytes) && counts_match(a->window, b->window)
@@ -209,9 +213,10 @@ int bench_result_matches(const struct bench_result *a, const struct bench_result
 }
 
 int bench_result_same(const struct bench_result *a, const struct bench_result *b) {
-    return strcmp(a->peer, b->peer) == 0 && strcmp(a->bench, b->bench) == 0 && a->nodes == b->nodes
-           && strcmp(a->object, b->object) == 0 && strcmp(a->variant, b->variant) == 0 && a->bytes == b->bytes
-           && a->window == b->window && a->active == b->active && a->read_percent == b->read_percent
+    return strcmp(a->peer, b->peer) == 0 && strcmp(a->transport, b->transport) == 0
+           && strcmp(a->bench, b->bench) == 0 && a->nodes == b->nodes && strcmp(a->object, b->object) == 0
+           && strcmp(a->variant, b->variant) == 0 && a->bytes == b->bytes && a->window == b->window
+           && a->active == b->active && a->read_percent == b->read_percent
            && strcmp(a->distribution, b->distribution) == 0;
 }
 
@@ -249,7 +254,11 @@ void bench_result_median(const struct bench_result *const *results, uint32_t cou
     *ret_result = median;
 }
 
-/* ---- for people ---- */
+bool bench_result_beats_limit(const struct bench_result *result) {
+    return isfinite(result->ratio) && result->ratio < RATIO_MIN;
+}
+
+/* ---- text for people ---- */
 
 static void format_bytes(char ret_text[32], uint64_t bytes) {
     static const char *const units[] = {"B", "KiB", "MiB"};
@@ -259,6 +268,15 @@ static void format_bytes(char ret_text[32], uint64_t bytes) {
         unit++;
     }
     snprintf(ret_text, 32, "%llu %s", (unsigned long long)bytes, units[unit]);
+}
+
+void bench_result_peer(const struct bench_result *result, char *ret_text, size_t text_bytes) {
+    const char *transport = result->transport;
+    if (strcmp(transport, "tcp") == 0)
+        transport = "TCP";
+    else if (strcmp(transport, "unix") == 0)
+        transport = "Unix socket";
+    snprintf(ret_text, text_bytes, "%s%s%s", result->peer, transport[0] ? ", " : "", transport);
 }
 
 void bench_result_title(const struct bench_result *result, char *ret_text, size_t text_bytes) {
@@ -277,7 +295,7 @@ void bench_result_title(const struct bench_result *result, char *ret_text, size_
         snprintf(distribution, sizeof distribution, ", %s", result->distribution);
     if (!variant[0] && strcmp(result->bench, "accounts") == 0)
         variant = result->object;
-    if (strcmp(result->object, "machine") == 0) { /* a limit speaks for itself */
+    if (strcmp(result->object, "machine") == 0) { /* a limit needs no further title */
         snprintf(ret_text, text_bytes, "%s", variant);
         return;
     }

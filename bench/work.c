@@ -1,5 +1,5 @@
-/* work.c - one node of the job of a benchmark: opens, goes through the points, puts the figures of all nodes
- * together. */
+/* work.c - one node of a benchmark's job: opens objects, runs the points, merges figures at node 0.
+ * All nodes run the same points in the same order, with a barrier after each. */
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
@@ -18,7 +18,7 @@
 #define CONNECT_NS (60 * REMO__NS_PER_S)
 #define PS_PER_NS 1000.0
 
-/* What a node tells node 0 about a point. */
+/* The figures of a node, sent to node 0 after each point. */
 struct figures {
     uint64_t started, measured;
     double ops_per_s, seconds;
@@ -57,13 +57,13 @@ void bench_pin(const struct bench_options *options, uint32_t rank, uint32_t thre
 
 /* ---- output ---- */
 
-/* A line is written at once, so that those of several nodes do not mix. A parent that is gone is no error of
- * ours. */
+/* Write a whole line at once, so that lines of several nodes do not mix. A closed pipe is not an
+ * error here. */
 static void send_text(int fd, char *text) {
     if (!text)
         return;
     size_t length = strlen(text);
-    text[length] = '\n'; /* in place of its end */
+    text[length] = '\n'; /* in place of its terminator */
     ssize_t written = write(fd, text, length + 1);
     (void)written;
     free(text);
@@ -99,7 +99,7 @@ void bench_emit(struct bench_job *job, struct bench_result *result) {
     send_text(job->fd, bench_result_format(result));
 }
 
-/* ---- where things are ---- */
+/* ---- addresses ---- */
 
 uint32_t bench_target(const struct bench_job *job) {
     return (job->rank + 1) % job->size;
@@ -227,7 +227,7 @@ static void emit_point(struct bench_job *job, const struct figures *all, double 
     bench_emit(job, &result);
 }
 
-/* Every node writes its figures to node 0, which has come through the barrier when all are there. */
+/* Every node writes its figures to node 0, which merges them after the barrier. */
 static int exchange(struct bench_job *job, struct figures *mine, double limit_ns, const char *limit) {
     int rc = remo_region_write(job->results, 0, job->rank * sizeof *mine, mine, sizeof *mine, 0, NULL);
     if (rc == 0)
@@ -242,21 +242,37 @@ static int exchange(struct bench_job *job, struct figures *mine, double limit_ns
     return 0;
 }
 
+/* Measure the limit of the point, and set *limit_ns to the smaller of the old and the new value.
+ * Zero means that there is none. */
+static int lower_limit(struct bench_job *job, double *limit_ns, char ret_name[LIMIT_NAME_BYTES]) {
+    const struct bench *bench = job->bench;
+    double ns = 0;
+    int rc = 0;
+    if (job->rank == 0 && bench->limit && job->mapped)
+        ns = bench->limit(job, ret_name);
+    if (bench->network != BENCH_NETWORK_NONE && !job->mapped && !job->point->variant)
+        rc = bench_network_limit(job, &ns, ret_name);
+    if (ns > 0 && (*limit_ns == 0 || ns < *limit_ns))
+        *limit_ns = ns;
+    return rc;
+}
+
+/* The limit is measured before and after the point. The speed of a processor changes over seconds
+ * (other load, virtual machines), and a limit from a slow phase does not bound a point from a fast
+ * one. */
 static int run_point(struct bench_job *job, struct bench_thread *threads, struct figures *figures) {
     const struct bench *bench = job->bench;
     char limit[LIMIT_NAME_BYTES] = "";
     double limit_ns = 0;
     struct remo_stats net;
     struct remo__fabric_wire wire;
-    int rc = 0;
-    if (job->rank == 0 && bench->limit && job->mapped)
-        limit_ns = bench->limit(job, limit);
-    if (bench->network != BENCH_NETWORK_NONE && !job->mapped && !job->point->variant)
-        rc = bench_network_limit(job, &limit_ns, limit);
+    int rc = lower_limit(job, &limit_ns, limit);
     if (rc == 0)
         rc = bench_drive(job, threads, &net, &wire);
     if (rc == 0 && bench->check)
         rc = bench->check(job);
+    if (rc == 0)
+        rc = lower_limit(job, &limit_ns, limit);
     if (rc != 0)
         return rc;
     gather(threads, job->options->threads, &net, &wire, figures);
@@ -311,7 +327,7 @@ static int open_own(struct bench_job *job) {
 
 static int open_all(struct bench_job *job) {
     int rc = open_own(job);
-    if (rc == 0) /* touched, so that page faults are not what is measured */
+    if (rc == 0) /* touch it, so that page faults are not measured */
         memset(remo_region_local(job->scratch), 0, BENCH_SCRATCH_BYTES);
     if (rc == 0 && job->bench->open)
         rc = job->bench->open(job);
@@ -349,12 +365,11 @@ static int run_job(struct bench_job *job) {
     return rc;
 }
 
-/* The processor is chosen before the node starts threads of its own: they stay on it too. */
+/* Pin before the node starts its own threads: they inherit the processor. */
 int bench_work(const struct bench *bench, const struct bench_options *options, int fd) {
     struct bench_job job = {.bench = bench, .options = options, .fd = fd};
     struct remo_config config = {.fabric = options->fabric,
-                                 .join_timeout_ns =
-                                     120 * REMO__NS_PER_S, /* a busy machine is slow to start */
+                                 .join_timeout_ns = 120 * REMO__NS_PER_S, /* a busy machine starts slowly */
                                  .log = log_line,
                                  .log_ctx = &job};
     const char *rank = getenv("REMO_RANK");

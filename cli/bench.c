@@ -1,14 +1,17 @@
-/* bench.c - `remo bench`: what is asked for. How it is done: bench_suite.c here, bench/ for the benchmarks
- * themselves. */
+/* bench.c - `remo bench`: its options.
+ * The measurement itself is in bench_suite.c; the benchmarks are in bench/. */
 #include <argp.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "bench/gnuplot.h"
 #include "bench/litmus_real.h"
+#include "bench/program.h"
 #include "cli/bench_suite.h"
 #include "cli/commands.h"
 #include "fabric/fabric.h"
@@ -26,7 +29,7 @@
 struct request {
     struct bench_suite suite;
     bool list, worker; /* worker: this process is a node, and sends its results to standard output */
-    bool litmus;       /* instead of measuring: which reorderings are seen */
+    bool litmus;       /* count reorderings instead of measuring */
 };
 
 enum key {
@@ -58,40 +61,45 @@ static const struct argp_option option_list[] = {
     {"threads", KEY_THREADS, "T", 0, "threads of each node that operate (1)", 0},
     {"fabric", KEY_FABRIC, "F", 0, "shm, ofi or verbs (shm); sim: a simulated network with a clock", 0},
     {"seconds", KEY_SECONDS, "S", 0, "time for each figure (1; sim: 0.001, of its clock)", 0},
-    {"runs", KEY_RUNS, "R", 0, "do all of it R times and give medians (1)", 0},
+    {"runs", KEY_RUNS, "R", 0, "measure everything R times and print medians (1)", 0},
     {"active", KEY_ACTIVE, "N", 0,
-     "nodes that operate at once while the others sleep; where one is enough, one does", 0},
+     "nodes that operate at the same time while the others sleep (1; all where the benchmark needs all)", 0},
     {"pin", KEY_PIN, 0, 0, "pin each thread to a processor, in turn (the default)", 0},
-    {"no-pin", KEY_NO_PIN, 0, 0, "do not", 0},
+    {"no-pin", KEY_NO_PIN, 0, 0, "do not pin threads to processors", 0},
     {"bytes", KEY_BYTES, "B", 0, "read, write, ringbuffer: this size instead of the usual ones", 1},
     {"window", KEY_WINDOW, "W", 0, "read, write, fetch_add, kv: operations in flight", 1},
     {"keys", KEY_KEYS, "K", 0, "kv: room in the map, of which 80 % is filled (10 M; 100 k on a network)", 1},
     {"reads", KEY_READS, "P", 0, "kv: this percentage of gets only, the rest are updates", 1},
     {"zipf", KEY_ZIPF, "THETA", 0, "kv: this skew of the keys only; 0 is uniform", 1},
     {"accounts", KEY_ACCOUNTS, "N", 0, "accounts: how many (100 M; 1 M on a network)", 1},
-    {"model", KEY_MODEL, "NAME=VALUE,...", 0, "sim: assume this of the network instead of what it prints", 1},
-    {"json", KEY_JSON, 0, 0, "one JSON object a line on standard output, and nothing else there", 2},
+    {"model", KEY_MODEL, "NAME=VALUE,...", 0, "sim: change these parameters of the network", 1},
+    {"json", KEY_JSON, 0, 0, "print one JSON object a line instead of a table", 2},
     {"peers", KEY_PEERS, 0, 0,
-     "measure OpenMPI, OpenSHMEM, Redis and memcached as well, where they are installed", 2},
-    {"plot", KEY_PLOT, "FILE.svg", 0, "draw the figures, with gnuplot", 2},
-    {"list", KEY_LIST, 0, 0, "say what can be measured, and do nothing", 2},
+     "measure Open MPI, OpenSHMEM, Redis and memcached as well, if they are installed", 2},
+    {"plot", KEY_PLOT, "FILE", 0,
+     "draw the figures to this .svg or .png file, and from the 13th on to FILE-2, ...; needs gnuplot", 2},
+    {"list", KEY_LIST, 0, 0, "list the benchmarks, and exit", 2},
     {"worker", KEY_WORKER, 0, OPTION_HIDDEN, 0, 2},
     {0},
 };
 
 static const char documentation[] =
-    "Measures Remo on nodes that it starts on this machine, beside what the hardware needs for the same "
-    "work. "
-    "Without a NAME it measures everything; --list says what there is."
-    "\vReading the clock takes 20 ns. Operations shorter than 500 ns are therefore timed in batches of "
-    "about 20 us, and "
-    "the percentiles are those of the batches' means; longer ones are timed each, from the moment the one "
-    "before ended. "
-    "With a window the times are time per operation. Exits with 1 when something could not be measured, "
-    "the others are "
-    "measured all the same.";
+    "Start nodes on this machine, measure Remo's objects, and print each figure beside the limit of the "
+    "hardware for the same work. Without a NAME, measure everything, which takes minutes; --list prints the "
+    "names."
+    "\vExamples:\n"
+    "  remo bench read lock\n"
+    "  remo bench kv --keys 100k --peers --plot kv.svg\n"
+    "  remo bench barrier --nodes 4 --json | jq '{bench, p50_ns, ratio}'\n\n"
+    "Operations shorter than 500 ns are timed in batches of about 20 us, because reading the clock takes 20 "
+    "ns; percentiles are those of the means of batches. Longer operations are timed one by one, from the end "
+    "of the operation before. With a window, times are per operation.\n\n"
+    "The table fits the terminal; in a pipe it has 100 columns, or COLUMNS of the environment. Exit status: "
+    "1 "
+    "if something could not be measured; everything else is still measured.";
 
-/* A whole number in [minimum, maximum], or the end. A k, M or G behind it means what it does elsewhere. */
+/* Parse a whole number in [minimum, maximum], with an optional suffix k, M or G; exit on an
+ * error. */
 static uint64_t parse_count(const char *text, uint64_t minimum, uint64_t maximum, struct argp_state *state) {
     char *end;
     errno = 0;
@@ -126,7 +134,7 @@ static const char *parse_fabric(const char *name, struct argp_state *state) {
     return NULL;
 }
 
-/* "N", or for the simulated network "A..B". */
+/* Parse "N" or, for the simulated network, "A..B". */
 static void parse_nodes(const char *text, struct bench_suite *suite, struct argp_state *state) {
     const char *dots = strstr(text, "..");
     char first_text[16];
@@ -154,14 +162,19 @@ static void add_name(struct request *request, const char *name, struct argp_stat
         request->litmus = true;
         return;
     }
-    if (!bench)
-        argp_error(state, "there is no benchmark '%s'; `remo bench --list` says what there is", name);
+    if (!bench) {
+        char known[256] = "";
+        for (size_t i = 0, used = 0; bench_list[i] && used < sizeof known; i++)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                     bench_list[i]->name);
+        argp_error(state, "there is no benchmark '%s'; choose from: %s, " LITMUS, name, known);
+    }
     if (suite->benches_count == BENCH_NAMES_MAX)
         argp_error(state, "more than %u benchmarks in one call", BENCH_NAMES_MAX);
     suite->benches[suite->benches_count++] = bench;
 }
 
-/* What stays unsaid is something else on a network whose time is simulated. */
+/* Set the defaults of the simulated network. */
 static void simulate(struct bench_suite *suite, struct argp_state *state) {
     static const char *const names[] = {"kv", "barrier", "lock"};
     struct bench_options *options = &suite->options;
@@ -173,6 +186,8 @@ static void simulate(struct bench_suite *suite, struct argp_state *state) {
     options->zipf = options->zipf < 0 ? 0 : options->zipf;
     if (suite->nodes_count == 0)
         parse_nodes("2..32", suite, state);
+    if (suite->peers)
+        argp_error(state, "--peers measures this machine, and --fabric " SIMULATED " a simulated network");
     if (options->nodes > SIMULATED_NODES_MAX)
         argp_error(state, "the simulated network has at most %d nodes", SIMULATED_NODES_MAX);
     for (size_t i = 0; suite->benches_count == 0 && i < sizeof names / sizeof *names; i++)
@@ -180,7 +195,8 @@ static void simulate(struct bench_suite *suite, struct argp_state *state) {
     suite->benches_count = suite->benches_count ? suite->benches_count : sizeof names / sizeof *names;
     for (uint32_t i = 0; i < suite->benches_count; i++)
         if (suite->benches[i]->report)
-            argp_error(state, "'%s' is about this machine, not about a network", suite->benches[i]->name);
+            argp_error(state, "'%s' measures this machine, not a network; leave it out",
+                       suite->benches[i]->name);
 }
 
 static void add_all(struct bench_suite *suite) {
@@ -190,7 +206,7 @@ static void add_all(struct bench_suite *suite) {
     }
 }
 
-/* What is asked of the nodes. */
+/* Parse the options that the nodes need. */
 static error_t parse_measurement(int key, const char *text, struct bench_options *options,
                                  struct argp_state *state) {
     switch (key) {
@@ -219,14 +235,18 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     case KEY_MODEL: suite->model = text; break;
     case KEY_JSON: suite->json = true; break;
     case KEY_PEERS: suite->peers = true; break;
-    case KEY_PLOT: suite->plot = text; break;
+    case KEY_PLOT:
+        if (gnuplot_check(text) != 0)
+            argp_error(state, "%s", remo_last_error());
+        suite->plot = text;
+        break;
     case KEY_RUNS: suite->runs = (uint32_t)parse_count(text, 1, BENCH_RUNS_MAX, state); break;
     case KEY_LIST: request->list = true; break;
     case KEY_WORKER: request->worker = true; break;
     case ARGP_KEY_ARG: add_name(request, text, state); break;
     case ARGP_KEY_END:
         if (request->litmus && suite->benches_count > 0)
-            argp_error(state, LITMUS " measures nothing: run it by itself");
+            argp_error(state, LITMUS " measures nothing; run it alone");
         if (strcmp(suite->options.fabric, SIMULATED) == 0)
             simulate(suite, state);
         else if (suite->nodes_count > 1 || suite->model)
@@ -266,12 +286,14 @@ static int run_litmus(const struct bench_suite *suite) {
 int cli_bench(int argc, char **argv) {
     static const struct argp parser = {option_list, parse_option, "[NAME...]", documentation,
                                        NULL,        NULL,         NULL};
+    char program[PATH_MAX];
     struct request request = {0};
     struct bench_options *options = &request.suite.options;
     *options = (struct bench_options){
         .fabric = "shm", .nodes = NODES_DEFAULT, .threads = 1, .pin = true, .read_percent = -1, .zipf = -1};
     request.suite.runs = 1;
-    request.suite.program = "/proc/self/exe";
+    bench_program_path(program, sizeof program);
+    request.suite.program = program;
     bench_find_cpus(options);
     argp_err_exit_status = 2;
     if (argp_parse(&parser, argc, argv, 0, NULL, &request))

@@ -1,4 +1,5 @@
-/* bench_job.c - see bench_job.h. */
+/* bench_job.c - starts the nodes of one benchmark and reads the JSON objects that they send.
+ * A deadline bounds the job, so a hanging node cannot block `remo bench`. */
 #include "cli/bench_job.h"
 
 #include <errno.h>
@@ -13,8 +14,8 @@
 
 #define STATUS_TIMEOUT 124
 #define STATUS_SIGNAL 128
-#define START_NS (120 * REMO__NS_PER_S) /* at worst, to come up and to go down */
-#define POINT_NS (5 * REMO__NS_PER_S)   /* besides the time asked for: limits, checks */
+#define START_NS (120 * REMO__NS_PER_S) /* to start and to end, at worst */
+#define POINT_NS (5 * REMO__NS_PER_S)   /* in addition to the requested time: limits, checks */
 #define KEY_NS (100 * REMO__NS_PER_US)  /* to insert one key, at worst */
 
 /* ---- the command line of a node ---- */
@@ -31,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static void append(struct bench_arguments 
     arguments->argv[arguments->count++] = text;
 }
 
-/* Everything is said, so that the node decides nothing for itself. */
+/* Pass every option, so that all nodes use the same values. */
 static void make_arguments(const struct bench_suite *suite, const struct bench *bench,
                            struct bench_arguments *ret_arguments) {
     *ret_arguments = (struct bench_arguments){.count = 1};
@@ -82,7 +83,7 @@ static void take_line(void *ctx, uint32_t rank, const char *text, size_t bytes) 
     json_decref(object);
 }
 
-/* Long enough for any benchmark that works: it is there for those that do not. */
+/* Return a deadline that every working benchmark meets. */
 static uint64_t timeout_for(const struct bench_suite *suite, const struct bench *bench) {
     struct bench_point points[BENCH_POINTS_MAX];
     uint32_t count = bench->list ? bench->list(&suite->options, points) : 1;
@@ -115,7 +116,7 @@ int bench_job_run(const struct bench_suite *suite, const struct bench *bench,
     if (rc != 0 || status == 0)
         return rc;
     if (status == STATUS_TIMEOUT)
-        return remo__fail(-ETIMEDOUT, "not done after %.0f s, and was stopped",
+        return remo__fail(-ETIMEDOUT, "the nodes timed out after %.0f s and were stopped",
                           (double)options.timeout_ns / 1e9);
     if (status > STATUS_SIGNAL)
         return remo__fail(-EIO, "a node was killed by signal %d (%s)", status - STATUS_SIGNAL,

@@ -1,5 +1,5 @@
-/* bench_simulated.c - a benchmark on the simulated network: one program has all nodes in it, and sends
- * what nodes would send. */
+/* bench_simulated.c - a benchmark on the simulated network.
+ * One program, remo-sim-bench, contains all nodes, and sends the objects that nodes would send. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ int bench_simulated_run(const struct bench_suite *suite, const struct bench *ben
     fclose(lines);
     waitpid(pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return remo__fail(-ENOENT, "%s cannot be started; build Remo with -Dsim=true", path);
+        return remo__fail(-ENOENT, "cannot start %s; build Remo with -Dsim=true", path);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT)
         return remo__fail(-EINTR, "stopped by signal %d", SIGINT);
     return status == 0 ? 0 : remo__fail(-EIO, "the simulation ended with status 0x%x", (unsigned)status);

@@ -1,4 +1,5 @@
-/* bench_suite.c - see bench_suite.h. */
+/* bench_suite.c - runs the benchmarks of one call: starts the jobs, collects results, runs peers, prints.
+ * A failed benchmark is reported and counted; all others still run. */
 #include "cli/bench_suite.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include "base/error.h"
 #include "bench/output.h"
 #include "bench/peers/peers.h"
+#include "bench/text.h"
 #include "cli/bench_job.h"
 #include "cli/doctor.h"
 
@@ -27,15 +29,17 @@ struct results {
 
 struct collector {
     const struct bench_suite *suite;
-    struct results own, peers; /* of the benchmark that runs */
-    struct results all;        /* medians of all so far */
-    json_t *model;             /* of the simulated network, once it is known */
-    uint32_t bench_number;     /* of the one that runs, from 1 */
+    struct results own, peers;         /* of the current benchmark */
+    struct results all_own, all_peers; /* medians of all benchmarks so far */
+    struct bench_table table;
+    json_t *model;         /* of the simulated network; NULL until it arrives */
+    uint32_t bench_number; /* of the current one, from 1 */
     uint32_t points, points_done;
     const char *bench;
     bool terminal;
     uint32_t failures;        /* benchmarks */
-    bool failed, interrupted; /* the one that runs */
+    bool failed, interrupted; /* the current one */
+    bool peer_failed;         /* likewise: a peer */
 };
 
 static void add(struct results *results, const struct bench_result *result) {
@@ -71,8 +75,11 @@ static void show(const struct collector *collector, const char *what) {
     for (int i = 0; i < BAR_COLUMNS; i++)
         bar[i] = i < done * BAR_COLUMNS ? '#' : '.';
     bar[BAR_COLUMNS] = '\0';
-    fprintf(stderr, "\r\033[K[%s] %u/%u %s%s%s", bar, collector->bench_number, suite->benches_count,
-            collector->bench, what[0] ? ": " : "", what);
+    char text[160];
+    snprintf(text, sizeof text, "[%s] %u/%u %s%s%s", bar, collector->bench_number, suite->benches_count,
+             collector->bench, what[0] ? ": " : "", what);
+    /* A line that reaches the last column would not be erased as a whole. */
+    fprintf(stderr, "\r\033[K%.*s", (int)text_columns(stderr, TEXT_COLUMNS_DEFAULT) - 1, text);
     fflush(stderr);
 }
 
@@ -81,10 +88,10 @@ static void hide(const struct collector *collector) {
         fprintf(stderr, "\r\033[K");
 }
 
-/* ---- what the nodes send ---- */
+/* ---- objects from the nodes ---- */
 
 static void take_error(struct collector *collector, const struct bench_result *result) {
-    /* The first one tells why; what follows are nodes that lost their peer. */
+    /* The first error is the cause; later ones come from nodes that lost their peer. */
     if (!collector->failed) {
         hide(collector);
         fprintf(stderr, "remo bench: %s: %s\n", result->bench, result->error);
@@ -147,13 +154,14 @@ static void take_peer(void *ctx, const char *text) {
     json_t *object = json_loads(text, 0, NULL);
     if (object && bench_result_parse(object, &result) == 0) {
         add(&collector->peers, &result);
+        collector->peer_failed |= result.error[0] != '\0';
         show(collector, result.peer);
     }
     json_decref(object);
 }
 
-/* The peers measure what the points of this benchmark measure: once for each number of nodes at work and each
- * skew of the keys. */
+/* Run the peers on the points of this benchmark: once per number of operating nodes and per skew of
+ * the keys. */
 static void run_peers(struct collector *collector, const struct bench *bench) {
     const struct bench_options *options = &collector->suite->options;
     struct bench_point points[BENCH_POINTS_MAX], passes[PASSES_MAX];
@@ -186,7 +194,7 @@ static void run_peers(struct collector *collector, const struct bench *bench) {
 
 /* ---- medians ---- */
 
-/* Each point once, in the order of the first run. */
+/* Reduce the runs of each point to their median, in the order of the first run. */
 static void reduce(const struct results *results, struct results *ret_medians) {
     bool *used = calloc(results->count + 1, sizeof *used);
     *ret_medians = (struct results){0};
@@ -226,23 +234,25 @@ static void print(struct collector *collector) {
         print_json(&own);
         print_json(&peers);
     } else {
-        bench_table_rows(stdout, own.at, own.count, peers.at, peers.count, collector->suite->peers);
+        bench_table_rows(&collector->table, own.at, own.count, peers.at, peers.count);
     }
+    fflush(stdout);
+    bench_warn_limits(stderr, own.at, own.count);
     for (uint32_t i = 0; i < own.count; i++)
-        add(&collector->all, &own.at[i]);
+        add(&collector->all_own, &own.at[i]);
     for (uint32_t i = 0; i < peers.count; i++)
-        add(&collector->all, &peers.at[i]);
+        add(&collector->all_peers, &peers.at[i]);
     clear(&own);
     clear(&peers);
 }
 
-/* ---- all of it ---- */
+/* ---- the suite ---- */
 
 static void run_bench(struct collector *collector, const struct bench *bench) {
     const struct bench_suite *suite = collector->suite;
     struct bench_point points[BENCH_POINTS_MAX];
     collector->bench = bench->name;
-    collector->failed = false;
+    collector->failed = collector->peer_failed = false;
     collector->points = suite->runs * (bench->list ? bench->list(&suite->options, points) : 1);
     collector->points *= suite->simulated ? suite->nodes_count : 1;
     collector->points_done = 0;
@@ -257,18 +267,22 @@ static void run_bench(struct collector *collector, const struct bench *bench) {
     clear(&collector->peers);
 }
 
-/* Before anything is measured. */
+/* Check the plot's file and gnuplot before any measurement. A new file is removed again: a measurement may
+ * fail or be interrupted. */
 static int check_plot(const char *file) {
+    bool is_new = access(file, F_OK) != 0;
     FILE *plot = fopen(file, "ae");
     if (!plot)
         return remo__fail(-errno, "cannot write %s: %s", file, strerror(errno));
     fclose(plot);
+    if (is_new)
+        unlink(file);
     if (!doctor_in_path("gnuplot"))
         return remo__fail(-ENOENT, "gnuplot is not installed (apt-get install gnuplot-nox)");
     return 0;
 }
 
-/* What the figures are figures of. */
+/* Print the parameters of the simulated network. */
 static void print_model(const struct collector *collector) {
     size_t index;
     const json_t *parameter;
@@ -281,26 +295,34 @@ static void print_model(const struct collector *collector) {
         json_decref(line);
         return;
     }
-    printf("\nsimulated, on a network of which this is assumed (--model NAME=VALUE,... assumes otherwise); "
-           "what a thread computes between\n"
-           "touches of network memory costs nothing:\n");
-    json_array_foreach(collector->model, index, parameter)
-        printf("  %-22s %9lld  %s\n", json_string_value(json_object_get(parameter, "name")),
-               (long long)json_integer_value(json_object_get(parameter, "value")),
-               json_string_value(json_object_get(parameter, "source")));
+    uint32_t columns = collector->table.columns, indent = columns < 80 ? 6 : 36;
+    printf("\n");
+    text_wrap(stdout,
+              "The network is simulated, with the parameters below (--model NAME=VALUE,... changes them). "
+              "Computation between accesses to network memory is free.",
+              columns, 0, 0);
+    json_array_foreach(collector->model, index, parameter) {
+        printf("  %-22s %9lld  ", json_string_value(json_object_get(parameter, "name")),
+               (long long)json_integer_value(json_object_get(parameter, "value")));
+        if (columns < 80)
+            printf("\n%*s", (int)indent, "");
+        text_wrap(stdout, json_string_value(json_object_get(parameter, "source")), columns, indent, indent);
+    }
 }
 
 static void run_benches(struct collector *collector) {
     const struct bench_suite *suite = collector->suite;
     if (!suite->json)
-        bench_table_head(stdout, suite->peers);
+        bench_table_begin(stdout, text_columns(stdout, TEXT_COLUMNS_DEFAULT), suite->peers,
+                          &collector->table);
     for (uint32_t i = 0; i < suite->benches_count && !collector->interrupted; i++) {
         collector->bench_number = i + 1;
         run_bench(collector, suite->benches[i]);
-        collector->failures += collector->failed;
+        collector->failures += collector->failed || collector->peer_failed;
     }
     if (!suite->json)
-        bench_table_foot(stdout);
+        bench_table_end(&collector->table, collector->all_own.at, collector->all_own.count,
+                        collector->all_peers.at, collector->all_peers.count);
     print_model(collector);
 }
 
@@ -310,12 +332,14 @@ uint32_t bench_suite_run(const struct bench_suite *suite) {
     if (rc == 0)
         run_benches(&collector);
     if (rc == 0 && suite->plot)
-        rc = collector.model
-                 ? bench_plot_scaling(suite->plot, collector.all.at, collector.all.count, collector.model)
-                 : bench_plot(suite->plot, collector.all.at, collector.all.count);
+        rc = collector.model ? bench_plot_scaling(suite->plot, collector.all_own.at, collector.all_own.count,
+                                                  collector.model)
+                             : bench_plot(suite->plot, collector.all_own.at, collector.all_own.count,
+                                          collector.all_peers.at, collector.all_peers.count);
     if (rc != 0)
         fprintf(stderr, "remo bench: --plot: %s\n", remo_last_error());
-    clear(&collector.all);
+    clear(&collector.all_own);
+    clear(&collector.all_peers);
     json_decref(collector.model);
     return collector.failures + (rc != 0);
 }

@@ -1,5 +1,5 @@
-/* bench_suite.h - `remo bench` in the process that was called: starts a job of nodes for each benchmark,
- * several times if asked, collects what they send, runs the peers, and prints. */
+/* bench_suite.h - `remo bench` in the starting process: starts a job of nodes per benchmark and
+ * run, collects the results, runs the peers, and prints. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,11 +19,11 @@ struct bench_suite {
     bool simulated;                  /* fabric sim */
     uint32_t nodes[BENCH_NODES_MAX]; /* simulated: one job for each of these numbers */
     uint32_t nodes_count;
-    const char *model;   /* simulated: "name=value,...", or NULL */
-    const char *plot;    /* file, or NULL */
-    const char *program; /* to start nodes from */
+    const char *model;   /* simulated: "name=value,..."; NULL: defaults */
+    const char *plot;    /* file; NULL: none */
+    const char *program; /* the program of the nodes */
 };
 
-/* Returns how many benchmarks failed; their sentences, and nothing else but progress, have gone to standard
- * error. */
+/* Run all benchmarks. Returns the number of failures, of Remo's benchmarks and of peers; errors and progress
+ * go to standard error. */
 uint32_t bench_suite_run(const struct bench_suite *suite);

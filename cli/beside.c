@@ -1,4 +1,5 @@
-/* beside.c - see beside.h. */
+/* beside.c - finds programs that belong to this one (beside.h).
+ * A build folder is searched first, then the place of installation. */
 #include "cli/beside.h"
 
 #include <limits.h>
@@ -6,11 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/program.h"
+
 void cli_beside(const char *name, char *ret_path, size_t cap) {
     static const char *const folders[] = {".", "../sim", "../libexec/remo"};
     char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
+    bench_program_path(self, sizeof self);
     char *slash = strrchr(self, '/');
     for (size_t i = 0; slash && i < sizeof folders / sizeof folders[0]; i++) {
         *slash = '\0';

@@ -1,7 +1,8 @@
-/* beside.h - the programs that belong to this one: those with the simulator in them. */
+/* beside.h - the programs that belong to this one: those that contain the simulator. */
 #pragma once
 
 #include <stddef.h>
 
-/* Beside this program (in a build folder), or where it was installed. */
+/* Write the path of a program beside this one (in a build folder) or at its place of
+ * installation. */
 void cli_beside(const char *name, char *ret_path, size_t cap);

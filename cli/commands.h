@@ -1,5 +1,5 @@
-/* commands.h - the commands of `remo`. Each gets its own arguments, argv[0] being "remo NAME", and returns
- * the exit status. */
+/* commands.h - the commands of `remo`. Each takes its own arguments, with argv[0] "remo NAME", and
+ * returns the exit status. */
 #pragma once
 
 int cli_run(int argc, char **argv);

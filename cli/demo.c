@@ -1,6 +1,8 @@
-/* demo.c - `remo demo`: starts the nodes and shows what they say. */
+/* demo.c - `remo demo`: starts the nodes, and shows their output and progress.
+ * The same program is started again as each node (demo_node.c). */
 #include <argp.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "bench/program.h"
 #include "cli/commands.h"
 #include "cli/demo.h"
 #include "cli/launch.h"
@@ -19,7 +22,7 @@
 #define NODES_MAX 64u
 #define SECONDS_DEFAULT 5.0
 #define SECONDS_MAX 3600.0
-#define MARGIN_NS (120 * REMO__NS_PER_S) /* to come up, load and read back, at worst */
+#define MARGIN_NS (120 * REMO__NS_PER_S) /* to start, load and read back, at worst */
 #define BAR_WIDTH 40u
 
 enum key { KEY_FILE = 256, KEY_NODES, KEY_SECONDS, KEY_FABRIC, KEY_WORKER };
@@ -35,11 +38,11 @@ static const struct argp_option option_list[] = {
 };
 
 static const char documentation[] =
-    "Shows Remo at work: starts nodes on this machine, which put real data into a distributed map, each its "
-    "share; read, update, insert and delete for some seconds, all at once; and read every record back from "
-    "another node than those that loaded and changed it, comparing every byte."
-    "\vThen it prints operations per second, how long they took, what they cost on the network, and what "
-    "this machine needs for the same work at best. Exits with 1 if anything went wrong.";
+    "Show Remo at work: start nodes on this machine, and load real data into a distributed map, a share per "
+    "node. All nodes read, update, insert and delete for some seconds. Then each record is read back on "
+    "another node than those that loaded and changed it, and every byte is compared."
+    "\vThen the demo prints operations per second, their latencies, their network operations, and the limit "
+    "of this machine for the same work. The exit status is 1 if an operation failed or a record was wrong.";
 
 /* ---- arguments ---- */
 
@@ -74,11 +77,11 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     return 0;
 }
 
-/* ---- what the nodes say ---- */
+/* ---- output of the nodes ---- */
 
 struct screen {
-    bool terminal; /* standard error is one: then there is a progress bar on it */
-    bool bar;      /* one is being shown */
+    bool terminal; /* standard error is a terminal: it shows a progress bar */
+    bool bar;      /* a bar is visible */
 };
 
 static void clear_bar(struct screen *screen) {
@@ -118,9 +121,10 @@ static void take_line(void *ctx, uint32_t rank, const char *line, size_t bytes) 
 static int start(const struct demo_options *options) {
     struct screen screen = {.terminal = isatty(STDERR_FILENO)};
     char *file, seconds[64], fabric[64];
-    char program[] = "/proc/self/exe", demo[] = "demo", worker[] = "--worker", nodes[32];
+    char program[PATH_MAX], demo[] = "demo", worker[] = "--worker", nodes[32];
     if (asprintf(&file, "--file=%s", options->file) < 0)
         return 1;
+    bench_program_path(program, sizeof program);
     snprintf(seconds, sizeof seconds, "--seconds=%.3f", options->seconds);
     snprintf(nodes, sizeof nodes, "--nodes=%u", options->nodes);
     snprintf(fabric, sizeof fabric, "--fabric=%s", options->fabric);
@@ -151,7 +155,7 @@ int cli_demo(int argc, char **argv) {
         return 2;
     if (options.worker)
         return demo_node(&options);
-    if (demo_records_read(options.file, &records) != 0) { /* say so once, not in every node */
+    if (demo_records_read(options.file, &records) != 0) { /* report the error once, not in every node */
         fprintf(stderr, "remo demo: %s\n", remo_last_error());
         return 1;
     }

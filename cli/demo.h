@@ -1,5 +1,5 @@
-/* demo.h - `remo demo`: what its files share. demo.c is the process that was called, demo_node.c one of the
- * nodes that it starts, demo_records.c reads the data, demo_report.c shows the figures. */
+/* demo.h - common parts of `remo demo`. demo.c is the starting process, demo_node.c one of its
+ * nodes; demo_records.c reads the data, demo_report.c prints the figures. */
 #pragma once
 
 #include <remo/remo.h>
@@ -7,8 +7,8 @@
 
 #include "base/histogram.h"
 
-#define DEMO_UPDATE_BYTES 24u /* what an update puts in front of a value */
-#define DEMO_PROGRESS '#'     /* begins a line of a node that is not for people: "#WHAT DONE ALL" */
+#define DEMO_UPDATE_BYTES 24u /* prefix that an update puts in front of a value */
+#define DEMO_PROGRESS '#'     /* starts a progress line of a node: "#WHAT DONE ALL" */
 
 struct demo_options {
     const char *file;
@@ -31,19 +31,19 @@ struct demo_records {
     uint32_t count;
     uint32_t key_bytes_max, value_bytes_max;
     uint64_t bytes;    /* keys and values */
-    uint32_t repeated; /* records left out, because their key was there already */
+    uint32_t repeated; /* records skipped because of a repeated key */
     bool packages;
 };
 
-/* The package records of a dpkg status file (name -> stanza), or lines of key<TAB>value. Errors, with the
- * sentence: -ENOENT, -EACCES..., -EINVAL (no records; a line without a key), -EMSGSIZE, -ENOMEM. */
+/* Read the package records of a dpkg status file (name -> stanza), or lines of key<TAB>value.
+ * Errors: -ENOENT, -EACCES..., -EINVAL (no records; a line without a key), -EMSGSIZE, -ENOMEM. */
 int demo_records_read(const char *file, struct demo_records *ret_records);
 void demo_records_free(struct demo_records *records);
 
-/* The value of a record after `version` updates, into `buffer` (value_bytes_max + DEMO_UPDATE_BYTES); returns
- * its length. */
+/* Write a record's value after `version` updates to `buffer` (value_bytes_max + DEMO_UPDATE_BYTES);
+ * return its length. */
 size_t demo_value(const struct demo_record *record, uint32_t version, char *buffer);
-/* Is it the value after some number of updates? Then that number, else UINT32_MAX. */
+/* Return the number of updates that a value has; UINT32_MAX: it is not a value of the record. */
 uint32_t demo_version(const struct demo_record *record, const char *value, size_t bytes);
 
 /* ---- demo_node.c ---- */
@@ -54,20 +54,20 @@ struct demo_cost { /* network operations per operation, of all nodes together */
     double reads, writes, atomics, wakes;
 };
 
-/* What a node has found out; it is sent to node 0 as it is. */
+/* The results of a node, sent to node 0 as they are. */
 struct demo_results {
     uint64_t loaded, checked, wrong;
     double load_seconds, work_seconds, check_seconds;
     struct remo__histogram histograms[DEMO_KINDS];
 };
 
-/* Be a node; what people are to see goes to standard output, node 0 writes it. Returns the exit status. */
+/* Run a node; node 0 writes to standard output. Returns the exit status. */
 int demo_node(const struct demo_options *options);
 
 /* ---- demo_report.c ---- */
 
 struct demo_limit {
-    double ns; /* 0: not known on this fabric */
+    double ns; /* 0: unknown on this fabric */
     char what[120];
 };
 

@@ -1,9 +1,7 @@
-/* demo_node.c - one node of the demo: loads its share, works, reads back what others loaded and changed, and
- * tells node 0.
- *
- * Record i is loaded by node i mod n, changed by the next node, and read back by the one after that. So
- * whoever reads back has neither the slot nor the last value; how often each record was changed its writer
- * tells through a region. */
+/* demo_node.c - one node of the demo: loads its share, works, reads records back, and reports to node 0.
+ * Record i is loaded by node i mod n, changed by the next node, and read back by the one after
+ * that. So the reader has neither the slot nor the last value; the writer publishes its number of
+ * changes through a region. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -20,15 +18,15 @@
 #define LOAD_WINDOW 64u
 #define EXTRAS 16u /* keys that each node inserts and deletes while it works */
 #define EXTRA_KEY_BYTES 32u
-#define EXTRA_ONE_IN 4u /* turns in which one is begun, if one is idle */
+#define EXTRA_ONE_IN 4u /* chance to start one, if one is idle */
 #define UPDATE_ONE_IN 8u
 #define COST_OPERATIONS 64u
 #define WAIT_NS (60 * REMO__NS_PER_S)
-#define TELL_NS (100 * REMO__NS_PER_MS)
+#define REPORT_NS (100 * REMO__NS_PER_MS)
 #define SCRATCH_BYTES_MIN (1u << 20)
 #define SCRATCH_BYTES_MAX (64u << 20)
 
-/* A key that comes and goes. */
+/* A key that is inserted and deleted in turn. */
 struct extra {
     struct remo_kv_op op;
     char key[EXTRA_KEY_BYTES];
@@ -43,18 +41,18 @@ struct demo {
     uint32_t rank, size;
     struct remo_kv *kv;
     struct remo_barrier *barrier;
-    struct remo_sst *progress;    /* records loaded or read back, in this phase */
-    struct remo_region *versions; /* at each node: u64 per record, for those that it reads back */
+    struct remo_sst *progress;    /* records loaded or read back in this phase */
+    struct remo_region *versions; /* at each node: u64 per record that it reads back */
     struct remo_region *results;  /* at node 0: demo_results of each node */
     struct remo_region *nets;     /* at node 0: remo_stats of each node */
-    struct remo_region *scratch;  /* where the limits are measured */
+    struct remo_region *scratch;  /* the memory for measuring limits */
     struct demo_results *mine;
     uint64_t *version; /* of the records that this node changes */
     struct remo__random random;
     char *buffer, *other; /* room for a value */
     size_t buffer_bytes;
     struct extra extras[EXTRAS];
-    uint64_t told_ns;
+    uint64_t reported_ns;
     struct demo_cost costs[DEMO_KINDS];
 };
 
@@ -68,24 +66,24 @@ static uint32_t reader_of(const struct demo *demo, uint32_t record) {
 
 /* ---- progress ---- */
 
-static void tell(struct demo *demo, const char *what, uint64_t done, uint64_t all, bool now) {
+static void print_progress(struct demo *demo, const char *what, uint64_t done, uint64_t all, bool now) {
     uint64_t time = remo__now_ns();
-    if (demo->rank != 0 || (!now && time - demo->told_ns < TELL_NS))
+    if (demo->rank != 0 || (!now && time - demo->reported_ns < REPORT_NS))
         return;
-    demo->told_ns = time;
+    demo->reported_ns = time;
     printf("%c%s %llu %llu\n", DEMO_PROGRESS, what, (unsigned long long)done, (unsigned long long)all);
     fflush(stdout);
 }
 
-/* Note how many of `all` this node has done, and let node 0 show how many all have. */
-static void tell_share(struct demo *demo, const char *what, uint64_t done, uint64_t all) {
+/* Publish this node's progress, and let node 0 print the sum of all nodes. */
+static void publish_progress(struct demo *demo, const char *what, uint64_t done, uint64_t all) {
     uint64_t sum = 0;
-    if (remo__now_ns() - demo->told_ns < TELL_NS)
+    if (remo__now_ns() - demo->reported_ns < REPORT_NS)
         return;
     (void)remo_sst_store(demo->progress, &done);
     if (demo->rank != 0) {
         (void)remo_sst_push(demo->progress, 0, NULL);
-        demo->told_ns = remo__now_ns();
+        demo->reported_ns = remo__now_ns();
         return;
     }
     for (uint32_t node = 0; node < demo->size; node++) {
@@ -93,10 +91,10 @@ static void tell_share(struct demo *demo, const char *what, uint64_t done, uint6
         if (remo_sst_load(demo->progress, node, &row) == 0)
             sum += row;
     }
-    tell(demo, what, sum < all ? sum : all, all, true);
+    print_progress(demo, what, sum < all ? sum : all, all, true);
 }
 
-/* All nodes; nobody's progress is left from the phase before. */
+/* Wait for all nodes, and reset the progress. */
 static int next_phase(struct demo *demo) {
     uint64_t none = 0;
     (void)remo_sst_store(demo->progress, &none);
@@ -132,14 +130,14 @@ static int load(struct demo *demo) {
                                   .value_bytes = record->value_bytes};
         rc = remo_kv_start(demo->kv, op);
         started += rc == 0;
-        tell_share(demo, "loading", demo->mine->loaded, demo->records.count);
+        publish_progress(demo, "loading", demo->mine->loaded, demo->records.count);
     }
     while (finished < started) {
         struct remo_kv_op *op = &ops[finished++ % LOAD_WINDOW];
         if (rc == 0)
             rc = finish_load(demo, op);
         else
-            (void)remo_kv_wait(demo->kv, op); /* its memory goes away */
+            (void)remo_kv_wait(demo->kv, op); /* its memory will be freed */
     }
     demo->mine->load_seconds = (double)(remo__now_ns() - began) / 1e9;
     return rc;
@@ -157,7 +155,7 @@ static int wrong(struct demo *demo, const struct demo_record *record, const char
                       how);
 }
 
-/* Any record, whoever changes it at this moment. */
+/* Read any record, possibly during its update by another node. */
 static int read_one(struct demo *demo) {
     uint32_t i = (uint32_t)remo__random_below(&demo->random, demo->records.count);
     const struct demo_record *record = &demo->records.all[i];
@@ -169,13 +167,13 @@ static int read_one(struct demo *demo) {
         return remo__fail_more(rc, "reading %.*s", (int)record->key_bytes, record->key);
     uint32_t version = demo_version(record, demo->buffer, bytes);
     if (version == UINT32_MAX)
-        return wrong(demo, record, "is not what anybody wrote");
+        return wrong(demo, record, "was never written");
     if (writer_of(demo, i) == demo->rank && version != demo->version[i])
-        return wrong(demo, record, "is not the last one");
+        return wrong(demo, record, "is not the last value");
     return 0;
 }
 
-/* A record that this node changes. */
+/* Update a record of this node. */
 static int update_one(struct demo *demo) {
     uint32_t mine = (demo->rank + demo->size - 1) % demo->size;
     if (mine >= demo->records.count)
@@ -205,7 +203,7 @@ static int start_extra(struct demo *demo, struct extra *extra) {
     return remo_kv_start(demo->kv, &extra->op);
 }
 
-/* Inserts wait for all other nodes: they go on beside the rest. */
+/* Poll the extra operations: an insert waits for all nodes, so it overlaps with other work. */
 static int tend_extras(struct demo *demo) {
     if (remo_kv_poll(demo->kv) < 0)
         return -EAGAIN;
@@ -224,7 +222,7 @@ static int tend_extras(struct demo *demo) {
     return extra->busy || remo__random_below(&demo->random, EXTRA_ONE_IN) != 0 ? 0 : start_extra(demo, extra);
 }
 
-/* Nothing in flight, and none of the extra keys left. */
+/* Wait for operations in flight, and delete the remaining extra keys. */
 static int end_extras(struct demo *demo) {
     int rc = 0;
     for (uint32_t i = 0; i < EXTRAS; i++) {
@@ -245,7 +243,7 @@ static int work(struct demo *demo) {
     uint64_t began = remo__now_ns(), length = (uint64_t)(demo->options->seconds * 1e9), now = began;
     int rc = 0;
     while (rc == 0 && now - began < length) {
-        tell(demo, "working", (now - began) / REMO__NS_PER_MS, length / REMO__NS_PER_MS, false);
+        print_progress(demo, "working", (now - began) / REMO__NS_PER_MS, length / REMO__NS_PER_MS, false);
         for (uint32_t i = 0; rc == 0 && i < 2 * UPDATE_ONE_IN; i++) {
             rc = remo__random_below(&demo->random, UPDATE_ONE_IN) == 0 ? update_one(demo) : read_one(demo);
             if (rc == 0 && i % UPDATE_ONE_IN == 0)
@@ -260,7 +258,7 @@ static int work(struct demo *demo) {
 
 /* ---- read back ---- */
 
-/* Tell who reads a record back how often it was changed. */
+/* Send each record's reader the number of its changes. */
 static int publish_versions(struct demo *demo) {
     for (uint32_t i = 0; i < demo->records.count; i++) {
         int rc = 0;
@@ -287,15 +285,15 @@ static int read_back(struct demo *demo) {
             return remo__fail_more(rc, "reading %.*s back", (int)record->key_bytes, record->key);
         size_t expected = demo_value(record, (uint32_t)versions[i], demo->other);
         if (bytes != expected || memcmp(demo->buffer, demo->other, bytes) != 0)
-            return wrong(demo, record, "is not the one that was written last");
+            return wrong(demo, record, "is not the last value");
         demo->mine->checked++;
-        tell_share(demo, "reading-back", demo->mine->checked, demo->records.count);
+        publish_progress(demo, "reading-back", demo->mine->checked, demo->records.count);
     }
     demo->mine->check_seconds = (double)(remo__now_ns() - began) / 1e9;
     return 0;
 }
 
-/* ---- what it costs ---- */
+/* ---- network operations per operation ---- */
 
 static int cost_operation(struct demo *demo, enum demo_kind kind, uint32_t turn) {
     char key[EXTRA_KEY_BYTES];
@@ -308,7 +306,7 @@ static int cost_operation(struct demo *demo, enum demo_kind kind, uint32_t turn)
     }
 }
 
-/* Node 0 does some operations while the others do none; what all have done on the network is the cost. */
+/* Node 0 operates while its peers are idle; the network operations of all nodes are the cost. */
 static int cost_of(struct demo *demo, enum demo_kind kind) {
     struct remo_stats before, after, sum = {0};
     int rc = remo_barrier_wait(demo->barrier, WAIT_NS);
@@ -346,7 +344,7 @@ static int find_costs(struct demo *demo) {
     return rc;
 }
 
-/* ---- what the machine could do at best ---- */
+/* ---- limits of the machine ---- */
 
 static void two_processors(int ret_cpu[2]) {
     cpu_set_t allowed;
@@ -361,7 +359,7 @@ static void two_processors(int ret_cpu[2]) {
         ret_cpu[1] = ret_cpu[0];
 }
 
-/* The memory of the last node as the CPU of this one sees it, or NULL. */
+/* Return the memory of the last node as this node's CPU sees it, or NULL. */
 static char *scratch_mapping(struct demo *demo) {
     struct remo__thread *thread = remo__thread(demo->node);
     struct remo_addr addr;
@@ -371,7 +369,7 @@ static char *scratch_mapping(struct demo *demo) {
     return base ? base + remo_addr_offset(addr) : NULL;
 }
 
-/* By node 0, while the others sleep. */
+/* Measure the limits on node 0 while its peers sleep. */
 static void find_limits(struct demo *demo, struct demo_limit limits[DEMO_KINDS]) {
     char *mapping = scratch_mapping(demo), name[LIMIT_NAME_BYTES];
     size_t bytes = demo->records.bytes / demo->records.count;
@@ -395,7 +393,7 @@ static void find_limits(struct demo *demo, struct demo_limit limits[DEMO_KINDS])
     snprintf(limits[DEMO_DELETE].what, sizeof limits[0].what, "lock and unlock");
 }
 
-/* ---- together ---- */
+/* ---- the whole node ---- */
 
 static int open_objects(struct demo *demo) {
     struct remo_channel *root = remo_node_root(demo->node);
@@ -459,7 +457,7 @@ static void close_all(struct demo *demo) {
     demo_records_free(&demo->records);
 }
 
-/* Each node's results to node 0, through a region; there they are put together. */
+/* Send each node's results to node 0 through a region, and merge them there. */
 static int merge(struct demo *demo, struct demo_results *sum) {
     int rc = remo_region_write(demo->results, 0, demo->rank * sizeof *demo->mine, demo->mine,
                                sizeof *demo->mine, 0, NULL);

@@ -1,4 +1,5 @@
-/* demo_records.c - the data of the demo: package records, or lines of key<TAB>value. */
+/* demo_records.c - the data of the demo: package records, or lines of key<TAB>value.
+ * Records are sorted by key; of repeated keys the first is kept. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static int parse_lines(struct demo_records *records, const char *file, size_t by
 
 #define NAME_FIELD "Package: "
 
-/* A stanza, without the empty line behind it. */
+/* Return the stanza at `at`, without the empty line behind it. */
 static struct demo_record stanza_at(const char *at) {
     const char *end = strstr(at, "\n\n");
     end = end ? end + 1 : at + strlen(at);
@@ -127,7 +128,7 @@ static int parse_packages(struct demo_records *records, const char *file) {
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole file ---- */
 
 static int compare_keys(const void *a, const void *b) {
     const struct demo_record *one = a, *other = b;
@@ -138,7 +139,7 @@ static int compare_keys(const void *a, const void *b) {
     return order ? order : (one->key > other->key) - (one->key < other->key);
 }
 
-/* Sort by key, and keep the first of each. */
+/* Sort by key, and keep the first record of each. */
 static void settle(struct demo_records *records) {
     uint32_t kept = 0;
     qsort(records->all, records->count, sizeof records->all[0], compare_keys);

@@ -1,10 +1,11 @@
-/* demo_report.c - what the demo shows at its start and at its end. */
+/* demo_report.c - the output of the demo at its start and at its end.
+ * Widths are those of a terminal of 80 columns or more. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/demo.h"
 
-/* "1,234,567". */
+/* Format a count: "1,234,567". */
 static const char *format_count(double count, char text[32]) {
     char digits[32];
     int length = snprintf(digits, sizeof digits, "%.0f", count);
@@ -45,7 +46,7 @@ void demo_report_start(const struct demo_options *options, const struct demo_rec
            records->packages ? "packages" : "records", options->file,
            format_bytes((double)records->bytes, bytes), format_bytes(records->value_bytes_max, longest));
     if (records->repeated > 0)
-        printf("           %u more have a key that was there already, and are left out\n", records->repeated);
+        printf("           %u more are left out: their keys are repeated\n", records->repeated);
     fflush(stdout);
 }
 
@@ -72,15 +73,15 @@ void demo_report_table(const struct demo_results *sum, const struct demo_cost co
            format_count((double)sum->loaded, count), sum->load_seconds,
            format_count((double)sum->loaded / sum->load_seconds, rate));
     printf("worked     %.1f s: every node read, updated, inserted and deleted\n", sum->work_seconds);
-    printf("read back  %s records in %.2f s, each by a node that had neither loaded nor changed it:\n"
-           "           all equal to what was written last, byte for byte\n\n",
+    printf("read back  %s records in %.2f s, each on a node that had neither loaded nor changed it:\n"
+           "           all equal to their last values, byte for byte\n\n",
            format_count((double)sum->checked, count), sum->check_seconds);
     printf("%-7s %12s %9s %9s %9s %7s %7s %8s %6s  %8s\n", "", "per second", "p50", "p99", "p99.9", "reads",
            "writes", "atomics", "wakes", "limit");
     for (uint32_t kind = 0; kind < DEMO_KINDS; kind++)
         print_row(names[kind], &sum->histograms[kind], sum->work_seconds, &costs[kind], &limits[kind]);
-    printf("\nper second: of all nodes together, in this mixture. Reads, writes, atomics: network\n"
-           "operations for one operation, at all nodes; wakes: those writes that also woke a node.\n"
-           "Limit: what this machine needs for the same work without any library.\n");
+    printf("\nper second: all nodes together, in this mixture. Reads, writes, atomics: network\n"
+           "operations per operation, of all nodes; wakes: writes that also wake a node.\n"
+           "Limit: time of this machine for the same work without a library.\n");
     fflush(stdout);
 }

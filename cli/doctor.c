@@ -1,16 +1,21 @@
-/* doctor.c - `remo doctor`: what this machine offers, and what to change. */
+/* doctor.c - `remo doctor`: prints findings about this machine, as text or JSON, and their remedies.
+ * The checks are in doctor_machine.c, doctor_network.c and doctor_verbs.c. */
 #include "cli/doctor.h"
 
 #include <argp.h>
 #include <jansson.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/text.h"
 #include "cli/commands.h"
+
+#define FINDING_COLUMN 24
 
 static const char *const state_names[] = {"ok", "note", "change", "bad"};
 
@@ -27,6 +32,17 @@ static void print_json(enum doctor_state state, const char *subject, const char 
     json_decref(object);
 }
 
+/* In a pipe, each finding is one line, for grep. */
+static void print_text(const char *state, const char *subject, const char *finding, const char *remedy) {
+    char text[2048];
+    uint32_t columns = isatty(STDOUT_FILENO) ? text_columns(stdout, UINT32_MAX) : UINT32_MAX;
+    uint32_t indent = columns < 72 ? 8 : FINDING_COLUMN;
+    snprintf(text, sizeof text, "%s%s%s", finding, remedy[0] ? ". " : "", remedy);
+    printf("%-7s %-15s ", state, subject);
+    uint32_t used = strlen(subject) > 15 ? FINDING_COLUMN + (uint32_t)strlen(subject) - 15 : FINDING_COLUMN;
+    text_wrap(stdout, text, columns, used, indent);
+}
+
 void doctor_say(struct doctor *doctor, enum doctor_state state, const char *subject, const char *remedy,
                 const char *format, ...) {
     char finding[512];
@@ -39,7 +55,7 @@ void doctor_say(struct doctor *doctor, enum doctor_state state, const char *subj
     if (doctor->json)
         print_json(state, subject, finding, remedy);
     else
-        printf("%-7s %-15s %s%s%s\n", state_names[state], subject, finding, remedy[0] ? ". " : "", remedy);
+        print_text(state_names[state], subject, finding, remedy);
 }
 
 void doctor_read_line(const char *path, char *ret_line, unsigned line_bytes) {
@@ -87,11 +103,10 @@ int cli_doctor(int argc, char **argv) {
         option_list,
         parse_option,
         NULL,
-        "Says what this machine offers to Remo, a line for each thing, with the remedy where there is "
-        "something to do."
-        "\vThe first word of a line: ok; note: worth knowing; change: Remo works, and better with the "
-        "remedy; bad: Remo "
-        "cannot work like this. Exits with 1 when anything is bad, else with 0.",
+        "Report what this machine offers to Remo, one finding a line, with a remedy where a change helps."
+        "\vThe first word of a line is the state: ok; note: information; change: Remo works, and works "
+        "better "
+        "with the remedy; bad: Remo does not work. The exit status is 1 if a finding is bad, else 0.",
         NULL,
         NULL,
         NULL};

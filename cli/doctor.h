@@ -1,14 +1,14 @@
-/* doctor.h - what `remo doctor` says: one finding a line, each with its remedy. */
+/* doctor.h - the findings of `remo doctor`: one a line, each with its remedy. */
 #pragma once
 
 #include <remo/log.h>
 #include <stdbool.h>
 
 enum doctor_state {
-    DOCTOR_OK,     /* as it should be */
-    DOCTOR_NOTE,   /* worth knowing; nothing must be done */
-    DOCTOR_CHANGE, /* Remo works, and would work better with the remedy */
-    DOCTOR_BAD     /* Remo cannot work like this */
+    DOCTOR_OK,     /* no change needed */
+    DOCTOR_NOTE,   /* information; no action needed */
+    DOCTOR_CHANGE, /* Remo works, and works better with the remedy */
+    DOCTOR_BAD     /* Remo does not work */
 };
 
 struct doctor {
@@ -16,15 +16,15 @@ struct doctor {
     unsigned bad, changes;
 };
 
-/* Print a finding. `remedy`: what to do, "" for nothing. */
+/* Print a finding. `remedy` is the action to take; "": none. */
 void doctor_say(struct doctor *doctor, enum doctor_state state, const char *subject, const char *remedy,
                 const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* The first line of a file, without its end; "" when it cannot be read. */
+/* Read the first line of a file, without its end; "" if it cannot be read. */
 void doctor_read_line(const char *path, char *ret_line, unsigned line_bytes);
 bool doctor_in_path(const char *command);
 
-/* Open a node of one on the fabric, and move a word: 0, or why not. */
+/* Open a node without peers on the fabric, and move a word. Returns 0 or the error. */
 int doctor_probe(const char *fabric, remo_log_fn log, void *log_ctx);
 
 void doctor_check_machine(struct doctor *doctor); /* doctor_machine.c: processors, memory, limits */

@@ -1,4 +1,5 @@
-/* doctor_machine.c - processors, memory, limits of this process. */
+/* doctor_machine.c - checks of processors, memory and limits of this process.
+ * Each check tries or reads what a node would use. */
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -6,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -15,13 +17,13 @@
 #include "fabric/segment.h"
 
 #define GIB (UINT64_C(1) << 30)
-#define PROBE_BYTES (UINT64_C(16) << 20) /* the least segment of an arena */
+#define PROBE_BYTES (UINT64_C(16) << 20) /* the smallest segment of an arena */
 #define MEMORY_LOW_BYTES GIB
 #define FILES_LOW 1024u /* sockets and segments of 64 nodes */
 #define PROCESSES_LOW 512u
-#define UNLIMITED_FROM (UINT64_C(1) << 60) /* what the kernel writes for no limit at all */
+#define UNLIMITED_FROM (UINT64_C(1) << 60) /* the kernel writes such values for "unlimited" */
 
-/* Bytes, or a count where there is no unit, of a line of /proc/meminfo; 0 when it is not there. */
+/* Return bytes, or a count without unit, of a line of /proc/meminfo; 0 if it is missing. */
 static uint64_t meminfo(const char *name) {
     FILE *file = fopen("/proc/meminfo", "re");
     char line[128];
@@ -84,19 +86,21 @@ static void check_processors(struct doctor *doctor) {
             "waking a process on another processor goes through the hypervisor: tens of us instead of a few");
 }
 
-/* What may really be allocated, control groups and all. */
+/* Check the memory that can be allocated, including limits of control groups. */
 static void check_memory(struct doctor *doctor) {
-    uint64_t available = remo__memory_available(), total = meminfo("MemTotal"),
+    struct sysinfo info = {0};
+    sysinfo(&info);
+    uint64_t available = remo__memory_available(), total = (uint64_t)info.totalram * info.mem_unit,
              idle = meminfo("MemAvailable");
     bool low = available < MEMORY_LOW_BYTES, held_back = available + GIB < idle;
     doctor_say(doctor, low ? DOCTOR_CHANGE : DOCTOR_OK, "memory",
-               held_back ? "The control group allows no more: raise its memory.max if objects do not fit"
-               : low     ? "End something that is large, or open smaller objects"
+               held_back ? "The control group limits it: raise its memory.max if objects do not fit"
+               : low     ? "End large programs, or open smaller objects"
                          : "",
                "%.1f of %.1f GiB may be used", (double)available / (double)GIB, (double)total / (double)GIB);
 }
 
-/* Make a segment as a node would. */
+/* Create a segment as a node does. */
 static void check_segment(struct doctor *doctor) {
     const char *folder = getenv("REMO_MEMORY_DIR");
     int fd;
@@ -181,8 +185,17 @@ static void check_limits(struct doctor *doctor) {
     }
 }
 
+static void check_proc(struct doctor *doctor) {
+    if (access("/proc/self", F_OK) != 0)
+        doctor_say(
+            doctor, DOCTOR_CHANGE, "/proc", "As root: mount -t proc proc /proc",
+            "not mounted: limits of control groups are unknown, and programs that find their libraries "
+            "relative to themselves do not start");
+}
+
 void doctor_check_machine(struct doctor *doctor) {
     check_kernel(doctor);
+    check_proc(doctor);
     check_processors(doctor);
     check_memory(doctor);
     check_segment(doctor);

@@ -1,7 +1,7 @@
-/* doctor_network.c - fabrics, devices, launchers, credentials. */
+/* doctor_network.c - checks of fabrics, devices, launchers and credentials.
+ * A fabric is checked by opening a node and moving a word. */
 #include <dirent.h>
 #include <errno.h>
-#include <rdma/fabric.h>
 #include <remo/remo.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +13,12 @@
 #include "bootstrap/key.h"
 #include "cli/doctor.h"
 #include "fabric/fabric.h"
+#include "fabric/ofi_library.h"
 
 #define PROBE_NS (5 * REMO__NS_PER_S)
 #define PROBE_ARENA_BYTES (UINT64_C(1) << 30)
 
-/* ---- fabrics: each is really opened, and moves a word ---- */
+/* ---- fabrics: open each, and move a word ---- */
 
 static int move_word(struct remo_node *node) {
     struct remo_region *region;
@@ -38,7 +39,7 @@ static int move_word(struct remo_node *node) {
     return rc;
 }
 
-/* Doctor is no member of a job, even when it was started like one. */
+/* Leave the job's environment: doctor is no member, even if a launcher started it. */
 static void leave_job(void) {
     static const char *const names[] = {REMO__ENV_RANK, REMO__ENV_SIZE, REMO__ENV_PMIX_NAMESPACE,
                                         REMO__ENV_PMIX_RANK};
@@ -75,11 +76,10 @@ static void check_fabrics(struct doctor *doctor) {
         if (rc == 0)
             doctor_say(doctor, DOCTOR_OK, subject, "",
                        "works: a node of one came up, wrote and read in %.0f ms", ms);
-        else /* without shared memory nothing on this machine works; without the other, other machines are out
-                of reach */
+        else /* shm is needed by every job on this machine, the other fabrics only by some */
             doctor_say(doctor,
                        strcmp(name, "shm") == 0     ? DOCTOR_BAD
-                       : strcmp(name, "verbs") == 0 ? DOCTOR_NOTE /* few have such a card */
+                       : strcmp(name, "verbs") == 0 ? DOCTOR_NOTE /* few machines have such a device */
                                                     : DOCTOR_CHANGE,
                        subject, "", "%s", remo_last_error());
     }
@@ -98,6 +98,10 @@ static bool lists(const char *list, const char *name) {
 static void check_providers(struct doctor *doctor) {
     struct fi_info *info = NULL;
     char list[256] = "";
+    if (remo__ofi_library_load() != 0) {
+        doctor_say(doctor, DOCTOR_CHANGE, "libfabric", "", "%s", remo_last_error());
+        return;
+    }
     uint32_t version = fi_version();
     int rc = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, NULL, &info);
     for (const struct fi_info *at = info; at; at = at->next) {

@@ -1,11 +1,11 @@
-/* doctor_verbs.c - `remo doctor --verbs`: what each RDMA device grants, as a report that someone with real
- * ones can send back. */
-#include <infiniband/verbs.h>
+/* doctor_verbs.c - `remo doctor --verbs`: the attributes and limits of each RDMA device.
+ * The report is meant to be sent back by users with hardware devices. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "cli/doctor.h"
+#include "fabric/verbs_library.h"
 
 static const char *atomics_name(enum ibv_atomic_cap cap) {
     return cap == IBV_ATOMIC_GLOB ? "global" : cap == IBV_ATOMIC_HCA ? "the device's own" : "none";
@@ -44,19 +44,23 @@ static void say_device(struct doctor *doctor, struct ibv_context *context) {
         say_port(doctor, context, name, port);
 }
 
-/* What a node here would use: the node says so itself. */
+/* Print the device that a node would use; the node itself reports it. */
 static void say_choice(void *ctx, int level, const char *message) {
-    static const char said[] = "fabric verbs uses ";
-    const char *choice = strstr(message, said);
+    static const char prefix[] = "fabric verbs uses ";
+    const char *choice = strstr(message, prefix);
     (void)level;
     if (choice)
         doctor_say(ctx, DOCTOR_OK, "verbs uses",
                    "REMO_PROVIDER=device:port:gid:mtu=BYTES:timeout=MS chooses otherwise", "%s",
-                   choice + sizeof said - 1);
+                   choice + sizeof prefix - 1);
 }
 
 void doctor_check_verbs(struct doctor *doctor) {
     int count = 0;
+    if (remo__verbs_library_load() != 0) {
+        doctor_say(doctor, DOCTOR_CHANGE, "verbs", "", "%s", remo_last_error());
+        return;
+    }
     struct ibv_device **devices = ibv_get_device_list(&count);
     for (int i = 0; devices && i < count; i++) {
         struct ibv_context *context = ibv_open_device(devices[i]);

@@ -1,29 +1,27 @@
+/* launch_job.c - the common state of a job's nodes: hosts, addresses, environment, ssh command lines.
+ * The key reaches other hosts only through ssh's standard input (launch.h). */
 #include "cli/launch_job.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
 #include <netdb.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "bootstrap/environment.h"
 #include "bootstrap/key.h"
+#include "cli/launch_folder.h"
 
-#define FOLDER_SPREAD "/tmp" /* on every host */
-#define PORT_FIRST 20000u    /* below what kernels hand out by themselves */
+#define PORT_FIRST 20000u /* below the ports that kernels assign automatically */
 #define PORTS 10000u
-#define FOLDER_BYTES_MAX 90u /* so that the paths of the sockets fit */
 
-/* ---- hosts --------------------------------------------------------------------------------------------- */
+/* ---- hosts ---- */
 
-/* An address of this machine is one that can be bound. */
+/* Return whether the host is this machine: its address can be bound. */
 static bool host_is_here(const char *host) {
     struct addrinfo *list, hints = {.ai_socktype = SOCK_DGRAM};
     if (getaddrinfo(host, NULL, &hints, &list) != 0)
@@ -39,7 +37,7 @@ static bool host_is_here(const char *host) {
     return here;
 }
 
-/* No resolver is asked: localhost is this machine where nobody says so, too. */
+/* Return whether the host is a loopback address, without a resolver. */
 static bool host_is_loopback(const char *host) {
     char address[REMO__ADDRESS_BYTES_MAX];
     struct remo__form form;
@@ -90,7 +88,7 @@ static int hosts_read(const struct launch_options *options, struct launch_job *j
     return options->hosts_file ? places_set(options, job) : 0;
 }
 
-/* Local nodes of a spread job meet by their Unix sockets, the others by TCP. */
+/* Local nodes of a spread job connect by Unix sockets, all others by TCP. */
 static int addresses_make(struct launch_job *job) {
     size_t cap = job->nodes * (size_t)REMO__ADDRESS_BYTES_MAX, at = 0;
     uint32_t base = PORT_FIRST + randombytes_uniform(PORTS);
@@ -110,58 +108,15 @@ static int addresses_make(struct launch_job *job) {
     return 0;
 }
 
-/* ---- folder and key ------------------------------------------------------------------------------------ */
-
-static const char *folder_base(const struct launch_job *job) {
-    const char *own = getenv("XDG_RUNTIME_DIR");
-    struct stat file;
-    if (job->spread || !own || own[0] != '/' || strlen(own) + sizeof job->name > FOLDER_BYTES_MAX)
-        return FOLDER_SPREAD;
-    return stat(own, &file) == 0 && S_ISDIR(file.st_mode) && access(own, W_OK | X_OK) == 0 ? own
-                                                                                           : FOLDER_SPREAD;
-}
-
-static int folder_make(struct launch_job *job) {
-    snprintf(job->name, sizeof job->name, "r%08x%08x", randombytes_random(), randombytes_random());
-    snprintf(job->folder, sizeof job->folder, "%s/remo-%s", folder_base(job), job->name);
-    if (mkdir(job->folder, 0700) != 0)
-        return remo__fail(-errno,
-                          "cannot make the job's folder %s: %s; set XDG_RUNTIME_DIR to a folder that can be "
-                          "written to",
-                          job->folder, strerror(errno));
-    job->folder_made = true;
-    return 0;
-}
-
-static int key_make(struct launch_job *job) {
-    char path[PATH_MAX + 8];
-    randombytes_buf(job->key, sizeof job->key);
-    snprintf(path, sizeof path, "%s/key", job->folder);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), rc = fd < 0 ? -errno : 0;
-    if (fd >= 0 && write(fd, job->key, sizeof job->key) != (ssize_t)sizeof job->key)
-        rc = errno ? -errno : -EIO;
-    if (fd >= 0 && close(fd) != 0)
-        rc = -errno;
-    return rc == 0 ? 0 : remo__fail(rc, "cannot write the key file %s: %s", path, strerror(-rc));
-}
-
-static int remove_one(const char *path, const struct stat *file, int type, struct FTW *level) {
-    (void)file;
-    (void)type;
-    (void)level;
-    remove(path);
-    return 0;
-}
+/* ---- opening and closing ---- */
 
 int launch_job_open(const struct launch_options *options, struct launch_job *ret_job) {
-    struct launch_job job = {0};
+    struct launch_job job = {.lock_fd = -1};
     if (sodium_init() < 0)
         return remo__fail(-ENOSYS, "libsodium finds no source of random numbers on this system");
     int rc = hosts_read(options, &job);
     if (rc == 0)
-        rc = folder_make(&job);
-    if (rc == 0)
-        rc = key_make(&job);
+        rc = launch_folder_open(&job);
     if (rc == 0)
         rc = addresses_make(&job);
     if (rc != 0) {
@@ -173,16 +128,15 @@ int launch_job_open(const struct launch_options *options, struct launch_job *ret
 }
 
 void launch_job_close(struct launch_job *job) {
-    if (job->folder_made)
-        nftw(job->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    launch_folder_close(job);
     sodium_memzero(job->key, sizeof job->key);
     free(job->hosts.entries);
     free(job->places);
     free(job->addresses);
-    *job = (struct launch_job){0};
+    *job = (struct launch_job){.lock_fd = -1};
 }
 
-/* ---- environment --------------------------------------------------------------------------------------- */
+/* ---- environment ---- */
 
 struct words {
     char **list;
@@ -235,8 +189,7 @@ static char **words_finish(struct words *words) {
     return NULL;
 }
 
-/* What the launcher decides itself, so that nothing of an outer job shines through. */
-static bool is_ours(const char *variable) {
+bool launch_environment_is_ours(const char *variable) {
     static const char *const names[] = {REMO__ENV_RANK,       REMO__ENV_SIZE,      REMO__ENV_JOB,
                                         REMO__ENV_JOB_DIR,    REMO__ENV_ADDRESSES, REMO__ENV_KEY_FILE,
                                         REMO__ENV_INCARNATION};
@@ -248,7 +201,7 @@ static bool is_ours(const char *variable) {
     return false;
 }
 
-static bool is_said(const struct words *words, const char *name) {
+static bool is_set(const struct words *words, const char *name) {
     size_t bytes = strlen(name);
     for (size_t i = 0; i < words->count; i++) {
         if (words->list[i] && strncmp(words->list[i], name, bytes) == 0 && words->list[i][bytes] == '=')
@@ -280,7 +233,7 @@ char **launch_environment(const struct launch_job *job, const struct launch_opti
     struct words words = {0};
     bool remote = job->places[rank].remote;
     for (char **at = environ; *at; at++) {
-        if (!is_ours(*at) && (!remote || strncmp(*at, "REMO_", 5) == 0))
+        if (!launch_environment_is_ours(*at) && (!remote || strncmp(*at, "REMO_", 5) == 0))
             words_add(&words, "%s", *at);
     }
     for (const char *const *at = options->environment; at && *at; at++)
@@ -295,18 +248,21 @@ char **launch_environment(const struct launch_job *job, const struct launch_opti
     words_add(&words, REMO__ENV_JOB_DIR "=%s", job->folder);
     if (job->addresses)
         words_add(&words, REMO__ENV_ADDRESSES "=%s", job->addresses);
-    if (job->spread && !is_said(&words, "REMO_BIND"))
+    if (job->spread && !is_set(&words, "REMO_BIND"))
         words_add(&words, "REMO_BIND=%s", job->places[rank].host->host);
     if (!remote)
         words_add(&words, REMO__ENV_KEY_FILE "=%s/key", job->folder);
     return words_finish(&words);
 }
 
-/* ---- other hosts --------------------------------------------------------------------------------------- */
+/* ---- other hosts ---- */
 
-/* Runs there, in any POSIX shell: $1 the job's folder, $2 the working folder, then program and arguments.
- * Standard input brings the key, the environment and an empty line, and then stays open as long as the
- * launcher lives. The key is written by a word of the shell itself, so no other process sees it. */
+/* The script of a node on another host, for any POSIX shell. $1 is the job's folder, $2 the working folder;
+ * then follow program and arguments. Standard input carries the key, the environment and an empty line, then
+ * the records of ended nodes. It stays open while the launcher runs; its end ends the node with its process
+ * group (setsid): SIGTERM, then SIGKILL after 2 s. The loop that sends both ignores SIGTERM from then on: the
+ * shell stops the loop when the node has ended, but children of the node may still run. A builtin of the
+ * shell writes the key, so no other process sees it. */
 static const char remote_script[] =
     "umask 077; folder=$1; cd \"$2\" || exit 126; shift 2; "
     "mkdir -m 700 \"$folder\" 2>/dev/null || { [ -O \"$folder\" ] && [ ! -L \"$folder\" ]; } || "
@@ -314,12 +270,15 @@ static const char remote_script[] =
     "IFS= read -r key; printf '%s\\n' \"$key\" > \"$folder/key.$$\"; key=; "
     "while IFS= read -r line && [ -n \"$line\" ]; do export \"$line\"; done; "
     "REMO_KEY_FILE=$folder/key.$$; export REMO_KEY_FILE; "
+    "group=; if command -v setsid >/dev/null; then set -- setsid \"$@\"; group=-; fi; "
     "exec 3<&0; \"$@\" </dev/null 3<&- & node=$!; "
-    "{ cat <&3 >/dev/null; kill -TERM $node; sleep 2; kill -KILL $node; } >/dev/null 2>&1 & watch=$!; "
-    "wait $node; status=$?; kill $watch 2>/dev/null; "
-    "rm -f \"$folder/key.$$\" \"$folder/$REMO_RANK.sock\"; rmdir \"$folder\" 2>/dev/null; exit $status";
+    "{ while IFS= read -r line <&3; do printf '%s\\n' \"$line\" >> \"$folder/$REMO_RANK.ended\"; done; "
+    "trap '' TERM; kill -s TERM -- $group$node; sleep 2; kill -s KILL -- $group$node; } >/dev/null 2>&1 & "
+    "watch=$!; wait $node; status=$?; kill $watch 2>/dev/null; "
+    "rm -f \"$folder/key.$$\" \"$folder/$REMO_RANK.sock\" \"$folder/$REMO_RANK.ended\"; "
+    "rmdir \"$folder\" 2>/dev/null; exit $status";
 
-/* 'text' for a shell, with ' written as '\''. */
+/* Quote a text for a shell: 'text', with ' written as '\''. */
 static char *quote(const char *text) {
     size_t quotes = 0;
     for (const char *at = text; *at; at++)

@@ -1,4 +1,7 @@
-/* main.c - `remo`: finds the command and hands over. To add one, add a line to the table. */
+/* main.c - `remo`: finds the command and calls it.
+ * A new command is a line of the table. */
+#include <argp.h>
+#include <remo/version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +16,9 @@ static const struct command {
     {"demo", cli_demo, "the main job on real data, on this machine"},
     {"run", cli_run, "start the nodes of a program, here or on other hosts"},
 #ifdef REMO_BENCH
-    {"bench", cli_bench, "measure, beside what the hardware and others can do"},
+    {"bench", cli_bench, "measure, beside the limits of the hardware and other systems"},
 #endif
-    {"sim", cli_sim, "run objects under all that the memory model permits"},
+    {"sim", cli_sim, "run objects under every behaviour of the memory model"},
     {"doctor", cli_doctor, "what this machine offers, and what to change"},
 };
 
@@ -34,8 +37,8 @@ static void usage(FILE *to) {
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-15s %s\n", commands[i].name, commands[i].help);
     fprintf(to,
-            "  %-15s this, or what is said about a command\n\n`remo COMMAND --help` explains a command; "
-            "`remo --version` says which Remo this is.\n",
+            "  %-15s this text, or the help of a command\n\n`remo COMMAND --help` explains a command; "
+            "`remo --version` prints the version.\n",
             "help [COMMAND]");
 }
 
@@ -48,6 +51,7 @@ static int run(const struct command *command, int argc, char **argv) {
     char name[64];
     snprintf(name, sizeof name, "remo %s", command->name);
     argv[0] = name;
+    argp_program_version = "remo " REMO_VERSION; /* each command understands --version */
     return command->run(argc, argv);
 }
 

@@ -1,5 +1,6 @@
-/* sim.c - `remo sim`: the simulator is a program of its own, because it has the library's floors in it a
- * second time. */
+/* sim.c - `remo sim`: starts the simulator.
+ * It is a separate program, because it contains the library a second time, compiled for the
+ * simulator. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -14,7 +15,6 @@ int cli_sim(int argc, char **argv) {
     (void)argc;
     cli_beside("remo-sim", path, sizeof path);
     execv(path, argv);
-    fprintf(stderr, "remo sim: %s cannot be started: %s; build Remo with -Dsim=true\n", path,
-            strerror(errno));
+    fprintf(stderr, "remo sim: cannot start %s: %s; build Remo with -Dsim=true\n", path, strerror(errno));
     return 2;
 }

@@ -1,4 +1,4 @@
-/* dispenser.c - an object of one's own (docs/tutorial.md): hands out a loop's iterations to whoever has time.
+/* dispenser.c - a user's own object, which hands out the iterations of a loop to nodes (docs/tutorial.md).
  *
  *     remo run -n 4 -- ./dispenser 2000000
  */
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 /* [object] */
-struct dispenser { /* Cost: next = 1 atomic; done = n-1 writes. Failure: -EHOSTDOWN when the home is gone. */
-    struct remo_channel *channel; /* gives it its name, and its parts theirs */
-    struct remo_atomic_var *next; /* the first iteration that nobody has taken */
-    struct remo_sst *found;       /* one row per node: what it found */
+struct dispenser { /* Cost: next = 1 atomic; done = n-1 writes. Failure: -EHOSTDOWN if the home fails. */
+    struct remo_channel *channel; /* the parent of both parts */
+    struct remo_atomic_var *next; /* the first iteration that no node has taken */
+    struct remo_sst *found;       /* one row per node: its result */
     uint64_t end;
 };
 
@@ -27,7 +27,7 @@ static int dispenser_open(struct remo_channel *in, const char *name, uint64_t en
     rc = rc ? rc : remo_channel_join(d.channel);
     rc = rc ? rc : remo_atomic_var_open(d.channel, "next", NULL, &d.next);
     rc = rc ? rc : remo_sst_open(d.channel, "found", sizeof(uint64_t), NULL, &d.found);
-    rc = rc ? rc : remo_channel_wait(d.channel, 10 * 1000000000ull);
+    rc = rc ? rc : remo_channel_wait(d.channel, REMO_SECONDS(10));
     if (rc != 0)
         dispenser_close(&d);
     else
@@ -35,7 +35,7 @@ static int dispenser_open(struct remo_channel *in, const char *name, uint64_t en
     return rc;
 }
 
-/* The next `chunk` iterations: *ret_first up to, not including, *ret_end. Nothing left: both are the end. */
+/* Take `chunk` iterations, from *ret_first to *ret_end - 1. If none is left, both are the end. */
 static int dispenser_next(struct dispenser *d, uint64_t chunk, uint64_t *ret_first, uint64_t *ret_end) {
     uint64_t first;
     int rc = remo_atomic_var_fetch_add(d->next, 0, chunk, &first, NULL);
@@ -46,7 +46,7 @@ static int dispenser_next(struct dispenser *d, uint64_t chunk, uint64_t *ret_fir
     return 0;
 }
 
-/* Tell all what this node found. */
+/* Send this node's result to all nodes. */
 static int dispenser_done(struct dispenser *d, uint64_t found) {
     int rc = remo_sst_store(d->found, &found);
     return rc ? rc : remo_sst_broadcast(d->found, NULL);

@@ -1,5 +1,5 @@
-/* power_controller.c - LOCO, appendix B: node 0 controls DC/DC converters in series, the other nodes: each
- * LOOP us it sets duty cycles by voltages; every 10 us each works out its voltage, which is printed.
+/* power_controller.c - LOCO, appendix B: node 0 controls DC/DC converters in series, the other nodes. Every
+ * LOOP us it computes duty cycles and prints the total voltage; converters compute voltages every 10 us.
  *     remo run -n 5 -- ./power_controller LOOP MS SLOWER     for MS ms, SLOWER times slower than real time */
 #include <errno.h>
 #include <math.h>
@@ -9,17 +9,17 @@
 #include <time.h>
 
 #define CONVERTERS_MAX 64u
-/* A buck converter: time step, coil, capacitor, load, input; the voltage it is to give; its PI controller. */
+/* A buck converter: time step, coil, capacitor, load, input and target voltage, gains of the PI control. */
 static const double step = 10e-6, henry = 20e-6, farad = 20e-6, ohm = 0.5, input = 48, target = 12,
                     proportional = 0.034, integral = 100;
 
-enum { DUTY, VOLTAGE };   /* of converter i, which is node i + 1: owned by node 0, and by the converter */
+enum { DUTY, VOLTAGE };   /* of converter i, which is node i + 1: node 0 owns DUTY, the converter VOLTAGE */
 struct power_controller { /* Cost: a step of a converter = 1 write; of the controller = 1 for each of them. */
     struct remo_channel *channel;
     struct remo_barrier *barrier;
     struct remo_owned_var *var[CONVERTERS_MAX][2];
     uint32_t rank, converters;
-    double loop, sums[CONVERTERS_MAX], current, voltage; /* two of the controller, two of a converter */
+    double loop, sums[CONVERTERS_MAX], current, voltage; /* controller: two, converter: two */
 };
 
 static int open_all(struct remo_node *node, struct power_controller *p) {
@@ -35,7 +35,7 @@ static int open_all(struct remo_node *node, struct power_controller *p) {
         if (remo_nodeset_has(&options.participants, p->rank))
             rc = remo_owned_var_open(p->channel, name, sizeof(double), &options, &p->var[i / 2][i % 2]);
     }
-    return rc ? rc : remo_channel_wait(p->channel, 30 * 1000000000ull);
+    return rc ? rc : remo_channel_wait(p->channel, REMO_SECONDS(30));
 }
 
 static void close_all(struct power_controller *p) {

@@ -1,4 +1,5 @@
-/* access.c - how the CPUs of the simulated nodes touch network memory. Each touch is a scheduling point. */
+/* access.c - accesses of simulated CPUs to network memory (node/access.h).
+ * Each access is a scheduling point. A store enters the actor's store buffer (world.h). */
 #include "node/access.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 bool sim_tracing;
 
-void sim_say(const char *format, ...) {
+void sim_trace_print(const char *format, ...) {
     const struct sim_actor *actor = sim_current();
     va_list args;
     va_start(args, format);
@@ -76,7 +77,7 @@ void remo__store(void *word, uint64_t value) {
     sim_linger(actor, word, value);
 }
 
-/* A check has no CPU of its own. */
+/* A check runs outside all nodes and uses the cache of node 0. */
 static uint32_t node_here(void) {
     return sim_current() ? sim_current()->node : 0;
 }
@@ -98,7 +99,7 @@ void remo__invalidate(const void *network, size_t bytes) {
     sim_trace("invalidate %zu bytes at %s", bytes, sim_place(network));
 }
 
-/* Line by line: whoever writes there may come between. */
+/* Copy line by line; another writer may run between two lines. */
 void remo__copy_from(void *dst, const void *network, size_t bytes) {
     sim_drain(sim_current());
     for (size_t done = 0; done < bytes;) {
@@ -111,7 +112,7 @@ void remo__copy_from(void *dst, const void *network, size_t bytes) {
     }
 }
 
-/* Half a line at a time: a reader may see part of it. */
+/* Copy half a line at a time; a reader may see part of a line. */
 void remo__copy_to(void *network, const void *src, size_t bytes) {
     sim_drain(sim_current());
     for (size_t done = 0; done < bytes;) {

@@ -1,4 +1,5 @@
-/* cache.c - see cache.h. */
+/* cache.c - the caches of cache.h: at most LINES_MAX lines per node; a full cache evicts one.
+ * A line is written back whole, so it overwrites concurrent changes by other nodes to its other bytes. */
 #include "sim/cache.h"
 
 #include <string.h>
@@ -10,10 +11,10 @@
 #include "sim/world.h"
 
 #define LINE_BYTES 64u
-#define LINES_MAX 48u /* of a node; then one goes */
+#define LINES_MAX 48u /* per node; a further line evicts one */
 
 struct line {
-    char *at; /* in memory */
+    char *at; /* its address in memory */
     bool dirty;
     char bytes[LINE_BYTES];
 };
@@ -24,7 +25,7 @@ struct sim_cache {
 };
 
 void sim_cache_open(void) {
-    if (sim_profile->cached) /* or they would be copied at every start for nothing */
+    if (sim_profile->cached) /* without caches, nothing must be copied at each restore */
         sim_world->caches = sim_calloc(SIM_NODES_MAX, sizeof *sim_world->caches);
 }
 
@@ -80,7 +81,7 @@ void sim_cache_lose_one(uint32_t node) {
     sim_changed(node);
 }
 
-/* The line as this node's CPU has it. */
+/* Return the line as this node's CPU sees it. */
 static struct line *fetch(uint32_t node, const void *at) {
     struct sim_cache *cache = &sim_world->caches[node];
     struct line *line = find(cache, at);
@@ -88,7 +89,7 @@ static struct line *fetch(uint32_t node, const void *at) {
         return line;
     if (cache->count == LINES_MAX)
         sim_cache_lose_one(node);
-    if (cache->count == LINES_MAX) { /* it was only written back */
+    if (cache->count == LINES_MAX) { /* it was written back, but not dropped */
         write_back(node, &cache->lines[0]);
         drop(cache, &cache->lines[0]);
     }
@@ -98,7 +99,7 @@ static struct line *fetch(uint32_t node, const void *at) {
     return line;
 }
 
-/* How much of [at, at + bytes) lies in the line of `at`. */
+/* Return how many bytes of [at, at + bytes) lie in the line of `at`. */
 static size_t in_line(const void *at, size_t bytes) {
     return remo__min(bytes, LINE_BYTES - ((uintptr_t)at & (LINE_BYTES - 1)));
 }

@@ -1,14 +1,11 @@
-/* cache.h - what CPUs of simulated nodes see of network memory where no hardware keeps their caches
- * coherent (profile cxl_nc).
+/* cache.h - CPU caches of nodes whose hardware does not keep them coherent (profile cxl_nc).
  *
- * Model:   one memory, and a write-back cache at each node. A load finds its line in the cache, however
- *          old, or fetches it; a store changes the line in the cache alone. At any moment a line may be
- *          written back, whole, or dropped when it is clean. `flush` writes lines back, `invalidate` does
- *          and drops them. Operations of the network are the poster's CPU at work: a read drops its lines
- *          and fetches them, a write goes to the cache and is flushed at once: with it goes what the cache
- *          has of the rest of the line.
- * Scope:   arenas. Buffers that one node alone touches need no cache to be seen as they are.
- */
+ * Model:   one memory, and a write-back cache per node. A load finds its line in the cache, however stale, or
+ *          fetches it. A store changes only the cached line. At any time a whole line may be written back,
+ *          or dropped if it is clean. `flush` writes lines back; `invalidate` also drops them. Network
+ *          operations run on the poster's CPU. A read drops its lines and fetches them again. A write goes
+ *          through the cache and is flushed at once, with the cached rest of the line.
+ * Scope:   arenas. A buffer that only one node accesses needs no cache. */
 #pragma once
 
 #include <stddef.h>
@@ -16,18 +13,17 @@
 
 #include "sim/scheduler.h"
 
-/* All of these do the plain thing under profiles with coherent CPUs, and outside arenas. */
+/* Under profiles with coherent CPUs, and outside arenas, these functions access memory directly. */
 uint64_t sim_cache_load(uint32_t node, const void *word);
 void sim_cache_store(uint32_t node, void *word, uint64_t value);
 void sim_cache_read(uint32_t node, void *dst, const void *at, size_t bytes);
 void sim_cache_write(uint32_t node, void *at, const void *src, size_t bytes);
-/* The source of a write: what this node's CPU has stored there, through the cache or as into any private
- * memory. */
+/* Copy the source of a write as this node's CPU sees it: from its cache, or from private memory. */
 void sim_cache_source(uint32_t node, void *dst, const void *at, size_t bytes);
 void sim_cache_flush(uint32_t node, const void *at, size_t bytes);
 void sim_cache_invalidate(uint32_t node, const void *at, size_t bytes);
 
-/* A line of this node may be written back or dropped by itself. */
+/* Return how many lines of this node may be written back or dropped spontaneously. */
 uint32_t sim_cache_lines(uint32_t node);
 void sim_cache_lose_one(uint32_t node);
 void sim_cache_open(void);

@@ -1,4 +1,6 @@
-/* campaign.c - see campaign.h. One line for each object; on a terminal, what is going on. */
+/* campaign.c - the campaign of `remo sim`: selects cases, profiles, faults and mutants.
+ * It prints one line per object and, on a terminal, progress. A request that runs nothing is an
+ * error with an explanation. */
 #include "sim/campaign.h"
 
 #include <jansson.h>
@@ -13,7 +15,7 @@ struct sums {
     uint64_t schedules, failures, hash;
     double cpu_seconds;
     uint32_t mutants, caught;
-    uint32_t runs; /* cases under a profile with a fault */
+    uint32_t runs; /* combinations of a case, a profile and a fault */
 };
 
 static bool wanted(const struct sim_campaign *campaign, const struct sim_case *test) {
@@ -21,19 +23,21 @@ static bool wanted(const struct sim_campaign *campaign, const struct sim_case *t
            && (!campaign->test || strcmp(campaign->test, test->name) == 0);
 }
 
-/* Who refuses to open where no hardware keeps the caches of machines coherent, and why: case_coherence.c. */
+/* Objects that refuse to open if hardware does not keep caches coherent, and the reasons:
+ * case_coherence.c. */
 static const struct {
     const char *object, *why;
 } incoherent[] = {
     {"atomic_var", "it is an atomic of the network"},
     {"lock", "it is made of atomics of the network"},
     {"ringbuffer",
-     "two nodes write to one line of it, and whose cache writes it back undoes what the other wrote"},
+     "two nodes write to one of its lines, and a cache that writes it back undoes the other node's write"},
     {"queue", "it is made of atomics of the network"},
     {"kv", "its locks are made of atomics of the network"},
+    {"collective", "every node reads blocks that the CPU of another node wrote"},
 };
 
-/* Why the object does not claim the profile, or NULL: it does. */
+/* Return why the object does not claim the profile, or NULL if it does. */
 static const char *why_not(const char *object, const struct sim_profile *profile) {
     for (uint32_t i = 0; profile->cached && i < sizeof incoherent / sizeof incoherent[0]; i++)
         if (strcmp(incoherent[i].object, object) == 0)
@@ -47,9 +51,11 @@ static bool claims(const struct sim_campaign *campaign, const struct sim_case *t
            && (!campaign->profile || strcmp(campaign->profile, profile->name) == 0);
 }
 
-/* Whom a failure hurts closes its node: there must be no other thread on it. */
+/* A node closes after a failed operation, unless it continues: then it must have no other
+ * thread. */
 static bool bears(const struct sim_case *test, uint32_t fault) {
-    return fault == SIM_NO_FAULT || (!test->brings_its_own && (fault < SIM_FAIL_POST || test->threads == 1));
+    bool may_fail = test->threads == 1 || test->continues_after_failure;
+    return fault == SIM_NO_FAULT || (!test->has_own_fault && (fault < SIM_FAIL_POST || may_fail));
 }
 
 int sim_campaign_list(void) {
@@ -64,7 +70,7 @@ int sim_campaign_list(void) {
     return 0;
 }
 
-/* ---- what is going on: a line that is written over, and only where somebody looks ---- */
+/* ---- progress: one line on a terminal, overwritten each time ---- */
 
 static void print_progress(void *ctx, uint64_t schedules) {
     const struct sim_run *run = ctx;
@@ -85,17 +91,17 @@ static void clear_progress(const struct sim_run *run) {
         fprintf(stderr, "\r\033[K");
 }
 
-/* ---- a failure, told ---- */
+/* ---- report of a failure ---- */
 
 static void print_again(const struct sim_run *run, const struct sim_outcome *outcome) {
-    fprintf(stderr, "  again: remo sim --object %s --case %s --profile %s --seed %llu --schedules 1",
+    fprintf(stderr, "  repeat with: remo sim --object %s --case %s --profile %s --seed %llu --schedules 1",
             run->test->object, run->test->name, run->profile->name, (unsigned long long)outcome->seed);
     if (outcome->at != 0)
         fprintf(stderr, " --%s --at %llu", sim_fault_names[run->fault], (unsigned long long)outcome->at);
     fprintf(stderr, "\n");
 }
 
-static void tell_failure(const struct sim_run *run, const struct sim_outcome *outcome) {
+static void report_failure(const struct sim_run *run, const struct sim_outcome *outcome) {
     struct sim_run one = *run;
     struct sim_replay replay;
     char path[96];
@@ -115,7 +121,7 @@ static void tell_failure(const struct sim_run *run, const struct sim_outcome *ou
         return;
     (void)sim_replay_write(&replay, file);
     fclose(file);
-    fprintf(stderr, "  shrunk to %u choices, told step by step by: remo sim --replay %s\n",
+    fprintf(stderr, "  shrunk to %u choices; show each step with: remo sim --replay %s\n",
             replay.schedule.choices_count, path);
 }
 
@@ -146,7 +152,7 @@ static void run_one(const struct sim_campaign *campaign, const struct sim_case *
                 (double)outcome.steps / (double)(outcome.schedules + !outcome.schedules),
                 outcome.cpu_seconds > 0 ? (double)outcome.schedules / outcome.cpu_seconds : 0);
     if (outcome.failures > 0)
-        tell_failure(&run, &outcome);
+        report_failure(&run, &outcome);
 }
 
 static void run_cases(const struct sim_campaign *campaign, const char *object, struct sums *sums) {
@@ -161,12 +167,12 @@ static void run_cases(const struct sim_campaign *campaign, const char *object, s
 
 /* ---- mutants ---- */
 
-/* A search that spends at most so many schedules on all cases together. */
+/* A search for a mutant; `left` limits the schedules of all cases together. */
 struct hunt {
     const struct sim_campaign *campaign;
     const char *object, *mutant;
     uint64_t left, each;
-    uint64_t seed; /* each round goes on where the last one ended */
+    uint64_t seed; /* each round continues where the last one ended */
 };
 
 static bool catch_with(struct hunt *hunt, const struct sim_case *test, const struct sim_profile *profile,
@@ -208,7 +214,7 @@ static bool catch_in_round(struct hunt *hunt) {
     return false;
 }
 
-/* Where it is known to show first; then all cases briefly, then for longer, until the budget is spent. */
+/* Try the hinted case first, then all cases briefly, then for longer, until the budget is spent. */
 static bool catch_mutant(const struct sim_campaign *campaign, const char *object, const char *mutant) {
     struct hunt hunt = {.campaign = campaign,
                         .object = object,
@@ -221,7 +227,7 @@ static bool catch_mutant(const struct sim_campaign *campaign, const char *object
     if (hint && anywhere
         && catch_with(&hunt, sim_case_find(object, hint->test), sim_profile_find(hint->profile), hint->fault))
         return true;
-    uint64_t before = 0; /* a round in which nothing ran is the last one */
+    uint64_t before = 0; /* a round that runs nothing is the last */
     for (hunt.each = FIRST_ROUND; hunt.left > 0 && hunt.left != before;
          hunt.seed += hunt.each, hunt.each *= 3) {
         before = hunt.left;
@@ -279,7 +285,7 @@ static bool first_of_object(uint32_t index) {
     return true;
 }
 
-/* ---- a request that has nothing to do ---- */
+/* ---- a request that selects nothing ---- */
 
 static void print_claimed(const char *object) {
     const char *separator = " ";
@@ -292,8 +298,8 @@ static void print_claimed(const char *object) {
     }
 }
 
-/* Nothing ran for this object: why not? */
-static void tell_nothing(const struct sim_campaign *campaign, const char *object) {
+/* Explain why nothing ran for this object. */
+static void explain_nothing(const struct sim_campaign *campaign, const char *object) {
     const struct sim_profile *profile = campaign->profile ? sim_profile_find(campaign->profile) : NULL;
     const char *why = profile ? why_not(object, profile) : NULL;
     fprintf(stderr, "remo sim: nothing to run for %s: ", object);
@@ -305,7 +311,7 @@ static void tell_nothing(const struct sim_campaign *campaign, const char *object
     } else if (campaign->mutant) {
         fprintf(stderr, "it has no mutant %s", campaign->mutant);
     } else {
-        fprintf(stderr, "no case of it is for this profile and this fault");
+        fprintf(stderr, "none of its cases is for this profile and fault");
     }
     fprintf(stderr, "; see remo sim --list\n");
 }
@@ -320,7 +326,7 @@ static bool run_object(const struct sim_campaign *campaign, const char *object, 
     if (ran)
         print_sums(campaign, object, &sums);
     else if (campaign->object || (campaign->profile && !campaign->mutant && !campaign->test))
-        tell_nothing(campaign, object);
+        explain_nothing(campaign, object);
     *failures += sums.failures;
     return ran;
 }

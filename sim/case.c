@@ -1,4 +1,5 @@
-/* case.c - see case.h. */
+/* case.c - the calls that the bodies of cases use: the history, bounds on cost, requirements.
+ * Begin and end of a call are recorded as steps of the world, so the history orders calls of all nodes. */
 #include "sim/case.h"
 
 #include "base/error.h"

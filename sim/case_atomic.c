@@ -1,5 +1,6 @@
-/* case_atomic.c - atomic_var and region: a counter, a word that is swapped, a register, and what is published
- * through a region. */
+/* case_atomic.c - atomic_var and region: a counter, a word that is swapped, a register, publication.
+ * Calls on words must be linearizable (oracle_word); published data must be visible after its
+ * flag. */
 #include <errno.h>
 #include <remo/atomic_var.h>
 #include <remo/region.h>
@@ -24,8 +25,8 @@ static void close_var(void *state, uint32_t rank) {
     remo_atomic_var_close(((struct atomic_state *)state)->vars[rank]);
 }
 
-/* A word lives at node 0. What ended with an error happened, or not; what a node that is taken for dead reads
- * at its own word counts for nothing, since the others have lost it. */
+/* Record the result of a call on a word, which lies at node 0. A call that failed may have been
+ * applied or not. Reads of a node that was declared failed do not count. */
 static void ended(uint32_t rank, uint32_t call, int rc, uint64_t result) {
     if (sim_out(rank))
         return;
@@ -116,7 +117,8 @@ const struct sim_case sim_case_word = {.object = "atomic_var",
                                        .after = word_after,
                                        .oracle = &oracle_word};
 
-/* ---- region: a body is written and fenced, then a flag: who sees the flag sees the body ---- */
+/* ---- region: node 0 writes a body, fences, then writes a flag; a reader of the flag must read the
+ * body ---- */
 
 #define BODY_BYTES 200u
 #define FLAG_AT 256u
@@ -137,21 +139,21 @@ static void close_region(void *state, uint32_t rank) {
     remo_region_close(((struct region_state *)state)->regions[rank]);
 }
 
-static void look_at_body(const char *body, uint64_t flag, const char *where) {
+static void check_body(const char *body, uint64_t flag, const char *where) {
     for (uint32_t i = 0; i < BODY_BYTES && flag != 0; i++)
-        sim_require(body[i] == (char)flag, "%s: the flag says %llu, but byte %u of the body is %d", where,
+        sim_require(body[i] == (char)flag, "%s: the flag is %llu, but byte %u of the body is %d", where,
                     (unsigned long long)flag, i, body[i]);
 }
 
-/* False: it failed, and had a right to. */
-static bool went_well(uint32_t rank, int rc, const char *what) {
+/* Return whether the call succeeded; false: it failed, and a fault excuses it. */
+static bool succeeded(uint32_t rank, int rc, const char *what) {
     if (sim_out(rank) || sim_excused(rank, SIM_ANY, rc))
         return false;
     sim_require(rc == 0, "%s: %d (%s)", what, rc, remo_last_error());
     return true;
 }
 
-/* Survivors reach each other. */
+/* Surviving nodes reach each other. */
 static void region_after(void *state, uint32_t rank) {
     const struct region_state *s = state;
     for (uint32_t node = 0; node < sim_world->test->nodes; node++) {
@@ -162,22 +164,21 @@ static void region_after(void *state, uint32_t rank) {
     }
 }
 
-/* Node 0 publishes at node 1 (same connection: pair fence), or the flag at node 2 (thread fence). */
+/* Publish a body at node 1, with the flag there too (pair fence) or at node 2 (thread fence). */
 static void publish(struct region_state *s, uint32_t flag_node, enum remo_fence_scope scope) {
     char body[BODY_BYTES];
     uint64_t flag = 7;
     memset(body, (int)flag, sizeof body);
-    if (!went_well(0, remo_region_write(s->regions[0], 1, 0, body, sizeof body, 0, NULL), "write"))
+    if (!succeeded(0, remo_region_write(s->regions[0], 1, 0, body, sizeof body, 0, NULL), "write"))
         return;
-    memset(body, 0x55, sizeof body); /* the source was copied: what happens to it now does not matter */
+    memset(body, 0x55, sizeof body); /* the source was copied, so later changes have no effect */
     int rc = remo_fence(s->nodes[0], scope, 1);
     if (rc == 0 && scope == REMO_FENCE_THREAD && !sim_world->crashed[0] && !sim_world->crashed[1])
-        look_at_body(remo_region_local(s->regions[1]), flag,
-                     "after a fence"); /* also where nobody is left to read it */
+        check_body(remo_region_local(s->regions[1]), flag, "after a fence"); /* also if no reader is left */
     sim_require(rc != 0 || scope == REMO_FENCE_PAIR || !sim_hurt(0),
-                "an operation failed, and the fence after it does not say so");
-    if (went_well(0, rc, "fence"))
-        (void)went_well(
+                "an operation failed, and the fence after it returned 0");
+    if (succeeded(0, rc, "fence"))
+        (void)succeeded(
             0,
             remo_region_write(s->regions[0], flag_node, FLAG_AT, &flag, sizeof flag, REMO_WRITE_NOTIFY, NULL),
             "flag");
@@ -187,12 +188,12 @@ static void read_published(struct region_state *s, uint32_t rank, uint32_t flag_
     char body[BODY_BYTES];
     uint64_t flag = 0;
     for (uint32_t i = 0; i < 4 && flag == 0; i++)
-        if (!went_well(rank, remo_region_read(s->regions[rank], flag_node, FLAG_AT, &flag, sizeof flag, NULL),
+        if (!succeeded(rank, remo_region_read(s->regions[rank], flag_node, FLAG_AT, &flag, sizeof flag, NULL),
                        "read the flag"))
             return;
-    if (went_well(rank, remo_region_read(s->regions[rank], 1, 0, body, sizeof body, NULL), "read the body")
+    if (succeeded(rank, remo_region_read(s->regions[rank], 1, 0, body, sizeof body, NULL), "read the body")
         && !sim_out(1))
-        look_at_body(body, flag, "read");
+        check_body(body, flag, "read");
 }
 
 static void pair_body(void *state, uint32_t rank, uint32_t thread) {
@@ -206,7 +207,7 @@ static void pair_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_publish_pair = {
     .object = "region",
     .name = "publish",
-    .about = "body, pair fence, flag at one node: who reads the flag reads the body",
+    .about = "body, pair fence, flag at one node: readers of the flag read the body",
     .nodes = 3,
     .threads = 1,
     .state_bytes = sizeof(struct region_state),
@@ -214,6 +215,43 @@ const struct sim_case sim_case_publish_pair = {
     .close = close_region,
     .body = pair_body,
     .after = region_after};
+
+/* Each of two nodes writes its own word at node 1, then reads the other's word. At least one must
+ * read the other node's write. Without a fence both reads may pass the writes. */
+struct cross_state {
+    struct region_state base;
+    bool missed[SIM_NODES_MAX];
+};
+
+static void cross_body(void *state, uint32_t rank, uint32_t thread) {
+    struct cross_state *s = state;
+    uint64_t one = 1, own = 64 * rank, other = 64 * (2 - rank);
+    (void)thread;
+    if (rank != 1
+        && succeeded(rank, remo_region_write(s->base.regions[rank], 1, own, &one, 8, 0, NULL), "write")
+        && succeeded(rank, remo_fence(s->base.nodes[rank], REMO_FENCE_PAIR, 1), "fence")) {
+        uint64_t seen = 1;
+        int rc = remo_region_read(s->base.regions[rank], 1, other, &seen, 8, NULL);
+        s->missed[rank] = succeeded(rank, rc, "read") && seen == 0;
+    }
+}
+
+static void cross_check(void *state) {
+    const struct cross_state *s = state;
+    sim_require(!s->missed[0] || !s->missed[2], "neither node read the other's write");
+}
+
+const struct sim_case sim_case_cross = {.object = "region",
+                                        .name = "cross",
+                                        .about = "two nodes write, fence and read the other's word",
+                                        .nodes = 3,
+                                        .threads = 1,
+                                        .state_bytes = sizeof(struct cross_state),
+                                        .open = open_region,
+                                        .close = close_region,
+                                        .body = cross_body,
+                                        .after = region_after,
+                                        .check = cross_check};
 
 static void thread_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
@@ -234,7 +272,8 @@ const struct sim_case sim_case_publish_thread = {.object = "region",
                                                  .body = thread_body,
                                                  .after = region_after};
 
-/* Two threads of node 0: one writes, and tells the other in private memory, which fences for the node. */
+/* Two threads of node 0: one writes and signals the other in private memory; the other fences for
+ * the node. */
 struct global_state {
     struct region_state base;
     bool written;
@@ -250,12 +289,12 @@ static void global_body(void *state, uint32_t rank, uint32_t thread) {
     uint64_t flag = 7;
     memset(body, (int)flag, sizeof body);
     if (rank == 0 && thread == 0) {
-        (void)went_well(0, remo_region_write(s->base.regions[0], 1, 0, body, sizeof body, 0, NULL), "write");
+        (void)succeeded(0, remo_region_write(s->base.regions[0], 1, 0, body, sizeof body, 0, NULL), "write");
         s->written = true;
     } else if (rank == 0) {
-        sim_until(is_written, s, "hear of the write");
-        if (went_well(0, remo_fence(s->base.nodes[0], REMO_FENCE_GLOBAL, 0), "fence") && !sim_hurt(0))
-            (void)went_well(0, remo_region_write(s->base.regions[0], 2, FLAG_AT, &flag, sizeof flag, 0, NULL),
+        sim_until(is_written, s, "wait for the write");
+        if (succeeded(0, remo_fence(s->base.nodes[0], REMO_FENCE_GLOBAL, 0), "fence") && !sim_hurt(0))
+            (void)succeeded(0, remo_region_write(s->base.regions[0], 2, FLAG_AT, &flag, sizeof flag, 0, NULL),
                             "flag");
     } else if (thread == 0) {
         read_published(state, rank, 2);
@@ -265,7 +304,7 @@ static void global_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_publish_global = {
     .object = "region",
     .name = "publish_other_thread",
-    .about = "one thread writes, another fences for the node and tells",
+    .about = "one thread writes, another fences for the node and sets the flag",
     .nodes = 3,
     .threads = 2,
     .state_bytes = sizeof(struct global_state),
@@ -274,8 +313,7 @@ const struct sim_case sim_case_publish_global = {
     .body = global_body,
     .after = region_after};
 
-/* A fence that failed is asked for again, until it says that all is placed; who hears of a write that failed
- * publishes nothing. */
+/* Repeat a failed fence until it succeeds. A node whose write failed publishes nothing. */
 static void again_body(void *state, uint32_t rank, uint32_t thread) {
     struct region_state *s = state;
     char body[BODY_BYTES];
@@ -287,13 +325,13 @@ static void again_body(void *state, uint32_t rank, uint32_t thread) {
     }
     memset(body, (int)flag, sizeof body);
     int rc = remo_region_write(s->regions[0], 1, 0, body, sizeof body, 0, NULL);
-    bool written = went_well(0, rc, "write");
+    bool written = succeeded(0, rc, "write");
     do {
         rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
         written = written && (rc == 0 || !strstr(remo_last_error(), "whether it was applied"));
     } while (rc != 0 && sim_hurt(0) && !sim_any_out());
-    if (went_well(0, rc, "fence") && written)
-        (void)went_well(0, remo_region_write(s->regions[0], 2, FLAG_AT, &flag, sizeof flag, 0, NULL), "flag");
+    if (succeeded(0, rc, "fence") && written)
+        (void)succeeded(0, remo_region_write(s->regions[0], 2, FLAG_AT, &flag, sizeof flag, 0, NULL), "flag");
 }
 
 const struct sim_case sim_case_fence_again = {.object = "region",
@@ -306,25 +344,28 @@ const struct sim_case sim_case_fence_again = {.object = "region",
                                               .close = close_region,
                                               .body = again_body,
                                               .after = region_after,
-                                              .goes_on = true};
+                                              .continues_after_failure = true};
 
-/* What was begun before a fence has ended after it. */
+/* Operations that began before a fence have ended after it. */
 static void ends_body(void *state, uint32_t rank, uint32_t thread) {
     struct region_state *s = state;
     struct remo_ack ack = REMO_ACK_INIT;
     uint64_t words[8];
     (void)thread;
-    if (!went_well(rank, remo_region_read(s->regions[rank], 1 - rank, 0, words, sizeof words, &ack), "read"))
+    if (!succeeded(rank, remo_region_read(s->regions[rank], 1 - rank, 0, words, sizeof words, &ack),
+                   "read")) {
+        remo_ack_cancel(&ack); /* a node that its peers declared failed has posted it nevertheless */
         return;
+    }
     int rc = remo_fence(s->nodes[rank], REMO_FENCE_THREAD, 0);
     sim_require(rc != 0 || remo_ack_test(&ack) != -EINPROGRESS, "a read outlives the fence after it");
     remo_ack_cancel(&ack);
-    (void)went_well(rank, rc, "fence");
+    (void)succeeded(rank, rc, "fence");
 }
 
 const struct sim_case sim_case_fence_ends = {.object = "region",
                                              .name = "fence_ends",
-                                             .about = "reads that were begun before a fence end before it",
+                                             .about = "reads that began before a fence end before it",
                                              .nodes = 2,
                                              .threads = 1,
                                              .state_bytes = sizeof(struct region_state),

@@ -1,5 +1,5 @@
-/* case_coherence.c - what objects refuse where no hardware keeps the caches of CPUs coherent (profile
- * cxl_nc). */
+/* case_coherence.c - objects that refuse to open without coherent CPU caches (profile cxl_nc).
+ * Each refusal is -EOPNOTSUPP with a sentence that names the object. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <string.h>
@@ -31,6 +31,7 @@ static void body(void *state, uint32_t rank, uint32_t thread) {
     struct remo_queue *queue = NULL;
     struct remo_ringbuffer *ring = NULL;
     struct remo_kv *map = NULL;
+    struct remo_collective *collective = NULL;
     uint64_t old;
     (void)thread;
     refused(remo_atomic_var_open(root, "var", NULL, &var), "an atomic variable");
@@ -38,18 +39,19 @@ static void body(void *state, uint32_t rank, uint32_t thread) {
     refused(remo_queue_open(root, "queue", NULL, &queue), "a queue");
     refused(remo_ringbuffer_open(root, "ring", NULL, &ring), "a ring buffer");
     refused(remo_kv_open(root, "map", NULL, &map), "a map");
+    refused(remo_collective_open(root, "collective", NULL, &collective), "a collective");
     refused(remo_region_fetch_add(s->regions[rank], 0, 0, 1, &old, NULL), "no atomics");
     refused(remo_region_compare_swap(s->regions[rank], 0, 0, 0, 1, &old, NULL), "no atomics");
-    sim_require(!var && !lock && !queue && !ring && !map, "something was opened");
+    sim_require(!var && !lock && !queue && !ring && !map && !collective, "something was opened");
 }
 
 const struct sim_case sim_case_refusals = {.object = "region",
                                            .name = "refusals",
-                                           .about = "without coherent caches: what is refused, and says why",
+                                           .about = "without coherent caches, opens fail with an explanation",
                                            .nodes = 2,
                                            .threads = 1,
                                            .state_bytes = sizeof(struct state),
                                            .open = open_region,
                                            .body = body,
                                            .profiles = "cxl_nc",
-                                           .brings_its_own = true};
+                                           .has_own_fault = true};

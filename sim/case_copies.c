@@ -1,7 +1,7 @@
-/* case_copies.c - owned_var and sst: registers with one writer and copies everywhere; weaker than
- * linearizable, so checked against what they promise: a value that was stored whole, never one older than was
- * seen before, and after a push that was fenced not an older one either.
- */
+/* case_copies.c - owned_var and sst: registers with one writer and copies at every node.
+ * They are weaker than linearizable, so they are checked against their own promises. A load
+ * returns a whole value, never an older one than before. After a fenced push, no node loads an
+ * older value. */
 #include <errno.h>
 #include <remo/owned_var.h>
 #include <remo/sst.h>
@@ -13,9 +13,9 @@
 #define VALUE_BYTES 120u
 #define STORES 4u
 #define LAST 99          /* a value of the liveness phase */
-#define LOAD_TURNS 1000u /* attempts of a load, each of some loads */
+#define LOAD_TURNS 1000u /* attempts of a load, of several accesses each */
 
-/* Every byte of a value is its number; the number, or -1 when it is torn. */
+/* Return the number of a value, whose bytes all equal it, or -1 if the value is torn. */
 static int number_of(const unsigned char *value) {
     for (uint32_t i = 1; i < VALUE_BYTES; i++)
         if (value[i] != value[0])
@@ -23,14 +23,14 @@ static int number_of(const unsigned char *value) {
     return value[0];
 }
 
-/* What a call returned: the number that was seen, or the last one when it had a right to fail. */
-static int look(uint32_t rank, int rc, const unsigned char *value, int *last, const char *how) {
+/* Check the result of a read. Returns its number, or the last one if a fault excuses the error. */
+static int check_value(uint32_t rank, int rc, const unsigned char *value, int *last, const char *how) {
     if (rc == -EAGAIN || sim_excused(rank, SIM_ANY, rc))
         return *last;
     sim_require(rc == 0, "%s: %d", how, rc);
     int number = number_of(value);
     sim_require(number >= 0, "%s: a torn value", how);
-    sim_require(number >= *last, "%s: value %d after %d was seen", how, number, *last);
+    sim_require(number >= *last, "%s: value %d after value %d", how, number, *last);
     *last = number;
     return number;
 }
@@ -40,8 +40,8 @@ static int look(uint32_t rank, int rc, const unsigned char *value, int *last, co
 struct var_state {
     struct remo_owned_var *vars[SIM_NODES_MAX];
     struct remo_node *nodes[SIM_NODES_MAX];
-    int stored; /* the owner has this one, or a newer one */
-    int pushed; /* everybody has */
+    int stored; /* the owner has stored this value */
+    int pushed; /* every node has it, or a newer one */
 };
 
 static void open_var(void *state, struct remo_node *node, uint32_t rank) {
@@ -55,8 +55,8 @@ static void close_var(void *state, uint32_t rank) {
     remo_owned_var_close(((struct var_state *)state)->vars[rank]);
 }
 
-/* False: it failed, and had a right to. */
-static bool went_well(uint32_t rank, int rc, const char *what) {
+/* Return whether the call succeeded; false: it failed, and a fault excuses it. */
+static bool succeeded(uint32_t rank, int rc, const char *what) {
     if (rc != 0 && sim_excused(rank, SIM_ANY, rc))
         return false;
     sim_require(rc == 0, "%s: %d (%s)", what, rc, remo_last_error());
@@ -70,9 +70,9 @@ static void write_var(struct var_state *s) {
         sim_require(remo_owned_var_store(s->vars[0], value) == 0, "store");
         s->stored = number;
         bool pushed = number != 1, fenced = true;
-        do { /* what was made to fail is done again */
-            pushed = pushed && went_well(0, remo_owned_var_push_all(s->vars[0], NULL), "push");
-            fenced = number % 2 != 0 || went_well(0, remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0), "fence");
+        do { /* repeat operations that were made to fail */
+            pushed = pushed && succeeded(0, remo_owned_var_push_all(s->vars[0], NULL), "push");
+            fenced = number % 2 != 0 || succeeded(0, remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0), "fence");
         } while (!fenced && sim_hurt(0) && !sim_out(0));
         if (number % 2 == 0 && pushed && fenced && !sim_out(0))
             s->pushed = number;
@@ -85,7 +85,7 @@ static void load_var(struct var_state *s, uint32_t rank, int *last) {
     struct sim_bound bound = sim_bound_begin();
     int rc = remo_owned_var_load(s->vars[rank], value);
     sim_bound_end(&bound, "load", 0, LOAD_TURNS);
-    int number = look(rank, rc, value, last, "load");
+    int number = check_value(rank, rc, value, last, "load");
     sim_require(number >= before || sim_out(rank), "load: value %d although %d was pushed and fenced before",
                 number, before);
 }
@@ -103,19 +103,20 @@ static void var_body(void *state, uint32_t rank, uint32_t thread) {
         load_var(s, rank, &last);
         int before = s->stored;
         int rc = rank == 2 ? remo_owned_var_pull(s->vars[rank], value) : -EAGAIN;
-        int number = look(rank, rc, value, &last, "pull");
+        int number = check_value(rank, rc, value, &last, "pull");
         sim_require(rc != 0 || number >= before, "pull: value %d although %d was stored before", number,
                     before);
     }
 }
 
-/* What the owner left is there, whole, whoever went; and if it lives, all hear from it. */
+/* The last value stays whole, whichever node failed. If the owner has not failed, all nodes receive
+ * its next value. */
 static void var_after(void *state, uint32_t rank) {
     struct var_state *s = state;
     unsigned char value[VALUE_BYTES];
     int last = 0;
     sim_require(remo_owned_var_load(s->vars[rank], value) == 0,
-                "nobody writes, and a load finds no whole value");
+                "no node writes, and a load finds no whole value");
     load_var(s, rank, &last);
     if (rank == 0) {
         memset(value, LAST, sizeof value);
@@ -124,7 +125,7 @@ static void var_after(void *state, uint32_t rank) {
     } else if (!sim_out(0)) {
         while (last != LAST) {
             int rc = remo_owned_var_wait_change(s->vars[rank], value, value, FOREVER);
-            (void)look(rank, rc, value, &last, "wait_change");
+            (void)check_value(rank, rc, value, &last, "wait_change");
         }
     }
 }
@@ -152,10 +153,10 @@ static void var_wait_body(void *state, uint32_t rank, uint32_t thread) {
     }
     while (last < (int)STORES) {
         int rc = remo_owned_var_wait_change(s->vars[rank], seen, value, FOREVER);
-        (void)look(rank, rc, value, &last, "wait_change");
+        (void)check_value(rank, rc, value, &last, "wait_change");
         sim_require(rc == 0 || rc == -EAGAIN || sim_out(rank) || last >= s->pushed,
-                    "the owner went, and value %d, which it had pushed "
-                    "and fenced, was not seen",
+                    "the owner has failed, and its value %d, pushed "
+                    "and fenced, was not received",
                     s->pushed);
         if (rc != 0 && rc != -EAGAIN)
             return;
@@ -174,8 +175,8 @@ const struct sim_case sim_case_owned_var_wait = {.object = "owned_var",
                                                  .body = var_wait_body,
                                                  .after = var_after};
 
-/* Of each node that is not the owner one thread pulls and one loads: what one has seen the other may not
- * lose. */
+/* On each reader node one thread pulls and one loads: neither may return an older value than the
+ * other saw. */
 static void var_threads_body(void *state, uint32_t rank, uint32_t thread) {
     struct var_state *s = state;
     unsigned char value[VALUE_BYTES];
@@ -184,7 +185,7 @@ static void var_threads_body(void *state, uint32_t rank, uint32_t thread) {
         write_var(s);
     for (uint32_t i = 0; i < 5 && rank != 0; i++)
         if (thread == 0)
-            (void)look(rank, remo_owned_var_pull(s->vars[rank], value), value, &last, "pull");
+            (void)check_value(rank, remo_owned_var_pull(s->vars[rank], value), value, &last, "pull");
         else
             load_var(s, rank, &last);
 }
@@ -200,20 +201,20 @@ const struct sim_case sim_case_owned_var_threads = {.object = "owned_var",
                                                     .body = var_threads_body,
                                                     .after = var_after};
 
-/* Both threads of the owner store and push in turn: what one pushed is placed before what the other pushes
- * next. */
+/* Both threads of the owner store and push in turn: a push is placed before the other thread's next
+ * push. */
 struct pushers_state {
     struct var_state base;
     int turn; /* the number stored and pushed last */
 };
 
-struct my_turn {
+struct turn_wait {
     const struct pushers_state *state;
     int number;
 };
 
-static bool is_my_turn(void *ctx) {
-    const struct my_turn *mine = ctx;
+static bool is_turn(void *ctx) {
+    const struct turn_wait *mine = ctx;
     return mine->state->turn + 1 == mine->number;
 }
 
@@ -221,12 +222,12 @@ static void pushers_body(void *state, uint32_t rank, uint32_t thread) {
     struct pushers_state *s = state;
     unsigned char value[VALUE_BYTES];
     int last = 0;
-    for (struct my_turn mine = {.state = s, .number = (int)thread + 1}; rank == 0 && mine.number <= 6;
+    for (struct turn_wait mine = {.state = s, .number = (int)thread + 1}; rank == 0 && mine.number <= 6;
          mine.number += 2) {
-        sim_until(is_my_turn, &mine, "wait for the other thread");
+        sim_until(is_turn, &mine, "wait for the other thread");
         memset(value, mine.number, sizeof value);
         sim_require(remo_owned_var_store(s->base.vars[0], value) == 0, "store");
-        (void)went_well(0, remo_owned_var_push_all(s->base.vars[0], NULL), "push");
+        (void)succeeded(0, remo_owned_var_push_all(s->base.vars[0], NULL), "push");
         s->turn = mine.number;
     }
     for (uint32_t i = 0; i < 6 && rank != 0; i++)
@@ -275,7 +276,7 @@ static void read_rows(struct sst_state *s, uint32_t rank, int *last, uint64_t *l
         struct sim_bound bound = sim_bound_begin();
         int rc = remo_sst_load(s->large[rank], node, value);
         sim_bound_end(&bound, "load of a row", 0, LOAD_TURNS);
-        int number = look(rank, rc, value, &last[node], "row");
+        int number = check_value(rank, rc, value, &last[node], "row");
         sim_require(number >= before || sim_out(rank) || sim_out(node),
                     "row of node %u: %d although %d was pushed and fenced before", node, number, before);
         bound = sim_bound_begin();
@@ -302,9 +303,9 @@ static void sst_body(void *state, uint32_t rank, uint32_t thread) {
         sim_require(remo_sst_store(s->large[rank], value) == 0
                         && remo_sst_store(s->small[rank], &number) == 0,
                     "store");
-        bool pushed = went_well(rank, remo_sst_broadcast(s->large[rank], NULL), "broadcast")
-                      && went_well(rank, remo_sst_broadcast(s->small[rank], NULL), "broadcast");
-        if (number == 2 && went_well(rank, remo_fence(s->nodes[rank], REMO_FENCE_THREAD, 0), "fence")
+        bool pushed = succeeded(rank, remo_sst_broadcast(s->large[rank], NULL), "broadcast")
+                      && succeeded(rank, remo_sst_broadcast(s->small[rank], NULL), "broadcast");
+        if (number == 2 && succeeded(rank, remo_fence(s->nodes[rank], REMO_FENCE_THREAD, 0), "fence")
             && pushed && !sim_out(rank) && !sim_hurt(rank))
             s->pushed[rank] = (int)number;
         read_rows(s, rank, last, last_small);
@@ -325,21 +326,21 @@ static int all_rows(void *ctx, struct remo_sst *sst) {
     return 1;
 }
 
-/* Rows of the dead are whole, and the others hear of each other. */
+/* Rows of failed nodes are whole, and the surviving nodes receive each other's rows. */
 static void sst_after(void *state, uint32_t rank) {
     struct sst_state *s = state;
     struct rows_wait wait = {.value = LAST, .nodes = sim_world->test->nodes};
     unsigned char value[VALUE_BYTES];
     for (uint32_t node = 0; node < wait.nodes; node++)
         sim_require(remo_sst_load(s->large[rank], node, value) == 0 && number_of(value) >= 0,
-                    "nobody writes, and a row is not whole");
+                    "no node writes, and a row is not whole");
     sim_require(remo_sst_store(s->small[rank], &wait.value) == 0, "store");
     int rc = remo_sst_broadcast(s->small[rank], NULL);
-    if (rc != 0 && sim_hurt(rank)) /* that an earlier one failed is told once */
+    if (rc != 0 && sim_hurt(rank)) /* the failure of an earlier broadcast is reported once */
         rc = remo_sst_broadcast(s->small[rank], NULL);
     sim_require(rc == 0, "broadcast: %d (%s)", rc, remo_last_error());
     sim_require(remo_sst_wait(s->small[rank], all_rows, &wait, FOREVER) == 0,
-                "wait for the rows of all who are left");
+                "wait for the rows of all surviving nodes");
 }
 
 const struct sim_case sim_case_sst = {.object = "sst",

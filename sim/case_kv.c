@@ -1,9 +1,7 @@
-/* case_kv.c - the map: each key is a register that may be there or not.
- *
- * After a fault: what was acknowledged on a node that lives is there, what was not happened once or not at
- * all (the history decides); keys on the dead are answered with an error, and so are changes whose lock was
- * there; nothing else may be.
- */
+/* case_kv.c - the map: each key is a register that may be absent.
+ * After a fault, acknowledged changes on surviving nodes persist; unacknowledged ones happened once
+ * or not at all, as the history decides. Calls fail only for keys of failed nodes, or changes whose
+ * lock was there. */
 #include <errno.h>
 #include <remo/kv.h>
 #include <string.h>
@@ -13,27 +11,26 @@
 #include "sim/oracle.h"
 
 #define FOREVER REMO_FOREVER
-#define VALUE_WORDS 9u /* more than a line */
+#define VALUE_WORDS 9u /* more than a cache line */
 #define KEYS_MAX 16u
-#define LONG_KEY_WORDS \
-    15u                 /* with the head before it two lines; what tells keys apart is in the second one \
-                         */
-#define TELL_TURNS 100u /* until a node has heard of what others deleted */
+#define LONG_KEY_WORDS 15u /* with the slot header two cache lines; keys differ in the second one */
+#define NOTIFY_TURNS 100u  /* until a node has received the deletes of its peers */
 
 struct kv_state {
     struct remo_kv *kvs[SIM_NODES_MAX];
     uint32_t words;      /* of a value */
     uint32_t key_words;  /* 0: 1 */
-    bool alike;          /* keys, as far as the index can tell: any of them may lead to any node */
-    bool there, deleted; /* private memory: one node tells the other */
-    bool inserted[SIM_NODES_MAX][KEYS_MAX]; /* the node has tried to: the key may lie there */
+    bool alike;          /* the index cannot distinguish the keys: any key may lead to any node */
+    bool there, deleted; /* private memory: signals between nodes */
+    /* the node has tried to insert the key, which may lie there */
+    bool inserted[SIM_NODES_MAX][KEYS_MAX];
 };
 
 static uint32_t key_bytes(const struct kv_state *s) {
     return 8 * remo__max(s->key_words, 1);
 }
 
-/* Zeros, and the number last. */
+/* Return the key with this number: zeros, and the number last. */
 static const void *key_of(const struct kv_state *s, uint64_t number, uint64_t *words) {
     memset(words, 0, LONG_KEY_WORDS * sizeof *words);
     words[key_bytes(s) / 8 - 1] = number;
@@ -60,10 +57,18 @@ static void close_kv(void *state, uint32_t rank) {
 /* ---- calls ---- */
 
 static bool is_answer(uint32_t function, int rc) {
-    return rc == 0 || (function == MAP_INSERT ? rc == -EEXIST : rc == -ENOENT);
+    if (rc == 0 || function == MAP_PUT)
+        return rc == 0;
+    return function == MAP_INSERT ? rc == -EEXIST
+                                  : rc == -ENOENT || (function == MAP_COMPARE && rc == -ESTALE);
 }
 
-/* Is the error of a call one that a death explains? The key's lock was there, or the key may have been. */
+static bool inserts(uint32_t function) {
+    return function == MAP_INSERT || function == MAP_PUT;
+}
+
+/* Return whether a failure explains the error: the failed node was home of the key's lock, or may
+ * hold the key. */
 static bool is_lost(const struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, int rc) {
     const struct remo_kv *kv = s->kvs[rank];
     uint64_t words[LONG_KEY_WORDS], hash = remo__kv_hash(key_of(s, key, words), key_bytes(s));
@@ -74,27 +79,48 @@ static bool is_lost(const struct kv_state *s, uint32_t rank, uint32_t function, 
             lost =
                 lost
                 || (s->inserted[node][i] && (s->alike || i == key % KEYS_MAX) && sim_excused(rank, node, rc));
-    lost = lost || (function == MAP_INSERT && rc == -ENOSPC); /* the case says what is to come of it */
+    lost = lost || (inserts(function) && rc == -ENOSPC); /* the case checks the consequences */
     return lost || ((sim_out(rank) || sim_hurt(rank)) && sim_excused(rank, SIM_ANY, rc));
 }
 
-static int call_kv(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number) {
-    struct remo_kv *kv = s->kvs[rank];
-    uint64_t value[VALUE_WORDS] = {0}, key_words[LONG_KEY_WORDS];
-    size_t bytes = 0, size = s->words * 8, key_size = key_bytes(s);
+/* Make the call. `value` is the value to put, and the result. */
+static int do_call(struct kv_state *s, struct remo_kv *kv, uint32_t function, uint64_t key, uint64_t expected,
+                   uint64_t *value) {
+    uint64_t key_words[LONG_KEY_WORDS], compared[VALUE_WORDS];
+    size_t bytes = s->words * 8, size = s->words * 8, key_size = key_bytes(s);
     const void *at = key_of(s, key, key_words);
+    int rc;
+    for (uint32_t i = 0; i < s->words; i++)
+        compared[i] = expected;
+    switch (function) {
+    case MAP_GET: rc = remo_kv_get(kv, at, key_size, value, size, &bytes); break;
+    case MAP_INSERT: return remo_kv_insert(kv, at, key_size, value, size);
+    case MAP_UPDATE: return remo_kv_update(kv, at, key_size, value, size);
+    case MAP_DELETE: return remo_kv_delete(kv, at, key_size);
+    case MAP_PUT: return remo_kv_put(kv, at, key_size, value, size);
+    case MAP_ADD: return remo_kv_fetch_add(kv, at, key_size, value[0], value);
+    default: return remo_kv_compare_put(kv, at, key_size, compared, size, value, size);
+    }
+    sim_require(rc != 0 || bytes == size, "get returns a value of %zu bytes", bytes);
+    return rc;
+}
+
+static void require_whole(const struct kv_state *s, const uint64_t *value) {
+    for (uint32_t i = 1; i < s->words; i++)
+        sim_require(value[i] == value[0], "a torn value was returned");
+}
+
+static int call_kv_expecting(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key,
+                             uint64_t number, uint64_t expected) {
+    uint64_t value[VALUE_WORDS] = {0};
     for (uint32_t i = 0; i < s->words; i++)
         value[i] = number;
-    s->inserted[rank][key % KEYS_MAX] |= function == MAP_INSERT;
-    uint32_t call = sim_begin(function, key, number, 0);
-    int rc = function == MAP_GET      ? remo_kv_get(kv, at, key_size, value, size, &bytes)
-             : function == MAP_INSERT ? remo_kv_insert(kv, at, key_size, value, size)
-             : function == MAP_UPDATE ? remo_kv_update(kv, at, key_size, value, size)
-                                      : remo_kv_delete(kv, at, key_size);
+    s->inserted[rank][key % KEYS_MAX] |= inserts(function);
+    uint32_t call = sim_begin(function, key, number, expected);
+    int rc = do_call(s, s->kvs[rank], function, key, expected, value);
     if (function == MAP_GET && rc == 0)
-        for (uint32_t i = 1; i < s->words; i++)
-            sim_require(value[i] == value[0] && bytes == size, "get returns a torn value");
-    /* What a node sees that the others have given up counts for nothing, what it did may count. */
+        require_whole(s, value);
+    /* Reads of a node that was declared failed do not count; its changes may count. */
     if (is_answer(function, rc) && !sim_out(rank)) {
         sim_end(call, rc, value[0]);
         return rc;
@@ -106,7 +132,11 @@ static int call_kv(struct kv_state *s, uint32_t rank, uint32_t function, uint64_
     return rc;
 }
 
-/* The survivors can do all that does not depend on the dead. */
+static int call_kv(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number) {
+    return call_kv_expecting(s, rank, function, key, number, 0);
+}
+
+/* The surviving nodes can make all calls that do not depend on failed nodes. */
 static void kv_after(void *state, uint32_t rank) {
     for (uint64_t key = 1; key <= 2; key++) {
         (void)call_kv(state, rank, MAP_GET, key, 0);
@@ -141,7 +171,7 @@ const struct sim_case sim_case_kv_updates = {.object = "kv",
                                              .after = kv_after,
                                              .oracle = &oracle_map};
 
-/* Inserts and deletes of one key by two nodes, and gets between. */
+/* Two nodes insert, delete and get one key. */
 static void lives_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 1);
@@ -184,8 +214,9 @@ const struct sim_case sim_case_kv_threads = {.object = "kv",
                                              .after = kv_after,
                                              .oracle = &oracle_map};
 
-/* One node updates again and again what another reads: a read meets a slot in which two updates went by. One
- * line has the older copy and the head of the newer one, the next line the rest of that. */
+/* One node updates a key repeatedly while another reads it. A read may meet a slot after two
+ * updates: one line has the older copy and the header of the newer one, the next line the rest of
+ * the newer one. */
 static void open_short(void *state, struct remo_node *node, uint32_t rank) {
     open_map(state, node, rank, 8, 2);
 }
@@ -221,7 +252,7 @@ const struct sim_case sim_case_kv_overtaken = {.object = "kv",
                                                .oracle = &oracle_map,
                                                .fault_first = 1};
 
-/* A key that lives again in its old slot: a read may meet both of its lives. */
+/* A key is inserted into its old slot again: a read may meet both generations. */
 static void open_reborn(void *state, struct remo_node *node, uint32_t rank) {
     open_map(state, node, rank, 1, VALUE_WORDS);
 }
@@ -230,7 +261,7 @@ static void reborn_body(void *state, uint32_t rank, uint32_t thread) {
     struct kv_state *s = state;
     (void)thread;
     if (rank == 0) {
-        (void)call_kv(s, 0, MAP_INSERT, 2, 1); /* one of the two slots */
+        (void)call_kv(s, 0, MAP_INSERT, 2, 1); /* occupies one of the two slots */
         (void)call_kv(s, 0, MAP_INSERT, 1, 11);
         (void)call_kv(s, 0, MAP_UPDATE, 1, 12);
         (void)call_kv(s, 0, MAP_DELETE, 1, 0);
@@ -238,7 +269,7 @@ static void reborn_body(void *state, uint32_t rank, uint32_t thread) {
         (void)call_kv(s, 0, MAP_INSERT, 1, 21);
         return;
     }
-    sim_until(is_there, state, "wait for the first life to end");
+    sim_until(is_there, state, "wait for the first delete");
     (void)call_kv(s, 1, MAP_GET, 1, 0);
     (void)call_kv(s, 1, MAP_GET, 1, 0);
 }
@@ -256,7 +287,7 @@ const struct sim_case sim_case_kv_reborn = {
     .oracle = &oracle_map,
     .fault_first = 1};
 
-/* The slot of a key is used for another one, of which the first line is the same: a read may meet both. */
+/* The slot of a key is reused for another key with the same first line: a read may meet both. */
 static void open_long_keys(void *state, struct remo_node *node, uint32_t rank) {
     ((struct kv_state *)state)->key_words = LONG_KEY_WORDS;
     open_map(state, node, rank, 1, 1);
@@ -266,7 +297,7 @@ static void long_keys_body(void *state, uint32_t rank, uint32_t thread) {
     struct kv_state *s = state;
     (void)thread;
     if (rank == 0) {
-        (void)call_kv(s, 0, MAP_INSERT, 2, 1); /* one of the two slots */
+        (void)call_kv(s, 0, MAP_INSERT, 2, 1); /* occupies one of the two slots */
         (void)call_kv(s, 0, MAP_INSERT, 1, 11);
         s->there = true;
         (void)call_kv(s, 0, MAP_DELETE, 1, 0);
@@ -280,7 +311,7 @@ static void long_keys_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_kv_long_keys = {.object = "kv",
                                                .name = "long_keys",
-                                               .about = "gets of a key whose slot goes to another one",
+                                               .about = "gets of a key whose slot is reused for another key",
                                                .nodes = 2,
                                                .threads = 1,
                                                .state_bytes = sizeof(struct kv_state),
@@ -290,8 +321,9 @@ const struct sim_case sim_case_kv_long_keys = {.object = "kv",
                                                .oracle = &oracle_map,
                                                .fault_first = 1};
 
-/* All keys have one hash, as far as the index can tell; and two slots for each node. What one node deletes
- * the other inserts before it is told: then it hears of a slot that it has found out about itself. */
+/* The index cannot distinguish the keys; each node has two slots. A node inserts a key that its
+ * peer deleted before it is notified: the notification then concerns a slot that it has already
+ * found free. */
 static void open_collide(void *state, struct remo_node *node, uint32_t rank) {
     ((struct kv_state *)state)->alike = true;
     open_map(state, node, rank, 2, 1);
@@ -333,13 +365,13 @@ const struct sim_case sim_case_kv_collide = {.object = "kv",
                                              .oracle = &oracle_map,
                                              .fault_first = 1};
 
-/* Two slots for each node. Node 1 deletes what node 0 inserted, and may die before it has told it: the slots
- * must be found again. */
+/* Two slots per node. Node 1 deletes a key of node 0, and may fail before it notifies node 0: the
+ * slots must be reclaimed. */
 static void open_tight(void *state, struct remo_node *node, uint32_t rank) {
     open_map(state, node, rank, 2, VALUE_WORDS);
 }
 
-/* The n-th key, from 0, whose lock is at node 0: all is about that one, and the others may die. */
+/* Return the n-th key, from 0, whose lock has node 0 as its home: the other nodes may fail. */
 static uint64_t key_at_home(const struct kv_state *s, uint32_t rank, uint32_t n) {
     const struct remo_kv *kv = s->kvs[rank];
     for (uint64_t key = 1;; key++)
@@ -356,15 +388,15 @@ static void tight_body(void *state, uint32_t rank, uint32_t thread) {
         (void)call_kv(state, rank, MAP_DELETE, key_at_home(state, rank, 0), 0);
 }
 
-/* For each key that is not there any more node 0 must find room for another one, although nobody may have
- * told it. What others deleted comes back as it is told. */
+/* For each absent key, node 0 must find room for another one, even without a notification. A slot
+ * that a peer deleted becomes free when its notification arrives. */
 static void tight_after(void *state, uint32_t rank) {
     uint32_t absent = 0;
     for (uint32_t n = 0; n < 2 && rank == 0; n++)
         absent += call_kv(state, 0, MAP_GET, key_at_home(state, 0, n), 0) == -ENOENT;
     for (uint32_t n = 0; n < absent; n++) {
         int rc = call_kv(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
-        for (uint32_t i = 0; i < TELL_TURNS && rc == -ENOSPC; i++) {
+        for (uint32_t i = 0; i < NOTIFY_TURNS && rc == -ENOSPC; i++) {
             sim_point("wait for a slot");
             rc = call_kv(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
         }
@@ -375,7 +407,7 @@ static void tight_after(void *state, uint32_t rank) {
 
 const struct sim_case sim_case_kv_tight = {.object = "kv",
                                            .name = "tight",
-                                           .about = "slots that a dead node left half deleted are used again",
+                                           .about = "slots that a failed node left half deleted are reused",
                                            .nodes = 3,
                                            .threads = 1,
                                            .state_bytes = sizeof(struct kv_state),
@@ -384,3 +416,97 @@ const struct sim_case sim_case_kv_tight = {.object = "kv",
                                            .body = tight_body,
                                            .after = tight_after,
                                            .oracle = &oracle_map};
+
+/* ---- put, fetch_add, compare_put ---- */
+
+static void open_word(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 8, 1);
+}
+
+/* Two nodes add to a counter, and one replaces it if it has not changed since the read. */
+static void counter_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (rank == 0 && i == 0)
+            (void)call_kv(state, rank, MAP_PUT, 1, 100);
+        (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
+        (void)call_kv_expecting(state, rank, MAP_COMPARE, 1, 1000 * (rank + 1), 100 + rank + 1);
+    }
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+}
+
+static void counter_after(void *state, uint32_t rank) {
+    (void)call_kv(state, rank, MAP_PUT, 1, 5000 + rank);
+    (void)call_kv(state, rank, MAP_ADD, 1, 1);
+    (void)call_kv_expecting(state, rank, MAP_COMPARE, 1, 6000, 5001 + rank);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_counter = {.object = "kv",
+                                             .name = "counter",
+                                             .about = "put, fetch_add and compare_put of one key",
+                                             .nodes = 3,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_word,
+                                             .close = close_kv,
+                                             .body = counter_body,
+                                             .after = counter_after,
+                                             .oracle = &oracle_map};
+
+/* The counter lies at another node than its lock. An addition that is written late undoes those of
+ * peers. */
+static void settled_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    uint64_t words[LONG_KEY_WORDS], hash = remo__kv_hash(key_of(s, 1, words), key_bytes(s));
+    uint32_t home = remo_lock_home(s->kvs[rank]->locks, remo__kv_stripe_of(s->kvs[rank], hash));
+    (void)thread;
+    if (rank == (home + 1) % 3)
+        (void)call_kv(state, rank, MAP_PUT, 1, 1000);
+    for (uint32_t i = 0; i < 2; i++)
+        (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
+}
+
+/* Additions with unknown outcome multiply the search of the judge: none follow the failure of a
+ * node. */
+static void settled_after(void *state, uint32_t rank) {
+    if (!sim_any_out())
+        (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_settled = {
+    .object = "kv",
+    .name = "settled",
+    .about = "fetch_add of three nodes; a node continues after a failed operation",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct kv_state),
+    .open = open_word,
+    .close = close_kv,
+    .body = settled_body,
+    .after = settled_after,
+    .oracle = &oracle_map,
+    .continues_after_failure = true};
+
+/* Puts of a key that peers delete: each put inserts or updates. */
+static void puts_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    (void)call_kv(state, rank, MAP_PUT, 1, 10 * rank + 1);
+    (void)call_kv(state, rank, MAP_DELETE, 1, 0);
+    (void)call_kv(state, rank, MAP_PUT, 1, 10 * rank + 2);
+    (void)call_kv_expecting(state, rank, MAP_COMPARE, 1, 10 * rank + 3, 10 * rank + 2);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_puts = {.object = "kv",
+                                          .name = "puts",
+                                          .about = "two nodes put, delete and compare one key",
+                                          .nodes = 2,
+                                          .threads = 1,
+                                          .state_bytes = sizeof(struct kv_state),
+                                          .open = open_kv,
+                                          .close = close_kv,
+                                          .body = puts_body,
+                                          .after = kv_after,
+                                          .oracle = &oracle_map};

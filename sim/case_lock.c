@@ -1,7 +1,6 @@
-/* case_lock.c - the lock: one holder at a time, nothing lost that was written before a release, turns in the
- * order of tickets, hand-overs bounded, and what happens when somebody dies, is taken for dead, or does not
- * know whether an operation happened.
- */
+/* case_lock.c - the lock: one holder at a time, no lost writes, order by ticket, bounded hand-overs.
+ * Further cases cover failed nodes, nodes wrongly declared failed, and operations with unknown
+ * outcome. */
 #include <errno.h>
 #include <remo/lock.h>
 #include <remo/region.h>
@@ -12,25 +11,26 @@
 #include "sim/scheduler.h"
 
 #define FOREVER REMO_FOREVER
-#define WORDS 20u /* more than two lines */
+#define WORDS 20u /* more than two cache lines */
 #define DATA_BYTES (WORDS * 8u)
 #define HOME 0u
-#define BOUNDS_TURNS 12u /* scheduling points of an acquire that may not wait, but for completions */
+#define BOUNDS_TURNS 12u /* scheduling points of an acquire that waits only for completions */
 
 struct lock_state {
     struct remo_lock *locks[SIM_NODES_MAX];
     struct remo_region *data[SIM_NODES_MAX];
     struct remo_node *nodes[SIM_NODES_MAX];
     uint32_t inside;        /* live threads that hold the lock */
-    int holder;             /* node, -1: nobody */
-    bool torn_by_death;     /* a holder went inside */
-    bool repaired;          /* what the one fault of a schedule can leave behind has been repaired */
-    bool giving_away;       /* somebody releases what he was told to repair, and has not repaired */
-    bool given_away;        /* and has done so */
+    int holder;             /* node; -1: none */
+    bool torn_by_failure;   /* a holder failed in its section */
+    bool repaired;          /* the one fault of the schedule has been repaired */
+    bool giving_away;       /* a thread releases the lock with -EOWNERDEAD unrepaired */
+    bool given_away;        /* .. and has released it */
     uint64_t done;          /* increments in sections that ended */
-    uint64_t last;          /* what the last holder wrote; 0: nothing yet */
-    uint32_t ticket, turns; /* of who entered last; how many have had this ticket */
-    uint32_t asking[SIM_NODES_MAX][SIM_THREADS_MAX]; /* odd: in an acquire; one more at each begin and end */
+    uint64_t last;          /* the last holder's value; 0: none yet */
+    uint32_t ticket, turns; /* the ticket of the last holder; its number of turns */
+    /* odd: in an acquire; incremented at each begin and end */
+    uint32_t asking[SIM_NODES_MAX][SIM_THREADS_MAX];
 };
 
 static void open_lock(void *state, struct remo_node *node, uint32_t rank) {
@@ -50,11 +50,11 @@ static void close_lock(void *state, uint32_t rank) {
     remo_region_close(s->data[rank]);
 }
 
-/* ---- turns ---- */
+/* ---- order ---- */
 
-/* Tickets are drawn by one atomic each, so their order is the order of nodes; threads of a node share one,
- * for so many turns. */
-static void check_turn(struct lock_state *s, uint32_t rank) {
+/* Check the order of tickets. One atomic draws a ticket, so the order of tickets is the order of
+ * nodes. Threads of a node share a ticket for a bounded number of turns. */
+static void check_order(struct lock_state *s, uint32_t rank) {
     uint32_t ticket = (uint32_t)atomic_load(&s->locks[rank]->seats[0].place);
     if (s->turns > 0 && ticket == s->ticket) {
         sim_require(s->turns <= REMO_LOCK_HANDOVERS_MAX, "the lock was handed over %u times in a row",
@@ -73,15 +73,15 @@ static void enter(struct lock_state *s, uint32_t rank) {
         return;
     if (s->holder >= 0 && sim_out((uint32_t)s->holder)) {
         s->inside = 0;
-        s->torn_by_death = true;
+        s->torn_by_failure = true;
     }
-    sim_require(s->inside == 0, "two hold the lock: node %d and node %u", s->holder, rank);
+    sim_require(s->inside == 0, "the lock has two holders: node %d and node %u", s->holder, rank);
     s->inside++;
     s->holder = (int)rank;
-    check_turn(s, rank);
+    check_order(s, rank);
 }
 
-/* Who was taken for dead inside, and comes back before anybody has noticed, leaves as if nothing had been. */
+/* A node declared failed in its section, and back before its peers noticed, leaves as usual. */
 static void leave(struct lock_state *s, uint32_t rank) {
     if (sim_out(rank) && s->holder != (int)rank)
         return;
@@ -89,7 +89,7 @@ static void leave(struct lock_state *s, uint32_t rank) {
     s->holder = -1;
 }
 
-/* For each thread of this node that is asleep in its acquire which one that is: it was before us. */
+/* Record which threads of this node sleep in an acquire: they began before the current thread. */
 static void note_asleep(const struct lock_state *s, uint32_t rank, uint32_t *ret_asking) {
     memset(ret_asking, 0, SIM_THREADS_MAX * sizeof *ret_asking);
     for (uint32_t i = 0; i < sim_world->actors_count; i++) {
@@ -109,25 +109,27 @@ static int acquire(struct lock_state *s, uint32_t rank, uint64_t timeout_ns) {
     for (uint32_t other = 0; other < SIM_THREADS_MAX && (rc == 0 || rc == -EOWNERDEAD) && !sim_out(rank);
          other++)
         sim_require(before[other] == 0 || s->asking[rank][other] != before[other],
-                    "thread %u of node %u waits, and thread %u, which came later, has the lock", other, rank,
+                    "thread %u of node %u waits, and thread %u, which began later, has the lock", other, rank,
                     thread);
     if (rc == -ENOTRECOVERABLE && !sim_out(rank))
-        sim_require(s->giving_away, "the lock is said to be lost, but nobody gave it away");
+        sim_require(s->giving_away, "the lock is lost, but no holder released it unrepaired");
     else if ((rc == 0 || rc == -EOWNERDEAD) && !sim_out(rank))
-        sim_require(!s->given_away, "the lock was given away unrepaired, and node %u has it", rank);
+        sim_require(!s->given_away, "the lock was released unrepaired, and node %u has it", rank);
     return rc;
 }
 
 /* ---- sections ---- */
 
-/* A word is {writer:32, count:32}, so that no two writes are alike. */
+/* Return a word {writer:32, count:32}, so that all written words differ. */
 static uint64_t word_of(uint64_t count, uint32_t rank) {
     return (uint64_t)(rank + 1) << 32 | (uint32_t)count;
 }
 
-/* After a death the words may differ: then the highest count. Else they are what the last holder wrote. */
-static uint64_t agree(const struct lock_state *s, uint64_t *words, bool after_death) {
-    bool torn = after_death || sim_any_hurt();
+/* Return the count of the words. After a failure the words may differ: the highest count. Otherwise
+ * they are the last holder's value. A node that continues after a failed operation has written all
+ * words or none. */
+static uint64_t agree(const struct lock_state *s, uint64_t *words, bool owner_failed) {
+    bool torn = owner_failed || (sim_any_hurt() && !sim_world->test->continues_after_failure);
     uint32_t most = (uint32_t)words[0];
     for (uint32_t i = 1; i < WORDS; i++) {
         sim_require(words[i] == words[0] || torn,
@@ -135,26 +137,29 @@ static uint64_t agree(const struct lock_state *s, uint64_t *words, bool after_de
                     (unsigned long long)words[0], i, (unsigned long long)words[i]);
         most = remo__max(most, (uint32_t)words[i]);
     }
-    sim_require(most >= s->done, "%llu increments ended before, but only %u are there",
+    sim_require(most >= s->done, "%llu increments ended before, but only %u are present",
                 (unsigned long long)s->done, most);
     sim_require(torn || s->last == 0 || words[0] == s->last,
-                "the last holder wrote 0x%llx, and 0x%llx is there", (unsigned long long)s->last,
+                "the last holder wrote 0x%llx, but the value is 0x%llx", (unsigned long long)s->last,
                 (unsigned long long)words[0]);
     return most;
 }
 
-/* Read all words at `home`, and write them one higher. True: done. */
-static bool increment(struct lock_state *s, uint32_t rank, uint32_t home, bool after_death) {
+/* Read all words at `home`, and write them incremented. Returns whether both succeeded. */
+static bool increment(struct lock_state *s, uint32_t rank, uint32_t home, bool owner_failed) {
     uint64_t words[WORDS] = {0};
     int rc = remo_region_read(s->data[rank], home, 0, words, sizeof words, NULL);
     if (sim_out(rank) || sim_out(home) || sim_excused(rank, home, rc))
         return false;
     sim_require(rc == 0, "read: %d", rc);
-    uint64_t count = agree(s, words, after_death) + 1;
+    uint64_t count = agree(s, words, owner_failed) + 1;
     for (uint32_t i = 0; i < WORDS; i++)
         words[i] = word_of(count, rank);
+    uint64_t before = s->last;
     s->last = word_of(count, rank);
     rc = remo_region_write(s->data[rank], home, 0, words, sizeof words, 0, NULL);
+    if (rc != 0 && sim_hurt(rank) && sim_world->test->continues_after_failure)
+        s->last = before;
     if (sim_out(rank) || sim_excused(rank, home, rc))
         return false;
     sim_require(rc == 0, "write: %d", rc);
@@ -165,7 +170,7 @@ struct section {
     uint32_t home; /* of the data */
     enum remo_fence_scope fence;
     uint64_t timeout_ns;
-    bool careless; /* repairs nothing */
+    bool careless; /* does not repair the state after -EOWNERDEAD */
 };
 
 static void repair(struct lock_state *s, uint32_t rank, bool careless) {
@@ -173,33 +178,35 @@ static void repair(struct lock_state *s, uint32_t rank, bool careless) {
         s->giving_away = true;
     else
         sim_require(remo_lock_consistent(s->locks[rank], 0) == 0, "consistent: %s", remo_last_error());
-    s->torn_by_death = false;
+    s->torn_by_failure = false;
 }
 
 static void section(struct lock_state *s, uint32_t rank, const struct section *is) {
     int rc = acquire(s, rank, is->timeout_ns);
     if ((rc == -ETIMEDOUT && is->timeout_ns != FOREVER) || rc == -ENOTRECOVERABLE)
         return;
-    bool after_death = rc == -EOWNERDEAD;
-    if (!after_death && sim_excused(rank, HOME, rc))
+    bool owner_failed = rc == -EOWNERDEAD;
+    if (!owner_failed && sim_excused(rank, HOME, rc))
         return;
-    sim_require(rc == 0 || after_death, "acquire: %d (%s)", rc, remo_last_error());
+    sim_require(rc == 0 || owner_failed, "acquire: %d (%s)", rc, remo_last_error());
     enter(s, rank);
-    sim_require(!s->torn_by_death || after_death || sim_out(rank),
-                "the last owner died, and node %u was not told", rank);
-    sim_require(!after_death || !s->repaired || sim_out(rank),
-                "node %u is told of a death that has been repaired", rank);
-    bool good = increment(s, rank, is->home, after_death);
-    if (after_death)
+    sim_require(!s->torn_by_failure || owner_failed || sim_out(rank),
+                "the last owner failed, and node %u did not get -EOWNERDEAD", rank);
+    sim_require(!owner_failed || !s->repaired || sim_out(rank), "node %u gets -EOWNERDEAD after the repair",
+                rank);
+    bool good = increment(s, rank, is->home, owner_failed);
+    if (owner_failed)
         repair(s, rank, is->careless);
     leave(s, rank);
-    rc = remo_lock_release(s->locks[rank], 0, is->fence);
+    do /* the lock is still held: retry, up to the limit of steps */
+        rc = remo_lock_release(s->locks[rank], 0, is->fence);
+    while (rc == -EAGAIN);
     if (!sim_excused(rank, is->home, rc) && !sim_excused(rank, HOME, rc)) {
         sim_require(rc == 0, "release: %d (%s)", rc, remo_last_error());
         s->done += good && !sim_out(rank);
-        s->repaired |= after_death && !is->careless && !sim_out(rank);
+        s->repaired |= owner_failed && !is->careless && !sim_out(rank);
     }
-    if (after_death && is->careless && !sim_out(rank) && !sim_hurt(rank))
+    if (owner_failed && is->careless && !sim_out(rank) && !sim_hurt(rank))
         s->given_away = true;
 }
 
@@ -252,6 +259,33 @@ const struct sim_case sim_case_lock_elsewhere = {.object = "lock",
                                                  .body = elsewhere_body,
                                                  .after = elsewhere_after};
 
+/* If a fence fails and the release continues, a late write can overwrite the next holder's data. */
+const struct sim_case sim_case_lock_settled = {.object = "lock",
+                                               .name = "settled",
+                                               .about =
+                                                   "as elsewhere; a node continues after a failed operation",
+                                               .nodes = 3,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct lock_state),
+                                               .open = open_lock,
+                                               .close = close_lock,
+                                               .body = elsewhere_body,
+                                               .after = elsewhere_after,
+                                               .continues_after_failure = true};
+
+const struct sim_case sim_case_lock_settled_threads = {
+    .object = "lock",
+    .name = "settled_threads",
+    .about = "as threads; a node continues after a failed operation",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = pair_body,
+    .after = home_after,
+    .continues_after_failure = true};
+
 const struct sim_case sim_case_lock_threads = {.object = "lock",
                                                .name = "threads",
                                                .about = "two threads of each node hand over to each other",
@@ -263,7 +297,7 @@ const struct sim_case sim_case_lock_threads = {.object = "lock",
                                                .body = pair_body,
                                                .after = home_after};
 
-/* A second thread comes at any moment of the first one's section, also while that is about to release. */
+/* A second thread arrives at any moment of the first thread's section, also during its release. */
 static void late_body(void *state, uint32_t rank, uint32_t thread) {
     for (uint32_t turns = thread * sim_choose(40); turns > 0; turns--)
         sim_point("be late");
@@ -273,7 +307,7 @@ static void late_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_lock_late = {.object = "lock",
                                             .name = "late",
                                             .about =
-                                                "a second thread of a node comes while the first releases",
+                                                "a second thread of a node arrives while the first releases",
                                             .nodes = 2,
                                             .threads = 2,
                                             .state_bytes = sizeof(struct lock_state),
@@ -282,7 +316,7 @@ const struct sim_case sim_case_lock_late = {.object = "lock",
                                             .body = late_body,
                                             .after = home_after};
 
-/* Timeouts: some give up; those that got it are alone; and the lock still works for all at the end. */
+/* Some acquires time out; holders are exclusive, and the lock works for all at the end. */
 static void timed_body(void *state, uint32_t rank, uint32_t thread) {
     struct section brief = at_home;
     (void)thread;
@@ -296,7 +330,7 @@ static void timed_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_lock_timed = {
     .object = "lock",
     .name = "timed",
-    .about = "some acquires give up, and take their place in the queue up again",
+    .about = "some acquires time out, and later resume their place in the queue",
     .nodes = 3,
     .threads = 1,
     .state_bytes = sizeof(struct lock_state),
@@ -305,7 +339,8 @@ const struct sim_case sim_case_lock_timed = {
     .body = timed_body,
     .after = home_after};
 
-/* Who is told of a death on node 2 repairs nothing: then the lock is lost for all, and only then. */
+/* A holder on node 2 that gets -EOWNERDEAD repairs nothing: then, and only then, the lock is lost
+ * for all. */
 static void careless_body(void *state, uint32_t rank, uint32_t thread) {
     struct section mine = at_home;
     (void)thread;
@@ -317,7 +352,7 @@ static void careless_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_lock_careless = {
     .object = "lock",
     .name = "careless",
-    .about = "who is told of a death may not repair, and then the lock is lost for all",
+    .about = "a holder with -EOWNERDEAD repairs nothing: the lock is lost for all",
     .nodes = 4,
     .threads = 1,
     .state_bytes = sizeof(struct lock_state),
@@ -336,7 +371,7 @@ static void careless_threads_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_lock_careless_threads = {
     .object = "lock",
     .name = "careless_threads",
-    .about = "who is told of a death does not repair, and another thread of its node waits",
+    .about = "a holder with -EOWNERDEAD repairs nothing; a thread of its node waits",
     .nodes = 3,
     .threads = 2,
     .state_bytes = sizeof(struct lock_state),
@@ -346,8 +381,8 @@ const struct sim_case sim_case_lock_careless_threads = {
     .after = home_after,
     .fault_first = 2};
 
-/* Node 2 dies in its section, with a write on its way to a node that has not heard of it: it may not land in
- * the next one's section. */
+/* Node 2 fails in its section with a write in flight to a node that has not detected the failure.
+ * The write must not land in the next holder's section. */
 static bool is_inside(void *ctx) {
     return ((const struct lock_state *)ctx)->last != 0 || sim_any_out();
 }
@@ -359,12 +394,12 @@ static void zombie_body(void *state, uint32_t rank, uint32_t thread) {
         enter(s, rank);
         (void)increment(s, rank, elsewhere.home, false);
         for (uint32_t turns = sim_choose(16); turns > 0; turns--)
-            sim_point("be about to die");
+            sim_point("before the crash");
         sim_crash(rank);
-        sim_point("die");
+        sim_point("crash");
     }
     if (rank == 0) {
-        sim_until(is_inside, s, "wait until the other one is inside");
+        sim_until(is_inside, s, "wait until node 2 holds the lock");
         section(s, rank, &elsewhere);
         section(s, rank, &elsewhere);
     }
@@ -372,8 +407,7 @@ static void zombie_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_lock_zombie = {.object = "lock",
                                               .name = "zombie_write",
-                                              .about =
-                                                  "a holder dies, and its last write is still on its way",
+                                              .about = "a holder fails with its last write in flight",
                                               .nodes = 3,
                                               .threads = 1,
                                               .state_bytes = sizeof(struct lock_state),
@@ -381,9 +415,9 @@ const struct sim_case sim_case_lock_zombie = {.object = "lock",
                                               .close = close_lock,
                                               .body = zombie_body,
                                               .after = elsewhere_after,
-                                              .brings_its_own = true};
+                                              .has_own_fault = true};
 
-/* ---- nothing but the lock ---- */
+/* ---- only the lock ---- */
 
 static void take(struct lock_state *s, uint32_t rank, uint64_t timeout_ns) {
     int rc = acquire(s, rank, timeout_ns);
@@ -411,8 +445,7 @@ static void take_after(void *state, uint32_t rank) {
 
 const struct sim_case sim_case_lock_turns = {.object = "lock",
                                              .name = "turns",
-                                             .about =
-                                                 "three acquires of each of four nodes, nothing but the lock",
+                                             .about = "three acquires of each of four nodes, without data",
                                              .nodes = 4,
                                              .threads = 1,
                                              .state_bytes = sizeof(struct lock_state),
@@ -424,7 +457,7 @@ const struct sim_case sim_case_lock_turns = {.object = "lock",
 const struct sim_case sim_case_lock_failures = {
     .object = "lock",
     .name = "failures",
-    .about = "as turns, and who does not know whether an operation happened goes on",
+    .about = "as turns; a node continues after an operation with unknown outcome",
     .nodes = 4,
     .threads = 1,
     .state_bytes = sizeof(struct lock_state),
@@ -432,7 +465,7 @@ const struct sim_case sim_case_lock_failures = {
     .close = close_lock,
     .body = turns_body,
     .after = take_after,
-    .goes_on = true};
+    .continues_after_failure = true};
 
 static void laps_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
@@ -443,7 +476,7 @@ static void laps_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_lock_laps = {
     .object = "lock",
     .name = "laps",
-    .about = "more acquires of two nodes than the lock has batons, several times over",
+    .about = "many more acquires of two nodes than the lock has grant words",
     .nodes = 2,
     .threads = 1,
     .state_bytes = sizeof(struct lock_state),
@@ -452,7 +485,7 @@ const struct sim_case sim_case_lock_laps = {
     .body = laps_body,
     .after = take_after};
 
-/* Two threads of node 1 want it all the time; so does node 0, now and then: it must get it. */
+/* Two threads of node 1 acquire the lock all the time; node 0 must get it now and then. */
 static void handover_body(void *state, uint32_t rank, uint32_t thread) {
     uint32_t times = rank == 0 ? 2 * (thread == 0) : REMO_LOCK_HANDOVERS_MAX / 2 + 4;
     for (uint32_t i = 0; i < times; i++)
@@ -462,7 +495,7 @@ static void handover_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_lock_handover = {
     .object = "lock",
     .name = "hand_over",
-    .about = "threads of a node that hand over for ever let other nodes in",
+    .about = "threads of a node that hand over without end let other nodes in",
     .nodes = 2,
     .threads = 2,
     .state_bytes = sizeof(struct lock_state),
@@ -471,8 +504,8 @@ const struct sim_case sim_case_lock_handover = {
     .body = handover_body,
     .after = take_after};
 
-/* With a timeout of 0 an acquire waits for nobody but the network: so many operations, so many turns, whoever
- * is starved. */
+/* With a timeout of 0 an acquire waits only for the network: a bounded number of operations and
+ * turns, even under starvation. */
 static void try_body(void *state, uint32_t rank, uint32_t thread) {
     struct lock_state *s = state;
     (void)thread;

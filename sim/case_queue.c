@@ -1,6 +1,6 @@
-/* case_queue.c - the queue: linearizable while nobody dies. After a death elements in the slots of the dead
- * are lost; all others come out once, and who waits does not wait for the dead.
- */
+/* case_queue.c - the queue: linearizable as long as no node fails.
+ * After a failure, elements in the failed node's slots are lost; every other element is popped
+ * once, and no waiter waits for the failed node. */
 #include <errno.h>
 #include <remo/queue.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "objects/queue.h"
 #include "sim/case.h"
 #include "sim/oracle.h"
+#include "sim/scheduler.h"
 
 #define FOREVER REMO_FOREVER
 #define ELEMENT_WORDS 15u
@@ -19,10 +20,9 @@ enum fate { NOT_PUSHED, PUSHING, PUSHED, POPPED };
 struct queue_state {
     struct remo_queue *queues[SIM_NODES_MAX];
     enum fate fate[VALUES_MAX];
-    uint32_t owner[VALUES_MAX]; /* of the slot that it was pushed to */
-    bool filled;                /* private memory: one node tells the other */
-    uint32_t pops_begun,
-        pops_ended; /* one that ended with an error, or never, may have taken an element with it */
+    uint32_t owner[VALUES_MAX];      /* of its slot */
+    bool filled;                     /* private memory: a signal between nodes */
+    uint32_t pops_begun, pops_ended; /* a pop that failed or never ended may have taken an element */
 };
 
 static void open_queue(void *state, struct remo_node *node, uint32_t rank) {
@@ -38,7 +38,7 @@ static void close_queue(void *state, uint32_t rank) {
 
 /* ---- calls ---- */
 
-/* Only while one thread of the node pushes: where its last element went. */
+/* Return the owner of the slot of the last push; only one thread of the node may push. */
 static uint32_t owner_of_last(const struct remo_queue *queue) {
     uint64_t ticket = atomic_load(&queue->hint[REMO__QUEUE_TAIL]) - 1;
     return queue->members[ticket % queue->capacity % queue->member_count];
@@ -78,7 +78,7 @@ static int pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
     uint32_t call = sim_begin(QUEUE_POP, 0, 0, 0);
     s->pops_begun++;
     int rc = remo_queue_pop(s->queues[rank], element, sizeof element, &size, timeout_ns);
-    if (sim_out(rank)) /* what it takes from slots of its own the others have lost */
+    if (sim_out(rank)) /* its peers have lost the elements in its own slots */
         return -EHOSTDOWN;
     s->pops_ended += rc == 0 || rc == -ETIMEDOUT;
     if (rc == 0)
@@ -90,9 +90,9 @@ static int pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
     return rc;
 }
 
-/* ---- afterwards ---- */
+/* ---- after the bodies ---- */
 
-/* Take out what is left; the death is told once. */
+/* Pop all remaining elements; the failure of a node is reported once. */
 static void drain(void *state, uint32_t rank) {
     int rc;
     for (uint32_t i = 0; i < DRAIN_MAX; i++) {
@@ -100,11 +100,10 @@ static void drain(void *state, uint32_t rank) {
         if (rc == -ETIMEDOUT || (rc == -EHOSTDOWN && sim_out(0)))
             return;
     }
-    sim_fail("after %u pops the queue is still not empty", DRAIN_MAX);
+    sim_fail("the queue is not empty after %u pops", DRAIN_MAX);
 }
 
-/* What was acknowledged, and lies with somebody who lives, came out: but for what pops took that did not end.
- */
+/* Acknowledged elements in slots of surviving nodes were popped, except one per unended pop. */
 static void count_lost(void *state) {
     const struct queue_state *s = state;
     uint32_t lost = 0, unended = s->pops_begun - s->pops_ended, last = 0;
@@ -114,7 +113,7 @@ static void count_lost(void *state) {
             last = number;
         }
     sim_require(lost <= unended,
-                "%u acknowledged elements were lost (the last is %u), and only %u pops did not end", lost,
+                "%u acknowledged elements were lost (the last is %u), but only %u pops did not end", lost,
                 last, unended);
 }
 
@@ -166,8 +165,8 @@ const struct sim_case sim_case_queue_threads = {.object = "queue",
                                                 .oracle = &oracle_queue,
                                                 .whole_only = true};
 
-/* Producers and consumers that wait: all that is pushed is popped. What failed may have been done: the
- * producer pushes another one, the consumer counts it. */
+/* A producer and a consumer wait for each other: every pushed element is popped. A failed call may
+ * have been applied: the producer pushes another element, the consumer counts it. */
 static void waits_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
     uint32_t good = 0;
@@ -195,8 +194,8 @@ const struct sim_case sim_case_queue_waits = {.object = "queue",
                                               .oracle = &oracle_queue,
                                               .whole_only = true};
 
-/* One node pops once while the other one goes round the queue: there is always something in it, so it may not
- * be found empty. */
+/* One node pops once while another goes round the queue: it is never empty, so the pop must find an
+ * element. */
 static bool is_filled(void *ctx) {
     return ((const struct queue_state *)ctx)->filled || sim_out(1);
 }
@@ -232,8 +231,8 @@ const struct sim_case sim_case_queue_overtaken = {.object = "queue",
                                                   .oracle = &oracle_queue,
                                                   .whole_only = true};
 
-/* Three nodes push and pop without waiting, one may die in the middle: the home's and the others' slots go
- * on. */
+/* Three nodes push and pop without waiting; one may fail between. The slots of all other nodes keep
+ * working. */
 static void deaths_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
     (void)thread;
@@ -244,24 +243,24 @@ static void deaths_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-/* Somebody still can push, and pop what was pushed. */
+/* A surviving node can push, and pop its element. */
 static void deaths_after(void *state, uint32_t rank) {
     struct queue_state *s = state;
     uint64_t number = 40 + rank;
     for (uint32_t i = 0; i < DRAIN_MAX && !sim_out(0);
-         i++) { /* the first may tell of the death, and it may be full */
+         i++) { /* the first push may report the failure; the queue may be full */
         if (push(s, rank, number, 0) == 0)
             break;
         (void)pop(s, rank, 0);
     }
     sim_require(sim_out(0) || s->fate[number] == PUSHED || s->fate[number] == POPPED,
-                "node %u cannot push any more", rank);
+                "node %u can no longer push", rank);
     drain(state, rank);
 }
 
 const struct sim_case sim_case_queue_deaths = {.object = "queue",
                                                .name = "deaths",
-                                               .about = "three nodes push and pop; who is left goes on",
+                                               .about = "three nodes push and pop; surviving nodes continue",
                                                .nodes = 3,
                                                .threads = 1,
                                                .state_bytes = sizeof(struct queue_state),
@@ -270,3 +269,62 @@ const struct sim_case sim_case_queue_deaths = {.object = "queue",
                                                .body = deaths_body,
                                                .after = deaths_after,
                                                .check = count_lost};
+
+/* The slot of a push that failed does not block the queue. */
+const struct sim_case sim_case_queue_settled = {
+    .object = "queue",
+    .name = "settled",
+    .about = "as tries, and a node goes on after an operation has failed",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct queue_state),
+    .open = open_queue,
+    .close = close_queue,
+    .body = tries_body,
+    .after = deaths_after,
+    .check = count_lost,
+    .continues_after_failure = true};
+
+/* Node 2 is declared failed, goes round the queue, and skips the slots of a node that has cut it
+ * off. */
+static void skipped_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    uint32_t lost_at = sim_choose(4);
+    (void)thread;
+    for (uint32_t i = 0; i < (rank == 2 ? 9u : 1u); i++) {
+        if (rank == 2 && i == lost_at)
+            sim_lose(rank);
+        (void)push(s, rank, 10 * rank + i, 0);
+        if (sim_choose(2) == 0)
+            (void)pop(s, rank, 0);
+    }
+}
+
+/* An element pushed to an empty queue is popped, whichever slots were skipped. */
+static void skipped_after(void *state, uint32_t rank) {
+    struct queue_state *s = state;
+    if (rank != 0)
+        return;
+    for (uint64_t number = 40; number < 46; number++) {
+        drain(state, rank);
+        /* the failure is reported once */
+        bool pushed = push(s, rank, number, 0) == 0 || push(s, rank, number, 0) == 0;
+        sim_require(pushed, "an empty queue refuses element %llu", (unsigned long long)number);
+        drain(state, rank);
+        sim_require(s->fate[number] == POPPED, "element %llu is not found", (unsigned long long)number);
+    }
+}
+
+const struct sim_case sim_case_queue_skipped = {.object = "queue",
+                                                .name = "skipped",
+                                                .about =
+                                                    "a node that was cut off skips the slots of its peers",
+                                                .nodes = 3,
+                                                .threads = 1,
+                                                .state_bytes = sizeof(struct queue_state),
+                                                .open = open_queue,
+                                                .close = close_queue,
+                                                .body = skipped_body,
+                                                .after = skipped_after,
+                                                .check = count_lost,
+                                                .has_own_fault = true};

@@ -1,5 +1,5 @@
-/* case_ring.c - the ring buffer: order, no loss, no duplicate, nothing torn, and nobody held up by the dead.
- */
+/* case_ring.c - the ring buffer: messages arrive in order, none lost, repeated or torn.
+ * A failed node delays no other node. */
 #include <errno.h>
 #include <remo/ringbuffer.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void close_ring(void *state, uint32_t rank) {
     remo_ringbuffer_close(((struct ring_state *)state)->rings[rank]);
 }
 
-/* An error that was made to happen: nothing was sent, and it is sent again. */
+/* Send a message; repeat a send that was made to fail, since it sent nothing. */
 static void send_one(struct ring_state *s, uint32_t number) {
     unsigned char message[64];
     int rc;
@@ -53,13 +53,13 @@ static void send_one(struct ring_state *s, uint32_t number) {
         s->fenced = s->sent;
 }
 
-/* False: the sender went, or we did. */
+/* Receive a message. Returns false if the sender or this node has failed. */
 static bool receive_one(struct ring_state *s, uint32_t rank, uint32_t number) {
     unsigned char message[64];
     size_t size = 0;
     int rc = remo_ringbuffer_receive(s->rings[rank], message, sizeof message, &size, FOREVER);
     sim_require(rc == 0 || sim_out(rank) || number >= s->fenced,
-                "the sender went, and message %u, which it had sent and fenced, is lost", number);
+                "the sender has failed, and its message %u, sent and fenced, is lost", number);
     if (rc != 0 && sim_excused(rank, 0, rc))
         return false;
     sim_require(rc == 0, "receive: %d (%s)", rc, remo_last_error());
@@ -77,11 +77,11 @@ static void ring_body(void *state, uint32_t rank, uint32_t thread) {
             send_one(state, number);
         else if (!receive_one(state, rank, number))
             return;
-    if (rank == 0) /* what failed of the last message is mended by the next call */
+    if (rank == 0) /* the next call repairs a failed part of the last message */
         (void)remo_ringbuffer_wait_received(((struct ring_state *)state)->rings[0], 0, 0);
 }
 
-/* The sender goes on with those who are left; without it nobody waits. */
+/* The sender continues with the surviving receivers; after its failure no receiver waits. */
 static void ring_after(void *state, uint32_t rank) {
     struct ring_state *s = state;
     unsigned char message[64];
@@ -90,13 +90,13 @@ static void ring_after(void *state, uint32_t rank) {
         if (rank == 0)
             send_one(s, number);
         else
-            sim_require(receive_one(s, rank, number), "a message of a sender that lives does not come");
+            sim_require(receive_one(s, rank, number), "a message of a live sender does not arrive");
     if (rank == 0 || !sim_out(0))
         return;
     int rc;
     while ((rc = remo_ringbuffer_receive(s->rings[rank], message, sizeof message, &size, FOREVER)) == 0)
-        continue; /* what had come before */
-    sim_require(rc == -EHOSTDOWN, "receive from a dead sender: %d", rc);
+        continue; /* messages that had arrived before */
+    sim_require(rc == -EHOSTDOWN, "receive from a failed sender: %d", rc);
 }
 
 const struct sim_case sim_case_ringbuffer = {

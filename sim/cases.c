@@ -1,19 +1,26 @@
-/* cases.c - all cases, object by object. */
+/* cases.c - the table of all cases, object by object.
+ * A case is defined in the file of its object (case_lock.c); its name here is that of sim_case_NAME. */
 #include "sim/case.h"
 
-#define CASES(X)                                                                                            \
-    X(refusals)                                                                                             \
-    X(publish_pair)                                                                                         \
-    X(publish_thread)                                                                                       \
-    X(publish_global)                                                                                       \
-    X(fence_again) X(fence_ends) X(counter) X(word) X(owned_var) X(owned_var_wait) X(owned_var_threads)     \
-        X(owned_var_pushers) X(sst) X(sst_readers) X(barrier) X(barrier_death) X(barrier_absent)            \
-            X(barrier_again) X(lock) X(lock_elsewhere) X(lock_threads) X(lock_late) X(lock_timed)           \
-                X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)         \
-                    X(lock_handover) X(lock_tries) X(lock_failures) X(ringbuffer) X(queue) X(queue_threads) \
-                        X(queue_waits) X(queue_overtaken) X(queue_deaths) X(kv_updates) X(kv_lives)         \
-                            X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)        \
-                                X(kv_tight)
+/* One line per object. clang-format would fill the lines. */
+/* clang-format off */
+#define CASES(X)                                                                                             \
+    X(refusals)                                                                                              \
+    X(publish_pair) X(publish_thread) X(publish_global) X(cross) X(fence_again) X(fence_ends)                \
+    X(counter) X(word)                                                                                       \
+    X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers)                                 \
+    X(sst) X(sst_readers)                                                                                    \
+    X(barrier) X(barrier_death) X(barrier_absent) X(barrier_again)                                           \
+    X(lock) X(lock_elsewhere) X(lock_settled) X(lock_settled_threads) X(lock_threads) X(lock_late)           \
+    X(lock_timed) X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)        \
+    X(lock_handover) X(lock_tries) X(lock_failures)                                                          \
+    X(ringbuffer)                                                                                            \
+    X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
+    X(queue_settled)                                                                                         \
+    X(kv_updates) X(kv_lives) X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)       \
+    X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled)                                          \
+    X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)
+/* clang-format on */
 
 #define DECLARE(name) extern const struct sim_case sim_case_##name;
 CASES(DECLARE)

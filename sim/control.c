@@ -1,7 +1,8 @@
-/* control.c - the control plane of simulated nodes: frames between two nodes in order, between others in any;
- * and the roster, and what memory segments are when all nodes share one process.
- */
+/* control.c - the control plane of simulated nodes (bootstrap/control.h), the roster, and memory segments.
+ * Frames of one pair of nodes arrive in order, frames of different pairs in any order. All nodes share one
+ * process, so every arena is already mapped. */
 #include "bootstrap/control.h"
+#include "bootstrap/ended.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,16 +35,16 @@ struct sim_control {
     struct inbox inboxes[SIM_NODES_MAX];
     uint32_t frames; /* in all inboxes */
     bool closed;
-    bool peer_news;    /* somebody has come or gone: as found at .. */
-    uint64_t partings; /* .. this count of the world's; 0: not looked yet */
-    uint32_t last;     /* whose news were told last */
+    bool has_peer_event; /* a peer has come up or gone down, as found at .. */
+    uint64_t partings;   /* .. this count of the world; 0: not checked yet */
+    uint32_t last;       /* the peer whose event was delivered last */
 };
 
 static struct sim_control *control_of(uint32_t node) {
     return sim_world->controls[node];
 }
 
-/* Has the stream between the two ended without a goodbye? */
+/* Return whether the stream between two nodes has ended without an orderly close. */
 static bool is_lost(uint32_t node, uint32_t peer) {
     const struct sim_world *world = sim_world;
     if (node == peer || !(world->crashed[peer] || world->lost[node] || world->lost[peer]))
@@ -51,8 +52,8 @@ static bool is_lost(uint32_t node, uint32_t peer) {
     return !control_of(peer)->closed && !control_of(node)->closed;
 }
 
-/* Is there something to tell about `peer`? */
-static bool has_news(const struct sim_control *control, uint32_t peer) {
+/* Return whether an event of `peer` must be delivered. */
+static bool has_event(const struct sim_control *control, uint32_t peer) {
     const struct inbox *inbox = &control->inboxes[peer];
     const struct sim_control *other = control_of(peer);
     if (inbox->down || !other)
@@ -62,35 +63,35 @@ static bool has_news(const struct sim_control *control, uint32_t peer) {
     return peer != control->rank && (!inbox->up || other->closed || is_lost(control->rank, peer));
 }
 
-/* Asked at nearly every step: who comes and goes is looked at only when somebody did. */
-static bool any_news(void *ctx) {
+/* Called at nearly every step; peers are checked only after a stream was opened, closed or lost. */
+static bool any_event(void *ctx) {
     struct sim_control *control = ctx;
     if (control->frames > 0 || control->closed)
         return true;
     if (control->partings == sim_world->partings)
-        return control->peer_news;
+        return control->has_peer_event;
     control->partings = sim_world->partings;
-    control->peer_news = false;
-    for (uint32_t peer = 0; peer < control->size && !control->peer_news; peer++)
-        control->peer_news = has_news(control, peer);
-    return control->peer_news;
+    control->has_peer_event = false;
+    for (uint32_t peer = 0; peer < control->size && !control->has_peer_event; peer++)
+        control->has_peer_event = has_event(control, peer);
+    return control->has_peer_event;
 }
 
-/* With many nodes and no choice to make, go on with the same one while it has news. */
+/* With many nodes and no choice to make, continue with the same peer while it has events. */
 static uint32_t choose_peer(struct sim_control *control) {
     uint32_t peers[SIM_NODES_MAX], count = 0;
 #ifdef SIM_TIMED
-    if (has_news(control, control->last))
+    if (has_event(control, control->last))
         return control->last;
 #endif
     for (uint32_t peer = 0; peer < control->size; peer++)
-        if (has_news(control, peer))
+        if (has_event(control, peer))
             peers[count++] = peer;
     control->last = peers[sim_choose(count)];
     return control->last;
 }
 
-static void tell(struct sim_control *control, uint32_t peer) {
+static void deliver_event(struct sim_control *control, uint32_t peer) {
     const struct remo__control_config *config = &control->config;
     struct inbox *inbox = &control->inboxes[peer];
     control->partings = 0;
@@ -103,7 +104,7 @@ static void tell(struct sim_control *control, uint32_t peer) {
     struct frame *frame = inbox->first;
     if (!frame) {
         inbox->down = true;
-        sim_trace("hears that node %u is gone", peer);
+        sim_trace("detects that node %u has failed or left", peer);
         config->down(config->ctx, peer, is_lost(control->rank, peer) ? -EHOSTDOWN : 0);
         return;
     }
@@ -119,10 +120,10 @@ static void tell(struct sim_control *control, uint32_t peer) {
 static void *run(void *ctx) {
     struct sim_control *control = ctx;
     for (;;) {
-        sim_until(any_news, control, "wait for a frame");
+        sim_until(any_event, control, "wait for a frame");
         if (control->closed)
             return NULL;
-        tell(control, choose_peer(control));
+        deliver_event(control, choose_peer(control));
         sim_point("frame done");
     }
 }
@@ -139,7 +140,7 @@ int remo__control_open(const struct remo__control_config *config, struct remo__c
         control->inboxes[peer].last = &control->inboxes[peer].first;
     sim_world->controls[control->rank] = control;
     for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
-        sim_changed(node); /* there is somebody to hear of */
+        sim_changed(node); /* peers must call `up` */
     sim_world->partings++;
     *ret_control = (struct remo__control *)control;
     sim_spawn_control(control->rank, run, control);
@@ -193,11 +194,11 @@ int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t typ
     struct sim_control *to = control_of(peer);
     (void)fd;
     if (from->inboxes[peer].down)
-        return remo__fail_static(-EHOSTDOWN, "the peer is gone");
+        return remo__fail_static(-EHOSTDOWN, "cannot send a frame: the peer has failed or left");
     if (!to)
-        return remo__fail_static(-ENOTCONN, "the peer is not up yet");
+        return remo__fail_static(-ENOTCONN, "cannot send a frame: the peer is not connected yet");
     if (is_lost(from->rank, peer) || to->closed || to->inboxes[from->rank].down)
-        return 0; /* it is not known yet that nobody reads it */
+        return 0; /* the sender has not been notified yet that the frame has no reader */
     struct frame *frame = sim_malloc(sizeof *frame + bytes);
     if (!frame)
         return remo__fail(-ENOMEM, "no memory for a frame");
@@ -221,12 +222,24 @@ enum remo__why remo__control_why(struct remo__control *control, uint32_t peer, c
 
 /* ---- the roster ---- */
 
+/* Simulated nodes have no launcher. */
+size_t remo__ended_read(const struct remo__roster *roster, char text[REMO__ENDED_BYTES_MAX]) {
+    (void)roster, (void)text;
+    return 0;
+}
+
+bool remo__ended_next(const char **at, const char *end, uint32_t *ret_rank, uint32_t *ret_status) {
+    (void)at, (void)end, (void)ret_rank, (void)ret_status;
+    return false;
+}
+
 int remo__roster_open(const struct remo__bootstrap_config *config, struct remo__roster **ret_roster) {
     struct remo__roster *roster = sim_calloc(1, sizeof *roster);
     if (!roster)
         return remo__fail(-ENOMEM, "no memory for a roster");
     roster->rank =
-        config->size ? config->rank : sim_current()->node; /* a program that says nothing is where it runs */
+        /* the node where the program runs */
+        config->size ? config->rank : sim_current()->node;
     roster->size = config->size ? config->size : sim_world->nodes_count;
     snprintf(roster->job, sizeof roster->job, "sim");
     *ret_roster = roster;
@@ -237,7 +250,7 @@ void remo__roster_close(struct remo__roster *roster) {
     sim_free(roster);
 }
 
-/* ---- segments: the arena is there already ---- */
+/* ---- segments: the arena is already mapped ---- */
 
 int remo__segment_create(const char *dir, uint64_t bytes, int *ret_fd, bool *ret_huge) {
     (void)dir, (void)bytes;
@@ -255,7 +268,7 @@ void *remo__segment_reserve(uint64_t bytes) {
     return sim_heap_arena(bytes);
 }
 
-/* ---- doorbells: who waits is looked at whenever something changes, so nobody sleeps ---- */
+/* ---- doorbells: every change re-checks all waiters, so none sleeps ---- */
 
 void remo__doorbell_ring(struct remo__doorbell *bell) {
     atomic_fetch_add(&bell->seq, 1);

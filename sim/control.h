@@ -3,6 +3,6 @@
 
 #include <stdint.h>
 
-/* The streams between this node and the others end now: the last of what was sent may not arrive, and both
- * sides hear of the end. */
+/* End the streams between this node and all peers at once. The last frames in flight may be lost;
+ * both sides are notified of the end. */
 void sim_control_lose(uint32_t node);

@@ -1,4 +1,5 @@
-/* coroutine.c - see coroutine.h: callee-saved registers go onto the stack, then the stack pointer changes. */
+/* coroutine.c - the stack switch of coroutine.h, for x86-64 and aarch64.
+ * It pushes the callee-saved registers onto the stack, then changes the stack pointer. */
 #include "sim/coroutine.h"
 
 #include <stdint.h>
@@ -43,8 +44,8 @@ void coroutine_make(struct coroutine *coroutine, char *stack, void (*run)(void))
     uint64_t *top = (uint64_t *)(stack + COROUTINE_STACK_BYTES) - 2;
     coroutine->stack = stack;
 #if defined(__x86_64__)
-    top[1] = 0;                      /* where a return would go: nowhere */
-    *top = (uint64_t)(uintptr_t)run; /* at a multiple of 16: then the stack is as after a call */
+    top[1] = 0;                      /* the return address of `run`: none */
+    *top = (uint64_t)(uintptr_t)run; /* at a multiple of 16, as the stack is after a call */
     top -= SAVED_WORDS;
     memset(top, 0, SAVED_WORDS * sizeof *top);
 #else

@@ -1,5 +1,5 @@
-/* coroutine.h - stacks that take turns on one thread. Switching is a dozen instructions and no system call.
- */
+/* coroutine.h - stacks that run in turn on one thread. A switch takes a dozen instructions, no
+ * system call. */
 #pragma once
 
 #include <stddef.h>
@@ -7,11 +7,11 @@
 #define COROUTINE_STACK_BYTES (256u << 10)
 
 struct coroutine {
-    void *sp;    /* where it stopped */
+    void *sp;    /* stack pointer while suspended */
     char *stack; /* NULL: the thread's own */
 };
 
-/* `run` must not return. */
+/* Prepare a coroutine that starts in `run`, which must not return. */
 void coroutine_make(struct coroutine *coroutine, char *stack, void (*run)(void));
-/* Stop here (remembered in `from`), go on in `to`. */
+/* Suspend the current coroutine, saved in `from`, and resume `to`. */
 void coroutine_switch(struct coroutine *from, const struct coroutine *to);

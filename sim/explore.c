@@ -1,4 +1,6 @@
-/* explore.c - see explore.h. */
+/* explore.c - explores schedules of a case, sweeps faults over them, shrinks and prints failures.
+ * A schedule depends only on its case, profile, seed and fault, so every failure can be
+ * repeated. */
 #include "sim/explore.h"
 
 #include <errno.h>
@@ -12,7 +14,7 @@
 #include "sim/linear.h"
 #include "sim/mutant.h"
 
-#define LINEAR_BUDGET_NODES 20000u
+#define LINEAR_BUDGET_NODES 200000u
 #define SHRINK_RUNS_MAX 4000u
 
 static struct linear *linear;
@@ -55,7 +57,7 @@ static bool judge(const struct sim_case *test, char *text, size_t cap) {
     return false;
 }
 
-/* True: all as it should be. */
+/* Run one schedule. Returns true if nothing is wrong. */
 static bool run_once(const struct sim_case *test, const struct sim_schedule *schedule, char *text,
                      size_t cap) {
     sim_scheduler_begin(schedule);
@@ -74,8 +76,9 @@ static uint64_t calibrate(const struct sim_case *test) {
     return sim_world->steps;
 }
 
-/* The fault of a schedule: nothing depends on anything but these arguments. A schedule has so many steps, and
- * places for the fault, about; if `at` is 0 it comes at one of those. */
+/* Return the fault of a schedule; it depends only on the arguments. `steps` and `places` are
+ * estimates of the schedule's length and of its places for the fault. If `at` is 0, one of the
+ * places is chosen. */
 static struct sim_fault fault_of(const struct sim_run *run, uint64_t seed, uint64_t at, uint64_t steps,
                                  uint64_t places) {
     const struct sim_case *test = run->test;
@@ -99,9 +102,10 @@ static bool open_world(const struct sim_run *run) {
 struct exploring {
     const struct sim_run *run;
     struct sim_outcome outcome;
-    uint64_t steps;  /* of a schedule, about */
-    uint64_t places; /* for the fault, about */
+    uint64_t steps;  /* estimated steps per schedule */
+    uint64_t places; /* estimated places for the fault */
     uint64_t blocks; /* in use when all is closed; 0: not known yet */
+    uint64_t sweeps; /* number of sweeping schedules; they run first */
 };
 
 #define PROGRESS_SCHEDULES 256u
@@ -112,7 +116,8 @@ static bool is_over(const struct exploring *exploring) {
     return outcome->schedules >= exploring->run->schedules || (most != 0 && outcome->failures >= most);
 }
 
-/* All is closed: as many blocks are in use as after the first schedule, which had no fault. */
+/* Return whether, after closing, as many blocks are in use as after the first schedule, which has
+ * no fault. */
 static bool nothing_leaks(struct exploring *exploring, char *text, size_t cap) {
     uint64_t blocks = sim_heap_blocks();
     if (exploring->blocks == 0)
@@ -120,9 +125,8 @@ static bool nothing_leaks(struct exploring *exploring, char *text, size_t cap) {
     if (exploring->blocks == blocks)
         return true;
     snprintf(text, cap,
-             "%" PRIu64 " blocks of memory are in use after all was closed, %" PRIu64
-             " are when nothing fails",
-             blocks, exploring->blocks);
+             "%" PRIu64 " blocks of memory are in use after closing, %" PRIu64 " without a failure", blocks,
+             exploring->blocks);
     return false;
 }
 
@@ -149,24 +153,36 @@ static void explore_one(struct exploring *exploring, uint64_t seed, const struct
     memcpy(outcome->text, text, sizeof outcome->text);
 }
 
-/* How many places for the fault the schedule that has just run has. */
+/* Return how many places for the fault the last schedule had. */
 static uint64_t places(enum sim_fault_kind kind) {
     return kind == SIM_FAIL_POST         ? sim_net_posts()
            : kind == SIM_FAIL_COMPLETION ? sim_net_completions()
            : kind == SIM_FAIL_ALLOCATION ? sim_heap_allocations() - sim_world->allocations_before
-           : sim_calm()                  ? sim_world->calm_from
+           : sim_faults_over()           ? sim_world->faults_over_step
                                          : sim_world->steps;
 }
 
-/* First without the fault, then with it at each place. */
+static bool is_sweeping(const struct exploring *exploring) {
+    return exploring->outcome.schedules < exploring->sweeps && !is_over(exploring);
+}
+
+/* Run a seed without the fault, then with the fault at each place. */
 static void explore_every(struct exploring *exploring, uint64_t seed) {
     const struct sim_fault none = {.kind = exploring->run->fault}; /* at 0: never */
     explore_one(exploring, seed, &none);
     uint64_t last = places(exploring->run->fault);
-    for (uint64_t at = 1; at <= last && !is_over(exploring); at++) {
+    for (uint64_t at = 1; at <= last && is_sweeping(exploring); at++) {
         struct sim_fault fault = fault_of(exploring->run, seed, at, exploring->steps, 0);
         explore_one(exploring, seed, &fault);
     }
+}
+
+/* Return how many schedules sweep. A sweep takes many schedules per seed and misses rare seeds. So
+ * it gets half of the schedules; each of the others takes the next seed, with the fault at one
+ * place. */
+static uint64_t sweeps_of(const struct sim_run *run) {
+    bool sweeps = run->fault != SIM_NO_FAULT && !run->somewhere && run->at == 0;
+    return sweeps ? run->schedules - run->schedules / 2 : 0;
 }
 
 void sim_explore(const struct sim_run *run, struct sim_outcome *ret_outcome) {
@@ -178,27 +194,28 @@ void sim_explore(const struct sim_run *run, struct sim_outcome *ret_outcome) {
         outcome->broken = true;
         outcome->failures = 1;
         snprintf(outcome->text, sizeof outcome->text, "set-up: %s",
-                 sim_failure() ? sim_failure() : "there is no mutant of this name");
+                 sim_failure() ? sim_failure() : "no such mutant");
         *ret_outcome = *outcome;
         return;
     }
     exploring.steps = calibrate(run->test);
     exploring.places = places(run->fault);
+    exploring.sweeps = sweeps_of(run);
     outcome->saved_bytes = sim_heap_saved_bytes();
     for (uint64_t seed = run->seed; !is_over(&exploring); seed++) {
         struct sim_fault fault = fault_of(run, seed, run->at, exploring.steps, exploring.places);
         outcome->seeds++;
-        if (run->fault == SIM_NO_FAULT || run->somewhere || run->at != 0)
-            explore_one(&exploring, seed, &fault);
-        else
+        if (is_sweeping(&exploring))
             explore_every(&exploring, seed);
+        else
+            explore_one(&exploring, seed, &fault);
     }
     outcome->cpu_seconds = cpu_seconds_now() - begin;
     sim_world_close();
     *ret_outcome = *outcome;
 }
 
-/* ---- shrinking: a replay whose choices are the fewest that still fail ---- */
+/* ---- shrinking: a replay with the fewest choices that still fails ---- */
 
 static bool fails_with(const struct sim_run *run, const uint16_t *choices, uint32_t count, uint32_t *budget) {
     const struct sim_schedule schedule = {.policy = SIM_REPLAY, .choices = choices, .choices_count = count};
@@ -209,7 +226,7 @@ static bool fails_with(const struct sim_run *run, const uint16_t *choices, uint3
     return !run_once(run->test, &schedule, text, sizeof text);
 }
 
-/* Cut pieces out, then put first choices (0) in place of others, as long as it still fails. */
+/* Cut pieces out, then replace choices by the first one (0), while the schedule still fails. */
 static uint32_t shrink_choices(const struct sim_run *run, uint16_t *choices, uint32_t count) {
     static uint16_t tried[SIM_CHOICES_MAX];
     uint32_t budget = SHRINK_RUNS_MAX;
@@ -236,7 +253,7 @@ static uint32_t shrink_choices(const struct sim_run *run, uint16_t *choices, uin
     return count;
 }
 
-/* A run of one schedule: without a place for the fault it has none. */
+/* Return the fault of a run of one schedule; without a place for it, none. */
 static struct sim_fault fault_of_one(const struct sim_run *run, uint64_t steps) {
     struct sim_fault none = {0};
     return run->at != 0 ? fault_of(run, run->seed, run->at, steps, 0) : none;
@@ -267,12 +284,12 @@ bool sim_shrink(const struct sim_run *run, struct sim_replay *ret_replay) {
     return fails;
 }
 
-static bool tell(const struct sim_case *test, const struct sim_schedule *schedule) {
+static bool print_steps(const struct sim_case *test, const struct sim_schedule *schedule) {
     char text[SIM_FAILURE_BYTES];
     sim_tracing = true;
     bool good = run_once(test, schedule, text, sizeof text);
     sim_tracing = false;
-    printf("%s\n", good ? "nothing wrong was seen" : text);
+    printf("%s\n", good ? "no failure" : text);
     sim_world_close();
     return good;
 }
@@ -285,10 +302,10 @@ bool sim_trace_seed(const struct sim_run *run) {
     const struct sim_schedule schedule =
         sim_schedule_of(run->seed, steps, run->test->nodes * run->test->threads);
     sim_fault = fault_of_one(run, steps);
-    return tell(run->test, &schedule);
+    return print_steps(run->test, &schedule);
 }
 
-bool sim_tell(const struct sim_replay *replay) {
+bool sim_replay_run(const struct sim_replay *replay) {
     const struct sim_run run = {.test = replay->test,
                                 .profile = replay->profile,
                                 .mutant = replay->mutant[0] ? replay->mutant : NULL};
@@ -298,7 +315,7 @@ bool sim_tell(const struct sim_replay *replay) {
         return false;
     }
     sim_fault = replay->fault;
-    return tell(replay->test, &replay->schedule);
+    return print_steps(replay->test, &replay->schedule);
 }
 
 /* ---- files ---- */

@@ -1,4 +1,5 @@
-/* fault.c - see fault.h. */
+/* fault.c - applies the fault of a schedule (fault.h), and judges which errors it excuses.
+ * At most one fault strikes per schedule. */
 #include "sim/fault.h"
 
 #include <errno.h>
@@ -39,9 +40,9 @@ bool sim_excused(uint32_t rank, uint32_t depends_on, int rc) {
     if (rc >= 0)
         return false;
     if (remo_last_error()[0] == '\0')
-        sim_fail("error %d came without a sentence", rc);
-    if (sim_hurt(rank) && !sim_out(rank) && !sim_world->test->goes_on)
-        sim_give_up();
+        sim_fail("error %d has no sentence", rc);
+    if (sim_hurt(rank) && !sim_out(rank) && !sim_world->test->continues_after_failure)
+        sim_leave();
     if (sim_out(rank) || sim_hurt(rank))
         return true;
     if (sim_any_hurt() && rc == -ETIMEDOUT)
@@ -51,8 +52,7 @@ bool sim_excused(uint32_t rank, uint32_t depends_on, int rc) {
     return depends_on == SIM_ANY ? sim_any_out() : sim_out(depends_on);
 }
 
-/* The others hear that it is gone, and it that they are. */
-static void lose(uint32_t node) {
+void sim_lose(uint32_t node) {
     sim_world->lost[node] = true;
     sim_control_lose(node);
     for (uint32_t i = 0; i < SIM_NODES_MAX; i++)
@@ -64,22 +64,21 @@ static void strike(void) {
     switch (sim_fault.kind) {
     case SIM_CRASH: sim_crash(node); break;
     case SIM_ZOMBIE:
-        sim_trace("* node %u stands still, and is taken for dead", node);
-        lose(node);
+        sim_trace("* node %u pauses, and is declared failed", node);
+        sim_lose(node);
         break;
     case SIM_CUT:
         sim_trace("* node %u is cut off", node);
-        lose(node);
+        sim_lose(node);
         sim_world->severed[node] = true;
         sim_net_sever(node);
         break;
-    case SIM_PAUSE: sim_trace("* node %u stands still", node); break;
+    case SIM_PAUSE: sim_trace("* node %u pauses", node); break;
     default: break;
     }
 }
 
-/* When nothing else can happen it goes on before its time: then the others' patience is not what is tested.
- */
+/* If no other step is possible, resume early: the deadlines of peers are not under test. */
 static bool still_paused(const struct sim_world *world) {
     return world->idle_jumps == 0 && world->steps + 1 < sim_fault.at + sim_fault.pause_steps;
 }
@@ -88,22 +87,22 @@ void sim_fault_due(void) {
     struct sim_world *world = sim_world;
     if (!world->running || world->fault_over || sim_fault.at == 0 || sim_fault.kind >= SIM_FAIL_POST)
         return;
-    if (world->steps + 1 < sim_fault.at && !sim_calm())
+    if (world->steps + 1 < sim_fault.at && !sim_faults_over())
         return;
-    if (world->steps + 1 == sim_fault.at && !sim_calm()) {
+    if (world->steps + 1 == sim_fault.at && !sim_faults_over()) {
         strike();
         world->paused[sim_fault.node] = sim_fault.kind == SIM_PAUSE || sim_fault.kind == SIM_ZOMBIE;
     }
     if (world->paused[sim_fault.node] && still_paused(world))
         return;
     if (world->paused[sim_fault.node])
-        sim_trace("* node %u goes on", sim_fault.node);
+        sim_trace("* node %u resumes", sim_fault.node);
     world->paused[sim_fault.node] = false;
     world->fault_over = true;
 }
 
 bool sim_fault_hits(enum sim_fault_kind kind, uint64_t n, uint32_t node) {
-    if (sim_fault.kind != kind || n != sim_fault.at || sim_calm() || !sim_world->running)
+    if (sim_fault.kind != kind || n != sim_fault.at || sim_faults_over() || !sim_world->running)
         return false;
     sim_trace("* %s at node %u", sim_fault_names[kind], node);
     sim_world->hurt[node] = true;

@@ -1,16 +1,15 @@
-/* fault.h - what befalls a node in a schedule.
+/* fault.h - the fault that a schedule injects into a node.
  *
- * Crash:   it stops at once. What it had not sent vanishes; what it had sent may still land, until its target
- *          has cut it off.
- * Pause:   it stands still for a while, and nobody notices.
- * Zombie:  it stands still, is taken for dead, and comes back: it must be able to harm nobody.
- * Cut:     nothing gets through between it and the others, of which each side takes the other for dead.
- * Fail:    the n-th post, completion or allocation of the schedule fails, at whichever node that is. The call
- *          that it makes fail must say so in a sentence; that node then closes all it has and leaves, the
- *          others go on, and in the end nothing may have leaked.
- * Faults end when the last body has ended: then the survivors must do all they are asked for, within a bound
- * of steps.
- */
+ * Crash:   the node stops at once. Unsent data vanishes; sent data may still land until its target has cut
+ *          the node off.
+ * Pause:   the node pauses for some steps, undetected.
+ * Zombie:  the node pauses, is declared failed, and resumes: it must not be able to do harm.
+ * Cut:     no traffic passes between the node and its peers; each side declares the other failed.
+ * Fail:    the n-th post, completion or allocation of the schedule fails, at any node. The call must return
+ *          an error with a sentence. The node then closes all objects and leaves; its peers continue, and
+ *          no memory may leak.
+ * Faults end with the last body. After that, the surviving nodes must complete all calls within a bound of
+ * steps. */
 #pragma once
 
 #include "sim/world.h"
@@ -27,36 +26,40 @@ enum sim_fault_kind {
     SIM_FAULT_KINDS
 };
 
-/* Of the schedule to come. */
+/* Of the next schedule. */
 struct sim_fault {
     enum sim_fault_kind kind;
     uint32_t node;
-    uint64_t at;          /* before this step; of SIM_FAIL_*: this post, this completion */
+    uint64_t at;          /* before this step; of SIM_FAIL_*: this post, completion or allocation */
     uint64_t pause_steps; /* SIM_PAUSE, SIM_ZOMBIE */
 };
 extern struct sim_fault sim_fault;
 
 extern const char *const sim_fault_names[SIM_FAULT_KINDS]; /* "crash", ...; "" for none */
 
-/* Do what is due before the step that comes. */
+/* Apply the fault if it is due before the next step. */
 void sim_fault_due(void);
-/* Is it the n-th post's (completion's) turn to fail? Notes whom it hurts. */
+/* Return whether the n-th post (completion, allocation) must fail, and note the node as hurt. */
 bool sim_fault_hits(enum sim_fault_kind kind, uint64_t n, uint32_t node);
 
-/* Does the fault make something fail? Then all is closed in the end, and counted. */
+/* Return whether the fault makes a call fail. Then all nodes close at the end, and leaks are
+ * counted. */
 static inline bool sim_fault_fails(void) {
     return sim_fault.kind >= SIM_FAIL_POST;
 }
 
 /* ---- for cases ---- */
-/* Dead, cut off, or taken for dead. */
+/* Return whether the node has crashed, is cut off, or was declared failed. */
 bool sim_out(uint32_t node);
 bool sim_any_out(void);
-/* An operation of this node was made to fail. */
+/* Return whether an operation of this node was made to fail. */
 bool sim_hurt(uint32_t node);
 bool sim_any_hurt(void);
+/* Make the peers detect a failure of the node, each at its own time, and the node a failure of its
+ * peers. The node itself continues. */
+void sim_lose(uint32_t node);
 #define SIM_ANY UINT32_MAX
-/* Did the call on node `rank` have a right to fail with `rc`, since `depends_on` (SIM_ANY: any) is out, or
- * the node itself is, or was hurt? An error without a sentence is never excused. A node that was hurt ends
- * here: this does not return to it. */
+/* Return whether a call on node `rank` may fail with `rc`: because `depends_on` (SIM_ANY: any node)
+ * is out, or because the node itself is out or hurt. An error without a sentence is never excused.
+ * A hurt node leaves here: the call does not return. */
 bool sim_excused(uint32_t rank, uint32_t depends_on, int rc);

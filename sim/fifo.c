@@ -1,4 +1,5 @@
-/* fifo.c - see fifo.h. */
+/* fifo.c - the check of fifo.h: sorts calls by element, then elements by the end of their push.
+ * Each element has an interval in which it was certainly in the queue. */
 #include "sim/fifo.h"
 
 #include <errno.h>
@@ -6,14 +7,15 @@
 
 #include "sim/oracle.h"
 
-/* An element that is known to have been in the queue: at least from `in` on, at most to `out`. */
+/* An element that was certainly in the queue, at least from `in` to the begin of its pop, at most
+ * to `out`. */
 struct element {
     uint64_t push_begin, in, pop_begin, out;
     uint64_t latest_pop_begin; /* of all elements up to this one, in the order of `in` */
 };
 
 struct fifo {
-    const struct call **calls; /* that have done something, sorted by element, the push first */
+    const struct call **calls; /* calls with an effect, sorted by element, the push first */
     struct element *elements;  /* sorted by `in` */
     uint32_t call_count, element_count, missing;
     uint32_t open_pops; /* without end */
@@ -59,7 +61,7 @@ static void collect(struct fifo *fifo, const struct history *history) {
     qsort(fifo->calls, fifo->call_count, sizeof *fifo->calls, by_element);
 }
 
-/* All calls about one element. */
+/* Add the element of these calls, which are all calls about one element. */
 static void add_element(struct fifo *fifo, const struct call **calls, uint32_t count) {
     const struct call *push = calls[0], *pop = count > 1 ? calls[1] : NULL;
     if (push->function != QUEUE_PUSH) {
@@ -78,7 +80,7 @@ static void add_element(struct fifo *fifo, const struct call **calls, uint32_t c
         element.in = push->end < pop->end ? push->end : pop->end;
     }
     fifo->missing += !pop;
-    if (pop || fifo->open_pops > 0) /* one that is lost would be found missing everywhere */
+    if (pop || fifo->open_pops > 0) /* a lost element would be missing in every check */
         fifo->elements[fifo->element_count++] = element;
 }
 
@@ -98,9 +100,9 @@ static void match(struct fifo *fifo) {
     }
 }
 
-/* Of the elements that were in the queue for sure before `time`, when did the last pop begin? 0: there are
- * none. */
-static uint64_t latest_pop_of_those_before(const struct fifo *fifo, uint64_t time) {
+/* Return the latest begin of a pop among the elements that were certainly in the queue before
+ * `time`; 0: there are none. */
+static uint64_t latest_pop_before(const struct fifo *fifo, uint64_t time) {
     uint32_t low = 0, high = fifo->element_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -122,14 +124,14 @@ static bool push_at_work(const struct history *history, const struct call *durin
     return false;
 }
 
-static void look_for_faults(struct fifo *fifo, const struct history *history) {
+static void count_faults(struct fifo *fifo, const struct history *history) {
     for (uint32_t i = 0; i < fifo->element_count; i++) {
         const struct element *element = &fifo->elements[i];
-        fifo->report.out_of_order += latest_pop_of_those_before(fifo, element->push_begin) > element->out;
+        fifo->report.out_of_order += latest_pop_before(fifo, element->push_begin) > element->out;
     }
     for (uint32_t i = 0; i < history->count; i++) {
         const struct call *call = &history->calls[i];
-        if (is_empty_pop(call) && latest_pop_of_those_before(fifo, call->begin) > call->end)
+        if (is_empty_pop(call) && latest_pop_before(fifo, call->begin) > call->end)
             fifo->report.not_empty += !push_at_work(history, call);
     }
 }
@@ -141,7 +143,7 @@ int fifo_check(const struct history *history, struct fifo_report *ret_report) {
     if (rc == 0) {
         collect(&fifo, history);
         match(&fifo);
-        look_for_faults(&fifo, history);
+        count_faults(&fifo, history);
         *ret_report = fifo.report;
     }
     free(fifo.calls);

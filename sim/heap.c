@@ -1,4 +1,5 @@
-/* heap.c - see heap.h. */
+/* heap.c - the heap of heap.h: free lists by size class, in a range that sim_heap_save copies.
+ * All allocator state that changes during a schedule lies inside the range (struct notes). */
 #include "sim/heap.h"
 
 #include "sim/fault.h"
@@ -14,7 +15,7 @@
 #define EXTRAS_MAX 64u
 #define HEADER_BYTES 64u
 
-struct block { /* before each piece; on a cache line of its own, so that pieces are aligned to 64 */
+struct block { /* in front of each piece; one cache line, so that pieces are aligned to 64 bytes */
     uint32_t class;
     uint32_t magic;
     struct block *next; /* while it is free */
@@ -25,10 +26,10 @@ struct block { /* before each piece; on a cache line of its own, so that pieces 
 struct arena {
     char *base;
     size_t bytes;
-    size_t saved; /* in use at the save */
+    size_t saved; /* bytes in use at the save */
 };
 
-/* At the beginning of the heap: saved and restored with it. */
+/* At the start of the heap: saved and restored with it. */
 struct notes {
     size_t used;
     uint64_t blocks, allocations;
@@ -50,8 +51,8 @@ static struct notes *notes(void) {
     return (struct notes *)heap.base;
 }
 
-/* Sizes are multiples of 64 up to 512, then there are eight to each doubling: a restore copies little that
- * nobody asked for. */
+/* Return the size class: multiples of 64 up to 512 bytes, then eight classes per doubling. Small
+ * steps keep the restored memory small. */
 static uint32_t class_of(size_t bytes) {
     if (bytes <= 512)
         return (uint32_t)((bytes + 63 + (bytes == 0)) / 64);
@@ -85,7 +86,7 @@ void sim_heap_close(void) {
     memset(&heap, 0, sizeof heap);
 }
 
-/* Is it this one's turn? */
+/* Return whether this allocation must fail, as the fault demands. */
 static bool fails(const struct notes *n) {
 #ifdef SIM_TIMED
     (void)n;
@@ -121,7 +122,7 @@ void *sim_malloc(size_t bytes) {
 void *sim_calloc(size_t count, size_t bytes) {
     size_t before = notes()->used;
     void *at = sim_malloc(count * bytes);
-#ifdef SIM_TIMED /* nothing is ever restored, so what was never used is zero, and need not be touched */
+#ifdef SIM_TIMED /* no restore happens, so fresh memory is still zero */
     if (notes()->used > before)
         return at;
 #endif

@@ -1,17 +1,16 @@
-/* heap.h - all memory of the simulated world, in one range: a schedule can begin where the last one began.
+/* heap.h - all memory of the simulated world in one range, so that a schedule can start from a saved state.
  *
- * Model:   blocks of some sizes from one range that only grows; its own notes lie in it too. sim_heap_save
- *          copies what is in use, sim_heap_restore copies it back; arenas (network memory) are saved as far
- *          as they are in use.
- * Cost:    restore = one memcpy of what is in use, about 10 GB/s.
- */
+ * Model:   blocks of fixed sizes in one range that only grows; the allocator's state lies in it too.
+ *          sim_heap_save copies the used part; sim_heap_restore copies it back. Of arenas (network memory)
+ *          the used part is saved.
+ * Cost:    restore = one memcpy of the used part, about 10 GB/s. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef SIM_TIMED /* many nodes, of full size */
+#ifdef SIM_TIMED /* many nodes of full size */
 #define SIM_HEAP_BYTES (64ull << 30)
 #else
 #define SIM_HEAP_BYTES (512ull << 20)
@@ -29,12 +28,12 @@ void sim_free(void *at);
 void *sim_mmap(size_t bytes);
 int sim_munmap(void *at, size_t bytes);
 
-/* Address space for an arena, zero; not part of the heap proper. Of it the first `used` bytes are saved; 0
- * until said. */
+/* Reserve zeroed address space for an arena, outside the heap proper. Its first `used` bytes are
+ * saved; `used` is 0 until sim_heap_arena_used sets it. */
 char *sim_heap_arena(size_t bytes);
 void sim_heap_arena_used(const char *arena, size_t used);
 
-/* A range whose content matters from `from` to `to` at the moment of the save (a stack). */
+/* A range outside the heap (a stack) that is saved and restored. */
 struct sim_extent {
     char *from;
     size_t bytes;
@@ -42,9 +41,9 @@ struct sim_extent {
 
 void sim_heap_save(const struct sim_extent *extras, uint32_t extras_count);
 void sim_heap_restore(void);
-/* Bytes that a restore copies. */
+/* Return how many bytes a restore copies. */
 size_t sim_heap_saved_bytes(void);
-/* Blocks in use: for leak checks. */
+/* Return the number of blocks in use, for leak checks. */
 uint64_t sim_heap_blocks(void);
-/* So many so far. */
+/* Return the number of allocations so far. */
 uint64_t sim_heap_allocations(void);

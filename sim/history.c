@@ -1,3 +1,5 @@
+/* history.c - records begin and end of calls (history.h).
+ * Each entry is complete before it counts, so a killed process leaves no torn entry. */
 #include "sim/history.h"
 
 #include <stdatomic.h>
@@ -11,7 +13,8 @@ uint32_t history_begin(struct history *history, const struct call *call, uint64_
     *entry = *call;
     entry->begin = now;
     entry->end = HISTORY_NEVER;
-    atomic_signal_fence(memory_order_release); /* whole before it counts, if the process ends here */
+    /* the entry is complete before it counts, even if the process is killed here */
+    atomic_signal_fence(memory_order_release);
     return history->count++;
 }
 

@@ -1,7 +1,7 @@
-/* linear.c - the list of begins and ends is walked; a call whose begin comes before any end that is still in
- * the list may be placed next. Placing lifts its two entries out of the list; finding an end that is not
- * placed means that this branch is dead: take the last call back.
- */
+/* linear.c - the search of linear.h over a list of begins and ends.
+ * A call may be placed next if its begin precedes every end still in the list. Placing lifts its
+ * two entries out of the list. An end of an unplaced call is a dead end: the search takes the last
+ * call back. */
 #include "sim/linear.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct placed {
 struct configuration { /* one cached (calls placed, state) */
     uint64_t bits[LINEAR_CALLS_MAX / 64];
     uint8_t state[LINEAR_STATE_BYTES_MAX];
-    uint32_t generation; /* of the search that put it here */
+    uint32_t generation; /* of the search that cached it */
 };
 
 struct linear {
@@ -74,19 +74,19 @@ static uint64_t hash_of(const struct linear *linear) {
     return hash;
 }
 
-/* True if this configuration is new; it is remembered. The cache is twice the budget, so there is always
- * room. */
+/* Cache this configuration; returns whether it is new. The cache is twice the budget, so it never
+ * fills up. */
 static bool remember(struct linear *linear) {
     for (uint32_t slot = (uint32_t)hash_of(linear);; slot++) {
-        struct configuration *known = &linear->cache[slot & linear->cache_mask];
-        if (known->generation != linear->generation) {
-            memcpy(known->bits, linear->bits, sizeof known->bits);
-            memcpy(known->state, linear->state, sizeof known->state);
-            known->generation = linear->generation;
+        struct configuration *cached = &linear->cache[slot & linear->cache_mask];
+        if (cached->generation != linear->generation) {
+            memcpy(cached->bits, linear->bits, sizeof cached->bits);
+            memcpy(cached->state, linear->state, sizeof cached->state);
+            cached->generation = linear->generation;
             return true;
         }
-        if (memcmp(known->bits, linear->bits, sizeof known->bits) == 0
-            && memcmp(known->state, linear->state, sizeof known->state) == 0)
+        if (memcmp(cached->bits, linear->bits, sizeof cached->bits) == 0
+            && memcmp(cached->state, linear->state, sizeof cached->state) == 0)
             return false;
     }
 }
@@ -96,7 +96,7 @@ static uint64_t time_of(const struct linear *linear, const struct entry *entry) 
     return entry->is_end ? call->end : call->begin;
 }
 
-/* Begins before ends at the same moment: then they overlap. */
+/* Begins precede ends of the same time: such calls overlap. */
 static bool comes_before(const struct linear *linear, const struct entry *a, const struct entry *b) {
     uint64_t a_time = time_of(linear, a), b_time = time_of(linear, b);
     return a_time != b_time ? a_time < b_time : !a->is_end && b->is_end;
@@ -169,7 +169,7 @@ static void unlift(struct linear *linear, uint16_t begin) {
     relink_entry(linear, begin);
 }
 
-/* Try to place the call that begins at `begin`. On success the state is the one after it. */
+/* Try to place the call that begins at `begin`; on success, advance the state. */
 static bool place(struct linear *linear, const struct oracle *oracle, uint16_t begin, struct placed *placed) {
     uint16_t call = linear->entries[begin].call;
     memcpy(placed->state_before, linear->state, sizeof placed->state_before);
@@ -232,7 +232,7 @@ static enum verdict check_key(struct linear *linear, const struct history *histo
     return search(linear, oracle, nodes);
 }
 
-static bool seen_before(const struct history *history, uint32_t index) {
+static bool is_repeated_key(const struct history *history, uint32_t index) {
     for (uint32_t i = 0; i < index; i++)
         if (history->calls[i].key == history->calls[index].key)
             return true;
@@ -245,7 +245,7 @@ enum verdict linear_check(struct linear *linear, const struct history *history, 
     if (history->full)
         return LINEAR_BUDGET;
     for (uint32_t i = 0; i < history->count; i++) {
-        if (seen_before(history, i))
+        if (is_repeated_key(history, i))
             continue;
         ret_report->key = history->calls[i].key;
         enum verdict verdict = check_key(linear, history, oracle, ret_report->key, &ret_report->nodes);

@@ -1,12 +1,11 @@
-/* linear.h - is a history linearizable? Wing and Gong's search, with Lowe's memoisation, one key at a time.
+/* linear.h - a linearizability check: the search of Wing and Gong with Lowe's memoisation, key by key.
  *
- * Model:   a history is linearizable if its calls can be put in one order that the oracle accepts and in
- *          which no call comes before one that had ended when it began. Calls that never ended may be placed
+ * Model:   a history is linearizable if its calls have a total order that the oracle accepts, in which no
+ *          call precedes a call that had ended before it began. Calls that never ended may be placed
  *          anywhere after their begin, or left out.
- * Cost:    exponential at worst; the cache of (calls placed, state) keeps what objects really produce near
- *          linear. A search that exceeds its budget has no verdict, and that counts as a failure.
- * Source:  Wing and Gong 1993; Lowe 2017; Horn and Kroening 2015 (split by key).
- */
+ * Cost:    exponential at worst; the cache of (calls placed, state) makes typical histories nearly linear.
+ *          A search that exceeds its budget has no verdict, which counts as a failure.
+ * Source:  Wing and Gong 1993; Lowe 2017; Horn and Kroening 2015 (split by key). */
 #pragma once
 
 #include "sim/history.h"
@@ -21,7 +20,7 @@ struct linear_report {
     uint64_t nodes; /* states visited, all keys */
 };
 
-/* Memory for searches, made once and used again. */
+/* Memory for searches, allocated once and reused. */
 struct linear;
 struct linear *linear_open(uint32_t budget_nodes);
 void linear_close(struct linear *linear);

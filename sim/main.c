@@ -1,10 +1,13 @@
-/* main.c - the program behind `remo sim`: its options. */
+/* main.c - the program behind `remo sim`: its options.
+ * It runs a campaign (campaign.h), or prints the steps of one schedule (explore.h). */
 #include <argp.h>
+#include <remo/version.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/campaign.h"
 
+#define STATUS_USAGE 2
 #define SCHEDULES 20000u
 #define MUTANT_SCHEDULES 50000u
 #define NIGHTLY_SCHEDULES 100000u
@@ -27,23 +30,24 @@ static const struct argp_option arguments[] = {
      "(50000)",
      0},
     {"seed", 's', "S", 0, "the first one (default 1)", 0},
-    {"mutant", 'm', "MUTANT", 0,
-     "leave this step out, and expect to see it fail; \"all\": each of them in turn", 0},
-    {"crash", KEY_FAULT + SIM_CRASH, NULL, 0, "a node dies: of each seed at every step in turn", 0},
-    {"pause", KEY_FAULT + SIM_PAUSE, NULL, 0, "a node stands still for a while", 0},
-    {"zombie", KEY_FAULT + SIM_ZOMBIE, NULL, 0, "a node stands still, is taken for dead, and comes back", 0},
-    {"cut", KEY_FAULT + SIM_CUT, NULL, 0, "a node is cut off from the others", 0},
+    {"mutant", 'm', "MUTANT", 0, "leave this step out, and expect a failure; \"all\": each of them in turn",
+     0},
+    {"crash", KEY_FAULT + SIM_CRASH, NULL, 0,
+     "a node fails: at every step of some seeds, and at one step of many", 0},
+    {"pause", KEY_FAULT + SIM_PAUSE, NULL, 0, "a node pauses for some steps", 0},
+    {"zombie", KEY_FAULT + SIM_ZOMBIE, NULL, 0, "a node pauses, is declared failed, and resumes", 0},
+    {"cut", KEY_FAULT + SIM_CUT, NULL, 0, "a node is cut off from its peers", 0},
     {"fail-post", KEY_FAULT + SIM_FAIL_POST, NULL, 0,
-     "of each seed the n-th operation cannot be posted, for every n", 0},
+     "the n-th operation cannot be posted: for every n of some seeds, and one n of many", 0},
     {"fail-completion", KEY_FAULT + SIM_FAIL_COMPLETION, NULL, 0,
-     "the n-th operation ends with an error, although it happened", 0},
+     "the n-th operation ends with an error, although it was applied", 0},
     {"fail-allocation", KEY_FAULT + SIM_FAIL_ALLOCATION, NULL, 0, "the n-th allocation fails", 0},
     {"faults", KEY_FAULTS, NULL, 0, "each of these in turn, and none", 0},
     {"at", KEY_AT, "N", 0, "the fault comes at this step (post, completion) only", 0},
     {"nightly", KEY_NIGHTLY, NULL, 0,
      "--faults with 100000 schedules each, then all mutants: about an hour and a half", 0},
-    {"replay", 'r', "FILE", 0, "run the schedule of a file and tell each step", 0},
-    {"trace", KEY_TRACE, NULL, 0, "tell each step of the schedule of --seed (give --case and --profile)", 0},
+    {"replay", 'r', "FILE", 0, "run the schedule of a file and print each step", 0},
+    {"trace", KEY_TRACE, NULL, 0, "print each step of the schedule of --seed (give --case and --profile)", 0},
     {"json", KEY_JSON, NULL, 0, "one JSON object per line and nothing else", 0},
     {"list", KEY_LIST, NULL, 0, "list cases, profiles and mutants", 0},
     {0}};
@@ -81,10 +85,11 @@ static int run_replay(const char *path) {
     if (file)
         fclose(file);
     if (rc != 0) {
-        fprintf(stderr, "remo sim: %s cannot be read, or is no replay of this version\n", path);
+        fprintf(stderr, "remo sim: cannot replay %s: it is unreadable, or not a replay of this version\n",
+                path);
         return 2;
     }
-    return sim_tell(&replay) ? 0 : 1;
+    return sim_replay_run(&replay) ? 0 : 1;
 }
 
 static enum sim_fault_kind first_fault(const struct sim_campaign *campaign) {
@@ -94,14 +99,15 @@ static enum sim_fault_kind first_fault(const struct sim_campaign *campaign) {
     return SIM_NO_FAULT;
 }
 
-/* One schedule, by its seed, as it was. */
+/* Print the steps of one schedule, given by its seed. */
 static int trace(const struct sim_campaign *campaign) {
     const struct sim_case *test =
         campaign->object && campaign->test ? sim_case_find(campaign->object, campaign->test) : NULL;
     const struct sim_profile *profile = sim_profile_find(campaign->profile ? campaign->profile : "ibta_rc");
     if (!test || !profile) {
-        fprintf(stderr,
-                "remo sim: --trace needs --object and --case (see --list), and a --profile that there is\n");
+        fprintf(
+            stderr,
+            "remo sim: bad arguments: --trace needs a known --object, --case and --profile; see --list\n");
         return 2;
     }
     const struct sim_run run = {.test = test,
@@ -127,6 +133,8 @@ int main(int argc, char **argv) {
         NULL,      NULL,  NULL};
     struct options options = {.campaign = {.seed = 1}};
     struct sim_campaign *campaign = &options.campaign;
+    argp_program_version = "remo " REMO_VERSION;
+    argp_err_exit_status = STATUS_USAGE;
     argp_parse(&argp, argc, argv, 0, NULL, &options);
     if (options.list)
         return sim_campaign_list();

@@ -1,4 +1,5 @@
-/* model.c - see model.h. */
+/* model.c - the parameters of model.h and their defaults.
+ * Each default names its source, or is marked as assumed. */
 #include "sim/model.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ const struct sim_parameter sim_parameters[] = {
     PARAMETER(pcie_ns, "a PCIe round trip, 300 to 400 ns unloaded (Storm 3.1); a posted write: half of it"),
     PARAMETER(cpu_touch_ns, "assumed: a load or store of network memory"),
     PARAMETER(cpu_post_ns, "assumed: a post, that is, writing requests and ringing the doorbell"),
-    PARAMETER(cpu_look_ns, "assumed: until a waiting thread sees what has changed"),
+    PARAMETER(cpu_look_ns, "assumed: until a waiting thread detects a change"),
     PARAMETER(cpu_spin_ns, "Remo: a thread that waited for longer sleeps"),
     PARAMETER(cpu_wake_ns, "assumed: interrupt and wake-up of a sleeping thread"),
     PARAMETER(control_ns, "assumed: a frame of the control plane, over TCP"),

@@ -1,13 +1,11 @@
-/* model.h - what things cost on the network whose time is simulated (timed.h): a list of parameters, each
- * with where its value comes from.
+/* model.h - the costs of the simulated network with a clock (timed.h): parameters, each with its source.
  *
  * Model:   every node has one network card, one link to one switch that is never the bottleneck, and a
- *          processor for each thread. A message costs a card that sends or receives it nic_message_ns, or
- *          nic_miss_ns and a PCIe round trip when the state of its connection is not in the card's cache
- *          (LRU); the link link_gbit_per_s each way; the way link_latency_ns. Cards move data over PCIe.
- *          Processors pay for touches of network memory, posts, looks while they wait and being woken;
- *          computing in between costs nothing.
- */
+ *          processor per thread. A message occupies the sending or receiving card for nic_message_ns; if
+ *          its connection is not in the card's cache (LRU), for nic_miss_ns and a PCIe round trip. It
+ *          occupies the link at link_gbit_per_s each way, and travels for link_latency_ns. Cards move data
+ *          over PCIe. Processors pay for accesses to network memory, posts, polls while waiting, and
+ *          wake-ups; computation in between is free. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,13 +20,14 @@ struct sim_model {
 
 struct sim_parameter {
     const char *name, *source;
-    size_t at; /* of its uint64_t in struct sim_model */
+    size_t at; /* offset of its uint64_t in struct sim_model */
 };
 
-extern struct sim_model sim_model; /* the one in force */
+extern struct sim_model sim_model; /* the current one */
 extern const struct sim_parameter sim_parameters[];
 extern const uint32_t sim_parameters_count;
 
 uint64_t sim_model_get(const struct sim_parameter *parameter);
-/* "name=value,name=value"; false: there is none of this name, or that is no number. */
+/* Set parameters from "name=value,name=value". Returns false for an unknown name or a bad
+ * number. */
 bool sim_model_set(const char *text);

@@ -1,4 +1,5 @@
-/* mutant.c - see mutant.h. Each use of REMO__MUTANT leaves a pointer to its name in a section of its own. */
+/* mutant.c - the list of mutants, and the active one.
+ * Each use of REMO__MUTANT leaves a pointer to its name in a section of the program. */
 #include "sim/mutant.h"
 
 #include <stdlib.h>
@@ -65,7 +66,7 @@ bool sim_mutant_concerns(const char *name, const char *object) {
     return false;
 }
 
-/* Nearly all show at once in every case. These need a certain one. */
+/* Nearly all mutants are caught at once by every case. These need a certain one. */
 static const struct sim_hint hints[] = {
     {"barrier_believed", "barrier", "death", "ibta_rc", SIM_CRASH},
     {"barrier_give_up", "barrier", "death", "ibta_rc", SIM_CRASH},
@@ -76,26 +77,35 @@ static const struct sim_hint hints[] = {
     {"fence_errors", "region", "publish_elsewhere", "ibta_rc", SIM_FAIL_COMPLETION},
     {"fence_flush_failed", "region", "fence_again", "rc_relaxed", SIM_FAIL_POST},
     {"fence_lost", "region", "publish_elsewhere", "ibta_rc", SIM_CUT},
+    {"fence_pair_reads", "region", "cross", "shm", SIM_NO_FAULT},
     {"kv_generation", "kv", "reborn", "tcp", SIM_NO_FAULT},
     {"kv_key_sum", "kv", "long_keys", "rc_relaxed", SIM_NO_FAULT},
     {"kv_other_copy", "kv", "updates", "shm", SIM_CRASH},
     {"kv_reclaim", "kv", "tight", "ibta_rc", SIM_CRASH},
     {"kv_second_look", "kv", "overtaken", "tcp", SIM_NO_FAULT},
+    {"kv_settle", "kv", "settled", "ibta_rc", SIM_FAIL_POST},
     {"kv_update_fence", "kv", "threads", "ibta_rc", SIM_NO_FAULT},
     {"lock_dead_passer", "lock", "timed", "efa", SIM_CRASH},
     {"lock_dead_releaser", "lock", "sections", "ibta_rc", SIM_CRASH},
     {"lock_doubt", "lock", "failures", "ibta_rc", SIM_FAIL_POST},
     {"lock_hand_over_marks", "lock", "careless_threads", "ibta_rc", SIM_CRASH},
+    {"lock_release_failed", "lock", "settled_threads", "ibta_rc", SIM_FAIL_POST},
     {"lock_repaired", "lock", "sections", "ibta_rc", SIM_CRASH},
     {"lock_report_cut_off", "lock", "zombie_write", "ibta_rc", SIM_NO_FAULT},
     {"lock_reset_failed", "lock", "failures", "ibta_rc", SIM_FAIL_POST},
     {"lock_reset_wait", "lock", "laps", "efa", SIM_NO_FAULT},
     {"lock_round", "lock", "careless", "rc_relaxed", SIM_ZOMBIE},
+    {"lock_settle", "lock", "settled", "ibta_rc", SIM_FAIL_POST},
+    {"lock_settle_for_threads", "lock", "settled_threads", "ibta_rc", SIM_FAIL_POST},
     {"lock_untold", "lock", "failures", "ibta_rc", SIM_FAIL_POST},
     {"owned_var_last_look", "owned_var", "changes", "ibta_rc", SIM_CRASH},
     {"owned_var_newest_again", "owned_var", "pull_and_load", "efa", SIM_NO_FAULT},
     {"owned_var_pulled_turn", "owned_var", "pull_and_load", "tcp", SIM_NO_FAULT},
+    {"queue_claim_behind", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
     {"queue_cut_off", "queue", "deaths", "ibta_rc", SIM_CRASH},
+    {"queue_go_back", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
+    {"queue_retract", "queue", "settled", "ibta_rc", SIM_FAIL_POST},
+    {"queue_skipped", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
     {"queue_still_claimed", "queue", "overtaken", "shm", SIM_NO_FAULT},
     {"sst_invalidate", "sst", "rows", "cxl_nc", SIM_NO_FAULT},
     {"ringbuffer_last_look", "ringbuffer", "laps", "ibta_rc", SIM_CRASH},

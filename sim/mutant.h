@@ -1,5 +1,5 @@
-/* mutant.h - the places in the floors where a step can be left out (base/mutant.h), as they were found in
- * this build. */
+/* mutant.h - the mutants compiled into this build: steps of the library that can be left out
+ * (base/mutant.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -7,15 +7,15 @@
 
 #include "sim/fault.h"
 
-/* The n-th name, sorted, without repetition; NULL: no more. */
+/* Return the n-th name, sorted and without repetition; NULL: no more. */
 const char *sim_mutant_at(uint32_t n);
-/* Switch one on (NULL: none); false: there is none of this name. */
+/* Activate a mutant (NULL: none). Returns false if there is no such mutant. */
 bool sim_mutant_set(const char *name);
-/* Does it belong to this object? Names begin with the object's; those of lower floors ("fence_", "cell_",
- * "op_") concern many. */
+/* Return whether a mutant belongs to this object. Names begin with the object's name; those of
+ * lower layers ("fence_", "cell_", "node_") belong to an object that shows them. */
 bool sim_mutant_concerns(const char *name, const char *object);
 
-/* Where the lack of a step is known to show soonest; NULL: anywhere. */
+/* The case that shows a mutant soonest. */
 struct sim_hint {
     const char *mutant, *object, *test, *profile;
     enum sim_fault_kind fault;

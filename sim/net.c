@@ -1,12 +1,8 @@
-/* net.c - see net.h. An operation is a few sets of lines still to be moved, and stages that hold each other
- * back as the profile says.
- *
- *   write   lines are read from the source (late: any time until then it may change), then it is sent;
- *           completion, placement of each line, and the immediate behind it are apart
- *   read    lines are read at the target, each in any order, then put into the destination, then it completes
- *   atomic  read, write (between them the target's network card lets no other atomic in; writes and CPUs come
- *           and go), result, completion
- */
+/* net.c - operations in flight: sets of lines still to be moved, and stages ordered as the profile demands.
+ * A write reads its source lines (without inline, any time until it is sent), then it is sent. Its
+ * completion, the placement of each line, and its immediate are separate steps. A read reads lines
+ * at the target in any order, places them, then completes. An atomic reads, then writes; in between
+ * the target's card admits no other atomic, but writes and CPUs may intervene. */
 #include "sim/net_inside.h"
 
 #include <assert.h>
@@ -17,7 +13,7 @@
 #include "sim/heap.h"
 
 static_assert(SIM_NET_LINES == 2 * SIM_ACTORS_MAX && SIM_NET_LINES_ENDPOINT == SIM_NODES_MAX * VARIANTS * 3,
-              "as the scheduler knows them");
+              "the lines of the scheduler");
 
 uint32_t sim_net_count(void) {
     return net()->count;
@@ -26,7 +22,7 @@ uint32_t sim_net_count(void) {
 void sim_net_open(void) {
     struct sim_net *made = sim_calloc(1, sizeof *made);
     made->ops = (struct op *)sim_heap_arena(
-        OPS_MAX * sizeof *made->ops); /* an op is written whole when it is posted: no need to restore */
+        OPS_MAX * sizeof *made->ops); /* never restored: a post writes the whole op */
     for (uint32_t i = 0; i < OPS_MAX; i++)
         made->unused[made->unused_count++] = (uint8_t)(OPS_MAX - 1 - i);
     sim_world->net = made;
@@ -37,17 +33,28 @@ void sim_net_forget(void) {
     memset(net()->ops, 0, OPS_MAX * sizeof *net()->ops);
 }
 
-/* ---- who holds back whom ---- */
+/* ---- ordering between operations ---- */
 
-/* Must `later` wait at its target until `earlier` (same connection) has been there? */
+static bool overlap(const struct op *a, const struct op *b) {
+    return a->is.remote < b->is.remote + b->is.size_bytes && b->is.remote < a->is.remote + a->is.size_bytes;
+}
+
+/* Return whether the read `later` may end before the write `earlier` is placed. */
+static bool passes(const struct op *earlier, const struct op *later) {
+    return sim_profile->put_get_same && is_write(earlier) && is_read(later) && !overlap(earlier, later);
+}
+
+/* Return whether `later` must wait at its target for `earlier` of the same connection. */
 static bool holds_back(const struct op *earlier, const struct op *later) {
     const struct sim_profile *p = sim_profile;
     if (is_placed(earlier))
         return (later->is.flags & REMO__OP_FENCE) && !is_write(earlier) && !has_result(earlier);
     if ((later->is.flags & REMO__OP_FENCE) && !is_write(earlier))
         return true;
+    if (is_write(earlier) && is_read(later))
+        return p->put_get || (p->put_get_same && !passes(earlier, later));
     if (is_write(earlier))
-        return is_write(later) ? p->put_put : is_read(later) ? p->put_get : p->put_rmw;
+        return is_write(later) ? p->put_put : p->put_rmw;
     if (is_read(earlier))
         return is_write(later) ? p->get_put : is_read(later) ? p->get_get : p->get_rmw;
     return is_read(later) ? p->rmw_get : p->get_rmw;
@@ -63,16 +70,16 @@ static bool may_arrive(uint32_t place) {
 
 static bool may_complete(uint32_t place) {
     const struct op *op = op_at(place);
-    if (op->status == 0 && !op->unheard
+    if (op->status == 0 && !op->outcome_unknown
         && (!has_result(op) || (is_write(op) && sim_profile->placed && op->place_todo != 0)))
         return false;
     for (uint32_t i = 0; sim_profile->completion_order && i < place; i++)
-        if (same_line(op_at(i), op) && !op_at(i)->completed)
+        if (same_line(op_at(i), op) && !op_at(i)->completed && !passes(op_at(i), op))
             return false;
     return true;
 }
 
-/* Immediates of one connection arrive in order, each behind its data. */
+/* Immediates of one connection arrive in order, each after its data. */
 static bool may_deliver(uint32_t place) {
     const struct op *op = op_at(place);
     for (uint32_t i = 0; i < place; i++)
@@ -81,7 +88,7 @@ static bool may_deliver(uint32_t place) {
     return is_placed(op);
 }
 
-/* What operation number `place` may do at its target or source now: 0 nothing, or a stage. */
+/* Return whether operation number `place` can move data at its target or source now. */
 static bool may_move(uint32_t place) {
     const struct op *op = op_at(place);
     if (op->status != 0)
@@ -123,9 +130,9 @@ uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap) {
     return count;
 }
 
-/* ---- doing it ---- */
+/* ---- execution of a step ---- */
 
-/* One of the lines in `todo`, taken out of it. */
+/* Remove one of the lines from `todo`, and return it. */
 static uint32_t take_line(uint64_t *todo) {
     uint32_t nth = sim_choose((uint32_t)__builtin_popcountll(*todo));
     uint64_t rest = *todo;
@@ -136,7 +143,7 @@ static uint32_t take_line(uint64_t *todo) {
     return line;
 }
 
-/* Lines are those of the target's memory: the first and the last may be short. */
+/* Return the bytes of a line of the target's memory; the first and the last line may be short. */
 static void span_of(const struct op *op, uint32_t line, size_t *ret_from, size_t *ret_bytes) {
     size_t size = sim_profile->line_bytes, skew = op->is.remote % size;
     size_t from = line == 0 ? 0 : line * size - skew, to = (line + 1) * size - skew;
@@ -244,11 +251,11 @@ static void do_place(uint32_t place) {
 static void do_complete(uint32_t place) {
     struct op *op = op_at(place);
     struct remo__endpoint *endpoint = endpoint_of(op);
-    if (!is_read(op) && !is_write(op) && op->status == 0 && !op->unheard)
+    if (!is_read(op) && !is_write(op) && op->status == 0 && !op->outcome_unknown)
         memcpy(op->is.local, &op->old, sizeof op->old);
     op->completed = true;
     net()->completions++;
-    int status = op->unheard ? -EHOSTDOWN : op->status;
+    int status = op->outcome_unknown ? -EHOSTDOWN : op->status;
     if (sim_fault_hits(SIM_FAIL_COMPLETION, net()->completions, op->node))
         status = -EIO;
     if (endpoint && endpoint->done_count < DONE_MAX)
@@ -269,7 +276,7 @@ void sim_net_do(const struct sim_step *step) {
     }
 }
 
-/* ---- death ---- */
+/* ---- failure ---- */
 
 static void release_card(struct op *op) {
     if (op->reading && !op->executed)
@@ -277,8 +284,8 @@ static void release_card(struct op *op) {
     op->reading = false;
 }
 
-/* Operations that will not end well: posted by `from` (or anybody) at `target`. The poster learns of it by a
- * completion, if it lives. */
+/* Make an operation fail. Its poster, if it has not failed, is notified by a completion with an
+ * error. */
 void sim_net_fail(struct op *op) {
     release_card(op);
     if (!op->completed)
@@ -286,9 +293,9 @@ void sim_net_fail(struct op *op) {
     op->source_todo = 0, op->place_todo = 0, op->sent = true, op->executed = true, op->delivered = true;
 }
 
-/* What is not on its way yet at operation number `place` vanishes: at random, but a connection that sends in
- * order loses all that comes behind what it loses. (An inline write has been copied; whether it has left
- * nobody knows.) */
+/* Choose whether operation number `place`, not yet sent, vanishes. On a connection that sends in
+ * order, all operations behind a lost one vanish too. An inline write has been copied; it may have
+ * been sent or not. */
 static bool vanishes(uint32_t place, const bool *vanished) {
     const struct op *op = op_at(place);
     bool began = is_write(op)  ? op->place_todo == 0 || op->placing
@@ -316,7 +323,7 @@ void sim_net_crash(uint32_t node) {
             release_card(op);
             sim_net_remove(i);
         } else if (op->node == node) {
-            op->completed = true; /* nobody is left to hear of it, but it may still land: a zombie */
+            op->completed = true; /* its poster has failed, but it may still land: a zombie write */
             sim_net_end_if_over(i);
         } else if (op->is.peer == node) {
             sim_net_fail(op);
@@ -332,7 +339,7 @@ void sim_net_sever(uint32_t node) {
         struct op *op = op_at(i);
         if ((op->node == node) == (op->is.peer == node) || op->completed)
             continue;
-        op->unheard = true;
+        op->outcome_unknown = true;
         if (vanished[i])
             sim_net_fail(op);
     }

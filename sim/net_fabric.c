@@ -1,4 +1,5 @@
-/* net_fabric.c - see net_inside.h: opening, connecting and cutting off, posting, polling, immediates. */
+/* net_fabric.c - the simulated network as a fabric (struct remo__fabric_ops).
+ * Opens, connects, cuts off, posts, polls, and takes immediates. Operations in flight are those of net.c. */
 #include <assert.h>
 #include <errno.h>
 
@@ -6,6 +7,7 @@
 #include "sim/fault.h"
 #include "sim/heap.h"
 #include "sim/net_inside.h"
+#include "sim/nothing_to_map.h"
 
 #define DEPTH 16u
 static_assert(DEPTH <= DONE_MAX, "what completes before it is polled has room");
@@ -48,32 +50,14 @@ static void sim_close(struct remo__fabric *fabric) {
     sim_free(fabric);
 }
 
-static int sim_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes,
-                           int fd, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
-    (void)fabric, (void)index, (void)offset, (void)bytes, (void)fd, (void)blob, (void)blob_cap;
-    *ret_blob_bytes = 0;
-    return 0;
-}
-
-static int sim_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset,
-                           uint64_t bytes, const void *blob, size_t blob_bytes, int fd) {
-    (void)fabric, (void)peer, (void)index, (void)offset, (void)bytes, (void)blob, (void)blob_bytes, (void)fd;
-    return 0;
-}
-
-static int sim_describe(struct remo__fabric *fabric, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
-    (void)fabric, (void)blob, (void)blob_cap;
-    *ret_blob_bytes = 0;
-    return 0;
-}
-
 static int sim_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
     (void)blob, (void)blob_bytes;
     atomic_store(&fabric->peers[peer].connected, 1);
     return 0;
 }
 
-/* What the peer had sent here and is not placed yet never will be; what we sent there fails. */
+/* Fail all operations between this node and the peer: unplaced data of the peer never lands
+ * here. */
 static void sim_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     atomic_store(&fabric->peers[peer].connected, 0);
     net()->cut[fabric->rank][peer] = true;
@@ -116,7 +100,7 @@ static uint32_t lines_of(const struct remo__op *op) {
     return (uint32_t)((op->remote % size + op->size_bytes + size - 1) / size);
 }
 
-/* Its target is dead, has cut the poster off, or nothing gets through. */
+/* Return whether the target has failed, has cut the poster off, or is severed. */
 static bool is_unreachable(const struct op *op) {
     const struct sim_world *world = sim_world;
     bool severed = op->node != op->is.peer && (world->severed[op->node] || world->severed[op->is.peer]);
@@ -159,11 +143,11 @@ static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops,
     if (net()->unused_count == 0)
         return -EAGAIN;
     if (sim_fault_hits(SIM_FAIL_POST, net()->posts, endpoint->node))
-        return remo__fail(-EIO, "the network refuses the operation, as the schedule says");
+        return remo__fail(-EIO, "cannot post the operation: the schedule injects a failure");
     if (!atomic_load(&endpoint->fabric->peers[ops[0].peer].connected))
-        return remo__fail_static(-EHOSTDOWN, "the peer is cut off");
+        return remo__fail_static(-EHOSTDOWN, "cannot post the operation: the peer is cut off");
     if (lines_of(&ops[0]) > LINES_MAX || ops[0].size_bytes > OP_BYTES_MAX)
-        return remo__fail(-EINVAL, "%llu bytes are too many for one operation",
+        return remo__fail(-EINVAL, "cannot post the operation: %llu bytes are too many",
                           (unsigned long long)ops[0].size_bytes);
     start(endpoint, &ops[0]);
     sim_changed(endpoint->node);
@@ -214,9 +198,9 @@ const struct remo__fabric_ops remo__fabric_sim = {
     .probe = sim_probe,
     .open = sim_open,
     .close = sim_close,
-    .add_segment = sim_add_segment,
-    .map_segment = sim_map_segment,
-    .describe = sim_describe,
+    .add_segment = sim_no_add_segment,
+    .map_segment = sim_no_map_segment,
+    .describe = sim_no_describe,
     .connect = sim_connect,
     .disconnect = sim_disconnect,
     .endpoint_open = sim_endpoint_open,

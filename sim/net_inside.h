@@ -1,8 +1,7 @@
-/* net_inside.h - the simulated network from inside: what its files share.
+/* net_inside.h - internals that the files of the simulated network share.
  *
- *   net.c         operations in flight, and what may happen to each next
- *   net_fabric.c  the network as the floors see it: struct remo__fabric_ops
- */
+ *   net.c         operations in flight, and the possible steps of each
+ *   net_fabric.c  the network as the library uses it: struct remo__fabric_ops */
 #pragma once
 
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "sim/world.h"
 
 #define OPS_MAX 96u
-#define VARIANTS 3u /* with SIM_NODES_MAX peers and 3 stages: SIM_NET_LINES_ENDPOINT */
+#define VARIANTS 3u /* times SIM_NODES_MAX peers and 3 stages: SIM_NET_LINES_ENDPOINT */
 #define LINES_MAX 64u
 #define ENDPOINTS_MAX 24u
 #define OP_BYTES_MAX 2048u
@@ -22,22 +21,23 @@ enum stage { STAGE_MOVE, STAGE_PLACE, STAGE_COMPLETE, STAGE_CACHE };
 
 struct op {
     struct remo__op is;
-    uint32_t node; /* who posted it */
+    uint32_t node; /* its poster */
     uint32_t endpoint;
     uint64_t source_todo; /* write: lines to read; read: lines to read at the target */
     uint64_t place_todo;  /* write: lines to place; read: lines to put into the destination */
     uint32_t lines;
-    uint32_t variant; /* each of a connection's operations has its own priority: one may overtake another */
-    bool sent;        /* beyond recall */
-    bool placing;     /* write: a line of it is placed */
-    bool executed;    /* atomic: written */
-    bool reading;     /* atomic: read, not yet written: has the card of its target */
-    bool delivered;   /* immediate or nothing to deliver */
+    /* operations of one connection have different priorities, so that one may overtake another */
+    uint32_t variant;
+    bool sent;      /* no longer revocable */
+    bool placing;   /* write: a line of it is placed */
+    bool executed;  /* atomic: written */
+    bool reading;   /* atomic: read, not yet written; occupies the card of its target */
+    bool delivered; /* the immediate is delivered, or there is none */
     bool completed;
-    bool unheard; /* it may happen, but its poster hears of an error */
+    bool outcome_unknown; /* it may take effect, but its poster gets an error */
     int status;
     uint64_t old;
-    char bytes[OP_BYTES_MAX]; /* under way */
+    char bytes[OP_BYTES_MAX]; /* in flight */
 };
 
 struct remo__endpoint {
@@ -113,7 +113,7 @@ static inline struct remo__endpoint *endpoint_of(const struct op *op) {
     return net()->endpoint[op->endpoint];
 }
 
-/* The operation will not end well; the poster learns of it by a completion, if it lives. */
+/* Make the operation fail. Its poster, if it has not failed, is notified by a completion. */
 void sim_net_fail(struct op *op);
 void sim_net_end_if_over(uint32_t place);
 void sim_net_remove(uint32_t place);

@@ -1,4 +1,5 @@
-/* oracle.c - see oracle.h. */
+/* oracle.c - sequential specifications of a word, a bounded queue and one key of a map (oracle.h).
+ * A step returns whether the recorded result is possible in the given state. */
 #include "sim/oracle.h"
 
 #include <errno.h>
@@ -39,8 +40,9 @@ const struct oracle oracle_word = {"word", sizeof(uint64_t), word_init, word_ste
 
 /* ---- a bounded queue of small numbers ---- */
 
-/* A pop that does not wait may find the first element claimed but still being written: it says "empty" then,
- * too, if that push had not returned when the pop began. So each element remembers when its push ended. */
+/* A pop without a timeout may find the first element claimed but not yet written, and report
+ * "empty". It may do so only if that push had not returned when the pop began, so each element
+ * records the end of its push. */
 struct queue_state {
     uint32_t count;
     uint16_t elements[ORACLE_QUEUE_CAPACITY];
@@ -95,29 +97,45 @@ static void map_init(void *state, uint64_t key) {
     memset(state, 0, sizeof(struct map_state));
 }
 
+/* Return the code that the call returns in this state. */
+static int map_code(const struct map_state *map, const struct call *call) {
+    if (call->function == MAP_PUT)
+        return 0;
+    if (call->function == MAP_INSERT)
+        return map->there ? -EEXIST : 0;
+    if (!map->there)
+        return -ENOENT;
+    return call->function == MAP_COMPARE && map->value != call->second ? -ESTALE : 0;
+}
+
 static bool map_step(void *state, const struct call *call) {
     struct map_state *map = state;
-    bool wants_key = call->function != MAP_INSERT, works = wants_key == (map->there != 0);
-    if (ended(call) && (call->code == 0) != works)
+    int code = map_code(map, call);
+    uint64_t old = map->value;
+    if (ended(call) && call->code != code)
         return false;
-    if (!works)
+    if (code != 0)
         return true;
-    if (call->function == MAP_GET)
-        return !ended(call) || call->result == map->value;
-    map->there = call->function != MAP_DELETE;
-    map->value = map->there ? call->argument : 0;
-    return true;
+    if (call->function != MAP_GET) {
+        map->there = call->function != MAP_DELETE;
+        map->value = !map->there ? 0 : call->function == MAP_ADD ? old + call->argument : call->argument;
+    }
+    bool returns_old = call->function == MAP_GET || call->function == MAP_ADD;
+    return !ended(call) || !returns_old || call->result == old;
 }
 
 static void map_print(const struct call *call, char *text, size_t cap) {
-    static const char *const names[] = {"get", "insert", "update", "delete"};
-    const char *name = names[(call->function - MAP_GET) % 4];
-    if (call->function == MAP_GET)
-        snprintf(text, cap, "%s(key %llu) = %llu%s", name, (unsigned long long)call->key,
-                 (unsigned long long)call->result, call->code ? " not there" : "");
-    else
-        snprintf(text, cap, "%s(key %llu, %llu)%s", name, (unsigned long long)call->key,
-                 (unsigned long long)call->argument, call->code ? " refused" : "");
+    static const char *const names[] = {"get", "insert",    "update",     "delete",
+                                        "put", "fetch_add", "compare_put"};
+    const char *name = names[(call->function - MAP_GET) % (sizeof names / sizeof names[0])];
+    snprintf(text, cap, "%s(key %llu, %llu, %llu) = %llu%s", name, (unsigned long long)call->key,
+             (unsigned long long)call->argument, (unsigned long long)call->second,
+             (unsigned long long)call->result,
+             call->code == 0         ? ""
+             : call->code == -ENOENT ? " absent"
+             : call->code == -ESTALE ? " another value"
+             : call->code == -EEXIST ? " exists already"
+                                     : " failed");
 }
 
 const struct oracle oracle_map = {"map", sizeof(struct map_state), map_init, map_step, map_print};

@@ -1,4 +1,5 @@
-/* profiles.c - the networks that are simulated: which reorderings each forbids (net.h). */
+/* profiles.c - the simulated networks: the reorderings that each one forbids (net.h).
+ * A profile is data; an object claims a profile if all its cases pass under it. */
 #include <string.h>
 
 #include "sim/net.h"
@@ -40,7 +41,7 @@ const struct sim_profile sim_profiles[] = {
     {.name = "shm",
      .about = "one machine's memory behind the same interface",
      .put_put = true,
-     .put_get = true,
+     .put_get_same = true,
      .put_rmw = true,
      .get_put = true,
      .get_get = true,
@@ -52,7 +53,7 @@ const struct sim_profile sim_profiles[] = {
      .line_bytes = 64,
      .inline_bytes = 64},
     {.name = "cxl_nc",
-     .about = "memory shared by machines, no hardware keeps their caches coherent; no atomics",
+     .about = "memory shared by machines, without coherent caches and without atomics",
      .placed = true,
      .line_bytes = 64,
      .inline_bytes = 64,

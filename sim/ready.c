@@ -1,4 +1,5 @@
-/* ready.c - see ready.h. */
+/* ready.c - the masks of ready.h.
+ * An actor is in `able`, or in `asleep`, or in `in_until`; its bit moves when its condition becomes true. */
 #include "sim/ready.h"
 
 #include "sim/fault.h"
@@ -11,7 +12,7 @@ static void set_able(struct sim_ready *ready, const struct sim_actor *actor, boo
     ready->able = able ? ready->able | bit_of(actor) : ready->able & ~bit_of(actor);
 }
 
-/* Whoever may sleep no longer wakes; the others' hours make the next one. */
+/* Wake all actors whose sleep is over, and find the end of the next sleep. */
 static void wake(struct sim_world *world) {
     struct sim_ready *ready = &world->ready;
     ready->wake_at = UINT64_MAX;
@@ -26,12 +27,12 @@ static void wake(struct sim_world *world) {
     }
 }
 
-/* Something may have changed for it. */
-static void ask(struct sim_world *world, const struct sim_actor *actor) {
+/* Check the condition of one actor. */
+static void recheck(struct sim_world *world, const struct sim_actor *actor) {
     struct sim_ready *ready = &world->ready;
     if (actor->state == SIM_UNTIL) {
         set_able(ready, actor, actor->until(actor->until_ctx));
-    } else if (world->version[actor->node] != actor->looked) {
+    } else if (world->version[actor->node] != actor->seen_version) {
         set_able(ready, actor, true);
         ready->asleep &= ~bit_of(actor);
     }
@@ -40,14 +41,15 @@ static void ask(struct sim_world *world, const struct sim_actor *actor) {
 uint32_t sim_ready(void) {
     struct sim_world *world = sim_world;
     struct sim_ready *ready = &world->ready;
-    uint32_t again = (ready->news & (ready->asleep | ready->asking)) | (ready->asking & ready->programs);
-    uint32_t still = world->paused[sim_fault.node] ? ready->of_node[sim_fault.node] : 0;
-    ready->news = 0;
+    uint32_t again =
+        (ready->recheck & (ready->asleep | ready->in_until)) | (ready->in_until & ready->programs);
+    uint32_t paused = world->paused[sim_fault.node] ? ready->of_node[sim_fault.node] : 0;
+    ready->recheck = 0;
     for (; again != 0; again &= again - 1)
-        ask(world, &world->actors[__builtin_ctz(again)]);
+        recheck(world, &world->actors[__builtin_ctz(again)]);
     if (world->now_ns >= ready->wake_at)
         wake(world);
-    return ready->able & ~(still | ready->gone);
+    return ready->able & ~(paused | ready->crashed);
 }
 
 void sim_ready_add(const struct sim_actor *actor) {
@@ -62,17 +64,17 @@ void sim_ready_taken(struct sim_actor *actor) {
     actor->state = SIM_READY;
     set_able(ready, actor, true);
     ready->asleep &= ~bit_of(actor);
-    ready->asking &= ~bit_of(actor);
+    ready->in_until &= ~bit_of(actor);
 }
 
 void sim_ready_stopped(const struct sim_actor *actor) {
     struct sim_ready *ready = &sim_world->ready;
-    ready->news |= ready->of_node[actor->node];
+    ready->recheck |= ready->of_node[actor->node];
     if (actor->state == SIM_READY)
         return;
     set_able(ready, actor, false);
     if (actor->state == SIM_UNTIL)
-        ready->asking |= bit_of(actor);
+        ready->in_until |= bit_of(actor);
     if (actor->state != SIM_PAUSED)
         return;
     ready->asleep |= bit_of(actor);

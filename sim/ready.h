@@ -1,10 +1,9 @@
-/* ready.h - which actors can go on now: kept from step to step, and asked again only where something
- * happened.
+/* ready.h - the set of actors that can run now, updated incrementally where something changed.
  *
- * Who pauses waits for its node's version or its hour. Who waits in sim_until is asked: a thread of the
- * library when something changed at its node or a thread of that has run, for it waits for nothing elsewhere;
- * one of the program, which may wait for anything, before every step.
- */
+ * A paused actor waits for its node's version or for a time. An actor in sim_until waits for a condition. The
+ * condition of a library thread is checked after a change at its node, or after a thread of its node has run:
+ * it depends on nothing else. The condition of a program thread may depend on anything and is checked before
+ * every step. */
 #pragma once
 
 #include <assert.h>
@@ -13,15 +12,15 @@
 
 static_assert(SIM_ACTORS_MAX <= 32, "each has a bit");
 
-/* Of all actors, a bit each: those that can go on. */
+/* Return the mask of all actors that can run. */
 uint32_t sim_ready(void);
-/* A new one, which can. */
+/* Add an actor, ready to run. */
 void sim_ready_add(const struct sim_actor *actor);
-/* This one goes on. */
+/* Note that this actor runs now. */
 void sim_ready_taken(struct sim_actor *actor);
-/* This one has stopped. Its state says until when. */
+/* Note that this actor has stopped; its state holds the condition to resume. */
 void sim_ready_stopped(const struct sim_actor *actor);
-/* What anybody waits for may have changed. */
-static inline void sim_ready_ask_all(void) {
-    sim_world->ready.news = UINT32_MAX;
+/* Check all conditions again before the next step. */
+static inline void sim_ready_recheck_all(void) {
+    sim_world->ready.recheck = UINT32_MAX;
 }

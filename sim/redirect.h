@@ -1,7 +1,6 @@
-/* redirect.h - read before every file of the floors when they are compiled for the simulator: memory comes
- * from the simulated heap, threads and mutexes are coroutines' business, and nothing from outside
- * (environment, random numbers, mappings) gets in.
- */
+/* redirect.h - included before every library file that is compiled for the simulator. Memory comes
+ * from the simulated heap, threads and mutexes are coroutines, and external inputs (environment,
+ * random numbers, mappings) are replaced. */
 #pragma once
 
 #include <pthread.h>
@@ -20,7 +19,7 @@
 #define realloc(at, bytes) sim_realloc(at, bytes)
 #define aligned_alloc(alignment, bytes) sim_aligned_alloc(alignment, bytes)
 #define strdup(text) sim_strdup(text)
-/* Not a macro with an argument: it is the name of a member too. */
+/* Not a macro with an argument: `free` is the name of a member too. */
 #define free sim_free
 #define mmap(at, bytes, protection, flags, fd, offset) sim_mmap(bytes)
 #define munmap(at, bytes) sim_munmap(at, bytes)

@@ -1,7 +1,6 @@
-/* redirect_program.h - read before a program of a user that is to run on the simulated network with a
- * clock: its threads are coroutines, its clock is the world's, and its main is called once on each node
- * (timed_main.c).
- */
+/* redirect_program.h - included before a user's program that runs on the simulated network with a
+ * clock. Its threads are coroutines, its clock is the simulated one, and its main runs once per
+ * node (timed_main.c). */
 #pragma once
 
 #include <time.h>
@@ -10,7 +9,7 @@
 
 int sim_program_main(int argc, char **argv);
 int sim_clock_gettime(clockid_t clock, struct timespec *ret_now);
-/* Absolute times only. */
+/* Sleep until an absolute time; relative times fail. */
 int sim_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *ret_left);
 
 #define main sim_program_main

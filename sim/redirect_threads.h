@@ -1,7 +1,6 @@
-/* redirect_threads.h - read before every file that runs in a simulated world: threads and mutexes are
- * coroutines' business, and nothing from outside (environment, random numbers) gets in. The floors' memory
- * goes there too: redirect.h.
- */
+/* redirect_threads.h - included before every file that runs in a simulated world. Threads and
+ * mutexes are coroutines; environment and random numbers are replaced. Library files get their
+ * memory from redirect.h too. */
 #pragma once
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* scheduler.c - see scheduler.h. */
+/* scheduler.c - the policies of scheduler.h.
+ * Every policy takes a step that was possible for too many picks, so polling cannot starve the world. */
 #include "sim/scheduler.h"
 
 #include <stddef.h>
@@ -8,20 +9,17 @@
 #include "base/random.h"
 
 #define DEPTH_MAX 5u
-#define STEPS_IN_A_ROW 400u /* of one line that others could have had: then it drops too */
-#define PATIENCE \
-    400u /* picks; a step that was possible and not taken for longer comes next: who polls does not stop the \
-            world */
-#define PATIENCE_STARVE \
-    64u                   /* the same when one is starved on purpose, and when a replay has no choices left */
-#define HELD_BACK_MAX 64u /* lines at change points, each with a priority of its own */
+#define STEPS_IN_A_ROW 400u /* steps of one line while others are possible; then it drops */
+#define PATIENCE 400u       /* picks for which a possible step may wait; then it comes next */
+#define PATIENCE_STARVE 64u /* the same for a starving policy, and for a replay without choices left */
+#define HELD_BACK_MAX 64u   /* lines at change points, each with its own priority */
 #define POLICIES 7u
 #define STARVED_ENDPOINTS 9u
 
 struct line {
-    uint32_t priority; /* 0: not given yet */
-    uint32_t possible; /* when it was possible last: the number of a pick, 0: never */
-    uint32_t since;    /* since when, without a gap and without being taken */
+    uint32_t priority; /* 0: not assigned yet */
+    uint32_t possible; /* the pick at which it was possible last; 0: never */
+    uint32_t since;    /* the pick since which it has been possible without being taken */
 };
 
 static struct {
@@ -31,8 +29,8 @@ static struct {
     uint64_t changes[DEPTH_MAX];
     uint32_t changes_count;
     struct line lines[SIM_LINES_MAX];
-    uint32_t lowest;    /* the next one to yield gets this */
-    uint32_t held_back; /* and one that falls behind at a change point this, which is lower still */
+    uint32_t lowest;    /* the priority of the next line that polls without effect */
+    uint32_t held_back; /* the priority of the next line that drops at a change point; lower still */
     uint32_t last_line, in_a_row;
     uint32_t turn;
     uint16_t choices[SIM_CHOICES_MAX];
@@ -86,7 +84,7 @@ void sim_scheduler_begin(const struct sim_schedule *schedule) {
             remo__random_below(&at.random, schedule->expected_steps ? schedule->expected_steps : 1);
 }
 
-void sim_scheduler_calm(void) {
+void sim_scheduler_end_faults(void) {
     if (at.is.policy == SIM_PCT || at.is.policy == SIM_STARVE)
         at.is.policy = SIM_RANDOM;
 }
@@ -102,7 +100,7 @@ static uint32_t priority_of(const struct sim_step *step) {
     return line->priority;
 }
 
-/* Below all that had their turn, but not below those that are held back. */
+/* Drop the line below all lines that have run, but above those held back. */
 static void drop(uint32_t line) {
     at.lowest -= at.lowest > HELD_BACK_MAX + 1;
     at.lines[line % SIM_LINES_MAX].priority = at.lowest;
@@ -159,7 +157,7 @@ static uint32_t replay(uint32_t count) {
     return choice % count;
 }
 
-/* Somebody who waits for too long, or `count`. */
+/* Return a step that has waited for too long, or `count`. */
 static uint32_t neglected(const struct sim_step *steps, uint32_t count) {
     uint32_t found = count, picks = at.picks,
              patience = at.is.policy == SIM_RANDOM || at.is.policy == SIM_PCT ? PATIENCE : PATIENCE_STARVE;

@@ -1,5 +1,5 @@
-/* threads.c - mutexes and random numbers of the floors under the simulator: the same in both worlds
- * (threads.h). */
+/* threads.c - mutexes, conditions and random numbers of the library in both simulated worlds (threads.h).
+ * Waiting is sim_until, so a mutex is a scheduling point only if it is held. */
 #include "sim/threads.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "sim/world.h"
 
-/* 1 in the first word while somebody has it. */
+/* The first word of a mutex is 1 while it is held. */
 int sim_mutex_init(pthread_mutex_t *mutex) {
     memset(mutex, 0, sizeof *mutex);
     return 0;
@@ -33,27 +33,27 @@ int sim_mutex_unlock(pthread_mutex_t *mutex) {
     return 0;
 }
 
-/* The first word of a condition counts how often it was told. */
+/* The first word of a condition counts the broadcasts. */
 int sim_cond_broadcast(pthread_cond_t *cond) {
     ++*(unsigned *)cond;
     sim_changed(sim_current()->node);
     return 0;
 }
 
-struct told {
+struct broadcasts {
     const unsigned *count;
     unsigned before;
 };
 
-static bool is_told(void *ctx) {
-    const struct told *told = ctx;
-    return *told->count != told->before;
+static bool has_broadcast(void *ctx) {
+    const struct broadcasts *broadcasts = ctx;
+    return *broadcasts->count != broadcasts->before;
 }
 
 int sim_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
-    struct told told = {.count = (const unsigned *)cond, .before = *(const unsigned *)cond};
+    struct broadcasts broadcasts = {.count = (const unsigned *)cond, .before = *(const unsigned *)cond};
     sim_mutex_unlock(mutex);
-    sim_until(is_told, &told, "wait for a condition");
+    sim_until(has_broadcast, &broadcasts, "wait for a condition");
     return sim_mutex_lock(mutex);
 }
 

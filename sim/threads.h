@@ -1,4 +1,4 @@
-/* threads.h - what the floors get instead of POSIX threads when they are compiled for the simulator
+/* threads.h - replacements of POSIX threads for library files that are compiled for the simulator
  * (redirect.h). */
 #pragma once
 
@@ -13,11 +13,11 @@ int sim_cond_broadcast(pthread_cond_t *cond);
 int sim_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
 int sim_thread_create(pthread_t *ret_thread, void *(*run)(void *ctx), void *ctx);
 int sim_thread_join(pthread_t thread);
-/* There is one key, whose destructor is called when any thread ends. */
+/* There is one key; its destructor runs when any thread ends. */
 int sim_once(const void *once, void (*run)(void));
 int sim_key_create(const pthread_key_t *key, void (*destroy)(void *value));
 extern void (*sim_thread_exit)(void *value);
-/* Others first. */
+/* Let other actors run first. */
 int sim_yield(void);
 ssize_t sim_getrandom(void *at, size_t bytes);
 

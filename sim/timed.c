@@ -1,5 +1,5 @@
-/* timed.c - see timed.h: threads, each with its time; a heap of events; the accessors and waits that cost
- * time. */
+/* timed.c - the world with a clock: threads with their own times, a heap of events, accesses that cost time.
+ * The thread or event with the earliest time runs next. The model is described in timed.h. */
 #include "sim/timed.h"
 
 #include <stdio.h>
@@ -17,21 +17,22 @@
 
 #define THREADS_MAX 16384u
 #define LINE_BYTES 64u
-#define CLOCK_NS 20u /* reading the clock */
+#define CLOCK_NS 20u /* to read the clock */
 
 struct actor {
-    struct sim_actor is; /* first: what the control plane knows of it */
+    struct sim_actor is; /* first: the part that the control plane uses */
     uint64_t now_ns;
-    uint64_t ticket;         /* of the event that may let it go on; older ones are void */
-    uint64_t timer_ns;       /* of the last timer, 0: none is set */
+    /* of the event that may resume the thread; events with older tickets are void */
+    uint64_t ticket;
+    uint64_t timer_ns;       /* of the last timer; 0: none is set */
     uint64_t waits_since_ns; /* 0: it does not wait */
-    bool woken;              /* it is about to look */
-    struct actor *next;      /* of the same node */
+    bool woken;              /* an event to check its condition is queued */
+    struct actor *next;      /* next actor of the same node */
 };
 
 struct event {
-    uint64_t at_ns, number; /* events of one moment: in the order they were made */
-    struct actor *actor;    /* it goes on if the ticket is its; NULL: run */
+    uint64_t at_ns, number; /* events of one time run in the order of their creation */
+    struct actor *actor;    /* to resume if the ticket matches; NULL: call run */
     uint64_t ticket;        /* 0: a timer */
     void (*run)(void *ctx);
     void *ctx;
@@ -51,11 +52,11 @@ static struct {
 struct sim_world *sim_world;
 bool sim_tracing;
 
-void sim_say(const char *format, ...) {
+void sim_trace_print(const char *format, ...) {
     (void)format;
 }
 
-/* NULL: an event, or what starts it all. */
+/* Return the running thread; NULL: an event, or the start. */
 static struct actor *current(void) {
     return (struct actor *)sim_turn.current;
 }
@@ -64,7 +65,7 @@ uint64_t sim_timed_now(void) {
     return at.now_ns;
 }
 
-/* Of several peers with news, the first. */
+/* Choose the first of several peers with events. */
 uint32_t sim_choose(uint32_t count) {
     (void)count;
     return 0;
@@ -119,12 +120,13 @@ static void describe_hang(void) {
     for (uint32_t i = 0; i < at.actors_count; i++) {
         const struct sim_actor *actor = &at.actors[i]->is;
         if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE)
-            sim_fail("nothing can happen any more: node %u thread %u waits in \"%s\"", actor->node,
-                     actor->thread, actor->doing ? actor->doing : "?");
+            sim_fail("no event is left: node %u thread %u waits in \"%s\"", actor->node, actor->thread,
+                     actor->doing ? actor->doing : "?");
     }
 }
 
-/* A timer: time to look again, unless the thread has gone on and waits for a later one. */
+/* Return whether a timer resumes its thread. If the thread waits for a later time, set a new
+ * timer. */
 static bool timer_due(struct actor *actor, uint64_t at_ns) {
     if (actor->timer_ns == at_ns)
         actor->timer_ns = 0;
@@ -139,7 +141,7 @@ static bool timer_due(struct actor *actor, uint64_t at_ns) {
     return false;
 }
 
-static bool goes_on(const struct event *event) {
+static bool is_resumed(const struct event *event) {
     struct actor *actor = event->actor;
     if (event->ticket == 0)
         return timer_due(actor, event->at_ns);
@@ -149,9 +151,8 @@ static bool goes_on(const struct event *event) {
     return actor->is.state != SIM_UNTIL || actor->is.until(actor->is.until_ctx);
 }
 
-/* The thread that runs has come to a point where others are due: events happen, until one of them is that
- * a thread goes on. */
-static void others(void) {
+/* Run events until one of them resumes a thread. */
+static void run_events(void) {
     struct sim_actor *from = sim_turn.current;
     sim_turn.current = NULL;
     while (!sim_turn.failed && sim_world->programs_left > 0) {
@@ -163,7 +164,7 @@ static void others(void) {
         at.now_ns = event.at_ns;
         if (!event.actor) {
             event.run(event.ctx);
-        } else if (goes_on(&event)) {
+        } else if (is_resumed(&event)) {
             event.actor->is.state = SIM_READY;
             event.actor->ticket++;
             event.actor->woken = false;
@@ -187,7 +188,7 @@ void sim_timed_spend(uint64_t ns) {
         return;
     }
     resume_at(actor, actor->now_ns);
-    others();
+    run_events();
 }
 
 /* ---- waiting ---- */
@@ -215,7 +216,7 @@ void sim_timed_work(void) {
     struct actor *actor = current();
     if (!actor)
         return;
-    actor->is.looking = false;
+    actor->is.is_polling = false;
     actor->waits_since_ns = 0;
     sim_changed(actor->is.node);
 }
@@ -234,7 +235,7 @@ void sim_until(bool (*until)(void *ctx), void *ctx, const char *what) {
     actor->is.until = until;
     actor->is.until_ctx = ctx;
     actor->is.state = SIM_UNTIL;
-    others();
+    run_events();
 }
 
 void sim_drain(struct sim_actor *actor) {
@@ -249,15 +250,15 @@ void sim_timed_sleep_until(uint64_t at_ns) {
 
 uint64_t remo__sim_look(const struct remo_node *node) {
     if (current())
-        current()->is.looking = true;
+        current()->is.is_polling = true;
     return sim_world->version[node->rank];
 }
 
-void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t deadline_ns) {
+void remo__sim_pause(const struct remo_node *node, uint64_t seen_version, uint64_t deadline_ns) {
     struct actor *actor = current();
     if (actor->waits_since_ns == 0)
         actor->waits_since_ns = actor->now_ns;
-    if (sim_world->version[node->rank] != looked) {
+    if (sim_world->version[node->rank] != seen_version) {
         sim_timed_spend(sim_model.cpu_look_ns);
         return;
     }
@@ -268,10 +269,10 @@ void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t dea
         actor->timer_ns = actor->is.wake_at;
         push((struct event){.at_ns = actor->is.wake_at, .actor = actor});
     }
-    others();
+    run_events();
 }
 
-/* ---- what costs time ---- */
+/* ---- operations that cost time ---- */
 
 void remo__sim_turn(const char *what) {
     sim_point(what);
@@ -336,7 +337,7 @@ static void actor_main(void) {
     (void)actor->is.run(actor->is.run_ctx);
     actor->is.state = SIM_DONE;
     sim_changed(actor->is.node);
-    others();
+    run_events();
 }
 
 static struct actor *spawn(uint32_t node, enum sim_role role, void *(*run)(void *ctx), void *ctx) {
@@ -407,7 +408,7 @@ bool sim_timed_run(uint32_t nodes, void (*program)(void *ctx, uint32_t node), vo
     sim_world = calloc(1, sizeof *sim_world);
     at.actors = calloc(THREADS_MAX, sizeof *at.actors);
     if (!sim_world || !at.actors || nodes > SIM_NODES_MAX) {
-        sim_fail("no memory for a world of %u nodes, or more than %u", nodes, SIM_NODES_MAX);
+        sim_fail("cannot set up a world of %u nodes: no memory, or more than %u nodes", nodes, SIM_NODES_MAX);
         return false;
     }
     at.program = program;
@@ -418,6 +419,6 @@ bool sim_timed_run(uint32_t nodes, void (*program)(void *ctx, uint32_t node), vo
     sim_net_open();
     for (uint32_t node = 0; node < nodes && !sim_turn.failed; node++)
         (void)spawn(node, SIM_PROGRAM, run_program, NULL);
-    others();
+    run_events();
     return !sim_turn.failed;
 }

@@ -1,7 +1,7 @@
-/* timed_bench.c - the program behind `remo bench --fabric sim`: the benchmarks of bench/, unmodified, on
- * nodes whose network and time are simulated (timed.h). Sends what nodes send: one JSON object a line, and
- * before them the model's parameters.
- */
+/* timed_bench.c - the program behind `remo bench --fabric sim`.
+ * It runs the unmodified benchmarks of bench/ on nodes with a simulated network and clock
+ * (timed.h). It sends the messages of nodes, one JSON object per line, after the parameters of the
+ * model. */
 #include <argp.h>
 #include <errno.h>
 #include <jansson.h>
@@ -31,7 +31,7 @@ enum key {
     KEY_MODEL
 };
 
-/* As `remo bench` writes them; it has checked the values. */
+/* The options that `remo bench` passes; it has checked the values. */
 static const struct argp_option option_list[] = {{"nodes", KEY_NODES, "N", 0, 0, 0},
                                                  {"threads", KEY_THREADS, "T", 0, 0, 0},
                                                  {"active", KEY_ACTIVE, "N", 0, 0, 0},
@@ -74,7 +74,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         if (!sim_model_set(text))
             argp_error(
                 state,
-                "--model takes NAME=VALUE,... with names that `remo bench --fabric sim` prints, not '%s'",
+                "cannot use --model %s: use NAME=VALUE,... with names that `remo bench --fabric sim` prints",
                 text);
         break;
     case ARGP_KEY_ARG: request->bench = bench_find(text); break;
@@ -96,7 +96,7 @@ void bench_network_close(struct bench_job *job) {
 static void node(void *ctx, uint32_t rank) {
     const struct request *request = ctx;
     if (bench_work(request->bench, &request->options, STDOUT_FILENO) != 0)
-        sim_fail("node %u gave up: %s", rank, remo_last_error());
+        sim_fail("node %u failed: %s", rank, remo_last_error());
 }
 
 int main(int argc, char **argv) {
@@ -111,8 +111,7 @@ int main(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &request);
     if (!request.bench || request.options.nodes < 2 || request.options.nodes > SIM_NODES_MAX
         || request.options.threads == 0) {
-        fprintf(stderr,
-                "remo bench: the simulated network has 2 to %u nodes, and needs the name of a benchmark\n",
+        fprintf(stderr, "remo bench: bad arguments: give the name of a benchmark, and 2 to %u nodes\n",
                 SIM_NODES_MAX);
         return 2;
     }

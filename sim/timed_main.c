@@ -1,6 +1,6 @@
-/* timed_main.c - a program of a user on the simulated network with a clock: PROGRAM NODES [--model
- * NAME=VALUE,...] ARGUMENT... runs it on so many nodes, each with the arguments that follow.
- */
+/* timed_main.c - runs a user's program on the simulated network with a clock.
+ * PROGRAM NODES [--model NAME=VALUE,...] ARGUMENT... runs it on NODES nodes, each with the same
+ * arguments. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,16 +1,5 @@
-/* timed_net.c - the network of the world with a clock: what each operation waits for on its way, by the
- * costs of model.h.
- *
- *   post      doorbell over PCIe; the payload, unless it came along; the card of the poster; its link
- *   arrive    the link of the target; its card; then the memory behind PCIe is written, read, or changed
- *             by the card's one unit for atomics
- *   respond   reads and atomics: link and card of the target, link and card of the poster
- *   complete  PCIe
- *
- * A card sends one message at a time and receives one, a link carries one each way. Connections join
- * threads of the same number (Storm 4.2); their state is looked for in the cache of each card that a
- * message passes. The promises are those of the fabric `verbs`.
- */
+/* timed_net.c - the network of the world with a clock: the path of each operation, by the costs of model.h.
+ * It makes the promises of the fabric `verbs`. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +9,10 @@
 #include "fabric/fabric.h"
 #include "sim/model.h"
 #include "sim/net.h"
+#include "sim/nothing_to_map.h"
 #include "sim/timed.h"
 
-#define ENDPOINTS_MAX 64u /* of a node */
+#define ENDPOINTS_MAX 64u /* per node */
 #define DEPTH 128u
 #define BATCH_MAX 64u
 #define INLINE_BYTES 256u
@@ -34,7 +24,7 @@ struct op {
     struct remo__op is;
     struct remo__endpoint *from;
     struct op *next; /* while it is unused */
-    char *data;      /* under way, or a result */
+    char *data;      /* in flight, or a result */
     int status;
 };
 
@@ -45,10 +35,10 @@ struct remo__endpoint {
     uint32_t done_count, in_flight;
 };
 
-/* Which connections a card knows, the one that was used last first. */
+/* The connections in a card's cache, the most recently used first. */
 struct cache {
     uint32_t next[CONNECTIONS + 1], before[CONNECTIONS + 1]; /* a ring; entry CONNECTIONS is its end */
-    bool known[CONNECTIONS];
+    bool is_cached[CONNECTIONS];
     uint32_t count;
 };
 
@@ -56,8 +46,8 @@ struct card {
     uint64_t send_ns, receive_ns; /* when it is free again to send, and to receive */
     uint64_t out_ns, in_ns;       /* the same of its link, out and in */
     uint64_t atomic_ns;
-    uint64_t placed_ns[CONNECTIONS]; /* when the last write of each connection is placed: later operations
-                                        come after it */
+    /* placement of the last write of each connection; later operations follow it */
+    uint64_t placed_ns[CONNECTIONS];
     struct cache cache;
 };
 
@@ -94,28 +84,28 @@ static void link_first(struct cache *cache, uint32_t entry) {
     cache->next[CONNECTIONS] = entry;
 }
 
-/* Is the connection known? It is from now on, and perhaps another no longer. */
+/* Look a connection up and make it the most recent one. A miss may evict another connection. */
 static bool cache_hit(struct cache *cache, uint32_t entry) {
     uint64_t room = sim_model.nic_connection_bytes
                         ? sim_model.nic_cache_bytes / sim_model.nic_connection_bytes
                         : CONNECTIONS;
-    bool hit = cache->known[entry];
+    bool hit = cache->is_cached[entry];
     if (hit)
         unlink_entry(cache, entry);
     else if (cache->count >= remo__max(room, 1)) {
         uint32_t oldest = cache->before[CONNECTIONS];
         unlink_entry(cache, oldest);
-        cache->known[oldest] = false;
+        cache->is_cached[oldest] = false;
         cache->count--;
     }
     link_first(cache, entry);
     cache->count += !hit;
-    cache->known[entry] = true;
+    cache->is_cached[entry] = true;
     return hit;
 }
 
-/* A message of this connection passes one side of the card, free from *free_ns on, at `at_ns` or later:
- * when it is through. */
+/* Pass a message through one side of the card, which is free from *free_ns on, at `at_ns` or later.
+ * Returns the time when the message is through. */
 static uint64_t pass_card(struct card *card, uint64_t *free_ns, uint32_t connection, uint64_t at_ns) {
     bool hit = cache_hit(&card->cache, connection);
     uint64_t start = remo__max(at_ns, *free_ns);
@@ -137,12 +127,21 @@ static struct card *card_of(uint32_t node) {
     return &fabrics[node]->card;
 }
 
-/* As seen from `node`: with thread `thread` of `peer`. */
+/* Return the connection, as seen from `node`, with thread `thread` of `peer`. */
 static uint32_t connection(uint32_t peer, uint32_t thread) {
     return peer * ENDPOINTS_MAX + thread;
 }
 
-/* ---- the way of an operation ---- */
+/* ---- path of an operation ----
+ *
+ *   post      doorbell over PCIe; the payload, unless it is inline; the card and the link of the poster
+ *   arrive    the link and the card of the target; then PCIe to memory, or the card's one unit for atomics
+ *   respond   reads and atomics: link and card of the target, link and card of the poster
+ *   complete  PCIe
+ *
+ * A card sends one message and receives one at a time; a link carries one each way. Connections
+ * join threads of the same number (Storm 4.2); each card that a message passes looks their state up
+ * in its cache. */
 
 static bool is_write(const struct op *op) {
     return op->is.kind == REMO__OP_WRITE;
@@ -284,28 +283,9 @@ static int timed_open(const struct remo__fabric_config *config, struct remo__fab
     return 0;
 }
 
-/* What is under way may still look at it: it stays. */
+/* Free nothing: operations in flight may still use the fabric. */
 static void timed_close(struct remo__fabric *fabric) {
     (void)fabric;
-}
-
-static int timed_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes,
-                             int fd, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
-    (void)fabric, (void)index, (void)offset, (void)bytes, (void)fd, (void)blob, (void)blob_cap;
-    *ret_blob_bytes = 0;
-    return 0;
-}
-
-static int timed_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset,
-                             uint64_t bytes, const void *blob, size_t blob_bytes, int fd) {
-    (void)fabric, (void)peer, (void)index, (void)offset, (void)bytes, (void)blob, (void)blob_bytes, (void)fd;
-    return 0;
-}
-
-static int timed_describe(struct remo__fabric *fabric, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
-    (void)fabric, (void)blob, (void)blob_cap;
-    *ret_blob_bytes = 0;
-    return 0;
 }
 
 static int timed_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
@@ -322,7 +302,8 @@ static int timed_endpoint_open(struct remo__fabric *fabric, struct remo__endpoin
     struct fabric *mine = (struct fabric *)fabric;
     struct remo__endpoint *endpoint = mine->endpoints < ENDPOINTS_MAX ? calloc(1, sizeof *endpoint) : NULL;
     if (!endpoint)
-        return remo__fail(-ENOMEM, "no memory for an endpoint, or more than %u", ENDPOINTS_MAX);
+        return remo__fail(-ENOMEM, "cannot open an endpoint: no memory, or more than %u endpoints",
+                          ENDPOINTS_MAX);
     endpoint->index = mine->endpoints++;
     endpoint->node = fabric->rank;
     endpoint->fabric = fabric;
@@ -330,7 +311,7 @@ static int timed_endpoint_open(struct remo__fabric *fabric, struct remo__endpoin
     return 0;
 }
 
-/* As with the fabric. */
+/* Free nothing, as for the fabric. */
 static void timed_endpoint_close(struct remo__endpoint *endpoint) {
     (void)endpoint;
 }
@@ -340,7 +321,7 @@ static int timed_post(struct remo__endpoint *endpoint, const struct remo__op *op
     sim_timed_work();
     sim_timed_spend(sim_model.cpu_post_ns);
     if (!atomic_load(&endpoint->fabric->peers[ops[0].peer].connected))
-        return remo__fail_static(-EHOSTDOWN, "the peer is cut off");
+        return remo__fail_static(-EHOSTDOWN, "cannot post the operation: the peer is cut off");
     while (posted < count && endpoint->in_flight < DEPTH) {
         endpoint->in_flight++;
         start(endpoint, &ops[posted++]);
@@ -388,7 +369,7 @@ static void timed_imm_wake(struct remo__fabric *fabric) {
     sim_changed(fabric->rank);
 }
 
-/* Remo counts its operations itself. */
+/* The library counts its operations itself. */
 static void timed_wire(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire) {
     (void)fabric;
     *ret_wire = (struct remo__fabric_wire){0};
@@ -399,9 +380,9 @@ const struct remo__fabric_ops remo__fabric_sim = {
     .probe = timed_probe,
     .open = timed_open,
     .close = timed_close,
-    .add_segment = timed_add_segment,
-    .map_segment = timed_map_segment,
-    .describe = timed_describe,
+    .add_segment = sim_no_add_segment,
+    .map_segment = sim_no_map_segment,
+    .describe = sim_no_describe,
     .connect = timed_connect,
     .disconnect = timed_disconnect,
     .endpoint_open = timed_endpoint_open,
@@ -415,7 +396,7 @@ const struct remo__fabric_ops remo__fabric_sim = {
     .wire = timed_wire,
 };
 
-/* Whatever a program asks for, there is nothing else. */
+/* Every name finds the simulated network. */
 const struct remo__fabric_ops *remo__fabric_find(const char *name) {
     (void)name;
     return &remo__fabric_sim;

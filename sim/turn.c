@@ -1,4 +1,5 @@
-/* turn.c - see turn.h. What a thread of the library has of its own goes with the actor. */
+/* turn.c - the running actor and its failure (turn.h).
+ * A switch saves and restores the library's thread-locals with the actor. */
 #include "sim/turn.h"
 
 #include <stdarg.h>

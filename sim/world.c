@@ -1,4 +1,6 @@
-/* world.c - see world.h: actors, scheduling points, the loop that picks steps, set-up and restore. */
+/* world.c - the simulated world: actors, scheduling points, the loop that picks steps, set-up and restore.
+ * Only one actor runs at a time; every access to network memory is a scheduling point. The model is described
+ * in world.h. */
 #include "sim/world.h"
 
 #include <stdio.h>
@@ -17,7 +19,7 @@
 #include "sim/threads.h"
 
 #define STEPS_CAP 256u
-#define SLEEP_NS (20 * REMO__NS_PER_MS) /* a sleeper looks again after that */
+#define SLEEP_NS (20 * REMO__NS_PER_MS) /* a sleeper checks again after this time */
 #define IDLE_JUMPS_MAX 4u               /* of one sleep each; then to the next deadline */
 #define HANG_JUMPS_MAX 64u
 #define SETUP_STEPS_MAX 2000000u
@@ -26,9 +28,10 @@ struct sim_world *sim_world;
 
 static char *stacks[SIM_ACTORS_MAX];
 
-/* ---- what is possible now ---- */
+/* ---- possible steps ---- */
 
-/* The actor that ran last, operations, stores that linger, then the other actors. */
+/* List the possible steps: the actor that ran last, operations, buffered stores, then the other
+ * actors. */
 static uint32_t possible(struct sim_step *steps) {
     uint32_t count = 0, able = sim_ready(), lingering = sim_world->lingering;
     const struct sim_actor *last = sim_current();
@@ -47,14 +50,14 @@ static uint32_t possible(struct sim_step *steps) {
     return count;
 }
 
-/* Nothing can happen: let time pass. False: nothing ever will. */
+/* Advance time when no step is possible. Returns false if no step will ever be possible. */
 static bool jump(void) {
     uint64_t next = UINT64_MAX;
     struct sim_world *world = sim_world;
     world->idle_jumps++;
     for (uint32_t node = 0; node < SIM_NODES_MAX; node++) {
         if (world->paused[node])
-            return true; /* it goes on before the others run out of patience */
+            return true; /* it resumes before the deadlines of its peers */
     }
     for (uint32_t i = 0; i < world->actors_count; i++) {
         const struct sim_actor *actor = &world->actors[i];
@@ -73,12 +76,12 @@ static void describe_hang(void) {
     text[0] = '\0';
     for (uint32_t i = 0; i < sim_world->actors_count; i++) {
         const struct sim_actor *actor = &sim_world->actors[i];
-        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE && actor->state != SIM_GONE
+        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE && actor->state != SIM_CRASHED
             && used < sizeof text)
             used += (size_t)snprintf(text + used, sizeof text - used, " node %u thread %u waits in \"%s\";",
                                      actor->node, actor->thread, actor->doing ? actor->doing : "?");
     }
-    sim_fail("nothing can happen any more, and nobody has a deadline:%s", text);
+    sim_fail("no step is possible, and no actor has a deadline:%s", text);
 }
 
 void sim_linger(struct sim_actor *actor, uint64_t *word, uint64_t value) {
@@ -100,17 +103,18 @@ static void drain_one(struct sim_actor *actor) {
 
 static bool too_long(const struct sim_world *world) {
     unsigned long long steps = world->steps;
-    if (sim_calm() && world->steps > world->calm_from + SIM_CALM_STEPS_MAX)
-        sim_fail("%u steps after the end of all faults the survivors have not ended: they make no progress",
-                 SIM_CALM_STEPS_MAX);
+    if (sim_faults_over() && world->steps > world->faults_over_step + SIM_RECOVERY_STEPS_MAX)
+        sim_fail("the surviving nodes have not ended %u steps after all faults: they make no progress",
+                 SIM_RECOVERY_STEPS_MAX);
     else if (world->steps > (world->running ? SIM_STEPS_MAX : SETUP_STEPS_MAX))
-        sim_fail("after %llu steps the program has not ended: it makes no progress", steps);
+        sim_fail("the program has not ended after %llu steps: it makes no progress", steps);
     else
         return false;
     return true;
 }
 
-/* All programs have ended; and, where all is closed in the end, the library's own threads too. */
+/* Return whether all programs have ended and, where all nodes close at the end, the library's
+ * threads too. */
 static bool is_over(const struct sim_world *world) {
     bool over = world->running && world->programs_left == 0;
     for (uint32_t i = 0; over && sim_fault_fails() && i < world->actors_count; i++)
@@ -118,7 +122,7 @@ static bool is_over(const struct sim_world *world) {
     return over;
 }
 
-/* Take steps until one is an actor's: go on there. */
+/* Take steps until one is an actor's step; switch to that actor. */
 static void schedule(void) {
     struct sim_step steps[STEPS_CAP];
     if (sim_current())
@@ -164,7 +168,7 @@ void sim_point(const char *what) {
     struct sim_actor *actor = sim_current();
     if (!actor)
         return;
-    if (!actor->looking)
+    if (!actor->is_polling)
         sim_changed(actor->node);
     actor->doing = what;
     actor->state = SIM_READY;
@@ -176,7 +180,7 @@ void sim_until(bool (*until)(void *ctx), void *ctx, const char *what) {
     struct sim_actor *actor = sim_current();
     if (!actor) {
         if (!until(ctx))
-            sim_fail("the scheduler itself would wait in \"%s\"", what);
+            sim_fail("the scheduler itself cannot wait in \"%s\"", what);
         return;
     }
     sim_drain(actor);
@@ -198,27 +202,27 @@ void sim_drain(struct sim_actor *actor) {
 uint64_t remo__sim_look(const struct remo_node *node) {
     struct sim_actor *actor = sim_current();
     if (actor)
-        actor->looking = true;
+        actor->is_polling = true;
     return sim_world->version[node->rank];
 }
 
-void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t deadline_ns) {
+void remo__sim_pause(const struct remo_node *node, uint64_t seen_version, uint64_t deadline_ns) {
     struct sim_actor *actor = sim_current();
     if (!actor) {
         sim_fail("a check waits for the network");
         return;
     }
     sim_drain(actor);
-    actor->looking = false;
-    if (sim_world->version[node->rank] != looked)
+    actor->is_polling = false;
+    if (sim_world->version[node->rank] != seen_version)
         sim_scheduler_yield(actor->index);
     actor->doing = "wait";
-    actor->looked = looked;
+    actor->seen_version = seen_version;
     uint64_t sleep = sim_world->now_ns + SLEEP_NS;
     if (sim_world->idle_jumps > IDLE_JUMPS_MAX)
         sleep = deadline_ns != REMO_FOREVER
                     ? deadline_ns
-                    : sim_world->now_ns + SIM_OP_TIMEOUT_NS; /* what it looks at may have its own */
+                    : sim_world->now_ns + SIM_OP_TIMEOUT_NS; /* the wait's own deadline may be later */
     actor->wake_at = remo__min(sleep, deadline_ns);
     actor->state = SIM_PAUSED;
     schedule();
@@ -316,7 +320,7 @@ uint64_t remo__deadline(uint64_t timeout_ns) {
 
 /* ---- crash ---- */
 
-/* The last one ends the faults: what follows is the liveness phase. */
+/* The end of the last body ends all faults; the liveness phase follows. */
 static void body_ended(struct sim_actor *actor) {
     struct sim_world *world = sim_world;
     if (actor->role != SIM_PROGRAM || actor->body_ended)
@@ -325,17 +329,17 @@ static void body_ended(struct sim_actor *actor) {
     world->after_left += actor->thread == 0 && !world->crashed[actor->node];
     if (--world->bodies_left > 0)
         return;
-    world->calm_from = world->steps;
-    sim_scheduler_calm();
+    world->faults_over_step = world->steps;
+    sim_scheduler_end_faults();
 }
 
 void sim_crash(uint32_t node) {
     struct sim_world *world = sim_world;
     if (world->crashed[node])
         return;
-    sim_trace("* node %u dies", node);
+    sim_trace("* node %u crashes", node);
     world->crashed[node] = true;
-    world->ready.gone |= world->ready.of_node[node];
+    world->ready.crashed |= world->ready.of_node[node];
     world->partings++;
     for (uint32_t i = 0; i < world->actors_count; i++) {
         struct sim_actor *actor = &world->actors[i];
@@ -347,7 +351,7 @@ void sim_crash(uint32_t node) {
             world->programs_left--;
         body_ended(actor);
         if (actor->state != SIM_DONE)
-            actor->state = SIM_GONE;
+            actor->state = SIM_CRASHED;
     }
     sim_net_crash(node);
     for (uint32_t i = 0; i < SIM_NODES_MAX; i++)
@@ -361,9 +365,9 @@ static bool go(void *ctx) {
     return sim_world->running;
 }
 
-static bool is_calm(void *ctx) {
+static bool are_faults_over(void *ctx) {
     (void)ctx;
-    return sim_calm();
+    return sim_faults_over();
 }
 
 static bool node_is_open(void *ctx) {
@@ -402,25 +406,25 @@ static bool all_done_after(void *ctx) {
     return sim_world->after_left == 0;
 }
 
-/* What follows the body: the liveness phase, and, where something failed, closing. */
+/* Run the phases after the body: the liveness phase and, for an injected failure, closing. */
 static void end_node(struct sim_actor *actor) {
     struct sim_world *world = sim_world;
-    sim_until(is_calm, NULL, "wait for the others to end");
+    sim_until(are_faults_over, NULL, "wait for all bodies to end");
     if (world->test->after && !sim_out(actor->node))
         world->test->after(world->state, actor->node);
     world->after_left--;
     if (!sim_fault_fails() || !world->test->close)
         return;
-    sim_until(all_done_after, NULL, "wait for the others before closing");
+    sim_until(all_done_after, NULL, "wait for all nodes before closing");
     close_node(actor);
 }
 
-void sim_give_up(void) {
+void sim_leave(void) {
     struct sim_actor *actor = sim_current();
-    sim_trace("gives up, and closes all it has");
+    sim_trace("closes all objects and leaves");
     sim_world->lost[actor->node] = true;
     sim_world->partings++;
-    sim_ready_ask_all();
+    sim_ready_recheck_all();
     close_node(actor);
     body_ended(actor);
     sim_world->after_left--;

@@ -1,8 +1,7 @@
-/* command.c - runs one program under a deadline, and turns all that can go wrong with it into a line.
- *
- * The program stays in the caller's process group, so that an interrupt from the terminal ends it as well.
- * It is stopped with SIGTERM, which mpirun passes on to its processes, and a moment later with SIGKILL; the
- * programs of this folder die with their parent. */
+/* command.c - runs one program under a deadline, and reports every failure as a line.
+ * The program stays in the caller's process group, so an interrupt from the terminal ends it too.
+ * It is stopped with SIGTERM, which mpirun passes on to its processes, then with SIGKILL. The
+ * programs of this folder end with their parent. */
 #include "peers.h"
 
 #include "base/clock.h"
@@ -37,16 +36,15 @@ struct run {
     int pid_fd, output_fd, errors_fd;
     char text[LINE_BYTES_MAX];
     size_t text_bytes;
-    int too_long;          /* the line being read is; it is dropped up to its end */
-    char tail[TAIL_BYTES]; /* the last of what it wrote to standard error */
+    int too_long;          /* the current line is too long and is dropped up to its end */
+    char tail[TAIL_BYTES]; /* the end of its standard error */
     size_t tail_bytes;
     int ended, timed_out, status;
 };
 
 /* ---- starting ---- */
 
-/* Ours may stem from a launcher (remo bench under mpirun or srun), and would lead the peer's launcher
- * astray. */
+/* Variables of a launcher (remo bench under mpirun or srun) would mislead the peer's launcher. */
 static int is_foreign(const char *variable) {
     static const char *const prefixes[] = {"PMIX_", "PMI_", "OMPI_", "SLURM_", "REMO_"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
@@ -86,7 +84,7 @@ static int spawn(struct run *run, const int output[2], const int errors[2]) {
     return -rc;
 }
 
-/* Returns 0, or -errno with nothing left open and nothing running. */
+/* Returns 0, or -errno with no process and no open descriptor. */
 static int start(struct run *run) {
     int output[2], errors[2];
     if (pipe2(output, O_CLOEXEC))
@@ -113,7 +111,7 @@ static int start(struct run *run) {
 
 /* ---- reading ---- */
 
-/* Only objects go on; what a launcher or a library prints besides is not for us. */
+/* Pass JSON objects on; drop other output of launchers and libraries. */
 static void take_line(struct run *run) {
     run->text[run->text_bytes] = '\0';
     json_t *object = run->too_long ? NULL : json_loadb(run->text, run->text_bytes, 0, NULL);
@@ -150,8 +148,8 @@ static void take_errors(struct run *run, const char *bytes, size_t count) {
     run->tail_bytes = keep + count;
 }
 
-/* Take what is there, but from one that prints without end only so much at a time that its deadline is
- * seen. The descriptor becomes -1 at its end. */
+/* Read the available data, a limited amount at a time, so that endless output cannot delay the
+ * deadline. The descriptor becomes -1 at its end. */
 static void drain(struct run *run, int *fd, void (*take)(struct run *, const char *, size_t)) {
     char bytes[4096];
     ssize_t got = 1;
@@ -171,8 +169,8 @@ static void drain_both(struct run *run) {
     drain(run, &run->errors_fd, take_errors);
 }
 
-/* Read until the program has ended or the deadline is reached. Returns 1 when it has ended. A process that
- * it left behind may hold the pipes; nobody waits for that. */
+/* Read until the program has ended (returns 1) or the deadline is reached. Processes that it left
+ * behind may hold the pipes and are not awaited. */
 static int attend(struct run *run, uint64_t deadline) {
     while (waitpid(run->pid, &run->status, WNOHANG) == 0) {
         uint64_t left_ns = remo__remaining_ns(deadline);
@@ -180,7 +178,7 @@ static int attend(struct run *run, uint64_t deadline) {
             return 0;
         struct pollfd fds[3] = {
             {run->pid_fd, POLLIN, 0}, {run->output_fd, POLLIN, 0}, {run->errors_fd, POLLIN, 0}};
-        /* Without a pidfd (a kernel before 5.3) the end is noticed at the next turn. */
+        /* Without a pidfd (kernels before 5.3), the end is detected in the next round. */
         uint64_t turn_ns = run->pid_fd >= 0 ? REMO__NS_PER_S : 10 * REMO__NS_PER_MS;
         poll(fds, 3, (int)((left_ns < turn_ns ? left_ns : turn_ns) / REMO__NS_PER_MS) + 1);
         drain_both(run);
@@ -191,10 +189,10 @@ static int attend(struct run *run, uint64_t deadline) {
 
 /* ---- the end ---- */
 
-/* The last line of standard error that says something (launchers draw rules around theirs). */
-static void last_words(const struct run *run, char ret_words[SENTENCE_BYTES / 2]) {
+/* Return the last line of standard error with words (launchers print rules around it). */
+static void last_line(const struct run *run, char ret_line[SENTENCE_BYTES / 2]) {
     size_t end = run->tail_bytes;
-    ret_words[0] = '\0';
+    ret_line[0] = '\0';
     while (end > 0) {
         size_t begin = end, letters = 0;
         while (begin > 0 && run->tail[begin - 1] != '\n')
@@ -202,35 +200,32 @@ static void last_words(const struct run *run, char ret_words[SENTENCE_BYTES / 2]
         for (size_t i = begin; i < end; i++)
             letters += (run->tail[i] | 32) >= 'a' && (run->tail[i] | 32) <= 'z';
         if (letters > 0) {
-            snprintf(ret_words, SENTENCE_BYTES / 2, ": %.*s", (int)(end - begin), run->tail + begin);
+            snprintf(ret_line, SENTENCE_BYTES / 2, ": %.*s", (int)(end - begin), run->tail + begin);
             return;
         }
         end = begin > 0 ? begin - 1 : 0;
     }
 }
 
+static json_t *make_error(const struct peers_command *command, const char *sentence) {
+    return json_pack("{s:s, s:s, s:s*, s:s}", "peer", command->peer, "bench", command->bench, "transport",
+                     command->transport, "error", sentence);
+}
+
 static void report_error(const struct run *run, const char *sentence) {
-    const struct peers_command *command = run->command;
-    json_t *object =
-        json_pack("{s:s, s:s, s:s}", "peer", command->peer, "bench", command->bench, "error", sentence);
-    /* NULL when the last words were no UTF-8. */
+    json_t *object = make_error(run->command, sentence);
+    if (!object) /* the last line was not UTF-8 */
+        object = make_error(run->command, "ended before its time");
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-    if (text) {
+    if (text)
         run->line(run->ctx, text);
-    } else {
-        char plain[256];
-        snprintf(plain, sizeof plain,
-                 "{\"peer\":\"%.60s\",\"bench\":\"%.60s\",\"error\":\"ended before its time\"}",
-                 command->peer, command->bench);
-        run->line(run->ctx, plain);
-    }
     free(text);
     json_decref(object);
 }
 
 static void report_end(const struct run *run) {
     char sentence[SENTENCE_BYTES], words[SENTENCE_BYTES / 2];
-    last_words(run, words);
+    last_line(run, words);
     if (run->timed_out)
         snprintf(sentence, sizeof sentence, "not done after %.1f s, and was stopped%s",
                  (double)run->command->timeout_ns / 1e9, words);

@@ -1,4 +1,5 @@
-/* kv.c - see kv.h. */
+/* kv.c - the client of key-value servers (kv.h): starts a server, fills it, measures reads and updates.
+ * Every reply is checked; the server and its files are removed at the end, also after a signal. */
 #include "kv.h"
 
 #include "base/clock.h"
@@ -7,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,7 +31,7 @@ struct client {
     const struct kv_server *server;
     const struct measure_options *options;
     int fd;
-    int shares_processor; /* with the server: then it must sleep, or the server would not run */
+    int shares_processor; /* with the server: then the client must sleep, or the server would not run */
     unsigned window;
     int read_percent;
     struct remo__random random;
@@ -41,11 +44,13 @@ struct client {
 
 /* ---- the server's process ---- */
 
-/* In one place of the file, so that a signal handler finds it. */
+/* Static, so that a signal handler finds it. */
 static struct {
     volatile pid_t pid; /* 0: none */
     char folder[64];    /* "": none */
     char socket_path[96];
+    struct sockaddr_in address; /* over TCP; otherwise its port is 0 */
+    int reservation;            /* over TCP: a socket that holds the port */
 } the_server;
 
 static void sleep_ms(long ms) {
@@ -68,41 +73,81 @@ static void stop_server(void) {
     }
 }
 
-/* Told to end before the time: leave no process and no file behind. */
+/* Remove the server and its files before a signal ends the program. */
 static void on_signal(int number) {
     stop_server();
     _exit(128 + number);
 }
 
+static int is_tcp(const struct measure_options *options) {
+    return options->transport && strcmp(options->transport, MEASURE_TCP) == 0;
+}
+
 static void run_server(const struct kv_server *server, const struct measure_options *options) {
-    char texts[2][32];
+    char texts[2][32], port[8];
     const char *argv[KV_ARGUMENTS_MAX];
+    struct kv_endpoint endpoint = {
+        .is_tcp = is_tcp(options), .socket_path = the_server.socket_path, .port = port};
+    snprintf(port, sizeof port, "%u", ntohs(the_server.address.sin_port));
     int null = open("/dev/null", O_RDWR);
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
     signal(SIGTERM, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     measure_settle(options, 1);
-    server->command(options, the_server.socket_path, texts, argv);
+    server->command(options, &endpoint, texts, argv);
     if (chdir(the_server.folder) == 0)
         execvp(server->program, (char *const *)(uintptr_t)argv);
     fprintf(stderr, "cannot start %s: %s\n", server->program, strerror(errno));
     _exit(127);
 }
 
-static int connect_to_server(void) {
+/* Choose a free port and hold it: a bound socket that does not listen reserves the port, except
+ * against servers that set SO_REUSEADDR, as both servers do. */
+static int reserve_port(void) {
+    socklen_t length = sizeof the_server.address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    the_server.reservation = fd;
+    the_server.address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) == 0
+        && bind(fd, (struct sockaddr *)&the_server.address, length) == 0
+        && getsockname(fd, (struct sockaddr *)&the_server.address, &length) == 0)
+        return 0;
+    fprintf(stderr, "cannot reserve a TCP port of 127.0.0.1: %s\n", strerror(errno));
+    return -1;
+}
+
+static int connect_unix(void) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     snprintf(address.sun_path, sizeof address.sun_path, "%s", the_server.socket_path);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
         return fd;
     close(fd);
     return -1;
 }
 
-/* Returns the connected socket, or -1 after saying why. */
+static int connect_tcp(void) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (connect(fd, (struct sockaddr *)&the_server.address, sizeof the_server.address) == 0
+        && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* The client polls the socket: it must not block. */
+static int connect_to_server(const struct measure_options *options) {
+    int fd = is_tcp(options) ? connect_tcp() : connect_unix();
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+/* Returns the connected socket, or -1 after printing the error. */
 static int start_server(const struct kv_server *server, const struct measure_options *options) {
     const char *tmp = getenv("TMPDIR");
     char folder[sizeof the_server.folder];
@@ -113,6 +158,8 @@ static int start_server(const struct kv_server *server, const struct measure_opt
     }
     snprintf(the_server.socket_path, sizeof the_server.socket_path, "%s/socket", folder);
     memcpy(the_server.folder, folder, sizeof folder);
+    if (is_tcp(options) && reserve_port() != 0)
+        return -1;
     signal(SIGTERM, on_signal);
     signal(SIGINT, on_signal);
     pid_t pid = fork();
@@ -121,7 +168,7 @@ static int start_server(const struct kv_server *server, const struct measure_opt
     the_server.pid = pid;
     uint64_t deadline = remo__deadline(START_NS);
     while (the_server.pid > 0 && remo__remaining_ns(deadline) > 0) {
-        int fd = connect_to_server();
+        int fd = connect_to_server(options);
         if (fd >= 0)
             return fd;
         if (waitpid(the_server.pid, NULL, WNOHANG) != 0)
@@ -141,13 +188,13 @@ static void make_key(uint64_t index, char ret_key[KV_WORD_BYTES]) {
         ret_key[i] = digits[index >> (6 * i) & 63];
 }
 
-/* The part of a reply that has come must be as `expected`. */
+/* Return whether the received part of a reply differs from `expected`. */
 static int differs(const char *reply, size_t have_bytes, const char *expected, size_t expected_bytes) {
     return memcmp(reply, expected, have_bytes < expected_bytes ? have_bytes : expected_bytes) != 0;
 }
 
-/* Returns the length of the reply to request `i` once it is complete, 0 before, and -1 when it is not the
- * one that is expected: every key exists, and its value is the key. */
+/* Return the length of the reply to request `i` once it is complete, 0 before, and -1 if it is
+ * wrong: every key exists, and its value is the key. */
 static ssize_t check_reply(const struct client *client, unsigned i, const char *reply, size_t have_bytes) {
     const struct kv_server *server = client->server;
     const char *head = client->is_get[i] ? server->get_reply : server->set_reply;
@@ -274,7 +321,7 @@ static void measure_all(struct client *client) {
     const struct measure_options *options = client->options;
     for (int r = 0; r < 3; r++)
         for (int w = 0; w < 3; w++) {
-            /* An option that is given takes the place of all the usual values. */
+            /* A given option replaces all default values. */
             if ((options->read_percent >= 0 && r > 0) || (options->window && w > 0))
                 continue;
             measure_point(client, options->read_percent >= 0 ? options->read_percent : read_percents[r],

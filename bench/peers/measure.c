@@ -1,4 +1,5 @@
-/* measure.c - see measure.h. */
+/* measure.c - options, time and output of the programs that measure peers (measure.h).
+ * Operations are timed in batches, as in `remo bench`. */
 #include "measure.h"
 
 #include "base/clock.h"
@@ -24,6 +25,7 @@
 static const struct argp_option option_list[] = {
     {"peer", 'p', "NAME", 0, "name to print", 0},
     {"bench", 'b', "NAME", 0, "benchmark to run", 0},
+    {"transport", 't', "NAME", 0, "how a server is reached: " MEASURE_TCP " or " MEASURE_UNIX, 0},
     {"seconds", 's', "S", 0, "time for each figure (1)", 0},
     {"bytes", 'n', "N", 0, "size of a read or a write", 0},
     {"window", 'w', "N", 0, "operations outstanding", 0},
@@ -36,7 +38,7 @@ static const struct argp_option option_list[] = {
     {0},
 };
 
-/* A whole number in [minimum, maximum], or exit. */
+/* Parse a whole number in [minimum, maximum], or exit. */
 static uint64_t parse_count(const char *text, uint64_t minimum, uint64_t maximum, struct argp_state *state) {
     char *end;
     errno = 0;
@@ -60,7 +62,12 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     switch (key) {
     case 'p': options->peer = argument; break;
     case 'b': options->bench = argument; break;
-    case 's': options->seconds = parse_real(argument, 0.01, 3600, state); break;
+    case 't':
+        if (strcmp(argument, MEASURE_TCP) != 0 && strcmp(argument, MEASURE_UNIX) != 0)
+            argp_error(state, "'%s' is neither " MEASURE_TCP " nor " MEASURE_UNIX, argument);
+        options->transport = argument;
+        break;
+    case 's': options->seconds = parse_real(argument, MEASURE_SECONDS_MIN, 3600, state); break;
     case 'n': options->bytes = parse_count(argument, 1, 1 << 20, state); break;
     case 'w': options->window = (unsigned)parse_count(argument, 1, 1024, state); break;
     case 'a': options->active = (unsigned)parse_count(argument, 1, 64, state); break;
@@ -115,13 +122,13 @@ static int compare_floats(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The size of a batch, found while warming up. */
+/* Return the size of a batch, found while warming up. */
 static uint64_t find_batch(measure_batch batch, void *ctx, unsigned window, double seconds) {
     double budget_seconds = seconds / 10 < WARM_UP_SECONDS_MAX ? seconds / 10 : WARM_UP_SECONDS_MAX;
     uint64_t deadline = remo__deadline((uint64_t)(budget_seconds * 1e9));
     uint64_t operations = window;
     do {
-        /* Twice, lest an interruption make a batch look long enough. */
+        /* Twice: an interruption may make one batch seem long enough. */
         if (batch(ctx, operations) < BATCH_NS && batch(ctx, operations) < BATCH_NS
             && operations < OPERATIONS_MAX)
             operations *= 2;
@@ -144,7 +151,7 @@ void measure_run(measure_batch batch, void *ctx, unsigned window, double seconds
         double took_ns = batch(ctx, operations);
         total_ns += took_ns;
         batches++;
-        /* Of a run so long that there is no room for all, the first ones are kept. */
+        /* In a very long run, the first samples are kept. */
         if (count < SAMPLES_MAX)
             samples[count++] = (float)(took_ns / (double)operations);
     } while (remo__remaining_ns(deadline) > 0);
@@ -174,7 +181,7 @@ void measure_merge(const struct measure_result *results, int count, struct measu
 
 /* ---- output ---- */
 
-/* A line is put together before it is written, so that lines of several processes do not mix. */
+/* A line is formatted before it is written, so that lines of several processes do not mix. */
 struct line {
     char text[1024];
     size_t used;
@@ -194,6 +201,8 @@ static void begin_line(struct line *line, const struct measure_options *options,
     line->used = 0;
     append(line, "{\"peer\":\"%s\",\"bench\":\"%s\",\"object\":\"%s\",\"nodes\":%d,\"threads\":1",
            options->peer, subject->bench, subject->object, subject->nodes);
+    if (options->transport)
+        append(line, ",\"transport\":\"%s\"", options->transport);
     if (subject->bytes)
         append(line, ",\"bytes\":%llu", (unsigned long long)subject->bytes);
     if (subject->window)

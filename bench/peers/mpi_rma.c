@@ -1,9 +1,7 @@
-/* mpi_rma.c - one-sided MPI, at its best: passive target, memory from MPI_Win_allocate, info keys that
- * promise what is true, one epoch for all reads, writes and atomics, and a flush where the caller needs
- * completion.
- *
- * The processes that do not work wait in a barrier, which drives MPI's progress: what a passive target does
- * while it computes is a different question. */
+/* mpi_rma.c - one-sided MPI at its best: passive target, MPI_Win_allocate, and truthful info keys.
+ * One epoch covers all reads, writes and atomics, with a flush where completion is needed. Idle
+ * processes wait in a barrier, which drives MPI's progress; a passive target that computes is not
+ * measured. */
 #include "measure.h"
 
 #include "base/clock.h"
@@ -21,9 +19,9 @@
 struct bench {
     const struct measure_options *options;
     int rank, nodes;
-    int target; /* whose memory this process works on */
+    int target; /* the process whose memory this process uses */
     MPI_Win window;
-    uint64_t *memory; /* this process's part of it */
+    uint64_t *memory; /* this process's part */
     char *buffer;
     int bytes;
     unsigned outstanding;
@@ -169,7 +167,7 @@ static void run_lock(struct bench *bench) {
     MPI_Win_free(&bench->window);
 }
 
-/* The first process decides how many barriers there are in a batch, and tells the others before the clock
+/* The first process chooses the number of barriers in a batch, and broadcasts it before the clock
  * runs. */
 static double barrier_batch(void *ctx, uint64_t operations) {
     (void)ctx;
@@ -207,7 +205,7 @@ struct accounts {
     uint64_t *memory[WINDOWS_MAX];
     uint64_t slots_count; /* locks: one per window and rank */
     uint64_t rows_count;  /* accounts under one lock */
-    uint64_t done;        /* operations of this process, those of the warm-up too */
+    uint64_t done;        /* operations of this process, including the warm-up */
     struct remo__random random;
 };
 
@@ -242,7 +240,8 @@ static void run_one_lock(struct accounts *accounts) {
     MPI_Win_free(&accounts->windows[0]);
 }
 
-/* An account lives at a row under a slot; slot s is the lock of rank s % nodes in window s / nodes. */
+/* The place of an account: a row under a slot. Slot s is the lock of rank s % nodes in window s /
+ * nodes. */
 struct place {
     MPI_Win window;
     int rank;
@@ -292,7 +291,7 @@ static double transfer_batch(void *ctx, uint64_t operations) {
     return (double)(remo__now_ns() - start_ns);
 }
 
-/* All the money, modulo 2^64, is in the first process's result. */
+/* Return the sum of all accounts, modulo 2^64, in the first process. */
 static uint64_t sum_accounts(const struct accounts *accounts) {
     uint64_t mine = 0, all = 0;
     for (int w = 0; w < WINDOWS_MAX; w++)

@@ -1,8 +1,6 @@
-/* oshmem.c - OpenSHMEM: symmetric memory, blocking gets, puts with a quiet, atomics, the library's own
- * locks.
- *
- * The processes that do not work wait in a barrier. Debian 12's OpenSHMEM (OpenMPI 4.1.4) crashes in
- * shmem_finalize, so the program ends without it. */
+/* oshmem.c - OpenSHMEM: symmetric memory, blocking gets, puts with a quiet, atomics, and its own locks.
+ * Idle processes wait in a barrier. OpenSHMEM of Debian 12 (OpenMPI 4.1.4) crashes in
+ * shmem_finalize, so the program ends without calling it. */
 #include "measure.h"
 
 #include "base/clock.h"
@@ -25,13 +23,13 @@ struct padded_lock {
     char padding[64 - sizeof(long)];
 };
 
-/* Everything that peers reach lies in symmetric memory, at the same address everywhere. */
+/* All memory that peers access is symmetric: at the same address everywhere. */
 struct symmetric {
     uint64_t data[DATA_BYTES / 8];
     struct padded_lock locks[LOCKS_PER_NODE * NODES_MAX];
-    struct measure_result results[NODES_MAX]; /* in the first process: of each one */
+    struct measure_result results[NODES_MAX]; /* in the first process: results of all */
     uint64_t sums[NODES_MAX];
-    uint64_t operations; /* of the batch of barriers that comes next */
+    uint64_t operations; /* of the next batch of barriers */
 };
 
 struct bench {
@@ -66,7 +64,7 @@ static void run_point(struct bench *bench, measure_batch batch, struct measure_s
     measure_print(bench->options, &subject, &merged);
 }
 
-/* The sum of `mine` over all processes, in the first one. */
+/* Return the sum of `mine` over all processes, in the first one. */
 static uint64_t sum_up(struct bench *bench, uint64_t mine) {
     uint64_t sum = 0;
     shmem_putmem(&bench->shared->sums[bench->rank], &mine, sizeof mine, 0);
@@ -185,7 +183,7 @@ static void run_lock(struct bench *bench) {
     run_point(bench, lock_batch, subject, (int)bench->options->active);
 }
 
-/* The first process decides how many barriers there are in a batch, and tells the others before the clock
+/* The first process chooses the number of barriers in a batch, and broadcasts it before the clock
  * runs. */
 static void announce(struct bench *bench, uint64_t operations) {
     shmem_barrier_all();
@@ -249,7 +247,8 @@ static void run_one_lock(struct bench *bench) {
         measure_print_error(bench->options, &subject, "updates were lost under the lock");
 }
 
-/* Account a is under lock a % slots, which is of node slot % nodes; locks are taken in their order. */
+/* Return account a, protected by lock a % slots of node slot % nodes. Locks are acquired in their
+ * order. */
 static uint64_t *find_account(const struct bench *bench, uint64_t account, int *ret_node) {
     uint64_t slot = account % bench->slots_count, nodes = (uint64_t)bench->nodes;
     *ret_node = (int)(slot % nodes);
@@ -314,7 +313,7 @@ static void run_accounts(struct bench *bench) {
     run_transfer(bench);
 }
 
-/* The symmetric heap is made in shmem_init; its size must be known before, and the number of nodes is not. */
+/* shmem_init allocates the symmetric heap; its size is needed earlier than the number of nodes. */
 static void size_heap(const struct measure_options *options) {
     char size[32];
     int accounts = strcmp(options->bench, "accounts") == 0;
@@ -323,7 +322,7 @@ static void size_heap(const struct measure_options *options) {
     uint64_t bytes = HEAP_SPARE_BYTES + (accounts ? options->accounts_count * sizeof(uint64_t) / share : 0);
     snprintf(size, sizeof size, "%llu", (unsigned long long)bytes);
     setenv("SHMEM_SYMMETRIC_SIZE", size, 1);
-    setenv("SHMEM_SYMMETRIC_HEAP_SIZE", size, 1); /* what OpenMPI 4.1.4 reads */
+    setenv("SHMEM_SYMMETRIC_HEAP_SIZE", size, 1); /* read by OpenMPI 4.1.4 */
 }
 
 int main(int argc, char **argv) {

@@ -1,8 +1,11 @@
-/* peers.c - which peers there are, and how each is started. How a program is run: command.c. */
+/* peers.c - the table of peers and the start of each one.
+ * A program is run by command.c; a peer that is not installed is reported with its packages. */
 #include "peers.h"
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "bench/peers/measure.h"
+#include "bench/program.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,8 +17,8 @@
 
 #define ARGUMENTS_MAX 64
 #define TEXT_BYTES 40
-#define FIGURES_MAX 9                  /* of one program: three windows, three shares of reads */
-#define START_NS (60 * REMO__NS_PER_S) /* to start, to fill 100 M accounts */
+#define FIGURES_MAX 9                  /* per program: three windows, three shares of reads */
+#define START_NS (60 * REMO__NS_PER_S) /* to start, and to fill 100 M accounts */
 #define KEY_NS (10 * REMO__NS_PER_US)  /* to insert one key, at worst */
 
 #ifndef PEERS_LIBEXEC
@@ -26,23 +29,26 @@ static const char *const one_sided[] = {"read", "write",   "fetch_add", "compare
                                         "lock", "barrier", "accounts",  NULL};
 static const char *const key_value[] = {"kv", NULL};
 
-/* Options that the one launcher of OpenMPI always needs: it may be run by root, on fewer cores than
- * processes, and the programs pin themselves. */
+#define OPENMPI "openmpi-bin libopenmpi-dev"
+
+/* Options that OpenMPI's launcher always needs: root, fewer cores than processes, and programs that
+ * pin themselves. */
 #define LAUNCHER "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"
 
 static const char *const mpi_default[] = {LAUNCHER, NULL};
 
-/* Shared-memory windows; and the barrier over shared memory, which OpenMPI has but does not choose by
- * itself. */
+/* Shared-memory windows, and OpenMPI's shared-memory barrier, which is not its default. */
 static const char *const mpi_sm[] = {LAUNCHER,           "--mca", "osc", "sm", "--mca",
                                      "coll_sm_priority", "100",   NULL};
 
 static const struct peer peers[] = {
-    {"openmpi-sm", "peer-mpi", "mpirun.openmpi", "openmpi-bin", mpi_sm, one_sided},
-    {"openmpi", "peer-mpi", "mpirun.openmpi", "openmpi-bin", mpi_default, one_sided},
-    {"openshmem", "peer-oshmem", "oshrun", "openmpi-bin", mpi_default, one_sided},
-    {"redis", "peer-redis", "redis-server", "redis-server", NULL, key_value},
-    {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value},
+    {"openmpi-sm", "peer-mpi", "mpirun.openmpi", OPENMPI, mpi_sm, one_sided, NULL},
+    {"openmpi", "peer-mpi", "mpirun.openmpi", OPENMPI, mpi_default, one_sided, NULL},
+    {"openshmem", "peer-oshmem", "oshrun", OPENMPI, mpi_default, one_sided, NULL},
+    {"redis", "peer-redis", "redis-server", "redis-server", NULL, key_value, "unix"},
+    {"redis", "peer-redis", "redis-server", "redis-server", NULL, key_value, "tcp"},
+    {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value, "unix"},
+    {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value, "tcp"},
     {0},
 };
 
@@ -50,7 +56,7 @@ const struct peer *peers_list(void) {
     return peers;
 }
 
-/* ---- where things are ---- */
+/* ---- programs ---- */
 
 static int is_in_path(const char *command) {
     const char *path = getenv("PATH");
@@ -65,7 +71,7 @@ static int is_in_path(const char *command) {
     return 0;
 }
 
-/* Beside the build's own programs first, so that a fresh build does not measure with old ones. */
+/* Search the build's own programs first, so that a fresh build does not measure with old ones. */
 static int find_program(const char *folder, const char *program, char ret_file[PATH_MAX]) {
     static const char *const beside[] = {"bench/peers", "../bench/peers", "../../bench/peers",
                                          "../libexec/remo"};
@@ -74,8 +80,7 @@ static int find_program(const char *folder, const char *program, char ret_file[P
         snprintf(ret_file, PATH_MAX, "%s/%s", folder, program);
         return access(ret_file, X_OK) == 0;
     }
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
+    bench_program_path(self, sizeof self);
     char *slash = strrchr(self, '/');
     for (size_t i = 0; slash && i < sizeof beside / sizeof *beside; i++) {
         snprintf(ret_file, PATH_MAX, "%.*s/%s/%s", (int)(slash - self), self, beside[i], program);
@@ -88,10 +93,14 @@ static int find_program(const char *folder, const char *program, char ret_file[P
 
 static int locate(const struct peer *peer, const char *folder, char ret_file[PATH_MAX]) {
     if (!is_in_path(peer->command))
-        return remo__fail(-ENOENT, "%s is not installed (apt-get install %s)", peer->command, peer->package);
+        return remo__fail(-ENOENT, "cannot find %s in PATH; install the peer: apt-get install %s",
+                          peer->command, peer->packages);
     if (!find_program(folder, peer->program, ret_file))
-        return remo__fail(-ENOENT, "%s was not built; the build needs the development files of %s",
-                          peer->program, peer->name);
+        return remo__fail(
+            -ENOENT,
+            "cannot find %s: its packages were missing when Remo was built; apt-get install %s; then run "
+            "./remo bench --peers, or build and install Remo again",
+            peer->program, peer->packages);
     return 0;
 }
 
@@ -102,7 +111,7 @@ int peers_check(const struct peer *peer, const char *folder) {
 
 /* ---- one program ---- */
 
-/* An argument list and the room for those arguments that are numbers. */
+/* An argument list with memory for numbers. */
 struct arguments {
     const char *argv[ARGUMENTS_MAX];
     size_t count;
@@ -137,10 +146,11 @@ static void add_launcher(struct arguments *arguments, const struct peer *peer, u
     add_option(arguments, "-n", "%u", nodes ? nodes : 2);
 }
 
-/* What is left out has its default in measure.c. */
+/* Omitted options get their defaults in measure.c. */
 static void add_options(struct arguments *arguments, const struct peers_options *options) {
     if (options->seconds > 0)
-        add_option(arguments, "--seconds", "%.3f", options->seconds);
+        add_option(arguments, "--seconds", "%.3f",
+                   options->seconds > MEASURE_SECONDS_MIN ? options->seconds : MEASURE_SECONDS_MIN);
     if (options->bytes)
         add_option(arguments, "--bytes", "%llu", (unsigned long long)options->bytes);
     if (options->window)
@@ -165,11 +175,14 @@ static uint64_t timeout_for(const struct peers_options *options) {
     return START_NS + (uint64_t)(2 * FIGURES_MAX * seconds * 1e9) + options->keys_count * KEY_NS;
 }
 
-/* Nothing but a sentence of ours and names from the table: no character needs an escape. */
+/* The sentence and the names come from the table: no character needs an escape. */
 static void report_skipped(const struct peer *peer, const char *bench, peers_line line, void *ctx) {
     char text[REMO__SENTENCE_MAX + 128];
-    snprintf(text, sizeof text, "{\"peer\":\"%s\",\"bench\":\"%s\",\"skipped\":\"%s\"}", peer->name, bench,
-             remo_last_error());
+    char transport[48] = "";
+    if (peer->transport)
+        snprintf(transport, sizeof transport, ",\"transport\":\"%s\"", peer->transport);
+    snprintf(text, sizeof text, "{\"peer\":\"%s\",\"bench\":\"%s\"%s,\"skipped\":\"%s\"}", peer->name, bench,
+             transport, remo_last_error());
     line(ctx, text);
 }
 
@@ -185,9 +198,14 @@ static void run_one(const struct peer *peer, const char *bench, const struct pee
     add(&arguments, file);
     add_option(&arguments, "--peer", "%s", peer->name);
     add_option(&arguments, "--bench", "%s", bench);
+    if (peer->transport)
+        add_option(&arguments, "--transport", "%s", peer->transport);
     add_options(&arguments, options);
-    struct peers_command command = {
-        .peer = peer->name, .bench = bench, .argv = arguments.argv, .timeout_ns = timeout_for(options)};
+    struct peers_command command = {.peer = peer->name,
+                                    .bench = bench,
+                                    .transport = peer->transport,
+                                    .argv = arguments.argv,
+                                    .timeout_ns = timeout_for(options)};
     peers_run_command(&command, line, ctx);
 }
 

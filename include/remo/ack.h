@@ -1,18 +1,19 @@
-/* ack.h - what is still to happen of operations that were started.
+/* ack.h - acknowledgement: reports the completion of operations.
  *
- * Model:   a caller-owned value that counts unfinished operations. Give the same ack to several operations
- *          and it is done when all of them are (a whole broadcast is one ack); join two acks with
- *          remo_ack_join.
- * Cost:    none of its own. Waiting drives the operations of the thread that started them. On a fabric that
- *          completes at once (shm) an ack is never touched.
- * Order:   done means that results are in place (reads, atomics) or that the source may be reused (writes);
- *          whether a write is visible at its target is what fences say (fence.h).
- * Failure: the status is that of the first operation that failed: -EHOSTDOWN when the peer died, and it may
- *          then have happened or not.
- * Threads: one thread starts operations on an ack; any one thread at a time tests or waits.
- * Life:    an ack must stay in place while it is pending. remo_ack_cancel lets go of it at any time: the
- *          operations go on, and nothing is written to the ack or to result buffers any more.
- * Source:  LOCO 5.2. Differs in: a counter in the caller's memory instead of a bit set in the library's.
+ * Model:   a value in the caller's memory that counts incomplete operations. Several operations may
+ *          share one ack, which is complete when all of them are: a broadcast needs one ack.
+ *          remo_ack_join merges two.
+ * Cost:    no network operation. A wait drives the operations of the thread that started them. A
+ *          fabric that completes operations at once (shm) never changes an ack.
+ * Order:   when a read or an atomic is complete, its result is in place. When a write is complete,
+ *          its source may be reused; a fence makes the write visible at its target (remo_fence in
+ *          node.h).
+ * Failure: the status is that of the first operation that failed. After -EHOSTDOWN (the peer has
+ *          failed) the outcome of the operation is unknown.
+ * Threads: one thread starts operations on an ack. Any one thread at a time tests or waits.
+ * Lifetime: an ack stays in place while it is pending, or until remo_ack_cancel.
+ * Source:  LOCO 5.2. Differs in: a counter in the caller's memory instead of a bit set in the
+ *          library's.
  */
 #pragma once
 
@@ -21,7 +22,7 @@
 REMO_BEGIN
 
 struct remo_ack {
-    void *thread; /* the library's: who started the operations */
+    void *thread; /* the library's: the thread that started the operations */
     uint32_t pending;
     int32_t status;
 };
@@ -29,12 +30,29 @@ struct remo_ack {
 #define REMO_ACK_INIT \
     { 0, 0, 0 }
 
-/* -EINPROGRESS while anything is pending, else 0 or the first error. Never waits. */
+/* Return the status of `ack`. Does not block.
+ * Errors:
+ *   -EINPROGRESS  an operation is pending
+ *   others        those of the first operation that failed */
 REMO_API int remo_ack_test(struct remo_ack *ack);
-/* As test, after waiting up to `timeout_ns`. Errors: -ETIMEDOUT (still pending), or that of the operation. */
+/* Wait until `ack` is complete, and return its status. Blocks up to `timeout_ns`.
+ * Errors:
+ *   -ETIMEDOUT  an operation is still pending
+ *   others      those of the first operation that failed */
 REMO_API int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns);
-/* `into` now also stands for what `from` stood for; `from` is done. Both of one thread. */
+/* Wait until one of `count` acks is complete, and set *ret_index to the first complete one;
+ * remo_ack_test returns its status. Entries that are NULL are skipped, so a loop can drop handled
+ * acks. Blocks up to `timeout_ns`.
+ * Errors:
+ *   -ETIMEDOUT  no ack is complete
+ *   -EINVAL     an argument is NULL, or every entry is */
+REMO_API int remo_ack_wait_any(struct remo_ack *const *acks, uint32_t count, uint64_t timeout_ns,
+                               uint32_t *ret_index);
+/* Move the pending operations and the status of `from` to `into`; `from` is then complete. One
+ * thread has started the operations of both. Does not block. */
 REMO_API void remo_ack_join(struct remo_ack *into, struct remo_ack *from);
+/* Detach `ack` from its operations, at any time. The operations continue, and write neither to the
+ * ack nor to result buffers any more. Does not block. */
 REMO_API void remo_ack_cancel(struct remo_ack *ack);
 
 REMO_END

@@ -1,8 +1,9 @@
 /* address.h - one address for every byte of network memory.
  *
- * Model:   64 bits: node (10), incarnation of that node (10), offset in its arena (44). It fits one atomic
- *          word, so it can be stored in network memory and compare-and-swapped. 0 is the null address. An
- *          address of a node that died and came back carries the old incarnation and is refused with -ESTALE.
+ * Model:   64 bits: node (10), incarnation of that node (10), offset in its arena (44). An address
+ *          fits one atomic word, so it can be stored in network memory and changed by
+ *          compare-and-swap. 0 is the null address. After a restart of its node an address carries
+ *          the earlier incarnation and is refused with -ESTALE.
  */
 #pragma once
 

@@ -1,19 +1,20 @@
-/* barrier.h - nobody leaves before all have come, and what was written before is visible after.
+/* barrier.h - all participants arrive before any participant continues.
  *
- * Model:   each participant counts its arrivals in its row of an SST and waits until no row is behind its
- *          own. Reusable.
- * Layout:  one word per participant, at each of them.
- * Cost:    n-1 writes (woken when asleep), and a global fence: nothing when nothing is unfenced but the last
- *          arrival.
- * Order:   operations of a node before its arrival (all its threads that happened before) are visible to all
- *          after the barrier.
- * Caches:  works where no hardware keeps them coherent (see region.h).
- * Failure: a participant that dies or leaves before it came to this round: -EHOSTDOWN (or -ENOTCONN) at every
- *          other, within the time it takes to notice; the barrier is then of no further use. One that came
- *          first and then went does no harm. One that dies on the way has told some and not others: those
- *          pass, and get -EHOSTDOWN in the next round. -ETIMEDOUT: this node's arrival stands, call again to
- *          go on waiting; but while some participant has not opened the barrier at all, or when the fence
- *          fails (its error is returned), this node has not arrived.
+ * Model:   each participant counts its arrivals in its row of an SST, and waits until no row is
+ *          behind its own. Reusable.
+ * Layout:  one word per participant, in the memory of each participant.
+ * Cost:    n-1 writes (notify), and a global fence, which costs nothing if only the previous
+ *          arrival is unfenced.
+ * Order:   operations of a node before its arrival are visible to all nodes after the barrier. They
+ *          include those of other threads that happened before the arrival.
+ * Caches:  works without hardware coherence (see region.h).
+ * Failure: if a participant fails (or leaves) before it arrives, every other participant gets
+ *          -EHOSTDOWN (or -ENOTCONN) as soon as the failure is detected, and the barrier is of no
+ *          further use. A failure after the arrival does not disturb the round. If a participant
+ *          fails while announcing its arrival, peers that received the announcement pass this round
+ *          and get -EHOSTDOWN in the next. After -ETIMEDOUT the arrival of this node remains valid:
+ *          call again to continue waiting. Exception: while a participant has not opened the
+ *          barrier, or if the fence fails (its error is returned), this node has not arrived.
  * Threads: one thread of a node at a time.
  * Source:  LOCO 4.1, figure 1(a).
  */
@@ -29,13 +30,20 @@ struct remo_barrier_options {
     struct remo_nodeset participants; /* empty: the parent's */
 };
 
-/* Errors: those of remo_sst_open. */
+/* Open the barrier `name` below `parent`; `options` may be NULL. Does not wait for peers to open.
+ * Errors: those of remo_sst_open. */
 REMO_API int remo_barrier_open(struct remo_channel *parent, const char *name,
                                const struct remo_barrier_options *options, struct remo_barrier **ret_barrier);
+/* Close the barrier; NULL has no effect. */
 REMO_API void remo_barrier_close(struct remo_barrier *barrier);
 REMO_API struct remo_channel *remo_barrier_channel(struct remo_barrier *barrier);
-/* Errors: -ETIMEDOUT, -EHOSTDOWN, -ENOTCONN, -EPROTO (a participant opened something else), those of a
- * fence. */
+/* Arrive, and wait for all other participants. Blocks up to `timeout_ns`.
+ * Errors:
+ *   -ETIMEDOUT  a participant has not arrived; the sentence names it
+ *   -EHOSTDOWN  a participant has failed
+ *   -ENOTCONN   a participant has closed the barrier
+ *   -EPROTO     a participant opened another object under this name
+ *   others      those of remo_fence */
 REMO_API int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns);
 
 REMO_END

@@ -1,27 +1,30 @@
-/* channel.h - what every object is: a named thing with memory on several nodes.
+/* channel.h - the base of every object: a name with memory on several nodes.
  *
- * Model:   each participating node opens an endpoint of the same name and type below the same parent. An
- *          endpoint has up to REMO_CHANNEL_MEMORIES_MAX named memories, of which each participant provides
- *          its share, and sub-channels. Full names read "map/locks" (sub-channel '/') and "map/slots.data"
- *          (memory '.').
- * Setup:   add memories, then join. A JOIN message tells each participant the name, type and memory that is
- *          expected of it; a peer that has a matching endpoint answers CONNECT with its addresses, and one
- *          that has none ignores it (it will send its own JOIN when it opens). So nodes open and close in any
- *          order and at any time, and nothing here waits for a peer except remo_channel_wait. A mismatch of
- *          type or size is an error at both ends that names the channel and both sizes; whoever asks one of
- *          the two later hears of it in the same words. A pair is connected when each knows the other's
- *          addresses; so when one has waited successfully and closes at once, the other's wait still
- *          succeeds.
- * Lives:   an endpoint connects to one endpoint of each peer, ever. After a close, peers see
- *          REMO_CHANNEL_LEFT, and memory is reused only when all peers that knew its address have closed too
- *          or are dead.
- * Threads: any. Callbacks run on the node's control thread (join, connect, leave, message) or service thread
- *          (immediate), one at a time each; they may open channels and send, and must not wait for peers,
- *          close their own channel, or take long.
- * Cost:    set-up: one JOIN and one CONNECT per pair of participants, on the control stream. Nothing on the
- *          data path.
- * Source:  LOCO 4. Differs in: the set of participants is said at open (default: the parent's), so that "who
- *          is missing" can be answered.
+ * Model:   each participant opens an endpoint of the same name and type below the same parent. An
+ *          endpoint has up to REMO_CHANNEL_MEMORIES_MAX named memories, of which each participant
+ *          provides its share, and sub-channels. Full names read "map/locks" (sub-channel '/') and
+ *          "map/slots.data" (memory '.').
+ * Setup:   add memories, then join. Nodes open and close in any order and at any time. Only
+ *          remo_channel_wait waits for a peer to open. remo_channel_join returns when the library
+ *          at each participant that is up has compared this endpoint with its own. The protocol is
+ *          described in docs/internals/join.md.
+ * Match:   type, participants, providers and sizes are the same on every participant. A mismatch is
+ *          -EPROTO at both nodes, with a sentence that has both descriptions. A node that joins one
+ *          of the two later gets the same sentence. The node that joins later cannot use the
+ *          channel: its calls return -EPROTO, also those on its own memory, so two nodes never hold
+ *          one lock. If only one of the two counts the other as a participant, only that node gets
+ *          -EPROTO. Disjoint sets of participants are separate channels of the same name. If a node
+ *          has waited successfully and closes immediately, the wait of its peer still succeeds.
+ * Lifetime: an endpoint connects to one endpoint of each peer, ever. After a close, peers get
+ *           REMO_CHANNEL_LEFT. Memory is reused when all peers that knew its address have closed
+ *           too, or have failed.
+ * Threads: any. Callbacks run on the node's control thread (join, connect, leave, message) or
+ *          service thread (immediate), one at a time on each. They may open channels and send. They
+ *          must not wait for peers, close their own channel, or run long.
+ * Cost:    set-up: one or two JOINs, one ANSWERED and one CONNECT from each participant to each
+ *          other, on the control stream; one round trip for each object. No cost on the data path.
+ * Source:  LOCO 4. Differs in: open states the set of participants (default: the parent's), so
+ *          errors can name a missing node.
  */
 #pragma once
 
@@ -33,7 +36,7 @@ REMO_BEGIN
 #define REMO_CHANNEL_MEMORIES_MAX 4u
 #define REMO_CHANNEL_MESSAGE_BYTES_MAX 32768u
 #ifndef REMO_CHANNELS_MAX       /* the simulator's nodes are smaller */
-#define REMO_CHANNELS_MAX 4096u /* on one node: open, or closed while a peer still knows their memory */
+#define REMO_CHANNELS_MAX 4096u /* on one node: open, or closed while a peer knows their memory */
 #endif
 #define REMO_CHANNEL_IMMEDIATE_MAX 4095u /* largest immediate value */
 
@@ -42,52 +45,81 @@ enum remo_channel_peer { REMO_CHANNEL_WAITING, REMO_CHANNEL_CONNECTED, REMO_CHAN
 struct remo_channel_options {
     struct remo_nodeset participants;          /* empty: the parent's */
     void *ctx;                                 /* for the callbacks */
-    void (*on_join)(void *ctx, uint32_t node); /* the peer asked for our memory */
-    /* each can reach the other's memory; before any message */
+    void (*on_join)(void *ctx, uint32_t node); /* the peer has requested the memory of this node */
+    /* both nodes can access each other's memory; precedes all messages */
     void (*on_connect)(void *ctx, uint32_t node);
-    /* it closed, or its node is gone */
+    /* the peer has closed the channel (REMO_CHANNEL_LEFT), or its node has failed or left (DOWN) */
     void (*on_leave)(void *ctx, uint32_t node, enum remo_channel_peer state);
     void (*on_message)(void *ctx, uint32_t node, const void *data, size_t size_bytes);
     void (*on_immediate)(void *ctx, uint32_t node, uint32_t value);
 };
 
-/* `name`: 1..63 characters of [A-Za-z0-9_-]; `type`: what must match between nodes. `options` may be NULL.
- * Errors: -EINVAL (name), -EEXIST (open here already: same name as another type or size), -ENAMETOOLONG,
- *         -EMFILE, -ENOMEM. */
+/* Open an endpoint `name` (1..63 characters of [A-Za-z0-9_-]) below `parent`. `type` is the same on
+ * every participant. `options` may be NULL. Does not block; remo_channel_join announces the
+ * endpoint.
+ * Errors:
+ *   -EINVAL        the name or the type is invalid
+ *   -EEXIST        this node has an open channel of this name
+ *   -ENAMETOOLONG  the full name is too long
+ *   -EMFILE        this node has REMO_CHANNELS_MAX channels
+ *   -ENOMEM        no memory */
 REMO_API int remo_channel_open(struct remo_channel *parent, const char *name, const char *type,
                                const struct remo_channel_options *options, struct remo_channel **ret_channel);
-/* Add the memory `name`: this node provides `own_bytes` (0: none), zeroed; every node of `providers` (empty:
- * every participant) is expected to provide `expected_bytes`. Before join. *ret_memory is its index: 0, 1,
- * ...
- * Errors: -EINVAL, -ENOSPC (the sentence says how much is free), -ENOMEM. */
+/* Add the memory `name`, before join. This node provides `own_bytes` (0: none), zeroed. Every node
+ * of `providers` (empty: every participant) is expected to provide `expected_bytes`. *ret_memory is
+ * the index of the memory: 0, 1, ...
+ * Errors:
+ *   -EINVAL  an argument is wrong, or the channel has joined
+ *   -ENOSPC  the arena is full; the sentence states the free size
+ *   -ENOMEM  no memory */
 REMO_API int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint64_t own_bytes,
                                      uint64_t expected_bytes, const struct remo_nodeset *providers,
                                      uint32_t *ret_memory);
-/* Tell the participants. Errors: -EINVAL; -ENOMEM, -ENOBUFS: some could not be told, close it. */
+/* Announce the channel to the participants. Blocks until the participants that are up have compared
+ * it, for op_timeout_ns at most. Does not block in a callback on the control thread, nor below a
+ * channel that has not joined (its join blocks). Later calls report a mismatch. After an error
+ * close the channel.
+ * Errors:
+ *   -EINVAL            `channel` is NULL, or the root channel
+ *   -ENOMEM, -ENOBUFS  no memory for the message
+ *   -ETIMEDOUT         a participant does not answer */
 REMO_API int remo_channel_join(struct remo_channel *channel);
-/* Until every participant is connected to this channel and all its sub-channels (of the root: to every
- * channel).
- * Errors: -ETIMEDOUT (names who is missing), -EPROTO (mismatch; names both sizes), -EHOSTDOWN, -ENOTCONN (it
- *         left). */
+/* Wait until every participant is connected to this channel and to all its sub-channels (root: to
+ * every channel). Blocks up to `timeout_ns`.
+ * Errors:
+ *   -ETIMEDOUT  a participant has not opened a channel; the sentence names both
+ *   -EPROTO     mismatch; the sentence has both descriptions
+ *   -EHOSTDOWN  a participant has failed
+ *   -ENOTCONN   a participant has closed the channel */
 REMO_API int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns);
-/* Closes sub-channels too. Waits for own callbacks to end, not for peers. NULL and half-built are fine. */
+/* Close the channel and its sub-channels. Waits for the end of this channel's callbacks, and for
+ * op_timeout_ns at most for writes of this node; does not wait for peers to close. NULL has no
+ * effect; half-built channels are allowed. */
 REMO_API void remo_channel_close(struct remo_channel *channel);
 
 REMO_API struct remo_node *remo_channel_node(const struct remo_channel *channel);
 REMO_API const char *remo_channel_name(const struct remo_channel *channel); /* full name */
 REMO_API const struct remo_nodeset *remo_channel_participants(const struct remo_channel *channel);
+/* Return the state of the connection to `node`. Does not block. */
 REMO_API enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node);
 
-/* Own memory, or NULL. Peers change it under the CPU's feet: read words atomically and more than a word with
- * a check. */
+/* Return this node's share of the memory, or NULL if it provides none. Peers may modify it
+ * concurrently: read words atomically, and verify larger data by a check. */
 REMO_API void *remo_channel_memory(const struct remo_channel *channel, uint32_t memory);
 
-/* A small message on the control stream: slow (a system call at each end), ordered, reliable while both live.
- * Errors: -ENOTCONN (not connected yet), -EHOSTDOWN, -EMSGSIZE, -ENOBUFS. */
+/* Send a message of up to REMO_CHANNEL_MESSAGE_BYTES_MAX bytes on the control stream, to on_message
+ * of `node`. Messages are ordered, and reliable while both nodes are up. Cost: a system call on
+ * each node.
+ * Errors:
+ *   -ENOTCONN   `node` is not connected
+ *   -EHOSTDOWN  `node` has failed
+ *   -EMSGSIZE   the message is too long
+ *   -ENOBUFS    the stream is full, or no memory */
 REMO_API int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *data,
                                size_t size_bytes);
 
-/* Network operations of this channel and its sub-channels on this node, all threads, since it was opened. */
+/* Return the network operations of this channel and its sub-channels on this node, in all threads,
+ * since the open. */
 REMO_API void remo_channel_stats(const struct remo_channel *channel, struct remo_stats *ret_stats);
 
 REMO_END

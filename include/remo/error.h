@@ -1,18 +1,28 @@
-/* error.h - how Remo reports that something went wrong.
+/* error.h - error codes, and sentences that explain them.
  *
- * Every function that can fail returns 0 or a negative errno code, and writes its outputs only on success.
- * The code says what a program may do about it; remo_last_error() has a sentence for a person, with the
- * remedy. Remo never prints, never exits and never aborts because of what a peer or a user did.
+ * Every function that can fail returns 0 or a negative errno code, and writes its outputs only on
+ * success. The code tells the program how to react; remo_last_error() has a sentence for a person,
+ * with the remedy. The sentence is one line; control characters of names in it become '?'. If a
+ * required pointer is NULL, functions return -EINVAL; functions without a code return NULL or 0, or
+ * have no effect. Remo never prints, exits or aborts because of a peer or of a caller's argument.
  *
- * The codes Remo returns, and what they mean:
- *   -EHOSTDOWN        a peer that the operation needs has died or left
+ * Codes:
+ *   -EHOSTDOWN        a peer that the operation needs has failed or left
  *   -ETIMEDOUT        the deadline passed first
- *   -EOWNERDEAD       the lock is yours, but its last owner died holding it
- *   -ENOTRECOVERABLE  what an owner left half done was given up; the object is lost
- *   -ESTALE           the address belongs to an earlier life of its node
- *   -EINVAL, -ERANGE, -EMSGSIZE, -ENAMETOOLONG   an argument is wrong, out of range, too large, too long
- *   -ENOENT, -EEXIST, -ENOSPC                    no such thing, already there, no room
- *   and the rest of the table in src/base/error.c; remo_error_text() has one line for each. */
+ *   -EOWNERDEAD       the caller holds the lock, but its previous holder failed while it held the
+ *                     lock
+ *   -ENOTRECOVERABLE  a holder of the lock failed, and its data was not repaired; the lock is lost
+ *   -ESTALE           the address belongs to an earlier incarnation of its node, or the value has
+ *                     changed
+ *   -EINVAL           an argument is wrong
+ *   -ERANGE           an argument is out of range
+ *   -EMSGSIZE         an argument is too large, or a buffer too small
+ *   -ENAMETOOLONG     a name is too long
+ *   -ENOENT           not found
+ *   -EEXIST           exists already
+ *   -ENOSPC           no room
+ *
+ * The full list is in src/base/error.c; remo_error_text() has one line for each code. */
 #pragma once
 
 #include <stdint.h>
@@ -27,20 +37,30 @@
 #define REMO_END
 #endif
 
-/* A timeout that never ends. The death of the peer waited for still ends the wait. */
+/* A timeout that never expires. The failure of a peer that the wait depends on still ends the
+ * wait. */
 #define REMO_FOREVER UINT64_MAX
+
+/* Convert seconds or milliseconds to nanoseconds: REMO_SECONDS(10), REMO_MS(250). `n` is a whole
+ * number, not negative, and is evaluated twice. A result that does not fit is REMO_FOREVER. A
+ * constant for a constant `n`. */
+#define REMO_SECONDS(n) REMO__NANOSECONDS(n, UINT64_C(1000000000))
+#define REMO_MS(n) REMO__NANOSECONDS(n, UINT64_C(1000000))
+#define REMO__NANOSECONDS(n, unit) \
+    ((uint64_t)(n) / (REMO_FOREVER / (unit) + 1) ? REMO_FOREVER : (uint64_t)(n) * (unit))
 
 REMO_BEGIN
 
-/* The sentence of this thread's most recent failure, or "" when it had none. A success does not clear it.
- * Valid until this thread's next failure. Threads: any. */
+/* Return the sentence of this thread's most recent failure, or "" if there was none. A success does
+ * not clear it. Valid until this thread's next failure. Threads: any. */
 REMO_API const char *remo_last_error(void);
 
-/* The name of a code: -EHOSTDOWN -> "EHOSTDOWN"; 0 -> "OK"; "unknown" for what is no errno code.
- * The sign does not matter. Threads: any. */
+/* Return the name of a code: -EHOSTDOWN -> "EHOSTDOWN"; 0 -> "OK"; "unknown" for other numbers. The
+ * sign of `code` has no effect. Threads: any. */
 REMO_API const char *remo_error_name(int code);
 
-/* What a code means in Remo, in one line without a full stop. The sign does not matter. Threads: any. */
+/* Return the meaning of a code, in one line without a full stop. The sign of `code` has no effect.
+ * Threads: any. */
 REMO_API const char *remo_error_text(int code);
 
 REMO_END

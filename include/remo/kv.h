@@ -1,34 +1,50 @@
-/* kv.h - a distributed hash map whose reads take no lock and one network read.
+/* kv.h - a distributed hash map: reads take no lock and one network read.
  *
- * Model:   every participant holds slots {state, key, value} in a region and a complete local index key ->
- *          (node, slot). Inserts, updates and deletes take the ticket lock of the key's stripe. An insert
- *          writes a slot of this node, tells all indices through this node's tracker (a ring buffer that a
- *          service thread of each node applies), and makes the slot valid when all have acknowledged. A
- *          delete marks the slot, wherever it is, and tells all.
+ * Model:   every participant holds slots {state, key, value} in a region, and a complete local
+ *          index key -> (node, slot). Inserts, updates and deletes acquire the ticket lock of the
+ *          key's stripe. An insert fills a slot of this node, announces it to all indices, and
+ *          makes it valid when all participants have acknowledged. A delete marks the slot at its
+ *          node, and then announces the removal. Announcements use one ring buffer per node, which
+ *          a service thread of each node applies.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
- *          version|length, value}, each at its longest; rounded up to cache lines. Keys and values of 8 bytes
- *          take one line. The newer copy is the value, an update overwrites the older: no writer that dies
- *          tears the last value, and no reader waits for a writer.
- * Cost:    get = 1 read of a slot; a second one when it was torn, or when two keys share a fingerprint (1 of
- *          15,000 searches). Absent = 0 reads. With n participants, uncontended:
- *          update = 2 atomics (lock) + 1 read + 1 write;
- *          insert = 2 atomics + n-1 writes (woken), and 1 write (woken) by each other participant, which it
- *          waits for;
- *          delete = 2 atomics + 1 read + 1 write + n-1 writes (woken), waiting for none.
- *          Inserts and deletes of one window share their messages: n-1 writes for up to 256 of them.
- * Order:   linearizable, each key. Windows: operations of one thread that are in flight together are
- *          concurrent with each other.
- * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
- * Failure: a key on a dead node: -EHOSTDOWN; on one that has closed the map: -ENOTCONN (also for a key that
- *          is nowhere, if its fingerprint is that of a lost one). The stripes whose lock was there, one key
- *          in n, can only be read any more: insert, update and delete give -EHOSTDOWN, because nobody can
- *          tell whether somebody holds the lock. All else goes on, and a new map with fewer participants
- *          takes what is left. A node that dies in the middle of a
- *          change leaves it done or not done, and nothing to repair. -ETIMEDOUT, after op_timeout_ns: the
- *          change has happened or not, as after every error of a node or network.
- * Source:  LOCO 6 and Appendix C. Differs in: the key stands in the slot and is compared, so keys of any
- *          length and equal fingerprints are safe; two copies of the value; deletes need no acknowledgement;
- *          a window of operations per thread advances by state machines instead of fibers.
+ *          version|length, value}, key and values at their maximum length, rounded up to cache
+ *          lines. Keys and values of 8 bytes fit one line. The newer copy is the value, and an
+ *          update overwrites the older copy: a writer that fails does not damage the last value,
+ *          and readers never wait for a writer.
+ * Cost:    get = 1 read of a slot. A second read follows a torn read, and when two keys share a
+ *          fingerprint (1 of 15,000 searches). An absent key = 0 reads. With n participants,
+ *          uncontended:
+ *          - update, fetch_add, compare_put: 2 atomics (lock) + 1 read + 1 write; no write if the
+ *            operation is refused, no read if the key is absent;
+ *          - insert: 2 atomics + n-1 writes (notify), and a wait for 1 write (notify) of each other
+ *            participant;
+ *          - put: an update if the key is present, an insert if it is absent;
+ *          - delete: 2 atomics + 1 read + 1 write + n-1 writes (notify), without a wait for
+ *            participants;
+ *          - next: 1 read for each entry that it visits: one per key, and briefly those of deleted
+ *            keys.
+ *          Inserts and deletes of one window share their messages: n-1 writes for up to 256 of
+ *          them.
+ * Order:   linearizable, for each key. Operations of one thread that are in flight together are
+ *          concurrent with each other. A cursor is not a snapshot: each key and value that it
+ *          returns was in the map at one moment of the call that returned it.
+ * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
+ * Failure: keys on a failed node: -EHOSTDOWN; on a node that has closed the map: -ENOTCONN. An
+ *          absent key gets the same error if its fingerprint equals that of a lost key. Keys whose
+ *          stripe has its lock on a failed node (one key in n) become read-only: insert, update and
+ *          delete return -EHOSTDOWN. All other keys are unaffected. To change all remaining keys
+ *          again, copy them into a new map with fewer participants. A change of a node that fails
+ *          is applied or not applied, and leaves nothing to repair. After -ETIMEDOUT
+ *          (op_timeout_ns), as after every error of a node or the network, the outcome of the
+ *          change is unknown. While its write may still arrive, its stripe stays locked: changes of
+ *          keys of the stripe return -ETIMEDOUT. The thread's other changes wait too. The thread's
+ *          next call on the map (of any kind) after the node answers or has failed releases the
+ *          stripe, so a thread that got -ETIMEDOUT must not end before such a call.
+ * Threads: any.
+ * Source:  LOCO 6 and Appendix C. Differs in: the slot holds the key, and a get compares it, so
+ *          keys of any length and equal fingerprints are safe; two copies of the value; deletes
+ *          need no acknowledgement; state machines instead of fibers advance a thread's window of
+ *          operations. The proof is in docs/internals/kv.md.
  */
 #pragma once
 
@@ -40,68 +56,157 @@ struct remo_kv;
 
 struct remo_kv_options {
     struct remo_nodeset participants;
-    uint64_t capacity;        /* keys in all; default 65536. Each node has its share and a tenth */
+    uint64_t capacity;        /* keys in the map; default 65536. A node gets slots for its share and 10 % */
     uint32_t key_bytes_max;   /* default 64, at most 65535 */
     uint32_t value_bytes_max; /* default 1024, at most 16777215 */
     uint32_t stripes;         /* locks; default 1024 */
 };
 
-/* `options` must be the same on every participant (else remo_channel_wait says -EPROTO). Inserts and deletes
- * wait until every participant has opened the map. Memory per node: capacity / participants and a tenth more
- * slots of network memory, each of 8 + longest key + 2 * (16 + longest value) bytes, rounded up to 64; and 17
- * bytes for each key of the capacity for the index.
- * Errors: -EINVAL (an option is out of range; the sentence says which), those of remo_channel_open and
- *         remo_channel_add_memory. */
+/* Open the map `name` below `parent`; `options` may be NULL. The options are the same on every
+ * participant; otherwise remo_channel_wait returns -EPROTO. Does not wait for peers to open;
+ * inserts and deletes do. Memory per node: 1.1 * capacity / participants slots of network memory,
+ * each of 8 + key_bytes_max + 2 * (16 + value_bytes_max) bytes, rounded up to 64; and 17 bytes of
+ * private memory for each key of the capacity.
+ * Errors:
+ *   -EINVAL  an option is out of range; the sentence names it
+ *   others   those of remo_channel_open and remo_channel_add_memory */
 REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
                           const struct remo_kv_options *options, struct remo_kv **ret_kv);
-/* No operation of this node is in flight. Keys whose slot is here are lost. */
+/* Close the map, without an operation of this node in flight. Keys with a slot on this node are
+ * lost. NULL has no effect. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
 
-/* ---- one at a time ---------------------------------------------------------------------------------------
- * Errors of all: -EINVAL (empty key), -EMSGSIZE (too long; the sentence names the limit), -EHOSTDOWN,
- *                -ENOTCONN, -ETIMEDOUT.
- * Threads: any, also those that have a window in flight. */
-/* -ENOENT; -EMSGSIZE also when the value is longer than `cap` (*ret_value_bytes is then set to what is
- * needed; it may be NULL). What is in `value` after an error is not said. */
+/* ---- single operations ----
+ *
+ * Block; op_timeout_ns limits each wait.
+ * Errors of all calls:
+ *   -EINVAL     the key is empty, or a pointer is NULL
+ *   -EMSGSIZE   the key or value is too long; the sentence names the limit
+ *   -EHOSTDOWN  a node that the operation needs has failed
+ *   -ENOTCONN   a node that the operation needs has closed the map
+ *   -ETIMEDOUT  the outcome of a change is unknown, or the stripe is locked
+ * Threads: any, also threads with a window in flight. */
+
+/* Copy the value of the key to `value`. Its contents are undefined after an error.
+ * Errors:
+ *   -ENOENT    the key is absent
+ *   -EMSGSIZE  the value is longer than `cap`; *ret_value_bytes (may be NULL) is its length */
 REMO_API int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *value, size_t cap,
                          size_t *ret_value_bytes);
-/* -EEXIST, -ENOSPC (no free slot on this node; those of keys that others delete come back within moments). */
+/* Insert the key. Waits until all participants that are up have acknowledged.
+ * Errors:
+ *   -EEXIST  the key is present
+ *   -ENOSPC  this node has no free slot; slots of keys deleted by peers become free shortly
+ *            after */
 REMO_API int remo_kv_insert(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
                             size_t value_bytes);
-/* -ENOENT. */
+/* Replace the value of the key.
+ * Errors:
+ *   -ENOENT  the key is absent */
 REMO_API int remo_kv_update(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
                             size_t value_bytes);
-/* -ENOENT. */
+/* Insert the key, or update it if it is present.
+ * Errors:
+ *   -ENOSPC  the key is absent, and this node has no free slot */
+REMO_API int remo_kv_put(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
+                         size_t value_bytes);
+/* Add `delta` to the value, a uint64_t in the byte order of the machine; the sum wraps. *ret_old
+ * (may be NULL) is the value before. The call does not create the key: insert it first with its
+ * initial value, and ignore -EEXIST.
+ * Errors:
+ *   -ENOENT  the key is absent
+ *   -EINVAL  the length of the value is not 8 bytes */
+REMO_API int remo_kv_fetch_add(struct remo_kv *kv, const void *key, size_t key_bytes, uint64_t delta,
+                               uint64_t *ret_old);
+/* Replace the value of the key by `value` if it equals `expected`, in length and in every byte. The
+ * call compares values, not versions: a get returns no version, and a version has no meaning after
+ * a delete and an insert. To detect a value that changed and changed back, keep a counter in it.
+ * Errors:
+ *   -ESTALE  the value differs from `expected`; nothing has changed
+ *   -ENOENT  the key is absent */
+REMO_API int remo_kv_compare_put(struct remo_kv *kv, const void *key, size_t key_bytes, const void *expected,
+                                 size_t expected_bytes, const void *value, size_t value_bytes);
+/* Delete the key.
+ * Errors:
+ *   -ENOENT  the key is absent */
 REMO_API int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_bytes);
 
-/* ---- a window of operations ------------------------------------------------------------------------------
- * An operation lives in the caller's memory, as do its key and value, and all three stay in place until its
- * status is other than -EINPROGRESS. A thread may start as many as it likes; poll advances all operations of
- * this thread on this map, and nothing else does: an insert or delete that was begun holds a lock until its
- * thread polls again. A thread ends its operations before it ends. */
-enum remo_kv_kind { REMO_KV_GET, REMO_KV_INSERT, REMO_KV_UPDATE, REMO_KV_DELETE };
+/* ---- a window of operations ----
+ *
+ * An operation, its key and its value are in the caller's memory, and stay in place while the
+ * status of the operation is -EINPROGRESS. A thread may start any number of operations. Only poll
+ * and wait advance them, all operations of the thread on the map together. An insert or delete in
+ * flight holds a lock until its thread polls again. A thread completes its operations before it
+ * ends. */
+enum remo_kv_kind {
+    REMO_KV_GET,
+    REMO_KV_INSERT,
+    REMO_KV_UPDATE,
+    REMO_KV_DELETE,
+    REMO_KV_PUT,
+    REMO_KV_FETCH_ADD,
+    REMO_KV_COMPARE_PUT
+};
 
 struct remo_kv_op {
     enum remo_kv_kind kind; /* in */
     const void *key;        /* in */
     size_t key_bytes;       /* in */
-    void *value;            /* in (insert, update) or out (get) */
-    size_t value_bytes;     /* in: length, or room (get); out (get): length */
+    void *value;            /* in (insert, update, put, compare_put) or out (get; fetch_add: the old value) */
+    size_t value_bytes;     /* in: length, or capacity (get, fetch_add); out (get, fetch_add): length */
     int status;             /* out: -EINPROGRESS until done */
     uint64_t internal[16];  /* the library's */
+    const void *expected;   /* in (compare_put) */
+    size_t expected_bytes;  /* in (compare_put) */
+    uint64_t delta;         /* in (fetch_add); `value` may be NULL then, with value_bytes = 0 */
 };
 
-/* Errors: those of a wrong key or value, at once and also in op->status; -EAGAIN (too many threads). */
+/* Start an operation. Does not block.
+ * Errors: those of a wrong key or value, also in op->status, and
+ *   -EAGAIN  too many threads use the node */
 REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
-/* Advance this thread's operations a step; returns how many are still in flight, or -errno. Never sleeps; may
- * spin some microseconds for a lock. */
+/* Advance this thread's operations by a step, and return the number of operations in flight, or
+ * -errno. Never sleeps; may spin for some microseconds to acquire a lock. */
 REMO_API int remo_kv_poll(struct remo_kv *kv);
-/* Until `op` is done; returns its status. */
+/* Wait until `op` is complete, and return its status. op_timeout_ns limits each wait. */
 REMO_API int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op);
 
-/* Keys in the index as known here; those of dead nodes too, and for moments keys that are being inserted or
- * were deleted. */
+/* ---- all keys ---- */
+
+/* A position in the index of this node: a value of the caller, which needs no close. */
+struct remo_kv_cursor {
+    uint64_t internal[2]; /* the library's */
+};
+
+#define REMO_KV_CURSOR_INIT \
+    {                       \
+        { 0, 0 }            \
+    }
+
+/* Return the next key and its value, and advance the cursor. The order of keys has no meaning. A
+ * key that is present from the first call to the last is returned exactly once. A key that is
+ * inserted or deleted meanwhile is returned at most once for each insert. With value = NULL and
+ * value_cap = 0 the value is not copied; ret_value_bytes may be NULL. The contents of `key` and
+ * `value` are undefined after an error. Blocks; op_timeout_ns limits each wait.
+ * Threads: any; one at a time for each cursor.
+ * Errors:
+ *   -ENOENT     no more keys
+ *   -EHOSTDOWN  the node of the entry has failed; the cursor advances, and the next call continues
+ *   -ENOTCONN   the node of the entry has closed the map; the cursor advances, and the next call
+ *               continues
+ *   -EMSGSIZE   the key or the value is longer than its buffer: *ret_key_bytes is set, and
+ *               *ret_value_bytes if the key fits. Buffers of key_bytes_max and value_bytes_max
+ *               always suffice
+ *   -ETIMEDOUT  the node of the entry does not answer
+ *   -EINVAL     an argument is wrong
+ *   -EAGAIN     too many threads use the node
+ * After the errors from -EMSGSIZE on the cursor stays at the entry. */
+REMO_API int remo_kv_next(struct remo_kv *kv, struct remo_kv_cursor *cursor, void *key, size_t key_cap,
+                          size_t *ret_key_bytes, void *value, size_t value_cap, size_t *ret_value_bytes);
+
+/* Return the number of keys in the index of this node. It includes keys of failed nodes and,
+ * briefly, keys during an insert or after a delete. Does not block. */
 REMO_API uint64_t remo_kv_count(const struct remo_kv *kv);
 
 REMO_END

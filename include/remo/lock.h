@@ -1,34 +1,45 @@
-/* lock.h - ticket locks in network memory: one, or a table of them.
+/* lock.h - ticket locks in network memory: one lock, or a table of locks.
  *
- * Model:   per lock one word at its home {next ticket, flags, now serving}, changed by network atomics only,
- *          and a baton word for each place in the queue. A node draws a ticket; if it is being served, it has
- *          the lock. Otherwise it puts itself on the baton of its ticket and waits for a word in its own
- *          memory. Who releases advances `serving` and, when somebody waits, passes the baton. Threads of one
- *          node queue in its private memory and hand the lock over among themselves, at most
- *          REMO_LOCK_HANDOVERS_MAX times in a row; then it goes back to its home, where other nodes may wait.
- * Layout:  at the home 8 bytes for the word and for each of 2 x participants batons, rounded up to powers of
- *          two and cache lines. At each participant 8 bytes for a grant word, and 64 of private memory.
- * Cost:    nobody else wants it: acquire 1 atomic, release 1 atomic, and the fence asked for. Somebody has
- *          it: acquire 3 atomics (draw, arrive; the baton is set back while the lock is held). Somebody
- *          waits: release 2 atomics and 1 write, which wakes the next owner; 2 atomics more for each ticket
- *          that was given up in between. Waiting costs nothing. Hand-over between threads of a node: nothing.
- *          Giving up: 1 atomic after draw and arrive; the next acquire takes the place up again for 1 atomic.
- *          Timeout 0: 1 atomic if this node was the last to have it or it is held, else 2; nothing when a
- *          thread of this node has it.
- * Order:   FIFO between nodes, FIFO between threads of a node. What was done before a release with a fence
- *          that covers it is visible after the next acquire.
- * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
- * Failure: an owner that dies is cut off first; the next one gets -EOWNERDEAD and owns the lock: repair what
- *          it protects, then remo_lock_consistent; releasing without makes the lock -ENOTRECOVERABLE for
- *          good. A node that dies waiting is passed over. (One that dies just when the lock is passed to it,
- *          or in the middle of a release, may count as an owner.) For this the home asks all participants
- *          that live: one message to each, one back. A dead home: -EHOSTDOWN for everybody; -ENOTCONN when it
- *          closed the table.
- *          A timed acquire that gives up leaves its place in the queue marked; it is passed over, or taken up
- *          again by the node's next acquire. With a timeout of 0 nothing is left.
- * Threads: any. A thread that ends while it holds a lock leaves it held.
- * Source:  LOCO 5.4; Mellor-Crummey and Scott 1991. Differs in: waiters wait on their own memory instead of
- *          polling `now serving`; give-up; owner death.
+ * Model:   each lock has one word at its home {next ticket, flags, now serving}, changed by network
+ *          atomics only, and one queue word for each position of the wait queue. To acquire, a node
+ *          draws a ticket. If the ticket is being served, the node holds the lock. Otherwise the
+ *          node arrives at the queue word of its ticket, and waits for a grant word in its own
+ *          memory. A release advances `serving`, and grants the lock to the next waiter. Threads of
+ *          one node queue in private memory and hand the lock over locally, at most
+ *          REMO_LOCK_HANDOVERS_MAX times in a row; then the lock returns to its home, for the
+ *          waiters of other nodes.
+ * Layout:  at the home, 8 bytes for the word and for each of 2 x participants queue words, rounded
+ *          up to powers of two and cache lines. At each participant, 8 bytes for a grant word, and
+ *          64 of private memory.
+ * Cost:    network operations; waiting takes none, nor does a hand-over between threads of a node.
+ *          - uncontended: acquire 1 atomic, release 1 atomic and the requested fence;
+ *          - held by another node: acquire 3 atomics (draw, arrive, and a reset of the queue word
+ *            while the lock is held);
+ *          - with a waiter: release 2 atomics and 1 write, which notifies the next holder, and 2
+ *            more atomics for each skipped ticket;
+ *          - a timed-out acquire: 1 atomic after draw and arrive; the next acquire resumes its
+ *            ticket with 1 atomic;
+ *          - timeout 0: 1 atomic if this node was the last holder or the lock is held, otherwise 2;
+ *            none if a thread of this node holds the lock.
+ * Order:   FIFO between nodes, FIFO between threads of a node. Operations before a release, covered
+ *          by its fence, are visible after the next acquire.
+ * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
+ * Failure: if the holder fails, it is cut off first. The next holder gets -EOWNERDEAD and holds the
+ *          lock: repair the protected data, then call remo_lock_consistent. A release without it
+ *          makes the lock -ENOTRECOVERABLE permanently. A waiter that fails is skipped; if it fails
+ *          during a hand-over to it, or during a release, it may count as a holder. The home sends
+ *          one message to each participant that is up, and receives one answer from each, to find
+ *          orphaned tickets. If the home fails, all calls return -EHOSTDOWN; if it closes the
+ *          table, -ENOTCONN. A timed-out acquire leaves a marked ticket in the wait queue. Releases
+ *          skip it, or the node's next acquire resumes it. A timeout of 0 leaves no ticket. A
+ *          release hands the lock over only when no write that its fence covers is in flight. It
+ *          repeats a failed fence for op_timeout_ns. Then it returns -EAGAIN, and the lock is still
+ *          held. A write whose target has failed, or that completed with an error, is no longer in
+ *          flight: the release hands the lock over and returns the error of the write.
+ * Threads: any. If a thread ends while it holds a lock, the lock stays held.
+ * Source:  LOCO 5.4; Mellor-Crummey and Scott 1991. Differs in: waiters wait on their own memory
+ *          instead of polling `now serving`; timeouts; recovery after a holder's failure. The
+ *          protocol is described in docs/internals/lock.md.
  */
 #pragma once
 
@@ -43,26 +54,51 @@ struct remo_lock;
 struct remo_lock_options {
     struct remo_nodeset participants; /* empty: the parent's */
     uint32_t count;                   /* locks in the table, the same on every node; default 1 */
-    struct remo_nodeset homes;        /* lock i lives at the (i mod n)-th; empty: the first participant */
+    struct remo_nodeset homes;        /* lock i is at the (i mod n)-th; empty: the first participant */
 };
 
-/* Errors: those of remo_channel_open and remo_channel_add_memory. */
+/* Open the table `name` below `parent`; `options` may be NULL. The options are the same on every
+ * participant. Does not wait for peers to open.
+ * Errors: those of remo_channel_open and remo_channel_add_memory. */
 REMO_API int remo_lock_open(struct remo_channel *parent, const char *name,
                             const struct remo_lock_options *options, struct remo_lock **ret_lock);
-/* No thread of this node holds or waits for any of them. A home that closes takes its locks away. */
+/* Close the table. No thread of this node holds or waits for one of its locks. When a home closes
+ * the table, its locks are lost to all participants. NULL has no effect. */
 REMO_API void remo_lock_close(struct remo_lock *lock);
 REMO_API struct remo_channel *remo_lock_channel(struct remo_lock *lock);
+/* Return the home of lock `index`. */
 REMO_API uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index);
 
-/* 0 and -EOWNERDEAD: acquired. 0 ns: try once. A thread that has the lock does not get it a second time.
- * Errors: -ETIMEDOUT, -EHOSTDOWN, -ENOTCONN, -ENOTRECOVERABLE, -EINVAL (no such lock). */
+/* Acquire lock `index`. The caller holds the lock after 0 and -EOWNERDEAD. Blocks up to
+ * `timeout_ns` (0: try once). Locks are not recursive. Threads: any.
+ * Errors:
+ *   -EOWNERDEAD       acquired, but the previous holder failed: repair the protected data
+ *   -ETIMEDOUT        the lock was not free
+ *   -EDEADLK          this thread holds the lock; returned immediately, with any timeout
+ *   -EHOSTDOWN        the home has failed
+ *   -ENOTCONN         the home has closed the table
+ *   -ENOTRECOVERABLE  a holder failed, and its data was not repaired
+ *   -EINVAL           there is no such lock */
 REMO_API int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_ns);
-/* By the thread that acquired. `fence` is done first: REMO_FENCE_NONE when nothing was written, PAIR (with
- * the lock's home) when all was written there, THREAD or GLOBAL otherwise. A failed fence still releases, and
- * is returned. Errors: -EPERM (not held by this thread), -EHOSTDOWN, -ENOTCONN, -EINVAL, those of a fence. */
+/* Release lock `index`, in the thread that acquired it. `fence` precedes the release:
+ * REMO_FENCE_NONE if the thread wrote nothing, PAIR if it wrote to the lock's home only, otherwise
+ * THREAD or GLOBAL. Blocks for op_timeout_ns at most, unless the hand-over itself takes longer.
+ * Errors:
+ *   -EAGAIN  the lock is still held, and was not handed over: writes may still arrive at a node
+ *            that has not failed, because it pauses or operations cannot be posted. Call release
+ *            again until it succeeds, and do not use the protected data in between. Closing the
+ *            table or the node then counts as a failure: the next holder gets -EOWNERDEAD
+ *   -EINVAL  there is no such lock or fence; the call had no effect
+ *   -EPERM   this thread does not hold the lock; the call had no effect
+ *   others   the lock is released, and the home failed or left (-EHOSTDOWN, -ENOTCONN), or a write
+ *            under the lock was lost (-EIO, ...). To repair the protected data before the next
+ *            holder reads it, call remo_fence first and release after the repair */
 REMO_API int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence);
-/* After -EOWNERDEAD, by the thread that got it: what the lock protects is in order again; the release will
- * say so. Errors: -EPERM, -EINVAL (nothing to repair). */
+/* Declare the protected data repaired, after -EOWNERDEAD and in the thread that got it. Takes
+ * effect at the release. Does not block.
+ * Errors:
+ *   -EPERM   this thread does not hold the lock
+ *   -EINVAL  there is no such lock, or its previous holder did not fail */
 REMO_API int remo_lock_consistent(struct remo_lock *lock, uint32_t index);
 
 REMO_END

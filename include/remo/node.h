@@ -1,19 +1,24 @@
-/* node.h - a node: one member of a job, its arena, its peers, its threads. Everything hangs off it.
+/* node.h - a node: one member of a job, with its arena, its peers and its threads.
  *
- * Model:   `size` nodes with ranks 0..size-1 form a job. Each has an arena of network memory, an
- *          authenticated control stream to every other, and sleeping helper threads (control, service). A
- *          process may hold several nodes.
- * Threads: every function of the library may be called from any thread; a thread is attached to the node at
- *          its first call and detached when it ends. At most `threads_max` at a time.
- * Failure: a peer that dies is noticed by its socket (same machine: at once) or its heartbeat. Every wait on
- *          it ends with -EHOSTDOWN, as does every later operation on it. A peer that closes its node says
- *          goodbye and is told apart (REMO_PEER_LEFT), with the same result code. Between the death and the
- *          moment this node has cut the peer off (shm: microseconds after its socket ended; others: until
- *          what is in flight has failed) an operation may still succeed, also when remo_node_peer says
- *          REMO_PEER_DEAD already: on shm the memory of the dead stays mapped, and a read gives what was
- *          there last. Who must know asks a wait or a lock, not a read. A child that was forked and runs no
- *          other program keeps the sockets of its parent: while it lives, the parent's death is not noticed.
- * Errors:  0 or -errno everywhere; remo_last_error() gives the sentence for the calling thread.
+ * Model:   `size` nodes with ranks 0..size-1 form a job. Each node has an arena of network memory,
+ *          an authenticated control stream to every peer, and two helper threads (control,
+ *          service), which sleep while idle. Every object belongs to a node. A process may hold
+ *          several nodes.
+ * Threads: any thread may call any function. A thread is attached to the node at its first call and
+ *          detached when it ends. At most `threads_max` threads are attached at a time.
+ * Failure: a node detects the failure of a peer by the peer's socket (same machine: immediately) or
+ *          heartbeat. Every wait for the peer then ends with -EHOSTDOWN, and so does every later
+ *          operation on it. A peer that closes its node has left: REMO_PEER_LEFT, with the same
+ *          error code. Between the failure and the moment at which this node has cut the peer off,
+ *          an operation may still succeed, even after remo_node_peer has returned REMO_PEER_DEAD.
+ *          On shm the memory of a failed peer stays mapped, and a read returns its last contents;
+ *          the moment comes microseconds after the end of the socket. On other fabrics it comes
+ *          when all operations in flight have failed. To detect a failure reliably, wait on the
+ *          peer or acquire a lock; a successful read proves nothing. A forked child that executes
+ *          no other program keeps the sockets of its parent open: while it runs, the failure of the
+ *          parent is not detected.
+ * Errors:  functions return 0 or -errno; remo_last_error() explains the calling thread's last
+ *          failure.
  * Source:  LOCO 4.2 (manager), A.1, A.2.
  */
 #pragma once
@@ -30,7 +35,9 @@ REMO_BEGIN
 struct remo_node;
 struct remo_channel;
 
-/* A set of nodes; all zero is "not said", which means everybody or the parent's. */
+enum remo_peer_state { REMO_PEER_COMING, REMO_PEER_UP, REMO_PEER_LEFT, REMO_PEER_DEAD };
+
+/* A set of nodes. In options the empty set means the default: all nodes, or those of the parent. */
 struct remo_nodeset {
     uint64_t word[REMO_NODES_MAX / 64];
 };
@@ -54,8 +61,8 @@ static inline int remo_nodeset_empty(const struct remo_nodeset *set) {
     return any == 0;
 }
 
-/* Every field may be zero: then it comes from the environment (remo run, mpirun, srun), or is the default
- * named. */
+/* A field that is zero takes its value from the environment (remo run, mpirun, srun, or the
+ * variable named), then from the default. `man remo-environment` describes the variables. */
 struct remo_config {
     const char *fabric; /* "shm" (default), "ofi" or "verbs"; environment REMO_FABRIC */
     /* ofi: "tcp;ofi_rxm" (default); verbs: device[:port[:gid]][:mtu=BYTES][:timeout=MS][:odp]; environment
@@ -70,75 +77,105 @@ struct remo_config {
     const char *key_file;         /* 0600 file with the job's secret; environment REMO_KEY_FILE */
     /* tmpfs or hugetlbfs folder for segments; default anonymous memory; environment REMO_MEMORY_DIR */
     const char *memory_dir;
-    uint64_t arena_bytes;     /* address space reserved, the same on every node; default 64 GiB */
-    uint64_t segment_bytes;   /* least growth of the arena; default 16 MiB */
-    uint64_t join_timeout_ns; /* for every node to appear; default 30 s */
-    uint64_t op_timeout_ns;   /* for one operation without a timeout of its own; default 10 s */
-    uint32_t threads_max;     /* default 64 */
-    remo_log_fn log;          /* default: silent */
+    /* address space to reserve, the same on every node; default 64 GiB, or less if the system limits it
+     * (ulimit -v, valgrind): then the smallest reservation of the job is the limit on every node;
+     * environment REMO_ARENA_BYTES */
+    uint64_t arena_bytes;
+    /* least growth of the arena; default 16 MiB; environment REMO_SEGMENT_BYTES */
+    uint64_t segment_bytes;
+    /* limit for all nodes to join; default 30 s; environment REMO_JOIN_TIMEOUT, in seconds */
+    uint64_t join_timeout_ns;
+    /* limit for an operation without a timeout of its own; default 10 s; environment REMO_OP_TIMEOUT, in
+     * seconds */
+    uint64_t op_timeout_ns;
+    uint32_t threads_max; /* default 64 */
+    /* default: no messages; with REMO_LOG in the environment, messages on standard error */
+    remo_log_fn log;
     void *log_ctx;
-    int log_level; /* default REMO_LOG_WARNING */
+    int log_level; /* for `log`; default REMO_LOG_WARNING; environment REMO_LOG */
+    /* Called for each membership change: `peer` has joined (REMO_PEER_UP), left or failed; default: none.
+     * With REMO_PEER_LEFT and REMO_PEER_DEAD the peer is cut off: it can no longer change this node's memory.
+     * Runs on the control thread, one call at a time. The first calls precede the return of remo_node_open;
+     * none follows that of remo_node_close. The function must not block or close an object. */
+    void (*on_peer)(void *ctx, uint32_t peer, enum remo_peer_state state);
+    void *on_peer_ctx;
 };
 
-/* Join the job; returns when all nodes are there. NULL: everything from the environment; with nothing there,
- * a job of one node.
- * Errors: -ETIMEDOUT (the sentence names the ranks that never came), -EHOSTDOWN (one died or gave up
- *         meanwhile), -EPROTO (one has
- * another fabric or arena_bytes), -EINVAL, -EACCES, -EADDRINUSE, -ENODEV, -ENOSPC, -ENOMEM. */
+/* Join the job. Blocks until all nodes have joined, for join_timeout_ns at most. NULL takes all
+ * settings from the environment; without any, the job has one node.
+ * Errors:
+ *   -ETIMEDOUT   a node did not join; the sentence names the missing ranks
+ *   -EHOSTDOWN   a node failed or timed out while joining
+ *   -EPROTO      a node has another fabric or other arena_bytes
+ *   -EACCES      a node has another key, the key file is not private, or an address between
+ *                machines has no key
+ *   -EINVAL      a setting is wrong, or the launcher started several tasks without PMIx (srun
+ *                without --mpi=pmix, MPICH's mpiexec)
+ *   -EADDRINUSE  the address of this rank is in use
+ *   -ENODEV      the fabric has no device or library
+ *   -ENOSPC, -ENOMEM  no memory */
 REMO_API int remo_node_open(const struct remo_config *config, struct remo_node **ret_node);
-/* Say goodbye and free everything. Close the node's channels first; no other thread may be inside a call.
- * NULL is fine. */
+/* Leave the job and free the node. Close the node's channels first; no other thread may be inside a
+ * call. NULL has no effect. */
 REMO_API void remo_node_close(struct remo_node *node);
 
 REMO_API uint32_t remo_node_rank(const struct remo_node *node);
 REMO_API uint32_t remo_node_size(const struct remo_node *node);
 REMO_API const char *remo_node_fabric(const struct remo_node *node);
-/* The parent of all channels. */
+/* Return the root channel: the ancestor of all channels. */
 REMO_API struct remo_channel *remo_node_root(struct remo_node *node);
 
-enum remo_peer_state { REMO_PEER_COMING, REMO_PEER_UP, REMO_PEER_LEFT, REMO_PEER_DEAD };
+/* Return the state of `peer`. Does not block. */
 REMO_API enum remo_peer_state remo_node_peer(const struct remo_node *node, uint32_t peer);
 
-/* ---- fences (LOCO 5.3)
- * ------------------------------------------------------------------------------------------- Operations
- * before the fence are complete and placed before operations after it, for
- *   PAIR    operations of this thread to `peer`;
- *   THREAD  operations of this thread to anybody;
- *   GLOBAL  operations of this node: all threads whose operations happened before this call.
- * Cost: nothing while nothing is unfenced; else what the fabric needs: shm one CPU fence; ofi none, it waits
- *       for what is in
- * flight; verbs one read per unfenced peer (ofi and verbs, PAIR: nothing, since one connection keeps order).
- * Waits for op_timeout_ns at most, whatever the scope.
- * Errors: that of the first unacknowledged write that failed since the last fence; GLOBAL tells those of
- *         other threads too,
- * which may have ended; -EHOSTDOWN, -ETIMEDOUT (names a node that does not answer). */
+/* ---- fences (LOCO 5.3) ---- */
+
+/* Complete and place the operations before the fence, before any operation after it. The scope
+ * selects operations:
+ *   PAIR    of this thread, to `peer`;
+ *   THREAD  of this thread, to all nodes;
+ *   GLOBAL  of all threads of this node, if they happened before this call.
+ * Blocks for op_timeout_ns at most, with any scope. Threads: any.
+ * Cost: nothing if no operation is unfenced. Otherwise: shm, one CPU fence; ofi, no operation, a
+ *       wait for those in flight; verbs, one read per unfenced peer. PAIR on ofi and verbs:
+ *       nothing, since one connection keeps order.
+ * Errors:
+ *   -EHOSTDOWN  a peer has failed
+ *   -ETIMEDOUT  a peer does not answer; the sentence names it
+ *   others      that of the first write without an ack that failed since the last fence; GLOBAL
+ *               includes writes of other threads, also of threads that have ended */
 enum remo_fence_scope { REMO_FENCE_NONE, REMO_FENCE_PAIR, REMO_FENCE_THREAD, REMO_FENCE_GLOBAL };
 REMO_API int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer);
 
-/* ---- operations by address
- * --------------------------------------------------------------------------------------- As in region.h, for
- * addresses kept in network memory. The address is checked: -ESTALE for an earlier life of its node, -EFAULT
- * outside the node's arena. Counted as operations of the root channel. */
+/* ---- operations by address ---- */
+
+/* Read or write at an address that network memory holds. As in region.h; they count as operations
+ * of the root channel.
+ * Errors: those of region.h, and
+ *   -ESTALE  the address belongs to an earlier incarnation of its node
+ *   -EFAULT  the address is outside the node's arena */
 REMO_API int remo_read(struct remo_node *node, struct remo_addr addr, void *dst, size_t size_bytes,
                        struct remo_ack *ack);
 REMO_API int remo_write(struct remo_node *node, struct remo_addr addr, const void *src, size_t size_bytes,
                         struct remo_ack *ack);
 
-/* ---- buffers (LOCO's mem_refs, A.2)
- * ------------------------------------------------------------------------------ A block of network memory of
- * this thread's pool, for use as source or destination without a copy: the operation then uses it until its
- * ack is done. Blocks are REMO_BUFFER_BYTES long; the same thread gives them back.
- * Errors: -ENOBUFS when all REMO_BUFFERS_PER_THREAD are in use. Cost: no system call, no lock. */
+/* ---- buffers (LOCO's mem_refs, A.2) ---- */
+
+/* Take a block of REMO_BUFFER_BYTES of network memory from this thread's pool, and return it. An
+ * operation uses the block without a copy, until its ack is complete. The same thread returns the
+ * block. Does not block. Cost: no system call, no lock.
+ * Errors:
+ *   -ENOBUFS  all REMO_BUFFERS_PER_THREAD blocks of this thread are in use */
 #define REMO_BUFFER_BYTES 8192u
 #define REMO_BUFFERS_PER_THREAD 32u
 REMO_API int remo_buffer_get(struct remo_node *node, void **ret_buffer);
 REMO_API void remo_buffer_put(struct remo_node *node, void *buffer);
 
-/* ---- statistics
- * -------------------------------------------------------------------------------------------------- Network
- * operations since the start: what headers promise under "Cost". `writes` counts every write, `imms` those of
- * them that also woke their target or carried an immediate. Operations on a node's own memory count like any
- * other. */
+/* ---- statistics ---- */
+
+/* Network operations since the start; headers state them under "Cost". `writes` counts every write;
+ * `imms` counts the writes that also notify their target or carry an immediate. Operations on a
+ * node's own memory count too. */
 struct remo_stats {
     uint64_t reads, writes, atomics, imms, bytes;
 };

@@ -1,24 +1,25 @@
 /* owned_var.h - a register of any size with one writer and a cached copy at every participant.
  *
- * Model:   the owner holds the value; every participant holds a copy. The owner pushes to one or all; others
- *          pull. Zero at the beginning.
- * Layout:  two slots of {u64 sequence, u64 checksum over sequence and value, value}, written in turn, so that
- *          a torn one is recognised and the other one is still whole. Values up to 16 bytes: one cache line.
- * Cost:    store, load: none. push: 1 write of a slot per target (woken when asleep). pull: 1 read of both
- *          slots per attempt; a second attempt only when the owner was storing during the first. What is
- *          larger than 8 KiB may be split, as region.h says.
- * Order:   regular register: load returns a value that is not older than the last push that was placed here,
- *          and pull one that is not older than the last store before it. Pushed or pulled, by whichever
- *          thread, what is known on a node never goes back to an older value.
- * Caches:  works where no hardware keeps them coherent (see region.h): each line has one writer.
- * Failure: no slot whole in REMO_OWNED_VAR_RETRIES attempts: -EAGAIN, and the caller's memory is untouched. A
- *          dead owner: pull gives -EHOSTDOWN, and the copy stays readable, even when it died in the middle of
- *          a push. A node that opens late knows nothing until a push or a pull.
- * Threads: load, pull, wait_change: any, at the same time. store, push: one at a time.
- * Source:  LOCO 5.1.1. Differs in: the sequence is under the checksum, so that an old copy cannot pass for a
- *          new one; two slots, so that readers depend neither on the writer's speed nor on its life; words
- *          carry a sequence too, because a bare word cannot tell a push that was late from a pull that was
- *          newer (rows of an SST are never pulled: there a word is a word).
+ * Model:   the owner holds the value; every participant holds a copy. The owner pushes the value to
+ *          one participant or to all; other participants pull it. Initially zero.
+ * Layout:  two slots of {u64 sequence, u64 checksum over sequence and value, value}, written
+ *          alternately. A reader detects a torn slot by its checksum and uses the other slot.
+ *          Values up to 16 bytes: one cache line.
+ * Cost:    store, load: none. push: 1 write of a slot per target (notify). pull: 1 read of both
+ *          slots per attempt; a second attempt only after a store of the owner during the first.
+ *          Data larger than 8 KiB may be split, as in region.h.
+ * Order:   regular register: load returns a value not older than the last push that was placed
+ *          here, and pull one not older than the last store before it. The value known on a node
+ *          never returns to an older one, whether it came by push or pull, and in whichever thread.
+ * Caches:  works without hardware coherence (see region.h): each line has one writer.
+ * Failure: -EAGAIN after REMO_OWNED_VAR_RETRIES torn reads; the caller's memory is unchanged. If
+ *          the owner has failed, pull returns -EHOSTDOWN, and the copy stays readable, also after a
+ *          failure during a push. A node that opens late has the value zero until a push or a pull.
+ * Threads: load, pull, wait_change: any, concurrently. store, push: one at a time.
+ * Source:  LOCO 5.1.1. Differs in: the checksum covers the sequence, so a stale copy is detected;
+ *          two slots, so readers depend neither on the writer's speed nor on its survival; words
+ *          carry a sequence too, because a bare word cannot order a late push and a newer pull.
+ *          (Rows of an SST are never pulled, so there a word is bare.)
  */
 #pragma once
 
@@ -36,28 +37,51 @@ struct remo_owned_var_options {
     uint32_t owner;                   /* a participant; default 0 */
 };
 
-/* Size and owner must be the same on every participant. Errors: those of remo_region_open. */
+/* Open the variable `name` below `parent`; `options` may be NULL. `value_bytes` (at most
+ * REMO_OWNED_VAR_BYTES_MAX) and the owner are the same on every participant. Does not wait for
+ * peers to open.
+ * Errors: those of remo_region_open. */
 REMO_API int remo_owned_var_open(struct remo_channel *parent, const char *name, size_t value_bytes,
                                  const struct remo_owned_var_options *options,
                                  struct remo_owned_var **ret_var);
+/* Close the variable; NULL has no effect. */
 REMO_API void remo_owned_var_close(struct remo_owned_var *var);
 REMO_API struct remo_channel *remo_owned_var_channel(struct remo_owned_var *var);
 
-/* Owner: set the value here. Nobody else sees it before a push or a pull. Errors: -EPERM (not the owner). */
+/* Owner: set the value. Other nodes get it by a push or a pull. Does not block.
+ * Errors:
+ *   -EPERM  this node is not the owner */
 REMO_API int remo_owned_var_store(struct remo_owned_var *var, const void *value);
-/* The value as known here. Never touches the network. Errors: -EAGAIN (torn). */
+/* Copy the value from local memory. Does not block.
+ * Errors:
+ *   -EAGAIN  every attempt was a torn read */
 REMO_API int remo_owned_var_load(struct remo_owned_var *var, void *ret_value);
-/* Owner: write the value to `node`, or to every other participant that lives; one that has not opened the
- * variable yet is waited for. Pushed, it is placed after the next fence. Errors: -EPERM, -EINVAL, -ETIMEDOUT;
- * push alone: -EHOSTDOWN, -ENOTCONN. */
+/* Owner: write the value to `node`, or to all other participants that are up (push_all). The next
+ * fence places it. Blocks for op_timeout_ns at most, while a participant has not opened the
+ * variable.
+ * Errors:
+ *   -EPERM      this node is not the owner
+ *   -EINVAL     `node` is not a participant
+ *   -ETIMEDOUT  a participant has not opened the variable
+ *   -EHOSTDOWN  push: `node` has failed
+ *   -ENOTCONN   push: `node` has closed the variable */
 REMO_API int remo_owned_var_push(struct remo_owned_var *var, uint32_t node, struct remo_ack *ack);
 REMO_API int remo_owned_var_push_all(struct remo_owned_var *var, struct remo_ack *ack);
-/* Read the owner's value into the copy here and into `ret_value` (may be NULL). Errors: -EHOSTDOWN,
- * -ENOTCONN, -ETIMEDOUT, -EAGAIN (torn). */
+/* Read the owner's value into the local copy and into `ret_value` (may be NULL). Blocks for
+ * op_timeout_ns at most for each attempt.
+ * Errors:
+ *   -EHOSTDOWN  the owner has failed
+ *   -ENOTCONN   the owner has closed the variable
+ *   -ETIMEDOUT  the owner does not answer, or has not opened the variable
+ *   -EAGAIN     every attempt was a torn read */
 REMO_API int remo_owned_var_pull(struct remo_owned_var *var, void *ret_value);
-/* Until the copy here differs from `than`. A push or another thread's pull wakes it; a store of the owner is
- * seen there with its next push, or within 20 ms. `ret_value` may be NULL, or `than`.
- * Errors: -ETIMEDOUT, -EHOSTDOWN and -ENOTCONN (owner). */
+/* Wait until the local copy differs from `than`, and copy it to `ret_value` (may be NULL, or
+ * `than`). A push, or a pull of another thread, wakes the caller. At the owner, a store is noticed
+ * at its next push, or within 20 ms. Blocks up to `timeout_ns`.
+ * Errors:
+ *   -ETIMEDOUT  the copy did not change
+ *   -EHOSTDOWN  the owner has failed
+ *   -ENOTCONN   the owner has closed the variable */
 REMO_API int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value,
                                         uint64_t timeout_ns);
 

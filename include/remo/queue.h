@@ -1,32 +1,43 @@
 /* queue.h - bounded FIFO queue in network memory: any node pushes, any node pops.
  *
- * Model:   `capacity` slots striped over the participants; a slot's word says for which lap it is free or
- *          by whom it is claimed, and changes by compare-and-swap only. A push claims the first free slot,
- *          and then fills it; a pop copies the first filled one, and then frees it. Two words at the home say
- *          where these about are, and whether anybody waits.
- * Layout:  slot = {u64 claim; u64 checksum; u64 ticket and size; data[slot_bytes]}, cache-line aligned. Home:
- *          256 bytes. Each participant 192 bytes more: bells that peers ring, and whom it has cut off.
- * Cost:    push, not full: 2 atomics and 1 write; pop, not empty: 1 read and 2 atomics. Elements above 1000
- *          bytes: 1 write or read more. One read more for a push where a completed write is not yet placed.
- *          Full: 1 atomic; empty: 1 read, or 2 when an element is just being put there. When other nodes have
- *          pushed (or popped) since this one did: 1 read and 1 atomic (2 reads) more, and 1 atomic when they
- *          do so at the same time. When nodes wait: 1 read, 1 atomic, and 1 write to wake each of them.
- *          Waiting: 3 to 5 atomics when it begins and ends, and a look every 20 ms.
- * Order:   FIFO and linearizable; a push happens before the pop that returns it.
- * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
- * Failure: a dead home: -EHOSTDOWN (-ENOTCONN when it closed the queue). When another participant dies or
- *          closes the queue, calls that wait and the next call of each node get -EHOSTDOWN, once: they have
- *          done nothing. The elements in its slots are lost; the queue goes on without its slots, in order.
- *          A node that dies in the middle of a push has pushed or not; in the middle of a pop, it may
- *          have taken the element with it. Pushes that returned 0, into slots of live nodes, are never lost,
- *          and no element comes out twice. A push returns -EHOSTDOWN or -EIO with a sentence that says so
- *          when its slot's owner went under its hands: then the element was pushed once or not at all.
- *          Timed operations that give up leave nothing behind.
- *          A pop waits for a push that has claimed its slot and is slow to fill it; when it may not wait, it
- *          gives -ETIMEDOUT, as if the queue were empty.
+ * Model:   `capacity` slots striped over the participants. The claim word of a slot states the lap
+ *          for which the slot is free, or the node that claimed it, and changes by compare-and-swap
+ *          only. A push claims the first free slot and then fills it. A pop copies the first filled
+ *          slot and then frees it. Two words at the home approximate both positions, and have a
+ *          flag for waiters.
+ * Layout:  slot = {u64 claim; u64 checksum; u64 ticket and size; data[slot_bytes]}, cache-line
+ *          aligned. Home: 256 bytes. Each participant: 192 bytes more, for doorbells and the set of
+ *          nodes that it has cut off.
+ * Cost:    uncontended:
+ *          - push, not full: 2 atomics and 1 write; elements above 1000 bytes: 1 write more; 1 read
+ *            more where a completed write may not be placed;
+ *          - pop, not empty: 1 read and 2 atomics; elements above 1000 bytes: 1 read more;
+ *          - push, full: 1 atomic;
+ *          - pop, empty: 1 read, or 2 while a push fills a slot, and 1 more after a participant
+ *            failed or left.
+ *          Further operations:
+ *          - after pushes (pops) of other nodes: 1 read and 1 atomic (2 reads) more, and 1 atomic
+ *            with concurrent ones;
+ *          - with waiting nodes: 1 read, 1 atomic, and 1 write (notify) to each of them;
+ *          - a wait: 3 to 5 atomics at its begin and end, and one retry every 20 ms.
+ * Order:   FIFO and linearizable. A push happens before the pop that returns its element.
+ * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
+ * Failure: if the home fails, calls return -EHOSTDOWN (-ENOTCONN if it closed the queue). If
+ *          another participant fails or closes the queue, waiting calls and the next call of each
+ *          node return -EHOSTDOWN, once and without effect. The elements in its slots are lost, and
+ *          the queue continues without its slots, in order. A node that fails during a push has
+ *          pushed its element or not; during a pop, it may have removed the element. Completed
+ *          pushes into slots of nodes that are up are never lost, and no element is returned twice.
+ *          If the owner of a slot fails during a push, the push returns -EHOSTDOWN or -EIO with a
+ *          sentence that states it: the element was pushed once or not at all. If a push to an owner
+ *          that is up fails, its slot is skipped, and the sentence of -EIO states whether the outcome
+ *          is unknown. While the owner does not answer, pops wait at the slot; the next call on the
+ *          pushing node after the owner answers frees it. Operations that time out have no effect.
+ *          A pop waits for a push that has claimed its slot and has not filled it; without time to wait, it returns -ETIMEDOUT, as if the queue were empty.
  * Threads: any.
- * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by compare-and-swap instead
- *          of tickets by fetch-and-add, so that whoever dies or gives up holds no ticket.
+ * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by
+ *          compare-and-swap instead of tickets by fetch-and-add, so no failed or timed-out
+ *          operation holds a ticket. The protocol is described in docs/internals/queue.md.
  */
 #pragma once
 
@@ -42,22 +53,42 @@ struct remo_queue_options {
     struct remo_nodeset participants; /* empty: the parent's */
     uint32_t home;                    /* a participant; default 0 */
     uint32_t slot_bytes;              /* largest element; default 56, at most REMO_QUEUE_SLOT_BYTES_MAX */
-    uint64_t capacity;                /* slots in all, made a multiple of the participants; default 1024 */
+    uint64_t capacity;                /* slots, rounded up to a multiple of the participants; default 1024 */
 };
 
-/* The options must be the same on every node. Errors: those of remo_channel_open, remo_channel_add_memory. */
+/* Open the queue `name` below `parent`; `options` may be NULL. The options are the same on every
+ * participant. Does not wait for peers to open.
+ * Errors:
+ *   -EINVAL  an option is out of range
+ *   others   those of remo_channel_open and remo_channel_add_memory */
 REMO_API int remo_queue_open(struct remo_channel *parent, const char *name,
                              const struct remo_queue_options *options, struct remo_queue **ret_queue);
-/* Takes this node's slots away from the others: they lose what is in them. */
+/* Close the queue. The elements in this node's slots are lost to all participants. NULL has no
+ * effect. */
 REMO_API void remo_queue_close(struct remo_queue *queue);
 REMO_API struct remo_channel *remo_queue_channel(struct remo_queue *queue);
 
-/* Append `size_bytes` (0 to slot_bytes); copied on return. 0 ns: try once.
- * Errors: -ETIMEDOUT (full), -EMSGSIZE, -EHOSTDOWN, -ENOTCONN, -EIO, -EINVAL. */
+/* Append `size_bytes` (0 to slot_bytes) from `data`; copied on return. Blocks up to `timeout_ns`
+ * (0: try once).
+ * Errors:
+ *   -ETIMEDOUT  the queue is full
+ *   -EMSGSIZE   the element is longer than slot_bytes
+ *   -EHOSTDOWN  the home, or a participant, has failed or left
+ *   -ENOTCONN   the home has closed the queue
+ *   -EIO        the network reported an error; the sentence states the outcome
+ *   -EINVAL     an argument is NULL */
 REMO_API int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_bytes,
                              uint64_t timeout_ns);
-/* Remove the first element. 0 ns: try once. The buffer may be overwritten also when there is an error.
- * Errors: -ETIMEDOUT (empty), -EMSGSIZE (buffer_bytes < slot_bytes), -EHOSTDOWN, -ENOTCONN, -EIO, -EINVAL. */
+/* Remove the first element and copy it to `buffer`. The contents of `buffer` are undefined after an
+ * error. Blocks up to `timeout_ns` (0: try once).
+ * Errors:
+ *   -ETIMEDOUT  the queue is empty
+ *   -EMSGSIZE   the first element has *ret_size_bytes, more than `buffer_bytes`; it stays in the
+ *               queue
+ *   -EHOSTDOWN  the home, or a participant, has failed or left
+ *   -ENOTCONN   the home has closed the queue
+ *   -EIO        the network reported an error
+ *   -EINVAL     an argument is NULL */
 REMO_API int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes,
                             size_t *ret_size_bytes, uint64_t timeout_ns);
 

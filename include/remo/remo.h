@@ -1,4 +1,4 @@
-/* remo.h - all of Remo. */
+/* remo.h - include all public headers of Remo. */
 #pragma once
 
 #include <remo/ack.h>
@@ -6,7 +6,9 @@
 #include <remo/atomic_var.h>
 #include <remo/barrier.h>
 #include <remo/channel.h>
+#include <remo/collective.h>
 #include <remo/error.h>
+#include <remo/event.h>
 #include <remo/kv.h>
 #include <remo/lock.h>
 #include <remo/log.h>
@@ -16,3 +18,4 @@
 #include <remo/region.h>
 #include <remo/ringbuffer.h>
 #include <remo/sst.h>
+#include <remo/version.h>

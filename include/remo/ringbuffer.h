@@ -1,22 +1,25 @@
-/* ringbuffer.h - messages of mixed sizes from one node to many, in order, each to all.
+/* ringbuffer.h - messages of mixed sizes from one node to many, in order, each to all receivers.
  *
- * Model:   the sender writes each message into a ring at every receiver (every participant but itself);
- *          receivers acknowledge what they consumed in an SST, and the sender reuses what all live receivers
- *          are done with.
- * Layout:  per receiver `capacity_bytes`; a message is {u32 size, u32 lap, u64 checksum, payload}, 16-byte
- *          aligned; it never wraps: a filler of 16 bytes closes a lap that has no room for it.
- * Cost:    send to n receivers: n writes (woken when asleep, or delivering an immediate); once per lap n
- *          more, of the filler. receive: none; an acknowledgement of 1 write for every half ring consumed, or
- *          when asked.
- * Order:   each receiver gets every message once, in the order sent.
- * Caches:  where no hardware keeps them coherent (see region.h), opening it gives -EOPNOTSUPP.
- * Failure: a full ring: the sender waits for the slowest live receiver (-ETIMEDOUT: nothing was sent). A dead
- *          receiver is left out and does not stop the sender; one that has not opened the ring yet does. A
- *          dead sender: what arrived whole is received, then -EHOSTDOWN; -ENOTCONN when it closed the ring.
- *          Sent by a node that died, a message may have reached some receivers only.
- * Threads: send and wait_received: one thread at a time. receive and acknowledge: one thread at a time.
- * Source:  LOCO 5.4; FaRM. Differs in: the record carries its lap, and a checksum that covers its place in
- *          the stream, instead of relying on write order or zeroed memory.
+ * Model:   the sender writes each message into a ring at every receiver (every participant but
+ *          itself). Receivers acknowledge consumed messages in an SST. The sender reuses space that
+ *          all receivers that are up have acknowledged.
+ * Layout:  per receiver `capacity_bytes`. A message is {u32 size, u32 lap, u64 checksum, payload},
+ *          aligned to 16 bytes, and never wraps: a filler of 16 bytes ends a lap without room for
+ *          the message.
+ * Cost:    send to n receivers: n writes (notify, or with an immediate), and n more per lap for the
+ *          filler. receive: none, and an acknowledgement of 1 write for every consumed half of the
+ *          ring, or on request.
+ * Order:   each receiver gets every message once, in the order of sends.
+ * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
+ * Failure: if the ring is full, the sender waits for the slowest receiver that is up (-ETIMEDOUT:
+ *          nothing was sent). The sender skips failed receivers, and waits for receivers that have
+ *          not opened the ring. If the sender fails, receivers get all complete messages, then
+ *          -EHOSTDOWN; if it closes the ring, then -ENOTCONN. A message of a failed sender may have
+ *          reached some receivers only.
+ * Threads: send and wait_received: one thread at a time. receive and acknowledge: one thread at a
+ *          time.
+ * Source:  LOCO 5.4; FaRM. Differs in: each record carries its lap, and a checksum that covers its
+ *          position in the stream, instead of relying on write order or zeroed memory.
  */
 #pragma once
 
@@ -31,35 +34,60 @@ struct remo_ringbuffer_options {
     uint32_t sender;                  /* a participant; default 0 */
     uint64_t capacity_bytes;          /* default 64 KiB; a multiple of 64, from 256 to 4 GiB */
     void *ctx;
-    /* Service thread: something may be there to receive; makes sends carry immediates. Given at every
-     * participant (the sender's is never called) or at none. */
+    /* Called by the service thread when a message may have arrived; sends then carry immediates.
+     * Set at every participant (the sender's is never called) or at none. */
     void (*on_arrival)(void *ctx);
 };
 
-/* *ret_ring is set before the first on_arrival. Sender, capacity and whether there is an on_arrival must be
- * the same on every participant. Errors: those of remo_region_open. */
+/* Open the ring buffer `name` below `parent`; `options` may be NULL. Sender, capacity and the
+ * presence of on_arrival are the same on every participant. Does not wait for peers to open.
+ * *ret_ring is set before the first on_arrival.
+ * Errors: those of remo_region_open. */
 REMO_API int remo_ringbuffer_open(struct remo_channel *parent, const char *name,
                                   const struct remo_ringbuffer_options *options,
                                   struct remo_ringbuffer **ret_ring);
+/* Close the ring buffer; NULL has no effect. */
 REMO_API void remo_ringbuffer_close(struct remo_ringbuffer *ring);
 REMO_API struct remo_channel *remo_ringbuffer_channel(struct remo_ringbuffer *ring);
-/* A quarter of the capacity, less 16. */
+/* Return the longest message in bytes: a quarter of the capacity, less 16. */
 REMO_API size_t remo_ringbuffer_message_bytes_max(const struct remo_ringbuffer *ring);
 
-/* Sender. *ret_position (may be NULL): for remo_ringbuffer_wait_received. 0: the message reaches every
- * receiver that lives; should writing it have failed, the next call does it again first, or tells. Errors:
- * -EPERM, -EMSGSIZE, -EINVAL, -ETIMEDOUT, -EPROTO. */
+/* Sender: send a message to all receivers; copied on return. Blocks up to `timeout_ns` while the
+ * ring is full. *ret_position (may be NULL) is the position for remo_ringbuffer_wait_received.
+ * After success the message reaches every receiver that is up: if a write failed, the next call
+ * repeats it first, or reports the error.
+ * Errors:
+ *   -EPERM      this node is not the sender
+ *   -EMSGSIZE   the message is longer than remo_ringbuffer_message_bytes_max
+ *   -EINVAL     an argument is NULL
+ *   -ETIMEDOUT  the ring is full, or a receiver has not opened it; nothing was sent
+ *   -EPROTO     a participant opened another object under this name */
 REMO_API int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
                                   uint64_t timeout_ns, uint64_t *ret_position);
-/* Sender: until every live receiver acknowledged everything up to `position`. They do so for every half ring,
- * or when they call remo_ringbuffer_acknowledge. Errors: -EPERM, -EINVAL (not sent yet), -ETIMEDOUT. */
+/* Sender: wait until every receiver that is up has acknowledged all messages up to `position`.
+ * Receivers acknowledge every half ring, and when they call remo_ringbuffer_acknowledge. Blocks up
+ * to `timeout_ns`.
+ * Errors:
+ *   -EPERM      this node is not the sender
+ *   -EINVAL     `position` is beyond the last message
+ *   -ETIMEDOUT  a receiver has not acknowledged */
 REMO_API int remo_ringbuffer_wait_received(struct remo_ringbuffer *ring, uint64_t position,
                                            uint64_t timeout_ns);
-/* Receiver. Copies the next message; `buffer` may be written to even when there is none. Errors: -ETIMEDOUT
- * (none), -EMSGSIZE (needs *ret_size_bytes; it stays), -EHOSTDOWN, -ENOTCONN, -EPERM, -EINVAL. */
+/* Receiver: remove the next message and copy it to `buffer`. The contents of `buffer` are undefined
+ * after an error. Blocks up to `timeout_ns`.
+ * Errors:
+ *   -ETIMEDOUT  no message arrived
+ *   -EMSGSIZE   the message has *ret_size_bytes, more than `buffer_bytes`; it stays in the ring
+ *   -EHOSTDOWN  the sender has failed
+ *   -ENOTCONN   the sender has closed the ring
+ *   -EPERM      this node is not a receiver
+ *   -EINVAL     an argument is NULL */
 REMO_API int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
                                      size_t *ret_size_bytes, uint64_t timeout_ns);
-/* Receiver: acknowledge what was received so far, now. Nothing new: no write. Errors: -EPERM, -EHOSTDOWN. */
+/* Receiver: acknowledge all received messages. Cost: 1 write; none if all are acknowledged.
+ * Errors:
+ *   -EPERM      this node is not a receiver
+ *   -EHOSTDOWN  the sender has failed */
 REMO_API int remo_ringbuffer_acknowledge(struct remo_ringbuffer *ring);
 
 REMO_END

@@ -1,4 +1,4 @@
-/* bits.h - small things every floor needs. */
+/* bits.h - helpers of all floors: cache lines, branch hints, powers of two, alignment. */
 #pragma once
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What two threads must not share if one of them writes it often. */
+/* Data that one thread writes often does not share a cache line with data of another thread. */
 #define REMO__CACHE_LINE 64
 #define REMO__CACHE_ALIGNED __attribute__((aligned(REMO__CACHE_LINE)))
 
@@ -31,7 +31,7 @@ static inline uint64_t remo__power_of_two_from(uint64_t value) {
     return bits == 64 ? 0 : UINT64_C(1) << bits;
 }
 
-/* `value` rounded up to a multiple of `alignment`, a power of two. The caller knows that it fits. */
+/* `value` rounded up to a multiple of `alignment`, a power of two. The result must fit in 64 bits. */
 static inline uint64_t remo__align_up(uint64_t value, uint64_t alignment) {
     assert(remo__is_power_of_two(alignment));
     assert(value <= UINT64_MAX - (alignment - 1));

@@ -1,8 +1,8 @@
-/* bytes.h - cursors that take apart and put together messages, without trusting anybody.
+/* bytes.h - cursors that decode and encode messages; input is never trusted.
  *
  * Numbers are little-endian on the wire and need no alignment. A string is a u16 length and that many bytes,
- * none of them 0. The first read or write that does not fit sets `bad`, yields zeros or writes nothing, and
- * so do all that follow: a decoder reads everything and asks once, at the end. */
+ * none of them 0. The first access that does not fit sets `bad`. From then on reads return zeros and writes
+ * have no effect, so a decoder checks once, at the end. */
 #pragma once
 
 #include <endian.h>
@@ -31,12 +31,12 @@ static inline size_t remo__reader_left(const struct remo__reader *reader) {
     return (size_t)(reader->end - reader->at);
 }
 
-/* Did everything read so far fit, and is nothing left over? */
+/* True if all reads were within the message and no bytes are left over. */
 static inline bool remo__reader_complete(const struct remo__reader *reader) {
     return !reader->bad && reader->at == reader->end;
 }
 
-/* The next `size_bytes` bytes where they lie, or NULL (only then is the reader bad). */
+/* The next `size_bytes` bytes, not copied. NULL, and the reader is bad, if fewer are left. */
 static inline const void *remo__get_span(struct remo__reader *reader, size_t size_bytes) {
     if (reader->bad || size_bytes > remo__reader_left(reader)) {
         reader->bad = 1;
@@ -47,7 +47,7 @@ static inline const void *remo__get_span(struct remo__reader *reader, size_t siz
     return span;
 }
 
-/* Copy the next `size_bytes` bytes to `ret_data`; zeros if they are not there. */
+/* Copy the next `size_bytes` bytes to `ret_data`; zeros if fewer are left. */
 static inline void remo__get_bytes(struct remo__reader *reader, void *ret_data, size_t size_bytes) {
     const void *span = remo__get_span(reader, size_bytes);
     if (size_bytes == 0)
@@ -82,8 +82,8 @@ static inline uint64_t remo__get_u64(struct remo__reader *reader) {
     return le64toh(value);
 }
 
-/* A string and its end into `ret_string` of `size_bytes` > 0 bytes; "" and bad if it does not fit there or
- * holds a 0. */
+/* Read a string into `ret_string` of `size_bytes` > 0 bytes and terminate it. A string that does not fit or
+ * contains a 0 yields "" and a bad reader. */
 static inline void remo__get_string(struct remo__reader *reader, char *ret_string, size_t size_bytes) {
     size_t length = remo__get_u16(reader);
     const void *span = remo__get_span(reader, length);
@@ -100,21 +100,28 @@ static inline struct remo__writer remo__writer_of(void *data, size_t size_bytes)
     return (struct remo__writer){.at = data, .end = (uint8_t *)data + size_bytes};
 }
 
-/* Room for the next `size_bytes` bytes, or NULL (only then is the writer bad). */
-static inline void *remo__put_span(struct remo__writer *writer, size_t size_bytes) {
-    if (writer->bad || size_bytes > (size_t)(writer->end - writer->at)) {
+/* True if the next `size_bytes` bytes fit. If not, the writer is bad from now on. */
+static inline bool remo__writer_fits(struct remo__writer *writer, size_t size_bytes) {
+    if (size_bytes > (size_t)(writer->end - writer->at))
         writer->bad = 1;
+    return !writer->bad;
+}
+
+/* Room for the next `size_bytes` bytes. NULL, and the writer is bad, if they do not fit. */
+static inline void *remo__put_span(struct remo__writer *writer, size_t size_bytes) {
+    if (!remo__writer_fits(writer, size_bytes))
         return NULL;
-    }
     void *span = writer->at;
     writer->at += size_bytes;
     return span;
 }
 
+/* Tests the writer and not a span: gcc 14 would warn of a copy to NULL. */
 static inline void remo__put_bytes(struct remo__writer *writer, const void *data, size_t size_bytes) {
-    void *span = remo__put_span(writer, size_bytes);
-    if (span && size_bytes > 0)
-        memcpy(span, data, size_bytes);
+    if (size_bytes == 0 || !remo__writer_fits(writer, size_bytes))
+        return;
+    memcpy(writer->at, data, size_bytes);
+    writer->at += size_bytes;
 }
 
 static inline void remo__put_u8(struct remo__writer *writer, uint8_t value) {
@@ -136,7 +143,7 @@ static inline void remo__put_u64(struct remo__writer *writer, uint64_t value) {
     remo__put_bytes(writer, &value, sizeof value);
 }
 
-/* All of it or nothing; bad also if it is longer than 65535 bytes. */
+/* Write the whole string or nothing. A string of more than 65535 bytes makes the writer bad. */
 static inline void remo__put_string(struct remo__writer *writer, const char *string) {
     size_t length = strlen(string);
     if (length > UINT16_MAX || length + sizeof(uint16_t) > (size_t)(writer->end - writer->at)) {

@@ -1,5 +1,5 @@
-/* clock.h - time, always in nanoseconds of a clock that never goes back, and deadlines on it.
- * Under the simulator time is virtual and comes from there. */
+/* clock.h - time and deadlines, in nanoseconds of a monotonic clock.
+ * In the simulator time is virtual: the simulator implements these functions. */
 #pragma once
 
 #include <remo/error.h>
@@ -14,14 +14,14 @@
 uint64_t remo__now_ns(void);
 uint64_t remo__deadline(uint64_t timeout_ns);
 #else
-/* About 20 ns: the kernel's clock page, no system call. */
+/* Cost: about 20 ns, no system call (vDSO). */
 static inline uint64_t remo__now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * REMO__NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* The moment `timeout_ns` from now. REMO_FOREVER stays REMO_FOREVER; 0 is a deadline already reached. */
+/* The time `timeout_ns` from now. REMO_FOREVER stays REMO_FOREVER; 0 is a deadline already reached. */
 static inline uint64_t remo__deadline(uint64_t timeout_ns) {
     if (timeout_ns == REMO_FOREVER)
         return REMO_FOREVER;
@@ -30,7 +30,7 @@ static inline uint64_t remo__deadline(uint64_t timeout_ns) {
 }
 #endif
 
-/* What is left until `deadline`: 0 once it is reached, REMO_FOREVER if it never is. */
+/* The time left until `deadline`: 0 once it is reached; REMO_FOREVER if `deadline` is REMO_FOREVER. */
 static inline uint64_t remo__remaining_ns(uint64_t deadline) {
     if (deadline == REMO_FOREVER)
         return REMO_FOREVER;

@@ -1,3 +1,7 @@
+/* error.c - implements error.h: the sentence of the last error, and the names and texts of codes.
+ *
+ * The sentence belongs to the thread. Each function keeps errno, so a caller may report a failure first and
+ * read errno afterwards. */
 #include "base/error.h"
 
 #include <assert.h>
@@ -9,58 +13,58 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What each code means here. Names come from the C library, and so does the text of a code not listed. */
+/* The meaning of each code in Remo. The C library supplies the names, and the texts of other codes. */
 static const struct {
     int code;
     const char *text;
 } error_table[] = {
     {EACCES, "the credential was refused"},
-    {EADDRINUSE, "the address or port is taken"},
-    {EAGAIN, "not possible right now, try again"},
-    {EALREADY, "this is already under way"},
-    {EBADMSG, "the bytes received make no sense"},
+    {EADDRINUSE, "the address or port is in use"},
+    {EAGAIN, "not possible now; try again"},
+    {EALREADY, "the operation is already in progress"},
+    {EBADMSG, "the received data is malformed"},
     {EBUSY, "the object is in use"},
-    {ECANCELED, "the operation was given up before it began"},
-    {ECONNREFUSED, "nobody listens there"},
-    {ECONNRESET, "the connection broke"},
-    {EDEADLK, "the caller holds this lock already"},
-    {EEXIST, "there is one already"},
+    {ECANCELED, "the operation was cancelled before it began"},
+    {ECONNREFUSED, "no process listens at the address"},
+    {ECONNRESET, "the connection was lost"},
+    {EDEADLK, "the caller already holds this lock"},
+    {EEXIST, "it exists already"},
     {EFAULT, "the address is not network memory"},
-    {EHOSTDOWN, "a peer has died or left"},
+    {EHOSTDOWN, "a peer has failed or left"},
     {EHOSTUNREACH, "the host cannot be reached"},
     {EINTR, "interrupted by a signal"},
-    {EINVAL, "an argument is wrong"},
+    {EINVAL, "an argument is invalid"},
     {EIO, "the network reported an error"},
     {EMFILE, "too many files are open"},
     {EMSGSIZE, "too large"},
     {ENAMETOOLONG, "the name is too long"},
     {ENODEV, "no such fabric or device"},
-    {ENOENT, "there is no such thing"},
+    {ENOENT, "it does not exist"},
     {ENOMEM, "out of memory"},
-    {ENOSPC, "no room left"},
+    {ENOSPC, "no space left"},
     {ENOSYS, "not available on this system"},
     {ENOTCONN, "not connected"},
-    {ENOTRECOVERABLE, "the object was lost with a dead peer"},
+    {ENOTRECOVERABLE, "the object was lost with a failed peer"},
     {ENOTUNIQ, "two nodes claim the same name or number"},
     {EOPNOTSUPP, "not supported by this fabric"},
     {EOVERFLOW, "a number is too large"},
-    {EOWNERDEAD, "the last owner died while it held the lock"},
+    {EOWNERDEAD, "the last holder failed while it held the lock"},
     {EPERM, "not permitted"},
-    {EPIPE, "the other side has closed"},
-    {EPROTO, "the peer speaks another protocol or version"},
+    {EPIPE, "the peer has closed"},
+    {EPROTO, "the peer uses another protocol or version"},
     {ERANGE, "out of range"},
     {ESHUTDOWN, "the node or object is closing"},
-    {ESTALE, "the address belongs to an earlier life of its node"},
+    {ESTALE, "the address belongs to an earlier incarnation, or the value has changed"},
     {ETIMEDOUT, "the deadline has passed"},
     {EXDEV, "the objects belong to different nodes or channels"},
 };
 
 static _Thread_local struct {
-    const char *sentence; /* NULL: none yet; else `text` or something that lives for ever */
+    const char *sentence; /* NULL: none yet; else `text` or a static string */
     char text[REMO__SENTENCE_MAX];
 } last_error;
 
-/* Codes are accepted with either sign; what has no positive form is no errno code. */
+/* Accepts codes of either sign. INT_MIN has no positive form and maps to a value without a name. */
 static int errno_of(int code) {
     return code == INT_MIN ? INT_MAX : abs(code);
 }
@@ -87,10 +91,18 @@ const char *remo_error_text(int code) {
     return text ? text : "unknown error";
 }
 
-/* Replace the sentence. It was formatted elsewhere first, because its arguments may be the old one. */
+/* Replace the sentence. The caller has formatted it elsewhere: the old sentence may be one of its
+ * arguments. */
 static void sentence_set(const char *text) {
-    memcpy(last_error.text, text, strlen(text) + 1);
+    size_t length = strlen(text);
+    for (size_t i = 0; i < length; i++) /* names from users and peers must not control a terminal */
+        last_error.text[i] = (unsigned char)text[i] < ' ' || text[i] == '\x7f' ? '?' : text[i];
+    last_error.text[length] = '\0';
     last_error.sentence = last_error.text;
+}
+
+int remo__fail_null(const char *function, const char *argument) {
+    return remo__fail(-EINVAL, "%s: the argument `%s` is NULL; pass a valid pointer", function, argument);
 }
 
 int remo__fail(int code, const char *format, ...) {

@@ -1,14 +1,14 @@
-/* error.h - setting the sentence that remo_last_error() returns.
+/* error.h - set the sentence that remo_last_error() returns.
  *
- * Whoever first decides that something failed describes it:
+ * The function that detects a failure describes it:
  *     return remo__fail(-EINVAL, "the name has %zu bytes, at most %d are allowed", length, REMO_NAME_MAX);
- * A caller that knows more puts it in front ("opening queue jobs: the name has ...") and passes the code on:
+ * A caller may add context in front ("opening queue jobs: the name has ..."), and returns the same code:
  *     return remo__fail_more(rc, "opening queue %s", name); */
 #pragma once
 
 #include <remo/error.h>
 
-/* The longest sentence, its end included; longer ones are cut. */
+/* The longest sentence, its terminator included; longer sentences are truncated. */
 #define REMO__SENTENCE_MAX 512
 
 /* Set this thread's sentence; return `code` (negative). Keeps errno. The arguments may include
@@ -18,6 +18,16 @@ int remo__fail(int code, const char *format, ...) __attribute__((format(printf, 
 /* Put "<context>: " in front of this thread's sentence; return `code`. */
 int remo__fail_more(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* As remo__fail, for results that are frequent and ordinary (an empty queue, a missing key): keeps the
- * pointer, formats and copies nothing. `sentence` must live for ever. */
+/* As remo__fail, for frequent, ordinary results (an empty queue, a missing key). Stores the pointer, and
+ * neither formats nor copies. `sentence` must have static lifetime. */
 int remo__fail_static(int code, const char *sentence);
+
+/* Set a sentence that names the function and its NULL argument; return -EINVAL. */
+int remo__fail_null(const char *function, const char *argument);
+
+/* At the entry of a public function that returns a code: return -EINVAL if `pointer` is NULL. */
+#define REMO__REQUIRE(pointer)                          \
+    do {                                                \
+        if (__builtin_expect(!(pointer), 0))            \
+            return remo__fail_null(__func__, #pointer); \
+    } while (0)

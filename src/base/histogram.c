@@ -1,3 +1,7 @@
+/* histogram.c - implements histogram.h.
+ *
+ * A bucket is the top SUB_BITS + 1 bits of its values, and a shift. Every value has exactly one bucket, so
+ * recording is an index computation and an increment. */
 #include "base/histogram.h"
 
 #include "base/bits.h"
@@ -8,8 +12,8 @@
 #define SUB_COUNT (UINT64_C(1) << SUB_BITS)
 #define VALUE_MAX ((UINT64_C(1) << REMO__HISTOGRAM_MAX_BITS) - 1)
 
-/* A value is its top SUB_BITS + 1 bits, shifted. Shift 0 holds the exact values 0 .. 2 * SUB_COUNT - 1; each
- * further shift adds SUB_COUNT buckets, since their top bit is always set. */
+/* Shift 0 holds the exact values 0 .. 2 * SUB_COUNT - 1. Each further shift adds SUB_COUNT buckets, because
+ * the top bit of its values is always set. */
 static size_t bucket_of(uint64_t value) {
     value = remo__min(value, VALUE_MAX);
     if (value < SUB_COUNT)

@@ -1,8 +1,8 @@
-/* histogram.h - how long things took: a log-linear histogram of fixed size.
+/* histogram.h - a log-linear histogram of durations, of fixed size.
  *
- * Values up to 511 ns are kept exactly; above that a bucket is 1/256 of its power of two wide, so that a
- * percentile is off by 0.2 % at most. Values beyond 2^42 ns (73 minutes) count as that.
- * Not synchronised: one per thread, merged at the end. */
+ * Values up to 511 ns are exact. Above that, a bucket spans 1/256 of its power of two, so the error of a
+ * percentile is at most 0.2 %. Values above 2^42 ns (73 minutes) count in the last bucket.
+ * Threads: not synchronised; use one histogram per thread and merge them. */
 #pragma once
 
 #include <stdint.h>
@@ -16,24 +16,24 @@
 struct remo__histogram {
     uint64_t count;
     uint64_t sum_ns;
-    uint64_t min_ns; /* UINT64_MAX while empty */
+    uint64_t min_ns; /* UINT64_MAX if empty */
     uint64_t max_ns;
     uint64_t buckets[REMO__HISTOGRAM_BUCKETS];
 };
 
 void remo__histogram_reset(struct remo__histogram *histogram);
 
-/* Note one value, or `count` equal ones. No allocation, no system call: may stand on the data path. */
+/* Record one value, or `count` equal values. No allocation, no system call: fit for the data path. */
 void remo__histogram_record(struct remo__histogram *histogram, uint64_t value_ns);
 void remo__histogram_record_many(struct remo__histogram *histogram, uint64_t value_ns, uint64_t count);
 
-/* Add all that `from` holds to `into`. */
+/* Add all values of `from` to `into`. */
 void remo__histogram_merge(struct remo__histogram *into, const struct remo__histogram *from);
 
-/* The value that `percent` (0 to 100) of all values do not exceed; 0 while empty. */
+/* The value that `percent` (0 to 100) of all values do not exceed; 0 if empty. */
 uint64_t remo__histogram_percentile(const struct remo__histogram *histogram, double percent);
 
-/* These are exact; 0 while empty. */
+/* Exact; 0 if empty. */
 double remo__histogram_mean(const struct remo__histogram *histogram);
 uint64_t remo__histogram_min(const struct remo__histogram *histogram);
 uint64_t remo__histogram_max(const struct remo__histogram *histogram);

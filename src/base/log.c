@@ -1,3 +1,5 @@
+/* log.c - implements log.h: formats a message and passes it to the log function of the node.
+ * A message above the level is neither formatted nor passed on. */
 #include "base/log.h"
 
 #include <errno.h>

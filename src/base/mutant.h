@@ -1,16 +1,15 @@
-/* mutant.h - places where a proof needs a step, marked so that the simulator can leave the step out and see
- * whether anybody notices.
+/* mutant.h - mark steps that a proof needs. The simulator omits a step and checks that a test fails.
  *
  *     if (!REMO__MUTANT(lock_release_fence))
  *         rc = fence();
- * The name begins with the object's. In normal builds it is the constant false, and costs nothing.
+ * The name begins with the object's name. In normal builds the macro is the constant false.
  */
 #pragma once
 
 #include <stdbool.h>
 
 #ifdef REMO_SIM
-/* the name of the one that is switched on, or NULL; compared by address */
+/* The name of the active mutant, or NULL; compared by address. */
 extern const char *remo__mutant_active;
 
 #define REMO__MUTANT(name)                                                                           \

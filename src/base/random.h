@@ -1,16 +1,16 @@
 /* random.h - fast, seeded, reproducible random numbers (xoshiro256**, Blackman and Vigna 2018).
- * Not for secrets: those come from libsodium. */
+ * Not for secrets: take secrets from libsodium. */
 #pragma once
 
 #include <assert.h>
 #include <stdint.h>
 
-/* One per thread; nothing is shared. */
+/* Threads: not synchronised; use one per thread. */
 struct remo__random {
     uint64_t state[4];
 };
 
-/* A bijection that mixes all bits (splitmix64): turns counters and seeds into unrelated numbers. */
+/* A bijection that mixes all bits (splitmix64); maps consecutive numbers to unrelated numbers. */
 static inline uint64_t remo__random_mix(uint64_t value) {
     value += UINT64_C(0x9e3779b97f4a7c15);
     value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

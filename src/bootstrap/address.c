@@ -1,3 +1,7 @@
+/* address.c - implements address.h: parses addresses, resolves them, and opens their sockets.
+ *
+ * Input is untrusted: the parser accepts a fixed character set only, because `remo run` passes host names to
+ * ssh. A Unix socket file is replaced only if no process accepts connections on it. */
 #include "bootstrap/address.h"
 
 #include <arpa/inet.h>
@@ -18,7 +22,7 @@
 
 #define LISTEN_BACKLOG 1024
 
-/* ---- reading ------------------------------------------------------------------------------------------- */
+/* ---- parsing ------------------------------------------------------------------------------------------- */
 
 static int port_parse(const char *text, size_t bytes, uint16_t *ret_port) {
     uint32_t port = 0;
@@ -40,8 +44,8 @@ static bool is_word(const char *text) {
     return legal > 0 && text[legal] == '\0';
 }
 
-/* Only what can stand in a host name or a numeric address. It may be handed to other programs (ssh): no
- * leading '-'. */
+/* Accept only the characters of host names and numeric addresses, and no leading '-': the host may become an
+ * argument of ssh. */
 static bool host_is_legal(const char *host, bool bracketed) {
     struct in6_addr any;
     char numeric[INET6_ADDRSTRLEN];
@@ -63,7 +67,8 @@ int remo__host_parse(const char *text, size_t bytes, struct remo__form *ret_form
         host = text + 1;
         host_end = memchr(host, ']', (size_t)(end - host));
         if (!host_end)
-            return remo__fail(-EINVAL, "\"%.*s\": the ']' is missing", (int)bytes, text);
+            return remo__fail(-EINVAL, "\"%.*s\": the ']' is missing; write [address]:port", (int)bytes,
+                              text);
         rest = host_end + 1;
     } else {
         host_end = memchr(host, ':', bytes);
@@ -89,13 +94,14 @@ static int unix_parse(const char *text, size_t bytes, struct remo__form *ret_for
     struct remo__form form = {.is_unix = true};
     const struct sockaddr_un *limit = NULL;
     if (bytes < 2 || (text[0] != '/' && text[0] != '@'))
-        return remo__fail(-EINVAL, "\"unix:%.*s\" is no socket; write unix:/absolute/path", (int)bytes, text);
+        return remo__fail(-EINVAL, "\"unix:%.*s\" is not a socket address; write unix:/absolute/path",
+                          (int)bytes, text);
     if (bytes >= sizeof limit->sun_path)
         return remo__fail(-EINVAL,
                           "the socket path %.*s has %zu bytes, Unix allows %zu; use a shorter folder",
                           (int)bytes, text, bytes, sizeof limit->sun_path - 1);
     if (memchr(text, '\0', bytes))
-        return remo__fail(-EINVAL, "the socket path %s holds a zero byte", text);
+        return remo__fail(-EINVAL, "the socket path %s contains a zero byte", text);
     memcpy(form.host, text, bytes);
     *ret_form = form;
     return 0;
@@ -105,8 +111,8 @@ int remo__form_parse(const char *text, size_t bytes, struct remo__form *ret_form
     if (bytes >= 5 && memcmp(text, "unix:", 5) == 0)
         return unix_parse(text + 5, bytes - 5, ret_form);
     if (bytes < 4 || memcmp(text, "tcp:", 4) != 0)
-        return remo__fail(-EINVAL, "\"%.*s\" is no address; write unix:/path or tcp:host:port", (int)bytes,
-                          text);
+        return remo__fail(-EINVAL, "\"%.*s\" is not an address; write unix:/path or tcp:host:port",
+                          (int)bytes, text);
     struct remo__form form;
     int rc = remo__host_parse(text + 4, bytes - 4, &form);
     if (rc != 0)
@@ -172,7 +178,7 @@ static bool host_is_name(const char *host) {
 static int form_lookup(const struct remo__form *form, struct addrinfo **ret_list) {
     char port[8];
     snprintf(port, sizeof port, "%u", form->port);
-    /* localhost needs no resolver, and must not depend on whether this machine has IPv6. */
+    /* localhost needs no resolver, and must not depend on IPv6 being configured. */
     const char *host = strcmp(form->host, "localhost") == 0 ? "127.0.0.1" : form->host;
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     int rc = getaddrinfo(host, port, &hints, ret_list);
@@ -190,7 +196,7 @@ static void place_of_unix(const struct remo__form *form, struct remo__place *ret
     ret_place->name_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes + 1);
     if (form->host[0] == '@') {
         name->sun_path[0] = '\0';
-        ret_place->name_bytes--; /* an abstract name has no end of its own */
+        ret_place->name_bytes--; /* an abstract name has no terminator */
     }
     ret_place->is_unix = ret_place->is_loopback = true;
 }
@@ -257,6 +263,17 @@ bool remo__address_is_local(const char *address) {
     return true;
 }
 
+bool remo__place_same_host(const struct remo__place *a, const struct remo__place *b) {
+    if (a->name.ss_family != b->name.ss_family)
+        return false;
+    if (a->name.ss_family == AF_INET)
+        return ((const struct sockaddr_in *)&a->name)->sin_addr.s_addr
+               == ((const struct sockaddr_in *)&b->name)->sin_addr.s_addr;
+    return a->name.ss_family == AF_INET6
+           && IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)&a->name)->sin6_addr,
+                                 &((const struct sockaddr_in6 *)&b->name)->sin6_addr);
+}
+
 /* ---- sockets ------------------------------------------------------------------------------------------- */
 
 static int place_socket(const struct remo__place *place) {
@@ -275,7 +292,7 @@ static int place_socket(const struct remo__place *place) {
     return fd;
 }
 
-/* Nobody listens on a file that refuses connections: a process died there. */
+/* A socket file that refuses connections has no listener: its process has failed. */
 static bool place_is_abandoned(const struct remo__place *place) {
     struct stat file;
     const char *path = ((const struct sockaddr_un *)&place->name)->sun_path;
@@ -296,7 +313,7 @@ static int place_bind(int fd, const struct remo__place *place) {
     int rc = -errno;
     if (rc != -EADDRINUSE || !place->is_unix || !place_is_abandoned(place))
         return rc;
-    remo__place_forget(place);
+    remo__place_unlink(place);
     return bind(fd, (const struct sockaddr *)&place->name, place->name_bytes) == 0 ? 0 : -errno;
 }
 
@@ -313,7 +330,7 @@ int remo__place_listen(const struct remo__place *place, bool anywhere, int *ret_
         place_widen(&wide);
     int fd = place_socket(place), rc = fd;
     if (fd < 0)
-        return remo__fail(rc, "no socket for %s: %s; see ulimit -n", place->text, strerror(-rc));
+        return remo__fail(rc, "cannot create a socket for %s: %s; see ulimit -n", place->text, strerror(-rc));
     rc = place_bind(fd, &wide);
     if (rc == 0 && listen(fd, LISTEN_BACKLOG) != 0)
         rc = -errno;
@@ -323,11 +340,13 @@ int remo__place_listen(const struct remo__place *place, bool anywhere, int *ret_
     }
     close(fd);
     if (rc == -EADDRINUSE)
-        return remo__fail(rc, "%s is taken by another process; end it, or choose another address",
-                          place->text);
+        return remo__fail(
+            rc, "cannot listen on %s: another process uses it; stop that process, or choose another address",
+            place->text);
     if (rc == -EADDRNOTAVAIL)
-        return remo__fail(rc, "%s is no address of this machine; check the rank and the address list",
-                          place->text);
+        return remo__fail(
+            rc, "cannot listen on %s: not an address of this machine; check the rank and the address list",
+            place->text);
     if (rc == -ENOENT || rc == -ENOTDIR)
         return remo__fail(rc, "cannot listen on %s: its folder does not exist; create it", place->text);
     return remo__fail(rc, "cannot listen on %s: %s", place->text, strerror(-rc));
@@ -346,7 +365,7 @@ int remo__place_connect(const struct remo__place *place, int *ret_fd) {
     return rc;
 }
 
-void remo__place_forget(const struct remo__place *place) {
+void remo__place_unlink(const struct remo__place *place) {
     const struct sockaddr_un *name = (const struct sockaddr_un *)&place->name;
     if (place->is_unix && name->sun_path[0] != '\0')
         unlink(name->sun_path);

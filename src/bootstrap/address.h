@@ -1,8 +1,8 @@
-/* address.h - the places where a node listens: reading them, resolving them, listening there.
+/* address.h - addresses of nodes: parse, resolve, listen, connect.
  *
- * One place is a form: "unix:/path", "unix:@name" (Linux's abstract names, which vanish with their owner),
- * or "tcp:host:port" with host a name, an IPv4 address or an IPv6 address in [ ]. An address is one or more
- * forms joined by ','.
+ * An address is one or more forms joined by ','. A form is "unix:/path", "unix:@name" (a Linux abstract name,
+ * which vanishes with its owner), or "tcp:host:port". A host is a name, an IPv4 address or an IPv6 address
+ * in [ ]. A place is one socket address that a form resolves to.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 
 struct remo__form {
     bool is_unix;
-    uint16_t port;                   /* 0: not said (remo__host_parse only) */
+    uint16_t port;                   /* 0: not given (remo__host_parse only) */
     char host[REMO__HOST_BYTES_MAX]; /* or the path; [ ] removed */
 };
 
@@ -31,28 +31,30 @@ struct remo__place {
     char text[REMO__ADDRESS_BYTES_MAX];
 };
 
-/* One form of `bytes` bytes. Errors: -EINVAL. */
+/* Parse one form of `bytes` bytes. Errors: -EINVAL. */
 int remo__form_parse(const char *text, size_t bytes, struct remo__form *ret_form);
-/* "host" or "host:port", without "tcp:". Errors: -EINVAL. */
+/* Parse "host" or "host:port", without "tcp:". Errors: -EINVAL. */
 int remo__host_parse(const char *text, size_t bytes, struct remo__form *ret_form);
 
-/* Are all forms of `address` well formed? Errors: -EINVAL. */
+/* Check that all forms of `address` are well formed. Errors: -EINVAL. */
 int remo__address_check(const char *address);
-/* Can nobody outside this machine reach it? Asks the resolver for names; one that is unknown counts as
- * outside. */
+/* True if only this machine can reach the address. Resolves names; an unknown name counts as outside. */
 bool remo__address_is_local(const char *address);
 bool remo__address_has_tcp(const char *address);
-/* Unix places first, then the others in the order written; those beyond REMO__PLACES_MAX are left out.
- * Errors: -EINVAL, -EHOSTUNREACH (an unknown name). */
+/* Resolve all forms: Unix places first, then TCP places in the order written. Places beyond REMO__PLACES_MAX
+ * are omitted. Errors: -EINVAL, -EHOSTUNREACH (an unknown name). */
 int remo__address_resolve(const char *address, struct remo__place ret_places[REMO__PLACES_MAX],
                           uint32_t *ret_count);
 
-/* Listen, non-blocking. A Unix socket left behind by a dead process is replaced; the file is only for its
- * owner. `anywhere`: a host name that stands for loopback here (Debian's 127.0.1.1) listens on all interfaces
- * instead. Errors: -EADDRINUSE, -EACCES, -ENOENT, -EADDRNOTAVAIL...; the sentence names the place. */
+/* True if both places have the same IP address; ports are not compared. Unix sockets have no IP address. */
+bool remo__place_same_host(const struct remo__place *a, const struct remo__place *b);
+
+/* Listen on a non-blocking socket. The socket file of a failed process is replaced; only the owner may use
+ * the file. `anywhere`: a host name that resolves to loopback (Debian's 127.0.1.1) listens on all interfaces.
+ * Errors: -EADDRINUSE, -EACCES, -ENOENT, -EADDRNOTAVAIL...; the sentence names the place. */
 int remo__place_listen(const struct remo__place *place, bool anywhere, int *ret_fd);
-/* Start to connect: 0 or -EINPROGRESS with *ret_fd set; others without. Sets no sentence: failing is ordinary
- * here. */
+/* Start to connect. Returns 0 or -EINPROGRESS and sets *ret_fd, or another -errno. Sets no sentence: failure
+ * is ordinary here. */
 int remo__place_connect(const struct remo__place *place, int *ret_fd);
-/* Remove the file of a Unix socket that we listened on. */
-void remo__place_forget(const struct remo__place *place);
+/* Remove the file of a Unix socket on which this node listened. */
+void remo__place_unlink(const struct remo__place *place);

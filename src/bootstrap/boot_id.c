@@ -1,3 +1,5 @@
+/* boot_id.c - implements boot_id.h: reads the kernel's boot id.
+ * Equal ids mean one machine and one boot; without the kernel's id a random id never matches another. */
 #include "bootstrap/boot_id.h"
 
 #include <fcntl.h>

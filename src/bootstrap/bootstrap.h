@@ -1,12 +1,12 @@
-/* bootstrap.h - who is in the job, and how to reach them: three ways, one result.
+/* bootstrap.h - the roster: the nodes of the job and their addresses.
  *
- * A roster says rank, size, job name, an address per rank and a credential. It comes from the program
- * (config.addresses), from `remo run` (environment), or from PMIx (mpirun, srun). Nothing else of the
- * library knows which.
+ * A roster holds rank, size, job name, one address per rank and a credential. It comes from the program
+ * (config.addresses), from `remo run` (environment), or from PMIx (mpirun, srun). The rest of the library
+ * does not depend on the source.
  *
- * Address forms: "unix:/path/of/socket", "tcp:host:port" (host: name, IPv4, [IPv6]). Several forms of one
- * node are joined by ',' and the first that both ends can use is taken (unix only on the same machine). An
- * address without a unix form gets one of its own accord: nodes of one machine always meet by Unix socket.
+ * Address forms: "unix:/path/of/socket", "tcp:host:port" (host: name, IPv4, [IPv6]). The forms of one node
+ * are joined by ','; a connection uses the first form that works for both ends (unix on the same machine
+ * only). An address without a unix form gets one added: nodes of one machine always connect by Unix socket.
  */
 #pragma once
 
@@ -24,28 +24,32 @@ struct remo__pmix;
 
 struct remo__roster {
     uint32_t rank, size;
-    uint32_t incarnation; /* 0 for the first life of this rank in this job */
+    uint32_t incarnation; /* 0 for the first start of this rank in this job */
     char job[REMO__JOB_BYTES_MAX];
     char (*addresses)[REMO__ADDRESS_BYTES_MAX]; /* [size] */
     uint8_t key[REMO__KEY_BYTES];
     int has_key;
     int use_munge;
-    int listen_fd[2];        /* sockets already bound for our own address(es) (PMIx), -1: bind by address */
+    int listen_fd[2];        /* sockets already bound for this node's addresses (PMIx); -1: bind by address */
+    char *job_dir;           /* the folder of `remo run` (REMO_JOB_DIR), or NULL */
     struct remo__pmix *pmix; /* non-NULL while PMIx must be finalized */
 };
 
-struct remo__bootstrap_config { /* what the program said; zero and NULL mean "not said" */
+struct remo__bootstrap_config { /* values from the program; zero and NULL mean "not given" */
     uint32_t rank, size;
     const char *job;
     const char *const *addresses; /* [size] */
     const char *hosts_file;       /* one address a line, '#' comments; rank from `rank` */
-    const char *key_file;         /* 0600, owned by us, 32 bytes or 64 hex digits */
+    const char *key_file;         /* mode 0600, owned by this user, 32 bytes or 64 hex digits */
     uint64_t timeout_ns;
     struct remo__log log;
 };
 
-/* Program's words first, then REMO_* of `remo run`, then PMIx, else a job of one node.
- * Errors: -EINVAL (malformed or contradictory, the sentence names file and line), -EACCES (key file readable
- * by others, or a non-loopback address without a credential), -ENOENT, -ETIMEDOUT. */
+/* Build the roster from `config`, else from REMO_* of `remo run`, else from PMIx, else for a job of one node.
+ * Errors: -EINVAL    malformed or contradictory input (the sentence names file and line), or a launcher
+ *                    without PMIx started several tasks and the program gives no size
+ *         -EACCES    other users can read the key file, or a non-loopback address has no credential
+ *         -ENOENT    a file does not exist
+ *         -ETIMEDOUT PMIx: a rank did not open its node in time */
 int remo__roster_open(const struct remo__bootstrap_config *config, struct remo__roster **ret_roster);
 void remo__roster_close(struct remo__roster *roster);

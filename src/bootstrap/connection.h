@@ -1,14 +1,12 @@
-/* connection.h - the inside of the control plane: its peers, and connections from the first byte to the
- * last.
+/* connection.h - internals of the control plane: its peers and their connections.
  *
- * Threads: all of it belongs to the control thread, but for what is marked (L): that is read and written
- *          under the peer's lock, so that remo__control_send can put frames on an established connection
- *          from any thread.
- * Life:    dialing or accepted -> hello -> proof -> blob -> up -> closed. A connection that is closed while
- *          events of the same round may still name it is buried: freed at the end of the round.
- * Bounds:  one attempt to each peer, REMO__STRANGERS_EXTRA + size accepted connections that have not proved
- *          themselves (the oldest gives way), REMO__HANDSHAKE_NS for the proof, and a buffer of one page and
- *          a bit until then.
+ * Threads: fields marked (L) are accessed under the peer's lock, so that remo__control_send can queue frames
+ *          from any thread. All other fields belong to the control thread.
+ * Phases:  dialing or accepted -> hello -> proof -> blob -> up -> closed. Events of the same round may still
+ *          refer to a closed connection, so it is freed at the end of the round.
+ * Bounds:  one attempt for each peer; REMO__PENDING_EXTRA + size accepted connections that are not
+ *          authenticated (the oldest is dropped); REMO__HANDSHAKE_NS for the proof. Until the proof the
+ *          receive buffer holds one frame of REMO__PROOF_WIRE_MAX bytes.
  */
 #pragma once
 
@@ -25,11 +23,11 @@
 
 #define REMO__HANDSHAKE_NS (3 * REMO__NS_PER_S)
 #define REMO__HANDSHAKE_LAST_NS (30 * REMO__NS_PER_S) /* for the last step, after the proofs */
-#define REMO__STRANGERS_EXTRA 64u
+#define REMO__PENDING_EXTRA 64u
 #define REMO__LISTENERS_MAX (REMO__PLACES_MAX + 2u)
 #define REMO__WHY_BYTES_MAX 384u
 
-/* What an epoll event points to. */
+/* The target of an epoll event. */
 struct remo__watch {
     enum remo__watch_kind { REMO__WATCH_WAKE, REMO__WATCH_LISTENER, REMO__WATCH_CONNECTION } kind;
 };
@@ -54,43 +52,43 @@ struct remo__connection {
     struct remo__watch watch;
     enum remo__phase phase;
     struct remo__control *control;
-    struct remo__member *peer; /* NULL: a stranger that has not said hello */
-    bool connector;            /* we called */
+    struct remo__member *peer; /* NULL: accepted, and no hello received yet */
+    bool connector;            /* this node dialed */
     bool same_machine;
-    bool beats;                        /* crosses a network: heartbeats both ways */
+    bool has_heartbeats;               /* crosses a network: heartbeats both ways */
     bool writable_wanted;              /* (L) epoll watches for room in the socket */
-    bool stalled;                      /* (L) the kernel was short of something: try again soon */
-    enum remo__why why;                /* should it not come up */
+    bool stalled;                      /* (L) the kernel lacked resources: retry soon */
+    enum remo__why why;                /* the kind of reason, if the handshake fails */
     struct remo__link link;            /* sending half (L) once up */
     struct remo__handshake *handshake; /* NULL once up */
-    struct remo__place place;          /* where it leads, or who came */
+    struct remo__place place;          /* the dialed place, or the caller's address */
     uint64_t deadline;                 /* of the handshake */
-    uint64_t heard_at, beat_at;
-    struct remo__connection *previous, *next; /* in `pending`, oldest first; `next` alone in `buried` */
+    uint64_t received_at, heartbeat_at;
+    struct remo__connection *previous, *next; /* in `pending`, oldest first; `next` alone in `closed` */
 };
 
-enum remo__member_presence { REMO__PEER_NEVER, REMO__PEER_HERE, REMO__PEER_GONE };
+enum remo__member_presence { REMO__PEER_NEVER, REMO__PEER_UP, REMO__PEER_DOWN };
 
 struct remo__member {
     uint32_t rank;
     pthread_mutex_t lock;
     enum remo__member_presence presence; /* (L) */
-    struct remo__connection *connection; /* (L) while here */
+    struct remo__connection *connection; /* (L) while up */
     char why[REMO__WHY_BYTES_MAX];       /* (L) */
     enum remo__why why_kind;             /* (L) */
 
-    bool seen;
-    uint32_t incarnation; /* of the last life seen */
-    /* for lower ranks, which we call: */
+    bool was_up;
+    uint32_t incarnation;       /* the last one that was up */
+    struct remo__place *places; /* to dial lower ranks; with a key, plausible origins of higher ranks */
+    /* Lower ranks only, which this node dials: */
     struct remo__connection *attempt;
-    struct remo__place *places;
     uint32_t place_count, unix_count; /* Unix places come first */
     uint32_t next_place;
-    uint32_t unix_attempts; /* 0: any place; n > 1: n - 1 more by Unix socket only; 1: these are used up */
+    uint32_t unix_attempts; /* 0: any place; n > 1: n - 1 more attempts by Unix socket only; 1: none left */
     uint64_t retry_at, retry_delay;
 };
 
-/* A frame to ourselves. */
+/* A frame from this node to itself. */
 struct remo__note {
     struct remo__note *next;
     uint16_t type;
@@ -118,10 +116,10 @@ struct remo__control {
     uint64_t listen_again_at; /* REMO_FOREVER: listening */
 
     struct remo__connection *pending_first, *pending_last;
-    uint32_t strangers; /* accepted ones among them */
-    struct remo__connection *buried;
+    uint32_t pending_accepted; /* accepted connections among them */
+    struct remo__connection *closed;
     uint64_t timer_at;
-    uint64_t complain_at; /* strangers fill no logs */
+    uint64_t drop_log_at; /* limits warnings that any process can cause */
 
     pthread_mutex_t notes_lock;
     struct remo__note *notes_first, **notes_last; /* under notes_lock */
@@ -130,41 +128,40 @@ struct remo__control {
 
 /* ---- connection.c -------------------------------------------------------------------------------------- */
 
-/* Both own `fd` afterwards. 0, or -errno when there is no memory: then nothing remains. */
+/* Create a connection from a socket; it owns `fd`, also on failure. Errors: -ENOMEM, those of epoll_ctl. */
 int remo__connection_accepted(struct remo__control *control, int fd, const struct remo__place *place);
-int remo__connection_called(struct remo__control *control, struct remo__member *peer, int fd,
+int remo__connection_dialed(struct remo__control *control, struct remo__member *peer, int fd,
                             const struct remo__place *place, bool established);
 void remo__connection_event(struct remo__connection *connection, uint32_t events);
-/* Read what is there; used before a peer is declared silent. */
+/* Read the available data; also called before a peer is declared silent. */
 void remo__connection_receive(struct remo__connection *connection);
-/* End a connection that never came up, with the reason for the peer's `why` and the log. */
+/* Close a connection that is not up, with the reason for the peer's `why` and the log. */
 void remo__connection_drop(struct remo__connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* End an established one: `down` with `reason`. */
-void remo__connection_retire(struct remo__connection *connection, int reason);
-/* Close and free at the end of the round; no callback. */
-void remo__connection_bury(struct remo__connection *connection);
-/* Queue and send; (L) is held once up. As remo__control_send. */
+/* Close an established connection and call `down` with `reason`. */
+void remo__connection_down(struct remo__connection *connection, int reason);
+/* Close the connection and free it at the end of the round; no callback. */
+void remo__connection_close(struct remo__connection *connection);
+/* Queue and send a frame, as remo__control_send. The caller holds the peer's lock once up. */
 int remo__connection_send(struct remo__connection *connection, uint16_t type, uint16_t flags,
                           const void *data, size_t bytes, int fd);
-/* Send what is queued; (L) is held once up. */
+/* Send queued frames. The caller holds the peer's lock once up. */
 void remo__connection_flush(struct remo__connection *connection);
 
 /* ---- dial.c -------------------------------------------------------------------------------------------- */
 
-/* Do we call this peer, and is it time? Lowers the timer otherwise. */
+/* Dial the peer if this node dials it and the retry time has come; else arm the timer. */
 void remo__member_dial_when_due(struct remo__control *control, struct remo__member *peer, uint64_t now);
-/* Nobody could be reached at `place`: note why, and go on as below. */
+/* Dialing `place` failed: record the reason, then continue as remo__member_dial_later. */
 void remo__member_dial_failed(struct remo__control *control, struct remo__member *peer,
                               const struct remo__place *place, int rc);
-/* An attempt has failed, or a peer is gone: go on with its next place, now or later. */
+/* An attempt or a connection has ended: schedule the next place, now or after a back-off. */
 void remo__member_dial_later(struct remo__control *control, struct remo__member *peer);
-/* The peer is on this machine, yet was reached by network: if it has a Unix socket, dial that from now on
- * (for a while: the same kernel does not mean the same file system), because only there can descriptors
- * travel. */
-bool remo__member_turn_to_unix(struct remo__member *peer, const struct remo__connection *connection);
-/* Note why the peer is not there; logged when it is news. That it was refused is never replaced by less,
- * since whoever was refused gives up, and then is just away. */
+/* Switch a peer of this machine from TCP to its Unix socket, which alone carries descriptors. Returns false
+ * if there is none. The attempts are limited: one kernel does not imply one file system. */
+bool remo__member_switch_to_unix(struct remo__member *peer, const struct remo__connection *connection);
+/* Record why the peer is not connected; log a new reason. A refusal is never replaced by a weaker reason: a
+ * refused peer may exit, and is then merely unreachable. */
 void remo__member_why(struct remo__control *control, struct remo__member *peer, enum remo__why kind,
                       const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -175,10 +172,8 @@ void remo__listeners_close(struct remo__control *control);
 /* EPOLL_CTL_ADD or EPOLL_CTL_DEL */
 void remo__listeners_watch(struct remo__control *control, int operation);
 void remo__listener_event(struct remo__control *control, struct remo__listener *listener);
-/* Is the other end of this Unix socket a process of our own user? */
-bool remo__socket_is_ours(int fd);
 
 /* ---- control.c ----------------------------------------------------------------------------------------- */
 
-/* The thread looks at its timers at `when` at the latest. */
+/* Run the timers no later than `when`. */
 void remo__control_arm(struct remo__control *control, uint64_t when);

@@ -1,9 +1,12 @@
+/* control.c - the thread of the control plane: events, timers, frames to this node, and the orderly end.
+ *
+ * One thread runs every callback, so callbacks need no lock among themselves. control.h describes the
+ * service, connection.c implements the connections. */
 #include "bootstrap/control.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +17,13 @@
 
 #include "base/bits.h"
 #include "base/error.h"
+#include "base/helper.h"
 #include "bootstrap/connection.h"
 
 #define HEARTBEAT_DEFAULT_NS (20 * REMO__NS_PER_MS)
 #define SILENCE_DEFAULT_NS (500 * REMO__NS_PER_MS)
 #define STALL_NS (2 * REMO__NS_PER_MS)
-#define FAREWELL_NS (1 * REMO__NS_PER_S)
+#define LEAVE_NS (1 * REMO__NS_PER_S)
 #define EVENTS_MAX 64
 
 void remo__control_arm(struct remo__control *control, uint64_t when) {
@@ -32,7 +36,7 @@ static void wake(struct remo__control *control) {
         ;
 }
 
-/* ---- frames to ourselves ------------------------------------------------------------------------------- */
+/* ---- frames to this node ------------------------------------------------------------------------------- */
 
 static void note_free(struct remo__note *note) {
     if (note->fd >= 0)
@@ -102,35 +106,36 @@ static void notes_deliver(struct remo__control *control) {
 
 /* ---- timers -------------------------------------------------------------------------------------------- */
 
-/* Signs of life for a peer beyond a network, and a look whether there were any from it. */
-static void peer_beat(struct remo__control *control, struct remo__member *peer, uint64_t now, bool was_away) {
+/* Send a heartbeat over a network, and check that the peer has sent one. */
+static void peer_heartbeat(struct remo__control *control, struct remo__member *peer, uint64_t now,
+                           bool was_away) {
     struct remo__connection *connection = peer->connection;
     const struct remo__control_config *config = &control->config;
-    if (!connection || !connection->beats)
+    if (!connection || !connection->has_heartbeats)
         return;
-    if (now >= connection->beat_at) {
-        connection->beat_at = now + config->heartbeat_ns;
+    if (now >= connection->heartbeat_at) {
+        connection->heartbeat_at = now + config->heartbeat_ns;
         pthread_mutex_lock(&peer->lock);
         remo__connection_send(connection, REMO__FRAME_HEARTBEAT, REMO__FRAME_INTERNAL, NULL, 0, -1);
         pthread_mutex_unlock(&peer->lock);
     }
-    remo__control_arm(control, connection->beat_at);
+    remo__control_arm(control, connection->heartbeat_at);
     if (was_away)
-        connection->heard_at = now;
-    uint64_t heard_at = connection->heard_at;
-    if (now < heard_at + config->silence_ns)
+        connection->received_at = now;
+    uint64_t received_at = connection->received_at;
+    if (now < received_at + config->silence_ns)
         return;
-    /* What it has sent already counts, even if we did not come to read it. */
+    /* Frames that wait in the socket count, although this thread has not read them yet. */
     remo__connection_receive(connection);
-    if (connection->phase == REMO__PHASE_UP && connection->heard_at == heard_at) {
+    if (connection->phase == REMO__PHASE_UP && connection->received_at == received_at) {
         remo__log(&config->log, REMO_LOG_WARNING, "node %u was silent for %.0f ms", peer->rank,
                   (double)config->silence_ns / (double)REMO__NS_PER_MS);
-        remo__connection_retire(connection, -EHOSTDOWN);
+        remo__connection_down(connection, -EHOSTDOWN);
     }
 }
 
-/* The kernel was short of memory, or of descriptors in flight (RLIMIT_NOFILE bounds them for each user). */
-static void peer_unstall(struct remo__control *control, struct remo__member *peer, uint64_t now) {
+/* Retry after the kernel lacked memory or descriptors in flight (RLIMIT_NOFILE bounds them for each user). */
+static void peer_retry_send(struct remo__control *control, struct remo__member *peer, uint64_t now) {
     pthread_mutex_lock(&peer->lock);
     struct remo__connection *connection = peer->connection;
     if (connection && connection->stalled) {
@@ -159,15 +164,14 @@ static void timers_run(struct remo__control *control) {
     uint64_t now = remo__now_ns();
     if (now < control->timer_at)
         return;
-    /* If it is us who did not run (a stopped process, a paused machine), nobody else is to blame for the
-     * silence. */
+    /* If this thread did not run (a stopped process, a paused machine), the silence is not the peers'. */
     bool was_away = now - control->timer_at > control->config.silence_ns / 2;
     control->timer_at = REMO_FOREVER;
     pending_expire(control, now);
     for (uint32_t i = 0; i < control->size; i++) {
         remo__member_dial_when_due(control, &control->peers[i], now);
-        peer_beat(control, &control->peers[i], now, was_away);
-        peer_unstall(control, &control->peers[i], now);
+        peer_heartbeat(control, &control->peers[i], now, was_away);
+        peer_retry_send(control, &control->peers[i], now);
     }
     if (now >= control->listen_again_at) {
         remo__listeners_watch(control, EPOLL_CTL_ADD);
@@ -178,10 +182,10 @@ static void timers_run(struct remo__control *control) {
 
 /* ---- the thread ---------------------------------------------------------------------------------------- */
 
-static void buried_free(struct remo__control *control) {
-    while (control->buried) {
-        struct remo__connection *connection = control->buried;
-        control->buried = connection->next;
+static void closed_free(struct remo__control *control) {
+    while (control->closed) {
+        struct remo__connection *connection = control->closed;
+        control->closed = connection->next;
         free(connection);
     }
 }
@@ -196,7 +200,7 @@ static int wait_ms(uint64_t until) {
 static void wake_clear(struct remo__control *control) {
     uint64_t count;
     if (read(control->wake_fd, &count, sizeof count) > 0)
-        remo__control_arm(control, remo__now_ns()); /* a sender may have met a stall */
+        remo__control_arm(control, remo__now_ns()); /* a sender may have stalled */
 }
 
 static void serve_round(struct remo__control *control) {
@@ -213,11 +217,11 @@ static void serve_round(struct remo__control *control) {
     }
     notes_deliver(control);
     timers_run(control);
-    buried_free(control);
+    closed_free(control);
 }
 
-/* What still arrives is for a node that is no longer there. False once the other side has closed. */
-static bool farewell_receive(const struct remo__connection *connection) {
+/* Discard received data: the node is closing. False once the peer has closed its end. */
+static bool leave_receive(const struct remo__connection *connection) {
     char scrap[4096];
     ssize_t got;
     do
@@ -226,65 +230,78 @@ static bool farewell_receive(const struct remo__connection *connection) {
     return got < 0 && errno == EAGAIN;
 }
 
-/* Send what is left; true when nothing remains to be done for this peer. Over a network the other side closes
- * first: a close with unread bytes on our side could overtake the last ones that we sent. */
-static bool farewell_peer(struct remo__member *peer) {
+/* Send the queued frames; true when the connection is closed. Over a network the peer closes first: close()
+ * with unread data sends a reset, which could discard the last frames at the peer. */
+static bool leave_peer(struct remo__member *peer) {
     struct remo__connection *connection = peer->connection;
-    bool there = farewell_receive(connection);
+    bool is_open = leave_receive(connection);
     pthread_mutex_lock(&peer->lock);
     remo__connection_flush(connection);
     bool sent = !connection->link.first;
     if (sent && !connection->place.is_unix)
         shutdown(connection->link.fd, SHUT_WR);
-    bool done = !there || (sent && connection->place.is_unix);
+    bool done = !is_open || (sent && connection->place.is_unix);
     if (done) {
         peer->connection = NULL;
-        peer->presence = REMO__PEER_GONE;
-        remo__connection_bury(connection);
+        peer->presence = REMO__PEER_DOWN;
+        remo__connection_close(connection);
     }
     pthread_mutex_unlock(&peer->lock);
     return done;
 }
 
-static void farewell_round(struct remo__control *control, uint32_t *left, uint64_t deadline) {
+static void leave_round(struct remo__control *control, uint32_t *left, uint64_t deadline) {
     struct epoll_event events[EVENTS_MAX];
     for (uint32_t i = 0; i < control->size; i++) {
         struct remo__member *peer = &control->peers[i];
-        if (peer->connection && farewell_peer(peer))
+        if (peer->connection && leave_peer(peer))
             (*left)--;
     }
     if (*left > 0)
         epoll_wait(control->epoll_fd, events, EVENTS_MAX, (int)remo__min((uint64_t)wait_ms(deadline), 10));
 }
 
-static void farewell(struct remo__control *control) {
-    uint64_t deadline = remo__deadline(FAREWELL_NS);
+static void leave(struct remo__control *control) {
+    uint64_t deadline = remo__deadline(LEAVE_NS);
     uint32_t left = 0;
     remo__listeners_close(control);
     while (control->pending_first)
-        remo__connection_bury(control->pending_first);
+        remo__connection_close(control->pending_first);
     for (uint32_t i = 0; i < control->size; i++) {
         struct remo__member *peer = &control->peers[i];
         pthread_mutex_lock(&peer->lock);
         if (peer->connection) {
-            remo__connection_send(peer->connection, REMO__FRAME_GOODBYE, REMO__FRAME_INTERNAL, NULL, 0, -1);
+            remo__connection_send(peer->connection, REMO__FRAME_LEAVE, REMO__FRAME_INTERNAL, NULL, 0, -1);
             left++;
         }
         pthread_mutex_unlock(&peer->lock);
     }
     while (left > 0 && remo__remaining_ns(deadline) > 0)
-        farewell_round(control, &left, deadline);
+        leave_round(control, &left, deadline);
 }
 
 static void *serve(void *argument) {
     struct remo__control *control = argument;
     while (!atomic_load(&control->closing))
         serve_round(control);
-    farewell(control);
+    leave(control);
     return NULL;
 }
 
 /* ---- opening and closing ------------------------------------------------------------------------------- */
+
+static int places_open(struct remo__control *control, struct remo__member *peer) {
+    peer->places = calloc(REMO__PLACES_MAX, sizeof *peer->places);
+    if (!peer->places)
+        return remo__fail(-ENOMEM, "no memory for the addresses of rank %u", peer->rank);
+    int rc = remo__address_resolve(control->roster->addresses[peer->rank], peer->places, &peer->place_count);
+    /* This node does not dial a higher rank. The places only serve is_plausible, so an error is ignored. */
+    if (rc != 0 && peer->rank < control->rank)
+        return remo__fail_more(rc, "rank %u", peer->rank);
+    while (peer->unix_count < peer->place_count && peer->places[peer->unix_count].is_unix)
+        peer->unix_count++;
+    return 0;
+}
 
 static int peers_open(struct remo__control *control) {
     control->peers = calloc(control->size, sizeof *control->peers);
@@ -294,16 +311,11 @@ static int peers_open(struct remo__control *control) {
         control->peers[i].rank = i;
         pthread_mutex_init(&control->peers[i].lock, NULL);
     }
-    for (uint32_t i = 0; i < control->rank; i++) {
-        struct remo__member *peer = &control->peers[i];
-        peer->places = calloc(REMO__PLACES_MAX, sizeof *peer->places);
-        if (!peer->places)
-            return remo__fail(-ENOMEM, "no memory for the places of rank %u", i);
-        int rc = remo__address_resolve(control->roster->addresses[i], peer->places, &peer->place_count);
+    uint32_t known = control->roster->has_key ? control->size : control->rank;
+    for (uint32_t i = 0; i < known; i++) {
+        int rc = i == control->rank ? 0 : places_open(control, &control->peers[i]);
         if (rc != 0)
-            return remo__fail_more(rc, "rank %u", i);
-        while (peer->unix_count < peer->place_count && peer->places[peer->unix_count].is_unix)
-            peer->unix_count++;
+            return rc;
     }
     return 0;
 }
@@ -314,20 +326,7 @@ static int events_open(struct remo__control *control) {
     control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->epoll_fd < 0 || control->wake_fd < 0
         || epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->wake_fd, &event) != 0)
-        return remo__fail(-errno, "cannot wait for events: %s; see ulimit -n", strerror(errno));
-    return 0;
-}
-
-/* The program's signals are for its own threads. */
-static int thread_start(struct remo__control *control) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = -pthread_create(&control->thread, NULL, serve, control);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
-        return remo__fail(rc, "cannot start the control thread: %s", strerror(-rc));
-    pthread_setname_np(control->thread, "remo-control");
+        return remo__fail(-errno, "cannot create an event queue: %s; see ulimit -n", strerror(errno));
     return 0;
 }
 
@@ -336,11 +335,11 @@ static void control_free(struct remo__control *control) {
     for (uint32_t i = 0; control->peers && i < control->size; i++) {
         struct remo__member *peer = &control->peers[i];
         if (peer->connection)
-            remo__connection_bury(peer->connection);
+            remo__connection_close(peer->connection);
         pthread_mutex_destroy(&peer->lock);
         free(peer->places);
     }
-    buried_free(control);
+    closed_free(control);
     struct remo__note *next;
     for (struct remo__note *note = notes_take(control); note; note = next) {
         next = note->next;
@@ -388,8 +387,8 @@ int remo__control_open(const struct remo__control_config *config, struct remo__c
     if (rc == 0)
         rc = remo__listeners_open(control);
     if (rc == 0) {
-        *ret_control = control; /* before the first callback, which may want to send */
-        rc = thread_start(control);
+        *ret_control = control; /* before the first callback, which may send */
+        rc = remo__helper_start(&control->thread, "remo-control", serve, control);
     }
     if (rc != 0) {
         control_free(control);
@@ -401,7 +400,7 @@ int remo__control_open(const struct remo__control_config *config, struct remo__c
 void remo__control_close(struct remo__control *control) {
     if (!control)
         return;
-    assert(!pthread_equal(pthread_self(), control->thread)); /* no callback may close its own control plane */
+    assert(!pthread_equal(pthread_self(), control->thread)); /* a callback must not close the control plane */
     atomic_store(&control->closing, true);
     wake(control);
     pthread_join(control->thread, NULL);
@@ -432,7 +431,7 @@ static int peer_send(struct remo__control *control, struct remo__member *peer, u
 int remo__control_send(struct remo__control *control, uint32_t peer, uint16_t type, const void *data,
                        size_t bytes, int fd) {
     if (peer >= control->size)
-        return remo__fail(-EINVAL, "there is no node %u in a job of %u", peer, control->size);
+        return remo__fail(-EINVAL, "cannot send to node %u: the job has %u nodes", peer, control->size);
     if (bytes > REMO__FRAME_BYTES_MAX)
         return remo__fail(-EMSGSIZE, "a control message has %zu bytes, at most %u are allowed", bytes,
                           REMO__FRAME_BYTES_MAX);
@@ -443,9 +442,9 @@ int remo__control_send(struct remo__control *control, uint32_t peer, uint16_t ty
     case -EHOSTDOWN: return remo__fail(rc, "node %u is down", peer);
     case -ENOTCONN: return remo__fail(rc, "node %u is not connected yet", peer);
     case -ENOBUFS:
-        return remo__fail(rc, "%u MiB of control messages to node %u are not sent yet",
+        return remo__fail(rc, "%u MiB of control messages to node %u are not sent yet; retry later",
                           REMO__SEND_QUEUE_BYTES_MAX >> 20, peer);
-    default: return remo__fail(rc, "a control message to node %u: %s", peer, strerror(-rc));
+    default: return remo__fail(rc, "cannot send a control message to node %u: %s", peer, strerror(-rc));
     }
 }
 

@@ -1,3 +1,7 @@
+/* frame.c - implements frame.h: encodes, seals and decodes frames.
+ *
+ * The decoder checks a length against the current limit before it waits for data. Each direction counts its
+ * frames, so a sealed frame opens at exactly one position of its stream. */
 #include "bootstrap/frame.h"
 
 #include <assert.h>
@@ -42,7 +46,7 @@ int remo__frame_decode(struct remo__seal *seal, const uint8_t *wire, size_t wire
     frame.bytes = remo__get_u32(&reader);
     frame.type = remo__get_u16(&reader);
     frame.flags = remo__get_u16(&reader);
-    if (frame.bytes > bytes_max) /* 0 as long as it is not there */
+    if (frame.bytes > bytes_max) /* 0 while the header is incomplete */
         return -EBADMSG;
     if (reader.bad)
         return 0;

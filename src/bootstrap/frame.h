@@ -1,11 +1,10 @@
-/* frame.h - how bytes of a control stream are cut into frames, and sealed.
+/* frame.h - frames of a control stream, and their seal.
  *
- * Wire:   {u32 bytes; u16 type; u16 flags} little-endian, then `bytes` bytes, then, once the stream is
- *         sealed, a 16-byte MAC (keyed BLAKE2b) over the frame's number in its direction, the header and the
- *         data: a frame that is changed, dropped, repeated or moved does not open. The data itself is not
- *         hidden.
- * Trust:  the decoder believes nothing; a length beyond the limit of the moment is refused before anything
- *         is awaited.
+ * Wire:   {u32 bytes; u16 type; u16 flags} little-endian, then `bytes` bytes. Once the stream is sealed, a
+ *         16-byte MAC (keyed BLAKE2b) follows. It covers the frame's number in its direction, the header and
+ *         the data, so the decoder rejects a changed, dropped, repeated or moved frame. The data is not
+ *         encrypted.
+ * Trust:  the input is untrusted. A length beyond the current limit is rejected before its data arrives.
  */
 #pragma once
 
@@ -18,17 +17,17 @@
 #define REMO__SEAL_KEY_BYTES 32u
 
 enum remo__frame_flags {
-    REMO__FRAME_FD = 1,       /* a descriptor came along */
+    REMO__FRAME_FD = 1,       /* a descriptor accompanies the frame */
     REMO__FRAME_INTERNAL = 2, /* `type` is one of remo__frame_type; else it is the node's */
 };
 
 enum remo__frame_type {
-    REMO__FRAME_HELLO = 1, /* who I am, and a nonce */
-    REMO__FRAME_PROOF,     /* that I know the secret */
+    REMO__FRAME_HELLO = 1, /* the sender's rank and job, and a nonce */
+    REMO__FRAME_PROOF,     /* of knowledge of the secret */
     REMO__FRAME_REFUSE,    /* u16 remo__refusal: why the connection ends now */
     REMO__FRAME_BLOB,      /* boot id and the node's hello; the peer is up */
     REMO__FRAME_HEARTBEAT,
-    REMO__FRAME_GOODBYE,
+    REMO__FRAME_LEAVE,
 };
 
 struct remo__seal {
@@ -44,10 +43,10 @@ struct remo__frame {
 };
 
 size_t remo__frame_wire_bytes(const struct remo__seal *seal, size_t bytes);
-/* `wire` has remo__frame_wire_bytes of room. */
+/* Encode and seal one frame. `wire` has room for remo__frame_wire_bytes. */
 void remo__frame_encode(struct remo__seal *seal, uint16_t type, uint16_t flags, const void *data,
                         uint32_t bytes, uint8_t *wire);
-/* The first frame of `wire`. Returns the bytes it takes, 0 when it is not all there yet, or -EBADMSG when it
- * never will be. */
+/* Decode the first frame of `wire`. Returns the bytes of the frame, 0 if it is incomplete, or -EBADMSG if it
+ * is malformed. */
 int remo__frame_decode(struct remo__seal *seal, const uint8_t *wire, size_t wire_bytes, uint32_t bytes_max,
                        struct remo__frame *ret_frame);

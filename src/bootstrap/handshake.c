@@ -1,3 +1,7 @@
+/* handshake.c - implements handshake.h: hellos, proofs and the keys of the seals.
+ *
+ * Every MAC covers both hellos and a label of the role, so neither a replay nor a reflection verifies.
+ * Secrets are erased after use. */
 #include "bootstrap/handshake.h"
 
 #include <assert.h>
@@ -15,7 +19,7 @@
 
 enum credential { CREDENTIAL_NONE, CREDENTIAL_KEY, CREDENTIAL_MUNGE };
 
-/* What a munge credential carries. */
+/* The content of a munge credential. */
 struct munge_load {
     uint8_t proof[crypto_auth_hmacsha256_BYTES];
     uint8_t share[REMO__KEY_BYTES];
@@ -23,17 +27,21 @@ struct munge_load {
 
 static const char *const refusal_texts[REMO__REFUSAL_COUNT] = {
     [REMO__REFUSAL_NONE] = "no reason given",
-    [REMO__REFUSAL_GARBAGE] = "what was sent is not Remo's protocol; does another program use this address?",
-    [REMO__REFUSAL_VERSION] = "the two run different versions of Remo",
-    [REMO__REFUSAL_JOB] = "the two belong to different jobs",
-    [REMO__REFUSAL_SIZE] = "the two disagree about the number of nodes; start all with the same list",
-    [REMO__REFUSAL_RANK] = "the two disagree about their ranks; give every node the same list and its own "
+    [REMO__REFUSAL_GARBAGE] = "the data is not Remo's protocol; check whether another program uses this "
+                              "address",
+    [REMO__REFUSAL_VERSION] = "the nodes run different versions of Remo; install one version",
+    [REMO__REFUSAL_JOB] = "the nodes belong to different jobs",
+    [REMO__REFUSAL_SIZE] = "the nodes disagree about the number of nodes; start all with the same list",
+    [REMO__REFUSAL_RANK] = "the nodes disagree about their ranks; give every node the same list and its own "
                            "rank",
-    [REMO__REFUSAL_CREDENTIAL_KIND] = "one has a key file, the other munge or nothing; give all the same "
-                                      "credential",
+    [REMO__REFUSAL_CREDENTIAL_KIND] = "one node has a key file, the other uses munge or no credential; give "
+                                      "all nodes the same credential",
     [REMO__REFUSAL_CREDENTIAL] = "the credential is wrong; give all nodes the same key file",
-    [REMO__REFUSAL_INCARNATION] = "this rank was here before, with this incarnation or a later one; is it "
-                                  "started twice?",
+    [REMO__REFUSAL_INCARNATION] = "this rank has already joined with this incarnation or a later one; check "
+                                  "whether it was started twice",
+    [REMO__REFUSAL_USER] =
+        "the nodes belong to different users, or the kernel does not report the users of TCP "
+        "connections; start all nodes as one user, or give all the same key file",
 };
 
 const char *remo__refusal_text(uint16_t refusal) {
@@ -52,7 +60,7 @@ void remo__handshake_begin(struct remo__handshake *handshake, const struct remo_
 
 /* ---- hello --------------------------------------------------------------------------------------------- */
 
-void remo__handshake_greet(struct remo__handshake *handshake, uint32_t to) {
+void remo__handshake_hello_write(struct remo__handshake *handshake, uint32_t to) {
     const struct remo__roster *roster = handshake->roster;
     struct remo__writer writer = remo__writer_of(handshake->ours, sizeof handshake->ours);
     uint8_t nonce[REMO__NONCE_BYTES];
@@ -70,7 +78,7 @@ void remo__handshake_greet(struct remo__handshake *handshake, uint32_t to) {
     handshake->ours_bytes = (size_t)(writer.at - handshake->ours);
 }
 
-/* The version comes first and says how to read the rest, so it is judged before the rest is read. */
+/* The version determines the layout of the rest, so it is checked first. */
 static enum remo__refusal hello_decode(const void *data, size_t bytes, struct remo__hello *ret_hello) {
     struct remo__reader reader = remo__reader_of(data, bytes);
     struct remo__hello hello;
@@ -91,7 +99,8 @@ static enum remo__refusal hello_decode(const void *data, size_t bytes, struct re
     return REMO__REFUSAL_NONE;
 }
 
-enum remo__refusal remo__handshake_hear(struct remo__handshake *handshake, const void *data, size_t bytes) {
+enum remo__refusal remo__handshake_hello_read(struct remo__handshake *handshake, const void *data,
+                                              size_t bytes) {
     const struct remo__roster *roster = handshake->roster;
     struct remo__hello hello;
     enum remo__refusal refusal = hello_decode(data, bytes, &hello);
@@ -102,7 +111,7 @@ enum remo__refusal remo__handshake_hear(struct remo__handshake *handshake, const
         return REMO__REFUSAL_JOB;
     if (hello.size != roster->size)
         return REMO__REFUSAL_SIZE;
-    /* The higher rank calls the lower. */
+    /* The higher rank dials the lower. */
     bool right = handshake->connector ? hello.rank < roster->rank : hello.rank > roster->rank;
     if (!right || hello.rank >= roster->size || hello.to != roster->rank)
         return REMO__REFUSAL_RANK;
@@ -115,8 +124,8 @@ enum remo__refusal remo__handshake_hear(struct remo__handshake *handshake, const
 
 /* ---- proof --------------------------------------------------------------------------------------------- */
 
-/* HMAC of (label, the connector's hello, the acceptor's hello). Hellos tell their own lengths, so nothing can
- * be shifted. */
+/* HMAC of (label, the connector's hello, the acceptor's hello). A hello contains the lengths of its fields,
+ * so the concatenation is unambiguous. */
 static void transcript_mac(const struct remo__handshake *handshake, const char *label,
                            const uint8_t key[REMO__KEY_BYTES],
                            uint8_t ret_mac[crypto_auth_hmacsha256_BYTES]) {
@@ -173,7 +182,7 @@ int remo__handshake_verify(struct remo__handshake *handshake, const void *proof,
     if (handshake->roster->use_munge) {
         const char *text = proof;
         if (bytes == 0 || memchr(text, '\0', bytes) != text + bytes - 1)
-            return remo__fail(-EACCES, "the peer's proof is no munge credential");
+            return remo__fail(-EACCES, "the peer's proof is not a munge credential");
         rc = remo__munge_open(text, &load, sizeof load);
     } else if (bytes == sizeof load.proof) {
         memcpy(load.proof, proof, bytes);
@@ -190,7 +199,7 @@ int remo__handshake_verify(struct remo__handshake *handshake, const void *proof,
 
 /* ---- sealing ------------------------------------------------------------------------------------------- */
 
-/* With a key the secret is the key; with munge it is what both shares make. */
+/* With a key file the secret is the key; with munge it is the HMAC of both shares. */
 static void secret_of(const struct remo__handshake *handshake, uint8_t ret_secret[REMO__KEY_BYTES]) {
     const struct remo__handshake *h = handshake;
     if (h->roster->use_munge)

@@ -1,4 +1,4 @@
-/* handshake.h - how two nodes convince each other, as pure functions on bytes: no sockets, no clock.
+/* handshake.h - mutual authentication of two nodes, as pure functions on bytes: no sockets, no clock.
  *
  *     connector                                   acceptor
  *     HELLO version job ranks size incarnation nonce ->
@@ -7,12 +7,14 @@
  *                            <- PROOF of the acceptor over both hellos; BLOB
  *     BLOB ->                                     both are up
  *
- * Proof:   key file, PMIx: HMAC-SHA256 of (role, both hellos). Munge: a credential that carries that and a
- *          random share of the session's secret. The role inside keeps a proof from being sent back to its
- *          maker, the nonces from being used again.
- * Sealing: what follows the proofs is sealed with keys made of the secret and both hellos (frame.h), one for
- *          each direction. Without a credential (Unix sockets, loopback) the proof shows only that both saw
- *          the same two hellos.
+ * Proof:   key file, PMIx: HMAC-SHA256 of (role, both hellos). Munge: a credential that carries this HMAC and
+ *          a random share of the session's secret. The role prevents reflection of a proof to its maker; the
+ *          nonces prevent replay.
+ * Users:   without a credential the kernel identifies both ends: connection.c drops a connection whose other
+ *          end belongs to another user, before the proofs.
+ * Sealing: all frames after the proofs are sealed (frame.h). The keys are derived from the secret and both
+ *          hellos, one for each direction. Without a credential (Unix sockets, loopback) the proof shows only
+ *          that both ends received the same two hellos.
  */
 #pragma once
 
@@ -27,7 +29,7 @@
 #define REMO__PROOF_WIRE_MAX 4096u
 #define REMO__NONCE_BYTES 32u
 
-/* Why a peer was turned away; on the wire as a number, so only append. */
+/* Why a peer was refused. The wire carries the number, so only append. */
 enum remo__refusal {
     REMO__REFUSAL_NONE,
     REMO__REFUSAL_GARBAGE,
@@ -38,6 +40,7 @@ enum remo__refusal {
     REMO__REFUSAL_CREDENTIAL_KIND,
     REMO__REFUSAL_CREDENTIAL,
     REMO__REFUSAL_INCARNATION,
+    REMO__REFUSAL_USER,
     REMO__REFUSAL_COUNT
 };
 
@@ -57,23 +60,24 @@ struct remo__handshake {
     struct remo__hello peer;
 };
 
-/* "the keys differ", ...: to follow "node 3 at tcp:...: ". Any number is fine. */
+/* The cause of a refusal, to follow "node 3 at tcp:...: ". Accepts any number. */
 const char *remo__refusal_text(uint16_t refusal);
 
-/* The connector begins with the rank it calls; the acceptor has read the other's hello, and answers. */
+/* Begin a handshake. The connector sends its hello first; the acceptor answers. */
 void remo__handshake_begin(struct remo__handshake *handshake, const struct remo__roster *roster,
                            bool connector);
-/* Write our hello to `handshake->ours`. */
-void remo__handshake_greet(struct remo__handshake *handshake, uint32_t to);
-/* Their hello: REMO__REFUSAL_NONE when this may be our peer. A connector has greeted already. */
-enum remo__refusal remo__handshake_hear(struct remo__handshake *handshake, const void *data, size_t bytes);
-/* Both hellos are there. Errors: -EACCES (munge, with a sentence). */
+/* Write this node's hello, addressed to rank `to`, to `handshake->ours`. */
+void remo__handshake_hello_write(struct remo__handshake *handshake, uint32_t to);
+/* Read the peer's hello. Returns REMO__REFUSAL_NONE if it fits this job and rank. */
+enum remo__refusal remo__handshake_hello_read(struct remo__handshake *handshake, const void *data,
+                                              size_t bytes);
+/* Make this node's proof. Requires both hellos. Errors: -EACCES (munge, with a sentence). */
 int remo__handshake_prove(struct remo__handshake *handshake, uint8_t ret_proof[REMO__PROOF_WIRE_MAX],
                           size_t *ret_bytes);
-/* Errors: -EACCES with a sentence. Time does not depend on where a wrong proof differs. */
+/* Verify the peer's proof, in constant time. Errors: -EACCES with a sentence. */
 int remo__handshake_verify(struct remo__handshake *handshake, const void *proof, size_t bytes);
-/* Both proofs are verified, or, on munge, ours is made and theirs is verified. */
+/* Derive the seals of both directions. Requires this node's proof and the verified proof of the peer. */
 void remo__handshake_seals(const struct remo__handshake *handshake, struct remo__seal *ret_send,
                            struct remo__seal *ret_receive);
-/* Forget the secrets. */
+/* Erase the secrets. */
 void remo__handshake_end(struct remo__handshake *handshake);

@@ -1,3 +1,7 @@
+/* hosts.c - implements hosts.h: parses the hosts file line by line.
+ *
+ * The file is untrusted: its size, the length of lines and the number of nodes are bounded. Every error names
+ * file and line. */
 #include "bootstrap/hosts.h"
 
 #include <errno.h>
@@ -17,7 +21,7 @@ struct line {
 
 static int slots_parse(const struct line *line, const char *word, uint32_t *ret_slots) {
     if (strncmp(word, "slots=", 6) != 0)
-        return remo__fail(-EINVAL, "%s:%u: \"%s\" is not understood; after the host only slots=N may follow",
+        return remo__fail(-EINVAL, "%s:%u: \"%s\" is not an option; only slots=N may follow the host",
                           line->name, line->number, word);
     char *end;
     errno = 0;
@@ -29,7 +33,8 @@ static int slots_parse(const struct line *line, const char *word, uint32_t *ret_
     return 0;
 }
 
-/* A lone tcp form is a host, so that slots can count its port up; anything longer is kept as it is. */
+/* A single tcp form is stored as host and port, because slots= increments its port. Any other address is
+ * stored as written. */
 static int place_parse(const struct line *line, const char *word, struct remo__host *ret_host) {
     struct remo__host host = {.line = line->number};
     struct remo__form form = {0};
@@ -53,11 +58,11 @@ static int place_parse(const struct line *line, const char *word, struct remo__h
 static int slots_add(const struct line *line, struct remo__host host, uint32_t slots,
                      struct remo__hosts *hosts) {
     if (slots > 1 && host.address[0] != '\0')
-        return remo__fail(-EINVAL,
-                          "%s:%u: slots= goes with host or host:port only; write one line for each address",
+        return remo__fail(-EINVAL, "%s:%u: slots= needs host or host:port; write one line for each address",
                           line->name, line->number);
     if (hosts->count + slots > REMO__NODES_MAX)
-        return remo__fail(-EINVAL, "%s:%u: more than %u nodes", line->name, line->number, REMO__NODES_MAX);
+        return remo__fail(-EINVAL, "%s:%u: more than %u nodes in the file", line->name, line->number,
+                          REMO__NODES_MAX);
     if (host.port != 0 && host.port + slots - 1 > UINT16_MAX)
         return remo__fail(-EINVAL, "%s:%u: port %u and %u slots go beyond port %u", line->name, line->number,
                           host.port, slots, UINT16_MAX);
@@ -84,7 +89,7 @@ static int line_parse(struct line *line, struct remo__hosts *hosts) {
     if (rc == 0 && option)
         rc = slots_parse(line, option, &slots);
     if (rc == 0 && excess)
-        rc = remo__fail(-EINVAL, "%s:%u: \"%s\" is too much; a line is: host[:port] [slots=N]", line->name,
+        rc = remo__fail(-EINVAL, "%s:%u: unexpected \"%s\"; write host[:port] [slots=N]", line->name,
                         line->number, excess);
     return rc == 0 ? slots_add(line, host, slots, hosts) : rc;
 }
@@ -100,7 +105,7 @@ static int lines_parse(struct line *line, const char *text, size_t bytes, struct
             return remo__fail(-EINVAL, "%s:%u: the line has %zu bytes, at most %zu are allowed", line->name,
                               line->number, length, sizeof line->text - 1);
         if (memchr(text, '\0', length))
-            return remo__fail(-EINVAL, "%s:%u: the line holds a zero byte; this is no text file", line->name,
+            return remo__fail(-EINVAL, "%s:%u: the line contains a zero byte; give a text file", line->name,
                               line->number);
         memcpy(line->text, text, length);
         line->text[length] = '\0';
@@ -110,7 +115,7 @@ static int lines_parse(struct line *line, const char *text, size_t bytes, struct
         text = stop + 1;
     }
     if (hosts->count == 0)
-        return remo__fail(-EINVAL, "%s: no hosts in it; write one host:port a line", line->name);
+        return remo__fail(-EINVAL, "%s: the file lists no hosts; write one host:port a line", line->name);
     return 0;
 }
 
@@ -146,7 +151,7 @@ static int text_read(const char *path, char *text, size_t cap, size_t *ret_bytes
     }
     close(fd);
     if (rc == 0 && bytes == cap)
-        rc = remo__fail(-EINVAL, "the hosts file %s has more than %u bytes; is it the right file?", path,
+        rc = remo__fail(-EINVAL, "the hosts file %s has more than %u bytes; check the path", path,
                         REMO__HOSTS_FILE_BYTES_MAX);
     if (rc == 0)
         *ret_bytes = bytes;

@@ -1,12 +1,12 @@
-/* hosts.h - the hosts file: one line for each place with nodes, ranks in the order of the lines.
+/* hosts.h - the hosts file: one line for each host or address; ranks follow the order of the lines.
  *
  *     # comment
- *     node1:7000                          one node there
- *     node2:7000 slots=4                  four, on ports 7000 to 7003
+ *     node1:7000                          one node
+ *     node2:7000 slots=4                  four nodes, on ports 7000 to 7003
  *     tcp:node3:7000                      the same as node3:7000
  *     unix:/run/demo/5.sock,tcp:node4:7000
  *
- * Without a port, `remo run` chooses one; a program that reads the file itself takes REMO__PORT_DEFAULT.
+ * Without a port, `remo run` chooses one; a program that reads the file itself uses REMO__PORT_DEFAULT.
  */
 #pragma once
 
@@ -21,8 +21,8 @@
 struct remo__host {
     uint32_t line;
     uint32_t slot;                         /* 0 for the first node of its line */
-    uint16_t port;                         /* of this slot; 0: not said */
-    char host[REMO__HOST_BYTES_MAX];       /* "" where the line has a whole address */
+    uint16_t port;                         /* of this slot; 0: not given */
+    char host[REMO__HOST_BYTES_MAX];       /* "" if the line has a whole address */
     char address[REMO__ADDRESS_BYTES_MAX]; /* the whole address, or "" */
 };
 
@@ -31,10 +31,11 @@ struct remo__hosts {
     struct remo__host *entries; /* [count], one for each rank; the caller frees it */
 };
 
-/* `name` is what error sentences call the text. Errors: -EINVAL (the sentence begins with name:line),
- * -ENOMEM. */
+/* Parse a hosts file. `name` is its name in error sentences. Errors: -EINVAL (the sentence begins with
+ * name:line), -ENOMEM. */
 int remo__hosts_parse(const char *name, const char *text, size_t bytes, struct remo__hosts *ret_hosts);
-/* Errors: also -ENOENT, -EACCES, -EIO. */
+/* Read and parse the file `path`. Errors: those of remo__hosts_parse, -ENOENT, -EACCES, -EIO. */
 int remo__hosts_read(const char *path, struct remo__hosts *ret_hosts);
-/* The address of one entry: as written, or made of host and port (the default one if none was said). */
+/* The address of one entry: as written, or composed of host and port (by default REMO__PORT_DEFAULT +
+ * slot). */
 void remo__host_address(const struct remo__host *host, char ret_address[REMO__ADDRESS_BYTES_MAX]);

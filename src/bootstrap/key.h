@@ -1,7 +1,7 @@
-/* key.h - the job's secret: read from a file that only its owner can read, or vouched for by munge.
+/* key.h - the job's credential: a key file that only its owner can read, or munge.
  *
- * Loopback and Unix sockets need no key (the kernel tells who is at the other end of a Unix socket).
- * Anything else does.
+ * Loopback and Unix sockets need no key: the kernel reports the user at the other end (user.h), and only
+ * processes of the same user may join. All other addresses need a key.
  */
 #pragma once
 
@@ -11,18 +11,18 @@
 
 #include "bootstrap/bootstrap.h"
 
-/* 32 bytes as they are, or 64 hexadecimal digits with or without a line end. Errors: -EINVAL (sets no
+/* Parse a key: 32 bytes, or 64 hexadecimal digits with or without a line end. Errors: -EINVAL (sets no
  * sentence). */
 int remo__key_parse(const void *data, size_t bytes, uint8_t ret_key[REMO__KEY_BYTES]);
-/* Errors: -ENOENT, -EACCES (readable by others, or another's), -EINVAL. */
+/* Read a key file. Errors: -ENOENT, -EACCES (other users can access it or own it), -EINVAL. */
 int remo__key_read(const char *path, uint8_t ret_key[REMO__KEY_BYTES]);
 void remo__key_format(const uint8_t key[REMO__KEY_BYTES], char ret_hex[2 * REMO__KEY_BYTES + 1]);
 
-/* Is there a munge daemon on this machine? */
+/* True if a munge daemon runs on this machine. */
 bool remo__munge_present(void);
-/* A credential that only our user can open, and only once; it carries `data`. Up to seconds when the daemon
- * is ill. Errors: -EACCES with a sentence. The caller frees. */
+/* Create a credential that carries `data`; only this user can open it, and only once. Blocks for seconds if
+ * the daemon is slow. The caller frees *ret_text. Errors: -EACCES with a sentence. */
 int remo__munge_seal(const void *data, size_t bytes, char **ret_text);
-/* What it carries, once the daemon has vouched for it and for its sender being our own user. Errors: -EACCES.
- */
+/* Open a credential and return its data. The daemon verifies it; the sender must be this user. Errors:
+ * -EACCES. */
 int remo__munge_open(const char *text, void *ret_data, size_t bytes);

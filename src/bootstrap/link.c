@@ -1,3 +1,7 @@
+/* link.c - implements link.h: sends and receives frames and descriptors on one socket.
+ *
+ * A descriptor travels with the first byte of its frame, exactly once. Received descriptors wait in a bounded
+ * list until their frame is complete. */
 #include "bootstrap/link.h"
 
 #include <assert.h>
@@ -112,7 +116,7 @@ int remo__link_flush(struct remo__link *link) {
         }
         packet->sent += (size_t)sent;
         if (packet->fd >= 0 && sent > 0) {
-            close(packet->fd); /* it travels now, and only once */
+            close(packet->fd); /* sent with the first byte; must not be sent again */
             packet->fd = -1;
         }
         if (packet->sent == packet->bytes)
@@ -123,8 +127,8 @@ int remo__link_flush(struct remo__link *link) {
 
 /* ---- receiving ----------------------------------------------------------------------------------------- */
 
-/* Keep every descriptor that came, so that none leaks; too many, or one that the kernel had to drop, ends the
- * link. */
+/* Store every received descriptor, so that none leaks. Too many descriptors, or a descriptor that the kernel
+ * dropped, end the link. */
 static int fds_take(struct remo__link *link, struct msghdr *message) {
     int rc = 0;
     for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {

@@ -1,3 +1,7 @@
+/* listen.c - listens on the node's addresses and accepts connections.
+ *
+ * Accepted connections that are not authenticated are bounded (connection.h): the oldest is dropped, so idle
+ * connections cannot keep peers out. */
 #include "bootstrap/connection.h"
 
 #include <arpa/inet.h>
@@ -13,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "bootstrap/user.h"
 
 #define LISTEN_AGAIN_NS (100 * REMO__NS_PER_MS)
 #define ACCEPTS_PER_EVENT 64
@@ -26,7 +31,7 @@ static void listener_add(struct remo__control *control, int fd, const struct rem
         .watch.kind = REMO__WATCH_LISTENER, .fd = fd, .place = *place, .made_file = made_file};
 }
 
-/* Sockets that the roster has bound stay its own; we listen on duplicates. */
+/* The roster keeps the sockets that it has bound; this node listens on duplicates. */
 static int listeners_adopt(struct remo__control *control) {
     for (int i = 0; i < 2; i++) {
         struct remo__place place = {.name_bytes = sizeof place.name};
@@ -43,9 +48,9 @@ static int listeners_adopt(struct remo__control *control) {
     return 0;
 }
 
-/* Can we do without this place, if another works? A name may stand for addresses that this machine lacks
- * (IPv6, say), and anybody may have taken an abstract name; a port or a path that is taken is a mistake. */
-static bool may_lack(const struct remo__place *place, int rc) {
+/* True if the place is dispensable when another works. A name may resolve to an address that this machine
+ * lacks (such as IPv6), and any process may use an abstract name. A port or path in use is an error. */
+static bool is_dispensable(const struct remo__place *place, int rc) {
     bool abstract = place->is_unix && ((const struct sockaddr_un *)&place->name)->sun_path[0] == '\0';
     return rc == -EADDRNOTAVAIL || rc == -EAFNOSUPPORT || (abstract && rc == -EADDRINUSE);
 }
@@ -59,7 +64,7 @@ static int listeners_open(struct remo__control *control) {
         int fd = -1, failed = remo__place_listen(&places[i], roster->has_key || roster->use_munge, &fd);
         if (failed == 0)
             listener_add(control, fd, &places[i], true);
-        else if (may_lack(&places[i], failed))
+        else if (is_dispensable(&places[i], failed))
             lacking = failed;
         else
             rc = failed;
@@ -77,7 +82,7 @@ void remo__listeners_watch(struct remo__control *control, int operation) {
 
 int remo__listeners_open(struct remo__control *control) {
     if (control->size == 1)
-        return 0; /* nobody will call */
+        return 0; /* no peer exists */
     int rc = listeners_adopt(control);
     if (rc == 0 && control->listener_count == 0)
         rc = listeners_open(control);
@@ -91,7 +96,7 @@ void remo__listeners_close(struct remo__control *control) {
     for (uint32_t i = 0; i < control->listener_count; i++) {
         close(control->listeners[i].fd);
         if (control->listeners[i].made_file)
-            remo__place_forget(&control->listeners[i].place);
+            remo__place_unlink(&control->listeners[i].place);
     }
     control->listener_count = 0;
 }
@@ -120,22 +125,15 @@ static void place_of_caller(int fd, struct remo__place *place, const struct ucre
                   || (IN6_IS_ADDR_V4MAPPED(&name6->sin6_addr) && name6->sin6_addr.s6_addr[12] == 127);
 }
 
-/* The kernel vouches for whoever is at the other end of a Unix socket. */
-static bool is_our_user(int fd, struct ucred *ret_user) {
-    socklen_t bytes = sizeof *ret_user;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_user, &bytes) == 0 && ret_user->uid == geteuid();
-}
-
-bool remo__socket_is_ours(int fd) {
-    struct ucred user;
-    return is_our_user(fd, &user);
-}
-
-static void greet_caller(struct remo__control *control, int fd, struct remo__place *place) {
+/* The user of a TCP connection is checked when its hello arrives: see remo__peer_check_user. */
+static void caller_accept(struct remo__control *control, int fd, struct remo__place *place) {
     struct ucred user = {0};
-    if (place->is_unix && !is_our_user(fd, &user)) {
+    socklen_t bytes = sizeof user;
+    if (place->is_unix)
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &bytes);
+    if (place->is_unix && remo__peer_check_user(fd) != 0) {
         remo__log(&control->config.log, REMO_LOG_DEBUG,
-                  "a connection of user %u was dropped: it is not our user", user.uid);
+                  "a connection of user %u was dropped: this node runs as another user", user.uid);
         close(fd);
         return;
     }
@@ -146,19 +144,18 @@ static void greet_caller(struct remo__control *control, int fd, struct remo__pla
                   strerror(-rc));
 }
 
-/* Among those who have not proved themselves the oldest gives way, so that silent ones cannot keep the others
- * out. */
-static bool oldest_stranger_drop(struct remo__control *control) {
+/* Drop the oldest connection that is not authenticated, so that idle connections cannot keep peers out. */
+static bool oldest_accepted_drop(struct remo__control *control) {
     struct remo__connection *connection = control->pending_first;
     while (connection && (connection->connector || connection->phase == REMO__PHASE_BLOB))
         connection = connection->next;
     if (connection)
-        remo__connection_drop(connection, "too many connections wait; this one was the oldest");
+        remo__connection_drop(connection, "too many connections are pending; this was the oldest");
     return connection;
 }
 
 static void pause_listening(struct remo__control *control) {
-    remo__log(&control->config.log, REMO_LOG_WARNING, "no connection can be accepted: %s; raise ulimit -n",
+    remo__log(&control->config.log, REMO_LOG_WARNING, "cannot accept connections: %s; raise ulimit -n",
               strerror(errno));
     remo__listeners_watch(control, EPOLL_CTL_DEL);
     control->listen_again_at = remo__now_ns() + LISTEN_AGAIN_NS;
@@ -171,16 +168,16 @@ void remo__listener_event(struct remo__control *control, struct remo__listener *
         int fd = accept4(listener->fd, (struct sockaddr *)&place.name, &place.name_bytes,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            if (control->strangers >= control->size + REMO__STRANGERS_EXTRA)
-                oldest_stranger_drop(control);
-            greet_caller(control, fd, &place);
+            if (control->pending_accepted >= control->size + REMO__PENDING_EXTRA)
+                oldest_accepted_drop(control);
+            caller_accept(control, fd, &place);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            if (!oldest_stranger_drop(control)) {
+            if (!oldest_accepted_drop(control)) {
                 pause_listening(control);
                 return;
             }
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            return; /* EAGAIN, or a connection that died in the queue; epoll tells when there is another */
+            return; /* EAGAIN, or a queued connection has failed; epoll reports the next */
         }
     }
 }

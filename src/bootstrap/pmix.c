@@ -1,3 +1,7 @@
+/* pmix.c - implements pmix.h: exchanges addresses, job name and key through PMIx.
+ *
+ * A rank listens before it publishes its address, so every published address accepts connections. The fence
+ * between publishing and reading has a timeout of its own. */
 #include "bootstrap/pmix.h"
 
 #include <arpa/inet.h>
@@ -5,7 +9,6 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <pmix.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -19,6 +22,7 @@
 #include "bootstrap/address.h"
 #include "bootstrap/boot_id.h"
 #include "bootstrap/key.h"
+#include "bootstrap/pmix_library.h"
 
 #define KEY_ADDRESS "remo.address" /* "<boot id> <address>" of each rank */
 #define KEY_JOB "remo.job"         /* "<name> <key in hex>", from rank 0 */
@@ -28,13 +32,18 @@ struct remo__pmix {
     pmix_proc_t self;
 };
 
-/* ---- asking PMIx --------------------------------------------------------------------------------------- */
+/* ---- keys and values ----------------------------------------------------------------------------------- */
 
 static int pmix_fail(pmix_status_t status, const char *what) {
     return remo__fail(status == PMIX_ERR_TIMEOUT ? -ETIMEDOUT : -EPROTO,
                       "PMIx: %s: %s; start the program with mpirun or "
                       "srun --mpi=pmix, or use remo run",
                       what, PMIx_Error_string(status));
+}
+
+static void value_free(pmix_value_t *value) {
+    PMIx_Value_destruct(value);
+    free(value);
 }
 
 static int job_number(const struct remo__pmix *pmix, const char *key, uint32_t *ret_number) {
@@ -47,7 +56,7 @@ static int job_number(const struct remo__pmix *pmix, const char *key, uint32_t *
     bool number = value->type == PMIX_UINT32;
     if (number)
         *ret_number = value->data.uint32;
-    PMIX_VALUE_RELEASE(value);
+    value_free(value);
     return number ? 0 : pmix_fail(PMIX_ERR_TYPE_MISMATCH, key);
 }
 
@@ -68,14 +77,13 @@ static int text_get(const struct remo__pmix *pmix, uint32_t rank, const char *ke
     bool fits = value->type == PMIX_STRING && value->data.string && strlen(value->data.string) < cap;
     if (fits)
         memcpy(ret_text, value->data.string, strlen(value->data.string) + 1);
-    PMIX_VALUE_RELEASE(value);
+    value_free(value);
     return fits ? 0 : pmix_fail(PMIX_ERR_TYPE_MISMATCH, key);
 }
 
-/* ---- a fence that ends --------------------------------------------------------------------------------- */
+/* ---- a fence with a timeout ---------------------------------------------------------------------------- */
 
-/* Shared by the waiter and PMIx's thread: the waiter may give up first, so that the last of the two frees it.
- */
+/* Shared by the waiter and PMIx's thread. The waiter may time out first, so the last user frees it. */
 struct fence {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -134,34 +142,34 @@ static int fence_wait(struct fence *fence, uint64_t timeout_ns) {
     return rc;
 }
 
-/* Everybody's words reach everybody. PMIx_Fence has no time limit that every server keeps; this one has. */
+/* Exchange the published values of all ranks. Not every server honours a timeout of PMIx_Fence. */
 static int fence_all(uint64_t timeout_ns) {
     struct fence *fence = fence_new();
     if (!fence)
         return remo__fail(-ENOMEM, "no memory for the PMIx fence");
     pmix_info_t collect;
     bool yes = true;
-    PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
+    PMIx_Info_load(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
     pmix_status_t status = PMIx_Fence_nb(NULL, 0, &collect, 1, fence_done, fence);
     if (status == PMIX_OPERATION_SUCCEEDED)
         fence_done(PMIX_SUCCESS, fence);
     else if (status != PMIX_SUCCESS)
         fence_done(status, fence);
     int rc = fence_wait(fence, timeout_ns);
-    PMIX_INFO_DESTRUCT(&collect);
+    PMIx_Value_destruct(&collect.value);
     return rc;
 }
 
-/* ---- our own place ------------------------------------------------------------------------------------- */
+/* ---- this node's address ------------------------------------------------------------------------------- */
 
-/* Appends a form; one that does not fit is left out. */
+/* Append a form; omit it if it does not fit. */
 static void form_add(char *address, const char *form) {
     size_t used = strlen(address), bytes = strlen(form) + (used > 0);
     if (used + bytes < REMO__ADDRESS_BYTES_MAX)
         sprintf(address + used, "%s%s", used > 0 ? "," : "", form);
 }
 
-/* An abstract name needs no folder and leaves nothing behind, however the process ends. */
+/* An abstract name needs no folder, and the kernel removes it with the process. */
 static int listen_unix(struct remo__roster *roster, char *address) {
     uint8_t name[16];
     char hex[2 * sizeof name + 1], form[64];
@@ -177,7 +185,7 @@ static int listen_unix(struct remo__roster *roster, char *address) {
     return rc;
 }
 
-/* Any interface, any port, both families where the kernel has them. */
+/* Listen on any interface and any port, in both families if the kernel has them. */
 static int listen_tcp_socket(int *ret_fd, uint16_t *ret_port) {
     struct sockaddr_in6 name6 = {.sin6_family = AF_INET6};
     struct sockaddr_in name4 = {.sin_family = AF_INET};
@@ -198,7 +206,7 @@ static int listen_tcp_socket(int *ret_fd, uint16_t *ret_port) {
         return rc;
     }
     *ret_fd = fd;
-    *ret_port = ntohs(name6.sin6_port); /* in the same place in both families */
+    *ret_port = ntohs(name6.sin6_port); /* at the same offset in both families */
     return 0;
 }
 
@@ -215,7 +223,7 @@ static void interfaces_add(char *address, uint16_t port, int family) {
         const void *in =
             family == AF_INET6 ? (const void *)in6 : &((struct sockaddr_in *)at->ifa_addr)->sin_addr;
         if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(in6))
-            continue; /* means nothing elsewhere */
+            continue; /* valid on its own link only */
         inet_ntop(family, in, host, sizeof host);
         snprintf(form, sizeof form, family == AF_INET6 ? "tcp:[%s]:%u" : "tcp:%s:%u", host, port);
         form_add(address, form);
@@ -229,7 +237,7 @@ static int listen_everywhere(const struct remo__pmix *pmix, struct remo__roster 
     if (rc == 0)
         rc = job_number(pmix, PMIX_LOCAL_SIZE, &here);
     if (rc != 0 || here == roster->size)
-        return rc; /* all on this machine: nothing to do with TCP */
+        return rc; /* all ranks are on this machine: no TCP needed */
     uint16_t port = 0;
     rc = listen_tcp_socket(&roster->listen_fd[1], &port);
     if (rc == 0) {
@@ -270,15 +278,15 @@ static int job_read(const struct remo__pmix *pmix, struct remo__roster *roster) 
     char *hex = strchr(text, ' ');
     if (!hex || hex - text >= REMO__JOB_BYTES_MAX
         || remo__key_parse(hex + 1, strlen(hex + 1), roster->key) != 0)
-        return remo__fail(-EPROTO, "PMIx: rank 0 published no usable job name and key; do all ranks run one "
-                                   "version of Remo?");
+        return remo__fail(-EPROTO, "PMIx: rank 0 published no usable job name and key; run one version of "
+                                   "Remo on all ranks");
     memcpy(roster->job, text, (size_t)(hex - text));
     roster->has_key = 1;
     sodium_memzero(text, sizeof text);
     return 0;
 }
 
-/* A Unix socket of another machine would only cost an attempt, so it is dropped here. */
+/* Omit the Unix socket of another machine: an attempt to connect would always fail. */
 static int address_read(const struct remo__pmix *pmix, struct remo__roster *roster, uint32_t rank) {
     char text[REMO__BOOT_ID_TEXT_BYTES + 1 + REMO__ADDRESS_BYTES_MAX], boot[REMO__BOOT_ID_TEXT_BYTES];
     int rc = text_get(pmix, rank, KEY_ADDRESS, text, sizeof text);
@@ -287,7 +295,10 @@ static int address_read(const struct remo__pmix *pmix, struct remo__roster *rost
     remo__boot_id_text(boot);
     char *address = strchr(text, ' ');
     if (!address)
-        return remo__fail(-EPROTO, "PMIx: rank %u published no usable address", rank);
+        return remo__fail(-EPROTO,
+                          "PMIx: rank %u published no usable address; run one version of Remo on "
+                          "all ranks",
+                          rank);
     *address++ = '\0';
     char *tcp = strstr(address, "tcp:");
     if (strcmp(text, boot) != 0 && tcp)
@@ -303,6 +314,9 @@ static int address_read(const struct remo__pmix *pmix, struct remo__roster *rost
 
 int remo__pmix_open(struct remo__pmix **ret_pmix, uint32_t *ret_rank, uint32_t *ret_size) {
     uint32_t size = 0;
+    int rc = remo__pmix_library_load();
+    if (rc != 0)
+        return rc;
     struct remo__pmix *pmix = calloc(1, sizeof *pmix);
     if (!pmix)
         return remo__fail(-ENOMEM, "no memory for PMIx");
@@ -311,7 +325,7 @@ int remo__pmix_open(struct remo__pmix **ret_pmix, uint32_t *ret_rank, uint32_t *
         free(pmix);
         return pmix_fail(status, "init");
     }
-    int rc = job_number(pmix, PMIX_JOB_SIZE, &size);
+    rc = job_number(pmix, PMIX_JOB_SIZE, &size);
     if (rc != 0) {
         remo__pmix_close(pmix);
         return rc;

@@ -1,3 +1,7 @@
+/* roster.c - builds the roster of bootstrap.h from the first source that is present.
+ *
+ * The order is: the program's addresses or hosts file, the environment of `remo run`, PMIx, a job of one
+ * node. A job whose addresses other machines can reach has a key or munge. */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +21,7 @@
 
 #define JOB_DEFAULT "remo"
 
-/* ---- pieces that all three ways need ------------------------------------------------------------------- */
+/* ---- common to all sources ----------------------------------------------------------------------------- */
 
 static int size_set(struct remo__roster *roster, uint32_t rank, uint32_t size) {
     if (size == 0 || size > REMO__NODES_MAX)
@@ -33,15 +37,15 @@ static int size_set(struct remo__roster *roster, uint32_t rank, uint32_t size) {
     return 0;
 }
 
-/* The job's name becomes part of names of files: keep it plain. */
+/* The job name becomes part of file names, so its characters are restricted. */
 static int job_set(struct remo__roster *roster, const char *job) {
     if (job[0] == '\0' || strlen(job) >= REMO__JOB_BYTES_MAX)
         return remo__fail(-EINVAL, "the job name \"%s\" has %zu bytes; from 1 to %u are possible", job,
                           strlen(job), REMO__JOB_BYTES_MAX - 1);
     for (const char *at = job; *at; at++) {
         if (!isalnum((unsigned char)*at) && !strchr("._-", *at))
-            return remo__fail(-EINVAL, "the job name \"%s\" may hold letters, digits, '.', '_' and '-' only",
-                              job);
+            return remo__fail(-EINVAL,
+                              "the job name \"%s\" may contain letters, digits, '.', '_' and '-' only", job);
     }
     memcpy(roster->job, job, strlen(job) + 1);
     return 0;
@@ -67,7 +71,7 @@ static int addresses_check_unique(const struct remo__roster *roster) {
     return 0;
 }
 
-/* Two runs of one program may overlap, so the launcher's name is kept; the program's stands before it. */
+/* Two runs of one program may overlap, so the launcher's unique name is kept after the program's name. */
 static int job_set_launched(struct remo__roster *roster, const char *program, const char *launcher) {
     char both[2 * REMO__JOB_BYTES_MAX];
     if (!program)
@@ -76,7 +80,7 @@ static int job_set_launched(struct remo__roster *roster, const char *program, co
     return job_set(roster, both);
 }
 
-/* ---- the program's own words --------------------------------------------------------------------------- */
+/* ---- from the program ---------------------------------------------------------------------------------- */
 
 static int from_addresses(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
     int rc = size_set(roster, config->rank, config->size);
@@ -97,10 +101,10 @@ static int from_hosts_file(const struct remo__bootstrap_config *config, struct r
     if (rc != 0)
         return rc;
     if (config->size != 0 && config->size != hosts.count)
-        rc = remo__fail(-EINVAL, "%s names %u nodes, but the program says %u", config->hosts_file,
+        rc = remo__fail(-EINVAL, "%s lists %u nodes, but the program gives %u", config->hosts_file,
                         hosts.count, config->size);
     else if (config->rank >= hosts.count)
-        rc = remo__fail(-EINVAL, "%s names %u nodes, but this is rank %u", config->hosts_file, hosts.count,
+        rc = remo__fail(-EINVAL, "%s lists %u nodes, but this is rank %u", config->hosts_file, hosts.count,
                         config->rank);
     else
         rc = size_set(roster, config->rank, hosts.count);
@@ -113,13 +117,13 @@ static int from_hosts_file(const struct remo__bootstrap_config *config, struct r
     return rc == 0 ? job_set(roster, config->job ? config->job : JOB_DEFAULT) : rc;
 }
 
-/* ---- the environment of `remo run`, and PMIx ----------------------------------------------------------- */
+/* ---- from the environment of `remo run`, and from PMIx ------------------------------------------------- */
 
 static int env_number(const char *name, uint32_t max, uint32_t *ret_number) {
     const char *text = getenv(name);
     char *end;
     if (!text)
-        return remo__fail(-EINVAL, "%s is missing; %s and %s come together, start the program with: remo run",
+        return remo__fail(-EINVAL, "%s is missing: set both %s and %s, or start the program with: remo run",
                           name, REMO__ENV_RANK, REMO__ENV_SIZE);
     errno = 0;
     unsigned long number = strtoul(text, &end, 10);
@@ -135,7 +139,7 @@ static int env_address_list(struct remo__roster *roster, const char *list) {
         char address[REMO__ADDRESS_BYTES_MAX + 1];
         size_t bytes = strcspn(at, ";");
         if (rank >= roster->size)
-            return remo__fail(-EINVAL, "%s has more than the %u addresses that %s says", REMO__ENV_ADDRESSES,
+            return remo__fail(-EINVAL, "%s has more than %u addresses, the value of %s", REMO__ENV_ADDRESSES,
                               roster->size, REMO__ENV_SIZE);
         snprintf(address, sizeof address, "%.*s", bytes < sizeof address ? (int)bytes : (int)sizeof address,
                  at);
@@ -152,6 +156,8 @@ static int env_address_list(struct remo__roster *roster, const char *list) {
 
 static int env_addresses(struct remo__roster *roster) {
     const char *list = getenv(REMO__ENV_ADDRESSES), *folder = getenv(REMO__ENV_JOB_DIR);
+    if (folder && !(roster->job_dir = strdup(folder)))
+        return remo__fail(-ENOMEM, "no memory for the name of the job's folder");
     if (list)
         return env_address_list(roster, list);
     if (!folder && roster->size == 1)
@@ -169,13 +175,15 @@ static int env_addresses(struct remo__roster *roster) {
     return 0;
 }
 
-/* What the program says must agree with what the launcher `who` says. */
+/* Values from the program must agree with those of the launcher, whose name in sentences is `launcher`. */
 static int launched_set(struct remo__roster *roster, const struct remo__bootstrap_config *config,
-                        uint32_t rank, uint32_t size, const char *who) {
+                        uint32_t rank, uint32_t size, const char *launcher) {
     if (config->size != 0 && config->size != size)
-        return remo__fail(-EINVAL, "the program says %u nodes, but %s says %u", config->size, who, size);
+        return remo__fail(-EINVAL, "the program gives %u nodes, but %s gives %u", config->size, launcher,
+                          size);
     if (config->rank != 0 && config->rank != rank)
-        return remo__fail(-EINVAL, "the program says rank %u, but %s says %u", config->rank, who, rank);
+        return remo__fail(-EINVAL, "the program gives rank %u, but %s gives %u", config->rank, launcher,
+                          rank);
     return size_set(roster, rank, size);
 }
 
@@ -204,27 +212,58 @@ static int from_pmix(const struct remo__bootstrap_config *config, struct remo__r
     return rc == 0 ? job_set_launched(roster, config->job, job) : rc;
 }
 
-/* ---- nobody said anything ------------------------------------------------------------------------------ */
+/* ---- a job of one node --------------------------------------------------------------------------------- */
+
+static unsigned long tasks_in(const char *name) {
+    const char *text = getenv(name);
+    return text && isdigit((unsigned char)text[0]) ? strtoul(text, NULL, 10) : 0;
+}
+
+/* Fail if a launcher without PMIx started several tasks. Each task would otherwise become a job of one node,
+ * and print plausible but wrong results. */
+static int launcher_refuse(void) {
+    static const char pmi[] = "a launcher that offers PMIx: mpirun of Open MPI, srun --mpi=pmix";
+    static const char slurm[] = "srun --mpi=pmix";
+    const struct {
+        const char *variable, *remedy;
+    } launchers[] = {{REMO__ENV_SLURM_STEP_TASKS, slurm},
+                     {REMO__ENV_SLURM_TASKS, slurm},
+                     {REMO__ENV_PMI_TASKS, pmi},
+                     {REMO__ENV_OMPI_TASKS, pmi}};
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+        bool is_step = launchers[i].remedy != slurm || getenv(REMO__ENV_SLURM_STEP);
+        unsigned long tasks = is_step ? tasks_in(launchers[i].variable) : 0;
+        if (tasks > 1)
+            return remo__fail(-EINVAL,
+                              "cannot join a job: %s shows %lu tasks, but their launcher offers no PMIx; "
+                              "use %s, or remo run -n %lu; for a job of this node alone set %s=1 and %s=0",
+                              launchers[i].variable, tasks, launchers[i].remedy, tasks, REMO__ENV_SIZE,
+                              REMO__ENV_RANK);
+    }
+    return 0;
+}
 
 static int from_nothing(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
     char job[REMO__JOB_BYTES_MAX];
+    int rc = config->size == 0 && config->rank == 0 ? launcher_refuse() : 0;
+    if (rc != 0)
+        return rc;
     if (config->size > 1 || config->rank > 0)
         return remo__fail(-EINVAL,
-                          "rank %u of %u nodes, but nothing says where the others are; give addresses or a "
-                          "hosts "
-                          "file, or start the program with: remo run -n %u -- PROGRAM",
+                          "rank %u of %u nodes: the addresses of the nodes are missing; give addresses or a "
+                          "hosts file, or start the program with: remo run -n %u -- PROGRAM",
                           config->rank, config->size, config->size > 1 ? config->size : config->rank + 1);
     snprintf(job, sizeof job, "alone-%x-%08x%08x", (unsigned)getpid(), randombytes_random(),
              randombytes_random());
-    int rc = size_set(roster, 0, 1);
+    rc = size_set(roster, 0, 1);
     return rc == 0 ? job_set(roster, job) : rc;
 }
 
 /* ---- on one machine ------------------------------------------------------------------------------------ */
 
-/* Nodes of one machine that know only each other's TCP addresses would miss what only Unix sockets give: the
- * kernel's word about the user, news of a death at once, and descriptors of shared memory. So each such
- * address gets an abstract Unix socket beside it, under a name that everybody can derive. */
+/* Only Unix sockets identify the user, report a failure at once and carry descriptors of shared memory. So
+ * each address without a Unix socket gets an abstract one, whose name every node derives from job and
+ * address. */
 static void companion_add(struct remo__roster *roster, uint32_t rank) {
     crypto_generichash_state state;
     uint8_t name[16];
@@ -243,7 +282,7 @@ static void companion_add(struct remo__roster *roster, uint32_t rank) {
         memcpy(roster->addresses[rank], both, (size_t)bytes + 1);
 }
 
-/* ---- who may join -------------------------------------------------------------------------------------- */
+/* ---- the credential ------------------------------------------------------------------------------------ */
 
 static bool leaves_machine(const struct remo__roster *roster, const char **ret_address) {
     for (uint32_t i = 0; i < roster->size; i++) {
@@ -263,8 +302,8 @@ static bool has_tcp(const struct remo__roster *roster) {
     return false;
 }
 
-/* A key that PMIx carried stands; else the file; else munge, which is worth its time only where strangers can
- * knock. */
+/* Use the key from PMIx, else the key file, else munge. Munge is slow, so a job without TCP does not use
+ * it. */
 static int credential_choose(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
     const char *path = config->key_file ? config->key_file : getenv(REMO__ENV_KEY_FILE), *outside;
     if (path && !roster->has_key) {
@@ -285,7 +324,7 @@ static int credential_choose(const struct remo__bootstrap_config *config, struct
     return 0;
 }
 
-/* ---- the order ----------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------------------- */
 
 static int roster_fill(const struct remo__bootstrap_config *config, struct remo__roster *roster) {
     int rc;
@@ -315,7 +354,7 @@ static int roster_fill(const struct remo__bootstrap_config *config, struct remo_
 
 int remo__roster_open(const struct remo__bootstrap_config *config, struct remo__roster **ret_roster) {
     if (sodium_init() < 0)
-        return remo__fail(-ENOSYS, "libsodium finds no source of random numbers on this system");
+        return remo__fail(-ENOSYS, "cannot initialize libsodium: no source of random numbers on this system");
     struct remo__roster *roster = calloc(1, sizeof *roster);
     if (!roster)
         return remo__fail(-ENOMEM, "no memory for the roster");
@@ -345,5 +384,6 @@ void remo__roster_close(struct remo__roster *roster) {
     }
     sodium_memzero(roster->key, sizeof roster->key);
     free(roster->addresses);
+    free(roster->job_dir);
     free(roster);
 }

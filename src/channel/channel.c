@@ -33,6 +33,39 @@ uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n) {
     return node;
 }
 
+bool remo__nodeset_equal(const struct remo_nodeset *a, const struct remo_nodeset *b) {
+    return memcmp(a->word, b->word, sizeof a->word) == 0;
+}
+
+/* The last node of the run that begins at `first`. */
+static uint32_t last_of_run(const struct remo_nodeset *set, uint32_t first) {
+    while (remo_nodeset_has(set, first + 1))
+        first++;
+    return first;
+}
+
+const char *remo__nodeset_text(const struct remo_nodeset *set, char ret_text[REMO__NODESET_TEXT_BYTES]) {
+    static const char more[] = ",...";
+    const size_t room = REMO__NODESET_TEXT_BYTES - sizeof more;
+    size_t length = (size_t)snprintf(ret_text, room, remo__nodeset_count(set) == 1 ? "node" : "nodes");
+    const char *before = " ";
+    for (uint32_t node = remo__nodeset_next(set, 0); node < REMO_NODES_MAX;) {
+        uint32_t last = last_of_run(set, node);
+        char run[16];
+        size_t bytes = (size_t)(last == node ? snprintf(run, sizeof run, "%s%u", before, node)
+                                             : snprintf(run, sizeof run, "%s%u-%u", before, node, last));
+        if (length + bytes >= room) {
+            memcpy(ret_text + length, more, sizeof more);
+            break;
+        }
+        memcpy(ret_text + length, run, bytes + 1);
+        length += bytes;
+        before = ",";
+        node = remo__nodeset_next(set, last + 1);
+    }
+    return ret_text;
+}
+
 /* ---- open ---- */
 
 static int check_name(const char *what, const char *name, size_t most) {
@@ -182,6 +215,52 @@ int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint
     return 0;
 }
 
+/* The first participant whose answer to our JOIN is still to come, or REMO_NODES_MAX. */
+static uint32_t unanswered(const struct remo_channel *channel) {
+    for (uint32_t peer = 0; peer < channel->node->size; peer++)
+        if (atomic_load(&channel->peers[peer].awaited) && remo__peer_alive(channel->node, peer))
+            return peer;
+    return REMO_NODES_MAX;
+}
+
+static int all_answered(void *ctx) {
+    return unanswered(ctx) == REMO_NODES_MAX;
+}
+
+/* The part of a larger object is complete with it, and waits then. A callback on the control thread cannot
+ * wait for what arrives by that thread. */
+static bool waits_for_answers(const struct remo_channel *channel, struct remo__registry *registry) {
+    for (const struct remo_channel *above = channel->parent; above; above = above->parent)
+        if (!above->joined)
+            return false;
+    return !atomic_load(&registry->handling)
+           || !pthread_equal(atomic_load(&registry->control_thread), pthread_self());
+}
+
+/* A tree that does not match is not used, not even the memory here: another node may use its own. */
+static void forget_mismatched(struct remo_channel *channel) {
+    for (uint32_t i = 0; i < channel->memory_count && atomic_load(&channel->mismatched); i++)
+        for (uint32_t node = 0; node < channel->node->size; node++)
+            atomic_store(&channel->memories[i].offsets[node], REMO__NO_OFFSET);
+    for (struct remo_channel *child = channel->first_child; child; child = child->next_sibling)
+        forget_mismatched(child);
+}
+
+static int wait_for_answers(struct remo_channel *channel, struct remo__registry *registry) {
+    int rc =
+        remo__wait(channel->node, all_answered, channel, remo__deadline(channel->node->op_timeout_ns));
+    pthread_mutex_lock(&registry->lock);
+    forget_mismatched(channel);
+    pthread_mutex_unlock(&registry->lock);
+    if (rc == -ETIMEDOUT)
+        return remo__fail(rc, "node %u did not answer within %llu ms whether it has channel %s open; it is "
+                              "stopped or overloaded: continue it, or increase op_timeout_ns",
+                          unanswered(channel) % REMO_NODES_MAX,
+                          (unsigned long long)(channel->node->op_timeout_ns / REMO__NS_PER_MS),
+                          channel->name);
+    return rc;
+}
+
 int remo_channel_join(struct remo_channel *channel) {
     if (!channel || channel->slot == 0)
         return remo__fail(-EINVAL, "the root channel is joined already; give a channel of remo_channel_open");
@@ -193,13 +272,18 @@ int remo_channel_join(struct remo_channel *channel) {
     atomic_store(&self->id, channel->id);
     atomic_store(&self->state, REMO_CHANNEL_CONNECTED);
     for (uint32_t peer = 0; peer < channel->node->size && rc == 0; peer++)
-        if (remo_nodeset_has(&channel->participants, peer) && peer != channel->node->rank)
+        if (remo_nodeset_has(&channel->participants, peer) && peer != channel->node->rank) {
+            atomic_store(&channel->peers[peer].awaited, remo__peer_alive(channel->node, peer));
             rc = remo__join_send(channel, peer, 0);
+        }
+    remo__join_refuse_early(channel);
+    bool waits = waits_for_answers(channel, registry);
     pthread_mutex_unlock(&registry->lock);
     remo__registry_changed(registry);
-    return rc == 0
-               ? 0
-               : remo__fail_more(rc, "channel %s was not told to all participants; close it", channel->name);
+    if (rc != 0)
+        return remo__fail_more(rc, "cannot announce channel %s to all participants; close it",
+                               channel->name);
+    return waits ? wait_for_answers(channel, registry) : 0;
 }
 
 /* ---- waiting for participants ---- */
@@ -267,6 +351,7 @@ static int tree_ready(void *ctx) {
 }
 
 int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns) {
+    REMO__REQUIRE(channel);
     struct look look = {.channel = channel, .seen_changes = UINT64_MAX};
     int rc = remo__wait(channel->node, tree_ready, &look, remo__deadline(timeout_ns));
     if (rc == -ETIMEDOUT && look.node == channel->node->rank)
@@ -367,23 +452,23 @@ void remo_channel_close(struct remo_channel *channel) {
 /* ---- what one may ask ---- */
 
 struct remo_node *remo_channel_node(const struct remo_channel *channel) {
-    return channel->node;
+    return channel ? channel->node : NULL;
 }
 
 const char *remo_channel_name(const struct remo_channel *channel) {
-    return channel->name;
+    return channel ? channel->name : "";
 }
 
 const struct remo_nodeset *remo_channel_participants(const struct remo_channel *channel) {
-    return &channel->participants;
+    return channel ? &channel->participants : NULL;
 }
 
 /* A node that was gone before the channel was opened has no state there; the root channel has the states of
  * the nodes. */
 enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node) {
-    enum remo_peer_state life = remo_node_peer(channel->node, node);
-    if (node >= channel->node->size)
+    if (!channel || node >= channel->node->size)
         return REMO_CHANNEL_DOWN;
+    enum remo_peer_state life = remo_node_peer(channel->node, node);
     if (channel->slot == 0)
         return life == REMO_PEER_UP       ? REMO_CHANNEL_CONNECTED
                : life == REMO_PEER_COMING ? REMO_CHANNEL_WAITING
@@ -393,7 +478,7 @@ enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uin
 }
 
 void *remo_channel_memory(const struct remo_channel *channel, uint32_t memory) {
-    return memory < channel->memory_count ? channel->memories[memory].own : NULL;
+    return channel && memory < channel->memory_count ? channel->memories[memory].own : NULL;
 }
 
 static void add_tree(const struct remo_channel *channel, struct remo_stats *sum) {
@@ -406,6 +491,8 @@ static void add_tree(const struct remo_channel *channel, struct remo_stats *sum)
 }
 
 void remo_channel_stats(const struct remo_channel *channel, struct remo_stats *ret_stats) {
+    if (!channel || !ret_stats)
+        return;
     struct remo__registry *registry = remo__registry(channel->node);
     struct remo_stats sum = {0};
     pthread_mutex_lock(&registry->lock);

@@ -12,7 +12,8 @@
 #define REMO__NO_OFFSET UINT64_MAX
 #define REMO__TYPE_BYTES_MAX 63u
 #define REMO__MEMORY_NAME_BYTES_MAX 15u
-#define REMO__MISMATCH_BYTES 448u /* a sentence, its end included */
+#define REMO__MISMATCH_BYTES 512u /* a sentence, its end included */
+#define REMO__NODESET_TEXT_BYTES 64u
 
 struct remo__memory {
     char name[REMO__MEMORY_NAME_BYTES_MAX + 1];
@@ -30,6 +31,7 @@ struct remo__channel_peer {
     uint32_t granted_id;    /* of the endpoint there that was told ours, 0: none */
     bool met;               /* was CONNECTED */
     bool asked;             /* was sent our JOIN */
+    _Atomic bool awaited;   /* was sent our first JOIN, and has not compared it yet */
     /* it was told of a mismatch here, or has told us: it will come again in a later life */
     bool refused;
 };
@@ -87,3 +89,6 @@ int remo__channel_write_immediate(struct remo_channel *channel, const struct rem
 uint32_t remo__nodeset_count(const struct remo_nodeset *set);
 uint32_t remo__nodeset_next(const struct remo_nodeset *set, uint32_t from); /* REMO_NODES_MAX: none */
 uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n);     /* REMO_NODES_MAX: none */
+bool remo__nodeset_equal(const struct remo_nodeset *a, const struct remo_nodeset *b);
+/* Describe a set: "nodes 0-3,7", "node 2". A long set ends with "...". Returns `ret_text`. */
+const char *remo__nodeset_text(const struct remo_nodeset *set, char ret_text[REMO__NODESET_TEXT_BYTES]);

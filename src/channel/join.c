@@ -1,12 +1,18 @@
 /* join.c - how endpoints of one name find each other, and how they part.
  *
- * JOIN says: here is an endpoint of this name and type, and this much memory I expect of you. Who has a
- * matching endpoint answers CONNECT with its addresses; who has none ignores it, and will send a JOIN of its
- * own. When a JOIN arrives at an endpoint that does not know its sender's addresses yet (its own JOIN may
- * have come too early there), it sends its JOIN again, behind its CONNECT: so each pair connects, whoever
- * opens first, and it ends, because the CONNECT makes the sender know. The second one names whom it answers
- * (to_id): if the first had not come too early, the pair is whole before the second arrives, and may be
- * closed and open again.
+ * A JOIN describes an endpoint: its name, type, participants and memory. A node with a matching endpoint
+ * answers CONNECT with its addresses. A node without one sends a JOIN of its own when it opens the channel, or
+ * REFUSE then if it does not count the sender as a participant (early.h).
+ *
+ * ANSWERED says that a JOIN has been compared, whatever came of it. Of two nodes that do not match, the one
+ * whose JOIN is compared later meets the endpoint of the other: so at least one of them is refused before its
+ * remo_channel_join returns.
+ *
+ * When a JOIN arrives at an endpoint that does not know its sender's addresses yet (its own JOIN may have come
+ * too early there), it sends its JOIN again, behind its CONNECT: so each pair connects, in whichever order
+ * they open, and it ends, because the CONNECT makes the sender know. The second JOIN names the endpoint that
+ * it answers (to_id): if the first had not come too early, the pair is whole before the second arrives, and
+ * may be closed and open again.
  *
  * A pair is connected when each knows the other's addresses: then whoever sees it first may use them and
  * close at once, and the other will still see the connection before the end. An endpoint takes the addresses
@@ -58,10 +64,12 @@ int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id)
     channel->peers[peer].asked = true;
     memcpy(join.name, channel->name, sizeof join.name);
     memcpy(join.type, channel->type, sizeof join.type);
+    join.participants = channel->participants;
     for (uint32_t i = 0; i < channel->memory_count; i++) {
         const struct remo__memory *memory = &channel->memories[i];
         memcpy(join.memories[i].name, memory->name, sizeof memory->name);
-        join.memories[i].expected_bytes = provides(memory, peer) ? memory->expected_bytes : 0;
+        join.memories[i].expected_bytes = memory->expected_bytes;
+        join.memories[i].providers = memory->providers;
     }
     return send_frame(channel->node, peer, REMO__MESSAGE_JOIN, frame, remo__join_encode(&join, frame));
 }
@@ -88,6 +96,12 @@ static void send_refuse(struct remo_node *node, uint32_t peer, const struct remo
     (void)send_frame(node, peer, REMO__MESSAGE_REFUSE, frame, remo__refuse_encode(refuse, frame));
 }
 
+static void send_answered(struct remo_node *node, uint32_t peer, uint32_t to_id) {
+    uint8_t frame[REMO__MESSAGE_BYTES_MAX];
+    struct remo__answered answered = {.to_id = to_id};
+    (void)send_frame(node, peer, REMO__MESSAGE_ANSWERED, frame, remo__answered_encode(&answered, frame));
+}
+
 /* To the endpoint `to_id` of a participant: the lock is held. Both ends hear of it, in the same words. */
 static void refuse(struct remo_channel *channel, uint32_t peer, uint32_t to_id, const char *text) {
     struct remo__refuse frame = {.to_id = to_id};
@@ -105,6 +119,16 @@ static void set_mismatch(struct remo_channel *channel, const char *text) {
 }
 
 /* ---- callbacks: never under the lock, and never when close has begun ---- */
+
+/* A channel that a callback opens here cannot wait for the answers, which come by this thread. */
+static void begin_handling(struct remo__registry *registry) {
+    atomic_store(&registry->control_thread, pthread_self());
+    atomic_store(&registry->handling, true);
+}
+
+static void end_handling(struct remo__registry *registry) {
+    atomic_store(&registry->handling, false);
+}
 
 /* What a frame changed for one pair. The channel is held (busy) until it has been told. */
 struct news {
@@ -157,10 +181,57 @@ static void garbage(struct remo__registry *registry, uint32_t peer, const char *
 
 /* ---- JOIN ---- */
 
-/* What the sender expects must be what we provide; false with `text` when it is not. */
+/* Compare who participates. False with `text` when the sets differ. */
+static bool same_participants(const struct remo_channel *channel, uint32_t peer,
+                              const struct remo__join *join, char *text, size_t cap) {
+    char own[REMO__NODESET_TEXT_BYTES], other[REMO__NODESET_TEXT_BYTES];
+    if (remo__nodeset_equal(&channel->participants, &join->participants))
+        return true;
+    snprintf(text, cap,
+             "channel %s has the participants %s on node %u but %s on node %u; name the same participants "
+             "on every node",
+             channel->name, remo__nodeset_text(&channel->participants, own), channel->node->rank,
+             remo__nodeset_text(&join->participants, other), peer);
+    return false;
+}
+
+/* Compare memory `i`: its name, its providers, and the bytes expected of this node. An endpoint that expects
+ * no bytes does not use the memory, so its providers mean nothing. */
+static bool same_memory(const struct remo_channel *channel, uint32_t peer, const struct remo__join *join,
+                        uint32_t i, char *text, size_t cap) {
+    const struct remo__memory *memory = &channel->memories[i];
+    char own[REMO__NODESET_TEXT_BYTES], other[REMO__NODESET_TEXT_BYTES];
+    const struct remo_nodeset *providers = &join->memories[i].providers;
+    uint32_t self = channel->node->rank;
+    uint64_t expected = remo_nodeset_has(providers, self) ? join->memories[i].expected_bytes : 0;
+    bool used_by_both = join->memories[i].expected_bytes > 0 && memory->expected_bytes > 0;
+    if (used_by_both && !remo__nodeset_equal(&memory->providers, providers)) {
+        snprintf(text, cap,
+                 "channel %s.%s lives at %s on node %u but at %s on node %u; open it with the same homes on "
+                 "every node",
+                 channel->name, memory->name, remo__nodeset_text(&memory->providers, own), self,
+                 remo__nodeset_text(providers, other), peer);
+        return false;
+    }
+    if (strcmp(join->memories[i].name, memory->name) == 0
+        && (expected == 0 || expected == memory->own_bytes))
+        return true;
+    snprintf(text, cap,
+             "channel %s.%s: node %u expects %llu bytes on node %u, which has %llu; open it with the same "
+             "sizes on every node",
+             channel->name, join->memories[i].name, peer, (unsigned long long)expected, self,
+             (unsigned long long)memory->own_bytes);
+    return false;
+}
+
+/* The sender must describe the channel as this endpoint does: every option that decides where state lives or
+ * how it is laid out is part of the type, of the participants or of a memory. False with `text`, which has
+ * both descriptions, when it does not. */
 static bool matches(const struct remo_channel *channel, uint32_t peer, const struct remo__join *join,
                     char *text, size_t cap) {
     uint32_t self = channel->node->rank;
+    if (!same_participants(channel, peer, join, text, cap)) /* first: sizes depend on it */
+        return false;
     if (strcmp(join->type, channel->type) != 0) {
         snprintf(text, cap,
                  "channel %s is a %s on node %u but a %s on node %u; open it as the same on every node",
@@ -174,30 +245,26 @@ static bool matches(const struct remo_channel *channel, uint32_t peer, const str
                  channel->name, channel->memory_count, self, join->memory_count, peer);
         return false;
     }
-    for (uint32_t i = 0; i < join->memory_count; i++) {
-        const struct remo__memory *memory = &channel->memories[i];
-        uint64_t expected = join->memories[i].expected_bytes;
-        if (strcmp(join->memories[i].name, memory->name) == 0
-            && (expected == 0 || expected == memory->own_bytes))
-            continue;
-        snprintf(text, cap,
-                 "channel %s.%s: node %u expects %llu bytes on node %u, which has %llu; open it with the "
-                 "same sizes on every node",
-                 channel->name, join->memories[i].name, peer, (unsigned long long)expected, self,
-                 (unsigned long long)memory->own_bytes);
-        return false;
-    }
+    for (uint32_t i = 0; i < join->memory_count; i++)
+        if (!same_memory(channel, peer, join, i, text, cap))
+            return false;
     return true;
 }
 
-/* The sender's mistake, or ours: we lack nothing. */
-static void refuse_stranger(struct remo_channel *channel, uint32_t peer, uint32_t to_id) {
-    struct remo__refuse frame = {.to_id = to_id};
-    snprintf(frame.text, sizeof frame.text,
-             "channel %s: node %u is no participant of it on node %u; name the same participants "
-             "on every node",
-             channel->name, peer, channel->node->rank);
+/* The sender counts this node among its participants, and this endpoint does not count the sender. Only the
+ * sender is refused: the participants of this endpoint may be complete without it. */
+static void refuse_stranger(struct remo_channel *channel, uint32_t peer, const struct remo__join *join) {
+    struct remo__refuse frame = {.to_id = join->id};
+    (void)same_participants(channel, peer, join, frame.text, sizeof frame.text);
     send_refuse(channel->node, peer, &frame);
+}
+
+void remo__join_refuse_early(struct remo_channel *channel) {
+    struct remo__join join;
+    uint32_t peer;
+    while (remo__early_take(&remo__registry(channel->node)->early, channel->name, &peer, &join))
+        if (!takes_part(channel, peer))
+            refuse_stranger(channel, peer, &join);
 }
 
 /* May this pair connect? If not, the peer is refused. */
@@ -220,11 +287,11 @@ static void answer_join(struct remo_channel *channel, uint32_t peer, const struc
                         struct news *news) {
     struct remo__channel_peer *known = &channel->peers[peer];
     uint32_t id = atomic_load(&known->id);
-    if (!channel->joined || known->refused || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED
+    if (known->refused || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED
         || (id != 0 && id != join->id))
         return;
     if (!takes_part(channel, peer)) {
-        refuse_stranger(channel, peer, join->id);
+        refuse_stranger(channel, peer, join);
         return;
     }
     if (!welcome(channel, peer, join))
@@ -241,14 +308,18 @@ static void answer_join(struct remo_channel *channel, uint32_t peer, const struc
 static void on_join(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__join join;
     struct news news = {0};
-    if (!remo__join_decode(frame, bytes, &join)) {
+    if (!remo__join_decode(frame, bytes, &join) || !remo_nodeset_has(&join.participants, peer)) {
         garbage(registry, peer, "JOIN");
         return;
     }
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *channel = remo__registry_by_name(registry, join.name);
-    if (channel && (join.to_id == 0 || join.to_id == channel->id))
+    if (channel && channel->joined && (join.to_id == 0 || join.to_id == channel->id))
         answer_join(channel, peer, &join, &news);
+    else if (join.to_id == 0)
+        remo__early_keep(&registry->early, peer, &join);
+    if (join.to_id == 0)
+        send_answered(registry->node, peer, join.id);
     pthread_mutex_unlock(&registry->lock);
     tell(&news, peer);
 }
@@ -334,6 +405,19 @@ static void on_refuse(struct remo__registry *registry, uint32_t peer, const void
     pthread_mutex_unlock(&registry->lock);
 }
 
+static void on_answered(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
+    struct remo__answered answered;
+    if (!remo__answered_decode(frame, bytes, &answered)) {
+        garbage(registry, peer, "ANSWERED");
+        return;
+    }
+    pthread_mutex_lock(&registry->lock);
+    struct remo_channel *channel = remo__registry_by_id(registry, answered.to_id);
+    if (channel && channel->slot != 0)
+        atomic_store(&channel->peers[peer].awaited, false);
+    pthread_mutex_unlock(&registry->lock);
+}
+
 /* ---- LEAVE, and the death of a peer ---- */
 
 /* The peer uses our addresses no more; the lock is held. The channel may be gone afterwards. */
@@ -409,6 +493,10 @@ void remo__join_peer_up(void *ctx, uint32_t peer) {
 
 void remo__join_peer_down(void *ctx, uint32_t peer) {
     struct remo__registry *registry = ctx;
+    begin_handling(registry);
+    pthread_mutex_lock(&registry->lock);
+    remo__early_forget(&registry->early, peer);
+    pthread_mutex_unlock(&registry->lock);
     for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
         struct news news = {0};
         pthread_mutex_lock(&registry->lock);
@@ -420,33 +508,11 @@ void remo__join_peer_down(void *ctx, uint32_t peer) {
         pthread_mutex_unlock(&registry->lock);
         tell(&news, peer);
     }
+    end_handling(registry);
     remo__registry_changed(registry);
 }
 
-/* ---- messages and immediates ---- */
-
-int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *data, size_t size_bytes) {
-    uint8_t frame[REMO__MESSAGE_USER_HEAD_BYTES + REMO_CHANNEL_MESSAGE_BYTES_MAX];
-    if (channel->slot == 0 || node >= channel->node->size || (!data && size_bytes > 0))
-        return remo__fail(-EINVAL, "no message can be sent %s",
-                          channel->slot == 0            ? "in the root channel: open one of your own"
-                          : node >= channel->node->size ? "to a node beyond the size of the job"
-                                                        : "from NULL");
-    if (size_bytes > REMO_CHANNEL_MESSAGE_BYTES_MAX)
-        return remo__fail(
-            -EMSGSIZE, "a message of channel %s has at most %u bytes, not %zu; write larger things to memory",
-            channel->name, REMO_CHANNEL_MESSAGE_BYTES_MAX, size_bytes);
-    int rc = remo__channel_check_peer(channel, node);
-    if (rc != 0)
-        return rc;
-    if (atomic_load(&channel->peers[node].state) != REMO_CHANNEL_CONNECTED)
-        return remo__fail(-ENOTCONN, "node %u is not connected to channel %s yet; see remo_channel_wait",
-                          node, channel->name);
-    struct remo__writer writer = remo__writer_of(frame, sizeof frame);
-    remo__put_u32(&writer, atomic_load(&channel->peers[node].id));
-    remo__put_bytes(&writer, data, size_bytes);
-    return remo__node_send(channel->node, node, REMO__MESSAGE_USER, frame, (size_t)(writer.at - frame));
-}
+/* ---- messages and immediates that arrive ---- */
 
 static struct remo_channel *hold_open(struct remo__registry *registry, uint32_t id) {
     pthread_mutex_lock(&registry->lock);
@@ -477,15 +543,19 @@ static void on_message(struct remo__registry *registry, uint32_t peer, const voi
 
 void remo__join_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes) {
     struct remo__registry *registry = ctx;
+    begin_handling(registry);
     switch (type) {
     case REMO__MESSAGE_JOIN: on_join(registry, peer, data, bytes); break;
     case REMO__MESSAGE_CONNECT: on_connect(registry, peer, data, bytes); break;
     case REMO__MESSAGE_REFUSE: on_refuse(registry, peer, data, bytes); break;
     case REMO__MESSAGE_LEAVE: on_leave(registry, peer, data, bytes); break;
-    case REMO__MESSAGE_USER: on_message(registry, peer, data, bytes); return;
+    case REMO__MESSAGE_ANSWERED: on_answered(registry, peer, data, bytes); break;
+    case REMO__MESSAGE_USER: on_message(registry, peer, data, bytes); break;
     default: garbage(registry, peer, "message of unknown type");
     }
-    remo__registry_changed(registry);
+    end_handling(registry);
+    if (type != REMO__MESSAGE_USER)
+        remo__registry_changed(registry);
 }
 
 void remo__join_immediate(void *ctx, uint32_t peer, uint32_t value) {
@@ -495,19 +565,4 @@ void remo__join_immediate(void *ctx, uint32_t peer, uint32_t value) {
     if (channel->options.on_immediate && takes_part(channel, peer))
         channel->options.on_immediate(channel->options.ctx, peer, value & REMO_CHANNEL_IMMEDIATE_MAX);
     done_with(channel);
-}
-
-int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory,
-                                  uint32_t node, uint64_t offset, const void *src, size_t bytes,
-                                  uint32_t value, struct remo_ack *ack) {
-    struct remo__thread *thread = remo__thread(channel->node);
-    if (!thread)
-        return -EAGAIN;
-    uint64_t at = remo__memory_at(memory, node, offset);
-    if (at == REMO__NO_OFFSET)
-        return remo__fail(-ENOTCONN, "node %u is not connected to channel %s", node, channel->name);
-    uint32_t imm =
-        atomic_load(&channel->peers[node].id) << (32 - REMO__ID_BITS) | (value & REMO_CHANNEL_IMMEDIATE_MAX);
-    return remo__op_write(thread, remo__channel_counters(channel, thread), node, at, src, bytes,
-                          REMO__WRITE_IMM, imm, ack);
 }

@@ -1,9 +1,10 @@
 /* message.h - the frames of the channel protocol, as pure functions on bytes: no channel, no lock, no socket.
  *
- *     JOIN     id, to_id (0: to whoever has the name), name, type, and per memory its name and how many bytes
- *              its sender expects of the receiver
+ *     JOIN     id, to_id (0: to the endpoint of that name), name, type, participants, and for each memory its
+ *              name, its providers and the bytes that its sender expects of each provider
  *     CONNECT  id, to_id, and per memory where it starts in the sender's arena and how many bytes it has
  *     REFUSE   to_id, and why
+ *     ANSWERED to_id: its JOIN has been compared; a CONNECT or a REFUSE, if there is one, came before
  *     LEAVE    id, to_id
  *     MESSAGE  to_id, and bytes of the user
  *
@@ -19,6 +20,7 @@ enum remo__message_type {
     REMO__MESSAGE_CONNECT,
     REMO__MESSAGE_REFUSE,
     REMO__MESSAGE_LEAVE,
+    REMO__MESSAGE_ANSWERED,
     REMO__MESSAGE_USER
 };
 
@@ -29,10 +31,12 @@ struct remo__join {
     uint32_t id, to_id;
     char name[REMO_CHANNEL_NAME_BYTES_MAX + 1];
     char type[REMO__TYPE_BYTES_MAX + 1];
+    struct remo_nodeset participants;
     uint32_t memory_count;
     struct {
         char name[REMO__MEMORY_NAME_BYTES_MAX + 1];
         uint64_t expected_bytes;
+        struct remo_nodeset providers;
     } memories[REMO_CHANNEL_MEMORIES_MAX];
 };
 
@@ -49,6 +53,10 @@ struct remo__refuse {
     char text[REMO__MISMATCH_BYTES];
 };
 
+struct remo__answered {
+    uint32_t to_id;
+};
+
 struct remo__leave {
     uint32_t id, to_id;
 };
@@ -57,11 +65,13 @@ struct remo__leave {
 size_t remo__join_encode(const struct remo__join *join, uint8_t *ret_frame);
 size_t remo__connect_encode(const struct remo__connect *connect, uint8_t *ret_frame);
 size_t remo__refuse_encode(const struct remo__refuse *refuse, uint8_t *ret_frame);
+size_t remo__answered_encode(const struct remo__answered *answered, uint8_t *ret_frame);
 size_t remo__leave_encode(const struct remo__leave *leave, uint8_t *ret_frame);
 
 bool remo__join_decode(const void *frame, size_t bytes, struct remo__join *ret_join);
 bool remo__connect_decode(const void *frame, size_t bytes, struct remo__connect *ret_connect);
 bool remo__refuse_decode(const void *frame, size_t bytes, struct remo__refuse *ret_refuse);
+bool remo__answered_decode(const void *frame, size_t bytes, struct remo__answered *ret_answered);
 bool remo__leave_decode(const void *frame, size_t bytes, struct remo__leave *ret_leave);
 /* The user's bytes lie where they are, inside `frame`. */
 bool remo__user_decode(const void *frame, size_t bytes, uint32_t *ret_to_id, const void **ret_data,

@@ -130,5 +130,5 @@ void remo_node_close(struct remo_node *node) {
 }
 
 struct remo_channel *remo_node_root(struct remo_node *node) {
-    return remo__registry(node)->root;
+    return node ? remo__registry(node)->root : NULL;
 }

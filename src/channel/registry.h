@@ -1,7 +1,7 @@
 /* registry.h - all channels of a node: by name for joins, by id for everything that follows. */
 #pragma once
 
-#include "channel/channel.h"
+#include "channel/early.h"
 
 #ifdef REMO_SIM_SMALL
 #define REMO__NAME_BUCKETS 64u
@@ -25,8 +25,11 @@ struct remo__registry {
     struct remo_channel *slots[REMO_CHANNELS_MAX];    /* and closed ones whose memory peers still know */
     uint8_t generations[REMO_CHANNELS_MAX];
     uint32_t next_slot;
+    struct remo__early early; /* JOINs for channels that are not open here */
     struct remo_channel *root;
-    _Atomic uint64_t changes; /* of any state that remo_channel_wait looks at */
+    _Atomic(pthread_t) control_thread; /* where frames are handled and most callbacks run */
+    _Atomic bool handling;             /* a frame, at this moment */
+    _Atomic uint64_t changes;          /* of any state that remo_channel_wait looks at */
 };
 
 static inline struct remo__registry *remo__registry(const struct remo_node *node) {
@@ -47,6 +50,9 @@ void remo__registry_changed(struct remo__registry *registry);
 /* The protocol (join.c). JOIN to `peer`, for its endpoint `to_id`, or for whichever has the name (0); the
  * lock is held. Errors: -ENOMEM, -ENOBUFS; a peer that is gone is none. */
 int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id);
+/* Refuse the nodes that asked for the channel before it was opened and are not its participants. The lock is
+ * held. */
+void remo__join_refuse_early(struct remo_channel *channel);
 /* Tell everybody who knows the endpoint that it is gone; counts its grants. The lock is held. */
 void remo__join_leave(struct remo_channel *channel);
 /* Hooks of the node. */

@@ -1,3 +1,8 @@
+/* fabric.c - implements fabric.h: the list of fabrics, doorbells, and stubs for missing operations.
+ *
+ * Doorbells lose no wake-up. The ringer does a full fence and then reads `sleepers`; the sleeper counts
+ * itself and then checks its condition. It reads `seen_seq` before that check, so the futex does not sleep
+ * after a ring in between. */
 #include "fabric/fabric.h"
 
 #include <errno.h>
@@ -30,9 +35,7 @@ const struct remo__fabric_ops *remo__fabric_find(const char *name) {
     return NULL;
 }
 
-/* Doorbells. The ringer did its full fence and saw a sleeper; the sleeper counted itself and then looked once
- * more, and `seen_seq` is from before that look: a ring in between changes seq, and the futex does not
- * sleep. */
+/* ---- doorbells ---- */
 
 void remo__doorbell_ring(struct remo__doorbell *bell) {
     atomic_fetch_add(&bell->seq, 1);
@@ -43,10 +46,11 @@ void remo__doorbell_sleep(struct remo__doorbell *bell, uint32_t seen_seq, uint64
     remo__futex_wait(&bell->seq, seen_seq, timeout_ns);
 }
 
-/* Stubs. */
+/* ---- stubs ---- */
 
 static int stub_fail(void) {
-    return remo__fail_static(-EOPNOTSUPP, "this fabric has no such operation; choose another fabric");
+    return remo__fail_static(-EOPNOTSUPP,
+                             "this fabric does not support the operation; choose another fabric");
 }
 
 static int stub_probe(const struct remo__fabric_config *config) {

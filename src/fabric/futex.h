@@ -1,7 +1,7 @@
-/* futex.h - sleep on a word of shared memory, wake whoever sleeps there.
+/* futex.h - sleep on a word of shared memory, and wake its sleepers.
  *
- * The word may be mapped at different addresses in different processes. Waking is cheap to miss and safe to
- * repeat: every sleep may end early, and the caller looks at its condition again. */
+ * Processes may map the word at different addresses. A sleep may end early, so the caller checks its
+ * condition again; a superfluous wake-up is harmless. */
 #ifndef REMO_FABRIC_FUTEX_H
 #define REMO_FABRIC_FUTEX_H
 
@@ -15,8 +15,7 @@
 
 #include "base/clock.h"
 
-/* No sleep lasts longer: a waker that was killed between its store and its wake-up costs its peer this
- * much. */
+/* The longest sleep. It bounds the delay if a waker is killed between its store and its wake-up. */
 #define REMO__FUTEX_SLEEP_MAX_NS REMO__NS_PER_S
 
 /* Sleep while *word == seen, at most `timeout_ns` (REMO_FOREVER: until the bound above). */

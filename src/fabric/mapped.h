@@ -1,16 +1,16 @@
 /* mapped.h - the operations of a fabric whose peers' memory has a CPU address, as inline functions.
  *
- * The node's fast path and the post of the shm fabric are the same code: this.
+ * The node's fast path and the post of the shm fabric share this code.
  *
  * Tearing: a naturally aligned word of 1, 2, 4 or 8 bytes in the peer's memory is moved by one access if it
  *          is the whole transfer, or lies in a transfer that starts at a multiple of 8. Up to
- *          REMO__MAPPED_WORDS_BYTES that is written here, word by word; beyond, memcpy moves whole cache
- *          lines or vectors, which x86-64 and aarch64 do not split inside an aligned word. In what order the
- *          words move is open (memory model, row 15).
- * Order:   `copy_to` comes after everything this thread did before; `copy_from` before all it does
- *          afterwards. Stores may still sit in this CPU's store buffer: only `remo__mapped_fence` (or an
- *          atomic, or a notify) makes sure that they are placed before a later load is executed.
- * Cost:    8 bytes of constant size: one load and one store. No call, no lock, no system call, except in a
+ *          REMO__MAPPED_WORDS_BYTES a loop moves word by word. Above, memcpy moves whole cache lines or
+ *          vectors, which x86-64 and aarch64 do not split inside an aligned word. The order of the words is
+ *          undefined (memory model, row 15).
+ * Order:   `copy_to` is ordered after this thread's earlier accesses, `copy_from` before its later ones.
+ *          Stores may remain in this CPU's store buffer: only `remo__mapped_fence`, an atomic or a notify
+ *          places them before a later load is executed.
+ * Cost:    8 bytes of constant size: one load and one store. No call, no lock and no system call, except in a
  *          notify that finds a sleeper. */
 #ifndef REMO_FABRIC_MAPPED_H
 #define REMO_FABRIC_MAPPED_H
@@ -23,19 +23,18 @@
 #include "base/bits.h"
 #include "fabric/fabric.h"
 
-/* Beyond this memcpy is faster than a loop over words; up to this the loop is as fast, and never splits a
+/* Above this size memcpy is faster than a loop over words. Up to it the loop is as fast, and splits no
  * word. */
 #define REMO__MAPPED_WORDS_BYTES 128u
 
-/* glibc copies with vectors up to about 2 KiB and with rep movsb beyond, which takes long to start: 4 KiB in
- * two pieces take 18 ns instead of 30. Where the data outgrows the first-level cache, pieces gain nothing any
- * more. */
+/* glibc copies up to about 2 KiB with vectors, and more with rep movsb, which starts slowly: 4 KiB in two
+ * pieces take 18 ns instead of 30. Data larger than the first-level cache gains nothing from pieces. */
 #define REMO__MAPPED_PIECE_BYTES 2048u
 #define REMO__MAPPED_PIECES_BYTES 16384u
 
-/* Peers' memory is raced on by design, so ThreadSanitizer must not look into the copies. It does look into
- * memcpy wherever that is called from, so such a build makes the large copies by hand. Atomics and 8-byte
- * words it shall see: they are how threads of one node hand things to each other. */
+/* Races on peers' memory are intended, so ThreadSanitizer must not check the copies. It intercepts memcpy
+ * even in functions that it does not check, so its builds copy large data by hand. It does check atomics and
+ * 8-byte words: threads of one node synchronise through them. */
 #if defined(__SANITIZE_THREAD__)
 #define REMO__MAPPED_INLINE static inline __attribute__((unused))
 #define REMO__MAPPED_RACY static inline __attribute__((no_sanitize("thread"), unused))
@@ -44,21 +43,22 @@
 #define REMO__MAPPED_RACY REMO__MAPPED_INLINE
 #endif
 
-/* Words at any address, of any declared type; `volatile` makes each access one instruction. */
+/* Words at any address, of any declared type. `volatile` makes each access one instruction. */
 typedef uint64_t __attribute__((may_alias, aligned(1))) remo__word64;
 typedef uint32_t __attribute__((may_alias, aligned(1))) remo__word32;
 typedef uint16_t __attribute__((may_alias, aligned(1))) remo__word16;
 
-/* All that this thread stored is placed, as far as any CPU of this machine can tell, before it goes on. */
 #ifdef REMO_SIM
 void remo__sim_fence(void);
-void remo__sim_turn(const char *what); /* somebody else may go on here */
+void remo__sim_turn(const char *what); /* the scheduler may switch here */
 #endif
+/* Full fence: all earlier stores of this thread are visible to every CPU of this machine before a later
+ * load. */
 REMO__MAPPED_INLINE void remo__mapped_fence(void) {
 #if defined(REMO_SIM)
     remo__sim_fence();
 #elif defined(__SANITIZE_THREAD__)
-    _Atomic uint32_t word = 0; /* a fence that ThreadSanitizer accepts: it knows no others, and warns */
+    _Atomic uint32_t word = 0; /* ThreadSanitizer does not support fences, and warns */
     atomic_fetch_add(&word, 0);
 #else
     atomic_thread_fence(memory_order_seq_cst);
@@ -85,7 +85,7 @@ REMO__MAPPED_RACY void remo__mapped_bulk(void *to, const void *from, size_t size
         ((volatile char *)to)[i] = ((const volatile char *)from)[i];
 #else
     size_t piece = size_bytes > REMO__MAPPED_PIECES_BYTES ? size_bytes : REMO__MAPPED_PIECE_BYTES;
-    __asm__("" : "+r"(size_bytes), "+r"(piece)); /* a known size would become rep movsq in line: slower */
+    __asm__("" : "+r"(size_bytes), "+r"(piece)); /* for a known size gcc would inline rep movsq: slower */
     for (; size_bytes > piece; size_bytes -= piece) {
         memcpy(to, from, piece);
         to = (char *)to + piece;
@@ -95,8 +95,7 @@ REMO__MAPPED_RACY void remo__mapped_bulk(void *to, const void *from, size_t size
 #endif
 }
 
-/* Word by word, four at a time: both sides volatile where it costs nothing, so that no access is split or
- * repeated. */
+/* Copy word by word, four at a time. Both sides are volatile, so the compiler splits or repeats no access. */
 REMO__MAPPED_RACY void remo__mapped_words(void *to, const void *from, size_t size_bytes) {
     volatile remo__word64 *to_words = to;
     const volatile remo__word64 *from_words = from;
@@ -124,7 +123,7 @@ REMO__MAPPED_RACY void remo__mapped_words(void *to, const void *from, size_t siz
         *(volatile char *)to_rest = *(const volatile char *)from_rest;
 }
 
-/* All but 8 bytes; `shared` is the one of both addresses that others may access at the same time. */
+/* Copy any size except 8. `shared` is `to` or `from`, whichever other CPUs may access concurrently. */
 REMO__MAPPED_RACY void remo__mapped_copy(void *to, const void *from, const void *shared, size_t size_bytes) {
     if (size_bytes == 4)
         *(volatile remo__word32 *)to = *(const volatile remo__word32 *)from;
@@ -154,7 +153,7 @@ REMO__MAPPED_INLINE void remo__mapped_store(void *to, uint64_t value) {
     *(volatile remo__word64 *)to = value;
 }
 
-/* Read: `from` is a peer's memory. The buffers must not overlap. */
+/* Read from a peer's memory. The buffers must not overlap. */
 REMO__MAPPED_INLINE void remo__mapped_copy_from(void *to, const void *from, size_t size_bytes) {
     if (size_bytes == 8)
         *(remo__word64 *)to = remo__mapped_load(from);
@@ -163,7 +162,7 @@ REMO__MAPPED_INLINE void remo__mapped_copy_from(void *to, const void *from, size
     remo__mapped_acquire();
 }
 
-/* Write: `to` is a peer's memory. The buffers must not overlap. */
+/* Write to a peer's memory. The buffers must not overlap. */
 REMO__MAPPED_INLINE void remo__mapped_copy_to(void *to, const void *from, size_t size_bytes) {
     remo__mapped_release();
     if (size_bytes == 8)
@@ -172,22 +171,22 @@ REMO__MAPPED_INLINE void remo__mapped_copy_to(void *to, const void *from, size_t
         remo__mapped_copy(to, from, to, size_bytes);
 }
 
-/* Atomics on an aligned word of a peer's memory: those of the CPU, so atomic with everybody's; full
+/* Atomics on an aligned word of a peer's memory. They are CPU atomics, so atomic with every node's, and full
  * fences. */
 REMO__MAPPED_INLINE uint64_t remo__mapped_fetch_add(void *word, uint64_t addend) {
     return atomic_fetch_add((_Atomic uint64_t *)word, addend);
 }
 
-/* Store `desired` if the word is `expected`; returns what it was. */
+/* Store `desired` if the word is `expected`; return the old value. */
 REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expected, uint64_t desired) {
     atomic_compare_exchange_strong((_Atomic uint64_t *)word, &expected, desired);
     return expected;
 }
 
-/* What this thread wrote before is placed; then wake whoever sleeps there. Only while the peer's base is not
- * NULL. */
+/* Place all earlier writes of this thread, then wake the peer's sleepers. Valid only while the peer's base is
+ * not NULL. */
 static inline void remo__mapped_notify(struct remo__fabric_peer *peer) {
-    remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before it looks for the last time */
+    remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
     struct remo__doorbell *bell = atomic_load_explicit(&peer->doorbell, memory_order_relaxed);
     if (remo__unlikely(atomic_load_explicit(&bell->sleepers, memory_order_relaxed) != 0))
         remo__doorbell_ring(bell);

@@ -1,15 +1,19 @@
+/* memory.c - implements memory.h from /proc/meminfo and the control groups' files.
+ *
+ * The result is the minimum over the machine and all visible groups, because every limit applies. */
 #include "fabric/memory.h"
 
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 #include "base/bits.h"
 
-#define CGROUP_DEPTH_MAX 64 /* levels of control groups looked at */
+#define CGROUP_DEPTH_MAX 64 /* levels of control groups that are read */
 
-/* The names differ between the two versions of control groups, the meaning does not. */
+/* File names of the two versions of control groups; their meaning is the same. */
 struct cgroup_kind {
     const char *root, *limit, *usage;
 };
@@ -17,7 +21,8 @@ static const struct cgroup_kind cgroup_v1 = {"/sys/fs/cgroup/memory", "memory.li
                                              "memory.usage_in_bytes"};
 static const struct cgroup_kind cgroup_v2 = {"/sys/fs/cgroup", "memory.max", "memory.current"};
 
-/* The number that follows `key` at the start of a line of a file; without a key, the first number. */
+/* Read the number that follows `key` at the start of a line of a file; with an empty key, the first
+ * number. */
 static bool file_number(const char *path, const char *key, uint64_t *ret_value) {
     FILE *file = fopen(path, "re");
     if (!file)
@@ -43,10 +48,10 @@ static bool cgroup_number(const char *root, const char *group, const char *file,
     return length > 0 && (size_t)length < sizeof path && file_number(path, key, ret_value);
 }
 
-/* What one group still has: its limit, less what it uses, but for what the kernel would give back. */
+/* The bytes that one group has left: its limit less its usage, where reclaimable file cache is not usage. */
 static uint64_t cgroup_left(const struct cgroup_kind *kind, const char *group) {
     uint64_t limit, usage, inactive = 0, active = 0;
-    if (!cgroup_number(kind->root, group, kind->limit, "", &limit) /* "max": there is none */
+    if (!cgroup_number(kind->root, group, kind->limit, "", &limit) /* "max": no limit */
         || !cgroup_number(kind->root, group, kind->usage, "", &usage))
         return UINT64_MAX;
     cgroup_number(kind->root, group, "memory.stat", "inactive_file ", &inactive);
@@ -55,7 +60,8 @@ static uint64_t cgroup_left(const struct cgroup_kind *kind, const char *group) {
     return limit > usage ? limit - usage : 0;
 }
 
-/* The group named in a line of /proc/self/cgroup ("4:memory:/a/b" or "0::/a/b") and those above it. */
+/* The bytes left in the group of a line of /proc/self/cgroup ("4:memory:/a/b" or "0::/a/b") and its
+ * parents. */
 static uint64_t cgroup_line_left(char *line) {
     char *controllers = strchr(line, ':');
     char *group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -77,7 +83,7 @@ static uint64_t cgroup_line_left(char *line) {
         char *slash = strrchr(group, '/');
         if (!slash)
             break;
-        *slash = '\0'; /* at last "": the root of what this process can see */
+        *slash = '\0'; /* finally "": the root that this process can see */
     }
     return left;
 }
@@ -94,10 +100,17 @@ static uint64_t cgroups_left(void) {
     return left;
 }
 
-uint64_t remo__memory_available(void) {
+/* The fallback without /proc counts free memory only, not reclaimable memory. */
+static uint64_t machine_left(void) {
     uint64_t kib;
-    uint64_t machine = file_number("/proc/meminfo", "MemAvailable:", &kib) ? kib << 10 : UINT64_MAX;
-    return remo__min(machine, cgroups_left());
+    struct sysinfo info;
+    if (file_number("/proc/meminfo", "MemAvailable:", &kib))
+        return kib << 10;
+    return sysinfo(&info) == 0 ? (uint64_t)info.freeram * info.mem_unit : UINT64_MAX;
+}
+
+uint64_t remo__memory_available(void) {
+    return remo__min(machine_left(), cgroups_left());
 }
 
 uint64_t remo__memory_huge_pages_free(uint64_t page_bytes) {

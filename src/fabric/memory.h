@@ -1,18 +1,19 @@
-/* memory.h - how much memory may still be allocated without something being killed for it. */
+/* memory.h - the amount of memory that can be allocated without invoking the out-of-memory killer. */
 #ifndef REMO_FABRIC_MEMORY_H
 #define REMO_FABRIC_MEMORY_H
 
 #include <stdint.h>
 
-/* What allocations leave free, for everything else on the machine. */
+/* Allocations leave this much free for other programs. */
 #define REMO__MEMORY_SPARE_BYTES (UINT64_C(64) << 20)
 
-/* What the machine and every control group above this process (version 1 or 2) still have, in bytes; the file
- * cache, which the kernel gives back, counts as free. UINT64_MAX when nothing is known. Reads a few files of
- * /proc and /sys. */
+/* The bytes available on the machine and in every control group (version 1 or 2) of this process. The file
+ * cache, which the kernel reclaims, counts as free. UINT64_MAX if no limit is known. Cost: reads files of
+ * /proc and
+ * /sys. */
 uint64_t remo__memory_available(void);
 
-/* How many huge pages of `page_bytes` are reserved and nobody's. */
+/* The number of reserved huge pages of `page_bytes` that are free. */
 uint64_t remo__memory_huge_pages_free(uint64_t page_bytes);
 
 #endif

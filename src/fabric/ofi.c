@@ -1,3 +1,7 @@
+/* ofi.c - implements ofi.h: the fabric's capabilities, segments and peers.
+ *
+ * A contact is published once, after its description is verified, and freed only with the fabric, because
+ * endpoints may still refer to it. ofi_wire.h describes the messages. */
 #include "fabric/ofi.h"
 
 #include <errno.h>
@@ -55,7 +59,7 @@ static void *alloc_aligned(size_t bytes) {
     return memory;
 }
 
-/* All zero but for what is allocated: ofi_close works from here on. */
+/* Allocate a fabric that ofi_close can release at any later point. */
 static struct ofi_fabric *ofi_alloc(const struct remo__fabric_config *config) {
     struct ofi_fabric *ofi = calloc(1, sizeof *ofi + config->size * sizeof ofi->contacts[0]);
     if (!ofi)
@@ -92,15 +96,15 @@ static int ofi_open(const struct remo__fabric_config *config, struct remo__fabri
     if (config->size == 0 || config->rank >= config->size || config->size > UINT16_MAX
         || config->endpoints_max == 0
         || (uint64_t)config->size * config->endpoints_max > REMO__OFI_PLACES_MAX)
-        return remo__fail(-EINVAL, "fabric ofi cannot be node %u of %u with %u endpoints", config->rank,
-                          config->size, config->endpoints_max);
+        return remo__fail(-EINVAL, "fabric ofi does not support node %u of %u with %u endpoints",
+                          config->rank, config->size, config->endpoints_max);
     struct ofi_fabric *ofi = ofi_alloc(config);
     if (!ofi)
         return remo__fail(-ENOMEM, "no memory for %u peers", config->size);
     ofi_init(ofi, config);
     int rc = 0;
     if (getrandom(&ofi->life, sizeof ofi->life, 0) != sizeof ofi->life)
-        rc = remo__fail(-EIO, "the kernel has no random numbers");
+        rc = remo__fail(-EIO, "cannot read random numbers from the kernel");
     if (rc == 0)
         rc = remo__ofi_net_open(&ofi->net, config->provider, config->address, &config->log);
     if (rc == 0)
@@ -127,7 +131,7 @@ static int segment_outside(uint32_t index, uint64_t offset, uint64_t bytes) {
                       (unsigned long long)bytes, (unsigned long long)offset);
 }
 
-/* Peers need to know nothing about our memory but where it is: requests name it by offset. */
+/* A description contains only the position of the memory: requests address it by offset. */
 static int ofi_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes,
                            int fd, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
     (void)fd;
@@ -153,16 +157,15 @@ static int ofi_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t 
     struct ofi_fabric *ofi = ofi_of(fabric);
     struct ofi_contact *contact = peer < fabric->size ? atomic_load(&ofi->contacts[peer]) : NULL;
     if (peer >= fabric->size)
-        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", peer, fabric->size);
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", peer, fabric->size);
     if (!contact)
         return remo__fail(-EHOSTDOWN, "node %u is not connected", peer);
     struct remo__reader reader = remo__reader_of(blob, blob_bytes);
-    uint32_t magic = remo__get_u32(&reader), told_index = remo__get_u32(&reader);
-    uint64_t told_offset = remo__get_u64(&reader), told_bytes = remo__get_u64(&reader);
-    if (!remo__reader_complete(&reader) || magic != REMO__OFI_MAGIC || told_index != index
-        || told_offset != offset || told_bytes != bytes || index >= REMO__SEGMENTS_MAX)
-        return remo__fail(-EBADMSG, "node %u describes its segment %u in a way that makes no sense", peer,
-                          index);
+    uint32_t magic = remo__get_u32(&reader), blob_index = remo__get_u32(&reader);
+    uint64_t blob_offset = remo__get_u64(&reader), blob_size_bytes = remo__get_u64(&reader);
+    if (!remo__reader_complete(&reader) || magic != REMO__OFI_MAGIC || blob_index != index
+        || blob_offset != offset || blob_size_bytes != bytes || index >= REMO__SEGMENTS_MAX)
+        return remo__fail(-EBADMSG, "node %u sent a malformed description of its segment %u", peer, index);
     if (!segment_fits(ofi, offset, bytes))
         return segment_outside(index, offset, bytes);
     int rc = remo__ofi_ranges_add(&contact->ranges, offset, bytes);
@@ -180,13 +183,12 @@ static int ofi_describe(struct remo__fabric *fabric, void *blob, size_t blob_cap
         return rc;
     struct remo__writer writer = remo__writer_of(blob, blob_cap);
     uint32_t magic = REMO__OFI_MAGIC;
-    remo__put_bytes(&writer, &magic, sizeof magic); /* in this machine's order, which shows it */
+    remo__put_bytes(&writer, &magic, sizeof magic); /* native byte order: reveals a mismatch */
     remo__put_string(&writer, ofi->net.info->fabric_attr->prov_name);
     remo__put_u32(&writer, ofi->net.eager_bytes);
     remo__put_u32(&writer, fabric->rank);
     remo__put_u32(&writer, fabric->size);
     remo__put_u32(&writer, ofi->endpoints_max);
-    remo__put_u64(&writer, ofi->arena_bytes);
     remo__put_u64(&writer, ofi->life);
     remo__put_u64(&writer, ofi->target.table.key);
     remo__put_u64(&writer, ofi->target.table.base);
@@ -198,7 +200,7 @@ static int ofi_describe(struct remo__fabric *fabric, void *blob, size_t blob_cap
     return 0;
 }
 
-/* Does the peer speak as we do? Reads the first part of its description. */
+/* Check version, byte order and provider of a peer: the first part of its description. */
 static int peer_check_net(const struct ofi_fabric *ofi, uint32_t peer, struct remo__reader *reader) {
     uint32_t magic = 0;
     char provider[64];
@@ -206,18 +208,20 @@ static int peer_check_net(const struct ofi_fabric *ofi, uint32_t peer, struct re
     if (reader->bad || magic != REMO__OFI_MAGIC)
         return remo__fail(
             -EPROTO,
-            "node %u does not speak this version of fabric ofi, or its machine orders bytes otherwise", peer);
+            "node %u uses another version of fabric ofi or another byte order; start all nodes from the "
+            "same build",
+            peer);
     remo__get_string(reader, provider, sizeof provider);
     uint32_t eager_bytes = remo__get_u32(reader);
     const char *own = ofi->net.info->fabric_attr->prov_name;
     if (reader->bad || strcmp(provider, own) != 0)
-        return remo__fail(-EPROTO, "node %u uses provider \"%s\" and this node \"%s\": choose the same", peer,
+        return remo__fail(-EPROTO, "node %u uses provider \"%s\", this node \"%s\"; choose the same", peer,
                           provider, own);
     if (eager_bytes != ofi->net.eager_bytes)
         return remo__fail(
             -EPROTO,
-            "libfabric is set up differently on node %u: give FI_OFI_RXM_BUFFER_SIZE the same value "
-            "(%u here, %u there) in the environment of all nodes",
+            "node %u configures libfabric differently: set FI_OFI_RXM_BUFFER_SIZE to the same value (%u on "
+            "this node, %u on the peer) in the environment of all nodes",
             peer, ofi->net.eager_bytes, eager_bytes);
     return 0;
 }
@@ -231,7 +235,6 @@ static int peer_check(const struct ofi_fabric *ofi, uint32_t peer, const void *b
     uint32_t rank = remo__get_u32(&reader), size = remo__get_u32(&reader);
     contact->rank = rank;
     contact->places = remo__get_u32(&reader);
-    uint64_t arena_bytes = remo__get_u64(&reader);
     contact->life = remo__get_u64(&reader);
     contact->table_key = remo__get_u64(&reader);
     contact->table_base = remo__get_u64(&reader);
@@ -239,23 +242,19 @@ static int peer_check(const struct ofi_fabric *ofi, uint32_t peer, const void *b
     if (address_bytes <= sizeof contact->address)
         remo__get_bytes(&reader, contact->address, address_bytes);
     if (!remo__reader_complete(&reader) || contact->places == 0)
-        return remo__fail(-EPROTO, "node %u describes itself in a way that makes no sense", peer);
+        return remo__fail(-EPROTO, "node %u sent a malformed description", peer);
     if (rank != peer || size != ofi->base.size)
-        return remo__fail(-EPROTO, "node %u says it is node %u of %u, but this job has %u nodes", peer, rank,
-                          size, ofi->base.size);
-    if (arena_bytes != ofi->arena_bytes)
-        return remo__fail(
-            -EPROTO, "node %u has an arena of %llu bytes, this node one of %llu: give all nodes the same",
-            peer, (unsigned long long)arena_bytes, (unsigned long long)ofi->arena_bytes);
+        return remo__fail(-EPROTO, "node %u describes itself as node %u of %u, but this job has %u nodes",
+                          peer, rank, size, ofi->base.size);
     return 0;
 }
 
 static int ofi_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
     struct ofi_fabric *ofi = ofi_of(fabric);
     if (peer >= fabric->size)
-        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", peer, fabric->size);
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", peer, fabric->size);
     if (atomic_load(&ofi->contacts[peer]))
-        return remo__fail(-EALREADY, "node %u is connected already", peer);
+        return remo__fail(-EALREADY, "node %u is already connected", peer);
     struct ofi_contact *contact = calloc(1, sizeof *contact);
     if (!contact)
         return remo__fail(-ENOMEM, "no memory for node %u", peer);
@@ -280,7 +279,7 @@ static void ofi_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     atomic_store(&fabric->peers[peer].connected, 0);
     atomic_store(&ofi->contacts[peer], NULL);
     remo__ofi_target_expel(ofi, peer);
-    remo__ofi_endpoints_wake(ofi); /* what they have in flight to it fails when they poll next */
+    remo__ofi_endpoints_wake(ofi); /* their operations in flight to the peer fail at the next poll */
 }
 
 /* ---- immediates ---- */

@@ -1,22 +1,25 @@
 /* ofi.h - the inside of the ofi fabric: nodes on any machines, joined by libfabric; TCP by default.
  *
- * Model:   each endpoint has a link to each peer that it has used. Operations are put into the link's queue,
- *          as many of them as fit into a message, and messages are written into a ring at the peer. There the
- *          target thread executes them on its own memory and writes the answers back. The target thread
- *          sleeps while nothing comes; it never needs the program, which may compute or sleep for as long as
- *          it likes.
+ * Model:   each endpoint has a link to each peer that it has used; all its links share one port. Operations
+ *          are put into the link's queue, as many of them as fit into a message, and messages are written into
+ *          a ring at the peer. There the target thread executes them on its own memory and writes the answers
+ *          back. The target thread sleeps while nothing comes; it never needs the program, which may compute
+ *          or sleep for as long as it likes.
  * Why:     not fi_read and fi_atomic: over tcp;ofi_rxm those to a dead peer cannot be cancelled, connections
  *          are made again in silence, words tear, and atomics overtake writes. A device with real RMA is used
  *          as a mere mailbox here: docs/ architecture.md says what that costs.
  * Order:   all operations of an endpoint to a peer are executed in the order in which they were posted, one
  *          after the other, by a CPU; so atomics are atomic with the CPU's, a fence has nothing to do, and a
  *          completion means placed. Operations on the own node are executed when they are posted.
- * Failure: a link whose connection is lost is broken for good: whatever it has in flight fails, and so does
- *          whatever is posted to it, until the peer is connected again, in a new life. It is never joined
- *          again in silence, where messages in between would be missing. Once a peer is cut off, nothing of
- *          it is executed here any more: the target thread does not look at its rings.
+ * Failure: a link whose connection is lost is broken for good: its operations in flight fail, and so do
+ *          those that are posted to it, until the peer is connected again, in a new incarnation. A link is
+ *          never joined again in silence, where messages in between would be missing. A write that fails
+ *          breaks the link that posted it and no other. Once a peer is cut off, nothing of it is executed here
+ *          any more: the target thread does not look at its rings.
  * Cost:    an operation alone: 2 writes of libfabric, one there, one back. Of many operations, up to some
- *          hundreds share them. A link takes 2.5 MB and 9 descriptors.
+ *          hundreds share them: reads whose caller does not wait yet are sent by the poll that follows, if
+ *          the thread's polls follow its posts closely (ofi_endpoint.c). An endpoint takes 2.5 MB and 10
+ *          descriptors when it is first used, and each link 0.1 MB and 1 descriptor at each end.
  * Threads: the target thread and the control thread share `lock`. A link belongs to whoever holds its
  *          endpoint. That is the endpoint's thread; but what it has queued and does not drive, because it
  *          computes, the target thread sends after a while. A contact is never changed after it was
@@ -33,37 +36,37 @@
 #define REMO__OFI_DEPTH 512u /* operations of an endpoint, posted and not polled */
 #define REMO__OFI_BATCH_MAX 128u
 #define REMO__OFI_INLINE_BYTES 128u
-#define REMO__OFI_MESSAGE_BYTES_MAX (UINT64_C(1) << 20) /* of one operation; it takes several messages */
-#define REMO__OFI_FLIGHTS_MAX 1024u /* fragments under way: a power of 2 above depth + window */
+#define REMO__OFI_MESSAGE_BYTES_MAX (UINT64_C(1) << 20) /* of one operation, sent in several messages */
+#define REMO__OFI_FLIGHTS_MAX 1024u /* fragments in flight: a power of 2 above depth + window */
 #define REMO__OFI_NONE UINT16_MAX   /* no slot */
 
 static_assert(REMO__OFI_FLIGHTS_MAX >= REMO__OFI_DEPTH + REMO__OFI_WINDOW,
               "each message continues at most one operation");
 
-/* One life of a peer, as it described itself. */
+/* One incarnation of a peer, from its description. */
 struct ofi_contact {
-    uint32_t rank, places; /* endpoints that its table of greetings has room for */
+    uint32_t rank, places; /* room for endpoints in its table of greetings */
     uint64_t life;
     uint64_t table_key, table_base;
     uint8_t address[REMO__OFI_ADDRESS_BYTES_MAX];
     struct ofi_ranges ranges;
-    struct ofi_contact *older; /* of any peer: freed with the fabric */
+    struct ofi_contact *older; /* list of all contacts, freed with the fabric */
 };
 
-/* A peer's endpoint that uses our memory. */
+/* A peer's endpoint that accesses this node's memory. */
 struct ofi_inbound {
     uint32_t rank, life, endpoint;
     uint64_t seed;
     struct ofi_block block; /* the ring; the word for probes; the answers as they are written */
     struct ofi_remote answers;
-    uint32_t next;       /* request that is executed next */
-    uint32_t placed;     /* slots whose large requests are there */
-    size_t unsent_bytes; /* its answer is ready, but could not be sent yet */
-    bool running;        /* it stalled */
+    uint32_t next;       /* number of the next request */
+    uint32_t placed;     /* bits of slots whose large requests are placed */
+    size_t unsent_bytes; /* size of an answer that is ready but not sent yet */
+    bool running;        /* the request has stalled */
     bool dead;
     struct ofi_run run;
-    uint64_t retired_ns;       /* when it was replaced */
-    struct ofi_inbound *older; /* among those retired */
+    uint64_t retired_ns;       /* time of the replacement */
+    struct ofi_inbound *older; /* in the list of retired inbounds */
 };
 
 struct ofi_target {
@@ -71,15 +74,16 @@ struct ofi_target {
     bool started;
     _Atomic bool stop;
     int wake_fd;
-    pthread_mutex_t lock; /* over all that follows */
+    pthread_mutex_t lock; /* of all fields below */
     struct ofi_port port;
     struct ofi_block table; /* greetings: [size][endpoints_max] */
     struct ofi_inbound **inbounds;
     uint32_t inbound_count, inbound_cap;
-    struct ofi_inbound *retired; /* nothing of them is executed; their memory may still be written */
-    bool stalled;                /* somebody waits for something that wakes nobody */
-    _Atomic bool watches;        /* the thread looks after endpoints that nobody drives */
-    uint32_t calm;               /* looks in a row at which none needed it */
+    struct ofi_inbound *retired; /* not executed; late writes may still reach their memory */
+    bool stalled;                /* an inbound waits for an event without a wake-up */
+    _Atomic bool watches;        /* the thread checks for endpoints that are not driven */
+    uint32_t calm;               /* consecutive checks at which no endpoint needed help */
+    uint32_t watch_doublings;    /* of the time between two checks */
 };
 
 struct ofi_fabric {
@@ -101,7 +105,7 @@ struct ofi_fabric {
 /* One operation, from post to poll. */
 struct ofi_slot {
     struct remo__op op;
-    uint64_t sent_bytes, left_bytes; /* of op.size_bytes: in requests; not answered yet */
+    uint64_t sent_bytes, left_bytes; /* of op.size_bytes: sent in requests; not answered yet */
     uint32_t unanswered;             /* fragments */
     int status;
     uint16_t next;
@@ -116,7 +120,7 @@ struct ofi_fifo {
 };
 
 enum ofi_link_state {
-    OFI_LINK_GREETING, /* the greeting is not sent: the connection is being made */
+    OFI_LINK_GREETING, /* the greeting is not sent yet: the connection is being established */
     OFI_LINK_GREETED,  /* no welcome yet */
     OFI_LINK_UP,
     OFI_LINK_BROKEN,
@@ -129,9 +133,10 @@ struct ofi_flight {
 
 struct ofi_link {
     struct ofi_endpoint *endpoint;
-    struct ofi_contact *contact; /* the life of the peer that it leads to */
+    struct ofi_contact *contact; /* the incarnation of the peer that it leads to */
     enum ofi_link_state state;
-    struct ofi_port port;
+    uint64_t owner;         /* of its writes: unique in its endpoint */
+    uint32_t writes;        /* in flight */
     struct ofi_block block; /* requests as they are written; answers; the greeting; a word */
     struct ofi_remote table, ring;
     uint64_t seed;
@@ -143,26 +148,36 @@ struct ofi_link {
     uint64_t queue_bytes;               /* about what they take in requests and answers */
     uint32_t flight_head, flight_tail;
     struct ofi_flight flights[REMO__OFI_FLIGHTS_MAX];
-    uint64_t since_ns; /* opened, or: last heard of or probed */
+    uint64_t since_ns; /* opened, or: answered or probed last */
+    uint64_t greeted_ns;
     uint32_t quiet_polls;
     uint32_t active_at; /* its place in endpoint->active, while `active` */
     bool active, touched, slow_told;
+    struct ofi_link *older; /* among those retired */
 };
 
 struct ofi_endpoint {
     struct ofi_fabric *ofi;
     uint32_t index;
     int wake_fd;             /* written when a peer is cut off */
-    _Atomic bool held;       /* somebody is inside: its thread, now and then the target thread */
-    _Atomic uint32_t queued; /* operations that are not wholly sent */
-    _Atomic uint32_t drives; /* how often its thread was inside */
-    uint32_t drives_seen;    /* by the target thread, */
-    uint64_t drives_seen_ns; /* then */
-    uint32_t naps;           /* sleeps since something completed */
+    _Atomic bool held;       /* held by its own thread or by the target thread */
+    _Atomic uint32_t queued; /* operations that are not completely sent */
+    _Atomic uint32_t drives; /* number of calls by its own thread */
+    uint32_t drives_seen;    /* the target thread's last value of `drives` */
+    uint64_t drives_seen_ns; /* and its time */
+    uint32_t naps;           /* sleeps since the last completion */
+    bool gathers;            /* reads wait for the next poll, since that came soon the last time */
+    uint64_t gather_ns; /* since the last poll, the first read that may gather was posted then; 0: none */
+    uint64_t gather_last_ns; /* and the last one */
     uint32_t free_count, active_count;
+    uint32_t greet_at;        /* the place in `active` above the one that is greeted next */
+    uint32_t link_count;      /* links opened so far */
+    struct ofi_port port;     /* closed until the first link is opened */
     struct ofi_fifo done;     /* to be polled */
     struct ofi_link **active; /* [size] with something to do */
     struct ofi_link **links;  /* [size] NULL: never used */
+    struct ofi_link
+        *retired; /* replaced by a link to a later incarnation; a peer may still write their memory */
     uint16_t free[REMO__OFI_DEPTH];
     struct ofi_slot slots[REMO__OFI_DEPTH];
 };
@@ -175,11 +190,11 @@ static inline struct ofi_fabric *ofi_of(struct remo__fabric *fabric) {
 int remo__ofi_target_open(struct ofi_fabric *ofi);
 int remo__ofi_target_start(struct ofi_fabric *ofi);
 void remo__ofi_target_close(struct ofi_fabric *ofi);
-/* A peer was connected: greetings of it that came earlier are answered. */
+/* A peer was connected: answer its earlier greetings. */
 void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank);
-/* After return nothing of the peer is executed any more. */
+/* Cut a peer off: after return none of its requests is executed. */
 void remo__ofi_target_expel(struct ofi_fabric *ofi, uint32_t rank);
-/* Something is queued: should nobody drive its endpoint, the target thread will. */
+/* An operation is queued: make the target thread drive the endpoint if its own thread does not. */
 void remo__ofi_target_watch(struct ofi_fabric *ofi);
 
 /* ofi_endpoint.c */
@@ -189,33 +204,36 @@ int remo__ofi_post(struct remo__endpoint *endpoint, const struct remo__op *ops, 
 int remo__ofi_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max);
 void remo__ofi_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
 void remo__ofi_endpoints_wake(struct ofi_fabric *ofi);
-/* Drive the endpoints whose threads have queued something and do not. Tells whether any has something queued.
- * */
+/* Drive the endpoints with queued operations whose threads do not. Returns true if any endpoint has queued
+ * operations. */
 bool remo__ofi_endpoints_help(struct ofi_fabric *ofi);
 void remo__ofi_fifo_push(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo, uint16_t slot);
 uint16_t remo__ofi_fifo_pop(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo);
-/* The operation is over: it waits to be polled. */
+/* Queue the completion of an operation for the next poll. */
 void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int status);
 
 /* ofi_link.c */
-/* The link of an endpoint to a peer that is connected, opened if need be; NULL with -EHOSTDOWN or another
- * error. */
+/* Find or open the link of an endpoint to a connected peer. Errors: -EHOSTDOWN and others. */
 int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact,
                        struct ofi_link **ret_link);
-/* Take a slot into the queue; take the first one out. */
+/* Append a slot to the queue; take the first slot out. */
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot);
 uint16_t remo__ofi_link_unqueue(struct ofi_link *link);
+/* True if reads in the queue may wait for other operations, to share a request. */
+bool remo__ofi_link_may_gather(const struct ofi_link *link);
 /* Send what may be sent now. */
 void remo__ofi_link_push(struct ofi_link *link);
-/* Drive the link: take answers, send, notice what is broken. */
+/* Drive the link, but for a greeting: take answers, send, detect what is broken. */
 void remo__ofi_link_progress(struct ofi_link *link);
-/* Frees it, whatever its state; operations are not finished. */
-void remo__ofi_link_close(struct ofi_link *link);
+/* Drive the port of the endpoint. Answers that have arrived are in the memory of the links afterwards. */
+void remo__ofi_links_poll(struct ofi_endpoint *endpoint);
+/* Close the port and free all links, whatever their state; operations are not finished. */
+void remo__ofi_links_close(struct ofi_endpoint *endpoint);
 
 /* ofi_message.c */
-/* Make a request of the head of the queue; 0 when there is nothing to send. */
+/* Encode the first queued operations as a request. Returns its size; 0 if there is nothing to send. */
 size_t remo__ofi_request_make(struct ofi_link *link, uint8_t *message, uint32_t seq);
-/* Finish what an answer answers. False when it makes no sense. */
+/* Complete the operations of an answer. False if the answer is malformed. */
 bool remo__ofi_answer_take(struct ofi_link *link, const uint8_t *message, size_t bytes,
                            const struct remo__ofi_head *head);
 

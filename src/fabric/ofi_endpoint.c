@@ -1,4 +1,7 @@
-/* Endpoints of the ofi fabric: operations wait in slots until they are polled. */
+/* ofi_endpoint.c - endpoints of the ofi fabric: post, poll, wait, and operations on the node itself.
+ *
+ * An operation occupies a slot from its post to the poll of its completion. One thread at a time holds an
+ * endpoint: its own thread, or the target thread that helps. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -13,22 +16,24 @@
 
 #define HELP_NS \
     (100 * REMO__NS_PER_US) /* so long its thread did not drive an endpoint: the target thread does */
+#define GATHER_NS (50 * REMO__NS_PER_US) /* the longest that a read waits for others */
+#define GREETINGS_PER_POLL 8u
 #define HOLD_SPINS 64u
 #define NAP_NS_MIN (20 * REMO__NS_PER_US)
 #define NAP_DOUBLINGS_MAX 5u /* 640 us and what the kernel adds */
 
 static struct ofi_endpoint *endpoint_of(struct remo__endpoint *endpoint) {
-    return (struct ofi_endpoint *)endpoint; /* the type that callers see has no content */
+    return (struct ofi_endpoint *)endpoint; /* remo__endpoint is an incomplete type here */
 }
 
-/* ---- holding an endpoint: nearly always free, since one thread uses it ---- */
+/* ---- holding an endpoint: nearly always free, because one thread uses it ---- */
 
 static bool try_hold(struct ofi_endpoint *endpoint) {
     return !atomic_exchange_explicit(&endpoint->held, true, memory_order_acquire);
 }
 
 static void hold(struct ofi_endpoint *endpoint) {
-    /* the target thread helps, and will be through at once */
+    /* the target thread helps, and releases the endpoint soon */
     for (uint32_t spins = 0; !try_hold(endpoint); spins++) {
         if (spins >= HOLD_SPINS)
             sched_yield();
@@ -43,15 +48,33 @@ static void let_go(struct ofi_endpoint *endpoint) {
     atomic_store_explicit(&endpoint->held, false, memory_order_release);
     if (!queued)
         return;
-    /* pairs with the exchange in help(): it says that it does not watch, then looks again */
+    /* pairs with the exchange in help(), which clears `watches` and then checks again */
     remo__mapped_fence();
     remo__ofi_target_watch(endpoint->ofi);
 }
 
+/* A greeting that finds no connection yet costs system calls. Nodes that wait for connections to all others
+ * poll once a millisecond or more often; with all greetings in each poll, n nodes on one machine would make
+ * n * n calls in that time, and leave no processor for the connections. */
+static void links_greet(struct ofi_endpoint *endpoint) {
+    uint32_t count = remo__min(endpoint->active_count, GREETINGS_PER_POLL);
+    for (uint32_t i = 0; i < count && endpoint->active_count > 0; i++) {
+        if (endpoint->greet_at == 0 || endpoint->greet_at > endpoint->active_count)
+            endpoint->greet_at = endpoint->active_count;
+        struct ofi_link *link = endpoint->active[--endpoint->greet_at];
+        if (link->state == OFI_LINK_GREETING)
+            remo__ofi_link_push(link);
+    }
+}
+
 static void links_progress(struct ofi_endpoint *endpoint) {
+    if (endpoint->active_count == 0)
+        return;
+    remo__ofi_links_poll(endpoint);
     /* backwards: a link that ends is replaced by the last */
     for (uint32_t i = endpoint->active_count; i-- > 0;)
         remo__ofi_link_progress(endpoint->active[i]);
+    links_greet(endpoint);
 }
 
 static bool neglected(struct ofi_endpoint *endpoint) {
@@ -157,6 +180,7 @@ int remo__ofi_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint *
     if (!endpoint)
         return remo__fail(-ENOMEM, "no memory for an endpoint of %zu bytes", sizeof *endpoint);
     endpoint->ofi = ofi;
+    endpoint->gathers = true;
     endpoint->links = calloc(fabric->size, sizeof(struct ofi_link *));
     endpoint->active = calloc(fabric->size, sizeof(struct ofi_link *));
     endpoint->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -164,7 +188,7 @@ int remo__ofi_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint *
     if (!endpoint->links || !endpoint->active)
         rc = remo__fail(-ENOMEM, "no memory for an endpoint with %u peers", fabric->size);
     else if (endpoint->wake_fd < 0)
-        rc = remo__fail(-errno, "no descriptor is left: raise the limit (ulimit -n)");
+        rc = remo__fail(-errno, "cannot open an event descriptor: too many open files; raise ulimit -n");
     else
         rc = place_take(ofi, endpoint);
     if (rc < 0) {
@@ -181,9 +205,8 @@ void remo__ofi_endpoint_close(struct remo__endpoint *public) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
     if (!endpoint)
         return;
-    place_give(endpoint->ofi, endpoint); /* now the target thread does not know it any more */
-    for (uint32_t peer = 0; peer < endpoint->ofi->base.size; peer++)
-        remo__ofi_link_close(endpoint->links[peer]);
+    place_give(endpoint->ofi, endpoint); /* the target thread no longer helps it */
+    remo__ofi_links_close(endpoint);
     endpoint_free(endpoint);
 }
 
@@ -192,12 +215,12 @@ void remo__ofi_endpoints_wake(struct ofi_fabric *ofi) {
     pthread_mutex_lock(&ofi->endpoints_lock);
     for (uint32_t i = 0; i < ofi->endpoints_max; i++) {
         ssize_t written = ofi->endpoints[i] ? write(ofi->endpoints[i]->wake_fd, &one, sizeof one) : 0;
-        (void)written; /* cannot fail but when it is written already */
+        (void)written; /* fails only if the counter is full: the wake-up is pending then */
     }
     pthread_mutex_unlock(&ofi->endpoints_lock);
 }
 
-/* ---- operations on the own node: executed at once ---- */
+/* ---- operations on the node itself: executed at once ---- */
 
 static int self_write(struct ofi_fabric *ofi, const struct remo__op *op) {
     struct ofi_memory *memory = ofi->memory;
@@ -205,11 +228,10 @@ static int self_write(struct ofi_fabric *ofi, const struct remo__op *op) {
     if (op->flags & REMO__OP_IMM) {
         uint32_t rank = ofi->base.rank;
         if (!remo__ofi_imms_push(&memory->imms, rank, atomic_load(&ofi->lives[rank]), op->imm))
-            return remo__fail_static(-EAGAIN,
-                                     "this node has not taken the immediates sent before; try again");
+            return remo__fail_static(-EAGAIN, "this node's queue of immediates is full; retry");
         remo__ofi_imms_ring(&memory->imms);
     }
-    remo__mapped_fence(); /* a completion means placed; and pairs with the sleeper's fence */
+    remo__mapped_fence(); /* a completion means placed; also pairs with the sleeper's fence */
     if ((op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM))
         && atomic_load_explicit(&memory->bell.sleepers, memory_order_relaxed) != 0)
         remo__doorbell_ring(&memory->bell);
@@ -239,12 +261,12 @@ static int self_execute(struct ofi_fabric *ofi, const struct remo__op *op) {
 static int op_check_form(const struct ofi_fabric *ofi, const struct remo__op *op) {
     bool atomic = op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
     if (op->peer >= ofi->base.size)
-        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", op->peer, ofi->base.size);
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", op->peer, ofi->base.size);
     if (op->kind > REMO__OP_COMPARE_SWAP)
-        return remo__fail(-EINVAL, "there is no operation of kind %u", op->kind);
+        return remo__fail(-EINVAL, "no operation of kind %u exists", op->kind);
     if (atomic && (op->size_bytes != sizeof(uint64_t) || op->remote % sizeof(uint64_t) != 0))
         return remo__fail(-EINVAL,
-                          "an atomic takes 8 bytes at a multiple of 8: here are %llu bytes at offset %#llx",
+                          "an atomic needs 8 bytes at a multiple of 8, not %llu bytes at offset %#llx",
                           (unsigned long long)op->size_bytes, (unsigned long long)op->remote);
     if (op->kind != REMO__OP_WRITE && (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)))
         return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
@@ -253,7 +275,7 @@ static int op_check_form(const struct ofi_fabric *ofi, const struct remo__op *op
                           (unsigned long long)op->size_bytes,
                           (unsigned long long)REMO__OFI_MESSAGE_BYTES_MAX);
     if ((op->flags & REMO__OP_INLINE) && op->size_bytes > REMO__OFI_INLINE_BYTES)
-        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inlined write: at most %u",
+        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inline write: at most %u",
                           (unsigned long long)op->size_bytes, REMO__OFI_INLINE_BYTES);
     return 0;
 }
@@ -266,7 +288,7 @@ static int op_check(struct ofi_fabric *ofi, const struct remo__op *op, struct of
     if (!contact)
         return remo__fail(-EHOSTDOWN, "node %u is not connected", op->peer);
     if (!remo__ofi_ranges_cover(&contact->ranges, op->remote, op->size_bytes))
-        return remo__fail(-EFAULT, "%llu bytes at offset %#llx of node %u are no network memory",
+        return remo__fail(-EFAULT, "%llu bytes at offset %#llx of node %u are not network memory",
                           (unsigned long long)op->size_bytes, (unsigned long long)op->remote, op->peer);
     *ret_contact = contact;
     return 0;
@@ -294,6 +316,36 @@ static int post_one(struct ofi_endpoint *endpoint, const struct remo__op *op) {
     return 0;
 }
 
+/* A request costs both ends several system calls, about as much time as its travel, so separate requests
+ * hardly overlap. Reads whose caller does not wait yet are therefore deferred until the thread polls, and
+ * share a request. A thread that computes between its posts and its poll would lose time. So reads are
+ * deferred only if the thread's polls follow closely, and for at most GATHER_NS while the thread posts. If
+ * the thread computes nevertheless, the target thread sends the deferred reads.
+ * Measured on two busy cores: four reads take 3 to 4 times as long as one without, 0.9 to 1.4 times with
+ * this. */
+static bool may_gather(struct ofi_endpoint *endpoint, const struct ofi_link *link,
+                       const struct remo__op *op) {
+    if (!(op->flags & REMO__OP_GATHER))
+        return false;
+    endpoint->gather_last_ns = remo__now_ns();
+    if (endpoint->gather_ns == 0)
+        endpoint->gather_ns = endpoint->gather_last_ns;
+    return endpoint->gathers && endpoint->gather_last_ns - endpoint->gather_ns < GATHER_NS
+           && remo__ofi_link_may_gather(link);
+}
+
+static void gathered_push(struct ofi_endpoint *endpoint) {
+    if (endpoint->gather_ns == 0)
+        return;
+    endpoint->gathers = remo__now_ns() - endpoint->gather_last_ns < GATHER_NS;
+    endpoint->gather_ns = 0;
+    /* backwards: a link that ends is replaced by the last */
+    for (uint32_t i = endpoint->active_count; i-- > 0;) {
+        if (endpoint->active[i]->touched)
+            remo__ofi_link_push(endpoint->active[i]);
+    }
+}
+
 int remo__ofi_post(struct remo__endpoint *public, const struct remo__op *ops, uint32_t count) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
     uint32_t taken = 0;
@@ -301,9 +353,9 @@ int remo__ofi_post(struct remo__endpoint *public, const struct remo__op *ops, ui
     hold(endpoint);
     while (taken < count && (rc = post_one(endpoint, &ops[taken])) == 0)
         taken++;
-    for (uint32_t i = 0; i < taken; i++) { /* after all are queued, so that they share messages */
+    for (uint32_t i = 0; i < taken; i++) { /* after all are queued, so that operations share messages */
         struct ofi_link *link = endpoint->links[ops[i].peer];
-        if (link && link->touched)
+        if (link && link->touched && !may_gather(endpoint, link, &ops[i]))
             remo__ofi_link_push(link);
     }
     let_go(endpoint);
@@ -316,6 +368,7 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
     struct ofi_endpoint *endpoint = endpoint_of(public);
     uint32_t count = 0;
     hold(endpoint);
+    gathered_push(endpoint);
     links_progress(endpoint);
     while (count < max && endpoint->done.count > 0) {
         uint16_t slot = remo__ofi_fifo_pop(endpoint, &endpoint->done);
@@ -329,11 +382,12 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
     return (int)count;
 }
 
-/* Naps, each longer than the one before, rather than a descriptor to sleep on: with one, each completion
- * costs 1 us more, and who sleeps here has found nothing for a long time already. */
+/* Sleep for increasing times and not on a descriptor, which would add 1 us to each completion. A thread that
+ * sleeps here has polled for a long time already. */
 void remo__ofi_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
     hold(endpoint);
+    gathered_push(endpoint);
     bool done = endpoint->done.count > 0, active = endpoint->active_count > 0;
     let_go(endpoint);
     if (done)
@@ -347,5 +401,5 @@ void remo__ofi_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     struct pollfd woken = {.fd = endpoint->wake_fd, .events = POLLIN};
     uint64_t count;
     if (ppoll(&woken, 1, &nap, NULL) > 0 && read(endpoint->wake_fd, &count, sizeof count) < 0)
-        return; /* somebody else has read it */
+        return; /* read already */
 }

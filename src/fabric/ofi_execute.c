@@ -1,3 +1,7 @@
+/* ofi_execute.c - implements ofi_execute.h: ranges of network memory, and the records of a request.
+ *
+ * Every offset and size of a record is checked against the ranges and the request before it is used. A record
+ * that fails reports a status; a malformed request ends the whole run. */
 #include "fabric/ofi_execute.h"
 
 #include <errno.h>
@@ -12,7 +16,7 @@ int remo__ofi_ranges_add(struct ofi_ranges *ranges, uint64_t offset, uint64_t by
     for (uint32_t i = 0; i < count; i++) {
         uint64_t from = ranges->of[i].offset, have = atomic_load(&ranges->of[i].bytes);
         if (offset < from + have && from < offset + bytes)
-            return remo__fail(-EEXIST, "a segment at offset %#llx overlaps one that came before",
+            return remo__fail(-EEXIST, "a segment at offset %#llx overlaps an earlier segment",
                               (unsigned long long)offset);
     }
     struct ofi_range *last = count > 0 ? &ranges->of[count - 1] : NULL;
@@ -32,7 +36,7 @@ bool remo__ofi_ranges_cover(struct ofi_ranges *ranges, uint64_t offset, uint64_t
     uint32_t count = atomic_load_explicit(&ranges->count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t have = atomic_load_explicit(&ranges->of[i].bytes, memory_order_acquire);
-        uint64_t at = offset - ranges->of[i].offset; /* huge when it lies before */
+        uint64_t at = offset - ranges->of[i].offset; /* wraps to a huge value if it lies before */
         if (at <= have && bytes <= have - at)
             return true;
     }
@@ -41,7 +45,7 @@ bool remo__ofi_ranges_cover(struct ofi_ranges *ranges, uint64_t offset, uint64_t
 
 /* ---- one record ---- */
 
-/* The next `bytes` of the request, or NULL. */
+/* Take the next `bytes` of the request, or NULL. */
 static const uint8_t *run_take(struct ofi_run *run, uint64_t bytes) {
     if (bytes > (uint64_t)(run->end - run->at))
         return NULL;
@@ -69,7 +73,7 @@ static bool run_fail(struct ofi_run *run, int status) {
     return true;
 }
 
-/* A later access may not overtake a store that is still in this CPU's store buffer. */
+/* A later access must not overtake a store that is still in this CPU's store buffer. */
 static void run_fence(struct ofi_run *run) {
     if (run->unfenced)
         remo__mapped_fence();
@@ -107,7 +111,7 @@ static enum ofi_run_state run_write(struct ofi_run *run, struct ofi_memory *memo
         uint32_t value;
         memcpy(&value, imm, sizeof value);
         if (!remo__ofi_imms_push(&memory->imms, run->peer, run->life, value))
-            /* the data is placed again next time, which nobody can tell from a slow one */
+            /* the retry places the data again, which is indistinguishable from a slow placement */
             return OFI_RUN_STALLED;
         run->imms = true;
     }
@@ -166,13 +170,13 @@ void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t byt
     };
 }
 
-/* Everything is placed; now tell who may be asleep. Once for all records that asked for it. */
-static void run_tell(struct ofi_run *run, struct ofi_memory *memory) {
+/* All data is placed: wake sleepers, once for all records that notify. */
+static void run_notify(struct ofi_run *run, struct ofi_memory *memory) {
     run_fence(run);
     if (run->imms)
         remo__ofi_imms_ring(&memory->imms);
     if (run->notify) {
-        /* pairs with the sleeper's: it counts itself before it looks for the last time */
+        /* pairs with the sleeper's: it counts itself before its last check */
         remo__mapped_fence();
         if (atomic_load_explicit(&memory->bell.sleepers, memory_order_relaxed) != 0)
             remo__doorbell_ring(&memory->bell);
@@ -189,11 +193,11 @@ enum ofi_run_state remo__ofi_run(struct ofi_run *run, struct ofi_memory *memory,
         const uint8_t *at = run->at;
         state = run_record(run, memory);
         if (state == OFI_RUN_STALLED)
-            run->at = at; /* this record again, next time */
+            run->at = at; /* repeat this record next time */
         if (state != OFI_RUN_DONE)
             break;
     }
-    run_tell(run, memory);
+    run_notify(run, memory);
     if (state == OFI_RUN_DONE && run->at != run->end)
         state = OFI_RUN_BAD;
     return state;

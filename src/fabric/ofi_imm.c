@@ -1,3 +1,6 @@
+/* ofi_imm.c - implements ofi_imm.h: the queue of arrived immediates.
+ *
+ * An immediate is delivered at most once, and only if its sender was not cut off since it was queued. */
 #include "fabric/ofi_imm.h"
 
 #include "fabric/mapped.h"
@@ -10,7 +13,7 @@ void remo__ofi_imms_init(struct ofi_imms *imms, _Atomic uint32_t *lives) {
 
 bool remo__ofi_imms_push(struct ofi_imms *imms, uint32_t peer, uint32_t life, uint32_t value) {
     uint64_t at = atomic_load_explicit(&imms->tail, memory_order_relaxed);
-    for (;;) { /* ends: each turn that we lose is another thread's success, until the queue is full */
+    for (;;) { /* ends: each lost race is another thread's success, until the queue is full */
         struct ofi_imm_cell *cell = &imms->cells[at % REMO__OFI_IMMS_MAX];
         uint64_t turn = atomic_load_explicit(&cell->turn, memory_order_acquire);
         if (turn < at)
@@ -30,7 +33,7 @@ bool remo__ofi_imms_push(struct ofi_imms *imms, uint32_t peer, uint32_t life, ui
 }
 
 void remo__ofi_imms_ring(struct ofi_imms *imms) {
-    remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before it looks for the last time */
+    remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
     if (atomic_load_explicit(&imms->bell.sleepers, memory_order_relaxed) != 0)
         remo__doorbell_ring(&imms->bell);
 }

@@ -1,4 +1,8 @@
-/* Links: from an endpoint to a peer. */
+/* ofi_link.c - links: from an endpoint to a peer.
+ *
+ * All links of an endpoint share its port. Answers are placed into the memory of the link that asked; events of
+ * the port name the link by `owner`, which no later link of the endpoint gets. What libfabric still reads or
+ * writes after the end of a link is its memory alone, which is kept until the port is closed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -9,15 +13,18 @@
 
 #define SLOW_NS (5 * REMO__NS_PER_S)    /* without a connection and a welcome: worth a line in the log */
 #define PROBE_NS (10 * REMO__NS_PER_MS) /* of silence, with a request under way */
-#define QUIET_POLLS_PER_CLOCK 64u       /* polls that found nothing, for one look at the clock */
-#define FLIGHTS_SMALL 4u                /* requests under way before small operations wait to share one */
-#define FULL_BYTES 8192u                /* in the queue: worth a request in any case */
+#define GREET_AGAIN_NS REMO__NS_PER_S   /* without a welcome */
+#define EVENTS_PER_READ 16u
+#define READS_PER_POLL 64u        /* libfabric may report one event a read, whatever there is room for */
+#define QUIET_POLLS_PER_CLOCK 64u /* polls that found nothing, for one look at the clock */
+#define FLIGHTS_SMALL 4u          /* requests under way before small operations wait to share one */
+#define FULL_BYTES 8192u          /* in the queue: worth a request in any case */
 #define ANSWERS_AT REMO__OFI_RING_BYTES
 #define GREETING_AT (2 * REMO__OFI_RING_BYTES)
 #define PROBE_AT (GREETING_AT + sizeof(struct remo__ofi_greeting))
 #define BLOCK_BYTES (PROBE_AT + sizeof(uint64_t))
 
-/* ---- active links: those that the endpoint polls ---- */
+/* ---- active links: the endpoint polls them ---- */
 
 static void activate(struct ofi_link *link) {
     struct ofi_endpoint *endpoint = link->endpoint;
@@ -42,18 +49,12 @@ static void deactivate(struct ofi_link *link) {
 
 /* ---- the end of a link ---- */
 
-static void link_shut(struct ofi_link *link) {
-    remo__ofi_block_forget(&link->block);
-    remo__ofi_port_close(&link->port); /* from here on nothing is written into the block */
-    remo__ofi_block_close(&link->block);
-}
-
 /* Whatever is in flight or in the queue fails. It may have been executed or not. */
 static void link_break(struct ofi_link *link, int status, const char *why) {
     struct ofi_endpoint *endpoint = link->endpoint;
     remo__log(&endpoint->ofi->base.log, REMO_LOG_WARNING, "the link of endpoint %u to node %u is broken: %s",
               endpoint->index, link->contact->rank, why);
-    link_shut(link);
+    remo__ofi_block_forget(&link->block);
     while (link->flight_head != link->flight_tail) {
         uint16_t index = link->flights[link->flight_head++ % REMO__OFI_FLIGHTS_MAX].slot;
         struct ofi_slot *slot = &endpoint->slots[index];
@@ -66,15 +67,29 @@ static void link_break(struct ofi_link *link, int status, const char *why) {
     deactivate(link);
 }
 
-void remo__ofi_link_close(struct ofi_link *link) {
-    if (!link)
-        return;
-    link_shut(link);
+static void link_retire(struct ofi_link *link) {
+    struct ofi_endpoint *endpoint = link->endpoint;
+    remo__ofi_block_forget(&link->block);
     deactivate(link);
     while (link->queue.count > 0)
         remo__ofi_link_unqueue(link);
-    link->endpoint->links[link->contact->rank] = NULL;
-    free(link);
+    endpoint->links[link->contact->rank] = NULL;
+    link->older = endpoint->retired;
+    endpoint->retired = link;
+}
+
+void remo__ofi_links_close(struct ofi_endpoint *endpoint) {
+    for (uint32_t peer = 0; peer < endpoint->ofi->base.size; peer++) {
+        if (endpoint->links[peer])
+            link_retire(endpoint->links[peer]);
+    }
+    remo__ofi_port_close(&endpoint->port); /* nothing is written from here on */
+    while (endpoint->retired) {
+        struct ofi_link *link = endpoint->retired;
+        endpoint->retired = link->older;
+        remo__ofi_block_close(&link->block);
+        free(link);
+    }
 }
 
 /* ---- the beginning of a link ---- */
@@ -82,7 +97,8 @@ void remo__ofi_link_close(struct ofi_link *link) {
 static int greeting_write(struct ofi_link *link) {
     struct remo__ofi_greeting *greeting = (void *)(link->block.memory + GREETING_AT);
     size_t address_bytes = 0;
-    int rc = remo__ofi_port_name(&link->port, greeting->address, sizeof greeting->address, &address_bytes);
+    int rc = remo__ofi_port_name(&link->endpoint->port, greeting->address, sizeof greeting->address,
+                                 &address_bytes);
     if (rc < 0)
         return rc;
     greeting->life = link->endpoint->ofi->life;
@@ -95,27 +111,34 @@ static int greeting_write(struct ofi_link *link) {
     return 0;
 }
 
+static int link_memory_open(struct ofi_link *link) {
+    struct ofi_endpoint *endpoint = link->endpoint;
+    int rc = endpoint->port.ep ? 0 : remo__ofi_port_open(&endpoint->port, &endpoint->ofi->net, false);
+    if (rc == 0)
+        rc = remo__ofi_port_insert(&endpoint->port, link->contact->address, &link->table.address);
+    if (rc == 0)
+        rc = remo__ofi_block_open(&link->block, &endpoint->port, BLOCK_BYTES);
+    if (rc == 0)
+        rc = greeting_write(link);
+    if (rc < 0)
+        remo__ofi_block_close(&link->block);
+    return rc;
+}
+
 static int link_open(struct ofi_link *link) {
-    struct ofi_fabric *ofi = link->endpoint->ofi;
+    struct ofi_endpoint *endpoint = link->endpoint;
     struct ofi_contact *contact = link->contact;
-    if (link->endpoint->index >= contact->places)
+    if (endpoint->index >= contact->places)
         return remo__fail(-ENOSPC,
                           "node %u serves %u endpoints of each peer, this is number %u: open all nodes with "
                           "the same number of threads",
-                          contact->rank, contact->places, link->endpoint->index + 1);
+                          contact->rank, contact->places, endpoint->index + 1);
     if (getrandom(&link->seed, sizeof link->seed, 0) != sizeof link->seed)
         return remo__fail(-EIO, "the kernel has no random numbers");
-    int rc = remo__ofi_port_open(&link->port, &ofi->net, false);
-    if (rc == 0)
-        rc = remo__ofi_port_insert(&link->port, contact->address, &link->table.address);
-    if (rc == 0)
-        rc = remo__ofi_block_open(&link->block, &link->port, BLOCK_BYTES);
-    if (rc == 0)
-        rc = greeting_write(link);
-    if (rc < 0) {
-        link_shut(link);
+    int rc = link_memory_open(link);
+    if (rc < 0)
         return rc;
-    }
+    link->owner = (uint64_t)++endpoint->link_count << 32 | contact->rank;
     link->table.key = contact->table_key;
     link->table.base = contact->table_base;
     link->next = 1;
@@ -130,8 +153,8 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
     struct ofi_link *link = endpoint->links[contact->rank];
     if (link && link->contact != contact) {
         if (link->active)
-            remo__ofi_link_progress(link); /* an earlier life: this ends it */
-        remo__ofi_link_close(link);
+            remo__ofi_link_progress(link); /* an earlier incarnation: this breaks the link */
+        link_retire(link);
         link = NULL;
     }
     if (link && link->state == OFI_LINK_BROKEN)
@@ -153,23 +176,37 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
     return 0;
 }
 
-/* Of this endpoint in the peer's table of greetings. */
+/* The place of this endpoint in the peer's table of greetings. */
 static uint32_t place_of(const struct ofi_link *link) {
     return link->endpoint->ofi->base.rank * link->contact->places + link->endpoint->index;
 }
 
+static bool is_stream(const struct ofi_link *link) {
+    return link->endpoint->ofi->net.stream;
+}
+
+/* 0, -EAGAIN, or -EHOSTDOWN when the connection is lost. */
+static int link_write(struct ofi_link *link, struct ofi_write *write) {
+    write->block = &link->block;
+    write->owner = link->owner;
+    int rc = remo__ofi_port_write(&link->endpoint->port, write);
+    link->writes += rc == 0;
+    return rc;
+}
+
 static int greet(struct ofi_link *link) {
     struct ofi_write write = {
-        .block = &link->block,
         .from = link->block.memory + GREETING_AT,
         .bytes = sizeof(struct remo__ofi_greeting),
         .remote = &link->table,
         .data = place_of(link),
     };
     write.at = (uint64_t)write.data * sizeof(struct remo__ofi_greeting);
-    int rc = remo__ofi_port_write(&link->port, &write);
-    if (rc == 0)
+    int rc = link_write(link, &write);
+    if (rc == 0) {
         link->state = OFI_LINK_GREETED;
+        link->greeted_ns = remo__now_ns();
+    }
     return rc == -EAGAIN ? 0 : rc;
 }
 
@@ -178,7 +215,7 @@ static void welcome_take(struct ofi_link *link) {
     struct remo__ofi_welcome welcome;
     const uint8_t *message = link->block.memory + ANSWERS_AT;
     size_t bytes;
-    if (!remo__ofi_arrived(message, 0, link->seed, link->port.net->stream, &link->placed, &head, &bytes)
+    if (!remo__ofi_arrived(message, 0, link->seed, is_stream(link), &link->placed, &head, &bytes)
         || bytes != sizeof head + sizeof welcome)
         return;
     memcpy(&welcome, message + sizeof head, sizeof welcome);
@@ -208,26 +245,28 @@ void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot) {
 
 static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
     struct ofi_write write = {
-        .block = &link->block,
         .from = link->block.memory + remo__ofi_slot_at(seq),
         .bytes = bytes,
         .remote = &link->ring,
         .at = remo__ofi_slot_at(seq),
-        .data = remo__ofi_immediate(bytes, link->port.net->stream, place_of(link), seq),
+        .data = remo__ofi_immediate(bytes, is_stream(link), place_of(link), seq),
         .connected = true,
     };
     write.silent = write.data == REMO__OFI_WOKEN;
-    int rc = remo__ofi_port_write(&link->port, &write);
+    int rc = link_write(link, &write);
     link->unsent_bytes = rc == -EAGAIN ? bytes : 0;
     return rc;
 }
 
-/* Few requests under way: send at once. Many: let operations gather, until one is answered or they fill one.
- * */
+/* Few requests under way: send at once. Many: let operations gather, until one is answered or they fill one. */
 static bool may_send(const struct ofi_link *link) {
     uint32_t under_way = link->next - 1 - link->answered;
     return link->queue.count > 0
            && under_way < (link->queue_bytes >= FULL_BYTES ? REMO__OFI_WINDOW : FLIGHTS_SMALL);
+}
+
+bool remo__ofi_link_may_gather(const struct ofi_link *link) {
+    return link->state == OFI_LINK_UP && link->queue_bytes < FULL_BYTES;
 }
 
 static int link_send(struct ofi_link *link) {
@@ -261,40 +300,47 @@ static int answers_take(struct ofi_link *link) {
         struct remo__ofi_head head;
         size_t bytes;
         const uint8_t *message = link->block.memory + ANSWERS_AT + remo__ofi_slot_at(seq);
-        if (!remo__ofi_arrived(message, seq, link->seed, link->port.net->stream, &link->placed, &head,
-                               &bytes))
+        if (!remo__ofi_arrived(message, seq, link->seed, is_stream(link), &link->placed, &head, &bytes))
             return 0;
         if (!remo__ofi_answer_take(link, message, bytes, &head))
-            return remo__fail(-EPROTO, "node %u sent an answer that makes no sense", link->contact->rank);
+            return remo__fail(-EPROTO, "node %u sent a malformed answer", link->contact->rank);
         link->answered = seq;
         link->quiet_polls = 0;
     }
     return 0;
 }
 
-/* No welcome yet. However long that takes, the peer may just have no processor to itself: whether it lives is
- * not ours to decide, and what is queued waits until it is cut off. */
+/* Log a missing welcome. The peer may merely lack processor time: the control plane detects failures, and
+ * queued operations wait until the peer is cut off. */
 static void slow_tell(struct ofi_link *link, uint64_t quiet_ns) {
     if (link->slow_told || quiet_ns < SLOW_NS)
         return;
     link->slow_told = true;
     remo__log(&link->endpoint->ofi->base.log, REMO_LOG_WARNING,
-              "node %u has not answered for %llu s on the network of the data: it is very busy, or a "
-              "firewall lets only the other connection through",
+              "node %u has not answered for %llu s on the data network; it is very busy, or a firewall "
+              "permits only the control connection",
               link->contact->rank, (unsigned long long)(quiet_ns / REMO__NS_PER_S));
 }
 
-/* With something under way and nothing heard: is there still a connection? A write tells. */
+/* A greeting may be lost with an old connection: a peer that restarts may get the address of its earlier
+ * incarnation. To greet twice does no harm. */
+static void greet_again(struct ofi_link *link, uint64_t now) {
+    if (link->state == OFI_LINK_GREETED && now - link->greeted_ns >= GREET_AGAIN_NS)
+        link->state = OFI_LINK_GREETING;
+}
+
+/* Requests are in flight, and no answer arrives: a write detects whether there still is a connection. A write
+ * that has not left yet does so too; more of them would only fill the queue to a paused peer. */
 static int probe(struct ofi_link *link) {
-    uint64_t quiet_ns = remo__now_ns() - link->since_ns;
+    uint64_t now = remo__now_ns(), quiet_ns = now - link->since_ns;
     if (link->state != OFI_LINK_UP) {
         slow_tell(link, quiet_ns);
+        greet_again(link, now);
         return 0;
     }
-    if (quiet_ns < PROBE_NS)
+    if (quiet_ns < PROBE_NS || link->writes > 0)
         return 0;
     struct ofi_write write = {
-        .block = &link->block,
         .from = link->block.memory + PROBE_AT,
         .bytes = sizeof(uint64_t),
         .remote = &link->ring,
@@ -302,24 +348,75 @@ static int probe(struct ofi_link *link) {
         .silent = true,
         .connected = true,
     };
-    link->since_ns += quiet_ns;
-    int rc = remo__ofi_port_write(&link->port, &write);
+    link->since_ns = now;
+    int rc = link_write(link, &write);
     return rc == -EAGAIN ? 0 : rc;
 }
 
-static int link_drive(struct ofi_link *link) {
-    uint32_t news[REMO__OFI_WINDOW];
-    int rc = remo__ofi_port_poll(&link->port, news, REMO__OFI_WINDOW);
-    if (rc < 0)
-        return rc;
-    for (int i = 0; i < rc; i++) {
-        if (news[i] != REMO__OFI_WOKEN)
-            link->placed |= UINT32_C(1) << news[i] % REMO__OFI_WINDOW;
+/* ---- events of the port ---- */
+
+static struct ofi_link *link_at(const struct ofi_endpoint *endpoint, uint32_t peer) {
+    return peer < endpoint->ofi->base.size ? endpoint->links[peer] : NULL;
+}
+
+/* The large answer in a slot is placed whole. */
+static void answer_placed(struct ofi_endpoint *endpoint, uint32_t data) {
+    uint32_t place = data & ~REMO__OFI_PLACED;
+    struct ofi_link *link = data == REMO__OFI_WOKEN ? NULL : link_at(endpoint, place / REMO__OFI_WINDOW);
+    if (link)
+        link->placed |= UINT32_C(1) << place % REMO__OFI_WINDOW;
+}
+
+/* Whether a peer that was not reached yet has failed is for the control plane to decide. */
+static void write_ended(struct ofi_endpoint *endpoint, const struct ofi_event *event) {
+    struct ofi_link *link = link_at(endpoint, (uint32_t)event->owner);
+    if (!link || link->owner != event->owner)
+        return;
+    link->writes--;
+    if (event->kind == OFI_EVENT_SENT || link->state == OFI_LINK_BROKEN)
+        return;
+    if (link->state == OFI_LINK_UP)
+        link_break(link, -EHOSTDOWN, remo_last_error());
+    else
+        link->state = OFI_LINK_GREETING;
+}
+
+static void links_break(struct ofi_endpoint *endpoint) {
+    for (uint32_t peer = 0; peer < endpoint->ofi->base.size; peer++) {
+        if (endpoint->links[peer] && endpoint->links[peer]->state != OFI_LINK_BROKEN)
+            link_break(endpoint->links[peer], -EHOSTDOWN, remo_last_error());
     }
-    if (link->state == OFI_LINK_GREETED)
+}
+
+/* libfabric looks at the network only when it has no event left, and reports one event a read. So a poll reads
+ * until few writes are left to report: the events of writes to many peers would hold up answers otherwise. It
+ * leaves the last few to later polls: a read without an event costs system calls, and a thread that posts and
+ * polls in turn would pay them for each operation. */
+void remo__ofi_links_poll(struct ofi_endpoint *endpoint) {
+    struct ofi_event events[EVENTS_PER_READ];
+    int count = endpoint->port.ep ? 1 : 0;
+    for (uint32_t reads = 0; count > 0 && reads < READS_PER_POLL; reads++) {
+        count = remo__ofi_port_poll(&endpoint->port, events, EVENTS_PER_READ);
+        for (int i = 0; i < count; i++) {
+            if (events[i].kind == OFI_EVENT_ARRIVED)
+                answer_placed(endpoint, events[i].data);
+            else
+                write_ended(endpoint, &events[i]);
+        }
+        if (endpoint->port.writes <= REMO__OFI_WINDOW)
+            break;
+    }
+    if (count < 0)
+        links_break(endpoint);
+}
+
+/* ---- progress ---- */
+
+static int link_drive(struct ofi_link *link) {
+    if (link->state < OFI_LINK_UP)
         welcome_take(link);
     uint32_t answered = link->answered;
-    rc = answers_take(link);
+    int rc = answers_take(link);
     if (rc == 0 && link->answered != answered)
         link->since_ns = remo__now_ns();
     else if (rc == 0 && ++link->quiet_polls % QUIET_POLLS_PER_CLOCK == 0)
@@ -329,13 +426,13 @@ static int link_drive(struct ofi_link *link) {
 
 void remo__ofi_link_progress(struct ofi_link *link) {
     struct ofi_fabric *ofi = link->endpoint->ofi;
-    int rc = link_drive(link); /* first, so that what was answered before the end counts as done */
+    int rc = link_drive(link); /* first, so that answers from before the end count as completed */
     if (rc < 0)
         link_break(link, -EHOSTDOWN, remo_last_error());
     else if (atomic_load_explicit(&ofi->contacts[link->contact->rank], memory_order_acquire) != link->contact)
         link_break(link, -EHOSTDOWN, "the peer was cut off");
     else if (link->queue.count == 0 && link->flight_head == link->flight_tail)
         deactivate(link);
-    else if (link->state == OFI_LINK_GREETING || link->queue.count > 0 || link->unsent_bytes > 0)
+    else if (link->state == OFI_LINK_UP && (link->queue.count > 0 || link->unsent_bytes > 0))
         remo__ofi_link_push(link);
 }

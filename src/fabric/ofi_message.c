@@ -1,10 +1,13 @@
-/* Operations into requests, and answers into results. */
+/* ofi_message.c - encodes operations as requests, and decodes answers as results.
+ *
+ * Answers arrive in the order of the requests, so the oldest fragment in flight belongs to the next result.
+ * An operation completes when its last fragment is answered. ofi_wire.h describes the messages. */
 #include "base/error.h"
 #include "fabric/ofi.h"
 
 #define CHECK_BYTES 8u
 
-/* A request being made. */
+/* A request under construction. */
 struct draft {
     uint8_t *out;
     size_t room, answer_room; /* left, in the request and in its answer */
@@ -15,8 +18,7 @@ static bool is_atomic(const struct remo__op *op) {
     return op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
 }
 
-/* How much of an operation goes into its next message. Pieces meet at multiples of 8, so that no word is
- * split. */
+/* The size of an operation's next fragment. Fragments meet at multiples of 8, so no word is split. */
 static uint64_t fragment_bytes(const struct ofi_slot *slot) {
     uint64_t left = slot->op.size_bytes - slot->sent_bytes;
     if (left <= REMO__OFI_FRAGMENT_BYTES)
@@ -35,7 +37,7 @@ static void put_word(struct draft *draft, uint64_t word) {
     put(draft, &word, sizeof word);
 }
 
-/* Beside the record: what a fragment takes in the request and in the answer. */
+/* The room that a fragment needs in the request and in the answer, besides its record. */
 static void fragment_needs(const struct remo__op *op, uint64_t bytes, bool last, size_t *ret_request,
                            size_t *ret_answer) {
     *ret_request = *ret_answer = 0;
@@ -69,7 +71,7 @@ static void fragment_put(struct draft *draft, struct ofi_slot *slot, uint64_t by
     }
 }
 
-/* The next fragment of the head of the queue, if it fits. */
+/* Add the next fragment of the first queued operation. False if it does not fit. */
 static bool draft_add(struct ofi_link *link, struct draft *draft) {
     uint16_t index = link->queue.head;
     struct ofi_slot *slot = &link->endpoint->slots[index];
@@ -78,7 +80,7 @@ static bool draft_add(struct ofi_link *link, struct draft *draft) {
     size_t request, answer;
     fragment_needs(&slot->op, bytes, last, &request, &answer);
     request += sizeof(struct remo__ofi_record);
-    answer += sizeof(struct remo__ofi_failure); /* it may fail */
+    answer += sizeof(struct remo__ofi_failure); /* the record may fail */
     if (request > draft->room || answer > draft->answer_room)
         return false;
     draft->answer_room -= answer;
@@ -112,7 +114,7 @@ size_t remo__ofi_request_make(struct ofi_link *link, uint8_t *message, uint32_t 
 
 /* ---- answers ---- */
 
-/* The result of one record, at `at` of those left; returns its size, or SIZE_MAX. */
+/* Take the result of one record from `at`, of `left` bytes. Returns its size, or SIZE_MAX. */
 static size_t result_take(struct ofi_link *link, const struct ofi_flight *flight, const uint8_t *at,
                           size_t left) {
     struct ofi_slot *slot = &link->endpoint->slots[flight->slot];
@@ -123,7 +125,7 @@ static size_t result_take(struct ofi_link *link, const struct ofi_flight *flight
         bytes = 8;
     if (remo__ofi_padded(bytes) > left)
         return SIZE_MAX;
-    /* Answered in the order of sending, so this fragment begins where those answered before it end. */
+    /* Fragments are answered in order, so this one begins at the end of the answered ones. */
     uint64_t answered = 0;
     if (slot->op.kind == REMO__OP_READ)
         answered = slot->op.size_bytes - slot->left_bytes;
@@ -140,7 +142,7 @@ static void flight_land(struct ofi_link *link, const struct ofi_flight *flight) 
         remo__ofi_slot_finish(link->endpoint, flight->slot, slot->status);
 }
 
-/* The statuses of what failed come first, so that nothing is finished before its status is known. */
+/* Take the failures before the results, so that no operation completes before its status is known. */
 static bool failures_take(struct ofi_link *link, const uint8_t *failures, uint32_t count, uint32_t records) {
     for (uint32_t i = 0; i < count; i++) {
         struct remo__ofi_failure failure;

@@ -1,3 +1,7 @@
+/* ofi_net.c - implements ofi_net.h: the provider, ports, registered memory, writes and polls.
+ *
+ * It works around defects of libfabric 1.17: settings that make ports large, providers that crash when a peer
+ * fails, and injected writes that crash the process. */
 #include "fabric/ofi_net.h"
 
 #include <errno.h>
@@ -13,14 +17,15 @@
 
 #define API_VERSION FI_VERSION(1, 17)
 #define POLL_MAX 16u
-#define KEY_TRIES_MAX 8 /* random keys that are taken already */
+#define KEY_TRIES_MAX 8 /* attempts to find an unused random key */
 #define MR_MODES (FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ALLOCATED)
 
 /* ---- choosing a provider ---- */
 
-/* libfabric reads its settings once in a process, from the environment. The defaults of ofi_rxm make each
- * endpoint 70 MB large, take 30 to 200 ms to open it, and look for new connections every 10 ms only. We send
- * no messages of its kind at all; with these an endpoint takes 2 MB and 1 ms. What the user has set stays. */
+/* libfabric reads its settings once per process, from the environment. With the defaults of ofi_rxm an
+ * endpoint takes 70 MB and 30 to 200 ms to open, and checks for new connections every 10 ms. Remo needs no
+ * message buffers; with these settings an endpoint takes 2 MB and 1 ms. The user's settings have
+ * precedence. */
 static void environment_prepare(void) {
     static const char *const settings[][2] = {
         {"FI_OFI_RXM_BUFFER_SIZE", "512"},
@@ -32,7 +37,7 @@ static void environment_prepare(void) {
         setenv(settings[i][0], settings[i][1], 0);
 }
 
-/* Do the provider's addresses include loopback? */
+/* True if the provider's addresses include loopback. */
 static bool speaks_ip(const char *provider) {
     static const char *const names[] = {"tcp", "net", "udp", "sockets"};
     for (size_t i = 0; i < REMO__ARRAY_COUNT(names); i++) {
@@ -58,13 +63,13 @@ static struct fi_info *hints_make(const char *provider, int mr_mode) {
     return hints;
 }
 
-/* Then another way to ask is no better. */
+/* True if memory or descriptors are exhausted: a different query would fail too. */
 static bool is_short(int rc) {
     return rc == -FI_ENOMEM || rc == -FI_EMFILE;
 }
 
 static int fail_short(const char *provider, int rc) {
-    return remo__fail(rc, "libfabric cannot be asked for provider \"%s\": %s", provider, fi_strerror(-rc));
+    return remo__fail(rc, "cannot query libfabric for provider \"%s\": %s", provider, fi_strerror(-rc));
 }
 
 static int getinfo(const char *provider, const char *address, int mr_mode, struct fi_info **ret_info) {
@@ -77,23 +82,26 @@ static int getinfo(const char *provider, const char *address, int mr_mode, struc
     return rc;
 }
 
-/* Providers that take the process down when a peer goes away, as libfabric 1.17 has them. */
+/* Refuse providers of libfabric 1.17 that crash the process when a peer fails or leaves. */
 static int refuse_unsafe(const char *provider) {
     if (strcmp(provider, "shm") == 0)
         return remo__fail(
-            -ENODEV, "provider \"shm\" crashes when a peer goes away: use fabric shm, which is faster too");
+            -ENODEV, "provider \"shm\" crashes when a peer fails or leaves; use fabric shm, which is faster");
     if (strcmp(provider, "net;ofi_rxm") == 0)
-        return remo__fail(-ENODEV, "provider \"net;ofi_rxm\" crashes when a peer goes away: use tcp");
+        return remo__fail(-ENODEV, "provider \"net;ofi_rxm\" crashes when a peer fails or leaves; use tcp");
     return 0;
 }
 
-/* The best way to use the provider: memory named by offset and by keys of our choice, if it can. */
+/* Find the best mode of the provider: memory addressed by offset and by keys that Remo chooses, if
+ * supported. */
 static int net_info(const char *provider, const char *address, struct fi_info **ret_info) {
     struct fi_info *info = NULL;
     int rc = refuse_unsafe(provider);
     if (rc < 0)
         return rc;
     environment_prepare();
+    if ((rc = remo__ofi_library_load()) < 0)
+        return rc;
     rc = getinfo(provider, address, 0, &info);
     if (rc != 0 && !is_short(rc))
         rc = getinfo(provider, address, MR_MODES, &info);
@@ -102,13 +110,12 @@ static int net_info(const char *provider, const char *address, struct fi_info **
     if (rc != 0)
         return remo__fail(
             -ENODEV,
-            "libfabric offers no provider \"%s\"%s%s (%s): see `fi_info -l` (package libfabric-bin), "
-            "or leave the provider out for TCP (package libfabric1)",
+            "libfabric has no provider \"%s\"%s%s (%s); see `fi_info -l` (package libfabric-bin), or set no "
+            "provider for TCP (package libfabric1)",
             provider, address ? " on address " : "", address ? address : "", fi_strerror(-rc));
     if (info->domain_attr->cq_data_size < sizeof(uint32_t)) {
         fi_freeinfo(info);
-        return remo__fail(-ENODEV,
-                          "provider \"%s\" cannot tell a peer that something was written: choose another one",
+        return remo__fail(-ENODEV, "provider \"%s\" cannot notify a peer of a write; choose another provider",
                           provider);
     }
     *ret_info = info;
@@ -123,7 +130,7 @@ int remo__ofi_net_probe(const char *provider, const char *address) {
     return rc;
 }
 
-/* How large a message ofi_rxm sends at once shows in what it injects when it has to copy. */
+/* The size of ofi_rxm's eager messages is its inject size when it has to copy. */
 static int rxm_eager_bytes(const char *provider, const char *address, uint32_t *ret_bytes) {
     struct fi_info *info = NULL;
     int rc = getinfo(provider, address, FI_MR_LOCAL, &info);
@@ -144,6 +151,7 @@ int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *ad
     const char *name = net->info->fabric_attr->prov_name;
     bool rxm = strstr(name, "ofi_rxm") != NULL, tcp = strncmp(name, "tcp", 3) == 0;
     net->again_is_lost = rxm;
+    net->writes_max = (uint32_t)remo__min(net->info->tx_attr->size, UINT32_MAX);
     net->stream = tcp && rxm;
     rc = rxm ? rxm_eager_bytes(provider, address, &net->eager_bytes) : 0;
     if (rc < 0)
@@ -151,12 +159,12 @@ int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *ad
     if (net->eager_bytes > 4096)
         remo__log(
             log, REMO_LOG_WARNING,
-            "libfabric was in use before Remo opened it: each connection will take some 70 MB; set "
+            "libfabric was in use before Remo opened it, so each connection takes about 70 MB; set "
             "FI_OFI_RXM_BUFFER_SIZE=512 and FI_OFI_RXM_MSG_RX_SIZE=64 in the environment, on all nodes");
     rc = fi_fabric(net->info->fabric_attr, &net->fabric, NULL);
     if (rc == 0)
         return 0;
-    rc = remo__fail(rc, "libfabric cannot open provider \"%s\": %s", provider, fi_strerror(-rc));
+    rc = remo__fail(rc, "cannot open provider \"%s\" of libfabric: %s", provider, fi_strerror(-rc));
 fail:
     fi_freeinfo(net->info);
     net->info = NULL;
@@ -209,7 +217,7 @@ int remo__ofi_port_open(struct ofi_port *port, struct ofi_net *net, bool sleepab
     remo__ofi_port_close(port);
     return remo__fail(
         rc,
-        "libfabric cannot open an endpoint: %s; if it lacks descriptors or memory, raise the limits "
+        "cannot open an endpoint of libfabric: %s; if descriptors or memory are exhausted, raise the limits "
         "(ulimit -n, ulimit -l)",
         fi_strerror(-rc));
 }
@@ -230,7 +238,7 @@ int remo__ofi_port_name(struct ofi_port *port, void *address, size_t cap, size_t
     size_t bytes = cap;
     int rc = fi_getname(&port->ep->fid, address, &bytes);
     if (rc != 0)
-        return remo__fail(rc, "libfabric does not tell the address of an endpoint: %s", fi_strerror(-rc));
+        return remo__fail(rc, "cannot get the address of an endpoint from libfabric: %s", fi_strerror(-rc));
     *ret_bytes = bytes;
     return 0;
 }
@@ -239,13 +247,13 @@ int remo__ofi_port_insert(struct ofi_port *port, const void *address, fi_addr_t 
     int rc = fi_av_insert(port->av, address, 1, ret_address, 0, NULL);
     if (rc == 1)
         return 0;
-    return remo__fail(-EINVAL, "libfabric refuses the address of a peer: %s",
+    return remo__fail(-EINVAL, "libfabric rejects the address of a peer: %s",
                       fi_strerror(rc < 0 ? -rc : FI_EINVAL));
 }
 
 /* ---- memory ---- */
 
-/* Keys are not to be guessed: on some networks they are all that guards the memory. */
+/* Keys must not be guessable: on some networks they alone protect the memory. */
 static int block_key(const struct ofi_port *port, uint64_t *ret_key) {
     size_t bytes = port->net->info->domain_attr->mr_key_size;
     *ret_key = 0;
@@ -264,7 +272,7 @@ int remo__ofi_block_register(struct ofi_block *block, struct ofi_port *port) {
     }
     if (rc != 0)
         return remo__fail(
-            rc, "libfabric cannot register %zu bytes: %s; a limit on locked memory is raised with ulimit -l",
+            rc, "libfabric cannot register %zu bytes: %s; raise the limit of locked memory (ulimit -l)",
             block->size_bytes, fi_strerror(-rc));
     block->key = fi_mr_key(block->mr);
     block->base = (mode & FI_MR_VIRT_ADDR) ? (uintptr_t)block->memory : 0;
@@ -298,50 +306,67 @@ void remo__ofi_block_close(struct ofi_block *block) {
 
 /* ---- writing and polling ---- */
 
-/* Never fi_inject_write, though it is cheaper by 0.4 us: over tcp;ofi_rxm 1.17 the process crashes when one
- * fails, since its error has no context. */
+/* Never fi_inject_write, although it is 0.4 us cheaper: over tcp;ofi_rxm 1.17 a failure crashes the process,
+ * because its error has no context. */
 static ssize_t write_post(struct ofi_port *port, const struct ofi_write *write) {
     const struct ofi_remote *to = write->remote;
-    void *desc = fi_mr_desc(write->block->mr);
+    void *desc = fi_mr_desc(write->block->mr), *context = (void *)(uintptr_t)write->owner;
     uint64_t at = to->base + write->at;
     if (!write->silent || !port->net->stream)
         return fi_writedata(port->ep, write->from, write->bytes, desc, write->data, to->address, at, to->key,
-                            NULL);
-    return fi_write(port->ep, write->from, write->bytes, desc, to->address, at, to->key, NULL);
+                            context);
+    return fi_write(port->ep, write->from, write->bytes, desc, to->address, at, to->key, context);
 }
 
 int remo__ofi_port_write(struct ofi_port *port, const struct ofi_write *write) {
+    /* libfabric would return -FI_EAGAIN, which must not be taken for a lost connection */
+    if (remo__unlikely(port->writes >= port->net->writes_max && port->net->again_is_lost))
+        return -EAGAIN;
     ssize_t rc = write_post(port, write);
-    if (remo__likely(rc == 0))
+    if (remo__likely(rc == 0)) {
+        port->writes++;
         return 0;
+    }
     if (rc == -FI_EAGAIN && !(write->connected && port->net->again_is_lost))
         return -EAGAIN;
     return remo__fail(-EHOSTDOWN, "the connection to a peer is lost%s%s", rc == -FI_EAGAIN ? "" : ": ",
                       rc == -FI_EAGAIN ? "" : fi_strerror((int)-rc));
 }
 
-static int port_error(struct ofi_port *port) {
+static void count_ended(struct ofi_port *port) {
+    if (port->writes > 0)
+        port->writes--;
+}
+
+static int port_error(struct ofi_port *port, struct ofi_event *ret_event) {
     struct fi_cq_err_entry entry = {0};
     if (fi_cq_readerr(port->cq, &entry, 0) < 0)
         return 0;
-    return remo__fail(-EHOSTDOWN, "a message to a peer failed: %s (%s)", fi_strerror(entry.err),
-                      fi_cq_strerror(port->cq, entry.prov_errno, entry.err_data, NULL, 0));
+    count_ended(port);
+    *ret_event = (struct ofi_event){.kind = OFI_EVENT_FAILED, .owner = (uintptr_t)entry.op_context};
+    remo__fail(-EHOSTDOWN, "a message to a peer failed: %s (%s)", fi_strerror(entry.err),
+               fi_cq_strerror(port->cq, entry.prov_errno, entry.err_data, NULL, 0));
+    return 1;
 }
 
-int remo__ofi_port_poll(struct ofi_port *port, uint32_t *ret_data, uint32_t max) {
+static struct ofi_event event_of(struct ofi_port *port, const struct fi_cq_data_entry *entry) {
+    if ((entry->flags & FI_REMOTE_CQ_DATA) && !(entry->flags & FI_WRITE))
+        return (struct ofi_event){.kind = OFI_EVENT_ARRIVED, .data = (uint32_t)entry->data};
+    count_ended(port);
+    return (struct ofi_event){.kind = OFI_EVENT_SENT, .owner = (uintptr_t)entry->op_context};
+}
+
+int remo__ofi_port_poll(struct ofi_port *port, struct ofi_event *ret_events, uint32_t max) {
     struct fi_cq_data_entry entries[POLL_MAX];
     ssize_t count = fi_cq_read(port->cq, entries, max < POLL_MAX ? max : POLL_MAX);
     if (remo__likely(count == -FI_EAGAIN))
         return 0;
     if (count < 0)
-        return count == -FI_EAVAIL ? port_error(port)
+        return count == -FI_EAVAIL ? port_error(port, ret_events)
                                    : remo__fail(-EIO, "libfabric fails: %s", fi_strerror((int)-count));
-    int found = 0;
-    for (ssize_t i = 0; i < count; i++) {
-        if (entries[i].flags & FI_REMOTE_CQ_DATA)
-            ret_data[found++] = (uint32_t)entries[i].data;
-    }
-    return found;
+    for (ssize_t i = 0; i < count; i++)
+        ret_events[i] = event_of(port, &entries[i]);
+    return (int)count;
 }
 
 bool remo__ofi_port_may_sleep(struct ofi_port *port) {

@@ -1,13 +1,10 @@
-/* The target thread: executes what peers ask for, and sleeps while they do not.
+/* ofi_target.c - the target thread: executes requests of peers, and sleeps while there are none.
  *
- * It is our own, not libfabric's, because of what was measured over tcp;ofi_rxm 1.17 (8-byte read, two
- * cores): with automatic progress 23 us, since the provider's thread sleeps after every message and wakes up
- * with every one; with this one 8 us, since it keeps looking for a while after it was woken. For how long is
- * learned: twice as long as the last time if the next message came soon after it had fallen asleep, half as
- * long if not. Idle, it sleeps. */
+ * libfabric's automatic progress takes 23 us for an 8-byte read (tcp;ofi_rxm 1.17, two cores), because its
+ * thread sleeps after every message. This thread takes 8 us: it polls for a while after a wake-up, twice as
+ * long as before if the next message came soon after it fell asleep, else half as long. */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -16,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/helper.h"
 #include "fabric/ofi.h"
 
 #define AWAKE_NS_MIN (20 * REMO__NS_PER_US)
@@ -23,11 +21,12 @@
 #define SOON_NS (100 * REMO__NS_PER_US) /* after falling asleep: it was too early */
 #define TURNS_PER_CHECK 64u             /* some 50 us */
 #define CROWDED_SLEEPS 16u
-#define SLEEP_MS_MAX 100                /* nothing is known to get lost; if it did, this bounds the harm */
-#define SLEEP_MS_UNTRUSTED 1            /* the provider has no descriptor, or one that tells little */
-#define CALM_MAX 16u                    /* looks at endpoints that need no help, before we stop looking */
-#define REUSE_NS REMO__NS_PER_S         /* memory of a link that its owner closed is free of late writes */
-#define TURN_NS (100 * REMO__NS_PER_US) /* the least that the kernel takes */
+#define SLEEP_MS_MAX 100                 /* nothing is known to get lost; if it did, this bounds the harm */
+#define SLEEP_MS_UNTRUSTED 1             /* the provider has no descriptor, or one that tells little */
+#define WATCH_DOUBLINGS_MAX 2u           /* 4 ms between looks at endpoints */
+#define CALM_MAX 16u                     /* looks at endpoints that need no help, before we stop looking */
+#define REUSE_NS REMO__NS_PER_S          /* memory of a link that its owner closed is free of late writes */
+#define SLICE_NS (100 * REMO__NS_PER_US) /* the shortest time slice that the kernel grants */
 #define POLL_MAX 16u
 #define PROBE_BYTES 64u
 #define ANSWERS_AT (REMO__OFI_RING_BYTES + PROBE_BYTES)
@@ -40,18 +39,18 @@ static void inbound_free(struct ofi_inbound *inbound) {
     free(inbound);
 }
 
-/* Not executed any more, and not written any more but by a write that is under way: the memory is kept. */
+/* Stop executing an inbound. Its memory is kept, because writes in flight may still reach it. */
 static void inbound_retire(struct ofi_target *target, uint32_t i, bool closed_by_owner) {
     struct ofi_inbound *inbound = target->inbounds[i];
     remo__ofi_block_forget(&inbound->block);
-    /* who was cut off may write for ever */
+    /* a peer that was cut off may write at any later time */
     inbound->retired_ns = closed_by_owner ? remo__now_ns() : UINT64_MAX;
     inbound->older = target->retired;
     target->retired = inbound;
     target->inbounds[i] = target->inbounds[--target->inbound_count];
 }
 
-/* One that was retired long ago, or a new one. */
+/* Reuse an inbound that was retired long ago, or allocate one. */
 static struct ofi_inbound *inbound_make(struct ofi_target *target) {
     uint64_t now = remo__now_ns();
     for (struct ofi_inbound **at = &target->retired; *at; at = &(*at)->older) {
@@ -87,14 +86,15 @@ static bool inbounds_room(struct ofi_target *target) {
 }
 
 /* Write answer `seq`, `bytes` long, which lies in its place of the block. */
-static int answer_send(struct ofi_target *target, struct ofi_inbound *inbound, uint32_t seq, size_t bytes) {
+static int answer_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint32_t seq, size_t bytes) {
+    struct ofi_target *target = &ofi->target;
     struct ofi_write write = {
         .block = &inbound->block,
         .from = inbound->block.memory + ANSWERS_AT + remo__ofi_slot_at(seq),
         .bytes = bytes,
         .remote = &inbound->answers,
         .at = remo__ofi_slot_at(seq),
-        .data = remo__ofi_immediate(bytes, target->port.net->stream, 0, seq),
+        .data = remo__ofi_immediate(bytes, ofi->net.stream, ofi->base.rank, seq),
         .connected = true,
     };
     write.silent = write.data == REMO__OFI_WOKEN;
@@ -103,17 +103,26 @@ static int answer_send(struct ofi_target *target, struct ofi_inbound *inbound, u
     if (rc == -EAGAIN)
         target->stalled = true;
     else if (rc < 0)
-        inbound->dead = true; /* its owner is gone, or will notice */
+        inbound->dead = true; /* its owner has failed, or detects the loss itself */
     return rc;
 }
 
-static void welcome_send(struct ofi_target *target, struct ofi_inbound *inbound) {
+static void welcome_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
     struct remo__ofi_welcome welcome = {.key = inbound->block.key, .base = inbound->block.base};
     uint8_t *message = inbound->block.memory + ANSWERS_AT;
     memcpy(message + sizeof(struct remo__ofi_head), &welcome, sizeof welcome);
     size_t bytes =
         remo__ofi_seal(message, sizeof(struct remo__ofi_head) + sizeof welcome, 0, 0, inbound->seed);
-    answer_send(target, inbound, 0, bytes);
+    answer_send(ofi, inbound, 0, bytes);
+}
+
+/* The welcome may be lost with its connection. A second welcome is placed before all answers if the network
+ * keeps the order of writes; elsewhere it could replace an answer. */
+static void greeted_again(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
+    if (inbound->next != 1 || !ofi->net.stream)
+        return;
+    inbound->dead = false;
+    welcome_send(ofi, inbound);
 }
 
 static int inbound_open(struct ofi_fabric *ofi, uint32_t rank, const struct remo__ofi_greeting *greeting) {
@@ -122,8 +131,10 @@ static int inbound_open(struct ofi_fabric *ofi, uint32_t rank, const struct remo
         struct ofi_inbound *inbound = target->inbounds[i];
         if (inbound->rank != rank || inbound->endpoint != greeting->endpoint)
             continue;
-        if (inbound->seed == greeting->seed)
-            return 0; /* seen before */
+        if (inbound->seed == greeting->seed) {
+            greeted_again(ofi, inbound);
+            return 0;
+        }
         inbound_retire(target, i, true);
         break;
     }
@@ -142,14 +153,14 @@ static int inbound_open(struct ofi_fabric *ofi, uint32_t rank, const struct remo
         return rc;
     }
     target->inbounds[target->inbound_count++] = inbound;
-    welcome_send(target, inbound);
+    welcome_send(ofi, inbound);
     return 0;
 }
 
 /* ---- greetings ---- */
 
-/* Answer the greeting in a place of the table, if it is whole and of a peer that is connected in this life.
- * */
+/* Answer the greeting in a place of the table, if it is complete and from the connected incarnation of a
+ * peer. */
 static void greeting_take(struct ofi_fabric *ofi, uint32_t rank, uint32_t endpoint) {
     struct remo__ofi_greeting greeting;
     size_t place = (size_t)rank * ofi->endpoints_max + endpoint;
@@ -160,8 +171,8 @@ static void greeting_take(struct ofi_fabric *ofi, uint32_t rank, uint32_t endpoi
         || greeting.check != XXH3_64bits(&greeting, offsetof(struct remo__ofi_greeting, check)))
         return;
     if (inbound_open(ofi, rank, &greeting) < 0)
-        remo__log(&ofi->base.log, REMO_LOG_ERROR, "endpoint %u of node %u cannot be served: %s", endpoint,
-                  rank, remo_last_error());
+        remo__log(&ofi->base.log, REMO_LOG_ERROR, "cannot serve endpoint %u of node %u: %s", endpoint, rank,
+                  remo_last_error());
 }
 
 void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank) {
@@ -179,42 +190,43 @@ void remo__ofi_target_expel(struct ofi_fabric *ofi, uint32_t rank) {
         if (target->inbounds[i]->rank == rank)
             inbound_retire(target, i, false);
     }
+    /* A welcome to a link that has ended would break the connection, which later links may share. */
+    size_t bytes = ofi->endpoints_max * sizeof(struct remo__ofi_greeting);
+    memset(target->table.memory + rank * bytes, 0, bytes);
     pthread_mutex_unlock(&target->lock);
 }
 
 /* ---- requests ---- */
 
 static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
-    struct ofi_target *target = &ofi->target;
     enum ofi_run_state state = remo__ofi_run(&inbound->run, ofi->memory, inbound->rank, inbound->life);
     inbound->running = state == OFI_RUN_STALLED;
     if (state == OFI_RUN_STALLED) {
-        target->stalled = true;
+        ofi->target.stalled = true;
     } else if (state == OFI_RUN_BAD) {
         inbound->dead = true;
-        remo__log(&ofi->base.log, REMO_LOG_ERROR,
-                  "node %u sent a request that makes no sense; it is not served further", inbound->rank);
+        remo__log(&ofi->base.log, REMO_LOG_ERROR, "node %u sent a malformed request; it is no longer served",
+                  inbound->rank);
     } else {
         uint8_t *answer = inbound->run.answer;
         size_t bytes = remo__ofi_seal(answer, remo__ofi_run_finish(&inbound->run), inbound->next,
                                       inbound->run.failure_count, inbound->seed);
-        answer_send(target, inbound, inbound->next++, bytes);
+        answer_send(ofi, inbound, inbound->next++, bytes);
     }
 }
 
-/* Returns whether there was something to do. */
+/* Serve one inbound. Returns true if there was work. */
 static bool inbound_serve(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
-    struct ofi_target *target = &ofi->target;
     if (inbound->dead)
         return false;
     if (inbound->unsent_bytes > 0)
-        return answer_send(target, inbound, inbound->next - 1, inbound->unsent_bytes) != -EAGAIN;
+        return answer_send(ofi, inbound, inbound->next - 1, inbound->unsent_bytes) != -EAGAIN;
     if (!inbound->running) {
         const uint8_t *request = inbound->block.memory + remo__ofi_slot_at(inbound->next);
         struct remo__ofi_head head;
         size_t bytes;
-        if (!remo__ofi_arrived(request, inbound->next, inbound->seed, target->port.net->stream,
-                               &inbound->placed, &head, &bytes))
+        if (!remo__ofi_arrived(request, inbound->next, inbound->seed, ofi->net.stream, &inbound->placed,
+                               &head, &bytes))
             return false;
         uint8_t *answer = inbound->block.memory + ANSWERS_AT + remo__ofi_slot_at(inbound->next);
         remo__ofi_run_start(&inbound->run, request, bytes, head.count, answer);
@@ -253,14 +265,25 @@ static void news_take(struct ofi_fabric *ofi, uint32_t data) {
         greeting_take(ofi, place / ofi->endpoints_max, place % ofi->endpoints_max);
 }
 
+/* An error is about an answer whose asker has failed; the next answer to it detects that. */
+static void events_take(struct ofi_fabric *ofi) {
+    struct ofi_event events[POLL_MAX];
+    int count = 1;
+    for (uint32_t reads = 0; count > 0 && reads < POLL_MAX; reads++) {
+        count = remo__ofi_port_poll(&ofi->target.port, events, POLL_MAX);
+        for (int i = 0; i < count; i++) {
+            if (events[i].kind == OFI_EVENT_ARRIVED)
+                news_take(ofi, events[i].data);
+        }
+        if (ofi->target.port.writes <= REMO__OFI_WINDOW) /* see remo__ofi_links_poll */
+            break;
+    }
+}
+
 static void turn(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
-    uint32_t news[POLL_MAX];
     pthread_mutex_lock(&target->lock);
-    /* An error is about an answer whose asker is gone; that it is shows when the next one is sent. */
-    int count = remo__ofi_port_poll(&target->port, news, POLL_MAX);
-    for (int i = 0; i < count; i++)
-        news_take(ofi, news[i]);
+    events_take(ofi);
     serve_all(ofi);
     pthread_mutex_unlock(&target->lock);
 }
@@ -268,7 +291,7 @@ static void turn(struct ofi_fabric *ofi) {
 static void target_wake(struct ofi_target *target) {
     uint64_t one = 1;
     ssize_t written = write(target->wake_fd, &one, sizeof one);
-    (void)written; /* cannot fail but when it is written already */
+    (void)written; /* fails only if the counter is full: the wake-up is pending then */
 }
 
 void remo__ofi_target_watch(struct ofi_fabric *ofi) {
@@ -279,34 +302,42 @@ void remo__ofi_target_watch(struct ofi_fabric *ofi) {
     target_wake(target);
 }
 
-/* Look after endpoints whose threads do something else. They tell us once; then we look every millisecond,
- * until none has needed it for a while. */
+/* Help endpoints whose threads do not drive them. They notify this thread once. From then on it checks, first
+ * after a millisecond and then less often, until no endpoint has needed help for a while. A thread that waits
+ * for a connection always has operations queued and drives them itself: with many nodes on one machine,
+ * checks every millisecond took a large part of the processors. */
 static void help(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
-    if (!atomic_load(&target->watches))
+    if (!atomic_load(&target->watches)) {
+        target->watch_doublings = 0;
         return;
+    }
+    if (target->watch_doublings < WATCH_DOUBLINGS_MAX)
+        target->watch_doublings++;
     if (remo__ofi_endpoints_help(ofi)) {
         target->calm = 0;
     } else if (++target->calm >= CALM_MAX) {
         target->calm = 0;
         atomic_exchange(&target->watches, false);
-        if (remo__ofi_endpoints_help(ofi)) /* who queued something meanwhile may have seen that we watch */
+        if (remo__ofi_endpoints_help(ofi)) /* a thread may have read `watches` before and not notified */
             atomic_store(&target->watches, true);
     }
 }
 
 static int sleep_ms(struct ofi_target *target) {
     bool trusted = target->port.fd >= 0 && target->port.net->stream;
-    return target->stalled || !trusted || atomic_load(&target->watches) ? SLEEP_MS_UNTRUSTED : SLEEP_MS_MAX;
+    if (target->stalled || !trusted)
+        return SLEEP_MS_UNTRUSTED;
+    return atomic_load(&target->watches) ? SLEEP_MS_UNTRUSTED << target->watch_doublings : SLEEP_MS_MAX;
 }
 
-/* Sleep until something arrives. Returns for how long it did, 0: there is something to do already. */
+/* Sleep until a message arrives. Returns the time slept; 0 if there is work already. */
 static uint64_t doze(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
     help(ofi);
     pthread_mutex_lock(&target->lock);
     bool may = target->port.fd < 0 || remo__ofi_port_may_sleep(&target->port);
-    bool busy = serve_all(ofi); /* asking may have taken in what had arrived */
+    bool busy = serve_all(ofi); /* may_sleep may have received messages */
     int timeout_ms = sleep_ms(target);
     pthread_mutex_unlock(&target->lock);
     if (!may || busy)
@@ -321,13 +352,13 @@ static uint64_t doze(struct ofi_fabric *ofi) {
     return remo__now_ns() - start;
 }
 
-/* How often was this thread made to leave the processor for another? */
+/* The number of involuntary context switches of this thread. */
 static long preempted(void) {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-/* Look, and keep looking for `awake_ns`, unless others want this processor. */
+/* Poll for `awake_ns`, or until this thread is preempted. Returns false if it was preempted. */
 static bool look(struct ofi_fabric *ofi, uint64_t awake_ns) {
     long before = preempted();
     uint64_t until = remo__now_ns() + awake_ns;
@@ -341,25 +372,26 @@ static bool look(struct ofi_fabric *ofi, uint64_t awake_ns) {
     return preempted() == before;
 }
 
-/* Ask for short turns on the processor, which lets us interrupt a program that computes on the same one
- * (Linux 6.12 and later; before that, and where it is refused, nothing changes). Measured: 2.9 ms for an
- * answer without. */
-static void ask_for_short_turns(void) {
+/* Request short time slices, which let this thread interrupt a program that computes on the same processor
+ * (Linux 6.12 and later; before that, and where the request is refused, nothing changes). Measured: 2.9 ms for
+ * an answer without. The call sets the nice value too, so it gets that of the process: otherwise a program
+ * with a higher priority would starve its own target thread. */
+static void request_short_slices(void) {
     struct {
         uint32_t size, policy;
         uint64_t flags;
         int32_t nice;
         uint32_t priority;
         uint64_t runtime_ns, deadline_ns, period_ns;
-    } attributes = {.size = sizeof attributes, .runtime_ns = TURN_NS};
+    } attributes = {.size = sizeof attributes, .nice = getpriority(PRIO_PROCESS, 0), .runtime_ns = SLICE_NS};
     syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
 static void *target_run(void *arg) {
     struct ofi_fabric *ofi = arg;
-    ask_for_short_turns();
+    request_short_slices();
     uint64_t awake_ns = AWAKE_NS_MIN;
-    uint32_t crowded = 0; /* so many times more we do not linger, since others need the processor */
+    uint32_t crowded = 0; /* iterations without polling left, because other threads need the processor */
     while (!atomic_load(&ofi->target.stop)) {
         if (!look(ofi, crowded > 0 ? 0 : awake_ns))
             crowded = CROWDED_SLEEPS;
@@ -380,7 +412,7 @@ int remo__ofi_target_open(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
     target->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (target->wake_fd < 0)
-        return remo__fail(-errno, "no descriptor is left: raise the limit (ulimit -n)");
+        return remo__fail(-errno, "cannot open an event descriptor: too many open files; raise ulimit -n");
     int rc = remo__ofi_port_open(&target->port, &ofi->net, true);
     if (rc < 0)
         return rc;
@@ -390,15 +422,9 @@ int remo__ofi_target_open(struct ofi_fabric *ofi) {
 
 int remo__ofi_target_start(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
-    sigset_t all, old;
-    sigfillset(&all); /* signals are the program's */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&target->thread, NULL, target_run, ofi);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0)
-        return remo__fail(-rc, "no thread for fabric ofi can be made: %s", strerror(rc));
-    target->started = true;
-    return 0;
+    int rc = remo__helper_start(&target->thread, "remo-target", target_run, ofi);
+    target->started = rc == 0;
+    return rc;
 }
 
 static void target_stop(struct ofi_target *target) {

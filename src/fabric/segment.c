@@ -1,3 +1,7 @@
+/* segment.c - implements segment.h: creates, checks and maps shared memory.
+ *
+ * A created segment has all its space, so an access never fails for lack of memory. The order of the calls
+ * decides whether the kernel uses huge pages (segment.h). */
 #include "fabric/segment.h"
 
 #include <errno.h>
@@ -14,7 +18,7 @@
 #include "base/error.h"
 #include "fabric/memory.h"
 
-/* Newer than the headers of Debian 12; an older kernel refuses them, and we go on without. */
+/* Missing in the headers of Debian 12. An older kernel rejects them; the code continues without. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -30,21 +34,21 @@
 #endif
 
 #define HUGE_BYTES REMO__SEGMENT_ALIGN_BYTES
-#define STEP_BYTES (UINT64_C(64) << 20) /* allocated between two looks at what is free */
-#define STEP_PATIENCE_NS \
-    (400 * REMO__NS_PER_MS) /* for the huge pages of one step: 13 ms each, 0.2 is usual */
-#define INTERRUPTED_MAX 100 /* signals endured in one step */
+#define STEP_BYTES (UINT64_C(64) << 20) /* allocated between two checks of free memory */
+#define STEP_TIMEOUT_NS \
+    (400 * REMO__NS_PER_MS) /* for the huge pages of one step: 13 ms each, 0.2 ms is usual */
+#define INTERRUPTED_MAX 100 /* signals tolerated in one step */
 #define MIB(bytes) ((unsigned long long)((bytes) >> 20))
 
 static uint64_t page_bytes(void) {
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* ---- making the file ---- */
+/* ---- creating the file ---- */
 
 static int file_fail(const char *what) {
     int code = -errno;
-    return remo__fail(code, "cannot make a shared memory file%s: %s%s", what, strerror(-code),
+    return remo__fail(code, "cannot create a shared memory file%s: %s%s", what, strerror(-code),
                       code == -EMFILE ? "; raise the limit that ulimit -n shows" : "");
 }
 
@@ -59,23 +63,23 @@ static int dir_open(const char *dir, int *ret_fd) {
     struct statfs fs;
     if (statfs(dir, &fs) != 0) {
         int code = -errno;
-        return remo__fail(code, "the memory directory %s: %s", dir, strerror(-code));
+        return remo__fail(code, "cannot use the memory directory %s: %s", dir, strerror(-code));
     }
     if (fs.f_type != TMPFS_MAGIC && fs.f_type != HUGETLBFS_MAGIC)
         return remo__fail(-EINVAL,
-                          "the memory directory %s is neither a tmpfs nor a hugetlbfs: choose /dev/shm, or "
-                          "leave it out",
+                          "cannot use the memory directory %s: neither a tmpfs nor a hugetlbfs; choose "
+                          "/dev/shm, or set none",
                           dir);
     int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0) {
         int code = -errno;
-        return remo__fail(code, "cannot make a file in the memory directory %s: %s", dir, strerror(-code));
+        return remo__fail(code, "cannot create a file in the memory directory %s: %s", dir, strerror(-code));
     }
     *ret_fd = fd;
     return 0;
 }
 
-/* The kernel gives up, and undoes its work, when a signal comes. */
+/* A signal makes fallocate fail and undo its work, so retry. */
 static int space_allocate(int fd, uint64_t offset, uint64_t bytes) {
     int rc, tries = 0;
     do
@@ -84,7 +88,7 @@ static int space_allocate(int fd, uint64_t offset, uint64_t bytes) {
     return rc;
 }
 
-/* A memfd of reserved huge pages with all its space, or -1: then ordinary pages do. */
+/* A fully allocated memfd of reserved huge pages, or -1: the caller then uses ordinary pages. */
 static int hugetlb_create(uint64_t bytes) {
     if (bytes % HUGE_BYTES != 0 || remo__memory_huge_pages_free(HUGE_BYTES) < bytes / HUGE_BYTES)
         return -1;
@@ -92,7 +96,7 @@ static int hugetlb_create(uint64_t bytes) {
     if (fd < 0)
         return -1;
     if (ftruncate(fd, (off_t)bytes) != 0 || space_allocate(fd, 0, bytes) != 0) {
-        close(fd); /* somebody was faster */
+        close(fd); /* another process has taken the pages */
         return -1;
     }
     return fd;
@@ -100,14 +104,14 @@ static int hugetlb_create(uint64_t bytes) {
 
 /* ---- allocating its space ---- */
 
-static int look_at_memory(uint64_t step, uint64_t bytes) {
+static int memory_check(uint64_t step, uint64_t bytes) {
     uint64_t available = remo__memory_available();
     uint64_t usable = available - remo__min(available, REMO__MEMORY_SPARE_BYTES);
     if (usable >= step)
         return 0;
     return remo__fail(
         -ENOSPC,
-        "a segment of %llu MiB does not fit into memory, where %llu MiB may still be used: "
+        "cannot allocate a segment of %llu MiB: only %llu MiB of memory are available; "
         "make the arena smaller, stop other programs, or raise the memory limit of the container",
         MIB(bytes), MIB(usable));
 }
@@ -119,14 +123,14 @@ static int allocate_fail(int fd, const char *dir, uint64_t bytes) {
         return remo__fail(code, "cannot allocate a segment of %llu MiB: %s", MIB(bytes), strerror(-code));
     return remo__fail(
         -ENOSPC,
-        "a segment of %llu MiB does not fit into %s, which has %llu MiB free: make it larger "
+        "cannot allocate a segment of %llu MiB: %s has %llu MiB free; enlarge it "
         "(mount -o remount,size=...), make the arena smaller, or choose another memory directory",
         MIB(bytes), dir ? dir : "shared memory", MIB((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize));
 }
 
-/* Try to have the whole 2 MiB pages of [at, at + bytes) come as such. Touching is done by the kernel, so that
- * a full filesystem is an error here and no SIGBUS. Where memory is fragmented the kernel may search for
- * long: then this says no, so that the rest of the segment does without. */
+/* Try to back the whole 2 MiB units of [at, at + bytes) by huge pages. The kernel touches the pages, so a
+ * full filesystem is an error and no SIGBUS. In fragmented memory the kernel may search for long: return
+ * false then, so that the rest of the segment uses small pages. */
 static bool make_huge(char *at, uint64_t bytes) {
     uint64_t whole = bytes & ~(HUGE_BYTES - 1), start = remo__now_ns();
     for (uint64_t i = 0; i < whole; i += HUGE_BYTES) {
@@ -135,14 +139,14 @@ static bool make_huge(char *at, uint64_t bytes) {
     }
     if (whole > 0 && madvise(at, whole, MADV_COLLAPSE) != 0)
         return false;
-    return remo__now_ns() - start < STEP_PATIENCE_NS;
+    return remo__now_ns() - start < STEP_TIMEOUT_NS;
 }
 
 static int allocate_steps(int fd, const char *dir, uint64_t bytes, char *at, bool *ret_huge) {
     bool huge = bytes >= HUGE_BYTES;
     for (uint64_t done = 0; done < bytes; done += STEP_BYTES) {
         uint64_t step = remo__min(STEP_BYTES, bytes - done);
-        int rc = look_at_memory(step, bytes);
+        int rc = memory_check(step, bytes);
         if (rc < 0)
             return rc;
         huge = huge && make_huge(at + done, step);
@@ -160,13 +164,13 @@ static int allocate(int fd, const char *dir, uint64_t bytes, bool *ret_huge) {
     if (fs.f_type == HUGETLBFS_MAGIC) {
         if (bytes % (uint64_t)fs.f_bsize != 0)
             return remo__fail(-EINVAL,
-                              "the pages of %s have %llu bytes: a segment of %llu bytes is no multiple of "
-                              "that",
+                              "the pages of %s have %llu bytes, and a segment of %llu bytes is not a "
+                              "multiple; change the segment size",
                               dir, (unsigned long long)fs.f_bsize, (unsigned long long)bytes);
         *ret_huge = true;
         return space_allocate(fd, 0, bytes) == 0 ? 0 : allocate_fail(fd, dir, bytes);
     }
-    int rc = look_at_memory(bytes, bytes);
+    int rc = memory_check(bytes, bytes);
     if (rc < 0)
         return rc;
     char *at = remo__segment_reserve(bytes);
@@ -179,7 +183,7 @@ static int allocate(int fd, const char *dir, uint64_t bytes, bool *ret_huge) {
 
 int remo__segment_create(const char *dir, uint64_t bytes, int *ret_fd, bool *ret_huge) {
     if (bytes == 0 || bytes % page_bytes() != 0 || bytes > INT64_MAX)
-        return remo__fail(-EINVAL, "a segment of %llu bytes: it must be a multiple of the page size, %llu",
+        return remo__fail(-EINVAL, "a segment of %llu bytes is not a multiple of the page size, %llu bytes",
                           (unsigned long long)bytes, (unsigned long long)page_bytes());
     bool huge = true;
     int rc = 0, fd = dir ? -1 : hugetlb_create(bytes);
@@ -194,7 +198,7 @@ int remo__segment_create(const char *dir, uint64_t bytes, int *ret_fd, bool *ret
         if (rc < 0)
             goto fail;
     }
-    /* A file in a tmpfs cannot be sealed; there, remo__segment_check asks for the same user instead. */
+    /* A file in a tmpfs cannot be sealed; remo__segment_check requires the same user instead. */
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0 && !dir) {
         rc = file_fail(" that is sealed");
         goto fail;
@@ -207,13 +211,13 @@ fail:
     return rc;
 }
 
-/* ---- using it ---- */
+/* ---- mapping ---- */
 
 int remo__segment_check(int fd, uint64_t offset, uint64_t bytes) {
     struct stat status;
     struct statfs fs;
     if (fstat(fd, &status) != 0 || fstatfs(fd, &fs) != 0)
-        return remo__fail(-EINVAL, "a peer's segment came without a usable file: %s", strerror(errno));
+        return remo__fail(-EINVAL, "a peer's segment has no usable file: %s", strerror(errno));
     if (fs.f_type != TMPFS_MAGIC && fs.f_type != HUGETLBFS_MAGIC)
         return remo__fail(-EINVAL, "a peer's segment is not shared memory");
     uint64_t page = fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : page_bytes();
@@ -230,8 +234,8 @@ int remo__segment_check(int fd, uint64_t offset, uint64_t bytes) {
         return 0;
     if (status.st_uid != geteuid() || status.st_nlink != 0 || (seals >= 0 && !(seals & F_SEAL_SEAL)))
         return remo__fail(-EACCES,
-                          "a peer's segment could be shrunk while it is in use, so it is not mapped: memory "
-                          "that is not sealed must be an unlinked file of the same user");
+                          "cannot map a peer's segment: another process could shrink it; memory that is not "
+                          "sealed must be an unlinked file of the same user");
     return 0;
 }
 
@@ -242,14 +246,14 @@ void *remo__segment_map(void *at, uint64_t bytes, int fd) {
                    MIB(bytes), strerror(errno));
         return NULL;
     }
-    madvise(mapped, bytes, MADV_HUGEPAGE); /* without transparent huge pages it fails, and nothing is lost */
+    madvise(mapped, bytes, MADV_HUGEPAGE); /* an error means small pages, which also work */
     return mapped;
 }
 
 void remo__segment_populate(void *at, uint64_t bytes) {
     if (bytes <= REMO__SEGMENT_POPULATE_MAX_BYTES)
         madvise(at, bytes,
-                MADV_POPULATE_READ); /* a shared mapping: writable at once, and quicker than writing */
+                MADV_POPULATE_READ); /* pages of a shared mapping become writable too; faster than writing */
 }
 
 void *remo__segment_reserve(uint64_t bytes) {

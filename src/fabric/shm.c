@@ -1,3 +1,7 @@
+/* shm.c - implements shm.h: segments, windows of peers, connecting and cutting off.
+ *
+ * A window is published only after its first segment is mapped and verified, and is never unmapped while a
+ * thread may use it. docs/memory-model.md describes the order of operations. */
 #include "fabric/shm.h"
 
 #include <errno.h>
@@ -17,7 +21,7 @@ static const struct remo__fabric_caps shm_caps = {
     .writes_ordered = true,
     .reads_ordered = true,
     .completion_placed = true,
-    .read_flushes = true,
+    .read_flushes = false, /* a load passes earlier stores to other words in this CPU's store buffer */
     .local_registered = false,
     .inline_bytes = UINT32_MAX,
     .batch_max = REMO__SHM_BATCH_MAX,
@@ -29,7 +33,8 @@ static int shm_probe(const struct remo__fabric_config *config) {
     (void)config;
     int fd = memfd_create("remo", MFD_CLOEXEC);
     if (fd < 0 && errno == ENOSYS)
-        return remo__fail(-ENOSYS, "this kernel has no memfd_create: fabric shm needs Linux 3.17 or newer");
+        return remo__fail(-ENOSYS,
+                          "cannot use fabric shm: the kernel lacks memfd_create; use Linux 3.17 or newer");
     if (fd >= 0)
         close(fd);
     return 0;
@@ -38,11 +43,11 @@ static int shm_probe(const struct remo__fabric_config *config) {
 static int shm_open_fabric(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
     uint64_t private_bytes = remo__shm_private_bytes(config->size);
     if (config->size == 0 || config->rank >= config->size || private_bytes > REMO__PRIVATE_BYTES_MAX)
-        return remo__fail(-EINVAL, "fabric shm cannot be node %u of %u", config->rank, config->size);
+        return remo__fail(-EINVAL, "fabric shm does not support node %u of %u", config->rank, config->size);
     if (config->arena_bytes < private_bytes || (uintptr_t)config->arena % REMO__SHM_PAGE_BYTES != 0)
         return remo__fail(-EINVAL,
-                          "an arena of %llu bytes at %p does not do: fabric shm needs whole pages, and %llu "
-                          "bytes for itself",
+                          "cannot use an arena of %llu bytes at %p: fabric shm needs whole pages, and %llu "
+                          "bytes for its own state",
                           (unsigned long long)config->arena_bytes, (void *)config->arena,
                           (unsigned long long)private_bytes);
     struct shm_fabric *shm = calloc(1, sizeof *shm + config->size * sizeof shm->peers[0]);
@@ -80,8 +85,8 @@ static void shm_close(struct remo__fabric *fabric) {
         return;
     struct shm_fabric *shm = shm_of(fabric);
     for (uint32_t i = 0; i < fabric->size; i++) {
-        for (uint32_t life = 0; i != fabric->rank && life < REMO__SHM_LIVES_KEPT; life++)
-            window_unmap(shm, &shm->peers[i].windows[life]);
+        for (uint32_t w = 0; i != fabric->rank && w < REMO__SHM_WINDOWS_KEPT; w++)
+            window_unmap(shm, &shm->peers[i].windows[w]);
     }
     free(fabric->peers);
     free(shm);
@@ -89,7 +94,7 @@ static void shm_close(struct remo__fabric *fabric) {
 
 /* ---- segments ---- */
 
-/* Of a segment, the owner tells what its peers need to recognise it. */
+/* Write the description by which peers verify a segment. */
 static int segment_describe(uint32_t index, uint64_t offset, uint64_t bytes, void *blob, size_t blob_cap,
                             size_t *ret_blob_bytes) {
     struct remo__writer writer = remo__writer_of(blob, blob_cap);
@@ -110,7 +115,7 @@ static bool segment_fits(const struct shm_fabric *shm, uint64_t offset, uint64_t
 
 static int segment_outside(uint32_t index, uint64_t offset, uint64_t bytes) {
     return remo__fail(-EINVAL,
-                      "segment %u, %llu bytes at offset %#llx, is not made of whole pages of the arena",
+                      "segment %u, %llu bytes at offset %#llx, does not consist of whole pages of the arena",
                       index, (unsigned long long)bytes, (unsigned long long)offset);
 }
 
@@ -136,23 +141,22 @@ static int shm_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t
     return 0;
 }
 
-/* Of the life that is connected, or was last. */
+/* The window of the peer's current or last incarnation. */
 static struct shm_window *window_of(struct shm_fabric *shm, uint32_t peer) {
     struct shm_peer *shm_peer = &shm->peers[peer];
-    return &shm_peer->windows[(shm_peer->lives - 1) % REMO__SHM_LIVES_KEPT];
+    return &shm_peer->windows[(shm_peer->connect_count - 1) % REMO__SHM_WINDOWS_KEPT];
 }
 
-/* What a peer says about a segment, against what the caller was told and what the file is. */
+/* Check a peer's description of a segment against the announced values and the segments mapped before. */
 static int segment_verify(struct shm_fabric *shm, uint32_t peer, uint32_t index, uint64_t offset,
                           uint64_t bytes, const void *blob, size_t blob_bytes) {
     struct remo__reader reader = remo__reader_of(blob, blob_bytes);
     uint64_t magic = remo__get_u64(&reader);
-    uint32_t told_index = remo__get_u32(&reader);
-    uint64_t told_offset = remo__get_u64(&reader), told_bytes = remo__get_u64(&reader);
-    if (!remo__reader_complete(&reader) || magic != REMO__SHM_MAGIC || told_index != index
-        || told_offset != offset || told_bytes != bytes || index >= REMO__SEGMENTS_MAX)
-        return remo__fail(-EBADMSG, "node %u describes its segment %u in a way that makes no sense", peer,
-                          index);
+    uint32_t blob_index = remo__get_u32(&reader);
+    uint64_t blob_offset = remo__get_u64(&reader), blob_size_bytes = remo__get_u64(&reader);
+    if (!remo__reader_complete(&reader) || magic != REMO__SHM_MAGIC || blob_index != index
+        || blob_offset != offset || blob_size_bytes != bytes || index >= REMO__SEGMENTS_MAX)
+        return remo__fail(-EBADMSG, "node %u sent a malformed description of its segment %u", peer, index);
     if (!segment_fits(shm, offset, bytes))
         return segment_outside(index, offset, bytes);
     const struct shm_window *window = window_of(shm, peer);
@@ -162,23 +166,23 @@ static int segment_verify(struct shm_fabric *shm, uint32_t peer, uint32_t index,
     for (uint32_t i = 0; i < count; i++) {
         uint64_t from = window->ranges[i].offset, have = atomic_load(&window->ranges[i].bytes);
         if (offset < from + have && from < offset + bytes)
-            return remo__fail(-EEXIST, "segment %u of node %u overlaps one that came before", index, peer);
+            return remo__fail(-EEXIST, "segment %u of node %u overlaps an earlier segment", index, peer);
     }
     return 0;
 }
 
-/* The first segment of a peer is mapped: is it one, and of a job like ours? */
+/* Check that the first segment of a peer has the layout of this version and job. */
 static int header_verify(struct shm_fabric *shm, uint32_t peer) {
     const struct remo__shm_header *header = (const void *)window_of(shm, peer)->base;
     if (header->magic == REMO__SHM_MAGIC && header->size == shm->base.size)
         return 0;
     return remo__fail(-EPROTO,
-                      "the memory of node %u is laid out for another version or job: start all nodes from "
+                      "the memory of node %u has the layout of another version or job; start all nodes from "
                       "the same build",
                       peer);
 }
 
-/* Make [offset, offset + bytes) known to those who post: it is mapped now. */
+/* Publish the mapped range [offset, offset + bytes) to posting threads. */
 static int range_add(struct shm_window *window, uint64_t offset, uint64_t bytes) {
     uint32_t count = atomic_load(&window->range_count);
     struct shm_range *last = count > 0 ? &window->ranges[count - 1] : NULL;
@@ -194,7 +198,7 @@ static int range_add(struct shm_window *window, uint64_t offset, uint64_t bytes)
     return 0;
 }
 
-/* From now on the peer can be reached. */
+/* Make the peer reachable. `base` is stored last: a reader that sees it also sees the doorbell. */
 static void peer_publish(struct shm_fabric *shm, uint32_t peer) {
     struct shm_window *window = window_of(shm, peer);
     struct remo__shm_header *header = (struct remo__shm_header *)window->base;
@@ -208,7 +212,7 @@ static int shm_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t 
                            uint64_t bytes, const void *blob, size_t blob_bytes, int fd) {
     struct shm_fabric *shm = shm_of(fabric);
     if (peer >= fabric->size)
-        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", peer, fabric->size);
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", peer, fabric->size);
     if (!atomic_load(&fabric->peers[peer].connected))
         return remo__fail(-EHOSTDOWN, "node %u is not connected", peer);
     int rc = segment_verify(shm, peer, index, offset, bytes, blob, blob_bytes);
@@ -221,7 +225,7 @@ static int shm_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t 
             return remo__fail_more(rc, "segment %u of node %u", index, peer);
         if (!remo__segment_map(window->base + offset, bytes, fd))
             return -ENOMEM;
-        madvise(window->base + offset, bytes, MADV_DONTDUMP); /* a core file is large enough without it */
+        madvise(window->base + offset, bytes, MADV_DONTDUMP); /* keeps peers' memory out of core files */
     }
     bool first = atomic_load(&window->range_count) == 0;
     if (first && (rc = header_verify(shm, peer)) < 0)
@@ -239,7 +243,6 @@ static int shm_describe(struct remo__fabric *fabric, void *blob, size_t blob_cap
     remo__put_u64(&writer, REMO__SHM_MAGIC);
     remo__put_u32(&writer, fabric->rank);
     remo__put_u32(&writer, fabric->size);
-    remo__put_u64(&writer, shm_of(fabric)->arena_bytes);
     if (writer.bad)
         return remo__fail(-EINVAL, "the description of fabric shm does not fit into %zu bytes", blob_cap);
     *ret_blob_bytes = blob_cap - (size_t)(writer.end - writer.at);
@@ -250,35 +253,32 @@ static int peer_verify(struct shm_fabric *shm, uint32_t peer, const void *blob, 
     struct remo__reader reader = remo__reader_of(blob, blob_bytes);
     uint64_t magic = remo__get_u64(&reader);
     uint32_t rank = remo__get_u32(&reader), size = remo__get_u32(&reader);
-    uint64_t arena_bytes = remo__get_u64(&reader);
     if (!remo__reader_complete(&reader) || magic != REMO__SHM_MAGIC)
-        return remo__fail(-EPROTO, "node %u does not speak this version of fabric shm", peer);
-    if (rank != peer || size != shm->base.size)
-        return remo__fail(-EPROTO, "node %u says it is node %u of %u, but this job has %u nodes", peer, rank,
-                          size, shm->base.size);
-    if (arena_bytes != shm->arena_bytes)
         return remo__fail(-EPROTO,
-                          "node %u has an arena of %llu bytes, this node one of %llu: give all nodes "
-                          "the same",
-                          peer, (unsigned long long)arena_bytes, (unsigned long long)shm->arena_bytes);
+                          "node %u uses another version of fabric shm; start all nodes from the "
+                          "same build",
+                          peer);
+    if (rank != peer || size != shm->base.size)
+        return remo__fail(-EPROTO, "node %u describes itself as node %u of %u, but this job has %u nodes",
+                          peer, rank, size, shm->base.size);
     return 0;
 }
 
-/* A thread may still be inside the window of an earlier life, and must not fault there: memory of our own
- * takes the place of the dead peer's, which is free then. If the kernel refuses, all stays as it is. */
+/* A thread may still access the window of an earlier incarnation, and must not fault there. Private memory
+ * replaces the failed peer's memory, which is then freed. If mmap fails, the window stays unchanged. */
 static void window_blank(struct shm_fabric *shm, struct shm_window *window) {
     mmap(window->base, shm->arena_bytes, PROT_READ | PROT_WRITE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-/* Address space for one more life of a peer. */
+/* Open a window for the next incarnation of a peer. */
 static int window_open(struct shm_fabric *shm, struct shm_peer *peer) {
     char *base = remo__segment_reserve(shm->arena_bytes);
     if (!base)
         return -ENOMEM;
-    if (peer->lives >= 2)
-        window_blank(shm, &peer->windows[(peer->lives - 2) % REMO__SHM_LIVES_KEPT]);
-    struct shm_window *window = &peer->windows[peer->lives % REMO__SHM_LIVES_KEPT];
+    if (peer->connect_count >= 2)
+        window_blank(shm, &peer->windows[(peer->connect_count - 2) % REMO__SHM_WINDOWS_KEPT]);
+    struct shm_window *window = &peer->windows[peer->connect_count % REMO__SHM_WINDOWS_KEPT];
     window_unmap(shm, window);
     window->base = base;
     return 0;
@@ -287,20 +287,20 @@ static int window_open(struct shm_fabric *shm, struct shm_peer *peer) {
 static int shm_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
     struct shm_fabric *shm = shm_of(fabric);
     if (peer >= fabric->size)
-        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", peer, fabric->size);
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", peer, fabric->size);
     if (atomic_load(&fabric->peers[peer].connected))
-        return remo__fail(-EALREADY, "node %u is connected already", peer);
+        return remo__fail(-EALREADY, "node %u is already connected", peer);
     int rc = peer_verify(shm, peer, blob, blob_bytes);
     if (rc < 0)
         return rc;
     struct shm_peer *shm_peer = &shm->peers[peer];
     if (peer == fabric->rank)
-        shm_peer->windows[shm_peer->lives % REMO__SHM_LIVES_KEPT].base = shm->arena;
+        shm_peer->windows[shm_peer->connect_count % REMO__SHM_WINDOWS_KEPT].base = shm->arena;
     else if ((rc = window_open(shm, shm_peer)) < 0)
         return rc;
-    if (shm_peer->lives > 0)
+    if (shm_peer->connect_count > 0)
         remo__shm_imm_restart(shm, peer);
-    shm_peer->lives++;
+    shm_peer->connect_count++;
     atomic_store(&window_of(shm, peer)->range_count, 0);
     atomic_store_explicit(&fabric->peers[peer].connected, 1, memory_order_release);
     remo__shm_imm_recall(shm, peer);
@@ -317,6 +317,7 @@ static void shm_disconnect(struct remo__fabric *fabric, uint32_t peer) {
 
 const struct remo__fabric_ops remo__fabric_shm = {
     .name = "shm",
+    .maps_peers = true,
     .probe = shm_probe,
     .open = shm_open_fabric,
     .close = shm_close,

@@ -1,32 +1,33 @@
-/* shm.h - the inside of the shm fabric: processes of one machine, their memory mapped into each other.
+/* shm.h - internals of the shm fabric: processes of one machine that map each other's memory.
  *
- * Model:   each node reserves a window of arena size for each peer it meets and maps the peer's segments into
- *          it, so that offset o of peer p is at peers[p].base + o. Operations are executed when they are
- *          posted; completions wait in a ring of the endpoint until they are polled.
- * Failure: a peer that is cut off loses its base at once; its window stays as it is, because threads may
- *          still be inside. When the peer comes back, its new life gets another window: who has not noticed
- *          writes into the memory of the dead, never into that of the living. One dead life is kept; of those
- *          before it only the addresses are, with nothing behind them. A peer that is cut off but lives
- *          cannot be kept from writing here: it holds the mapping. */
+ * Model:   each node reserves a window of arena size for each connected peer and maps the peer's segments
+ *          into it: offset o of peer p is at peers[p].base + o. A post executes its operations; their
+ *          completions stay in a ring of the endpoint until they are polled.
+ * Failure: a peer that is cut off loses its base at once. Its window stays mapped, because threads may still
+ *          access it. When the peer rejoins, its new incarnation gets another window, so a late access
+ *          reaches only memory of the failed incarnation. Memory of one earlier incarnation is kept; the
+ *          windows of those before it stay reserved and hold private memory. A process that is cut off but
+ *          still runs can write here, because it holds the mapping. */
 #ifndef REMO_FABRIC_SHM_H
 #define REMO_FABRIC_SHM_H
 
 #include "fabric/fabric.h"
 #include "fabric/shm_layout.h"
 
-#define REMO__SHM_RANGES_MAX 16u /* parts of an arena, when its segments do not join up */
-#define REMO__SHM_LIVES_KEPT 8u  /* lives of a peer whose addresses are not used for anything else */
-#define REMO__SHM_DEPTH 1024u    /* completions of an endpoint that nobody has polled yet */
+#define REMO__SHM_RANGES_MAX 16u  /* parts of an arena whose segments are not contiguous */
+#define REMO__SHM_WINDOWS_KEPT 8u /* incarnations of a peer whose address ranges stay reserved */
+#define REMO__SHM_DEPTH 1024u     /* completions of an endpoint that are not polled yet */
 #define REMO__SHM_BATCH_MAX 128u
 #define REMO__SHM_MESSAGE_BYTES_MAX (UINT64_C(1) << 40)
 
-/* Part of a peer's arena that can be reached. `bytes` grows when the next segment joins on. */
+/* A reachable part of a peer's arena. `bytes` grows when the next segment is contiguous. */
 struct shm_range {
     uint64_t offset;
     _Atomic uint64_t bytes;
 };
 
-/* Where one life of a peer is mapped: address space as large as the arena; our own is the arena itself. */
+/* Address space of arena size where one incarnation of a peer is mapped. This node's own window is its
+ * arena. */
 struct shm_window {
     char *base;
     _Atomic uint32_t range_count;
@@ -34,12 +35,12 @@ struct shm_window {
 };
 
 struct shm_peer {
-    _Atomic(struct shm_window *) reachable; /* as peers[].base of the public part: NULL while it is */
-    uint32_t lives;                         /* how often it was connected */
-    struct shm_window windows[REMO__SHM_LIVES_KEPT]; /* by life; control thread, but for `reachable` */
-    /* What the service thread knows of the peer's ring here. */
+    _Atomic(struct shm_window *) reachable; /* set and cleared with peers[].base of the public part */
+    uint32_t connect_count;
+    struct shm_window windows[REMO__SHM_WINDOWS_KEPT]; /* by connect_count; written by the control thread */
+    /* The service thread's position in the peer's ring here. */
     uint64_t ring_head;
-    _Atomic uint64_t ring_drop; /* entries before this position are of an earlier life */
+    _Atomic uint64_t ring_drop; /* entries before this position are from an earlier incarnation */
     bool ring_pending;
 };
 
@@ -48,15 +49,15 @@ struct shm_fabric {
     char *arena;
     uint64_t arena_bytes;
     _Atomic(struct remo__shm_header *) own; /* NULL until segment 0 is added */
-    _Atomic uint32_t woken;                 /* imm_wake was called, and imm_wait has not seen it yet */
-    uint32_t ring_next;                     /* whose ring is looked at first: fairness among senders */
+    _Atomic uint32_t woken;                 /* set by imm_wake, cleared by imm_wait */
+    uint32_t ring_next;                     /* the sender whose ring is read first: fairness among senders */
     bool rings_left;                        /* the last imm_poll stopped before the rings were empty */
     struct shm_peer peers[];                /* [size] */
 };
 
 struct remo__endpoint {
     struct shm_fabric *fabric;
-    bool unfenced; /* wrote since the last full fence */
+    bool unfenced; /* has written since the last full fence */
     uint32_t done_head, done_tail;
     struct remo__completion done[REMO__SHM_DEPTH];
 };
@@ -73,13 +74,13 @@ int remo__shm_poll(struct remo__endpoint *endpoint, struct remo__completion *don
 void remo__shm_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
 
 /* shm_imm.c */
-/* Is there room for one immediate to the owner of `header`? A hint: other threads send too. */
+/* True if there is room for one immediate to the owner of `header`. A hint: other threads send too. */
 bool remo__shm_imm_room(struct shm_fabric *shm, struct remo__shm_header *header);
-/* Send one and wake who waits for it. Errors: -EAGAIN when the ring is full. */
+/* Send one immediate and wake the target's service thread. Errors: -EAGAIN if the ring is full. */
 int remo__shm_imm_send(struct shm_fabric *shm, struct remo__shm_header *header, uint32_t value);
-/* The peer starts a new life: what its last one left in its ring here is dropped. */
+/* Drop the entries that the peer's last incarnation left in its ring here. */
 void remo__shm_imm_restart(struct shm_fabric *shm, uint32_t peer);
-/* The peer is connected: what it sent before that may be delivered now. */
+/* Deliver immediates that the peer sent before it was connected here. */
 void remo__shm_imm_recall(struct shm_fabric *shm, uint32_t peer);
 int remo__shm_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max);
 void remo__shm_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns);

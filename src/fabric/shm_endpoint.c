@@ -1,5 +1,7 @@
-/* Endpoints of the shm fabric: an operation is executed when it is posted, and completes when it is
- * polled. */
+/* shm_endpoint.c - endpoints of the shm fabric.
+ *
+ * A post executes its operations; a poll returns their completions. A completion means that the data is
+ * placed, so a poll first does the full fence that earlier writes need (mapped.h). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -23,12 +25,12 @@ void remo__shm_endpoint_close(struct remo__endpoint *endpoint) {
 
 /* ---- one operation ---- */
 
-/* Is [offset, offset + bytes) mapped? */
+/* True if [offset, offset + bytes) is mapped. */
 static bool window_covers(struct shm_window *window, uint64_t offset, uint64_t bytes) {
     uint32_t count = atomic_load_explicit(&window->range_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t have = atomic_load_explicit(&window->ranges[i].bytes, memory_order_acquire);
-        uint64_t at = offset - window->ranges[i].offset; /* huge when it lies before */
+        uint64_t at = offset - window->ranges[i].offset; /* wraps to a huge value if it lies before */
         if (at <= have && bytes <= have - at)
             return true;
     }
@@ -37,13 +39,13 @@ static bool window_covers(struct shm_window *window, uint64_t offset, uint64_t b
 
 static int op_check(struct shm_fabric *shm, const struct remo__op *op, char **ret_base) {
     if (op->peer >= shm->base.size)
-        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", op->peer, shm->base.size);
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", op->peer, shm->base.size);
     bool atomic = op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
     if (op->kind > REMO__OP_COMPARE_SWAP)
-        return remo__fail(-EINVAL, "there is no operation of kind %u", op->kind);
+        return remo__fail(-EINVAL, "no operation of kind %u exists", op->kind);
     if (atomic && (op->size_bytes != sizeof(uint64_t) || op->remote % sizeof(uint64_t) != 0))
         return remo__fail(-EINVAL,
-                          "an atomic takes 8 bytes at a multiple of 8: here are %llu bytes at offset %#llx",
+                          "an atomic needs 8 bytes at a multiple of 8, not %llu bytes at offset %#llx",
                           (unsigned long long)op->size_bytes, (unsigned long long)op->remote);
     if (op->kind != REMO__OP_WRITE && (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)))
         return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
@@ -55,7 +57,7 @@ static int op_check(struct shm_fabric *shm, const struct remo__op *op, char **re
     if (!window)
         return remo__fail(-EHOSTDOWN, "node %u is not connected", op->peer);
     if (!window_covers(window, op->remote, op->size_bytes))
-        return remo__fail(-EFAULT, "%llu bytes at offset %#llx of node %u are no network memory",
+        return remo__fail(-EFAULT, "%llu bytes at offset %#llx of node %u are not network memory",
                           (unsigned long long)op->size_bytes, (unsigned long long)op->remote, op->peer);
     *ret_base = window->base;
     return 0;
@@ -64,10 +66,10 @@ static int op_check(struct shm_fabric *shm, const struct remo__op *op, char **re
 static int write_execute(struct remo__endpoint *endpoint, const struct remo__op *op, char *base) {
     struct shm_fabric *shm = endpoint->fabric;
     struct remo__shm_header *header = (struct remo__shm_header *)base;
-    /* Better to find a full ring before the data is placed. If siblings fill it meanwhile, the data is
-     * placed again when the operation is posted again, which nobody can tell from a slow placement. */
+    /* Check for a full ring before the data is placed. If other threads fill it meanwhile, the retried post
+     * places the data again, which is indistinguishable from a slow placement. */
     if ((op->flags & REMO__OP_IMM) && !remo__shm_imm_room(shm, header))
-        return remo__fail_static(-EAGAIN, "the peer has not taken the immediates sent before; try again");
+        return remo__fail_static(-EAGAIN, "the peer's ring of immediates is full; retry");
     remo__mapped_copy_to(base + op->remote, op->local, op->size_bytes);
     endpoint->unfenced = true;
     if (op->flags & REMO__OP_IMM) {
@@ -119,7 +121,7 @@ int remo__shm_post(struct remo__endpoint *endpoint, const struct remo__op *ops, 
 
 int remo__shm_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max) {
     uint32_t count = 0;
-    if (endpoint->unfenced) { /* a completion means placed, also behind this CPU's store buffer */
+    if (endpoint->unfenced) { /* a completion means placed, so drain this CPU's store buffer */
         remo__mapped_fence();
         endpoint->unfenced = false;
     }
@@ -131,7 +133,7 @@ int remo__shm_poll(struct remo__endpoint *endpoint, struct remo__completion *don
 void remo__shm_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns) {
     if (endpoint->done_head != endpoint->done_tail)
         return;
-    /* Nothing is in flight, and nothing can complete: this is a plain sleep. */
-    _Atomic uint32_t nobody = 0;
-    remo__futex_wait(&nobody, 0, timeout_ns);
+    /* Nothing is in flight and nothing can complete: just sleep, on a word that no thread wakes. */
+    _Atomic uint32_t word = 0;
+    remo__futex_wait(&word, 0, timeout_ns);
 }

@@ -1,4 +1,7 @@
-/* Immediates of the shm fabric: rings of words, and a service thread that sleeps while they are empty. */
+/* shm_imm.c - immediates of the shm fabric.
+ *
+ * Each sender has a ring of words in the target's memory; the target's service thread sleeps while all rings
+ * are empty. shm_layout.h describes the ring, and the order of the accesses by which no wake-up is lost. */
 #include <errno.h>
 
 #include "base/error.h"
@@ -7,7 +10,7 @@
 #include "fabric/shm.h"
 
 #define CLAIM_TRIES_MAX (4 * REMO__SHM_RING_SLOTS) /* lost races with sibling threads, in one send */
-#define UNOPENED_SLEEP_NS (10 * REMO__NS_PER_MS)   /* imm_wait before there is a word to sleep on */
+#define UNOPENED_SLEEP_NS (10 * REMO__NS_PER_MS)   /* imm_wait before segment 0 provides a word to sleep on */
 
 /* ---- sending ---- */
 
@@ -15,13 +18,13 @@ static _Atomic uint64_t *ring_slot(struct remo__shm_ring *ring, uint64_t at) {
     return &ring->slots[at % REMO__SHM_RING_SLOTS];
 }
 
-/* Move the tail past `at`, unless somebody has. */
+/* Advance the tail past `at`, unless another thread has. */
 static void ring_help(struct remo__shm_ring *ring, uint64_t at) {
     atomic_compare_exchange_strong(&ring->tail, &at, at + 1);
 }
 
 static int ring_full(void) {
-    return remo__fail_static(-EAGAIN, "the peer has not taken the immediates sent before; try again");
+    return remo__fail_static(-EAGAIN, "the peer's ring of immediates is full; retry");
 }
 
 static int ring_push(struct remo__shm_ring *ring, uint32_t value) {
@@ -33,7 +36,7 @@ static int ring_push(struct remo__shm_ring *ring, uint32_t value) {
             return 0;
         }
         if ((int32_t)((uint32_t)(seen >> 32) - (uint32_t)free_turn) < 0)
-            return ring_full(); /* still full from the lap before */
+            return ring_full(); /* still full from the previous lap */
         ring_help(ring, at);
     }
     return ring_full();
@@ -53,7 +56,7 @@ int remo__shm_imm_send(struct shm_fabric *shm, struct remo__shm_header *header, 
         return rc;
     _Atomic uint64_t *pending = &header->pending[rank / 64];
     uint64_t bit = UINT64_C(1) << (rank % 64);
-    if (!(atomic_load(pending) & bit)) /* if it is set, the service thread will look after clearing it */
+    if (!(atomic_load(pending) & bit)) /* a set bit: the service thread clears it, then reads the ring */
         atomic_fetch_or(pending, bit);
     if (atomic_load(&header->service.sleeping)) {
         atomic_fetch_add(&header->service.seq, 1);
@@ -64,29 +67,29 @@ int remo__shm_imm_send(struct shm_fabric *shm, struct remo__shm_header *header, 
 
 /* ---- receiving: the service thread ---- */
 
-/* Take what `sender` has sent, at most `max`. */
+/* Take at most `max` immediates of `sender`. */
 static uint32_t ring_drain(struct shm_fabric *shm, struct remo__shm_header *header, uint32_t sender,
                            struct remo__imm *imms, uint32_t max) {
     struct shm_peer *peer = &shm->peers[sender];
     struct remo__shm_ring *ring = remo__shm_ring(header, shm->base.size, sender);
     uint64_t drop = atomic_load_explicit(&peer->ring_drop, memory_order_acquire);
     uint32_t count = 0;
-    /* Twice the slots: one lap that is dropped and one that is not; a sender cannot keep us here. */
+    /* Twice the slots: one dropped lap and one delivered lap. The bound limits what a fast sender can add. */
     for (uint32_t i = 0; i < 2 * REMO__SHM_RING_SLOTS && count < max; i++) {
         uint64_t at = peer->ring_head, word = atomic_load(ring_slot(ring, at));
         if (word >> 32 != remo__shm_slot_full(at, 0) >> 32)
             return count;
         atomic_store(ring_slot(ring, at), remo__shm_slot_free(at + REMO__SHM_RING_SLOTS));
         peer->ring_head++;
-        /* A drop of more than a whole ring was written by somebody's mistake. */
+        /* A larger distance than the whole ring means a corrupt tail: drop nothing. */
         if (at >= drop || drop - at > REMO__SHM_RING_SLOTS)
             imms[count++] = (struct remo__imm){.peer = sender, .value = (uint32_t)word};
     }
-    peer->ring_pending = true; /* there may be more */
+    peer->ring_pending = true; /* the ring may hold more */
     return count;
 }
 
-/* Gather the bits of who may have sent something; tells whether there is any. */
+/* Move the senders' pending bits to `ring_pending`. Returns true if any was set. */
 static bool pending_gather(struct shm_fabric *shm, struct remo__shm_header *header) {
     bool any = false;
     for (uint32_t first = 0; first < shm->base.size; first += 64) {
@@ -116,7 +119,7 @@ int remo__shm_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint
         struct shm_peer *peer = &shm->peers[sender];
         if (!peer->ring_pending)
             continue;
-        if (count == max) { /* the ring that filled it up counts as left, so all of these do */
+        if (count == max) { /* rings_left is set: the ring that filled `imms` is still pending */
             shm->ring_next = sender;
             break;
         }
@@ -161,7 +164,7 @@ void remo__shm_imm_wake(struct remo__fabric *fabric) {
     remo__futex_wake_all(header ? &header->service.seq : &shm->woken);
 }
 
-/* ---- peers come and go: the control thread ---- */
+/* ---- membership changes: the control thread ---- */
 
 void remo__shm_imm_restart(struct shm_fabric *shm, uint32_t peer) {
     struct remo__shm_header *header = atomic_load(&shm->own);

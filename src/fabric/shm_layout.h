@@ -1,14 +1,14 @@
-/* shm_layout.h - what the shm fabric keeps at the start of segment 0 of every arena, for all nodes to see.
+/* shm_layout.h - shared state of the shm fabric, at the start of segment 0 of every arena.
  *
- * Layout:  header: magic, size; the node's doorbell; the word that its service thread sleeps on; one bit for
- *          each sender that may have sent something. Then one ring of immediates for each possible sender.
+ * Layout:  a header: magic, size, the node's doorbell, the word that its service thread sleeps on, and one
+ *          pending bit for each sender. Then one ring of immediates for each sender.
  * Ring:    many producers (the threads of the sending process), one consumer (the service thread of the
  *          owner). A slot is one word, {turn, value}: free for lap n when turn = 2n, full when turn = 2n + 1.
- *          A producer fills the slot at `tail` with one compare-and-swap, then moves `tail` on, or the next
- *          producer does: there is no moment at which a killed producer leaves the ring stuck.
- *          The consumer keeps its position to itself and frees each slot for the next lap.
- * Trust:   every peer can write all of this. The owner relies on nothing here but for its own place in each
- *          ring, and takes from a slot 32 bits that mean something only above. */
+ *          A producer fills the slot at `tail` with one compare-and-swap, then advances `tail`; if it fails
+ *          to, the next producer does. So a killed producer never blocks the ring.
+ *          The consumer keeps its position in private memory and frees each slot for the next lap.
+ * Trust:   every peer can write all of this. The owner trusts only its private position in each ring, and
+ *          takes 32 uninterpreted bits from a slot. */
 #ifndef REMO_FABRIC_SHM_LAYOUT_H
 #define REMO_FABRIC_SHM_LAYOUT_H
 
@@ -23,12 +23,12 @@
 #define REMO__SHM_PAGE_BYTES 4096u
 
 struct remo__shm_ring {
-    REMO__CACHE_ALIGNED _Atomic uint64_t tail; /* never ahead of the first slot that is not full */
+    REMO__CACHE_ALIGNED _Atomic uint64_t tail; /* at most the position of the first slot that is not full */
     REMO__CACHE_ALIGNED _Atomic uint64_t slots[REMO__SHM_RING_SLOTS]; /* turn << 32 | value */
 };
 
-/* A sender that has set its bit in `pending` looks at `sleeping`; the service thread sets `sleeping`, looks
- * at `pending` once more, and then sleeps. All four are sequentially consistent. */
+/* A sender sets its bit in `pending`, then reads `sleeping`. The service thread sets `sleeping`, reads
+ * `pending` once more, then sleeps. All four accesses are sequentially consistent, so no wake-up is lost. */
 struct remo__shm_service {
     _Atomic uint32_t seq;
     _Atomic uint32_t sleeping;
@@ -36,10 +36,10 @@ struct remo__shm_service {
 
 struct remo__shm_header {
     uint64_t magic;
-    uint32_t size; /* nodes of the job: all below follows from it */
+    uint32_t size; /* nodes of the job: determines the layout below */
     REMO__CACHE_ALIGNED struct remo__doorbell bell;
     REMO__CACHE_ALIGNED struct remo__shm_service service;
-    REMO__CACHE_ALIGNED _Atomic uint64_t pending[]; /* one bit a sender */
+    REMO__CACHE_ALIGNED _Atomic uint64_t pending[]; /* one bit per sender */
 };
 
 static inline uint64_t remo__shm_rings_offset(uint32_t size) {
@@ -52,14 +52,14 @@ static inline uint64_t remo__shm_private_bytes(uint32_t size) {
                           REMO__SHM_PAGE_BYTES);
 }
 
-/* The ring that `sender` fills. `size` is ours, never read from the header. */
+/* The ring that `sender` fills. `size` is this node's own value, never read from the header. */
 static inline struct remo__shm_ring *remo__shm_ring(struct remo__shm_header *header, uint32_t size,
                                                     uint32_t sender) {
     struct remo__shm_ring *rings = (void *)((char *)header + remo__shm_rings_offset(size));
     return &rings[sender];
 }
 
-/* The word of the slot at position `at` of the ring's endless sequence. */
+/* The slot's word while free, and while full, at position `at` of the ring's unbounded sequence. */
 static inline uint64_t remo__shm_slot_free(uint64_t at) {
     return (uint64_t)(uint32_t)(at / REMO__SHM_RING_SLOTS * 2) << 32;
 }

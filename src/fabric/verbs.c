@@ -1,3 +1,7 @@
+/* verbs.c - implements verbs.h: the device, segments, peers and statistics of the fabric.
+ *
+ * Offsets of the arena are the addresses of its memory regions, so the wire carries no virtual address. A
+ * contact is freed only with the fabric, because endpoints may still refer to it. */
 #include "fabric/verbs.h"
 
 #include <errno.h>
@@ -48,7 +52,7 @@ static void verbs_close(struct remo__fabric *fabric) {
     free(verbs);
 }
 
-/* All zero but for what is allocated: verbs_close works from here on. */
+/* Allocate a fabric that verbs_close can release at any later point. */
 static struct verbs_fabric *verbs_alloc(const struct remo__fabric_config *config) {
     size_t peers_bytes = config->size * sizeof(struct remo__fabric_peer);
     struct verbs_fabric *verbs = calloc(1, sizeof *verbs + config->size * sizeof verbs->contacts[0]);
@@ -86,7 +90,7 @@ static int device_open(struct verbs_fabric *verbs, const struct remo__fabric_con
         return rc;
     verbs->pd = ibv_alloc_pd(verbs->context);
     if (!verbs->pd)
-        return remo__fail(-ENOMEM, "device %s makes no protection domain (%s)", device->name,
+        return remo__fail(-ENOMEM, "cannot create a protection domain on device %s: %s", device->name,
                           strerror(errno));
     return remo__verbs_device_limits(verbs->pd, device);
 }
@@ -96,7 +100,7 @@ static void caps_set(struct verbs_fabric *verbs) {
         .mapped = false,
         .coherent = true,
         .atomics_coherent = verbs->device.atomics_global,
-        .writes_ordered = true, /* one connection, and relaxed ordering is never asked for */
+        .writes_ordered = true, /* one connection, and relaxed ordering is never requested */
         .reads_ordered = false,
         .completion_placed = false,
         .read_flushes = true,
@@ -111,14 +115,14 @@ static void caps_set(struct verbs_fabric *verbs) {
 
 static int verbs_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
     if (config->size == 0 || config->rank >= config->size || config->size > UINT16_MAX)
-        return remo__fail(-EINVAL, "fabric verbs cannot be node %u of %u", config->rank, config->size);
+        return remo__fail(-EINVAL, "fabric verbs does not support node %u of %u", config->rank, config->size);
     struct verbs_fabric *verbs = verbs_alloc(config);
     if (!verbs)
         return remo__fail(-ENOMEM, "no memory for %u peers", config->size);
     int rc = 0;
-    if (getrandom(&verbs->life, sizeof verbs->life, 0) != sizeof verbs->life
+    if (getrandom(&verbs->incarnation, sizeof verbs->incarnation, 0) != sizeof verbs->incarnation
         || getrandom(verbs->secret, sizeof verbs->secret, 0) != sizeof verbs->secret)
-        rc = remo__fail(-EIO, "the kernel has no random numbers");
+        rc = remo__fail(-EIO, "cannot read random numbers from the kernel");
     if (rc == 0)
         rc = device_open(verbs, config);
     if (rc == 0)
@@ -130,13 +134,13 @@ static int verbs_open(const struct remo__fabric_config *config, struct remo__fab
     caps_set(verbs);
     const struct verbs_device *device = &verbs->device;
     remo__log(&verbs->base.log, REMO_LOG_INFO,
-              "fabric verbs uses device %s, port %u, GID %d, MTU %u; %u bytes inline, %u sends a connection, "
-              "%u receives, %u completions, %u reads and atomics under way, posts by %s, %s atomics; a peer "
-              "that is silent for %llu ms is given up",
+              "fabric verbs uses device %s, port %u, GID %d, MTU %u; %u bytes inline, %u sends per "
+              "connection, %u receives, %u completions, %u reads and atomics in flight, posts by %s, %s "
+              "atomics; a peer that is silent for %llu ms has failed",
               device->name, device->port, device->gid_index, device->mtu_bytes, device->inline_bytes,
               device->sends, device->receives, device->completions, device->reads,
               device->native_posts ? "ibv_wr_*" : "ibv_post_send",
-              device->atomics_global ? "global" : "the device's own",
+              device->atomics_global ? "global" : "device-local",
               (unsigned long long)(remo__verbs_silence_ns(device->ack_timeout) / REMO__NS_PER_MS));
     *ret_fabric = &verbs->base;
     return 0;
@@ -152,27 +156,28 @@ static int segments_add(const struct verbs_fabric *verbs, struct verbs_segments 
     if (index >= REMO__SEGMENTS_MAX || count >= REMO__SEGMENTS_MAX || segment->bytes == 0
         || segment->offset < from || segment->offset > verbs->arena_bytes
         || segment->bytes > verbs->arena_bytes - segment->offset)
-        return remo__fail(-EINVAL, "segment %u, %llu bytes at offset %#llx, is not the next one of an arena",
+        return remo__fail(-EINVAL,
+                          "segment %u, %llu bytes at offset %#llx, is not the next segment of an arena",
                           index, (unsigned long long)segment->bytes, (unsigned long long)segment->offset);
     segments->segment[count] = *segment;
     atomic_store_explicit(&segments->count, count + 1, memory_order_release);
     return 0;
 }
 
-/* Least access: what operations there are, and nothing else; relaxed ordering stays off. Offsets of the arena
- * are the addresses of the region, so that peers learn no address of this process. */
-static struct ibv_mr *region_make(struct verbs_fabric *verbs, uint64_t offset, uint64_t bytes) {
+/* Register memory with the access rights that operations need and no others; relaxed ordering stays off.
+ * Offsets of the arena are the addresses of the region, so peers see no address of this process. */
+static struct ibv_mr *region_register(struct verbs_fabric *verbs, uint64_t offset, uint64_t bytes) {
     unsigned access =
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
     if (verbs->device.paging)
         access |= IBV_ACCESS_ON_DEMAND;
     struct ibv_mr *region = ibv_reg_mr_iova(verbs->pd, verbs->arena + offset, bytes, offset, access);
     if (!region)
-        remo__fail(errno == ENOMEM || errno == EAGAIN ? -ENOMEM : -EIO,
-                   "device %s does not register %llu bytes (%s); if the limit of locked memory is too low, "
-                   "raise it: ulimit -l "
-                   "unlimited",
-                   verbs->device.name, (unsigned long long)bytes, strerror(errno));
+        remo__fail(
+            errno == ENOMEM || errno == EAGAIN ? -ENOMEM : -EIO,
+            "device %s cannot register %llu bytes: %s; if the limit of locked memory is too low, raise "
+            "it: ulimit -l unlimited",
+            verbs->device.name, (unsigned long long)bytes, strerror(errno));
     return region;
 }
 
@@ -186,7 +191,7 @@ static int verbs_add_segment(struct remo__fabric *fabric, uint32_t index, uint64
         || index >= REMO__SEGMENTS_MAX)
         return remo__fail(-EINVAL, "segment %u, %llu bytes at offset %#llx, does not lie in the arena", index,
                           (unsigned long long)bytes, (unsigned long long)offset);
-    segment.region = region_make(verbs, offset, bytes);
+    segment.region = region_register(verbs, offset, bytes);
     if (!segment.region)
         return errno == ENOMEM || errno == EAGAIN ? -ENOMEM : -EIO;
     segment.key = segment.region->lkey;
@@ -210,18 +215,17 @@ static int verbs_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_
     (void)fd;
     struct verbs_fabric *verbs = verbs_of(fabric);
     if (peer >= fabric->size)
-        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", peer, fabric->size);
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", peer, fabric->size);
     struct verbs_contact *contact = atomic_load(&verbs->contacts[peer]);
     if (!contact)
         return remo__fail(-EHOSTDOWN, "node %u is not connected", peer);
     struct remo__reader reader = remo__reader_of(blob, blob_bytes);
-    uint32_t magic = remo__get_u32(&reader), told_index = remo__get_u32(&reader);
-    uint64_t told_offset = remo__get_u64(&reader), told_bytes = remo__get_u64(&reader);
+    uint32_t magic = remo__get_u32(&reader), blob_index = remo__get_u32(&reader);
+    uint64_t blob_offset = remo__get_u64(&reader), blob_size_bytes = remo__get_u64(&reader);
     struct verbs_segment segment = {.offset = offset, .bytes = bytes, .key = remo__get_u32(&reader)};
-    if (!remo__reader_complete(&reader) || magic != REMO__VERBS_MAGIC || told_index != index
-        || told_offset != offset || told_bytes != bytes)
-        return remo__fail(-EBADMSG, "node %u describes its segment %u in a way that makes no sense", peer,
-                          index);
+    if (!remo__reader_complete(&reader) || magic != REMO__VERBS_MAGIC || blob_index != index
+        || blob_offset != offset || blob_size_bytes != bytes)
+        return remo__fail(-EBADMSG, "node %u sent a malformed description of its segment %u", peer, index);
     int rc = segments_add(verbs, &contact->segments, index, &segment);
     return rc < 0 ? remo__fail_more(rc, "node %u", peer) : 0;
 }
@@ -261,11 +265,10 @@ static int verbs_describe(struct remo__fabric *fabric, void *blob, size_t blob_c
     struct verbs_fabric *verbs = verbs_of(fabric);
     struct remo__writer writer = remo__writer_of(blob, blob_cap);
     uint32_t magic = REMO__VERBS_MAGIC;
-    remo__put_bytes(&writer, &magic, sizeof magic); /* in this machine's order, which shows it */
+    remo__put_bytes(&writer, &magic, sizeof magic); /* native byte order: reveals a mismatch */
     remo__put_u32(&writer, fabric->rank);
     remo__put_u32(&writer, fabric->size);
-    remo__put_u64(&writer, verbs->arena_bytes);
-    remo__put_u64(&writer, verbs->life);
+    remo__put_u64(&writer, verbs->incarnation);
     remo__put_bytes(&writer, verbs->secret, sizeof verbs->secret);
     remo__put_u32(&writer, verbs->device.mtu_bytes);
     address_put(&writer, &verbs->device.address);
@@ -283,33 +286,29 @@ static int contact_read(const struct verbs_fabric *verbs, uint32_t peer, const v
     if (reader.bad || magic != REMO__VERBS_MAGIC)
         return remo__fail(
             -EPROTO,
-            "node %u does not speak this version of fabric verbs, or its machine orders bytes otherwise",
+            "node %u uses another version of fabric verbs or another byte order; start all nodes from the "
+            "same build",
             peer);
     uint32_t rank = remo__get_u32(&reader), size = remo__get_u32(&reader);
-    uint64_t arena_bytes = remo__get_u64(&reader);
     contact->rank = rank;
-    contact->life = remo__get_u64(&reader);
+    contact->incarnation = remo__get_u64(&reader);
     remo__get_bytes(&reader, contact->secret, sizeof contact->secret);
     contact->mtu_bytes = remo__get_u32(&reader);
     address_get(&reader, &contact->address);
     if (!remo__reader_complete(&reader))
-        return remo__fail(-EPROTO, "node %u describes itself in a way that makes no sense", peer);
+        return remo__fail(-EPROTO, "node %u sent a malformed description", peer);
     if (rank != peer || size != verbs->base.size)
-        return remo__fail(-EPROTO, "node %u says it is node %u of %u, but this job has %u nodes", peer, rank,
-                          size, verbs->base.size);
-    if (arena_bytes != verbs->arena_bytes)
-        return remo__fail(
-            -EPROTO, "node %u has an arena of %llu bytes, this node one of %llu: give all nodes the same",
-            peer, (unsigned long long)arena_bytes, (unsigned long long)verbs->arena_bytes);
+        return remo__fail(-EPROTO, "node %u describes itself as node %u of %u, but this job has %u nodes",
+                          peer, rank, size, verbs->base.size);
     return 0;
 }
 
 static int verbs_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
     struct verbs_fabric *verbs = verbs_of(fabric);
     if (peer >= fabric->size)
-        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", peer, fabric->size);
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", peer, fabric->size);
     if (atomic_load(&verbs->contacts[peer]))
-        return remo__fail(-EALREADY, "node %u is connected already", peer);
+        return remo__fail(-EALREADY, "node %u is already connected", peer);
     struct verbs_contact *contact = calloc(1, sizeof *contact);
     if (!contact)
         return remo__fail(-ENOMEM, "no memory for node %u", peer);
@@ -332,7 +331,7 @@ static void verbs_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     atomic_store(&fabric->peers[peer].connected, 0);
     atomic_store(&verbs->contacts[peer], NULL);
     remo__verbs_target_expel(verbs, peer);
-    remo__verbs_endpoints_wake(verbs); /* what they have in flight to it fails when they poll next */
+    remo__verbs_endpoints_wake(verbs); /* their operations in flight to the peer fail at the next poll */
 }
 
 /* ---- statistics ---- */

@@ -1,9 +1,8 @@
-/* How a link gets its connection: step by step, each when the connection manager has said what it waits for.
+/* verbs_connect.c - connects a link, step by step, as the connection manager reports events.
  *
- * Whoever posts waits for a new connection as long as one usually takes; what takes longer goes on when it
- * tries again. So it is the caller's deadline that ends the trying, or the end of the peer, and nobody holds
- * an endpoint meanwhile. An attempt that says nothing is given up as lost, and each further one is given
- * twice the time: a slow machine gets what it needs, and a short trouble is soon over. */
+ * A post waits only for the usual time of a connection; a later post continues the attempt. So retries end
+ * with the caller's deadline or the peer's failure, and no thread holds an endpoint for long. An attempt
+ * without an event times out. Each further attempt gets twice the time, for slow machines. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -12,13 +11,13 @@
 
 #include "fabric/verbs_wire.h"
 
-#define QUICK_NS (50 * REMO__NS_PER_MS)   /* so long it is waited for */
-#define LOOK_NS (10 * REMO__NS_PER_MS)    /* between two looks whether the peer is still there */
-#define ATTEMPT_NS (2 * REMO__NS_PER_S)   /* for the first attempt */
-#define AGAIN_NS (20 * REMO__NS_PER_MS)   /* between the first two */
-#define NOT_YET_NS (10 * REMO__NS_PER_MS) /* the peer has not heard of us yet */
+#define POST_WAIT_NS (50 * REMO__NS_PER_MS) /* a post waits this long for a connection */
+#define CHECK_NS (10 * REMO__NS_PER_MS)     /* between two checks that the peer is still connected */
+#define ATTEMPT_NS (2 * REMO__NS_PER_S)     /* timeout of the first attempt */
+#define RETRY_NS (20 * REMO__NS_PER_MS)     /* between the first two attempts */
+#define NOT_YET_NS (10 * REMO__NS_PER_MS)   /* retry if the peer has not connected this node yet */
 #define DOUBLINGS_MAX 5u
-#define CONSUMER_REJECT 28 /* of InfiniBand's reasons: the program at the other end said no */
+#define CONSUMER_REJECT 28 /* InfiniBand's reason: the program at the other end refused */
 
 static bool still_connected(const struct verbs_endpoint *endpoint, const struct verbs_link *link) {
     return atomic_load(&endpoint->verbs->contacts[link->contact->rank]) == link->contact;
@@ -28,23 +27,23 @@ static uint64_t doubled(uint64_t time_ns, const struct verbs_link *link) {
     return time_ns << remo__min(link->attempts, DOUBLINGS_MAX);
 }
 
-/* ---- an attempt that came to nothing ---- */
+/* ---- failed attempts ---- */
 
 static void attempt_end(struct verbs_endpoint *endpoint, struct verbs_link *link, const char *what,
                         const char *why) {
-    snprintf(endpoint->why, sizeof endpoint->why, "node %u cannot be reached by device %s: %s (%s)",
+    snprintf(endpoint->why, sizeof endpoint->why, "cannot reach node %u by device %s: %s (%s)",
              link->contact->rank, endpoint->verbs->device.name, what, why);
     remo__verbs_link_free(link);
-    link->again_ns = remo__deadline(doubled(AGAIN_NS, link));
+    link->retry_ns = remo__deadline(doubled(RETRY_NS, link));
     if (link->attempts++ == 0)
-        remo__log(&endpoint->verbs->base.log, REMO_LOG_WARNING, "%s; it is tried again", endpoint->why);
+        remo__log(&endpoint->verbs->base.log, REMO_LOG_WARNING, "%s; retrying", endpoint->why);
 }
 
-/* What this node cannot do will not get better by trying: whoever posts next is told. */
+/* A local error does not go away by itself, so the next post reports it. */
 static void attempt_break(struct verbs_endpoint *endpoint, struct verbs_link *link, const char *what,
                           int code) {
     attempt_end(endpoint, link, what, strerror(code));
-    link->broken = code == ENOMEM ? -ENOMEM : -EIO;
+    link->fatal = code == ENOMEM ? -ENOMEM : -EIO;
 }
 
 static void attempt_refused(struct verbs_endpoint *endpoint, struct verbs_link *link, int reason,
@@ -52,16 +51,16 @@ static void attempt_refused(struct verbs_endpoint *endpoint, struct verbs_link *
     char what[40];
     if (!not_yet) {
         snprintf(what, sizeof what, "it refused, reason %d", reason);
-        attempt_end(endpoint, link, what, "no member, or of another life of this job");
+        attempt_end(endpoint, link, what, "not a member, or another incarnation");
         return;
     }
     remo__verbs_link_free(link);
-    link->again_ns = remo__deadline(NOT_YET_NS);
+    link->retry_ns = remo__deadline(NOT_YET_NS);
 }
 
 /* ---- the steps ---- */
 
-static void begin(struct verbs_endpoint *endpoint, struct verbs_link *link) {
+static void attempt_begin(struct verbs_endpoint *endpoint, struct verbs_link *link) {
     struct sockaddr_storage from = endpoint->verbs->device.address, to = link->contact->address;
     uint64_t time_ns = doubled(ATTEMPT_NS, link);
     if (from.ss_family == AF_INET)
@@ -71,20 +70,20 @@ static void begin(struct verbs_endpoint *endpoint, struct verbs_link *link) {
     link->attempt_end_ns = remo__deadline(time_ns);
     link->stage = VERBS_LINK_ADDRESS;
     if (rdma_create_id(endpoint->channel, &link->id, link, RDMA_PS_TCP) != 0)
-        attempt_break(endpoint, link, "no identifier", errno);
+        attempt_break(endpoint, link, "cannot create an identifier", errno);
     else if (rdma_resolve_addr(link->id, (struct sockaddr *)&from, (struct sockaddr *)&to,
                                (int)(time_ns / REMO__NS_PER_MS))
              != 0)
         attempt_end(endpoint, link, "its address does not resolve", strerror(errno));
 }
 
-static void route_ask(struct verbs_endpoint *endpoint, struct verbs_link *link) {
+static void route_resolve(struct verbs_endpoint *endpoint, struct verbs_link *link) {
     link->stage = VERBS_LINK_ROUTE;
     if (rdma_resolve_route(link->id, (int)(doubled(ATTEMPT_NS, link) / REMO__NS_PER_MS)) != 0)
         attempt_end(endpoint, link, "no route", strerror(errno));
 }
 
-static struct ibv_qp *qp_make(const struct verbs_endpoint *endpoint) {
+static struct ibv_qp *qp_create(const struct verbs_endpoint *endpoint) {
     const struct verbs_device *device = &endpoint->verbs->device;
     struct ibv_qp_init_attr_ex attr = {.qp_type = IBV_QPT_RC,
                                        .send_cq = endpoint->cq,
@@ -105,19 +104,20 @@ static struct ibv_qp *qp_make(const struct verbs_endpoint *endpoint) {
 
 static void request_send(struct verbs_endpoint *endpoint, struct verbs_link *link) {
     const struct verbs_fabric *verbs = endpoint->verbs;
-    struct verbs_hello hello = {
-        .rank = verbs->base.rank, .from_life = verbs->life, .to_life = link->contact->life};
+    struct verbs_hello hello = {.rank = verbs->base.rank,
+                                .from_incarnation = verbs->incarnation,
+                                .to_incarnation = link->contact->incarnation};
     uint8_t data[REMO__VERBS_HELLO_BYTES];
     memcpy(hello.secret, link->contact->secret, sizeof hello.secret);
     verbs_hello_write(data, &hello);
     link->stage = VERBS_LINK_ANSWER;
     if (strcmp(ibv_get_device_name(link->id->verbs->device), verbs->device.name) != 0) {
-        attempt_break(endpoint, link, "its network is that of another device of this machine", ENETUNREACH);
+        attempt_break(endpoint, link, "its network belongs to another device of this machine", ENETUNREACH);
         return;
     }
-    link->qp = qp_make(endpoint);
+    link->qp = qp_create(endpoint);
     if (!link->qp) {
-        attempt_break(endpoint, link, "no queue pair", errno);
+        attempt_break(endpoint, link, "cannot create a queue pair", errno);
         return;
     }
     struct rdma_conn_param param = {.private_data = data,
@@ -131,7 +131,8 @@ static void request_send(struct verbs_endpoint *endpoint, struct verbs_link *lin
         attempt_end(endpoint, link, "no connection", strerror(errno));
 }
 
-/* Ready to send. The peer may do nothing in our memory by this connection: it has its own. */
+/* Make the queue pair ready to send. This connection gives the peer no access to this node's memory: the peer
+ * has its own connection. */
 static void answer_take(struct verbs_endpoint *endpoint, struct verbs_link *link) {
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
     const struct verbs_device *device = &endpoint->verbs->device;
@@ -152,87 +153,88 @@ static void answer_take(struct verbs_endpoint *endpoint, struct verbs_link *link
     link->native = device->native_posts ? ibv_qp_to_qp_ex(link->qp) : NULL;
     link->stage = VERBS_LINK_UP;
     link->attempts = 0;
-    link->quick_end_ns = 0;
+    link->wait_end_ns = 0;
 }
 
-/* ---- what the connection manager says ---- */
+/* ---- events of the connection manager ---- */
 
-struct news {
+struct cm_event {
     enum rdma_cm_event_type type;
     int status;
     bool not_yet; /* refused, but may be accepted soon */
 };
 
-static void news_take(struct verbs_endpoint *endpoint, struct verbs_link *link, const struct news *news) {
+static void cm_event_take(struct verbs_endpoint *endpoint, struct verbs_link *link,
+                          const struct cm_event *event) {
     static const struct {
         enum rdma_cm_event_type awaited;
         void (*next)(struct verbs_endpoint *, struct verbs_link *);
     } stages[] = {
-        [VERBS_LINK_ADDRESS] = {RDMA_CM_EVENT_ADDR_RESOLVED, route_ask},
+        [VERBS_LINK_ADDRESS] = {RDMA_CM_EVENT_ADDR_RESOLVED, route_resolve},
         [VERBS_LINK_ROUTE] = {RDMA_CM_EVENT_ROUTE_RESOLVED, request_send},
         [VERBS_LINK_ANSWER] = {RDMA_CM_EVENT_CONNECT_RESPONSE, answer_take},
     };
     if (link->stage == VERBS_LINK_DOWN || link->stage == VERBS_LINK_UP)
-        return; /* that a connection has ended shows in its completions */
-    if (news->type == stages[link->stage].awaited) {
+        return; /* the completions of an established connection report its end */
+    if (event->type == stages[link->stage].awaited) {
         stages[link->stage].next(endpoint, link);
-    } else if (news->type == RDMA_CM_EVENT_REJECTED) {
-        attempt_refused(endpoint, link, news->status, news->not_yet);
+    } else if (event->type == RDMA_CM_EVENT_REJECTED) {
+        attempt_refused(endpoint, link, event->status, event->not_yet);
     } else {
         char what[40];
-        snprintf(what, sizeof what, "no connection, status %d", news->status);
-        attempt_end(endpoint, link, what, rdma_event_str(news->type));
+        snprintf(what, sizeof what, "no connection, status %d", event->status);
+        attempt_end(endpoint, link, what, rdma_event_str(event->type));
     }
 }
 
-/* Of all links of the endpoint. An event is given back before anything else is done: whoever destroys its
- * identifier waits for that. */
+/* Take the events of all links of the endpoint. Each event is acknowledged first, because rdma_destroy_id
+ * waits for the acknowledgement. */
 static void events_take(struct verbs_endpoint *endpoint) {
-    struct rdma_cm_event *event;
-    while (rdma_get_cm_event(endpoint->channel, &event) == 0) { /* does not block, and each link has few */
-        const char *said = event->param.conn.private_data;
-        struct verbs_link *link = event->id->context;
-        struct news news = {.type = event->event, .status = event->status};
-        if (news.type == RDMA_CM_EVENT_REJECTED)
-            news.not_yet = news.status == CONSUMER_REJECT && said && said[0] != '\0';
-        bool current = link->id == event->id;
-        rdma_ack_cm_event(event);
+    struct rdma_cm_event *received;
+    while (rdma_get_cm_event(endpoint->channel, &received) == 0) { /* does not block; a link has few events */
+        const char *reply = received->param.conn.private_data;
+        struct verbs_link *link = received->id->context;
+        struct cm_event event = {.type = received->event, .status = received->status};
+        if (event.type == RDMA_CM_EVENT_REJECTED)
+            event.not_yet = event.status == CONSUMER_REJECT && reply && reply[0] != '\0';
+        bool current = link->id == received->id;
+        rdma_ack_cm_event(received);
         if (current)
-            news_take(endpoint, link, &news);
+            cm_event_take(endpoint, link, &event);
     }
 }
 
-static void go_on(struct verbs_endpoint *endpoint, struct verbs_link *link) {
+static void link_advance(struct verbs_endpoint *endpoint, struct verbs_link *link) {
     uint64_t now_ns = remo__now_ns();
     events_take(endpoint);
     if (link->stage != VERBS_LINK_DOWN && link->stage != VERBS_LINK_UP && now_ns >= link->attempt_end_ns)
         attempt_end(endpoint, link, "it does not answer", strerror(ETIMEDOUT));
-    if (link->stage == VERBS_LINK_DOWN && now_ns >= link->again_ns && !link->broken)
-        begin(endpoint, link);
+    if (link->stage == VERBS_LINK_DOWN && now_ns >= link->retry_ns && !link->fatal)
+        attempt_begin(endpoint, link);
 }
 
 static void events_await(const struct verbs_endpoint *endpoint, uint64_t until_ns) {
     struct pollfd fd = {.fd = endpoint->channel->fd, .events = POLLIN};
-    uint64_t left_ns = remo__min(remo__remaining_ns(until_ns), LOOK_NS);
+    uint64_t left_ns = remo__min(remo__remaining_ns(until_ns), CHECK_NS);
     struct timespec rest = {.tv_nsec = (long)left_ns};
     ppoll(&fd, 1, &rest, NULL);
 }
 
 int remo__verbs_link_connect(struct verbs_endpoint *endpoint, struct verbs_link *link) {
-    if (link->quick_end_ns == 0)
-        link->quick_end_ns = remo__deadline(QUICK_NS);
-    for (;;) { /* ends by then */
-        go_on(endpoint, link);
-        int broken = link->broken;
-        link->broken = 0;
+    if (link->wait_end_ns == 0)
+        link->wait_end_ns = remo__deadline(POST_WAIT_NS);
+    for (;;) { /* ends at wait_end_ns */
+        link_advance(endpoint, link);
+        int fatal = link->fatal;
+        link->fatal = 0;
         if (link->stage == VERBS_LINK_UP)
             return 0;
-        if (broken)
-            return remo__fail(broken, "%s", endpoint->why);
+        if (fatal)
+            return remo__fail(fatal, "%s", endpoint->why);
         if (!still_connected(endpoint, link))
             return remo__fail(-EHOSTDOWN, "node %u is not connected", link->contact->rank);
-        if (remo__now_ns() >= link->quick_end_ns)
-            return remo__fail_static(-EAGAIN, "the peer is not connected yet: poll, and try again");
-        events_await(endpoint, link->quick_end_ns);
+        if (remo__now_ns() >= link->wait_end_ns)
+            return remo__fail_static(-EAGAIN, "the peer is not connected yet; poll, then retry");
+        events_await(endpoint, link->wait_end_ns);
     }
 }

@@ -1,4 +1,7 @@
-/* Endpoints of the verbs fabric: completions, and sleeping for them. */
+/* verbs_endpoint.c - endpoints of the verbs fabric: open, close, poll, and sleep until a completion.
+ *
+ * Every accepted operation gets exactly one completion: from the device, or from the end of its link. Room
+ * for it is reserved by the bound on operations in flight (REMO__VERBS_DEPTH). */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +14,7 @@
 #include "fabric/verbs.h"
 
 static struct verbs_endpoint *endpoint_of(struct remo__endpoint *endpoint) {
-    return (struct verbs_endpoint *)endpoint; /* the type that callers see has no content */
+    return (struct verbs_endpoint *)endpoint; /* remo__endpoint is an incomplete type here */
 }
 
 /* ---- open and close ---- */
@@ -28,7 +31,7 @@ static void endpoint_free(struct verbs_endpoint *endpoint) {
     free(endpoint);
 }
 
-static void no_block(int fd) {
+void remo__verbs_no_block(int fd) {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
@@ -46,14 +49,14 @@ int remo__verbs_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint
             ibv_create_cq(verbs->context, (int)verbs->device.completions, NULL, endpoint->events, 0);
     if (endpoint->wake_fd < 0 || !endpoint->channel || !endpoint->events || !endpoint->cq) {
         int rc = remo__fail(errno == EMFILE ? -EMFILE : -ENOMEM,
-                            "device %s makes no completion queue for one more thread (%s); raise "
+                            "cannot create a completion queue for one more thread on device %s: %s; raise "
                             "the limits of descriptors (ulimit -n) and of locked memory (ulimit -l)",
                             verbs->device.name, strerror(errno));
         endpoint_free(endpoint);
         return rc;
     }
-    no_block(endpoint->events->fd);
-    no_block(endpoint->channel->fd);
+    remo__verbs_no_block(endpoint->events->fd);
+    remo__verbs_no_block(endpoint->channel->fd);
     pthread_mutex_lock(&verbs->endpoints_lock);
     endpoint->next = verbs->endpoints;
     verbs->endpoints = endpoint;
@@ -96,7 +99,7 @@ void remo__verbs_endpoints_wake(struct verbs_fabric *verbs) {
     for (struct verbs_endpoint *endpoint = verbs->endpoints; endpoint; endpoint = endpoint->next) {
         atomic_store(&endpoint->cut, 1);
         ssize_t written = write(endpoint->wake_fd, &one, sizeof one);
-        (void)written; /* cannot fail but when it is written already */
+        (void)written; /* fails only if the counter is full: the wake-up is pending then */
     }
     pthread_mutex_unlock(&verbs->endpoints_lock);
 }
@@ -112,7 +115,7 @@ void remo__verbs_finish(struct verbs_endpoint *endpoint, uint64_t token, int sta
 
 int remo__verbs_status_of(enum ibv_wc_status status) {
     switch (status) {
-    case IBV_WC_RETRY_EXC_ERR: /* it does not answer */
+    case IBV_WC_RETRY_EXC_ERR: /* the peer does not respond */
     case IBV_WC_REM_ABORT_ERR: return -EHOSTDOWN;
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_LOC_ACCESS_ERR:
@@ -124,18 +127,18 @@ int remo__verbs_status_of(enum ibv_wc_status status) {
     }
 }
 
-/* The first error of a connection. What lies before it was executed; what lies behind ends with it. */
+/* Handle the first error of a connection. Earlier operations were executed; later ones end with the link. */
 static void completion_fail(struct verbs_endpoint *endpoint, struct verbs_link *link,
                             const struct ibv_wc *done) {
     struct verbs_fabric *verbs = endpoint->verbs;
     uint32_t peer = link->contact->rank;
-    bool gone = atomic_load(&verbs->contacts[peer]) != link->contact;
-    int status = gone ? -EHOSTDOWN : remo__verbs_status_of(done->status);
+    bool is_cut = atomic_load(&verbs->contacts[peer]) != link->contact;
+    int status = is_cut ? -EHOSTDOWN : remo__verbs_status_of(done->status);
     remo__verbs_link_retire(endpoint, link, (uint32_t)done->wr_id);
     snprintf(endpoint->why, sizeof endpoint->why,
              "device %s: an operation on node %u failed: %s (status %d, vendor code %#x)", verbs->device.name,
              peer, ibv_wc_status_str(done->status), (int)done->status, done->vendor_err);
-    if (!gone)
+    if (!is_cut)
         remo__log(&verbs->base.log, REMO_LOG_WARNING, "%s", endpoint->why);
     remo__verbs_link_end(endpoint, link, status, status == -EHOSTDOWN ? -EHOSTDOWN : -ECANCELED);
 }
@@ -144,7 +147,7 @@ static void completion_take(struct verbs_endpoint *endpoint, const struct ibv_wc
     uint32_t peer = (uint32_t)(done->wr_id >> 48);
     struct verbs_link *link = peer < endpoint->verbs->base.size ? endpoint->links[peer] : NULL;
     if (!link || link->stage != VERBS_LINK_UP || link->serial != (uint16_t)(done->wr_id >> 32))
-        return; /* of a connection that has ended */
+        return; /* from a connection that has ended */
     if (done->status == IBV_WC_SUCCESS)
         remo__verbs_link_retire(endpoint, link, (uint32_t)done->wr_id + 1);
     else
@@ -177,7 +180,7 @@ int remo__verbs_poll(struct remo__endpoint *public, struct remo__completion *don
     return (int)count;
 }
 
-/* Arm first, then look: what completes in between is seen here or makes an event. */
+/* Arm the notification before the poll: a later completion then raises an event. */
 void remo__verbs_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     struct verbs_endpoint *endpoint = endpoint_of(public);
     struct ibv_cq *cq;
@@ -198,5 +201,5 @@ void remo__verbs_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     if (fds[0].revents && ibv_get_cq_event(endpoint->events, &cq, &context) == 0)
         ibv_ack_cq_events(cq, 1);
     if (fds[1].revents && read(endpoint->wake_fd, &count, sizeof count) < 0)
-        return; /* somebody else has read it */
+        return; /* read already */
 }

@@ -1,11 +1,15 @@
-/* The initiator's side: connections to peers, made on first use, ended by their first error. */
+/* verbs_link.c - links: the initiator's connections to peers, made on first use and ended by their first
+ * error.
+ *
+ * When a link ends, its queue pair is destroyed before its operations complete, so the device no longer
+ * touches their buffers. verbs_connect.c makes the connection. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "fabric/verbs.h"
 
-/* ---- operations under way ---- */
+/* ---- operations in flight ---- */
 
 void remo__verbs_link_retire(struct verbs_endpoint *endpoint, struct verbs_link *link, uint32_t end) {
     for (; link->tail != end; link->tail++) {
@@ -31,7 +35,7 @@ void remo__verbs_link_free(struct verbs_link *link) {
 }
 
 void remo__verbs_link_end(struct verbs_endpoint *endpoint, struct verbs_link *link, int status, int others) {
-    remo__verbs_link_free(link); /* from here on the device touches none of their buffers */
+    remo__verbs_link_free(link); /* from here on the device does not touch the buffers */
     for (; link->tail != link->head; link->tail++) {
         const struct verbs_sent *sent = &link->sent[link->tail % REMO__VERBS_SENDS_MAX];
         if (!sent->last)
@@ -47,7 +51,7 @@ void remo__verbs_links_check(struct verbs_endpoint *endpoint) {
         struct verbs_link *link = endpoint->links[peer];
         if (!link || !link->id || link->contact == atomic_load(&verbs->contacts[peer]))
             continue;
-        snprintf(endpoint->why, sizeof endpoint->why, "node %u is not connected any more", peer);
+        snprintf(endpoint->why, sizeof endpoint->why, "node %u is no longer connected", peer);
         remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
     }
 }
@@ -64,13 +68,13 @@ int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *
     if (link->contact != contact) {
         if (link->id) {
             snprintf(endpoint->why, sizeof endpoint->why,
-                     "node %u, as it was before, is not connected any more", contact->rank);
+                     "an earlier incarnation of node %u is no longer connected", contact->rank);
             remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
         }
         link->contact = contact;
         link->attempts = 0;
-        link->again_ns = link->quick_end_ns = 0;
-        link->broken = 0;
+        link->retry_ns = link->wait_end_ns = 0;
+        link->fatal = 0;
     }
     int rc = remo__verbs_link_connect(endpoint, link);
     if (rc == 0)

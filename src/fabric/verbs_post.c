@@ -1,4 +1,7 @@
-/* From operations to work requests: all of a batch that go to one peer in one post. */
+/* verbs_post.c - translates operations into work requests, and posts a run of operations to one peer at once.
+ *
+ * A link records every work request before it is posted, so its completion always finds the operation. An
+ * operation is posted completely or not at all. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -6,7 +9,7 @@
 
 #include "fabric/verbs.h"
 
-/* What is put together for one link. */
+/* The work requests of one post to one link. */
 struct batch {
     struct verbs_endpoint *endpoint;
     struct verbs_link *link;
@@ -19,12 +22,12 @@ struct batch {
 static int op_check_form(const struct verbs_fabric *verbs, const struct remo__op *op) {
     bool atomic = op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
     if (op->peer >= verbs->base.size)
-        return remo__fail(-EINVAL, "there is no peer %u in a job of %u nodes", op->peer, verbs->base.size);
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", op->peer, verbs->base.size);
     if (op->kind > REMO__OP_COMPARE_SWAP)
-        return remo__fail(-EINVAL, "there is no operation of kind %u", op->kind);
+        return remo__fail(-EINVAL, "no operation of kind %u exists", op->kind);
     if (atomic && (op->size_bytes != sizeof(uint64_t) || op->remote % sizeof(uint64_t) != 0))
         return remo__fail(-EINVAL,
-                          "an atomic takes 8 bytes at a multiple of 8: here are %llu bytes at offset %#llx",
+                          "an atomic needs 8 bytes at a multiple of 8, not %llu bytes at offset %#llx",
                           (unsigned long long)op->size_bytes, (unsigned long long)op->remote);
     if (op->kind != REMO__OP_WRITE && (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)))
         return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
@@ -33,19 +36,19 @@ static int op_check_form(const struct verbs_fabric *verbs, const struct remo__op
                           (unsigned long long)op->size_bytes,
                           (unsigned long long)REMO__VERBS_MESSAGE_BYTES_MAX);
     if ((op->flags & REMO__OP_INLINE) && op->size_bytes > verbs->device.inline_bytes)
-        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inlined write: at most %u",
+        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inline write: at most %u",
                           (unsigned long long)op->size_bytes, verbs->device.inline_bytes);
     return 0;
 }
 
-/* Does [offset, offset + bytes) lie in segments without a gap? */
+/* True if segments cover [offset, offset + bytes) without a gap. */
 static bool covered(const struct verbs_segments *segments, uint64_t offset, uint64_t bytes) {
     uint64_t end;
     if (__builtin_add_overflow(offset, bytes, &end))
         return false;
     if (bytes == 0)
         return verbs_segment_at(segments, offset) || (offset > 0 && verbs_segment_at(segments, offset - 1));
-    while (offset < end) { /* ends: each turn passes a segment */
+    while (offset < end) { /* ends: each iteration passes a segment */
         const struct verbs_segment *segment = verbs_segment_at(segments, offset);
         if (!segment)
             return false;
@@ -58,7 +61,7 @@ static bool inlined(const struct verbs_fabric *verbs, const struct remo__op *op)
     return op->kind == REMO__OP_WRITE && op->size_bytes <= verbs->device.inline_bytes;
 }
 
-/* Where a local buffer lies in the arena: the address by which the device knows it. */
+/* The offset of a local buffer in the arena, which is its address for the device. */
 static uint64_t local_offset(const struct verbs_fabric *verbs, const void *local) {
     return (uint64_t)((const char *)local - verbs->arena); /* outside: larger than any segment's end */
 }
@@ -72,11 +75,11 @@ static int op_check(const struct verbs_fabric *verbs, const struct remo__op *op,
     if (!contact)
         return remo__fail(-EHOSTDOWN, "node %u is not connected", op->peer);
     if (!covered(&contact->segments, op->remote, op->size_bytes))
-        return remo__fail(-EFAULT, "%llu bytes at offset %#llx of node %u are no network memory",
+        return remo__fail(-EFAULT, "%llu bytes at offset %#llx of node %u are not network memory",
                           (unsigned long long)op->size_bytes, (unsigned long long)op->remote, op->peer);
     if (op->size_bytes > 0 && !inlined(verbs, op)
         && !covered(&verbs->own, local_offset(verbs, op->local), op->size_bytes))
-        return remo__fail(-EFAULT, "a buffer of %llu bytes is not in the arena, as this fabric needs",
+        return remo__fail(-EFAULT, "a local buffer of %llu bytes is not in the arena, as this fabric needs",
                           (unsigned long long)op->size_bytes);
     *ret_contact = contact;
     return 0;
@@ -107,10 +110,10 @@ static void atomic_add(struct batch *batch, const struct remo__op *op, const str
     request->wr.atomic.swap = op->operand;
 }
 
-/* A read or write, in pieces of which none crosses the end of a segment, here or there. */
+/* Add a read or write, split so that no piece crosses the end of a local or remote segment. */
 static void pieces_add(struct batch *batch, const struct remo__op *op, const struct verbs_contact *contact) {
     const struct verbs_fabric *verbs = batch->endpoint->verbs;
-    bool brief = inlined(verbs, op), news = op->flags & REMO__OP_NOTIFY && !(op->flags & REMO__OP_IMM);
+    bool brief = inlined(verbs, op), notify = op->flags & REMO__OP_NOTIFY && !(op->flags & REMO__OP_IMM);
     enum ibv_wr_opcode opcode = op->kind == REMO__OP_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
     uint64_t local = local_offset(verbs, op->local), remote = op->remote, left = op->size_bytes;
     do {
@@ -125,7 +128,7 @@ static void pieces_add(struct batch *batch, const struct remo__op *op, const str
         request->send_flags = brief && piece > 0 ? IBV_SEND_INLINE : 0;
         request->wr.rdma.remote_addr = remote;
         request->wr.rdma.rkey = there ? there->key : 0;
-        if (news && piece == left)
+        if (notify && piece == left)
             request->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
         left -= piece;
         remote += piece;
@@ -162,7 +165,7 @@ static void op_add(struct batch *batch, const struct remo__op *op, const struct 
 
 static void native_one(struct ibv_qp_ex *native, const struct ibv_send_wr *request) {
     native->wr_id = request->wr_id;
-    native->wr_flags = request->send_flags; /* inline among them: rxe looks for it, others do not mind */
+    native->wr_flags = request->send_flags; /* includes inline: rxe needs the flag, others ignore it */
     switch (request->opcode) {
     case IBV_WR_RDMA_READ:
         ibv_wr_rdma_read(native, request->wr.rdma.rkey, request->wr.rdma.remote_addr);
@@ -205,8 +208,7 @@ static void count(uint64_t *at, uint64_t by) {
     __atomic_store_n(at, *at + by, __ATOMIC_RELAXED); /* one writer */
 }
 
-/* Post what is put together; it is counted before the peer can see it. A device that refuses what it promised
- * to take ends the link. */
+/* Post the batch. It is counted before the peer can see it. An error of the device ends the link. */
 static void batch_post(struct batch *batch) {
     struct verbs_endpoint *endpoint = batch->endpoint;
     uint64_t inlines = 0;
@@ -221,7 +223,7 @@ static void batch_post(struct batch *batch) {
     int error = requests_post(batch);
     if (error == 0)
         return;
-    snprintf(endpoint->why, sizeof endpoint->why, "device %s takes no work requests (%s)",
+    snprintf(endpoint->why, sizeof endpoint->why, "device %s rejects work requests: %s",
              endpoint->verbs->device.name, strerror(error));
     remo__log(&endpoint->verbs->base.log, REMO_LOG_ERROR, "%s", endpoint->why);
     remo__verbs_link_end(endpoint, batch->link, -EIO, -EIO);
@@ -231,8 +233,8 @@ static uint32_t room(const struct verbs_endpoint *endpoint, const struct verbs_l
     return endpoint->verbs->device.sends - (link->head - link->tail);
 }
 
-/* Operations that cannot be posted in one piece are taken one at a time from here on; 0 or why ops[0] is not
- * taken. */
+/* Add operations to the batch, as long as they go to the same peer and there is room. Returns 0, or the error
+ * of ops[0]. */
 static int batch_fill(struct batch *batch, const struct remo__op *ops, uint32_t max, uint32_t *ret_taken) {
     struct verbs_endpoint *endpoint = batch->endpoint;
     struct verbs_contact *contact = NULL;
@@ -250,7 +252,7 @@ static int batch_fill(struct batch *batch, const struct remo__op *ops, uint32_t 
         if (taken == 0 && (rc = remo__verbs_link_get(endpoint, contact, &batch->link)) < 0)
             break;
         if (batch->link->contact != contact || room(endpoint, batch->link) < REMO__VERBS_PIECES_MAX) {
-            rc = remo__fail_static(-EAGAIN, "too many work requests under way to one peer; poll first");
+            rc = remo__fail_static(-EAGAIN, "too many work requests in flight to one peer; poll first");
             break;
         }
         op_add(batch, &ops[taken], contact);
@@ -264,7 +266,7 @@ int remo__verbs_post(struct remo__endpoint *public, const struct remo__op *ops, 
     struct verbs_endpoint *endpoint = (struct verbs_endpoint *)public;
     uint32_t wanted = (uint32_t)remo__min(count_wanted, REMO__VERBS_BATCH_MAX), taken = 0;
     int rc = 0;
-    while (taken < wanted && rc == 0) { /* one turn a run of operations to the same peer */
+    while (taken < wanted && rc == 0) { /* one iteration for each run of operations to the same peer */
         struct batch batch = {.endpoint = endpoint};
         uint32_t run = 0;
         rc = batch_fill(&batch, ops + taken, wanted - taken, &run);

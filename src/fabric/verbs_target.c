@@ -1,13 +1,15 @@
-/* The target's side: queue pairs that only answer, and the immediates that arrive. */
+/* verbs_target.c - the target's end: queue pairs that only respond, and the arriving immediates.
+ *
+ * An inbound exists only for a connected peer whose request contained this node's secret. A queue pair is in
+ * the error state before its inbound is freed, so no operation of the peer is executed later. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/helper.h"
 #include "fabric/mapped.h"
 #include "fabric/verbs_wire.h"
 
@@ -15,7 +17,7 @@
 #define RECEIVES_PER_POST 64u
 #define REJECT_NOT_YET "later"
 
-/* ---- receives: of no size, since what arrives is in the completion ---- */
+/* ---- receives: without buffers, because the completion contains the immediate ---- */
 
 static int receives_post(struct verbs_target *target, uint32_t count) {
     struct ibv_recv_wr requests[RECEIVES_PER_POST], *bad;
@@ -25,13 +27,13 @@ static int receives_post(struct verbs_target *target, uint32_t count) {
             requests[i] = (struct ibv_recv_wr){.next = i + 1 < chunk ? &requests[i + 1] : NULL};
         int error = ibv_post_srq_recv(target->srq, requests, &bad);
         if (error != 0)
-            return remo__fail(-EIO, "the device takes no receives (%s)", strerror(error));
+            return remo__fail(-EIO, "the device rejects receives: %s", strerror(error));
         count -= chunk;
     }
     return 0;
 }
 
-/* ---- inbounds; the lock is held ---- */
+/* ---- inbounds; the caller holds the lock ---- */
 
 static struct verbs_inbound **bucket_of(struct verbs_target *target, uint32_t qp_number) {
     return &target->inbounds[qp_number * 2654435761u >> 24 & (REMO__VERBS_BUCKETS - 1)];
@@ -45,12 +47,12 @@ static struct verbs_inbound *inbound_find(struct verbs_target *target, uint32_t 
 }
 
 static void keep(struct verbs_target *target, uint32_t rank, uint32_t value) {
-    assert(target->kept_count < REMO__VERBS_RECEIVES_MAX); /* each was a receive, and there are no more */
+    assert(target->kept_count < REMO__VERBS_RECEIVES_MAX); /* each holds a receive; their number is bounded */
     uint32_t at = (target->kept_head + target->kept_count++) % REMO__VERBS_RECEIVES_MAX;
     target->kept[at] = (struct remo__imm){.peer = rank, .value = value};
 }
 
-/* Take what has arrived out of the device. Returns how many things did. */
+/* Take all arrivals from the device. Returns their number. */
 static uint32_t drain(struct verbs_fabric *verbs) {
     struct verbs_target *target = &verbs->target;
     struct ibv_wc done[32];
@@ -71,16 +73,15 @@ static uint32_t drain(struct verbs_fabric *verbs) {
     if (spent > 0 && receives_post(target, spent) != 0)
         remo__log(&verbs->base.log, REMO_LOG_ERROR, "%s", remo_last_error());
     if (arrived > 0) {
-        remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before it looks for the last time
-                               */
+        remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
         if (atomic_load_explicit(&verbs->bell.sleepers, memory_order_relaxed) != 0)
             remo__doorbell_ring(&verbs->bell);
     }
     return arrived;
 }
 
-/* Once its queue pair is in error nothing of it is executed any more; what it delivered before is taken while
- * its number is known. */
+/* End an inbound. In the error state its queue pair executes nothing more. Earlier arrivals are drained
+ * first, while inbound_find can still map the queue pair's number to the rank. */
 static void inbound_end(struct verbs_fabric *verbs, struct verbs_inbound **link) {
     struct verbs_inbound *inbound = *link;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -93,7 +94,7 @@ static void inbound_end(struct verbs_fabric *verbs, struct verbs_inbound **link)
     free(inbound);
 }
 
-/* End those of a rank, or the one with an identifier. */
+/* End all inbounds of a rank, and the inbound with the identifier `id`. */
 static void inbounds_end(struct verbs_fabric *verbs, uint32_t rank, const struct rdma_cm_id *id) {
     for (uint32_t i = 0; i < REMO__VERBS_BUCKETS; i++) {
         struct verbs_inbound **link = &verbs->target.inbounds[i];
@@ -110,16 +111,16 @@ void remo__verbs_target_expel(struct verbs_fabric *verbs, uint32_t rank) {
     struct verbs_target *target = &verbs->target;
     pthread_mutex_lock(&target->lock);
     inbounds_end(verbs, rank, NULL);
-    uint32_t count = target->kept_count, gone = 0;
+    uint32_t count = target->kept_count, dropped = 0;
     target->kept_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct remo__imm imm = target->kept[(target->kept_head + i) % REMO__VERBS_RECEIVES_MAX];
         if (imm.peer != rank)
             keep(target, imm.peer, imm.value);
         else
-            gone++;
+            dropped++;
     }
-    if (gone > 0 && receives_post(target, gone) != 0)
+    if (dropped > 0 && receives_post(target, dropped) != 0)
         remo__log(&verbs->base.log, REMO_LOG_ERROR, "%s", remo_last_error());
     pthread_mutex_unlock(&target->lock);
 }
@@ -128,23 +129,25 @@ void remo__verbs_target_expel(struct verbs_fabric *verbs, uint32_t rank) {
 
 static bool same_secret(const uint8_t *one, const uint8_t *other) {
     uint8_t differ = 0;
-    for (uint32_t i = 0; i < REMO__VERBS_SECRET_BYTES; i++) /* in a time that tells nothing */
+    for (uint32_t i = 0; i < REMO__VERBS_SECRET_BYTES; i++) /* in constant time */
         differ |= one[i] ^ other[i];
     return differ == 0;
 }
 
-/* The contact, if it is a member, in the life that we know, and we are whom it means. */
-static struct verbs_contact *welcome(struct verbs_fabric *verbs, const struct verbs_hello *hello,
-                                     bool *ret_not_yet) {
-    if (hello->to_life != verbs->life || !same_secret(hello->secret, verbs->secret)
+/* The contact of a valid request, or NULL. Valid means: to this incarnation, with its secret, from the
+ * connected incarnation of a member. */
+static struct verbs_contact *hello_verify(struct verbs_fabric *verbs, const struct verbs_hello *hello,
+                                          bool *ret_not_yet) {
+    if (hello->to_incarnation != verbs->incarnation || !same_secret(hello->secret, verbs->secret)
         || hello->rank >= verbs->base.size)
         return NULL;
     struct verbs_contact *contact = atomic_load(&verbs->contacts[hello->rank]);
     *ret_not_yet = !contact;
-    return contact && contact->life == hello->from_life ? contact : NULL;
+    return contact && contact->incarnation == hello->from_incarnation ? contact : NULL;
 }
 
-/* Only answers: the peer may do what operations do, in what it has keys for. */
+/* Create a queue pair that only responds. The peer may execute all operations in segments whose keys it
+ * has. */
 static struct ibv_qp *inbound_qp(struct verbs_fabric *verbs, struct rdma_cm_id *id,
                                  const struct verbs_terms *terms) {
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
@@ -191,7 +194,7 @@ static int inbound_make(struct verbs_fabric *verbs, struct rdma_cm_id *id,
 fail:
     if (qp)
         ibv_destroy_qp(qp);
-    remo__log(&verbs->base.log, REMO_LOG_WARNING, "no connection for a thread of node %u (%s)", rank,
+    remo__log(&verbs->base.log, REMO_LOG_WARNING, "cannot connect a thread of node %u: %s", rank,
               strerror(errno));
     free(inbound);
     return -EIO;
@@ -201,7 +204,7 @@ static void request_answer(struct verbs_fabric *verbs, struct rdma_cm_id *id,
                            const struct rdma_conn_param *asked, const struct verbs_hello *hello) {
     bool not_yet = false;
     pthread_mutex_lock(&verbs->target.lock);
-    const struct verbs_contact *contact = welcome(verbs, hello, &not_yet);
+    const struct verbs_contact *contact = hello_verify(verbs, hello, &not_yet);
     int rc = contact ? inbound_make(verbs, id, contact, asked) : -EACCES;
     pthread_mutex_unlock(&verbs->target.lock);
     if (rc == 0)
@@ -210,7 +213,7 @@ static void request_answer(struct verbs_fabric *verbs, struct rdma_cm_id *id,
     rdma_destroy_id(id);
 }
 
-/* The event is given back before anything else is done: whoever destroys its identifier waits for that. */
+/* Take one event. It is acknowledged first, because rdma_destroy_id waits for the acknowledgement. */
 static void event_take(struct verbs_fabric *verbs) {
     struct rdma_cm_event *event;
     if (rdma_get_cm_event(verbs->target.channel, &event) != 0)
@@ -228,8 +231,7 @@ static void event_take(struct verbs_fabric *verbs) {
     if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
         request_answer(verbs, id, &asked, &hello);
     } else if (type != RDMA_CM_EVENT_ESTABLISHED && id != verbs->target.listener) {
-        pthread_mutex_lock(
-            &verbs->target.lock); /* disconnected, or never came to be; it may be gone by now */
+        pthread_mutex_lock(&verbs->target.lock); /* disconnected or failed; the inbound may not exist */
         inbounds_end(verbs, UINT32_MAX, id);
         pthread_mutex_unlock(&verbs->target.lock);
     }
@@ -255,13 +257,13 @@ static int queues_open(struct verbs_fabric *verbs) {
     target->imm_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     target->events = ibv_create_comp_channel(verbs->context);
     if (target->wake_fd < 0 || target->imm_fd < 0 || !target->events)
-        return remo__fail(-EMFILE, "no descriptor is left: raise the limit (ulimit -n)");
-    fcntl(target->events->fd, F_SETFL, fcntl(target->events->fd, F_GETFL) | O_NONBLOCK);
+        return remo__fail(-EMFILE, "cannot open event descriptors: too many open files; raise ulimit -n");
+    remo__verbs_no_block(target->events->fd);
     target->cq = ibv_create_cq(verbs->context, (int)verbs->device.completions, NULL, target->events, 0);
     target->srq = ibv_create_srq(verbs->pd, &attr);
     if (!target->cq || !target->srq)
-        return remo__fail(-ENOMEM, "device %s makes no queue for %u immediates (%s)", verbs->device.name,
-                          verbs->device.receives, strerror(errno));
+        return remo__fail(-ENOMEM, "cannot create a queue for %u immediates on device %s: %s",
+                          verbs->device.receives, verbs->device.name, strerror(errno));
     return receives_post(target, (uint32_t)remo__min(verbs->device.receives, verbs->device.completions));
 }
 
@@ -270,32 +272,26 @@ int remo__verbs_target_open(struct verbs_fabric *verbs) {
     int rc = queues_open(verbs);
     if (rc < 0)
         return rc;
+    /* An event that poll has reported is discarded if its identifier is destroyed before the event is
+     * taken. */
+    remo__verbs_no_block(target->channel->fd);
     if (rdma_listen(target->listener, BACKLOG) != 0)
-        return remo__fail(-errno, "device %s does not listen (%s)", verbs->device.name, strerror(errno));
+        return remo__fail(-errno, "cannot listen on device %s: %s", verbs->device.name, strerror(errno));
     struct sockaddr_in *four = (void *)&verbs->device.address;
     struct sockaddr_in6 *six = (void *)&verbs->device.address;
     if (four->sin_family == AF_INET)
         four->sin_port = rdma_get_src_port(target->listener);
     else
         six->sin6_port = rdma_get_src_port(target->listener);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
-    rc = pthread_create(&target->thread, NULL, target_run, verbs);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
-        return remo__fail(-EAGAIN,
-                          "cannot start the target thread (%s); raise the limit that `ulimit -u` shows",
-                          strerror(rc));
-    target->started = true;
-    pthread_setname_np(target->thread, "remo-target");
-    return 0;
+    rc = remo__helper_start(&target->thread, "remo-target", target_run, verbs);
+    target->started = rc == 0;
+    return rc;
 }
 
 static void ring(int fd) {
     uint64_t one = 1;
     ssize_t written = write(fd, &one, sizeof one);
-    (void)written; /* cannot fail but when it is written already */
+    (void)written; /* fails only if the counter is full: the wake-up is pending then */
 }
 
 void remo__verbs_target_close(struct verbs_fabric *verbs) {
@@ -340,7 +336,7 @@ int remo__verbs_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, ui
     return (int)count;
 }
 
-/* Arm first, then look: what arrives in between is seen here or makes an event. */
+/* Arm the notification before the poll: a later arrival then raises an event. */
 void remo__verbs_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
     struct verbs_fabric *verbs = verbs_of(fabric);
     struct verbs_target *target = &verbs->target;
@@ -361,7 +357,7 @@ void remo__verbs_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
     if (fds[0].revents && ibv_get_cq_event(target->events, &cq, &context) == 0)
         ibv_ack_cq_events(cq, 1);
     if (fds[1].revents && read(target->imm_fd, &count, sizeof count) < 0)
-        return; /* somebody else has read it */
+        return; /* read already */
 }
 
 void remo__verbs_imm_wake(struct remo__fabric *fabric) {

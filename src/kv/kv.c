@@ -119,11 +119,11 @@ void remo_kv_close(struct remo_kv *kv) {
 }
 
 struct remo_channel *remo_kv_channel(struct remo_kv *kv) {
-    return kv->channel;
+    return kv ? kv->channel : NULL;
 }
 
 uint64_t remo_kv_count(const struct remo_kv *kv) {
-    return remo__kv_index_count(&kv->index);
+    return kv ? remo__kv_index_count(&kv->index) : 0;
 }
 
 void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask) {
@@ -144,6 +144,11 @@ int remo__kv_no_room(size_t bytes, size_t cap) {
     return remo__fail(-EMSGSIZE, "the value has %zu bytes, and there is room for %zu", bytes, cap);
 }
 
+static int run_now(struct remo_kv *kv, struct remo_kv_op *op) {
+    int rc = remo_kv_start(kv, op);
+    return rc != 0 ? rc : remo_kv_wait(kv, op);
+}
+
 static int change_now(struct remo_kv *kv, enum remo_kv_kind kind, const void *key, size_t key_bytes,
                       const void *value, size_t value_bytes) {
     struct remo_kv_op op = {.kind = kind,
@@ -151,20 +156,50 @@ static int change_now(struct remo_kv *kv, enum remo_kv_kind kind, const void *ke
                             .key_bytes = key_bytes,
                             .value = (void *)(uintptr_t)value,
                             .value_bytes = value_bytes};
-    int rc = remo_kv_start(kv, &op);
-    return rc != 0 ? rc : remo_kv_wait(kv, &op);
+    return run_now(kv, &op);
 }
 
 int remo_kv_insert(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
                    size_t value_bytes) {
+    REMO__REQUIRE(kv);
     return change_now(kv, REMO_KV_INSERT, key, key_bytes, value, value_bytes);
 }
 
 int remo_kv_update(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
                    size_t value_bytes) {
+    REMO__REQUIRE(kv);
     return change_now(kv, REMO_KV_UPDATE, key, key_bytes, value, value_bytes);
 }
 
+int remo_kv_put(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
+                size_t value_bytes) {
+    return change_now(kv, REMO_KV_PUT, key, key_bytes, value, value_bytes);
+}
+
+int remo_kv_fetch_add(struct remo_kv *kv, const void *key, size_t key_bytes, uint64_t delta,
+                      uint64_t *ret_old) {
+    struct remo_kv_op op = {.kind = REMO_KV_FETCH_ADD,
+                            .key = key,
+                            .key_bytes = key_bytes,
+                            .value = ret_old,
+                            .value_bytes = ret_old ? sizeof *ret_old : 0,
+                            .delta = delta};
+    return run_now(kv, &op);
+}
+
+int remo_kv_compare_put(struct remo_kv *kv, const void *key, size_t key_bytes, const void *expected,
+                        size_t expected_bytes, const void *value, size_t value_bytes) {
+    struct remo_kv_op op = {.kind = REMO_KV_COMPARE_PUT,
+                            .key = key,
+                            .key_bytes = key_bytes,
+                            .value = (void *)(uintptr_t)value,
+                            .value_bytes = value_bytes,
+                            .expected = expected,
+                            .expected_bytes = expected_bytes};
+    return run_now(kv, &op);
+}
+
 int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_bytes) {
+    REMO__REQUIRE(kv);
     return change_now(kv, REMO_KV_DELETE, key, key_bytes, NULL, 0);
 }

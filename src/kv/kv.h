@@ -2,7 +2,8 @@
  *
  *   kv.c          open, close, the calls for one operation at a time
  *   kv_find.c     from a key to the slot that holds it
- *   kv_change.c   what insert, update and delete do under the lock of the key's stripe
+ *   kv_change.c   what each change does under the lock of the key's stripe
+ *   kv_cursor.c   the walk over all keys
  *   kv_op.c       operations in flight: a window per thread
  *   kv_tracker.c  telling all indices, and being told
  *   kv_reclaim.c  slots that a dead node left half deleted
@@ -26,6 +27,12 @@
  *  acknowledgement before VALID) and leaves it after it ended (DELETED is placed before anybody is told); a
  *  search meets every entry that is there all the time (kv_index.h); and its slot is read as VALID with this
  *  key.
+ *
+ *  A fetch_add and a compare_put are updates whose value depends on the one that they read under the lock.
+ *
+ *  A cursor visits each place of the index once. An entry of a key that is present all the time is in one
+ *  place all the time (kv_index.h), so the cursor meets it once. What it returns is a read of the slot as in
+ *  a get, of the generation that the entry names: the seal covers the hash of the key, so the key is whole.
  *
  *  Stale entries, which point to a slot that is deleted or has another key by now, are therefore harmless:
  *  they cost a read. That is why a slot may be used again as soon as its owner has heard of the delete, and
@@ -69,6 +76,8 @@
 #define REMO__KV_READS_BYTES (4u << 20)          /* room for their slots: large ones are fewer */
 #define REMO__KV_LOCK_TRIES 4u                   /* that fail, in one poll */
 #define REMO__KV_QUEUE_NS (20 * REMO__NS_PER_US) /* for a lock, at most once in a poll */
+#define REMO__KV_SETTLE_NS REMO__NS_PER_MS       /* for a write that could not be placed before */
+#define REMO__KV_KEPT_NS (10 * REMO__NS_PER_MS)  /* between two attempts to do so */
 
 /* News for all indices. On the wire: two words. */
 struct remo__kv_record {
@@ -92,7 +101,10 @@ struct remo__kv_thread {
     struct remo_kv_op *first, *last; /* in flight, in the order of their start */
     uint32_t in_flight;
     uint32_t locks_held;
-    uint32_t to_send; /* operations whose record is to be sent */
+    bool is_kept; /* a stripe stays locked, since a write of ours to a node may still be in flight */
+    uint32_t kept_stripe, kept_node;
+    uint64_t kept_next_ns; /* no attempt to release the kept stripe before */
+    uint32_t to_send;      /* operations whose record is to be sent */
     uint32_t failed_tries;
     uint32_t polls;
     bool acks_missing; /* the last look found the oldest record not acknowledged yet */
@@ -244,6 +256,16 @@ int remo__kv_look(struct remo_kv *kv, struct remo__kv_thread *mine, const struct
                   uint64_t entry, void *dst, size_t cap, enum remo__kv_seen *ret_seen,
                   struct remo__kv_sight *ret_sight);
 
+/* Count one read of the slot of `entry`, and return where the CPU sees it: in place, or a copy in mine->image.
+ * Errors: those of remo_region_read. */
+int remo__kv_slot_open(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t entry,
+                       const char **ret_slot);
+
+/* The error of a read whose target has failed, or has closed the map. */
+static inline bool remo__kv_cannot_reach(int rc) {
+    return rc == -EHOSTDOWN || rc == -ENOTCONN;
+}
+
 /* What a key's slot looked like. */
 struct remo__kv_place {
     uint64_t entry;
@@ -268,6 +290,14 @@ int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct rem
                     uint64_t timeout_ns);
 /* All have acknowledged the insert: now it is valid. */
 void remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
+/* Release the kept stripe if the write under it is over; an attempt takes 1 ms at most, and there is one in
+ * 10 ms. Errors: -ETIMEDOUT (the stripe stays locked). */
+int remo__kv_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine);
+/* For calls that make no change: the thread may make none for long. */
+static inline void remo__kv_try_kept(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    if (remo__unlikely(mine->is_kept))
+        (void)remo__kv_release_kept(kv, mine);
+}
 /* Everybody is told, or will be: the delete is done. */
 void remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
 /* Give up an operation that has the lock, at step SEND or ACK. */

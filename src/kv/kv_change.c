@@ -2,12 +2,49 @@
 
 #include "base/mutant.h"
 #include "kv/kv.h"
+#include "node/fence.h"
 
 /* ---- locks ---- */
 
+/* A write under a stripe may still be in flight, and would overwrite a change of the next owner: the stripe
+ * stays locked. The thread changes nothing else before it is released, so there is one at most. */
+static int keep_locked(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t stripe,
+                       uint32_t node) {
+    mine->is_kept = true;
+    mine->kept_stripe = stripe;
+    mine->kept_node = node;
+    return remo__fail_more(-ETIMEDOUT, "map %s: whether the change was applied is unknown",
+                           remo_channel_name(kv->channel));
+}
+
+static int try_release(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    int loss; /* the change has returned that its outcome is unknown */
+    if (remo__now_ns() < mine->kept_next_ns
+        || remo__fence_settle_peer(mine->thread, mine->kept_node, REMO__KV_SETTLE_NS, &loss) != 0)
+        return -ETIMEDOUT;
+    int rc = remo_lock_release(kv->locks, mine->kept_stripe, REMO_FENCE_NONE);
+    return rc == -EAGAIN ? -ETIMEDOUT : 0; /* another error is of no concern to this call */
+}
+
+int remo__kv_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    if (try_release(kv, mine) != 0) {
+        mine->kept_next_ns = remo__max(mine->kept_next_ns, remo__deadline(REMO__KV_KEPT_NS));
+        mine->failed_tries = REMO__KV_LOCK_TRIES; /* no change begins in this poll */
+        return -ETIMEDOUT;
+    }
+    mine->is_kept = false;
+    mine->locks_held--;
+    return 0;
+}
+
 static int lock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
+    if (remo__unlikely(mine->is_kept) && remo__kv_release_kept(kv, mine) != 0)
+        return -ETIMEDOUT;
     int rc = REMO__MUTANT(kv_lock) ? 0 : remo_lock_acquire(kv->locks, stripe, timeout_ns);
+    if (rc
+        == -EDEADLK) /* another operation of this thread's window has the stripe: as if another thread had */
+        rc = -ETIMEDOUT;
     /* What its last owner left half done is in order as it is: see kv.h. */
     if (rc == -EOWNERDEAD && !REMO__MUTANT(kv_consistent))
         rc = remo_lock_consistent(kv->locks, stripe);
@@ -22,6 +59,25 @@ static int unlock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t has
     return REMO__MUTANT(kv_lock) ? 0 : remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
 }
 
+/* Release after a write to `node`, as soon as it is over. */
+static int unlock_written(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint32_t node) {
+    uint32_t stripe = remo__kv_stripe_of(kv, hash);
+    bool fenced = !REMO__MUTANT(kv_update_fence);
+    bool same_node = remo_lock_home(kv->locks, stripe) == node || REMO__MUTANT(kv_update_fence_scope);
+    int loss = 0, rc = 0;
+    if (!same_node && REMO__MUTANT(kv_settle))
+        loss = remo__fence_placed(mine->thread, mine->thread, node);
+    else if (!same_node && fenced && !kv->node->mapped)
+        rc = remo__fence_settle_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
+    if (rc != 0)
+        return keep_locked(kv, mine, stripe, node);
+    rc = unlock(kv, mine, hash, same_node && fenced ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
+    if (rc != -EAGAIN)
+        return loss != 0 ? loss : rc;
+    mine->locks_held++;
+    return keep_locked(kv, mine, stripe, node);
+}
+
 /* Release, and be done with `status` or, when that is good, with what the release says. */
 static void unlock_and_done(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
                             enum remo_fence_scope fence, int status) {
@@ -29,17 +85,53 @@ static void unlock_and_done(struct remo_kv *kv, struct remo__kv_thread *mine, st
     remo__kv_done(mine, op, status != 0 ? status : rc);
 }
 
-/* ---- update ---- */
+/* ---- update, fetch_add, compare_put; and put, of a key that is there ---- */
+
+/* What the key's value is to be. */
+struct next_value {
+    const void *bytes;
+    size_t count;
+    uint64_t old, sum; /* fetch_add: the value before and after */
+};
+
+/* The present value is in mine->scratch: remo__kv_find_locked left it there.
+ * Errors: -EINVAL, -ESTALE: the operation is refused. */
+static inline __attribute__((always_inline)) int make_next(const struct remo__kv_thread *mine,
+                                                           const struct remo_kv_op *op,
+                                                           const struct remo__kv_place *place,
+                                                           struct next_value *ret_next) {
+    size_t count = remo__kv_meta_value_bytes(place->sight.meta);
+    ret_next->bytes = op->value;
+    ret_next->count = op->value_bytes;
+    if (remo__likely(op->kind == REMO_KV_UPDATE || op->kind == REMO_KV_PUT))
+        return 0;
+    if (op->kind == REMO_KV_FETCH_ADD) {
+        if (count != sizeof ret_next->old)
+            return remo__fail(-EINVAL, "the value has %zu bytes; fetch_add needs a value of %zu bytes", count,
+                              sizeof ret_next->old);
+        memcpy(&ret_next->old, mine->scratch, sizeof ret_next->old);
+        ret_next->sum = ret_next->old + op->delta;
+        ret_next->bytes = &ret_next->sum;
+        ret_next->count = sizeof ret_next->sum;
+        return 0;
+    }
+    bool equal =
+        count == op->expected_bytes && (count == 0 || memcmp(mine->scratch, op->expected, count) == 0);
+    if (equal || REMO__MUTANT(kv_compare))
+        return 0;
+    return remo__fail_static(-ESTALE,
+                             "the value of the key is not the expected one; read it again with a get");
+}
 
 /* The next version, over the older copy: one write. `outgoing` is in use until `ack` is done. */
-static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo_kv_op *op,
+static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const struct next_value *next,
                        uint64_t hash, const struct remo__kv_place *place, struct remo_ack *ack) {
     int rc = remo__kv_buffer_need(mine, &mine->outgoing);
     if (rc != 0)
         return rc;
-    uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place->sight.meta) + !REMO__MUTANT(kv_version),
-                                       op->value_bytes);
-    size_t bytes = remo__kv_copy_build(mine->outgoing, place->sight.head, hash, meta, op->value);
+    uint64_t meta =
+        remo__kv_meta_make(remo__kv_meta_version(place->sight.meta) + !REMO__MUTANT(kv_version), next->count);
+    size_t bytes = remo__kv_copy_build(mine->outgoing, place->sight.head, hash, meta, next->bytes);
     uint32_t copy = place->sight.copy ^ !REMO__MUTANT(kv_other_copy);
     uint64_t at =
         remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)) + remo__kv_copy_at(&kv->shape, copy);
@@ -58,45 +150,65 @@ static int end_write(const struct remo_kv *kv, struct remo__kv_thread *mine, str
     return rc;
 }
 
-static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
-    struct remo__kv_run *run = remo__kv_run(op);
-    struct remo__kv_key key = remo__kv_key_of(op, run->hash);
-    struct remo__kv_place place;
-    int rc = remo__kv_find_locked(kv, mine, &key, &place);
+/* Write the value, and release behind it. */
+static inline __attribute__((always_inline)) int
+write_and_unlock(struct remo_kv *kv, struct remo__kv_thread *mine, const struct next_value *next,
+                 uint64_t hash, const struct remo__kv_place *place) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint32_t node = remo__kv_entry_node(place->entry);
+    remo__cork(mine->thread); /* the write and the release behind it go together */
+    int rc = write_value(kv, mine, next, hash, place, &ack);
+    int released = unlock_written(kv, mine, hash, node); /* a write that failed may be there in part */
+    remo__uncork(mine->thread);
+    int written = end_write(kv, mine, &ack);
+    rc = rc != 0 ? rc : written;
+    return rc != 0 ? rc : released;
+}
+
+/* Give the key its next value; its place was found. Inline, with what it calls: an update is to cost no more
+ * for the other kinds. */
+static inline __attribute__((always_inline)) void overwrite(struct remo_kv *kv, struct remo__kv_thread *mine,
+                                                            struct remo_kv_op *op,
+                                                            const struct remo__kv_place *place) {
+    struct next_value next = {0};
+    int rc = make_next(mine, op, place, &next);
     if (rc != 0) {
         unlock_and_done(kv, mine, op, REMO_FENCE_NONE, rc);
         return;
     }
-    struct remo_ack ack = REMO_ACK_INIT;
-    uint32_t node = remo__kv_entry_node(place.entry);
-    remo__cork(mine->thread); /* the write and the release behind it go together */
-    rc = write_value(kv, mine, op, run->hash, &place, &ack);
-    bool same_node = REMO__MUTANT(kv_update_fence_scope)
-                     || remo_lock_home(kv->locks, remo__kv_stripe_of(kv, run->hash)) == node;
-    bool fenced = !REMO__MUTANT(kv_update_fence);
-    enum remo_fence_scope fence = same_node && fenced ? REMO_FENCE_PAIR : REMO_FENCE_NONE;
-    if (rc == 0 && !same_node && !kv->node->mapped && fenced)
-        rc = remo__fence_placed(mine->thread, mine->thread, node);
-    int released = unlock(kv, mine, run->hash, fence);
-    remo__uncork(mine->thread);
-    int written = end_write(kv, mine, &ack);
-    rc = rc != 0 ? rc : written;
-    remo__kv_done(mine, op, rc != 0 ? rc : released);
+    rc = write_and_unlock(kv, mine, &next, remo__kv_run(op)->hash, place);
+    if (rc == 0 && op->kind == REMO_KV_FETCH_ADD && op->value) {
+        memcpy(op->value, &next.old, sizeof next.old);
+        op->value_bytes = sizeof next.old;
+    }
+    remo__kv_done(mine, op, rc);
+}
+
+static void update(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    struct remo__kv_key key = remo__kv_key_of(op, remo__kv_run(op)->hash);
+    struct remo__kv_place place;
+    int rc = remo__kv_find_locked(kv, mine, &key, &place);
+    if (rc != 0)
+        unlock_and_done(kv, mine, op, REMO_FENCE_NONE, rc);
+    else
+        overwrite(kv, mine, op, &place);
 }
 
 /* ---- delete ---- */
 
-/* Nobody may hear of it before all can see it: else one reader has lost the key that a later one still
- * finds. */
+/* The mark is placed before the other nodes are notified: else one reader has lost the key that a later one
+ * still finds. -EAGAIN: it may be in flight. */
 static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
                         const struct remo__kv_place *place) {
+    int loss = 0;
     uint64_t head = remo__kv_head_with(place->sight.head, REMO__KV_DELETED);
     uint32_t node = remo__kv_entry_node(place->entry);
     int rc = remo_region_write(kv->slots, node, remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)),
                                &head, sizeof head, 0, NULL);
     if (rc != 0 || REMO__MUTANT(kv_delete_fence))
         return rc;
-    return remo__fence_placed(mine->thread, mine->thread, node);
+    rc = remo__fence_settle_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
+    return rc != 0 ? -EAGAIN : loss;
 }
 
 static void delete (struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
@@ -106,6 +218,11 @@ static void delete (struct remo_kv *kv, struct remo__kv_thread *mine, struct rem
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc == 0)
         rc = mark_deleted(kv, mine, &place);
+    if (rc == -EAGAIN) {
+        rc = keep_locked(kv, mine, remo__kv_stripe_of(kv, run->hash), remo__kv_entry_node(place.entry));
+        remo__kv_done(mine, op, rc);
+        return;
+    }
     if (rc != 0) {
         unlock_and_done(kv, mine, op, REMO_FENCE_NONE, rc);
         return;
@@ -119,7 +236,7 @@ void remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, st
     unlock_and_done(kv, mine, op, REMO_FENCE_NONE, 0);
 }
 
-/* ---- insert ---- */
+/* ---- insert; and put, of a key that is absent ---- */
 
 /* A free slot, or REMO__KV_NO_SLOT with the sentence set. */
 static uint32_t take_slot(struct remo_kv *kv) {
@@ -146,6 +263,10 @@ static void insert(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
     struct remo__kv_place place;
     uint32_t slot = REMO__KV_NO_SLOT;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
+    if (rc == 0 && op->kind == REMO_KV_PUT) {
+        overwrite(kv, mine, op, &place);
+        return;
+    }
     if (rc == 0)
         rc = remo__fail_static(-EEXIST, "the map has this key already; change it with an update");
     else if (rc == -ENOENT)
@@ -174,11 +295,11 @@ void remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, st
     unlock_and_done(kv, mine, op, REMO_FENCE_NONE, 0);
 }
 
-/* ---- all three ---- */
+/* ---- all ---- */
 
 struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct remo_kv_op *op) {
     const struct remo__kv_run *run = (const struct remo__kv_run *)op->internal;
-    uint64_t kind = op->kind == REMO_KV_INSERT ? REMO__KV_RECORD_ADD : REMO__KV_RECORD_REMOVE;
+    uint64_t kind = op->kind == REMO_KV_DELETE ? REMO__KV_RECORD_REMOVE : REMO__KV_RECORD_ADD;
     return (struct remo__kv_record){.hash = remo__kv_index_hash(kv, run->hash),
                                     .entry = (run->entry & ~(UINT64_C(0xffff) << 48)) | kind << 48};
 }
@@ -189,9 +310,10 @@ void remo__kv_change_undo(struct remo_kv *kv, struct remo__kv_thread *mine, stru
     bool told = run->step == REMO__KV_STEP_ACK;
     if (!told)
         mine->to_send--;
-    if (op->kind == REMO_KV_INSERT)
+    bool inserts = op->kind != REMO_KV_DELETE; /* an insert, or a put of an absent key */
+    if (inserts)
         set_own_state(kv, run->entry, REMO__KV_DELETED);
-    if (op->kind == REMO_KV_INSERT && !told) {
+    if (inserts && !told) {
         give_slot(kv, remo__kv_entry_slot(run->entry));
     } else { /* the slot comes back when the record is sent */
         struct remo__kv_record record = remo__kv_record_of(kv, op);
@@ -208,7 +330,7 @@ int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct rem
         return rc;
     if (rc != 0)
         remo__kv_done(mine, op, rc);
-    else if (op->kind == REMO_KV_UPDATE)
+    else if (op->kind == REMO_KV_UPDATE || op->kind > REMO_KV_PUT)
         update(kv, mine, op);
     else if (op->kind == REMO_KV_DELETE)
         delete (kv, mine, op);

@@ -17,21 +17,34 @@ static __attribute__((noinline)) int fetch(struct remo_kv *kv, struct remo__kv_t
     return rc;
 }
 
+/* See remo__kv_slot_open. */
+static inline __attribute__((always_inline)) int open_slot(struct remo_kv *kv, struct remo__kv_thread *mine,
+                                                           uint64_t entry, const char **ret_slot) {
+    *ret_slot = remo__kv_mapped(kv, mine, entry);
+    if (remo__likely(*ret_slot != NULL)) {
+        remo__count(&mine->stats->reads, 1);
+        remo__count(&mine->stats->bytes, kv->shape.slot_bytes);
+        return 0;
+    }
+    int rc = fetch(kv, mine, entry);
+    *ret_slot = mine->image;
+    return rc;
+}
+
+int remo__kv_slot_open(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t entry,
+                       const char **ret_slot) {
+    return open_slot(kv, mine, entry, ret_slot);
+}
+
 /* See remo__kv_look. */
 static inline __attribute__((always_inline)) int look(struct remo_kv *kv, struct remo__kv_thread *mine,
                                                       const struct remo__kv_key *key, uint64_t entry,
                                                       void *dst, size_t cap, enum remo__kv_seen *ret_seen,
                                                       struct remo__kv_sight *ret_sight) {
-    const char *slot = remo__kv_mapped(kv, mine, entry);
-    if (remo__likely(slot != NULL)) {
-        remo__count(&mine->stats->reads, 1);
-        remo__count(&mine->stats->bytes, kv->shape.slot_bytes);
-    } else {
-        int rc = fetch(kv, mine, entry);
-        if (rc != 0)
-            return rc;
-        slot = mine->image;
-    }
+    const char *slot;
+    int rc = open_slot(kv, mine, entry, &slot);
+    if (remo__unlikely(rc != 0))
+        return rc;
     *ret_seen = remo__kv_slot_read(&kv->shape, slot, key, dst, cap, mine->scratch, ret_sight);
     return 0;
 }
@@ -112,10 +125,6 @@ static int look_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const s
 
 /* ---- a key ---- */
 
-static bool cannot_reach(int rc) {
-    return rc == -EHOSTDOWN || rc == -ENOTCONN;
-}
-
 int remo__kv_not_found(int lost) {
     if (lost == 0)
         return remo__fail_static(-ENOENT, "the map does not have this key");
@@ -134,7 +143,7 @@ int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const
             ret_place->entry = entry;
             return 0;
         }
-        if (rc < 0 && !cannot_reach(rc))
+        if (rc < 0 && !remo__kv_cannot_reach(rc))
             return rc;
         lost = rc < 0 ? rc : lost;
     }
@@ -173,7 +182,7 @@ static __attribute__((noinline)) int get_slowly(struct remo_kv *kv, struct remo_
             if (sought->rc == 1)
                 return finish_get(remo__kv_meta_value_bytes(sought->sight.meta), cap, ret_value_bytes);
         }
-        if (sought->rc < 0 && !cannot_reach(sought->rc))
+        if (sought->rc < 0 && !remo__kv_cannot_reach(sought->rc))
             return sought->rc;
         lost = sought->rc < 0 ? sought->rc : lost;
         sought->entry = remo__kv_index_next(&kv->index, &sought->cursor);
@@ -244,9 +253,11 @@ get_small(const struct remo_kv *kv, const struct remo__kv_thread *mine, const vo
 
 int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *value, size_t cap,
                 size_t *ret_value_bytes) {
+    REMO__REQUIRE(kv);
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine))
         return -EAGAIN;
+    remo__kv_try_kept(kv, mine);
     if (remo__unlikely(!kv->small || key_bytes != 8 || cap < 8 || !key || !value
                        || !get_small(kv, mine, key, value)))
         return get_any(kv, mine, key, key_bytes, value, cap, ret_value_bytes);

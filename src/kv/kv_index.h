@@ -172,6 +172,18 @@ static inline uint64_t remo__kv_index_next(const struct remo__kv_index *index,
     return remo__kv_index_next_line(index, cursor);
 }
 
+/* Places of the table: entry `place` is in line place / 7, for a walk over all. */
+static inline uint64_t remo__kv_index_places(const struct remo__kv_index *index) {
+    return index->lines_count * REMO__KV_LINE_ENTRIES;
+}
+
+/* The entry at a place, or 0. Acquire, as in a search. */
+static inline uint64_t remo__kv_index_at(const struct remo__kv_index *index, uint64_t place) {
+    return atomic_load_explicit(
+        &index->lines[place / REMO__KV_LINE_ENTRIES].entry[place % REMO__KV_LINE_ENTRIES],
+        memory_order_acquire);
+}
+
 static inline uint64_t remo__kv_index_count(const struct remo__kv_index *index) {
     return atomic_load_explicit(&index->count, memory_order_relaxed);
 }

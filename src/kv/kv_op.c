@@ -5,17 +5,37 @@
 
 /* ---- in flight ---- */
 
+static int refuse_value(const struct remo_kv *kv, size_t bytes) {
+    return remo__fail(-EMSGSIZE,
+                      "a value of %zu bytes is too long for %s, which was opened with value_bytes_max = %u",
+                      bytes, remo_channel_name(kv->channel), kv->shape.value_bytes_max);
+}
+
+/* What only the rarer kinds need. */
+static int check_rare(const struct remo_kv *kv, const struct remo_kv_op *op) {
+    if (op->kind == REMO_KV_FETCH_ADD && op->value && op->value_bytes < sizeof(uint64_t))
+        return remo__fail(-EMSGSIZE,
+                          "no room for the old value of a fetch_add: give %zu bytes, or NULL and 0",
+                          sizeof(uint64_t));
+    if (op->kind == REMO_KV_COMPARE_PUT && op->expected_bytes > 0 && !op->expected)
+        return remo__fail(-EINVAL, "the expected value is NULL; give its %zu bytes", op->expected_bytes);
+    if (op->kind == REMO_KV_COMPARE_PUT && op->expected_bytes > kv->shape.value_bytes_max)
+        return refuse_value(kv, op->expected_bytes);
+    if ((uint32_t)op->kind > REMO_KV_COMPARE_PUT)
+        return remo__fail(-EINVAL, "there is no operation of kind %u; see enum remo_kv_kind",
+                          (uint32_t)op->kind);
+    return 0;
+}
+
 static int check_op(const struct remo_kv *kv, const struct remo_kv_op *op) {
     if (remo__unlikely(!remo__kv_key_fits(kv, op->key, op->key_bytes)))
         return remo__kv_refuse_key(kv, op->key_bytes);
     if (remo__unlikely(op->value_bytes > 0 && !op->value))
         return remo__fail(-EINVAL, "the value is NULL");
-    if (remo__unlikely((op->kind == REMO_KV_INSERT || op->kind == REMO_KV_UPDATE)
-                       && op->value_bytes > kv->shape.value_bytes_max))
-        return remo__fail(
-            -EMSGSIZE, "a value of %zu bytes is too long for %s, which was opened with value_bytes_max = %u",
-            op->value_bytes, remo_channel_name(kv->channel), kv->shape.value_bytes_max);
-    return 0;
+    bool gives_value = op->kind != REMO_KV_GET && op->kind != REMO_KV_DELETE && op->kind != REMO_KV_FETCH_ADD;
+    if (remo__unlikely(gives_value && op->value_bytes > kv->shape.value_bytes_max))
+        return refuse_value(kv, op->value_bytes);
+    return remo__likely(op->kind <= REMO_KV_PUT) ? 0 : check_rare(kv, op);
 }
 
 int remo__kv_start(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
@@ -253,6 +273,7 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     struct remo_kv_op *next;
     mine->failed_tries = 0;
     mine->acks_missing = false;
+    remo__kv_try_kept(kv, mine);
     remo__cork(mine->thread); /* the reads of a window go together */
     for (struct remo_kv_op *op = mine->first; op; op = next) {
         next = remo__kv_run(op)->next;
@@ -269,6 +290,8 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
 }
 
 int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op) {
+    REMO__REQUIRE(kv);
+    REMO__REQUIRE(op);
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine)) {
         op->status = -EAGAIN;
@@ -278,6 +301,7 @@ int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op) {
 }
 
 int remo_kv_poll(struct remo_kv *kv) {
+    REMO__REQUIRE(kv);
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine))
         return -EAGAIN;
@@ -308,6 +332,8 @@ static int done_or_may_queue(void *ctx) {
 }
 
 int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
+    REMO__REQUIRE(kv);
+    REMO__REQUIRE(op);
     struct waiting waiting = {.kv = kv, .mine = remo__kv_thread(kv), .op = op};
     if (remo__unlikely(!waiting.mine))
         return -EAGAIN;

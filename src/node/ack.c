@@ -4,6 +4,7 @@
 #include "node/slots.h"
 
 int remo_ack_test(struct remo_ack *ack) {
+    REMO__REQUIRE(ack);
     if (remo__ack_pending(ack))
         remo__slots_progress(ack->thread);
     if (remo__ack_pending(ack))
@@ -20,6 +21,7 @@ static int done(void *ctx) {
 }
 
 int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
+    REMO__REQUIRE(ack);
     if (remo__ack_pending(ack)) {
         const struct remo__thread *thread = ack->thread;
         int rc = remo__wait(thread->node, done, ack, remo__deadline(timeout_ns));
@@ -27,6 +29,53 @@ int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
             return rc;
     }
     return remo_ack_test(ack);
+}
+
+struct any {
+    struct remo_ack *const *acks;
+    uint32_t count;
+    uint32_t index; /* of the first ack that is done */
+};
+
+static int any_done(void *ctx) {
+    struct any *any = ctx;
+    const struct remo__thread *driven = NULL;
+    for (any->index = 0; any->index < any->count; any->index++) {
+        struct remo_ack *ack = any->acks[any->index];
+        if (!ack)
+            continue;
+        if (remo__ack_pending(ack) && ack->thread != driven) {
+            driven = ack->thread;
+            remo__slots_progress(ack->thread);
+        }
+        if (!remo__ack_pending(ack))
+            return 1;
+    }
+    return 0;
+}
+
+/* An ack that is not NULL, or NULL. */
+static const struct remo_ack *first_ack(struct remo_ack *const *acks, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (acks[i])
+            return acks[i];
+    return NULL;
+}
+
+int remo_ack_wait_any(struct remo_ack *const *acks, uint32_t count, uint64_t timeout_ns,
+                      uint32_t *ret_index) {
+    if (!acks || !ret_index || !first_ack(acks, count))
+        return remo__fail(-EINVAL, "cannot wait for any of %u acks: none is given, or ret_index is NULL",
+                          acks ? count : 0);
+    struct any any = {.acks = acks, .count = count};
+    if (!any_done(&any)) {
+        const struct remo__thread *thread = first_ack(acks, count)->thread;
+        int rc = remo__wait(thread->node, any_done, &any, remo__deadline(timeout_ns));
+        if (rc != 0)
+            return rc;
+    }
+    *ret_index = any.index;
+    return 0;
 }
 
 /* Point the operations of `from` to `into` (NULL: to nobody); how many. The lock is held. */
@@ -45,7 +94,7 @@ static uint32_t redirect(struct remo__slots *slots, const struct remo_ack *from,
 }
 
 void remo_ack_join(struct remo_ack *into, struct remo_ack *from) {
-    if (into == from)
+    if (!into || !from || into == from)
         return;
     if (remo__ack_pending(from)) {
         struct remo__thread *thread = from->thread;
@@ -63,6 +112,8 @@ void remo_ack_join(struct remo_ack *into, struct remo_ack *from) {
 }
 
 void remo_ack_cancel(struct remo_ack *ack) {
+    if (!ack)
+        return;
     if (remo__ack_pending(ack)) {
         struct remo__thread *thread = ack->thread;
         (void)remo__mutex_lock(thread->node, &thread->slots->lock, REMO_FOREVER);

@@ -12,9 +12,11 @@
 #include "node/access.h"
 
 #define SEGMENT_ALIGN REMO__SEGMENT_ALIGN_BYTES
-#define BIG_BYTES (1u << 20) /* pieces from here on start on a huge page */
-#define FLUSH_BYTES 64u      /* [private_bytes, +64) is what fences read */
-#define GROWTH 16u           /* a new segment has at least this part of what is there */
+#define BIG_BYTES (1u << 20)       /* pieces from here on start on a huge page */
+#define FLUSH_BYTES 64u            /* [private_bytes, +64) is what fences read */
+#define LEAST_BYTES (64ull << 20)  /* a smaller reservation is not tried by itself */
+#define SPARE_BYTES (256ull << 20) /* address space left for stacks, heaps and libraries */
+#define GROWTH 16u                 /* a new segment has at least this part of what is there */
 
 struct segment {
     uint64_t offset, bytes;
@@ -37,6 +39,9 @@ struct remo__arena {
     pthread_mutex_t lock;
     char *base;
     uint64_t reserved, segment_bytes;
+    uint64_t limit;     /* the smallest reservation of the job; under lock until `settled`, then constant */
+    bool is_set;        /* `reserved` was set by the program or the user */
+    bool settled;       /* under lock */
     uint64_t committed; /* under growth */
     char *memory_dir;
     struct segment *segments[REMO__SEGMENTS_MAX];
@@ -148,7 +153,7 @@ static int map_segment(struct remo__arena *arena, struct segment *segment) {
 
 /* How much to grow when `bytes` are needed; 0 with the sentence set when there is no room. */
 static uint64_t growth_for(const struct remo__arena *arena, uint64_t bytes) {
-    uint64_t room = arena->reserved - arena->committed, need = remo__align_up(bytes, SEGMENT_ALIGN);
+    uint64_t room = arena->limit - arena->committed, need = remo__align_up(bytes, SEGMENT_ALIGN);
     uint64_t want = remo__max(need, remo__max(arena->segment_bytes, arena->committed / GROWTH));
     if (need <= room && arena->segment_count < REMO__SEGMENTS_MAX)
         return remo__align_up(remo__min(want, room), SEGMENT_ALIGN);
@@ -156,7 +161,7 @@ static uint64_t growth_for(const struct remo__arena *arena, uint64_t bytes) {
                "%llu bytes do not fit: the arena has grown to %llu of its %llu bytes, in %u of at most %u "
                "segments; raise arena_bytes or segment_bytes in struct remo_config",
                (unsigned long long)bytes, (unsigned long long)arena->committed,
-               (unsigned long long)arena->reserved, arena->segment_count, REMO__SEGMENTS_MAX);
+               (unsigned long long)arena->limit, arena->segment_count, REMO__SEGMENTS_MAX);
     return 0;
 }
 
@@ -231,27 +236,80 @@ static int grow(struct remo__arena *arena, uint64_t least) {
     return rc;
 }
 
-int remo__arena_open(struct remo_node *node, uint64_t arena_bytes, uint64_t segment_bytes,
-                     const char *memory_dir, struct remo__arena **ret_arena) {
+/* Is there address space for `count` more reservations and SPARE_BYTES? What is reserved is released again: the
+ * fabric reserves at connect. */
+static bool has_room(uint64_t bytes, uint32_t count) {
+    void *taken[REMO_NODES_MAX];
+    void *spare = remo__segment_reserve(SPARE_BYTES);
+    uint32_t got = 0;
+    while (spare && got < count && (taken[got] = remo__segment_reserve(bytes)))
+        got++;
+    for (uint32_t i = 0; i < got; i++)
+        munmap(taken[i], bytes);
+    if (spare)
+        munmap(spare, SPARE_BYTES);
+    return spare && got == count;
+}
+
+/* The default reservation is more than valgrind or a limit of address space allows: try half as much, and so
+ * on. */
+static int reserve(struct remo__arena *arena, const struct remo__arena_config *config) {
+    uint64_t bytes = remo__align_up(config->arena_bytes, SEGMENT_ALIGN);
+    uint32_t more = remo__min(config->more, REMO_NODES_MAX - 1);
+    for (;; bytes /= 2) {
+        bool is_last = config->is_set || bytes / 2 < LEAST_BYTES;
+        arena->base = remo__segment_reserve(bytes);
+        if (arena->base && (is_last || has_room(bytes, more)))
+            break;
+        if (is_last)
+            return -ENOMEM;
+        if (arena->base)
+            munmap(arena->base, bytes);
+    }
+    arena->reserved = arena->limit = bytes;
+    if (bytes < config->arena_bytes)
+        remo__log(&arena->node->log, REMO_LOG_INFO,
+                  "the arena has %llu MiB, because there is no address space for the default of %llu MiB",
+                  (unsigned long long)bytes >> 20, (unsigned long long)config->arena_bytes >> 20);
+    return 0;
+}
+
+int remo__arena_open(struct remo_node *node, const struct remo__arena_config *config,
+                     struct remo__arena **ret_arena) {
     struct remo__arena *arena = calloc(1, sizeof *arena);
     if (!arena)
         return remo__fail(-ENOMEM, "no memory for the arena's description");
     arena->node = node;
-    arena->reserved = remo__align_up(arena_bytes, SEGMENT_ALIGN);
-    arena->segment_bytes = remo__min(segment_bytes, arena->reserved);
-    arena->memory_dir = memory_dir ? strdup(memory_dir) : NULL;
-    arena->base = remo__segment_reserve(arena->reserved);
-    if (!arena->base || (memory_dir && !arena->memory_dir)) {
-        if (arena->base)
-            munmap(arena->base, arena->reserved);
+    arena->is_set = config->is_set;
+    arena->memory_dir = config->memory_dir ? strdup(config->memory_dir) : NULL;
+    if ((config->memory_dir && !arena->memory_dir) || reserve(arena, config) != 0) {
         free(arena->memory_dir);
         free(arena);
         return -ENOMEM;
     }
+    arena->segment_bytes = remo__min(config->segment_bytes, arena->reserved);
     pthread_mutex_init(&arena->growth, NULL);
     pthread_mutex_init(&arena->lock, NULL);
     *ret_arena = arena;
     return 0;
+}
+
+int remo__arena_agree(struct remo__arena *arena, uint64_t bytes, bool is_set) {
+    bool clash = (is_set && bytes > arena->reserved) || (arena->is_set && bytes < arena->reserved)
+                 || (is_set && arena->is_set && bytes != arena->reserved);
+    pthread_mutex_lock(&arena->lock);
+    uint64_t least = arena->settled ? arena->limit : arena->committed;
+    clash = clash || bytes < least;
+    if (!clash && bytes < arena->limit) /* when settled it is only read, without the lock */
+        arena->limit = bytes;
+    pthread_mutex_unlock(&arena->lock);
+    return clash ? -EPROTO : 0;
+}
+
+void remo__arena_settle(struct remo__arena *arena) {
+    pthread_mutex_lock(&arena->lock);
+    arena->settled = true;
+    pthread_mutex_unlock(&arena->lock);
 }
 
 int remo__arena_start(struct remo__arena *arena) {
@@ -312,12 +370,12 @@ static int take_clean(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_o
 }
 
 int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
-    if (bytes > arena->reserved)
+    if (bytes > arena->limit)
         return remo__fail(
             -ENOSPC,
             "%llu bytes were asked for, but the arena has room for %llu; raise arena_bytes in struct "
             "remo_config",
-            (unsigned long long)bytes, (unsigned long long)arena->reserved);
+            (unsigned long long)bytes, (unsigned long long)arena->limit);
     bytes = remo__align_up(remo__max(bytes, 1), REMO__CACHE_LINE);
     int rc = take_clean(arena, bytes, ret_offset);
     if (rc != -ENOSPC)
@@ -364,6 +422,10 @@ uint64_t remo__arena_first(const struct remo__arena *arena) {
 
 uint64_t remo__arena_reserved(const struct remo__arena *arena) {
     return arena->reserved;
+}
+
+bool remo__arena_is_set(const struct remo__arena *arena) {
+    return arena->is_set;
 }
 
 #ifdef REMO_SIM

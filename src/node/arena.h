@@ -10,8 +10,20 @@
 
 #include "node/node.h"
 
-int remo__arena_open(struct remo_node *node, uint64_t arena_bytes, uint64_t segment_bytes,
-                     const char *memory_dir, struct remo__arena **ret_arena);
+struct remo__arena_config {
+    uint64_t arena_bytes, segment_bytes;
+    bool is_set;   /* exactly arena_bytes, or an error; else less if there is no address space for it */
+    uint32_t more; /* reservations of the same size that the fabric will make for peers */
+    const char *memory_dir;
+};
+
+int remo__arena_open(struct remo_node *node, const struct remo__arena_config *config,
+                     struct remo__arena **ret_arena);
+/* A peer has reserved `bytes`. Sizes that were set must be equal; else the arena does not grow beyond the smallest
+ * reservation of the job. Control thread. Errors: -EPROTO, without a sentence. */
+int remo__arena_agree(struct remo__arena *arena, uint64_t bytes, bool is_set);
+/* All nodes have joined, and objects use the memory: from here on the size stays. */
+void remo__arena_settle(struct remo__arena *arena);
 void remo__arena_close(struct remo__arena *arena);
 /* Register the first segment; the fabric is open now. */
 int remo__arena_start(struct remo__arena *arena);
@@ -29,6 +41,7 @@ char *remo__arena_base(const struct remo__arena *arena);
 /* The first offset that is given out: what lies before is the fabric's, and what fences read. */
 uint64_t remo__arena_first(const struct remo__arena *arena);
 uint64_t remo__arena_reserved(const struct remo__arena *arena);
+bool remo__arena_is_set(const struct remo__arena *arena);
 
 #ifdef REMO_SIM
 /* From here on the arena is zero: nothing there was ever given out. */

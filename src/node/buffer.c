@@ -6,6 +6,8 @@
 #include "node/wait.h"
 
 int remo_buffer_get(struct remo_node *node, void **ret_buffer) {
+    REMO__REQUIRE(node);
+    REMO__REQUIRE(ret_buffer);
     struct remo__thread *thread = remo__thread(node);
     if (!thread)
         return -EAGAIN;
@@ -28,7 +30,7 @@ int remo_buffer_get(struct remo_node *node, void **ret_buffer) {
 }
 
 void remo_buffer_put(struct remo_node *node, void *buffer) {
-    struct remo__thread *thread = remo__thread(node);
+    struct remo__thread *thread = node ? remo__thread(node) : NULL;
     if (!buffer || !thread)
         return;
     uint64_t at = (uint64_t)((uintptr_t)buffer - (uintptr_t)thread->buffers);
@@ -88,6 +90,7 @@ static int check_address(struct remo_node *node, struct remo_addr addr, const vo
 
 int remo_read(struct remo_node *node, struct remo_addr addr, void *dst, size_t size_bytes,
               struct remo_ack *ack) {
+    REMO__REQUIRE(node);
     int rc = check_address(node, addr, dst, size_bytes);
     struct remo__thread *thread = rc == 0 ? remo__thread(node) : NULL;
     if (!thread)
@@ -98,6 +101,7 @@ int remo_read(struct remo_node *node, struct remo_addr addr, void *dst, size_t s
 
 int remo_write(struct remo_node *node, struct remo_addr addr, const void *src, size_t size_bytes,
                struct remo_ack *ack) {
+    REMO__REQUIRE(node);
     int rc = check_address(node, addr, src, size_bytes);
     struct remo__thread *thread = rc == 0 ? remo__thread(node) : NULL;
     if (!thread)

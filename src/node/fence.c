@@ -5,10 +5,11 @@
  * means that we have seen something they stored later. Others: reads and atomics are done when they have
  * completed. Writes are placed when they have completed (caps.completion_placed) or when a read of the same
  * endpoint from the same peer, posted later, has (caps.read_flushes). Between operations of one endpoint to
- * one peer, ordered writes need nothing at all.
+ * one peer nothing is needed where writes are ordered and reads do not pass them (caps.read_flushes).
  */
 #include "node/fence.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mutant.h"
@@ -53,13 +54,13 @@ static void advance(_Atomic uint64_t *flushed, uint64_t written) {
         continue;
 }
 
-/* What was written to a node that died since may never have been placed, although it completed. Told once, to
- * the thread that wrote. */
+/* A write to a node that has failed since may never have been placed, although it completed. Returned once,
+ * to the thread that wrote. */
 static int lost(struct remo__thread *thread, uint32_t peer, uint64_t written) {
     advance(&thread->slots->peers[peer].flushed, written);
     return remo__fail(-EHOSTDOWN,
-                      "node %u went before it was known that all is placed that was written to it since the "
-                      "last fence",
+                      "node %u failed before the writes since the last fence were known to be placed: their "
+                      "outcome is unknown",
                       peer);
 }
 
@@ -75,15 +76,44 @@ static int silent(const struct drain *drain) {
 
 struct fence {
     struct remo__thread *me;
-    uint32_t first, end; /* peers */
+    struct remo__thread *writer; /* the only thread whose writes count; NULL: those of the scope */
+    uint32_t first, end;         /* peers */
     enum remo_fence_scope scope;
     const struct remo__news *news; /* to be left out, or NULL */
-    uint64_t deadline_ns;          /* one for all threads and peers; 0: the clock was not needed yet */
+    uint64_t timeout_ns;
+    uint64_t deadline_ns; /* one for all threads and peers; 0: the clock was not needed yet */
+    struct loss {
+        int error; /* 0: no write was lost */
+        bool own;  /* of the fencing thread */
+        struct remo__slots_peer *of;
+        char *sentence; /* REMO__SENTENCE_MAX bytes of the caller */
+    } loss;             /* the first one that this fence has found */
 };
+
+static void note_loss(struct fence *fence, struct remo__thread *thread, uint32_t peer, int error) {
+    struct loss *loss = &fence->loss;
+    if (loss->error != 0)
+        return;
+    loss->error = error;
+    loss->own = thread == fence->me;
+    loss->of = &thread->slots->peers[peer];
+    snprintf(loss->sentence, REMO__SENTENCE_MAX, "%s", remo_last_error());
+}
+
+/* The fence fails for another reason: the next one returns the loss. */
+static void defer_loss(const struct loss *loss) {
+    int none = 0;
+    if (loss->error == 0)
+        return;
+    atomic_compare_exchange_strong(&loss->of->untold, &none, loss->error);
+    none = 0;
+    if (loss->own)
+        atomic_compare_exchange_strong(&loss->of->error, &none, loss->error);
+}
 
 static uint64_t deadline_of(struct fence *fence) {
     if (fence->deadline_ns == 0)
-        fence->deadline_ns = remo__deadline(fence->me->node->op_timeout_ns);
+        fence->deadline_ns = remo__deadline(fence->timeout_ns);
     return fence->deadline_ns;
 }
 
@@ -98,7 +128,7 @@ static bool news_alone(const struct remo__news *news, uint32_t peer, uint64_t wr
 }
 
 /* A read behind the writes of `thread` to each peer of the range that may have unplaced ones. Counted as
- * ours. */
+ * ours. Returns transient errors only. */
 static int flush(struct fence *fence, struct remo__thread *thread) {
     struct remo_node *node = thread->node;
     struct remo_ack ack = REMO_ACK_INIT;
@@ -113,8 +143,8 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
         if (written[peer] == flushed)
             continue;
         if (!remo__peer_alive(node, peer)) {
-            bool own = fence->me == thread && !REMO__MUTANT(fence_lost);
-            rc = own ? lost(thread, peer, written[peer]) : rc;
+            if (fence->me == thread && !REMO__MUTANT(fence_lost))
+                note_loss(fence, thread, peer, lost(thread, peer, written[peer]));
             continue;
         }
         int one = remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch,
@@ -136,29 +166,31 @@ static int take(_Atomic int *error) {
     return atomic_load(error) ? atomic_exchange(error, 0) : 0;
 }
 
-/* Errors of writes that nobody waited for. What a fence of their thread has told is told; else a global fence
- * of another thread tells it too, because that thread may have ended. */
-static int collect_errors(struct remo__thread *thread, uint32_t first, uint32_t end, bool own, bool global) {
-    int rc = 0;
-    for (uint32_t peer = first; peer < end; peer++) {
+/* Errors of writes without an ack. A fence of the writing thread returns such an error first; a global fence
+ * of another thread returns it otherwise, because the writing thread may have ended. */
+static void collect_errors(struct fence *fence, struct remo__thread *thread) {
+    bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
+    for (uint32_t peer = fence->first; peer < fence->end; peer++) {
         struct remo__slots_peer *of = &thread->slots->peers[peer];
         int error = own ? take(&of->error) : 0;
         int untold = error || global ? take(&of->untold) : 0;
         error = REMO__MUTANT(fence_errors) ? 0 : error ? error : untold;
         if (error != 0)
-            rc = remo__fail(
-                error,
-                "a write to node %u since the last fence failed (%s); whether it was applied is unknown",
-                peer, remo_error_name(error));
+            note_loss(fence, thread, peer,
+                      remo__fail(error,
+                                 "a write to node %u since the last fence failed (%s); whether it was "
+                                 "applied is unknown",
+                                 peer, remo_error_name(error)));
     }
-    return rc;
 }
 
+/* 0 or a transient error: writes may be in flight. Lost writes are noted in the fence. */
 static int fence_slots(struct fence *fence, struct remo__thread *thread) {
     struct remo_node *node = fence->me->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
-    bool ordered =
-        fence->scope == REMO_FENCE_PAIR && (caps->writes_ordered || REMO__MUTANT(fence_pair_unordered));
+    bool reads_ordered = caps->read_flushes || REMO__MUTANT(fence_pair_reads);
+    bool ordered = fence->scope == REMO_FENCE_PAIR
+                   && ((caps->writes_ordered && reads_ordered) || REMO__MUTANT(fence_pair_unordered));
     struct drain drain = {.slots = thread->slots,
                           .thread = thread,
                           .first = fence->first,
@@ -168,58 +200,160 @@ static int fence_slots(struct fence *fence, struct remo__thread *thread) {
     if (!ordered && !caps->completion_placed && !REMO__MUTANT(fence_flush))
         rc = flush(fence, thread);
     int waited = drain_wait(fence, &drain);
-    rc = rc ? rc : waited;
-    int told = collect_errors(thread, fence->first, fence->end, thread == fence->me,
-                              fence->scope == REMO_FENCE_GLOBAL);
-    return rc ? rc : told;
+    collect_errors(fence, thread);
+    return rc ? rc : waited;
 }
 
-/* Not mapped: all that is in flight, of the threads and to the peers that the scope names. */
-static int fence_queues(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
-                        const struct remo__news *news) {
-    struct remo_node *node = thread->node;
+static struct fence fence_of(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer) {
+    const struct remo_node *node = thread->node;
     bool pair = scope == REMO_FENCE_PAIR;
-    struct fence fence = {.me = thread,
+    return (struct fence){.me = thread,
                           .first = pair ? peer : 0,
                           .end = pair ? peer + 1 : node->size,
                           .scope = scope,
-                          .news = news};
-    int rc = fence_slots(&fence, thread);
-    bool all = scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads);
+                          .timeout_ns = node->op_timeout_ns};
+}
+
+static struct fence fence_of_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
+    return (struct fence){.me = caller,
+                          .writer = writer,
+                          .first = peer,
+                          .end = peer + 1,
+                          .scope = REMO_FENCE_THREAD,
+                          .timeout_ns = caller->node->op_timeout_ns};
+}
+
+/* Not mapped: all that is in flight, of the threads and to the peers that the scope names. */
+static int fence_queues(struct fence *fence) {
+    struct remo_node *node = fence->me->node;
+    if (fence->writer)
+        return fence_slots(fence, fence->writer);
+    int rc = fence_slots(fence, fence->me);
+    bool all = fence->scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads);
     uint32_t count = all ? atomic_load(&node->threads_count) : 0;
     for (uint32_t i = 0; i < count; i++) {
-        int other = node->threads[i] == thread ? 0 : fence_slots(&fence, node->threads[i]);
+        int other = node->threads[i] == fence->me ? 0 : fence_slots(fence, node->threads[i]);
         rc = rc ? rc : other;
     }
     return rc;
 }
 
+/* The end of a fence whose last attempt returned `rc`. A transient error comes first, so that the caller
+ * does not take a loss for the only failure. */
+static int end(struct fence *fence, int rc) {
+    if (rc != 0)
+        defer_loss(&fence->loss);
+    else if (fence->loss.error != 0)
+        (void)remo__fail(fence->loss.error, "%s", fence->loss.sentence);
+    return rc;
+}
+
+static int fence_once(struct fence *fence) {
+    char sentence[REMO__SENTENCE_MAX];
+    fence->loss.sentence = sentence;
+    int rc = end(fence, fence_queues(fence));
+    return rc ? rc : fence->loss.error;
+}
+
+static int fence_mapped(struct remo__thread *thread, enum remo_fence_scope scope) {
+    if (thread->unfenced && scope != REMO_FENCE_NONE)
+        remo__mapped_fence();
+    thread->unfenced = thread->unfenced && scope == REMO_FENCE_NONE;
+    return 0;
+}
+
 int remo__fence_placed(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
-    struct fence fence = {.me = caller, .first = peer, .end = peer + 1, .scope = REMO_FENCE_THREAD};
+    struct fence fence = fence_of_peer(caller, writer, peer);
     if (!caller->node->mapped)
-        return fence_slots(&fence, writer);
+        return fence_once(&fence);
     remo__mapped_fence();
     return 0;
 }
 
+static int check_scope(const struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
+    if (remo__likely((scope != REMO_FENCE_PAIR || peer < node->size) && (uint32_t)scope <= REMO_FENCE_GLOBAL))
+        return 0;
+    return remo__fail(-EINVAL, "a fence of scope %d with node %u makes no sense in a job of %u nodes",
+                      (int)scope, peer, node->size);
+}
+
 int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
-    if (remo__unlikely((scope == REMO_FENCE_PAIR && peer >= node->size)
-                       || (uint32_t)scope > REMO_FENCE_GLOBAL))
-        return remo__fail(-EINVAL, "a fence of scope %d with node %u makes no sense in a job of %u nodes",
-                          (int)scope, peer, node->size);
+    REMO__REQUIRE(node);
+    int rc = check_scope(node, scope, peer);
+    if (remo__unlikely(rc != 0))
+        return rc;
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
         return -EAGAIN;
 #ifdef REMO_SIM
     remo__sim_turn("fence");
 #endif
-    if (node->mapped) {
-        if (thread->unfenced && scope != REMO_FENCE_NONE)
-            remo__mapped_fence();
-        thread->unfenced = thread->unfenced && scope == REMO_FENCE_NONE;
-        return 0;
+    if (node->mapped)
+        return fence_mapped(thread, scope);
+    struct fence fence = fence_of(thread, scope, peer);
+    return scope == REMO_FENCE_NONE ? 0 : fence_once(&fence);
+}
+
+/* ---- repeated until nothing is in flight ---- */
+
+#define RETRY_PAUSE_NS REMO__NS_PER_MS
+
+static int never(void *ctx) {
+    (void)ctx;
+    return 0;
+}
+
+/* `rc` is the result of the first attempt. The pause lets the fabric recover. */
+static int settle_slowly(struct fence *fence, int rc) {
+    struct remo_node *node = fence->me->node;
+    uint64_t deadline_ns = deadline_of(fence);
+    char last[REMO__SENTENCE_MAX];
+    while (rc != 0 && remo__remaining_ns(deadline_ns) > 0) {
+        rc = fence_queues(fence);
+        if (rc == 0)
+            return 0;
+        snprintf(last, sizeof last, "%s", remo_last_error());
+        uint64_t pause_end = remo__deadline(RETRY_PAUSE_NS);
+        (void)remo__wait(node, never, NULL, remo__min(deadline_ns, pause_end));
+        remo__fail(rc, "%s", last);
     }
-    return scope == REMO_FENCE_NONE ? 0 : fence_queues(thread, scope, peer, NULL);
+    return rc;
+}
+
+static int settle(struct fence *fence, int *ret_loss) {
+    char sentence[REMO__SENTENCE_MAX];
+    fence->loss.sentence = sentence;
+    int rc = fence_queues(fence);
+    if (remo__unlikely(rc != 0))
+        rc = settle_slowly(fence, rc);
+    rc = end(fence, rc);
+    *ret_loss = rc == 0 ? fence->loss.error : 0;
+    return rc;
+}
+
+int remo__fence_settle(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
+                       int *ret_loss) {
+    int rc = check_scope(thread->node, scope, peer);
+    *ret_loss = 0;
+    if (remo__unlikely(rc != 0))
+        return rc;
+#ifdef REMO_SIM
+    remo__sim_turn("fence");
+#endif
+    if (thread->node->mapped)
+        return fence_mapped(thread, scope);
+    struct fence fence = fence_of(thread, scope, peer);
+    return scope == REMO_FENCE_NONE ? 0 : settle(&fence, ret_loss);
+}
+
+int remo__fence_settle_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss) {
+    struct fence fence = fence_of_peer(thread, thread, peer);
+    fence.timeout_ns = timeout_ns;
+    *ret_loss = 0;
+    if (!thread->node->mapped)
+        return settle(&fence, ret_loss);
+    remo__mapped_fence();
+    return 0;
 }
 
 /* ---- news ---- */
@@ -266,5 +400,7 @@ int remo__fence_but(struct remo_node *node, const struct remo__news *news) {
 #ifdef REMO_SIM
     remo__sim_turn("fence");
 #endif
-    return fence_queues(thread, REMO_FENCE_GLOBAL, 0, news);
+    struct fence fence = fence_of(thread, REMO_FENCE_GLOBAL, 0);
+    fence.news = news;
+    return fence_once(&fence);
 }

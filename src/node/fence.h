@@ -1,4 +1,11 @@
-/* fence.h - fences that leave out an object's own news.
+/* fence.h - fences for objects: one that is repeated until it has succeeded, and one that skips an object's
+ * own notification writes.
+ *
+ * A fence fails in two ways. Transient: a flush could not be posted or did not complete in time; writes may
+ * still be in flight, and a later fence may succeed. Loss: a write failed, or its target did; nothing of it
+ * is in flight, and the loss is returned once. An object that hands data to another node after a fence must
+ * repeat a fence that failed for a transient reason: a write that arrives after the hand-over overwrites what
+ * the next node writes.
  *
  * An object that tells its peers of a step by one write each (a barrier's arrivals) and fences before the
  * next step would flush nothing but its own news, by a read to each peer. It need not: the next news goes the
@@ -8,6 +15,15 @@
 #pragma once
 
 #include "node/node.h"
+
+/* Fence until all writes that `scope` covers are placed or lost, for op_timeout_ns at most.
+ * 0: nothing is in flight; *ret_loss is 0 or the error of a lost write, whose sentence is set.
+ * Errors: -EINVAL, or that of the last attempt: writes may be in flight; *ret_loss is 0, and a later fence
+ *         returns a loss that was found. */
+int remo__fence_settle(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
+                       int *ret_loss);
+/* The same for what `thread` has written to `peer`, as by remo__fence_placed (op.h); for `timeout_ns`. */
+int remo__fence_settle_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
 
 struct remo__news;
 

@@ -2,7 +2,6 @@
 #include "node/node.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,35 +9,35 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/helper.h"
 #include "base/mutant.h"
+#include "bootstrap/ended.h"
 #include "node/arena.h"
 #include "node/op.h"
+#include "node/settings.h"
 #include "node/wait.h"
 
-#define ARENA_BYTES (64ull << 30)
-#define SEGMENT_BYTES (16ull << 20)
-#define JOIN_TIMEOUT_NS (30 * REMO__NS_PER_S)
-#define OP_TIMEOUT_NS (10 * REMO__NS_PER_S)
-#define THREADS_MAX 64u
 #define SPINS 1000u       /* about 20 us: more than a message on one machine takes */
 #define SPINS_CROWDED 20u /* more nodes than processors */
 #define IMMS_PER_POLL 64u
-#define SWEEP_NS REMO__NS_PER_MS /* between looks at operations that threads have left behind */
+#define ENDED_POLL_NS (50 * REMO__NS_PER_MS) /* between two looks at the launcher's record of ended nodes */
+#define SWEEP_NS REMO__NS_PER_MS             /* between looks at operations that threads have left behind */
+#define SWEEP_DOUBLINGS_MAX 3u               /* of that time, while none of them completes */
 
 uint32_t remo_node_rank(const struct remo_node *node) {
-    return node->rank;
+    return node ? node->rank : 0;
 }
 
 uint32_t remo_node_size(const struct remo_node *node) {
-    return node->size;
+    return node ? node->size : 0;
 }
 
 const char *remo_node_fabric(const struct remo_node *node) {
-    return node->fabric->ops->name;
+    return node ? node->fabric->ops->name : "";
 }
 
 enum remo_peer_state remo_node_peer(const struct remo_node *node, uint32_t peer) {
-    if (peer >= node->size)
+    if (!node || peer >= node->size)
         return REMO_PEER_DEAD;
     return (enum remo_peer_state)atomic_load(&node->peers[peer].state);
 }
@@ -68,13 +67,24 @@ int remo__peer_silent(const struct remo_node *node, uint32_t peer, const char *w
 
 /* ---- what comes over the control stream ---- */
 
-static void refuse(struct remo_node *node, uint32_t peer, const char *why) {
+static void refuse(struct remo_node *node, uint32_t peer, int rc, const char *why) {
     if (!atomic_load(&node->refused)) {
         snprintf(node->join_error, sizeof node->join_error, "node %u: %s", peer, why);
+        node->join_rc = rc;
         atomic_store(&node->refused, true);
     }
     remo__log(&node->log, REMO_LOG_ERROR, "node %u cannot take part: %s", peer, why);
     remo__wake(node);
+}
+
+static void refuse_arena(struct remo_node *node, uint32_t peer, uint64_t arena_bytes) {
+    char why[160];
+    snprintf(why, sizeof why,
+             "it has reserved %llu MiB for its arena, this node %llu; set the same arena_bytes "
+             "(REMO_ARENA_BYTES) on every node, or see ulimit -v",
+             (unsigned long long)arena_bytes >> 20,
+             (unsigned long long)remo__arena_reserved(node->arena) >> 20);
+    refuse(node, peer, -EPROTO, why);
 }
 
 static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_machine, const void *hello,
@@ -82,16 +92,18 @@ static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_mach
     struct remo_node *node = ctx;
     struct remo__reader reader = remo__reader_of(hello, hello_bytes);
     char fabric[16];
+    atomic_store(&node->peers[peer].met, true);
     remo__get_string(&reader, fabric, sizeof fabric);
     uint64_t arena_bytes = remo__get_u64(&reader);
+    bool arena_is_set = remo__get_u32(&reader) != 0;
     size_t blob_bytes = remo__reader_left(&reader);
     const void *blob = remo__get_span(&reader, blob_bytes);
     if (strcmp(fabric, node->fabric->ops->name) != 0) {
-        refuse(node, peer, "it uses another fabric; start all nodes with the same one");
+        refuse(node, peer, -EPROTO, "it uses another fabric; start all nodes with the same one");
         return;
     }
-    if (arena_bytes != remo__arena_reserved(node->arena)) {
-        refuse(node, peer, "its arena_bytes differ; use the same on every node");
+    if (remo__arena_agree(node->arena, arena_bytes, arena_is_set) != 0) {
+        refuse_arena(node, peer, arena_bytes);
         return;
     }
     atomic_store(&node->peers[peer].incarnation, incarnation);
@@ -105,7 +117,13 @@ static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_mach
     if (rc == 0)
         rc = remo__node_send(node, peer, REMO__FRAME_READY, NULL, 0);
     if (rc != 0)
-        refuse(node, peer, remo_last_error());
+        refuse(node, peer, -EPROTO, remo_last_error());
+}
+
+static void on_denied(void *ctx, uint32_t peer, const char *why) {
+    struct remo_node *node = ctx;
+    if (!atomic_load(&node->refused))
+        refuse(node, peer, -EACCES, why);
 }
 
 static int map_segment(struct remo_node *node, uint32_t peer, const void *data, size_t bytes, int fd) {
@@ -128,15 +146,22 @@ static int map_segment(struct remo_node *node, uint32_t peer, const void *data, 
     return rc;
 }
 
+static void report_peer(const struct remo_node *node, uint32_t peer) {
+    if (node->on_peer)
+        node->on_peer(node->on_peer_ctx, peer, remo_node_peer(node, peer));
+}
+
 static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd) {
     struct remo_node *node = ctx;
     if (type == REMO__FRAME_SEGMENT) {
         if (map_segment(node, peer, data, bytes, fd) != 0)
-            refuse(node, peer, remo_last_error());
+            refuse(node, peer, -EPROTO, remo_last_error());
     } else if (type == REMO__FRAME_READY && atomic_load(&node->peers[peer].mapped_bytes) > 0) {
         atomic_store(&node->peers[peer].state, REMO_PEER_UP);
         remo__log(&node->log, REMO_LOG_INFO, "node %u is up", peer);
         node->hooks.peer_up(node->hooks.ctx, peer);
+        report_peer(node, peer);
+        atomic_store(&node->peers[peer].reported, true);
     } else if (type >= REMO__FRAME_CHANNELS) {
         node->hooks.frame(node->hooks.ctx, peer, type, data, bytes);
     }
@@ -159,6 +184,7 @@ static void on_down(void *ctx, uint32_t peer, int reason) {
     pthread_mutex_unlock(&node->fabric_lock);
     remo__wake(node);
     node->hooks.peer_down(node->hooks.ctx, peer);
+    report_peer(node, peer);
     remo__wake(node);
     remo__arena_forget(node->arena, peer);
 }
@@ -169,32 +195,26 @@ static void *serve(void *ctx) {
     struct remo_node *node = ctx;
     const struct remo__fabric_ops *ops = node->fabric->ops;
     struct remo__imm imms[IMMS_PER_POLL];
-    uint32_t quiet = 0;
+    uint32_t quiet = 0, doublings = 0;
     while (!atomic_load(&node->closing)) {
         int count = ops->imm_poll(node->fabric, imms, IMMS_PER_POLL);
         for (int i = 0; i < count; i++)
             node->hooks.immediate(node->hooks.ctx, imms[i].peer, imms[i].value);
         if (count > 0)
             remo__wake(node);
-        bool sweeping = atomic_load(&node->left_behind) && remo__slots_sweep(node, &quiet);
+        bool completed = false;
+        bool sweeping = atomic_load(&node->left_behind) && remo__slots_sweep(node, &quiet, &completed);
         if (count == 0)
-            ops->imm_wait(node->fabric, sweeping ? SWEEP_NS : REMO_FOREVER);
+            ops->imm_wait(node->fabric, sweeping ? SWEEP_NS << doublings : REMO_FOREVER);
+        doublings = sweeping && !completed ? (uint32_t)remo__min(doublings + 1, SWEEP_DOUBLINGS_MAX) : 0;
     }
     return NULL;
 }
 
 /* ---- open ---- */
 
-static const char *or_env(const char *said, const char *variable) {
-    const char *value = said ? said : getenv(variable);
-    return value && *value ? value : NULL;
-}
-
-static uint64_t or_default(uint64_t said, uint64_t otherwise) {
-    return said ? said : otherwise;
-}
-
-static int open_roster(struct remo_node *node, const struct remo_config *config) {
+static int open_roster(struct remo_node *node, const struct remo_config *config,
+                       const struct remo__settings *settings) {
     struct remo__bootstrap_config bootstrap = {.rank = config->rank,
                                                .size = config->size,
                                                .job = config->job,
@@ -202,8 +222,7 @@ static int open_roster(struct remo_node *node, const struct remo_config *config)
                                                .hosts_file = config->hosts_file,
                                                .key_file = config->key_file,
                                                .log = node->log,
-                                               .timeout_ns =
-                                                   or_default(config->join_timeout_ns, JOIN_TIMEOUT_NS)};
+                                               .timeout_ns = settings->join_timeout_ns};
     int rc = remo__roster_open(&bootstrap, &node->roster);
     if (rc != 0)
         return rc;
@@ -213,18 +232,34 @@ static int open_roster(struct remo_node *node, const struct remo_config *config)
     return node->peers ? 0 : remo__fail(-ENOMEM, "no memory for %u peers", node->size);
 }
 
-static int open_fabric(struct remo_node *node, const struct remo_config *config) {
-    const char *name = or_env(config->fabric, "REMO_FABRIC");
+static int find_fabric(const struct remo__settings *settings, const struct remo__fabric_ops **ret_ops) {
+    const char *name = settings->fabric;
     const struct remo__fabric_ops *ops = remo__fabric_find(name ? name : "shm");
     if (!ops)
         return remo__fail(
             -EINVAL,
             "there is no fabric called \"%s\"; this build has shm, ofi and verbs (see `remo doctor`)", name);
+    *ret_ops = ops;
+    return 0;
+}
+
+static int open_arena(struct remo_node *node, const struct remo__settings *settings,
+                      const struct remo__fabric_ops *ops) {
+    struct remo__arena_config arena = {.arena_bytes = settings->arena_bytes,
+                                       .segment_bytes = settings->segment_bytes,
+                                       .is_set = settings->arena_is_set,
+                                       .more = ops->maps_peers ? node->size - 1 : 0,
+                                       .memory_dir = settings->memory_dir};
+    return remo__arena_open(node, &arena, &node->arena);
+}
+
+static int open_fabric(struct remo_node *node, const struct remo__settings *settings,
+                       const struct remo__fabric_ops *ops) {
     struct remo__fabric_config fabric = {.rank = node->rank,
                                          .size = node->size,
                                          .job = node->roster->job,
-                                         .provider = or_env(config->provider, "REMO_PROVIDER"),
-                                         .address = or_env(config->bind_address, "REMO_BIND"),
+                                         .provider = settings->provider,
+                                         .address = settings->bind_address,
                                          .arena = remo__arena_base(node->arena),
                                          .arena_bytes = remo__arena_reserved(node->arena),
                                          .endpoints_max = node->threads_max,
@@ -245,24 +280,15 @@ static int connect_self(struct remo_node *node, struct remo__writer *hello) {
         rc = node->fabric->ops->connect(node->fabric, node->rank, blob, blob_bytes);
     remo__put_string(hello, node->fabric->ops->name);
     remo__put_u64(hello, remo__arena_reserved(node->arena));
+    remo__put_u32(hello, remo__arena_is_set(node->arena));
     remo__put_bytes(hello, blob, blob_bytes);
     return rc;
 }
 
-/* Signals are for the program's own threads. */
 static int start_service(struct remo_node *node) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&node->service, NULL, serve, node);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
-        return remo__fail(-EAGAIN,
-                          "cannot start the service thread (%s); raise the limit that `ulimit -u` shows",
-                          strerror(rc));
-    node->service_started = true;
-    pthread_setname_np(node->service, "remo-service");
-    return 0;
+    int rc = remo__helper_start(&node->service, "remo-service", serve, node);
+    node->service_started = rc == 0;
+    return rc;
 }
 
 static int open_control(struct remo_node *node) {
@@ -275,6 +301,7 @@ static int open_control(struct remo_node *node) {
         return rc;
     node->doorbell = node->fabric->doorbell;
     atomic_store(&node->peers[node->rank].state, REMO_PEER_UP);
+    atomic_store(&node->peers[node->rank].reported, true);
     atomic_store(&node->peers[node->rank].incarnation, node->roster->incarnation);
     node->peers[node->rank].same_machine = true;
     node->hooks.attach(node->hooks.ctx, node);
@@ -285,7 +312,8 @@ static int open_control(struct remo_node *node) {
                                            .ctx = node,
                                            .up = on_up,
                                            .frame = on_frame,
-                                           .down = on_down};
+                                           .down = on_down,
+                                           .denied = on_denied};
     rc = remo__control_open(&control, &node->control);
     if (rc != 0)
         return rc;
@@ -295,7 +323,7 @@ static int open_control(struct remo_node *node) {
 static int all_up(void *ctx) {
     struct remo_node *node = ctx;
     if (atomic_load(&node->refused))
-        return remo__fail(-EPROTO, "%s", node->join_error);
+        return remo__fail(node->join_rc, "%s", node->join_error);
     int ready = 1;
     for (uint32_t peer = 0; peer < node->size; peer++) {
         uint32_t state = atomic_load(&node->peers[peer].state);
@@ -305,7 +333,7 @@ static int all_up(void *ctx) {
                               peer);
         if (state == REMO_PEER_LEFT && atomic_load(&node->peers[peer].mapped_bytes) == 0)
             return remo__fail(-EHOSTDOWN, "node %u gave up joining; its own error says why", peer);
-        ready = state == REMO_PEER_COMING ? 0 : ready;
+        ready = state == REMO_PEER_COMING || !atomic_load(&node->peers[peer].reported) ? 0 : ready;
     }
     return ready;
 }
@@ -350,30 +378,53 @@ static void choose_spins(struct remo_node *node) {
     node->spins = here > processors ? SPINS_CROWDED : SPINS;
 }
 
-static int join(struct remo_node *node, uint64_t timeout_ns) {
-    int rc = remo__wait(node, all_up, node, remo__deadline(timeout_ns));
-    if (rc == -ETIMEDOUT)
-        return fail_missing(node, timeout_ns);
-    if (rc == 0)
-        choose_spins(node);
+/* A node cannot have joined without having met this one. So a node that the launcher has recorded as ended, and
+ * that this one had not met when it had read the record, never joins. */
+static int find_ended(struct remo_node *node) {
+    char text[REMO__ENDED_BYTES_MAX];
+    const char *at = text, *end = text + remo__ended_read(node->roster, text);
+    uint32_t peer, status;
+    while (remo__ended_next(&at, end, &peer, &status)) {
+        if (peer < node->size && peer != node->rank && !atomic_load(&node->peers[peer].met))
+            return remo__fail(-EHOSTDOWN,
+                              "cannot join: node %u ended with status %u before it joined; see its own "
+                              "error, then start the job again",
+                              peer, status);
+    }
+    return 0;
+}
+
+/* Without the launcher's folder there is nothing to look at, and one wait is enough. */
+static int wait_all_up(struct remo_node *node, uint64_t deadline) {
+    int rc;
+    do {
+        uint64_t look = node->roster->job_dir ? remo__deadline(ENDED_POLL_NS) : REMO_FOREVER;
+        rc = remo__wait(node, all_up, node, remo__min(look, deadline));
+        int ended = rc == -ETIMEDOUT ? find_ended(node) : 0;
+        if (ended != 0)
+            return ended;
+    } while (rc == -ETIMEDOUT && remo__remaining_ns(deadline) > 0);
     return rc;
 }
 
-static int check_config(const struct remo_config *config) {
-    if (config->threads_max > REMO__THREADS_MAX)
-        return remo__fail(-EINVAL, "threads_max is %u, at most %u are allowed", config->threads_max,
-                          REMO__THREADS_MAX);
-    if (config->arena_bytes > 1ull << REMO_ADDR_OFFSET_BITS)
-        return remo__fail(-EINVAL, "arena_bytes is %llu, at most %llu fit an address",
-                          (unsigned long long)config->arena_bytes, 1ull << REMO_ADDR_OFFSET_BITS);
-    return 0;
+static int join(struct remo_node *node, uint64_t timeout_ns) {
+    int rc = wait_all_up(node, remo__deadline(timeout_ns));
+    if (rc == -ETIMEDOUT)
+        return fail_missing(node, timeout_ns);
+    if (rc == 0) {
+        remo__arena_settle(node->arena);
+        choose_spins(node);
+    }
+    return rc;
 }
 
 int remo__node_open(const struct remo_config *given, const struct remo__node_hooks *hooks,
                     struct remo_node **ret_node) {
     static const struct remo_config all_default;
     const struct remo_config *config = given ? given : &all_default;
-    int rc = check_config(config);
+    const struct remo__fabric_ops *ops = NULL;
+    struct remo__settings settings;
+    int rc = remo__settings_read(config, &settings);
     if (rc != 0)
         return rc;
     struct remo_node *node = calloc(1, sizeof *node);
@@ -382,25 +433,27 @@ int remo__node_open(const struct remo_config *given, const struct remo__node_hoo
     if (getrandom(&node->id, sizeof node->id, 0) != sizeof node->id || node->id == 0)
         node->id = remo__now_ns() | 1;
     node->hooks = *hooks;
-    node->log = (struct remo__log){.fn = config->log,
-                                   .ctx = config->log_ctx,
-                                   .level = config->log_level ? config->log_level : REMO_LOG_WARNING};
-    node->op_timeout_ns = or_default(config->op_timeout_ns, OP_TIMEOUT_NS);
-    node->threads_max = config->threads_max ? config->threads_max : THREADS_MAX;
+    node->log = settings.log;
+    if (!config->log)
+        node->log.ctx = node;
+    node->op_timeout_ns = settings.op_timeout_ns;
+    node->threads_max = settings.threads_max;
+    node->on_peer = config->on_peer;
+    node->on_peer_ctx = config->on_peer_ctx;
     node->spins = SPINS_CROWDED;
     pthread_mutex_init(&node->threads_lock, NULL);
     pthread_mutex_init(&node->fabric_lock, NULL);
-    rc = open_roster(node, config);
+    rc = open_roster(node, config, &settings);
     if (rc == 0)
-        rc = remo__arena_open(node, or_default(config->arena_bytes, ARENA_BYTES),
-                              or_default(config->segment_bytes, SEGMENT_BYTES),
-                              or_env(config->memory_dir, "REMO_MEMORY_DIR"), &node->arena);
+        rc = find_fabric(&settings, &ops);
     if (rc == 0)
-        rc = open_fabric(node, config);
+        rc = open_arena(node, &settings, ops);
+    if (rc == 0)
+        rc = open_fabric(node, &settings, ops);
     if (rc == 0)
         rc = open_control(node);
     if (rc == 0)
-        rc = join(node, or_default(config->join_timeout_ns, JOIN_TIMEOUT_NS));
+        rc = join(node, settings.join_timeout_ns);
     if (rc != 0) {
         remo__node_close(node);
         return rc;

@@ -38,6 +38,8 @@ struct remo__peer {
     _Atomic uint32_t state; /* enum remo_peer_state */
     _Atomic uint32_t incarnation;
     bool same_machine;
+    _Atomic bool reported; /* on_peer has returned for its join: remo_node_open waits for that */
+    _Atomic bool met;      /* a connection to it was made: from then on the control plane reports its end */
     _Atomic uint64_t mapped_bytes; /* its arena can be reached up to here; 0: not yet */
 };
 
@@ -79,6 +81,8 @@ struct remo_node {
     struct remo__peer *peers;    /* [size] */
     struct remo__arena *arena;
     struct remo__log log;
+    void (*on_peer)(void *ctx, uint32_t peer, enum remo_peer_state state); /* the program's, or NULL */
+    void *on_peer_ctx;
     uint64_t op_timeout_ns;
     uint32_t spins; /* of the wait primitive before it yields; see wait.c */
     struct remo__doorbell *doorbell;
@@ -96,8 +100,9 @@ struct remo_node {
     _Atomic bool left_behind; /* the service thread drives operations whose threads went on; see op.c */
     struct remo__node_hooks hooks;
     void *channels;       /* the channel floor's registry */
-    char join_error[256]; /* why a peer cannot take part, for the one who waits in open */
-    _Atomic bool refused; /* join_error is written */
+    char join_error[256]; /* why a peer cannot take part, for the thread that waits in open */
+    int join_rc;
+    _Atomic bool refused; /* join_error and join_rc are written */
 };
 
 /* ---- threads ---- */

@@ -91,6 +91,7 @@ static void finish(struct remo__slots *slots, uint32_t index, int status) {
     slot->ack = NULL;
     slot->busy = false;
     remo__slots_set(&slots->in_flight, slots->in_flight - 1);
+    remo__slots_set(&slots->completed, slots->completed + 1);
     slots->free[slots->free_count++] = (uint16_t)index;
 }
 
@@ -247,7 +248,7 @@ void remo__slots_uncork(struct remo__thread *thread) {
 }
 
 /* How many operations are in flight of threads that did not look after them; drives them. */
-static uint32_t sweep_once(struct remo_node *node) {
+static uint32_t sweep_once(struct remo_node *node, bool *ret_completed) {
     uint32_t count = atomic_load(&node->threads_count), found = 0, left = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct remo__slots *slots = node->threads[i]->slots;
@@ -260,13 +261,14 @@ static uint32_t sweep_once(struct remo_node *node) {
         }
         slots->driven_seen = driven;
     }
+    *ret_completed = left < found;
     if (left < found)
         remo__wake(node); /* somebody may sleep who saw it in flight */
     return found;
 }
 
-bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet) {
-    *quiet = sweep_once(node) > 0 ? 0 : *quiet + 1;
+bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_completed) {
+    *quiet = sweep_once(node, ret_completed) > 0 ? 0 : *quiet + 1;
     if (*quiet <= QUIET_SWEEPS_MAX)
         return true;
     atomic_store(&node->left_behind, false);
@@ -437,6 +439,7 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
                               .dst = direct ? NULL : to,
                               .ack = ack ? ack : &own,
                               .op = {.kind = REMO__OP_READ,
+                                     .flags = ack ? REMO__OP_GATHER : 0,
                                      .peer = (uint16_t)peer,
                                      .remote = offset + at,
                                      .local = to,

@@ -57,10 +57,10 @@ static inline void remo__uncork(struct remo__thread *thread) {
 void remo__slots_send(struct remo__thread *thread);
 /* Collect completions of this thread's operations; cheap when none are in flight. Returns how many are. */
 uint32_t remo__slots_progress(struct remo__thread *thread);
-/* Drive operations whose threads have not looked after them since the last call. False: there are none, and
- * have been none for a while; sleep until somebody leaves one behind. By the service thread, every so often.
- */
-bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet);
+/* Drive operations whose threads have not driven them since the last call. False: there were none for a while;
+ * sleep until a thread leaves one behind. *ret_completed: some have completed. Called by the service thread,
+ * every so often. */
+bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_completed);
 /* All that `writer` has written to `peer` so far is placed. Other than a fence it asks nobody else, and tells
  * nobody else's errors: an object whose writes are to be seen at one node must not fail because another one
  * died. Errors: as of a fence, when `writer` is the caller. */

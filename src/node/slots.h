@@ -36,6 +36,7 @@ struct remo__slots {
     uint64_t bounce_offset;
     uint32_t depth, free_count;
     uint32_t in_flight;      /* (A) */
+    uint32_t completed;      /* (A) operations, ever; wraps */
     uint32_t cork_depth;     /* (A) the owner's: hold operations back */
     uint32_t held_count;     /* (A) operations held back; they count as in flight */
     _Atomic uint32_t driven; /* how often somebody looked for completions */

@@ -44,18 +44,20 @@ void remo__stats_of_thread(const struct remo__thread *thread, struct remo_stats 
 
 void remo_thread_stats(struct remo_node *node, struct remo_stats *ret_stats) {
     struct remo_stats sum = {0};
-    const struct remo__thread *thread = remo__thread(node);
+    const struct remo__thread *thread = node ? remo__thread(node) : NULL;
     if (thread) {
         remo__stats_of_thread(thread, &sum);
         remo__stats_subtract(&sum, &thread->stats_at_attach);
     }
-    *ret_stats = sum;
+    if (ret_stats)
+        *ret_stats = sum;
 }
 
 void remo_node_stats(struct remo_node *node, struct remo_stats *ret_stats) {
     struct remo_stats sum = {0};
-    uint32_t count = atomic_load(&node->threads_count);
+    uint32_t count = node ? atomic_load(&node->threads_count) : 0;
     for (uint32_t i = 0; i < count; i++)
         add_thread(&sum, node->threads[i]);
-    *ret_stats = sum;
+    if (ret_stats)
+        *ret_stats = sum;
 }

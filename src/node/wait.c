@@ -8,19 +8,12 @@
 
 #include <sched.h>
 
+#include "base/relax.h"
 #include "node/op.h"
 
 #ifndef REMO_SIM
 #define YIELDS 200u                      /* before sleeping */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while own operations are in flight: their peer rings no bell */
-
-static inline void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
-}
 #endif
 
 /* A thread that found no room at the node (threads_max) has no operations to drive, but may wait. */
@@ -74,7 +67,7 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (turn < node->spins) {
-            relax();
+            remo__relax();
             continue;
         }
         if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)

@@ -55,6 +55,7 @@ static void place_words(struct remo_atomic_var *var, const struct remo_atomic_va
 
 int remo_atomic_var_open(struct remo_channel *parent, const char *name,
                          const struct remo_atomic_var_options *options, struct remo_atomic_var **ret_var) {
+    REMO__REQUIRE(ret_var);
     static const struct remo_atomic_var_options all_default;
     const struct remo_atomic_var_options *asked = options ? options : &all_default;
     struct remo_channel_options channel = {0};
@@ -92,7 +93,7 @@ void remo_atomic_var_close(struct remo_atomic_var *var) {
 }
 
 struct remo_channel *remo_atomic_var_channel(struct remo_atomic_var *var) {
-    return remo_region_channel(var->region);
+    return var ? remo_region_channel(var->region) : NULL;
 }
 
 /* Where a word lives. */
@@ -109,6 +110,7 @@ static int fail_index(const struct remo_atomic_var *var, uint64_t index) {
 
 int remo_atomic_var_load(struct remo_atomic_var *var, uint64_t index, uint64_t *ret_value,
                          struct remo_ack *ack) {
+    REMO__REQUIRE(var);
     uint64_t offset;
     if (remo__unlikely(index >= var->count))
         return fail_index(var, index);
@@ -118,6 +120,7 @@ int remo_atomic_var_load(struct remo_atomic_var *var, uint64_t index, uint64_t *
 
 int remo_atomic_var_fetch_add(struct remo_atomic_var *var, uint64_t index, uint64_t addend, uint64_t *ret_old,
                               struct remo_ack *ack) {
+    REMO__REQUIRE(var);
     uint64_t offset;
     if (remo__unlikely(index >= var->count))
         return fail_index(var, index);
@@ -127,6 +130,7 @@ int remo_atomic_var_fetch_add(struct remo_atomic_var *var, uint64_t index, uint6
 
 int remo_atomic_var_compare_swap(struct remo_atomic_var *var, uint64_t index, uint64_t expected,
                                  uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
+    REMO__REQUIRE(var);
     uint64_t offset;
     if (remo__unlikely(index >= var->count))
         return fail_index(var, index);
@@ -137,6 +141,7 @@ int remo_atomic_var_compare_swap(struct remo_atomic_var *var, uint64_t index, ui
 }
 
 int remo_atomic_var_exchange(struct remo_atomic_var *var, uint64_t index, uint64_t value, uint64_t *ret_old) {
+    REMO__REQUIRE(var);
     uint64_t expected, old = 0;
     int rc = remo_atomic_var_load(var, index, &expected, NULL);
     for (uint32_t attempt = 0; rc == 0 && attempt < ATTEMPTS_MAX; attempt++) {
@@ -157,5 +162,6 @@ int remo_atomic_var_exchange(struct remo_atomic_var *var, uint64_t index, uint64
 }
 
 int remo_atomic_var_store(struct remo_atomic_var *var, uint64_t index, uint64_t value) {
+    REMO__REQUIRE(var);
     return remo_atomic_var_exchange(var, index, value, NULL);
 }

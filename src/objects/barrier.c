@@ -1,5 +1,5 @@
 /* barrier.c - see remo/barrier.h: figure 1(a) of LOCO, for nodes that may come late, leave and die. */
-#include <remo/barrier.h>
+#include "objects/barrier.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,6 +34,7 @@ struct remo_barrier {
 
 int remo_barrier_open(struct remo_channel *parent, const char *name,
                       const struct remo_barrier_options *options, struct remo_barrier **ret_barrier) {
+    REMO__REQUIRE(ret_barrier);
     struct remo_barrier *barrier = calloc(1, sizeof *barrier);
     struct remo_channel_options channel = {0};
     if (!barrier)
@@ -71,7 +72,7 @@ void remo_barrier_close(struct remo_barrier *barrier) {
 }
 
 struct remo_channel *remo_barrier_channel(struct remo_barrier *barrier) {
-    return barrier->channel;
+    return barrier ? barrier->channel : NULL;
 }
 
 /* ---- nobody can be told before he has opened the barrier ---- */
@@ -206,7 +207,7 @@ static int all_have_come(void *ctx) {
 /* Who passed the round that this node gives up, because the one that died told him more, waits for this node
  * in the next: in vain, so let him know. Best effort: whom this does not reach has lost this node, and knows
  * that. */
-static void give_up(struct remo_barrier *barrier) {
+void remo__barrier_give_up(struct remo_barrier *barrier) {
     char sentence[REMO__SENTENCE_MAX];
     uint64_t row = barrier->round | GAVE_UP;
     if (barrier->gave_up || REMO__MUTANT(barrier_give_up))
@@ -226,6 +227,7 @@ static void pass(struct remo_barrier *barrier) {
 }
 
 int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
+    REMO__REQUIRE(barrier);
     int rc = remo__likely(barrier->met) ? 0 : meet(barrier, timeout_ns);
     if (rc == 0)
         rc = arrive(barrier, timeout_ns);
@@ -240,6 +242,6 @@ int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
                           barrier->others[barrier->behind], (unsigned long long)barrier->round,
                           remo_channel_name(barrier->channel));
     else
-        give_up(barrier);
+        remo__barrier_give_up(barrier);
     return rc;
 }

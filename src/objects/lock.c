@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "node/fence.h"
 #include "objects/region.h"
 
 #define COUNT_MAX (1u << 24)
@@ -100,6 +101,7 @@ static int open_channel(struct remo_lock *lock, struct remo_channel *parent, con
 
 int remo_lock_open(struct remo_channel *parent, const char *name, const struct remo_lock_options *options,
                    struct remo_lock **ret_lock) {
+    REMO__REQUIRE(ret_lock);
     static const struct remo_lock_options all_default;
     const struct remo_lock_options *asked = options ? options : &all_default;
     struct remo_nodeset participants;
@@ -150,11 +152,11 @@ void remo_lock_close(struct remo_lock *lock) {
 }
 
 struct remo_channel *remo_lock_channel(struct remo_lock *lock) {
-    return lock->channel;
+    return lock ? lock->channel : NULL;
 }
 
 uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index) {
-    return lock->homes[index % lock->home_count];
+    return lock ? lock->homes[index % lock->home_count] : REMO_NODES_MAX;
 }
 
 /* ---- acquire, release ---- */
@@ -222,20 +224,90 @@ static bool plain(const struct remo__lock_seat *seat) {
            && seat->reset.status == 0 && !threads_wait(seat);
 }
 
+/* 0: nothing that `scope` covers is in flight. Else the lock stays HELD: after a hand-over a write that is
+ * still in flight could overwrite what the next owner writes. */
+static int settle(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                  enum remo_fence_scope scope, int *ret_loss) {
+    uint32_t home = lock->seats[index].home;
+    if (REMO__MUTANT(lock_settle)) {
+        *ret_loss = remo_fence(lock->node, scope, home);
+        return 0;
+    }
+    int rc = remo__fence_settle(thread, scope, home, ret_loss);
+    return rc == 0 || rc == -EINVAL ? rc : remo__lock_still_held(lock, index);
+}
+
 /* A pair fence orders our writes before our own release at the home, but the next thread of this node uses a
- * connection of its own: for it they must be placed. It may have come while we fenced, so this is asked where
- * the lock is handed over, and not before. */
+ * connection of its own: for that thread they must be placed. Threads may queue while we fence, so the check
+ * is here, where the lock is handed over, and not before. */
+static int settle_for_threads(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                              int *ret_loss) {
+    uint32_t home = lock->seats[index].home;
+    if (lock->node->mapped || REMO__MUTANT(lock_fence_for_threads))
+        return 0;
+    if (REMO__MUTANT(lock_settle_for_threads)) {
+        *ret_loss = remo__fence_placed(thread, thread, home);
+        return 0;
+    }
+    int rc = remo__fence_settle_peer(thread, home, lock->node->op_timeout_ns, ret_loss);
+    return rc == 0 ? 0 : remo__lock_still_held(lock, index);
+}
+
+/* After a hand-over the seat is another's, so it is not touched here unless it is still held. */
+static int end_release(struct remo__lock_seat *seat, int loss, int rc) {
+    if (remo__likely(loss == 0))
+        return rc;
+    if (rc == -EAGAIN)
+        seat->loss = (int16_t)loss;
+    return rc == -EAGAIN ? rc : loss;
+}
+
 static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           enum remo_fence_scope fence) {
     const struct remo__lock_seat *seat = &lock->seats[index];
     bool hand_over = (seat->marks == 0 || REMO__MUTANT(lock_hand_over_marks)) && threads_wait(seat);
-    int fenced = 0;
-    if (hand_over && fence == REMO_FENCE_PAIR && !lock->node->mapped && !REMO__MUTANT(lock_fence_for_threads))
-        fenced = remo__fence_placed(thread, thread, seat->home);
+    int loss = 0;
+    int rc = 0;
+    if (hand_over && fence == REMO_FENCE_PAIR)
+        rc = settle_for_threads(lock, index, thread, &loss);
+    if (rc != 0)
+        return rc;
     if (hand_over && remo__lock_hand_over(lock, index))
-        return fenced;
-    int rc = remo__lock_leave(lock, index, thread);
-    return fenced ? fenced : rc;
+        return loss;
+    rc = remo__lock_leave(lock, index, thread, fence);
+    return end_release(&lock->seats[index], loss, rc);
+}
+
+/* Release a lock for which no thread of this node waits. */
+static int release_plain(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                         enum remo_fence_scope fence, uint64_t place) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint32_t ticket = (uint32_t)place;
+    uint64_t step = remo__word_step(ticket), word;
+    uint64_t at = remo__memory_at(lock->words, seat->home, seat->offset);
+    if (remo__unlikely(at == REMO__NO_OFFSET))
+        return remo__lock_leave(lock, index, thread, fence);
+    atomic_store_explicit(&seat->place, remo__place_busy(place), memory_order_release);
+    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at, step,
+                             &word, NULL);
+    if (remo__unlikely(rc != 0 || (remo__word_next(word) != ticket + 1 && !REMO__MUTANT(lock_pass_on)))) {
+        if (rc == 0)
+            rc = remo__lock_pass_on(lock, index, thread, ticket, word + step, false);
+        else if (fence != REMO_FENCE_NONE)
+            rc = remo__lock_release_failed(lock, index, thread, 0, rc);
+        if (rc == -EAGAIN)
+            return rc;
+        remo__lock_doubt(lock, index, rc);
+    }
+    remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), ticket));
+    return rc;
+}
+
+static int fail_scope(const struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence) {
+    return remo__fail(-EINVAL,
+                      "cannot release lock %u of %s: %d is no scope of a fence; give REMO_FENCE_NONE, "
+                      "PAIR, THREAD or GLOBAL",
+                      index, remo_channel_name(lock->channel), (int)fence);
 }
 
 int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence) {
@@ -244,34 +316,29 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
     struct remo__thread *thread = remo__thread(lock->node);
     if (remo__unlikely(!thread))
         return -EAGAIN;
+    if (remo__unlikely((uint32_t)fence > REMO_FENCE_GLOBAL))
+        return fail_scope(lock, index, fence);
     struct remo__lock_seat *seat = &lock->seats[index];
-    uint64_t place = atomic_load_explicit(&seat->place, memory_order_relaxed), word;
+    uint64_t place = atomic_load_explicit(&seat->place, memory_order_relaxed);
     if (remo__unlikely(!holds(seat, place, thread)))
         return fail_not_held(lock, index, "release");
-    int fenced = 0;
+    int loss = 0, rc = 0;
     if (remo__unlikely(fence != REMO_FENCE_NONE
                        /* where memory is mapped, the atomic is fence enough */
-                       && !lock->node->mapped && !REMO__MUTANT(lock_release_fence)))
-        fenced = remo_fence(lock->node, fence, seat->home);
-    if (remo__unlikely(!plain(seat))) {
-        int rc = release_slowly(lock, index, thread, fence);
-        return fenced ? fenced : rc;
+                       && !lock->node->mapped && !REMO__MUTANT(lock_release_fence))) {
+        rc = settle(lock, index, thread, fence, &loss);
+        if (remo__unlikely(rc != 0))
+            return rc;
     }
-    uint32_t ticket = (uint32_t)place;
-    uint64_t step = remo__word_step(ticket), at = remo__memory_at(lock->words, seat->home, seat->offset);
-    atomic_store_explicit(&seat->place, remo__place_busy(place), memory_order_release);
-    if (remo__unlikely(at == REMO__NO_OFFSET)) {
-        int rc = remo__lock_leave(lock, index, thread);
-        return fenced ? fenced : rc;
+    if (remo__unlikely(seat->loss != 0)) {
+        loss = seat->loss;
+        seat->loss = 0;
     }
-    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at, step,
-                             &word, NULL);
-    if (remo__unlikely(rc != 0 || (remo__word_next(word) != ticket + 1 && !REMO__MUTANT(lock_pass_on)))) {
-        rc = rc != 0 ? rc : remo__lock_pass_on(lock, index, thread, ticket, word + step, false);
-        remo__lock_doubt(lock, index, rc);
-    }
-    remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), ticket));
-    return fenced ? fenced : rc;
+    if (remo__unlikely(!plain(seat)))
+        rc = release_slowly(lock, index, thread, fence);
+    else
+        rc = release_plain(lock, index, thread, fence, place);
+    return end_release(seat, loss, rc);
 }
 
 int remo_lock_consistent(struct remo_lock *lock, uint32_t index) {

@@ -136,7 +136,8 @@ static inline bool remo__place_open(uint64_t place) {
     return state == REMO__LOCK_FREE || state == REMO__LOCK_SKIPPED;
 }
 
-enum { REMO__LOCK_TOLD_DEAD = 1, REMO__LOCK_REPAIRED = 2, REMO__LOCK_UNRESET = 4 }; /* marks */
+/* Marks. UNSURE: a release failed, and it is unknown whether it was applied. */
+enum { REMO__LOCK_TOLD_DEAD = 1, REMO__LOCK_REPAIRED = 2, REMO__LOCK_UNRESET = 4, REMO__LOCK_UNSURE = 8 };
 
 struct remo__lock_seat {
     _Atomic uint64_t place;
@@ -148,6 +149,7 @@ struct remo__lock_seat {
     _Atomic uint16_t owner;  /* index of the thread that holds the lock */
     uint32_t untold; /* if `is_untold`: the ticket whose grant failed half-way; of who made the place BUSY */
     uint16_t home;
+    int16_t loss;      /* an error that a release found and could not return; the owner's */
     uint8_t handovers; /* in a row; the owner's */
     uint8_t marks;     /* the owner's */
     bool is_untold;
@@ -199,6 +201,20 @@ static inline void remo__lock_settle(struct remo_lock *lock, struct remo__lock_s
         remo__wake(lock->node);
 }
 
+/* Does the thread hold the lock? The owner is stored before the place becomes HELD, so a thread that reads
+ * HELD, and its own index as the owner, is the owner. */
+static inline bool remo__lock_is_held_by(const struct remo__lock_seat *seat,
+                                         const struct remo__thread *thread) {
+    uint64_t place = atomic_load_explicit(&seat->place, memory_order_acquire);
+    return remo__place_state(place) == REMO__LOCK_HELD
+           && atomic_load_explicit(&seat->owner, memory_order_relaxed) == thread->index;
+}
+
+static inline int remo__lock_fail_deadlock(void) {
+    return remo__fail_static(
+        -EDEADLK, "cannot acquire the lock: this thread holds it already; release it first");
+}
+
 /* ---- tickets and batons (lock_queue.c) ---- */
 
 /* The seat is BUSY and ours, and was `seen` before: draw, or take up the ticket given up, and wait. */
@@ -209,8 +225,16 @@ int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread
                      uint64_t drawn, uint64_t deadline_ns);
 /* Take it if nobody holds or waits; leaves nothing behind if not. */
 int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread);
-/* Give a held lock back to its home; it has nothing to hand over to. */
-int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread *thread);
+/* Give a held lock back to its home; it has nothing to hand over to. `fence` is that of the release. */
+int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                     enum remo_fence_scope fence);
+/* The seat is BUSY, and the release of its ticket failed with `rc`. The home is about to end the ticket for
+ * us, but after a pair fence only our own release is ordered behind our writes: first all of it must be over.
+ * -EAGAIN: it is not; the seat is HELD again with `marks`. Otherwise `rc`. */
+int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                              uint8_t marks, int rc);
+/* -EAGAIN and its sentence: writes may be in flight, so the lock must not be handed over. */
+int remo__lock_still_held(const struct remo_lock *lock, uint32_t index);
 /* `ticket` has been served, and left `word` behind: grant the following ones until one is not given up. */
 int remo__lock_pass_on(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
                        uint64_t word, bool by_message);

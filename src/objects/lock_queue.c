@@ -3,7 +3,10 @@
 #include "base/mutant.h"
 #include "objects/lock.h"
 
+#include <stdio.h>
+
 #include "node/access.h"
+#include "node/fence.h"
 
 #define TRIES_MAX 4u /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
 
@@ -187,25 +190,81 @@ static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thr
     return rc == 0 && is != 0 ? remo__lock_swap(lock, index, thread, baton, is, 0, &is) : rc;
 }
 
-int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
+int remo__lock_still_held(const struct remo_lock *lock, uint32_t index) {
+    return remo__fail_more(-EAGAIN,
+                           "lock %u of %s is still held, since writes may be in flight; release it again",
+                           index, remo_channel_name(lock->channel));
+}
+
+int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                              uint8_t marks, int rc) {
     struct remo__lock_seat *seat = &lock->seats[index];
-    uint64_t place = atomic_load_explicit(&seat->place, memory_order_relaxed), change = 0;
-    uint8_t marks = seat->marks;
+    char sentence[REMO__SENTENCE_MAX];
+    int loss;
+    if (rc == -EHOSTDOWN || rc == -ENOTCONN || REMO__MUTANT(lock_release_failed))
+        return rc;
+    snprintf(sentence, sizeof sentence, "%s", remo_last_error());
+    if (remo__fence_settle_peer(thread, seat->home, lock->node->op_timeout_ns, &loss) == 0)
+        return remo__fail(rc, "%s", sentence);
+    uint64_t place = atomic_load_explicit(&seat->place, memory_order_relaxed);
+    seat->marks = marks | REMO__LOCK_UNSURE;
+    atomic_store_explicit(&seat->place,
+                          remo__place(REMO__LOCK_HELD, remo__place_nonce(place), (uint32_t)place),
+                          memory_order_release);
+    return remo__lock_still_held(lock, index);
+}
+
+/* 1: a release that failed was applied after all. It is over by now, so the home word shows it. */
+static int is_released(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket) {
+    uint64_t word = 0;
+    int rc = remo__lock_add(lock, index, thread, 0, 0, &word, NULL);
+    return rc != 0 ? rc : (uint16_t)word != (uint16_t)ticket;
+}
+
+/* Set the baton back to 0, then end the ticket; *ret_word is what the home word is then. */
+static int end_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                    uint8_t *marks, uint64_t *ret_word) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t step = remo__word_step(ticket), word;
+    if ((*marks & REMO__LOCK_TOLD_DEAD) && !REMO__MUTANT(lock_repaired))
+        step -= (uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT;
+    if ((*marks & REMO__LOCK_TOLD_DEAD) && !(*marks & REMO__LOCK_REPAIRED) && !REMO__MUTANT(lock_lost))
+        step += (uint64_t)REMO__LOCK_LOST << REMO__LOCK_FLAG_SHIFT;
+    bool unreset = (*marks & REMO__LOCK_UNRESET) != 0;
+    bool reset = !remo__ack_pending(&seat->reset) && seat->reset.status == 0 && !unreset;
     int rc = 0;
-    if ((marks & REMO__LOCK_TOLD_DEAD) && !REMO__MUTANT(lock_repaired))
-        change = -((uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT);
-    if ((marks & REMO__LOCK_TOLD_DEAD) && !(marks & REMO__LOCK_REPAIRED) && !REMO__MUTANT(lock_lost))
-        change += (uint64_t)REMO__LOCK_LOST << REMO__LOCK_FLAG_SHIFT;
+    if (!reset && !REMO__MUTANT(lock_reset_wait))
+        rc = finish_reset(lock, index, thread, ticket, unreset);
+    if (rc != 0) {
+        *marks |= REMO__LOCK_UNRESET;
+        return rc;
+    }
+    *marks &= (uint8_t)~REMO__LOCK_UNRESET;
+    rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
+    *ret_word = rc == 0 ? word + step : 0;
+    return rc;
+}
+
+int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                     enum remo_fence_scope fence) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t place = atomic_load_explicit(&seat->place, memory_order_relaxed), word = 0;
+    uint32_t ticket = (uint32_t)place;
+    uint8_t marks = seat->marks;
     seat->marks = 0;
     atomic_store_explicit(&seat->place, remo__place_busy(place), memory_order_release);
-    bool reset = !remo__ack_pending(&seat->reset) && seat->reset.status == 0 && !(marks & REMO__LOCK_UNRESET);
-    if (!reset && !REMO__MUTANT(lock_reset_wait))
-        rc = finish_reset(lock, index, thread, (uint32_t)place, (marks & REMO__LOCK_UNRESET) != 0);
+    int was_released = marks & REMO__LOCK_UNSURE ? is_released(lock, index, thread, ticket) : 0;
+    int rc = was_released == 0 ? end_turn(lock, index, thread, ticket, &marks, &word) : was_released;
+    if (rc < 0 && fence != REMO_FENCE_NONE)
+        rc = remo__lock_release_failed(lock, index, thread, marks, rc);
+    if (rc == -EAGAIN)
+        return rc;
     if (rc == 0)
-        rc = remo__lock_end_ticket(lock, index, thread, (uint32_t)place, change, false);
-    remo__lock_doubt(lock, index, rc);
-    remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), (uint32_t)place));
-    return rc;
+        rc = remo__lock_pass_on(lock, index, thread, ticket, word, false);
+    /* Was it released before? Then the home finds who is to be granted the lock. */
+    remo__lock_doubt(lock, index, rc > 0 ? -EIO : rc);
+    remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), ticket));
+    return rc > 0 ? 0 : rc;
 }
 
 static int fail_lost(const struct remo_lock *lock, uint32_t index) {
@@ -229,7 +288,7 @@ static int have(struct remo_lock *lock, uint32_t index, struct remo__thread *thr
     if (remo__likely(flags == 0))
         return 0;
     if (flags & REMO__LOCK_LOST) {
-        int rc = remo__lock_leave(lock, index, thread);
+        int rc = remo__lock_leave(lock, index, thread, REMO_FENCE_NONE);
         return rc != 0 ? rc : fail_lost(lock, index);
     }
     return remo__fail(
@@ -254,7 +313,7 @@ static int have_by_baton(struct remo_lock *lock, uint32_t index, struct remo__th
     if (!(remo__baton_flags(baton) & REMO__LOCK_LOST))
         return rc;
     seat->marks = unreset;
-    rc = remo__lock_leave(lock, index, thread);
+    rc = remo__lock_leave(lock, index, thread, REMO_FENCE_NONE);
     return rc != 0 ? rc : fail_lost(lock, index);
 }
 
@@ -423,7 +482,10 @@ int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *
     uint64_t seen = atomic_load_explicit(&seat->place, memory_order_relaxed);
     if (!remo__place_open(seen) || atomic_load_explicit(&seat->queued, memory_order_relaxed) != 0
         || !atomic_compare_exchange_strong(&seat->place, &seen, remo__place_busy(seen)))
-        return remo__fail_static(-ETIMEDOUT,
-                                 "the lock is held by another thread, and a timeout of 0 allows no waiting");
+        return remo__lock_is_held_by(seat, thread)
+                   ? remo__lock_fail_deadlock()
+                   : remo__fail_static(
+                         -ETIMEDOUT,
+                         "the lock is held by another thread, and a timeout of 0 allows no waiting");
     return try_word(lock, index, thread, seen);
 }

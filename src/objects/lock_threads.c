@@ -78,6 +78,8 @@ static int my_turn(void *ctx) {
 int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                                uint64_t deadline_ns) {
     struct remo__lock_seat *seat = &lock->seats[index];
+    if (remo__lock_is_held_by(seat, thread))
+        return remo__lock_fail_deadlock();
     struct turn turn = {.lock = lock, .seat = seat, .waiter = {.index = index, .thread = thread->index}};
     append(lock, &turn.waiter);
     for (;;) {

@@ -74,6 +74,7 @@ static int open_var(struct remo_owned_var *var, struct remo_channel *parent, con
 
 int remo_owned_var_open(struct remo_channel *parent, const char *name, size_t value_bytes,
                         const struct remo_owned_var_options *options, struct remo_owned_var **ret_var) {
+    REMO__REQUIRE(ret_var);
     struct remo_channel_options channel = {0};
     uint32_t owner = options ? options->owner : 0;
     int rc = remo__participants_of(parent, options ? &options->participants : NULL, &channel.participants);
@@ -107,7 +108,7 @@ void remo_owned_var_close(struct remo_owned_var *var) {
 }
 
 struct remo_channel *remo_owned_var_channel(struct remo_owned_var *var) {
-    return remo_region_channel(var->region);
+    return var ? remo_region_channel(var->region) : NULL;
 }
 
 /* ---- the owner ---- */
@@ -118,6 +119,7 @@ static int fail_not_owner(const struct remo_owned_var *var) {
 }
 
 int remo_owned_var_store(struct remo_owned_var *var, const void *value) {
+    REMO__REQUIRE(var);
     if (!var->is_owner)
         return fail_not_owner(var);
     if (!value)
@@ -127,10 +129,12 @@ int remo_owned_var_store(struct remo_owned_var *var, const void *value) {
 }
 
 int remo_owned_var_push(struct remo_owned_var *var, uint32_t node, struct remo_ack *ack) {
+    REMO__REQUIRE(var);
     return var->is_owner ? remo__cell_push(&var->own, node, ack) : fail_not_owner(var);
 }
 
 int remo_owned_var_push_all(struct remo_owned_var *var, struct remo_ack *ack) {
+    REMO__REQUIRE(var);
     return var->is_owner ? remo__cell_broadcast(&var->own, ack) : fail_not_owner(var);
 }
 
@@ -192,6 +196,7 @@ static int look(const struct use *use) {
 }
 
 int remo_owned_var_load(struct remo_owned_var *var, void *ret_value) {
+    REMO__REQUIRE(var);
     struct use use = {.var = var, .ret_value = ret_value};
     if (!ret_value)
         return remo__fail(-EINVAL, "there is nowhere to load the value to");
@@ -212,6 +217,7 @@ static int changed(void *ctx) {
 
 int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value,
                                uint64_t timeout_ns) {
+    REMO__REQUIRE(var);
     struct use use = {.var = var, .than = than, .ret_value = ret_value};
     if (!than)
         return remo__fail(-EINVAL, "there is no value to compare with");
@@ -261,6 +267,7 @@ static void keep(struct remo_owned_var *var, const char *slot) {
 }
 
 int remo_owned_var_pull(struct remo_owned_var *var, void *ret_value) {
+    REMO__REQUIRE(var);
     struct remo_node *node = var->region->node;
     const char *slot = NULL;
     if (var->is_owner)

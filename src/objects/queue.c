@@ -71,6 +71,7 @@ static int open_channel(struct remo_queue *queue, struct remo_channel *parent, c
 
 int remo_queue_open(struct remo_channel *parent, const char *name, const struct remo_queue_options *options,
                     struct remo_queue **ret_queue) {
+    REMO__REQUIRE(ret_queue);
     static const struct remo_queue_options all_default;
     const struct remo_queue_options *asked = options ? options : &all_default;
     struct remo_nodeset participants;
@@ -106,12 +107,13 @@ int remo_queue_open(struct remo_channel *parent, const char *name, const struct 
 void remo_queue_close(struct remo_queue *queue) {
     if (!queue)
         return;
+    remo__queue_forget_kept(queue);
     remo_channel_close(queue->channel);
     free(queue);
 }
 
 struct remo_channel *remo_queue_channel(struct remo_queue *queue) {
-    return queue->channel;
+    return queue ? queue->channel : NULL;
 }
 
 /* ---- push, pop ---- */
@@ -161,15 +163,18 @@ int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes, 
     struct remo__queue_op op;
     if (remo__unlikely(!queue || !buffer || !ret_size_bytes))
         return remo__fail(-EINVAL, "a pop needs a queue, a buffer and a place for the size");
-    if (remo__unlikely(buffer_bytes < queue->slot_bytes))
-        return remo__fail(-EMSGSIZE, "a buffer for elements of queue %s needs %u bytes, not %zu",
-                          remo_channel_name(queue->channel), queue->slot_bytes, buffer_bytes);
     int rc = begin(queue, REMO__QUEUE_HEAD, &op);
     if (rc != 0)
         return rc;
     op.buffer = buffer;
+    op.buffer_bytes = buffer_bytes;
     rc = finish(&op, remo__queue_try_pop, timeout_ns, "the queue is empty, and stayed so until the timeout");
-    if (rc == 0)
+    if (rc == 0 || rc == -EMSGSIZE)
         *ret_size_bytes = op.size;
+    if (remo__unlikely(rc == -EMSGSIZE))
+        return remo__fail(rc,
+                          "cannot pop from queue %s: its first element has %zu bytes, and the buffer %zu; "
+                          "pop it with a larger buffer",
+                          remo_channel_name(queue->channel), op.size, buffer_bytes);
     return rc;
 }

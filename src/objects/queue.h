@@ -27,6 +27,20 @@
  * neither by a death nor by a timeout. While a death becomes known, those who do not know of it yet may still
  * use the dead node's slots: such elements may be lost, or come out late.
  *
+ * Failed pushes. A push that has claimed its slot and cannot fill it retracts the claim: it frees the slot as a
+ * pop does, CLAIMED(lap, node) -> FREE(lap + 1), and pops skip the ticket. It does so when no write of its own
+ * to the slot is in flight, because that write would overwrite the slot's next element. A claim that cannot be
+ * retracted yet is kept, and each later call on the node tries again; pops wait at it. The order remains: the
+ * slot is claimed again for ticket t + capacity, which a push reaches after t + capacity - 1 was claimed, and
+ * so after H has passed t.
+ *
+ * Skipped slots. A node that some participants take for failed may itself take them for failed: it skips their
+ * slots and claims, or frees, tickets behind them. Such a slot stays in a lap that is over. A push claims it
+ * for its own lap, FREE(earlier) -> CLAIMED(lap). A pop takes the element of an earlier lap out, late; if the
+ * slot is free but `tail` is past its ticket, it moves the slot on, FREE(lap or earlier) -> FREE(lap + 1).
+ * Without such a node neither happens: a search never comes to a ticket whose slot is in an earlier lap,
+ * except for a push that finds the queue full, and that finds the slot claimed.
+ *
  * The words `tail` and `head` at the home say where about F and H are, never more. They are moved after the
  * fact, and may lag; together with what a node remembers they are where a search begins. Bit 0 of `tail` says
  * that some node waits to pop, bit 0 of `head` to push: see queue_wait.c. */
@@ -54,6 +68,23 @@
 /* What waits, and the word whose flag says so: pops wait at the tail (for pushes), pushes at the head. */
 enum remo__queue_side { REMO__QUEUE_TAIL = 0, REMO__QUEUE_HEAD = 1 };
 
+#define REMO__QUEUE_KEPT_MAX 4u /* claims of failed pushes; when there are more, pushes fail */
+
+struct remo__queue_place {
+    uint64_t ticket, lap;
+    uint32_t owner;
+    uint64_t at; /* of the slot in the owner's arena */
+};
+
+/* A claim to retract. */
+struct remo__queue_kept {
+    struct remo__thread *thread; /* that claimed it */
+    struct remo__queue_place place;
+    uint64_t claim;
+    struct remo_ack ack; /* of its writes to the slot */
+    bool is_unsure;      /* the slot may be retracted already */
+};
+
 struct remo__queue_waiting {
     struct remo__mutex mutex; /* around `threads` and our bit at the home */
     uint32_t threads;
@@ -73,6 +104,9 @@ struct remo_queue {
     _Atomic uint32_t told;   /* of these, callers have been told */
     _Atomic uint64_t stamps; /* so that no two rings of a bell are alike */
     struct remo__queue_waiting waiting[2];
+    struct remo__mutex kept_mutex; /* around `kept` */
+    struct remo__queue_kept kept[REMO__QUEUE_KEPT_MAX];
+    _Atomic uint32_t kept_count;
     _Atomic uint64_t hint[2] REMO__CACHE_ALIGNED; /* by side: where our last push and pop were */
 };
 
@@ -84,7 +118,9 @@ struct remo__queue_op {
     uint32_t seen_deaths;
     const void *data; /* push */
     void *buffer;     /* pop */
-    size_t size;      /* of the element */
+    size_t buffer_bytes;
+    size_t size;       /* of the element */
+    bool is_too_large; /* pop: for the buffer */
 };
 
 /* ---- queue_slot.c ---- */
@@ -93,6 +129,8 @@ struct remo__queue_op {
  * or an error. */
 int remo__queue_try_push(void *ctx);
 int remo__queue_try_pop(void *ctx);
+/* The queue closes: claims that are kept are left to its owners, which cut this node off. */
+void remo__queue_forget_kept(struct remo_queue *queue);
 
 /* Where an offset of a node's memory is; waits for a participant that has not opened the queue yet. */
 int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,

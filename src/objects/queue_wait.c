@@ -10,8 +10,13 @@
 #include "objects/queue.h"
 
 #define SWAPS_MAX 8u /* of a word in one go; whoever made them fail has moved it instead */
-#define BRIEF_NS (100 * REMO__NS_PER_US) /* look again and again for so long before saying that we wait */
-#define LOOK_NS (20 * REMO__NS_PER_MS)   /* look at least so often while waiting */
+/* Look again and again for so long before saying that we wait. */
+#ifdef REMO_SIM_SMALL
+#define BRIEF_NS REMO__NS_PER_US /* a hundred looks there, since one takes 10 ns */
+#else
+#define BRIEF_NS (100 * REMO__NS_PER_US)
+#endif
+#define LOOK_NS (20 * REMO__NS_PER_MS) /* look at least so often while waiting */
 
 static struct remo_stats *counters(const struct remo__queue_op *op) {
     return remo__channel_counters(op->queue->channel, op->thread);

@@ -60,6 +60,7 @@ static int check_open(const struct remo_region_options *options, const struct re
 
 int remo_region_open(struct remo_channel *parent, const char *name, uint64_t bytes,
                      const struct remo_region_options *options, struct remo_region **ret_region) {
+    REMO__REQUIRE(ret_region);
     static const struct remo_region_options all_default;
     const struct remo_region_options *asked = options ? options : &all_default;
     struct remo_channel_options channel = {.ctx = asked->ctx, .on_immediate = asked->on_immediate};
@@ -88,15 +89,15 @@ void remo_region_close(struct remo_region *region) {
 }
 
 struct remo_channel *remo_region_channel(struct remo_region *region) {
-    return region->channel;
+    return region ? region->channel : NULL;
 }
 
 uint64_t remo_region_bytes(const struct remo_region *region) {
-    return region->bytes;
+    return region ? region->bytes : 0;
 }
 
 void *remo_region_local(const struct remo_region *region) {
-    return region->memory->own;
+    return region ? region->memory->own : NULL;
 }
 
 /* ---- what is wrong ---- */
@@ -137,6 +138,8 @@ int remo__region_reach(struct remo_region *region, uint32_t node, uint64_t offse
 
 int remo_region_address(const struct remo_region *region, uint32_t node, uint64_t offset,
                         struct remo_addr *ret_addr) {
+    REMO__REQUIRE(region);
+    REMO__REQUIRE(ret_addr);
     if (!remo__region_holds(region, node, offset, 0))
         return remo__region_refuse(region, node, offset, 0, "tell the address of");
     uint64_t at = remo__memory_at(region->memory, node, offset);
@@ -153,6 +156,7 @@ int remo_region_address(const struct remo_region *region, uint32_t node, uint64_
 
 int remo_region_read(struct remo_region *region, uint32_t node, uint64_t offset, void *dst, size_t size_bytes,
                      struct remo_ack *ack) {
+    REMO__REQUIRE(region);
     struct remo__region_spot spot;
     if (remo__unlikely(!remo__region_holds(region, node, offset, size_bytes) || !dst))
         return remo__region_refuse(region, node, offset, size_bytes, "read");
@@ -164,6 +168,7 @@ int remo_region_read(struct remo_region *region, uint32_t node, uint64_t offset,
 
 int remo_region_write(struct remo_region *region, uint32_t node, uint64_t offset, const void *src,
                       size_t size_bytes, uint32_t flags, struct remo_ack *ack) {
+    REMO__REQUIRE(region);
     struct remo__region_spot spot;
     if (remo__unlikely(!remo__region_holds(region, node, offset, size_bytes) || !src
                        || flags > REMO_WRITE_NOTIFY))
@@ -176,6 +181,7 @@ int remo_region_write(struct remo_region *region, uint32_t node, uint64_t offset
 
 int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint64_t offset, const void *src,
                                 size_t size_bytes, uint32_t value, struct remo_ack *ack) {
+    REMO__REQUIRE(region);
     if (!remo__region_holds(region, node, offset, size_bytes) || !src)
         return remo__region_refuse(region, node, offset, size_bytes, "write");
     if (value > REMO_CHANNEL_IMMEDIATE_MAX)
@@ -191,7 +197,7 @@ int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint6
 
 void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
                           size_t size_bytes) {
-    if (remo__unlikely(!remo__region_holds(region, node, offset, size_bytes)))
+    if (remo__unlikely(!region || !remo__region_holds(region, node, offset, size_bytes)))
         return;
     uint64_t at = remo__memory_at(region->memory, node, offset);
     const char *base = remo__node_base(region->node, node);
@@ -207,6 +213,7 @@ static inline bool holds_word(const struct remo_region *region, uint32_t node, u
 
 int remo_region_fetch_add(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t addend,
                           uint64_t *ret_old, struct remo_ack *ack) {
+    REMO__REQUIRE(region);
     struct remo__region_spot spot;
     if (remo__unlikely(!holds_word(region, node, offset)))
         return remo__region_refuse(region, node, offset, 8, "add to");
@@ -218,6 +225,7 @@ int remo_region_fetch_add(struct remo_region *region, uint32_t node, uint64_t of
 
 int remo_region_compare_swap(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t expected,
                              uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
+    REMO__REQUIRE(region);
     struct remo__region_spot spot;
     if (remo__unlikely(!holds_word(region, node, offset)))
         return remo__region_refuse(region, node, offset, 8, "compare and swap in");

@@ -113,6 +113,7 @@ static struct remo_ringbuffer *make(const struct remo_ringbuffer_options *option
 
 int remo_ringbuffer_open(struct remo_channel *parent, const char *name,
                          const struct remo_ringbuffer_options *options, struct remo_ringbuffer **ret_ring) {
+    REMO__REQUIRE(ret_ring);
     static const struct remo_ringbuffer_options all_default;
     const struct remo_ringbuffer_options *asked = options ? options : &all_default;
     struct remo_nodeset participants;
@@ -152,11 +153,11 @@ void remo_ringbuffer_close(struct remo_ringbuffer *ring) {
 }
 
 struct remo_channel *remo_ringbuffer_channel(struct remo_ringbuffer *ring) {
-    return ring->channel;
+    return ring ? ring->channel : NULL;
 }
 
 size_t remo_ringbuffer_message_bytes_max(const struct remo_ringbuffer *ring) {
-    return remo__record_message_max(ring->cursor.capacity);
+    return ring ? remo__record_message_max(ring->cursor.capacity) : 0;
 }
 
 /* ---- the sender ---- */
@@ -284,6 +285,7 @@ static int check_send(const struct remo_ringbuffer *ring, const void *message, s
 
 int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
                          uint64_t timeout_ns, uint64_t *ret_position) {
+    REMO__REQUIRE(ring);
     int rc = check_send(ring, message, size_bytes);
     if (rc == 0 && remo__unlikely(ring->owes))
         rc = settle(ring);
@@ -310,6 +312,7 @@ static int is_received(void *ctx) {
 }
 
 int remo_ringbuffer_wait_received(struct remo_ringbuffer *ring, uint64_t position, uint64_t timeout_ns) {
+    REMO__REQUIRE(ring);
     struct room room = {.ring = ring, .bytes = position};
     int rc = check_send(ring, NULL, 0);
     if (rc != 0)
@@ -356,6 +359,7 @@ static int has_arrived(void *ctx) {
 
 int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
                             size_t *ret_size_bytes, uint64_t timeout_ns) {
+    REMO__REQUIRE(ring);
     struct arrival arrival = {.ring = ring, .buffer = buffer, .buffer_bytes = buffer ? buffer_bytes : 0};
     const char *name = remo_channel_name(ring->channel);
     if (remo__unlikely(ring->is_sender))
@@ -378,6 +382,7 @@ int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t b
 }
 
 int remo_ringbuffer_acknowledge(struct remo_ringbuffer *ring) {
+    REMO__REQUIRE(ring);
     if (ring->is_sender)
         return remo__fail(-EPERM, "the sender of ring %s has nothing to acknowledge",
                           remo_channel_name(ring->channel));

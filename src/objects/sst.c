@@ -44,6 +44,7 @@ static int open_rows(struct remo_sst *sst, struct remo_channel *parent, const ch
 
 int remo_sst_open(struct remo_channel *parent, const char *name, size_t row_bytes,
                   const struct remo_sst_options *options, struct remo_sst **ret_sst) {
+    REMO__REQUIRE(ret_sst);
     struct remo_channel_options channel = {0};
     if (row_bytes == 0 || row_bytes > REMO_SST_ROW_BYTES_MAX)
         return remo__fail(-EINVAL, "a row of %zu bytes is not possible: 1 to %u are", row_bytes,
@@ -72,10 +73,11 @@ void remo_sst_close(struct remo_sst *sst) {
 }
 
 struct remo_channel *remo_sst_channel(struct remo_sst *sst) {
-    return remo_region_channel(sst->region);
+    return sst ? remo_region_channel(sst->region) : NULL;
 }
 
 int remo_sst_store(struct remo_sst *sst, const void *row) {
+    REMO__REQUIRE(sst);
     if (!row)
         return remo__fail(-EINVAL, "the row to store is NULL");
     remo__cell_store(&sst->own, row);
@@ -93,6 +95,7 @@ static int load_large(struct remo_sst *sst, const char *row, void *ret_row) {
 }
 
 int remo_sst_load(struct remo_sst *sst, uint32_t node, void *ret_row) {
+    REMO__REQUIRE(sst);
     const struct remo_region *region = sst->region;
     if (remo__unlikely(node >= region->nodes || sst->rows[node] == NO_ROW || !ret_row))
         return remo__fail(-EINVAL, "node %u has no row in %s, or there is nowhere to load it to", node,
@@ -111,15 +114,17 @@ int remo_sst_load(struct remo_sst *sst, uint32_t node, void *ret_row) {
 }
 
 int remo_sst_push(struct remo_sst *sst, uint32_t node, struct remo_ack *ack) {
+    REMO__REQUIRE(sst);
     return remo__cell_push(&sst->own, node, ack);
 }
 
 int remo_sst_broadcast(struct remo_sst *sst, struct remo_ack *ack) {
+    REMO__REQUIRE(sst);
     return remo__cell_broadcast(&sst->own, ack);
 }
 
 uint32_t remo_sst_next(const struct remo_sst *sst, uint32_t from) {
-    for (uint32_t node = from; node < sst->region->nodes; node++)
+    for (uint32_t node = from; sst && node < sst->region->nodes; node++)
         if (sst->rows[node] != NO_ROW)
             return node;
     return REMO_NODES_MAX;
@@ -138,6 +143,7 @@ static int is_ready(void *ctx) {
 
 int remo_sst_wait(struct remo_sst *sst, int (*ready)(void *ctx, struct remo_sst *sst), void *ctx,
                   uint64_t timeout_ns) {
+    REMO__REQUIRE(sst);
     struct sst_wait wait = {.sst = sst, .ready = ready, .ctx = ctx};
     if (!ready)
         return remo__fail(-EINVAL, "there is nothing to wait for: ready is NULL");

@@ -1,4 +1,5 @@
-/* Wrong arguments, garbage from peers, peers that are cut off: an error each time, and all else goes on. */
+/* cases_errors.c - wrong arguments, malformed input from peers, peers that are cut off.
+ * Each case expects an error for the operation concerned, and no effect on any other. */
 #include "suite.h"
 
 #include <errno.h>
@@ -6,7 +7,7 @@
 
 static struct suite_cluster cluster;
 
-/* The operation fails, and the endpoint lives. */
+/* The operation fails, and the endpoint remains usable. */
 static void refused(struct suite_node *node, struct remo__endpoint *endpoint, struct remo__op op) {
     int status = suite_run(node, endpoint, op);
     CHECK(status < 0 && status != -EAGAIN);
@@ -56,7 +57,7 @@ static void bad_operations(const struct suite *suite) {
     struct remo__endpoint *endpoint = suite_endpoint(node);
     void *buffer = suite_buffer(node, 4096);
     const struct remo__op bad[] = {
-        suite_op(node, REMO__OP_READ, 2, 0, buffer, 8), /* nobody */
+        suite_op(node, REMO__OP_READ, 2, 0, buffer, 8), /* no such peer */
         suite_op(node, REMO__OP_WRITE, 65535, 0, buffer, 8),
         suite_op(node, REMO__OP_FETCH_ADD, 2, 0, buffer, 8),
         suite_op(node, 4, 1, 0, buffer, 8), /* no such kind */
@@ -69,7 +70,7 @@ static void bad_operations(const struct suite *suite) {
     for (size_t i = 0; i < REMO__ARRAY_COUNT(bad); i++)
         refused(node, endpoint, bad[i]);
 
-    /* In a batch those before it are taken, and no other. */
+    /* In a batch only the operations before it are accepted. */
     struct remo__op good = suite_op(node, REMO__OP_READ, 1, 0, buffer, 8), batch[3] = {good, bad[0], good};
     uint32_t count = node->fabric->caps.batch_max < 3 ? 1 : 3;
     CHECK_EQ(suite->ops->post(endpoint, batch, count), 1);
@@ -90,7 +91,7 @@ static void bad_open(const struct suite *suite) {
     }
 }
 
-/* ---- what peers say ---- */
+/* ---- descriptions of peers ---- */
 
 static void garbage_connect(const struct suite *suite) {
     static struct suite_node node, other;
@@ -101,14 +102,14 @@ static void garbage_connect(const struct suite *suite) {
     CHECK(suite->ops->connect(node.fabric, 1, blob, sizeof blob) < 0);
     memset(blob, 0xff, sizeof blob);
     CHECK(suite->ops->connect(node.fabric, 1, blob, sizeof blob) < 0);
-    for (size_t size_bytes = 0; size_bytes < other.card.blob_bytes; size_bytes++) /* cut short */
+    for (size_t size_bytes = 0; size_bytes < other.card.blob_bytes; size_bytes++) /* truncated */
         CHECK(suite->ops->connect(node.fabric, 1, other.card.blob, size_bytes) < 0);
     CHECK(suite->ops->connect(node.fabric, 3, other.card.blob, other.card.blob_bytes) < 0);
     CHECK(suite->ops->connect(node.fabric, UINT32_MAX, other.card.blob, other.card.blob_bytes) < 0);
     size_t blob_bytes = 12345;
     CHECK(suite->ops->describe(node.fabric, blob, 1, &blob_bytes) < 0);
     CHECK_EQ(blob_bytes, 12345);
-    suite_node_meet(&node, &other.card); /* the truth still works */
+    suite_node_meet(&node, &other.card); /* the valid description still works */
     suite_node_meet(&node, &node.card);
     suite_node_meet(&other, &node.card);
     struct remo__endpoint *endpoint = suite_endpoint(&node);
@@ -125,7 +126,7 @@ static void garbage_segment(const struct suite *suite) {
     const struct suite_segment *good = &other.card.segments[0];
     uint8_t blob[REMO__BLOB_BYTES_MAX];
     memset(blob, 0xff, sizeof blob);
-    /* Nobody is there yet. */
+    /* No peer is connected yet. */
     CHECK(suite->ops->map_segment(node.fabric, 1, 0, good->offset, good->size_bytes, good->blob,
                                   good->blob_bytes, good->fd)
           < 0);
@@ -174,7 +175,7 @@ static void garbage_segment(const struct suite *suite) {
 
 /* ---- peers that are cut off ---- */
 
-#define CUT_NS REMO__NS_PER_S /* the bounded time in which everything to them has ended */
+#define CUT_NS REMO__NS_PER_S /* bound on the time until all operations to the peer have ended */
 
 static void disconnected(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 3);
@@ -199,7 +200,7 @@ static void disconnected(const struct suite *suite) {
     for (uint8_t kind = REMO__OP_READ; kind <= REMO__OP_COMPARE_SWAP; kind++)
         CHECK_EQ(suite_run(node, endpoint, suite_op(node, kind, 1, 0, suite_buffer(node, 0), 8)), -EHOSTDOWN);
     CHECK(in_time(remo__now_ns() - start, CUT_NS));
-    suite->ops->disconnect(node->fabric, 1); /* once more does no harm, nor do strangers */
+    suite->ops->disconnect(node->fabric, 1); /* repeated, and unknown peers: no effect */
     suite->ops->disconnect(node->fabric, 3);
     suite_write(node, endpoint, 2, 0, suite_buffer(node, 0), 4096);
     suite_write(node, endpoint, 0, 0, suite_buffer(node, 0), 4096);
@@ -207,7 +208,7 @@ static void disconnected(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* Threads are in the middle of it when the peer goes. Each ends with an error of its own. */
+/* The peer is cut off while threads work on it. Each thread's operations end with an error. */
 static void *until_down(void *arg) {
     struct suite_node *node = arg;
     struct remo__endpoint *endpoint = suite_endpoint(node);
@@ -233,7 +234,7 @@ static void disconnect_under_load(const struct suite *suite) {
     usleep(50000);
     uint64_t start = remo__now_ns();
     suite->ops->disconnect(node->fabric, 1);
-    suite_node_close(peer); /* its memory is gone too */
+    suite_node_close(peer); /* releases its memory too */
     for (uint32_t i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     CHECK(in_time(remo__now_ns() - start, CUT_NS));
@@ -241,7 +242,7 @@ static void disconnect_under_load(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* Cut off and connected again, both still the same processes: all works as before, also many times. */
+/* Cut a peer off and connect it again, many times, in the same processes: all operations work as before. */
 static void reconnect(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 2);
     struct suite_node *node = &cluster.nodes[0], *peer = &cluster.nodes[1];

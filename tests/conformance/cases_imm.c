@@ -1,4 +1,5 @@
-/* Immediates, notifications and doorbells. */
+/* cases_imm.c - immediates, notifications and doorbells.
+ * An immediate arrives exactly once, in order, and after its data; no wake-up is lost. */
 #include "suite.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ static int post_imm(struct suite_node *node, struct remo__endpoint *endpoint, ui
     return node->suite->ops->post(endpoint, &op, 1);
 }
 
-/* Send one and wait for its completion; polls while the queue is full. */
+/* Send one immediate and wait for its completion; poll while the queue is full. */
 static void send_imm(struct suite_node *node, struct remo__endpoint *endpoint, uint32_t peer, uint64_t at,
                      const void *local, uint64_t size_bytes, uint32_t imm) {
     struct remo__op op = suite_op(node, REMO__OP_WRITE, peer, at, (void *)local, size_bytes);
@@ -36,7 +37,7 @@ static struct remo__imm next_imm(struct suite_node *node) {
     return imm;
 }
 
-/* ---- when an immediate is there, its data is; those of one endpoint come in order ---- */
+/* ---- an immediate arrives after its data; those of one endpoint arrive in order ---- */
 
 static const uint64_t payload_sizes[] = {8, 1, 100, 5000, 200000};
 enum { PAYLOADS = 500 };
@@ -45,7 +46,7 @@ static void payload_fill(char *bytes, uint32_t round) {
     suite_fill(bytes, payload_sizes[round % REMO__ARRAY_COUNT(payload_sizes)], round);
 }
 
-/* Looks the very moment that an immediate comes. */
+/* Checks the data at the moment when the immediate arrives. */
 static void *payload_receive(void *arg) {
     struct suite_node *node = arg;
     char *expected = malloc(payload_sizes[4]);
@@ -55,7 +56,7 @@ static void *payload_receive(void *arg) {
         uint64_t size_bytes = payload_sizes[round % REMO__ARRAY_COUNT(payload_sizes)];
         struct remo__imm imm;
         payload_fill(expected, round);
-        suite_store(suite_memory(node, SUITE_ZONE_BYTES - 4096), round + 1); /* ready for it */
+        suite_store(suite_memory(node, SUITE_ZONE_BYTES - 4096), round + 1); /* ready for the next */
         while (node->suite->ops->imm_poll(node->fabric, &imm, 1) == 0)
             CHECK(remo__now_ns() < limit);
         CHECK(memcmp(suite_memory(node, 100), expected, size_bytes) == 0);
@@ -88,7 +89,7 @@ static void imm_payload(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* A stream of them, many in flight, to a thread that sleeps in between. */
+/* A stream of immediates, many in flight, to a thread that sleeps in between. */
 static void imm_order(const struct suite *suite) {
     enum { COUNT = 5000 };
     suite_cluster_open(&cluster, suite, 2);
@@ -113,7 +114,7 @@ static void imm_order(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* Nothing but the immediate, all 32 bits of it; to self as to others. */
+/* An immediate without data, all 32 bits of it, to the node itself and to a peer. */
 static void imm_alone(const struct suite *suite) {
     static const uint32_t values[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0x12345678};
     suite_cluster_open(&cluster, suite, 2);
@@ -149,7 +150,7 @@ static void *send_many(void *arg) {
     return NULL;
 }
 
-/* Threads of two nodes and the receiver itself send at once: nothing is lost, each thread's own order is
+/* Threads of two nodes and the receiver itself send concurrently: nothing is lost, and each thread's order is
  * kept. */
 static void imm_many_senders(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 3);
@@ -161,7 +162,7 @@ static void imm_many_senders(const struct suite *suite) {
         senders[i] = (struct sender){.node = &cluster.nodes[i % 3], .index = i};
         CHECK_EQ(pthread_create(&threads[i], NULL, send_many, &senders[i]), 0);
     }
-    usleep(20000); /* first they fill up whatever they can */
+    usleep(20000); /* let the senders fill all queues first */
     suite_service_start(to);
     for (uint32_t i = 0; i < SENDERS; i++)
         pthread_join(threads[i], NULL);
@@ -179,8 +180,8 @@ static void imm_many_senders(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* Nobody receives: at last the sender is told to try again, or its queue is full. Then all that was taken
- * arrives. */
+/* Without a receiver, post finally returns -EAGAIN, or the queue is full. Then all accepted immediates
+ * arrive. */
 static void imm_full(const struct suite *suite) {
     enum { MOST = 20000 };
     suite_cluster_open(&cluster, suite, 2);
@@ -189,7 +190,7 @@ static void imm_full(const struct suite *suite) {
     struct remo__completion done[16];
     uint32_t taken = 0, completed = 0, received = 0, idle = 0;
     suite_read(node, endpoint, 1, 0, suite_buffer(node, 0), 8); /* connects */
-    while (taken < MOST && idle < 1000) {                       /* until nothing moves any more */
+    while (taken < MOST && idle < 1000) {                       /* until there is no more progress */
         int rc = post_imm(node, endpoint, 1, 0, NULL, 0, taken);
         CHECK(rc == 1 || rc == -EAGAIN);
         taken += rc == 1;
@@ -211,7 +212,7 @@ static void imm_full(const struct suite *suite) {
         completed += (uint32_t)suite->ops->poll(endpoint, done, REMO__ARRAY_COUNT(done));
     }
     CHECK_EQ(received, taken);
-    send_imm(node, endpoint, 1, 0, NULL, 0, 77); /* and it goes on */
+    send_imm(node, endpoint, 1, 0, NULL, 0, 77); /* works again */
     CHECK_EQ(next_imm(to).value, 77);
     suite->ops->endpoint_close(endpoint);
     suite_cluster_close(&cluster);
@@ -219,27 +220,27 @@ static void imm_full(const struct suite *suite) {
 
 /* ---- sleeping ---- */
 
-/* imm_wait ends by its timeout, and by imm_wake, also one that came before it. */
+/* imm_wait ends by its timeout, and by imm_wake, also if that was called before. */
 static void imm_wait_ends(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 1);
     struct suite_node *node = &cluster.nodes[0];
     struct remo__imm imm;
     while (suite->ops->imm_poll(node->fabric, &imm, 1) != 0)
-        CHECK(false); /* nobody sent anything */
+        CHECK(false); /* no immediate was sent */
     uint64_t start = remo__now_ns();
     suite->ops->imm_wait(node->fabric, 20 * REMO__NS_PER_MS);
     CHECK(in_time(remo__now_ns() - start, 5 * REMO__NS_PER_S));
     start = remo__now_ns();
-    for (uint32_t round = 0; round < 30; round++) { /* together less than that many of the longest sleeps */
+    for (uint32_t round = 0; round < 30; round++) { /* in total less than 30 sleeps of maximum length */
         suite_service_start(node);
         if (round % 2)
-            usleep(3000); /* it sleeps by now */
+            usleep(3000); /* let it fall asleep */
         suite_service_stop(node);
         free(node->imms);
         node->imms = NULL;
     }
     CHECK(in_time(remo__now_ns() - start, REMO__NS_PER_S));
-    start = remo__now_ns(); /* what is there already: a wake-up, an immediate */
+    start = remo__now_ns(); /* pending before the wait: a wake-up, an immediate */
     suite->ops->imm_wake(node->fabric);
     suite->ops->imm_wait(node->fabric, REMO_FOREVER);
     struct remo__endpoint *endpoint = suite_endpoint(node);
@@ -254,7 +255,7 @@ static void imm_wait_ends(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* An immediate wakes the service thread, each time. */
+/* Each immediate wakes the service thread. */
 static void imm_wakes(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 2);
     struct suite_node *node = &cluster.nodes[0], *to = &cluster.nodes[1];
@@ -280,7 +281,7 @@ struct sleeper {
     uint32_t rounds;
 };
 
-/* Waits as the node does: count yourself, look once more, sleep. One long sleep for each round. */
+/* Waits as the node does: increment `sleepers`, check once more, sleep. One long sleep for each round. */
 static void *sleep_for_flags(void *arg) {
     struct sleeper *sleeper = arg;
     struct remo__doorbell *bell = sleeper->node->fabric->doorbell;
@@ -311,7 +312,7 @@ static void wake_rounds(struct suite_node *from, struct suite_node *to, uint8_t 
         if (round % 10 == 0)
             usleep(300); /* mostly it sleeps by now; else it is on its way to */
         for (volatile uint64_t spin = 0; spin < round % 128; spin++)
-            ; /* at each point of the way */
+            ; /* at each stage of falling asleep */
         uint64_t *flag = (uint64_t *)suite_buffer(from, 0);
         *flag = round;
         struct remo__op op = suite_op(from, REMO__OP_WRITE, to->card.rank, sleeper.at, flag, 8);
@@ -335,7 +336,7 @@ static void notify_wakes(const struct suite *suite) {
     wake_rounds(from, to, REMO__OP_NOTIFY);
     wake_rounds(from, to, REMO__OP_IMM);
     wake_rounds(to, to, REMO__OP_NOTIFY);
-    suite_service_expect(to, suite_rounds(to, 50)); /* one for each immediate, none for a notification */
+    suite_service_expect(to, suite_rounds(to, 50)); /* one per immediate, none for a notification */
     suite_service_expect(from, 0);
     suite_cluster_close(&cluster);
 }
@@ -346,7 +347,7 @@ static void *ring_soon(void *arg) {
     return NULL;
 }
 
-/* The doorbell by itself: a ring that came before, a ring that comes, a timeout. */
+/* The doorbell alone: a ring before the sleep, a ring during it, a timeout. */
 static void doorbell(const struct suite *suite) {
     (void)suite;
     struct remo__doorbell bell = {0};

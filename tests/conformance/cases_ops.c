@@ -1,4 +1,6 @@
-/* One operation at a time: each kind, sizes, alignments, self, segments, descriptions. */
+/* cases_ops.c - one operation at a time: kinds, sizes, alignments, self, segments, descriptions.
+ * Every transfer is checked by the owner and by a read back, and must leave the neighbouring bytes
+ * unchanged. */
 #include "suite.h"
 
 #include <errno.h>
@@ -7,7 +9,7 @@ static const uint64_t sizes[] = {0,  1,   2,   3,   4,   5,   7,    8,    9,    
                                  65, 127, 128, 129, 255, 257, 4096, 4099, 65536, 1 << 20};
 static const uint64_t shifts[] = {0, 1, 4, 8, 13};
 
-#define GUARD 64u /* bytes on both sides that must stay as they are */
+#define GUARD 64u /* bytes on both sides that must not change */
 
 static bool guarded(const char *bytes, uint64_t size_bytes, char guard) {
     for (uint64_t i = 0; i < GUARD; i++) {
@@ -17,7 +19,7 @@ static bool guarded(const char *bytes, uint64_t size_bytes, char guard) {
     return true;
 }
 
-/* Write, look at it as the owner, read it back elsewhere; nothing beside it may change. */
+/* Write, check as the owner, read back to another buffer; neighbouring bytes must not change. */
 static void write_then_read(struct suite_node *from, struct suite_node *to, struct remo__endpoint *endpoint,
                             uint64_t size_bytes, uint64_t shift, uint64_t local_shift) {
     uint64_t at = 4096 + shift, seed = size_bytes + 3 * shift + 7 * local_shift + from->card.rank;
@@ -61,7 +63,7 @@ static void sizes_self(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* Larger than any internal limit, and exactly at the fabric's own. */
+/* Sizes above any internal limit, and exactly at the fabric's limit. */
 static void sizes_large(const struct suite *suite) {
     static struct suite_cluster cluster;
     suite_cluster_open(&cluster, suite, 2);
@@ -116,7 +118,7 @@ static void compare_swap_on(struct suite_node *from, struct suite_node *to) {
     uint64_t at = 512, peer = to->card.rank, big = UINT64_C(0xfedcba9876543210);
     suite_store(suite_memory(to, at), 1);
     CHECK_EQ(suite_compare_swap(from, endpoint, peer, at, 1, big), 1);
-    CHECK_EQ(suite_compare_swap(from, endpoint, peer, at, 1, 2), big); /* refused */
+    CHECK_EQ(suite_compare_swap(from, endpoint, peer, at, 1, 2), big); /* no match */
     CHECK_EQ(suite_compare_swap(from, endpoint, peer, at, big ^ (UINT64_C(1) << 63), 3), big);
     CHECK_EQ(suite_compare_swap(from, endpoint, peer, at, big ^ 1, 3), big);
     CHECK_EQ(suite_compare_swap(from, endpoint, peer, at, big, 0), big);
@@ -156,7 +158,7 @@ static void local_anywhere(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* An inlined write lets go of its buffer at once. */
+/* The buffer of an inline write may be reused at once. */
 static void inline_reuse(const struct suite *suite) {
     static struct suite_cluster cluster;
     suite_cluster_open(&cluster, suite, 2);
@@ -181,7 +183,7 @@ static void inline_reuse(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* A segment that comes when all are connected already. */
+/* A segment that is added after all nodes are connected. */
 static void segment_later(const struct suite *suite) {
     static struct suite_cluster cluster;
     suite_cluster_open(&cluster, suite, 2);
@@ -203,7 +205,7 @@ static void segment_later(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* Each of eight nodes writes to each, then reads what the others wrote. */
+/* Each of eight nodes writes to each, then reads the other nodes' data. */
 static void all_pairs(const struct suite *suite) {
     static struct suite_cluster cluster;
     enum { NODES = 8, BYTES = 3000 };
@@ -231,7 +233,7 @@ static void all_pairs(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* The tables of this build have no holes; what a fabric lacks is refused and does no harm. */
+/* The tables of this build are complete; an unsupported operation returns an error without other effects. */
 static void stubs(const struct suite *suite) {
     CHECK(remo__fabric_find(suite->ops->name) == suite->ops);
     CHECK(remo__fabric_find("no such fabric") == NULL);

@@ -1,4 +1,5 @@
-/* What the capabilities promise about order and visibility, and the fence flag. */
+/* cases_order.c - order and visibility as the capabilities state them, and the fence flag.
+ * A case is skipped if the fabric lacks the capability that it checks. */
 #include "suite.h"
 
 #include "fabric/mapped.h"
@@ -6,8 +7,7 @@
 static struct suite_cluster cluster;
 #define ROUNDS suite_rounds(&cluster.nodes[0], 2000)
 
-/* An earlier read must not see what a later, fenced write of the same endpoint puts there; and so for
- * atomics. */
+/* An earlier read or atomic must not see the data of a later, fenced write of the same endpoint. */
 static void fence_flag(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 2);
     struct suite_node *node = &cluster.nodes[0];
@@ -34,7 +34,7 @@ static void fence_flag(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* A completed write is seen by the owner's next load. */
+/* The owner's next load sees a completed write. */
 static void completion_placed(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 2);
     struct suite_node *node = &cluster.nodes[0];
@@ -51,7 +51,7 @@ static void completion_placed(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* A completed read has pushed earlier writes out, a large one too. */
+/* A completed read implies that earlier writes are placed, also large ones. */
 static void read_flushes(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 2);
     struct suite_node *node = &cluster.nodes[0];
@@ -79,7 +79,65 @@ static void read_flushes(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* ---- writes in order: node 0 writes a payload and then a flag; node 1 looks at the flag ---- */
+/* ---- reads behind writes: nodes 0 and 2 each write a word at node 1 and then read the other's ---- */
+
+static struct {
+    _Atomic uint64_t came[2]; /* rounds that each node has begun */
+    _Atomic uint64_t read[2]; /* rounds that each node has ended */
+    uint64_t seen[2];
+} crossing;
+
+static void await_round(_Atomic uint64_t *counter, uint64_t round) {
+    uint64_t limit = remo__deadline(SUITE_LIMIT_NS);
+    for (uint32_t turn = 0; atomic_load(counter) < round; turn++) {
+        CHECK(remo__now_ns() < limit);
+        if (turn % 1000 == 999)
+            sched_yield();
+    }
+}
+
+static void cross(struct suite_node *node, struct remo__endpoint *endpoint, uint32_t side, uint64_t round) {
+    uint64_t *words = (uint64_t *)suite_buffer(node, 0);
+    words[0] = round;
+    struct remo__op ops[2] = {suite_op(node, REMO__OP_WRITE, 1, side * 4096, words, 8),
+                              suite_op(node, REMO__OP_READ, 1, (1 - side) * 4096, words + 8, 8)};
+    atomic_store(&crossing.came[side], round);
+    await_round(&crossing.came[1 - side], round);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_EQ(suite_post(node, endpoint, &ops[i]), 1);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_EQ(suite_complete(node, endpoint).status, 0);
+    crossing.seen[side] = words[8];
+    atomic_store(&crossing.read[side], round);
+    await_round(&crossing.read[1 - side], round);
+}
+
+static void *cross_from_node_2(void *arg) {
+    struct remo__endpoint *endpoint = suite_endpoint(arg);
+    for (uint64_t round = 1; round <= ROUNDS; round++)
+        cross(arg, endpoint, 1, round);
+    ((struct suite_node *)arg)->suite->ops->endpoint_close(endpoint);
+    return NULL;
+}
+
+static void reads_behind_writes(const struct suite *suite) {
+    suite_cluster_open(&cluster, suite, 3);
+    struct suite_node *node = &cluster.nodes[0];
+    if (!node->fabric->caps.read_flushes)
+        suite_skip("on fabric %s a read may pass a write of another word", suite->ops->name);
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, cross_from_node_2, &cluster.nodes[2]), 0);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        cross(node, endpoint, 0, round);
+        CHECK(crossing.seen[0] >= round || crossing.seen[1] >= round);
+    }
+    pthread_join(thread, NULL);
+    suite->ops->endpoint_close(endpoint);
+    suite_cluster_close(&cluster);
+}
+
+/* ---- writes in order: node 0 writes a payload and then a flag; node 1 polls the flag ---- */
 
 #define PAYLOAD 1000u
 
@@ -95,7 +153,7 @@ static void *payload_check(void *arg) {
         }
         char copy[PAYLOAD];
         remo__mapped_copy_from(copy, suite_memory(node, 0), sizeof copy);
-        /* Later rounds may have begun to replace it; each of its bytes is of this round or a later one. */
+        /* Later rounds may be replacing the payload: each byte is of this round or of a later one. */
         for (uint32_t i = 0; i < PAYLOAD; i++)
             CHECK((uint8_t)(copy[i] - (char)now) < 128);
         seen = now;
@@ -177,7 +235,7 @@ static void reads_ordered(const struct suite *suite) {
 /* ---- aligned words are never torn, in transfers of any size ---- */
 
 static const uint64_t whole_sizes[] = {8, 64, 128, 136, 1000, 4096, 20000};
-static _Atomic uint32_t whole_phase; /* which size now; the end, when there is no such size */
+static _Atomic uint32_t whole_phase; /* index of the current size; the end when it is out of range */
 
 static void *write_patterns(void *arg) {
     struct suite_node *node = arg;
@@ -214,11 +272,8 @@ static void words_whole(const struct suite *suite) {
 }
 
 const struct suite_case suite_cases_order[] = {
-    {"fence_flag", fence_flag},
-    {"completion_placed", completion_placed},
-    {"read_flushes", read_flushes},
-    {"writes_ordered", writes_ordered},
-    {"reads_ordered", reads_ordered},
-    {"words_whole", words_whole},
-    {NULL, NULL},
+    {"fence_flag", fence_flag},         {"completion_placed", completion_placed},
+    {"read_flushes", read_flushes},     {"reads_behind_writes", reads_behind_writes},
+    {"writes_ordered", writes_ordered}, {"reads_ordered", reads_ordered},
+    {"words_whole", words_whole},       {NULL, NULL},
 };

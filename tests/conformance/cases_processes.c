@@ -1,4 +1,5 @@
-/* Nodes in processes of their own: what only shows when nothing else is shared. */
+/* cases_processes.c - nodes in separate processes, which share only network memory.
+ * One case kills a process; operations on it must then fail and all others must complete. */
 #include "suite.h"
 
 #include <errno.h>
@@ -46,9 +47,9 @@ static void processes_exchange(const struct suite *suite) {
     suite_processes(suite, 4, SUITE_NO_VICTIM, exchange_body);
 }
 
-static _Atomic bool *computed_enough; /* all processes see it */
+static _Atomic bool *computed_enough; /* shared by all processes */
 
-/* Node 1 computes without calling the library, until node 0 is through with it. */
+/* Node 1 computes without calling the library until node 0 has finished. */
 static void computing_body(struct suite_process *process) {
     struct suite_node *node = &process->node;
     if (process->rank == 1) {
@@ -82,8 +83,8 @@ static void target_computes(const struct suite *suite) {
 
 static uint64_t killed_at; /* after so many operations */
 
-/* Node 2 is killed while it and all others work. Told of it, the others end what concerns node 2, and go
- * on. */
+/* Node 2 is killed while all nodes work. After the notification its peers end their operations on node 2, and
+ * continue. */
 static void killed_body(struct suite_process *process) {
     struct suite_node *node = &process->node;
     struct remo__endpoint *endpoint = suite_endpoint(node);
@@ -104,10 +105,10 @@ static void killed_body(struct suite_process *process) {
         if (process->rank != 2 && i == 10000)
             break;
     }
-    suite_process_barrier(process); /* of the two that are left */
+    suite_process_barrier(process); /* of the two remaining nodes */
     uint64_t start = remo__now_ns();
     node->suite->ops->disconnect(node->fabric, 2);
-    node->suite->ops->endpoint_close(endpoint); /* with whatever is still in flight */
+    node->suite->ops->endpoint_close(endpoint); /* with operations in flight */
     endpoint = suite_endpoint(node);
     CHECK_EQ(suite_run(node, endpoint, suite_op(node, REMO__OP_READ, 2, 0, buffer, 8)), -EHOSTDOWN);
     CHECK(in_time(remo__now_ns() - start, REMO__NS_PER_S));
@@ -121,7 +122,7 @@ static void peer_killed(const struct suite *suite) {
         suite_processes(suite, 3, 2, killed_body);
 }
 
-/* Processes sleep and are woken across the process boundary, by turns. */
+/* Processes sleep and wake each other in turn. */
 static void turns_body(struct suite_process *process) {
     struct suite_node *node = &process->node;
     struct remo__endpoint *endpoint = suite_endpoint(node);

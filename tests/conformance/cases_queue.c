@@ -1,10 +1,11 @@
-/* Many operations at once: batches, full queues, closing with operations in flight. */
+/* cases_queue.c - many operations at once: batches, full queues, closing with operations in flight.
+ * Every accepted operation completes exactly once. */
 #include "suite.h"
 
 #include <errno.h>
 
-/* Post all of `ops`, collecting completions whenever the queue is full, and at the end; each token, its
- * index, once. */
+/* Post all of `ops`; poll whenever the queue is full, and at the end. Each token, the index of its operation,
+ * must come once. */
 static void run_all(struct suite_node *node, struct remo__endpoint *endpoint, struct remo__op *ops,
                     uint32_t count) {
     bool *seen = calloc(count, sizeof *seen);
@@ -78,7 +79,7 @@ static void batches(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* Without polling the queue fills up at its depth; then one poll after the other makes room again. */
+/* Without polls the queue is full at its depth; then each poll makes room again. */
 static void full_queue(const struct suite *suite) {
     static struct suite_cluster cluster;
     suite_cluster_open(&cluster, suite, 2);
@@ -111,7 +112,7 @@ static void full_queue(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* A batch larger than the room left is taken in part, in order. */
+/* Of a batch larger than the room left, the first operations are accepted. */
 static void partial_batch(const struct suite *suite) {
     static struct suite_cluster cluster;
     suite_cluster_open(&cluster, suite, 2);
@@ -143,7 +144,7 @@ static void partial_batch(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* Endpoints and fabrics close although operations are in flight, and nobody else notices. */
+/* Endpoints and fabrics close with operations in flight; no other endpoint is affected. */
 static void close_outstanding(const struct suite *suite) {
     static struct suite_cluster cluster;
     suite_cluster_open(&cluster, suite, 2);
@@ -151,7 +152,7 @@ static void close_outstanding(const struct suite *suite) {
     struct remo__endpoint *other = suite_endpoint(node);
     for (uint32_t round = 0; round < 20; round++) {
         struct remo__endpoint *endpoint = suite_endpoint(node);
-        if (round % 2) /* else it may be closed before it is connected */
+        if (round % 2) /* in other rounds it may close before it is connected */
             suite_read(node, endpoint, 1, 0, suite_buffer(node, 0), 8);
         for (uint32_t i = 0; i < node->fabric->caps.depth; i++) {
             struct remo__op op = suite_op(node, i % 2 ? REMO__OP_READ : REMO__OP_WRITE, 1, 4096,

@@ -1,4 +1,5 @@
-/* Threads, each with its own endpoint, and nodes that come and go while others work. */
+/* cases_threads.c - threads with an endpoint each, and nodes that join and leave while others work.
+ * Atomics of all threads add up, and data of different threads does not mix. */
 #include "suite.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ static void *add_rounds(void *arg) {
     uint64_t before = 0;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         uint64_t old = suite_fetch_add(worker->node, endpoint, worker->target, 0, 1);
-        CHECK(i == 0 || old > before); /* nobody goes back */
+        CHECK(i == 0 || old > before); /* the counter never decreases */
         before = old;
         suite_fetch_add(worker->node, endpoint, worker->target, 8, worker->index + 1);
     }
@@ -57,7 +58,7 @@ static void threads_fetch_add(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* Two threads hammer one word with compare-and-swap, and a lock made of another. */
+/* Two threads contend for one word with compare-and-swap, and for a lock in another word. */
 static void *swap_rounds(void *arg) {
     struct worker *worker = arg;
     struct suite_node *node = worker->node;
@@ -98,7 +99,7 @@ static void threads_compare_swap(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* The CPU of the owner joins in, where the fabric says that it may. */
+/* The owner's CPU also changes the word, if the fabric's atomics are coherent with it. */
 static void atomics_coherent(const struct suite *suite) {
     suite_cluster_open(&cluster, suite, 2);
     if (!cluster.nodes[0].fabric->caps.atomics_coherent)
@@ -117,7 +118,7 @@ static void atomics_coherent(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* ---- each thread its own data ---- */
+/* ---- separate data for each thread ---- */
 
 static void *copy_rounds(void *arg) {
     struct worker *worker = arg;
@@ -148,7 +149,7 @@ static void threads_copy(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-/* ---- nodes come and go ---- */
+/* ---- nodes that join and leave ---- */
 
 static void join_late(const struct suite *suite, struct suite_node *late, uint32_t rank) {
     suite_node_open(late, suite, rank, 3);
@@ -159,7 +160,7 @@ static void join_late(const struct suite *suite, struct suite_node *late, uint32
     suite_node_meet(late, &late->card);
 }
 
-/* Nodes 0 and 1 work on each other while node 2 comes, works, and leaves, many times over. */
+/* Nodes 0 and 1 work on each other while node 2 joins, works, and leaves, many times. */
 static void come_and_go(const struct suite *suite) {
     _Atomic bool stop = false;
     for (uint32_t i = 0; i < 2; i++)
@@ -173,7 +174,7 @@ static void come_and_go(const struct suite *suite) {
     struct remo__endpoint *endpoint = suite_endpoint(&cluster.nodes[0]);
     struct remo__op op =
         suite_op(&cluster.nodes[0], REMO__OP_READ, 2, 0, suite_buffer(&cluster.nodes[0], 1 << 20), 8);
-    CHECK_EQ(suite_run(&cluster.nodes[0], endpoint, op), -EHOSTDOWN); /* it never came */
+    CHECK_EQ(suite_run(&cluster.nodes[0], endpoint, op), -EHOSTDOWN); /* it has not joined */
     for (uint32_t life = 0; life < 12; life++) {
         static struct suite_node late;
         join_late(suite, &late, 2);
@@ -184,7 +185,7 @@ static void come_and_go(const struct suite *suite) {
         struct remo__op imm = suite_op(&late, REMO__OP_WRITE, 0, 0, NULL, 0);
         imm.flags = REMO__OP_IMM;
         imm.imm = life;
-        CHECK_EQ(suite_run(&late, own, imm), 0); /* nobody takes it before the node leaves */
+        CHECK_EQ(suite_run(&late, own, imm), 0); /* not taken before the node leaves */
         suite->ops->endpoint_close(own);
         for (uint32_t i = 0; i < 2; i++)
             suite->ops->disconnect(cluster.nodes[i].fabric, 2);
@@ -200,7 +201,7 @@ static void come_and_go(const struct suite *suite) {
         suite_node_close(&cluster.nodes[i]);
 }
 
-/* What an earlier life sent and nobody took is not delivered as if the next one had sent it. */
+/* An immediate that an earlier incarnation sent is not delivered as one of the next incarnation. */
 static void imm_of_the_dead(const struct suite *suite) {
     static struct suite_node late;
     for (uint32_t i = 0; i < 2; i++)

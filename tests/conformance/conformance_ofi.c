@@ -1,4 +1,5 @@
-/* The conformance suite on the fabric ofi, over the provider that OFI_PROVIDER names, or TCP. */
+/* conformance_ofi.c - the conformance suite on the fabric ofi.
+ * OFI_PROVIDER names the provider; the default is TCP. */
 #include "suite.h"
 
 int main(int argc, char **argv) {

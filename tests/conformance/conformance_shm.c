@@ -1,4 +1,5 @@
-/* The conformance suite on the fabric shm. */
+/* conformance_shm.c - the conformance suite on the fabric shm.
+ * suite.h describes the suite. */
 #include "suite.h"
 
 int main(int argc, char **argv) {

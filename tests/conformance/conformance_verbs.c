@@ -1,4 +1,5 @@
-/* The conformance suite on the fabric verbs, over the device that REMO_PROVIDER names, or the first. */
+/* conformance_verbs.c - the conformance suite on the fabric verbs.
+ * REMO_PROVIDER names the device; the default is the first device. */
 #include "suite.h"
 
 int main(int argc, char **argv) {

@@ -1,4 +1,5 @@
-/* Runs the cases, each in a process of its own. */
+/* suite.c - runs the cases, each in its own process, and reports their results.
+ * A case that crashes or hangs fails alone: the parent process only waits and counts. */
 #include "suite.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ _Noreturn void suite_fail(const char *file, int line, const char *format, ...) {
     fputc('\n', stderr);
     funlockfile(stderr);
     va_end(args);
-    _exit(1); /* other threads may be anywhere */
+    _exit(1); /* not exit: other threads still run */
 }
 
 _Noreturn void suite_skip(const char *format, ...) {
@@ -97,7 +98,7 @@ static int run_all(const struct suite *suite) {
     return failed > 0 ? 1 : passed > 0 ? 0 : SKIPPED;
 }
 
-/* The build has its own list of cases, so that each is a test of its own there; are these all? */
+/* Compare the cases with the list in meson.build, where each case is a test of its own. */
 static int check_listed(int count, char **names) {
     int missing = 0;
     for (int i = 0; i < count; i++) {

@@ -1,10 +1,9 @@
-/* suite.h - what every fabric must do, checked through struct remo__fabric_ops alone.
+/* suite.h - the requirements on every fabric, checked through struct remo__fabric_ops alone.
  *
- * A case is a function in one of the cases_*.c. It runs in a process of its own, so that it may hang, crash
- * or leak without taking others along. It opens nodes, in this process or in forked ones, and passes
- * descriptions and file descriptors among them, which is the control plane's work otherwise. It consults the
- * capabilities only to skip what a fabric says it lacks. To run the suite on a fabric takes one call of
- * suite_main and a line in meson.build. */
+ * A case is a function in one of the cases_*.c. It runs in its own process, so it may hang, crash or leak
+ * without affecting others. It opens nodes, in this process or in forked ones, and passes descriptions and
+ * file descriptors between them, as the control plane does in production. It reads the capabilities only to
+ * skip checks. To run the suite on a fabric, call suite_main and add a line to meson.build. */
 #ifndef SUITE_H
 #define SUITE_H
 
@@ -26,9 +25,9 @@
 #define SUITE_SEGMENTS_MAX 4u
 #define SUITE_ARENA_BYTES (UINT64_C(64) << 20)
 #define SUITE_ZONE_BYTES \
-    (UINT64_C(6) << 20)       /* each node has two: for others to work on, and for its buffers */
-#define SUITE_IMMS_MAX 65536u /* kept by a service thread */
-#define SUITE_LIMIT_NS (100 * REMO__NS_PER_S) /* whatever takes longer never ends */
+    (UINT64_C(6) << 20)       /* each node has two: one for peers' operations, one for its buffers */
+#define SUITE_IMMS_MAX 65536u /* stored by a service thread */
+#define SUITE_LIMIT_NS (100 * REMO__NS_PER_S) /* a longer operation counts as hung */
 
 /* A fabric under test. */
 struct suite {
@@ -36,7 +35,7 @@ struct suite {
     const char *provider; /* as in struct remo__fabric_config */
 };
 
-/* What a node tells its peers. */
+/* The description of a node for its peers. */
 struct suite_segment {
     uint64_t offset, size_bytes;
     uint8_t blob[REMO__BLOB_BYTES_MAX];
@@ -55,9 +54,9 @@ struct suite_node {
     const struct suite *suite;
     struct remo__fabric *fabric;
     char *arena;
-    uint64_t zone; /* arena offset of what others work on; the zone for buffers follows */
+    uint64_t zone; /* arena offset of the zone for peers' operations; the zone for buffers follows */
     struct suite_card card;
-    /* The service thread, if one was started, and what it received. */
+    /* The service thread, if one was started, and the immediates that it received. */
     pthread_t service;
     bool served;
     _Atomic bool service_stop;
@@ -88,8 +87,9 @@ struct suite_case {
 extern const struct suite_case suite_cases_ops[], suite_cases_queue[], suite_cases_order[], suite_cases_imm[],
     suite_cases_threads[], suite_cases_errors[], suite_cases_processes[];
 
-/* Without arguments: run all cases, say how each ended, and end with "N passed, N failed, N skipped". With
- * the name of a case: run it, exit 0, 1 or 77. With --listed NAME...: fail unless these are all there are. */
+/* Without arguments: run all cases, print the result of each, and "N passed, N failed, N skipped". With the
+ * name of a case: run it, exit 0, 1 or 77. With --listed NAME...: fail unless these are the names of all
+ * cases. */
 int suite_main(const struct suite *suite, int argc, char **argv);
 
 /* ---- verdicts: end the process of the case ---- */
@@ -121,34 +121,34 @@ void suite_node_grow(struct suite_node *node, uint64_t size_bytes);
 /* Connect to the owner of a card and map its segments. */
 void suite_node_meet(struct suite_node *node, const struct suite_card *card);
 void suite_node_map(struct suite_node *node, const struct suite_card *card, uint32_t segment);
-/* Receive immediates in a thread of its own, as the node's service thread does. */
+/* Receive immediates in a separate thread, as the node's service thread does. */
 void suite_service_start(struct suite_node *node);
 void suite_service_stop(struct suite_node *node);
 /* Wait until that thread received `count` immediates in all. */
 void suite_service_expect(struct suite_node *node, uint32_t count);
 
-/* All nodes in this process, each connected with each, itself included. */
+/* Open all nodes in this process, each connected to each, itself included. */
 void suite_cluster_open(struct suite_cluster *cluster, const struct suite *suite, uint32_t size);
 void suite_cluster_close(struct suite_cluster *cluster);
 
-/* Each node in a process of its own, all connected. A process may end by SIGKILL only if it is `victim`. */
+/* Open each node in a separate process, all connected. Only the process `victim` may end by SIGKILL. */
 void suite_processes(const struct suite *suite, uint32_t size, uint32_t victim,
                      void (*body)(struct suite_process *process));
 #define SUITE_NO_VICTIM UINT32_MAX
-/* Wait until all processes that still live are here. */
+/* Barrier of all running processes. */
 void suite_process_barrier(struct suite_process *process);
 
 /* ---- memory ---- */
 
-/* What others work on: at `at` of the zone, as an offset, and as the owner's CPU sees it. */
+/* Position `at` of the zone for peers' operations: as an offset, and as the owner's CPU address. */
 uint64_t suite_offset(const struct suite_node *node, uint64_t at);
 char *suite_memory(const struct suite_node *node, uint64_t at);
-/* The node's own buffers. They lie in the arena, which is right on every fabric. */
+/* The node's own buffers. They are in the arena, which every fabric accepts. */
 char *suite_buffer(const struct suite_node *node, uint64_t at);
-/* Bytes that tell from where and when they come. */
+/* Bytes that identify their origin and round. */
 void suite_fill(char *bytes, uint64_t size_bytes, uint64_t seed);
 bool suite_filled(const char *bytes, uint64_t size_bytes, uint64_t seed);
-/* A word that others write, as the CPU must read and write it. */
+/* CPU access to a word that peers write. */
 uint64_t suite_load(const void *word);
 void suite_store(void *word, uint64_t value);
 
@@ -157,14 +157,14 @@ void suite_store(void *word, uint64_t value);
 struct remo__endpoint *suite_endpoint(struct suite_node *node);
 struct remo__op suite_op(struct suite_node *node, uint8_t kind, uint32_t peer, uint64_t at, void *local,
                          uint64_t size_bytes);
-/* Post one, polling while the queue is full; returns 1 or an error. */
+/* Post one operation; poll while the queue is full. Returns 1 or an error. */
 int suite_post(struct suite_node *node, struct remo__endpoint *endpoint, const struct remo__op *op);
 /* The next completion; it must come within the limit. */
 struct remo__completion suite_complete(struct suite_node *node, struct remo__endpoint *endpoint);
-/* Post one, with nothing else in flight, and wait; returns its status, also if it was refused. */
+/* Post one operation, with nothing else in flight, and wait. Returns its status, or the error of the post. */
 int suite_run(struct suite_node *node, struct remo__endpoint *endpoint, struct remo__op op);
 
-/* These must succeed. Larger transfers than the fabric takes are split, as the node does. */
+/* These must succeed. Transfers above the fabric's limit are split, as the node does. */
 void suite_read(struct suite_node *node, struct remo__endpoint *endpoint, uint32_t peer, uint64_t at,
                 void *local, uint64_t size_bytes);
 void suite_write(struct suite_node *node, struct remo__endpoint *endpoint, uint32_t peer, uint64_t at,
@@ -173,13 +173,12 @@ uint64_t suite_fetch_add(struct suite_node *node, struct remo__endpoint *endpoin
                          uint64_t addend);
 uint64_t suite_compare_swap(struct suite_node *node, struct remo__endpoint *endpoint, uint32_t peer,
                             uint64_t at, uint64_t compare, uint64_t value);
-/* How often to repeat what takes `rounds` times on a network: more where an operation is a few
- * instructions. */
+/* The number of repetitions: `rounds` on a network, more if an operation takes only a few instructions. */
 uint32_t suite_rounds(const struct suite_node *node, uint32_t rounds);
-/* A wake-up that got lost shows as a sleep to its end, of a second. So does a machine that stands still for a
- * moment: of `stalls`, which begins with 0, a few are forgiven. */
+/* A lost wake-up shows as a sleep of a second, to its timeout. A machine that pauses shows the same: a few
+ * stalls, counted in `stalls` (initially 0), are tolerated. */
 bool suite_woken(uint32_t *stalls, uint64_t since_ns);
-/* Wait until everything written before on this endpoint to that peer is placed, by what the fabric offers. */
+/* Wait until all earlier writes of this endpoint to the peer are placed, by the means of the fabric. */
 void suite_flush(struct suite_node *node, struct remo__endpoint *endpoint, uint32_t peer);
 
 #endif

@@ -1,4 +1,5 @@
-/* Nodes for the cases: an arena, a fabric, a segment, and what the control plane would do for them. */
+/* suite_node.c - nodes for the cases: an arena, a fabric and a segment.
+ * The suite passes descriptions between nodes, as the control plane does in production. */
 #include "suite.h"
 
 #include <errno.h>
@@ -257,7 +258,7 @@ void suite_write(struct suite_node *node, struct remo__endpoint *endpoint, uint3
     run_split(node, endpoint, suite_op(node, REMO__OP_WRITE, peer, at, (void *)local, size_bytes));
 }
 
-/* A word of the node's buffers that only this thread uses. */
+/* A private word of this thread in the node's buffers. */
 static uint64_t *word_buffer(struct suite_node *node) {
     static _Atomic uint32_t threads;
     static _Thread_local uint32_t mine;

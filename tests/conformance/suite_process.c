@@ -1,5 +1,5 @@
-/* Nodes in processes of their own. This process is the hub: it passes the cards around, files with them, and
- * holds the barriers; its children are the nodes. */
+/* suite_process.c - nodes in separate processes. This process is the hub, its children are the nodes.
+ * The hub distributes cards with their file descriptors, and implements the barriers. */
 #include "suite.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 struct child {
     pid_t pid;
-    int fd; /* -1: its end of the stream was seen */
+    int fd; /* -1: the stream has ended */
     bool waits;
 };
 
@@ -89,7 +89,7 @@ static void hub_cards(struct child *children, uint32_t size) {
         close(cards[i].segments[0].fd);
 }
 
-/* Whoever waits goes on when all who live wait. */
+/* Release the waiting nodes when all running nodes wait. */
 static uint32_t hub_barrier(struct child *children, uint32_t size) {
     uint32_t live = 0, waiting = 0;
     for (uint32_t i = 0; i < size; i++) {
@@ -138,7 +138,7 @@ void suite_processes(const struct suite *suite, uint32_t size, uint32_t victim,
         CHECK(pid >= 0);
         if (pid == 0) {
             for (uint32_t j = 0; j < i; j++)
-                close(children[j].fd); /* or nobody would see those children's end */
+                close(children[j].fd); /* else those children's ends would not be detected */
             close(pair[0]);
             alarm(100);
             exit(child_run(suite, i, size, pair[1], body));

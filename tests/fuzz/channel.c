@@ -1,5 +1,5 @@
 /* What an authenticated peer may put into the frames of the channel protocol: JOIN, CONNECT, REFUSE, LEAVE,
- * messages. Input: u8 type, u8 what to mend, the frame.
+ * ANSWERED, messages. Input: u8 type, u8 what to mend, the frame.
  *
  * Each frame is decoded, and what makes sense must encode to the same bytes. Then it is handed, as one of
  * node 1, to node 0 of a job of two that has channels open, connected and waiting; node 1 gets the answers.
@@ -110,10 +110,12 @@ static void mend_join(struct remo__join *join, uint8_t mend, const struct remo_c
     if (!(mend & MEND_MEMORY))
         return;
     memcpy(join->type, target->type, sizeof join->type);
+    join->participants = target->participants;
     join->memory_count = target->memory_count;
     for (uint32_t i = 0; i < target->memory_count; i++) {
         memcpy(join->memories[i].name, target->memories[i].name, sizeof target->memories[i].name);
         join->memories[i].expected_bytes = target->memories[i].own_bytes;
+        join->memories[i].providers = target->memories[i].providers;
     }
 }
 
@@ -136,6 +138,7 @@ static size_t mended(uint16_t type, uint8_t mend, const uint8_t *data, size_t by
     struct remo__connect connect;
     struct remo__refuse refuse;
     struct remo__leave leave;
+    struct remo__answered answered;
     if (type == REMO__MESSAGE_JOIN && remo__join_decode(data, bytes, &join)) {
         assert(remo__join_encode(&join, frame) == bytes && memcmp(frame, data, bytes) == 0);
         mend_join(&join, mend, target);
@@ -157,6 +160,11 @@ static size_t mended(uint16_t type, uint8_t mend, const uint8_t *data, size_t by
         leave.id = mend & MEND_ID ? pair[1]->id : leave.id;
         return remo__leave_encode(&leave, frame);
     }
+    if (type == REMO__MESSAGE_ANSWERED && remo__answered_decode(data, bytes, &answered)) {
+        assert(remo__answered_encode(&answered, frame) == bytes && memcmp(frame, data, bytes) == 0);
+        answered.to_id = mend & MEND_TO_ID ? target->id : answered.to_id;
+        return remo__answered_encode(&answered, frame);
+    }
     return 0;
 }
 
@@ -166,7 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         return 0;
     if (!nodes[0])
         open_job();
-    uint16_t type = (uint16_t)(REMO__MESSAGE_JOIN + data[0] % 6);
+    uint16_t type = (uint16_t)(REMO__MESSAGE_JOIN + data[0] % 7);
     struct remo__registry *registry = remo__registry(nodes[0]);
     remo__join_frame(registry, 1, type, data + PREFIX_BYTES, bytes - PREFIX_BYTES);
     size_t length = data[1] ? mended(type, data[1], data + PREFIX_BYTES, bytes - PREFIX_BYTES) : 0;
@@ -180,20 +188,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 /* Each kind of frame, with each thing mended. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     static const struct remo__join join = {
-        .id = 4097, .name = "alone", .type = "fuzz", .memory_count = 2, .memories = {{"a", 128}, {"b", 64}}};
+        .id = 4097,
+        .name = "alone",
+        .type = "fuzz",
+        .participants = {{3}},
+        .memory_count = 2,
+        .memories = {{"a", 128, {{3}}}, {"b", 64, {{3}}}}};
     static const struct remo__connect connect = {
         .id = 4097, .to_id = 4098, .memory_count = 2, .memories = {{1u << 20, 128}, {(1u << 20) + 128, 64}}};
     static const struct remo__refuse refuse = {.to_id = 4098, .text = "channel alone is not what you think"};
     static const struct remo__leave leave = {.id = 4097, .to_id = 4098};
-    if (n >= 5 * 16)
+    static const struct remo__answered answered = {.to_id = 4098};
+    if (n >= 6 * 16)
         return 0;
-    ret_data[0] = (uint8_t)(n % 5);
-    ret_data[1] = (uint8_t)(n / 5);
-    switch (n % 5) {
+    ret_data[0] = (uint8_t)(n % 6);
+    ret_data[1] = (uint8_t)(n / 6);
+    switch (n % 6) {
     case 0: return PREFIX_BYTES + remo__join_encode(&join, ret_data + PREFIX_BYTES);
     case 1: return PREFIX_BYTES + remo__connect_encode(&connect, ret_data + PREFIX_BYTES);
     case 2: return PREFIX_BYTES + remo__refuse_encode(&refuse, ret_data + PREFIX_BYTES);
     case 3: return PREFIX_BYTES + remo__leave_encode(&leave, ret_data + PREFIX_BYTES);
+    case 4: return PREFIX_BYTES + remo__answered_encode(&answered, ret_data + PREFIX_BYTES);
     default: memcpy(ret_data + PREFIX_BYTES, "\2\20\0\0 a message", 14); return PREFIX_BYTES + 14;
     }
 }

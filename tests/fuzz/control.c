@@ -32,7 +32,7 @@ static size_t seed_stream(uint8_t *data, bool sealed) {
 static size_t seed_hello(uint8_t *data) {
     struct remo__handshake handshake;
     remo__handshake_begin(&handshake, &connector, true);
-    remo__handshake_greet(&handshake, 0);
+    remo__handshake_hello_write(&handshake, 0);
     memcpy(data, handshake.ours, handshake.ours_bytes);
     return handshake.ours_bytes;
 }
@@ -81,10 +81,10 @@ static void try_stream(const uint8_t *data, size_t bytes, bool sealed) {
 static void try_hello(const uint8_t *data, size_t bytes) {
     struct remo__handshake handshake;
     remo__handshake_begin(&handshake, &acceptor, false);
-    if (remo__handshake_hear(&handshake, data, bytes) != REMO__REFUSAL_NONE)
+    if (remo__handshake_hello_read(&handshake, data, bytes) != REMO__REFUSAL_NONE)
         return;
     assert(handshake.peer.rank == 1 && strcmp(handshake.peer.job, "job") == 0);
-    remo__handshake_greet(&handshake, handshake.peer.rank);
+    remo__handshake_hello_write(&handshake, handshake.peer.rank);
     if (remo__handshake_verify(&handshake, data, bytes) == 0)
         abort();
 }
@@ -93,10 +93,10 @@ static void try_proof(const uint8_t *data, size_t bytes) {
     struct remo__handshake ours, theirs;
     remo__handshake_begin(&ours, &acceptor, false);
     remo__handshake_begin(&theirs, &connector, true);
-    remo__handshake_greet(&theirs, 0);
-    if (remo__handshake_hear(&ours, theirs.ours, theirs.ours_bytes) != REMO__REFUSAL_NONE)
+    remo__handshake_hello_write(&theirs, 0);
+    if (remo__handshake_hello_read(&ours, theirs.ours, theirs.ours_bytes) != REMO__REFUSAL_NONE)
         abort();
-    remo__handshake_greet(&ours, 1);
+    remo__handshake_hello_write(&ours, 1);
     if (remo__handshake_verify(&ours, data, bytes) == 0)
         abort();
 }

@@ -1,4 +1,4 @@
-/* Text that people write: hosts files, addresses, key files. */
+/* Text that people write: hosts files, addresses, key files, numbers in the environment. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "bootstrap/hosts.h"
 #include "bootstrap/key.h"
 #include "fuzz.h"
+#include "node/settings.h"
 
 static const char *const seeds[] = {
     "# comment\nnode1:7000\nnode2:7100 slots=4\n"
@@ -16,6 +17,9 @@ static const char *const seeds[] = {
     "unix:/a,unix:@b,tcp:127.0.0.1:1,tcp:[::1]:65535",
     "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n",
     "0123456789abcdef0123456789abcdef",
+    "18446744073709551615",
+    "512M",
+    "0.000000001",
 };
 
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
@@ -50,8 +54,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (remo__form_parse(text, bytes, &form) == 0)
         assert(form.is_unix || form.port > 0);
     char *copy = strndup(text, bytes);
-    if (copy)
+    uint64_t number;
+    if (copy) {
         remo__address_check(copy);
+        assert(!remo__bytes_parse(copy, &number) || number > 0);
+        assert(!remo__seconds_parse(copy, &number) || (number > 0 && number < UINT64_MAX));
+    }
     free(copy);
     return 0;
 }

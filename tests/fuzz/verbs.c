@@ -103,7 +103,7 @@ static size_t seed_segment(uint8_t *out) {
 }
 
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
-    struct verbs_hello hello = {.rank = 1, .from_life = 2, .to_life = 3, .secret = "secret"};
+    struct verbs_hello hello = {.rank = 1, .from_incarnation = 2, .to_incarnation = 3, .secret = "secret"};
     ret_data[0] = (uint8_t)n;
     switch (n) {
     case 0: return 1 + describe(ret_data + 1);

@@ -28,6 +28,7 @@ struct actor {
     struct remo_region *counters;
     struct kills_node *own;
     struct remo__random random;
+    uint64_t last_value; /* that a get of the map returned */
     uint32_t rank;
     uint64_t number; /* of values and elements made here */
 };
@@ -87,44 +88,81 @@ static int are_dead(const struct actor *actor) {
 
 /* ---- the map ---- */
 
-static int map_call(struct actor *actor, uint32_t function, uint64_t key) {
-    uint64_t value[KILLS_WORDS_MAX], number = function == MAP_GET ? 0 : new_number(actor);
-    size_t size = kills_run->words * sizeof value[0], bytes = size;
-    int rc;
-    for (uint32_t i = 0; i < kills_run->words; i++)
-        value[i] = number;
-    uint32_t call =
-        begin(actor, KILLS_MAP, &(struct call){.function = function, .key = key, .argument = number});
-    switch (function) {
-    case MAP_GET: rc = remo_kv_get(actor->kv, &key, sizeof key, value, size, &bytes); break;
-    case MAP_INSERT: rc = remo_kv_insert(actor->kv, &key, sizeof key, value, size); break;
-    case MAP_UPDATE: rc = remo_kv_update(actor->kv, &key, sizeof key, value, size); break;
-    default: rc = remo_kv_delete(actor->kv, &key, sizeof key);
+/* The call itself: `value` is what it puts, and what it returns. *ret_bytes: the length of what it returns. */
+static int do_map_call(struct actor *actor, const struct call *call, const uint64_t *expected,
+                       uint64_t *value, size_t *ret_bytes) {
+    uint64_t key = call->key;
+    size_t size = kills_run->words * sizeof value[0];
+    struct remo_kv *kv = actor->kv;
+    *ret_bytes = size;
+    switch (call->function) {
+    case MAP_GET: return remo_kv_get(kv, &key, sizeof key, value, size, ret_bytes);
+    case MAP_INSERT: return remo_kv_insert(kv, &key, sizeof key, value, size);
+    case MAP_UPDATE: return remo_kv_update(kv, &key, sizeof key, value, size);
+    case MAP_PUT: return remo_kv_put(kv, &key, sizeof key, value, size);
+    case MAP_ADD: return remo_kv_fetch_add(kv, &key, sizeof key, call->argument, value);
+    case MAP_COMPARE: return remo_kv_compare_put(kv, &key, sizeof key, expected, size, value, size);
+    default: return remo_kv_delete(kv, &key, sizeof key);
     }
-    CHECK(rc == 0 || rc == (function == MAP_INSERT ? -EEXIST : -ENOENT) || is_down(rc));
-    if (rc == 0)
+}
+
+static int is_map_answer(uint32_t function, int rc) {
+    if (rc == 0 || function == MAP_PUT)
+        return rc == 0;
+    return function == MAP_INSERT ? rc == -EEXIST
+                                  : rc == -ENOENT || (function == MAP_COMPARE && rc == -ESTALE);
+}
+
+static int map_call(struct actor *actor, uint32_t function, uint64_t key) {
+    uint64_t value[KILLS_WORDS_MAX], expected[KILLS_WORDS_MAX];
+    struct call call = {.function = function, .key = key, .second = actor->last_value};
+    size_t bytes;
+    call.argument = function == MAP_GET ? 0 : new_number(actor);
+    for (uint32_t i = 0; i < kills_run->words; i++) {
+        value[i] = call.argument;
+        expected[i] = call.second;
+    }
+    uint32_t index = begin(actor, KILLS_MAP, &call);
+    int rc = do_map_call(actor, &call, expected, value, &bytes);
+    CHECK(is_map_answer(function, rc) || is_down(rc));
+    if (rc == 0 && function != MAP_ADD)
         for (uint32_t i = 0; i < kills_run->words; i++)
-            CHECK(value[i] == value[0] && bytes == size);
+            CHECK(value[i] == value[0] && bytes == kills_run->words * sizeof value[0]);
+    if (rc == 0 && function == MAP_GET)
+        actor->last_value = value[0];
     if (!is_down(rc))
-        end(actor, KILLS_MAP, call, rc, value[0]);
+        end(actor, KILLS_MAP, index, rc, value[0]);
     else if (function == MAP_GET)
-        forget(actor, KILLS_MAP, call);
+        forget(actor, KILLS_MAP, index);
     else
         atomic_store(&kills_run->lost_keys[key % KILLS_KEYS_MAX], 1);
     return 0;
 }
 
+/* fetch_add needs values of 8 bytes: where they are longer, it is a put. A compare_put follows a get of its
+ * key, whose value it expects. */
+static int map_change(struct actor *actor, uint32_t function, uint64_t key) {
+    if (function == MAP_ADD && kills_run->words > 1)
+        function = MAP_PUT;
+    if (function == MAP_COMPARE && map_call(actor, MAP_GET, key))
+        return 1;
+    return map_call(actor, function, key);
+}
+
 static int map_turn(struct actor *actor) {
-    static const uint8_t functions[] = {MAP_GET, MAP_GET, MAP_GET, MAP_INSERT, MAP_INSERT, MAP_DELETE};
+    static const uint8_t functions[] = {MAP_GET,    MAP_GET, MAP_GET, MAP_INSERT, MAP_INSERT,
+                                        MAP_DELETE, MAP_PUT, MAP_ADD, MAP_COMPARE};
+    static const uint8_t updates[] = {MAP_UPDATE, MAP_UPDATE, MAP_ADD, MAP_PUT};
     uint64_t drawn = atomic_fetch_add(&kills_run->map_calls, 1);
     uint64_t group = drawn / (KILLS_KEYS_AT_ONCE * KILLS_CALLS_A_KEY);
     uint64_t key = group * KILLS_KEYS_AT_ONCE + dice(actor, KILLS_KEYS_AT_ONCE);
-    uint32_t function =
-        dice(actor, 100) < kills_run->updates_percent ? MAP_UPDATE : functions[dice(actor, sizeof functions)];
+    uint32_t function = dice(actor, 100) < kills_run->updates_percent
+                            ? updates[dice(actor, sizeof updates)]
+                            : functions[dice(actor, sizeof functions)];
     if (atomic_load(&kills_run->lost_keys[key % KILLS_KEYS_MAX]))
         function = MAP_GET;
     now_in(actor, KILLS_IN_MAP);
-    return map_call(actor, function, key);
+    return map_change(actor, function, key);
 }
 
 /* ---- the queue ---- */

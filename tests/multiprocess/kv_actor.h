@@ -179,7 +179,8 @@ static inline int actor_end(struct actor *actor, struct actor_slot *slot) {
     return slot->op.kind == REMO_KV_GET ? actor_end_get(actor, slot) : actor_end_change(actor, slot);
 }
 
-/* Keep the window full until told to stop, then let it run empty. */
+/* Keep the window full until `stop` is set, then complete it. The first window is started in any case: on a
+ * busy machine a thread may begin late. */
 static inline int actor_run(struct actor *actor) {
     const struct actor_options *options = actor->options;
     uint32_t in_flight = 0, turn = 0;
@@ -191,7 +192,7 @@ static inline int actor_run(struct actor *actor) {
                 if (actor_end(actor, slot) != 0)
                     return 1;
             }
-            if (slot->in_flight || atomic_load(options->stop))
+            if (slot->in_flight || (turn > 0 && atomic_load(options->stop)))
                 continue;
             if (remo__random_below(&actor->random, 100) >= options->write_percent
                 || !actor_begin_change(actor, slot))

@@ -4,6 +4,8 @@
  *     member              then leaves when everybody has said that all is well
  *     member --size N     the program says N: must agree with the launcher
  *     member --die R      rank R kills itself then; the others print "rank X was told of R" and end with 0
+ *     member --open N     opens and closes a whole node instead, after N ms; prints "rank R opened"
+ *     member --region N   opens a node and a region of N MiB at each rank; prints "rank R: " and the code
  */
 #include <errno.h>
 #include <signal.h>
@@ -16,6 +18,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bootstrap/control.h"
+#include <remo/barrier.h>
+#include <remo/node.h>
+#include <remo/region.h>
 
 #define WAIT_NS (100 * REMO__NS_PER_S)
 
@@ -94,6 +99,50 @@ static int take_part(struct remo__control *control, const struct remo__roster *r
     return 0;
 }
 
+static int open_node(unsigned int after_ms) {
+    struct remo_node *node;
+    usleep(after_ms * 1000);
+    int rc = remo_node_open(NULL, &node);
+    if (rc != 0) {
+        fprintf(stderr, "member: %s: %s\n", remo_error_name(rc), remo_last_error());
+        return 3;
+    }
+    printf("rank %u opened\n", remo_node_rank(node));
+    remo_node_close(node);
+    return 0;
+}
+
+/* Each node writes the last word of the next one's part and reads it back. */
+static int use_region(struct remo_node *node, struct remo_region *region, uint64_t size_bytes) {
+    uint32_t next = (remo_node_rank(node) + 1) % remo_node_size(node);
+    uint64_t word = 1 + remo_node_rank(node), back = 0, offset = size_bytes - sizeof word;
+    int rc = remo_region_write(region, next, offset, &word, sizeof word, 0, NULL);
+    rc = rc ? rc : remo_fence(node, REMO_FENCE_THREAD, 0);
+    rc = rc ? rc : remo_region_read(region, next, offset, &back, sizeof back, NULL);
+    return rc == 0 && back != word ? -EIO : rc;
+}
+
+static int open_region(uint64_t size_bytes) {
+    struct remo_node *node;
+    struct remo_barrier *barrier = NULL;
+    struct remo_region *region = NULL;
+    int rc = remo_node_open(NULL, &node);
+    if (rc != 0) {
+        fprintf(stderr, "member: %s: %s\n", remo_error_name(rc), remo_last_error());
+        return 3;
+    }
+    uint32_t rank = remo_node_rank(node);
+    rc = remo_region_open(remo_node_root(node), "region", size_bytes, NULL, &region);
+    rc = rc ? rc : use_region(node, region, size_bytes);
+    printf("rank %u: %s\n", rank, rc == 0 ? "opened" : remo_error_name(rc));
+    rc = remo_barrier_open(remo_node_root(node), "all", NULL, &barrier);
+    rc = rc ? rc : remo_barrier_wait(barrier, REMO_FOREVER); /* no node leaves while others use its memory */
+    remo_barrier_close(barrier);
+    remo_region_close(region);
+    remo_node_close(node);
+    return rc != 0;
+}
+
 int main(int argc, char **argv) {
     struct remo__bootstrap_config config = {0};
     struct remo__control_config plane = {.up = on_up, .frame = on_frame, .down = on_down};
@@ -105,6 +154,10 @@ int main(int argc, char **argv) {
             config.size = (uint32_t)atoi(argv[i + 1]);
         if (strcmp(argv[i], "--die") == 0)
             die = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--region") == 0)
+            return open_region((uint64_t)atoi(argv[i + 1]) << 20);
+        if (strcmp(argv[i], "--open") == 0)
+            return open_node((unsigned int)atoi(argv[i + 1]));
     }
     int rc = remo__roster_open(&config, &roster);
     if (rc == 0) {

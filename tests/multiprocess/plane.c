@@ -119,6 +119,15 @@ static void on_down(void *ctx, uint32_t peer, int reason) {
     pthread_mutex_unlock(&plane->lock);
 }
 
+static void on_denied(void *ctx, uint32_t peer, const char *why) {
+    struct plane *plane = ctx;
+    pthread_mutex_lock(&plane->lock);
+    plane->peers[peer].denials++;
+    plane->peers[peer].disorder |= plane->peers[peer].ups > 0 || why[0] == '\0';
+    pthread_cond_broadcast(&plane->changed);
+    pthread_mutex_unlock(&plane->lock);
+}
+
 static void on_log(void *ctx, int level, const char *message) {
     (void)level;
     fprintf(stderr, "   [%u] %s\n", ((struct plane *)ctx)->roster->rank, message);
@@ -166,7 +175,8 @@ int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct p
                                           .ctx = plane,
                                           .up = on_up,
                                           .frame = on_frame,
-                                          .down = on_down};
+                                          .down = on_down,
+                                          .denied = on_denied};
     rc = remo__control_open(&config, &plane->control);
     if (rc != 0) {
         remo__roster_close(plane->roster);
@@ -226,9 +236,19 @@ bool plane_wait_frames(struct plane *plane, uint32_t peer, uint64_t frames) {
     return wait_for(plane, has_frames, peer, frames);
 }
 
+static bool is_denied(struct plane *plane, uint32_t peer, uint64_t number) {
+    (void)number;
+    return plane->peers[peer].denials > 0;
+}
+
+bool plane_wait_denied(struct plane *plane, uint32_t peer) {
+    return wait_for(plane, is_denied, peer, 0);
+}
+
 bool plane_wait_why(struct plane *plane, uint32_t peer, const char *text) {
     char why[512];
-    for (int i = 0; i < 1000; i++) {
+    uint64_t deadline = remo__deadline(WAIT_NS);
+    while (remo__now_ns() < deadline) {
         remo__control_why(plane->control, peer, why, sizeof why);
         if (strstr(why, text))
             return true;

@@ -19,7 +19,7 @@
 _Noreturn void check_failed(const char *file, int line, const char *what);
 
 struct plane_peer {
-    int ups, downs;
+    int ups, downs, denials;
     int reason; /* of the last down */
     uint32_t incarnation;
     bool same_machine;
@@ -58,11 +58,12 @@ const char *plane_key(uint8_t fill);
 int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct plane_options *options);
 void plane_close(struct plane *plane);
 
-/* Wait until so many peers are up (each at least once), or `peer` went down so often; false after 20 s. */
+/* Wait until so many peers are up (each at least once), or `peer` went down so often; false after 100 s. */
 bool plane_wait_up(struct plane *plane, uint32_t count);
 bool plane_wait_down(struct plane *plane, uint32_t peer, int downs);
 bool plane_wait_frames(struct plane *plane, uint32_t peer, uint64_t frames);
-/* The why of `peer` contains `text` within 10 s. */
+bool plane_wait_denied(struct plane *plane, uint32_t peer);
+/* The why of `peer` contains `text` within 100 s. */
 bool plane_wait_why(struct plane *plane, uint32_t peer, const char *text);
 
 /* The numbered frame that the recorder expects next: {u64 number; bytes that follow from it}. */

@@ -2,6 +2,8 @@
  * secret, however long it takes a peer that lives, and without keeping others waiting. REMO_TEST_MTU names
  * what the settings in REMO_PROVIDER ought to come to. */
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <remo/remo.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 #include "fabric/verbs.h"
 #include "node/node.h"
 #include "node/op.h"
+#include "node/slots.h"
 
 #define WAIT (50 * SECOND)
 #define LONGER_THAN_AN_ATTEMPT_MS 3000u
@@ -231,6 +234,57 @@ static int dies_before(struct remo_node *node, void *ctx) {
     return close_all(region);
 }
 
+/* ---- an event that the kernel takes back ---- */
+
+/* The target's thread is held between the poll that reports an event and the call that takes it. */
+static _Atomic int hold, held;
+
+int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
+    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+    int rc = ppoll(fds, count, timeout_ms < 0 ? NULL : &timeout, NULL);
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    if (rc > 0 && atomic_load(&hold) && strcmp(name, "remo-target") == 0) {
+        atomic_store(&held, 1);
+        while (atomic_load(&hold))
+            cluster_sleep_ms(1);
+    }
+    return rc;
+}
+
+static void disconnect(struct remo_node *node, uint32_t peer) {
+    struct remo__thread *thread = remo__thread(node);
+    (void)remo__mutex_lock(node, &thread->slots->lock, REMO_FOREVER);
+    for (struct verbs_endpoint *at = verbs_of_node(node)->endpoints; at; at = at->next)
+        if (at->links[peer])
+            remo__verbs_link_free(at->links[peer]);
+    remo__mutex_unlock(node, &thread->slots->lock);
+}
+
+/* The kernel discards the events of a connection that is destroyed. The target's thread must not wait for an
+ * event that poll has reported: the wait would never end, and the node would not close. */
+static int event_discarded(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_region *region;
+    uint64_t word = 0;
+    CHECK_OK(open_all(node, &region));
+    CHECK_OK(remo_region_read(region, 1 - remo_node_rank(node), 0, &word, 8, NULL)); /* connects */
+    CHECK_OK(cluster_meet()); /* no connection of the other node is held */
+    atomic_store(&hold, remo_node_rank(node) == 0);
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 1) {
+        disconnect(node, 0);
+    } else {
+        uint64_t deadline = cluster_now_ns() + WAIT;
+        while (!atomic_load(&held) && cluster_now_ns() < deadline)
+            cluster_sleep_ms(1);
+        CHECK(atomic_load(&held));
+        remo__verbs_target_expel(verbs_of_node(node), 1);
+        atomic_store(&hold, 0);
+    }
+    return close_all(region);
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(settings, 2, .only_on = "verbs"),
@@ -239,6 +293,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(slow, 3, .only_on = "verbs"),
         CLUSTER_TEST(left_alone, 2, .only_on = "verbs"),
         CLUSTER_TEST(dies_before, 3, .only_on = "verbs"),
+        CLUSTER_TEST(event_discarded, 2, .only_on = "verbs"),
         {0},
     };
     pids = cluster_shared(4 * sizeof *pids);

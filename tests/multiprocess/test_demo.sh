@@ -41,7 +41,7 @@ awk 'BEGIN {
 for nodes in 1 2 3; do
     demo 0 --file "$folder/records" --nodes "$nodes" --seconds 0.3
     says out "500 records of"
-    says out "1 more have a key"
+    says out "1 more are left out"
     says out "read back  500 records"
     says out "byte for byte"
     [ ! -s "$folder/err" ] || fail "a progress bar, or a complaint, in a pipe"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The examples do what they say, under the launcher and alone; and the tutorial shows the code that is built.
-#   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT
+#   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT WINDOW FEED
 set -u
 
 fabric=$1
@@ -9,6 +9,8 @@ hello=$3
 dispenser=$4
 power_controller=$5
 top=$6
+window=$7
+feed=$8
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -74,6 +76,11 @@ expect 'the ranks of 1 nodes add up to 0' env REMO_FABRIC="$fabric" "$hello"
 run '9592 primes below 100000' 4 "$dispenser"
 run '2262 primes below 20000' 3 "$dispenser" 20000
 run '0 primes below 0' 2 "$dispenser" 0
+run 'read 262144 words in a window of 16, 262144 of them right' 2 "$window"
+run 'read 262144 words in a window of 1, 262144 of them right' 3 "$window" 1
+run 'read 262144 words in a window of 64, 262144 of them right' 1 "$window" 64
+run '2 nodes received 10000 lines in order' 3 "$feed"
+run '0 nodes received 5 lines in order' 1 "$feed" 5
 # A fifth of a second, a thousand times slower than real time: one line for each turn of the loop.
 timeout 120 "$remo" run -n 3 --fabric "$fabric" -- "$power_controller" 40 0.19 1000 >"$scratch/out" 2>"$scratch/err" ||
     fail "status $? of power_controller"

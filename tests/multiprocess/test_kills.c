@@ -68,9 +68,10 @@ static void plan(uint64_t seed) {
     kills_run->seed = seed;
     /* Calls of the queue are so quick that hardly anybody would die in one. */
     static const uint32_t weights[4][KILLS_OBJECTS] = {{20, 20, 1}, {1, 1000, 1}, {1, 20, 20}, {20, 20, 1}};
+    static const uint32_t words[3] = {WORDS_FEW, KILLS_WORDS_MAX, 1}; /* 1: a value that fetch_add adds to */
     memcpy(kills_run->weight, weights[seed % 4], sizeof kills_run->weight);
     kills_run->updates_percent = seed % 4 == 3 ? 95 : 30;
-    kills_run->words = seed / 16 % 2 ? KILLS_WORDS_MAX : WORDS_FEW;
+    kills_run->words = words[seed / 3 % 3];
     kills_run->victim_count = remo__random_below(&random, 4) == 0 ? 2 : 1;
     kills_run->victims[0].rank = (uint32_t)(seed / 4 % KILLS_NODES);
     kills_run->victims[1].rank =

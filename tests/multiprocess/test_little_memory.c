@@ -44,7 +44,7 @@ static int tiny(struct remo_node *node, void *ctx) {
     CHECK_OK(job_make(&job, 1));
     setenv("REMO_MEMORY_DIR", folder, 1);
     CHECK_SENTENCE(job_open(&job, 0, remo_node_fabric(node), NULL, &none), -ENOSPC, folder);
-    CHECK(strstr(remo_last_error(), "make it larger"));
+    CHECK(strstr(remo_last_error(), "enlarge it"));
     unsetenv("REMO_MEMORY_DIR");
     CHECK_OK(job_open(&job, 0, remo_node_fabric(node), NULL, &none));
     remo_node_close(none);

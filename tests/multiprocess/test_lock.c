@@ -373,7 +373,7 @@ static int uncontended_costs(struct remo_lock *lock, uint32_t rank) {
             COST(lock, remo_lock_acquire(lock, 0, SECOND), 0, 1, 0);
             COST(lock, remo_lock_release(lock, 0, REMO_FENCE_THREAD), 0, 1, 0);
             COST(lock, remo_lock_acquire(lock, 0, 0), 0, 1, 0); /* nobody had it since */
-            COST(lock, remo_lock_acquire(lock, 0, 0), -ETIMEDOUT, 0, 0);
+            COST(lock, remo_lock_acquire(lock, 0, 0), -EDEADLK, 0, 0);
             COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 1, 0);
         }
     }
@@ -506,7 +506,7 @@ static int owner_killed(struct remo_node *node, void *ctx) {
         CHECK(strstr(remo_last_error(), "remo_lock_consistent"));
         if (told_in_time(node, "has the lock") != 0)
             return 1;
-        CHECK_CODE(remo_lock_acquire(lock, rank - 1, 0), -ETIMEDOUT);
+        CHECK_CODE(remo_lock_acquire(lock, rank - 1, 0), -EDEADLK);
         if (rank == 1)
             CHECK_OK(remo_lock_consistent(lock, 0));
         CHECK_OK(remo_lock_release(lock, rank - 1, REMO_FENCE_NONE));
@@ -866,6 +866,44 @@ static int refusals(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a thread that acquires its own lock again ---- */
+
+static int deadlocks_with_itself(struct remo_lock *lock, uint32_t index) {
+    CHECK_SENTENCE(remo_lock_acquire(lock, index, 0), -EDEADLK, "this thread holds it already");
+    CHECK_SENTENCE(remo_lock_acquire(lock, index, SECOND), -EDEADLK, "this thread holds it already");
+    CHECK_SENTENCE(remo_lock_acquire(lock, index, REMO_FOREVER), -EDEADLK, "this thread holds it already");
+    return 0;
+}
+
+static void *try_from_another_thread(void *ctx) {
+    struct remo_lock *lock = ctx;
+    return (void *)(intptr_t)remo_lock_acquire(lock, 1, 0);
+}
+
+static int own_lock_again(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    pthread_t thread;
+    void *result;
+    (void)ctx;
+    if (open_table(node, 2, 0, &lock) != 0)
+        return 1;
+    CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* of the other node too: then it waited for us */
+    if (deadlocks_with_itself(lock, 0))
+        return 1;
+    CHECK_SENTENCE(remo_lock_release(lock, 0, (enum remo_fence_scope)4), -EINVAL, "no scope of a fence");
+    CHECK_SENTENCE(remo_lock_release(lock, 0, (enum remo_fence_scope)-1), -EINVAL, "no scope of a fence");
+    CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+    CHECK_OK(cluster_meet());
+    CHECK_OK(remo_lock_acquire(lock, 1, 100 * SECOND));
+    CHECK_EQUAL(pthread_create(&thread, NULL, try_from_another_thread, lock), 0);
+    CHECK_EQUAL(pthread_join(thread, &result), 0);
+    CHECK_EQUAL(-(intptr_t)result, ETIMEDOUT); /* another thread may wait */
+    CHECK_OK(remo_lock_release(lock, 1, REMO_FENCE_NONE));
+    CHECK_OK(cluster_meet());
+    remo_lock_close(lock);
+    return 0;
+}
+
 static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
@@ -889,6 +927,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(leaver_is_passed_over, 3),
         CLUSTER_TEST(home_that_stalls, 3, .op_timeout_ns = SECOND, .only_on = "ofi"),
         CLUSTER_TEST(serving_wraps_around, 2),
+        CLUSTER_TEST(own_lock_again, 2),
         CLUSTER_TEST(refusals, 2),
         {0},
     };

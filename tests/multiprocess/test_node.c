@@ -97,7 +97,7 @@ static int missing(struct remo_node *node, void *ctx) {
         CHECK(strstr(nodes[i].sentence, "2 of 4 nodes did not come")
               && strstr(nodes[i].sentence, "rank 1, 2"));
     }
-    CHECK(strstr(nodes[1].sentence, "nobody listens at")); /* rank 3 calls the lower ones */
+    CHECK(strstr(nodes[1].sentence, "no process listens at")); /* rank 3 calls the lower ones */
     job_remove(&job);
     return 0;
 }

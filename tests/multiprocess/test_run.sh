@@ -51,16 +51,16 @@ expect_error() {
 # Wait until so many lines of the output hold a text.
 await_lines() {
     local i
-    for ((i = 0; i < 200; i++)); do
+    for ((i = 0; i < 2000; i++)); do
         [ "$(grep -c -- "$2" "$scratch/out")" -lt "$1" ] || return 0
         sleep 0.05
     done
-    fail "no $1 lines with \"$2\" within 10 s"
+    fail "no $1 lines with \"$2\" within 100 s"
 }
 
 await_end() {
     local i
-    for ((i = 0; i < 200; i++)); do
+    for ((i = 0; i < 2000; i++)); do
         kill -0 "$1" 2>/dev/null || return 0
         sleep 0.05
     done
@@ -71,6 +71,11 @@ nodes_gone() {
     while read -r _ node; do
         await_end "$node"
     done < <(grep '^pid ' "$scratch/out")
+}
+
+# The first child of a process.
+child_of() {
+    ps -o pid= --ppid "$1" | head -n 1 | tr -d ' '
 }
 
 skip() {
@@ -122,6 +127,49 @@ case_tag() {
     [ "$(sed 's/^\[0\] //' "$scratch/out" | tr -d '\n' | wc -c)" -eq 100000 ] || fail "bytes are lost"
 }
 
+case_env() {
+    try env INHERITED=before SECOND=old "$remo" run -n 2 --env FIRST=1=one --env INHERITED --env=SECOND= -- \
+        sh -c 'echo "$FIRST $INHERITED ${SECOND-unset}."'
+    expect_status 0
+    expect_lines 2 '^1=one before \.$'
+    for wrong in '=x' '1A=x' 'A-B=x' REMO_RANK=1 REMO_KEY_FILE NOT_SET_ANYWHERE $'A=a\nb'; do
+        try "$remo" run --env "$wrong" -- true
+        expect_status 2
+        expect_error '--env='
+    done
+}
+
+case_output() {
+    try "$remo" run -n 3 --output "$scratch/logs" -- sh -c 'echo "one $REMO_RANK"; echo two >&2; printf three'
+    expect_status 0
+    [ ! -s "$scratch/out" ] || fail "output did not go to the files"
+    for rank in 0 1 2; do
+        [ "$(cat "$scratch/logs/rank-$rank.log")" = "one $rank"$'\ntwo\nthree' ] || fail "the file of rank $rank"
+    done
+    try "$remo" run --output "$scratch/logs" -- echo again
+    [ "$(cat "$scratch/logs/rank-0.log")" = again ] || fail "an earlier run's output is still there"
+    try "$remo" run --output "$scratch/absent/logs" -- true
+    expect_status 125
+    expect_error "cannot make the output folder $scratch/absent/logs: .*; "
+    try "$remo" run --output "$scratch/logs" --tag -- true
+    expect_status 2
+}
+
+# The help names every option that is understood, and the page is made from the help.
+case_help() {
+    try "$remo" run --help
+    expect_status 0
+    for option in --nodes=N --fabric=FABRIC --hosts=FILE --pin --tag --output=DIR '--env=NAME\[=VALUE\]' --timeout=SECONDS \
+        --kill-on-failure --version; do
+        expect_lines 1 "^ .* $option"
+    done
+    for command in '' run demo doctor; do
+        try "$remo" ${command:+"$command"} --version
+        expect_status 0
+        expect_lines 1 '^remo [0-9]*\.[0-9]*\.[0-9]*$'
+    done
+}
+
 case_pin() {
     try "$remo" run -n 4 --pin -- sh -c 'echo "$REMO_RANK $(sed -n "s/^Cpus_allowed_list:\t//p" /proc/self/status)"'
     expect_status 0
@@ -131,6 +179,33 @@ case_pin() {
         expected=${cpus[$((rank % ${#cpus[@]}))]}
         expect_lines 1 "^$rank $expected$"
     done
+}
+
+# More descriptors than the soft limit allows; the nodes keep the limit of the user. A launcher that loops for ever fails here
+# by its status of 137, not by the clock.
+case_descriptors() {
+    local pid i
+    try bash -c 'ulimit -Sn 40; exec timeout -s KILL 100 "$@"' x "$remo" run -n 50 --tag -- sh -c 'ulimit -Sn'
+    expect_status 0
+    expect_lines 50 '^\[[0-9]*\] 40$'
+    try bash -c 'ulimit -n 40; exec timeout -s KILL 100 "$@"' x "$remo" run -n 50 -- true
+    expect_status 125
+    expect_error 'cannot start 50 nodes: .* the hard limit is 40; raise it (ulimit -Hn)'
+    # The limit shrinks while nodes run, so that poll fails: the launcher kills the nodes and ends.
+    if ! command -v prlimit >/dev/null; then
+        skip "no prlimit"
+        return
+    fi
+    timeout -s KILL 100 "$remo" run -n 12 -- sh -c 'echo "pid $$"; while :; do sleep 0.1; done' >"$scratch/out" 2>"$scratch/err" &
+    pid=$!
+    await_lines 12 pid
+    prlimit --pid "$(child_of "$pid")" --nofile=5
+    kill "$(sed -n 's/pid //p;q' "$scratch/out")" # the launcher calls poll again
+    wait "$pid"
+    status=$?
+    expect_status 125
+    expect_error 'cannot wait for the nodes: '
+    nodes_gone
 }
 
 # ---- how they end --------------------------------------------------------------------------------------------------
@@ -147,7 +222,10 @@ case_status() {
     expect_status 127
     expect_error "$scratch/absent"
     try "$remo" run -n 2 -- "$scratch"
+    expect_status 126
+    try env REMO_SSH="$scratch/absent" "$remo" run --hosts <(echo 192.0.2.1) -- true
     expect_status 125
+    expect_error "there is no program $scratch/absent"
     try "$remo" run
     expect_status 2
     try "$remo" run -n 1000 -- true
@@ -186,16 +264,116 @@ case_signals() {
     status=$?
     expect_status 4
     expect_lines 2 caught
-    # A launcher that is killed takes its nodes with it.
-    "$remo" run -n 2 -- sh -c 'echo "pid $$"; exec sleep 60' >"$scratch/out" 2>"$scratch/err" &
-    pid=$!
-    await_lines 2 pid
-    local folder
-    folder=$(tr '\0' '\n' <"/proc/$(sed -n 's/pid //p;q' "$scratch/out")/environ" | sed -n 's/^REMO_JOB_DIR=//p')
-    kill -KILL "$pid"
-    wait "$pid" 2>/dev/null
+}
+
+# Signals that the launcher inherits as ignored have no effect on the job.
+case_ignored_signals() {
+    : >"$scratch/out" # without the lines of an earlier case
+    (
+        trap '' HUP INT
+        exec "$remo" run -n 2 -- sh -c 'echo ready; while [ ! -e "$0" ]; do sleep 0.1; done; exit $((3 * REMO_RANK))' "$scratch/go"
+    ) >"$scratch/out" 2>"$scratch/err" &
+    local pid=$!
+    await_lines 2 ready
+    for _ in 1 2; do
+        kill -HUP "$pid"
+        kill -INT "$pid"
+        sleep 0.2 # else the second is merged with the first
+    done
+    touch "$scratch/go"
+    wait "$pid"
+    status=$?
+    expect_status 3
+    expect_error 'node 1 (process [0-9]*) ended with status 3'
+}
+
+# The folder of the job whose first node printed its pid.
+folder_of_job() {
+    tr '\0' '\n' <"/proc/$(sed -n 's/pid //p;q' "$scratch/out")/environ" | sed -n 's/^REMO_JOB_DIR=//p'
+}
+
+await_removed() {
+    local i
+    for ((i = 0; i < 2000; i++)); do
+        [ -e "$1" ] || return 0
+        sleep 0.05
+    done
+    fail "$1 was left behind"
+}
+
+# job_start COMMAND: two nodes of a shell in the background; $launcher and $folder.
+job_start() {
+    XDG_RUNTIME_DIR=$scratch "$remo" run -n 2 -- sh -c "$1" >"$scratch/out" 2>"$scratch/err" &
+    launcher=$!
+    await_lines "$2" pid
+    folder=$(folder_of_job)
+    [ -d "$folder" ] || fail "no folder $folder"
+}
+
+# Children of wrapper scripts end with a job that is stopped, also if they ignore SIGTERM.
+case_children() {
+    # Rank 2 fails, and so stops the job, when the others have started their children.
+    local fail_last='[ "$REMO_RANK" != 2 ] || { while [ ! -e "$0/0" ] || [ ! -e "$0/1" ]; do sleep 0.1; done; rm "$0/0" "$0/1"; exit 5; }; '
+    try "$remo" run -n 3 --kill-on-failure -- sh -c "$fail_last"'sleep 1000 & echo "pid $!"; touch "$0/$REMO_RANK"; wait' "$scratch"
+    expect_status 5
+    expect_lines 2 pid
     nodes_gone
-    rm -rf "${folder:?}"
+    try "$remo" run -n 3 --kill-on-failure -- sh -c "$fail_last"'(trap "" TERM; touch "$0/deaf-$REMO_RANK"; while :; do sleep 0.1; done) &
+        echo "pid $!"; while [ ! -e "$0/deaf-$REMO_RANK" ]; do sleep 0.1; done; touch "$0/$REMO_RANK"; wait' "$scratch"
+    expect_status 5
+    expect_lines 2 pid
+    nodes_gone
+    try "$remo" run -n 2 --timeout 0.5 -- sh -c 'sleep 1000 & echo "pid $!"; wait'
+    expect_status 124
+    nodes_gone
+    # A child that outlives a node which ends by itself is the user's.
+    try "$remo" run -- sh -c 'sleep 1000 >/dev/null & echo "pid $!"'
+    expect_status 0
+    kill "$(sed -n 's/^pid //p' "$scratch/out")" || fail "the child has ended"
+}
+
+# A launcher that is killed takes nodes, their children, and the folder with it.
+case_killed_launcher() {
+    local launcher folder
+    job_start 'sleep 1000 & echo "pid $$"; echo "pid $!"; wait' 4
+    kill -KILL "$launcher"
+    wait "$launcher" 2>/dev/null
+    nodes_gone
+    await_removed "$folder"
+}
+
+# If its guard is killed as well, the next launcher removes the folder; the folder of a live job it leaves alone.
+case_stale_folder() {
+    local launcher folder guard live live_launcher
+    job_start 'echo "pid $$"; exec sleep 1000' 2
+    live=$folder
+    live_launcher=$launcher
+    job_start 'echo "pid $$"; exec sleep 1000' 2
+    guard=$(ps -o pid=,comm= --ppid "$launcher" | sed -n 's/ *\([0-9]*\) remo-guard/\1/p')
+    [ -n "$guard" ] || fail "no guard process"
+    kill -KILL "$guard" "$launcher"
+    wait "$launcher" 2>/dev/null
+    nodes_gone
+    [ -e "$folder/key" ] || fail "who removed the folder? the test shows nothing"
+    mkdir "$scratch/remo-r0123456789abcdef" # without a lock: not of a launcher here
+    XDG_RUNTIME_DIR=$scratch try "$remo" run -- true
+    expect_status 0
+    [ ! -e "$folder" ] || fail "the folder of a killed launcher is still there"
+    [ -e "$live/key" ] || fail "the folder of a live job was removed"
+    [ -d "$scratch/remo-r0123456789abcdef" ] || fail "a folder without a lock was removed"
+    kill "$live_launcher"
+    wait "$live_launcher"
+    await_removed "$live"
+}
+
+# The reader of the output goes away: nodes get SIGPIPE at their next write, and the folder is removed.
+case_broken_pipe() {
+    XDG_RUNTIME_DIR=$scratch timeout -s KILL 100 "$remo" run -n 2 --tag -- sh -c 'while echo "pid $$"; do :; done' 2>"$scratch/err" |
+        head -n 1 >"$scratch/out"
+    status=${PIPESTATUS[0]}
+    expect_status 141
+    nodes_gone
+    [ -z "$(find "$scratch" -name 'remo-r*' -newer "$scratch/err")" ] || fail "the job's folder is still there"
 }
 
 # ---- real members ---------------------------------------------------------------------------------------------------
@@ -212,7 +390,7 @@ case_members() {
     expect_lines 5 'of 5'
     try "$remo" run -n 2 --timeout 60 -- "$member" --size 3
     expect_status 3
-    expect_error 'the program says 3 nodes, but its environment (remo run) says 2'
+    expect_error 'the program gives 3 nodes, but its environment (remo run) gives 2'
 }
 
 case_death_is_told() {
@@ -220,6 +398,85 @@ case_death_is_told() {
     expect_status 137
     expect_error 'node 2 .* killed'
     expect_lines 3 'was told of 2'
+}
+
+# A node that ends before it joins costs the others no join timeout: that would be another sentence.
+case_early_end() {
+    try "$remo" run -n 3 -- sh -c '[ "$REMO_RANK" != 1 ] || exit 7; exec "$0" --open 0' "$member"
+    expect_status 7
+    [ "$(grep -c 'EHOSTDOWN: cannot join: node 1 ended with status 7 before it joined' "$scratch/err")" -eq 2 ] ||
+        fail "the others do not report the early end"
+    # Also a node that begins to join later, and an end by a signal.
+    try "$remo" run -n 2 -- sh -c '[ "$REMO_RANK" != 0 ] || kill -KILL $$; exec "$0" --open 500' "$member"
+    expect_status 137
+    expect_error 'EHOSTDOWN: cannot join: node 0 ended with status 137 before it joined'
+    # Nodes that join, leave and end while others are slow are no early ends.
+    try "$remo" run -n 4 -- sh -c 'exec "$0" --open $((REMO_RANK * 100))' "$member"
+    expect_status 0
+    expect_lines 4 'opened'
+}
+
+# Settings from the environment reach the nodes, and wrong ones are refused.
+case_settings() {
+    try "$remo" run -n 2 --env REMO_LOG=info --env REMO_ARENA_BYTES=256M --env REMO_JOIN_TIMEOUT=100 -- "$member" --open 0
+    expect_status 0
+    for rank in 0 1; do expect_error "^remo: node $rank: info: node $((1 - rank)) is up\$"; done
+    try "$remo" run -n 2 -- "$member" --open 0
+    [ ! -s "$scratch/err" ] || fail "messages without REMO_LOG"
+    for wrong in REMO_LOG=loud REMO_ARENA_BYTES=many REMO_JOIN_TIMEOUT=0 REMO_OP_TIMEOUT=1s; do
+        try "$remo" run --env "$wrong" -- "$member" --open 0
+        expect_status 3
+        expect_error "EINVAL: cannot open the node: ${wrong%%=*}="
+    done
+}
+
+# A node without address space for the default reservation: all nodes of the job take the smallest.
+case_little_address_space() {
+    local limited='[ "$REMO_RANK" != 1 ] || ulimit -v 4000000; exec "$0" --region "$1"'
+    try "$remo" run -n 3 -- sh -c "$limited" "$member" 8
+    expect_status 0
+    expect_lines 3 ': opened$'
+    try "$remo" run -n 3 -- sh -c "$limited" "$member" 4096
+    expect_status 0
+    expect_lines 3 ': ENOSPC$'
+    # What was set is kept, or refused.
+    try "$remo" run -n 2 --env REMO_ARENA_BYTES=64G -- sh -c "$limited" "$member" 8
+    expect_status 3
+    expect_error 'ENOMEM: cannot reserve 65536 MiB'
+    try "$remo" run -n 2 -- sh -c '[ "$REMO_RANK" = 1 ] || export REMO_ARENA_BYTES=64G; '"$limited" "$member" 8
+    expect_status 3
+    expect_error 'it has reserved .* MiB for its arena, .*REMO_ARENA_BYTES'
+    try "$remo" run -n 2 -- sh -c '[ "$REMO_RANK" = 1 ] || export REMO_ARENA_BYTES=128M; exec "$0" --region 256' "$member"
+    expect_status 0
+    expect_lines 2 ': ENOSPC$'
+}
+
+case_valgrind() {
+    command -v valgrind >/dev/null || {
+        skip "no valgrind"
+        return
+    }
+    try "$remo" run -n 2 -- sh -c '[ "$REMO_RANK" = 1 ] || exec valgrind -q --error-exitcode=9 "$0" --region 8; exec "$0" --region 8' "$member"
+    expect_status 0
+    expect_lines 2 ': opened$'
+    try "$remo" run -n 2 -- valgrind -q --error-exitcode=9 "$member" --region 8
+    expect_status 0
+    expect_lines 2 ': opened$'
+}
+
+# Nodes in containers that share nothing but the job's folder: own mounts (and /dev/shm), IPC, process numbers, network, host name.
+case_containers() {
+    mkdir "$scratch/run"
+    unshare -m -i -p -n -u -f --mount-proc true 2>/dev/null || {
+        skip "no namespaces for this user"
+        return
+    }
+    try env XDG_RUNTIME_DIR="$scratch/run" "$remo" run -n 3 -- unshare -m -i -p -n -u -f --mount-proc sh -c '
+        mount -t tmpfs none /dev/shm && mkdir /dev/shm/keep && mount --bind "$REMO_JOB_DIR" /dev/shm/keep &&
+        mount -t tmpfs none "$XDG_RUNTIME_DIR" && mkdir "$REMO_JOB_DIR" && mount --bind /dev/shm/keep "$REMO_JOB_DIR" &&
+        REMO_FABRIC=shm exec "$0" --region 8' "$member"
+    expect_status 0
+    expect_lines 3 ': opened$'
 }
 
 case_many_members() {
@@ -246,11 +503,36 @@ case_bad_hosts() {
     expect_status 125
     expect_error 'cannot reach localhost'
     try "$remo" run --hosts "$scratch/absent" -- true
-    expect_status 127
+    expect_status 125
     printf 'localhost slots=2\n127.0.0.1:7000\n' >"$scratch/hosts"
     try "$remo" run --hosts "$scratch/hosts" --timeout 60 -- "$member"
     expect_status 0
     expect_lines 3 'of 3'
+}
+
+# A stand-in for ssh that runs the command on this machine, in a session of its own. It ends on SIGTERM before the command does, as
+# ssh. The address is one that no machine has.
+case_far_children() {
+    cat >"$scratch/ssh" <<'END'
+#!/usr/bin/env bash
+while [[ $1 == -* ]]; do shift; done
+shift
+setsid sh -c "$*" <&0 &
+wait
+END
+    chmod +x "$scratch/ssh"
+    echo 192.0.2.1 >"$scratch/hosts"
+    : >"$scratch/out"
+    REMO_SSH=$scratch/ssh "$remo" run --hosts "$scratch/hosts" -- sh -c '(trap "" TERM; echo deaf; while :; do sleep 0.1; done) &
+        echo "pid $!"; echo "pid $$"; wait' >"$scratch/out" 2>"$scratch/err" &
+    local pid=$!
+    await_lines 2 pid
+    await_lines 1 deaf
+    kill "$pid"
+    wait "$pid"
+    status=$?
+    expect_status 143
+    nodes_gone
 }
 
 # Two network namespaces joined by a cable stand for two hosts; "ssh" enters one. There the job's folder is another one, so that
@@ -296,14 +578,23 @@ case_other_hosts() {
     expect_status 0
     expect_lines 1 "^0 $PWD it's \"quoted\" \$HOME 10.99.7.1\$"
     expect_lines 1 "^3 $PWD it's \"quoted\" \$HOME 10.99.7.2\$"
+    near_run --env "GREETING=it's me" --output "$scratch/logs" -- sh -c 'echo "$GREETING"'
+    expect_status 0
+    [ "$(cat "$scratch"/logs/rank-[0123].log | grep -c "^it's me\$")" -eq 4 ] || fail "--env or --output on the other host"
     near_run -- sh -c '[ "$REMO_RANK" != 3 ] || exit 6'
     expect_status 6
     expect_error 'node 3 (on 10.99.7.2) ended with status 6'
+    near_run -- sh -c '[ "$REMO_RANK" != 1 ] || exit 7; exec "$0" --open 0' "$member"
+    expect_status 7
+    [ "$(grep -c 'cannot join: node 1 ended with status 7' "$scratch/err")" -eq 3 ] || fail "the other host does not learn of the early end"
     near_run --timeout 60 -- "$member" --die 3
     expect_status 137
     expect_lines 3 'was told of 3'
     # The nodes over there end with the launcher's patience.
-    near_run --timeout 1 -- sh -c 'echo "pid $$"; exec sleep 60'
+    near_run --timeout 1 -- sh -c 'echo "pid $$"; exec sleep 1000'
+    expect_status 124
+    nodes_gone
+    near_run --timeout 1 -- sh -c 'sleep 1000 & echo "pid $!"; wait'
     expect_status 124
     nodes_gone
 }
@@ -322,15 +613,21 @@ case_mpirun() {
     done
     try timeout 60 "$mpirun" --oversubscribe --bind-to none -n 2 "$member" --size 5
     [ "$status" -ne 0 ] || fail "a contradiction is not noticed"
-    expect_error 'the program says 5 nodes, but PMIx (mpirun, srun) says 2'
+    expect_error 'the program gives 5 nodes, but PMIx (mpirun, srun) gives 2'
+    # It ends the whole job at the first failure, as README says; if a node is killed, others can go on.
+    try timeout 100 "$mpirun" --oversubscribe --bind-to none -n 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || exit 7; exec sleep 1000'
+    expect_status 7
+    try timeout 100 "$mpirun" --enable-recovery --oversubscribe --bind-to none -n 4 "$member" --die 2
+    expect_lines 3 'was told of 2'
     # The launcher's name is not enough: without a server it is said what to do.
     try env PMIX_NAMESPACE=nothing PMIX_RANK=0 "$member"
     expect_status 3
     expect_error 'mpirun'
 }
 
-cases=(environment secret standard_input tag pin status first_failure_counts kill_on_failure timeout signals members death_is_told
-    many_members bad_hosts)
+cases=(environment secret standard_input tag env output help pin descriptors status first_failure_counts kill_on_failure timeout signals ignored_signals
+    children killed_launcher stale_folder broken_pipe members death_is_told early_end settings little_address_space
+    valgrind containers many_members bad_hosts far_children)
 for name in "${@:-${cases[@]}}"; do
     echo "$name"
     "case_$name"

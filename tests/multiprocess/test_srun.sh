@@ -95,4 +95,11 @@ for nodes in 1 4; do
 done
 try 2 --size 5
 [ "$status" -ne 0 ] || fail "a contradiction is not noticed"
-grep -q 'the program says 5 nodes, but PMIx (mpirun, srun) says 2' "$scratch/err" || fail "no sentence about it"
+grep -q 'the program gives 5 nodes, but PMIx (mpirun, srun) gives 2' "$scratch/err" || fail "no sentence about it"
+
+# Without PMIx each task would be a job of its own; a shell in an allocation is no task.
+timeout 120 "$srun" --mpi=none --overcommit -n 2 "$member" >"$scratch/out" 2>"$scratch/err"
+status=$?
+[ "$status" -ne 0 ] || fail "srun without --mpi=pmix ran jobs of one node"
+grep -q 'srun --mpi=pmix' "$scratch/err" || fail "no sentence names the option"
+SLURM_NTASKS=4 "$member" >"$scratch/out" 2>"$scratch/err" || fail "a plain start inside an allocation is refused"

@@ -153,7 +153,7 @@ static void store_flushed(struct litmus *s, uint32_t node, uint32_t thread) {
         s->flag = true;
     }
     if (node == 0) {
-        sim_until(is_flag, s, "hear of the store");
+        sim_until(is_flag, s, "wait for the store");
         sim_require(remo_region_read(s->regions[0], 1, X, &value, sizeof value, NULL) == 0, "get");
         s->odd = value == 0;
     }
@@ -169,7 +169,7 @@ static void look_invalidated(struct litmus *s, uint32_t node, uint32_t thread) {
     }
     if (node == 1) {
         (void)cpu_load(s);
-        sim_until(is_flag, s, "hear of the put");
+        sim_until(is_flag, s, "wait for the put");
         remo__invalidate((char *)remo_region_local(s->regions[1]) + X, 8);
         s->odd = cpu_load(s) == 0;
     }
@@ -185,9 +185,9 @@ static const struct litmus_row own_rows[] = {
      LITMUS_ALWAYS, false, true},
     {"23", "rmw X; its connection breaks", "twice, or not at all and no error", not_once, LITMUS_NEVER, false,
      true},
-    {"24", "CPU stores X; flush | told: get X", "the get misses the store", store_flushed, LITMUS_NEVER,
+    {"24", "CPU stores X; flush | signalled: get X", "the get misses the store", store_flushed, LITMUS_NEVER,
      false, false},
-    {"24", "CPU has loaded X | put | told: invalidate; load", "the load misses the put", look_invalidated,
+    {"24", "CPU has loaded X | put | signalled: invalidate; load", "the load misses the put", look_invalidated,
      LITMUS_NEVER, false, false},
 };
 
@@ -210,7 +210,8 @@ static bool reachable(const struct litmus_row *row, const struct sim_profile *p)
     const bool excluded[LITMUS_RULES] = {[LITMUS_ALWAYS] = false,
                                          [LITMUS_NEVER] = true,
                                          [LITMUS_PUT_PUT] = p->put_put,
-                                         [LITMUS_PUT_GET] = p->put_get,
+                                         [LITMUS_PUT_GET] = p->put_get || p->put_get_same,
+                                         [LITMUS_PUT_GET_OTHER] = p->put_get,
                                          [LITMUS_PUT_RMW] = p->put_rmw,
                                          [LITMUS_GET_PUT] = p->get_put,
                                          [LITMUS_GET_GET] = p->get_get,

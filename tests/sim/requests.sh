@@ -6,6 +6,11 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
+[[ $("$sim" --version) == 'remo '[0-9]*.[0-9]*.[0-9]* ]] || { echo "--version does not name the version"; exit 1; }
+status=0
+"$sim" --nope >out 2>&1 || status=$?
+[ "$status" -eq 2 ] || { echo "an unknown option: status $status instead of 2"; exit 1; }
+
 # refused SENTENCE ARGUMENT...
 refused() {
     local sentence=$1
@@ -18,7 +23,7 @@ refused() {
     [ ! -s out ] || { echo "$*: printed a result"; exit 1; }
 }
 
-for object in atomic_var lock queue ringbuffer kv; do
+for object in atomic_var lock queue ringbuffer kv collective; do
     refused "$object: it does not claim cxl_nc, because .*; it claims ibta_rc, rc_relaxed, efa, tcp, shm;" \
         --object "$object" --profile cxl_nc
 done
@@ -28,11 +33,11 @@ refused 'there is no object nope' --object nope
 refused 'it has no case nope' --object lock --case nope
 refused 'it has no mutant nope' --object lock --mutant nope
 refused 'no object has such a case or mutant' --mutant nope
-refused 'no case of it is for this profile and this fault' --object kv --case threads --fail-post
+refused 'none of its cases is for this profile and fault' --object kv --case threads --fail-post
 
 # Of all objects, those that claim it.
 "$sim" --profile cxl_nc --schedules 1 >out 2>err
-if [ "$(wc -l <out)" -ne 4 ] || [ "$(wc -l <err)" -ne 5 ]; then
+if [ "$(wc -l <out)" -ne 4 ] || [ "$(wc -l <err)" -ne 6 ]; then
     cat out err
     exit 1
 fi

@@ -1,5 +1,5 @@
-/* cluster.c - see cluster.h. The processes watch each other through one shared page; the parent only
- * waits. */
+/* cluster.c - starts, watches and kills the nodes of a test (cluster.h).
+ * The processes watch each other through one shared page; the parent only waits. */
 #include "cluster.h"
 
 #include <errno.h>
@@ -20,16 +20,16 @@
 #define TIMEOUT_NS 150000000000ull
 #define TESTS_MAX 64u
 #define JOIN_NS 100000000000ull
-#define OPERATION_NS 50000000000ull /* a machine may stand still for longer than the library's 10 s */
+#define OPERATION_NS 50000000000ull /* a machine may pause for longer than the library's 10 s */
 #define ARENA_BYTES (1ull << 32)
 #define SEGMENT_BYTES (4ull << 20)
 
-/* One node, as all see it. */
+/* One node, as all processes see it. */
 struct member {
     _Atomic pid_t pid; /* 0: not started, or reaped */
-    _Atomic int expected_to_die;
-    _Atomic int gone;           /* nobody waits for it any more */
-    _Atomic(const char *) file; /* where it is */
+    _Atomic int expected_to_fail;
+    _Atomic int absent;         /* meetings do not wait for it any more */
+    _Atomic(const char *) file; /* its place */
     _Atomic int line;
     int result;
 };
@@ -72,7 +72,7 @@ static uint64_t timeout_of(const struct cluster_test *test) {
 
 /* ---- what a body may call ---- */
 
-/* UINT32_MAX: a thread that a body started, of a process with many nodes. */
+/* UINT32_MAX: a thread started by a body, in a process with many nodes. */
 static uint32_t my_rank(void) {
     return thread_rank != UINT32_MAX ? thread_rank : process_rank;
 }
@@ -110,22 +110,22 @@ int cluster_kill(uint32_t rank) {
     pid_t pid = rank < board->nodes ? atomic_load(&board->members[rank].pid) : 0;
     if (running->as_threads || pid <= 0)
         return -EINVAL;
-    atomic_store(&board->members[rank].expected_to_die, 1);
-    atomic_store(&board->members[rank].gone, 1);
+    atomic_store(&board->members[rank].expected_to_fail, 1);
+    atomic_store(&board->members[rank].absent, 1);
     return kill(pid, SIGKILL) == 0 ? 0 : -errno;
 }
 
 void cluster_expect_death(void) {
-    atomic_store(&board->members[my_rank()].expected_to_die, 1);
-    atomic_store(&board->members[my_rank()].gone, 1);
+    atomic_store(&board->members[my_rank()].expected_to_fail, 1);
+    atomic_store(&board->members[my_rank()].absent, 1);
 }
 
-/* Each node counts its own meetings; whoever is gone is not waited for. */
+/* Each node counts its own meetings; failed nodes are not awaited. */
 int cluster_meet(void) {
     uint64_t mine = atomic_fetch_add(&board->meetings[my_rank()], 1) + 1,
              deadline = cluster_now_ns() + timeout_of(running);
     for (uint32_t rank = 0; rank < board->nodes; rank++) {
-        while (atomic_load(&board->meetings[rank]) < mine && !atomic_load(&board->members[rank].gone)) {
+        while (atomic_load(&board->meetings[rank]) < mine && !atomic_load(&board->members[rank].absent)) {
             if (cluster_now_ns() > deadline)
                 return cluster_fail(__FILE__, __LINE__, "node %u does not come to the meeting", rank);
             cluster_sleep_ms(1);
@@ -163,7 +163,7 @@ static int run_node(uint32_t rank) {
     int result = running->body(node, running->ctx);
     if (result != 0)
         fprintf(stderr, "%s on %s: node %u failed\n", running->name, running_on, rank);
-    atomic_store(&board->members[rank].gone, 1);
+    atomic_store(&board->members[rank].absent, 1);
     remo_node_close(node);
     return result;
 }
@@ -174,8 +174,7 @@ static void *node_thread(void *ctx) {
     return NULL;
 }
 
-/* All nodes as threads of one child process, so that a crash or a hang of theirs is seen by the parent like
- * any other. */
+/* Run all nodes as threads of one child process, so that the parent detects a crash or a hang. */
 static int run_threads(void) {
     pthread_t threads[NODES_MAX];
     int result = 0;
@@ -200,7 +199,7 @@ static int start_process(uint32_t index) {
             _exit(1);
         process_rank = running->as_threads ? UINT32_MAX : index;
         exit(running->as_threads ? run_threads()
-                                 : run_node(index)); /* not _exit: leak checkers look at exit */
+                                 : run_node(index)); /* not _exit: leak checkers run at exit */
     }
     if (pid < 0) {
         perror("fork");
@@ -213,10 +212,10 @@ static int start_process(uint32_t index) {
 static int judge(uint32_t index, int status) {
     struct member *member = &board->members[index];
     atomic_store(&member->pid, 0);
-    atomic_store(&member->gone, 1);
+    atomic_store(&member->absent, 1);
     if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77))
         return WEXITSTATUS(status);
-    if (WIFSIGNALED(status) && atomic_load(&member->expected_to_die) && WTERMSIG(status) == SIGKILL)
+    if (WIFSIGNALED(status) && atomic_load(&member->expected_to_fail) && WTERMSIG(status) == SIGKILL)
         return 0;
     if (WIFSIGNALED(status))
         fprintf(stderr, "%s on %s: node %u ended by signal %d after %s:%d\n", running->name, running_on,

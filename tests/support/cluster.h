@@ -1,15 +1,14 @@
-/* cluster.h - a job of real nodes for a test: N processes (or threads) of this machine, started, watched and,
- * if asked, killed.
+/* cluster.h - a job of real nodes for a test: N processes or threads of this machine, started, watched and,
+ * on request, killed.
  *
- * A test is a function that every node runs; it returns 0 or says what is wrong by CHECK, which names place,
- * node and remo_last_error(). A program of tests has a table of them and calls cluster_main. It takes
+ * A test is a function that every node runs. It returns 0, or reports a failure by CHECK, which prints the
+ * place, the node and remo_last_error(). A program of tests has a table of them and calls cluster_main with
  *     --fabric NAME   shm (default), ofi or verbs
  *     --only NAME     one test (may be repeated)
  *     --repeat N      each test N times
- *     --list          say which there are
- * and exits with 0, 1, or 77 when this machine has no such fabric. Nodes meet over Unix sockets in a new
- * folder of $TMPDIR; nothing else is shared but what cluster_shared gave out.
- */
+ *     --list          list the tests
+ * It exits with 0, 1, or 77 if this machine has no such fabric. Nodes connect over Unix sockets in a new
+ * folder of $TMPDIR; the only other shared memory is that of cluster_shared. */
 #pragma once
 
 #include "patience.h"
@@ -30,40 +29,41 @@ struct cluster_test {
     const char *only_on; /* a fabric; NULL: all */
 };
 
-/* A line of the table: the body, how many nodes, and what else there is to say (.op_timeout_ns = ...,
+/* A line of the table: the body, the number of nodes, and further members (.op_timeout_ns = ...,
  * ...). */
 #define CLUSTER_TEST(body_, nodes_, ...) \
     { .name = #body_, .body = (body_), .nodes = (nodes_), ##__VA_ARGS__ }
 #define CLUSTER_TEST_NAMED(name_, body_, nodes_, ...) \
     { .name = (name_), .body = (body_), .nodes = (nodes_), ##__VA_ARGS__ }
 
-/* Run the tests; `tests` ends with an entry without a name. `setup` (may be NULL) is called before each:
- * clear what is shared. */
+/* Run the tests; `tests` ends with an entry without a name. `setup` (may be NULL) is called before
+ * each test, to clear shared state. */
 int cluster_main(int argc, char **argv, const struct cluster_test *tests, void (*setup)(void));
-/* One test on `fabric`: 0, 1 or 77; says on stderr which node failed and how. */
+/* Run one test on `fabric`. Returns 0, 1 or 77; prints on stderr which node failed and how. */
 int cluster_run(const struct cluster_test *test, const char *fabric);
 
-/* Zeroed memory that all processes share. Before cluster_run. */
+/* Allocate zeroed memory shared by all processes; call it before cluster_run. */
 void *cluster_shared(size_t bytes);
 
 /* ---- in a node's body ---- */
 
-/* Kill a node with SIGKILL; the test then expects it to die. -EINVAL for nodes that are threads. */
+/* Kill a node with SIGKILL; the test then expects its failure. -EINVAL for nodes that are
+ * threads. */
 int cluster_kill(uint32_t rank);
-/* This node will not return from its body with 0, and that is as it should be (it kills itself, say). */
+/* Expect that this node does not return 0 from its body (it kills itself, for example). */
 void cluster_expect_death(void);
-/* All nodes of the test that live meet here, without Remo: 0, or 1 when the time is up. */
+/* Wait until all live nodes of the test arrive, without Remo. Returns 0, or 1 at the deadline. */
 int cluster_meet(void);
 void cluster_sleep_ms(uint32_t ms);
 uint64_t cluster_now_ns(void);
-/* What this process has used of the processors. */
+/* Return the processor time of this process. */
 uint64_t cluster_processor_ns(void);
-/* Where this node is, for the report when it hangs. */
+/* Record the place of this node, for the report of a hang. */
 void cluster_at(const char *file, int line);
-/* Print what is wrong, and 1. */
+/* Print a failure, and return 1. */
 int cluster_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The condition holds, or the body ends with 1. */
+/* Check that the condition holds, or end the body with 1. */
 #define CHECK(condition)                                                       \
     do {                                                                       \
         cluster_at(__FILE__, __LINE__);                                        \
@@ -71,7 +71,7 @@ int cluster_fail(const char *file, int line, const char *format, ...) __attribut
             return cluster_fail(__FILE__, __LINE__, "not so: %s", #condition); \
     } while (0)
 
-/* Two unsigned numbers are the same. */
+/* Check that two unsigned numbers are equal. */
 #define CHECK_EQUAL(found, expected)                                                                         \
     do {                                                                                                     \
         cluster_at(__FILE__, __LINE__);                                                                      \
@@ -80,7 +80,7 @@ int cluster_fail(const char *file, int line, const char *format, ...) __attribut
             return cluster_fail(__FILE__, __LINE__, "%s is %llu, not %llu", #found, found_, expected_);      \
     } while (0)
 
-/* The call returns this code. */
+/* Check that the call returns this code. */
 #define CHECK_CODE(call, code)                                                            \
     do {                                                                                  \
         cluster_at(__FILE__, __LINE__);                                                   \
@@ -92,7 +92,7 @@ int cluster_fail(const char *file, int line, const char *format, ...) __attribut
 
 #define CHECK_OK(call) CHECK_CODE(call, 0)
 
-/* The call returns this code, with a sentence that contains `words`. */
+/* Check that the call returns this code, with a sentence that contains `words`. */
 #define CHECK_SENTENCE(call, code, words)                                                            \
     do {                                                                                             \
         CHECK_CODE(call, code);                                                                      \
@@ -100,7 +100,7 @@ int cluster_fail(const char *file, int line, const char *format, ...) __attribut
             return cluster_fail(__FILE__, __LINE__, "%s: the sentence has no \"%s\"", #call, words); \
     } while (0)
 
-/* What a statement costs on the network in a channel: reads, writes, atomics, writes that wake. */
+/* Check the network cost of a statement in a channel: reads, writes, atomics, writes that wake. */
 #define CHECK_COST(channel, statement, reads_, writes_, atomics_, imms_) \
     do {                                                                 \
         struct remo_stats before_, after_;                               \

@@ -1,4 +1,5 @@
-/* failing.c - see failing.h. `ld --wrap=f` calls __wrap_f for f, and __real_f is f. */
+/* failing.c - injects failures below the library (failing.h).
+ * `ld --wrap=f` calls __wrap_f for f; __real_f is f. */
 #include "failing.h"
 
 #include <dirent.h>
@@ -25,7 +26,7 @@
 const char *const failing_names[FAILING_KINDS] = {"nothing", "allocation", "registration", "network",
                                                   "thread",  "memory",     "descriptor"};
 
-/* ---- whose turn ---- */
+/* ---- the armed failure ---- */
 
 static _Thread_local struct {
     enum failing kind;
@@ -52,7 +53,8 @@ static bool fails(enum failing kind, int code) {
     return true;
 }
 
-/* ---- what is held: blocks by address, since libraries free some of ours and we some of theirs ---- */
+/* ---- held blocks, by address: some blocks are freed by another library than the one that
+ * allocated them ---- */
 
 static struct {
     pthread_mutex_t lock;
@@ -64,7 +66,7 @@ static uint32_t home_of(const void *block) {
     return (uint32_t)(((uintptr_t)block >> 4) * 0x9e3779b1u >> 8) % BLOCKS_MAX;
 }
 
-/* Where it is, or would be put. */
+/* Return the place of a block in the table, present or not. */
 static uint32_t find(const void *block) {
     uint32_t at = home_of(block);
     while (held.blocks[at] && held.blocks[at] != block)
@@ -78,12 +80,12 @@ static void *note(void *block) {
     pthread_mutex_lock(&held.lock);
     held.blocks[find(block)] = block;
     if (++held.count > BLOCKS_MAX / 2)
-        abort(); /* the library has never held so many */
+        abort(); /* the library has never held as many */
     pthread_mutex_unlock(&held.lock);
     return block;
 }
 
-/* Those behind it may have come past its place: they are put anew. */
+/* Blocks behind it may have been displaced: insert them again. */
 static void forget(const void *block) {
     pthread_mutex_lock(&held.lock);
     uint32_t at = find(block);
@@ -119,7 +121,7 @@ struct failing_held failing_held(void) {
 
 /* ---- allocations ---- */
 
-/* WRAP(TYPE, NAME, (PARAMETERS)): declare the real one, and begin ours. */
+/* WRAP(TYPE, NAME, (PARAMETERS)): declare the real function, and begin the wrapper. */
 #define WRAP(type, name, parameters) \
     type __real_##name parameters;   \
     type __wrap_##name parameters;   \
@@ -233,11 +235,11 @@ static struct remo__fabric_ops replaced;
 
 static int registration_fails(void) {
     errno = ENOMEM;
-    return remo__fail(-ENOMEM, "memory cannot be registered: the test says so");
+    return remo__fail(-ENOMEM, "cannot register memory: the test injects a failure");
 }
 
 static int network_fails(void) {
-    return remo__fail(-ENOMEM, "the network fails: the test says so");
+    return remo__fail(-ENOMEM, "cannot set up the network: the test injects a failure");
 }
 
 static int add_segment(struct remo__fabric *of, uint32_t index, uint64_t offset, uint64_t bytes, int fd,
@@ -346,8 +348,9 @@ static int domain_open(struct fid_fabric *of, struct fi_info *info, struct fid_d
     return 0;
 }
 
-WRAP(int, fi_fabric, (struct fi_fabric_attr * attributes, struct fid_fabric **ret_fabric, void *ctx)) {
-    int rc = fails(FAILING_NETWORK, ENOMEM) ? -FI_ENOMEM : __real_fi_fabric(attributes, ret_fabric, ctx);
+WRAP(int, remo__fi_fabric, (struct fi_fabric_attr * attributes, struct fid_fabric **ret_fabric, void *ctx)) {
+    int rc =
+        fails(FAILING_NETWORK, ENOMEM) ? -FI_ENOMEM : __real_remo__fi_fabric(attributes, ret_fabric, ctx);
     if (rc != 0)
         return rc;
     if (!fabric_ops) {

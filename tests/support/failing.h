@@ -1,9 +1,7 @@
-/* failing.h - what the library gets from below, made to fail: the n-th allocation, mapping, descriptor,
- * thread, registration or step of the network's set-up that one thread asks for. A program of this is linked
- * with failing_link_args (tests/meson.build), which lead the library's calls here.
- *
- * Scope:   calls of the library itself, not of the libraries that it uses.
- */
+/* failing.h - failures of the layers below the library: the n-th allocation, mapping, descriptor,
+ * thread, registration or network set-up step of one thread fails. A program is linked with
+ * failing_link_args (tests/meson.build), which redirect calls of the library, but not of other
+ * libraries. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,8 +9,9 @@
 
 enum failing {
     FAILING_NOTHING,
-    FAILING_ALLOCATION,   /* malloc and its like: -ENOMEM */
-    FAILING_REGISTRATION, /* of memory: a segment with the fabric, ours and as our own peer; fi_mr_reg */
+    FAILING_ALLOCATION, /* malloc and its like: -ENOMEM */
+    /* of memory: a segment with the fabric, local or as the node's own peer; fi_mr_reg */
+    FAILING_REGISTRATION,
     FAILING_NETWORK, /* the rest of a fabric's set-up: describe, connect, endpoints, libfabric's objects */
     FAILING_THREAD,
     FAILING_MEMORY,     /* mmap, fallocate, ftruncate */
@@ -21,13 +20,13 @@ enum failing {
 };
 extern const char *const failing_names[FAILING_KINDS];
 
-/* From now on, of this thread: the n-th (from 1) of the kind fails, once. */
+/* Make the n-th call (from 1) of the kind fail once, in this thread. */
 void failing_arm(enum failing kind, uint32_t n);
-/* False: there were fewer. */
+/* Return whether the armed call has failed; false: there were fewer calls. */
 bool failing_disarm(void);
 
-/* What is held now: memory that the library allocated and maps that it made, in all threads; descriptors of
- * the process. */
+/* The resources held now: memory allocated and mapped by the library, in all threads, and
+ * descriptors of the process. */
 struct failing_held {
     uint64_t blocks, mapped_bytes;
     uint32_t descriptors;

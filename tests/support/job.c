@@ -1,4 +1,5 @@
-/* job.c - see job.h. */
+/* job.c - jobs with options of the test's own (job.h).
+ * All nodes of a job connect through Unix sockets in its folder. */
 #include "job.h"
 
 #include <pthread.h>

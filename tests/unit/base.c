@@ -1,4 +1,5 @@
-/* The base floor: errors, log, clock, random numbers, bits, bytes, histogram. */
+/* base.c - unit tests of src/base: errors, log, clock, random numbers, bits, bytes, histogram.
+ * Single-threaded; no test depends on another. */
 #include "base/bits.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -66,6 +67,16 @@ static void test_error_too_long(void **state) {
     assert_int_equal(strlen(remo_last_error()), REMO__SENTENCE_MAX - 1);
 }
 
+static void test_error_is_one_line(void **state) {
+    (void)state;
+    remo__fail(-EINVAL, "the name \"%s\" is wrong", "a\nb\x1b[31m\x7f\t");
+    assert_string_equal(remo_last_error(), "the name \"a?b?[31m??\" is wrong");
+    remo__fail_more(-EINVAL, "file %s", "x\ry");
+    assert_string_equal(remo_last_error(), "file x?y: the name \"a?b?[31m??\" is wrong");
+    remo__fail(-EINVAL, "caf\xc3\xa9");
+    assert_string_equal(remo_last_error(), "caf\xc3\xa9");
+}
+
 static void test_error_names(void **state) {
     (void)state;
     assert_string_equal(remo_error_name(-EHOSTDOWN), "EHOSTDOWN");
@@ -73,10 +84,22 @@ static void test_error_names(void **state) {
     assert_string_equal(remo_error_name(0), "OK");
     assert_string_equal(remo_error_name(-100000), "unknown");
     assert_string_equal(remo_error_name(INT_MIN), "unknown");
-    assert_string_equal(remo_error_text(-EHOSTDOWN), "a peer has died or left");
+    assert_string_equal(remo_error_text(-EHOSTDOWN), "a peer has failed or left");
     assert_string_equal(remo_error_text(0), "success");
     assert_string_equal(remo_error_text(ECHILD), "No child processes");
     assert_string_equal(remo_error_text(INT_MIN), "unknown error");
+}
+
+static_assert(REMO_SECONDS(10) == UINT64_C(10000000000), "a constant expression");
+
+static void test_timeouts(void **state) {
+    uint32_t seconds = 5000000; /* more nanoseconds than fit 32 bits */
+    (void)state;
+    assert_true(REMO_MS(1) == 1000000 && REMO_MS(0) == 0);
+    assert_true(REMO_SECONDS(seconds) == UINT64_C(5000000000000000));
+    assert_true(REMO_SECONDS(UINT64_C(18446744073)) == UINT64_C(18446744073000000000));
+    assert_true(REMO_SECONDS(UINT64_C(18446744074)) == REMO_FOREVER);
+    assert_true(REMO_MS(UINT64_MAX) == REMO_FOREVER);
 }
 
 static void log_keep(void *ctx, int level, const char *message) {
@@ -88,8 +111,8 @@ static void test_log(void **state) {
     (void)state;
     char kept[64] = "";
     struct remo__log log = {.fn = log_keep, .ctx = kept, .level = REMO_LOG_INFO};
-    remo__log(NULL, REMO_LOG_ERROR, "nobody listens");
-    remo__log(&(struct remo__log){0}, REMO_LOG_ERROR, "nobody listens");
+    remo__log(NULL, REMO_LOG_ERROR, "dropped");
+    remo__log(&(struct remo__log){0}, REMO_LOG_ERROR, "dropped");
     remo__log(&log, REMO_LOG_DEBUG, "too detailed");
     assert_string_equal(kept, "");
     errno = 42;
@@ -132,7 +155,7 @@ static void test_random(void **state) {
         assert_true(unit >= 0.0 && unit < 1.0 && unit == remo__random_unit(&two));
     }
     for (int i = 0; i < 10; i++)
-        assert_in_range(seen[i], 9500, 10500);
+        assert_true(seen[i] >= 9500 && seen[i] <= 10500);
     remo__random_seed(&two, 8);
     assert_true(remo__random_next(&one) != remo__random_next(&two));
 }
@@ -175,8 +198,8 @@ static void test_bytes_round_trip(void **state) {
     assert_int_equal(length, 1 + 2 + 4 + 8 + 6 + 2 + 3);
     assert_memory_equal(buffer, "\x12\x56\x34\xde\xbc\x9a\x78\xef", 8);
 
-    /* Whole, it decodes; cut anywhere, it is bad and reads nothing beyond the cut (on its own heap block, so
-     * that AddressSanitizer sees to it). */
+    /* The whole message decodes. A truncated one is bad, and no read passes its end: each lies in its own
+     * heap block, so that AddressSanitizer checks this. */
     for (size_t cut = 0; cut <= length; cut++) {
         uint8_t *copy = malloc(cut + !cut);
         memcpy(copy, buffer, cut);
@@ -207,7 +230,7 @@ static void test_bytes_round_trip(void **state) {
 static void test_bytes_refused(void **state) {
     (void)state;
     char string[4];
-    struct remo__reader reader = remo__reader_of("\4\0abcd", 6); /* no room for the end */
+    struct remo__reader reader = remo__reader_of("\4\0abcd", 6); /* no room for the terminator */
     remo__get_string(&reader, string, sizeof string);
     assert_true(reader.bad && string[0] == '\0');
     reader = remo__reader_of("\3\0a\0c", 5); /* a 0 inside */
@@ -221,9 +244,9 @@ static void test_bytes_refused(void **state) {
     assert_null(remo__get_span(&reader, 1)); /* once bad, always bad */
     reader = remo__reader_of("ab", 2);
     remo__get_u8(&reader);
-    assert_false(remo__reader_complete(&reader)); /* something left over */
+    assert_false(remo__reader_complete(&reader)); /* bytes left over */
 
-    char buffer[4] = "....";
+    char buffer[4] = {'.', '.', '.', '.'};
     struct remo__writer writer = remo__writer_of(buffer, sizeof buffer);
     remo__put_string(&writer, "abc");
     assert_true(writer.bad);
@@ -291,7 +314,9 @@ int main(void) {
         cmocka_unit_test(test_error_sentence),
         cmocka_unit_test(test_error_is_per_thread),
         cmocka_unit_test(test_error_too_long),
+        cmocka_unit_test(test_error_is_one_line),
         cmocka_unit_test(test_error_names),
+        cmocka_unit_test(test_timeouts),
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_random),

@@ -1,5 +1,7 @@
-/* formats.c - the formats of cells and ring records, with everything that tearing can do: whatever subset of
- * the words of a write has been placed, a reader sees the new value whole, the old one whole, or nothing. */
+/* formats.c - unit tests of the formats of cells and ring records under torn writes.
+ *
+ * For any subset of placed words of a write, a reader must return the whole new value, the whole old value,
+ * or nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +12,8 @@
 
 static struct remo__random dice;
 
-/* Place some of the words of a write; `odds` of 64 for each. The rest stays what it was. */
+/* Place some of the words of a write, each with probability `odds` / 64. The other words keep their
+ * values. */
 static void place_some(void *to, const void *from, size_t bytes, uint64_t odds) {
     for (size_t at = 0; at < bytes; at += 8)
         if (remo__random_below(&dice, 64) < odds)
@@ -65,7 +68,7 @@ static void cells_survive_tearing(void **state) {
     }
 }
 
-/* A value that was never written whole is zero, even when a part of the first one has come. */
+/* A value that was never written whole reads as zero, even if a part of the first write is placed. */
 static void cells_begin_with_zero(void **state) {
     struct remo__cell_shape shape = remo__cell_shape(100, false);
     char *cell = aligned_alloc(64, shape.bytes);
@@ -83,7 +86,7 @@ static void cells_begin_with_zero(void **state) {
     free(cell);
 }
 
-/* Both slots torn: nothing is returned, and nothing is written to what the caller gives to his own caller. */
+/* Both slots torn: nothing is returned, and the caller's output buffer stays unchanged. */
 static void torn_cells_are_refused(void **state) {
     struct remo__cell_shape shape = remo__cell_shape(100, false);
     char *cell = aligned_alloc(64, shape.bytes);
@@ -144,7 +147,7 @@ static void close_lap(struct stream *stream) {
     remo__ring_next_lap(&stream->cursor);
 }
 
-/* Every record is placed word by word over what is left of earlier laps. */
+/* Every record is placed word by word over remains of earlier laps. */
 static void records_survive_tearing(void **state) {
     struct stream stream = stream_open();
     unsigned char message[CAPACITY], found[CAPACITY];
@@ -172,7 +175,7 @@ static void records_survive_tearing(void **state) {
     stream_close(&stream);
 }
 
-/* What lies in the ring from 2^32 laps ago, where the lap number is the same, is not taken for news. */
+/* A record from 2^32 laps ago, whose lap number is the same, is not accepted as a new record. */
 static void old_records_stay_old(void **state) {
     struct stream stream = stream_open();
     unsigned char found[CAPACITY];
@@ -186,7 +189,7 @@ static void old_records_stay_old(void **state) {
     stream_close(&stream);
 }
 
-/* A buffer that is too small is not written beyond; the message is still judged. */
+/* A read into a buffer that is too small writes nothing beyond its end; the message is still verified. */
 static void small_buffers(void **state) {
     struct stream stream = stream_open();
     unsigned char found[8] = "1234567";

@@ -1,4 +1,5 @@
-/* The physical limits that benchmarks are compared with: all are measured, plausible, and leave no trace. */
+/* limit.c - unit tests of the physical limits with which benchmarks are compared.
+ * All limits are measured and plausible, and leave no processes or files behind. */
 #include "base/clock.h"
 #include "bench/limit.h"
 
@@ -37,7 +38,7 @@ static uint64_t sum(const uint64_t *accounts) {
     return total;
 }
 
-/* Both sides on one processor: the test must pass where there is no other. */
+/* Both sides on one processor: the test must pass on a machine with a single processor. */
 static void test_list(void **state) {
     (void)state;
     static uint64_t accounts[ACCOUNTS_COUNT];

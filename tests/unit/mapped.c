@@ -1,4 +1,5 @@
-/* The inline operations on mapped memory: every size and alignment, constant and not. */
+/* mapped.c - unit tests of the inline operations on mapped memory.
+ * Every size and alignment, as a constant and as a variable. */
 #include "fabric/mapped.h"
 
 #include "unit.h"
@@ -89,7 +90,7 @@ static void test_notify(void **state) {
     (void)state;
     struct remo__doorbell bell = {0};
     struct remo__fabric_peer peer = {.doorbell = &bell};
-    remo__mapped_notify(&peer); /* nobody sleeps: nobody is rung for */
+    remo__mapped_notify(&peer); /* no sleeper: no ring */
     assert_int_equal(bell.seq, 0);
     bell.sleepers = 1;
     remo__mapped_notify(&peer);

@@ -1,5 +1,5 @@
-/* The runner of peers: what it makes of programs that print, crash, hang, babble, or are not there.
- * The programs are this one, started again with `--fake WHAT`. */
+/* peers.c - unit tests of the runner of peer programs: programs that print, crash, hang, print garbage, or do
+ * not exist. The programs are this one, started again with `--fake WHAT`. */
 #include "base/clock.h"
 #include "bench/peers/peers.h"
 
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../support/patience.h"
@@ -191,9 +192,51 @@ static void test_peers_not_built_are_skipped(void **state) {
     struct lines lines = {0};
     options.folder = "/nonexistent";
     assert_int_equal(peers_run("redis", NULL, &options, collect, &lines), 0);
-    assert_int_equal(lines.count, 1);
-    assert_non_null(strstr(lines.text[0], "{\"peer\":\"redis\",\"bench\":\"kv\",\"skipped\":\""));
+    assert_int_equal(lines.count, 2);
+    assert_non_null(
+        strstr(lines.text[0], "{\"peer\":\"redis\",\"bench\":\"kv\",\"transport\":\"unix\",\"skipped\":\""));
+    assert_non_null(
+        strstr(lines.text[1], "{\"peer\":\"redis\",\"bench\":\"kv\",\"transport\":\"tcp\",\"skipped\":\""));
     assert_int_equal(peers_check(&peers_list()[0], options.folder), -ENOENT);
+    assert_non_null(strstr(remo_last_error(), "apt-get install openmpi-bin libopenmpi-dev"));
+}
+
+static void script_write(const char *folder, const char *name, const char *text) {
+    char file[128];
+    snprintf(file, sizeof file, "%s/%s", folder, name);
+    FILE *script = fopen(file, "w");
+    assert_non_null(script);
+    fprintf(script, "#!/bin/sh\n%s\n", text);
+    assert_int_equal(fchmod(fileno(script), 0700), 0);
+    assert_int_equal(fclose(script), 0);
+}
+
+/* Less than a program accepts is not passed on. */
+static void test_short_times_are_raised(void **state) {
+    (void)state;
+    struct peers_options options = PEERS_OPTIONS_DEFAULT;
+    struct lines lines = {0};
+    char folder[] = "/tmp/remo-test-peers-XXXXXX", file[128], path[4096];
+    assert_non_null(mkdtemp(folder));
+    script_write(folder, "redis-server", "");
+    script_write(folder, "peer-redis", "echo \"{\\\"arguments\\\":\\\"$*\\\"}\"; echo '{\"end\":true}'");
+    const char *path_before = getenv("PATH");
+    snprintf(path, sizeof path, "%s:%s", folder, path_before);
+    char *restored = strdup(path_before);
+    setenv("PATH", path, 1);
+    options.folder = folder;
+    options.seconds = 0.0001;
+    int rc = peers_run("redis", "kv", &options, collect, &lines);
+    setenv("PATH", restored, 1);
+    free(restored);
+    snprintf(file, sizeof file, "%s/redis-server", folder);
+    unlink(file);
+    snprintf(file, sizeof file, "%s/peer-redis", folder);
+    unlink(file);
+    rmdir(folder);
+    assert_int_equal(rc, 0);
+    assert_int_equal(lines.count, 2);
+    assert_non_null(strstr(lines.text[0], "--seconds 0.010 "));
 }
 
 static void test_benches_without_a_rival_are_passed_over(void **state) {
@@ -207,6 +250,10 @@ static void test_benches_without_a_rival_are_passed_over(void **state) {
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "--fake") == 0)
         return fake(argv[2]);
+    if (getenv("MESON_EXE_WRAPPER")) {
+        puts("skipped: an emulated program cannot start itself");
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures_pass),
         cmocka_unit_test(test_status_after_the_end_does_not_matter),
@@ -219,6 +266,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_missing_program),
         cmocka_unit_test(test_unknown_peer),
         cmocka_unit_test(test_peers_not_built_are_skipped),
+        cmocka_unit_test(test_short_times_are_raised),
         cmocka_unit_test(test_benches_without_a_rival_are_passed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

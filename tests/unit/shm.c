@@ -1,5 +1,5 @@
-/* What only the fabric shm has: windows for each life of a peer, rings of immediates, checks of what is
- * mapped. */
+/* shm.c - unit tests of the internals of fabric shm: windows of a peer's incarnations, rings of immediates,
+ * checks of mapped memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -54,35 +54,36 @@ static int node_map(struct node *node, uint32_t peer, const struct node *from) {
 
 static void node_meet(struct node *node, uint32_t peer, const struct node *from) {
     assert_int_equal(ops->connect(node->fabric, peer, from->card, from->card_bytes), 0);
-    assert_null(atomic_load(&node->fabric->peers[peer].base)); /* not before its memory is there */
+    assert_null(atomic_load(&node->fabric->peers[peer].base)); /* not before its memory is mapped */
     assert_int_equal(node_map(node, peer, from), 0);
     assert_non_null(atomic_load(&node->fabric->peers[peer].base));
 }
 
-/* Each life has a window of its own; the last one stays readable, those before it are given back. */
+/* Each incarnation has its own window. The last one stays readable; the memory of those before it is
+ * freed. */
 static void test_lives(void **state) {
     (void)state;
     struct node node, peer;
-    char *bases[3 * REMO__SHM_LIVES_KEPT];
+    char *bases[3 * REMO__SHM_WINDOWS_KEPT];
     node_open(&node, 0);
-    for (uint32_t life = 0; life < 3 * REMO__SHM_LIVES_KEPT; life++) {
+    for (uint32_t life = 0; life < 3 * REMO__SHM_WINDOWS_KEPT; life++) {
         node_open(&peer, 1);
         strcpy(peer.arena + SEGMENT_BYTES - 64, "alive");
         node_meet(&node, 1, &peer);
         char *base = bases[life] = atomic_load(&node.fabric->peers[1].base);
-        for (uint32_t i = 1; i < REMO__SHM_LIVES_KEPT && i <= life; i++)
+        for (uint32_t i = 1; i < REMO__SHM_WINDOWS_KEPT && i <= life; i++)
             assert_ptr_not_equal(base, bases[life - i]);
         assert_string_equal(base + SEGMENT_BYTES - 64, "alive");
         ops->disconnect(node.fabric, 1);
         assert_null(atomic_load(&node.fabric->peers[1].base));
         node_close(&peer);
-        assert_string_equal(base + SEGMENT_BYTES - 64, "alive"); /* for whoever is still inside */
+        assert_string_equal(base + SEGMENT_BYTES - 64, "alive"); /* for threads that still access it */
         strcpy(base + SEGMENT_BYTES - 64, "zombie");
         if (life > 0)
             assert_string_equal(bases[life - 1] + SEGMENT_BYTES - 64, "zombie");
         if (life > 1) {
             assert_string_equal(bases[life - 2] + SEGMENT_BYTES - 64, "");
-            bases[life - 2][ARENA_BYTES - 1] = 1; /* all of it can be touched */
+            bases[life - 2][ARENA_BYTES - 1] = 1; /* every page is accessible */
         }
     }
     node_close(&node);
@@ -125,7 +126,7 @@ static void test_segments(void **state) {
     node_close(&peer);
 }
 
-/* An arena with a hole: what is mapped can be reached, the hole cannot. */
+/* An arena with a hole: mapped ranges are reachable, the hole is not. */
 static void test_hole(void **state) {
     (void)state;
     struct node node;
@@ -167,7 +168,7 @@ static int send_imm(struct remo__endpoint *endpoint, uint32_t value) {
     return rc;
 }
 
-/* A full ring stops its sender alone, and a busy one does not keep others waiting. */
+/* A full ring blocks only its sender, and a busy ring does not delay others. */
 static void test_ring(void **state) {
     (void)state;
     struct node nodes[SIZE];
@@ -198,12 +199,14 @@ static void test_ring(void **state) {
         assert_int_equal(count, REMO__SHM_RING_SLOTS);
         assert_true(polls_until_2 <= 2);
     }
-    /* A peer that scribbles on everything: nothing comes of it but immediates. */
+    /* A peer that overwrites all shared state can cause only immediates. */
     struct remo__shm_header *header = (struct remo__shm_header *)nodes[0].arena;
     memset((char *)header + offsetof(struct remo__shm_header, pending), 0xff,
            nodes[0].fabric->private_bytes - offsetof(struct remo__shm_header, pending));
-    for (uint32_t i = 0; i < 100; i++)
-        assert_in_range(ops->imm_poll(nodes[0].fabric, imms, 8), 0, 8);
+    for (uint32_t i = 0; i < 100; i++) {
+        int got = ops->imm_poll(nodes[0].fabric, imms, 8);
+        assert_true(got >= 0 && got <= 8);
+    }
     assert_int_equal(send_imm(endpoints[1], 1), -EAGAIN);
     for (uint32_t i = 0; i < SIZE; i++) {
         ops->endpoint_close(endpoints[i]);
@@ -212,7 +215,7 @@ static void test_ring(void **state) {
         node_close(&nodes[i]);
 }
 
-/* A sender that was killed after it filled a slot and before it moved the tail on. */
+/* A sender that was killed after it filled a slot and before it advanced the tail. */
 static void test_killed_sender(void **state) {
     (void)state;
     struct node node, peer;
@@ -225,12 +228,12 @@ static void test_killed_sender(void **state) {
     struct remo__shm_ring *ring = remo__shm_ring(header, SIZE, 1);
     atomic_store(&ring->slots[0], remo__shm_slot_full(0, 111));
     assert_int_equal(ops->endpoint_open(peer.fabric, &endpoint), 0);
-    assert_int_equal(send_imm(endpoint, 222), 1); /* a sibling, or the next life, helps */
+    assert_int_equal(send_imm(endpoint, 222), 1); /* another thread, or the next incarnation, advances it */
     struct remo__imm imms[4];
     assert_int_equal(ops->imm_poll(node.fabric, imms, 4), 2);
     assert_int_equal(imms[0].value, 111);
     assert_int_equal(imms[1].value, 222);
-    /* The same, and nobody sends any more: it is not delivered to those who meet the next life. */
+    /* The same without a later send: the immediate is not delivered as one of the next incarnation. */
     atomic_store(&ring->slots[2], remo__shm_slot_full(2, 333));
     ops->endpoint_close(endpoint);
     ops->disconnect(node.fabric, 1);

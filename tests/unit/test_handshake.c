@@ -1,4 +1,5 @@
-/* The handshake and the sealed frames as bytes: the good case, and every way to bend them. */
+/* test_handshake.c - unit tests of the handshake and of sealed frames as bytes.
+ * Every change of any message must be detected: truncation, bit flips, replay, reflection, reordering. */
 #include "unit.h"
 
 #include <errno.h>
@@ -26,17 +27,17 @@ static void pair_init(struct pair *pair) {
 static void begin(struct pair *pair) {
     remo__handshake_begin(&pair->sides[1], &pair->rosters[1], true);
     remo__handshake_begin(&pair->sides[0], &pair->rosters[0], false);
-    remo__handshake_greet(&pair->sides[1], 0);
+    remo__handshake_hello_write(&pair->sides[1], 0);
 }
 
-/* What the acceptor says to the connector's hello, and then the other way round. */
+/* The acceptor's verdict on the connector's hello, then the connector's on the acceptor's. */
 static enum remo__refusal exchange_hellos(struct pair *pair) {
     enum remo__refusal refusal =
-        remo__handshake_hear(&pair->sides[0], pair->sides[1].ours, pair->sides[1].ours_bytes);
+        remo__handshake_hello_read(&pair->sides[0], pair->sides[1].ours, pair->sides[1].ours_bytes);
     if (refusal != REMO__REFUSAL_NONE)
         return refusal;
-    remo__handshake_greet(&pair->sides[0], 1);
-    return remo__handshake_hear(&pair->sides[1], pair->sides[0].ours, pair->sides[0].ours_bytes);
+    remo__handshake_hello_write(&pair->sides[0], 1);
+    return remo__handshake_hello_read(&pair->sides[1], pair->sides[0].ours, pair->sides[0].ours_bytes);
 }
 
 static void make_proofs(struct pair *pair) {
@@ -89,7 +90,7 @@ static void strangers_are_refused(void **state) {
     pair.rosters[1].size = 3;
     assert_int_equal(refusal_of(&pair), REMO__REFUSAL_SIZE);
     pair_init(&pair);
-    pair.rosters[1].rank = 0; /* our own rank */
+    pair.rosters[1].rank = 0; /* this node's rank */
     assert_int_equal(refusal_of(&pair), REMO__REFUSAL_RANK);
     pair_init(&pair);
     pair.rosters[1].rank = 2; /* beyond the job */
@@ -113,7 +114,7 @@ static void wrong_key_fails_both_ways(void **state) {
     assert_int_equal(verify(&pair, 1), -EACCES);
 }
 
-/* One bit of any message changed on the way: nobody is let in. */
+/* One bit of any message changed in transit: neither end accepts. */
 static void every_bit_counts(void **state) {
     (void)state;
     struct pair pair;
@@ -125,10 +126,10 @@ static void every_bit_counts(void **state) {
         uint8_t hello[REMO__HELLO_WIRE_MAX];
         memcpy(hello, pair.sides[1].ours, pair.sides[1].ours_bytes);
         hello[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        if (remo__handshake_hear(&pair.sides[0], hello, pair.sides[1].ours_bytes) != REMO__REFUSAL_NONE)
+        if (remo__handshake_hello_read(&pair.sides[0], hello, pair.sides[1].ours_bytes) != REMO__REFUSAL_NONE)
             continue;
-        remo__handshake_greet(&pair.sides[0], pair.sides[0].peer.rank);
-        if (remo__handshake_hear(&pair.sides[1], pair.sides[0].ours, pair.sides[0].ours_bytes)
+        remo__handshake_hello_write(&pair.sides[0], pair.sides[0].peer.rank);
+        if (remo__handshake_hello_read(&pair.sides[1], pair.sides[0].ours, pair.sides[0].ours_bytes)
             != REMO__REFUSAL_NONE)
             continue;
         make_proofs(&pair);
@@ -145,7 +146,7 @@ static void every_bit_counts(void **state) {
         assert_int_equal(remo__handshake_verify(&pair.sides[0], pair.proofs[1], bytes), -EACCES);
 }
 
-/* A proof sent back to its maker, or one of another time, proves nothing. */
+/* A reflected or replayed proof is rejected. */
 static void reflection_and_replay_fail(void **state) {
     (void)state;
     struct pair pair, later;
@@ -155,8 +156,9 @@ static void reflection_and_replay_fail(void **state) {
     assert_int_equal(remo__handshake_verify(&pair.sides[1], pair.proofs[1], pair.proof_bytes[1]), -EACCES);
     pair_init(&later);
     remo__handshake_begin(&later.sides[0], &later.rosters[0], false);
-    assert_int_equal(remo__handshake_hear(&later.sides[0], pair.sides[1].ours, pair.sides[1].ours_bytes), 0);
-    remo__handshake_greet(&later.sides[0], 1);
+    assert_int_equal(
+        remo__handshake_hello_read(&later.sides[0], pair.sides[1].ours, pair.sides[1].ours_bytes), 0);
+    remo__handshake_hello_write(&later.sides[0], 1);
     assert_int_equal(remo__handshake_verify(&later.sides[0], pair.proofs[1], pair.proof_bytes[1]), -EACCES);
 }
 
@@ -202,7 +204,7 @@ static void frames_are_bounded(void **state) {
     assert_int_equal(remo__frame_decode(&receive, wire, sizeof wire, BYTES_MAX, &frame), -EBADMSG);
 }
 
-/* Sealed frames that are changed, repeated, dropped or swapped do not open. */
+/* Sealed frames that are changed, repeated, dropped or swapped are rejected. */
 static void sealed_frames_hold(void **state) {
     (void)state;
     struct remo__seal send, receive;

@@ -1,4 +1,5 @@
-/* The map's index and its list of free slots, without a network. */
+/* test_kv_index.c - unit tests of the map's index and its list of free slots, without a network.
+ * After any sequence of changes, exactly the present entries are found. */
 #include "kv/kv_index.h"
 #include "kv/kv_pool.h"
 
@@ -66,7 +67,7 @@ static void test_add_remove(void **state) {
     remo__kv_index_close(&index);
 }
 
-/* All in one line and behind it, equal entries among them, until every place is taken. */
+/* All entries in one line and the lines after it, with duplicates, until the index is full. */
 static void test_one_line_overflows(void **state) {
     (void)state;
     struct remo__kv_index index;
@@ -102,8 +103,7 @@ static uint64_t search_length(const struct remo__kv_index *index) {
     return lines / 100;
 }
 
-/* Endless insert and delete in a full table leaves no trace: searches stay short, and all counts are taken
- * back. */
+/* Long sequences of insert and delete in a full table: searches stay short, and all counts return to 0. */
 static void test_no_tombstones(void **state) {
     (void)state;
     enum { KEYS = 20000, ROUNDS = 2000000 };
@@ -155,7 +155,7 @@ static void *churn_thread(void *arg) {
     return NULL;
 }
 
-/* While others come and go in the same few lines, what stays is always found. */
+/* While other entries of the same lines are inserted and deleted, a permanent entry is always found. */
 static void test_search_beside_changes(void **state) {
     (void)state;
     struct churn churn = {0};

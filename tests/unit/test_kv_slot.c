@@ -1,4 +1,5 @@
-/* The format of the map's slots: what is written is read, and nothing else is taken for a value. */
+/* test_kv_slot.c - unit tests of the format of the map's slots under torn writes.
+ * A reader returns only values that were written whole. */
 #include "kv/kv_slot.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "node/access.h"
 #include "unit.h"
 
-/* A slot and all that is needed to read it. */
+/* A slot, and the state needed to read it. */
 struct bench {
     struct remo__kv_shape shape;
     char *slot, *image, *scratch, *value;
@@ -46,7 +47,7 @@ static void insert(struct bench *bench, const struct remo__kv_key *key, const vo
     remo__store(bench->slot, remo__kv_head_with(head, REMO__KV_VALID));
 }
 
-/* What an update writes, and where. */
+/* The data and the position of an update's write. */
 static size_t build_update(struct bench *bench, const struct remo__kv_key *key, const void *value,
                            size_t bytes, char **ret_at) {
     struct remo__kv_sight sight;
@@ -110,7 +111,7 @@ static void test_other_keys_and_states(void **state) {
     bench_free(&bench);
 }
 
-/* An update that stops after any word, in any order, leaves the value from before or the one after. */
+/* An update that stops after any word, in any order, leaves the old value or the new value. */
 static void test_torn_update(void **state) {
     (void)state;
     struct bench bench = bench_of(8, 40);
@@ -138,7 +139,7 @@ static void test_torn_update(void **state) {
     bench_free(&bench);
 }
 
-/* Words of two generations never pass for a value. */
+/* A mix of words of two generations is never accepted as a value. */
 static void test_reuse(void **state) {
     (void)state;
     struct bench bench = bench_of(8, 16);

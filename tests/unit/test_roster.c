@@ -1,4 +1,5 @@
-/* The roster: hosts files, addresses, key files, the environment, and above all what is wrong with them. */
+/* test_roster.c - unit tests of the roster: hosts files, addresses, key files, the environment.
+ * Each malformed input must yield -EINVAL, and a sentence that names the fault. */
 #include "unit.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "bootstrap/address.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/ended.h"
 #include "bootstrap/environment.h"
 #include "bootstrap/hosts.h"
 #include "bootstrap/key.h"
@@ -38,9 +40,20 @@ static const char *file_of(const char *name, const void *data, size_t bytes, mod
 }
 
 static void environment_clear(void) {
-    static const char *const names[] = {REMO__ENV_RANK,        REMO__ENV_SIZE,           REMO__ENV_JOB,
-                                        REMO__ENV_JOB_DIR,     REMO__ENV_ADDRESSES,      REMO__ENV_KEY_FILE,
-                                        REMO__ENV_INCARNATION, REMO__ENV_PMIX_NAMESPACE, REMO__ENV_PMIX_RANK};
+    static const char *const names[] = {REMO__ENV_RANK,
+                                        REMO__ENV_SIZE,
+                                        REMO__ENV_JOB,
+                                        REMO__ENV_JOB_DIR,
+                                        REMO__ENV_ADDRESSES,
+                                        REMO__ENV_KEY_FILE,
+                                        REMO__ENV_INCARNATION,
+                                        REMO__ENV_PMIX_NAMESPACE,
+                                        REMO__ENV_PMIX_RANK,
+                                        REMO__ENV_SLURM_STEP,
+                                        REMO__ENV_SLURM_STEP_TASKS,
+                                        REMO__ENV_SLURM_TASKS,
+                                        REMO__ENV_PMI_TASKS,
+                                        REMO__ENV_OMPI_TASKS};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
 }
@@ -115,13 +128,13 @@ static void hosts_are_refused(void **state) {
         {"n1:7000 slots=2x", "hosts:1: "},
         {"n1:7000 slots=-1", "hosts:1: "},
         {"n1:7000 slot=2", "only slots=N"},
-        {"n1:7000 slots=2 more", "too much"},
+        {"n1:7000 slots=2 more", "unexpected"},
         {"n1:65535 slots=2", "beyond port"},
         {"\n\n-oProxyCommand=x\n", "hosts:3: "},
         {"n1;rm:7000", "hosts:1: "},
         {"[::1:7000", "hosts:1: "},
         {"unix:relative", "hosts:1: "},
-        {"unix:/a slots=2", "host or host:port only"},
+        {"unix:/a slots=2", "needs host or host:port"},
         {"n1:1,n2:2", "hosts:1: "},
         {"n1 slots=200\nn2 slots=200", "more than 256"},
     };
@@ -149,12 +162,12 @@ static void hosts_file_makes_a_roster(void **state) {
     assert_int_equal(roster->size, 2);
     assert_int_equal(roster->rank, 1);
     assert_non_null(strstr(roster->addresses[1], ",tcp:127.0.0.1:7002"));
-    assert_int_equal(strncmp(roster->addresses[1], "unix:@", 6), 0); /* of its own accord */
+    assert_int_equal(strncmp(roster->addresses[1], "unix:@", 6), 0); /* added automatically */
     assert_string_equal(roster->job, "remo");
     remo__roster_close(roster);
     config.size = 3;
     assert_int_equal(fails(&config), -EINVAL);
-    assert_sentence("names 2 nodes");
+    assert_sentence("lists 2 nodes");
     config = (struct remo__bootstrap_config){.rank = 2, .hosts_file = path};
     assert_int_equal(fails(&config), -EINVAL);
     config.hosts_file = "/nonexistent/hosts";
@@ -164,7 +177,7 @@ static void hosts_file_makes_a_roster(void **state) {
     assert_int_equal(fails(&config), -EINVAL);
 }
 
-/* ---- what the program says ----------------------------------------------------------------------------- */
+/* ---- values from the program --------------------------------------------------------------------------- */
 
 static void addresses_make_a_roster(void **state) {
     (void)state;
@@ -197,14 +210,14 @@ static void contradictions_are_refused(void **state) {
         {{.size = 257, .addresses = good}, "a job of 257 nodes"},
         {{.size = 2, .addresses = same}, "the same address"},
         {{.size = 2, .addresses = hole}, "rank 1 is missing"},
-        {{.size = 2, .addresses = bad}, "rank 1: \"b:80\" is no address"},
+        {{.size = 2, .addresses = bad}, "rank 1: \"b:80\" is not an address"},
         {{.size = 2, .addresses = deep}, "Unix allows"},
         {{.size = 2, .addresses = good, .hosts_file = "h"}, "both given"},
         {{.size = 2, .addresses = good, .job = ""}, "job name"},
         {{.size = 2, .addresses = good, .job = "a/b"}, "job name"},
         {{.size = 2, .addresses = good, .job = path}, "job name"},
         {{.size = 4}, "remo run -n 4"},
-        {{.rank = 1}, "nothing says where the others are"},
+        {{.rank = 1}, "the addresses of the nodes are missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(fails(&cases[i].config), -EINVAL);
@@ -226,6 +239,40 @@ static void alone(void **state) {
 }
 
 /* ---- the environment ----------------------------------------------------------------------------------- */
+
+static void is_alone(const struct remo__bootstrap_config *config) {
+    struct remo__roster *roster;
+    assert_int_equal(open_with(config, &roster), 0);
+    assert_int_equal(roster->size, 1);
+    remo__roster_close(roster);
+}
+
+/* Several tasks without PMIx must not become jobs of one node. A shell of salloc or sbatch is not a task. */
+static void tasks_without_pmix_are_refused(void **state) {
+    (void)state;
+    const struct remo__bootstrap_config nothing = {0}, one = {.size = 1};
+    static const char *const counts[] = {REMO__ENV_PMI_TASKS, REMO__ENV_OMPI_TASKS, REMO__ENV_SLURM_TASKS,
+                                         REMO__ENV_SLURM_STEP_TASKS};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        environment_clear();
+        setenv(REMO__ENV_SLURM_STEP, "0", 1);
+        setenv(counts[i], "4", 1);
+        assert_int_equal(fails(&nothing), -EINVAL);
+        assert_sentence(counts[i]);
+        assert_sentence(i < 2 ? "remo run -n 4" : "srun --mpi=pmix");
+        is_alone(&one);
+        setenv(counts[i], "1", 1);
+        is_alone(&nothing);
+        setenv(counts[i], "4", 1);
+        setenv(REMO__ENV_RANK, "0", 1);
+        setenv(REMO__ENV_SIZE, "1", 1);
+        is_alone(&nothing);
+    }
+    environment_clear();
+    setenv(REMO__ENV_SLURM_TASKS, "4", 1);
+    is_alone(&nothing);
+    environment_clear();
+}
 
 static void environment_makes_a_roster(void **state) {
     (void)state;
@@ -267,11 +314,11 @@ static void environment_is_refused(void **state) {
         {"2", "2", NULL, NULL, 0, 0, "ranks go from 0 to 1"},
         {"0", "2", NULL, NULL, 0, 0, "REMO_JOB_DIR"},
         {"0", "2", "unix:/a", NULL, 0, 0, "has 1 addresses"},
-        {"0", "2", "unix:/a;unix:/b;unix:/c", NULL, 0, 0, "more than the 2"},
+        {"0", "2", "unix:/a;unix:/b;unix:/c", NULL, 0, 0, "more than 2 addresses"},
         {"0", "2", "unix:/a;b", NULL, 0, 0, "REMO_ADDRESSES"},
         {"0", "2", "unix:/a;unix:/b", "x", 0, 0, "REMO_INCARNATION"},
-        {"0", "2", "unix:/a;unix:/b", NULL, 0, 3, "the program says 3 nodes"},
-        {"0", "2", "unix:/a;unix:/b", NULL, 1, 0, "the program says rank 1"},
+        {"0", "2", "unix:/a;unix:/b", NULL, 0, 3, "the program gives 3 nodes"},
+        {"0", "2", "unix:/a;unix:/b", NULL, 1, 0, "the program gives rank 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct remo__bootstrap_config config = {.rank = cases[i].config_rank, .size = cases[i].config_size};
@@ -293,6 +340,21 @@ static void environment_is_refused(void **state) {
 static int key_read(const void *data, size_t bytes, mode_t mode) {
     uint8_t key[REMO__KEY_BYTES];
     return remo__key_read(file_of("key", data, bytes, mode), key);
+}
+
+/* Records are found in order. An incomplete line, and a line that is not a record, do not count. */
+static void ended_records(void **state) {
+    (void)state;
+    static const char text[] = "2 137\n\n0 7 \nx 1\n3 256\n256 3\n1 0\n4 5";
+    const char *at = text, *end = text + sizeof text - 1;
+    uint32_t rank, status;
+    assert_true(remo__ended_next(&at, end, &rank, &status));
+    assert_int_equal(rank, 2);
+    assert_int_equal(status, 137);
+    assert_true(remo__ended_next(&at, end, &rank, &status));
+    assert_int_equal(rank, 1);
+    assert_int_equal(status, 0);
+    assert_false(remo__ended_next(&at, end, &rank, &status));
 }
 
 static void key_files(void **state) {
@@ -387,8 +449,10 @@ int main(void) {
         cmocka_unit_test(addresses_make_a_roster),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(alone),
+        cmocka_unit_test(tasks_without_pmix_are_refused),
         cmocka_unit_test(environment_makes_a_roster),
         cmocka_unit_test(environment_is_refused),
+        cmocka_unit_test(ended_records),
         cmocka_unit_test(key_files),
         cmocka_unit_test(outside_needs_a_credential),
         cmocka_unit_test(places_are_resolved),

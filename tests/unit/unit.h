@@ -1,4 +1,4 @@
-/* unit.h - cmocka with the headers that it wants first. */
+/* unit.h - cmocka, after the headers that it requires. */
 #pragma once
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Fabric verbs without a device: which one is asked for, what is made of its attributes, why it is refused,
- * what its errors mean, and what an endpoint says about itself. */
+/* verbs_device.c - unit tests of fabric verbs that need no device: settings, limits, rejections, error codes,
+ * the connection request. */
 #include <errno.h>
 #include <remo/error.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void test_refused(void **state) {
     refused(IBV_TRANSPORT_USNIC, &able, "neither");
 }
 
-/* A device of its own processor is given up in time for whoever waits 100 ms for the news. */
+/* A hardware device detects the failure of a peer within 100 ms. */
 static void test_silence(void **state) {
     (void)state;
     assert_true(remo__verbs_silence_ns(REMO__VERBS_ACK_TIMEOUT) <= 100 * REMO__NS_PER_MS);
@@ -45,30 +45,30 @@ static void test_silence(void **state) {
 
 /* ---- settings ---- */
 
-static int wish_of(const char *text, uint32_t rank, struct verbs_wish *ret_wish) {
+static int options_of(const char *text, uint32_t rank, struct verbs_options *ret_options) {
     struct remo__fabric_config config = {.rank = rank, .size = 4, .provider = text};
-    return remo__verbs_wish_read(&config, ret_wish);
+    return remo__verbs_options_read(&config, ret_options);
 }
 
-static void test_wishes(void **state) {
+static void test_options(void **state) {
     (void)state;
-    struct verbs_wish wish;
-    assert_int_equal(wish_of(NULL, 0, &wish), 0);
-    assert_string_equal(wish.device, "");
-    assert_true(wish.port == 0 && wish.gid_index == -1 && wish.mtu_bytes == 0 && !wish.paging);
-    assert_int_equal(wish_of("mlx5_0:2:3:mtu=1024:timeout=200:odp", 0, &wish), 0);
-    assert_string_equal(wish.device, "mlx5_0");
-    assert_true(wish.port == 2 && wish.gid_index == 3);
-    assert_true(wish.mtu_bytes == 1024 && wish.timeout_ms == 200 && wish.paging);
-    assert_int_equal(wish_of("a:mtu=512,b:7,c", 1, &wish), 0); /* the ranks take theirs in turn */
-    assert_string_equal(wish.device, "b");
-    assert_true(wish.port == 7 && wish.mtu_bytes == 0);
-    assert_int_equal(wish_of("a:mtu=512,b:7,c", 3, &wish), 0);
-    assert_string_equal(wish.device, "a");
-    assert_int_equal(wish.mtu_bytes, 512);
+    struct verbs_options options;
+    assert_int_equal(options_of(NULL, 0, &options), 0);
+    assert_string_equal(options.device, "");
+    assert_true(options.port == 0 && options.gid_index == -1 && options.mtu_bytes == 0 && !options.paging);
+    assert_int_equal(options_of("mlx5_0:2:3:mtu=1024:timeout=200:odp", 0, &options), 0);
+    assert_string_equal(options.device, "mlx5_0");
+    assert_true(options.port == 2 && options.gid_index == 3);
+    assert_true(options.mtu_bytes == 1024 && options.timeout_ms == 200 && options.paging);
+    assert_int_equal(options_of("a:mtu=512,b:7,c", 1, &options), 0); /* one device for each rank in turn */
+    assert_string_equal(options.device, "b");
+    assert_true(options.port == 7 && options.mtu_bytes == 0);
+    assert_int_equal(options_of("a:mtu=512,b:7,c", 3, &options), 0);
+    assert_string_equal(options.device, "a");
+    assert_int_equal(options.mtu_bytes, 512);
 }
 
-static void test_wrong_wishes(void **state) {
+static void test_wrong_options(void **state) {
     (void)state;
     static const char *const wrong[] = {
         "rxe0:0",
@@ -88,11 +88,11 @@ static void test_wrong_wishes(void **state) {
         "rxe0:timeout=",
         "rxe0:1:1:speed=fast",
         "a_name_that_is_longer_than_any_name_of_a_device_that_the_kernel_would_give_it_0123456789"};
-    struct verbs_wish wish = {.port = 42};
+    struct verbs_options options = {.port = 42};
     for (size_t i = 0; i < REMO__ARRAY_COUNT(wrong); i++) {
-        assert_int_equal(wish_of(wrong[i], 0, &wish), -EINVAL);
+        assert_int_equal(options_of(wrong[i], 0, &options), -EINVAL);
         assert_non_null(strstr(remo_last_error(), "mtu=BYTES"));
-        assert_int_equal(wish.port, 42);
+        assert_int_equal(options.port, 42);
     }
 }
 
@@ -107,13 +107,13 @@ static const struct ibv_device_attr large = {.vendor_id = 0x15b3,
 static struct verbs_device settled(const struct ibv_device_attr *attr, enum ibv_mtu mtu, const char *text) {
     struct ibv_port_attr port = {.active_mtu = mtu, .max_mtu = IBV_MTU_4096};
     struct verbs_device device = {0};
-    struct verbs_wish wish;
-    assert_int_equal(wish_of(text, 0, &wish), 0);
-    remo__verbs_device_settle(attr, &port, &wish, &device);
+    struct verbs_options options;
+    assert_int_equal(options_of(text, 0, &options), 0);
+    remo__verbs_device_settle(attr, &port, &options, &device);
     return device;
 }
 
-/* The port's, or less: nobody sends packets that the network has no room for. */
+/* The MTU is the port's or smaller, so that the network transports every packet. */
 static void test_mtu(void **state) {
     (void)state;
     assert_int_equal(settled(&large, IBV_MTU_1024, "mlx5_0").mtu_bytes, 1024);
@@ -175,12 +175,14 @@ static void test_status(void **state) {
 
 static void test_hello(void **state) {
     (void)state;
-    struct verbs_hello said = {.rank = 7, .from_life = 0x123456789, .to_life = UINT64_MAX}, heard;
-    uint8_t data[196] = {0}; /* what arrives is padded to that */
+    struct verbs_hello said = {.rank = 7, .from_incarnation = 0x123456789, .to_incarnation = UINT64_MAX},
+                       heard;
+    uint8_t data[196] = {0}; /* received data is padded to this size */
     memset(said.secret, 0x5a, sizeof said.secret);
     verbs_hello_write(data, &said);
     assert_true(verbs_hello_read(data, sizeof data, &heard));
-    assert_true(heard.rank == 7 && heard.from_life == said.from_life && heard.to_life == said.to_life);
+    assert_true(heard.rank == 7 && heard.from_incarnation == said.from_incarnation
+                && heard.to_incarnation == said.to_incarnation);
     assert_memory_equal(heard.secret, said.secret, sizeof said.secret);
     for (size_t bytes = 0; bytes < 4 + 4 + 8 + 8 + REMO__VERBS_SECRET_BYTES; bytes++)
         assert_false(verbs_hello_read(data, bytes, &heard));
@@ -189,10 +191,10 @@ static void test_hello(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_able),         cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_silence),      cmocka_unit_test(test_wishes),
-                                       cmocka_unit_test(test_wrong_wishes), cmocka_unit_test(test_mtu),
-                                       cmocka_unit_test(test_limits),       cmocka_unit_test(test_patience),
-                                       cmocka_unit_test(test_status),       cmocka_unit_test(test_hello)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_able),          cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_silence),       cmocka_unit_test(test_options),
+                                       cmocka_unit_test(test_wrong_options), cmocka_unit_test(test_mtu),
+                                       cmocka_unit_test(test_limits),        cmocka_unit_test(test_patience),
+                                       cmocka_unit_test(test_status),        cmocka_unit_test(test_hello)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

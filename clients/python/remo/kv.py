@@ -1,0 +1,197 @@
+"""The distributed map. Contract: remo/kv.h."""
+from __future__ import annotations
+
+import ctypes
+import errno
+from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
+from typing import Any, Optional
+
+from ._library import KVCursor, KVOptions
+from .errors import check
+from .node import Bytes, Node, Nodeset, Object, Ranks, source
+
+# Room for a key and a value at first; a longer one is read again.
+_KEY_ROOM_BYTES = 64
+_VALUE_ROOM_BYTES = 1024
+
+
+class KV(Object, MutableMapping):
+    """A distributed hash map of bytes to bytes. A str is its UTF-8 encoding; keys and values are returned as bytes.
+
+    Each call is atomic for its key, unless the method says otherwise, and ends after the node's `op_timeout` at the
+    latest. Maps compare equal only to themselves.
+
+    Iteration reads the map while other nodes change it. A key that is present from the first step to the last is
+    returned exactly once. A key that is inserted or deleted meanwhile may be returned or not, and once for each
+    insert. The order of keys has no meaning, and is another one on each node. ``items()`` and ``values()`` read keys
+    and values together, so a deleted key raises no KeyError. A key on a node that has failed, or has closed the map,
+    raises HostDown or NotConnected, once for each such key; the next call of ``next()`` on the same iterator goes on.
+    """
+
+    _kind = 'kv'
+
+    def __init__(self, node: Node, name: str, capacity: int = 0, *, key_bytes_max: int = 0, value_bytes_max: int = 0,
+                 participants: Ranks = None):
+        super().__init__(node, name, KVOptions(participants=Nodeset.of(participants), capacity=capacity,
+                                               key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max))
+
+    # Two handles are equal only if they are the same: Mapping would compare the contents, with reads of each key.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def get(self, key: Bytes, default: Any = None) -> Any:
+        """Return the value of a key, or `default`."""
+        name, room, size = source(key), _VALUE_ROOM_BYTES, ctypes.c_size_t()
+        while True:
+            into = ctypes.create_string_buffer(room)
+            code = self._call('get', *name, into, room, size)
+            if code == -errno.ENOENT:
+                return default
+            if code != -errno.EMSGSIZE or size.value <= room:
+                check(code)
+                return ctypes.string_at(into, size.value)
+            room = size.value
+
+    def put(self, key: Bytes, value: Bytes) -> None:
+        """Insert a key, or replace its value: ``map[key] = value``."""
+        check(self._call('put', *source(key), *source(value)))
+
+    def insert(self, key: Bytes, value: Bytes) -> bool:
+        """Add a key. Return False if it is present."""
+        return self._unless(errno.EEXIST, 'insert', *source(key), *source(value))
+
+    def replace(self, key: Bytes, value: Bytes) -> bool:
+        """Replace the value of a key. Return False if the key is absent."""
+        return self._unless(errno.ENOENT, 'update', *source(key), *source(value))
+
+    def compare_put(self, key: Bytes, expected: Bytes, value: Bytes) -> bool:
+        """Replace the value of a key if it equals `expected`. Return False, without a change, if the value differs or
+        the key is absent."""
+        code = self._call('compare_put', *source(key), *source(expected), *source(value))
+        return code not in (-errno.ESTALE, -errno.ENOENT) and check(code) == 0
+
+    def fetch_add(self, key: Bytes, delta: int = 1) -> int:
+        """Add to a value of 8 bytes in the byte order of the machine, modulo 2**64; return the value before. An absent
+        key raises KeyError: insert it first with its initial value."""
+        old = ctypes.c_uint64()
+        if not self._unless(errno.ENOENT, 'fetch_add', *source(key), delta % 2**64, old):
+            raise KeyError(key)
+        return old.value
+
+    def delete(self, key: Bytes) -> bool:
+        """Remove a key. Return False if it is absent."""
+        return self._unless(errno.ENOENT, 'delete', *source(key))
+
+    def items(self) -> ItemsView:
+        """A view of all keys with their values."""
+        return _Items(self)
+
+    def values(self) -> ValuesView:
+        """A view of all values."""
+        return _Values(self)
+
+    _required = object()
+
+    def pop(self, key: Bytes, default: Any = _required) -> Any:
+        """Remove a key and return its value. Of several callers one gets the value. Not atomic: if another node
+        changes the value at the same time, the value before the change may be returned."""
+        value = self.get(key)
+        if value is not None and self.delete(key):
+            return value
+        if default is self._required:
+            raise KeyError(key)
+        return default
+
+    def popitem(self) -> tuple[bytes, bytes]:
+        """Remove any key and return it with its value, like pop; KeyError if the map is empty."""
+        for key, value in self.items():
+            if self.delete(key):
+                return key, value
+        raise KeyError(f'cannot take an item: the map {self.name} is empty')
+
+    def setdefault(self, key: Bytes, default: Bytes = b'') -> bytes:
+        """Return the value of a key, which is inserted with `default` if it is absent."""
+        while (value := self.get(key)) is None:
+            if self.insert(key, default):
+                return default.encode() if isinstance(default, str) else bytes(default)
+        return value
+
+    def clear(self) -> None:
+        """Delete each key. Keys that are inserted meanwhile may stay."""
+        for key in self:
+            self.delete(key)
+
+    def __getitem__(self, key: Bytes) -> bytes:
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    __setitem__ = put
+
+    def __delitem__(self, key: Bytes) -> None:
+        if not self.delete(key):
+            raise KeyError(key)
+
+    def __contains__(self, key: Any) -> bool:
+        size = ctypes.c_size_t()
+        code = self._call('get', *source(key), None, 0, size)  # without room for the value
+        is_longer = code == -errno.EMSGSIZE and size.value > 0
+        return is_longer or code != -errno.ENOENT and check(code) == 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return _Entries(self, has_values=False)
+
+    def __len__(self) -> int:
+        """Return the number of keys in the index of this node, without network operations. It is exact while no node
+        inserts or deletes; keys on failed nodes count, although they cannot be read."""
+        return self._call('count')
+
+    def _unless(self, refusal: int, verb: str, *arguments: Any) -> bool:
+        """Call a function; return False if its code is `-refusal`."""
+        code = self._call(verb, *arguments)
+        return code != -refusal and check(code) == 0
+
+
+class _Entries(Iterator):
+    """A walk over the keys of a map, or over pairs of key and value, which goes on after an error."""
+
+    def __init__(self, kv: KV, *, has_values: bool):
+        self._kv, self._cursor, self._has_values = kv, KVCursor(), has_values
+        self._key = ctypes.create_string_buffer(_KEY_ROOM_BYTES)
+        self._value = ctypes.create_string_buffer(_VALUE_ROOM_BYTES if has_values else 0)
+
+    def __next__(self) -> Any:
+        key_bytes, value_bytes = ctypes.c_size_t(), ctypes.c_size_t()
+        while True:
+            code = self._kv._call('next', self._cursor, self._key, len(self._key), key_bytes,
+                                  self._value if self._has_values else None, len(self._value), value_bytes)
+            if code != -errno.EMSGSIZE or not self._enlarge(key_bytes.value, value_bytes.value):
+                break
+        if code == -errno.ENOENT:
+            raise StopIteration
+        check(code)
+        key = ctypes.string_at(self._key, key_bytes.value)
+        return (key, ctypes.string_at(self._value, value_bytes.value)) if self._has_values else key
+
+    def _enlarge(self, key_bytes: int, value_bytes: int) -> bool:
+        """Make room for an entry of these lengths. Return False if there was room."""
+        is_key_long, is_value_long = key_bytes > len(self._key), value_bytes > len(self._value)
+        if is_key_long:
+            self._key = ctypes.create_string_buffer(key_bytes)
+        if is_value_long:
+            self._value = ctypes.create_string_buffer(value_bytes)
+        return is_key_long or is_value_long
+
+
+class _Items(ItemsView):
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return _Entries(self._mapping, has_values=True)
+
+
+class _Values(ValuesView):
+    def __iter__(self) -> Iterator[bytes]:
+        return map(lambda entry: entry[1], _Entries(self._mapping, has_values=True))
+
+    def __contains__(self, value: Any) -> bool:
+        return any(value == each for each in self)

@@ -1,0 +1,216 @@
+/* cxx/kv.hpp - the distributed map. Part of <remo/remo.hpp>. Contract of each call: <remo/kv.h>. */
+#pragma once
+
+#include <remo/cxx/node.hpp>
+#include <remo/kv.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <string>
+
+namespace remo {
+
+struct kv_entry {
+    std::string key, value;
+};
+
+/* A walk over all keys; see remo_kv_next. A key that is present from the first call to the last is returned
+ * exactly once; a key that is inserted or deleted meanwhile may be returned or not. The cursor refers to the
+ * C object of the map, which must stay open. */
+class kv_cursor {
+  public:
+    explicit kv_cursor(remo_kv *kv) noexcept : kv_(kv) {
+    }
+    /* The next key and its value; nothing after the last one. An entry that cannot be reached is an error
+     * (host_down, not_connected), once; the next call goes on behind it. */
+    std::optional<kv_entry> next(on_error errors = {}) {
+        kv_entry entry{std::string(key_room, '\0'), std::string(value_room, '\0')};
+        std::size_t key_bytes = 0, value_bytes = 0;
+        int rc = read(entry, key_bytes, value_bytes);
+        while (rc == -EMSGSIZE && (key_bytes > entry.key.size() || value_bytes > entry.value.size())) {
+            entry.key.resize(std::max(key_bytes, entry.key.size()));
+            entry.value.resize(std::max(value_bytes, entry.value.size()));
+            rc = read(entry, key_bytes, value_bytes);
+        }
+        if (!errors.check(rc == -ENOENT ? 0 : rc) || rc == -ENOENT)
+            return std::nullopt;
+        entry.key.resize(key_bytes);
+        entry.value.resize(value_bytes);
+        return entry;
+    }
+
+    /* For range-based loops, which end with an exception at the first entry that cannot be reached. */
+    class iterator {
+      public:
+        using iterator_category = std::input_iterator_tag;
+        using value_type = kv_entry;
+        using difference_type = std::ptrdiff_t;
+        using pointer = const kv_entry *;
+        using reference = const kv_entry &;
+
+        iterator() = default; /* the end */
+        explicit iterator(kv_cursor &cursor) : cursor_(&cursor), entry_(cursor.next()) {
+        }
+        reference operator*() const noexcept {
+            return *entry_;
+        }
+        pointer operator->() const noexcept {
+            return &*entry_;
+        }
+        iterator &operator++() {
+            entry_ = cursor_->next();
+            return *this;
+        }
+        void operator++(int) {
+            ++*this;
+        }
+        /* Iterators are equal if both are at the end. */
+        friend bool operator==(const iterator &a, const iterator &b) noexcept {
+            return !a.entry_ && !b.entry_;
+        }
+        friend bool operator!=(const iterator &a, const iterator &b) noexcept {
+            return !(a == b);
+        }
+
+      private:
+        kv_cursor *cursor_ = nullptr;
+        std::optional<kv_entry> entry_;
+    };
+    iterator begin() {
+        return iterator(*this);
+    }
+    iterator end() const noexcept {
+        return iterator();
+    }
+
+  private:
+    /* Room at first; a longer key or value is read again. */
+    static constexpr std::size_t key_room = 64, value_room = 256;
+
+    int read(kv_entry &entry, std::size_t &key_bytes, std::size_t &value_bytes) {
+        return remo_kv_next(kv_, &cursor_, entry.key.data(), entry.key.size(), &key_bytes, entry.value.data(),
+                            entry.value.size(), &value_bytes);
+    }
+
+    remo_kv *kv_;
+    remo_kv_cursor cursor_ = REMO_KV_CURSOR_INIT;
+};
+
+/* A distributed hash map of bytes to bytes. An absent or present key is a result, and no error. */
+class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
+  public:
+    kv() noexcept = default;
+    kv(channel_ref parent, const std::string &name, const remo_kv_options &options = {},
+       on_error errors = {}) {
+        open([&](remo_kv **k) { return remo_kv_open(parent.get(), name.c_str(), &options, k); }, errors);
+    }
+    /* Read the value of `key` into `into`; returns its size. Nothing if the key is absent. */
+    std::optional<std::size_t> get(const_bytes key, bytes into, on_error errors = {}) {
+        std::size_t size = 0;
+        bool found = unless(errors, -ENOENT, [&](remo_kv *k) {
+            return remo_kv_get(k, key.data(), key.size(), into.data(), into.size(), &size);
+        });
+        return found ? std::optional(size) : std::nullopt;
+    }
+    /* The same, into memory of its own. */
+    std::optional<std::string> get(const_bytes key, on_error errors = {}) {
+        std::string value(first_room, '\0');
+        std::size_t size = 0;
+        bool found = unless(errors, -ENOENT, [&](remo_kv *k) {
+            int rc = read(k, key, value, size);
+            for (; rc == -EMSGSIZE && size > value.size(); rc = read(k, key, value, size))
+                value.resize(size);
+            return rc;
+        });
+        if (!found)
+            return std::nullopt;
+        value.resize(size);
+        return value;
+    }
+    /* False if the key is present. */
+    bool insert(const_bytes key, const_bytes value, on_error errors = {}) {
+        return unless(errors, -EEXIST, [&](remo_kv *k) {
+            return remo_kv_insert(k, key.data(), key.size(), value.data(), value.size());
+        });
+    }
+    /* False if the key is absent. */
+    bool update(const_bytes key, const_bytes value, on_error errors = {}) {
+        return unless(errors, -ENOENT, [&](remo_kv *k) {
+            return remo_kv_update(k, key.data(), key.size(), value.data(), value.size());
+        });
+    }
+    /* Insert the key, or replace its value. */
+    void put(const_bytes key, const_bytes value, on_error errors = {}) {
+        call(errors,
+             [&](remo_kv *k) { return remo_kv_put(k, key.data(), key.size(), value.data(), value.size()); });
+    }
+    /* Add to a value of 8 bytes; returns the value before. Nothing if the key is absent. */
+    std::optional<std::uint64_t> fetch_add(const_bytes key, std::uint64_t delta, on_error errors = {}) {
+        std::uint64_t old = 0;
+        bool found = unless(errors, -ENOENT, [&](remo_kv *k) {
+            return remo_kv_fetch_add(k, key.data(), key.size(), delta, &old);
+        });
+        return found ? std::optional(old) : std::nullopt;
+    }
+    /* Replace the value if it equals `expected`. False, without a change, if the value differs or the key is
+     * absent. */
+    bool compare_put(const_bytes key, const_bytes expected, const_bytes value, on_error errors = {}) {
+        return unless(errors, -ENOENT, [&](remo_kv *k) {
+            int rc = remo_kv_compare_put(k, key.data(), key.size(), expected.data(), expected.size(),
+                                         value.data(), value.size());
+            return rc == -ESTALE ? -ENOENT : rc;
+        });
+    }
+    /* All keys with their values: for (const auto &[key, value] : map.entries()). */
+    kv_cursor entries() const noexcept {
+        return kv_cursor(get());
+    }
+    /* False if the key is absent. */
+    bool erase(const_bytes key, on_error errors = {}) {
+        return unless(errors, -ENOENT, [&](remo_kv *k) { return remo_kv_delete(k, key.data(), key.size()); });
+    }
+    /* Keys in the index of this node; see remo_kv_count. */
+    std::uint64_t count() const noexcept {
+        return remo_kv_count(get());
+    }
+
+    /* A window of operations: `op`, its key and its value stay in place until its status is other than
+     * -EINPROGRESS. The status of an operation is in op.status. See <remo/kv.h>. */
+    void start(remo_kv_op &op, on_error errors = {}) {
+        call(errors, [&](remo_kv *k) { return remo_kv_start(k, &op); });
+    }
+    /* Advance the operations of this thread; returns how many are in flight. */
+    std::uint32_t poll(on_error errors = {}) {
+        int count = 0;
+        call(errors, [&](remo_kv *k) { return count = remo_kv_poll(k); });
+        return static_cast<std::uint32_t>(std::max(count, 0));
+    }
+    /* Wait until `op` is done; returns its status: 0, -ENOENT and -EEXIST, or another -errno. */
+    int wait(remo_kv_op &op) {
+        return remo_kv_wait(get(), &op);
+    }
+
+    using object::get;
+
+  private:
+    static constexpr std::size_t first_room = 1024;
+
+    static int read(remo_kv *k, const_bytes key, std::string &value, std::size_t &size) {
+        size = 0;
+        return remo_kv_get(k, key.data(), key.size(), value.data(), value.size(), &size);
+    }
+    /* `answer` is a result: false, without an error. */
+    template <class Function> bool unless(on_error errors, int answer, Function &&function) {
+        bool is_answer = false;
+        bool done = call(errors, [&](remo_kv *k) {
+            int rc = function(k);
+            is_answer = rc == answer;
+            return is_answer ? 0 : rc;
+        });
+        return done && !is_answer;
+    }
+};
+
+} // namespace remo

@@ -1,0 +1,123 @@
+/* cxx/queue.hpp - queues and ring buffers. Part of <remo/remo.hpp>.
+ * Contract of each call: <remo/queue.h>, <remo/ringbuffer.h>. */
+#pragma once
+
+#include <remo/cxx/node.hpp>
+#include <remo/queue.h>
+#include <remo/ringbuffer.h>
+
+#include <optional>
+#include <vector>
+
+namespace remo {
+
+/* A bounded FIFO queue: any node pushes, any node pops. */
+class queue : public detail::object<remo_queue, remo_queue_close, remo_queue_channel> {
+  public:
+    queue() noexcept = default;
+    queue(channel_ref parent, const std::string &name, const remo_queue_options &options = {},
+          on_error errors = {})
+        : slot_bytes_(options.slot_bytes ? options.slot_bytes : default_slot_bytes) {
+        open([&](remo_queue **q) { return remo_queue_open(parent.get(), name.c_str(), &options, q); },
+             errors);
+    }
+    /* Append an element; it is copied. False if the queue stayed full for `time`. */
+    bool push(const_bytes element, timeout time = forever, on_error errors = {}) {
+        return within(errors, [&](remo_queue *q) {
+            return remo_queue_push(q, element.data(), element.size(), detail::timeout_ns(time));
+        });
+    }
+    /* Remove the first element into `into`, which has room for the largest element; returns its size.
+     * Nothing if the queue stayed empty for `time`. */
+    std::optional<std::size_t> pop(bytes into, timeout time = forever, on_error errors = {}) {
+        std::size_t size = 0;
+        bool popped = within(errors, [&](remo_queue *q) {
+            return remo_queue_pop(q, into.data(), into.size(), &size, detail::timeout_ns(time));
+        });
+        return popped ? std::optional(size) : std::nullopt;
+    }
+    /* The same, into memory of its own. */
+    std::optional<std::vector<std::byte>> pop(timeout time = forever, on_error errors = {}) {
+        std::vector<std::byte> element(slot_bytes_);
+        std::optional<std::size_t> size = pop(element, time, errors);
+        if (!size)
+            return std::nullopt;
+        element.resize(*size);
+        return element;
+    }
+
+  private:
+    static constexpr std::size_t default_slot_bytes = 56;
+
+    /* A deadline that passes is a result: false, without an error. */
+    template <class Function> bool within(on_error errors, Function &&function) {
+        bool in_time = true;
+        bool done = call(errors, [&](remo_queue *q) {
+            int rc = function(q);
+            in_time = rc != -ETIMEDOUT;
+            return in_time ? rc : 0;
+        });
+        return done && in_time;
+    }
+
+    std::size_t slot_bytes_ = default_slot_bytes;
+};
+
+/* Messages of one sender to all other participants, in order. */
+class ringbuffer : public detail::object<remo_ringbuffer, remo_ringbuffer_close, remo_ringbuffer_channel> {
+  public:
+    ringbuffer() noexcept = default;
+    ringbuffer(channel_ref parent, const std::string &name, const remo_ringbuffer_options &options = {},
+               on_error errors = {}) {
+        open(
+            [&](remo_ringbuffer **r) {
+                return remo_ringbuffer_open(parent.get(), name.c_str(), &options, r);
+            },
+            errors);
+    }
+    std::size_t message_bytes_max() const noexcept {
+        return remo_ringbuffer_message_bytes_max(get());
+    }
+    /* Sender: returns the position of the message, for wait_received. Errors: timed_out (the ring stayed
+     * full), not_permitted, message_size, protocol. */
+    std::uint64_t send(const_bytes message, timeout time = forever, on_error errors = {}) {
+        std::uint64_t position = 0;
+        call(errors, [&](remo_ringbuffer *r) {
+            return remo_ringbuffer_send(r, message.data(), message.size(), detail::timeout_ns(time),
+                                        &position);
+        });
+        return position;
+    }
+    /* Sender: wait until every live receiver has acknowledged everything up to `position`. */
+    void wait_received(std::uint64_t position, timeout time = forever, on_error errors = {}) {
+        call(errors, [&](remo_ringbuffer *r) {
+            return remo_ringbuffer_wait_received(r, position, detail::timeout_ns(time));
+        });
+    }
+    /* Receiver: copy the next message; returns its size. Nothing if none came for `time`. */
+    std::optional<std::size_t> receive(bytes into, timeout time = forever, on_error errors = {}) {
+        std::size_t size = 0;
+        bool in_time = true;
+        bool done = call(errors, [&](remo_ringbuffer *r) {
+            int rc = remo_ringbuffer_receive(r, into.data(), into.size(), &size, detail::timeout_ns(time));
+            in_time = rc != -ETIMEDOUT;
+            return in_time ? rc : 0;
+        });
+        return done && in_time ? std::optional(size) : std::nullopt;
+    }
+    /* The same, into memory of its own. */
+    std::optional<std::vector<std::byte>> receive(timeout time = forever, on_error errors = {}) {
+        std::vector<std::byte> message(message_bytes_max());
+        std::optional<std::size_t> size = receive(message, time, errors);
+        if (!size)
+            return std::nullopt;
+        message.resize(*size);
+        return message;
+    }
+    /* Receiver: acknowledge what was received so far. */
+    void acknowledge(on_error errors = {}) {
+        call(errors, [](remo_ringbuffer *r) { return remo_ringbuffer_acknowledge(r); });
+    }
+};
+
+} // namespace remo

@@ -1,0 +1,28 @@
+/* remo.hpp - all of Remo for C++17 and later, without a library of its own.
+ *
+ * Model:  a class per object. It owns the C object, moves, and closes it when it is destroyed. Objects are
+ *         opened by their constructors: parent, name, options.
+ * Errors: a call without a std::error_code throws remo::error; with one as its last argument, it stores the
+ *         code there. See cxx/error.hpp.
+ * Cost:   that of the C calls, which the classes call inline.
+ *
+ *     remo::node node;
+ *     remo::lock_table locks(node, "locks");
+ *     remo::mutex mutex(locks, 0);
+ *     std::lock_guard guard(mutex);
+ */
+#pragma once
+
+#include <remo/remo.h>
+
+#include <remo/cxx/ack.hpp>
+#include <remo/cxx/bytes.hpp>
+#include <remo/cxx/collective.hpp>
+#include <remo/cxx/error.hpp>
+#include <remo/cxx/event.hpp>
+#include <remo/cxx/kv.hpp>
+#include <remo/cxx/lock.hpp>
+#include <remo/cxx/node.hpp>
+#include <remo/cxx/queue.hpp>
+#include <remo/cxx/region.hpp>
+#include <remo/cxx/shared.hpp>

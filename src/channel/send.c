@@ -1,0 +1,44 @@
+/* send.c - messages and immediates that a channel sends. They name the endpoint at the receiver by its id, so
+ * what was sent to an endpoint that has closed reaches no other one. */
+#include "base/bytes.h"
+#include "channel/message.h"
+#include "channel/registry.h"
+
+int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *data, size_t size_bytes) {
+    REMO__REQUIRE(channel);
+    uint8_t frame[REMO__MESSAGE_USER_HEAD_BYTES + REMO_CHANNEL_MESSAGE_BYTES_MAX];
+    if (channel->slot == 0 || node >= channel->node->size || (!data && size_bytes > 0))
+        return remo__fail(-EINVAL, "no message can be sent %s",
+                          channel->slot == 0            ? "in the root channel: open one of your own"
+                          : node >= channel->node->size ? "to a node beyond the size of the job"
+                                                        : "from NULL");
+    if (size_bytes > REMO_CHANNEL_MESSAGE_BYTES_MAX)
+        return remo__fail(
+            -EMSGSIZE, "a message of channel %s has at most %u bytes, not %zu; write larger things to memory",
+            channel->name, REMO_CHANNEL_MESSAGE_BYTES_MAX, size_bytes);
+    int rc = remo__channel_check_peer(channel, node);
+    if (rc != 0)
+        return rc;
+    if (atomic_load(&channel->peers[node].state) != REMO_CHANNEL_CONNECTED)
+        return remo__fail(-ENOTCONN, "node %u is not connected to channel %s yet; see remo_channel_wait",
+                          node, channel->name);
+    struct remo__writer writer = remo__writer_of(frame, sizeof frame);
+    remo__put_u32(&writer, atomic_load(&channel->peers[node].id));
+    remo__put_bytes(&writer, data, size_bytes);
+    return remo__node_send(channel->node, node, REMO__MESSAGE_USER, frame, (size_t)(writer.at - frame));
+}
+
+int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory,
+                                  uint32_t node, uint64_t offset, const void *src, size_t bytes,
+                                  uint32_t value, struct remo_ack *ack) {
+    struct remo__thread *thread = remo__thread(channel->node);
+    if (!thread)
+        return -EAGAIN;
+    uint64_t at = remo__memory_at(memory, node, offset);
+    if (at == REMO__NO_OFFSET)
+        return remo__fail(-ENOTCONN, "node %u is not connected to channel %s", node, channel->name);
+    uint32_t imm =
+        atomic_load(&channel->peers[node].id) << (32 - REMO__ID_BITS) | (value & REMO_CHANNEL_IMMEDIATE_MAX);
+    return remo__op_write(thread, remo__channel_counters(channel, thread), node, at, src, bytes,
+                          REMO__WRITE_IMM, imm, ack);
+}

@@ -1,0 +1,25 @@
+/* settings.h - what a node runs with: the fields of struct remo_config that the program sets, else the variables
+ * of the environment (man remo-environment), else defaults. */
+#pragma once
+
+#include <remo/node.h>
+#include <stdbool.h>
+
+#include "base/log.h"
+
+struct remo__settings {
+    const char *fabric, *provider, *bind_address, *memory_dir; /* NULL: the fabric's default */
+    uint64_t arena_bytes, segment_bytes, join_timeout_ns, op_timeout_ns;
+    uint32_t threads_max;
+    bool arena_is_set;    /* arena_bytes is no default */
+    struct remo__log log; /* without ctx for the default function, whose ctx is the node */
+};
+
+/* Fill in every setting. The strings belong to `config` or to the environment. Errors: -EINVAL (a value out of
+ * range; the sentence names the field or the variable). */
+int remo__settings_read(const struct remo_config *config, struct remo__settings *ret_settings);
+
+/* A number of bytes: digits, then K, M, G, T (powers of 1024) or nothing. A time: seconds with at most nine
+ * decimals. Both above zero. False: `text` is something else, or out of range. */
+bool remo__bytes_parse(const char *text, uint64_t *ret_bytes);
+bool remo__seconds_parse(const char *text, uint64_t *ret_ns);

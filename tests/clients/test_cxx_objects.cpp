@@ -1,0 +1,365 @@
+/* test_cxx_objects.cpp - every object of the C++ interface does what the C object does, between nodes.
+ *     remo run -n 3 -- test_cxx_objects AREA */
+#include "check.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <poll.h>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+void test_region(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo::region region(node, "region", 4096);
+    region.channel().wait(patience);
+    std::uint32_t next = (node.rank() + 1) % node.size();
+    std::vector<std::uint32_t> sent(300, node.rank() + 1), got(300);
+
+    region.write(next, 64, sent);
+    remo::ack done;
+    region.write_notify(next, 2048, "text");
+    region.write(next, 2052, remo::object_bytes(sent[0]), done);
+    done.wait(patience);
+    CHECK(done.test());
+    node.fence(remo::fence_scope::thread);
+    all.wait(patience);
+
+    std::uint32_t writer = (node.rank() + node.size() - 1) % node.size() + 1;
+    region.read(node.rank(), 64, got);
+    CHECK(got == std::vector<std::uint32_t>(300, writer));
+    CHECK(region.read<std::uint32_t>(node.rank(), 2052) == writer);
+    CHECK(std::memcmp(region.local().data() + 2048, "text", 4) == 0);
+    std::array<char, 4> text{};
+    remo::ack read;
+    region.read(next, 2048, text, read);
+    remo::future<std::uint32_t> word = region.read_async<std::uint32_t>(next, 2052);
+    read.wait(patience);
+    CHECK(std::string_view(text.data(), 4) == "text");
+    CHECK(word.get(patience) == node.rank() + 1);
+
+    remo_addr address = region.address(next, 2052);
+    std::uint32_t by_address = 0;
+    node.read(address, remo::object_bytes(by_address));
+    CHECK(by_address == node.rank() + 1);
+
+    region.fetch_add(0, 0, 2);
+    all.wait(patience);
+    CHECK(region.compare_swap(0, 0, 1, 9) == 2 * node.size());
+    CHECK(region.size_bytes() == 4096 && region.local().size() == 4096);
+    CHECK(region.channel().stats().atomics > 0 && region.channel().name() == "region");
+    all.wait(patience);
+}
+
+void test_atomic_var(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo_atomic_var_options options{};
+    options.count = 4;
+    options.place = REMO_ATOMIC_VAR_STRIPED;
+    remo::atomic_var words(node, "words", options);
+    words.channel().wait(patience);
+    remo::future<std::uint64_t> first = words.fetch_add_async(0, 5);
+    words.fetch_add(1, 1);
+    CHECK(first.get(patience) % 5 == 0);
+    CHECK(first.is_ready());
+    all.wait(patience);
+    CHECK(words.load(0) == 5 * node.size() && words.load(1) == node.size());
+    CHECK(words.load_async(1).get(patience) == node.size());
+    if (node.rank() == 0) {
+        words.store(2, 7);
+        CHECK(words.exchange(2, 8) == 7);
+        CHECK(words.compare_swap(2, 8, 9) == 8);
+    }
+    all.wait(patience);
+    CHECK(words.load(2) == 9);
+    all.wait(patience);
+}
+
+/* A future that is destroyed while its operation is in flight: nothing is written to its memory afterwards. */
+void test_cancel(remo::node &node) {
+    using word = remo::future<std::uint64_t>;
+    remo::barrier all(node, "all");
+    remo::region region(node, "region", 1 << 20);
+    region.channel().wait(patience);
+    std::vector<char> big(1 << 20, 'x'), places(100 * sizeof(word));
+    remo::ack abandoned, other;
+    region.write(0, 0, big, abandoned);
+    region.write(0, 0, big, other);
+    abandoned.join(other);
+    abandoned.cancel();
+    for (std::size_t i = 0; i < 100; i++)
+        (new (&places[i * sizeof(word)]) word(region.read_async<std::uint64_t>(0, 8)))->~word();
+    std::fill(places.begin(), places.end(), 'e');
+    node.fence(remo::fence_scope::global);
+    all.wait(patience);
+    CHECK(region.read<std::uint64_t>(0, 8) == 0x7878787878787878);
+    CHECK(places == std::vector<char>(places.size(), 'e'));
+    all.wait(patience);
+}
+
+void test_queue(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo_queue_options options{};
+    options.slot_bytes = 100;
+    options.capacity = 30;
+    remo::queue queue(node, "queue", options);
+    queue.channel().wait(patience);
+    for (std::uint32_t i = 0; i < 5; i++)
+        CHECK(queue.push(std::string(node.rank() * 10 + i, 'x'), patience));
+    all.wait(patience);
+    if (node.rank() == 0) {
+        std::size_t sum = 0;
+        for (std::uint32_t i = 0; i < 5 * node.size(); i++)
+            sum += queue.pop(patience).value().size();
+        CHECK(sum == 25 * node.size() * (node.size() - 1) + 10 * node.size());
+        CHECK(!queue.pop(0ns));
+        std::array<std::byte, 100> element;
+        CHECK(queue.push("abc") && queue.pop(element, patience) == 3u && element[2] == std::byte('c'));
+        while (queue.push("fill", 0ns))
+            ;
+    }
+    all.wait(patience);
+}
+
+void test_ringbuffer(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo::ringbuffer ring(node, "ring");
+    ring.channel().wait(patience);
+    if (node.rank() == 0) {
+        std::uint64_t position = 0;
+        for (int i = 0; i < 100; i++)
+            position = ring.send(std::string(std::size_t(i) + 1, 'm'), patience);
+        ring.wait_received(position, patience);
+    } else {
+        for (std::size_t i = 0; i < 100; i++)
+            CHECK(ring.receive(patience).value().size() == i + 1);
+        ring.acknowledge();
+        CHECK(!ring.receive(0ns));
+    }
+    CHECK(ring.message_bytes_max() > 1000);
+    all.wait(patience);
+}
+
+struct row {
+    std::uint64_t rank, round;
+    double numbers[10];
+};
+
+void test_shared(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo::owned_var<row> var(node, "var");
+    remo::sst<row> table(node, "table");
+    node.root().wait(patience);
+    if (node.rank() == 0) {
+        var.store(row{0, 1, {2.5}});
+        var.push_all();
+        all.wait(patience);
+    } else {
+        CHECK(var.wait_change(row{}, patience).numbers[0] == 2.5);
+        all.wait(patience);
+        CHECK(var.load().round == 1 && var.pull().round == 1);
+    }
+    table.store(row{node.rank(), 3, {}});
+    table.broadcast();
+    std::uint32_t participants = 0;
+    table.wait(
+        [&](remo::sst<row> &t) {
+            bool is_complete = true;
+            participants = 0;
+            for (std::uint32_t n = t.next(0); n < REMO_NODES_MAX; n = t.next(n + 1), participants++)
+                is_complete = is_complete && t.load(n).round == 3 && t.load(n).rank == n;
+            return is_complete;
+        },
+        patience);
+    CHECK(participants == node.size());
+    bool caught = false;
+    try {
+        table.wait([](remo::sst<row> &) -> bool { throw std::domain_error("mine"); }, patience);
+    } catch (const std::domain_error &) {
+        caught = true;
+    }
+    CHECK(caught);
+    all.wait(patience);
+}
+
+void test_kv(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo_kv_options options{};
+    options.value_bytes_max = 5000;
+    remo::kv map(node, "map", options);
+    map.channel().wait(patience);
+    std::string key = "key " + std::to_string(node.rank()), value(3000 + node.rank(), 'v');
+    CHECK(map.insert(key, value));
+    CHECK(!map.insert(key, "again"));
+    all.wait(patience);
+    for (std::uint32_t n = 0; n < node.size(); n++)
+        CHECK(map.get("key " + std::to_string(n)) == std::string(3000 + n, 'v'));
+    CHECK(map.count() == node.size());
+    all.wait(patience);
+    CHECK(map.update(key, "short") && map.get(key) == "short");
+    CHECK(!map.update("absent", "x") && !map.erase("absent") && !map.get("absent"));
+    std::array<char, 8> room{};
+    CHECK(map.get(key, room) == 5u && room[4] == 't');
+    remo_kv_op op{};
+    op.kind = REMO_KV_GET;
+    op.key = key.data();
+    op.key_bytes = key.size();
+    op.value = room.data();
+    op.value_bytes = room.size();
+    map.start(op);
+    while (map.poll() > 0)
+        ;
+    CHECK(map.wait(op) == 0 && op.value_bytes == 5);
+    CHECK(map.erase(key) && !map.get(key));
+    all.wait(patience);
+}
+
+/* Counters, compare-and-put, and a walk over all keys. */
+void test_kv_entries(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo_kv_options options{};
+    options.key_bytes_max = 200;
+    remo::kv map(node, "map", options);
+    map.channel().wait(patience);
+    std::uint64_t zero = 0;
+    map.insert("count", remo::object_bytes(zero));
+    map.insert("text", ".");
+    all.wait(patience);
+    for (int i = 0; i < 10; i++) {
+        CHECK(map.fetch_add("count", 2));
+        for (std::string text = *map.get("text"); !map.compare_put("text", text, text + "x");)
+            text = *map.get("text");
+    }
+    all.wait(patience);
+    CHECK(map.fetch_add("count", 0) == 20 * node.size());
+    CHECK(map.get("text") == "." + std::string(10 * node.size(), 'x'));
+    CHECK(!map.fetch_add("absent", 1) && !map.compare_put("absent", "", "")
+          && !map.compare_put("text", "", ""));
+    CHECK_THROWS(map.fetch_add("text", 1), remo::errc::invalid_argument);
+    all.wait(patience);
+    if (node.rank() == 0)
+        map.erase("count");
+    /* Longer than the first room of a cursor; the second put replaces the first. */
+    std::string key = std::to_string(node.rank()) + std::string(150, 'k'), value(900, 'v');
+    map.put(key, "first");
+    map.put(key, value);
+    all.wait(patience);
+    std::uint32_t found = 0;
+    for (const auto &[name, content] : map.entries()) {
+        CHECK(content == (name == "text" ? *map.get("text") : value));
+        found++;
+    }
+    CHECK(found == node.size() + 1);
+    remo::kv other(node, "other");
+    CHECK(other.entries().begin() == other.entries().end() && !other.entries().next());
+    all.wait(patience);
+}
+
+void test_collective(remo::node &node) {
+    std::uint32_t rank = node.rank(), size = node.size();
+    remo::barrier all(node, "all");
+    remo::collective calls(node, "calls");
+    calls.channel().wait(patience);
+    std::uint64_t total = std::uint64_t(size) * (size - 1) / 2;
+    CHECK(calls.all_reduce(std::uint64_t(rank), remo::reduction::sum, patience) == total);
+    CHECK(calls.all_reduce(-std::int64_t(rank), remo::reduction::min, patience) == 1 - std::int64_t(size));
+    CHECK(calls.all_reduce(rank / 2.0, remo::reduction::max, patience) == (size - 1) / 2.0);
+    std::vector<std::uint64_t> many(40000, rank + 1), combined(40000);
+    calls.all_reduce(many, combined, remo::reduction::sum, patience);
+    CHECK(combined == std::vector<std::uint64_t>(40000, total + size));
+    const std::uint64_t bit[] = {std::uint64_t(1) << rank};
+    std::array<std::uint64_t, 1> bits{};
+    calls.reduce(1, bit, bits, remo::reduction::bit_xor, patience);
+    CHECK(bits[0] == (rank == 1 ? (std::uint64_t(1) << size) - 1 : 0));
+    std::string text = rank == 2 ? "the root" : "........";
+    calls.broadcast(2, text, patience);
+    CHECK(text == "the root");
+    std::vector<std::uint32_t> ranks(rank == 0 ? size : 0);
+    calls.gather(0, remo::object_bytes(rank), ranks, patience);
+    std::vector<std::uint32_t> expected = calls.all_gather(rank, patience);
+    CHECK(expected.size() == size && expected[size - 1] == size - 1 && (rank != 0 || ranks == expected));
+    std::vector<std::uint64_t> small(39999);
+    CHECK_THROWS(calls.all_reduce(many, small, remo::reduction::sum, patience), remo::errc::invalid_argument);
+    CHECK_THROWS(calls.all_gather(text, small[0] ? remo::bytes() : remo::object_bytes(small[0]), patience),
+                 remo::errc::invalid_argument);
+    all.wait(patience);
+}
+
+/* A loop with poll waits for a message, and then for any of several reads. */
+void test_event(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo::ringbuffer ring(node, "ring");
+    remo::region region(node, "region", 4096);
+    node.root().wait(patience);
+    if (node.rank() == 0) {
+        ring.send("news", patience);
+    } else {
+        remo::event event(node);
+        std::optional<std::vector<std::byte>> message;
+        for (event.arm(); !(message = ring.receive(0ns)); event.arm()) {
+            pollfd descriptor = {event.fd(), POLLIN, 0};
+            CHECK(poll(&descriptor, 1, 100000) == 1 && descriptor.revents == POLLIN);
+        }
+        CHECK(message->size() == 4);
+        event.close();
+        CHECK_THROWS(event.arm(), remo::errc::invalid_argument);
+    }
+    std::uint64_t written = 7, first = 0;
+    region.write(node.rank(), 8, remo::object_bytes(written));
+    node.fence(remo::fence_scope::thread);
+    remo::ack read;
+    region.read(node.rank(), 8, remo::object_bytes(first), read);
+    remo::future<std::uint64_t> second = region.read_async<std::uint64_t>(node.rank(), 8);
+    std::size_t index = remo::wait_any({nullptr, read.get(), second.handle()}, patience);
+    CHECK(index == 1 || index == 2);
+    std::array<remo_ack *, 2> acks{index == 1 ? nullptr : read.get(), index == 2 ? nullptr : second.handle()};
+    CHECK(remo::wait_any(acks, patience) == 2 - index);
+    CHECK(first == 7 && second.get() == 7);
+    acks.fill(nullptr);
+    CHECK_THROWS(remo::wait_any(acks, patience), remo::errc::invalid_argument);
+    all.wait(patience);
+}
+
+/* A channel of the program's own is the parent of objects; a buffer of the node needs no copy. */
+void test_channel(remo::node &node) {
+    remo::channel outer(node, "outer", "test");
+    remo::barrier all(outer, "all");
+    outer.ref().wait(patience);
+    CHECK(all.channel().name() == "outer/all");
+    std::uint32_t next = (node.rank() + 1) % node.size();
+    CHECK(outer.ref().peer(next) == remo::channel_peer::connected);
+    CHECK(remo_nodeset_has(std::addressof(std::as_const(*remo_channel_participants(outer.get()))), next));
+    remo::region region(outer, "region", 64);
+    region.channel().wait(patience);
+    {
+        remo::buffer buffer(node);
+        remo::ack done;
+        buffer.data()[0] = std::byte(node.rank() + 1);
+        region.write(next, 0, remo::const_bytes(buffer.data(), 1), done);
+        done.wait(patience);
+        node.fence(remo::fence_scope::pair, next);
+    }
+    all.wait(patience);
+    CHECK(region.read<unsigned char>(next, 0) == node.rank() + 1);
+    CHECK(node.peer(next) == remo::peer_state::up && !node.fabric().empty() && node.stats().writes > 0);
+    all.wait(patience);
+}
+
+const area areas[] = {
+    {"region", test_region}, {"atomic_var", test_atomic_var}, {"cancel", test_cancel},
+    {"queue", test_queue},   {"ringbuffer", test_ringbuffer}, {"shared", test_shared},
+    {"kv", test_kv},         {"kv_entries", test_kv_entries}, {"collective", test_collective},
+    {"event", test_event},   {"channel", test_channel},
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+    return run_area(argc, argv, areas);
+}

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# The examples that survive failures: kill their processes, and see what the others do.
+#   test_example_failures.sh FABRIC REMO NAME PROGRAM
+set -u
+
+fabric=$1 remo=$2 name=$3 program=$4
+scratch=$(mktemp -d)
+launcher=
+
+# The launcher ends its nodes when it is told to end.
+clean() {
+    [ -z "$launcher" ] || kill "$launcher" 2>/dev/null
+    rm -rf "$scratch"
+}
+trap clean EXIT
+
+fail() {
+    echo "FAILED: $1" >&2
+    sed 's/^/    out: /' "$scratch/out" >&2
+    sed 's/^/    err: /' "$scratch/err" >&2
+    exit 1
+}
+
+start() {
+    : >"$scratch/out" # before the first look at it
+    "$remo" run -n 4 --fabric "$fabric" -- "$program" >"$scratch/out" 2>"$scratch/err" &
+    launcher=$!
+}
+
+# await COUNT PATTERN: until that many lines match it; 100 s are for ever.
+await() {
+    local tries
+    for ((tries = 0; tries < 2000; tries++)); do
+        [ "$(grep -cE "$2" "$scratch/out")" -lt "$1" ] || return 0
+        sleep 0.05
+    done
+    fail "not $1 lines with: $2"
+}
+
+# finish STATUS: the launcher ends with this status.
+finish() {
+    wait "$launcher"
+    local status=$?
+    launcher=
+    [ "$status" -eq "$1" ] || fail "status $status, not $1"
+    ! grep -qE "^$name: " "$scratch/err" || fail "a node reports an error"
+}
+
+# The process in the last line that matches.
+process() {
+    grep -E "$1" "$scratch/out" | tail -n 1 | sed -E 's/.*process ([0-9]+).*/\1/'
+}
+
+# The home of the lock is killed, leader or not; then one leader after the other.
+leader() {
+    start
+    await 4 ' has joined '
+    await 1 ' leads term '
+    kill -9 "$(process '^node 0 has joined')"
+    await 1 ' with home [1-3] '
+    kill -9 "$(process ' leads term ')"
+    await 2 ' with home [1-3] '
+    kill -9 "$(process ' leads term ')"
+    await 1 ' is the last$'
+    finish 137
+    [ -z "$(grep -oE 'term [0-9]+' "$scratch/out" | sort | uniq -d)" ] || fail "a term was led twice"
+    [ "$(grep -oE '^node [1-3] leads' "$scratch/out" | sort -u | wc -l)" -eq 3 ] || fail "a node never led"
+}
+
+# One node of four is killed: the keys of the three others are left.
+map_after_failure() {
+    start
+    await 4 ' is ready '
+    kill -9 "$(process "^node $1 is ready")"
+    finish 137
+    grep -q '^3 of 4 nodes remain; their map has 300 keys$' "$scratch/out" || fail "the map is not what it must be"
+}
+
+# Two of three workers are killed.
+workers() {
+    start
+    await 3 ' works '
+    kill -9 "$(process '^node 2 works')"
+    sleep 0.1
+    kill -9 "$(process '^node 3 works')" 2>/dev/null # it may have ended: then all the work was done
+    finish 137
+    grep -q '^the squares of 1 to 1000 add up to 333833500$' "$scratch/out" || fail "not the sum"
+}
+
+# All workers are killed: node 0 ends too, with an error.
+no_workers() {
+    local node
+    start
+    await 3 ' works '
+    for node in 1 2 3; do
+        kill -9 "$(process "^node $node works")"
+    done
+    wait "$launcher"
+    launcher=
+    grep -q '^workers: EHOSTDOWN: ' "$scratch/err" || fail "node 0 does not report that no worker is left"
+}
+
+case $name in
+leader) leader ;;
+map_after_failure)
+    map_after_failure 0
+    map_after_failure 3
+    ;;
+workers)
+    workers
+    no_workers
+    start
+    finish 0
+    ;;
+*) fail "no such example" ;;
+esac

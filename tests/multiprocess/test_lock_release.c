@@ -1,0 +1,160 @@
+/* test_lock_release.c - releases whose fence fails: the lock is handed over only when no write under it can
+ * arrive any more. One node is paused; the others see to it that the lock stays held. */
+#include <errno.h>
+#include <remo/lock.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../support/cluster.h"
+
+#define NODES 3u
+#define PAUSED 1u /* node of the data */
+
+static struct shared {
+    _Atomic uint32_t turn; /* steps of a test that go one after the other */
+    _Atomic pid_t pids[NODES];
+} * shared;
+
+/* Until `turn` is there. */
+static int reach_turn(uint32_t turn) {
+    while (atomic_load(&shared->turn) != turn)
+        cluster_sleep_ms(1);
+    return 0;
+}
+
+static int open_data(struct remo_node *node, struct remo_lock **ret_lock, struct remo_region **ret_data) {
+    CHECK_OK(remo_lock_open(remo_node_root(node), "lock", NULL, ret_lock));
+    CHECK_OK(remo_channel_wait(remo_lock_channel(*ret_lock), 100 * SECOND));
+    CHECK_OK(remo_region_open(remo_node_root(node), "data", 64, NULL, ret_data));
+    CHECK_OK(remo_channel_wait(remo_region_channel(*ret_data), 100 * SECOND));
+    atomic_store(&shared->pids[remo_node_rank(node)], getpid());
+    return cluster_meet();
+}
+
+/* Write under the lock to a node that pauses: the release fails, since the write may arrive at any time. */
+static int write_and_fail(struct remo_lock *lock, struct remo_region *data, uint64_t word) {
+    CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
+    CHECK_OK(remo_region_write(data, PAUSED, 0, &word, 8, 0, NULL));
+    CHECK_OK(remo_fence(remo_channel_node(remo_lock_channel(lock)), REMO_FENCE_THREAD, 0)); /* connects */
+    kill(atomic_load(&shared->pids[PAUSED]), SIGSTOP);
+    cluster_sleep_ms(20);
+    word++;
+    CHECK_OK(remo_region_write(data, PAUSED, 0, &word, 8, 0, NULL));
+    CHECK_SENTENCE(remo_lock_release(lock, 0, REMO_FENCE_THREAD), -EAGAIN, "still held");
+    atomic_store(&shared->turn, 1);
+    CHECK_OK(reach_turn(2));
+    return 0;
+}
+
+/* The next owner reads what was in flight when the first release failed. */
+static int held_until_placed(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    struct remo_region *data;
+    uint32_t rank = remo_node_rank(node);
+    uint64_t word = 0;
+    (void)ctx;
+    if (open_data(node, &lock, &data) != 0)
+        return 1;
+    if (rank == 0) {
+        if (write_and_fail(lock, data, 7) != 0)
+            return 1;
+        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT);
+        int rc;
+        while ((rc = remo_lock_release(lock, 0, REMO_FENCE_THREAD)) == -EAGAIN)
+            continue;
+        CHECK_OK(rc);
+        CHECK_CODE(remo_lock_release(lock, 0, REMO_FENCE_THREAD), -EPERM);
+    } else if (rank == 2) {
+        CHECK_OK(reach_turn(1));
+        CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
+        atomic_store(&shared->turn, 2);
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
+        CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
+        CHECK_EQUAL(word, 8);
+        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(data);
+    remo_lock_close(lock);
+    return 0;
+}
+
+/* The node of the data fails: its writes are over, so the lock is released, and the loss returned. */
+static int released_with_loss(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    struct remo_region *data;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (open_data(node, &lock, &data) != 0)
+        return 1;
+    if (rank == PAUSED)
+        for (;;)
+            cluster_sleep_ms(1000);
+    if (rank == 0) {
+        if (write_and_fail(lock, data, 7) != 0)
+            return 1;
+        CHECK_OK(cluster_kill(PAUSED));
+        int rc;
+        while ((rc = remo_lock_release(lock, 0, REMO_FENCE_THREAD)) == -EAGAIN)
+            continue;
+        CHECK_CODE(rc, -EHOSTDOWN);
+        CHECK_CODE(remo_lock_release(lock, 0, REMO_FENCE_THREAD), -EPERM);
+    } else {
+        CHECK_OK(reach_turn(1));
+        CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
+        atomic_store(&shared->turn, 2);
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* its owner lives: nothing to repair */
+        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(data);
+    remo_lock_close(lock);
+    return 0;
+}
+
+/* A node that closes while its release fails has not released: the next owner is told to repair. */
+static int closed_while_held(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    struct remo_region *data;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (open_data(node, &lock, &data) != 0)
+        return 1;
+    if (rank == 0)
+        CHECK_OK(reach_turn(1));
+    if (rank == 0) {
+        CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
+        atomic_store(&shared->turn, 2);
+        CHECK_CODE(remo_lock_acquire(lock, 0, 100 * SECOND), -EOWNERDEAD);
+        CHECK_OK(remo_lock_consistent(lock, 0));
+        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+    } else if (rank == 2 && write_and_fail(lock, data, 7) != 0) {
+        return 1;
+    }
+    if (rank == 2) {
+        remo_lock_close(lock);
+        lock = NULL;
+        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT); /* the home asks every participant */
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(data);
+    remo_lock_close(lock);
+    return 0;
+}
+
+static void setup(void) {
+    memset(shared, 0, sizeof *shared);
+}
+
+int main(int argc, char **argv) {
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(held_until_placed, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(released_with_loss, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(closed_while_held, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
+        {0},
+    };
+    shared = cluster_shared(sizeof *shared);
+    return cluster_main(argc, argv, tests, setup);
+}
