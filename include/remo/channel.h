@@ -17,7 +17,8 @@
  *          has waited successfully and closes immediately, the wait of its peer still succeeds.
  * Lifetime: an endpoint connects to one endpoint of each peer, ever. After a close, peers get
  *           REMO_CHANNEL_LEFT. Memory is reused when all peers that knew its address have closed
- *           too, or have failed.
+ *           too, or have failed. If an operation of a closing node is still in flight after
+ *           op_timeout_ns, the memory that it may use is reused after that node has left or failed.
  * Threads: any. Callbacks run on the node's control thread (join, connect, leave, message) or
  *          service thread (immediate), one at a time on each. They may open channels and send. They
  *          must not wait for peers, close their own channel, or run long.

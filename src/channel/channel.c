@@ -1,4 +1,5 @@
-/* channel.c - opening and closing endpoints, their memory, waiting for participants. */
+/* channel.c - open and close endpoints, add memory, wait for participants.
+ * Invariant: the registry's lock protects the tree of channels. No wait and no callback runs under it. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "channel/registry.h"
 #include "node/arena.h"
+#include "node/fence.h"
 #include "node/stats.h"
 
 #define NAME_PART_BYTES_MAX 63u
@@ -89,8 +91,8 @@ static int check_participants(const struct remo_channel *parent, const struct re
     const struct remo_node *node = parent->node;
     uint32_t beyond = remo__nodeset_next(set, node->size);
     if (beyond < REMO_NODES_MAX)
-        return remo__fail(-EINVAL, "channel %s: participant %u is no node of this job of %u", name, beyond,
-                          node->size);
+        return remo__fail(-EINVAL, "channel %s: participant %u is not a node of this job of %u nodes", name,
+                          beyond, node->size);
     if (!remo_nodeset_has(set, node->rank))
         return remo__fail(
             -EINVAL,
@@ -215,7 +217,7 @@ int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint
     return 0;
 }
 
-/* The first participant whose answer to our JOIN is still to come, or REMO_NODES_MAX. */
+/* Return the first participant that has not answered our JOIN, or REMO_NODES_MAX. */
 static uint32_t unanswered(const struct remo_channel *channel) {
     for (uint32_t peer = 0; peer < channel->node->size; peer++)
         if (atomic_load(&channel->peers[peer].awaited) && remo__peer_alive(channel->node, peer))
@@ -227,8 +229,8 @@ static int all_answered(void *ctx) {
     return unanswered(ctx) == REMO_NODES_MAX;
 }
 
-/* The part of a larger object is complete with it, and waits then. A callback on the control thread cannot
- * wait for what arrives by that thread. */
+/* A child of an object that has not joined does not wait: the join of the object does. A callback on the
+ * control thread cannot wait for frames, which that thread receives. */
 static bool waits_for_answers(const struct remo_channel *channel, struct remo__registry *registry) {
     for (const struct remo_channel *above = channel->parent; above; above = above->parent)
         if (!above->joined)
@@ -237,7 +239,8 @@ static bool waits_for_answers(const struct remo_channel *channel, struct remo__r
            || !pthread_equal(atomic_load(&registry->control_thread), pthread_self());
 }
 
-/* A tree that does not match is not used, not even the memory here: another node may use its own. */
+/* After a mismatch no memory of the tree is reachable, not even the local one: two nodes could otherwise each
+ * use their own. */
 static void forget_mismatched(struct remo_channel *channel) {
     for (uint32_t i = 0; i < channel->memory_count && atomic_load(&channel->mismatched); i++)
         for (uint32_t node = 0; node < channel->node->size; node++)
@@ -247,17 +250,16 @@ static void forget_mismatched(struct remo_channel *channel) {
 }
 
 static int wait_for_answers(struct remo_channel *channel, struct remo__registry *registry) {
-    int rc =
-        remo__wait(channel->node, all_answered, channel, remo__deadline(channel->node->op_timeout_ns));
+    int rc = remo__wait(channel->node, all_answered, channel, remo__deadline(channel->node->op_timeout_ns));
     pthread_mutex_lock(&registry->lock);
     forget_mismatched(channel);
     pthread_mutex_unlock(&registry->lock);
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "node %u did not answer within %llu ms whether it has channel %s open; it is "
-                              "stopped or overloaded: continue it, or increase op_timeout_ns",
-                          unanswered(channel) % REMO_NODES_MAX,
-                          (unsigned long long)(channel->node->op_timeout_ns / REMO__NS_PER_MS),
-                          channel->name);
+        return remo__fail(rc,
+                          "node %u did not compare channel %s with its own within %llu ms; it is stopped or "
+                          "overloaded: continue it, or increase op_timeout_ns",
+                          unanswered(channel) % REMO_NODES_MAX, channel->name,
+                          (unsigned long long)(channel->node->op_timeout_ns / REMO__NS_PER_MS));
     return rc;
 }
 
@@ -281,8 +283,7 @@ int remo_channel_join(struct remo_channel *channel) {
     pthread_mutex_unlock(&registry->lock);
     remo__registry_changed(registry);
     if (rc != 0)
-        return remo__fail_more(rc, "cannot announce channel %s to all participants; close it",
-                               channel->name);
+        return remo__fail_more(rc, "cannot announce channel %s to all participants; close it", channel->name);
     return waits ? wait_for_answers(channel, registry) : 0;
 }
 
@@ -292,76 +293,77 @@ static int peer_problem(const struct remo_channel *channel, uint32_t node, enum 
     if (state == REMO_CHANNEL_LEFT)
         return remo__fail(-ENOTCONN, "node %u has closed channel %s", node, channel->name);
     return remo__fail(-EHOSTDOWN, "channel %s: node %u has %s", channel->name, node,
-                      remo_node_peer(channel->node, node) == REMO_PEER_LEFT ? "left the job" : "died");
+                      remo_node_peer(channel->node, node) == REMO_PEER_LEFT ? "left the job" : "failed");
 }
 
-/* 1 connected (or it was, and has gone its way), 0 not yet, or an error. */
-static int look_at_peer(const struct remo_channel *channel, uint32_t node) {
+/* Return 1 if the peer is connected, or was and has left; 0 if not yet; or an error. */
+static int peer_verdict(const struct remo_channel *channel, uint32_t node) {
     enum remo_channel_peer state = remo_channel_peer(channel, node);
     if (state == REMO_CHANNEL_CONNECTED || (state == REMO_CHANNEL_LEFT && channel->peers[node].met))
         return 1;
     return state == REMO_CHANNEL_WAITING ? 0 : peer_problem(channel, node, state);
 }
 
-/* The first that is not ready, for the sentence: its name is copied, because it may be closed meanwhile. */
-struct look {
+/* A wait for a tree, and its first part that is not ready, for the sentence. The name is a copy because the
+ * channel may be closed meanwhile. */
+struct tree_wait {
     struct remo_channel *channel;
     char waits_for[REMO_CHANNEL_NAME_BYTES_MAX + 1];
     uint32_t node;
-    uint64_t seen_changes;
+    uint64_t examined_changes; /* of the registry, when the tree was last examined */
 };
 
-/* Nothing to report yet: note what is missing. */
-static int not_yet(struct look *look, const struct remo_channel *channel, uint32_t node) {
-    memcpy(look->waits_for, channel->name, sizeof look->waits_for);
-    look->node = node;
+/* Record the part that is not ready. */
+static int not_yet(struct tree_wait *wait, const struct remo_channel *channel, uint32_t node) {
+    memcpy(wait->waits_for, channel->name, sizeof wait->waits_for);
+    wait->node = node;
     return 0;
 }
 
-static int look_at_tree(struct look *look, const struct remo_channel *channel) {
+static int tree_verdict(struct tree_wait *wait, const struct remo_channel *channel) {
     if (atomic_load(&channel->mismatched))
         return remo__fail(-EPROTO, "%s", channel->error_text);
     if (!channel->joined)
-        return not_yet(look, channel, channel->node->rank);
+        return not_yet(wait, channel, channel->node->rank);
     for (uint32_t node = 0; channel->parent && node < channel->node->size; node++) {
-        int rc = remo_nodeset_has(&channel->participants, node) ? look_at_peer(channel, node) : 1;
+        int rc = remo_nodeset_has(&channel->participants, node) ? peer_verdict(channel, node) : 1;
         if (rc != 1)
-            return rc == 0 ? not_yet(look, channel, node) : rc;
+            return rc == 0 ? not_yet(wait, channel, node) : rc;
     }
     for (const struct remo_channel *child = channel->first_child; child; child = child->next_sibling) {
-        int rc = look_at_tree(look, child);
+        int rc = tree_verdict(wait, child);
         if (rc != 1)
             return rc;
     }
     return 1;
 }
 
-/* A wait condition; walks the tree only when something has changed. */
+/* A wait condition. Examines the tree only after a change. */
 static int tree_ready(void *ctx) {
-    struct look *look = ctx;
-    struct remo__registry *registry = remo__registry(look->channel->node);
+    struct tree_wait *wait = ctx;
+    struct remo__registry *registry = remo__registry(wait->channel->node);
     uint64_t changes = atomic_load(&registry->changes);
-    if (changes == look->seen_changes)
+    if (changes == wait->examined_changes)
         return 0;
-    look->seen_changes = changes;
+    wait->examined_changes = changes;
     pthread_mutex_lock(&registry->lock);
-    int rc = look_at_tree(look, look->channel);
+    int rc = tree_verdict(wait, wait->channel);
     pthread_mutex_unlock(&registry->lock);
     return rc;
 }
 
 int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns) {
     REMO__REQUIRE(channel);
-    struct look look = {.channel = channel, .seen_changes = UINT64_MAX};
-    int rc = remo__wait(channel->node, tree_ready, &look, remo__deadline(timeout_ns));
-    if (rc == -ETIMEDOUT && look.node == channel->node->rank)
+    struct tree_wait wait = {.channel = channel, .examined_changes = UINT64_MAX};
+    int rc = remo__wait(channel->node, tree_ready, &wait, remo__deadline(timeout_ns));
+    if (rc == -ETIMEDOUT && wait.node == channel->node->rank)
         return remo__fail(rc, "channel %s was opened here but not joined; call remo_channel_join",
-                          look.waits_for);
+                          wait.waits_for);
     if (rc == -ETIMEDOUT)
         return remo__fail(rc,
                           "node %u has not opened channel %s within %llu ms; every participant must, with "
                           "the same participants",
-                          look.node, look.waits_for, (unsigned long long)(timeout_ns / REMO__NS_PER_MS));
+                          wait.node, wait.waits_for, (unsigned long long)(timeout_ns / REMO__NS_PER_MS));
     return rc;
 }
 
@@ -383,7 +385,7 @@ static int peer_ready(void *ctx) {
 int remo__channel_reach(struct remo_channel *channel, uint32_t node) {
     struct one_peer one = {.channel = channel, .node = node};
     if (node >= channel->node->size || !remo_nodeset_has(&channel->participants, node))
-        return remo__fail(-EINVAL, "node %u does not take part in channel %s", node, channel->name);
+        return remo__fail(-EINVAL, "node %u is not a participant of channel %s", node, channel->name);
     int rc = remo__wait(channel->node, peer_ready, &one, remo__deadline(channel->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__fail(rc, "node %u has not opened channel %s yet; wait for it with remo_channel_wait",
@@ -395,8 +397,9 @@ int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node) 
     enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&channel->peers[node].state);
     if (remo__unlikely(state == REMO_CHANNEL_LEFT))
         return peer_problem(channel, node, state);
-    enum remo_peer_state life = remo_node_peer(channel->node, node);
-    if (remo__unlikely(state == REMO_CHANNEL_DOWN || life == REMO_PEER_DEAD || life == REMO_PEER_LEFT))
+    enum remo_peer_state node_state = remo_node_peer(channel->node, node);
+    if (remo__unlikely(state == REMO_CHANNEL_DOWN || node_state == REMO_PEER_DEAD
+                       || node_state == REMO_PEER_LEFT))
         return peer_problem(channel, node, REMO_CHANNEL_DOWN);
     return 0;
 }
@@ -417,7 +420,7 @@ static void unlink_from_parent(struct remo_channel *channel) {
     }
 }
 
-/* A callback may open one at the same time. */
+/* Under the lock: a callback may open a child at the same time. */
 static struct remo_channel *first_child(struct remo__registry *registry, const struct remo_channel *channel) {
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *child = channel->first_child;
@@ -425,31 +428,44 @@ static struct remo_channel *first_child(struct remo__registry *registry, const s
     return child;
 }
 
-void remo_channel_close(struct remo_channel *channel) {
-    if (!channel || !channel->parent)
-        return;
+/* Complete all operations of the node: a peer reuses its memory after LEAVE. A lost write is no obstacle,
+ * because its target has failed. */
+static bool complete_operations(struct remo_node *node) {
+    struct remo__thread *thread = remo__thread(node);
+    int loss;
+    return thread && remo__fence_settle(thread, REMO_FENCE_GLOBAL, 0, &loss) == 0;
+}
+
+/* `is_fenced`: no fence of this close has failed yet. After a failure the next ones would fail too, slowly.
+ * Return the new value. */
+static bool close_tree(struct remo_channel *channel, bool is_fenced) {
     struct remo__registry *registry = remo__registry(channel->node);
     for (struct remo_channel *child; (child = first_child(registry, channel)) != NULL;)
-        remo_channel_close(child);
-    /* Nothing of ours is under way when peers hear that we left. */
-    (void)remo_fence(channel->node, REMO_FENCE_GLOBAL, 0);
+        is_fenced = close_tree(child, is_fenced);
+    is_fenced = is_fenced && complete_operations(channel->node);
     pthread_mutex_lock(&registry->lock);
     channel->closing = true;
     remo__registry_unname(registry, channel);
     unlink_from_parent(channel);
     if (channel->joined)
-        remo__join_leave(channel);
+        remo__join_leave(channel, is_fenced);
     pthread_mutex_unlock(&registry->lock);
     (void)remo__wait(channel->node, idle, channel, REMO_FOREVER); /* cannot fail: the condition never does */
     pthread_mutex_lock(&registry->lock);
-    channel->parent = NULL; /* from here on the last grant that ends destroys it (join.c) */
+    channel->parent = NULL; /* from here on the end of the last grant destroys it (join.c) */
     if (channel->grants == 0)
         remo__registry_destroy(registry, channel);
     pthread_mutex_unlock(&registry->lock);
     remo__registry_changed(registry);
+    return is_fenced;
 }
 
-/* ---- what one may ask ---- */
+void remo_channel_close(struct remo_channel *channel) {
+    if (channel && channel->parent)
+        (void)close_tree(channel, true);
+}
+
+/* ---- attributes ---- */
 
 struct remo_node *remo_channel_node(const struct remo_channel *channel) {
     return channel ? channel->node : NULL;
@@ -463,18 +479,18 @@ const struct remo_nodeset *remo_channel_participants(const struct remo_channel *
     return channel ? &channel->participants : NULL;
 }
 
-/* A node that was gone before the channel was opened has no state there; the root channel has the states of
- * the nodes. */
+/* A channel has no state of a node that had failed or left before the open. The root channel has the states
+ * of the nodes. */
 enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node) {
     if (!channel || node >= channel->node->size)
         return REMO_CHANNEL_DOWN;
-    enum remo_peer_state life = remo_node_peer(channel->node, node);
+    enum remo_peer_state node_state = remo_node_peer(channel->node, node);
     if (channel->slot == 0)
-        return life == REMO_PEER_UP       ? REMO_CHANNEL_CONNECTED
-               : life == REMO_PEER_COMING ? REMO_CHANNEL_WAITING
-                                          : REMO_CHANNEL_DOWN;
+        return node_state == REMO_PEER_UP       ? REMO_CHANNEL_CONNECTED
+               : node_state == REMO_PEER_COMING ? REMO_CHANNEL_WAITING
+                                                : REMO_CHANNEL_DOWN;
     enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&channel->peers[node].state);
-    return state == REMO_CHANNEL_WAITING && life > REMO_PEER_UP ? REMO_CHANNEL_DOWN : state;
+    return state == REMO_CHANNEL_WAITING && node_state > REMO_PEER_UP ? REMO_CHANNEL_DOWN : state;
 }
 
 void *remo_channel_memory(const struct remo_channel *channel, uint32_t memory) {

@@ -1,5 +1,4 @@
-/* channel.h - the channel from inside: what objects use on their data path.
- */
+/* channel.h - the internal interface of the channel, for the data path of objects. */
 #pragma once
 
 #include <remo/channel.h>
@@ -7,39 +6,38 @@
 #include "node/op.h"
 #include "node/wait.h"
 
-/* Not an offset: the peer's share of this memory cannot be reached (not connected, left, down, or it provides
- * none). */
+/* In place of an offset: this node cannot reach the peer's share of the memory (the peer is not connected,
+ * has left or failed, or provides none). */
 #define REMO__NO_OFFSET UINT64_MAX
 #define REMO__TYPE_BYTES_MAX 63u
 #define REMO__MEMORY_NAME_BYTES_MAX 15u
-#define REMO__MISMATCH_BYTES 512u /* a sentence, its end included */
+#define REMO__MISMATCH_BYTES 512u /* of a sentence and its terminator */
 #define REMO__NODESET_TEXT_BYTES 64u
 
 struct remo__memory {
     char name[REMO__MEMORY_NAME_BYTES_MAX + 1];
     uint64_t own_bytes, expected_bytes;
     struct remo_nodeset providers;
-    uint64_t own_offset;       /* REMO__NO_OFFSET when own_bytes is 0 */
+    uint64_t own_offset;       /* REMO__NO_OFFSET if own_bytes is 0 */
     char *own;                 /* its CPU address */
-    _Atomic uint64_t *offsets; /* [size] where each peer's share starts in its arena; own one included */
+    _Atomic uint64_t *offsets; /* [size] of each node's share, in its arena */
 };
 
-/* What this endpoint knows of one peer's. Changed under the registry's lock. */
+/* One pair: this endpoint and a peer's. Changed under the registry's lock. */
 struct remo__channel_peer {
-    _Atomic uint32_t state; /* enum remo_channel_peer; CONNECTED once each knows the other's addresses */
-    _Atomic uint32_t id;    /* of the endpoint there whose addresses we know, 0: none yet */
-    uint32_t granted_id;    /* of the endpoint there that was told ours, 0: none */
+    _Atomic uint32_t state; /* enum remo_channel_peer; CONNECTED when each has the other's addresses */
+    _Atomic uint32_t id;    /* the peer's endpoint whose addresses this one has; 0: none yet */
+    uint32_t granted_id;    /* the peer's endpoint that has received our addresses; 0: none */
     bool met;               /* was CONNECTED */
-    bool asked;             /* was sent our JOIN */
-    _Atomic bool awaited;   /* was sent our first JOIN, and has not compared it yet */
-    /* it was told of a mismatch here, or has told us: it will come again in a later life */
-    bool refused;
+    bool asked;             /* our JOIN was sent */
+    _Atomic bool awaited;   /* our first JOIN was sent, and ANSWERED has not arrived */
+    bool refused;           /* REFUSE was sent or received; a later JOIN is of a later incarnation */
 };
 
 struct remo_channel {
     struct remo_node *node;
-    uint32_t id;   /* what messages and immediates of peers name: slot and generation */
-    uint32_t slot; /* index of its counters in every thread */
+    uint32_t id;   /* in messages and immediates of peers: slot and generation */
+    uint32_t slot; /* index of its counters in each thread */
     struct remo__memory memories[REMO_CHANNEL_MEMORIES_MAX];
     uint32_t memory_count;
     struct remo__channel_peer *peers; /* [size] */
@@ -50,42 +48,41 @@ struct remo_channel {
     char name[REMO_CHANNEL_NAME_BYTES_MAX + 1];
     char type[REMO__TYPE_BYTES_MAX + 1];
     bool joined;
-    _Atomic bool mismatched; /* error_text says how */
+    _Atomic bool mismatched; /* error_text has the sentence */
     char error_text[REMO__MISMATCH_BYTES];
-    _Atomic uint32_t busy; /* callbacks that run now */
+    _Atomic uint32_t busy; /* running callbacks */
     bool closing;
-    uint32_t grants; /* closed here: peers that still know our addresses */
+    uint32_t grants; /* after close: peers that may still use our addresses */
     struct remo_stats stats_at_open;
 };
 
-/* The calling thread's counters for this channel. */
+/* Return the calling thread's counters of this channel. */
 static inline struct remo_stats *remo__channel_counters(const struct remo_channel *channel,
                                                         struct remo__thread *thread) {
     return &thread->stats[channel->slot];
 }
 
-/* Where [offset, offset+bytes) of `node`'s share of memory starts in its arena. The caller checked the range
- * against the size of the memory. REMO__NO_OFFSET: see remo__channel_unreachable. */
+/* Return the arena offset of `offset` in `node`'s share of the memory, or REMO__NO_OFFSET; see
+ * remo__channel_reach. The caller has checked the range against the size of the memory. */
 static inline uint64_t remo__memory_at(const struct remo__memory *memory, uint32_t node, uint64_t offset) {
     uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
     return remo__unlikely(start == REMO__NO_OFFSET) ? REMO__NO_OFFSET : start + offset;
 }
 
-/* The memory of `node` cannot be reached: waits (up to the node's op_timeout) while it is still expected to
- * connect. 0: it can be reached now. Errors with sentences: -EHOSTDOWN, -ENOTCONN (it left), -ETIMEDOUT,
- * -EPROTO, -EINVAL (no participant). */
+/* Wait until the memory of `node` can be reached, for op_timeout_ns at most. Errors, with sentences:
+ * -EHOSTDOWN, -ENOTCONN (closed by the peer), -ETIMEDOUT, -EPROTO, -EINVAL (not a participant). */
 int remo__channel_reach(struct remo_channel *channel, uint32_t node);
 
-/* In a wait condition: 0 while `node` takes part and lives (or is still to come), else -EHOSTDOWN or
- * -ENOTCONN with the sentence. */
+/* For wait conditions: return 0 if `node` may still answer (it is up, or has not joined yet), else -EHOSTDOWN
+ * or -ENOTCONN with the sentence. */
 int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node);
 
-/* Write and deliver an immediate to the same channel at `node`. */
+/* Write, and deliver the immediate `value` to the same channel at `node`. */
 int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory,
                                   uint32_t node, uint64_t offset, const void *src, size_t bytes,
                                   uint32_t value, struct remo_ack *ack);
 
-/* Members of a set in rank order: how many, the first one >= from, the n-th. */
+/* The number of members of a set; in rank order, the first >= from; the n-th. */
 uint32_t remo__nodeset_count(const struct remo_nodeset *set);
 uint32_t remo__nodeset_next(const struct remo_nodeset *set, uint32_t from); /* REMO_NODES_MAX: none */
 uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n);     /* REMO_NODES_MAX: none */

@@ -10,11 +10,8 @@ static uint64_t hash_of(const char *name) {
 }
 
 void remo__early_keep(struct remo__early *early, uint32_t peer, const struct remo__join *join) {
-    early->joins[early->next++ % REMO__EARLY_JOINS_MAX] =
-        (struct remo__early_join){.name_hash = hash_of(join->name),
-                                  .peer = peer,
-                                  .id = join->id,
-                                  .participants = join->participants};
+    early->joins[early->next++ % REMO__EARLY_JOINS_MAX] = (struct remo__early_join){
+        .name_hash = hash_of(join->name), .peer = peer, .id = join->id, .participants = join->participants};
 }
 
 bool remo__early_take(struct remo__early *early, const char *name, uint32_t *ret_peer,

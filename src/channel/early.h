@@ -1,8 +1,8 @@
-/* early.h - JOINs that came before this node opened their channel.
+/* early.h - a table of JOINs that arrived before this node opened their channel.
  *
- * A JOIN of a participant can be forgotten: this node sends its own when it opens. A JOIN of a node that this
- * node does not count as a participant must be answered then, or its sender waits until its timeout. The
- * table is bounded: the oldest entry makes room, and its sender times out. */
+ * The open answers JOINs of nodes that it does not count as participants; without the table their senders
+ * would wait until the timeout. Participants need no entry: the open sends them a JOIN. The table is bounded:
+ * a new entry replaces the oldest, whose sender times out. */
 #pragma once
 
 #include "channel/message.h"
@@ -24,11 +24,11 @@ struct remo__early {
     struct remo__early_join joins[REMO__EARLY_JOINS_MAX];
 };
 
-/* Keep the JOIN of `peer`. The registry's lock is held, here and below. */
+/* Add the JOIN of `peer`. The registry's lock is held, here and below. */
 void remo__early_keep(struct remo__early *early, uint32_t peer, const struct remo__join *join);
-/* Take the next JOIN for the channel `name` out of the table: its sender, id and participants are put into
- * `ret_join`. False: there is none. */
+/* Remove one JOIN for the channel `name` and return its sender, and id and participants in `ret_join`. False:
+ * the table has none. */
 bool remo__early_take(struct remo__early *early, const char *name, uint32_t *ret_peer,
                       struct remo__join *ret_join);
-/* The peer has failed: forget its JOINs. */
+/* Remove the JOINs of a peer that has failed. */
 void remo__early_forget(struct remo__early *early, uint32_t peer);

@@ -1,33 +1,7 @@
-/* join.c - how endpoints of one name find each other, and how they part.
+/* join.c - the protocol by which endpoints of one name connect and separate.
  *
- * A JOIN describes an endpoint: its name, type, participants and memory. A node with a matching endpoint
- * answers CONNECT with its addresses. A node without one sends a JOIN of its own when it opens the channel, or
- * REFUSE then if it does not count the sender as a participant (early.h).
- *
- * ANSWERED says that a JOIN has been compared, whatever came of it. Of two nodes that do not match, the one
- * whose JOIN is compared later meets the endpoint of the other: so at least one of them is refused before its
- * remo_channel_join returns.
- *
- * When a JOIN arrives at an endpoint that does not know its sender's addresses yet (its own JOIN may have come
- * too early there), it sends its JOIN again, behind its CONNECT: so each pair connects, in whichever order
- * they open, and it ends, because the CONNECT makes the sender know. The second JOIN names the endpoint that
- * it answers (to_id): if the first had not come too early, the pair is whole before the second arrives, and
- * may be closed and open again.
- *
- * A pair is connected when each knows the other's addresses: then whoever sees it first may use them and
- * close at once, and the other will still see the connection before the end. An endpoint takes the addresses
- * of one endpoint of each peer, ever. A CONNECT of another one, or one that reaches nobody, is answered by
- * LEAVE: I do not use your memory, keep it for me no longer. A JOIN of another one is a later life that is
- * meant for our later life.
- *
- * What does not match is answered by REFUSE, with the sentence for both ends. An endpoint that has met a
- * mismatch connects to nobody any more: whoever asks is refused in the same words, so that nobody waits in
- * vain for a channel that cannot become whole. Each pair refuses once; what comes then is a later life too.
- *
- * An endpoint whose addresses we do not know, but that was told ours (granted_id), may give way to another
- * one of the same node: names are unique there, so it was closed before the other was opened, and had it
- * known our addresses, its LEAVE would have come first.
- */
+ * Invariant: an endpoint accepts the addresses of one endpoint of each peer, ever. docs/internals/join.md has
+ * the messages, the states of a pair and the proofs; early.h keeps JOINs that arrive before the open. */
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +9,7 @@
 #include "channel/message.h"
 #include "channel/registry.h"
 #include "node/arena.h"
+#include "node/fence.h"
 
 static bool takes_part(const struct remo_channel *channel, uint32_t node) {
     return remo_nodeset_has(&channel->participants, node);
@@ -46,13 +21,13 @@ static bool provides(const struct remo__memory *memory, uint32_t node) {
 
 /* ---- sending ---- */
 
-/* That the peer is gone is no news; else something will wait for this in vain. */
+/* A peer that has failed needs no frame. After another error a wait at the peer ends by its timeout. */
 static int send_frame(struct remo_node *node, uint32_t peer, enum remo__message_type type,
                       const uint8_t *frame, size_t bytes) {
     int rc = remo__node_send(node, peer, (uint16_t)type, frame, bytes);
     if (rc != 0)
         remo__log(&node->log, rc == -EHOSTDOWN ? REMO_LOG_DEBUG : REMO_LOG_ERROR,
-                  "a channel's message was lost: %s", remo_last_error());
+                  "cannot send a message of a channel; the peer's wait times out: %s", remo_last_error());
     return rc == -EHOSTDOWN ? 0 : rc;
 }
 
@@ -60,7 +35,7 @@ int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id)
     uint8_t frame[REMO__MESSAGE_BYTES_MAX];
     struct remo__join join = {.id = channel->id, .to_id = to_id, .memory_count = channel->memory_count};
     if (!remo__peer_alive(channel->node, peer))
-        return 0; /* it gets ours when it comes up */
+        return 0; /* remo__join_peer_up sends the JOIN */
     channel->peers[peer].asked = true;
     memcpy(join.name, channel->name, sizeof join.name);
     memcpy(join.type, channel->type, sizeof join.type);
@@ -85,9 +60,9 @@ static void send_connect(struct remo_channel *channel, uint32_t peer, uint32_t t
                      remo__connect_encode(&connect, frame));
 }
 
-static void send_leave(struct remo_node *node, uint32_t peer, uint32_t id, uint32_t to_id) {
+static void send_leave(struct remo_node *node, uint32_t peer, uint32_t id, uint32_t to_id, bool in_flight) {
     uint8_t frame[REMO__MESSAGE_BYTES_MAX];
-    struct remo__leave leave = {.id = id, .to_id = to_id};
+    struct remo__leave leave = {.id = id, .to_id = to_id, .in_flight = in_flight};
     (void)send_frame(node, peer, REMO__MESSAGE_LEAVE, frame, remo__leave_encode(&leave, frame));
 }
 
@@ -102,7 +77,7 @@ static void send_answered(struct remo_node *node, uint32_t peer, uint32_t to_id)
     (void)send_frame(node, peer, REMO__MESSAGE_ANSWERED, frame, remo__answered_encode(&answered, frame));
 }
 
-/* To the endpoint `to_id` of a participant: the lock is held. Both ends hear of it, in the same words. */
+/* Refuse the endpoint `to_id` of a participant. Both nodes report the same sentence. The lock is held. */
 static void refuse(struct remo_channel *channel, uint32_t peer, uint32_t to_id, const char *text) {
     struct remo__refuse frame = {.to_id = to_id};
     snprintf(frame.text, sizeof frame.text, "%s", text);
@@ -118,9 +93,9 @@ static void set_mismatch(struct remo_channel *channel, const char *text) {
     remo__log(&channel->node->log, REMO_LOG_ERROR, "%s", text);
 }
 
-/* ---- callbacks: never under the lock, and never when close has begun ---- */
+/* ---- callbacks: never under the lock, and never after a close has begun ---- */
 
-/* A channel that a callback opens here cannot wait for the answers, which come by this thread. */
+/* A channel that a callback opens on this thread cannot wait for the answers: this thread receives them. */
 static void begin_handling(struct remo__registry *registry) {
     atomic_store(&registry->control_thread, pthread_self());
     atomic_store(&registry->handling, true);
@@ -130,41 +105,41 @@ static void end_handling(struct remo__registry *registry) {
     atomic_store(&registry->handling, false);
 }
 
-/* What a frame changed for one pair. The channel is held (busy) until it has been told. */
-struct news {
-    struct remo_channel *channel;
+/* The change of one pair, for the callbacks. The channel stays busy until they have returned. */
+struct pair_change {
+    struct remo_channel *channel; /* NULL: no change */
     bool joined, connected;
-    uint32_t gone; /* REMO_CHANNEL_LEFT or DOWN; else 0 */
+    uint32_t ended; /* REMO_CHANNEL_LEFT or DOWN; else 0 */
 };
 
-static void done_with(struct remo_channel *channel) {
+static void end_busy(struct remo_channel *channel) {
     struct remo_node *node = channel->node;
     atomic_fetch_sub(&channel->busy, 1);
     remo__wake(node);
 }
 
-/* The lock is held. */
-static void hold_if_news(struct remo_channel *channel, struct news *news) {
-    if (!news->joined && !news->connected && !news->gone)
+/* Keep the channel busy if the pair has changed. The lock is held. */
+static void begin_busy(struct remo_channel *channel, struct pair_change *change) {
+    if (!change->joined && !change->connected && !change->ended)
         return;
-    news->channel = channel;
+    change->channel = channel;
     atomic_fetch_add(&channel->busy, 1);
 }
 
-static void tell(const struct news *news, uint32_t peer) {
-    if (!news->channel)
+static void call_back(const struct pair_change *change, uint32_t peer) {
+    if (!change->channel)
         return;
-    const struct remo_channel_options *options = &news->channel->options;
-    if (news->joined && options->on_join)
+    const struct remo_channel_options *options = &change->channel->options;
+    if (change->joined && options->on_join)
         options->on_join(options->ctx, peer);
-    if (news->connected && options->on_connect)
+    if (change->connected && options->on_connect)
         options->on_connect(options->ctx, peer);
-    if (news->gone && options->on_leave)
-        options->on_leave(options->ctx, peer, (enum remo_channel_peer)news->gone);
-    done_with(news->channel);
+    if (change->ended && options->on_leave)
+        options->on_leave(options->ctx, peer, (enum remo_channel_peer)change->ended);
+    end_busy(change->channel);
 }
 
-/* After either half of a connection came: is it whole now? */
+/* Return whether the pair has become connected with the half that has just arrived. */
 static bool becomes_connected(struct remo__channel_peer *known) {
     if (known->granted_id == 0 || known->granted_id != atomic_load(&known->id)
         || atomic_load(&known->state) != REMO_CHANNEL_WAITING)
@@ -174,14 +149,15 @@ static bool becomes_connected(struct remo__channel_peer *known) {
     return true;
 }
 
-static void garbage(struct remo__registry *registry, uint32_t peer, const char *what) {
-    remo__log(&registry->node->log, REMO_LOG_ERROR, "node %u sent a %s that makes no sense; it was dropped",
-              peer, what);
+static void log_malformed(struct remo__registry *registry, uint32_t peer, const char *what) {
+    remo__log(&registry->node->log, REMO_LOG_ERROR,
+              "node %u sent a malformed %s; it was discarded; start all nodes from the same build", peer,
+              what);
 }
 
 /* ---- JOIN ---- */
 
-/* Compare who participates. False with `text` when the sets differ. */
+/* Compare the participants. False with `text` when the sets differ. */
 static bool same_participants(const struct remo_channel *channel, uint32_t peer,
                               const struct remo__join *join, char *text, size_t cap) {
     char own[REMO__NODESET_TEXT_BYTES], other[REMO__NODESET_TEXT_BYTES];
@@ -213,8 +189,7 @@ static bool same_memory(const struct remo_channel *channel, uint32_t peer, const
                  remo__nodeset_text(providers, other), peer);
         return false;
     }
-    if (strcmp(join->memories[i].name, memory->name) == 0
-        && (expected == 0 || expected == memory->own_bytes))
+    if (strcmp(join->memories[i].name, memory->name) == 0 && (expected == 0 || expected == memory->own_bytes))
         return true;
     snprintf(text, cap,
              "channel %s.%s: node %u expects %llu bytes on node %u, which has %llu; open it with the same "
@@ -251,8 +226,8 @@ static bool matches(const struct remo_channel *channel, uint32_t peer, const str
     return true;
 }
 
-/* The sender counts this node among its participants, and this endpoint does not count the sender. Only the
- * sender is refused: the participants of this endpoint may be complete without it. */
+/* Refuse a sender that counts this node as a participant, while this endpoint does not count the sender. Only
+ * the sender gets the error: the participants of this endpoint may be complete without it. */
 static void refuse_stranger(struct remo_channel *channel, uint32_t peer, const struct remo__join *join) {
     struct remo__refuse frame = {.to_id = join->id};
     (void)same_participants(channel, peer, join, frame.text, sizeof frame.text);
@@ -267,8 +242,8 @@ void remo__join_refuse_early(struct remo_channel *channel) {
             refuse_stranger(channel, peer, &join);
 }
 
-/* May this pair connect? If not, the peer is refused. */
-static bool welcome(struct remo_channel *channel, uint32_t peer, const struct remo__join *join) {
+/* Return whether this pair may connect; refuse the peer otherwise. */
+static bool accept_join(struct remo_channel *channel, uint32_t peer, const struct remo__join *join) {
     char text[REMO__MISMATCH_BYTES];
     if (!matches(channel, peer, join, text, sizeof text)) {
         refuse(channel, peer, join->id, text);
@@ -277,56 +252,56 @@ static bool welcome(struct remo_channel *channel, uint32_t peer, const struct re
     }
     if (!atomic_load(&channel->mismatched))
         return true;
-    if (channel->peers[peer].granted_id != join->id) /* else it knows our addresses: its CONNECT is refused */
+    if (channel->peers[peer].granted_id
+        != join->id) /* else the peer has our addresses: its CONNECT is refused */
         refuse(channel, peer, join->id, channel->error_text);
     return false;
 }
 
 /* The lock is held. */
 static void answer_join(struct remo_channel *channel, uint32_t peer, const struct remo__join *join,
-                        struct news *news) {
+                        struct pair_change *change) {
     struct remo__channel_peer *known = &channel->peers[peer];
     uint32_t id = atomic_load(&known->id);
-    if (known->refused || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED
-        || (id != 0 && id != join->id))
+    if (known->refused || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED || (id != 0 && id != join->id))
         return;
     if (!takes_part(channel, peer)) {
         refuse_stranger(channel, peer, join);
         return;
     }
-    if (!welcome(channel, peer, join))
+    if (!accept_join(channel, peer, join))
         return;
-    news->joined = known->granted_id != join->id;
+    change->joined = known->granted_id != join->id;
     known->granted_id = join->id;
     send_connect(channel, peer, join->id);
     if (id == 0)
         (void)remo__join_send(channel, peer, join->id);
-    news->connected = becomes_connected(known);
-    hold_if_news(channel, news);
+    change->connected = becomes_connected(known);
+    begin_busy(channel, change);
 }
 
 static void on_join(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__join join;
-    struct news news = {0};
+    struct pair_change change = {0};
     if (!remo__join_decode(frame, bytes, &join) || !remo_nodeset_has(&join.participants, peer)) {
-        garbage(registry, peer, "JOIN");
+        log_malformed(registry, peer, "JOIN");
         return;
     }
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *channel = remo__registry_by_name(registry, join.name);
     if (channel && channel->joined && (join.to_id == 0 || join.to_id == channel->id))
-        answer_join(channel, peer, &join, &news);
+        answer_join(channel, peer, &join, &change);
     else if (join.to_id == 0)
         remo__early_keep(&registry->early, peer, &join);
     if (join.to_id == 0)
         send_answered(registry->node, peer, join.id);
     pthread_mutex_unlock(&registry->lock);
-    tell(&news, peer);
+    call_back(&change, peer);
 }
 
 /* ---- CONNECT ---- */
 
-/* The peer's words are checked: what it says it has must be what we expect, inside memory we can reach. */
+/* Check and record the peer's addresses: sizes as expected, and inside memory that this node can reach. */
 static bool accept_addresses(struct remo_channel *channel, uint32_t peer,
                              const struct remo__connect *connect) {
     uint64_t reachable = atomic_load(&channel->node->peers[peer].mapped_bytes),
@@ -342,11 +317,10 @@ static bool accept_addresses(struct remo_channel *channel, uint32_t peer,
         in_reach = in_reach && (!used || (bytes <= reachable && offset <= reachable - bytes));
     }
     if (!answers || !in_reach) {
-        snprintf(
-            text, sizeof text, "channel %s: node %u %s", channel->name, peer,
-            answers
-                ? "has its memory where this node cannot reach it; the log says why it could not be mapped"
-                : "answered with other memory than it was asked for; start all nodes from the same build");
+        snprintf(text, sizeof text, "channel %s: node %u %s", channel->name, peer,
+                 answers
+                     ? "has its memory where this node cannot reach it; the log has the reason"
+                     : "provides other memory than this node expects; start all nodes from the same build");
         set_mismatch(channel, text);
         return false;
     }
@@ -355,15 +329,16 @@ static bool accept_addresses(struct remo_channel *channel, uint32_t peer,
     return true;
 }
 
-/* Take the addresses, if they are for us; the lock is held. False: they will not be used. */
+/* Accept the addresses if they are for an endpoint of this node. False: this node will not use them. The lock
+ * is held. */
 static bool answer_connect(struct remo_channel *channel, uint32_t peer, const struct remo__connect *connect,
-                           struct news *news) {
+                           struct pair_change *change) {
     if (!channel || channel->slot == 0 || channel->closing || !takes_part(channel, peer))
         return false;
     struct remo__channel_peer *known = &channel->peers[peer];
     uint32_t id = atomic_load(&known->id);
     if (id == connect->id)
-        return true; /* said twice */
+        return true; /* a repetition */
     if (id != 0 || known->refused || atomic_load(&known->state) != REMO_CHANNEL_WAITING)
         return false;
     if (atomic_load(&channel->mismatched) || !accept_addresses(channel, peer, connect)) {
@@ -371,29 +346,29 @@ static bool answer_connect(struct remo_channel *channel, uint32_t peer, const st
         return false;
     }
     atomic_store(&known->id, connect->id);
-    news->connected = becomes_connected(known);
-    hold_if_news(channel, news);
+    change->connected = becomes_connected(known);
+    begin_busy(channel, change);
     return true;
 }
 
 static void on_connect(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__connect connect;
-    struct news news = {0};
+    struct pair_change change = {0};
     if (!remo__connect_decode(frame, bytes, &connect)) {
-        garbage(registry, peer, "CONNECT");
+        log_malformed(registry, peer, "CONNECT");
         return;
     }
     pthread_mutex_lock(&registry->lock);
-    if (!answer_connect(remo__registry_by_id(registry, connect.to_id), peer, &connect, &news))
-        send_leave(registry->node, peer, connect.to_id, connect.id);
+    if (!answer_connect(remo__registry_by_id(registry, connect.to_id), peer, &connect, &change))
+        send_leave(registry->node, peer, connect.to_id, connect.id, false);
     pthread_mutex_unlock(&registry->lock);
-    tell(&news, peer);
+    call_back(&change, peer);
 }
 
 static void on_refuse(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__refuse refuse;
     if (!remo__refuse_decode(frame, bytes, &refuse)) {
-        garbage(registry, peer, "REFUSE");
+        log_malformed(registry, peer, "REFUSE");
         return;
     }
     pthread_mutex_lock(&registry->lock);
@@ -408,7 +383,7 @@ static void on_refuse(struct remo__registry *registry, uint32_t peer, const void
 static void on_answered(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__answered answered;
     if (!remo__answered_decode(frame, bytes, &answered)) {
-        garbage(registry, peer, "ANSWERED");
+        log_malformed(registry, peer, "ANSWERED");
         return;
     }
     pthread_mutex_lock(&registry->lock);
@@ -418,9 +393,10 @@ static void on_answered(struct remo__registry *registry, uint32_t peer, const vo
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* ---- LEAVE, and the death of a peer ---- */
+/* ---- LEAVE, and the failure of a peer ---- */
 
-/* The peer uses our addresses no more; the lock is held. The channel may be gone afterwards. */
+/* The peer does not use our addresses any more. The last grant of a closed channel frees it. The lock is
+ * held. */
 static void end_grant(struct remo__registry *registry, struct remo_channel *channel, uint32_t peer) {
     if (channel->peers[peer].granted_id == 0)
         return;
@@ -429,52 +405,58 @@ static void end_grant(struct remo__registry *registry, struct remo_channel *chan
         remo__registry_destroy(registry, channel);
 }
 
-/* Mark the peer as gone for an open channel; the lock is held. */
-static void mark_gone(struct remo_channel *channel, uint32_t peer, enum remo_channel_peer state,
-                      struct news *news) {
+/* End the pair of an open channel. The lock is held. */
+static void end_pair(struct remo_channel *channel, uint32_t peer, enum remo_channel_peer state,
+                     struct pair_change *change) {
     struct remo__channel_peer *known = &channel->peers[peer];
     if (channel->closing || !takes_part(channel, peer) || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED)
         return;
     for (uint32_t i = 0; i < channel->memory_count; i++)
         atomic_store(&channel->memories[i].offsets[peer], REMO__NO_OFFSET);
     atomic_store(&known->state, state);
-    news->gone = state;
-    hold_if_news(channel, news);
+    change->ended = state;
+    begin_busy(channel, change);
 }
 
 static void on_leave(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__leave leave;
-    struct news news = {0};
+    struct pair_change change = {0};
     if (!remo__leave_decode(frame, bytes, &leave)) {
-        garbage(registry, peer, "LEAVE");
+        log_malformed(registry, peer, "LEAVE");
         return;
     }
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *channel = remo__registry_by_id(registry, leave.to_id);
     if (channel && channel->slot != 0) {
         if (atomic_load(&channel->peers[peer].id) == leave.id)
-            mark_gone(channel, peer, REMO_CHANNEL_LEFT, &news);
-        if (channel->peers[peer].granted_id == leave.id)
+            end_pair(channel, peer, REMO_CHANNEL_LEFT, &change);
+        /* A write in flight could overwrite a later object: the memory stays reserved until the peer's node
+         * leaves or fails. */
+        if (channel->peers[peer].granted_id == leave.id && !leave.in_flight)
             end_grant(registry, channel, peer);
     }
     pthread_mutex_unlock(&registry->lock);
-    tell(&news, peer);
+    call_back(&change, peer);
 }
 
-void remo__join_leave(struct remo_channel *channel) {
+void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
+    bool any_in_flight = false;
     for (uint32_t peer = 0; peer < channel->node->size; peer++) {
         struct remo__channel_peer *known = &channel->peers[peer];
         uint32_t id = atomic_load(&known->id) ? atomic_load(&known->id) : known->granted_id;
         if (peer == channel->node->rank || id == 0)
             continue;
         if (!remo__peer_alive(channel->node, peer)) {
-            /* A dead peer keeps nothing; that it is dead may not have been told here yet. */
+            /* It uses no memory of this node any more; peer_down may not have run yet. */
             known->granted_id = 0;
             continue;
         }
+        bool in_flight = !is_fenced && !remo__peer_quiescent(channel->node, peer);
+        any_in_flight = any_in_flight || in_flight;
         channel->grants += known->granted_id != 0;
-        send_leave(channel->node, peer, channel->id, id);
+        send_leave(channel->node, peer, channel->id, id, in_flight);
     }
+    channel->grants += any_in_flight; /* never ends: operations in flight may use our memory too */
 }
 
 void remo__join_peer_up(void *ctx, uint32_t peer) {
@@ -498,15 +480,15 @@ void remo__join_peer_down(void *ctx, uint32_t peer) {
     remo__early_forget(&registry->early, peer);
     pthread_mutex_unlock(&registry->lock);
     for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
-        struct news news = {0};
+        struct pair_change change = {0};
         pthread_mutex_lock(&registry->lock);
         struct remo_channel *channel = registry->slots[slot];
         if (channel) {
-            mark_gone(channel, peer, REMO_CHANNEL_DOWN, &news);
+            end_pair(channel, peer, REMO_CHANNEL_DOWN, &change);
             end_grant(registry, channel, peer);
         }
         pthread_mutex_unlock(&registry->lock);
-        tell(&news, peer);
+        call_back(&change, peer);
     }
     end_handling(registry);
     remo__registry_changed(registry);
@@ -530,7 +512,7 @@ static void on_message(struct remo__registry *registry, uint32_t peer, const voi
     size_t data_bytes;
     uint32_t to_id;
     if (!remo__user_decode(frame, bytes, &to_id, &data, &data_bytes)) {
-        garbage(registry, peer, "message");
+        log_malformed(registry, peer, "message");
         return;
     }
     struct remo_channel *channel = hold_open(registry, to_id);
@@ -538,7 +520,7 @@ static void on_message(struct remo__registry *registry, uint32_t peer, const voi
         return;
     if (channel->options.on_message && takes_part(channel, peer))
         channel->options.on_message(channel->options.ctx, peer, data, data_bytes);
-    done_with(channel);
+    end_busy(channel);
 }
 
 void remo__join_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes) {
@@ -551,7 +533,7 @@ void remo__join_frame(void *ctx, uint32_t peer, uint16_t type, const void *data,
     case REMO__MESSAGE_LEAVE: on_leave(registry, peer, data, bytes); break;
     case REMO__MESSAGE_ANSWERED: on_answered(registry, peer, data, bytes); break;
     case REMO__MESSAGE_USER: on_message(registry, peer, data, bytes); break;
-    default: garbage(registry, peer, "message of unknown type");
+    default: log_malformed(registry, peer, "message of unknown type");
     }
     end_handling(registry);
     if (type != REMO__MESSAGE_USER)
@@ -564,5 +546,5 @@ void remo__join_immediate(void *ctx, uint32_t peer, uint32_t value) {
         return;
     if (channel->options.on_immediate && takes_part(channel, peer))
         channel->options.on_immediate(channel->options.ctx, peer, value & REMO_CHANNEL_IMMEDIATE_MAX);
-    done_with(channel);
+    end_busy(channel);
 }

@@ -1,10 +1,11 @@
-/* message.c - see message.h. */
+/* message.c - encode and decode the frames of the channel protocol; see message.h.
+ * Invariant: a decoder accepts exactly the frames that the encoder writes for valid fields. */
 #include "channel/message.h"
 
 #include "base/bytes.h"
 
 static size_t written(const struct remo__writer *writer, const uint8_t *frame) {
-    assert(!writer->bad); /* every field has its bound */
+    assert(!writer->bad); /* REMO__MESSAGE_BYTES_MAX suffices for fields of the largest size */
     return (size_t)(writer->at - frame);
 }
 
@@ -114,6 +115,7 @@ size_t remo__leave_encode(const struct remo__leave *leave, uint8_t *ret_frame) {
     struct remo__writer writer = remo__writer_of(ret_frame, REMO__MESSAGE_BYTES_MAX);
     remo__put_u32(&writer, leave->id);
     remo__put_u32(&writer, leave->to_id);
+    remo__put_u32(&writer, leave->in_flight);
     return written(&writer, ret_frame);
 }
 
@@ -121,7 +123,9 @@ bool remo__leave_decode(const void *frame, size_t bytes, struct remo__leave *ret
     struct remo__reader reader = remo__reader_of(frame, bytes);
     ret_leave->id = remo__get_u32(&reader);
     ret_leave->to_id = remo__get_u32(&reader);
-    return remo__reader_complete(&reader) && ret_leave->id != 0 && ret_leave->to_id != 0;
+    uint32_t in_flight = remo__get_u32(&reader);
+    ret_leave->in_flight = in_flight != 0;
+    return remo__reader_complete(&reader) && ret_leave->id != 0 && ret_leave->to_id != 0 && in_flight <= 1;
 }
 
 bool remo__user_decode(const void *frame, size_t bytes, uint32_t *ret_to_id, const void **ret_data,

@@ -1,15 +1,15 @@
-/* message.h - the frames of the channel protocol, as pure functions on bytes: no channel, no lock, no socket.
+/* message.h - encode and decode the frames of the channel protocol (docs/internals/join.md). Pure functions.
  *
  *     JOIN     id, to_id (0: to the endpoint of that name), name, type, participants, and for each memory its
- *              name, its providers and the bytes that its sender expects of each provider
- *     CONNECT  id, to_id, and per memory where it starts in the sender's arena and how many bytes it has
- *     REFUSE   to_id, and why
- *     ANSWERED to_id: its JOIN has been compared; a CONNECT or a REFUSE, if there is one, came before
- *     LEAVE    id, to_id
+ *              name, its providers and the bytes that the sender expects of each provider
+ *     CONNECT  id, to_id, and for each memory its offset in the sender's arena and its bytes
+ *     REFUSE   to_id, and the sentence
+ *     ANSWERED to_id: its JOIN has been compared; the CONNECT or REFUSE, if any, came before
+ *     LEAVE    id, to_id, and whether writes of the sender to the receiver may be in flight
  *     MESSAGE  to_id, and bytes of the user
  *
- * `id` is the sender's endpoint, `to_id` the receiver's. Decoders trust nobody: false means that the frame
- * makes no sense, and then the result is not to be used. No id is 0.
+ * `id` is the sender's endpoint, `to_id` the receiver's; no id is 0. A decoder returns false for a malformed
+ * frame; the result is undefined then.
  */
 #pragma once
 
@@ -59,9 +59,10 @@ struct remo__answered {
 
 struct remo__leave {
     uint32_t id, to_id;
+    bool in_flight;
 };
 
-/* Each writes at most REMO__MESSAGE_BYTES_MAX bytes to `ret_frame` and returns how many. */
+/* Write at most REMO__MESSAGE_BYTES_MAX bytes to `ret_frame` and return their number. */
 size_t remo__join_encode(const struct remo__join *join, uint8_t *ret_frame);
 size_t remo__connect_encode(const struct remo__connect *connect, uint8_t *ret_frame);
 size_t remo__refuse_encode(const struct remo__refuse *refuse, uint8_t *ret_frame);
@@ -73,6 +74,6 @@ bool remo__connect_decode(const void *frame, size_t bytes, struct remo__connect 
 bool remo__refuse_decode(const void *frame, size_t bytes, struct remo__refuse *ret_refuse);
 bool remo__answered_decode(const void *frame, size_t bytes, struct remo__answered *ret_answered);
 bool remo__leave_decode(const void *frame, size_t bytes, struct remo__leave *ret_leave);
-/* The user's bytes lie where they are, inside `frame`. */
+/* *ret_data points into `frame`. */
 bool remo__user_decode(const void *frame, size_t bytes, uint32_t *ret_to_id, const void **ret_data,
                        size_t *ret_bytes);

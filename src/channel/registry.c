@@ -1,4 +1,5 @@
-/* registry.c - tables of channels, and opening and closing a node with its root channel. */
+/* registry.c - the tables of channels, and the open and close of a node with its root channel.
+ * Invariant: a channel stays in its slot until no peer can use its memory. */
 #include "channel/registry.h"
 
 #include <stdlib.h>
@@ -41,7 +42,7 @@ int remo__registry_insert(struct remo__registry *registry, struct remo_channel *
     }
     return remo__fail(
         -EMFILE,
-        "%u channels are open on this node, or closed here and not at peers that know them; close some first",
+        "this node has %u channels, which are open, or closed here and in use at peers; close some of them",
         REMO_CHANNELS_MAX - 1);
 }
 
@@ -73,7 +74,7 @@ void remo__registry_changed(struct remo__registry *registry) {
     remo__wake(registry->node);
 }
 
-/* ---- the node's open and close: the root channel exists before anybody can ask for it ---- */
+/* ---- open and close of the node: the root channel exists before the first callback ---- */
 
 static void attach(void *ctx, struct remo_node *node) {
     struct remo__registry *registry = ctx;

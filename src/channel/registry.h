@@ -1,4 +1,4 @@
-/* registry.h - all channels of a node: by name for joins, by id for everything that follows. */
+/* registry.h - all channels of a node: found by name for joins, by id for all other frames. */
 #pragma once
 
 #include "channel/early.h"
@@ -10,26 +10,27 @@
 #define REMO__NAME_BUCKETS 1024u
 #define REMO__ID_SLOT_BITS 12u
 #endif
-#define REMO__ID_BITS 20u /* the rest of an immediate is its value */
+#define REMO__ID_BITS 20u /* of an immediate; the other bits are its value */
 
 static_assert(REMO_CHANNELS_MAX == 1u << REMO__ID_SLOT_BITS, "a slot fits an id");
 static_assert(REMO_CHANNELS_MAX == REMO__COUNTERS_MAX, "every channel has its counters");
 static_assert(REMO_CHANNEL_IMMEDIATE_MAX == (1u << (32 - REMO__ID_BITS)) - 1,
               "id and value share an immediate");
 
-/* The lock is held around looking and changing, never around callbacks, waits or network operations. */
+/* The lock protects all fields but the atomic ones. It is never held during a callback, a wait or a network
+ * operation. */
 struct remo__registry {
     struct remo_node *node;
     pthread_mutex_t lock;
-    struct remo_channel *buckets[REMO__NAME_BUCKETS]; /* open ones, by full name */
-    struct remo_channel *slots[REMO_CHANNELS_MAX];    /* and closed ones whose memory peers still know */
+    struct remo_channel *buckets[REMO__NAME_BUCKETS]; /* open channels, by full name */
+    struct remo_channel *slots[REMO_CHANNELS_MAX];    /* and closed ones that peers may still use */
     uint8_t generations[REMO_CHANNELS_MAX];
     uint32_t next_slot;
     struct remo__early early; /* JOINs for channels that are not open here */
     struct remo_channel *root;
-    _Atomic(pthread_t) control_thread; /* where frames are handled and most callbacks run */
-    _Atomic bool handling;             /* a frame, at this moment */
-    _Atomic uint64_t changes;          /* of any state that remo_channel_wait looks at */
+    _Atomic(pthread_t) control_thread; /* handles frames, runs most callbacks */
+    _Atomic bool handling;             /* that thread is handling a frame */
+    _Atomic uint64_t changes;          /* of any state that remo_channel_wait examines */
 };
 
 static inline struct remo__registry *remo__registry(const struct remo_node *node) {
@@ -41,20 +42,21 @@ struct remo_channel *remo__registry_by_name(struct remo__registry *registry, con
 struct remo_channel *remo__registry_by_id(struct remo__registry *registry, uint32_t id);
 int remo__registry_insert(struct remo__registry *registry, struct remo_channel *channel);
 void remo__registry_unname(struct remo__registry *registry, struct remo_channel *channel);
-/* Give the memory back and free the struct; its slot may be used again. */
+/* Free the channel and its memory. Its slot can be reused. */
 void remo__registry_destroy(struct remo__registry *registry, struct remo_channel *channel);
 
-/* Something changed: waiters look again. */
+/* Make waiters examine their conditions again. */
 void remo__registry_changed(struct remo__registry *registry);
 
-/* The protocol (join.c). JOIN to `peer`, for its endpoint `to_id`, or for whichever has the name (0); the
- * lock is held. Errors: -ENOMEM, -ENOBUFS; a peer that is gone is none. */
+/* Send JOIN to the endpoint `to_id` of `peer`, or to the endpoint of this name (0). A peer that has failed is
+ * no error. The lock is held. Errors: -ENOMEM, -ENOBUFS. */
 int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id);
-/* Refuse the nodes that asked for the channel before it was opened and are not its participants. The lock is
+/* Refuse the nodes that sent a JOIN before the channel was opened and are not its participants. The lock is
  * held. */
 void remo__join_refuse_early(struct remo_channel *channel);
-/* Tell everybody who knows the endpoint that it is gone; counts its grants. The lock is held. */
-void remo__join_leave(struct remo_channel *channel);
+/* Send LEAVE to each peer that has received the endpoint's addresses or sent its own, and count the grants.
+ * `is_fenced`: no operation of this node is in flight. The lock is held. */
+void remo__join_leave(struct remo_channel *channel, bool is_fenced);
 /* Hooks of the node. */
 void remo__join_peer_up(void *ctx, uint32_t peer);
 void remo__join_peer_down(void *ctx, uint32_t peer);

@@ -1,5 +1,5 @@
-/* send.c - messages and immediates that a channel sends. They name the endpoint at the receiver by its id, so
- * what was sent to an endpoint that has closed reaches no other one. */
+/* send.c - send the messages and immediates of a channel. They carry the id of the receiving endpoint, so a
+ * frame for an endpoint that has closed reaches no other endpoint. */
 #include "base/bytes.h"
 #include "channel/message.h"
 #include "channel/registry.h"
@@ -8,13 +8,14 @@ int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *d
     REMO__REQUIRE(channel);
     uint8_t frame[REMO__MESSAGE_USER_HEAD_BYTES + REMO_CHANNEL_MESSAGE_BYTES_MAX];
     if (channel->slot == 0 || node >= channel->node->size || (!data && size_bytes > 0))
-        return remo__fail(-EINVAL, "no message can be sent %s",
-                          channel->slot == 0            ? "in the root channel: open one of your own"
-                          : node >= channel->node->size ? "to a node beyond the size of the job"
-                                                        : "from NULL");
+        return remo__fail(-EINVAL, "cannot send a message: %s",
+                          channel->slot == 0 ? "the root channel has none; open a channel"
+                          : node >= channel->node->size
+                              ? "the node is not in the job; use a rank below its size"
+                              : "data is NULL");
     if (size_bytes > REMO_CHANNEL_MESSAGE_BYTES_MAX)
         return remo__fail(
-            -EMSGSIZE, "a message of channel %s has at most %u bytes, not %zu; write larger things to memory",
+            -EMSGSIZE, "a message of channel %s has at most %u bytes, not %zu; write larger data to memory",
             channel->name, REMO_CHANNEL_MESSAGE_BYTES_MAX, size_bytes);
     int rc = remo__channel_check_peer(channel, node);
     if (rc != 0)

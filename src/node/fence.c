@@ -356,6 +356,17 @@ int remo__fence_settle_peer(struct remo__thread *thread, uint32_t peer, uint64_t
     return 0;
 }
 
+bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer) {
+    uint32_t count = node->mapped ? 0 : atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct remo__slots_peer *of = &node->threads[i]->slots->peers[peer];
+        if (remo__slots_get(&of->writes) > 0 || remo__slots_get(&of->others) > 0
+            || atomic_load(&of->written) != atomic_load(&of->flushed))
+            return false;
+    }
+    return true;
+}
+
 /* ---- news ---- */
 
 int remo__news_open(struct remo_node *node, struct remo__news **ret_news) {

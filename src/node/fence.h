@@ -25,6 +25,10 @@ int remo__fence_settle(struct remo__thread *thread, enum remo_fence_scope scope,
 /* The same for what `thread` has written to `peer`, as by remo__fence_placed (op.h); for `timeout_ns`. */
 int remo__fence_settle_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
 
+/* Return whether no thread of this node has an operation on `peer` in flight, or a write that may not be placed
+ * yet. Does not block; for a node whose fence has failed. */
+bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer);
+
 struct remo__news;
 
 /* For one object of the node; freed with free. */

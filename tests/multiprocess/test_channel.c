@@ -136,7 +136,7 @@ static int bad_calls(struct remo_node *node) {
     uint32_t memory;
     remo_nodeset_add(&options.participants, 0);
     remo_nodeset_add(&options.participants, remo_node_size(node));
-    CHECK_SENTENCE(remo_channel_open(root, "x", "test", &options, &channel), -EINVAL, "no node of this job");
+    CHECK_SENTENCE(remo_channel_open(root, "x", "test", &options, &channel), -EINVAL, "not a node of this job");
     options.participants = (struct remo_nodeset){0};
     remo_nodeset_add(&options.participants, 1 - remo_node_rank(node));
     CHECK_SENTENCE(remo_channel_open(root, "x", "test", &options, &channel), -EINVAL,
@@ -816,13 +816,13 @@ static int dying(struct remo_node *node, void *ctx) {
     uint64_t begin = cluster_now_ns();
     if (rank == 0)
         CHECK_OK(cluster_kill(2));
-    CHECK_SENTENCE(remo_channel_wait(waiting, 100 * SECOND), -EHOSTDOWN, "node 2 has died");
+    CHECK_SENTENCE(remo_channel_wait(waiting, 100 * SECOND), -EHOSTDOWN, "node 2 has failed");
     CHECK(in_time(cluster_now_ns() - begin, SECOND));
     if (reaches(&heard.downs[2], 1))
         return 1;
     CHECK_EQUAL(heard.lefts[2], 0);
     CHECK_EQUAL(remo_channel_peer(channel, 2), REMO_CHANNEL_DOWN);
-    CHECK_SENTENCE(remo_channel_wait(channel, 100 * SECOND), -EHOSTDOWN, "node 2 has died");
+    CHECK_SENTENCE(remo_channel_wait(channel, 100 * SECOND), -EHOSTDOWN, "node 2 has failed");
     CHECK_SENTENCE(remo_channel_send(channel, 2, "x", 1), -EHOSTDOWN, "node 2");
     CHECK_OK(remo_channel_send(channel, 1 - rank, "\0", 1));
     if (reaches(&heard.messages[1 - rank], 1))
@@ -830,7 +830,7 @@ static int dying(struct remo_node *node, void *ctx) {
     if (open_channel(remo_node_root(node), "after", 64, NULL, &after)) /* when it was dead already */
         return 1;
     begin = cluster_now_ns();
-    CHECK_SENTENCE(remo_channel_wait(after, 100 * SECOND), -EHOSTDOWN, "node 2 has died");
+    CHECK_SENTENCE(remo_channel_wait(after, 100 * SECOND), -EHOSTDOWN, "node 2 has failed");
     CHECK(in_time(cluster_now_ns() - begin, SECOND));
     CHECK_EQUAL(remo_channel_peer(after, 2), REMO_CHANNEL_DOWN);
     CHECK_OK(cluster_meet());
