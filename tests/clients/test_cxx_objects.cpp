@@ -326,6 +326,23 @@ void test_event(remo::node &node) {
     all.wait(patience);
 }
 
+std::size_t bytes_of(const remo::const_bytes &view) {
+    return view.size();
+}
+
+/* Views of text never read past its array. */
+void test_bytes(remo::node &) {
+    static const char exact[] = {'a', 'b'};
+    char text[8] = "abc", full[2] = {'x', 'y'};
+    const char *pointer = text;
+    CHECK(bytes_of("abc") == 3 && bytes_of("a\0c") == 3 && bytes_of("") == 0);
+    CHECK(bytes_of(exact) == 2 && bytes_of(text) == 3 && bytes_of(full) == 2);
+    CHECK(bytes_of(pointer) == 3 && bytes_of(&text[1]) == 2);
+    CHECK(bytes_of(std::string("a\0c", 3)) == 3);
+    remo::nodeset none = remo::channel_ref().participants();
+    CHECK(remo_nodeset_empty(&none));
+}
+
 /* A channel of the program's own is the parent of objects; a buffer of the node needs no copy. */
 void test_channel(remo::node &node) {
     remo::channel outer(node, "outer", "test");
@@ -355,7 +372,7 @@ const area areas[] = {
     {"region", test_region}, {"atomic_var", test_atomic_var}, {"cancel", test_cancel},
     {"queue", test_queue},   {"ringbuffer", test_ringbuffer}, {"shared", test_shared},
     {"kv", test_kv},         {"kv_entries", test_kv_entries}, {"collective", test_collective},
-    {"event", test_event},   {"channel", test_channel},
+    {"event", test_event},   {"channel", test_channel},       {"bytes", test_bytes},
 };
 
 } // namespace

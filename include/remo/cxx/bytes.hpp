@@ -3,11 +3,15 @@
  * Model:  `bytes` is memory that a call fills, `const_bytes` memory that it reads. Both are spans: an
  *         address and a size. They convert from arrays and from every container with data() and size()
  *         (std::vector, std::string, std::array, std::span) of trivially copyable elements.
- *         `object_bytes(x)` is a view of one object. A string literal counts without its terminating zero.
+ *         `object_bytes(x)` is a view of one object.
+ * Text:   a view of a string literal ends before its terminating zero, and contains earlier zeros. A view of a
+ *         char pointer, or of a char array that is not constant, ends before the first zero, and at the latest
+ *         with the array. Use const_bytes(data, size) for other bytes in a char array.
  * Life:   a view does not own its memory.
  */
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -91,7 +95,18 @@ class const_bytes : public span<const std::byte> {
     const_bytes(const void *data, std::size_t size_bytes) noexcept
         : span(static_cast<const std::byte *>(data), size_bytes) {
     }
-    const_bytes(const char *text) noexcept : const_bytes(text, std::strlen(text)) {
+    template <
+        class Pointer,
+        std::enable_if_t<std::is_pointer_v<Pointer> && std::is_convertible_v<Pointer, const char *>, int> = 0>
+    const_bytes(const Pointer &text) noexcept
+        : const_bytes(static_cast<const char *>(text), std::strlen(text)) {
+    }
+    template <std::size_t N>
+    const_bytes(const char (&text)[N]) noexcept : const_bytes(text, text[N - 1] == '\0' ? N - 1 : N) {
+    }
+    template <std::size_t N>
+    const_bytes(char (&text)[N]) noexcept
+        : const_bytes(text, static_cast<std::size_t>(std::find(text, text + N, '\0') - text)) {
     }
     template <class Container, class = std::enable_if_t<detail::is_readable<const Container>::value>>
     const_bytes(const Container &container) noexcept

@@ -111,7 +111,7 @@ class channel_ref {
         return remo_channel_name(channel_);
     }
     nodeset participants() const noexcept {
-        return *remo_channel_participants(channel_);
+        return channel_ ? *remo_channel_participants(channel_) : nodeset{};
     }
     channel_peer peer(std::uint32_t node) const noexcept {
         return static_cast<channel_peer>(remo_channel_peer(channel_, node));
