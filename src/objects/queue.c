@@ -1,4 +1,6 @@
-/* queue.c - see remo/queue.h and objects/queue.h: opening, and the calls. */
+/* queue.c - opens the queue, and implements the calls of remo/queue.h: one try, then a wait.
+ * Invariant: after a participant failed or left, a call of this node returns -EHOSTDOWN before another call
+ * uses the queue. The protocol is described in docs/internals/queue.md. */
 #include "objects/queue.h"
 
 #include <stdio.h>
@@ -13,25 +15,26 @@
 
 /* ---- open ---- */
 
-/* Control thread; the node is cut off from our memory. */
+/* Runs on the control thread, after `node` was cut off from this node's memory. The stored bit allows pops to
+ * free the slots that `node` has claimed and not filled. */
 static void on_leave(void *ctx, uint32_t node, enum remo_channel_peer state) {
     struct remo_queue *queue = ctx;
     char *word = queue->slots_memory->own + REMO__QUEUE_CUT_OFF + node / 64 * 8;
     (void)state;
     remo__store(word, remo__load(word) | UINT64_C(1) << node % 64);
-    atomic_fetch_add_explicit(&queue->deaths, 1, memory_order_release);
+    atomic_fetch_add_explicit(&queue->departures, 1, memory_order_release);
     remo__wake(queue->node);
 }
 
 static int check_options(const struct remo_queue *queue, const struct remo_nodeset *participants) {
     if (!remo_nodeset_has(participants, queue->home))
-        return remo__fail(-EINVAL, "node %u is to be the home of a queue but does not participate",
+        return remo__fail(-EINVAL, "cannot open a queue with node %u as its home: the node is no participant",
                           queue->home);
     if (queue->slot_bytes > REMO_QUEUE_SLOT_BYTES_MAX)
-        return remo__fail(-EINVAL, "slot_bytes is %u, at most %u are allowed", queue->slot_bytes,
-                          REMO_QUEUE_SLOT_BYTES_MAX);
+        return remo__fail(-EINVAL, "cannot open a queue with slot_bytes = %u: the maximum is %u",
+                          queue->slot_bytes, REMO_QUEUE_SLOT_BYTES_MAX);
     if (queue->capacity > CAPACITY_MAX)
-        return remo__fail(-EINVAL, "a capacity of %llu is too large, at most %llu are allowed",
+        return remo__fail(-EINVAL, "cannot open a queue with a capacity of %llu slots: the maximum is %llu",
                           (unsigned long long)queue->capacity, (unsigned long long)CAPACITY_MAX);
     return 0;
 }
@@ -73,9 +76,9 @@ int remo_queue_open(struct remo_channel *parent, const char *name, const struct 
                     struct remo_queue **ret_queue) {
     REMO__REQUIRE(ret_queue);
     static const struct remo_queue_options all_default;
-    const struct remo_queue_options *asked = options ? options : &all_default;
+    const struct remo_queue_options *chosen = options ? options : &all_default;
     struct remo_nodeset participants;
-    int rc = remo__participants_of(parent, &asked->participants, &participants);
+    int rc = remo__participants_of(parent, &chosen->participants, &participants);
     if (rc == 0)
         rc = remo__needs_coherence(parent, "a queue");
     if (rc != 0)
@@ -83,9 +86,9 @@ int remo_queue_open(struct remo_channel *parent, const char *name, const struct 
     struct remo_queue *queue = aligned_alloc(REMO__CACHE_LINE, sizeof *queue);
     if (!queue)
         return remo__fail(-ENOMEM, "no memory for queue %s", name ? name : "");
-    *queue = (struct remo_queue){.home = asked->home,
-                                 .slot_bytes = asked->slot_bytes ? asked->slot_bytes : SLOT_BYTES_DEFAULT,
-                                 .capacity = asked->capacity ? asked->capacity : CAPACITY_DEFAULT};
+    *queue = (struct remo_queue){.home = chosen->home,
+                                 .slot_bytes = chosen->slot_bytes ? chosen->slot_bytes : SLOT_BYTES_DEFAULT,
+                                 .capacity = chosen->capacity ? chosen->capacity : CAPACITY_DEFAULT};
     rc = check_options(queue, &participants);
     if (rc == 0) {
         lay_out(queue, &participants);
@@ -107,7 +110,7 @@ int remo_queue_open(struct remo_channel *parent, const char *name, const struct 
 void remo_queue_close(struct remo_queue *queue) {
     if (!queue)
         return;
-    remo__queue_forget_kept(queue);
+    remo__queue_drop_kept_claims(queue);
     remo_channel_close(queue->channel);
     free(queue);
 }
@@ -118,19 +121,20 @@ struct remo_channel *remo_queue_channel(struct remo_queue *queue) {
 
 /* ---- push, pop ---- */
 
-static int begin(struct remo_queue *queue, enum remo__queue_side side, struct remo__queue_op *op) {
-    *op = (struct remo__queue_op){.queue = queue,
-                                  .side = side,
-                                  .thread = remo__thread(queue->node),
-                                  .seen_deaths = atomic_load_explicit(&queue->told, memory_order_relaxed)};
+static int begin_op(struct remo_queue *queue, enum remo__queue_side side, struct remo__queue_op *op) {
+    *op = (struct remo__queue_op){
+        .queue = queue,
+        .side = side,
+        .thread = remo__thread(queue->node),
+        .seen_departures = atomic_load_explicit(&queue->reported_departures, memory_order_relaxed)};
     if (remo__unlikely(!op->thread))
         return -EAGAIN;
-    int rc = remo__queue_news(op);
+    int rc = remo__queue_report_departure(op);
     return rc != 0 ? rc : remo__channel_check_peer(queue->channel, queue->home);
 }
 
-/* Try at once; wait if that is not possible and allowed. */
-static int finish(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t timeout_ns,
+/* Try once, then wait up to `timeout_ns`. `sentence` explains -ETIMEDOUT. */
+static int run_op(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t timeout_ns,
                   const char *sentence) {
     int rc = try(op);
     if (remo__likely(rc == 1))
@@ -143,38 +147,37 @@ static int finish(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t tim
 int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_bytes, uint64_t timeout_ns) {
     struct remo__queue_op op;
     if (remo__unlikely(!queue || (!data && size_bytes > 0)))
-        return remo__fail(-EINVAL, "a push needs a queue and an element");
+        return remo__fail(-EINVAL, "cannot push: the queue or the element is NULL");
     if (remo__unlikely(size_bytes > queue->slot_bytes))
-        return remo__fail(
-            -EMSGSIZE,
-            "an element of queue %s has at most %u bytes, not %zu; open it with a larger slot_bytes",
-            remo_channel_name(queue->channel), queue->slot_bytes, size_bytes);
-    int rc = begin(queue, REMO__QUEUE_TAIL, &op);
+        return remo__fail(-EMSGSIZE,
+                          "cannot push %zu bytes to queue %s: its elements have at most %u; open it with a "
+                          "larger slot_bytes",
+                          size_bytes, remo_channel_name(queue->channel), queue->slot_bytes);
+    int rc = begin_op(queue, REMO__QUEUE_TAIL, &op);
     if (rc != 0)
         return rc;
     op.data = data ? data : "";
-    op.size = size_bytes;
-    return finish(&op, remo__queue_try_push, timeout_ns,
-                  "the queue is full, and stayed so until the timeout");
+    op.size_bytes = size_bytes;
+    return run_op(&op, remo__queue_try_push, timeout_ns, "cannot push: the queue was full until the timeout");
 }
 
 int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes, size_t *ret_size_bytes,
                    uint64_t timeout_ns) {
     struct remo__queue_op op;
     if (remo__unlikely(!queue || !buffer || !ret_size_bytes))
-        return remo__fail(-EINVAL, "a pop needs a queue, a buffer and a place for the size");
-    int rc = begin(queue, REMO__QUEUE_HEAD, &op);
+        return remo__fail(-EINVAL, "cannot pop: the queue, the buffer or ret_size_bytes is NULL");
+    int rc = begin_op(queue, REMO__QUEUE_HEAD, &op);
     if (rc != 0)
         return rc;
     op.buffer = buffer;
     op.buffer_bytes = buffer_bytes;
-    rc = finish(&op, remo__queue_try_pop, timeout_ns, "the queue is empty, and stayed so until the timeout");
+    rc = run_op(&op, remo__queue_try_pop, timeout_ns, "cannot pop: the queue was empty until the timeout");
     if (rc == 0 || rc == -EMSGSIZE)
-        *ret_size_bytes = op.size;
+        *ret_size_bytes = op.size_bytes;
     if (remo__unlikely(rc == -EMSGSIZE))
         return remo__fail(rc,
-                          "cannot pop from queue %s: its first element has %zu bytes, and the buffer %zu; "
-                          "pop it with a larger buffer",
-                          remo_channel_name(queue->channel), op.size, buffer_bytes);
+                          "cannot pop from queue %s: its first element has %zu bytes, the buffer %zu; "
+                          "use a larger buffer",
+                          remo_channel_name(queue->channel), op.size_bytes, buffer_bytes);
     return rc;
 }

@@ -1,56 +1,19 @@
-/* queue.h - the queue from inside: slots that are claimed by compare-and-swap, two words that say where to
- * look, and bells.
+/* queue.h - the parts of the queue that its files share: layout, state, and functions.
  *
- * Ticket t belongs to slot t % capacity, in lap t / capacity. The slot lives at participant number
- * (t % capacity) % participants. A slot is
+ * The protocol, and the proof that it is a FIFO queue, are in docs/internals/queue.md. A slot is
  *     u64 claim             lap:39 | claimed:1 | thread:8 | node:16, network atomics only
  *     u64 checksum          of meta and data
  *     u64 meta              ticket:40 | size:24
- *     data                  from checksum on written by whoever claimed it, without atomics
- *
- * A push claims the slot of its ticket, FREE(lap) -> CLAIMED(lap, who), and fills it. A pop finds it claimed
- * and filled (a torn or older content does not have the checksum), and frees it, CLAIMED(lap, who) ->
- * FREE(lap + 1).
- *
- * Order. Let F be the first ticket that was never claimed, H the first that was never freed. A claim of t
- * succeeds only at t = F: every push starts at a ticket <= F and goes on from t only when it has seen that t
- * is claimed; and for t < F the swap fails, because the slot is claimed or in a later lap. Likewise a pop
- * frees t only at t = H. So claims happen in the order of tickets, and so do frees, and H <= F <= H +
- * capacity. A push takes effect at its claim and a pop at its free; "empty" is true when FREE(lap of H) was
- * read at H, for then H = F; "full" is true when the slot of F was found in an earlier lap, for then F = H +
- * capacity. A pop that finds a claim that is not filled waits: the element is in the queue already, but not
- * yet to be had.
- *
- * Death. What a dead node has claimed and not filled by the time when the slot's owner has cut it off (and
- * says so in its own memory) never will be filled: the slot is freed, and that push has not happened. Slots
- * of a dead owner are passed over by pushes and pops. Nobody holds a ticket, so nothing else is left behind,
- * neither by a death nor by a timeout. While a death becomes known, those who do not know of it yet may still
- * use the dead node's slots: such elements may be lost, or come out late.
- *
- * Failed pushes. A push that has claimed its slot and cannot fill it retracts the claim: it frees the slot as a
- * pop does, CLAIMED(lap, node) -> FREE(lap + 1), and pops skip the ticket. It does so when no write of its own
- * to the slot is in flight, because that write would overwrite the slot's next element. A claim that cannot be
- * retracted yet is kept, and each later call on the node tries again; pops wait at it. The order remains: the
- * slot is claimed again for ticket t + capacity, which a push reaches after t + capacity - 1 was claimed, and
- * so after H has passed t.
- *
- * Skipped slots. A node that some participants take for failed may itself take them for failed: it skips their
- * slots and claims, or frees, tickets behind them. Such a slot stays in a lap that is over. A push claims it
- * for its own lap, FREE(earlier) -> CLAIMED(lap). A pop takes the element of an earlier lap out, late; if the
- * slot is free but `tail` is past its ticket, it moves the slot on, FREE(lap or earlier) -> FREE(lap + 1).
- * Without such a node neither happens: a search never comes to a ticket whose slot is in an earlier lap,
- * except for a push that finds the queue full, and that finds the slot claimed.
- *
- * The words `tail` and `head` at the home say where about F and H are, never more. They are moved after the
- * fact, and may lag; together with what a node remembers they are where a search begins. Bit 0 of `tail` says
- * that some node waits to pop, bit 0 of `head` to push: see queue_wait.c. */
+ *     data
+ * Checksum, meta and data are written without atomics, by the node that claimed the slot. */
 #pragma once
 
 #include <remo/queue.h>
 
 #include "channel/channel.h"
 
-#define REMO__QUEUE_BRIEF_BYTES 1000u /* up to this an element is moved with its header in one piece */
+/* Elements up to this size are read and written together with the header of their slot. */
+#define REMO__QUEUE_INLINE_BYTES 1000u
 
 #define REMO__SLOT_HEAD_BYTES 24u
 #define REMO__SLOT_CLAIMED (UINT64_C(1) << 24)
@@ -61,33 +24,36 @@
 #define REMO__QUEUE_WORD(side) (64u * (side))
 #define REMO__QUEUE_WAITERS(side) (128u + 64u * (side)) /* bit sets of nodes, network atomics only */
 #define REMO__QUEUE_HOME_BYTES 256u
-#define REMO__QUEUE_CUT_OFF 0u                      /* bit set of nodes; stored by the owner */
-#define REMO__QUEUE_BELL(side) (64u + 64u * (side)) /* words that peers write to wake this node */
+#define REMO__QUEUE_CUT_OFF 0u                          /* bit set of nodes; stored by the owner */
+#define REMO__QUEUE_DOORBELL(side) (64u + 64u * (side)) /* words that peers write to wake this node */
 #define REMO__QUEUE_SLOTS 192u
 
-/* What waits, and the word whose flag says so: pops wait at the tail (for pushes), pushes at the head. */
+/* The word that a call moves; also the word at which calls of the other kind wait: pops wait at the tail for
+ * pushes, pushes at the head for pops. */
 enum remo__queue_side { REMO__QUEUE_TAIL = 0, REMO__QUEUE_HEAD = 1 };
 
-#define REMO__QUEUE_KEPT_MAX 4u /* claims of failed pushes; when there are more, pushes fail */
+#define REMO__QUEUE_KEPT_MAX 4u /* claims of failed pushes; beyond that, pushes fail */
 
-struct remo__queue_place {
+/* The slot of a ticket. */
+struct remo__queue_slot {
     uint64_t ticket, lap;
     uint32_t owner;
-    uint64_t at; /* of the slot in the owner's arena */
+    uint64_t at; /* offset in the owner's arena */
 };
 
-/* A claim to retract. */
-struct remo__queue_kept {
-    struct remo__thread *thread; /* that claimed it */
-    struct remo__queue_place place;
+/* A claim of a failed push, which is to be retracted. */
+struct remo__queue_kept_claim {
+    struct remo__thread *thread; /* the thread that claimed the slot */
+    struct remo__queue_slot slot;
     uint64_t claim;
-    struct remo_ack ack; /* of its writes to the slot */
-    bool is_unsure;      /* the slot may be retracted already */
+    struct remo_ack ack;  /* of the writes to the slot */
+    bool outcome_unknown; /* an attempt to retract it failed, and may have been applied */
 };
 
-struct remo__queue_waiting {
-    struct remo__mutex mutex; /* around `threads` and our bit at the home */
-    uint32_t threads;
+/* Threads of this node that wait at one side. */
+struct remo__queue_waiters {
+    struct remo__mutex mutex; /* protects `thread_count` and this node's bit at the home */
+    uint32_t thread_count;
 };
 
 struct remo_queue {
@@ -100,49 +66,55 @@ struct remo_queue {
     uint32_t home;
     uint32_t member_count;
     uint16_t members[REMO_NODES_MAX];
-    _Atomic uint32_t deaths; /* participants that died or left */
-    _Atomic uint32_t told;   /* of these, callers have been told */
-    _Atomic uint64_t stamps; /* so that no two rings of a bell are alike */
-    struct remo__queue_waiting waiting[2];
-    struct remo__mutex kept_mutex; /* around `kept` */
-    struct remo__queue_kept kept[REMO__QUEUE_KEPT_MAX];
+    _Atomic uint32_t departures;          /* participants that failed or left */
+    _Atomic uint32_t reported_departures; /* of these, reported to a caller */
+    _Atomic uint64_t ring_count;          /* makes each value that is written to a doorbell unique */
+    struct remo__queue_waiters waiters[2];
+    struct remo__mutex kept_mutex; /* protects `kept` */
+    struct remo__queue_kept_claim kept[REMO__QUEUE_KEPT_MAX];
     _Atomic uint32_t kept_count;
-    _Atomic uint64_t hint[2] REMO__CACHE_ALIGNED; /* by side: where our last push and pop were */
+    _Atomic uint64_t hint[2] REMO__CACHE_ALIGNED; /* by side: ticket at which the next search begins */
 };
 
 /* One call of push or pop. */
 struct remo__queue_op {
     struct remo_queue *queue;
     struct remo__thread *thread;
-    enum remo__queue_side side; /* the word that it moves */
-    uint32_t seen_deaths;
+    enum remo__queue_side side; /* the word that the call moves */
+    uint32_t seen_departures;
     const void *data; /* push */
     void *buffer;     /* pop */
     size_t buffer_bytes;
-    size_t size;       /* of the element */
-    bool is_too_large; /* pop: for the buffer */
+    size_t size_bytes; /* of the element */
+    bool is_too_large; /* pop: the element does not fit the buffer */
 };
 
 /* ---- queue_slot.c ---- */
 
-/* Wait conditions, and at the same time all there is to a call that need not wait: 1 done, 0 full or empty,
- * or an error. */
+/* Try once to push or to pop. `ctx` is a struct remo__queue_op; these are wait conditions of remo__wait.
+ * Return 1 if done, 0 if the queue is full or empty.
+ * Errors: those of remo_queue_push and remo_queue_pop, without -ETIMEDOUT. */
 int remo__queue_try_push(void *ctx);
 int remo__queue_try_pop(void *ctx);
-/* The queue closes: claims that are kept are left to its owners, which cut this node off. */
-void remo__queue_forget_kept(struct remo_queue *queue);
+/* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
+void remo__queue_drop_kept_claims(struct remo_queue *queue);
 
-/* Where an offset of a node's memory is; waits for a participant that has not opened the queue yet. */
-int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
-                     uint64_t offset, uint64_t *ret_at);
-/* -EHOSTDOWN, once, to whoever calls first after a participant went; 0 when there is nothing to tell. */
-int remo__queue_news(struct remo__queue_op *op);
-/* Does the node still take part? */
-bool remo__queue_gone(const struct remo_queue *queue, uint32_t node);
+/* Find the arena offset of `offset` in the memory of `node`. Blocks for op_timeout_ns at most, while the node
+ * has not opened the queue.
+ * Errors: those of remo__channel_reach; -ENOTCONN: the node has just left. */
+int remo__queue_find_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
+                            uint64_t offset, uint64_t *ret_at);
+/* Return -EHOSTDOWN, and mark all departures as reported, if a participant failed or left whose departure had
+ * not been reported when the call began; otherwise 0. */
+int remo__queue_report_departure(struct remo__queue_op *op);
+/* Return whether the node has failed, or has left the job or the queue. */
+bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node);
 
 /* ---- queue_wait.c ---- */
 
-/* The side's word is at least `to` now, if not `expected` was its value; ring those who wait for that. */
+/* Move the side's word to `to`, unless it is there or beyond, and ring the doorbells of nodes that wait for
+ * that. `expected`: the value that the word probably has. Cost: 1 atomic if it has, without waiters. */
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to);
-/* Try until done or the deadline. */
+/* Repeat `try` until it returns a value other than 0.
+ * Errors: -ETIMEDOUT at the deadline; those of `try`; -EHOSTDOWN and -ENOTCONN of the home. */
 int remo__queue_wait(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t deadline_ns);

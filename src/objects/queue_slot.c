@@ -1,4 +1,7 @@
-/* queue_slot.c - one push into a slot, one pop out of it; see objects/queue.h for why this is a queue. */
+/* queue_slot.c - tries to push an element to a slot, and to pop one from a slot.
+ * Invariant: tickets are claimed in order and freed in order, because a search passes a ticket only after it
+ * has read that the ticket is used up, or that the owner of its slot has failed or left.
+ * The protocol is described in docs/internals/queue.md. */
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -7,19 +10,21 @@
 #include "node/access.h"
 #include "objects/queue.h"
 
-#define ASK_AGAIN_MAX 2u
+#define RETRIES_MAX 2u /* of an atomic whose outcome is unknown */
 
-struct slot {
+/* The bytes of a slot. */
+struct snapshot {
     uint64_t claim, checksum, meta;
-    unsigned char data[REMO__QUEUE_BRIEF_BYTES];
+    unsigned char data[REMO__QUEUE_INLINE_BYTES];
 };
 
-static_assert(offsetof(struct slot, data) == REMO__SLOT_HEAD_BYTES, "as in the network");
+static_assert(offsetof(struct snapshot, data) == REMO__SLOT_HEAD_BYTES,
+              "the layout of a slot in network memory");
 
-/* ---- where things are ---- */
+/* ---- find slots ---- */
 
-int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
-                     uint64_t offset, uint64_t *ret_at) {
+int remo__queue_find_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
+                            uint64_t offset, uint64_t *ret_at) {
     uint64_t at = remo__memory_at(memory, node, offset);
     if (remo__unlikely(at == REMO__NO_OFFSET)) {
         int rc = remo__channel_reach(queue->channel, node);
@@ -33,44 +38,46 @@ int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory
     return 0;
 }
 
-bool remo__queue_gone(const struct remo_queue *queue, uint32_t node) {
+bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node) {
     enum remo_channel_peer state = remo_channel_peer(queue->channel, node);
-    enum remo_peer_state life = remo_node_peer(queue->node, node);
-    return state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN || life == REMO_PEER_DEAD
-           || life == REMO_PEER_LEFT;
+    enum remo_peer_state node_state = remo_node_peer(queue->node, node);
+    return state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN || node_state == REMO_PEER_DEAD
+           || node_state == REMO_PEER_LEFT;
 }
 
-int remo__queue_news(struct remo__queue_op *op) {
+int remo__queue_report_departure(struct remo__queue_op *op) {
     struct remo_queue *queue = op->queue;
-    uint32_t deaths = atomic_load_explicit(&queue->deaths, memory_order_acquire);
-    if (remo__likely(deaths == op->seen_deaths))
+    uint32_t departures = atomic_load_explicit(&queue->departures, memory_order_acquire);
+    if (remo__likely(departures == op->seen_departures))
         return 0;
-    atomic_store_explicit(&queue->told, deaths, memory_order_relaxed);
+    atomic_store_explicit(&queue->reported_departures, departures, memory_order_relaxed);
     return remo__fail(
         -EHOSTDOWN,
-        "a participant of queue %s died or left; elements in its slots are lost, the others are "
-        "in place: call again to go on without it",
+        "a participant of queue %s has failed or left; the elements in its slots are lost, all others are "
+        "in place; call again to continue without it",
         remo_channel_name(queue->channel));
 }
 
-static bool is_gone(int rc) {
+/* Return whether an operation failed because its target has failed or left. */
+static bool is_departure(int rc) {
     return rc == -EHOSTDOWN || rc == -ENOTCONN;
 }
 
-/* The place of a ticket, or of the first one after it whose owner is there. */
-static int find_place(struct remo_queue *queue, uint64_t ticket, struct remo__queue_place *ret_place) {
+/* Find the slot of `ticket`, or of the first ticket after it whose owner still participates. */
+static int find_slot(struct remo_queue *queue, uint64_t ticket, struct remo__queue_slot *ret_slot) {
     for (uint32_t i = 0; i <= queue->member_count; i++, ticket++) {
         uint64_t index = ticket % queue->capacity, at = 0;
         uint32_t owner = queue->members[index % queue->member_count];
         uint64_t offset = REMO__QUEUE_SLOTS + index / queue->member_count * queue->stride;
-        int rc = remo__queue_find(queue, queue->slots_memory, owner, offset, &at);
-        if (is_gone(rc))
+        int rc = remo__queue_find_offset(queue, queue->slots_memory, owner, offset, &at);
+        if (is_departure(rc))
             continue;
-        *ret_place = (struct remo__queue_place){
+        *ret_slot = (struct remo__queue_slot){
             .ticket = ticket, .lap = ticket / queue->capacity, .owner = owner, .at = at};
         return rc;
     }
-    return remo__fail(-EHOSTDOWN, "no participant of queue %s is left", remo_channel_name(queue->channel));
+    return remo__fail(-EHOSTDOWN, "all participants of queue %s have failed or left",
+                      remo_channel_name(queue->channel));
 }
 
 /* ---- operations on a slot ---- */
@@ -96,65 +103,67 @@ static struct remo_stats *counters(const struct remo__queue_op *op) {
     return remo__channel_counters(op->queue->channel, op->thread);
 }
 
-/* An operation on the network that timed out: not to be mistaken for a queue that stayed empty or full. */
-static int hard(const struct remo__queue_op *op, int rc) {
+/* Turn the timeout of a network operation into -EIO: for callers -ETIMEDOUT means a full or empty queue. */
+static int convert_timeout(const struct remo__queue_op *op, int rc) {
     return rc == -ETIMEDOUT ? remo__fail_more(-EIO, "queue %s", remo_channel_name(op->queue->channel)) : rc;
 }
 
-/* The slot is free, in an earlier lap than the place's. See "Skipped" in objects/queue.h. */
-static bool is_behind(uint64_t claim, const struct remo__queue_place *place) {
-    return !(claim & REMO__SLOT_CLAIMED) && claim >> REMO__SLOT_LAP_SHIFT < place->lap;
+/* Return whether `claim` is free in a lap before that of the slot: a node has skipped the slot. See "Skipped
+ * slots" in docs/internals/queue.md. */
+static bool is_free_earlier(uint64_t claim, const struct remo__queue_slot *slot) {
+    return !(claim & REMO__SLOT_CLAIMED) && claim >> REMO__SLOT_LAP_SHIFT < slot->lap;
 }
 
-static int swap_claim(struct remo__queue_op *op, const struct remo__queue_place *place, uint64_t expected,
+static int swap_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t expected,
                       uint64_t desired, uint64_t *ret_old) {
-    return remo__compare_swap(op->thread, counters(op), place->owner, place->at, expected, desired, ret_old,
+    return remo__compare_swap(op->thread, counters(op), slot->owner, slot->at, expected, desired, ret_old,
                               NULL);
 }
 
-/* Claim a slot that holds `free_before`. 1: the slot is ours, 0: *ret_old says whose. When no answer comes,
- * ask again: a claim without a known owner would block the queue. */
-static int claim_from(struct remo__queue_op *op, const struct remo__queue_place *place, uint64_t free_before,
-                      uint64_t *ret_old) {
-    uint64_t mine = own_claim(op, place->lap);
-    int rc = swap_claim(op, place, free_before, mine, ret_old);
-    for (uint32_t i = 0; rc != 0 && !is_gone(rc) && i < ASK_AGAIN_MAX; i++) {
-        rc = swap_claim(op, place, free_before, mine, ret_old);
+/* Claim a slot whose claim word is `free_before`. 1: this call claimed it; 0: *ret_old is the word found. An
+ * attempt with an unknown outcome is repeated, because a claim that no push fills would block the queue. */
+static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                           uint64_t free_before, uint64_t *ret_old) {
+    uint64_t mine = own_claim(op, slot->lap);
+    int rc = swap_claim(op, slot, free_before, mine, ret_old);
+    for (uint32_t i = 0; rc != 0 && !is_departure(rc) && i < RETRIES_MAX; i++) {
+        rc = swap_claim(op, slot, free_before, mine, ret_old);
         if (rc == 0 && *ret_old == mine)
             return 1;
     }
-    return rc != 0 ? hard(op, rc) : *ret_old == free_before || REMO__MUTANT(queue_claim);
+    return rc != 0 ? convert_timeout(op, rc) : *ret_old == free_before || REMO__MUTANT(queue_claim);
 }
 
-/* The same from the lap that the slot is in, which only rises. */
-static int claim(struct remo__queue_op *op, const struct remo__queue_place *place, uint64_t *ret_old) {
-    int rc = claim_from(op, place, free_claim(place->lap), ret_old);
-    while (rc == 0 && is_behind(*ret_old, place) && !REMO__MUTANT(queue_claim_behind))
-        rc = claim_from(op, place, *ret_old, ret_old);
+/* Claim a slot, also one in an earlier lap. The loop ends, because the lap of a slot only rises. */
+static int claim_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t *ret_old) {
+    int rc = claim_slot_from(op, slot, free_claim(slot->lap), ret_old);
+    while (rc == 0 && is_free_earlier(*ret_old, slot) && !REMO__MUTANT(queue_claim_behind))
+        rc = claim_slot_from(op, slot, *ret_old, ret_old);
     return rc;
 }
 
-static int read_slot(struct remo__queue_op *op, const struct remo__queue_place *place, uint64_t skip,
-                     void *dst, size_t size) {
-    return remo__read(op->thread, counters(op), place->owner, place->at + skip, dst, size, NULL);
+static int read_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t skip, void *dst,
+                     size_t size) {
+    return remo__read(op->thread, counters(op), slot->owner, slot->at + skip, dst, size, NULL);
 }
 
 static int read_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t *ret_word) {
     uint64_t at = 0;
-    int rc =
-        remo__queue_find(op->queue, op->queue->home_memory, op->queue->home, REMO__QUEUE_WORD(side), &at);
+    int rc = remo__queue_find_offset(op->queue, op->queue->home_memory, op->queue->home,
+                                     REMO__QUEUE_WORD(side), &at);
     return rc != 0 ? rc : remo__read(op->thread, counters(op), op->queue->home, at, ret_word, 8, NULL);
 }
 
-/* The ticket is behind the times: the search goes on where the word points, at least one further. */
-static int search_on(struct remo__queue_op *op, uint64_t *word, uint64_t *ticket) {
+/* The ticket is used up: continue at the word of the home, at least one ticket further. */
+static int continue_search(struct remo__queue_op *op, uint64_t *word, uint64_t *ticket) {
     int rc = read_word(op, op->side, word);
     if (rc == 0)
         *ticket = remo__max(*ticket + 1, *word >> 1);
-    return hard(op, rc);
+    return convert_timeout(op, rc);
 }
 
-static void remember(struct remo__queue_op *op, uint64_t ticket) {
+/* Begin the next search at `ticket`. A concurrent call may lower the hint again, which costs reads only. */
+static void raise_hint(struct remo__queue_op *op, uint64_t ticket) {
     _Atomic uint64_t *hint = &op->queue->hint[op->side];
     if (ticket > atomic_load_explicit(hint, memory_order_relaxed))
         atomic_store_explicit(hint, ticket, memory_order_relaxed);
@@ -162,105 +171,106 @@ static void remember(struct remo__queue_op *op, uint64_t ticket) {
 
 /* ---- push ---- */
 
-/* Write the element, and wait until it is placed. 1: the owner has failed before anything was written. After
- * an error a write may be in flight, for which *ack stands. */
-static int fill(struct remo__queue_op *op, const struct remo__queue_place *place, struct remo_ack *ack) {
-    struct slot slot; /* not initialised: it is large, and mostly not used */
+/* Write the element, and wait until it is placed. 1: the owner failed before the header was posted. After an
+ * error, writes may be in flight until *ack is complete. */
+static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
+    struct snapshot snapshot; /* not initialised: large, and used only in part */
     const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
-    uint64_t at = place->at + offsetof(struct slot, checksum);
-    size_t head = offsetof(struct slot, data) - offsetof(struct slot, checksum), size = head;
+    uint64_t at = slot->at + offsetof(struct snapshot, checksum);
+    size_t head = offsetof(struct snapshot, data) - offsetof(struct snapshot, checksum), size = head;
     int rc = 0;
-    slot.meta = make_meta(place->ticket, op->size);
-    slot.checksum = checksum(op->data, op->size, slot.meta);
-    if (op->size <= REMO__QUEUE_BRIEF_BYTES) {
-        memcpy(slot.data, op->data, op->size);
-        size += op->size;
+    snapshot.meta = make_meta(slot->ticket, op->size_bytes);
+    snapshot.checksum = checksum(op->data, op->size_bytes, snapshot.meta);
+    if (op->size_bytes <= REMO__QUEUE_INLINE_BYTES) {
+        memcpy(snapshot.data, op->data, op->size_bytes);
+        size += op->size_bytes;
     } else {
-        rc = remo__write(op->thread, counters(op), place->owner, at + head, op->data, op->size,
+        rc = remo__write(op->thread, counters(op), slot->owner, at + head, op->data, op->size_bytes,
                          REMO__WRITE_SETTLED, ack);
     }
     if (rc == 0)
-        rc = remo__write(op->thread, counters(op), place->owner, at, &slot.checksum, size,
+        rc = remo__write(op->thread, counters(op), slot->owner, at, &snapshot.checksum, size,
                          REMO__WRITE_SETTLED, ack);
-    int started = rc;
+    int posted = rc;
     if (remo__ack_pending(ack) && REMO__MUTANT(queue_written))
         remo_ack_cancel(ack);
     else if (remo__ack_pending(ack))
         rc = remo_ack_wait(ack, op->queue->node->op_timeout_ns);
-    if (started != 0) /* without the header no pop takes it for an element */
-        return is_gone(started) ? 1 : started;
+    if (posted != 0) /* without its header the slot is not filled */
+        return is_departure(posted) ? 1 : posted;
     if (rc == 0 && !caps->completion_placed && !REMO__MUTANT(queue_flush))
-        rc = read_slot(op, place, 0, &slot.claim, 8);
+        rc = read_slot(op, slot, 0, &snapshot.claim, 8);
     return rc;
 }
 
-/* Free the slot of a claim that will not be filled. 0: it is free, and nothing was pushed; 1: a pop has taken
- * the element, or (is_unsure) the slot was free already. Errors: -EINPROGRESS, or that of an operation. */
-static int retract(struct remo__queue_op *op, struct remo__queue_kept *kept) {
-    const struct remo__queue_place *place = &kept->place;
+/* Free the slot of a claim whose push failed. 0: the slot is free, and the element was not pushed; 1: a pop
+ * has removed the element, or (outcome_unknown) an earlier attempt has freed the slot.
+ * Errors: -EINPROGRESS: a write to the slot is in flight; those of the operations. */
+static int retract_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+    const struct remo__queue_slot *slot = &kept->slot;
     uint64_t old;
     if (remo__ack_pending(&kept->ack)) {
         int rc = remo_ack_test(&kept->ack);
         if (rc == -EINPROGRESS)
             return rc;
     }
-    /* behind the writes, by their way: they are placed when it has completed */
-    int rc = remo__read(kept->thread, counters(op), place->owner, place->at, &old, sizeof old, NULL);
+    /* This read follows the writes on their connection: when it is complete, they are placed. */
+    int rc = remo__read(kept->thread, counters(op), slot->owner, slot->at, &old, sizeof old, NULL);
     if (rc == 0 && old == kept->claim) {
-        rc = swap_claim(op, place, kept->claim, free_claim(place->lap + 1), &old);
-        kept->is_unsure = kept->is_unsure || rc != 0;
+        rc = swap_claim(op, slot, kept->claim, free_claim(slot->lap + 1), &old);
+        kept->outcome_unknown = kept->outcome_unknown || rc != 0;
     }
     return rc != 0 ? rc : old != kept->claim;
 }
 
-/* To be retracted by a later call. If there is no room, it is never retracted: only threads that were past
- * the check of try_push can come here then. */
-static void keep(struct remo_queue *queue, struct remo__queue_kept *kept) {
+/* Keep a claim, so that a later call retracts it. Without room it is never retracted. Only pushes that passed
+ * the check of begin_try concurrently get here without room. */
+static void keep_claim(struct remo_queue *queue, struct remo__queue_kept_claim *kept) {
     (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
     uint32_t count = atomic_load(&queue->kept_count);
     if (count < REMO__QUEUE_KEPT_MAX) {
-        struct remo__queue_kept *place = &queue->kept[count];
-        *place = *kept;
-        place->ack = (struct remo_ack)REMO_ACK_INIT;
-        remo_ack_join(&place->ack, &kept->ack);
+        struct remo__queue_kept_claim *entry = &queue->kept[count];
+        *entry = *kept;
+        entry->ack = (struct remo_ack)REMO_ACK_INIT;
+        remo_ack_join(&entry->ack, &kept->ack);
         atomic_store(&queue->kept_count, count + 1);
     }
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
     remo_ack_cancel(&kept->ack);
 }
 
-/* Retract now if possible, or else later. 1: a pop has taken the element; 0: nothing was pushed. Errors: those
- * of retract; whether the element was pushed is unknown. */
-static int retract_or_keep(struct remo__queue_op *op, struct remo__queue_kept *kept) {
+/* Retract a claim, or keep it if that fails. 1: a pop has removed the element; 0: it was not pushed.
+ * Errors: those of retract_claim; -EIO: the outcome of the push is unknown. */
+static int retract_or_keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     int rc = -EINPROGRESS;
     if (REMO__MUTANT(queue_retract)) {
         remo_ack_cancel(&kept->ack);
         return -EIO;
     }
-    for (uint32_t i = 0; i <= ASK_AGAIN_MAX && rc < 0 && !is_gone(rc); i++)
-        rc = retract(op, kept);
-    if (rc < 0 && !is_gone(rc))
-        keep(op->queue, kept);
+    for (uint32_t i = 0; i <= RETRIES_MAX && rc < 0 && !is_departure(rc); i++)
+        rc = retract_claim(op, kept);
+    if (rc < 0 && !is_departure(rc))
+        keep_claim(op->queue, kept);
     else
         remo_ack_cancel(&kept->ack);
-    return rc == 1 && kept->is_unsure ? -EIO : rc;
+    return rc == 1 && kept->outcome_unknown ? -EIO : rc;
 }
 
-/* Retract what earlier calls could not. A claim is given up when its slot's owner has failed. */
-static void retract_kept(struct remo__queue_op *op) {
+/* Retract the claims that earlier calls kept. A claim is dropped if its slot's owner has failed or left. */
+static void retract_kept_claims(struct remo__queue_op *op) {
     struct remo_queue *queue = op->queue;
     if (remo__mutex_lock(queue->node, &queue->kept_mutex, remo__deadline(0)) != 0)
-        return; /* another thread is at it */
+        return; /* another thread retracts them */
     uint32_t count = atomic_load(&queue->kept_count);
     for (uint32_t i = 0; i < count;) {
-        struct remo__queue_kept *kept = &queue->kept[i];
-        int rc = retract(op, kept);
-        if (rc < 0 && !is_gone(rc)) {
+        struct remo__queue_kept_claim *kept = &queue->kept[i];
+        int rc = retract_claim(op, kept);
+        if (rc < 0 && !is_departure(rc)) {
             i++;
             continue;
         }
         remo_ack_cancel(&kept->ack);
-        struct remo__queue_kept *last = &queue->kept[--count];
+        struct remo__queue_kept_claim *last = &queue->kept[--count];
         if (last == kept)
             break;
         struct remo_ack ack = REMO_ACK_INIT;
@@ -273,85 +283,85 @@ static void retract_kept(struct remo__queue_op *op) {
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
 }
 
-void remo__queue_forget_kept(struct remo_queue *queue) {
+void remo__queue_drop_kept_claims(struct remo_queue *queue) {
     for (uint32_t i = 0; i < atomic_load(&queue->kept_count); i++)
         remo_ack_cancel(&queue->kept[i].ack);
 }
 
-/* In a call: what was kept comes first. */
+/* Retract kept claims first. A push fails while too many remain; a pop continues in any case. */
 static int begin_try(struct remo__queue_op *op) {
     if (remo__likely(atomic_load_explicit(&op->queue->kept_count, memory_order_relaxed) == 0))
         return 0;
-    retract_kept(op);
+    retract_kept_claims(op);
     if (op->side == REMO__QUEUE_HEAD || atomic_load(&op->queue->kept_count) < REMO__QUEUE_KEPT_MAX)
         return 0;
     return remo__fail(-EIO,
                       "cannot push to queue %s: %u earlier pushes have failed and may still write to their "
-                      "slots; push again when the owners of these slots answer",
+                      "slots; push again when the owners of those slots answer",
                       remo_channel_name(op->queue->channel), REMO__QUEUE_KEPT_MAX);
 }
 
-static struct remo__queue_kept claim_of(struct remo__queue_op *op, const struct remo__queue_place *place) {
-    return (struct remo__queue_kept){
-        .thread = op->thread, .place = *place, .claim = own_claim(op, place->lap), .ack = REMO_ACK_INIT};
+static struct remo__queue_kept_claim make_kept_claim(struct remo__queue_op *op,
+                                                     const struct remo__queue_slot *slot) {
+    return (struct remo__queue_kept_claim){
+        .thread = op->thread, .slot = *slot, .claim = own_claim(op, slot->lap), .ack = REMO_ACK_INIT};
 }
 
-/* `reason`: the sentence of the first failure. */
-static int fail_unknown(struct remo__queue_op *op, const struct remo__queue_place *place, int rc,
+/* `reason`: the sentence of the failure that ended the push. */
+static int fail_unknown(struct remo__queue_op *op, const struct remo__queue_slot *slot, int rc,
                         const char *reason) {
     return remo__fail(
-        is_gone(rc) ? -EHOSTDOWN : -EIO,
+        is_departure(rc) ? -EHOSTDOWN : -EIO,
         "cannot put an element into a slot at node %u of queue %s: %s; whether it was pushed is "
         "unknown, and if it was, it may be lost",
-        place->owner, remo_channel_name(op->queue->channel), reason);
+        slot->owner, remo_channel_name(op->queue->channel), reason);
 }
 
-static int fail_retracted(struct remo__queue_op *op, const struct remo__queue_place *place,
+static int fail_retracted(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                           const char *reason) {
     return remo__fail(
         -EIO,
-        "cannot put an element into a slot at node %u of queue %s: %s; it was not pushed: push it "
-        "again",
-        place->owner, remo_channel_name(op->queue->channel), reason);
+        "cannot put an element into a slot at node %u of queue %s: %s; it was not pushed: push it again",
+        slot->owner, remo_channel_name(op->queue->channel), reason);
 }
 
-/* The claim failed in an unknown way: it must not block the queue. */
-static int fail_claim(struct remo__queue_op *op, const struct remo__queue_place *place, int rc) {
+/* The outcome of the claim is unknown: retract it, so that it does not block the queue. */
+static int fail_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, int rc) {
     char reason[REMO__SENTENCE_MAX];
-    struct remo__queue_kept kept = claim_of(op, place);
+    struct remo__queue_kept_claim kept = make_kept_claim(op, slot);
     snprintf(reason, sizeof reason, "%s", remo_last_error());
-    (void)retract_or_keep(op, &kept);
+    (void)retract_or_keep_claim(op, &kept);
     return remo__fail(rc, "%s", reason);
 }
 
-/* The slot is claimed, and filling it failed. 1: the element was pushed, or an error. */
-static int end_failed_push(struct remo__queue_op *op, const struct remo__queue_place *place,
+/* The slot is claimed, and writing the element failed. Return 1 if the element was pushed, else an error. */
+static int end_failed_push(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                            struct remo_ack *ack) {
     char reason[REMO__SENTENCE_MAX];
-    struct remo__queue_kept kept = claim_of(op, place);
+    struct remo__queue_kept_claim kept = make_kept_claim(op, slot);
     snprintf(reason, sizeof reason, "%s", remo_last_error());
     remo_ack_join(&kept.ack, ack);
-    int rc = retract_or_keep(op, &kept);
+    int rc = retract_or_keep_claim(op, &kept);
     if (rc == 1)
         return 1;
-    return rc == 0 ? fail_retracted(op, place, reason) : fail_unknown(op, place, rc, reason);
+    return rc == 0 ? fail_retracted(op, slot, reason) : fail_unknown(op, slot, rc, reason);
 }
 
-/* The slot is ours: 1, or 0 to go on with the next ticket, or an error. */
-static int push_claimed(struct remo__queue_op *op, const struct remo__queue_place *place, uint64_t word) {
+/* Fill the claimed slot and move the word. 1: pushed; 0: continue with the next ticket; or an error. */
+static int push_claimed(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t word) {
     struct remo_ack ack = REMO_ACK_INIT;
-    int rc = fill(op, place, &ack);
+    int rc = fill_slot(op, slot, &ack);
     if (rc == 1) {
         remo_ack_cancel(&ack);
         return 0;
     }
     if (remo__unlikely(rc != 0)) {
-        rc = end_failed_push(op, place, &ack);
+        rc = end_failed_push(op, slot, &ack);
         if (rc != 1)
             return rc;
     }
-    remember(op, place->ticket + 1);
-    remo__queue_advance(op, word, place->ticket + 1);
+    raise_hint(op, slot->ticket + 1);
+    remo__queue_advance(op, word, slot->ticket + 1);
     return 1;
 }
 
@@ -363,27 +373,28 @@ int remo__queue_try_push(void *ctx) {
     int begun = begin_try(op);
     if (remo__unlikely(begun != 0))
         return begun;
-    for (;;) { /* each turn has seen another push succeed, or a dead owner */
-        struct remo__queue_place place;
-        int rc = find_place(queue, ticket, &place);
+    /* Each pass finds a ticket that another push claimed, or a failed owner. */
+    for (;;) {
+        struct remo__queue_slot slot;
+        int rc = find_slot(queue, ticket, &slot);
         if (rc != 0)
-            return hard(op, rc);
-        ticket = place.ticket;
-        rc = claim(op, &place, &old);
+            return convert_timeout(op, rc);
+        ticket = slot.ticket;
+        rc = claim_slot(op, &slot, &old);
         if (rc == 1) {
-            rc = push_claimed(op, &place, word);
+            rc = push_claimed(op, &slot, word);
             if (rc != 0)
                 return rc;
-        } else if (rc == 0 && old >> REMO__SLOT_LAP_SHIFT < place.lap) {
-            remember(op, ticket);
-            return remo__queue_news(op);
+        } else if (rc == 0 && old >> REMO__SLOT_LAP_SHIFT < slot.lap) {
+            raise_hint(op, ticket);
+            return remo__queue_report_departure(op);
         } else if (rc == 0) {
-            rc = search_on(op, &word, &ticket);
+            rc = continue_search(op, &word, &ticket);
             if (rc != 0)
                 return rc;
             continue;
-        } else if (!is_gone(rc)) {
-            return fail_claim(op, &place, rc);
+        } else if (!is_departure(rc)) {
+            return fail_claim(op, &slot, rc);
         }
         ticket++;
     }
@@ -391,12 +402,12 @@ int remo__queue_try_push(void *ctx) {
 
 /* ---- pop ---- */
 
-static int add_pieces(struct remo__queue_op *op, const struct remo__queue_place *place, size_t size,
-                      XXH3_state_t *state) {
-    unsigned char piece[REMO__QUEUE_BRIEF_BYTES];
+static int update_checksum(struct remo__queue_op *op, const struct remo__queue_slot *slot, size_t size,
+                           XXH3_state_t *state) {
+    unsigned char piece[REMO__QUEUE_INLINE_BYTES];
     for (size_t at = 0; at < size; at += sizeof piece) {
         size_t bytes = remo__min(size - at, sizeof piece);
-        int rc = read_slot(op, place, REMO__SLOT_HEAD_BYTES + at, piece, bytes);
+        int rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES + at, piece, bytes);
         if (rc != 0)
             return rc;
         (void)XXH3_64bits_update(state, piece, bytes);
@@ -404,141 +415,148 @@ static int add_pieces(struct remo__queue_op *op, const struct remo__queue_place 
     return 0;
 }
 
-/* The checksum of an element that the buffer cannot hold, read piece by piece: a size without it may be that
- * of a push that failed. It allocates, because the pop fails. */
-static int sum_at_owner(struct remo__queue_op *op, const struct remo__queue_place *place, size_t size,
-                        uint64_t meta, uint64_t *ret_sum) {
+/* Compute the checksum of an element that does not fit the buffer, by reading it in pieces: without a valid
+ * checksum, the size may be that of a failed push. Allocates memory, since the pop fails in any case. */
+static int checksum_at_owner(struct remo__queue_op *op, const struct remo__queue_slot *slot, size_t size,
+                             uint64_t meta, uint64_t *ret_sum) {
     XXH3_state_t *state = XXH3_createState();
     if (!state || XXH3_64bits_reset_withSeed(state, meta) != XXH_OK) {
         (void)XXH3_freeState(state);
-        return remo__fail(-ENOMEM, "no memory to check an element that is too large for the buffer");
+        return remo__fail(-ENOMEM, "no memory to check an element that is larger than the buffer");
     }
-    int rc = add_pieces(op, place, size, state);
+    int rc = update_checksum(op, slot, size, state);
     *ret_sum = XXH3_64bits_digest(state);
     (void)XXH3_freeState(state);
     return rc;
 }
 
-/* Bring the element of a claimed slot, whose first part has been read, into the caller's buffer: 1, 0 (not
- * filled yet), or an error. */
-static int take_out(struct remo__queue_op *op, const struct remo__queue_place *place,
-                    const struct slot *slot) {
-    size_t size = slot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
-    if ((slot->meta != make_meta(place->ticket, size) && !REMO__MUTANT(queue_ticket))
+/* Copy the element of a claimed slot to the caller's buffer. `snapshot`: the slot's header, with the data if
+ * that is inline. 1: copied, or too large for the buffer; 0: the slot is not filled; or an error. */
+static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                        const struct snapshot *snapshot) {
+    size_t size = snapshot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
+    if ((snapshot->meta != make_meta(slot->ticket, size) && !REMO__MUTANT(queue_ticket))
         || size > op->queue->slot_bytes)
         return 0;
-    bool brief = op->queue->slot_bytes <= REMO__QUEUE_BRIEF_BYTES;
-    const void *data = brief ? slot->data : op->buffer;
+    bool is_inline = op->queue->slot_bytes <= REMO__QUEUE_INLINE_BYTES;
+    const void *data = is_inline ? snapshot->data : op->buffer;
     uint64_t sum = 0;
     int rc = 0;
     op->is_too_large = size > op->buffer_bytes;
-    if (!brief && op->is_too_large)
-        rc = sum_at_owner(op, place, size, slot->meta, &sum);
-    else if (!brief)
-        rc = read_slot(op, place, REMO__SLOT_HEAD_BYTES, op->buffer, size);
+    if (!is_inline && op->is_too_large)
+        rc = checksum_at_owner(op, slot, size, snapshot->meta, &sum);
+    else if (!is_inline)
+        rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
     if (rc != 0)
         return rc;
-    if (brief || !op->is_too_large)
-        sum = checksum(data, size, slot->meta);
-    if (slot->checksum != sum && !REMO__MUTANT(queue_checksum))
+    if (is_inline || !op->is_too_large)
+        sum = checksum(data, size, snapshot->meta);
+    if (snapshot->checksum != sum && !REMO__MUTANT(queue_checksum))
         return 0;
-    if (brief && !op->is_too_large)
+    if (is_inline && !op->is_too_large)
         memcpy(op->buffer, data, size);
-    op->size = size;
+    op->size_bytes = size;
     return 1;
 }
 
-/* Has the slot's owner cut off the node that claimed it? Then what is not there by now will never be. */
-static int is_cut_off(struct remo__queue_op *op, const struct remo__queue_place *place, uint32_t node,
-                      bool *ret_cut) {
+/* Read whether the slot's owner has cut off `node`, which claimed the slot: if so, no later write of `node`
+ * reaches the slot. */
+static int read_cut_off(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint32_t node,
+                        bool *ret_cut) {
     uint64_t word, at = 0;
     uint64_t offset = REMO__QUEUE_CUT_OFF + node / 64 * 8;
-    int rc = remo__queue_find(op->queue, op->queue->slots_memory, place->owner, offset, &at);
+    int rc = remo__queue_find_offset(op->queue, op->queue->slots_memory, slot->owner, offset, &at);
     if (rc == 0)
-        rc = remo__read(op->thread, counters(op), place->owner, at, &word, 8, NULL);
+        rc = remo__read(op->thread, counters(op), slot->owner, at, &word, 8, NULL);
     if (rc == 0)
         *ret_cut = word >> node % 64 & 1;
     return rc;
 }
 
-/* A slot that is not whole may be one that is being filled, or one that was taken out and filled anew while
- * it was read: its claim, read after all the rest, tells which. Only the first says that there is nothing to
- * be had. */
-static int is_claimed_still(struct remo__queue_op *op, const struct remo__queue_place *place, uint64_t claim,
-                            bool *ret_same) {
+/* A slot without a valid checksum is being filled, or was freed and filled again during the read. The claim
+ * word, read after the data, distinguishes these: *ret_same is true only in the first case, in which there is
+ * no element to pop yet. */
+static int compare_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t claim,
+                         bool *ret_same) {
     uint64_t now;
-    int rc = read_slot(op, place, 0, &now, sizeof now);
+    int rc = read_slot(op, slot, 0, &now, sizeof now);
     if (rc == 0)
         *ret_same = now == claim;
     return rc;
 }
 
-enum look { LOOK_FREE, LOOK_TAKEN, LOOK_FULL, LOOK_NOT_YET, LOOK_ABANDONED };
+enum verdict { VERDICT_FREE, VERDICT_TAKEN, VERDICT_FILLED, VERDICT_UNFILLED, VERDICT_ABANDONED };
 
-/* The place of the ticket that the slot is claimed for: the same, or one of an earlier lap that was skipped. */
-static void go_back(const struct remo_queue *queue, struct remo__queue_place *place, uint64_t lap) {
-    place->ticket -= (place->lap - lap) * queue->capacity;
-    place->lap = lap;
+/* Set `slot` to the ticket for which it is claimed, in an earlier lap: a node has skipped that ticket. */
+static void move_to_lap(const struct remo_queue *queue, struct remo__queue_slot *slot, uint64_t lap) {
+    slot->ticket -= (slot->lap - lap) * queue->capacity;
+    slot->lap = lap;
 }
 
-/* What is in the slot of a ticket; LOOK_FULL: an element, in the caller's buffer if that is large enough. */
-static int look_at(struct remo__queue_op *op, struct remo__queue_place *place, uint64_t *ret_claim,
-                   enum look *ret_look) {
-    struct slot slot;
-    bool brief = op->queue->slot_bytes <= REMO__QUEUE_BRIEF_BYTES, cut = false;
-    size_t size = REMO__SLOT_HEAD_BYTES + (brief ? op->queue->slot_bytes : 0);
+/* Read the slot of a ticket and judge it. VERDICT_FILLED: the element is in the caller's buffer if it fits.
+ * `slot` changes to an earlier lap if it is claimed for that one. Before VERDICT_ABANDONED the slot is read
+ * once more, after the owner's record of cut-off nodes: the failed node may have filled it before it was cut
+ * off. */
+static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, uint64_t *ret_claim,
+                      enum verdict *ret_verdict) {
+    struct snapshot snapshot;
+    bool is_inline = op->queue->slot_bytes <= REMO__QUEUE_INLINE_BYTES, cut = false;
+    size_t size = REMO__SLOT_HEAD_BYTES + (is_inline ? op->queue->slot_bytes : 0);
     for (;;) {
-        int rc = read_slot(op, place, 0, &slot, size);
+        int rc = read_slot(op, slot, 0, &snapshot, size);
         if (rc != 0)
             return rc;
-        uint64_t lap = slot.claim >> REMO__SLOT_LAP_SHIFT;
-        *ret_claim = slot.claim;
-        *ret_look = lap > place->lap ? LOOK_TAKEN : LOOK_FREE;
-        bool later = lap > place->lap && !REMO__MUTANT(queue_lap);
-        if (later || !(slot.claim & REMO__SLOT_CLAIMED))
+        uint64_t lap = snapshot.claim >> REMO__SLOT_LAP_SHIFT;
+        *ret_claim = snapshot.claim;
+        *ret_verdict = lap > slot->lap ? VERDICT_TAKEN : VERDICT_FREE;
+        bool later = lap > slot->lap && !REMO__MUTANT(queue_lap);
+        if (later || !(snapshot.claim & REMO__SLOT_CLAIMED))
             return 0;
-        if (lap < place->lap && !REMO__MUTANT(queue_go_back))
-            go_back(op->queue, place, lap);
-        rc = take_out(op, place, &slot);
+        if (lap < slot->lap && !REMO__MUTANT(queue_go_back))
+            move_to_lap(op->queue, slot, lap);
+        rc = copy_element(op, slot, &snapshot);
         if (rc == 0 && !REMO__MUTANT(queue_still_claimed)) {
             bool same = false;
-            rc = is_claimed_still(op, place, slot.claim, &same);
+            rc = compare_claim(op, slot, snapshot.claim, &same);
             if (rc == 0 && !same)
-                continue; /* a pop and a push went by: each turn has seen them */
+                continue; /* a pop has freed the slot meanwhile; each repetition means another pop */
         }
         if (rc < 0)
             return rc;
-        uint32_t node = slot.claim & 0xffff;
+        uint32_t node = snapshot.claim & 0xffff;
         bool abandoned = cut && !REMO__MUTANT(queue_abandoned);
-        *ret_look = rc == 1 ? LOOK_FULL : abandoned ? LOOK_ABANDONED : LOOK_NOT_YET;
-        if (rc == 1 || cut || node >= op->queue->node->size || !remo__queue_gone(op->queue, node))
+        *ret_verdict = rc == 1 ? VERDICT_FILLED : abandoned ? VERDICT_ABANDONED : VERDICT_UNFILLED;
+        if (rc == 1 || cut || node >= op->queue->node->size || !remo__queue_has_departed(op->queue, node))
             return 0;
-        rc = is_cut_off(op, place, node, &cut);
+        rc = read_cut_off(op, slot, node, &cut);
         cut = cut || REMO__MUTANT(queue_cut_off);
         if (rc != 0 || !cut)
             return rc;
     }
 }
 
-/* The slot is free for the ticket. 0: the queue is empty; 1: look at the slot again, which is in the next lap
- * now, or has changed. Only a node that others take for failed skips slots of live nodes, so before a failure
- * the home is not asked. */
-static int pass_skipped(struct remo__queue_op *op, const struct remo__queue_place *place, uint64_t claimed) {
+/* The slot of the ticket is free: the queue is empty, or the ticket was skipped. 0: the queue is empty; 1:
+ * probe the slot again, which is in the next lap now, or has changed. Tickets are skipped only after a
+ * failure or a leave; before, the home's word is not read. */
+static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                             uint64_t claimed) {
     uint64_t tail = 0, old;
-    if (atomic_load_explicit(&op->queue->deaths, memory_order_acquire) == 0 || REMO__MUTANT(queue_skipped))
+    if (atomic_load_explicit(&op->queue->departures, memory_order_acquire) == 0
+        || REMO__MUTANT(queue_skipped))
         return 0;
     int rc = read_word(op, REMO__QUEUE_TAIL, &tail);
-    if (rc != 0 || tail >> 1 <= place->ticket)
+    if (rc != 0 || tail >> 1 <= slot->ticket)
         return rc;
-    rc = swap_claim(op, place, claimed, free_claim(place->lap + 1), &old);
-    return rc == 0 || is_gone(rc) ? 1 : rc;
+    rc = swap_claim(op, slot, claimed, free_claim(slot->lap + 1), &old);
+    return rc == 0 || is_departure(rc) ? 1 : rc;
 }
 
-/* After an element of `place` was taken, in a search that had come to `ticket`. */
-static void end_pop(struct remo__queue_op *op, const struct remo__queue_place *place, uint64_t ticket,
-                    uint64_t word) {
-    uint64_t next = place->ticket == ticket ? ticket + 1 : ticket; /* the same again after a skipped lap */
-    remember(op, next);
+/* The element of `slot` was popped in a search that had reached `ticket`: move the hint and the word. If
+ * `slot` was of an earlier lap, the search is still at `ticket`. */
+static void finish_pop(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t ticket,
+                       uint64_t word) {
+    uint64_t next = slot->ticket == ticket ? ticket + 1 : ticket;
+    raise_hint(op, next);
     remo__queue_advance(op, word, next);
 }
 
@@ -548,40 +566,41 @@ int remo__queue_try_pop(void *ctx) {
     uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1,
              claimed, old;
     (void)begin_try(op);
-    for (;;) { /* each turn has seen another pop succeed, a failed owner, or an abandoned or skipped slot */
-        struct remo__queue_place place;
-        enum look look = LOOK_FREE;
-        int rc = find_place(queue, ticket, &place);
+    /* Each pass finds a ticket that another pop freed, a failed owner, or an abandoned or skipped slot. */
+    for (;;) {
+        struct remo__queue_slot slot;
+        enum verdict verdict = VERDICT_FREE;
+        int rc = find_slot(queue, ticket, &slot);
         if (rc != 0)
-            return hard(op, rc);
-        ticket = place.ticket;
-        rc = look_at(op, &place, &claimed, &look);
-        if (rc == 0 && look == LOOK_FREE) {
-            rc = pass_skipped(op, &place, claimed);
+            return convert_timeout(op, rc);
+        ticket = slot.ticket;
+        rc = probe_slot(op, &slot, &claimed, &verdict);
+        if (rc == 0 && verdict == VERDICT_FREE) {
+            rc = free_skipped_slot(op, &slot, claimed);
             if (rc != 0 && rc != 1)
-                return hard(op, rc);
+                return convert_timeout(op, rc);
             if (rc == 1)
                 continue;
         }
-        if (rc == 0 && (look == LOOK_FREE || look == LOOK_NOT_YET)) {
-            remember(op, ticket);
-            return remo__queue_news(op);
+        if (rc == 0 && (verdict == VERDICT_FREE || verdict == VERDICT_UNFILLED)) {
+            raise_hint(op, ticket);
+            return remo__queue_report_departure(op);
         }
-        if (rc == 0 && look == LOOK_FULL && op->is_too_large)
-            return -EMSGSIZE; /* the first element: all tickets before it are taken */
-        if (rc == 0 && look != LOOK_TAKEN)
-            rc = swap_claim(op, &place, claimed, free_claim(place.lap + 1), &old);
-        if (rc != 0 && !is_gone(rc))
-            return hard(op, rc);
-        if (rc == 0 && look == LOOK_FULL && (old == claimed || REMO__MUTANT(queue_pop_once))) {
-            end_pop(op, &place, ticket, word);
+        if (rc == 0 && verdict == VERDICT_FILLED && op->is_too_large)
+            return -EMSGSIZE; /* the first element: all tickets before it have been freed */
+        if (rc == 0 && verdict != VERDICT_TAKEN)
+            rc = swap_claim(op, &slot, claimed, free_claim(slot.lap + 1), &old);
+        if (rc != 0 && !is_departure(rc))
+            return convert_timeout(op, rc);
+        if (rc == 0 && verdict == VERDICT_FILLED && (old == claimed || REMO__MUTANT(queue_pop_once))) {
+            finish_pop(op, &slot, ticket, word);
             return 1;
         }
-        if (rc == 0 && look == LOOK_TAKEN) {
-            rc = search_on(op, &word, &ticket);
+        if (rc == 0 && verdict == VERDICT_TAKEN) {
+            rc = continue_search(op, &word, &ticket);
             if (rc != 0)
                 return rc;
-        } else if (rc != 0 || place.ticket == ticket) {
+        } else if (rc != 0 || slot.ticket == ticket) {
             ticket++;
         }
     }

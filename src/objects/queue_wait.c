@@ -1,22 +1,18 @@
-/* queue_wait.c - the words `tail` and `head`, and waiting until there is something to pop, or room to push.
- *
- * Who waits says so in two steps, its node's bit in the set of waiters and bit 0 of the word, then looks once
- * more, and sleeps until its bell is rung. Who changes what is waited for (fills a slot, frees a slot) does
- * so before it moves the word, and learns from the word's old value whether anybody waits; so either the
- * waiter's last look sees the change, or the changer sees the bit. It clears the bit and rings all bells of
- * the set; those who still have to wait set it again. If the changer dies in between, on_leave lets everybody
- * look again. */
+/* queue_wait.c - moves the words `tail` and `head`, and waits for an element to pop or room to push.
+ * Invariant: a waiter sets bit 0 of the word before its last try, and a call moves the word after it changed
+ * a slot; so the waiter observes the change, or the call observes the bit and rings the doorbells. The
+ * protocol is described in docs/internals/queue.md, "Waiting". */
 #include "node/access.h"
 #include "objects/queue.h"
 
-#define SWAPS_MAX 8u /* of a word in one go; whoever made them fail has moved it instead */
-/* Look again and again for so long before saying that we wait. */
+#define SWAPS_MAX 8u /* of a word in one call; a failed one means that another node has moved the word */
+/* Retry this long before the wait is announced at the home. */
 #ifdef REMO_SIM_SMALL
-#define BRIEF_NS REMO__NS_PER_US /* a hundred looks there, since one takes 10 ns */
+#define SPIN_NS REMO__NS_PER_US /* about a hundred tries: one takes 10 ns there */
 #else
-#define BRIEF_NS (100 * REMO__NS_PER_US)
+#define SPIN_NS (100 * REMO__NS_PER_US)
 #endif
-#define LOOK_NS (20 * REMO__NS_PER_MS) /* look at least so often while waiting */
+#define RETRY_NS (20 * REMO__NS_PER_MS) /* a waiter retries at least this often */
 
 static struct remo_stats *counters(const struct remo__queue_op *op) {
     return remo__channel_counters(op->queue->channel, op->thread);
@@ -26,39 +22,40 @@ static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint
                      uint64_t desired, uint64_t *ret_old) {
     struct remo_queue *queue = op->queue;
     uint64_t at = 0;
-    int rc = remo__queue_find(queue, queue->home_memory, queue->home, REMO__QUEUE_WORD(side), &at);
+    int rc = remo__queue_find_offset(queue, queue->home_memory, queue->home, REMO__QUEUE_WORD(side), &at);
     if (rc != 0)
         return rc;
     return remo__compare_swap(op->thread, counters(op), queue->home, at, expected, desired, ret_old, NULL);
 }
 
-/* ---- bells ---- */
+/* ---- doorbells ---- */
 
-static void ring(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node, struct remo_ack *ack) {
+static void ring_doorbell(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node,
+                          struct remo_ack *ack) {
     struct remo_queue *queue = op->queue;
-    uint64_t stamp = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->stamps, 1) + 1);
-    uint64_t at = remo__memory_at(queue->slots_memory, node, REMO__QUEUE_BELL(side));
+    uint64_t value = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->ring_count, 1) + 1);
+    uint64_t at = remo__memory_at(queue->slots_memory, node, REMO__QUEUE_DOORBELL(side));
     if (at != REMO__NO_OFFSET)
-        (void)remo__write(op->thread, counters(op), node, at, &stamp, 8,
+        (void)remo__write(op->thread, counters(op), node, at, &value, 8,
                           REMO__WRITE_NOTIFY | REMO__WRITE_SETTLED, ack);
 }
 
-/* Everybody who waits at the side. What goes wrong here goes wrong because somebody is gone, and that wakes
- * people too. The writes must have been done before we return: this thread may not come back to the library
- * to see them on their way. */
-static void ring_all(struct remo__queue_op *op, enum remo__queue_side side) {
+/* Ring the doorbells of all nodes that wait at the side. Errors are ignored: a failure wakes all waiters, and
+ * a waiter retries every RETRY_NS. The writes complete before the return, because this thread may make no
+ * further call that completes them. */
+static void ring_waiters(struct remo__queue_op *op, enum remo__queue_side side) {
     struct remo_queue *queue = op->queue;
     struct remo_ack ack = REMO_ACK_INIT;
     struct remo_nodeset waiters;
     uint64_t at = 0;
-    int rc = remo__queue_find(queue, queue->home_memory, queue->home, REMO__QUEUE_WAITERS(side), &at);
+    int rc = remo__queue_find_offset(queue, queue->home_memory, queue->home, REMO__QUEUE_WAITERS(side), &at);
     if (rc == 0)
         rc = remo__read(op->thread, counters(op), queue->home, at, &waiters, sizeof waiters, NULL);
     if (rc != 0)
         return;
     for (uint32_t i = 0; i < queue->member_count; i++)
         if (remo_nodeset_has(&waiters, queue->members[i]))
-            ring(op, side, queue->members[i], &ack);
+            ring_doorbell(op, side, queue->members[i], &ack);
     if (remo__ack_pending(&ack))
         (void)remo_ack_wait(&ack, queue->node->op_timeout_ns);
     if (remo__ack_pending(&ack))
@@ -66,57 +63,59 @@ static void ring_all(struct remo__queue_op *op, enum remo__queue_side side) {
 }
 
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to) {
-    bool somebody_waits = false;
+    bool has_waiters = false;
     uint64_t old;
     for (uint32_t i = 0; i < SWAPS_MAX; i++) {
         if (swap_word(op, op->side, expected, to << 1, &old) != 0)
-            return; /* the home is gone; what was done is done */
-        somebody_waits = old & 1;
+            return; /* the home has failed or left; the push or pop itself is complete */
+        has_waiters = old & 1;
         if (old == expected || old >> 1 >= to)
             break;
         expected = old;
     }
-    if (remo__unlikely(somebody_waits))
-        ring_all(op, op->side);
+    if (remo__unlikely(has_waiters))
+        ring_waiters(op, op->side);
 }
 
 /* ---- waiting ---- */
 
-static uint64_t add_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set) {
+/* Set or clear this node's bit in the set of waiters. */
+static uint64_t change_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set) {
     struct remo_queue *queue = op->queue;
     uint32_t rank = queue->node->rank;
     uint64_t bit = UINT64_C(1) << rank % 64, at = 0;
-    int rc = remo__queue_find(queue, queue->home_memory, queue->home,
-                              REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &at);
+    int rc = remo__queue_find_offset(queue, queue->home_memory, queue->home,
+                                     REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &at);
     if (rc != 0)
         return rc;
     return remo__fetch_add(op->thread, counters(op), queue->home, at, set ? bit : -bit, NULL, NULL);
 }
 
-/* One bit stands for all waiting threads of the node. */
+/* The node's bit is set while at least one of its threads waits. */
 static int begin_wait(struct remo__queue_op *op, enum remo__queue_side side) {
-    struct remo__queue_waiting *waiting = &op->queue->waiting[side];
-    int rc = remo__mutex_lock(op->queue->node, &waiting->mutex, REMO_FOREVER);
+    struct remo__queue_waiters *waiters = &op->queue->waiters[side];
+    int rc = remo__mutex_lock(op->queue->node, &waiters->mutex, REMO_FOREVER);
     if (rc != 0)
         return rc;
-    if (waiting->threads == 0)
-        rc = add_own_bit(op, side, true);
-    waiting->threads += rc == 0;
-    remo__mutex_unlock(op->queue->node, &waiting->mutex);
+    if (waiters->thread_count == 0)
+        rc = change_own_bit(op, side, true);
+    waiters->thread_count += rc == 0;
+    remo__mutex_unlock(op->queue->node, &waiters->mutex);
     return rc;
 }
 
 static void end_wait(struct remo__queue_op *op, enum remo__queue_side side) {
-    struct remo__queue_waiting *waiting = &op->queue->waiting[side];
-    if (remo__mutex_lock(op->queue->node, &waiting->mutex, REMO_FOREVER) != 0)
+    struct remo__queue_waiters *waiters = &op->queue->waiters[side];
+    if (remo__mutex_lock(op->queue->node, &waiters->mutex, REMO_FOREVER) != 0)
         return;
-    if (--waiting->threads == 0)
-        (void)add_own_bit(op, side, false);
-    remo__mutex_unlock(op->queue->node, &waiting->mutex);
+    if (--waiters->thread_count == 0)
+        (void)change_own_bit(op, side, false);
+    remo__mutex_unlock(op->queue->node, &waiters->mutex);
 }
 
-/* Bit 0 of the word is set now, or the word moves so fast that there is no point in waiting. */
-static int raise_flag(struct remo__queue_op *op, enum remo__queue_side side) {
+/* Set bit 0 of the word. If other nodes move the word during every attempt, the bit stays clear; then there
+ * is no need to wait. */
+static int set_wait_flag(struct remo__queue_op *op, enum remo__queue_side side) {
     uint64_t expected = atomic_load_explicit(&op->queue->hint[side], memory_order_relaxed) << 1, old;
     for (uint32_t i = 0; i < SWAPS_MAX; i++) {
         int rc = swap_word(op, side, expected, expected | 1, &old);
@@ -129,36 +128,39 @@ static int raise_flag(struct remo__queue_op *op, enum remo__queue_side side) {
     return 0;
 }
 
-struct bell_wait {
+struct doorbell_wait {
     struct remo__queue_op *op;
-    const void *bell;
+    const void *doorbell;
     uint64_t seen;
 };
 
-static int rung(void *ctx) {
-    const struct bell_wait *wait = ctx;
+static int was_rung(void *ctx) {
+    const struct doorbell_wait *wait = ctx;
     struct remo_queue *queue = wait->op->queue;
-    if (remo__load(wait->bell) != wait->seen)
+    if (remo__load(wait->doorbell) != wait->seen)
         return 1;
     int rc = remo__channel_check_peer(queue->channel, queue->home);
-    return rc != 0 ? rc : atomic_load_explicit(&queue->deaths, memory_order_acquire) != wait->op->seen_deaths;
+    return rc != 0
+               ? rc
+               : atomic_load_explicit(&queue->departures, memory_order_acquire) != wait->op->seen_departures;
 }
 
-/* The bit of our node is set. Between the flag and the sleep there is one more try, which must not be left
- * out. */
-static int wait_at_bell(struct remo__queue_op *op, int (*try)(void *ctx), enum remo__queue_side side,
-                        uint64_t deadline_ns) {
-    struct bell_wait wait = {.op = op, .bell = op->queue->slots_memory->own + REMO__QUEUE_BELL(side)};
+/* Wait until a try succeeds. This node's bit is set. The try between the flag and the sleep is essential: a
+ * push or pop that moved the word before the flag was set rings no doorbell. */
+static int wait_at_doorbell(struct remo__queue_op *op, int (*try)(void *ctx), enum remo__queue_side side,
+                            uint64_t deadline_ns) {
+    struct doorbell_wait wait = {.op = op,
+                                 .doorbell = op->queue->slots_memory->own + REMO__QUEUE_DOORBELL(side)};
     for (;;) {
-        wait.seen = remo__load(wait.bell);
-        int rc = raise_flag(op, side);
+        wait.seen = remo__load(wait.doorbell);
+        int rc = set_wait_flag(op, side);
         if (rc == 0)
             rc = try(op);
         if (rc != 0)
             return rc;
-        uint64_t look_at = remo__deadline(LOOK_NS);
-        rc = remo__wait(op->queue->node, rung, &wait, remo__min(look_at, deadline_ns));
-        if (rc != 0 && (rc != -ETIMEDOUT || deadline_ns <= look_at))
+        uint64_t retry_at = remo__deadline(RETRY_NS);
+        rc = remo__wait(op->queue->node, was_rung, &wait, remo__min(retry_at, deadline_ns));
+        if (rc != 0 && (rc != -ETIMEDOUT || deadline_ns <= retry_at))
             return rc;
     }
 }
@@ -166,13 +168,13 @@ static int wait_at_bell(struct remo__queue_op *op, int (*try)(void *ctx), enum r
 int remo__queue_wait(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t deadline_ns) {
     enum remo__queue_side side =
         op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD : REMO__QUEUE_TAIL; /* a push waits for pops */
-    int rc = remo__wait(op->queue->node, try, op, remo__min(deadline_ns, remo__deadline(BRIEF_NS)));
+    int rc = remo__wait(op->queue->node, try, op, remo__min(deadline_ns, remo__deadline(SPIN_NS)));
     if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)
         return rc;
     rc = begin_wait(op, side);
     if (rc != 0)
         return rc;
-    rc = wait_at_bell(op, try, side, deadline_ns);
+    rc = wait_at_doorbell(op, try, side, deadline_ns);
     end_wait(op, side);
     return rc > 0 ? 0 : rc;
 }

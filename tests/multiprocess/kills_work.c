@@ -167,8 +167,8 @@ static int map_turn(struct actor *actor) {
 
 /* ---- the queue ---- */
 
-/* Where an element was says whether it may be lost: objects/queue.h tells how tickets, slots and nodes go
- * together. 0: not known. */
+/* Where an element was says whether it may be lost: docs/internals/queue.md describes tickets, slots and
+ * nodes. 0: not known. */
 static uint64_t last_ticket(const struct actor *actor, enum remo__queue_side side) {
     return atomic_load_explicit(&actor->queue->hint[side], memory_order_relaxed);
 }
@@ -422,11 +422,11 @@ static int look_at_all(struct actor *actor) {
 /* All that live know of the deaths: what a dead node has left half done in the queue is seen as such. */
 static int settle(struct actor *actor) {
     CHECK_OK(cluster_meet());
-    while (atomic_load(&actor->queue->deaths) < kills_run->victim_count)
+    while (atomic_load(&actor->queue->departures) < kills_run->victim_count)
         cluster_sleep_ms(1);
     uint64_t element[KILLS_WORDS_MAX];
     size_t bytes;
-    if (atomic_load(&actor->queue->told)
+    if (atomic_load(&actor->queue->reported_departures)
         < kills_run->victim_count) /* a call that is told does nothing else */
         CHECK_CODE(remo_queue_pop(actor->queue, element, sizeof element, &bytes, 0), -EHOSTDOWN);
     CHECK_OK(cluster_meet());
