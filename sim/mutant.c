@@ -106,6 +106,7 @@ static const struct sim_hint hints[] = {
     {"queue_go_back", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
     {"queue_retract", "queue", "settled", "ibta_rc", SIM_FAIL_POST},
     {"queue_skipped", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
+    {"queue_mask", "queue", "late", "shm", SIM_NO_FAULT},
     {"queue_still_claimed", "queue", "overtaken", "shm", SIM_NO_FAULT},
     {"sst_invalidate", "sst", "rows", "cxl_nc", SIM_NO_FAULT},
     {"ringbuffer_last_look", "ringbuffer", "laps", "ibta_rc", SIM_CRASH},

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/mutant.h"
+#include "base/random.h"
 #include "node/access.h"
 #include "objects/queue.h"
 
@@ -15,7 +16,7 @@
 /* The bytes of a slot. */
 struct snapshot {
     uint64_t claim, checksum, meta;
-    unsigned char data[REMO__QUEUE_INLINE_BYTES];
+    uint64_t data[REMO__QUEUE_INLINE_BYTES / 8]; /* of an inline element: masked */
 };
 
 static_assert(offsetof(struct snapshot, data) == REMO__SLOT_HEAD_BYTES,
@@ -99,6 +100,19 @@ static uint64_t checksum(const void *data, size_t size, uint64_t meta) {
     return XXH3_64bits_withSeed(data, size, meta);
 }
 
+/* The bytes that an inline element occupies in its slot. */
+static size_t inline_bytes(size_t size) {
+    return remo__align_up(size, 8);
+}
+
+/* Mask or unmask an inline element, so that a word that has not been placed yet differs from the word that is
+ * expected: see "Masked elements" in docs/internals/queue.md. */
+static void mask(uint64_t *data, size_t size, uint64_t ticket) {
+    uint64_t key = REMO__MUTANT(queue_mask) ? 0 : remo__random_mix(ticket);
+    for (size_t i = 0; i < inline_bytes(size) / 8; i++)
+        data[i] ^= key;
+}
+
 static struct remo_stats *counters(const struct remo__queue_op *op) {
     return remo__channel_counters(op->queue->channel, op->thread);
 }
@@ -171,8 +185,32 @@ static void raise_hint(struct remo__queue_op *op, uint64_t ticket) {
 
 /* ---- push ---- */
 
-/* Write the element, and wait until it is placed. 1: the owner failed before the header was posted. After an
- * error, writes may be in flight until *ack is complete. */
+/* Wait until the writes of *ack are placed. */
+static int place_writes(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                        struct remo_ack *ack) {
+    int rc = 0;
+    uint64_t flushed;
+    if (remo__ack_pending(ack) && REMO__MUTANT(queue_written))
+        remo_ack_cancel(ack);
+    else if (remo__ack_pending(ack))
+        rc = remo_ack_wait(ack, op->queue->node->op_timeout_ns);
+    if (rc == 0 && !op->queue->node->fabric->caps.completion_placed && !REMO__MUTANT(queue_flush))
+        rc = read_slot(op, slot, 0, &flushed, sizeof flushed);
+    return rc;
+}
+
+/* Set checksum and data of an inline element. */
+static void encode_inline(const struct remo__queue_op *op, uint64_t ticket, struct snapshot *snapshot) {
+    size_t bytes = inline_bytes(op->size_bytes);
+    if (bytes > 0)
+        snapshot->data[bytes / 8 - 1] = 0;
+    memcpy(snapshot->data, op->data, op->size_bytes);
+    snapshot->checksum = checksum(snapshot->data, bytes, snapshot->meta);
+    mask(snapshot->data, op->size_bytes, ticket);
+}
+
+/* Write the element, and wait until it is placed. A large element is placed before its header. 1: the owner
+ * failed before the header was posted. After an error, writes may be in flight until *ack is complete. */
 static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
     struct snapshot snapshot; /* not initialised: large, and used only in part */
     const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
@@ -180,27 +218,25 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
     size_t head = offsetof(struct snapshot, data) - offsetof(struct snapshot, checksum), size = head;
     int rc = 0;
     snapshot.meta = make_meta(slot->ticket, op->size_bytes);
-    snapshot.checksum = checksum(op->data, op->size_bytes, snapshot.meta);
     if (op->size_bytes <= REMO__QUEUE_INLINE_BYTES) {
-        memcpy(snapshot.data, op->data, op->size_bytes);
-        size += op->size_bytes;
+        encode_inline(op, slot->ticket, &snapshot);
+        size += inline_bytes(op->size_bytes);
     } else {
+        snapshot.checksum = checksum(op->data, op->size_bytes, snapshot.meta);
         rc = remo__write(op->thread, counters(op), slot->owner, at + head, op->data, op->size_bytes,
                          REMO__WRITE_SETTLED, ack);
+        if (rc == 0 && !caps->writes_ordered)
+            rc = place_writes(op, slot, ack);
     }
     if (rc == 0)
         rc = remo__write(op->thread, counters(op), slot->owner, at, &snapshot.checksum, size,
                          REMO__WRITE_SETTLED, ack);
-    int posted = rc;
-    if (remo__ack_pending(ack) && REMO__MUTANT(queue_written))
-        remo_ack_cancel(ack);
-    else if (remo__ack_pending(ack))
-        rc = remo_ack_wait(ack, op->queue->node->op_timeout_ns);
-    if (posted != 0) /* without its header the slot is not filled */
-        return is_departure(posted) ? 1 : posted;
-    if (rc == 0 && !caps->completion_placed && !REMO__MUTANT(queue_flush))
-        rc = read_slot(op, slot, 0, &snapshot.claim, 8);
-    return rc;
+    if (rc != 0) { /* without its header the slot is not filled */
+        if (remo__ack_pending(ack))
+            (void)remo_ack_wait(ack, op->queue->node->op_timeout_ns);
+        return is_departure(rc) ? 1 : rc;
+    }
+    return place_writes(op, slot, ack);
 }
 
 /* Free the slot of a claim whose push failed. 0: the slot is free, and the element was not pushed; 1: a pop
@@ -431,30 +467,34 @@ static int checksum_at_owner(struct remo__queue_op *op, const struct remo__queue
 }
 
 /* Copy the element of a claimed slot to the caller's buffer. `snapshot`: the slot's header, with the data if
- * that is inline. 1: copied, or too large for the buffer; 0: the slot is not filled; or an error. */
+ * all slots are inline. 1: copied, or too large for the buffer; 0: the slot is not filled; or an error. */
 static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot *slot,
-                        const struct snapshot *snapshot) {
+                        struct snapshot *snapshot) {
     size_t size = snapshot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
-    if ((snapshot->meta != make_meta(slot->ticket, size) && !REMO__MUTANT(queue_ticket))
-        || size > op->queue->slot_bytes)
+    if (snapshot->meta != make_meta(slot->ticket, size) || size > op->queue->slot_bytes)
         return 0;
-    bool is_inline = op->queue->slot_bytes <= REMO__QUEUE_INLINE_BYTES;
-    const void *data = is_inline ? snapshot->data : op->buffer;
+    bool is_inline = size <= REMO__QUEUE_INLINE_BYTES;
     uint64_t sum = 0;
     int rc = 0;
     op->is_too_large = size > op->buffer_bytes;
-    if (!is_inline && op->is_too_large)
+    if (is_inline && op->queue->slot_bytes > REMO__QUEUE_INLINE_BYTES)
+        rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES, snapshot->data, inline_bytes(size));
+    else if (!is_inline && op->is_too_large)
         rc = checksum_at_owner(op, slot, size, snapshot->meta, &sum);
     else if (!is_inline)
         rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
     if (rc != 0)
         return rc;
-    if (is_inline || !op->is_too_large)
-        sum = checksum(data, size, snapshot->meta);
+    if (is_inline) {
+        mask(snapshot->data, size, slot->ticket);
+        sum = checksum(snapshot->data, inline_bytes(size), snapshot->meta);
+    } else if (!op->is_too_large) {
+        sum = checksum(op->buffer, size, snapshot->meta);
+    }
     if (snapshot->checksum != sum && !REMO__MUTANT(queue_checksum))
         return 0;
     if (is_inline && !op->is_too_large)
-        memcpy(op->buffer, data, size);
+        memcpy(op->buffer, snapshot->data, size);
     op->size_bytes = size;
     return 1;
 }
@@ -501,7 +541,7 @@ static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, 
                       enum verdict *ret_verdict) {
     struct snapshot snapshot;
     bool is_inline = op->queue->slot_bytes <= REMO__QUEUE_INLINE_BYTES, cut = false;
-    size_t size = REMO__SLOT_HEAD_BYTES + (is_inline ? op->queue->slot_bytes : 0);
+    size_t size = REMO__SLOT_HEAD_BYTES + (is_inline ? inline_bytes(op->queue->slot_bytes) : 0);
     for (;;) {
         int rc = read_slot(op, slot, 0, &snapshot, size);
         if (rc != 0)
