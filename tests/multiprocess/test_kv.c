@@ -364,7 +364,7 @@ static int half_deleted(struct remo_node *node, void *ctx) {
         struct remo__kv_place place;
         if (lock_and_find(kv, victim, &place, &stripe) != 0)
             return 1;
-        uint64_t head = remo__kv_head_with(place.sight.head, REMO__KV_DELETED);
+        uint64_t head = remo__kv_head_with(place.snapshot.head, REMO__KV_DELETED);
         CHECK_OK(remo_region_write(kv->slots, 0, slot_offset(kv, &place), &head, 8, 0, NULL));
         CHECK_OK(remo_lock_release(kv->locks, stripe, REMO_FENCE_THREAD));
     }
@@ -410,9 +410,9 @@ static int half_updated(struct remo_node *node, void *ctx) {
         char image[64];
         if (lock_and_find(kv, key, &place, &stripe) != 0)
             return 1;
-        uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place.sight.meta) + 1, 8);
-        remo__kv_copy_build(image, place.sight.head, remo__kv_hash(&key, 8), meta, &new);
-        uint64_t at = slot_offset(kv, &place) + remo__kv_copy_at(&kv->shape, place.sight.copy ^ 1);
+        uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place.snapshot.meta) + 1, 8);
+        remo__kv_copy_build(image, place.snapshot.head, remo__kv_hash(&key, 8), meta, &new);
+        uint64_t at = slot_offset(kv, &place) + remo__kv_copy_at(&kv->shape, place.snapshot.copy ^ 1);
         CHECK_OK(remo_region_write(kv->slots, 0, at, image, 16, 0, NULL));
         CHECK_OK(remo_lock_release(kv->locks, stripe, REMO_FENCE_THREAD));
     }

@@ -380,7 +380,7 @@ static int delete_half(struct remo_kv *kv, uint64_t key) {
     uint32_t stripe = remo__kv_stripe_of(kv, sought.hash);
     CHECK_OK(remo_lock_acquire(kv->locks, stripe, 100 * SECOND));
     CHECK_OK(remo__kv_find_locked(kv, remo__kv_thread(kv), &sought, &place));
-    uint64_t head = remo__kv_head_with(place.sight.head, REMO__KV_DELETED);
+    uint64_t head = remo__kv_head_with(place.snapshot.head, REMO__KV_DELETED);
     CHECK_OK(remo_region_write(kv->slots, remo__kv_entry_node(place.entry),
                                remo__kv_slot_at(kv, remo__kv_entry_slot(place.entry)), &head, 8, 0, NULL));
     CHECK_OK(remo_lock_release(kv->locks, stripe, REMO_FENCE_THREAD));
