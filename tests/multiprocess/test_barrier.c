@@ -302,7 +302,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(threads, 3),
         CLUSTER_TEST(participant_fails, 4),
         CLUSTER_TEST(failure_behind_slow_peer, 3),
-        CLUSTER_TEST_NAMED("dying_again", participant_fails, 5),
+        CLUSTER_TEST_NAMED("participant_fails_5", participant_fails, 5),
         CLUSTER_TEST(close_after_round, 4),
         CLUSTER_TEST(close_before_round, 3),
         CLUSTER_TEST(idle, 4),
