@@ -471,7 +471,7 @@ static int mismatch_of_peers(struct remo_node *node, void *ctx) {
 /* ---- a JOIN that arrives late ---- */
 
 /* Node 0 closes its endpoint, and opens the next one with another size, after the CONNECT that completes the
- * pair and before the JOIN that node 1 has sent behind it. That JOIN belongs to the first endpoint; it is not
+ * pair and before the JOIN that node 1 has sent behind it. This JOIN belongs to the first endpoint; it is not
  * a mismatch of the second. For this, the JOINs must cross, so the threads that receive frames are
  * blocked. */
 struct reopening {

@@ -17,8 +17,8 @@
  *
  * N kills of each kind (default 3), of all four nodes in turn, at random moments. Limits: every survivor
  * detects the failure within 100 ms; four nodes that wait in a barrier use together at most 4 % of one core.
- * Both figures are printed. REMO_TEST_BARS=1 enforces the limits. Without it, the test fails if a call hangs or
- * spins, or a result is wrong. */
+ * Both figures are printed. REMO_TEST_BARS=1 enforces the limits. Without it, the test fails if a call hangs
+ * or spins, or a result is wrong. */
 
 #define NODES 4u
 #define RUNS_MAX 10000u
