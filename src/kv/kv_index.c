@@ -97,9 +97,9 @@ bool remo__kv_index_remove(struct remo__kv_index *index, uint64_t hash, uint64_t
 }
 
 uint64_t remo__kv_index_next_line(const struct remo__kv_index *index, struct remo__kv_cursor *cursor) {
-    while (cursor->lines_visited < index->lines_count) {
+    while (cursor->lines_seen < index->lines_count) {
         cursor->line = line_after(index, cursor->line);
-        cursor->lines_visited++;
+        cursor->lines_seen++;
         const struct remo__kv_line *line = &index->lines[cursor->line];
         cursor->matches = remo__kv_line_matches(line, cursor->fingerprint);
         uint64_t entry = remo__kv_cursor_take(cursor, line);
