@@ -7,7 +7,7 @@
 #include "base/mutant.h"
 #include "kv/kv.h"
 
-/* Read a slot that is not mapped into mine->image. */
+/* Read a slot of a node that is not mapped, into mine->image. */
 static __attribute__((noinline)) int fetch_slot(struct remo_kv *kv, struct remo__kv_thread *mine,
                                                 uint64_t entry) {
     int rc = remo__kv_buffer_ensure(mine, &mine->image);

@@ -130,11 +130,11 @@ static void search_index(struct remo_kv *kv, struct remo__kv_thread *mine, struc
 }
 
 static void complete_get(struct remo__kv_thread *mine, struct remo_kv_op *op, uint64_t meta) {
-    size_t room = op->value_bytes;
+    size_t cap = op->value_bytes;
     int status = 0;
     op->value_bytes = remo__kv_meta_value_bytes(meta);
-    if (remo__unlikely(op->value_bytes > room))
-        status = remo__kv_refuse_capacity(op->value_bytes, room);
+    if (remo__unlikely(op->value_bytes > cap))
+        status = remo__kv_refuse_capacity(op->value_bytes, cap);
     remo__kv_complete(mine, op, status);
 }
 
