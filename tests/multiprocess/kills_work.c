@@ -77,13 +77,13 @@ static int is_down(int rc) {
     return 0;
 }
 
-static int is_dead(const struct actor *actor, uint32_t rank) {
+static int has_failed(const struct actor *actor, uint32_t rank) {
     return remo_node_peer(actor->node, rank) == REMO_PEER_DEAD;
 }
 
-static int are_dead(const struct actor *actor) {
+static int have_failed(const struct actor *actor) {
     for (uint32_t i = 0; i < kills_run->victim_count; i++)
-        if (!is_dead(actor, kills_run->victims[i].rank))
+        if (!has_failed(actor, kills_run->victims[i].rank))
             return 0;
     return 1;
 }
@@ -471,7 +471,7 @@ int kills_work(struct remo_node *node, void *ctx) {
     remo__random_seed(&actor.random, kills_run->seed * KILLS_NODES + actor.rank);
     if (open_all(&actor))
         return 1;
-    for (uint32_t turns = 0; !are_dead(&actor); turns++)
+    for (uint32_t turns = 0; !have_failed(&actor); turns++)
         if (start_kill(&actor, turns) || turn(&actor, CALLS_KEPT))
             return 1;
     for (uint32_t i = 0; i < AFTERWARDS; i++)

@@ -60,7 +60,7 @@ static int begin(struct remo_node *node) {
     return 0;
 }
 
-static int is_dead(const struct remo_node *node) {
+static int has_failed(const struct remo_node *node) {
     return remo_node_peer(node, shared->victim) == REMO_PEER_DEAD;
 }
 
@@ -82,7 +82,7 @@ static int in_barrier(struct remo_node *node, void *ctx) {
         continue;
     record_detection(node);
     CHECK_CODE(rc, -EHOSTDOWN);
-    CHECK(is_dead(node));
+    CHECK(has_failed(node));
     CHECK_CODE(remo_barrier_wait(barrier, REMO_FOREVER), -EHOSTDOWN);
     CHECK_OK(cluster_meet());
     remo_barrier_close(barrier);
@@ -125,7 +125,7 @@ static int in_lock(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_lock_open(remo_node_root(node), "one", NULL, &lock));
     if (begin(node))
         return 1;
-    while (rc == 0 && !is_dead(node))
+    while (rc == 0 && !has_failed(node))
         if (lock_turn(node, lock, &rc))
             return 1;
     record_detection(node);
@@ -215,7 +215,7 @@ static int in_map(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_kv_open(remo_node_root(node), "map", &options, &own_keys->kv));
     if (begin(node))
         return 1;
-    while (!is_dead(node))
+    while (!has_failed(node))
         if (map_turn(own_keys))
             return 1;
     record_detection(node);
@@ -262,7 +262,7 @@ static int in_queue(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_queue_open(remo_node_root(node), "work", NULL, &queue));
     if (begin(node))
         return 1;
-    while (rc == 0 && !is_dead(node))
+    while (rc == 0 && !has_failed(node))
         if (queue_turn(queue, number++, &rc))
             return 1;
     record_detection(node);
