@@ -1,6 +1,6 @@
 /* kv_slot.c - implements kv_slot.h: layout, long keys, and writing of slots.
  *
- * Invariant: a reader that probes a slot while it is filled never accepts contents of an earlier generation. */
+ * Invariant: a reader that probes a slot while it is filled accepts no contents of an earlier generation. */
 #include "kv/kv_slot.h"
 
 struct remo__kv_shape remo__kv_shape_of(uint32_t key_bytes_max, uint32_t value_bytes_max) {
