@@ -1,4 +1,5 @@
-/* kv.c - see remo/kv.h, and kv/kv.h for how it works. */
+/* kv.c - implements remo/kv.h: open, close, and single operations, which are windows of one operation.
+ * How the map works: docs/internals/kv.md. */
 #include "kv/kv.h"
 
 #include <errno.h>
@@ -14,20 +15,20 @@
 
 static int check_options(const struct remo_kv_options *options, uint32_t nodes) {
     if (options->key_bytes_max > REMO__KV_KEY_BYTES_MAX)
-        return remo__fail(-EINVAL, "key_bytes_max = %u is too much for a map, at most %u",
-                          options->key_bytes_max, REMO__KV_KEY_BYTES_MAX);
+        return remo__fail(-EINVAL, "key_bytes_max is %u; the limit is %u", options->key_bytes_max,
+                          REMO__KV_KEY_BYTES_MAX);
     if (options->value_bytes_max > REMO__KV_VALUE_BYTES_MAX)
-        return remo__fail(-EINVAL, "value_bytes_max = %u is too much for a map, at most %u",
-                          options->value_bytes_max, REMO__KV_VALUE_BYTES_MAX);
+        return remo__fail(-EINVAL, "value_bytes_max is %u; the limit is %u", options->value_bytes_max,
+                          REMO__KV_VALUE_BYTES_MAX);
     if (options->capacity / nodes >= REMO__KV_SLOTS_MAX / 11 * 10)
-        return remo__fail(-EINVAL, "a capacity of %llu keys is too much for %u nodes, at most %u per node",
+        return remo__fail(-EINVAL, "the capacity is %llu keys for %u nodes; the limit is %u keys per node",
                           (unsigned long long)options->capacity, nodes, REMO__KV_SLOTS_MAX / 11 * 10);
     return 0;
 }
 
-/* What was not said. */
-static struct remo_kv_options with_defaults(const struct remo_kv_options *asked) {
-    struct remo_kv_options options = asked ? *asked : (struct remo_kv_options){0};
+/* Return the options with a default for each field that is 0. */
+static struct remo_kv_options apply_defaults(const struct remo_kv_options *given) {
+    struct remo_kv_options options = given ? *given : (struct remo_kv_options){0};
     options.capacity = options.capacity ? options.capacity : CAPACITY_DEFAULT;
     options.key_bytes_max = options.key_bytes_max ? options.key_bytes_max : KEY_BYTES_DEFAULT;
     options.value_bytes_max = options.value_bytes_max ? options.value_bytes_max : VALUE_BYTES_DEFAULT;
@@ -38,21 +39,22 @@ static struct remo_kv_options with_defaults(const struct remo_kv_options *asked)
 static int open_channel(struct remo_kv *kv, struct remo_channel *parent, const char *name,
                         const struct remo_kv_options *options) {
     struct remo_channel_options channel = {.participants = options->participants};
-    char type[64]; /* has all that must be the same everywhere */
+    char type[64]; /* contains all options that must be equal on all participants */
     snprintf(type, sizeof type, "kv(%llu of %u+%u, %u)", (unsigned long long)options->capacity,
              options->key_bytes_max, options->value_bytes_max, options->stripes);
     return remo_channel_open(parent, name, type, &channel, &kv->channel);
 }
 
-/* Private memory, which must be there before the first peer can reach us. */
+/* Allocate private memory. It must be in place before the first peer can send to this node. */
 static int open_private(struct remo_kv *kv, const struct remo_kv_options *options, uint32_t nodes) {
     uint64_t share = (options->capacity + nodes - 1) / nodes;
     kv->slots_per_node = (uint32_t)(share + share / 10 + 1);
     kv->shape = remo__kv_shape_of(options->key_bytes_max, options->value_bytes_max);
     kv->stripes = options->stripes;
     kv->hash_mask = UINT64_MAX;
-    uint64_t under_way = REMO__KV_TRACKER_BYTES / sizeof(struct remo__kv_record) + REMO__KV_BATCH_MAX;
-    int rc = remo__kv_index_open(&kv->index, nodes * (kv->slots_per_node + under_way));
+    /* Entries whose removal is in a ring, or being sent: "Size of the index" in docs/internals/kv.md. */
+    uint64_t ended_max = REMO__KV_TRACKER_BYTES / sizeof(struct remo__kv_record) + REMO__KV_BATCH_MAX;
+    int rc = remo__kv_index_open(&kv->index, nodes * (kv->slots_per_node + ended_max));
     return rc != 0 ? rc : remo__kv_pool_open(&kv->pool, kv->slots_per_node);
 }
 
@@ -64,8 +66,8 @@ static int open_objects(struct remo_kv *kv) {
         return rc;
     kv->own = remo_region_local(kv->slots);
     kv->offsets = kv->slots->memory->offsets;
-    kv->small = kv->node->mapped && remo__align_up(kv->shape.key_bytes_max, 8) == 8
-                && remo__align_up(kv->shape.value_bytes_max, 8) == 8;
+    kv->is_small = kv->node->mapped && remo__align_up(kv->shape.key_bytes_max, 8) == 8
+                   && remo__align_up(kv->shape.value_bytes_max, 8) == 8;
     rc = remo_lock_open(kv->channel, "locks", &locks, &kv->locks);
     return rc != 0 ? rc : remo__kv_trackers_open(kv);
 }
@@ -73,14 +75,14 @@ static int open_objects(struct remo_kv *kv) {
 int remo_kv_open(struct remo_channel *parent, const char *name, const struct remo_kv_options *options,
                  struct remo_kv **ret_kv) {
     if (!parent || !ret_kv)
-        return remo__fail(-EINVAL, "remo_kv_open needs a parent and a place for the map");
-    struct remo_kv_options all = with_defaults(options);
+        return remo__fail(-EINVAL, "cannot open a map: parent or ret_kv is NULL");
+    struct remo_kv_options all = apply_defaults(options);
     int rc = remo__needs_coherence(parent, "a map");
     if (rc != 0)
         return rc;
     struct remo_kv *kv = aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *kv, REMO__CACHE_LINE));
     if (!kv)
-        return remo__fail(-ENOMEM, "no memory for a map");
+        return remo__fail(-ENOMEM, "cannot allocate memory for a map");
     memset(kv, 0, sizeof *kv);
     rc = open_channel(kv, parent, name, &all);
     if (rc != 0)
@@ -109,7 +111,7 @@ void remo_kv_close(struct remo_kv *kv) {
         return;
     remo__kv_trackers_close(kv);
     remo_lock_close(kv->locks);
-    remo_region_close(kv->slots); /* waits until nothing of ours is under way: then buffers can be freed */
+    remo_region_close(kv->slots); /* waits for operations in flight: then buffers can be freed */
     remo_channel_close(kv->channel);
     if (kv->node)
         remo__kv_threads_close(kv);
@@ -130,18 +132,18 @@ void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask) {
     kv->hash_mask = mask;
 }
 
-/* ---- one at a time ---- */
+/* ---- single operations ---- */
 
 int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes) {
     if (key_bytes <= kv->shape.key_bytes_max)
-        return remo__fail(-EINVAL, "the key is empty; a key has 1 to %u bytes", kv->shape.key_bytes_max);
-    return remo__fail(-EMSGSIZE,
-                      "a key of %zu bytes is too long for %s, which was opened with key_bytes_max = %u",
-                      key_bytes, remo_channel_name(kv->channel), kv->shape.key_bytes_max);
+        return remo__fail(-EINVAL, "the key is empty or NULL; a key has 1 to %u bytes",
+                          kv->shape.key_bytes_max);
+    return remo__fail(-EMSGSIZE, "the key has %zu bytes; %s was opened with key_bytes_max = %u", key_bytes,
+                      remo_channel_name(kv->channel), kv->shape.key_bytes_max);
 }
 
-int remo__kv_no_room(size_t bytes, size_t cap) {
-    return remo__fail(-EMSGSIZE, "the value has %zu bytes, and there is room for %zu", bytes, cap);
+int remo__kv_refuse_capacity(size_t bytes, size_t cap) {
+    return remo__fail(-EMSGSIZE, "the value has %zu bytes; the buffer has %zu", bytes, cap);
 }
 
 static int run_now(struct remo_kv *kv, struct remo_kv_op *op) {

@@ -1,19 +1,19 @@
-/* kv_index.h - where each key is, as known on this node: a table of 8-byte entries in private memory.
+/* kv_index.h - the index of a map on this node: a hash table of 8-byte entries in private memory.
  *
- * Model:   a multiset of (hash, entry). An entry says node, slot, generation of the slot, and 16 bits of the
- *          hash (its fingerprint), so that a search meets few entries of other keys; the key in the slot
+ * Model:   a multiset of (hash, entry). An entry contains node, slot, generation of the slot, and 16 bits of
+ *          the hash: its fingerprint. A search returns the entries with the fingerprint; the key in the slot
  *          decides.
- * Layout:  lines of one cache line: a count and 7 entries. An entry lives in the line of its hash or, when
- *          that is full, in the next line that is not; the count of a line says how many entries have gone
- *          past it. A search ends at the first line that nothing has gone past. A removed entry leaves an
- *          empty place and takes back its counts: there are no tombstones. While as many entries come and go
- *          as there is room for, for ever, a search looks at 1.6 lines on average (1.1 in a table that was
- *          only filled, 1.0 at half of that load).
- * Threads: any number search, without a lock; one at a time adds and removes (the caller sees to that).
- * Order:   entries never move. So a search that overlaps adds and removes still meets every entry that was
- *          there from its start to its end: the entry's place holds it all the time, and every line that a
- *          search must go past has a count of at least one all the time, because an add counts before it
- *          places and a remove counts after it clears.
+ * Layout:  lines of one cache line: a count and 7 entries. An entry is in the line of its hash or, if that is
+ *          full, in the next line with an empty place. Then all lines from the first to the one before count
+ *          it as displaced. A search ends at the first line with a count of 0. A remove empties the place and
+ *          decrements the counts; there are no tombstones.
+ * Cost:    a search reads 1.6 lines on average in a full table after many adds and removes, 1.1 in a table
+ *          that was only filled, and 1.0 at half of that load.
+ * Threads: any number of threads search, without a lock; the caller serializes adds and removes.
+ * Order:   entries never move. A search that overlaps adds and removes finds every entry that is present from
+ *          its start to its end. The entry stays in its place, and each line that the search must pass has a
+ *          count of at least 1 all the time: an add increments the counts before it stores the entry, and a
+ *          remove decrements them after it has cleared the entry.
  */
 #pragma once
 
@@ -29,12 +29,12 @@
 #endif
 
 #define REMO__KV_LINE_ENTRIES 7u
-#define REMO__KV_FILL_PERCENT 60u                    /* how full the table is when it holds `entries_max` */
+#define REMO__KV_FILL_PERCENT 60u                    /* load of the table with `entries_max` entries */
 #define REMO__KV_SLOTS_MAX ((UINT32_C(1) << 30) - 1) /* of a node: an entry has 30 bits for slot + 1 */
-#define REMO__KV_GENERATION_MASK 0x3ffu              /* an entry has 10 bits of it */
+#define REMO__KV_GENERATION_MASK 0x3ffu              /* an entry has the low 10 bits of the generation */
 
 struct remo__kv_line {
-    _Atomic uint64_t gone_past; /* entries whose search comes past this line and which live behind it */
+    _Atomic uint64_t gone_past;                    /* displaced entries: in a later line, past this one */
     _Atomic uint64_t entry[REMO__KV_LINE_ENTRIES]; /* 0: empty */
 } REMO__CACHE_ALIGNED;
 
@@ -45,28 +45,28 @@ struct remo__kv_index {
     _Atomic uint64_t count;
 };
 
-/* A search. Filled by remo__kv_index_seek; each remo__kv_index_next goes on where the last one stopped. */
+/* The position of a search: set by remo__kv_index_seek, advanced by remo__kv_index_next. */
 struct remo__kv_cursor {
     uint32_t line;       /* the line whose entries are in `matches` */
     uint32_t lines_seen; /* 0: not begun */
-    uint32_t matches;    /* entries of the line that had the fingerprint, and are still to be given */
+    uint32_t matches;    /* entries of the line with the fingerprint that were not returned yet */
     uint16_t fingerprint;
 };
 
-/* Room for `entries_max` entries at a time. Errors: -ENOMEM. */
+/* Create an index for `entries_max` entries. Errors: -ENOMEM. */
 int remo__kv_index_open(struct remo__kv_index *index, uint64_t entries_max);
 void remo__kv_index_close(struct remo__kv_index *index);
-/* Errors: -ENOSPC: every place is taken. */
+/* Add an entry. Errors: -ENOSPC (all places are in use). */
 int remo__kv_index_add(struct remo__kv_index *index, uint64_t hash, uint64_t entry);
-/* Take out one entry that equals `entry`; false when there is none. */
+/* Remove one entry that equals `entry`. Returns false if there is none. */
 bool remo__kv_index_remove(struct remo__kv_index *index, uint64_t hash, uint64_t entry);
-/* The rest of a search, once the line of the hash is through. */
+/* Continue a search in the lines after the cursor's. */
 uint64_t remo__kv_index_next_line(const struct remo__kv_index *index, struct remo__kv_cursor *cursor);
 
 /* ---- entries ---- */
 
-/* Never 0, so that no entry is 0 and an empty place matches nothing. The low bits: the high ones choose the
- * line. */
+/* Return the low 16 bits of the hash; its high bits select the line. The result is never 0, so no entry is 0,
+ * and an empty place matches no fingerprint. */
 static inline uint16_t remo__kv_fingerprint(uint64_t hash) {
     uint16_t low = (uint16_t)hash;
     return low ? low : 1;
@@ -100,10 +100,10 @@ static inline uint32_t remo__kv_index_line_of(const struct remo__kv_index *index
     return (uint32_t)(((unsigned __int128)hash * index->lines_count) >> 64);
 }
 
-/* Bit i * REMO__KV_MATCH_BITS: entry i of the line had this fingerprint, at some moment of the call. */
+/* Bit i * REMO__KV_MATCH_BITS of the result: entry i of the line had this fingerprint at a moment of the
+ * call. */
 #ifdef REMO__KV_SSE2
-/* The fingerprint is the highest of the four 16-bit words of an entry: of 32 comparisons, 7 are of
- * interest. */
+/* The fingerprint is the highest of the four 16-bit words of an entry, so 7 of the 32 comparisons count. */
 static inline uint32_t remo__kv_line_matches(const struct remo__kv_line *line, uint16_t fingerprint) {
     const __m128i *words = (const __m128i *)line;
     __m128i sought = _mm_set1_epi16((short)fingerprint);
@@ -127,7 +127,7 @@ static inline uint32_t remo__kv_line_matches(const struct remo__kv_line *line, u
 #define REMO__KV_MATCH_BITS 1u
 #endif
 
-/* Begin a search; asks for the cache line and returns without waiting for it. */
+/* Begin a search: prefetch the line of the hash. */
 static inline struct remo__kv_cursor remo__kv_index_seek(const struct remo__kv_index *index, uint64_t hash) {
     struct remo__kv_cursor cursor = {
         .line = remo__kv_index_line_of(index, hash),
@@ -137,13 +137,14 @@ static inline struct remo__kv_cursor remo__kv_index_seek(const struct remo__kv_i
     return cursor;
 }
 
-/* The next of the matches in the cursor's line, or 0. */
+/* Return the next match in the cursor's line, or 0. */
 static inline uint64_t remo__kv_cursor_take(struct remo__kv_cursor *cursor,
                                             const struct remo__kv_line *line) {
     while (cursor->matches != 0) {
         uint32_t at = (uint32_t)__builtin_ctz(cursor->matches) / REMO__KV_MATCH_BITS;
         cursor->matches &= cursor->matches - 1;
-        /* Loaded again: it may be another by now. Acquire: what its owner wrote before it told us is seen. */
+        /* Load it again: it may have changed. Acquire pairs with the release in remo__kv_index_add: the
+         * owner filled the slot before this node added the entry. */
         uint64_t entry = atomic_load_explicit(&line->entry[at], memory_order_acquire);
         if (remo__likely(remo__kv_entry_fingerprint(entry) == cursor->fingerprint))
             return entry;
@@ -151,8 +152,7 @@ static inline uint64_t remo__kv_cursor_take(struct remo__kv_cursor *cursor,
     return 0;
 }
 
-/* Begin a search: the first entry with the fingerprint in the line of the hash, or 0. Then go on with
- * remo__kv_index_next. */
+/* Return the first entry with the fingerprint in the line of the hash, or 0; remo__kv_index_next goes on. */
 static inline uint64_t remo__kv_index_first(const struct remo__kv_index *index,
                                             struct remo__kv_cursor *cursor) {
     const struct remo__kv_line *line = &index->lines[cursor->line];
@@ -161,7 +161,7 @@ static inline uint64_t remo__kv_index_first(const struct remo__kv_index *index,
     return remo__kv_cursor_take(cursor, line);
 }
 
-/* The next entry with the fingerprint, or 0 when there are no more. */
+/* Return the next entry with the fingerprint, or 0 at the end. */
 static inline uint64_t remo__kv_index_next(const struct remo__kv_index *index,
                                            struct remo__kv_cursor *cursor) {
     const struct remo__kv_line *line = &index->lines[cursor->line];
@@ -172,12 +172,12 @@ static inline uint64_t remo__kv_index_next(const struct remo__kv_index *index,
     return remo__kv_index_next_line(index, cursor);
 }
 
-/* Places of the table: entry `place` is in line place / 7, for a walk over all. */
+/* Return the number of places, for iteration: place p is in line p / 7. */
 static inline uint64_t remo__kv_index_places(const struct remo__kv_index *index) {
     return index->lines_count * REMO__KV_LINE_ENTRIES;
 }
 
-/* The entry at a place, or 0. Acquire, as in a search. */
+/* Return the entry at a place, or 0. Acquire, as in a search. */
 static inline uint64_t remo__kv_index_at(const struct remo__kv_index *index, uint64_t place) {
     return atomic_load_explicit(
         &index->lines[place / REMO__KV_LINE_ENTRIES].entry[place % REMO__KV_LINE_ENTRIES],

@@ -1,9 +1,13 @@
+/* kv_reclaim.c - finds slots of this node that are DELETED, but whose record has not arrived here: the node
+ * that deleted the key failed in between. Invariant: a slot is returned to the pool only together with the
+ * removal of its index entry, so it is returned once. See "Failure" in docs/internals/kv.md. */
 #include "base/clock.h"
 #include "kv/kv.h"
 
-#define RECLAIM_NS_MIN REMO__NS_PER_S /* between two looks: each goes over all own slots */
+#define RECLAIM_NS_MIN REMO__NS_PER_S /* between two scans, which read all slots of this node */
 
-/* The index entry of the key that stood in an own slot. Its length is checked: others can write here. */
+/* Compute the index entry of the key in a slot of this node. False: the length is invalid (peers can write
+ * it). */
 static bool entry_of_slot(const struct remo_kv *kv, uint32_t slot, uint64_t head, uint64_t *ret_hash,
                           uint64_t *ret_entry) {
     char key[REMO__KV_KEY_BYTES_MAX + 1];
@@ -27,7 +31,7 @@ uint32_t remo__kv_reclaim(struct remo_kv *kv) {
         if (remo__kv_head_state(head) != REMO__KV_DELETED || !entry_of_slot(kv, slot, head, &hash, &entry))
             continue;
         if (!remo__kv_index_remove(&kv->index, hash, entry))
-            continue; /* a free slot, or one whose delete is just being told */
+            continue; /* the slot is free, or the abort of its insert is about to free it */
         remo__kv_pool_give(&kv->pool, slot);
         count++;
     }

@@ -1,3 +1,6 @@
+/* kv_slot.c - implements kv_slot.h: layout, long keys, and writing of slots.
+ *
+ * Invariant: a reader that probes a slot while it is filled accepts no contents of an earlier generation. */
 #include "kv/kv_slot.h"
 
 struct remo__kv_shape remo__kv_shape_of(uint32_t key_bytes_max, uint32_t value_bytes_max) {
@@ -25,9 +28,9 @@ bool remo__kv_slot_has_long_key(const char *slot, const struct remo__kv_key *key
 }
 
 bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *slot, uint64_t hash,
-                              struct remo__kv_sight sight, void *dst, size_t cap, char *scratch) {
-    const char *from = slot + remo__kv_copy_at(shape, sight.copy);
-    return remo__kv_copy_take(shape, from, sight.head, hash, sight.meta, dst, cap, scratch);
+                              struct remo__kv_sight snapshot, void *dst, size_t cap, char *scratch) {
+    const char *from = slot + remo__kv_copy_at(shape, snapshot.copy);
+    return remo__kv_copy_read(shape, from, snapshot.head, hash, snapshot.meta, dst, cap, scratch);
 }
 
 size_t remo__kv_copy_build(char *image, uint64_t head, uint64_t hash, uint64_t meta, const void *value) {
@@ -47,7 +50,7 @@ uint64_t remo__kv_slot_fill(const struct remo__kv_shape *shape, char *slot, cons
     uint32_t generation = remo__kv_head_generation(remo__load(slot)) + 1;
     uint64_t head = remo__kv_head_make(generation, key->bytes_count,
                                        REMO__MUTANT(kv_inserting) ? REMO__KV_VALID : REMO__KV_INSERTING);
-    /* First of all nobody can take what was here before for a whole value: the head of the new generation. */
+    /* The new generation comes first: it invalidates the seals of the old copies. */
     remo__store(slot, head);
     size_t whole = key->bytes_count & ~(size_t)7;
     remo__copy_to(slot + 8, key->bytes, whole);
@@ -58,7 +61,7 @@ uint64_t remo__kv_slot_fill(const struct remo__kv_shape *shape, char *slot, cons
     }
     size_t bytes = remo__kv_copy_build(scratch, head, key->hash, remo__kv_meta_make(1, value_bytes), value);
     remo__copy_to(slot + remo__kv_copy_at(shape, 0), scratch, bytes);
-    /* The other copy claims version 0; it is never looked at while copy 0 is whole. */
+    /* The other copy has version 0, so readers use copy 0. */
     remo__store(slot + remo__kv_copy_at(shape, 1) + 8, remo__kv_meta_make(0, 0));
     return head;
 }

@@ -1,5 +1,7 @@
-/* kv_thread.c - what each thread has of a map: buffers for slots. On fabrics that are not mapped they lie in
- * the arena, so that the network reads and writes them as a whole and without a copy. */
+/* kv_thread.c - the state of each thread in a map, and its buffers for slots.
+ *
+ * On fabrics that are not mapped the buffers are in the arena, so the network accesses them without a copy. A
+ * buffer that an operation in flight may still access is not reused. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -23,12 +25,12 @@ static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine) 
         return rc;
     mine->buffers = remo__arena_base(kv->node->arena) + mine->buffers_offset;
     mine->buffers_free = (UINT64_C(2) << (count - 1)) - 1;
-    remo__kv_buffer_lose(mine, &mine->outgoing);
-    remo__kv_buffer_lose(mine, &mine->image);
+    remo__kv_buffer_replace(mine, &mine->outgoing);
+    remo__kv_buffer_replace(mine, &mine->image);
     return 0;
 }
 
-/* Only the thread with this index comes here for it, so nobody else makes the same one. */
+/* Only the thread with this index calls this for its index, so there is no race. */
 struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__thread *thread) {
     struct remo__kv_thread *mine = calloc(1, sizeof *mine);
     int rc = -ENOMEM;
@@ -40,7 +42,7 @@ struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__th
         if (mine)
             free(mine->scratch);
         free(mine);
-        remo__fail(rc, "no memory for a thread's part of map %s", remo_channel_name(kv->channel));
+        remo__fail(rc, "cannot allocate the buffers of a thread for map %s", remo_channel_name(kv->channel));
         return NULL;
     }
     mine->thread = thread;
@@ -77,19 +79,19 @@ char *remo__kv_buffer(const struct remo__kv_thread *mine, uint32_t index) {
     return mine->buffers + index * mine->kv->shape.slot_bytes;
 }
 
-void remo__kv_buffer_lose(struct remo__kv_thread *mine, char **buffer) {
+void remo__kv_buffer_replace(struct remo__kv_thread *mine, char **buffer) {
     int other = remo__kv_buffer_take(mine);
     *buffer = other < 0 ? NULL : remo__kv_buffer(mine, (uint32_t)other);
 }
 
-int remo__kv_buffer_need(struct remo__kv_thread *mine, char **buffer) {
+int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer) {
     if (remo__likely(*buffer != NULL))
         return 0;
-    remo__kv_buffer_lose(mine, buffer);
+    remo__kv_buffer_replace(mine, buffer);
     if (*buffer)
         return 0;
     return remo__fail(
         -ENOBUFS,
-        "all buffers of this thread are in use, by operations in flight or by some that did not end in "
-        "time; wait for those in flight");
+        "all buffers of this thread are in use, by operations in flight or by operations that timed out; "
+        "wait for those in flight");
 }

@@ -11,10 +11,10 @@
 #include <thread>
 #include <unistd.h>
 
-/* What must succeed gets this long. */
+/* Time limit of calls that must succeed. */
 inline constexpr remo::timeout patience = std::chrono::seconds(100);
 
-/* The condition is true, or the area fails. */
+/* Fail the area unless the condition is true. */
 #define CHECK(condition)                                                                    \
     do {                                                                                    \
         if (!(condition))                                                                   \
@@ -22,7 +22,7 @@ inline constexpr remo::timeout patience = std::chrono::seconds(100);
                                      + ": not true: " #condition);                          \
     } while (0)
 
-/* The statement throws remo::error with this code and a sentence. */
+/* Fail the area unless the statement throws remo::error with this code and a sentence. */
 #define CHECK_THROWS(statement, expected)                                                             \
     do {                                                                                              \
         std::error_code code_;                                                                        \
@@ -42,11 +42,11 @@ inline constexpr remo::timeout patience = std::chrono::seconds(100);
 struct area {
     const char *name;
     void (*body)(remo::node &node);
-    void (*alone)() = nullptr; /* in place of body: it opens its node itself */
+    void (*alone)() = nullptr; /* instead of body: the area opens its node itself */
 };
 
-/* The last node of the job crashes here, after all others have come. (A barrier is not enough: a node that
- * crashes just behind it may not have announced its arrival to all.) */
+/* The last node of the job crashes, after all nodes have called this. (A barrier does not suffice: a node
+ * that crashes right after it may not have announced its arrival to all.) */
 inline void crash_last(remo::node &node) {
     remo::atomic_var arrivals(node, "arrivals");
     if (node.rank() != node.size() - 1) {

@@ -40,7 +40,7 @@ void test_codes(remo::node &node) {
     }
     CHECK(!what.empty());
 
-    /* With an error code, nothing is thrown, and a success clears it. */
+    /* With an error code, the call throws no exception, and a success clears the code. */
     std::error_code result = remo::errc::timed_out;
     CHECK(region.read<std::uint64_t>(0, 64, result) == 0 && result == remo::errc::invalid_argument);
     region.read<std::uint64_t>(0, 0, result);
@@ -56,14 +56,15 @@ void test_codes(remo::node &node) {
     remo::future<std::uint64_t> failed = region.read_async<std::uint64_t>(0, 1 << 20, result);
     CHECK(result && failed.is_ready());
     CHECK_THROWS(failed.get(), remo::errc::invalid_argument);
-    all.wait(patience); /* no node leaves while another uses its region */
+    all.wait(patience); /* no node leaves while a peer uses its region */
 }
 
 void test_moves(remo::node &node) {
-    static_assert(
-        std::is_nothrow_move_constructible_v<
-            remo::
-                node> && std::is_nothrow_move_assignable_v<remo::kv> && !std::is_copy_constructible_v<remo::kv> && !std::is_move_constructible_v<remo::ack> && std::is_nothrow_copy_constructible_v<remo::error>);
+    static_assert(std::is_nothrow_move_constructible_v<remo::node>);
+    static_assert(std::is_nothrow_move_assignable_v<remo::kv>);
+    static_assert(!std::is_copy_constructible_v<remo::kv>);
+    static_assert(!std::is_move_constructible_v<remo::ack>);
+    static_assert(std::is_nothrow_copy_constructible_v<remo::error>);
     remo::barrier all(node, "all");
     remo::atomic_var first(node, "word"), second;
     first.channel().wait(patience);
@@ -77,7 +78,7 @@ void test_moves(remo::node &node) {
     all.wait(patience);
     CHECK(third.load() == node.size());
     all.wait(patience);
-    /* An assignment closes what was there: the name is free again. */
+    /* An assignment closes the object that the variable had: the name is free again. */
     third = remo::atomic_var();
     remo::atomic_var again(node, "word");
     CHECK(again);
@@ -87,7 +88,7 @@ void test_moves(remo::node &node) {
     all.wait(patience);
 }
 
-/* Threads of all nodes add to a word without atomics; only exclusion makes the sum right. */
+/* Threads of all nodes add to a word without atomics; the sum is right only with mutual exclusion. */
 void test_exclusion(remo::node &node) {
     constexpr std::uint64_t rounds = 100;
     constexpr int threads_per_node = 2;
@@ -112,7 +113,7 @@ void test_exclusion(remo::node &node) {
     CHECK(region.read<std::uint64_t>(0, 0) == rounds * threads_per_node * node.size());
     all.wait(patience);
 
-    /* A lock that is held: a try fails, a timed try ends, and unique_lock gives it back. */
+    /* A lock that is held: try_lock fails, a timed try ends, and unique_lock releases it. */
     std::unique_lock lock(mutex, std::defer_lock);
     if (node.rank() == 0)
         lock.lock();
@@ -125,12 +126,13 @@ void test_exclusion(remo::node &node) {
     all.wait(patience);
     CHECK(lock.try_lock_for(patience));
     lock.unlock();
-    mutex.unlock(); /* is not held: not reported by an exception */
+    mutex.unlock(); /* not held: no exception reports it */
     CHECK(mutex.release_error() == remo::errc::not_permitted);
     all.wait(patience);
 }
 
-/* The last node fails holding three locks; the others find out in three ways. Barriers do not include it. */
+/* The last node fails while it holds three locks; the other nodes detect it in three ways. The barriers
+ * exclude the last node. */
 void test_owner_dead(remo::node &node) {
     std::uint32_t victim = node.size() - 1;
     remo_lock_options options{};
@@ -168,7 +170,7 @@ void test_owner_dead(remo::node &node) {
         CHECK_THROWS(careless.lock(), remo::errc::owner_dead);
     rest.wait(patience);
     CHECK_THROWS(std::lock_guard guard(careless), remo::errc::not_recoverable);
-    /* The other node holds the lock for a moment, to find the same. */
+    /* The other node holds the lock for a moment, and gets the same error. */
     CHECK_THROWS(
         [&] {
             while (!careless.try_lock())
@@ -200,7 +202,7 @@ void test_repair_fails(remo::node &node) {
     CHECK(was_lost);
     std::error_code code;
     CHECK(locks.acquire(0, patience, code) == remo::acquired::no && code == remo::errc::not_recoverable);
-    /* The home must not leave before the others have tried. */
+    /* The home must not leave before the other nodes have tried. */
     remo_barrier_options survivors{};
     for (std::uint32_t i = 0; i < victim; i++)
         remo_nodeset_add(&survivors.participants, i);
@@ -208,7 +210,7 @@ void test_repair_fails(remo::node &node) {
     rest.wait(patience);
 }
 
-/* A participant fails: a wait ends with host_down, and says so by a code as well. */
+/* A participant fails: a wait ends with host_down, reported also by an error code. */
 void test_peer_fails(remo::node &node) {
     remo::barrier all(node, "all");
     all.wait(patience);
@@ -237,7 +239,7 @@ void test_on_peer() {
     remo::barrier(node, "rest", survivors).wait(patience);
 }
 
-/* Stop a process; return when all its threads have stopped. */
+/* Stop a process, and return when all its threads have stopped. */
 void pause_process(pid_t process) {
     kill(process, SIGSTOP);
     for (const auto &thread :
@@ -246,8 +248,8 @@ void pause_process(pid_t process) {
             std::getline(std::ifstream(thread.path() / "stat"), status);
 }
 
-/* A guard whose block wrote to a node that pauses: release() reports that the lock is still held, and the end of
- * the block returns only when the lock is released. */
+/* The block of a guard has written to a node that pauses: release() reports that the lock is still held, and
+ * the end of the block returns only when the lock is released. */
 void test_lock_held() {
     remo::config config{};
     config.op_timeout_ns = REMO_SECONDS(10);
@@ -265,7 +267,7 @@ void test_lock_held() {
     remo::mutex mutex(locks);
     if (node.rank() == 0) {
         auto paused = static_cast<pid_t>(pids.load(1));
-        /* Resumes the node while unlock() repeats the release, or when the test has failed. */
+        /* Resume the node while unlock() repeats the release, or after a failure of the test. */
         std::atomic<bool> has_failed{false};
         std::thread resume([&] {
             while (mutex.release_error() != remo::errc::would_retry && !has_failed)

@@ -1,5 +1,5 @@
-/* test_cxx_objects.cpp - every object of the C++ interface does what the C object does, between nodes.
- *     remo run -n 3 -- test_cxx_objects AREA */
+/* test_cxx_objects.cpp - every object of the C++ interface between nodes behaves as the C object.
+ * remo run -n 3 -- test_cxx_objects AREA */
 #include "check.hpp"
 
 #include <algorithm>
@@ -81,7 +81,7 @@ void test_atomic_var(remo::node &node) {
     all.wait(patience);
 }
 
-/* A future that is destroyed while its operation is in flight: nothing is written to its memory afterwards. */
+/* A future is destroyed while its operation is in flight: its memory is not written afterwards. */
 void test_cancel(remo::node &node) {
     using word = remo::future<std::uint64_t>;
     remo::barrier all(node, "all");
@@ -220,7 +220,7 @@ void test_kv(remo::node &node) {
     all.wait(patience);
 }
 
-/* Counters, compare-and-put, and a walk over all keys. */
+/* Counters, compare-and-put, and iteration over all keys. */
 void test_kv_entries(remo::node &node) {
     remo::barrier all(node, "all");
     remo_kv_options options{};
@@ -245,7 +245,7 @@ void test_kv_entries(remo::node &node) {
     all.wait(patience);
     if (node.rank() == 0)
         map.erase("count");
-    /* Longer than the first room of a cursor; the second put replaces the first. */
+    /* Longer than the initial buffers of a cursor; the second put replaces the first. */
     std::string key = std::to_string(node.rank()) + std::string(150, 'k'), value(900, 'v');
     map.put(key, "first");
     map.put(key, value);
@@ -291,7 +291,7 @@ void test_collective(remo::node &node) {
     all.wait(patience);
 }
 
-/* A loop with poll waits for a message, and then for any of several reads. */
+/* An event loop with poll waits for a message, and then for any of several reads. */
 void test_event(remo::node &node) {
     remo::barrier all(node, "all");
     remo::ringbuffer ring(node, "ring");
@@ -343,7 +343,7 @@ void test_bytes(remo::node &) {
     CHECK(remo_nodeset_empty(&none));
 }
 
-/* A channel of the program's own is the parent of objects; a buffer of the node needs no copy. */
+/* A channel of the program is the parent of objects; a buffer of the node needs no copy. */
 void test_channel(remo::node &node) {
     remo::channel outer(node, "outer", "test");
     remo::barrier all(outer, "all");

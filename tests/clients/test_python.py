@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""The Python package between nodes: remo run -n 3 -- test_python.py AREA; every node that survives prints "passed"."""
+"""Tests of the Python package between nodes: remo run -n 3 -- test_python.py AREA
+
+Every node that survives prints "passed".
+"""
 import array
 import asyncio
 import collections.abc
@@ -15,11 +18,11 @@ import traceback
 
 import remo
 
-PATIENCE = 100.0  # seconds for what must succeed
+PATIENCE = 100.0  # limit in seconds of calls that must succeed
 
 
 def expect(error, call, *words):
-    """The call raises this error, with a sentence that has these words."""
+    """Check that the call raises this error, with a sentence that contains these words."""
     try:
         call()
     except error as raised:
@@ -31,7 +34,7 @@ def expect(error, call, *words):
 
 
 def crash_last(node):
-    """The last node of the job crashes, after all others have come here; they return when it has failed."""
+    """The last node of the job crashes, after all others have called this; they return when it has failed."""
     arrivals, victim = remo.AtomicVar(node, 'arrivals'), node.size - 1
     if node.rank != victim:
         arrivals.fetch_add()
@@ -177,7 +180,7 @@ def test_ringbuffer(node):
 
 
 def expect_key_error(call):
-    """The call raises KeyError."""
+    """Check that the call raises KeyError."""
     try:
         call()
     except KeyError:
@@ -213,7 +216,7 @@ def test_kv(node):
 
 
 def test_kv_atomic(node):
-    """Counters and compare-and-put: no change of a node is lost."""
+    """Counters and compare-and-put: no change of any node is lost."""
     barrier, map_ = remo.Barrier(node, 'all'), remo.KV(node, 'map')
     node.wait_connected(PATIENCE)
     map_.insert('count', bytes(8))
@@ -238,13 +241,13 @@ def test_kv_atomic(node):
 
 
 def test_kv_mapping(node):
-    """The map is a MutableMapping: what holds for a dict holds here, while a node changes nothing else."""
+    """The map is a MutableMapping: it behaves as a dict, while no other node changes it."""
     barrier, map_ = remo.Barrier(node, 'all'), remo.KV(node, 'map', key_bytes_max=200, value_bytes_max=5000)
     other = remo.KV(node, 'other')
     node.wait_connected(PATIENCE)
     assert isinstance(map_, collections.abc.MutableMapping) and map_ != other and len({map_, other}) == 2
     assert not other and list(other) == [] and list(other.items()) == []
-    # Keys and values longer than the first room of an iterator, and an empty value.
+    # Keys and values longer than the initial buffers of an iterator, and an empty value.
     expected = {f'{rank} {i}'.encode().ljust(1 + 60 * i, b'k'): bytes(1500 * i) for rank in range(node.size)
                 for i in range(4)}
     map_.update({key: value for key, value in expected.items() if key.startswith(b'%d' % node.rank)})
@@ -291,7 +294,7 @@ def test_kv_moves(node):
 
 
 def test_kv_peer_fails(node):
-    """An iterator reports each key of a failed node once, and goes on to the others."""
+    """An iterator reports each key of a failed node once, and continues with the other keys."""
     map_ = remo.KV(node, 'map')
     node.wait_connected(PATIENCE)
     map_[f'key {node.rank}'] = ''
@@ -306,14 +309,15 @@ def test_kv_peer_fails(node):
             break
         except remo.HostDown:
             lost += 1
-    assert sorted(keys) == [f'key {rank}'.encode() for rank in range(node.size - 1)] and lost == 1, (keys, lost)
+    assert sorted(keys) == [f'key {rank}'.encode() for rank in range(node.size - 1)], keys
+    assert lost == 1, lost
     assert len(map_) == node.size
     expect(remo.HostDown, lambda: list(map_.values()))
     rest.wait(PATIENCE)
 
 
 def test_ack(node):
-    """Reads and writes in flight together; waiting for any of them; cancelled ones write nothing more."""
+    """Reads and writes in flight together; waiting for any of them; a cancelled read does not write."""
     barrier, region = remo.Barrier(node, 'all'), remo.Region(node, 'region', 1 << 20)
     region.wait_connected(PATIENCE)
     after, before = (node.rank + 1) % node.size, (node.rank - 1) % node.size
@@ -340,14 +344,14 @@ def test_ack(node):
     node.fence(remo.Fence.GLOBAL)
     barrier.wait(PATIENCE)
     assert place == kept and cancelled.test()
-    region.read_into(after, 0, place, ack=cancelled)  # the node cancels it when it closes
+    region.read_into(after, 0, place, ack=cancelled)  # cancelled by the close of the node
     barrier.wait(PATIENCE)
     node.close()
     assert cancelled.test()
 
 
 def test_ack_fails(node):
-    """An operation on a node that fails: its ack raises the error, and does not wait for ever."""
+    """An operation on a node that fails: its ack raises the error, and does not wait forever."""
     region = remo.Region(node, 'region', 1 << 20)
     region.wait_connected(PATIENCE)
     crash_last(node)
@@ -390,7 +394,8 @@ def test_sst(node):
     row = f'row of {node.rank}'.encode().ljust(20)
     table.store(row)
     table.push()
-    table.wait(lambda t: all(t.load(rank).startswith(b'row of %d' % rank) for rank in t.participants), PATIENCE)
+    table.wait(lambda t: all(t.load(rank).startswith(b'row of %d' % rank) for rank in t.participants),
+               PATIENCE)
     barrier.wait(PATIENCE)
     table.store(bytes(20))
     expect(remo.Timeout, lambda: table.wait(lambda t: t.load((node.rank + 1) % node.size) == bytes(20), 0.01))
@@ -410,7 +415,7 @@ def test_collective(node):
     assert calls.all_reduce(node.rank, timeout=PATIENCE) == total
     assert calls.all_reduce(-node.rank, remo.Reduction.MIN, PATIENCE) == 1 - node.size
     assert calls.all_reduce(node.rank / 2, remo.Reduction.MAX, PATIENCE) == (node.size - 1) / 2
-    # 40,000 elements take the path of large contributions.
+    # 40,000 elements are a large contribution, which is divided among the nodes.
     many = calls.all_reduce(array.array('Q', [node.rank + 1]) * 40000, timeout=PATIENCE)
     assert many == array.array('Q', [total + node.size]) * 40000
     bits = calls.reduce(array.array('Q', [1 << node.rank, 0]), remo.Reduction.XOR, 1, PATIENCE)
@@ -424,7 +429,7 @@ def test_collective(node):
     expect(ValueError, lambda: calls.all_reduce(array.array('i', [1])), 'format i')
     expect(ValueError, lambda: calls.all_reduce(0.5, remo.Reduction.XOR))
     expect(remo.Error, lambda: calls.all_gather(bytes((1 << 20) + 1)), 'EMSGSIZE')
-    # A call that timed out goes on when it is made again.
+    # A call that timed out continues when it is repeated.
     barrier = remo.Barrier(node, 'all')
     if node.rank == 0:
         expect(remo.Timeout, lambda: calls.all_gather('x', 0.01))
@@ -472,7 +477,7 @@ def test_event(node):
 
 
 def test_close(node):
-    """Objects close with their block or with their node; a closed one says so."""
+    """Objects close with their block or with their node; a closed one raises an error."""
     with remo.AtomicVar(node, 'word', home=node.rank, participants=[node.rank]) as word:
         word.fetch_add()
     expect(remo.InvalidArgument, word.load, 'word', 'closed')
@@ -489,7 +494,7 @@ def test_close(node):
 
 
 def test_interrupt(node):
-    """A signal handler runs while the main thread waits without a deadline."""
+    """A signal handler runs while the main thread waits without a timeout."""
     queue = remo.Queue(node, 'queue')
     queue.wait_connected(PATIENCE)
 
@@ -506,7 +511,7 @@ def test_interrupt(node):
 
 
 def test_on_peer():
-    """The callback gets each join, and then the failure or the departure of a peer."""
+    """The callback gets each join, and then the failure or leave of a peer."""
     changes = queue.Queue()
     with remo.Node(on_peer=lambda rank, state: changes.put((rank, state))) as node:
         seen = {changes.get(timeout=PATIENCE) for _ in range(node.size - 1)}
@@ -519,7 +524,7 @@ def test_on_peer():
 
 
 def pause(process):
-    """Stop a process; return when all its threads have stopped."""
+    """Stop a process, and return when all its threads have stopped."""
     os.kill(process, signal.SIGSTOP)
     for status in pathlib.Path(f'/proc/{process}/task').glob('*/stat'):
         while status.read_text(encoding='utf-8').rpartition(')')[2].split()[0] != 'T':
@@ -527,7 +532,7 @@ def pause(process):
 
 
 def release_late(lock, data, paused):
-    """Leave a with block while its write cannot arrive, because the node of process `paused` is paused."""
+    """End a with block while its write cannot arrive, because process `paused` is paused."""
     try:
         with lock:
             data.write(1, 0, b'one')
@@ -543,7 +548,7 @@ def release_late(lock, data, paused):
 
 
 def release(lock):
-    """Release a lock, as often as needed."""
+    """Release a lock, and repeat that until it succeeds."""
     while True:
         try:
             return lock.release()
@@ -552,8 +557,8 @@ def release(lock):
 
 
 def test_lock_held():
-    """The end of a with block whose writes may still arrive raises Again, with the lock still held; an exception of the
-    block is its context."""
+    """The end of a with block whose writes may still arrive raises Again, with the lock still held; an
+    exception of the block is its context."""
     with remo.Node(op_timeout=10) as node:
         table, data = remo.LockTable(node, 'locks'), remo.Region(node, 'data', 64)
         pids, barrier = remo.AtomicVar(node, 'pids', node.size, striped=True), remo.Barrier(node, 'all')
@@ -585,7 +590,7 @@ def main():
         else:
             with remo.Node() as node:
                 area(node)
-    except Exception:  # a node that fails says why, and the runner sees no "passed"
+    except Exception:  # a node that fails prints why, and not "passed"
         print('FAILED:', traceback.format_exc(), file=sys.stderr)
         return 1
     print('passed')

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The structures and functions of the Python package are those of the C headers, its versions and names those of the
-   build.
-   test_python_layout.py CC INCLUDE-FOLDER PROJECT-VERSION SONAME MESON-BUILD-OF-THE-PACKAGE"""
+"""Compare the Python package with the C headers and the build: structures, functions, versions and names.
+
+test_python_layout.py CC INCLUDE-FOLDER PROJECT-VERSION SONAME MESON-BUILD-OF-THE-PACKAGE
+"""
 import re
 import subprocess
 import sys
@@ -13,11 +14,13 @@ cc, include, version, soname, package = sys.argv[1:]
 
 
 def c_program(expected):
-    """A program that prints each difference between a C expression and the number expected of it."""
-    lines = ['#include <remo/remo.h>', '#include <stddef.h>', '#include <stdio.h>', 'int main(void) {', 'int wrong = 0;']
+    """Return a program that prints each C expression whose value differs from the expected number."""
+    lines = ['#include <remo/remo.h>', '#include <stddef.h>', '#include <stdio.h>', 'int main(void) {',
+             'int wrong = 0;']
     for expression, value in expected.items():
         lines.append(f'if ((unsigned long long)({expression}) != {value}ull) wrong = 1, '
-                     f'printf("%s is %llu, not {value}\\n", "{expression}", (unsigned long long)({expression}));')
+                     f'printf("%s is %llu, not {value}\\n", "{expression}", '
+                     f'(unsigned long long)({expression}));')
     return '\n'.join(lines + ['return wrong;', '}'])
 
 
@@ -38,28 +41,28 @@ def expectations():
 
 
 def declarations():
-    """Each function of the headers: its name, the type of its result, and those of its arguments, as text."""
-    text = subprocess.run([cc, '-I', include, '-E', '-P', '-x', 'c', '-'], input='#include <remo/remo.h>', text=True,
-                          check=True, capture_output=True).stdout
+    """Yield each function of the headers: its name, and the types of its result and arguments, as text."""
+    text = subprocess.run([cc, '-I', include, '-E', '-P', '-x', 'c', '-'], input='#include <remo/remo.h>',
+                          text=True, check=True, capture_output=True).stdout
     pattern = r'visibility\("default"\)\)\)\s*([\w\s]+?[\s*]+)(remo_\w+)\s*\((.*?)\);'
     for result, name, arguments in re.findall(pattern, text, re.DOTALL):
-        # An argument that is a function has arguments of its own: to its caller it is a pointer.
+        # An argument that is a function has arguments itself; it is passed as a pointer.
         arguments = re.sub(r'\(\*\w+\)\s*\([^)]*\)', '*', arguments)
         yield name, result, [] if arguments.strip() == 'void' else arguments.split(',')
 
 
 def kind_of_c(text):
-    """What a type of C is to a caller: nothing, a pointer, or an integer with a size and a sign."""
+    """Return how a type of C is passed: nothing, a pointer, or an integer with its size and sign."""
     words = text.split()
     if '*' in text or '[' in text:
         return 'pointer'
-    kinds = {'void': 'nothing', 'int': 'i4', 'int32_t': 'i4', 'enum': 'i4', 'uint32_t': 'u4', 'uint64_t': 'u8',
-             'size_t': 'u8'}
+    kinds = {'void': 'nothing', 'int': 'i4', 'int32_t': 'i4', 'enum': 'i4', 'uint32_t': 'u4',
+             'uint64_t': 'u8', 'size_t': 'u8'}
     return next((kinds[word] for word in words if word in kinds), text)
 
 
 def kind_of_python(type_):
-    """The same for a type of ctypes."""
+    """Return the same for a type of ctypes."""
     ctypes = _library.ctypes
     if type_ is None:
         return 'nothing'
@@ -69,7 +72,7 @@ def kind_of_python(type_):
 
 
 def wrong_functions():
-    """How many functions of the package differ from their declaration."""
+    """Return the number of functions of the package that differ from their declaration."""
     found = {name: (kind_of_c(result), [kind_of_c(each) for each in arguments])
              for name, result, arguments in declarations()}
     wrong = 0

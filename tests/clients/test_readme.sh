@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The programs of README.md, in C, C++ and Python, from its text alone: build each, run it on four nodes.
+# Build a program of README.md from its text alone, and run it on four nodes.
 #   test_readme.sh SOURCE-ROOT LIBRARY REMO CC LANGUAGE [CXX or PYTHON]
 set -u
 
@@ -8,9 +8,10 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 lib=${library%/*}
 
-# block LANGUAGE: the first block of README.md that is marked with it.
+# block LANGUAGE: print the first block of README.md with this mark.
 block() {
-    awk -v mark="\`\`\`$1" '$0 == mark { inside = 1; next } inside && /^```$/ { exit } inside' "$top/README.md"
+    awk -v mark="\`\`\`$1" '
+        $0 == mark { inside = 1; next } inside && /^```$/ { exit } inside' "$top/README.md"
 }
 
 block "$language" >"$scratch/hello.$language"

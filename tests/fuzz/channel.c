@@ -1,10 +1,8 @@
-/* What an authenticated peer may put into the frames of the channel protocol: JOIN, CONNECT, REFUSE, LEAVE,
- * ANSWERED, messages. Input: u8 type, u8 what to mend, the frame.
- *
- * Each frame is decoded, and what makes sense must encode to the same bytes. Then it is handed, as one of
- * node 1, to node 0 of a job of two that has channels open, connected and waiting; node 1 gets the answers.
- * Because ids are numbers that a fuzzer does not guess, they can be mended. Whatever came: channels still
- * close, and open again. */
+/* channel.c - fuzzes the frames of the channel protocol that an authenticated peer can send: JOIN, CONNECT,
+ * REFUSE, LEAVE, ANSWERED, messages. Each frame is decoded; a valid one must encode to the same bytes. Then
+ * node 1 sends it to node 0, which has channels open, connected and waiting. Afterwards channels still close
+ * and open. Input: u8 type, u8 flags, the frame. A fuzzer does not guess ids, so flags replace them by right
+ * ones. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +19,7 @@
 enum { MEND_TO_ID = 1, MEND_ID = 2, MEND_MEMORY = 4, TO_PAIR = 8 };
 
 static struct remo_node *nodes[2];
-static struct remo_channel *pair[2]; /* opened by both */
+static struct remo_channel *pair[2]; /* opened by both nodes */
 static struct remo_channel *alone;   /* opened by node 0 only */
 static char folder[64];
 
@@ -47,16 +45,16 @@ static void *open_node(void *ctx) {
     return NULL;
 }
 
-static void hear(void *ctx, uint32_t node, const void *data, size_t size_bytes) {
+static void on_frame(void *ctx, uint32_t node, const void *data, size_t size_bytes) {
     (void)ctx, (void)node;
     if (size_bytes > 0)
         assert(memchr(data, ((const char *)data)[size_bytes - 1], size_bytes)
-               != NULL); /* all of it can be read */
+               != NULL); /* every byte can be read */
 }
 
 static void open_channel(struct remo_node *node, const char *name, struct remo_channel **ret_channel) {
     uint32_t memory;
-    struct remo_channel_options options = {.on_message = hear};
+    struct remo_channel_options options = {.on_message = on_frame};
     int rc = remo_channel_open(remo_node_root(node), name, "fuzz", &options, ret_channel);
     rc = rc ? rc : remo_channel_add_memory(*ret_channel, "a", 128, 128, NULL, &memory);
     rc = rc ? rc : remo_channel_add_memory(*ret_channel, "b", 64, 64, NULL, &memory);
@@ -131,8 +129,8 @@ static void mend_connect(struct remo__connect *connect, uint8_t mend, const stru
         connect->memories[i].bytes = target->memories[i].expected_bytes;
 }
 
-/* What the frame says, with changes, as a new frame in `frame`; 0: it says nothing. */
-static size_t mended(uint16_t type, uint8_t mend, const uint8_t *data, size_t bytes) {
+/* Decode the frame, and encode it with the changes of `mend` into `frame`. Returns 0 if it is invalid. */
+static size_t mend_frame(uint16_t type, uint8_t mend, const uint8_t *data, size_t bytes) {
     const struct remo_channel *target = mend & TO_PAIR ? pair[0] : alone;
     struct remo__join join;
     struct remo__connect connect;
@@ -177,7 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     uint16_t type = (uint16_t)(REMO__MESSAGE_JOIN + data[0] % 7);
     struct remo__registry *registry = remo__registry(nodes[0]);
     remo__join_frame(registry, 1, type, data + PREFIX_BYTES, bytes - PREFIX_BYTES);
-    size_t length = data[1] ? mended(type, data[1], data + PREFIX_BYTES, bytes - PREFIX_BYTES) : 0;
+    size_t length = data[1] ? mend_frame(type, data[1], data + PREFIX_BYTES, bytes - PREFIX_BYTES) : 0;
     if (length > 0)
         remo__join_frame(registry, 1, type, frame, length);
     if (++inputs % REOPEN_EVERY == 0)
@@ -185,15 +183,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     return 0;
 }
 
-/* Each kind of frame, with each thing mended. */
+/* Each kind of frame, with each change. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
-    static const struct remo__join join = {
-        .id = 4097,
-        .name = "alone",
-        .type = "fuzz",
-        .participants = {{3}},
-        .memory_count = 2,
-        .memories = {{"a", 128, {{3}}}, {"b", 64, {{3}}}}};
+    static const struct remo__join join = {.id = 4097,
+                                           .name = "alone",
+                                           .type = "fuzz",
+                                           .participants = {{3}},
+                                           .memory_count = 2,
+                                           .memories = {{"a", 128, {{3}}}, {"b", 64, {{3}}}}};
     static const struct remo__connect connect = {
         .id = 4097, .to_id = 4098, .memory_count = 2, .memories = {{1u << 20, 128}, {(1u << 20) + 128, 64}}};
     static const struct remo__refuse refuse = {.to_id = 4098, .text = "channel alone is not what you think"};

@@ -1,5 +1,5 @@
-/* Bytes that arrive on a control socket, from anybody: frames, hellos, proofs. The first byte says as what
- * the rest arrives. */
+/* control.c - fuzzes the bytes that any process can send to a control socket: frames, hellos, proofs. The
+ * first byte of the input selects the decoder. */
 #include <assert.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
 
 /* ---- targets ------------------------------------------------------------------------------------------- */
 
-/* Through a socket in uneven pieces, as a network would deliver it. */
+/* Send the bytes through a socket in uneven pieces, as a network may deliver them. */
 static void try_stream(const uint8_t *data, size_t bytes, bool sealed) {
     struct remo__link link;
     int pair[2];

@@ -1,4 +1,5 @@
-/* The launcher's record of ended nodes: a file that a node reads while it joins. */
+/* ended.c - fuzzes the launcher's record of ended nodes, a file that a node reads while it joins.
+ * Invariant: each accepted record is in range, and on its own line. */
 #include <assert.h>
 #include <string.h>
 
@@ -15,7 +16,6 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     return strlen(seeds[n]);
 }
 
-/* Each record is in range and takes a line of its own. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     const char *at = (const char *)data, *end = at + bytes, *before = at;
     uint32_t rank, status;

@@ -1,4 +1,5 @@
-/* Text that people write: hosts files, addresses, key files, numbers in the environment. */
+/* hosts.c - fuzzes text that users write: hosts files, addresses, key files, numbers in the environment.
+ * Invariant: accepted text yields valid values. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     return strlen(seeds[n]);
 }
 
-/* Whatever is accepted must be good for use. */
+/* Check that accepted hosts are valid. */
 static void check_hosts(const char *text, size_t bytes) {
     struct remo__hosts hosts;
     if (remo__hosts_parse("hosts", text, bytes, &hosts) != 0)

@@ -1,4 +1,5 @@
-/* A slot of the map, as it may come from another node's memory: any bytes at all. */
+/* kv_slot.c - fuzzes slots of the map: any bytes, as another node's memory may contain.
+ * Invariant: a read stays within the slot, and writes only within the value's buffers. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 static const uint32_t key_sizes[] = {1, 8, 13, 200};
 static const uint32_t value_sizes[] = {1, 8, 30, 700};
 
-/* The first byte of an input says how long keys and values may be, the second how long the key sought is;
- * then comes the slot. */
+/* The first byte of an input selects the maximum lengths of key and value, the second one the length of the
+ * key to find; the slot follows. */
 static struct remo__kv_shape shape_of(uint8_t which) {
     return remo__kv_shape_of(key_sizes[which % 4], value_sizes[which / 4 % 4]);
 }
@@ -51,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     memset(key_bytes, 'k', sizeof key_bytes);
     struct remo__kv_key key = {.bytes = key_bytes, .bytes_count = data[1] % shape.key_bytes_max + 1};
     key.hash = remo__kv_hash(key.bytes, key.bytes_count);
-    /* Exactly as large as it may be: whatever reads on is caught. */
+    /* The exact size, so that a sanitizer detects reads beyond the end. */
     char *slot = aligned_alloc(64, shape.slot_bytes), *scratch = malloc(shape.copy_bytes),
          *value = malloc(shape.value_bytes_max);
     memset(slot, 0, shape.slot_bytes);

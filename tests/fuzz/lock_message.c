@@ -1,11 +1,8 @@
-/* What a participant may say to the home of a lock, and a home to a participant: any bytes at all. Input: u8
- * flags, the message.
- *
- * The flags say how far the home is in a round of recovery when the message comes, and whether the message
- * names that round. The only node of the job holds two of the locks, so that there is something to ask about;
- * it hears nothing of what it sends to itself, and the steps are taken here. Whatever was said: nothing
- * outside the tables is touched, and the table closes. */
-#include "objects/lock_recovery.c" /* for its rounds */
+/* lock_message.c - fuzzes messages of the lock protocol: any bytes, to the home or to a participant. Input:
+ * u8 flags, the message. The flags select the step of the recovery at which the message arrives, and whether
+ * it names that round. The only node of the job holds two locks; its messages to itself are dropped, and the
+ * test makes the steps. Invariant: nothing outside the tables is accessed, and the table closes. */
+#include "objects/lock_recovery.c" /* for the rounds of recovery */
 
 #include <assert.h>
 #include <string.h>
@@ -52,7 +49,7 @@ static void step(void) {
     remo__lock_recovery_message(lock, 0, message, sizeof message);
 }
 
-static void hear(const uint8_t *data, size_t bytes) {
+static void on_message(const uint8_t *data, size_t bytes) {
     if (bytes > 0
         && (data[0] == REMO__LOCK_QUERY || data[0] == REMO__LOCK_GRANT || data[0] == REMO__LOCK_REPORT_ON))
         remo__lock_report_message(lock, 0, data, bytes);
@@ -78,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         uint32_t round = htole32(lock->recovery->round);
         memcpy(message + ROUND_AT, &round, sizeof round);
     }
-    hear(message, bytes - 1);
+    on_message(message, bytes - 1);
     free(message);
     for (uint32_t i = 0; (flags & STEP_AFTER) && i < STEPS_MAX; i++)
         step();
@@ -89,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     return 0;
 }
 
-/* Each kind of message, at each stage of a round; answers that claim what is held, and what is not. */
+/* Each kind of message, at each step of a round; answers with held tickets, and with others. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     uint32_t flags = n % 16, type = n / 16 % 6 + REMO__LOCK_QUERY, variant = n / 96;
     static const uint8_t claims[2 * REMO__CLAIM_BYTES] = {0, 0, 0, 0, 0, 0, 0, 0, REMO__CLAIM_HOLD,

@@ -1,9 +1,5 @@
-/* mutate.c - runs a fuzz target without a fuzzer.
- *
- *     fuzz_NAME_test            good inputs, then MUTATIONS changes of them
- *     fuzz_NAME_test NUMBER     so many changes, beginning from another seed
- *     fuzz_NAME_test FILE...    the inputs in these files: what a fuzzer has found
- */
+/* mutate.c - runs a fuzz target without a fuzzer: its seeds, and mutations of them.
+ * The mutations depend only on a number, so each run is the same. Usage: see below. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +8,16 @@
 #include "base/random.h"
 #include "fuzz.h"
 
+/* fuzz_NAME_test            the seeds, then MUTATIONS mutations of them
+ * fuzz_NAME_test NUMBER     NUMBER mutations, which begin at another random seed
+ * fuzz_NAME_test FILE...    the inputs in these files, which a fuzzer has written */
+
 #define MUTATIONS 30000u
 #define CHANGES_MAX 6u
 
 static uint8_t input[FUZZ_BYTES_MAX];
 
-/* A copy of exactly the right size, so that a sanitizer sees any read beyond it. */
+/* Copy the input to memory of its exact size, so that a sanitizer detects reads beyond it. */
 static void run(const uint8_t *data, size_t bytes) {
     uint8_t *copy = malloc(bytes ? bytes : 1);
     if (!copy)
@@ -36,12 +36,12 @@ static size_t change(struct remo__random *dice, size_t bytes) {
     case 1: input[at] = edges[remo__random_below(dice, sizeof edges)]; return bytes ? bytes : 1;
     case 2: input[at] = (uint8_t)remo__random_next(dice); return bytes ? bytes : 1;
     case 3: /* cut */ return at;
-    case 4: /* leave some out */
+    case 4: /* remove some bytes */
         if (at + span >= bytes)
             return bytes;
         memmove(input + at, input + at + span, bytes - at - span);
         return bytes - span;
-    default: /* repeat some */
+    default: /* repeat some bytes */
         if (bytes + span > sizeof input || at + span > bytes)
             return bytes;
         memmove(input + at + span, input + at, bytes - at);

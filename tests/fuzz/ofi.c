@@ -1,7 +1,6 @@
-/* What a peer may write into our rings over the ofi fabric: requests that we execute, and answers to our own.
- * A request touches nothing but network memory and its answer; an answer nothing but the buffers of what it
- * answers.
- * Input: u8 0: a request, from its head on, without the check; 1: an answer. */
+/* ofi.c - fuzzes messages that a peer writes into the rings of fabric ofi: requests to execute, and answers.
+ * A request accesses only network memory and its answer; an answer accesses only the buffers of its
+ * operations. Input: u8 0: a request, from its head on, without the check; 1: an answer. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -9,11 +8,11 @@
 #include "fuzz.h"
 
 #define ARENA_BYTES 65536u
-#define SHARED_FROM 8192u /* the part of the arena that is network memory: whole pages, and odd ends */
+#define SHARED_FROM 8192u /* the network memory in the arena: whole pages, and uneven ends */
 #define SHARED_BYTES 40008u
 #define OPS 4u
 
-static bool untouched(const char *from, size_t bytes, char mark) {
+static bool is_unchanged(const char *from, size_t bytes, char mark) {
     for (size_t i = 0; i < bytes; i++) {
         if (from[i] != mark)
             return false;
@@ -40,7 +39,7 @@ static void request(const uint8_t *data, size_t bytes) {
     if (bytes < sizeof head || bytes > REMO__OFI_MESSAGE_BYTES - 8)
         return;
     uint8_t *copy = malloc(bytes),
-            *answer = malloc(REMO__OFI_MESSAGE_BYTES); /* exact: a sanitizer sees the ends */
+            *answer = malloc(REMO__OFI_MESSAGE_BYTES); /* the exact size, for sanitizers */
     assert(copy && answer);
     memcpy(copy, data, bytes);
     memcpy(&head, copy, sizeof head);
@@ -49,13 +48,13 @@ static void request(const uint8_t *data, size_t bytes) {
     enum ofi_run_state state = remo__ofi_run(&run, memory, 0, 0);
     if (state == OFI_RUN_DONE)
         assert(remo__ofi_run_finish(&run) <= REMO__OFI_MESSAGE_BYTES - 8);
-    assert(untouched(arena, SHARED_FROM, 'a'));
-    assert(untouched(arena + SHARED_FROM + SHARED_BYTES, ARENA_BYTES - SHARED_FROM - SHARED_BYTES, 'a'));
+    assert(is_unchanged(arena, SHARED_FROM, 'a'));
+    assert(is_unchanged(arena + SHARED_FROM + SHARED_BYTES, ARENA_BYTES - SHARED_FROM - SHARED_BYTES, 'a'));
     free(copy);
     free(answer);
 }
 
-/* A read, a write, two atomics, as they are when their request is sent. */
+/* A read, a write and two atomics, in the state after their request was sent. */
 static void ops_send(struct ofi_endpoint *endpoint, struct ofi_link *link, char *local, uint8_t *message) {
     static const uint8_t kinds[OPS] = {REMO__OP_READ, REMO__OP_WRITE, REMO__OP_FETCH_ADD,
                                        REMO__OP_COMPARE_SWAP};
@@ -87,14 +86,14 @@ static void answer(const uint8_t *data, size_t bytes) {
         assert(copy);
         memcpy(copy, data, bytes);
         memcpy(&head, copy, sizeof head);
-        head.seq = 1; /* that it is the one waited for was seen before */
+        head.seq = 1; /* the caller has already checked that it is the expected one */
         if (remo__ofi_answer_take(link, copy, bytes, &head))
             assert(endpoint->done.count == OPS);
         assert(endpoint->done.count <= OPS);
         free(copy);
     }
-    assert(untouched(local + 101, 27 + 128, 'l'));
-    assert(untouched(local + 2 * 128 + 8, 120, 'l') && untouched(local + 3 * 128 + 8, 120, 'l'));
+    assert(is_unchanged(local + 101, 27 + 128, 'l'));
+    assert(is_unchanged(local + 2 * 128 + 8, 120, 'l') && is_unchanged(local + 3 * 128 + 8, 120, 'l'));
     free(endpoint->active);
     free(message);
     free(endpoint);
@@ -109,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     return 0;
 }
 
-/* A request of every kind of operation, within the memory or, `strays`, across its end. */
+/* A request with every kind of operation, within the network memory or, if `strays`, across its end. */
 static size_t seed_request(uint8_t *out, bool strays) {
     static const uint8_t kinds[6] = {REMO__OP_READ, REMO__OP_WRITE,        REMO__OP_WRITE,
                                      REMO__OP_READ, REMO__OP_COMPARE_SWAP, REMO__OP_FETCH_ADD};
@@ -135,7 +134,7 @@ static size_t seed_request(uint8_t *out, bool strays) {
     return (size_t)(at - out);
 }
 
-/* Of 101 bytes read and two old values, with one failure or none. */
+/* The answer to a read of 101 bytes and two atomics, with one failure or none. */
 static size_t seed_answer(uint8_t *out, bool failure) {
     struct remo__ofi_head head = {.seq = 1, .count = failure};
     struct remo__ofi_failure said = {.record = 1, .status = -13};

@@ -1,6 +1,6 @@
-/* What a sender may put into a ring: any bytes at all, at any place of the stream. The receiver reads nothing
- * outside the ring and writes nothing outside its buffers. Input: u8 flags, u8 capacity in lines of 64 less
- * 4, u16 place in units of 16 bytes, u16 lap, u16 room in the buffer, the ring. */
+/* ring_record.c - fuzzes the ring that a sender writes: any bytes, at any position. The receiver reads only
+ * the ring, and writes only its buffers. Input: u8 flags, u8 capacity in lines of 64 less 4, u16 position in
+ * units of 16 bytes, u16 lap, u16 capacity of the buffer, the ring. */
 #include "objects/ring_record.h"
 
 #include <assert.h>
@@ -12,8 +12,8 @@
 
 enum { GOOD_SUM = 1, GOOD_LAP = 2 };
 
-/* A checksum guards what lies behind it from a fuzzer; so put the right one there, as a sender that lies
- * would. */
+/* Write the right checksum, as a malicious sender would: without it a fuzzer does not reach the code behind
+ * the check. */
 static void mend(char *ring, const struct remo__ring_cursor *cursor, uint8_t flags) {
     uint64_t *words = (uint64_t *)(void *)(ring + cursor->offset);
     if (flags & GOOD_LAP)
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     return 0;
 }
 
-/* A message, one at the end of its lap, the longest, an empty one, a filler; each with and without help from
+/* A message, one at the end of its lap, the longest one, an empty one, a filler; each with and without
  * `mend`. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     static const struct {

@@ -1,6 +1,7 @@
-/* What comes from outside over the verbs fabric: a peer's description of itself, of its segments, and the
- * request to connect, which anybody may send. Nothing of it needs a device. Input: u8 0: a description; 1: a
- * segment of a connected peer, as u32 index, u64 offset, u64 bytes, description; 2: a request. */
+/* verbs.c - fuzzes input of fabric verbs from other processes: a peer's description of itself and of its
+ * segments, and the connection request, which any process can send. Needs no device. Input: u8 0: a
+ * description; 1: a segment of a connected peer, as u32 index, u64 offset, u64 bytes, description; 2: a
+ * request. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -28,7 +29,7 @@ static void fabric_free(struct verbs_fabric *verbs) {
     free(verbs);
 }
 
-/* As the other node, 1, describes itself. */
+/* Write the description of the other node, 1. */
 static size_t describe(uint8_t *out) {
     struct verbs_fabric *peer = fabric_make();
     size_t bytes = 0;

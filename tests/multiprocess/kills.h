@@ -1,4 +1,5 @@
-/* kills.h - what a node of test_kills does until it is killed, how that is recorded, and how it is judged. */
+/* kills.h - the work of a node of test_kills until it is killed, the record of its calls, and the
+ * judgement. */
 #pragma once
 
 #include "../support/cluster.h"
@@ -6,11 +7,12 @@
 
 #define KILLS_NODES 4u
 #define KILLS_VICTIMS_MAX 2u
-#define KILLS_CALLS_MAX 16384u /* recorded, of a node and object */
-#define KILLS_WORDS_MAX 2000u  /* it takes long to write them, so that somebody dies in the middle */
-#define KILLS_RECOVERY_MAX 16u /* of one run */
+#define KILLS_CALLS_MAX 16384u /* recorded for each node and object */
+#define KILLS_WORDS_MAX 2000u  /* large, so that kills hit a write in progress */
+#define KILLS_RECOVERY_MAX 16u /* recorded for one run */
 
-/* The map: so many keys are worked on at a time, and then left alone, so that no key's history gets long. */
+/* The map: calls go to a few keys at a time, and then to the next ones, so that each key has a short
+ * history. */
 #define KILLS_KEYS_AT_ONCE 6u
 #define KILLS_CALLS_A_KEY 60u
 #define KILLS_KEYS_MAX (2 * KILLS_NODES * KILLS_CALLS_MAX / KILLS_CALLS_A_KEY)
@@ -25,7 +27,7 @@
 
 enum kills_object { KILLS_MAP, KILLS_QUEUE, KILLS_VALUE, KILLS_OBJECTS };
 
-/* What a node is about; what it was about when it was killed. */
+/* The present activity of a node, or that at its kill. */
 enum kills_state {
     KILLS_BETWEEN,
     KILLS_IN_MAP,
@@ -36,19 +38,19 @@ enum kills_state {
 };
 
 struct kills_node {
-    _Atomic uint64_t killed_ns; /* 0: not (yet) */
+    _Atomic uint64_t killed_ns; /* 0: not killed */
     _Atomic uint32_t state;
     struct history histories[KILLS_OBJECTS];
     struct call calls[KILLS_OBJECTS][KILLS_CALLS_MAX];
 };
 
 struct kills_lock {
-    _Atomic uint32_t owner;    /* rank + 1, of who is between acquire and release */
-    _Atomic uint32_t sections; /* begun */
-    _Atomic uint32_t counter;  /* that the last one is about */
+    _Atomic uint32_t owner;    /* rank + 1 of the node between acquire and release */
+    _Atomic uint32_t sections; /* critical sections that have begun */
+    _Atomic uint32_t counter;  /* the counter of the last one */
 };
 
-/* When a node is killed: so long after so many turns. */
+/* A node is killed `delay_ns` after it has done `turns` turns. */
 struct kills_victim {
     uint32_t rank, turns;
     uint64_t delay_ns;
@@ -56,28 +58,28 @@ struct kills_victim {
 
 /* One run, in memory that all processes share. */
 struct kills_run {
-    /* the plan */
+    /* The plan. */
     uint64_t seed;
     uint32_t victim_count;
     struct kills_victim victims[KILLS_VICTIMS_MAX];
     uint32_t weight[KILLS_OBJECTS];
-    uint32_t updates_percent; /* of the calls of the map */
-    uint32_t words;           /* of the map's values and the queue's elements */
-    /* the course */
+    uint32_t updates_percent; /* share of the calls of the map */
+    uint32_t words;           /* length of the map's values and the queue's elements */
+    /* The results. */
     _Atomic uint64_t map_calls;
-    _Atomic uint8_t lost_keys[KILLS_KEYS_MAX]; /* of which a change failed: they are only read from then on */
-    _Atomic uint64_t settled_ns;               /* all that live know of the deaths */
+    _Atomic uint8_t lost_keys[KILLS_KEYS_MAX]; /* a change of the key failed: later calls only read it */
+    _Atomic uint64_t settled_ns;               /* time at which all survivors had detected the failures */
     struct kills_lock locks[KILLS_NODES];
     _Atomic uint32_t recoveries;
-    uint64_t recovery_ns[KILLS_RECOVERY_MAX]; /* from the kill of a holder to the next owner */
+    uint64_t recovery_ns[KILLS_RECOVERY_MAX]; /* from the kill of a holder to the next acquire */
     struct kills_node nodes[KILLS_NODES];
 };
 
-/* What was found in a run. */
+/* The judgement of a run. */
 struct kills_verdict {
     uint64_t acknowledged; /* calls that changed something */
     uint64_t lost, repeated;
-    uint64_t wrong; /* otherwise: histories that are not linearizable */
+    uint64_t wrong; /* other errors: histories that are not linearizable */
 };
 
 extern struct kills_run *kills_run;
@@ -89,7 +91,7 @@ static inline int kills_is_victim(uint32_t rank) {
     return 0;
 }
 
-/* What each node runs. */
+/* The main function of each node. */
 int kills_work(struct remo_node *node, void *ctx);
-/* Judge the histories; says on stderr what is wrong. */
+/* Judge the histories, and print the errors on stderr. */
 int kills_judge(struct kills_verdict *ret_verdict);

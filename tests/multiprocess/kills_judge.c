@@ -1,4 +1,5 @@
-/* kills_judge.c - is what the nodes of a run were answered, all together, what the objects promise? */
+/* kills_judge.c - judges a run: the recorded calls of all nodes, together, must be linearizable, as the
+ * objects promise. Counters and the queue are also checked for lost and repeated changes. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,9 @@
 #include "sim/linear.h"
 #include "sim/oracle.h"
 
-#define BUDGET (1u << 16) /* of one key; usual is one state for each call */
+#define BUDGET (1u << 16) /* of states for one key; usual is one for each call */
 
-/* The calls of all nodes on an object, and how many of them changed something for sure. */
+/* The calls of all nodes on one object. */
 static struct history merged;
 
 static void merge(enum kills_object object, struct kills_verdict *verdict) {
@@ -34,7 +35,7 @@ static int by_key(const void *a, const void *b) {
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* ---- one key after the other ---- */
+/* ---- keys, one after the other ---- */
 
 static void print_calls(const struct history *history, const struct oracle *oracle) {
     uint64_t start = history->calls[0].begin;
@@ -60,27 +61,27 @@ static void judge_key(struct linear *linear, const struct history *history, cons
     verdict->wrong++;
     fprintf(stderr, "%s, key %llu: %s\n", oracle->name, (unsigned long long)history->calls[0].key,
             found == LINEAR_NO ? "no order of these calls explains their results"
-                               : "too many calls to say whether they are in order");
+                               : "too many calls to decide whether an order explains them");
     print_calls(history, oracle);
 }
 
-/* A counter that was added to more often, or less often, than its calls say. */
+/* Count the changes of a counter that were lost or repeated, by its last value and the recorded calls. */
 static void judge_counter(const struct history *history, struct kills_verdict *verdict) {
-    uint64_t surely = 0, perhaps = 0, last = 0;
-    bool seen = false;
+    uint64_t certain_count = 0, possible_count = 0, last = 0;
+    bool was_read = false;
     for (uint32_t i = 0; i < history->count; i++) {
         const struct call *call = &history->calls[i];
-        surely += call->function == COUNTER_ADD && call->end < HISTORY_NONE;
-        perhaps += call->function == COUNTER_ADD && call->end == HISTORY_NEVER;
+        certain_count += call->function == COUNTER_ADD && call->end < HISTORY_NONE;
+        possible_count += call->function == COUNTER_ADD && call->end == HISTORY_NEVER;
         if (call->function == WORD_LOAD && call->end < HISTORY_NONE) {
-            seen = true;
+            was_read = true;
             last = call->result;
         }
     }
-    if (seen && last < surely)
-        verdict->lost += surely - last;
-    if (seen && last > surely + perhaps)
-        verdict->repeated += last - surely - perhaps;
+    if (was_read && last < certain_count)
+        verdict->lost += certain_count - last;
+    if (was_read && last > certain_count + possible_count)
+        verdict->repeated += last - certain_count - possible_count;
 }
 
 static int judge_keys(const struct oracle *oracle, struct kills_verdict *verdict) {
@@ -113,9 +114,9 @@ static int by_element(const void *a, const void *b) {
     return (int)x->function - (int)y->function;
 }
 
-/* Elements that were in a slot of a dead node are lost with it, or come out late. `second` of a call is the
- * ticket after the element's, which says where it was; 0 if not known. */
-static void excuse_dead_slots(void) {
+/* Elements in a slot of a failed node may be lost, or be popped late. `second` of a call is the ticket after
+ * that of the element, which yields its slot; 0 if unknown. */
+static void excuse_failed_slots(void) {
     static struct call *sorted[KILLS_NODES * KILLS_CALLS_MAX];
     for (uint32_t i = 0; i < merged.count; i++)
         sorted[i] = &merged.calls[i];
@@ -129,8 +130,9 @@ static void excuse_dead_slots(void) {
     }
 }
 
-/* While not all know of a death, a node may find the queue empty at a slot that others pass over. */
-static void forget_empty_meanwhile(void) {
+/* Until all nodes have detected a failure, a node may find the queue empty at a slot that its peers skip.
+ * Forget these calls. */
+static void forget_early_empty(void) {
     uint64_t first = HISTORY_NEVER, settled = atomic_load(&kills_run->settled_ns);
     for (uint32_t i = 0; i < kills_run->victim_count; i++) {
         uint64_t killed = atomic_load(&kills_run->nodes[kills_run->victims[i].rank].killed_ns);
@@ -145,18 +147,18 @@ static void forget_empty_meanwhile(void) {
 
 static int judge_queue(struct kills_verdict *verdict) {
     struct fifo_report found;
-    excuse_dead_slots();
-    forget_empty_meanwhile();
+    excuse_failed_slots();
+    forget_early_empty();
     if (fifo_check(&merged, &found) != 0)
         return 1;
     if (kills_is_victim(KILLS_QUEUE_HOME))
-        found.lost = 0; /* the whole queue is */
+        found.lost = 0; /* the whole queue is lost */
     verdict->lost += found.lost;
     verdict->repeated += found.repeated;
     verdict->wrong += found.invented + found.out_of_order + found.not_empty;
     if (found.lost + found.repeated + found.invented + found.out_of_order + found.not_empty > 0)
         fprintf(stderr,
-                "queue: %u elements lost, %u twice, %u never pushed, %u out of order; %u wrongly empty\n",
+                "queue: %u elements lost, %u repeated, %u never pushed, %u out of order; %u wrongly empty\n",
                 found.lost, found.repeated, found.invented, found.out_of_order, found.not_empty);
     return 0;
 }

@@ -1,5 +1,6 @@
-/* kills_work.c - a node works on a map, a queue and values behind locks, and records what it asked and what
- * it was answered, until it is killed or the others are. Those that are left look at everything. */
+/* kills_work.c - one node of test_kills: it works on a map, a queue and values behind locks, and records each
+ * call with its result, until it is killed or has detected all failures. Then the survivors read
+ * everything. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,9 +17,9 @@
 #define KEYS 2048u
 #define COUNTER_WORDS 20u
 #define COUNTER_BYTES (COUNTER_WORDS * 8u)
-#define LINGER_NS_MAX 1000000u /* in a section */
-#define AFTERWARDS 100u        /* turns of those that are left */
-#define CALLS_KEPT 4096u       /* room in each history for what comes after the deaths */
+#define LINGER_NS_MAX 1000000u /* longest time in a critical section */
+#define AFTERWARDS 100u        /* turns of the survivors after the failures */
+#define CALLS_KEPT 4096u       /* space in each history for calls after the failures */
 
 struct actor {
     struct remo_node *node;
@@ -28,23 +29,23 @@ struct actor {
     struct remo_region *counters;
     struct kills_node *own;
     struct remo__random random;
-    uint64_t last_value; /* that a get of the map returned */
+    uint64_t last_value; /* the last value that a get returned */
     uint32_t rank;
-    uint64_t number; /* of values and elements made here */
+    uint64_t number; /* of the last value or element that this node made */
 };
 
 static uint32_t dice(struct actor *actor, uint32_t limit) {
     return (uint32_t)remo__random_below(&actor->random, limit);
 }
 
-/* Different for every call of all nodes. */
+/* Return a number that no other call of any node uses. */
 static uint64_t new_number(struct actor *actor) {
     return (uint64_t)(actor->rank + 1) << 32 | ++actor->number;
 }
 
 /* ---- recording ---- */
 
-static void now_in(struct actor *actor, enum kills_state state) {
+static void set_state(struct actor *actor, enum kills_state state) {
     atomic_store_explicit(&actor->own->state, state, memory_order_relaxed);
 }
 
@@ -58,7 +59,8 @@ static void end(struct actor *actor, enum kills_object object, uint32_t index, i
     history_end(&actor->own->histories[object], index, code, result, cluster_now_ns());
 }
 
-/* It has done nothing. (What is neither ended nor forgotten has happened once, or not at all.) */
+/* The call had no effect. (A call that is neither ended nor forgotten has been applied once, or not at
+ * all.) */
 static void forget(struct actor *actor, enum kills_object object, uint32_t index) {
     actor->own->histories[object].calls[index].end = HISTORY_NONE;
 }
@@ -67,7 +69,7 @@ static int has_room(const struct actor *actor, enum kills_object object, uint32_
     return actor->own->histories[object].count + kept < KILLS_CALLS_MAX;
 }
 
-/* The error that comes with the death of a node, once somebody was killed. */
+/* Return whether `rc` is the error for a failed node, and a node was killed. */
 static int is_down(int rc) {
     for (uint32_t i = 0; rc == -EHOSTDOWN && i < kills_run->victim_count; i++)
         if (atomic_load(&kills_run->nodes[kills_run->victims[i].rank].killed_ns) != 0)
@@ -75,20 +77,20 @@ static int is_down(int rc) {
     return 0;
 }
 
-static int is_dead(const struct actor *actor, uint32_t rank) {
+static int has_failed(const struct actor *actor, uint32_t rank) {
     return remo_node_peer(actor->node, rank) == REMO_PEER_DEAD;
 }
 
-static int are_dead(const struct actor *actor) {
+static int have_failed(const struct actor *actor) {
     for (uint32_t i = 0; i < kills_run->victim_count; i++)
-        if (!is_dead(actor, kills_run->victims[i].rank))
+        if (!has_failed(actor, kills_run->victims[i].rank))
             return 0;
     return 1;
 }
 
 /* ---- the map ---- */
 
-/* The call itself: `value` is what it puts, and what it returns. *ret_bytes: the length of what it returns. */
+/* Make the call. `value` is the argument and the result; *ret_bytes is the length of the result. */
 static int do_map_call(struct actor *actor, const struct call *call, const uint64_t *expected,
                        uint64_t *value, size_t *ret_bytes) {
     uint64_t key = call->key;
@@ -139,8 +141,8 @@ static int map_call(struct actor *actor, uint32_t function, uint64_t key) {
     return 0;
 }
 
-/* fetch_add needs values of 8 bytes: where they are longer, it is a put. A compare_put follows a get of its
- * key, whose value it expects. */
+/* fetch_add needs values of 8 bytes; with longer values a put replaces it. A compare_put follows a get of its
+ * key, and expects the value that the get returned. */
 static int map_change(struct actor *actor, uint32_t function, uint64_t key) {
     if (function == MAP_ADD && kills_run->words > 1)
         function = MAP_PUT;
@@ -161,7 +163,7 @@ static int map_turn(struct actor *actor) {
                             : functions[dice(actor, sizeof functions)];
     if (atomic_load(&kills_run->lost_keys[key % KILLS_KEYS_MAX]))
         function = MAP_GET;
-    now_in(actor, KILLS_IN_MAP);
+    set_state(actor, KILLS_IN_MAP);
     return map_change(actor, function, key);
 }
 
@@ -210,13 +212,13 @@ static int pop(struct actor *actor, uint64_t timeout_ns, int *ret_rc) {
 static int queue_turn(struct actor *actor) {
     uint64_t timeout_ns = dice(actor, 16) == 0 ? SECOND / 500 : 0;
     int rc;
-    now_in(actor, KILLS_IN_QUEUE);
+    set_state(actor, KILLS_IN_QUEUE);
     return dice(actor, 2) ? push(actor, timeout_ns) : pop(actor, timeout_ns, &rc);
 }
 
 /* ---- values behind locks ---- */
 
-/* A counter is words of the same value, at its lock's node or at the next. */
+/* A counter is an array of equal words, at the home of its lock or at the next node. */
 static uint32_t counter_home(uint32_t lock) {
     return lock % 2 == 0 ? lock : (lock + 1) % KILLS_NODES;
 }
@@ -238,7 +240,7 @@ static int write_counter(struct actor *actor, uint32_t lock, uint32_t counter, u
                              COUNTER_BYTES, 0, NULL);
 }
 
-/* The last owner died inside: finish what it may have begun. */
+/* The last holder failed in its critical section: complete the change that it may have begun. */
 static int repair(struct actor *actor, uint32_t lock) {
     uint32_t counter = atomic_load(&kills_run->locks[lock].counter);
     uint64_t words[COUNTER_WORDS], most = 0;
@@ -252,35 +254,36 @@ static int repair(struct actor *actor, uint32_t lock) {
     return 0;
 }
 
-static void note_recovery(uint32_t holder) {
+static void record_recovery(uint32_t holder) {
     uint64_t killed_ns = atomic_load(&kills_run->nodes[holder].killed_ns);
     uint32_t i = atomic_fetch_add(&kills_run->recoveries, 1);
     if (i < KILLS_RECOVERY_MAX)
         kills_run->recovery_ns[i] = cluster_now_ns() - killed_ns;
 }
 
-/* We have the lock: nobody else does. */
+/* Enter the critical section: this thread is its only holder. */
 static int enter(struct actor *actor, uint32_t lock, int acquired) {
-    struct kills_lock *known = &kills_run->locks[lock];
-    uint32_t before = atomic_exchange(&known->owner, actor->rank + 1);
-    now_in(actor, KILLS_IN_SECTION);
+    struct kills_lock *lock_state = &kills_run->locks[lock];
+    uint32_t before = atomic_exchange(&lock_state->owner, actor->rank + 1);
+    set_state(actor, KILLS_IN_SECTION);
     CHECK(before == 0 || (kills_is_victim(before - 1) && acquired == -EOWNERDEAD));
     if (before != 0)
-        note_recovery(before - 1);
+        record_recovery(before - 1);
     return acquired == -EOWNERDEAD ? repair(actor, lock) : 0;
 }
 
-/* Sections are short, and hardly anybody would die in one. */
-static void linger(struct actor *actor) {
+/* Stay in the critical section, which is short, so that kills hit it. */
+static void stay_in_section(struct actor *actor) {
     uint64_t until =
         cluster_now_ns() + dice(actor, kills_is_victim(actor->rank) ? LINGER_NS_MAX : LINGER_NS_MAX / 20);
     while (cluster_now_ns() < until)
         continue;
 }
 
-/* Add 1 to the counter (or, to look only, 0). It is not acknowledged before the release has fenced it. */
-static int count(struct actor *actor, uint32_t lock, uint32_t counter, uint32_t function, uint32_t *ret_call,
-                 uint64_t *ret_before) {
+/* Add 1 to the counter, or only read it (WORD_LOAD). The call is not acknowledged before the release has
+ * fenced it. */
+static int access_counter(struct actor *actor, uint32_t lock, uint32_t counter, uint32_t function,
+                          uint32_t *ret_call, uint64_t *ret_before) {
     uint64_t words[COUNTER_WORDS], key = lock * KILLS_COUNTERS_MAX + counter;
     uint32_t call =
         begin(actor, KILLS_VALUE, &(struct call){.function = function, .key = key, .argument = 1});
@@ -294,7 +297,7 @@ static int count(struct actor *actor, uint32_t lock, uint32_t counter, uint32_t 
     for (uint32_t i = 1; i < COUNTER_WORDS; i++)
         CHECK_EQUAL(words[i], words[0]);
     if (function == COUNTER_ADD && dice(actor, 2) == 0)
-        linger(actor);
+        stay_in_section(actor);
     if (function == COUNTER_ADD)
         rc = write_counter(actor, lock, counter, words[0] + 1);
     CHECK(rc == 0 || (is_down(rc) && kills_is_victim(counter_home(lock))));
@@ -304,7 +307,7 @@ static int count(struct actor *actor, uint32_t lock, uint32_t counter, uint32_t 
 }
 
 static int acquire(struct actor *actor, uint32_t lock, uint64_t timeout_ns, int *ret_rc) {
-    now_in(actor, KILLS_IN_ACQUIRE);
+    set_state(actor, KILLS_IN_ACQUIRE);
     int rc = remo_lock_acquire(actor->lock, lock, timeout_ns);
     *ret_rc = rc;
     if (rc == -EHOSTDOWN || (rc == -ETIMEDOUT && timeout_ns != REMO_FOREVER)) {
@@ -316,7 +319,7 @@ static int acquire(struct actor *actor, uint32_t lock, uint64_t timeout_ns, int 
     return enter(actor, lock, rc);
 }
 
-/* Where memory is not mapped, a fence also tells of writes to the dead node that nobody waited for. */
+/* On fabrics that are not mapped, the fence also returns errors of earlier writes to a failed node. */
 static int release(struct actor *actor, uint32_t lock, int *ret_rc) {
     enum remo_fence_scope fence = counter_home(lock) == lock ? REMO_FENCE_PAIR : REMO_FENCE_THREAD;
     CHECK_EQUAL(atomic_exchange(&kills_run->locks[lock].owner, 0), actor->rank + 1);
@@ -328,23 +331,23 @@ static int release(struct actor *actor, uint32_t lock, int *ret_rc) {
 static int value_turn(struct actor *actor) {
     uint32_t lock = dice(actor, 3) ? (uint32_t)kills_run->seed % KILLS_NODES : dice(actor, KILLS_NODES), call;
     uint64_t timeout_ns = dice(actor, 4) ? REMO_FOREVER : dice(actor, 2) * SECOND / 1000, before;
-    struct kills_lock *known = &kills_run->locks[lock];
+    struct kills_lock *lock_state = &kills_run->locks[lock];
     int rc;
     if (acquire(actor, lock, timeout_ns, &rc))
         return 1;
     if (rc != 0)
         return 0;
-    uint32_t counter = atomic_fetch_add(&known->sections, 1) / KILLS_SECTIONS_A_COUNTER;
+    uint32_t counter = atomic_fetch_add(&lock_state->sections, 1) / KILLS_SECTIONS_A_COUNTER;
     CHECK(counter < KILLS_COUNTERS_MAX);
-    atomic_store(&known->counter, counter);
-    if (count(actor, lock, counter, COUNTER_ADD, &call, &before) || release(actor, lock, &rc))
+    atomic_store(&lock_state->counter, counter);
+    if (access_counter(actor, lock, counter, COUNTER_ADD, &call, &before) || release(actor, lock, &rc))
         return 1;
     if (rc == 0 && call != UINT32_MAX)
         end(actor, KILLS_VALUE, call, 0, before);
     return 0;
 }
 
-static int look_at_counters(struct actor *actor, uint32_t lock) {
+static int read_counters(struct actor *actor, uint32_t lock) {
     uint32_t counters = atomic_load(&kills_run->locks[lock].sections) / KILLS_SECTIONS_A_COUNTER + 1, call;
     uint64_t before;
     int rc = 0;
@@ -353,7 +356,7 @@ static int look_at_counters(struct actor *actor, uint32_t lock) {
     if (rc != 0)
         return 0;
     for (uint32_t counter = 0; counter < counters; counter++) {
-        if (count(actor, lock, counter, WORD_LOAD, &call, &before))
+        if (access_counter(actor, lock, counter, WORD_LOAD, &call, &before))
             return 1;
         if (call != UINT32_MAX)
             end(actor, KILLS_VALUE, call, 0, before);
@@ -371,7 +374,7 @@ static int turn(struct actor *actor, uint32_t kept) {
         drawn -= weight[object++];
     if (has_room(actor, object, kept))
         return turns[object](actor);
-    now_in(actor, KILLS_BETWEEN); /* nobody dies: the machine is busy with other things */
+    set_state(actor, KILLS_BETWEEN); /* the history is full: on a busy machine the kill is late */
     cluster_sleep_ms(1);
     return 0;
 }
@@ -387,8 +390,9 @@ static void *kill_self(void *ctx) {
     return NULL;
 }
 
-/* After so many turns, and some time: so it is in the midst of work on a slow machine too. */
-static int die_in_time(const struct actor *actor, uint32_t turns) {
+/* Start the thread that kills this node, at the planned turn. It waits some time, so that the kill hits work
+ * in progress on a slow machine too. */
+static int start_kill(const struct actor *actor, uint32_t turns) {
     pthread_t thread;
     for (uint32_t i = 0; i < kills_run->victim_count; i++) {
         struct kills_victim *victim = &kills_run->victims[i];
@@ -400,8 +404,8 @@ static int die_in_time(const struct actor *actor, uint32_t turns) {
     return 0;
 }
 
-/* What lives on is all there: the judge sees from this what was lost. */
-static int look_at_all(struct actor *actor) {
+/* Read everything that survives, so that the judge can find lost changes. */
+static int read_all(struct actor *actor) {
     uint64_t groups = atomic_load(&kills_run->map_calls) / (KILLS_KEYS_AT_ONCE * KILLS_CALLS_A_KEY) + 1;
     uint32_t first = 0;
     int rc = 0;
@@ -409,7 +413,7 @@ static int look_at_all(struct actor *actor) {
         if (map_call(actor, MAP_GET, key))
             return 1;
     for (uint32_t lock = 0; lock < KILLS_NODES; lock++)
-        if (look_at_counters(actor, lock))
+        if (read_counters(actor, lock))
             return 1;
     while (kills_is_victim(first))
         first++;
@@ -419,8 +423,8 @@ static int look_at_all(struct actor *actor) {
     return 0;
 }
 
-/* All that live know of the deaths: what a dead node has left half done in the queue is seen as such. */
-static int settle(struct actor *actor) {
+/* All survivors detect the failures: then elements that a failed node was pushing are treated as such. */
+static int await_detection(struct actor *actor) {
     CHECK_OK(cluster_meet());
     while (atomic_load(&actor->queue->departures) < kills_run->victim_count)
         cluster_sleep_ms(1);
@@ -467,14 +471,14 @@ int kills_work(struct remo_node *node, void *ctx) {
     remo__random_seed(&actor.random, kills_run->seed * KILLS_NODES + actor.rank);
     if (open_all(&actor))
         return 1;
-    for (uint32_t turns = 0; !are_dead(&actor); turns++)
-        if (die_in_time(&actor, turns) || turn(&actor, CALLS_KEPT))
+    for (uint32_t turns = 0; !have_failed(&actor); turns++)
+        if (start_kill(&actor, turns) || turn(&actor, CALLS_KEPT))
             return 1;
     for (uint32_t i = 0; i < AFTERWARDS; i++)
         if (turn(&actor, CALLS_KEPT / 2))
             return 1;
-    now_in(&actor, KILLS_BETWEEN);
-    if (settle(&actor) || look_at_all(&actor))
+    set_state(&actor, KILLS_BETWEEN);
+    if (await_detection(&actor) || read_all(&actor))
         return 1;
     CHECK_OK(cluster_meet());
     close_all(&actor);

@@ -1,20 +1,20 @@
-/* kv_actor.h - one thread that works on the map without pause: it changes its own keys, reads those of all,
- * and checks every answer.
+/* kv_actor.h - one thread that works on the map without pause: it changes its own keys, reads the keys of all
+ * threads, and checks every result.
  *
- * Each key has one writer. Each change of a key has a number, one more than the change before, also over
- * delete and insert; values carry it. Before a change is begun and after it is done its writer notes that in
- * memory that all processes share, so a reader knows what it may find: nothing older than the last change
- * that was done before its get, nothing newer than the last one that was begun after it; and nothing at all
- * only if the key was absent, or a delete was begun. */
+ * Each key has one writer. Each change of a key has a number, one more than that of the change before, also
+ * across delete and insert; values contain it. The writer records the number before a change begins and after
+ * it is complete, in memory that all processes share. A get must return a change between the last one that
+ * was complete before the get began, and the last one that began before the get returned. It may return
+ * -ENOENT only if the key was absent, or a delete had begun. */
 #pragma once
 
 #include "kv_common.h"
 
 #define ACTOR_WINDOW_MAX 128
-#define ACTOR_KEYS_MAX 64 /* of one actor */
+#define ACTOR_KEYS_MAX 64 /* of one thread */
 
-/* The last change of a key that was done: its number, how many deletes are among the changes so far, and
- * whether the key is there now. */
+/* The last complete change of a key: its number, the number of deletes up to it, and whether the key is
+ * present. */
 struct actor_done {
     uint64_t number, deletes, present;
 };
@@ -28,23 +28,23 @@ static inline struct actor_done actor_done_unpack(uint64_t word) {
         .number = word >> 32, .deletes = (word & UINT32_MAX) >> 1, .present = word & 1};
 }
 
-/* What all know of a key. */
+/* The record of a key, written by its writer. */
 struct actor_key {
     _Atomic uint64_t done;    /* see actor_done */
     _Atomic uint64_t begun;   /* change number */
     _Atomic uint64_t deletes; /* begun */
-    _Atomic uint32_t unknown; /* the writer has got an error, and leaves it alone */
+    _Atomic uint32_t unknown; /* a change failed, so the writer does not change the key again */
 };
 
 struct actor_options {
-    uint32_t actors; /* in all */
-    uint32_t keys;   /* of each */
+    uint32_t actors; /* of all nodes */
+    uint32_t keys;   /* of each actor */
     uint32_t window;
     uint32_t write_percent;
     uint32_t value_bytes_max;
-    uint32_t key_bytes; /* 8 or more */
+    uint32_t key_bytes; /* at least 8 */
     _Atomic uint32_t *stop;
-    _Atomic uint32_t *killed; /* some node was: errors that come of this are no mistakes; may be NULL */
+    _Atomic uint32_t *killed; /* a node was killed: errors of unreachable nodes are expected; may be NULL */
 };
 
 struct actor_slot {
@@ -61,7 +61,7 @@ struct actor_slot {
 struct actor {
     const struct actor_options *options;
     struct remo_kv *kv;
-    struct actor_key *keys; /* shared, of all actors */
+    struct actor_key *keys; /* of all actors, shared */
     uint32_t me;
     struct remo__random random;
     struct {
@@ -104,7 +104,7 @@ static inline enum remo_kv_kind actor_choose(struct actor *actor, uint32_t prese
     return dice < 80 ? REMO_KV_INSERT : dice < 90 ? REMO_KV_UPDATE : REMO_KV_DELETE;
 }
 
-/* A change of a key of our own; false when all of them are busy. */
+/* Start a change of a key of this thread; returns false if all its keys are being changed. */
 static inline int actor_begin_change(struct actor *actor, struct actor_slot *slot) {
     const struct actor_options *options = actor->options;
     uint32_t i = (uint32_t)remo__random_below(&actor->random, options->keys);
@@ -179,8 +179,8 @@ static inline int actor_end(struct actor *actor, struct actor_slot *slot) {
     return slot->op.kind == REMO_KV_GET ? actor_end_get(actor, slot) : actor_end_change(actor, slot);
 }
 
-/* Keep the window full until `stop` is set, then complete it. The first window is started in any case: on a
- * busy machine a thread may begin late. */
+/* Keep the window full until `stop` is set, then complete it. The first window is always started: on a busy
+ * machine the thread may begin late. */
 static inline int actor_run(struct actor *actor) {
     const struct actor_options *options = actor->options;
     uint32_t in_flight = 0, turn = 0;

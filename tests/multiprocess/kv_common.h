@@ -1,5 +1,5 @@
-/* kv_common.h - what the tests of the map share: opening one, and values that show whose and how old they
- * are. */
+/* kv_common.h - functions that the tests of the map share: opening a map, and values that contain their key
+ * and a counter. */
 #pragma once
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "../support/cluster.h"
 #include "base/random.h"
 
-/* A value of any length from 16 bytes on: key, counter, and a filler that follows from both. */
+/* A value of at least 16 bytes: key, counter, and filler computed from both. */
 struct kv_value {
     uint64_t key, counter;
 };
@@ -23,7 +23,7 @@ static inline void kv_value_make(unsigned char *value, size_t bytes, uint64_t ke
         value[i] = (unsigned char)(seed >> i % 8 * 8) + (unsigned char)i;
 }
 
-/* Is it a whole value of this key? Then *ret_counter says which. */
+/* Return whether this is a whole value of the key, and its counter. */
 static inline int kv_value_check(const unsigned char *value, size_t bytes, uint64_t key,
                                  uint64_t *ret_counter) {
     struct kv_value head;
@@ -38,7 +38,7 @@ static inline int kv_value_check(const unsigned char *value, size_t bytes, uint6
     return head.key == key;
 }
 
-/* Open a map on every node and wait for all. */
+/* Open a map on every node, and wait for all nodes. */
 static inline int kv_open(struct remo_node *node, const struct remo_kv_options *options,
                           struct remo_kv **ret_kv) {
     CHECK_OK(remo_kv_open(remo_node_root(node), "map", options, ret_kv));

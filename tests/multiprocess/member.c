@@ -1,12 +1,7 @@
-/* member.c - the smallest member of a job, for tests of the launchers: joins with what its environment says,
- * waits until it is connected to everybody, and prints "rank R of S, job J".
+/* member.c - the smallest member of a job, for tests of the launchers.
  *
- *     member              then leaves when everybody has said that all is well
- *     member --size N     the program says N: must agree with the launcher
- *     member --die R      rank R kills itself then; the others print "rank X was told of R" and end with 0
- *     member --open N     opens and closes a whole node instead, after N ms; prints "rank R opened"
- *     member --region N   opens a node and a region of N MiB at each rank; prints "rank R: " and the code
- */
+ * It joins by the settings of its environment, connects to all peers, prints "rank R of S, job J", and leaves
+ * when all peers are ready. Options change that: see below. */
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,10 +17,16 @@
 #include <remo/node.h>
 #include <remo/region.h>
 
+/* member --size N     the program sets N nodes, which must agree with the launcher
+ * member --fail R     rank R kills itself when all are ready; each peer prints "rank X detected the failure
+ *                     of R", and exits with 0
+ * member --open N     opens and closes a node instead, after N ms; prints "rank R opened"
+ * member --region N   opens a node and a region of N MiB per rank instead; prints "rank R: " and the code */
+
 #define WAIT_NS (100 * REMO__NS_PER_S)
 
 static atomic_uint ups, readies, downs;
-static atomic_int dead = -1;
+static atomic_int failed_rank = -1;
 
 static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_machine, const void *hello,
                   size_t bytes) {
@@ -52,7 +53,7 @@ static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, 
 static void on_down(void *ctx, uint32_t peer, int reason) {
     (void)ctx;
     if (reason != 0)
-        atomic_store(&dead, (int)peer);
+        atomic_store(&failed_rank, (int)peer);
     atomic_fetch_add(&downs, 1);
 }
 
@@ -66,19 +67,19 @@ static int wait_for(atomic_uint *counter, uint32_t count) {
     return 0;
 }
 
-static void say_missing(struct remo__control *control, const struct remo__roster *roster) {
+static void print_missing(struct remo__control *control, const struct remo__roster *roster) {
     for (uint32_t i = 0; i < roster->size; i++) {
         char why[256];
         remo__control_why(control, i, why, sizeof why);
         if (why[0] != '\0')
-            fprintf(stderr, "rank %u misses %u: %s\n", roster->rank, i, why);
+            fprintf(stderr, "rank %u is not connected to %u: %s\n", roster->rank, i, why);
     }
 }
 
-static int take_part(struct remo__control *control, const struct remo__roster *roster, int die) {
+static int take_part(struct remo__control *control, const struct remo__roster *roster, int failing_rank) {
     uint32_t others = roster->size - 1;
     if (wait_for(&ups, others) != 0) {
-        say_missing(control, roster);
+        print_missing(control, roster);
         return 1;
     }
     printf("rank %u of %u, job %s\n", roster->rank, roster->size, roster->job);
@@ -89,12 +90,12 @@ static int take_part(struct remo__control *control, const struct remo__roster *r
     }
     if (wait_for(&readies, others) != 0)
         return 1;
-    if (die == (int)roster->rank)
+    if (failing_rank == (int)roster->rank)
         kill(getpid(), SIGKILL);
-    if (die >= 0) {
+    if (failing_rank >= 0) {
         if (wait_for(&downs, 1) != 0)
             return 1;
-        printf("rank %u was told of %d\n", roster->rank, atomic_load(&dead));
+        printf("rank %u detected the failure of %d\n", roster->rank, atomic_load(&failed_rank));
     }
     return 0;
 }
@@ -112,7 +113,7 @@ static int open_node(unsigned int after_ms) {
     return 0;
 }
 
-/* Each node writes the last word of the next one's part and reads it back. */
+/* Write the last word of the next node's memory, and read it back. */
 static int use_region(struct remo_node *node, struct remo_region *region, uint64_t size_bytes) {
     uint32_t next = (remo_node_rank(node) + 1) % remo_node_size(node);
     uint64_t word = 1 + remo_node_rank(node), back = 0, offset = size_bytes - sizeof word;
@@ -136,7 +137,7 @@ static int open_region(uint64_t size_bytes) {
     rc = rc ? rc : use_region(node, region, size_bytes);
     printf("rank %u: %s\n", rank, rc == 0 ? "opened" : remo_error_name(rc));
     rc = remo_barrier_open(remo_node_root(node), "all", NULL, &barrier);
-    rc = rc ? rc : remo_barrier_wait(barrier, REMO_FOREVER); /* no node leaves while others use its memory */
+    rc = rc ? rc : remo_barrier_wait(barrier, REMO_FOREVER); /* no node leaves while peers use its memory */
     remo_barrier_close(barrier);
     remo_region_close(region);
     remo_node_close(node);
@@ -148,12 +149,12 @@ int main(int argc, char **argv) {
     struct remo__control_config plane = {.up = on_up, .frame = on_frame, .down = on_down};
     struct remo__roster *roster;
     struct remo__control *control;
-    int die = -1;
+    int failing_rank = -1;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--size") == 0)
             config.size = (uint32_t)atoi(argv[i + 1]);
-        if (strcmp(argv[i], "--die") == 0)
-            die = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--fail") == 0)
+            failing_rank = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--region") == 0)
             return open_region((uint64_t)atoi(argv[i + 1]) << 20);
         if (strcmp(argv[i], "--open") == 0)
@@ -168,7 +169,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "member: %s\n", remo_last_error());
         return 3;
     }
-    rc = take_part(control, roster, die);
+    rc = take_part(control, roster, failing_rank);
     remo__control_close(control);
     remo__roster_close(roster);
     return rc;

@@ -1,3 +1,5 @@
+/* plane.c - implements plane.h: a control plane whose callbacks count what arrives, and check its order and
+ * contents. */
 #include "plane.h"
 
 #include <dirent.h>

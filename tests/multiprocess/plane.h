@@ -1,4 +1,4 @@
-/* plane.h - a control plane with a recorder behind its callbacks, for tests. */
+/* plane.h - a control plane for tests, whose callbacks record what arrives. */
 #ifndef REMO_TESTS_PLANE_H
 #define REMO_TESTS_PLANE_H
 
@@ -25,7 +25,7 @@ struct plane_peer {
     bool same_machine;
     char hello[64];
     uint64_t frames, bytes, fds;
-    bool disorder; /* a frame came out of order, damaged, before `up` or after `down` */
+    bool disorder; /* a frame was out of order, damaged, before `up`, or after `down` */
     uint64_t down_at;
 };
 
@@ -35,38 +35,39 @@ struct plane {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct plane_peer peers[REMO__NODES_MAX];
-    atomic_bool hold; /* frames wait in the callback while set */
+    atomic_bool hold; /* while set, callbacks of frames wait */
     struct remo__log log;
 };
 
-/* Options beyond rank, size and the folder of the sockets; NULL: none. */
+/* Options besides rank, size and the folder of the sockets; NULL: none. */
 struct plane_options {
     const char *const *addresses;
     const char *key_file, *job;
     uint32_t incarnation;
     uint64_t silence_ns;
-    bool network; /* without the Unix sockets that TCP addresses get of their own accord */
+    bool network; /* do not add Unix sockets to TCP addresses */
 };
 
-/* A new folder, removed with everything inside by plane_folder_remove. */
+/* Return the folder of this process, created at the first call; plane_folder_remove removes it and its
+ * files. */
 const char *plane_folder(void);
 void plane_folder_remove(void);
-/* A key file inside that folder, of 32 bytes `fill`. */
+/* Write a key file with 32 bytes `fill` in that folder, and return its path. */
 const char *plane_key(uint8_t fill);
 
-/* 0 or the error of roster or control. */
+/* Open a plane. Errors: those of the roster and of the control plane. */
 int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct plane_options *options);
 void plane_close(struct plane *plane);
 
-/* Wait until so many peers are up (each at least once), or `peer` went down so often; false after 100 s. */
+/* Wait until `count` peers are up, or until `peer` went down `downs` times; false after 100 s. */
 bool plane_wait_up(struct plane *plane, uint32_t count);
 bool plane_wait_down(struct plane *plane, uint32_t peer, int downs);
 bool plane_wait_frames(struct plane *plane, uint32_t peer, uint64_t frames);
 bool plane_wait_denied(struct plane *plane, uint32_t peer);
-/* The why of `peer` contains `text` within 100 s. */
+/* Wait until the reason for which `peer` is not connected contains `text`; false after 100 s. */
 bool plane_wait_why(struct plane *plane, uint32_t peer, const char *text);
 
-/* The numbered frame that the recorder expects next: {u64 number; bytes that follow from it}. */
+/* Send the numbered frame that the recorder expects next: {u64 number; bytes computed from the number}. */
 int plane_send(struct plane *plane, uint32_t peer, uint64_t number, size_t bytes, int fd);
 
 #endif

@@ -1,11 +1,5 @@
-/* signals.c - a program of a user, for test_signals.sh: public header and shared library only.
- *
- *     signals same FABRIC     exit 0 if a node leaves the action of every signal as it was, else 1
- *     signals loaded FABRIC   print the shared libraries that are mapped while a node is open
- *     signals crash FABRIC    open a node, then write to address 0
- *     signals sleep FABRIC    open a node, print "ready", then sleep until a signal ends the program
- *
- * Exit 77: this machine has no such fabric. */
+/* signals.c - a program of a user, for test_signals.sh: it uses only public header and shared library.
+ * Its modes are described below. Exit 77: this machine does not have the fabric. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <signal.h>
@@ -15,7 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define KERNEL_SA_RESTORER 0x04000000 /* set by the C library, in what was never changed it is not set */
+/* signals same FABRIC     exit 0 if a node does not change the action of any signal, else 1
+ * signals loaded FABRIC   print the shared libraries that are mapped while a node is open
+ * signals crash FABRIC    open a node, then write to address 0
+ * signals sleep FABRIC    open a node, print "ready", then sleep until a signal ends the program */
+
+#define KERNEL_SA_RESTORER 0x04000000 /* the C library sets it in each action that it installs */
 
 struct actions {
     struct sigaction of[_NSIG];
@@ -66,7 +65,7 @@ static struct remo_node *node_open(const char *fabric) {
     exit(rc == -ENODEV ? 77 : 1);
 }
 
-/* The fabric is not only opened but used. */
+/* Use the fabric, not only open it. */
 static void node_use(struct remo_node *node) {
     struct remo_atomic_var *word = NULL;
     int rc = remo_atomic_var_open(remo_node_root(node), "word", NULL, &word);
@@ -127,7 +126,7 @@ static int crash(const char *fabric) {
     return 0;
 }
 
-/* Whatever started the test may ignore SIGINT, which a process inherits. */
+/* The parent of the test may ignore SIGINT, which a process inherits. */
 static int sleep_until_signal(const char *fabric) {
     signal(SIGINT, SIG_DFL);
     node_use(node_open(fabric));

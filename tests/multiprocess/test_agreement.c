@@ -1,7 +1,7 @@
 /* test_agreement.c - nodes that open one name with different options get -EPROTO and both descriptions.
  *
- * Every option that decides where state lives or how it is laid out is tried on every object: homes, owners,
- * senders, providers, sizes, counts, and the set of participants. */
+ * The tests cover, for every object, every option that determines where state is or how it is laid out:
+ * homes, owners, senders, providers, sizes, counts, and participants. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -136,7 +136,7 @@ CLOSER(barrier)
 CLOSER(ringbuffer)
 CLOSER(kv)
 
-/* Node 0 opens variant 0, the others open variant 1; the sentence names both. */
+/* Node 0 opens variant 0, all others variant 1; the sentence names both. */
 static const struct disagreement {
     const char *what;
     open_variant *open;
@@ -172,7 +172,7 @@ static int disagree(struct remo_node *node, const struct disagreement *of) {
     CHECK(strstr(remo_last_error(), of->words[0]) && strstr(remo_last_error(), of->words[1]));
     CHECK_OK(cluster_meet());
     of->close(object);
-    CHECK_OK(cluster_meet()); /* the next object must not meet this one */
+    CHECK_OK(cluster_meet()); /* so that the next object does not connect to this one */
     return 0;
 }
 
@@ -184,13 +184,14 @@ static int every_option(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- never both ---- */
+/* ---- mutual exclusion ---- */
 
 static struct {
     _Atomic uint32_t holders[ROUNDS];
 } *shared;
 
-/* Both nodes are the home of the lock, open it at the same time, and acquire it at once. */
+/* Both nodes name themselves as home of the lock, open it at the same time, and acquire it: not both
+ * succeed. */
 static int never_both(struct remo_node *node, void *ctx) {
     struct remo_channel *root = remo_node_root(node);
     (void)ctx;
@@ -211,7 +212,7 @@ static int never_both(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Node 1 opens last: none of its calls works on its own memory. Node 0 goes on. */
+/* Node 1 opens last: none of its calls uses its own memory. Node 0 continues. */
 static int late_is_refused(struct remo_node *node, void *ctx) {
     struct remo_channel *root = remo_node_root(node);
     uint32_t rank = remo_node_rank(node);
@@ -222,7 +223,7 @@ static int late_is_refused(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
     struct remo_channel *parts[4];
     const char *const names[4] = {"a", "b", "c", "d"};
-    for (int i = 0; i < 4; i++) { /* a parent each: all have the same name */
+    for (int i = 0; i < 4; i++) { /* one parent each, because all objects have the same name */
         CHECK_OK(remo_channel_open(root, names[i], "test", NULL, &parts[i]));
         CHECK_OK(remo_channel_join(parts[i]));
     }

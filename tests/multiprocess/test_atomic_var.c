@@ -1,5 +1,5 @@
-/* test_atomic_var.c - words that all nodes change: nothing is lost, nothing happens twice, wherever they
- * live; costs; a dead home. */
+/* test_atomic_var.c - words that all nodes change: no change is lost or repeated, wherever the words are.
+ * Also costs, and the failure of a home. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #define TOKENS 500u
 
 static struct shared {
-    uint8_t seen[NODES_MAX * TOKENS + 1]; /* how often each token came out of an exchange */
+    uint8_t returned_count[NODES_MAX * TOKENS + 1]; /* number of exchanges that returned the token */
 } * shared;
 
 static int open_var(struct remo_node *node, const struct remo_atomic_var_options *options,
@@ -21,7 +21,7 @@ static int open_var(struct remo_node *node, const struct remo_atomic_var_options
     return 0;
 }
 
-/* Each word counts; `count` words, striped or not, for every number of nodes up to this. */
+/* Each word is a counter. `count` words, striped or not, for every number of nodes up to that of the job. */
 static int count_with(struct remo_node *node, uint64_t count, enum remo_atomic_var_place place,
                       uint32_t home) {
     struct remo_atomic_var_options options = {.count = count, .place = place, .home = home};
@@ -77,7 +77,7 @@ static int counters(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Every word of a striped array is another word, and they are spread evenly. */
+/* The words of a striped array are distinct, and spread evenly. */
 static int stripes(struct remo_node *node, void *ctx) {
     struct remo_atomic_var_options options = {.count = 1000, .place = REMO_ATOMIC_VAR_STRIPED};
     struct remo_atomic_var *var;
@@ -103,7 +103,7 @@ static int stripes(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Unique tokens go in; each comes out once, or is the last one in the word. */
+/* Nodes exchange unique tokens: each token is returned once, or is the last one in the word. */
 static int exchanges(struct remo_node *node, void *ctx) {
     struct remo_atomic_var *var;
     uint64_t old;
@@ -115,12 +115,12 @@ static int exchanges(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < TOKENS; i++) {
         CHECK_OK(remo_atomic_var_exchange(var, 0, rank * TOKENS + i + 1, &old));
         CHECK(old <= NODES_MAX * TOKENS);
-        __atomic_fetch_add(&shared->seen[old], 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&shared->returned_count[old], 1, __ATOMIC_RELAXED);
     }
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_atomic_var_load(var, 0, &old, NULL));
     for (uint32_t token = 0; token <= TOKENS * remo_node_size(node); token++)
-        CHECK_EQUAL(shared->seen[token], token != old);
+        CHECK_EQUAL(shared->returned_count[token], token != old);
     CHECK_OK(cluster_meet());
     remo_atomic_var_close(var);
     return 0;
@@ -136,7 +136,7 @@ static int costs(struct remo_node *node, void *ctx) {
     struct remo_channel *channel = remo_atomic_var_channel(var);
     for (uint32_t turn = 0; turn < 2; turn++) {
         for (uint64_t i = 0; turn == remo_node_rank(node) && i < 2;
-             i++) { /* local and remote; nobody else is at work */
+             i++) { /* local and remote, while all other nodes are idle */
             CHECK_COST(channel, CHECK_OK(remo_atomic_var_load(var, i, &value, NULL)), 1, 0, 0, 0);
             CHECK_COST(channel, CHECK_OK(remo_atomic_var_fetch_add(var, i, 1, NULL, NULL)), 0, 0, 1, 0);
             CHECK_COST(channel, CHECK_OK(remo_atomic_var_compare_swap(var, i, 9, 9, &value, NULL)), 0, 0, 1,
@@ -198,7 +198,7 @@ static int errors(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-static int home_dies(struct remo_node *node, void *ctx) {
+static int home_fails(struct remo_node *node, void *ctx) {
     struct remo_atomic_var_options options = {.count = 3, .place = REMO_ATOMIC_VAR_STRIPED};
     struct remo_atomic_var *var;
     uint64_t value;
@@ -238,7 +238,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(exchanges, 3),
         CLUSTER_TEST(costs, 2),
         CLUSTER_TEST(errors, 2),
-        CLUSTER_TEST(home_dies, 3),
+        CLUSTER_TEST(home_fails, 3),
         {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);

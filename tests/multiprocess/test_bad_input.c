@@ -1,9 +1,6 @@
-/* test_bad_input.c - bad input gets an error code and a sentence with the remedy, and loses nothing: the job
- * goes on.
- *
- * Names, types and sizes, ranges, fabrics, hosts files, credentials, ports, limits, counts of nodes, and
- * strangers that send garbage to the control port. (Too little memory: test_little_memory.c; what is special
- * to channels and regions: their own tests.) */
+/* test_bad_input.c - bad input gets an error code and a sentence with the remedy, and the job continues.
+ * Covered are names, types, sizes, ranges, fabrics, hosts files, credentials, ports, limits, counts of nodes,
+ * and garbage on the control port. (Too little memory: test_little_memory.c.) */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +16,7 @@
 #include "../support/job.h"
 #include "../support/ports.h"
 
-/* ---- all objects alike ---- */
+/* ---- one table of all objects ---- */
 
 typedef int open_object(struct remo_channel *parent, const char *name, void **ret_object);
 
@@ -103,8 +100,8 @@ static const struct kind {
 
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-/* A region that is used after each thing that goes wrong: nothing is lost. */
-static int goes_on(struct remo_node *node, struct remo_region *region, uint64_t turn) {
+/* Use the region after each error: it still works. */
+static int check_still_works(struct remo_node *node, struct remo_region *region, uint64_t turn) {
     uint32_t other = (remo_node_rank(node) + 1) % remo_node_size(node);
     uint64_t found = 0;
     CHECK_OK(remo_region_write(region, other, 8, &turn, 8, 0, NULL));
@@ -132,7 +129,7 @@ static int bad_names_of(struct remo_channel *root, const struct kind *kind) {
     CHECK_SENTENCE(kind->open(root, NULL, &object), -EINVAL, "name");
     CHECK(object == NULL);
     CHECK_OK(kind->open(root, "good", &object));
-    for (size_t i = 0; i < KINDS; i++) /* as the same, and as any other thing */
+    for (size_t i = 0; i < KINDS; i++) /* open as the same kind, and as each other kind */
         CHECK_SENTENCE(kinds[i].open(root, "good", &again), -EEXIST, "good is open on this node");
     CHECK(again == NULL);
     kind->close(object);
@@ -145,16 +142,15 @@ static int names(struct remo_node *node, void *ctx) {
     if (open_steady(node, &region))
         return 1;
     for (size_t i = 0; i < KINDS; i++) {
-        if (bad_names_of(remo_node_root(node), &kinds[i]) || goes_on(node, region, i))
+        if (bad_names_of(remo_node_root(node), &kinds[i]) || check_still_works(node, region, i))
             return fprintf(stderr, "with a %s\n", kinds[i].name), 1;
-        CHECK_OK(cluster_meet()); /* the next kind must not meet this one */
+        CHECK_OK(cluster_meet()); /* so that the next kind does not connect to this one */
     }
     remo_region_close(region);
     return 0;
 }
 
-/* Each kind against the next one: both ends get -EPROTO and a sentence that names the channel and both types.
- */
+/* Each kind against the next one: both ends get -EPROTO, and a sentence with the channel and both types. */
 static int types(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     struct remo_region *region;
@@ -169,7 +165,7 @@ static int types(struct remo_node *node, void *ctx) {
         CHECK(strstr(remo_last_error(), "on node 0") && strstr(remo_last_error(), "on node 1"));
         CHECK_OK(cluster_meet());
         kind->close(object);
-        if (goes_on(node, region, i))
+        if (check_still_works(node, region, i))
             return 1;
         CHECK_OK(cluster_meet());
     }
@@ -208,7 +204,7 @@ static int sizes(struct remo_node *node, void *ctx) {
     CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 100 * SECOND), -EPROTO, "channel odd");
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
-    if (goes_on(node, region, 9))
+    if (check_still_works(node, region, 9))
         return 1;
     CHECK_OK(cluster_meet());
     remo_region_close(region);
@@ -238,7 +234,7 @@ static int ranges(struct remo_node *node, void *ctx) {
     CHECK_SENTENCE(remo_region_open(remo_node_root(node), "none", 0, NULL, &region), -EINVAL, "0 bytes");
     CHECK_SENTENCE(remo_region_open(remo_node_root(node), "huge", 1ull << 45, NULL, &region), -ENOSPC,
                    "arena_bytes");
-    if (goes_on(node, region, 3))
+    if (check_still_works(node, region, 3))
         return 1;
     CHECK_OK(cluster_meet());
     remo_region_close(region);
@@ -247,7 +243,7 @@ static int ranges(struct remo_node *node, void *ctx) {
 
 /* ---- opening a node ---- */
 
-/* The node is not opened, for this reason, and one with a good configuration is. */
+/* Check that the configuration is refused with this code and these words, and that a good one is accepted. */
 #define CHECK_OPEN(node, job, config, code, words)                                             \
     do {                                                                                       \
         struct remo_node *none_ = NULL;                                                        \
@@ -322,7 +318,7 @@ static int hosts_files(struct remo_node *node, void *ctx) {
     static const struct {
         const char *text, *words;
     } malformed[] = {{"", "lists no hosts"},
-                     {"# nothing but this\n", "lists no hosts"},
+                     {"# a comment only\n", "lists no hosts"},
                      {"a:1\nb:2 slots=many\n", ":2: "},
                      {"a:1\nb:2\nc:0\n", ":3: "},
                      {"a:99999\n", "port"},
@@ -359,9 +355,9 @@ static int hosts_files(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- who may join ---- */
+/* ---- joining ---- */
 
-/* Two nodes by TCP, with these options each. How many were not opened? */
+/* Open two nodes by TCP, with these options each. Returns the number of nodes that failed to open. */
 static int open_two(struct remo_node *node, struct job *job, struct job_node *nodes,
                     struct remo_config *options, uint32_t *ret_failed) {
     static char text[2][64];
@@ -437,14 +433,14 @@ static int ports(struct remo_node *node, void *ctx) {
         return 1;
     snprintf(by_path, sizeof by_path, "unix:%s", path);
     CHECK_OPEN(node, &job, (&(struct remo_config){.addresses = files}), -EADDRINUSE, path);
-    CHECK(access(path, F_OK) == 0); /* it was somebody's */
+    CHECK(access(path, F_OK) == 0); /* the file of another program is not removed */
     unlink(path);
     job_remove(&job);
     return 0;
 }
 
-/* Both nodes time out, each of `count` with a sentence that contains `words`. A node reports what it met
- * before its timeout, so a busy machine gets more time. */
+/* Both nodes time out, and `count` of them with a sentence that contains `words`. A node reports what it has
+ * detected before its timeout, so a busy machine gets more time. */
 static int mismatch(struct job_node *nodes, struct remo_config *options, uint32_t count, const char *words) {
     bool found = false;
     for (uint64_t seconds = 1; seconds <= 64 && !found; seconds *= 2) {
@@ -490,7 +486,7 @@ static int counts(struct remo_node *node, void *ctx) {
 
 /* ---- strangers ---- */
 
-/* Half of them stay, and say nothing more: *ret_fd, else -1. */
+/* Connect and send garbage. Every second connection stays open: *ret_fd, otherwise -1. */
 static int send_garbage(const char *address, uint32_t turn, int *ret_fd) {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -529,10 +525,10 @@ static int garbage(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_channel_wait(remo_region_channel(regions[i]), 100 * SECOND));
     for (uint32_t i = 0; i < STRANGERS; i++) {
         if (send_garbage(options[0].addresses[i % 2], i, &fds[i])
-            || goes_on(nodes[i / 2 % 2].node, regions[i / 2 % 2], i))
+            || check_still_works(nodes[i / 2 % 2].node, regions[i / 2 % 2], i))
             return 1;
     }
-    struct remo_region *after[2]; /* the control streams still carry what they should */
+    struct remo_region *after[2]; /* the control streams still work */
     for (uint32_t i = 0; i < 2; i++)
         CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "after", 64, NULL, &after[i]));
     for (uint32_t i = 0; i < 2; i++)
@@ -564,8 +560,8 @@ static int with_limit(struct remo_node *node, struct job *job, int resource, rli
     return 0;
 }
 
-/* Descriptors, address space, locked memory: an error that names what to raise, at whatever point it strikes,
- * or no harm. */
+/* At a limit of descriptors, address space or locked memory, the error names the limit to raise, whichever
+ * call fails, or the node opens. */
 static int limits(struct remo_node *node, void *ctx) {
     struct job job;
     int rc = 0, free_fd = dup(0), failures = 0;
@@ -578,14 +574,13 @@ static int limits(struct remo_node *node, void *ctx) {
         if (rc == 0)
             break;
         failures++;
-        CHECK(
-            rc == -EMFILE
-            || (rc == -EIO && strcmp(remo_node_fabric(node), "ofi") == 0)); /* libfabric forgets the reason */
+        CHECK(rc == -EMFILE
+              || (rc == -EIO && strcmp(remo_node_fabric(node), "ofi") == 0)); /* from libfabric */
         CHECK(strstr(remo_last_error(), "ulimit -n"));
     }
     CHECK(failures >= 3);
     CHECK_OK(rc);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they need address space themselves */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* the sanitizers need address space */
     if (with_limit(node, &job, RLIMIT_AS, 512u << 20, &rc))
         return 1;
     CHECK_CODE(rc, -ENOMEM);

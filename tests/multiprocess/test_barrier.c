@@ -1,5 +1,5 @@
-/* test_barrier.c - nobody leaves before all have come, what was written before is visible after, and nobody
- * waits for the dead. */
+/* test_barrier.c - tests of the barrier: no node passes before all have arrived, writes before it are visible
+ * after it, and nodes do not wait for failed or closed participants. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@ static int open_barrier(struct remo_node *node, const char *name, struct remo_ba
     return 0;
 }
 
-/* ---- nobody leaves early ---- */
+/* ---- no node passes early ---- */
 
 static int rounds(struct remo_node *node, void *ctx) {
     struct remo_barrier *barrier;
@@ -34,7 +34,7 @@ static int rounds(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_barrier_wait(barrier, round % 3 ? 100 * SECOND : REMO_FOREVER));
         for (uint32_t other = 0; other < size; other++) {
             uint64_t reached = atomic_load(&shared->rounds[other]);
-            CHECK(reached == round || reached == round + 1); /* all have come; nobody is two ahead */
+            CHECK(reached == round || reached == round + 1); /* no node is two rounds ahead */
         }
     }
     CHECK_OK(cluster_meet());
@@ -42,7 +42,7 @@ static int rounds(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- writes before are visible after, without a fence of the program ---- */
+/* ---- writes before the barrier are visible after it, without an explicit fence ---- */
 
 static int visibility(struct remo_node *node, void *ctx) {
     struct remo_barrier *barrier;
@@ -86,7 +86,7 @@ static int costs(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- who takes part, who is late ---- */
+/* ---- subsets of the nodes, and late nodes ---- */
 
 static int subsets(struct remo_node *node, void *ctx) {
     struct remo_barrier *pair, *all;
@@ -116,7 +116,8 @@ static int timeouts(struct remo_node *node, void *ctx) {
     struct remo_barrier *barrier;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
-    /* First node 2 has not opened it, then it has not come; the arrival of this node counts once. */
+    /* First node 2 has not opened the barrier, then it has not arrived. The arrival of this node counts
+     * once. */
     if (rank != 2) {
         CHECK_OK(remo_barrier_open(remo_node_root(node), "barrier", NULL, &barrier));
         CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "has not opened barrier");
@@ -177,10 +178,11 @@ static int threads(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- death, and leaving ---- */
+/* ---- failing and leaving ---- */
 
-/* Node 0 is killed by node 1 while all others wait; every survivor is told, in time, and told again. */
-static int dying(struct remo_node *node, void *ctx) {
+/* Node 1 kills node 0 while all others wait. Every survivor gets the error in time, also from the next
+ * call. */
+static int participant_fails(struct remo_node *node, void *ctx) {
     struct remo_barrier *barrier;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
@@ -194,7 +196,7 @@ static int dying(struct remo_node *node, void *ctx) {
         return 1;
     }
     if (rank == 1) {
-        cluster_sleep_ms(30); /* the others sleep in the barrier by now */
+        cluster_sleep_ms(30); /* until all others sleep in the barrier */
         atomic_store(&shared->killed_at_ns, cluster_now_ns());
         CHECK_OK(cluster_kill(0));
     }
@@ -206,8 +208,8 @@ static int dying(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Node 0 waits for node 1, who takes its time; that node 2 is dead it hears all the same. */
-static int dying_behind_the_slow(struct remo_node *node, void *ctx) {
+/* Node 0 waits for node 1, which is slow, and detects the failure of node 2 nevertheless. */
+static int failure_behind_slow_peer(struct remo_node *node, void *ctx) {
     struct remo_barrier *barrier;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
@@ -231,8 +233,8 @@ static int dying_behind_the_slow(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Whoever has come to the last round may go at once: that must not spoil the round for the others. */
-static int leaving_after(struct remo_node *node, void *ctx) {
+/* A node may close after the last round at once; the round succeeds on all other nodes. */
+static int close_after_round(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     for (uint32_t turn = 0; turn < 150; turn++) {
@@ -249,7 +251,7 @@ static int leaving_after(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-static int leaving_before(struct remo_node *node, void *ctx) {
+static int close_before_round(struct remo_node *node, void *ctx) {
     struct remo_barrier *barrier;
     (void)ctx;
     if (open_barrier(node, "barrier", &barrier) != 0)
@@ -262,7 +264,7 @@ static int leaving_before(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- waiting costs nothing ---- */
+/* ---- a waiting node uses no processor time ---- */
 
 static int idle(struct remo_node *node, void *ctx) {
     struct remo_barrier *barrier;
@@ -298,11 +300,11 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(subsets, 4),
         CLUSTER_TEST(timeouts, 3),
         CLUSTER_TEST(threads, 3),
-        CLUSTER_TEST(dying, 4),
-        CLUSTER_TEST(dying_behind_the_slow, 3),
-        CLUSTER_TEST_NAMED("dying_again", dying, 5),
-        CLUSTER_TEST(leaving_after, 4),
-        CLUSTER_TEST(leaving_before, 3),
+        CLUSTER_TEST(participant_fails, 4),
+        CLUSTER_TEST(failure_behind_slow_peer, 3),
+        CLUSTER_TEST_NAMED("participant_fails_5", participant_fails, 5),
+        CLUSTER_TEST(close_after_round, 4),
+        CLUSTER_TEST(close_before_round, 3),
         CLUSTER_TEST(idle, 4),
         {0}};
     shared = cluster_shared(sizeof *shared);

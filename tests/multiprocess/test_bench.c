@@ -1,14 +1,6 @@
-/* test_bench.c - what `remo bench` and `remo doctor` print, seen from outside: the JSON has all that was
- * promised and nothing else is on standard output; every benchmark runs; what is wrong is refused with a
- * sentence.
- *
- *     test_bench REMO FABRIC     each benchmark on this fabric, briefly
- *     test_bench REMO sim        on the simulated network
- *     test_bench REMO curves     --plot there; 77 without gnuplot
- *     test_bench REMO plot       --plot; 77 without gnuplot
- *     test_bench REMO peers      --peers with the servers that are installed; 77 without any
- *     test_bench REMO doctor     remo doctor
- */
+/* test_bench.c - tests the output of `remo bench` and `remo doctor`: standard output contains only complete
+ * JSON, every benchmark runs, and wrong arguments are refused with a sentence. The first argument is the
+ * command, the second one selects the tests: see below. */
 #include <jansson.h>
 #include <pty.h>
 #include <stdarg.h>
@@ -22,10 +14,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* test_bench REMO FABRIC     each benchmark on this fabric, briefly
+ * test_bench REMO sim        on the simulated network
+ * test_bench REMO curves     --plot there; 77 without gnuplot
+ * test_bench REMO plot       --plot; 77 without gnuplot
+ * test_bench REMO peers      --peers with the servers that are installed; 77 without any
+ * test_bench REMO doctor     remo doctor */
+
 #define COMMAND_BYTES 1024
 #define OUTPUT_BYTES (256u << 10)
 
-/* What a command did. */
+/* The result of a command. */
 struct outcome {
     int status;
     char output[OUTPUT_BYTES], errors[OUTPUT_BYTES];
@@ -73,7 +72,7 @@ static bool has_number(const json_t *object, const char *name) {
     return json_is_number(json_object_get(object, name));
 }
 
-/* One line of a benchmark that Remo itself measured. */
+/* Check one line of a measurement of Remo itself. */
 static void check_result(const json_t *object, const char *bench, const char *line, bool is_limit) {
     static const char *const texts[] = {"bench", "object", "fabric"};
     static const char *const numbers[] = {"nodes", "threads", "bytes", "window", "ops_per_s", "p50_ns"};
@@ -96,7 +95,7 @@ static void check_result(const json_t *object, const char *bench, const char *li
     check(json_number_value(json_object_get(object, "p50_ns")) > 0, "no time in %s", line);
 }
 
-/* Every line of standard output is such an object. Returns how many there were. */
+/* Check every line of standard output, and return the number of lines. */
 static unsigned check_results(char *output, const char *bench) {
     unsigned lines = 0;
     for (char *line = strtok(output, "\n"); line; line = strtok(NULL, "\n"), lines++) {
@@ -112,7 +111,8 @@ static unsigned check_results(char *output, const char *bench) {
 
 /* ---- on a fabric ---- */
 
-/* A line that says what ran, then one for each row; nothing that is excluded was seen. */
+/* The first line describes the run, each of the others a row. No result that the model excludes was
+ * observed. */
 static void test_litmus(const char *remo, const char *fabric) {
     struct outcome outcome;
     unsigned rows = 0;
@@ -136,8 +136,8 @@ static void test_litmus(const char *remo, const char *fabric) {
     check(outcome.status == 0 && strstr(outcome.output, "put X; get X"), "%s", outcome.output);
 }
 
-/* Remove the warnings of times below their limits: on a busy machine, a limit may have been measured in a slow
- * phase and its point in a fast one. */
+/* Remove warnings about times below their limits: on a busy machine, a limit can be measured in a slow phase,
+ * and its point in a fast one. */
 static void drop_limit_warnings(char *errors) {
     char *to = errors;
     for (char *line = errors, *next; *line; line = next) {
@@ -172,7 +172,7 @@ static void test_each(const char *remo, const char *fabric) {
     }
 }
 
-/* The counters say what the headers promise, whatever was asked for. */
+/* With any options, the counters agree with the costs in the headers. */
 static void test_options(const char *remo, const char *fabric) {
     struct outcome outcome;
     run(&outcome,
@@ -213,7 +213,7 @@ static void test_refusals(const char *remo) {
     refuse(remo, "read --plot x.pdf", "end the name in .svg or .png");
 }
 
-/* ---- the width ---- */
+/* ---- the width of the output ---- */
 
 static void check_width(const char *output, size_t columns) {
     const char *line = output;
@@ -226,7 +226,7 @@ static void check_width(const char *output, size_t columns) {
     } while (line[-1] != '\0');
 }
 
-/* In a pipe 100 columns, or COLUMNS; on a terminal, its columns. */
+/* 100 columns in a pipe, or COLUMNS; on a terminal, its width. */
 static void test_width(const char *remo) {
     struct outcome outcome;
     char *words[] = {(char *)(uintptr_t)remo, "bench", "limits", "read", "--seconds", "0.05", NULL};
@@ -250,7 +250,7 @@ static void test_width(const char *remo) {
     waitpid(pid, &outcome.status, 0);
     close(terminal);
     check(outcome.status == 0 && strstr(outcome.output, "read 4 KiB"), "on a terminal: %s", outcome.output);
-    /* What the progress wrote begins anew with a carriage return, and so does a new line end with one. */
+    /* Progress returns to the start of the line by a carriage return; a new line on a terminal has one. */
     for (char *at = outcome.output; *at; at++)
         if (*at == '\r')
             *at = '\n';
@@ -302,7 +302,7 @@ static int test_plot(const char *remo) {
 
 /* ---- the peers ---- */
 
-/* A server that is there, and does not serve. */
+/* A server that starts, and fails. */
 static void test_peer_fails(const char *remo) {
     struct outcome outcome;
     char folder[] = "/tmp/remo-test-bench-XXXXXX";
@@ -317,7 +317,7 @@ static void test_peer_fails(const char *remo) {
     run(&outcome, "rm -r %s", folder);
 }
 
-/* A server is measured over each transport, and the line says which. */
+/* A server is measured over each transport, and the line names the transport. */
 static int test_peers(const char *remo) {
     static const char *const peers[] = {"redis", "memcached"}, *const transports[] = {"unix", "tcp"};
     struct outcome outcome;
@@ -349,7 +349,7 @@ static int test_peers(const char *remo) {
     return 77;
 }
 
-/* ---- the simulated network: its clock is no machine's, so figures may be asserted ---- */
+/* ---- the simulated network: its clock does not depend on the machine, so times are checked ---- */
 
 static double simulated_ns(const char *remo, const char *arguments) {
     struct outcome outcome;
@@ -380,15 +380,15 @@ static void test_simulated(const char *remo) {
         results += has_number(object, "p50_ns");
         json_decref(object);
     }
-    /* 3 of kv, 1 of barrier, 2 of lock; twice */
+    /* 3 of kv, 1 of barrier, 2 of lock; twice. */
     check(results == 12 && models == 1, "%u results, %u models", results, models);
     double read_ns = simulated_ns(remo, "read --nodes 2 --bytes 128");
-    check(read_ns > 1700 && read_ns < 1950, "an idle read takes %.0f ns, not what the model was made for",
+    check(read_ns > 1700 && read_ns < 1950, "an idle read takes %.0f ns, outside the range of the model",
           read_ns);
-    double known = simulated_ns(remo, "barrier --nodes 8"),
-           forgotten = simulated_ns(remo, "barrier --nodes 8 --model nic_cache_bytes=375");
-    check(forgotten > known + 300, "a card that knows one connection: %.0f ns, else %.0f ns", forgotten,
-          known);
+    double cached = simulated_ns(remo, "barrier --nodes 8"),
+           uncached = simulated_ns(remo, "barrier --nodes 8 --model nic_cache_bytes=375");
+    check(uncached > cached + 300, "a card with one cached connection: %.0f ns, otherwise %.0f ns", uncached,
+          cached);
     double far = simulated_ns(remo, "read --nodes 2 --bytes 128 --model link_latency_ns=1385");
     check(far > read_ns + 1990 && far < read_ns + 2010, "1 us more each way: %.0f ns, else %.0f ns", far,
           read_ns);

@@ -1,6 +1,6 @@
-/* test_channel.c - channels between real nodes: names, sub-channels, who takes part, late openers, rounds
- * without a pause, what does not match, callbacks, messages, immediates, thousands of channels, many threads,
- * peers that leave and die. */
+/* test_channel.c - tests of channels between real nodes: names, sub-channels, participants, late openers,
+ * rounds without a pause, mismatches, callbacks, messages, immediates, thousands of channels, many threads,
+ * and peers that leave or fail. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include "../support/cluster.h"
 #include "channel/channel.h"
 
-/* What the callbacks of one channel have said. */
-struct heard {
+/* The events of one channel that its callbacks have recorded. */
+struct events {
     struct remo_channel *channel;
     _Atomic uint32_t joins[8], connects[8], lefts[8], downs[8], messages[8], immediates[8];
     _Atomic uint64_t bytes;
@@ -20,50 +20,51 @@ struct heard {
 };
 
 static void on_join(void *ctx, uint32_t node) {
-    atomic_fetch_add(&((struct heard *)ctx)->joins[node], 1);
+    atomic_fetch_add(&((struct events *)ctx)->joins[node], 1);
 }
 
 static void on_connect(void *ctx, uint32_t node) {
-    atomic_fetch_add(&((struct heard *)ctx)->connects[node], 1);
+    atomic_fetch_add(&((struct events *)ctx)->connects[node], 1);
 }
 
 static void on_leave(void *ctx, uint32_t node, enum remo_channel_peer state) {
-    struct heard *heard = ctx;
-    atomic_fetch_add(state == REMO_CHANNEL_LEFT ? &heard->lefts[node] : &heard->downs[node], 1);
+    struct events *events = ctx;
+    atomic_fetch_add(state == REMO_CHANNEL_LEFT ? &events->lefts[node] : &events->downs[node], 1);
 }
 
-/* Messages are numbered by their sender, and all their bytes are that number's last one. */
+/* Messages are numbered by their sender. Each of their bytes is the low byte of the number. */
 static void on_message(void *ctx, uint32_t node, const void *data, size_t size_bytes) {
-    struct heard *heard = ctx;
+    struct events *events = ctx;
     const unsigned char *bytes = data;
-    uint32_t number = atomic_load(&heard->messages[node]);
-    if (atomic_load(&heard->connects[node]) == 0 && node != remo_node_rank(remo_channel_node(heard->channel)))
-        atomic_fetch_add(&heard->wrong, 1); /* it can be answered at once */
+    uint32_t number = atomic_load(&events->messages[node]);
+    if (atomic_load(&events->connects[node]) == 0
+        && node != remo_node_rank(remo_channel_node(events->channel)))
+        atomic_fetch_add(&events->wrong, 1); /* otherwise the callback could not answer */
     for (size_t i = 0; i < size_bytes; i++)
         if (bytes[i] != (unsigned char)number)
-            atomic_fetch_add(&heard->wrong, 1);
-    atomic_fetch_add(&heard->bytes, size_bytes);
-    atomic_fetch_add(&heard->messages[node], 1); /* at the end: from here on it may be looked at */
+            atomic_fetch_add(&events->wrong, 1);
+    atomic_fetch_add(&events->bytes, size_bytes);
+    atomic_fetch_add(&events->messages[node], 1); /* last, because the test reads the other fields after it */
 }
 
 static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
-    struct heard *heard = ctx;
-    if (value != atomic_fetch_add(&heard->immediates[node], 1) % (REMO_CHANNEL_IMMEDIATE_MAX + 1))
-        atomic_fetch_add(&heard->wrong, 1);
+    struct events *events = ctx;
+    if (value != atomic_fetch_add(&events->immediates[node], 1) % (REMO_CHANNEL_IMMEDIATE_MAX + 1))
+        atomic_fetch_add(&events->wrong, 1);
 }
 
-static int open_channel(struct remo_channel *parent, const char *name, uint64_t bytes, struct heard *heard,
+static int open_channel(struct remo_channel *parent, const char *name, uint64_t bytes, struct events *events,
                         struct remo_channel **ret_channel) {
-    struct remo_channel_options options = {.ctx = heard,
+    struct remo_channel_options options = {.ctx = events,
                                            .on_join = on_join,
                                            .on_connect = on_connect,
                                            .on_leave = on_leave,
                                            .on_message = on_message,
                                            .on_immediate = on_immediate};
     uint32_t memory;
-    CHECK_OK(remo_channel_open(parent, name, "test", heard ? &options : NULL, ret_channel));
-    if (heard)
-        heard->channel = *ret_channel;
+    CHECK_OK(remo_channel_open(parent, name, "test", events ? &options : NULL, ret_channel));
+    if (events)
+        events->channel = *ret_channel;
     if (bytes > 0) {
         CHECK_OK(remo_channel_add_memory(*ret_channel, "data", bytes, bytes, NULL, &memory));
         CHECK_EQUAL(memory, 0);
@@ -72,8 +73,8 @@ static int open_channel(struct remo_channel *parent, const char *name, uint64_t 
     return 0;
 }
 
-/* Until the number is there: callbacks come when they come. */
-static int reaches(_Atomic uint32_t *number, uint32_t expected) {
+/* Wait until the number is reached: callbacks are asynchronous. */
+static int await_count(_Atomic uint32_t *number, uint32_t expected) {
     for (uint32_t ms = 0; atomic_load(number) < expected && ms < 100000; ms++)
         cluster_sleep_ms(1);
     CHECK_EQUAL(atomic_load(number), expected);
@@ -155,8 +156,8 @@ static int bad_calls(struct remo_node *node) {
     CHECK_SENTENCE(remo_channel_open(root, "x", "other", NULL, &channel), -EEXIST,
                    "x is open on this node as a test");
     CHECK_SENTENCE(remo_channel_wait(channel, SECOND / 100), -ETIMEDOUT, "not joined");
-    remo_channel_close(channel);          /* half-built */
-    CHECK_OK(remo_channel_wait(root, 0)); /* nothing is open */
+    remo_channel_close(channel);          /* without a join */
+    CHECK_OK(remo_channel_wait(root, 0)); /* no channel is open */
     return 0;
 }
 
@@ -188,7 +189,7 @@ static int sub_channels(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
     if (open_channel(locks, "low", 64, NULL, &low))
         return 1;
-    if (rank == 0) { /* the parent's wait is for the whole tree */
+    if (rank == 0) { /* the wait of the parent covers the whole tree */
         CHECK_SENTENCE(remo_channel_wait(map, SECOND / 20), -ETIMEDOUT,
                        "node 1 has not opened channel map/locks/low");
         CHECK_OK(cluster_meet());
@@ -209,7 +210,7 @@ static int sub_channels(struct remo_node *node, void *ctx) {
     CHECK_EQUAL(depth, 3);
     remo_channel_close(deep[0]);
     CHECK_OK(cluster_meet());
-    remo_channel_close(map); /* with what is below */
+    remo_channel_close(map); /* with its sub-channels */
     CHECK_OK(remo_channel_open(root, "map", "test", NULL, &map));
     CHECK_OK(remo_channel_open(map, "locks", "test", NULL, &locks));
     remo_channel_close(map);
@@ -217,9 +218,9 @@ static int sub_channels(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- orders ---- */
+/* ---- order of opens and closes ---- */
 
-/* Opened, and closed, in another order by each node. */
+/* Each node opens, and closes, in another order. */
 static int any_order(struct remo_node *node, void *ctx) {
     enum { CHANNELS = 16 };
     struct remo_channel *channels[CHANNELS];
@@ -237,7 +238,7 @@ static int any_order(struct remo_node *node, void *ctx) {
         for (uint32_t i = 0; i < CHANNELS; i++)
             for (uint32_t peer = 0; peer < remo_node_size(node); peer++)
                 CHECK(remo_channel_peer(channels[i], peer) == REMO_CHANNEL_CONNECTED
-                      || remo_channel_peer(channels[i], peer) == REMO_CHANNEL_LEFT); /* it was quicker */
+                      || remo_channel_peer(channels[i], peer) == REMO_CHANNEL_LEFT);
         for (uint32_t i = 0; i < CHANNELS; i++)
             remo_channel_close(channels[(i * (2 * rank + 3) + round) % CHANNELS]);
     }
@@ -245,26 +246,26 @@ static int any_order(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Open, wait, close, at once again: each on its own time, so that closes of one meet opens of another. Every
- * wait succeeds: all do the same number of rounds, however long they take. */
+/* Open, wait, close, and begin again, each node at its own pace: closes of a node meet opens of its peer.
+ * Every wait succeeds, since all nodes do the same number of rounds. */
 static int rounds(struct remo_node *node, void *ctx) {
     struct remo_channel *channel;
     uint32_t rank = remo_node_rank(node), state = 99 + rank;
     (void)ctx;
     for (uint32_t round = 0; round < 400; round++) {
-        struct heard heard = {0};
-        if (open_channel(remo_node_root(node), "again", 4096, &heard, &channel))
+        struct events events = {0};
+        if (open_channel(remo_node_root(node), "again", 4096, &events, &channel))
             return 1;
         CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
         for (uint32_t peer = 0; peer < remo_node_size(node); peer++)
-            CHECK(peer == rank || heard.connects[peer] <= 1);
+            CHECK(peer == rank || events.connects[peer] <= 1);
         state = state * 1664525u + 1013904223u;
         if (state >> 24 < 8)
             cluster_sleep_ms(state >> 16 & 3);
         remo_channel_close(channel);
-        CHECK_EQUAL(heard.wrong, 0);
+        CHECK_EQUAL(events.wrong, 0);
     }
-    /* Whoever has done its rounds stays open until all have. */
+    /* rounds_all keeps the node open until all nodes have done their rounds. */
     return 0;
 }
 
@@ -275,13 +276,13 @@ static int rounds_all(struct remo_node *node, void *ctx) {
 }
 
 static int late(struct remo_node *node, void *ctx) {
-    struct heard heard = {0};
+    struct events events = {0};
     struct remo_channel *channel;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     if (rank == 2)
         cluster_sleep_ms(200);
-    if (open_channel(remo_node_root(node), "late", 64, &heard, &channel))
+    if (open_channel(remo_node_root(node), "late", 64, &events, &channel))
         return 1;
     if (rank != 2) {
         CHECK_SENTENCE(remo_channel_wait(channel, SECOND / 20), -ETIMEDOUT,
@@ -292,18 +293,18 @@ static int late(struct remo_node *node, void *ctx) {
     for (uint32_t peer = 0; peer < 3; peer++) {
         if (peer == rank)
             continue;
-        if (reaches(&heard.joins[peer], 1) || reaches(&heard.connects[peer], 1))
+        if (await_count(&events.joins[peer], 1) || await_count(&events.connects[peer], 1))
             return 1;
     }
     CHECK_OK(cluster_meet());
     if (rank == 1)
         remo_channel_close(channel);
-    if (rank != 1 && reaches(&heard.lefts[1], 1))
+    if (rank != 1 && await_count(&events.lefts[1], 1))
         return 1;
     if (rank != 1) {
         CHECK_EQUAL(remo_channel_peer(channel, 1), REMO_CHANNEL_LEFT);
         CHECK_SENTENCE(remo_channel_send(channel, 1, "x", 1), -ENOTCONN, "node 1 has closed channel late");
-        CHECK_OK(remo_channel_wait(channel, 0)); /* it was there */
+        CHECK_OK(remo_channel_wait(channel, 0)); /* it was connected */
     }
     CHECK_OK(cluster_meet());
     if (rank != 1)
@@ -311,7 +312,7 @@ static int late(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- who takes part ---- */
+/* ---- participants ---- */
 
 /* Node 1 does not count node 0 as a participant, and refuses it: at once, or when it opens the channel. */
 static int is_refused_by_node_1(struct remo_channel *channel) {
@@ -337,12 +338,12 @@ static int groups(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     remo_channel_close(channel);
     CHECK_OK(cluster_meet());
-    if (rank == 3) /* takes no part, and knows nothing */
+    if (rank == 3) /* is no participant */
         return cluster_meet() || cluster_meet() || cluster_meet() || cluster_meet() || cluster_meet()
                || cluster_meet();
     options.participants = (struct remo_nodeset){0};
     remo_nodeset_add(&options.participants, rank);
-    remo_nodeset_add(&options.participants, rank == 0 ? 1 : 3 - rank); /* node 1 does not agree with node 0 */
+    remo_nodeset_add(&options.participants, rank == 0 ? 1 : 3 - rank); /* nodes 0 and 1 disagree */
     for (uint32_t late = 0; late < 2; late++) {
         if (rank == late)
             CHECK_OK(cluster_meet());
@@ -361,7 +362,7 @@ static int groups(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- what does not match ---- */
+/* ---- mismatches ---- */
 
 static int expect_mismatch(struct remo_node *node, const char *type, uint32_t memories, uint64_t bytes,
                            const char *words, const char *more) {
@@ -373,11 +374,11 @@ static int expect_mismatch(struct remo_node *node, const char *type, uint32_t me
     CHECK_OK(remo_channel_join(channel));
     CHECK_SENTENCE(remo_channel_wait(channel, 100 * SECOND), -EPROTO, words);
     CHECK(strstr(remo_last_error(), "channel odd"));
-    if (!strstr(remo_last_error(),
-                more)) /* a peer that is a round ahead may have been met: its sizes differ too */
-        printf("     another round was met: %s\n", remo_last_error());
+    if (!strstr(remo_last_error(), more)) /* the peer is a round ahead; its sizes differ too */
+        printf("     mismatch with another round: %s\n", remo_last_error());
     CHECK_SENTENCE(remo_channel_wait(remo_node_root(node), 100 * SECOND), -EPROTO, words);
-    remo_channel_close(channel); /* without a meeting: the next round must not be taken for this one */
+    /* The nodes do not meet here: a channel of the next round must not be taken for this one. */
+    remo_channel_close(channel);
     return 0;
 }
 
@@ -405,14 +406,14 @@ static int mismatch(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Nodes 0 and 1 do not match. Node 2 comes when they know it already, or before them, and hears of it too: of
- * its own mismatch, or, where it matches both, of theirs. */
-struct third {
+/* Nodes 0 and 1 do not match. Node 2 joins after they have detected it, or before, and gets an error too: its
+ * own mismatch or, if it matches both, theirs. */
+struct mismatch_of_peers {
     uint64_t own[3], expected[3];
-    const char *words; /* in what node 2 is told */
+    const char *words; /* words in the error of node 2 */
 };
 
-static int third_opens(struct remo_node *node, const struct third *of, bool last) {
+static int open_as_third(struct remo_node *node, const struct mismatch_of_peers *of, bool last) {
     struct remo_channel *channel;
     struct remo_nodeset providers = {0};
     uint32_t memory, rank = remo_node_rank(node);
@@ -438,8 +439,8 @@ static int third_opens(struct remo_node *node, const struct third *of, bool last
     return 0;
 }
 
-static int third(struct remo_node *node, void *ctx) {
-    static const struct third of[] = {
+static int mismatch_of_peers(struct remo_node *node, void *ctx) {
+    static const struct mismatch_of_peers of[] = {
         {{4096, 8192, 4096}, {4096, 8192, 4096}, "8192"},
         {{4096, 8192, 16384}, {4096, 8192, 16384}, "16384"},
         {{0, 4096, 0}, {8192, 4096, 4096}, "node 0 expects 8192 bytes on node 1, which has 4096"},
@@ -447,18 +448,18 @@ static int third(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     for (uint32_t i = 0; i < 3; i++) {
-        if (third_opens(node, &of[i], true))
+        if (open_as_third(node, &of[i], true))
             return 1;
         CHECK_OK(cluster_meet());
-        if (i == 2) /* early, node 2 may be connected to both before they meet each other */
+        if (i == 2) /* node 2 could connect to both before they detect the mismatch */
             break;
         if (rank != 2)
             CHECK_OK(cluster_meet());
-        if (third_opens(node, &of[i], false))
+        if (open_as_third(node, &of[i], false))
             return 1;
         CHECK_OK(cluster_meet());
     }
-    struct remo_channel *channel; /* and the next life is whole */
+    struct remo_channel *channel; /* the next channel of the name works */
     if (open_channel(remo_node_root(node), "odd", 64, NULL, &channel))
         return 1;
     CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
@@ -467,15 +468,15 @@ static int third(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- a JOIN that comes too late ---- */
+/* ---- a JOIN that arrives late ---- */
 
-/* Node 0 closes its endpoint and opens the next one, of another size, between the CONNECT that makes the pair
- * whole and the JOIN that node 1 has sent behind it: that JOIN was meant for the first endpoint, and must not
- * be taken for a mismatch of the second. The JOINs must have crossed for that, so the threads that receive
- * frames are held. */
+/* Node 0 closes its endpoint, and opens the next one with another size, after the CONNECT that completes the
+ * pair and before the JOIN that node 1 has sent behind it. This JOIN belongs to the first endpoint; it is not
+ * a mismatch of the second. For this, the JOINs must cross, so the threads that receive frames are
+ * blocked. */
 struct reopening {
     struct remo_node *node;
-    struct remo_channel *parent; /* not joined yet, so joins below it do not wait for answers */
+    struct remo_channel *parent; /* not joined, so joins below it do not wait for answers */
     _Atomic uint32_t held, go_on;
     struct remo_channel *_Atomic second;
     int rc;
@@ -489,7 +490,8 @@ static void hold_frames(void *ctx, uint32_t peer, const void *data, size_t size_
         cluster_sleep_ms(1);
 }
 
-/* In the first one's callback, where no frame is received: as soon as it has been closed. */
+/* Runs in the callback of the first channel, while no frame is received: open the second channel as soon as
+ * the first is closed. */
 static void reopen_at_once(void *ctx, uint32_t peer) {
     struct reopening *r = ctx;
     struct remo_channel *second;
@@ -512,7 +514,7 @@ static int cross_joins(struct remo_node *node, struct reopening *r, struct remo_
     CHECK_OK(remo_channel_join(hold));
     CHECK_OK(remo_channel_wait(hold, 100 * SECOND));
     CHECK_OK(remo_channel_send(hold, 1 - remo_node_rank(node), "", 0));
-    if (reaches(&r->held, 1))
+    if (await_count(&r->held, 1))
         return 1;
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_channel_open(remo_node_root(node), "parent", "test", NULL, &r->parent));
@@ -524,15 +526,15 @@ static int cross_joins(struct remo_node *node, struct reopening *r, struct remo_
     return 0;
 }
 
-static int late_join(struct remo_node *node, void *ctx) {
+static int join_of_closed_endpoint(struct remo_node *node, void *ctx) {
     struct reopening r = {.node = node};
     struct remo_channel *first;
     (void)ctx;
     if (cross_joins(node, &r, &first))
         return 1;
+    /* remo_channel_wait would wait for the callback, which waits for this thread. */
     while (remo_channel_peer(first, 1 - remo_node_rank(node)) == REMO_CHANNEL_WAITING)
-        cluster_sleep_ms(
-            1); /* remo_channel_wait looks again when the callback has returned, which waits for us */
+        cluster_sleep_ms(1);
     remo_channel_close(first);
     if (remo_node_rank(node) == 1)
         reopen_at_once(&r, 0);
@@ -562,13 +564,13 @@ static int send_all(struct remo_channel *channel, uint32_t to, uint32_t count, s
 
 static int messages(struct remo_node *node, void *ctx) {
     enum { COUNT = 600 };
-    struct heard heard = {0};
+    struct events events = {0};
     struct remo_channel *channel;
     uint32_t size = remo_node_size(node);
     unsigned char data[8] = {0};
     uint64_t sum = 0;
     (void)ctx;
-    if (open_channel(remo_node_root(node), "talk", 0, &heard, &channel))
+    if (open_channel(remo_node_root(node), "talk", 0, &events, &channel))
         return 1;
     CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     for (uint32_t to = 0; to < size; to++) {
@@ -577,10 +579,10 @@ static int messages(struct remo_node *node, void *ctx) {
             return 1;
     }
     for (uint32_t from = 0; from < size; from++)
-        if (reaches(&heard.messages[from], COUNT))
+        if (await_count(&events.messages[from], COUNT))
             return 1;
-    CHECK_EQUAL(heard.wrong, 0);
-    CHECK_EQUAL(heard.bytes, size * sum);
+    CHECK_EQUAL(events.wrong, 0);
+    CHECK_EQUAL(events.bytes, size * sum);
     CHECK_SENTENCE(remo_channel_send(channel, 0, data, REMO_CHANNEL_MESSAGE_BYTES_MAX + 1), -EMSGSIZE,
                    "32768");
     CHECK_CODE(remo_channel_send(channel, 0, NULL, 1), -EINVAL);
@@ -594,7 +596,7 @@ static int messages(struct remo_node *node, void *ctx) {
 struct echo {
     struct remo_node *node;
     struct remo_channel *channel, *extra;
-    _Atomic uint32_t heard;
+    _Atomic uint32_t events;
     _Atomic int rc;
 };
 
@@ -614,7 +616,7 @@ static void answer(void *ctx, uint32_t from, const void *data, size_t size_bytes
         rc = remo_channel_send(echo->channel, from, &turns, sizeof turns);
     if (rc != 0)
         atomic_store(&echo->rc, rc);
-    atomic_fetch_add(&echo->heard, 1);
+    atomic_fetch_add(&echo->events, 1);
 }
 
 static int echoes(struct remo_node *node, void *ctx) {
@@ -627,7 +629,7 @@ static int echoes(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_channel_wait(echo.channel, 100 * SECOND));
     if (rank == 0)
         CHECK_OK(remo_channel_send(echo.channel, 1, &zero, sizeof zero));
-    if (reaches(&echo.heard, 100))
+    if (await_count(&echo.events, 100))
         return 1;
     CHECK_OK(echo.rc);
     CHECK_OK(cluster_meet());
@@ -638,11 +640,11 @@ static int echoes(struct remo_node *node, void *ctx) {
 
 static int immediates(struct remo_node *node, void *ctx) {
     enum { COUNT = 20000 };
-    struct heard heard = {0};
+    struct events events = {0};
     struct remo_channel *channel;
     uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
     (void)ctx;
-    if (open_channel(remo_node_root(node), "now", 64, &heard, &channel))
+    if (open_channel(remo_node_root(node), "now", 64, &events, &channel))
         return 1;
     CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     for (uint64_t i = 0; i < COUNT; i++) {
@@ -652,9 +654,9 @@ static int immediates(struct remo_node *node, void *ctx) {
                                                    NULL));
     }
     for (uint32_t from = 0; from < size; from++)
-        if (reaches(&heard.immediates[from], COUNT))
+        if (await_count(&events.immediates[from], COUNT))
             return 1;
-    CHECK_EQUAL(heard.wrong, 0);
+    CHECK_EQUAL(events.wrong, 0);
     CHECK_OK(cluster_meet());
     remo_channel_close(channel);
     return 0;
@@ -662,8 +664,9 @@ static int immediates(struct remo_node *node, void *ctx) {
 
 /* ---- many ---- */
 
-/* What was closed counts until the peers' news of their closing is there. */
-static int open_soon(struct remo_channel *parent, const char *name, struct remo_channel **ret_channel) {
+/* Open a channel. A closed one counts until its peers have reported that they closed it. */
+static int open_when_possible(struct remo_channel *parent, const char *name,
+                              struct remo_channel **ret_channel) {
     int rc = -EMFILE;
     for (uint32_t ms = 0; rc == -EMFILE && ms < 100000; ms++) {
         rc = remo_channel_open(parent, name, "test", NULL, ret_channel);
@@ -679,7 +682,7 @@ static int open_thousands(struct remo_node *node, uint32_t count, struct remo_ch
         uint32_t which = remo_node_rank(node) ? count - 1 - i : i, memory;
         char name[16];
         snprintf(name, sizeof name, "c%u", which);
-        if (open_soon(remo_node_root(node), name, &channels[which]))
+        if (open_when_possible(remo_node_root(node), name, &channels[which]))
             return 1;
         CHECK_OK(remo_channel_add_memory(channels[which], "data", 64, 64, NULL, &memory));
         CHECK_OK(remo_channel_join(channels[which]));
@@ -714,7 +717,7 @@ static int thousands(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < MOST; i++) {
         char name[16];
         snprintf(name, sizeof name, "d%u", i);
-        if (open_soon(remo_node_root(node), name, &channels[i]))
+        if (open_when_possible(remo_node_root(node), name, &channels[i]))
             return 1;
     }
     CHECK_SENTENCE(remo_channel_open(remo_node_root(node), "more", "test", NULL, &more), -EMFILE,
@@ -722,7 +725,7 @@ static int thousands(struct remo_node *node, void *ctx) {
     remo_channel_close(channels[0]);
     CHECK_OK(remo_channel_open(remo_node_root(node), "more", "test", NULL, &more));
     CHECK_OK(cluster_meet());
-    return 0; /* the node closes the rest */
+    return 0; /* the node closes the other channels */
 }
 
 struct opener {
@@ -733,25 +736,25 @@ struct opener {
     int result;
 };
 
-/* Each thread its own names; and all at once the same name, which one of them gets. */
-static int open_on(struct opener *self) {
+/* Each thread opens channels with its own names; then all threads open one name, and one of them succeeds. */
+static int open_repeatedly(struct opener *self) {
     uint32_t rank = remo_node_rank(remo_channel_node(self->parent));
     for (uint32_t round = 0; round < 15; round++) {
-        struct heard heard = {0};
+        struct events events = {0};
         struct remo_channel *channel, *same;
         char name[32];
         uint64_t sum = 0;
         snprintf(name, sizeof name, "t%u-%u", self->number, round % 3);
-        if (open_channel(self->parent, name, 256, &heard, &channel))
+        if (open_channel(self->parent, name, 256, &events, &channel))
             return 1;
         CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
         for (uint32_t to = 0; to < 3; to++)
             if (to != rank && send_all(channel, to, 3, 100, &sum))
                 return 1;
         for (uint32_t from = 0; from < 3; from++)
-            if (from != rank && reaches(&heard.messages[from], 3))
+            if (from != rank && await_count(&events.messages[from], 3))
                 return 1;
-        CHECK_EQUAL(heard.wrong, 0);
+        CHECK_EQUAL(events.wrong, 0);
         remo_channel_close(channel);
         pthread_barrier_wait(self->barrier);
         snprintf(name, sizeof name, "same%u", round);
@@ -769,9 +772,9 @@ static int open_on(struct opener *self) {
 
 static void *open_thread(void *ctx) {
     struct opener *self = ctx;
-    self->result = open_on(self);
+    self->result = open_repeatedly(self);
     if (self->result != 0)
-        exit(1); /* the others wait at the barrier */
+        exit(1); /* the other threads wait at the barrier */
     return NULL;
 }
 
@@ -798,14 +801,14 @@ static int many_threads(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- dying ---- */
+/* ---- failure of a node ---- */
 
-static int dying(struct remo_node *node, void *ctx) {
-    struct heard heard = {0};
+static int node_fails(struct remo_node *node, void *ctx) {
+    struct events events = {0};
     struct remo_channel *channel, *after, *waiting;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
-    if (open_channel(remo_node_root(node), "mortal", 64, &heard, &channel))
+    if (open_channel(remo_node_root(node), "mortal", 64, &events, &channel))
         return 1;
     CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     CHECK_OK(cluster_meet());
@@ -818,16 +821,16 @@ static int dying(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_kill(2));
     CHECK_SENTENCE(remo_channel_wait(waiting, 100 * SECOND), -EHOSTDOWN, "node 2 has failed");
     CHECK(in_time(cluster_now_ns() - begin, SECOND));
-    if (reaches(&heard.downs[2], 1))
+    if (await_count(&events.downs[2], 1))
         return 1;
-    CHECK_EQUAL(heard.lefts[2], 0);
+    CHECK_EQUAL(events.lefts[2], 0);
     CHECK_EQUAL(remo_channel_peer(channel, 2), REMO_CHANNEL_DOWN);
     CHECK_SENTENCE(remo_channel_wait(channel, 100 * SECOND), -EHOSTDOWN, "node 2 has failed");
     CHECK_SENTENCE(remo_channel_send(channel, 2, "x", 1), -EHOSTDOWN, "node 2");
     CHECK_OK(remo_channel_send(channel, 1 - rank, "\0", 1));
-    if (reaches(&heard.messages[1 - rank], 1))
+    if (await_count(&events.messages[1 - rank], 1))
         return 1;
-    if (open_channel(remo_node_root(node), "after", 64, NULL, &after)) /* when it was dead already */
+    if (open_channel(remo_node_root(node), "after", 64, NULL, &after)) /* opened after the failure */
         return 1;
     begin = cluster_now_ns();
     CHECK_SENTENCE(remo_channel_wait(after, 100 * SECOND), -EHOSTDOWN, "node 2 has failed");
@@ -851,15 +854,15 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(late, 3),
         CLUSTER_TEST(groups, 4),
         CLUSTER_TEST(mismatch, 2),
-        CLUSTER_TEST(third, 3),
-        CLUSTER_TEST(late_join, 2),
+        CLUSTER_TEST(mismatch_of_peers, 3),
+        CLUSTER_TEST(join_of_closed_endpoint, 2),
         CLUSTER_TEST(messages, 3),
         CLUSTER_TEST(echoes, 2),
         CLUSTER_TEST(immediates, 3),
         CLUSTER_TEST(thousands, 2),
         CLUSTER_TEST(many_threads, 3),
         CLUSTER_TEST_NAMED("many_threads_in_one", many_threads, 3, .as_threads = 1),
-        CLUSTER_TEST(dying, 3),
+        CLUSTER_TEST(node_fails, 3),
         {0}};
     return cluster_main(argc, argv, tests, NULL);
 }

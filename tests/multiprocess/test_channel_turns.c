@@ -1,8 +1,7 @@
-/* test_channel_turns.c - every order in which two nodes may open and close a channel of one name, again and
- * again; and that memory of a closed channel is kept for as long as a peer knows its address, and not longer.
- *
- * Both nodes live in this process and take their steps from one thread, so that orders can be told exactly;
- * between steps the control threads get no time, a little, or all they need. */
+/* test_channel_turns.c - tests every order in which two nodes can open and close a channel of one name. Also
+ * that memory of a closed channel is reused only after every peer with its address has closed.
+ * Both nodes are in this process, and one thread makes their steps, so the order is exact. Between steps the
+ * control threads get no time, some time, or enough. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "../support/job.h"
 
 #define STEPS 5u         /* of each node: open, close, open, close, open */
-#define BYTES (1u << 20) /* so that what is not given back is soon missed */
+#define BYTES (1u << 20) /* large, so that a leak soon exhausts the arena */
 
 struct side {
     struct remo_node *node;
@@ -46,8 +45,8 @@ static void pause_for(uint32_t how) {
         cluster_sleep_ms(1);
 }
 
-/* Both are open. They are connected, or become so; or one has had its partner, which is gone: then it is its
- * turn to open again. */
+/* Both are open. They are connected, or become connected. If the partner of one has closed, that one closes
+ * and opens again. */
 static int end_connected(struct side *sides) {
     for (uint32_t turn = 0; turn < 3; turn++) {
         for (uint32_t ms = 0; ms < 100000; ms++) {
@@ -67,7 +66,7 @@ static int end_connected(struct side *sides) {
             if (state_of(&sides[i]) == REMO_CHANNEL_LEFT && (step(&sides[i]) || step(&sides[i])))
                 return 1;
     }
-    return cluster_fail(__FILE__, __LINE__, "they never meet");
+    return cluster_fail(__FILE__, __LINE__, "the two nodes do not connect");
 }
 
 static int one_order(struct side *sides, uint32_t order, uint32_t how) {
@@ -120,14 +119,14 @@ static int all_orders(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- memory of the closed ---- */
+/* ---- memory of closed channels ---- */
 
 static int open_region(struct remo_node *node, const char *name, struct remo_region **ret_region) {
     CHECK_OK(remo_region_open(remo_node_root(node), name, BYTES, NULL, ret_region));
     return 0;
 }
 
-static int is_all(const struct remo_region *region, unsigned char value) {
+static int is_filled_with(const struct remo_region *region, unsigned char value) {
     const volatile unsigned char *own = remo_region_local(region);
     for (uint64_t i = 0; i < BYTES; i++)
         if (own[i] != value)
@@ -135,10 +134,9 @@ static int is_all(const struct remo_region *region, unsigned char value) {
     return 1;
 }
 
-/* Node 0 closes, node 1 does not, and still writes to where the memory was (by an address it had). Whatever
- * node 0 opens meanwhile never sees that. When node 1 has closed too, the memory is given out again, clean.
- */
-static int one_kept(struct side *sides, unsigned char *data, uint32_t turn) {
+/* Node 0 closes, node 1 does not, and writes to the memory by an address that it has. No region that node 0
+ * opens meanwhile contains the data. When node 1 has closed too, the memory is reused, and contains zeros. */
+static int reuse_once(struct side *sides, unsigned char *data, uint32_t turn) {
     struct remo_region *held[2], *other[3];
     struct remo_addr before, now;
     char name[16];
@@ -147,12 +145,12 @@ static int one_kept(struct side *sides, unsigned char *data, uint32_t turn) {
             return 1;
     CHECK_OK(remo_channel_wait(remo_region_channel(held[0]), 100 * SECOND));
     CHECK_OK(remo_channel_wait(remo_region_channel(held[1]), 100 * SECOND));
-    CHECK(is_all(held[0], 0));
+    CHECK(is_filled_with(held[0], 0));
     CHECK_OK(remo_region_address(held[1], 0, 0, &before));
     memset(data, 0xaa, BYTES);
     CHECK_OK(remo_write(sides[1].node, before, data, BYTES, NULL));
     CHECK_OK(remo_fence(sides[1].node, REMO_FENCE_THREAD, 0));
-    CHECK(is_all(held[0], 0xaa));
+    CHECK(is_filled_with(held[0], 0xaa));
     remo_region_close(held[0]);
     for (uint32_t i = 0; i < 3; i++) {
         snprintf(name, sizeof name, "other%u", i);
@@ -164,8 +162,8 @@ static int one_kept(struct side *sides, unsigned char *data, uint32_t turn) {
     CHECK_OK(remo_write(sides[1].node, before, data, BYTES, NULL));
     CHECK_OK(remo_fence(sides[1].node, REMO_FENCE_THREAD, 0));
     for (uint32_t i = 0; i < 3; i++)
-        CHECK(is_all(other[i], 0));
-    if (turn % 2) /* one that opens again does not get it either */
+        CHECK(is_filled_with(other[i], 0));
+    if (turn % 2) /* nor does a region with the same name contain it */
         if (open_region(sides[0].node, "held", &held[0]))
             return 1;
     remo_region_close(held[1]);
@@ -176,7 +174,7 @@ static int one_kept(struct side *sides, unsigned char *data, uint32_t turn) {
     return 0;
 }
 
-static int kept_memory(struct remo_node *node, void *ctx) {
+static int reuse_of_memory(struct remo_node *node, void *ctx) {
     unsigned char *data = malloc(BYTES);
     struct remo_region *last = NULL;
     struct job_node nodes[2];
@@ -185,11 +183,11 @@ static int kept_memory(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_job(node, &job, nodes, sides))
         return 1;
-    for (uint32_t turn = 0; turn < 40; turn++) /* 64 MiB are far less than 40 turns' memory */
-        if (one_kept(sides, data, turn))
+    for (uint32_t turn = 0; turn < 40; turn++) /* 40 turns need far more than 64 MiB */
+        if (reuse_once(sides, data, turn))
             return 1;
-    for (uint32_t ms = 0; ms < 100000;
-         ms++) { /* all comes back: once the last news is through, nearly all of the arena can be had */
+    /* All memory is free once the last messages have arrived: nearly all of the arena can be allocated. */
+    for (uint32_t ms = 0; ms < 100000; ms++) {
         if (remo_region_open(remo_node_root(sides[0].node), "last", 20u << 20, NULL, &last) == 0)
             break;
         cluster_sleep_ms(1);
@@ -205,12 +203,13 @@ static int kept_memory(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A peer that leaves keeps nothing: 20 lives, each of which was shown a part of a small arena. */
-static int lives(struct remo_node *node, void *ctx) {
+/* A peer that leaves reserves no memory: 20 incarnations, each of which gets the address of a part of a small
+ * arena. */
+static int memory_of_earlier_incarnations(struct remo_node *node, void *ctx) {
     struct job_node nodes[2];
     struct side sides[2];
     struct job job;
-    char life[8];
+    char incarnation[8];
     (void)ctx;
     if (open_job(node, &job, nodes, sides))
         return 1;
@@ -219,7 +218,7 @@ static int lives(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_region_open(remo_node_root(nodes[0].node), "a", 8u << 20, NULL, &a));
         CHECK_OK(remo_region_open(remo_node_root(nodes[1].node), "a", 8u << 20, NULL, &b));
         CHECK_OK(remo_channel_wait(remo_region_channel(a), 100 * SECOND));
-        if (turn % 2) /* kept for b */
+        if (turn % 2) /* reserved for b */
             remo_region_close(a);
         remo_region_close(b);
         remo_node_close(nodes[1].node);
@@ -227,8 +226,8 @@ static int lives(struct remo_node *node, void *ctx) {
             remo_region_close(a);
         while (remo_node_peer(nodes[0].node, 1) == REMO_PEER_UP)
             cluster_sleep_ms(1);
-        snprintf(life, sizeof life, "%u", turn);
-        setenv("REMO_INCARNATION", life, 1);
+        snprintf(incarnation, sizeof incarnation, "%u", turn);
+        setenv("REMO_INCARNATION", incarnation, 1);
         CHECK_OK(job_open_all(&nodes[1], 1));
         unsetenv("REMO_INCARNATION");
         while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_UP)
@@ -240,7 +239,9 @@ static int lives(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(all_orders, 1), CLUSTER_TEST(kept_memory, 1), CLUSTER_TEST(lives, 1), {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(all_orders, 1),
+                                                CLUSTER_TEST(reuse_of_memory, 1),
+                                                CLUSTER_TEST(memory_of_earlier_incarnations, 1),
+                                                {0}};
     return cluster_main(argc, argv, tests, NULL);
 }

@@ -85,7 +85,7 @@ static int bytes(struct remo_node *node, void *ctx) {
 
 /* ---- numbers ---- */
 
-/* A number of a rank: small, of either sign, so that sums of doubles are exact. */
+/* Return a small number of either sign for a rank, so that sums of doubles are exact. */
 static int64_t number_of(uint32_t rank, size_t at) {
     return (int64_t)((at * 2654435761u + rank * 40503u) % 2001) - 1000;
 }
@@ -162,7 +162,7 @@ static int numbers(struct remo_node *node, void *ctx) {
     return close_collective(collective);
 }
 
-/* Doubles whose sum depends on the order: all nodes have the same bits, for each size. */
+/* The sum of these doubles depends on the order: all nodes get the same bits, for each size. */
 static int same_bits(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { COUNT = 5000 };
@@ -189,7 +189,7 @@ static int same_bits(struct remo_node *node, void *ctx) {
     return close_collective(collective);
 }
 
-/* ---- calls that follow each other ---- */
+/* ---- consecutive calls ---- */
 
 static int sequence(struct remo_node *node, void *ctx) {
     (void)ctx;
@@ -203,7 +203,7 @@ static int sequence(struct remo_node *node, void *ctx) {
         uint32_t root = (uint32_t)(round / 3 % size);
         size_t count = round % 5 == 0 ? WORDS : 9;
         if ((round + rank * 37) % 101 == 0)
-            cluster_sleep_ms(2); /* one of them is late */
+            cluster_sleep_ms(2); /* one node is late */
         for (size_t i = 0; i < count; i++)
             words[i] = round * 1000 + rank;
         if (round % 2) {
@@ -220,7 +220,7 @@ static int sequence(struct remo_node *node, void *ctx) {
     return close_collective(collective);
 }
 
-/* What was written before a call is visible after it. */
+/* Writes before a call are visible after it. */
 static int visibility(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_collective *collective;
@@ -277,7 +277,7 @@ static int costs(struct remo_node *node, void *ctx) {
         COST(remo_collective_all_reduce(collective, own, data, LARGE / 8, REMO_NUMBER_I64, REMO_REDUCTION_SUM,
                                         WAIT),
              4, 1);
-    else /* three parts of 66.7 KiB: two reads each, whose first has the part's header */
+    else /* three parts of 66.7 KiB: two reads each; the first one includes the header of the part */
         COST(remo_collective_all_reduce(collective, own, data, LARGE / 8, REMO_NUMBER_I64, REMO_REDUCTION_SUM,
                                         WAIT),
              4 * others, 2 * others);
@@ -285,7 +285,7 @@ static int costs(struct remo_node *node, void *ctx) {
     return close_collective(collective);
 }
 
-/* ---- wrong calls ---- */
+/* ---- invalid and mismatching calls ---- */
 
 static int bad_arguments(struct remo_node *node, void *ctx) {
     (void)ctx;
@@ -330,14 +330,14 @@ static int mismatch(struct remo_node *node, void *ctx) {
     CHECK_SENTENCE(remo_channel_wait(remo_collective_channel(collective), WAIT), -EPROTO, "sizes");
     if (close_collective(collective) || open_collective(node, 64, &collective))
         return 1;
-    /* The one gives 8 bytes, the other 16. */
+    /* Node 0 passes 8 bytes, node 1 16 bytes. */
     CHECK_SENTENCE(remo_collective_all_gather(collective, words, words, 8u << remo_node_rank(node), WAIT),
                    -EPROTO, "another call");
     CHECK_SENTENCE(remo_collective_all_gather(collective, words, words, 8, WAIT), -EPROTO, "close it");
     return close_collective(collective);
 }
 
-/* In a large all-reduce each node reads a part only: node 1 asks for MAX, the others for SUM. */
+/* In a large all-reduce each node reads one part only: node 1 requests MAX, all others SUM. */
 static int mismatch_in_parts(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { WORDS = 8192 };
@@ -352,7 +352,8 @@ static int mismatch_in_parts(struct remo_node *node, void *ctx) {
     return close_collective(collective);
 }
 
-/* A small all-reduce has one barrier, a large one two: the rounds of node 1 are others than its peers'. */
+/* A small all-reduce has one barrier, a large one two: the rounds of node 1 differ from those of its
+ * peers. */
 static int mismatch_of_steps(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { WORDS = 8192 };
@@ -383,7 +384,7 @@ static int late(struct remo_node *node, void *ctx) {
                                               SECOND / 100),
                    -ETIMEDOUT);
         CHECK_SENTENCE(remo_collective_broadcast(collective, 0, &word, 8, 0), -EINVAL, "repeat");
-        word = 1000; /* the contribution was copied in the first attempt */
+        word = 1000; /* the first attempt has copied the contribution */
     }
     CHECK_OK(cluster_meet());
     CHECK_OK(
@@ -412,7 +413,8 @@ static int any_call(struct remo_collective *collective, uint32_t kind, uint64_t 
 enum { FAILURE_WORDS = 20000 };
 static struct shared { _Atomic uint32_t calls; /* of the node that is killed */ } * shared;
 
-/* One node is killed in the midst of calls of each kind: all others get -EHOSTDOWN, and again. */
+/* One node is killed in the middle of calls of each kind: all other nodes get -EHOSTDOWN, also from the next
+ * call. */
 static int killed_in(struct remo_node *node, uint32_t kind) {
     struct remo_collective *collective;
     uint32_t rank = remo_node_rank(node), victim = remo_node_size(node) - 1;
@@ -450,7 +452,7 @@ static int leaves(struct remo_node *node, void *ctx) {
         return 1;
     CHECK_OK(
         remo_collective_all_reduce(collective, &word, &sum, 1, REMO_NUMBER_U64, REMO_REDUCTION_SUM, WAIT));
-    CHECK_OK(cluster_meet()); /* all have read */
+    CHECK_OK(cluster_meet()); /* all nodes have read */
     if (remo_node_rank(node) == 2)
         remo_collective_close(collective);
     rc = remo_node_rank(node) == 2 ? -ENOTCONN : remo_collective_broadcast(collective, 0, &word, 8, WAIT);

@@ -1,6 +1,6 @@
-/* test_connection.c - how fabric verbs comes to its connections: by the settings of both ends, only with the
- * secret, however long it takes a peer that lives, and without keeping others waiting. REMO_TEST_MTU names
- * what the settings in REMO_PROVIDER ought to come to. */
+/* test_connection.c - how fabric verbs connects: with the smaller MTU of both ends, only with the secret,
+ * also to a peer that is slow, and without blocking operations on other peers. REMO_TEST_MTU is the MTU that
+ * results from the settings in REMO_PROVIDER. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -50,7 +50,7 @@ static int path_mtu(struct ibv_qp *qp, uint32_t *ret_bytes) {
     return 0;
 }
 
-/* Both sides of each connection of this node have the MTU of the more modest end. */
+/* Both ends of each connection of this node use the smaller MTU of the two. */
 static int mtu_is_agreed(struct remo_node *node, uint32_t peer) {
     struct verbs_fabric *verbs = verbs_of_node(node);
     uint32_t there = atomic_load(&verbs->contacts[peer])->mtu_bytes, bytes = 0;
@@ -92,7 +92,7 @@ static int settings(struct remo_node *node, void *ctx) {
     return close_all(region);
 }
 
-/* A device without ibv_wr_* is posted to by ibv_post_send: the same operations at the same cost. */
+/* On a device without ibv_wr_*, the fabric posts by ibv_post_send: the same operations at the same cost. */
 static int plain_posts(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_region *region;
@@ -119,14 +119,14 @@ static int plain_posts(struct remo_node *node, void *ctx) {
     return close_all(region);
 }
 
-/* ---- who may connect ---- */
+/* ---- the secret ---- */
 
 static void secret_spoil(struct remo_node *node, uint32_t peer) {
     atomic_load(&verbs_of_node(node)->contacts[peer])->secret[0] ^= 0xff;
 }
 
-/* Who does not know the secret comes to nothing, and that is not the peer's death; who learns it does. */
-static int stranger(struct remo_node *node, void *ctx) {
+/* A node without the secret cannot connect, and the peer stays up; with the secret it connects. */
+static int wrong_secret(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_region *region;
     uint64_t word = 0;
@@ -135,7 +135,7 @@ static int stranger(struct remo_node *node, void *ctx) {
         secret_spoil(node, 1);
         CHECK_SENTENCE(remo_region_read(region, 1, 0, &word, 8, NULL), -ETIMEDOUT, "op_timeout_ns");
         CHECK_EQUAL(remo_node_peer(node, 1), REMO_PEER_UP);
-        secret_spoil(node, 1); /* back again */
+        secret_spoil(node, 1); /* restore it */
         int rc;
         uint64_t deadline = cluster_now_ns() + WAIT;
         while ((rc = remo_region_read(region, 1, 0, &word, 8, NULL)) == -ETIMEDOUT
@@ -146,10 +146,10 @@ static int stranger(struct remo_node *node, void *ctx) {
     return close_all(region);
 }
 
-/* ---- peers that are slow, or gone ---- */
+/* ---- slow and failed peers ---- */
 
-/* Someone else does this to a node after a while. */
-static int later(uint32_t rank, int signal_number, uint32_t ms) {
+/* Start a process that sends a signal to a node after some time. */
+static int signal_later(uint32_t rank, int signal_number, uint32_t ms) {
     pid_t pid = fork();
     if (pid == 0) {
         cluster_sleep_ms(ms);
@@ -160,9 +160,9 @@ static int later(uint32_t rank, int signal_number, uint32_t ms) {
     return 0;
 }
 
-/* A peer that stands still longer than an attempt lasts is connected when it goes on, within the caller's
- * deadline; operations on others do not wait for it. */
-static int slow(struct remo_node *node, void *ctx) {
+/* A peer that pauses for longer than one attempt to connect is connected when it continues, within the
+ * caller's deadline. Operations on other peers do not wait for it. */
+static int slow_peer(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_region *region;
     uint64_t word = 7, found = 0;
@@ -179,7 +179,7 @@ static int slow(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_region_read(region, 2, 0, &found, 8, NULL));
         CHECK_EQUAL(found, 7);
         CHECK_CODE(remo_ack_test(&slow_ack), -EINPROGRESS);
-        CHECK_OK(later(1, SIGCONT, LONGER_THAN_AN_ATTEMPT_MS));
+        CHECK_OK(signal_later(1, SIGCONT, LONGER_THAN_AN_ATTEMPT_MS));
         CHECK_OK(remo_ack_wait(&slow_ack, WAIT));
         CHECK_OK(remo_region_read(region, 1, 0, &found, 8, NULL));
         CHECK_EQUAL(found, 7);
@@ -188,8 +188,8 @@ static int slow(struct remo_node *node, void *ctx) {
     return close_all(region);
 }
 
-/* What is held back for a peer that is not connected yet goes out although its thread does something else. */
-static int left_alone(struct remo_node *node, void *ctx) {
+/* An operation for a peer that is not connected is posted later, even if its thread makes no more calls. */
+static int posted_without_calls(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_region *region;
     uint64_t word = 7, found = 0;
@@ -212,8 +212,8 @@ static int left_alone(struct remo_node *node, void *ctx) {
     return close_all(region);
 }
 
-/* A peer that dies before it is connected is dead, not late. */
-static int dies_before(struct remo_node *node, void *ctx) {
+/* A peer that fails before it is connected is reported as failed, not as a timeout. */
+static int failure_before_connection(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_region *region;
     uint64_t word = 0;
@@ -227,16 +227,16 @@ static int dies_before(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0) {
         kill(atomic_load(&pids[1]), SIGSTOP);
-        CHECK_OK(later(1, SIGKILL, 200));
+        CHECK_OK(signal_later(1, SIGKILL, 200));
         CHECK_CODE(remo_region_read(region, 1, 0, &word, 8, NULL), -EHOSTDOWN);
         wait(NULL);
     }
     return close_all(region);
 }
 
-/* ---- an event that the kernel takes back ---- */
+/* ---- an event that the kernel discards ---- */
 
-/* The target's thread is held between the poll that reports an event and the call that takes it. */
+/* Hold the target thread between the poll that reports an event and the call that reads it. */
 static _Atomic int hold, held;
 
 int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
@@ -269,7 +269,7 @@ static int event_discarded(struct remo_node *node, void *ctx) {
     uint64_t word = 0;
     CHECK_OK(open_all(node, &region));
     CHECK_OK(remo_region_read(region, 1 - remo_node_rank(node), 0, &word, 8, NULL)); /* connects */
-    CHECK_OK(cluster_meet()); /* no connection of the other node is held */
+    CHECK_OK(cluster_meet()); /* so that the connection of node 1 is complete */
     atomic_store(&hold, remo_node_rank(node) == 0);
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
@@ -289,10 +289,10 @@ int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(settings, 2, .only_on = "verbs"),
         CLUSTER_TEST(plain_posts, 2, .only_on = "verbs"),
-        CLUSTER_TEST(stranger, 2, .op_timeout_ns = SECOND, .only_on = "verbs"),
-        CLUSTER_TEST(slow, 3, .only_on = "verbs"),
-        CLUSTER_TEST(left_alone, 2, .only_on = "verbs"),
-        CLUSTER_TEST(dies_before, 3, .only_on = "verbs"),
+        CLUSTER_TEST(wrong_secret, 2, .op_timeout_ns = SECOND, .only_on = "verbs"),
+        CLUSTER_TEST(slow_peer, 3, .only_on = "verbs"),
+        CLUSTER_TEST(posted_without_calls, 2, .only_on = "verbs"),
+        CLUSTER_TEST(failure_before_connection, 3, .only_on = "verbs"),
         CLUSTER_TEST(event_discarded, 2, .only_on = "verbs"),
         {0},
     };

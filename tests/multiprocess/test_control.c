@@ -1,6 +1,6 @@
-/* test_control.c - the control plane with real sockets, threads and processes: who comes up, what arrives,
- * who is missed, and what strangers can do (nothing). Each case is a function; name some as arguments to run
- * only those. */
+/* test_control.c - tests of the control plane with real sockets, threads and processes: connections, frames,
+ * errors, failures, and connections of strangers, which have no effect. Each case is a function; the
+ * arguments name the cases to run, by default all. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -88,8 +88,8 @@ static int unix_connect(uint32_t rank) {
     return fd;
 }
 
-/* A process with one plane that is up with everybody and then waits for its end; it sends `frames` frames to
- * rank 0 first. */
+/* Start a process with one plane, which connects to all peers, sends `frames` frames to rank 0, and waits for
+ * its end. */
 static pid_t process_start(uint32_t rank, uint32_t size, const struct plane_options *options,
                            uint64_t frames) {
     fflush(stdout);
@@ -145,9 +145,9 @@ static void tcp_with_key(void) {
     close_all(4);
 }
 
-/* Reached by TCP first, found to be on this machine, and then reached by Unix socket, where descriptors
- * travel. */
-static void turns_to_unix(void) {
+/* Connected by TCP first, found to be on the same machine, and then connected by a Unix socket, which carries
+ * descriptors. */
+static void switch_to_unix(void) {
     char both[2][160];
     const char *list[] = {both[0], both[1]};
     for (uint32_t i = 0; i < 2; i++)
@@ -164,8 +164,8 @@ static void turns_to_unix(void) {
     close_all(2);
 }
 
-/* Only TCP addresses are given: nodes of one machine meet by Unix socket all the same. */
-static void companions(void) {
+/* With TCP addresses only, nodes of one machine connect by Unix sockets nevertheless. */
+static void same_machine_uses_unix(void) {
     struct plane_options options = {.addresses = tcp_addresses(3, "localhost")};
     open_all(3, &options);
     check_peers(3);
@@ -179,13 +179,13 @@ static void companions(void) {
     close_all(3);
 }
 
-/* 64 processes, all at once; rank 0 is this one. */
+/* 64 processes start at the same time; rank 0 is this one. */
 static void many_processes(void) {
     const uint32_t size = 64;
     pid_t pids[64];
     uint64_t start = remo__now_ns();
     for (uint32_t i = 1; i < size; i++)
-        pids[i] = process_start(i, size, NULL, 1); /* its frame says that it is up with everybody */
+        pids[i] = process_start(i, size, NULL, 1); /* its frame reports that it is connected to all peers */
     CHECK(plane_open(&planes[0], 0, size, NULL) == 0);
     CHECK(plane_wait_up(&planes[0], size - 1));
     for (uint32_t i = 1; i < size; i++)
@@ -242,8 +242,8 @@ static void descriptors(void) {
     close_all(2);
 }
 
-/* The receiver is stuck in a callback: the sender is told, nothing blocks, and all arrives afterwards. */
-static void bursts(void) {
+/* The receiver is blocked in a callback: send returns -ENOBUFS, and all queued frames arrive afterwards. */
+static void full_send_queue(void) {
     open_all(2, NULL);
     atomic_store(&planes[1].hold, true);
     uint64_t sent = 0;
@@ -305,7 +305,7 @@ static void write_garbage(int fd, int kind) {
         send(fd, data[kind], bytes[kind], MSG_NOSIGNAL);
 }
 
-/* Garbage, silence and a flood, before and while the real peers come and talk. */
+/* Garbage, silence and a flood of connections, before and while the real peers connect and send. */
 static void strangers(void) {
     const char *const *addresses = tcp_addresses(3, "127.0.0.1");
     struct plane_options options = {.addresses = addresses, .network = true, .key_file = plane_key(9)};
@@ -333,8 +333,8 @@ static void strangers(void) {
     close_all(3);
 }
 
-/* A connection that never says who it is ends by itself. */
-static void silent_stranger(void) {
+/* A connection that sends no handshake ends after some seconds. */
+static void stranger_without_handshake(void) {
     char byte;
     CHECK(plane_open(&planes[0], 0, 2, NULL) == 0);
     int fd = unix_connect(0);
@@ -382,8 +382,8 @@ static void munge(void) {
     close_all(3);
 }
 
-/* Who waits for a rank learns why it was turned away, also on the side that is called. */
-static void why_of_callers(void) {
+/* A node that waits for a rank reports why it refused the rank, also if the rank called. */
+static void reason_at_both_ends(void) {
     const char *const *addresses = tcp_addresses(2, "127.0.0.1");
     struct plane_options good = {.addresses = addresses, .network = true, .key_file = plane_key(1)};
     struct plane_options bad = {.addresses = addresses, .network = true, .key_file = plane_key(2)};
@@ -392,8 +392,8 @@ static void why_of_callers(void) {
     close_all(2);
 }
 
-/* Somebody at the address who hangs up on so many callers. */
-static void hang_up(const char *address, int callers) {
+/* Accept `callers` connections at the address, and close each at once. */
+static void hang_up_on_callers(const char *address, int callers) {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     name.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
@@ -407,9 +407,8 @@ static void hang_up(const char *address, int callers) {
     close(fd);
 }
 
-/* One that was refused has gone since, and nobody listens there any more: that it was refused is still why.
- */
-static void why_outlives_the_caller(void) {
+/* The reason of a refusal remains when the refusing node has ended and no process listens at its address. */
+static void reason_remains(void) {
     const char *const *addresses = tcp_addresses(2, "127.0.0.1");
     struct plane_options good = {.addresses = addresses, .network = true, .key_file = plane_key(1)};
     struct plane_options bad = {.addresses = addresses, .network = true, .key_file = plane_key(2)};
@@ -418,7 +417,7 @@ static void why_outlives_the_caller(void) {
     CHECK(plane_open(&planes[0], 0, 2, &good) == 0);
     CHECK(plane_wait_why(&planes[1], 0, "the credential is wrong"));
     plane_close(&planes[0]);
-    hang_up(addresses[0], 3);
+    hang_up_on_callers(addresses[0], 3);
     CHECK(plane_wait_why(&planes[1], 0, "the credential is wrong"));
     CHECK(plane_open(&planes[0], 0, 2, &bad) == 0);
     CHECK(plane_wait_up(&planes[1], 1));
@@ -447,14 +446,14 @@ static void missing_node(void) {
     plane_close(&planes[2]);
 }
 
-/* ---- death and departure ------------------------------------------------------------------------------- */
+/* ---- failing and leaving ------------------------------------------------------------------------------- */
 
 static int compare_u64(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
-static void killed(const char *what, const struct plane_options *options) {
+static void measure_kill(const char *what, const struct plane_options *options) {
     enum { ROUNDS = 20 };
     uint64_t took[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
@@ -472,21 +471,21 @@ static void killed(const char *what, const struct plane_options *options) {
         plane_close(&planes[0]);
     }
     qsort(took, ROUNDS, sizeof took[0], compare_u64);
-    printf("     %s: SIGKILL noticed after %.2f ms (median), %.2f ms (longest of %d)\n", what,
+    printf("     %s: SIGKILL detected after %.2f ms (median), %.2f ms (longest of %d)\n", what,
            (double)took[ROUNDS / 2] / 1e6, (double)took[ROUNDS - 1] / 1e6, ROUNDS);
 }
 
 static void killed_unix(void) {
-    killed("Unix socket", NULL);
+    measure_kill("Unix socket", NULL);
 }
 
 static void killed_tcp(void) {
     struct plane_options options = {
         .addresses = tcp_addresses(2, "127.0.0.1"), .network = true, .key_file = plane_key(3)};
-    killed("TCP on loopback", &options);
+    measure_kill("TCP on loopback", &options);
 }
 
-static void goodbye(void) {
+static void leaving(void) {
     struct plane_options tcp = {
         .addresses = tcp_addresses(3, "127.0.0.1"), .network = true, .key_file = plane_key(3)};
     for (int round = 0; round < 10; round++) {
@@ -509,38 +508,40 @@ static void goodbye(void) {
     }
 }
 
-/* A rank comes back with a higher incarnation, and only then. `who` is the one that dies; the other stays. */
-static void come_back(uint32_t who) {
-    uint32_t other = 1 - who;
-    for (uint32_t life = 0; life < 3; life++) {
-        struct plane_options options = {.incarnation = life};
-        CHECK(life > 0 || plane_open(&planes[other], other, 2, NULL) == 0);
-        CHECK(plane_open(&planes[who], who, 2, &options) == 0);
-        CHECK(plane_wait_up(&planes[other], 1) && plane_wait_up(&planes[who], 1));
-        CHECK(planes[other].peers[who].incarnation == life && planes[other].peers[who].ups == (int)life + 1);
-        plane_close(&planes[who]);
-        CHECK(plane_wait_down(&planes[other], who, (int)life + 1));
+/* A rank comes up again only with a higher incarnation. Rank `restarting` leaves and joins again. */
+static void restart_rank(uint32_t restarting) {
+    uint32_t other = 1 - restarting;
+    for (uint32_t incarnation = 0; incarnation < 3; incarnation++) {
+        struct plane_options options = {.incarnation = incarnation};
+        CHECK(incarnation > 0 || plane_open(&planes[other], other, 2, NULL) == 0);
+        CHECK(plane_open(&planes[restarting], restarting, 2, &options) == 0);
+        CHECK(plane_wait_up(&planes[other], 1) && plane_wait_up(&planes[restarting], 1));
+        CHECK(planes[other].peers[restarting].incarnation == incarnation
+              && planes[other].peers[restarting].ups == (int)incarnation + 1);
+        plane_close(&planes[restarting]);
+        CHECK(plane_wait_down(&planes[other], restarting, (int)incarnation + 1));
     }
     struct plane_options old = {.incarnation = 2};
-    CHECK(plane_open(&planes[who], who, 2, &old) == 0);
-    CHECK(plane_wait_why(&planes[who > other ? who : other], who > other ? other : who, "was started twice"));
-    CHECK(planes[other].peers[who].ups == 3);
+    CHECK(plane_open(&planes[restarting], restarting, 2, &old) == 0);
+    CHECK(plane_wait_why(&planes[restarting > other ? restarting : other],
+                         restarting > other ? other : restarting, "was started twice"));
+    CHECK(planes[other].peers[restarting].ups == 3);
     close_all(2);
 }
 
 static void incarnations(void) {
-    come_back(0);
-    come_back(1);
+    restart_rank(0);
+    restart_rank(1);
 }
 
-/* The earlier life still looks alive when the next one comes: down, then up. */
-static void overtaken(void) {
+/* The next incarnation comes up before the earlier one is detected as failed: `down` precedes `up`. */
+static void restart_before_failure(void) {
     const char *const *addresses = tcp_addresses(2, "127.0.0.1");
     struct plane_options first = {.addresses = addresses, .network = true},
                          second = {.addresses = addresses, .network = true, .incarnation = 1};
     pid_t pid = process_start(1, 2, &first, 1);
     CHECK(plane_open(&planes[0], 0, 2, &first) == 0 && plane_wait_frames(&planes[0], 1, 1));
-    /* The stopped process keeps its port, so the second life listens elsewhere. */
+    /* The stopped process keeps its port, so the next incarnation listens at another one. */
     kill(pid, SIGSTOP);
     char elsewhere[64];
     const char *moved[] = {addresses[0], elsewhere};
@@ -553,7 +554,7 @@ static void overtaken(void) {
     close_all(2);
 }
 
-/* ---- between machines: a network of its own with an address that is not loopback ----------------------- */
+/* ---- between machines: a network namespace with an address that is not loopback ------------------------ */
 
 static bool network_make(const char *address) {
     struct ifreq request = {.ifr_name = "lo"};
@@ -592,17 +593,17 @@ static int silence_inside(void) {
         .addresses = tcp_addresses(2, "10.99.0.1"), .network = true, .key_file = plane_key(4)};
     pid_t pid = process_start(1, 2, &options, 1);
     CHECK(plane_open(&planes[0], 0, 2, &options) == 0 && plane_wait_frames(&planes[0], 1, 1));
-    /* Alive and quiet for longer than the limit: heartbeats carry it. */
+    /* A peer without frames for longer than the limit stays up, because of heartbeats. */
     usleep(1200 * 1000);
     CHECK(planes[0].peers[1].downs == 0);
-    /* Both machines stand still for a while, as virtual ones do: nobody is blamed. */
+    /* Both machines pause for a while, as virtual machines do: neither is detected as failed. */
     pause_both(getpid(), pid);
     usleep(800 * 1000);
     CHECK(planes[0].peers[1].downs == 0);
     uint64_t start = remo__now_ns();
     kill(pid, SIGSTOP);
     CHECK(plane_wait_down(&planes[0], 1, 1) && planes[0].peers[1].reason == -EHOSTDOWN);
-    printf("     a silent machine is noticed after %.0f ms\n",
+    printf("     a silent machine is detected after %.0f ms\n",
            (double)(planes[0].peers[1].down_at - start) / 1e6);
     process_end(pid, SIGKILL);
     plane_close(&planes[0]);
@@ -632,31 +633,31 @@ static const struct {
 } cases[] = {
     {"start_orders", start_orders},
     {"tcp_with_key", tcp_with_key},
-    {"turns_to_unix", turns_to_unix},
-    {"companions", companions},
+    {"switch_to_unix", switch_to_unix},
+    {"same_machine_uses_unix", same_machine_uses_unix},
     {"order_and_content", order_and_content},
     {"descriptors", descriptors},
-    {"bursts", bursts},
+    {"full_send_queue", full_send_queue},
     {"many_senders", many_senders},
     {"wrong_arguments", wrong_arguments},
     {"strangers", strangers},
-    {"silent_stranger", silent_stranger},
+    {"stranger_without_handshake", stranger_without_handshake},
     {"wrong_credentials", wrong_credentials},
     {"munge", munge},
-    {"why_of_callers", why_of_callers},
-    {"why_outlives_the_caller", why_outlives_the_caller},
+    {"reason_at_both_ends", reason_at_both_ends},
+    {"reason_remains", reason_remains},
     {"taken_address", taken_address},
     {"missing_node", missing_node},
     {"killed_unix", killed_unix},
     {"killed_tcp", killed_tcp},
-    {"goodbye", goodbye},
+    {"leaving", leaving},
     {"incarnations", incarnations},
-    {"overtaken", overtaken},
+    {"restart_before_failure", restart_before_failure},
     {"silence", silence},
     {"many_processes", many_processes},
 };
 
-static bool is_wanted(const char *name, int argc, char **argv) {
+static bool is_selected(const char *name, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], name) == 0)
             return true;
@@ -668,7 +669,7 @@ int main(int argc, char **argv) {
     remo__random_seed(&dice, (uint64_t)getpid());
     plane_folder();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (!is_wanted(cases[i].name, argc, argv))
+        if (!is_selected(cases[i].name, argc, argv))
             continue;
         uint64_t start = remo__now_ns();
         printf("%s\n", cases[i].name);

@@ -1,12 +1,6 @@
-/* test_death.c - four nodes, one of them killed with SIGKILL in the middle of a barrier, a lock queue, a map
- * operation or a queue operation: how long until each survivor knows, and does everything still end, and
- * right? And what do nodes cost that only wait?
- *
- *     test_death [--fabric F] [--runs N] [--only barrier|lock|map|queue|idle] [--seconds S] [--seed N]
- *
- * N kills of each kind (3), of all four nodes in turn, at random moments. Bars: survivors told within 100 ms,
- * always; four nodes blocked in a barrier use at most 4 % of one core, all together. Both are printed, and
- * judged with REMO_TEST_BARS=1; otherwise the test fails when something hangs, spins, or is wrong. */
+/* test_death.c - four nodes, of which one is killed in the middle of a barrier, or of lock, map or queue
+ * operations: each survivor detects the failure, and every operation ends with a correct result. Also the
+ * processor time of nodes that only wait. */
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -19,18 +13,25 @@
 
 #include "../support/cluster.h"
 
+/* test_death [--fabric F] [--runs N] [--only barrier|lock|map|queue|idle] [--seconds S] [--seed N]
+ *
+ * N kills of each kind (default 3), of all four nodes in turn, at random moments. Limits: every survivor
+ * detects the failure within 100 ms; four nodes that wait in a barrier use together at most 4 % of one core.
+ * Both figures are printed. REMO_TEST_BARS=1 enforces the limits. Without it, the test fails if a call hangs
+ * or spins, or a result is wrong. */
+
 #define NODES 4u
 #define RUNS_MAX 10000u
-#define TOLD_BAR_NS (SECOND / 10)
+#define DETECTION_BAR_NS (SECOND / 10)
 #define CPU_BAR 0.04
-#define AFTERWARDS 50u /* operations of each survivor, when it knows */
+#define AFTERWARDS 50u /* operations of each survivor after it has detected the failure */
 
 static struct shared {
     uint32_t victim;
     uint64_t delay_ns;
     _Atomic uint64_t killed_ns;
-    _Atomic uint64_t told_ns[NODES]; /* after the kill */
-    _Atomic uint32_t owner;          /* of the lock: rank + 1 */
+    _Atomic uint64_t detected_ns[NODES]; /* after the kill */
+    _Atomic uint32_t owner;              /* of the lock: rank + 1 */
     _Atomic uint64_t cpu_ns, blocked_ns;
     _Atomic uint32_t blocked;
 } * shared;
@@ -47,7 +48,7 @@ static void *kill_self(void *ctx) {
     return NULL;
 }
 
-/* All are there; from here on the victim lives for a moment. */
+/* All nodes are up. From here on the victim runs for delay_ns. */
 static int begin(struct remo_node *node) {
     pthread_t thread;
     CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
@@ -59,12 +60,13 @@ static int begin(struct remo_node *node) {
     return 0;
 }
 
-static int is_dead(const struct remo_node *node) {
+static int has_failed(const struct remo_node *node) {
     return remo_node_peer(node, shared->victim) == REMO_PEER_DEAD;
 }
 
-static void told(const struct remo_node *node) {
-    atomic_store(&shared->told_ns[remo_node_rank(node)], cluster_now_ns() - atomic_load(&shared->killed_ns));
+static void record_detection(const struct remo_node *node) {
+    atomic_store(&shared->detected_ns[remo_node_rank(node)],
+                 cluster_now_ns() - atomic_load(&shared->killed_ns));
 }
 
 /* ---- barrier ---- */
@@ -78,9 +80,9 @@ static int in_barrier(struct remo_node *node, void *ctx) {
         return 1;
     while ((rc = remo_barrier_wait(barrier, REMO_FOREVER)) == 0)
         continue;
-    told(node);
+    record_detection(node);
     CHECK_CODE(rc, -EHOSTDOWN);
-    CHECK(is_dead(node));
+    CHECK(has_failed(node));
     CHECK_CODE(remo_barrier_wait(barrier, REMO_FOREVER), -EHOSTDOWN);
     CHECK_OK(cluster_meet());
     remo_barrier_close(barrier);
@@ -89,8 +91,8 @@ static int in_barrier(struct remo_node *node, void *ctx) {
 
 /* ---- lock ---- */
 
-/* One turn with the lock: 0, or -EHOSTDOWN when its home is dead. Whoever has it is alone, and learns when
- * the last owner has died. */
+/* One acquire and release: *ret_rc is 0, or -EHOSTDOWN if the home has failed. The holder is alone, and is
+ * notified if the last holder failed. */
 static int lock_turn(struct remo_node *node, struct remo_lock *lock, int *ret_rc) {
     uint32_t me = remo_node_rank(node) + 1, before = 0;
     int rc = remo_lock_acquire(lock, 0, REMO_FOREVER);
@@ -123,10 +125,10 @@ static int in_lock(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_lock_open(remo_node_root(node), "one", NULL, &lock));
     if (begin(node))
         return 1;
-    while (rc == 0 && !is_dead(node))
+    while (rc == 0 && !has_failed(node))
         if (lock_turn(node, lock, &rc))
             return 1;
-    told(node);
+    record_detection(node);
     for (uint32_t i = 0; i < AFTERWARDS; i++)
         if (lock_turn(node, lock, &rc))
             return 1;
@@ -139,13 +141,13 @@ static int in_lock(struct remo_node *node, void *ctx) {
 
 #define KEYS 64u
 
-/* The keys of this node, which nobody else changes. */
-struct mine {
+/* The keys that only this node changes. */
+struct own_keys {
     struct remo_kv *kv;
     uint32_t rank, state;
-    uint64_t value[KEYS]; /* 0: absent */
-    bool unsure[KEYS];    /* an error left it open whether the last change happened */
-    uint64_t maybe[KEYS]; /* what it is then, if it did */
+    uint64_t value[KEYS];            /* 0: absent */
+    bool is_unknown[KEYS];           /* an error left it unknown whether the last change was applied */
+    uint64_t value_if_applied[KEYS]; /* the value if it was */
 };
 
 static uint32_t dice(uint32_t *state, uint32_t limit) {
@@ -153,85 +155,85 @@ static uint32_t dice(uint32_t *state, uint32_t limit) {
     return (*state >> 8) % limit;
 }
 
-static int check_value(struct mine *mine, uint32_t i) {
-    uint32_t key[2] = {mine->rank, i};
+static int check_value(struct own_keys *own_keys, uint32_t i) {
+    uint32_t key[2] = {own_keys->rank, i};
     uint64_t value = 0;
     size_t bytes = 0;
-    int rc = remo_kv_get(mine->kv, key, sizeof key, &value, sizeof value, &bytes);
-    if (rc == -EHOSTDOWN && mine->unsure[i])
+    int rc = remo_kv_get(own_keys->kv, key, sizeof key, &value, sizeof value, &bytes);
+    if (rc == -EHOSTDOWN && own_keys->is_unknown[i])
         return 0;
     CHECK(rc == 0 || rc == -ENOENT);
     if (rc == -ENOENT)
         value = 0;
-    CHECK(value == mine->value[i] || (mine->unsure[i] && value == mine->maybe[i]));
-    if (mine->unsure[i] && value == mine->maybe[i])
-        mine->value[i] = value;
+    CHECK(value == own_keys->value[i] || (own_keys->is_unknown[i] && value == own_keys->value_if_applied[i]));
+    if (own_keys->is_unknown[i] && value == own_keys->value_if_applied[i])
+        own_keys->value[i] = value;
     return 0;
 }
 
-static int change_value(struct mine *mine, uint32_t i) {
-    uint32_t key[2] = {mine->rank, i};
-    uint64_t value = (uint64_t)mine->rank << 32 | dice(&mine->state, 1u << 20) | 1u << 20;
-    bool there = mine->value[i] != 0, delete = there && dice(&mine->state, 3) == 0;
+static int change_value(struct own_keys *own_keys, uint32_t i) {
+    uint32_t key[2] = {own_keys->rank, i};
+    uint64_t value = (uint64_t)own_keys->rank << 32 | dice(&own_keys->state, 1u << 20) | 1u << 20;
+    bool is_present = own_keys->value[i] != 0, delete = is_present && dice(&own_keys->state, 3) == 0;
     int rc;
-    if (mine->unsure[i])
-        return 0; /* its stripe or its place was lost with the dead node */
+    if (own_keys->is_unknown[i])
+        return 0; /* its stripe or its slot was lost with the failed node */
     if (delete)
-        rc = remo_kv_delete(mine->kv, key, sizeof key);
-    else if (there)
-        rc = remo_kv_update(mine->kv, key, sizeof key, &value, sizeof value);
+        rc = remo_kv_delete(own_keys->kv, key, sizeof key);
+    else if (is_present)
+        rc = remo_kv_update(own_keys->kv, key, sizeof key, &value, sizeof value);
     else
-        rc = remo_kv_insert(mine->kv, key, sizeof key, &value, sizeof value);
+        rc = remo_kv_insert(own_keys->kv, key, sizeof key, &value, sizeof value);
     CHECK(rc == 0 || rc == -EHOSTDOWN);
-    mine->unsure[i] = rc != 0;
-    mine->maybe[i] = delete ? 0 : value;
+    own_keys->is_unknown[i] = rc != 0;
+    own_keys->value_if_applied[i] = delete ? 0 : value;
     if (rc == 0)
-        mine->value[i] = mine->maybe[i];
+        own_keys->value[i] = own_keys->value_if_applied[i];
     return 0;
 }
 
-/* Change one of our keys, look at it, and look at somebody's. */
-static int map_turn(struct mine *mine) {
-    uint32_t i = dice(&mine->state, KEYS), key[2] = {dice(&mine->state, NODES), i};
+/* Change a key of this node, get it, and get a key of any node. */
+static int map_turn(struct own_keys *own_keys) {
+    uint32_t i = dice(&own_keys->state, KEYS), key[2] = {dice(&own_keys->state, NODES), i};
     uint64_t value;
     size_t bytes;
-    if (change_value(mine, i) || check_value(mine, i))
+    if (change_value(own_keys, i) || check_value(own_keys, i))
         return 1;
-    int rc = remo_kv_get(mine->kv, key, sizeof key, &value, sizeof value, &bytes);
+    int rc = remo_kv_get(own_keys->kv, key, sizeof key, &value, sizeof value, &bytes);
     CHECK(rc == 0 || rc == -ENOENT || rc == -EHOSTDOWN);
     CHECK(rc != 0 || value >> 32 == key[0]);
     return 0;
 }
 
 static int in_map(struct remo_node *node, void *ctx) {
-    struct mine *mine = calloc(1, sizeof *mine);
+    struct own_keys *own_keys = calloc(1, sizeof *own_keys);
     struct remo_kv_options options = {
         .capacity = 2048, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 16};
     (void)ctx;
-    mine->rank = remo_node_rank(node);
-    mine->state = (uint32_t)shared->delay_ns + mine->rank;
-    CHECK_OK(remo_kv_open(remo_node_root(node), "map", &options, &mine->kv));
+    own_keys->rank = remo_node_rank(node);
+    own_keys->state = (uint32_t)shared->delay_ns + own_keys->rank;
+    CHECK_OK(remo_kv_open(remo_node_root(node), "map", &options, &own_keys->kv));
     if (begin(node))
         return 1;
-    while (!is_dead(node))
-        if (map_turn(mine))
+    while (!has_failed(node))
+        if (map_turn(own_keys))
             return 1;
-    told(node);
+    record_detection(node);
     for (uint32_t i = 0; i < AFTERWARDS; i++)
-        if (map_turn(mine))
+        if (map_turn(own_keys))
             return 1;
-    for (uint32_t i = 0; i < KEYS; i++) /* what was acknowledged is there: it lives on this node */
-        if (check_value(mine, i))
+    for (uint32_t i = 0; i < KEYS; i++) /* acknowledged values are present: their slots are on this node */
+        if (check_value(own_keys, i))
             return 1;
     CHECK_OK(cluster_meet());
-    remo_kv_close(mine->kv);
-    free(mine);
+    remo_kv_close(own_keys->kv);
+    free(own_keys);
     return 0;
 }
 
 /* ---- queue ---- */
 
-/* Push one, pop one: with nobody dying, none of them has to wait for long. */
+/* Push and pop one element. Unless a node fails, neither call waits for long. */
 static int queue_turn(struct remo_queue *queue, uint64_t number, int *ret_rc) {
     uint64_t element[2] = {number, ~number};
     size_t bytes = 0;
@@ -243,7 +245,7 @@ static int queue_turn(struct remo_queue *queue, uint64_t number, int *ret_rc) {
     uint8_t buffer[64];
     rc = remo_queue_pop(queue, buffer, sizeof buffer, &bytes, SECOND);
     CHECK(rc == 0 || rc == -EHOSTDOWN
-          || rc == -ETIMEDOUT); /* what was pushed may have been lost with the dead one */
+          || rc == -ETIMEDOUT); /* the element may have been lost with the failed node */
     *ret_rc = rc == -EHOSTDOWN ? rc : 0;
     if (rc != 0)
         return 0;
@@ -260,15 +262,15 @@ static int in_queue(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_queue_open(remo_node_root(node), "work", NULL, &queue));
     if (begin(node))
         return 1;
-    while (rc == 0 && !is_dead(node))
+    while (rc == 0 && !has_failed(node))
         if (queue_turn(queue, number++, &rc))
             return 1;
-    told(node);
+    record_detection(node);
     for (uint32_t i = 0; i < AFTERWARDS; i++)
         if (queue_turn(queue, number++, &rc))
             return 1;
     if (shared->victim != 0)
-        CHECK_OK(rc); /* told once; then it goes on without the dead one's slots */
+        CHECK_OK(rc); /* after one error, the queue continues without the slots of the failed node */
     else
         CHECK_CODE(rc, -EHOSTDOWN);
     CHECK_OK(cluster_meet());
@@ -346,17 +348,18 @@ static int run_kind(const struct cluster_test *test, const struct arguments *arg
         }
         worst[run] = 0;
         for (uint32_t rank = 0; rank < NODES; rank++)
-            worst[run] = shared->told_ns[rank] > worst[run] ? shared->told_ns[rank] : worst[run];
-        beyond += worst[run] > TOLD_BAR_NS;
+            worst[run] = shared->detected_ns[rank] > worst[run] ? shared->detected_ns[rank] : worst[run];
+        beyond += worst[run] > DETECTION_BAR_NS;
     }
     qsort(worst, arguments->runs, sizeof worst[0], by_size);
     uint64_t last = arguments->runs ? worst[arguments->runs - 1] : 0;
-    printf("%-4s %s %s: %u kills; the last survivor was told after %.2f ms (median), %.2f ms (worst); %u "
-           "beyond the bar of %.0f ms\n",
-           in_time(last, TOLD_BAR_NS) ? "ok" : "FAIL", arguments->fabric, test->name, arguments->runs,
-           (double)worst[arguments->runs / 2] / 1e6, (double)last / 1e6, beyond, (double)TOLD_BAR_NS / 1e6);
+    printf("%-4s %s %s: %u kills; the last survivor detected the failure after %.2f ms (median), %.2f ms "
+           "(worst); %u beyond the limit of %.0f ms\n",
+           in_time(last, DETECTION_BAR_NS) ? "ok" : "FAIL", arguments->fabric, test->name, arguments->runs,
+           (double)worst[arguments->runs / 2] / 1e6, (double)last / 1e6, beyond,
+           (double)DETECTION_BAR_NS / 1e6);
     fflush(stdout);
-    return !in_time(last, TOLD_BAR_NS);
+    return !in_time(last, DETECTION_BAR_NS);
 }
 
 static int run_idle(struct arguments *arguments) {
@@ -370,9 +373,9 @@ static int run_idle(struct arguments *arguments) {
         return result;
     double part = (double)shared->cpu_ns / (double)shared->blocked_ns;
     bool slept = slept_through(shared->cpu_ns, shared->blocked_ns, CPU_BAR);
-    printf(
-        "%-4s %s idle: %u nodes blocked in a barrier for %u s took %.2f %% of one core; the bar is %.0f %%\n",
-        slept ? "ok" : "FAIL", arguments->fabric, NODES, arguments->seconds, 100 * part, 100 * CPU_BAR);
+    printf("%-4s %s idle: %u nodes blocked in a barrier for %u s used %.2f %% of one core; the limit is %.0f "
+           "%%\n",
+           slept ? "ok" : "FAIL", arguments->fabric, NODES, arguments->seconds, 100 * part, 100 * CPU_BAR);
     return !slept;
 }
 

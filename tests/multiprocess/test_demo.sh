@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# remo demo, from outside: what it loads, what it says, and what it refuses.  test_demo.sh REMO [FABRIC]
+# Tests of remo demo: the records that it loads, its output, and the arguments that it refuses.
+#   test_demo.sh REMO [FABRIC]
 set -euo pipefail
 
 remo=$1
@@ -22,11 +23,12 @@ demo() {
     [ "$status" -eq "$expected" ] || fail "demo $*: exit status $status, not $expected"
 }
 
-says() {
+# expect_text FILE TEXT: the output (out) or the errors (err) contain the text.
+expect_text() {
     grep -q -- "$2" "$folder/$1" || fail "\"$2\" is not in $1"
 }
 
-# Keys of mixed lengths, values from none to some pages, a line that repeats a key, an empty line.
+# Keys of several lengths, values from 0 bytes to some pages, a line that repeats a key, an empty line.
 awk 'BEGIN {
     for (i = 0; i < 500; i++) {
         value = ""
@@ -40,34 +42,35 @@ awk 'BEGIN {
 
 for nodes in 1 2 3; do
     demo 0 --file "$folder/records" --nodes "$nodes" --seconds 0.3
-    says out "500 records of"
-    says out "1 more are left out"
-    says out "read back  500 records"
-    says out "byte for byte"
-    [ ! -s "$folder/err" ] || fail "a progress bar, or a complaint, in a pipe"
+    expect_text out "500 records of"
+    expect_text out "1 more are left out"
+    expect_text out "read back  500 records"
+    expect_text out "byte for byte"
+    [ ! -s "$folder/err" ] || fail "a progress bar or an error in a pipe"
 done
 
-printf 'Package: one\nStatus: here\n\nPackage: two\nDescription: x\n more of it\n\n\nPackage: three\n' >"$folder/packages"
+printf '%s\n' 'Package: one' 'Status: here' '' 'Package: two' 'Description: x' ' more of it' '' '' \
+    'Package: three' >"$folder/packages"
 demo 0 --file "$folder/packages" --nodes 4 --seconds 0.3
-says out "3 packages of"
+expect_text out "3 packages of"
 
 demo 1 --file "$folder/nothing"
-says err "cannot read"
+expect_text err "cannot read"
 : >"$folder/empty"
 demo 1 --file "$folder/empty"
-says err "no records"
+expect_text err "no records"
 printf 'key\tvalue\nno tab\n' >"$folder/bad"
 demo 1 --file "$folder/bad"
-says err "bad:2: there is no tab"
+expect_text err "bad:2: there is no tab"
 printf '\tvalue\n' >"$folder/bad"
 demo 1 --file "$folder/bad"
-says err "key is empty"
+expect_text err "key is empty"
 demo 2 --nodes 0
-says err "is not a number from 1"
+expect_text err "is not a number from 1"
 demo 2 --seconds soon
-says err "is not a number"
+expect_text err "is not a number"
 demo 2 --fabric pigeons
-says err "no fabric 'pigeons'"
+expect_text err "no fabric 'pigeons'"
 
 [ "$failed" -eq 0 ] && echo "ok"
 exit "$failed"

@@ -1,7 +1,6 @@
-/* test_event.c - descriptors for event loops, the membership callback, and waiting for any of several acks.
- *
- * An armed event becomes readable after 20 ms in any case, which would hide a lost notification. So tests make
- * so many round trips that these delays alone would exceed the limit for a hang. */
+/* test_event.c - descriptors for event loops, the callback for membership changes, and waiting for any of
+ * several acks. An armed event becomes readable after 20 ms in any case, which would hide a lost
+ * notification. So tests make many round trips: these delays alone would exceed the limit for a hang. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -59,7 +58,7 @@ static int round_trips(struct remo_node *node, struct remo_event *event, struct 
     return 0;
 }
 
-/* Messages wake both loops. */
+/* Messages wake the event loops of both nodes. */
 static int messages(struct remo_node *node, void *ctx) {
     struct remo_ringbuffer *rings[2];
     struct remo_event *event;
@@ -82,7 +81,8 @@ static int messages(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Operations of the arming thread that complete: WAITS times, unless they complete at once. */
+/* Wait for operations that the arming thread has in flight: WAITS times, except for operations that complete
+ * at once. */
 static int completions(struct remo_node *node, void *ctx) {
     struct remo_region *region;
     struct remo_event *event;
@@ -102,22 +102,22 @@ static int completions(struct remo_node *node, void *ctx) {
         }
         CHECK_OK(remo_ack_test(&ack));
     }
-    CHECK(in_time(cluster_now_ns() - start, 4 * SECOND)); /* 7 s without the look for completions */
+    CHECK(in_time(cluster_now_ns() - start, 4 * SECOND)); /* 7 s if the event ignored completions */
     CHECK_OK(cluster_meet());
     remo_event_close(event);
     remo_region_close(region);
     return 0;
 }
 
-/* One signal for each arming; arming clears it. */
+/* Arming enables one signal, and clears an earlier one. */
 static int armed_once(struct remo_node *node, void *ctx) {
     struct remo_event *event;
     (void)ctx;
     CHECK_OK(remo_event_open(node, &event));
     cluster_sleep_ms(60);
-    CHECK(!is_readable(event)); /* never armed */
+    CHECK(!is_readable(event)); /* not armed yet */
     CHECK_OK(remo_event_arm(event));
-    CHECK_OK(await(event)); /* nothing happens: after 20 ms */
+    CHECK_OK(await(event)); /* no event occurs: readable after 20 ms */
     CHECK(is_readable(event));
     CHECK_OK(remo_event_arm(event));
     CHECK_OK(remo_event_arm(event));
@@ -129,7 +129,7 @@ static int armed_once(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A loop that has nothing to do sleeps. */
+/* An idle event loop sleeps. */
 static int idle(struct remo_node *node, void *ctx) {
     struct remo_event *event;
     (void)ctx;
@@ -173,7 +173,7 @@ static void count_change(void *ctx, uint32_t peer, enum remo_peer_state state) {
     struct changes *changes = ctx;
     if (peer == 0 || peer > 2)
         abort();
-    cluster_sleep_ms(20); /* remo_node_open waits for the calls */
+    cluster_sleep_ms(20); /* remo_node_open waits for the callbacks */
     if (state == REMO_PEER_UP)
         changes->up++;
     else if (state == REMO_PEER_LEFT)
@@ -182,7 +182,7 @@ static void count_change(void *ctx, uint32_t peer, enum remo_peer_state state) {
         changes->failed++;
 }
 
-/* Of a job of three, seen by rank 0: rank 1 leaves, then rank 2 fails. */
+/* The events of a job of three nodes, at rank 0: rank 1 leaves, then rank 2 fails. */
 static int membership(struct remo_node *node, void *ctx) {
     struct changes changes = {0};
     struct remo_config options = {.on_peer = count_change, .on_peer_ctx = &changes};

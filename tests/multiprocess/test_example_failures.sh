@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The examples that survive failures: kill their processes, and see what the others do.
+# Tests of the examples that survive failures: kill some processes, and check the output of the others.
 #   test_example_failures.sh FABRIC REMO NAME PROGRAM
 set -u
 
@@ -7,7 +7,7 @@ fabric=$1 remo=$2 name=$3 program=$4
 scratch=$(mktemp -d)
 launcher=
 
-# The launcher ends its nodes when it is told to end.
+# The launcher ends its nodes when it gets SIGTERM.
 clean() {
     [ -z "$launcher" ] || kill "$launcher" 2>/dev/null
     rm -rf "$scratch"
@@ -22,12 +22,12 @@ fail() {
 }
 
 start() {
-    : >"$scratch/out" # before the first look at it
+    : >"$scratch/out" # before the first read
     "$remo" run -n 4 --fabric "$fabric" -- "$program" >"$scratch/out" 2>"$scratch/err" &
     launcher=$!
 }
 
-# await COUNT PATTERN: until that many lines match it; 100 s are for ever.
+# await COUNT PATTERN: wait until COUNT lines match; after 100 s, fail.
 await() {
     local tries
     for ((tries = 0; tries < 2000; tries++)); do
@@ -37,7 +37,7 @@ await() {
     fail "not $1 lines with: $2"
 }
 
-# finish STATUS: the launcher ends with this status.
+# finish STATUS: wait for the launcher, which must end with this status.
 finish() {
     wait "$launcher"
     local status=$?
@@ -46,12 +46,12 @@ finish() {
     ! grep -qE "^$name: " "$scratch/err" || fail "a node reports an error"
 }
 
-# The process in the last line that matches.
+# process PATTERN: print the process number in the last line that matches.
 process() {
     grep -E "$1" "$scratch/out" | tail -n 1 | sed -E 's/.*process ([0-9]+).*/\1/'
 }
 
-# The home of the lock is killed, leader or not; then one leader after the other.
+# The home of the lock is killed, leader or not; then two leaders, one after the other.
 leader() {
     start
     await 4 ' has joined '
@@ -67,13 +67,13 @@ leader() {
     [ "$(grep -oE '^node [1-3] leads' "$scratch/out" | sort -u | wc -l)" -eq 3 ] || fail "a node never led"
 }
 
-# One node of four is killed: the keys of the three others are left.
+# One node of four is killed: the keys of the other three remain.
 map_after_failure() {
     start
     await 4 ' is ready '
     kill -9 "$(process "^node $1 is ready")"
     finish 137
-    grep -q '^3 of 4 nodes remain; their map has 300 keys$' "$scratch/out" || fail "the map is not what it must be"
+    grep -q '^3 of 4 nodes remain; their map has 300 keys$' "$scratch/out" || fail "the map is wrong"
 }
 
 # Two of three workers are killed.
@@ -82,12 +82,12 @@ workers() {
     await 3 ' works '
     kill -9 "$(process '^node 2 works')"
     sleep 0.1
-    kill -9 "$(process '^node 3 works')" 2>/dev/null # it may have ended: then all the work was done
+    kill -9 "$(process '^node 3 works')" 2>/dev/null # it may have ended, when all work is done
     finish 137
-    grep -q '^the squares of 1 to 1000 add up to 333833500$' "$scratch/out" || fail "not the sum"
+    grep -q '^the squares of 1 to 1000 add up to 333833500$' "$scratch/out" || fail "the sum is wrong"
 }
 
-# All workers are killed: node 0 ends too, with an error.
+# All workers are killed: node 0 ends with an error.
 no_workers() {
     local node
     start
@@ -97,7 +97,7 @@ no_workers() {
     done
     wait "$launcher"
     launcher=
-    grep -q '^workers: EHOSTDOWN: ' "$scratch/err" || fail "node 0 does not report that no worker is left"
+    grep -q '^workers: EHOSTDOWN: ' "$scratch/err" || fail "node 0 does not report the failure of all workers"
 }
 
 case $name in

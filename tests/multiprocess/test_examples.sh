@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The examples do what they say, under the launcher and alone; and the tutorial shows the code that is built.
+# Tests of the examples, with the launcher and without; and of the code in the tutorial and README, which must
+# be that of the examples.
 #   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT WINDOW FEED
 set -u
 
@@ -21,7 +22,7 @@ fail() {
     exit 1
 }
 
-# expect TEXT COMMAND...: it succeeds, prints this and nothing else.
+# expect TEXT COMMAND...: the command succeeds, prints the text, and no errors.
 expect() {
     local text=$1
     shift
@@ -36,27 +37,31 @@ run() {
     expect "$text" "$remo" run -n "$nodes" --fabric "$fabric" -- "$@"
 }
 
-# What goes wrong is said, with the status of an error.
+# An error is reported by a sentence and the exit status.
 refuses() {
     if REMO_FABRIC=pigeons "$hello" >"$scratch/out" 2>"$scratch/err"; then
         fail "hello runs on a fabric that does not exist"
     fi
-    grep -q 'hello: EINVAL: there is no fabric called "pigeons"' "$scratch/err" || fail "hello does not say what is wrong"
+    grep -q 'hello: EINVAL: there is no fabric called "pigeons"' "$scratch/err" ||
+        fail "hello does not report the error"
 }
 
 tutorial() {
     local fence='\(\x60\)\{3\}' # three backquotes
     : >"$scratch/err"
     sed -n '/\[object\]/,/\[object\]/p' "$top/examples/dispenser.c" | sed '1d;$d' >"$scratch/built"
-    sed -n "/^${fence}c\$/,/^${fence}\$/p" "$top/docs/tutorial.md" | sed "1d;/^${fence}\$/,\$d" >"$scratch/shown"
+    sed -n "/^${fence}c\$/,/^${fence}\$/p" "$top/docs/tutorial.md" |
+        sed "1d;/^${fence}\$/,\$d" >"$scratch/shown"
     [ -s "$scratch/built" ] || fail "examples/dispenser.c has no marks"
-    diff "$scratch/built" "$scratch/shown" >"$scratch/out" || fail "docs/tutorial.md shows other code than examples/dispenser.c"
+    diff "$scratch/built" "$scratch/shown" >"$scratch/out" ||
+        fail "the code in docs/tutorial.md differs from examples/dispenser.c"
     [ "$(wc -l <"$scratch/shown")" -lt 60 ] || fail "the tutorial promises less than 60 lines"
 }
 
 readme() {
     sed -n '/^.\{3\}c$/,/^.\{3\}$/p' "$top/README.md" | sed '1d;$d' >"$scratch/shown"
-    diff "$top/examples/hello.c" "$scratch/shown" >"$scratch/out" || fail "README.md shows other code than examples/hello.c"
+    diff "$top/examples/hello.c" "$scratch/shown" >"$scratch/out" ||
+        fail "the code in README.md differs from examples/hello.c"
 }
 
 short() {
@@ -82,6 +87,6 @@ run 'read 262144 words in a window of 64, 262144 of them right' 1 "$window" 64
 run '2 nodes received 10000 lines in order' 3 "$feed"
 run '0 nodes received 5 lines in order' 1 "$feed" 5
 # A fifth of a second, a thousand times slower than real time: one line for each turn of the loop.
-timeout 120 "$remo" run -n 3 --fabric "$fabric" -- "$power_controller" 40 0.19 1000 >"$scratch/out" 2>"$scratch/err" ||
-    fail "status $? of power_controller"
+timeout 120 "$remo" run -n 3 --fabric "$fabric" -- "$power_controller" 40 0.19 1000 \
+    >"$scratch/out" 2>"$scratch/err" || fail "status $? of power_controller"
 [ "$(wc -l <"$scratch/out")" -eq 5 ] || fail "not 5 lines of power_controller"

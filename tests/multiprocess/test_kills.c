@@ -1,13 +1,6 @@
-/* test_kills.c - four nodes work on a map, a queue and values behind locks; one of them, or two, are killed
- * with SIGKILL at a random moment. Then: no acknowledged operation on a live home is lost, none has happened
- * twice, those without an answer have happened once or not at all, and no call hangs. What was asked and
- * answered is recorded in memory that outlives the nodes, and judged by the checkers of the simulator.
- *
- *     test_kills [--fabric F] [--runs N] [--seed S]
- *
- * Every fourth run has two kills. The plan of a run that fails is tried again with the seed that is printed
- * and --runs 1. The time from the kill of a lock's holder to the next owner is printed beside its bar, p99 at
- * most 100 ms, which is judged with REMO_TEST_BARS=1. */
+/* test_kills.c - four nodes work on a map, a queue and values behind locks; one or two of them are killed at
+ * a random moment. Acknowledged operations on live homes are not lost or repeated, others are applied once or
+ * not at all, and no call hangs. The checkers of the simulator judge the recorded calls (kills_judge.c). */
 #include <getopt.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,8 +10,13 @@
 #include "base/random.h"
 #include "kills.h"
 
+/* test_kills [--fabric F] [--runs N] [--seed S]
+ *
+ * A failed run prints its seed; --seed S --runs 1 repeats its plan. The time from the kill of a lock's holder
+ * to the next acquire is printed with its limit: 100 ms for p99, which REMO_TEST_BARS=1 enforces. */
+
 #define RUNS 32u
-#define WORDS_FEW 9u /* more than a line */
+#define WORDS_FEW 9u /* more than one cache line */
 #define TURNS_MAX 400u
 #define DELAY_NS_MAX (SECOND / 1000)
 #define RECOVERY_BAR_NS (SECOND / 10)
@@ -54,7 +52,7 @@ static int parse(int argc, char **argv, struct arguments *arguments) {
     return 0;
 }
 
-/* Everything by turns: what is worked on, who dies; at random: when. */
+/* Plan a run: the work and the victims depend on the seed in a fixed order, the moments are random. */
 static void plan(uint64_t seed) {
     struct remo__random random;
     memset(kills_run, 0, offsetof(struct kills_run, nodes));
@@ -66,9 +64,10 @@ static void plan(uint64_t seed) {
     }
     remo__random_seed(&random, seed);
     kills_run->seed = seed;
-    /* Calls of the queue are so quick that hardly anybody would die in one. */
+    /* Many calls of the queue, because they are so short that kills rarely hit one. */
     static const uint32_t weights[4][KILLS_OBJECTS] = {{20, 20, 1}, {1, 1000, 1}, {1, 20, 20}, {20, 20, 1}};
-    static const uint32_t words[3] = {WORDS_FEW, KILLS_WORDS_MAX, 1}; /* 1: a value that fetch_add adds to */
+    /* fetch_add needs values of one word. */
+    static const uint32_t words[3] = {WORDS_FEW, KILLS_WORDS_MAX, 1};
     memcpy(kills_run->weight, weights[seed % 4], sizeof kills_run->weight);
     kills_run->updates_percent = seed % 4 == 3 ? 95 : 30;
     kills_run->words = words[seed / 3 % 3];
@@ -109,7 +108,7 @@ static int run_one(const struct arguments *arguments, uint64_t seed) {
     add_up(&verdict);
     result |= verdict.lost + verdict.repeated + verdict.wrong > 0;
     if (result != 0)
-        fprintf(stderr, "again: --fabric %s --seed %llu --runs 1 (kills of node %u, and %u more)\n",
+        fprintf(stderr, "repeat with --fabric %s --seed %llu --runs 1 (kills node %u, and %u more)\n",
                 arguments->fabric, (unsigned long long)seed, kills_run->victims[0].rank,
                 kills_run->victim_count - 1);
     return result;
@@ -127,8 +126,8 @@ static int report(const struct arguments *arguments, uint32_t failed) {
     printf("     %llu changes acknowledged: %llu lost, %llu repeated, %llu histories out of order\n",
            (unsigned long long)verdict->acknowledged, (unsigned long long)verdict->lost,
            (unsigned long long)verdict->repeated, (unsigned long long)verdict->wrong);
-    printf("     from the kill of a lock's holder to the next owner, %llu times: p50 %.2f ms, p99 %.2f ms, "
-           "most %.2f ms; p99 is %s the bar of %.0f ms\n",
+    printf("     from the kill of a lock's holder to the next acquire, %llu times: p50 %.2f ms, p99 %.2f ms, "
+           "max %.2f ms; p99 is %s the limit of %.0f ms\n",
            (unsigned long long)remo__histogram_count(&total.recovery),
            (double)remo__histogram_percentile(&total.recovery, 50) / 1e6, (double)p99 / 1e6,
            (double)remo__histogram_max(&total.recovery) / 1e6, p99 > RECOVERY_BAR_NS ? "beyond" : "within",

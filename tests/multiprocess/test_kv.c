@@ -1,11 +1,11 @@
-/* test_kv.c - the map on its own: what each call answers, what it costs, sizes, keys that collide, slots that
- * are used again. */
+/* test_kv.c - tests of the calls of the map: results, costs, sizes, keys with equal hashes, reuse of slots,
+ * and slots that a failed node left. */
 #include "kv/kv.h"
 #include "kv_common.h"
 
-/* ---- what each call answers ---- */
+/* ---- results ---- */
 
-static int answers(struct remo_node *node, void *ctx) {
+static int results(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
     struct remo_kv_options options = {.capacity = 100, .key_bytes_max = 16, .value_bytes_max = 32};
@@ -14,7 +14,7 @@ static int answers(struct remo_node *node, void *ctx) {
     size_t bytes = 77;
     if (kv_open(node, &options, &kv) != 0)
         return 1;
-    /* One after the other, so that each operates on slots of each. */
+    /* One node after the other, so that each one changes slots of all nodes. */
     for (uint32_t turn = 0; turn < size; turn++) {
         CHECK_OK(cluster_meet());
         if (turn != rank)
@@ -56,19 +56,20 @@ static int answers(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- what it costs ---- */
+/* ---- costs ---- */
 
-/* An insert returns when all trackers have answered it; each counts its answer when it is given. */
-static void trackers_answered(struct remo_kv *kv, uint64_t inserts) {
+/* Wait until all trackers have counted their acknowledgement. An insert returns earlier, when they have sent
+ * it. */
+static void await_tracker_acks(struct remo_kv *kv, uint64_t inserts) {
     struct remo_stats stats;
     remo_channel_stats(remo_kv_channel(kv), &stats);
-    while (stats.writes < inserts) { /* ends with the test's time */
+    while (stats.writes < inserts) { /* ends at the timeout of the test */
         cluster_sleep_ms(1);
         remo_channel_stats(remo_kv_channel(kv), &stats);
     }
 }
 
-/* A key whose slot is on the other node, and nobody else's fingerprint in the way. */
+/* Costs of a key whose slot is on the other node, and of keys whose fingerprint no other key has. */
 static int costs(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
@@ -82,7 +83,7 @@ static int costs(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_kv_insert(kv, "theirs", 6, "12345678", 8));
     CHECK_OK(cluster_meet());
     if (rank != 1)
-        trackers_answered(kv, 1);
+        await_tracker_acks(kv, 1);
     if (rank == 0) {
         CHECK_COST(channel, CHECK_OK(remo_kv_get(kv, "theirs", 6, &value, 8, NULL)), 1, 0, 0, 0);
         CHECK_COST(channel, CHECK_CODE(remo_kv_get(kv, "nobody's", 8, &value, 8, NULL), -ENOENT), 0, 0, 0, 0);
@@ -100,7 +101,7 @@ static int costs(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Slots that are larger than what the node copies through. */
+/* Slots that are larger than the node's buffers. */
 static int costs_of_large(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { BYTES = 20000 };
@@ -118,7 +119,7 @@ static int costs_of_large(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (rank == 0) {
         uint64_t number;
-        trackers_answered(kv, 1);
+        await_tracker_acks(kv, 1);
         CHECK_COST(channel, CHECK_OK(remo_kv_get(kv, "theirs", 6, value, BYTES, NULL)), 1, 0, 0, 0);
         CHECK(kv_value_check(value, BYTES, 5, &number) && number == 1);
         kv_value_make(value, BYTES, 5, 2);
@@ -132,7 +133,7 @@ static int costs_of_large(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* As many gets in a window are as many reads, and no more. */
+/* A window of gets costs one read for each get. */
 static int window_costs(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { KEYS = 100 };
@@ -153,7 +154,7 @@ static int window_costs(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (rank == 0) {
         struct remo_stats before, after;
-        trackers_answered(kv, KEYS);
+        await_tracker_acks(kv, KEYS);
         remo_channel_stats(remo_kv_channel(kv), &before);
         for (uint32_t i = 0; i < KEYS; i++)
             CHECK_OK(remo_kv_start(kv, &op[i]));
@@ -177,7 +178,7 @@ static int window_costs(struct remo_node *node, void *ctx) {
 
 /* ---- sizes ---- */
 
-/* A delete does not wait until everybody has heard of it. */
+/* Wait until this node has applied the deletes of its peers: a delete does not wait for that. */
 static int wait_for_count(const struct remo_kv *kv, uint64_t count) {
     for (uint32_t i = 0; i < 100000 && remo_kv_count(kv) != count; i++)
         cluster_sleep_ms(1);
@@ -240,9 +241,9 @@ static int sizes(struct remo_node *node, void *ctx) {
     return rc ? rc : sizes_up_to(node, 65535, 100000);
 }
 
-/* ---- keys that collide ---- */
+/* ---- keys with equal hashes ---- */
 
-/* With the whole hash equal for all keys, only the key in the slot tells them apart. */
+/* All keys have the same hash in the index, so only the key in the slot distinguishes them. */
 static int collisions(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { KEYS = 60 };
@@ -283,9 +284,9 @@ static int collisions(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- slots are used again ---- */
+/* ---- reuse of slots ---- */
 
-/* Full, one deleted by another node, one inserted: hundreds of times. */
+/* The slots are full; another node deletes one key, and this node inserts one, hundreds of times. */
 static int reuse(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { KEYS = 40, LAPS = 400 };
@@ -312,7 +313,8 @@ static int reuse(struct remo_node *node, void *ctx) {
         CHECK_CODE(remo_kv_get(kv, &victim, 8, &value, 8, NULL), -ENOENT);
         CHECK_OK(cluster_meet());
         int rc = remo_kv_insert(kv, &fresh, 8, &fresh, 8);
-        for (uint32_t i = 0; i < 1000 && rc == -ENOSPC; i++) { /* the owner may not have heard of it yet */
+        /* The owner of the slot may not have applied the delete yet. */
+        for (uint32_t i = 0; i < 1000 && rc == -ENOSPC; i++) {
             cluster_sleep_ms(1);
             rc = remo_kv_insert(kv, &fresh, 8, &fresh, 8);
         }
@@ -329,15 +331,15 @@ static int reuse(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- what a node leaves that dies in the middle ---- */
+/* ---- changes that a failed node left unfinished ---- */
 
-/* Find a key as a change does, with its stripe locked. */
+/* Lock the stripe of a key and find the key, as a change does. */
 static int lock_and_find(struct remo_kv *kv, uint64_t key, struct remo__kv_place *ret_place,
                          uint32_t *ret_stripe) {
-    struct remo__kv_key sought = {.bytes = &key, .bytes_count = 8, .hash = remo__kv_hash(&key, 8)};
-    *ret_stripe = remo__kv_stripe_of(kv, sought.hash);
+    struct remo__kv_key wanted_key = {.bytes = &key, .bytes_count = 8, .hash = remo__kv_hash(&key, 8)};
+    *ret_stripe = remo__kv_stripe_of(kv, wanted_key.hash);
     CHECK_OK(remo_lock_acquire(kv->locks, *ret_stripe, 100 * SECOND));
-    CHECK_OK(remo__kv_find_locked(kv, remo__kv_thread(kv), &sought, ret_place));
+    CHECK_OK(remo__kv_find_locked(kv, remo__kv_thread(kv), &wanted_key, ret_place));
     return 0;
 }
 
@@ -345,9 +347,9 @@ static uint64_t slot_offset(const struct remo_kv *kv, const struct remo__kv_plac
     return remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry));
 }
 
-/* A delete that has marked the slot and told nobody: the key is gone for all, and its owner finds the slot
- * when it needs one. */
-static int half_deleted(struct remo_node *node, void *ctx) {
+/* A delete has marked the slot, and sent no record: the key is absent on all nodes, and the owner of the slot
+ * reclaims it when it needs one. */
+static int unfinished_delete(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { SLOTS = 12 };
     struct remo_kv *kv;
@@ -364,7 +366,7 @@ static int half_deleted(struct remo_node *node, void *ctx) {
         struct remo__kv_place place;
         if (lock_and_find(kv, victim, &place, &stripe) != 0)
             return 1;
-        uint64_t head = remo__kv_head_with(place.sight.head, REMO__KV_DELETED);
+        uint64_t head = remo__kv_head_with(place.snapshot.head, REMO__KV_DELETED);
         CHECK_OK(remo_region_write(kv->slots, 0, slot_offset(kv, &place), &head, 8, 0, NULL));
         CHECK_OK(remo_lock_release(kv->locks, stripe, REMO_FENCE_THREAD));
     }
@@ -391,9 +393,9 @@ static int half_deleted(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* An update that has written two of the three words: the value from before is there, at the cost of a second
- * read; the next update mends it. */
-static int half_updated(struct remo_node *node, void *ctx) {
+/* An update has written two of the three words of a copy: gets return the old value, at the cost of a second
+ * read. The next update overwrites the torn copy. */
+static int unfinished_update(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
     struct remo_kv_options options = {.capacity = 30, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 8};
@@ -410,9 +412,9 @@ static int half_updated(struct remo_node *node, void *ctx) {
         char image[64];
         if (lock_and_find(kv, key, &place, &stripe) != 0)
             return 1;
-        uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place.sight.meta) + 1, 8);
-        remo__kv_copy_build(image, place.sight.head, remo__kv_hash(&key, 8), meta, &new);
-        uint64_t at = slot_offset(kv, &place) + remo__kv_copy_at(&kv->shape, place.sight.copy ^ 1);
+        uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place.snapshot.meta) + 1, 8);
+        remo__kv_copy_build(image, place.snapshot.head, remo__kv_hash(&key, 8), meta, &new);
+        uint64_t at = slot_offset(kv, &place) + remo__kv_copy_at(&kv->shape, place.snapshot.copy ^ 1);
         CHECK_OK(remo_region_write(kv->slots, 0, at, image, 16, 0, NULL));
         CHECK_OK(remo_lock_release(kv->locks, stripe, REMO_FENCE_THREAD));
     }
@@ -456,7 +458,7 @@ static int mismatch(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* One node alone, and all defaults. */
+/* A single node, with default options. */
 static int alone(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
@@ -476,12 +478,12 @@ static int alone(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- what is left when a node dies ---- */
+/* ---- after the failure of a node ---- */
 
 enum { KEYS_EACH = 60 };
 
-/* A change of a key that is not on the dead node 2: is its lock there? */
-static int change_left(struct remo_kv *kv, uint64_t id) {
+/* Change a key that is not on the failed node 2: the change fails if the key's lock is there. */
+static int change_survivor(struct remo_kv *kv, uint64_t id) {
     uint32_t stripe = remo__kv_stripe_of(kv, remo__kv_hash(&id, sizeof id));
     uint64_t value = 0, fresh = id;
     if (remo_lock_home(kv->locks, stripe) != 2) {
@@ -499,13 +501,13 @@ static int change_left(struct remo_kv *kv, uint64_t id) {
     return 0;
 }
 
-/* Keys that are on living nodes can all be read, and all be changed but those whose lock was on the dead one.
- */
+/* All keys on surviving nodes can be read. All can be changed, except those whose lock was on the failed
+ * node. */
 static int survivors(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
     uint32_t rank = remo_node_rank(node);
-    uint64_t of_dead = 2 * KEYS_EACH, value;
+    uint64_t lost_key = 2 * KEYS_EACH, value;
     int rc = 0;
     if (kv_open(node, NULL, &kv) != 0)
         return 1;
@@ -514,16 +516,16 @@ static int survivors(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (rank == 2) {
         cluster_expect_death();
-        cluster_meet(); /* never: it is killed */
+        cluster_meet(); /* does not return: the node is killed */
         return 1;
     }
     if (rank == 0)
         CHECK_OK(cluster_kill(2));
-    while ((rc = remo_kv_get(kv, &of_dead, sizeof of_dead, &value, sizeof value, NULL)) == 0)
-        CHECK_EQUAL(value, of_dead);
+    while ((rc = remo_kv_get(kv, &lost_key, sizeof lost_key, &value, sizeof value, NULL)) == 0)
+        CHECK_EQUAL(value, lost_key);
     CHECK_CODE(rc, -EHOSTDOWN);
     for (uint64_t id = rank * KEYS_EACH; id < (rank + 1) * KEYS_EACH; id++)
-        if (change_left(kv, id) != 0)
+        if (change_survivor(kv, id) != 0)
             return 1;
     CHECK_OK(cluster_meet());
     for (uint64_t id = 0; id < 2 * KEYS_EACH; id++) {
@@ -537,13 +539,20 @@ static int survivors(struct remo_node *node, void *ctx) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(alone, 1),          CLUSTER_TEST(answers, 3),
-        CLUSTER_TEST(costs, 2),          CLUSTER_TEST_NAMED("costs of four", costs, 4),
-        CLUSTER_TEST(costs_of_large, 2), CLUSTER_TEST(window_costs, 2),
-        CLUSTER_TEST(sizes, 2),          CLUSTER_TEST(collisions, 3),
-        CLUSTER_TEST(reuse, 3),          CLUSTER_TEST(half_deleted, 3),
-        CLUSTER_TEST(half_updated, 3),   CLUSTER_TEST(mismatch, 2),
-        CLUSTER_TEST(survivors, 3),      {0},
+        CLUSTER_TEST(alone, 1),
+        CLUSTER_TEST(results, 3),
+        CLUSTER_TEST(costs, 2),
+        CLUSTER_TEST_NAMED("costs of four", costs, 4),
+        CLUSTER_TEST(costs_of_large, 2),
+        CLUSTER_TEST(window_costs, 2),
+        CLUSTER_TEST(sizes, 2),
+        CLUSTER_TEST(collisions, 3),
+        CLUSTER_TEST(reuse, 3),
+        CLUSTER_TEST(unfinished_delete, 3),
+        CLUSTER_TEST(unfinished_update, 3),
+        CLUSTER_TEST(mismatch, 2),
+        CLUSTER_TEST(survivors, 3),
+        {0},
     };
     return cluster_main(argc, argv, tests, NULL);
 }

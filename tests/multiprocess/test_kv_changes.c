@@ -61,7 +61,7 @@ static int check_fetch_add(struct remo_kv *kv) {
 }
 
 /* Each node changes a key whose slot is at the node before. */
-static int answers(struct remo_node *node, void *ctx) {
+static int results(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
     uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
@@ -112,10 +112,10 @@ static int bad_arguments(struct remo_node *node, void *ctx) {
 /* ---- costs ---- */
 
 /* An insert returns when all trackers have acknowledged it; each counts its acknowledgement afterwards. */
-static void acknowledgements_counted(struct remo_kv *kv, uint64_t inserts) {
+static void await_tracker_acks(struct remo_kv *kv, uint64_t inserts) {
     struct remo_stats stats;
     remo_channel_stats(remo_kv_channel(kv), &stats);
-    while (stats.writes < inserts) { /* ends with the test's time */
+    while (stats.writes < inserts) { /* ends at the timeout of the test */
         cluster_sleep_ms(1);
         remo_channel_stats(remo_kv_channel(kv), &stats);
     }
@@ -133,7 +133,7 @@ static int costs(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_kv_insert(kv, "theirs", 6, &zero, 8));
     CHECK_OK(cluster_meet());
     if (rank != 1)
-        acknowledgements_counted(kv, 1);
+        await_tracker_acks(kv, 1);
     if (rank == 0) {
         CHECK_COST(channel, CHECK_OK(remo_kv_fetch_add(kv, "theirs", 6, 5, &old)), 1, 1, 2, 0);
         CHECK_COST(channel, CHECK_CODE(remo_kv_fetch_add(kv, "absent", 6, 5, &old), -ENOENT), 0, 0, 2, 0);
@@ -171,7 +171,7 @@ static int windows(struct remo_node *node, void *ctx) {
     if (open_small(node, &kv) != 0)
         return 1;
     if (remo_node_rank(node) == 0) {
-        for (uint32_t lap = 0; lap < 2; lap++) { /* the first puts insert, the second ones update */
+        for (uint32_t lap = 0; lap < 2; lap++) { /* in the first lap puts insert, in the second they update */
             for (uint64_t i = 0; i < KEYS; i++) {
                 key[i] = i;
                 value[i] = lap == 0 ? 7 : i;
@@ -227,7 +227,7 @@ struct adder {
     int rc;
 };
 
-/* One counter with fetch_add, one with get and compare_put. */
+/* Add to one counter with fetch_add, and to the other with get and compare_put. */
 static void *add(void *ctx) {
     struct adder *adder = ctx;
     for (uint32_t lap = 0; lap < LAPS && adder->rc == 0; lap++) {
@@ -252,7 +252,7 @@ static int counters(struct remo_node *node, void *ctx) {
     struct adder adders[THREADS];
     if (open_small(node, &kv) != 0)
         return 1;
-    /* One of them inserts, the others find it there. */
+    /* One node inserts it, on the others it is present. */
     int rc = remo_kv_insert(kv, "added", 5, &value, 8);
     CHECK(rc == 0 || rc == -EEXIST);
     rc = remo_kv_insert(kv, "compared", 8, &value, 8);
@@ -277,7 +277,7 @@ static int counters(struct remo_node *node, void *ctx) {
 
 /* ---- the cursor ---- */
 
-/* Keys of 1 to 16 bytes, values of 0 to 32: both follow from the number. */
+/* Keys of 1 to 16 bytes and values of 0 to 32 bytes are computed from the number. */
 static size_t make_key(unsigned char *key, uint64_t number) {
     size_t bytes = 2 + number % 15;
     memset(key, (int)(number * 7 + 1), bytes);
@@ -292,14 +292,14 @@ static size_t make_value(unsigned char *value, uint64_t number) {
     return bytes;
 }
 
-/* Walk over all keys: each of the first `stay` numbers is met once, with its value, and whatever else is met
- * is in [stay, below). */
-static int walk(struct remo_kv *kv, uint32_t stay, uint32_t below, uint8_t *met) {
+/* Visit all keys. Each of the numbers below `stay` is returned once, with its value; all others are in [stay,
+ * below). */
+static int visit_all(struct remo_kv *kv, uint32_t stay, uint32_t below, uint8_t *visits) {
     struct remo_kv_cursor cursor = REMO_KV_CURSOR_INIT;
     unsigned char key[16], value[32], expected_key[16], expected_value[32];
     size_t key_bytes, value_bytes;
     int rc;
-    memset(met, 0, below);
+    memset(visits, 0, below);
     while ((rc = remo_kv_next(kv, &cursor, key, sizeof key, &key_bytes, value, sizeof value, &value_bytes))
            == 0) {
         CHECK(key_bytes >= 2);
@@ -308,12 +308,12 @@ static int walk(struct remo_kv *kv, uint32_t stay, uint32_t below, uint8_t *met)
         CHECK(make_key(expected_key, number) == key_bytes && memcmp(key, expected_key, key_bytes) == 0);
         CHECK(make_value(expected_value, number) == value_bytes
               && memcmp(value, expected_value, value_bytes) == 0);
-        CHECK(number >= stay || met[number] == 0);
-        met[number] = 1;
+        CHECK(number >= stay || visits[number] == 0);
+        visits[number] = 1;
     }
     CHECK_CODE(rc, -ENOENT);
     for (uint32_t number = 0; number < stay; number++)
-        CHECK(met[number]);
+        CHECK(visits[number]);
     CHECK_CODE(remo_kv_next(kv, &cursor, key, sizeof key, &key_bytes, NULL, 0, NULL), -ENOENT);
     return 0;
 }
@@ -322,32 +322,33 @@ static int cursor_keys(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { KEYS = 400 };
     struct remo_kv *kv;
-    static uint8_t met[KEYS];
+    static uint8_t visits[KEYS];
     unsigned char key[16], value[32];
     uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
     if (open_small(node, &kv) != 0)
         return 1;
-    if (walk(kv, 0, 0, met))
+    if (visit_all(kv, 0, 0, visits))
         return 1;
     CHECK_OK(cluster_meet());
     for (uint64_t i = rank; i < KEYS; i += size)
         CHECK_OK(remo_kv_insert(kv, key, make_key(key, i), value, make_value(value, i)));
     CHECK_OK(cluster_meet());
-    if (walk(kv, KEYS, KEYS, met))
+    if (visit_all(kv, KEYS, KEYS, visits))
         return 1;
     CHECK_OK(cluster_meet());
     for (uint64_t i = KEYS / 2 + (rank + 1) % size; i < KEYS; i += size)
         CHECK_OK(remo_kv_delete(kv, key, make_key(key, i)));
     CHECK_OK(cluster_meet());
-    if (walk(kv, KEYS / 2, KEYS / 2, met)) /* of those deleted none, although this node may not know yet */
+    /* No deleted key is returned, although this node may not have applied all deletes. */
+    if (visit_all(kv, KEYS / 2, KEYS / 2, visits))
         return 1;
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
     return 0;
 }
 
-/* Too little room: the cursor stays, and says how much is needed. */
-static int cursor_room(struct remo_node *node, void *ctx) {
+/* Buffers that are too small: the cursor stays at its place, and the error states the required length. */
+static int cursor_small_buffers(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
     struct remo_kv_cursor cursor = REMO_KV_CURSOR_INIT;
@@ -374,20 +375,20 @@ static int cursor_room(struct remo_node *node, void *ctx) {
 }
 
 /* Mark the slot of a key DELETED, as a delete does whose node fails before it sends its record. */
-static int delete_half(struct remo_kv *kv, uint64_t key) {
+static int mark_deleted(struct remo_kv *kv, uint64_t key) {
     struct remo__kv_key sought = {.bytes = &key, .bytes_count = 8, .hash = remo__kv_hash(&key, 8)};
     struct remo__kv_place place;
     uint32_t stripe = remo__kv_stripe_of(kv, sought.hash);
     CHECK_OK(remo_lock_acquire(kv->locks, stripe, 100 * SECOND));
     CHECK_OK(remo__kv_find_locked(kv, remo__kv_thread(kv), &sought, &place));
-    uint64_t head = remo__kv_head_with(place.sight.head, REMO__KV_DELETED);
+    uint64_t head = remo__kv_head_with(place.snapshot.head, REMO__KV_DELETED);
     CHECK_OK(remo_region_write(kv->slots, remo__kv_entry_node(place.entry),
                                remo__kv_slot_at(kv, remo__kv_entry_slot(place.entry)), &head, 8, 0, NULL));
     CHECK_OK(remo_lock_release(kv->locks, stripe, REMO_FENCE_THREAD));
     return 0;
 }
 
-/* A slot has got another key, and two nodes still have the entry of the first one: they meet the second key
+/* A slot has a new key, and two nodes still have the entry of the old key: their cursors return the new key
  * once. */
 static int cursor_stale(struct remo_node *node, void *ctx) {
     (void)ctx;
@@ -396,14 +397,14 @@ static int cursor_stale(struct remo_node *node, void *ctx) {
     struct remo_kv_options options = {.capacity = 30, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 8};
     struct remo_kv_cursor cursor = REMO_KV_CURSOR_INIT;
     uint32_t rank = remo_node_rank(node), count = 0;
-    uint64_t fresh = 100, key, met = 0;
+    uint64_t fresh = 100, key, visits = 0;
     size_t bytes;
     if (kv_open(node, &options, &kv) != 0)
         return 1;
     for (key = 0; rank == 0 && key < SLOTS; key++)
         CHECK_OK(remo_kv_insert(kv, &key, 8, &key, 8));
     CHECK_OK(cluster_meet());
-    if (rank == 1 && delete_half(kv, 3))
+    if (rank == 1 && mark_deleted(kv, 3))
         return 1;
     CHECK_OK(cluster_meet());
     if (rank == 0)
@@ -411,26 +412,26 @@ static int cursor_stale(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     CHECK_EQUAL(remo_kv_count(kv), rank == 0 ? SLOTS : SLOTS + 1);
     for (; remo_kv_next(kv, &cursor, &key, 8, &bytes, NULL, 0, NULL) == 0; count++)
-        met |= UINT64_C(1) << (key == fresh ? 3 : key);
+        visits |= UINT64_C(1) << (key == fresh ? 3 : key);
     CHECK_EQUAL(count, SLOTS);
-    CHECK_EQUAL(met, (UINT64_C(1) << SLOTS) - 1);
+    CHECK_EQUAL(visits, (UINT64_C(1) << SLOTS) - 1);
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
     return 0;
 }
 
 struct cursor_changes {
-    _Atomic uint32_t walking; /* nodes */
+    _Atomic uint32_t cursors_running; /* number of nodes with a running cursor */
 };
 static struct cursor_changes *changes;
 
-/* Others insert and delete keys, whose slots go from one to the next, while two nodes walk: of the keys that
- * stay none is missed or met twice. */
+/* While two nodes visit all keys, other nodes insert and delete keys, whose slots are reused. No key that
+ * stays is missed or returned twice. */
 static int cursor_while_changing(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { STAY = 100, KEYS = 200, WALKS = 60 };
     struct remo_kv *kv;
-    static uint8_t met[KEYS];
+    static uint8_t visits[KEYS];
     unsigned char key[16], value[32];
     uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
     struct remo_kv_options options = {.capacity = KEYS, .key_bytes_max = 16, .value_bytes_max = 32};
@@ -439,14 +440,14 @@ static int cursor_while_changing(struct remo_node *node, void *ctx) {
     for (uint64_t i = rank; i < STAY; i += size)
         CHECK_OK(remo_kv_insert(kv, key, make_key(key, i), value, make_value(value, i)));
     if (rank < 2)
-        atomic_fetch_add(&changes->walking, 1);
+        atomic_fetch_add(&changes->cursors_running, 1);
     CHECK_OK(cluster_meet());
     for (uint32_t i = 0; rank < 2 && i < WALKS; i++)
-        if (walk(kv, STAY, KEYS, met))
+        if (visit_all(kv, STAY, KEYS, visits))
             return 1;
     if (rank < 2)
-        atomic_fetch_sub(&changes->walking, 1);
-    for (uint64_t lap = 0; rank >= 2 && atomic_load(&changes->walking) > 0; lap++) {
+        atomic_fetch_sub(&changes->cursors_running, 1);
+    for (uint64_t lap = 0; rank >= 2 && atomic_load(&changes->cursors_running) > 0; lap++) {
         uint64_t i = STAY + lap % (KEYS - STAY);
         if (i % (size - 2) != rank - 2)
             continue;
@@ -461,13 +462,13 @@ static int cursor_while_changing(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Each key of a node that failed is reported, and those of the others are met. */
+/* The cursor returns an error for each key of the failed node, and all other keys. */
 static int cursor_survivors(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { EACH = 40 };
     struct remo_kv *kv;
     struct remo_kv_cursor cursor = REMO_KV_CURSOR_INIT;
-    uint64_t key, value, met = 0, lost = 0;
+    uint64_t key, value, visits = 0, lost = 0;
     uint32_t rank = remo_node_rank(node);
     size_t bytes;
     int rc;
@@ -478,7 +479,7 @@ static int cursor_survivors(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (rank == 2) {
         cluster_expect_death();
-        cluster_meet(); /* never: it is killed */
+        cluster_meet(); /* does not return: the node is killed */
         return 1;
     }
     if (rank == 0)
@@ -488,10 +489,10 @@ static int cursor_survivors(struct remo_node *node, void *ctx) {
     while ((rc = remo_kv_next(kv, &cursor, &key, 8, &bytes, &value, 8, NULL)) != -ENOENT) {
         CHECK(rc == 0 || rc == -EHOSTDOWN);
         CHECK(rc != 0 || (bytes == 8 && key == value && key < 2 * EACH));
-        met += rc == 0;
+        visits += rc == 0;
         lost += rc != 0;
     }
-    CHECK_EQUAL(met, 2 * EACH);
+    CHECK_EQUAL(visits, 2 * EACH);
     CHECK_EQUAL(lost, EACH);
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
@@ -499,19 +500,19 @@ static int cursor_survivors(struct remo_node *node, void *ctx) {
 }
 
 static void setup(void) {
-    atomic_store(&changes->walking, 0);
+    atomic_store(&changes->cursors_running, 0);
 }
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(answers, 3),
+        CLUSTER_TEST(results, 3),
         CLUSTER_TEST(bad_arguments, 1),
         CLUSTER_TEST(costs, 2),
         CLUSTER_TEST_NAMED("costs of four", costs, 4),
         CLUSTER_TEST(windows, 3),
         CLUSTER_TEST(counters, 3),
         CLUSTER_TEST(cursor_keys, 3),
-        CLUSTER_TEST(cursor_room, 2),
+        CLUSTER_TEST(cursor_small_buffers, 2),
         CLUSTER_TEST(cursor_stale, 3),
         CLUSTER_TEST(cursor_while_changing, 4),
         CLUSTER_TEST(cursor_survivors, 3),

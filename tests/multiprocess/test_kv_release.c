@@ -1,5 +1,5 @@
-/* test_kv_release.c - a change whose write cannot be placed keeps its stripe locked: the write may arrive late,
- * and must not overwrite the change of another node. The node of the key is paused. */
+/* test_kv_release.c - a change whose write cannot be placed keeps its stripe locked, because the late write
+ * could overwrite the change of another node. The node that holds the key is paused. */
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,15 +10,15 @@
 #include "kv/kv.h"
 
 #define NODES 3u
-#define PAUSED 1u /* node of the keys */
+#define PAUSED 1u /* the node that holds the keys */
 #define STRIPES 64u
 
 static struct shared {
-    _Atomic uint32_t turn; /* steps of a test that go one after the other */
+    _Atomic uint32_t turn; /* the present step of a test whose steps run one after the other */
     _Atomic pid_t pids[NODES];
 } * shared;
 
-/* Until `turn` is there. */
+/* Wait for step `turn`. */
 static int reach_turn(uint32_t turn) {
     while (atomic_load(&shared->turn) != turn)
         cluster_sleep_ms(1);
@@ -29,7 +29,7 @@ static uint32_t stripe_of(const struct remo_kv *kv, uint64_t key) {
     return remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key));
 }
 
-/* A key whose stripe lives at `home`, not below `from`. */
+/* Return the first key from `from` on whose stripe has its lock at `home`. */
 static uint64_t key_with_home(const struct remo_kv *kv, uint32_t home, uint64_t from) {
     while (remo_lock_home(kv->locks, stripe_of(kv, from)) != home)
         from++;
@@ -44,8 +44,8 @@ static int open_map(struct remo_node *node, struct remo_kv **ret_kv) {
     return cluster_meet();
 }
 
-/* What a change leaves that wrote and could not place it: the stripe is held, and a write is in flight. (A
- * node that pauses earlier answers no search, so the change ends before it writes.) */
+/* Produce the state after a change that timed out: the stripe is held, and a write is in flight. (A node that
+ * pauses earlier does not answer the search, so the change ends before its write.) */
 static int keep_stripe(struct remo_kv *kv, uint64_t key) {
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     uint64_t nothing = 0, last_slot = remo__kv_slot_at(kv, kv->slots_per_node - 1);
@@ -57,8 +57,8 @@ static int keep_stripe(struct remo_kv *kv, uint64_t key) {
     return 0;
 }
 
-/* The next change of the thread releases the stripe as soon as the node answers, and not before. */
-static int change_in_vain(struct remo_kv *kv, uint64_t key, uint64_t other) {
+/* Changes of the thread time out until the node answers; the first one after that releases the stripe. */
+static int change_while_paused(struct remo_kv *kv, uint64_t key, uint64_t other) {
     uint64_t value = 1;
     int rc;
     CHECK_OK(remo_kv_update(kv, &key, sizeof key, &value, sizeof value)); /* connects */
@@ -80,7 +80,7 @@ static int change_in_vain(struct remo_kv *kv, uint64_t key, uint64_t other) {
     return 0;
 }
 
-/* Two keys on node PAUSED, whose stripes live at nodes 0 and 2. */
+/* Insert two keys on node PAUSED, whose stripes have their locks at nodes 0 and 2. */
 static int open_with_keys(struct remo_node *node, struct remo_kv **ret_kv, uint64_t *ret_key,
                           uint64_t *ret_other) {
     uint64_t value = 0;
@@ -95,14 +95,14 @@ static int open_with_keys(struct remo_node *node, struct remo_kv **ret_kv, uint6
     return cluster_meet();
 }
 
-static int kept(struct remo_node *node, void *ctx) {
+static int released_by_change(struct remo_node *node, void *ctx) {
     struct remo_kv *kv;
     uint64_t key, other;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     if (open_with_keys(node, &kv, &key, &other) != 0)
         return 1;
-    if (rank == 0 && change_in_vain(kv, key, other) != 0)
+    if (rank == 0 && change_while_paused(kv, key, other) != 0)
         return 1;
     if (rank == 2) {
         CHECK_OK(reach_turn(1));
@@ -117,8 +117,8 @@ static int kept(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A thread that makes no more changes releases the stripe by another call. */
-static int release_by_reads(struct remo_kv *kv, uint64_t key, uint64_t other) {
+/* If the thread makes no more changes, its other calls release the stripe. */
+static int release_by_other_calls(struct remo_kv *kv, uint64_t key, uint64_t other) {
     uint64_t value = 1, deadline = cluster_now_ns() + 100 * SECOND;
     struct remo_kv_cursor cursor = REMO_KV_CURSOR_INIT;
     size_t bytes;
@@ -141,14 +141,14 @@ static int release_by_reads(struct remo_kv *kv, uint64_t key, uint64_t other) {
     return 0;
 }
 
-static int kept_then_read(struct remo_node *node, void *ctx) {
+static int released_by_other_calls(struct remo_node *node, void *ctx) {
     struct remo_kv *kv;
     uint64_t key, other;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     if (open_with_keys(node, &kv, &key, &other) != 0)
         return 1;
-    if (rank == 0 && release_by_reads(kv, key, other) != 0)
+    if (rank == 0 && release_by_other_calls(kv, key, other) != 0)
         return 1;
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
@@ -161,8 +161,8 @@ static void setup(void) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(kept, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
-        CLUSTER_TEST(kept_then_read, NODES, .only_on = "ofi"),
+        CLUSTER_TEST(released_by_change, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(released_by_other_calls, NODES, .only_on = "ofi"),
         {0},
     };
     shared = cluster_shared(sizeof *shared);

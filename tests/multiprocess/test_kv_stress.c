@@ -1,5 +1,5 @@
-/* test_kv_stress.c - the map under load: windows, threads, the same keys from all nodes, little room, and
- * nodes that are killed. Every answer is checked: see kv_actor.h. */
+/* test_kv_stress.c - the map under load: windows, threads, the same keys from all nodes, few slots, and
+ * killed nodes. Every result is checked (kv_actor.h). */
 #include <pthread.h>
 
 #include "kv/kv.h"
@@ -67,7 +67,7 @@ static int run_actors(struct remo_node *node, struct remo_kv *kv, const struct l
     return bad;
 }
 
-/* At the end all see the same, and it is what the writers say. */
+/* At the end all nodes read the same values, which are those of the last changes. */
 static int check_all_keys(struct remo_node *node, struct remo_kv *kv, const struct load *load) {
     uint64_t keys = (uint64_t)remo_node_size(node) * load->threads * load->keys, present = 0;
     unsigned char *value = malloc(load->value_bytes_max), key[256];
@@ -106,10 +106,10 @@ static int mixed(struct remo_node *node, void *ctx) {
     return rc;
 }
 
-/* ---- all on the same keys ---- */
+/* ---- all nodes on the same keys ---- */
 
-/* Everybody inserts, updates and deletes the same few keys. Successful inserts and deletes of a key must take
- * turns. */
+/* All nodes insert, update and delete a few keys. Of each key, successful inserts and deletes must
+ * alternate. */
 static int same_keys(struct remo_node *node, void *ctx) {
     (void)ctx;
     enum { KEYS = 8, BYTES = 300 };
@@ -160,13 +160,13 @@ static int same_keys(struct remo_node *node, void *ctx) {
 
 /* ---- nodes that are killed ---- */
 
-/* The keys of the dead writer hold a value that it wrote, no older than its last finished change. */
-static int check_dead_keys(struct remo_kv *kv, const struct load *load, uint64_t first) {
+/* The keys of a failed writer have a value that it wrote, from its last complete change or a later one. */
+static int check_orphaned_keys(struct remo_kv *kv, const struct load *load, uint64_t first) {
     unsigned char *value = malloc(load->value_bytes_max), key[256];
     for (uint64_t id = first; id < first + load->threads * load->keys; id++) {
-        struct actor_key *known = &shared->keys[id];
-        struct actor_done done = actor_done_unpack(atomic_load(&known->done));
-        uint64_t begun = atomic_load(&known->begun), number;
+        struct actor_key *record = &shared->keys[id];
+        struct actor_done done = actor_done_unpack(atomic_load(&record->done));
+        uint64_t begun = atomic_load(&record->begun), number;
         size_t bytes;
         memset(key, (int)id, load->key_bytes);
         memcpy(key, &id, sizeof id);
@@ -180,10 +180,10 @@ static int check_dead_keys(struct remo_kv *kv, const struct load *load, uint64_t
     return 0;
 }
 
-/* And they can be changed again, unless they or their lock were on the dead node. Each by one of the
- * living. */
-static int change_dead_keys(struct remo_node *node, struct remo_kv *kv, const struct load *load,
-                            uint64_t first) {
+/* They can be changed again, unless the key or its lock was on the failed node. One surviving node changes
+ * each of them. */
+static int change_orphaned_keys(struct remo_node *node, struct remo_kv *kv, const struct load *load,
+                                uint64_t first) {
     unsigned char value[16], found[16], key[256];
     for (uint64_t id = first; id < first + load->threads * load->keys; id++) {
         uint64_t number;
@@ -211,7 +211,7 @@ static int killed(struct remo_node *node, void *ctx) {
     struct load load = *(const struct load *)ctx;
     struct remo_kv_options options = map_options(&load);
     struct remo_kv *kv;
-    uint32_t rank = remo_node_rank(node), dead = remo_node_size(node) - 1;
+    uint32_t rank = remo_node_rank(node), failed_rank = remo_node_size(node) - 1;
     struct remo__random random;
     if (kv_open(node, &options, &kv) != 0)
         return 1;
@@ -219,7 +219,7 @@ static int killed(struct remo_node *node, void *ctx) {
         remo__random_seed(&random, cluster_now_ns());
         load.ms = 100 + (uint32_t)remo__random_below(&random, 100);
     }
-    struct actor_options actor_options = {.actors = (dead + 1) * load.threads,
+    struct actor_options actor_options = {.actors = (failed_rank + 1) * load.threads,
                                           .keys = load.keys,
                                           .window = load.window,
                                           .write_percent = load.write_percent,
@@ -235,19 +235,19 @@ static int killed(struct remo_node *node, void *ctx) {
     if (rank == 0) {
         cluster_sleep_ms(load.ms);
         atomic_store(&shared->killed, 1);
-        CHECK_OK(cluster_kill(dead));
+        CHECK_OK(cluster_kill(failed_rank));
         cluster_sleep_ms(300);
         atomic_store(&shared->stop, 1);
     }
     void *failed;
     pthread_join(thread, &failed);
     CHECK(failed == NULL);
-    CHECK(rank != dead);
+    CHECK(rank != failed_rank);
     CHECK_OK(cluster_meet());
-    uint64_t first = (uint64_t)dead * load.threads * load.keys;
-    int rc = check_dead_keys(kv, &load, first);
+    uint64_t first = (uint64_t)failed_rank * load.threads * load.keys;
+    int rc = check_orphaned_keys(kv, &load, first);
     CHECK_OK(cluster_meet());
-    rc = rc ? rc : change_dead_keys(node, kv, &load, first);
+    rc = rc ? rc : change_orphaned_keys(node, kv, &load, first);
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
     free(actor);

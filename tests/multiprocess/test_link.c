@@ -1,6 +1,6 @@
-/* test_link.c - a link that goes silent while both nodes live, which only the guest of tests/verbs can stage:
- * operations on the peer end when the device gives it up, and when it answers again there is a new
- * connection. REMO_TEST_LINK names the interface. */
+/* test_link.c - a link that is interrupted while both nodes run; only the guest of tests/verbs can produce
+ * it. Operations on the peer end when the device reports a failure. When the peer answers again, there is a
+ * new connection. REMO_TEST_LINK names the interface. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@ static int link_set(const char *state) {
     return system(command);
 }
 
-/* Nobody says when the connection manager has got through again, but it does. */
-static int reads_again(struct remo_region *region, uint64_t *ret_word) {
+/* Read until the connection manager has connected again, of which there is no notification. */
+static int read_until_connected(struct remo_region *region, uint64_t *ret_word) {
     uint64_t deadline = cluster_now_ns() + WAIT;
     int rc;
     while ((rc = remo_region_read(region, 1, 0, ret_word, 8, NULL)) == -EHOSTDOWN
@@ -28,7 +28,7 @@ static int reads_again(struct remo_region *region, uint64_t *ret_word) {
     return rc;
 }
 
-static int silent(struct remo_node *node, void *ctx) {
+static int interrupted_link(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_region *region;
     uint64_t word = 7;
@@ -42,10 +42,10 @@ static int silent(struct remo_node *node, void *ctx) {
         CHECK_SENTENCE(remo_region_read(region, 1, 0, &word, 8, NULL), -EHOSTDOWN, "vendor code");
         uint64_t took = cluster_now_ns() - begin;
         CHECK(link_set("del") == 0);
-        printf("     the silent peer is given up after %.1f ms\n", (double)took / 1e6);
+        printf("     the connection to the silent peer fails after %.1f ms\n", (double)took / 1e6);
         CHECK(in_time(took, 200 * SECOND / 1000));
         word = 0;
-        CHECK_OK(reads_again(region, &word));
+        CHECK_OK(read_until_connected(region, &word));
         CHECK_EQUAL(word, 7);
     }
     CHECK_EQUAL(remo_node_peer(node, 1 - remo_node_rank(node)), REMO_PEER_UP);
@@ -55,6 +55,6 @@ static int silent(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(silent, 2, .only_on = "verbs"), {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(interrupted_link, 2, .only_on = "verbs"), {0}};
     return getenv("REMO_TEST_LINK") ? cluster_main(argc, argv, tests, NULL) : 77;
 }

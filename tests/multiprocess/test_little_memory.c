@@ -1,6 +1,6 @@
-/* test_little_memory.c - when the folder for memory is small or full: -ENOSPC with a sentence, never SIGBUS,
- * and what is there goes on. A tmpfs of its own is mounted where nobody else sees it; skipped where that is
- * not permitted. */
+/* test_little_memory.c - tests of a full or small file system for memory: the result is -ENOSPC with a
+ * sentence, never SIGBUS, and existing objects continue to work. The tests mount a tmpfs in a mount
+ * namespace; without permission they are skipped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 
 #define MIB (1ull << 20)
 
-/* A new folder with so much room; 77 when we may not make one. */
+/* Mount a new folder of the given size; 77 if it is not permitted. */
 static int make_memory(char *folder, const char *size) {
     strcpy(folder, "/tmp/remo-memory-XXXXXX");
     CHECK(mkdtemp(folder) != NULL);
@@ -32,7 +32,7 @@ static void drop_memory(const char *folder) {
     rmdir(folder);
 }
 
-/* Not even the first segment fits. */
+/* The first segment does not fit. */
 static int tiny(struct remo_node *node, void *ctx) {
     struct remo_node *none = NULL;
     struct job job;
@@ -53,7 +53,8 @@ static int tiny(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-static int use(struct remo_node *node, struct remo_region *region, uint64_t bytes, unsigned char value) {
+static int use_region(struct remo_node *node, struct remo_region *region, uint64_t bytes,
+                      unsigned char value) {
     unsigned char *data = malloc(bytes);
     memset(data, value, bytes);
     CHECK_OK(remo_region_write(region, 1 - remo_node_rank(node), 0, data, bytes, 0, NULL));
@@ -66,8 +67,8 @@ static int use(struct remo_node *node, struct remo_region *region, uint64_t byte
     return 0;
 }
 
-/* Memory that was closed comes back when the other node's news of its closing is there. */
-static int open_soon(struct remo_node *node, const char *name, struct remo_region **ret_region) {
+/* Open a region. Memory of a closed one is reused when the peer has reported that it closed it. */
+static int open_when_possible(struct remo_node *node, const char *name, struct remo_region **ret_region) {
     int rc = -ENOSPC;
     for (uint32_t ms = 0; rc == -ENOSPC && ms < 100000; ms++) {
         rc = remo_region_open(remo_node_root(node), name, MIB, NULL, ret_region);
@@ -78,13 +79,13 @@ static int open_soon(struct remo_node *node, const char *name, struct remo_regio
     return 0;
 }
 
-/* Two nodes share 24 MiB. They open until nothing fits any more, somebody else fills the rest, they use all
- * they have, give some back and open again. */
+/* Two nodes share 24 MiB. They open regions until the memory is full, and a file takes the rest. They use all
+ * regions, close them, and open new ones. */
 static int fill(struct job_node *nodes, const char *folder) {
     struct remo_region *regions[2][32], *small[2];
     char name[16], path[64];
     uint32_t count[2] = {0};
-    for (uint32_t i = 0; i < 2; i++) /* what this thread needs at each node, it has */
+    for (uint32_t i = 0; i < 2; i++) /* attaches this thread to each node */
         CHECK_OK(remo_fence(nodes[i].node, REMO_FENCE_THREAD, 0));
     for (uint32_t failed = 0, i = 0; failed < 2; i = 1 - i) {
         snprintf(name, sizeof name, "r%u", count[i]);
@@ -102,26 +103,26 @@ static int fill(struct job_node *nodes, const char *folder) {
     while (write(fd, block, sizeof block) > 0)
         continue;
     CHECK_EQUAL(errno, ENOSPC);
-    for (uint32_t i = 0; i < 2; i++) /* small things still find room in what is there */
+    for (uint32_t i = 0; i < 2; i++) /* small objects fit into existing segments */
         CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "small", 64, NULL, &small[i]));
     for (uint32_t i = 0; i < 2; i++)
         CHECK_OK(remo_channel_wait(remo_region_channel(small[i]), 100 * SECOND));
     CHECK_OK(remo_channel_wait(remo_region_channel(regions[0][0]), 100 * SECOND));
     CHECK_OK(remo_channel_wait(remo_region_channel(regions[1][0]), 100 * SECOND));
     for (uint32_t i = 0; i < 2; i++)
-        if (use(nodes[i].node, regions[i][0], MIB, (unsigned char)(7 + i))
-            || use(nodes[i].node, small[i], 64, 9))
+        if (use_region(nodes[i].node, regions[i][0], MIB, (unsigned char)(7 + i))
+            || use_region(nodes[i].node, small[i], 64, 9))
             return 1;
     for (uint32_t i = 0; i < 2; i++)
         while (count[i] > 0)
             remo_region_close(regions[i][--count[i]]);
     for (uint32_t i = 0; i < 2; i++)
-        if (open_soon(nodes[i].node, "again", &regions[i][0]))
+        if (open_when_possible(nodes[i].node, "again", &regions[i][0]))
             return 1;
     CHECK_OK(remo_channel_wait(remo_region_channel(regions[0][0]), 100 * SECOND));
     CHECK_OK(remo_channel_wait(remo_region_channel(regions[1][0]), 100 * SECOND));
     for (uint32_t i = 0; i < 2; i++)
-        if (use(nodes[i].node, regions[i][0], MIB, 3))
+        if (use_region(nodes[i].node, regions[i][0], MIB, 3))
             return 1;
     for (uint32_t i = 0; i < 2; i++) {
         remo_region_close(regions[i][0]);
@@ -145,7 +146,7 @@ static int full(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < 2; i++)
         nodes[i] =
             (struct job_node){.job = &job, .rank = i, .fabric = remo_node_fabric(node), .options = &options};
-    /* Mounts are a thread's: open from this one, the second node from a thread that it makes. */
+    /* A mount namespace belongs to a thread and its children: open both nodes from this thread. */
     CHECK_OK(job_open_all(nodes, 2));
     rc = fill(nodes, folder);
     job_close_all(nodes, 2);

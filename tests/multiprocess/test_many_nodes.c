@@ -1,5 +1,5 @@
-/* test_many_nodes.c - a job of as many nodes as `remo run` users start on one machine. Each node writes to each
- * other one in a barrier, so all pairs of nodes connect. */
+/* test_many_nodes.c - a job of 64 nodes on one machine. Each node writes to all others in a barrier, so all
+ * pairs of nodes connect. */
 #include "../support/cluster.h"
 
 #define NODES 64u

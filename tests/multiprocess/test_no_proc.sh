@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A plain chroot has no /proc: the commands that start themselves or programs beside them must work all the same.
+# Without /proc, as in a plain chroot, the commands that start themselves or other programs must work.
 #   test_no_proc.sh REMO HELLO [SIM]      SIM: the simulator was built
-# Skipped where a mount namespace cannot be made.
+# Skipped if this user cannot make a mount namespace.
 set -u
 remo=$1
 hello=$2
@@ -9,7 +9,7 @@ sim=${3-}
 
 if [ "${REMO_TEST_NO_PROC-}" != inside ]; then
     unshare --mount sh -c 'umount -l /proc && test ! -e /proc/self' 2>/dev/null || {
-        echo "skipped: this user cannot take /proc away in a mount namespace"
+        echo "skipped: this user cannot unmount /proc in a mount namespace"
         exit 77
     }
     # shellcheck disable=SC2016 # for the inner shell
@@ -36,7 +36,7 @@ expect '"bench":"read"' "$remo" bench read --seconds 0.1 --json
 expect "equal to their last values" "$remo" demo --seconds 0.2
 [ -z "$sim" ] || expect "" "$remo" sim --object lock --schedules 10
 expect "add up to 1" "$remo" run -n 2 -- "$hello"
-# The shell finds the command through PATH, or by a path that is relative.
+# The shell finds the command through PATH, or by a relative path.
 cd "$(dirname "$remo")" || exit 1
 expect '"bench":"read"' "./$(basename "$remo")" bench read --seconds 0.1 --json
 expect '"bench":"read"' env PATH="$PWD:$PATH" "$(basename "$remo")" bench read --seconds 0.1 --json

@@ -1,7 +1,6 @@
-/* test_node.c - the life of nodes: joining in any order, missing and dying while others join, leaving and
- * dying told apart, coming back in a second life; many nodes in one process; threads that come and go, more
- * than allowed, with their buffers; growing.
- */
+/* test_node.c - tests of nodes: joining in any order; missing, failing and leaving peers; restarts with a
+ * higher incarnation; many nodes in one process; more threads than allowed, and their buffers; growing
+ * arenas. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,11 +16,11 @@
 static struct shared {
     struct job job;
     struct remo_addr addresses[4];
-    _Atomic uint32_t told;
+    _Atomic uint32_t opened_count;
     _Atomic int stop;
 } * shared;
 
-/* Own memory, where peers write. */
+/* A word in this node's memory, where peers write. */
 static uint64_t own_word(const struct remo_region *region, uint64_t index) {
     return __atomic_load_n((const uint64_t *)remo_region_local(region) + index, __ATOMIC_ACQUIRE);
 }
@@ -41,7 +40,7 @@ static void shuffle(uint32_t *order, uint32_t size, uint32_t *state) {
     }
 }
 
-/* Nodes as threads of this process: each in its own time, then all at once. */
+/* Nodes are threads of this process, which open at different times, and all at once. */
 static int start_orders(struct remo_node *node, void *ctx) {
     static const uint32_t sizes[] = {1, 2, 2, 3, 3, 8, 8};
     uint32_t state = 7;
@@ -80,8 +79,8 @@ static int all_up(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Two of four come; the error names the other two, and says what was tried. */
-static int missing(struct remo_node *node, void *ctx) {
+/* Two of four nodes come; the error lists the two missing ranks, and the last attempt to connect. */
+static int missing_peers(struct remo_node *node, void *ctx) {
     struct remo_config options = {.join_timeout_ns = 2 * SECOND};
     struct job_node nodes[2] = {{0}};
     struct job job;
@@ -97,12 +96,12 @@ static int missing(struct remo_node *node, void *ctx) {
         CHECK(strstr(nodes[i].sentence, "2 of 4 nodes did not come")
               && strstr(nodes[i].sentence, "rank 1, 2"));
     }
-    CHECK(strstr(nodes[1].sentence, "no process listens at")); /* rank 3 calls the lower ones */
+    CHECK(strstr(nodes[1].sentence, "no process listens at")); /* rank 3 connects to the lower ranks */
     job_remove(&job);
     return 0;
 }
 
-/* Different arenas: both ends say so, at once. */
+/* The arenas differ: both nodes report it at once. */
 static int other_arena(struct remo_node *node, void *ctx) {
     struct remo_config small = {.arena_bytes = 256u << 20};
     struct job_node nodes[2] = {{0}};
@@ -114,7 +113,7 @@ static int other_arena(struct remo_node *node, void *ctx) {
             .job = &job, .rank = i, .fabric = remo_node_fabric(node), .options = i ? &small : NULL};
     CHECK_EQUAL(job_open_quietly(nodes, 2), 2);
     for (uint32_t i = 0; i < 2; i++) {
-        CHECK(nodes[i].rc == -EPROTO || nodes[i].rc == -EHOSTDOWN); /* or the other has given up before */
+        CHECK(nodes[i].rc == -EPROTO || nodes[i].rc == -EHOSTDOWN); /* -EHOSTDOWN: the peer closed first */
         CHECK(in_time(nodes[i].took_ns, 3 * SECOND));
     }
     CHECK(strstr(nodes[0].sentence, "arena_bytes") || strstr(nodes[1].sentence, "arena_bytes"));
@@ -122,19 +121,19 @@ static int other_arena(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-static void *open_and_tell(void *ctx) {
+static void *open_and_count(void *ctx) {
     struct job_node *self = ctx;
     uint64_t begin = cluster_now_ns();
     self->rc = job_open(self->job, self->rank, self->fabric, NULL, &self->node);
     self->took_ns = cluster_now_ns() - begin;
     snprintf(self->sentence, sizeof self->sentence, "%s", remo_last_error());
-    atomic_fetch_add(&shared->told, 1);
+    atomic_fetch_add(&shared->opened_count, 1);
     return NULL;
 }
 
-/* Three of four are there when one of them is killed: the others need not wait for the fourth, which never
- * comes. */
-static int dies_joining(struct remo_node *node, void *ctx) {
+/* One of three nodes is killed while all wait for the fourth, which never comes: the other two stop
+ * waiting. */
+static int failure_while_joining(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     struct job_node self = {.job = &shared->job, .rank = rank, .fabric = remo_node_fabric(node)};
     pthread_t thread;
@@ -142,11 +141,11 @@ static int dies_joining(struct remo_node *node, void *ctx) {
     if (rank == 0)
         CHECK_OK(job_make(&shared->job, 4));
     CHECK_OK(cluster_meet());
-    CHECK(pthread_create(&thread, NULL, open_and_tell, &self) == 0);
-    cluster_sleep_ms(2000); /* time to meet: nobody can see from outside that they have */
+    CHECK(pthread_create(&thread, NULL, open_and_count, &self) == 0);
+    cluster_sleep_ms(2000); /* time to connect to each other, which this test cannot observe */
     CHECK_OK(cluster_meet());
-    CHECK_EQUAL(shared->told, 0);
-    CHECK_OK(cluster_meet()); /* all have looked */
+    CHECK_EQUAL(shared->opened_count, 0);
+    CHECK_OK(cluster_meet()); /* each node has checked */
     uint64_t killed = cluster_now_ns();
     if (rank == 0)
         CHECK_OK(cluster_kill(2));
@@ -162,7 +161,7 @@ static int dies_joining(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- leaving and dying ---- */
+/* ---- leaving and failing ---- */
 
 static int check_gone(struct remo_node *node, uint32_t peer, const char *words) {
     uint64_t word = 1;
@@ -183,8 +182,8 @@ static int wait_state(struct remo_node *node, uint32_t peer, enum remo_peer_stat
     return 0;
 }
 
-/* A child that node 0 forked keeps descriptors of node 2's connection when that is closed; nothing may come
- * of it. */
+/* A child that node 0 forked holds descriptors of node 2's connection: node 2's failure is detected, and the
+ * closed descriptors cause no load. */
 static int forked_child(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     struct remo_channel *channel;
@@ -205,7 +204,7 @@ static int forked_child(struct remo_node *node, void *ctx) {
     uint64_t before = cluster_processor_ns();
     cluster_sleep_ms(300);
     CHECK(slept_through(cluster_processor_ns() - before, SECOND * 3 / 10,
-                        0.1)); /* nothing to do for the control thread */
+                        0.1)); /* the control thread has no work */
     struct remo_channel_options two = {0};
     remo_nodeset_add(&two.participants, 0);
     remo_nodeset_add(&two.participants, 1);
@@ -219,8 +218,8 @@ static int forked_child(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Node 1 says goodbye, node 2 dies; nodes 0 and 3 know the difference, and go on. */
-static int left_or_dead(struct remo_node *node, void *ctx) {
+/* Node 1 leaves, node 2 fails; nodes 0 and 3 report the difference, and continue. */
+static int left_and_failed(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     struct remo_region *region;
     struct remo_node *second;
@@ -265,8 +264,9 @@ static int left_or_dead(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* One that left comes back in its second life: addresses of the first one are stale, new ones work. */
-static int second_life(struct remo_node *node, void *ctx) {
+/* A node that left joins again with the next incarnation: addresses of the first one are stale, new ones
+ * work. */
+static int second_incarnation(struct remo_node *node, void *ctx) {
     struct job_node nodes[2] = {{0}};
     struct remo_region *regions[2];
     struct remo_addr first, second;
@@ -295,7 +295,7 @@ static int second_life(struct remo_node *node, void *ctx) {
     CHECK_SENTENCE(remo_read(nodes[0].node, first, &word, 8, NULL), -ESTALE, "life 0 of node 1");
     CHECK_CODE(remo_write(nodes[0].node, first, &word, 8, NULL), -ESTALE);
     CHECK_CODE(remo_region_read(regions[0], 1, 0, &word, 8, NULL),
-               -ENOTCONN); /* that endpoint had its peer */
+               -ENOTCONN); /* an endpoint connects once to each peer */
     remo_region_close(regions[0]);
     for (uint32_t i = 0; i < 2; i++)
         CHECK_OK(remo_region_open(remo_node_root(nodes[i].node), "data", 64, NULL, &regions[i]));
@@ -324,7 +324,7 @@ struct worker {
     struct remo_stats stats;
 };
 
-/* Use the node, stay until all are there, use it again, end. */
+/* Use the node, wait until all threads are attached, use the node again, and end. */
 static void *work(void *ctx) {
     struct worker *self = ctx;
     uint64_t word = 0;
@@ -341,8 +341,8 @@ static void *work(void *ctx) {
     return NULL;
 }
 
-/* Four threads at most, the one that opened included. One too many is told so; when one ends, there is room
- * again. */
+/* At most four threads, with the one that opened the node. The fifth gets an error; when a thread ends,
+ * another one can attach. */
 static int too_many_threads(struct remo_node *node, void *ctx) {
     struct remo_config options = {.threads_max = 4};
     struct remo_node *small;
@@ -373,7 +373,7 @@ static int too_many_threads(struct remo_node *node, void *ctx) {
         pthread_join(threads[i], NULL);
         CHECK_OK(workers[i].rc);
     }
-    for (int i = 0; i < 50; i++) { /* the parts of those that ended are taken up again */
+    for (int i = 0; i < 50; i++) { /* state of ended threads is reused */
         workers[0] = (struct worker){.node = small, .region = region};
         CHECK(pthread_create(&threads[0], NULL, work, &workers[0]) == 0);
         pthread_join(threads[0], NULL);
@@ -392,7 +392,7 @@ static int too_many_threads(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A thread for which there is no room can still close a channel, and waits for a callback that runs there. */
+/* A thread that cannot attach can close a channel, and waits for its running callback. */
 static void *close_channel(void *ctx) {
     remo_channel_close(ctx);
     return NULL;
@@ -406,7 +406,7 @@ static void slow_message(void *ctx, uint32_t node, const void *data, size_t size
     atomic_store(stage, 2);
 }
 
-static int stranger_closes(struct remo_node *node, void *ctx) {
+static int unattached_thread_closes(struct remo_node *node, void *ctx) {
     _Atomic int stage = 0;
     struct remo_config options = {.threads_max = 1};
     struct remo_channel_options channel_options = {.ctx = &stage, .on_message = slow_message};
@@ -417,7 +417,7 @@ static int stranger_closes(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK_OK(job_make(&job, 1));
     CHECK_OK(job_open(&job, 0, remo_node_fabric(node), &options, &small));
-    CHECK_OK(remo_fence(small, REMO_FENCE_THREAD, 0)); /* this thread takes the only place */
+    CHECK_OK(remo_fence(small, REMO_FENCE_THREAD, 0)); /* this thread attaches; no other can */
     CHECK_OK(remo_channel_open(remo_node_root(small), "slow", "test", &channel_options, &channel));
     CHECK_OK(remo_channel_join(channel));
     CHECK_OK(remo_channel_send(channel, 0, "x", 1));
@@ -471,7 +471,7 @@ static void *take_buffers(void *ctx) {
     void *buffer;
     self->rc = 0;
     for (uint32_t i = 0; self->rc == 0 && i < REMO_BUFFERS_PER_THREAD; i++)
-        self->rc = remo_buffer_get(self->node, &buffer); /* never given back */
+        self->rc = remo_buffer_get(self->node, &buffer); /* never returned */
     return NULL;
 }
 
@@ -496,9 +496,9 @@ static int buffers(struct remo_node *node, void *ctx) {
             remo_buffer_put(node, all[REMO_BUFFERS_PER_THREAD - 1 - i]);
     }
     remo_buffer_put(node, NULL);
-    remo_buffer_put(node, &worker); /* not ours: logged, nothing else */
+    remo_buffer_put(node, &worker); /* not a buffer of this thread: logged, without effect */
     remo_buffer_put(node, (char *)all[0] + 1);
-    for (int turn = 0; turn < 3; turn++) { /* a thread that keeps its buffers takes them along */
+    for (int turn = 0; turn < 3; turn++) { /* the end of a thread frees its buffers */
         CHECK(pthread_create(&thread, NULL, take_buffers, &worker) == 0);
         pthread_join(thread, NULL);
         CHECK_OK(worker.rc);
@@ -509,8 +509,8 @@ static int buffers(struct remo_node *node, void *ctx) {
 
 /* ---- growing ---- */
 
-/* One thread of each node writes to the next node again and again, and reads back. */
-static void *churn(void *ctx) {
+/* One thread of each node writes to the next node and reads the word back, until it is stopped. */
+static void *write_repeatedly(void *ctx) {
     struct worker *self = ctx;
     uint32_t next = (remo_node_rank(self->node) + 1) % remo_node_size(self->node);
     for (uint64_t n = 1; self->rc == 0 && !atomic_load(&shared->stop); n++) {
@@ -519,13 +519,13 @@ static void *churn(void *ctx) {
         self->rc = self->rc ? self->rc : remo_region_read(self->region, next, 8, &found, 8, NULL);
         if (self->rc == 0 && found != n)
             self->rc = -EIO;
-        usleep(100); /* the others need the processors too */
+        usleep(100); /* leave the processors to the other nodes */
     }
     snprintf(self->sentence, sizeof self->sentence, "%s", remo_last_error());
     return NULL;
 }
 
-/* Meanwhile regions are opened that need segment after segment; their first and last words can be reached. */
+/* Meanwhile open regions that need more and more segments, and access their first and last words. */
 static int growing(struct remo_node *node, void *ctx) {
     enum { REGIONS = 12 };
     struct worker worker = {.node = node};
@@ -535,7 +535,7 @@ static int growing(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK_OK(remo_region_open(remo_node_root(node), "busy", 64, NULL, &worker.region));
     CHECK_OK(remo_channel_wait(remo_region_channel(worker.region), 100 * SECOND));
-    CHECK(pthread_create(&thread, NULL, churn, &worker) == 0);
+    CHECK(pthread_create(&thread, NULL, write_repeatedly, &worker) == 0);
     for (uint32_t turn = 0; turn < 2; turn++) {
         for (uint32_t i = 0; i < REGIONS; i++) {
             char name[16];
@@ -579,14 +579,14 @@ int main(int argc, char **argv) {
         CLUSTER_TEST_NAMED("eight", all_up, 8),
         CLUSTER_TEST_NAMED("eight_threads", all_up, 8, .as_threads = 1),
         CLUSTER_TEST_NAMED("sixty_four", all_up, 64, .only_on = "shm"),
-        CLUSTER_TEST(missing, 1),
+        CLUSTER_TEST(missing_peers, 1),
         CLUSTER_TEST(other_arena, 1),
-        CLUSTER_TEST(dies_joining, 3),
+        CLUSTER_TEST(failure_while_joining, 3),
         CLUSTER_TEST(forked_child, 3),
-        CLUSTER_TEST(left_or_dead, 4),
-        CLUSTER_TEST(second_life, 1),
+        CLUSTER_TEST(left_and_failed, 4),
+        CLUSTER_TEST(second_incarnation, 1),
         CLUSTER_TEST(too_many_threads, 1),
-        CLUSTER_TEST(stranger_closes, 1),
+        CLUSTER_TEST(unattached_thread_closes, 1),
         CLUSTER_TEST(several_nodes, 1),
         CLUSTER_TEST(buffers, 2),
         CLUSTER_TEST(growing, 3),

@@ -1,5 +1,5 @@
-/* test_node_ops.c - what a node does below the objects: reading and writing by address, acks, fences and what
- * they cost, statistics, and a peer that is there but does not answer. */
+/* test_node_ops.c - operations of a node below the objects: reads and writes by address, acks, fences and
+ * their costs, statistics, and a peer that does not answer. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #define BYTES 65536u
 
 static struct shared {
-    struct remo_addr addresses[4]; /* of the nodes' shares of the region */
+    struct remo_addr addresses[4]; /* of each node's memory in the region */
     _Atomic pid_t pids[4];
 } * shared;
 
@@ -127,8 +127,8 @@ static void *count(void *ctx) {
     return NULL;
 }
 
-/* Anybody may look at any time; numbers only grow. */
-static void *look(void *ctx) {
+/* Any thread can read the statistics at any time; they only increase. */
+static void *read_statistics(void *ctx) {
     struct counted *self = ctx;
     struct remo_stats before = {0};
     while (self->result == 0 && !atomic_load(self->stop)) {
@@ -144,8 +144,8 @@ static void *look(void *ctx) {
 static int statistics(struct remo_node *node, void *ctx) {
     enum { THREADS = 3 };
     struct remo_region *region;
-    struct counted threads[THREADS], looker;
-    pthread_t ids[THREADS], looking;
+    struct counted threads[THREADS], reader;
+    pthread_t ids[THREADS], reader_thread;
     struct remo_stats before, after, of_channel;
     _Atomic int stop = 0;
     uint64_t sum = 0;
@@ -153,8 +153,8 @@ static int statistics(struct remo_node *node, void *ctx) {
     if (open_all(node, &region))
         return 1;
     remo_node_stats(node, &before);
-    looker = (struct counted){.node = node, .region = region, .stop = &stop};
-    CHECK(pthread_create(&looking, NULL, look, &looker) == 0);
+    reader = (struct counted){.node = node, .region = region, .stop = &stop};
+    CHECK(pthread_create(&reader_thread, NULL, read_statistics, &reader) == 0);
     for (uint32_t i = 0; i < THREADS; i++) {
         threads[i] = (struct counted){.node = node, .region = region, .times = 100 * (i + 1)};
         CHECK(pthread_create(&ids[i], NULL, count, &threads[i]) == 0);
@@ -170,8 +170,8 @@ static int statistics(struct remo_node *node, void *ctx) {
         sum += threads[i].times;
     }
     atomic_store(&stop, 1);
-    pthread_join(looking, NULL);
-    CHECK_OK(looker.result);
+    pthread_join(reader_thread, NULL);
+    CHECK_OK(reader.result);
     remo_node_stats(node, &after);
     remo_channel_stats(remo_region_channel(region), &of_channel);
     CHECK_EQUAL(after.reads - before.reads, sum);
@@ -180,13 +180,13 @@ static int statistics(struct remo_node *node, void *ctx) {
     CHECK_EQUAL(after.imms - before.imms, sum);
     CHECK_EQUAL(of_channel.bytes, 80 * sum);
     CHECK_OK(remo_read(node, address_of(remo_node_rank(node), 0), &sum, 8,
-                       NULL)); /* by address: the root channel's */
+                       NULL)); /* by address: counted for the root channel */
     remo_channel_stats(remo_node_root(node), &after);
     CHECK(after.reads > of_channel.reads);
     CHECK_OK(cluster_meet());
     remo_region_close(region);
     CHECK_OK(remo_region_open(remo_node_root(node), "fresh", 64, NULL,
-                              &region)); /* may use the counters of the one before */
+                              &region)); /* may reuse the counters of the closed region */
     remo_channel_stats(remo_region_channel(region), &after);
     CHECK_EQUAL(after.reads + after.writes + after.atomics + after.bytes, 0);
     CHECK_OK(cluster_meet());
@@ -217,14 +217,14 @@ static int acks(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_region_read(region, other, 0, &a, 8, &first));
         CHECK_OK(remo_region_read(region, other, 0, &b, 8, &second));
         remo_ack_join(&second, &first);
-        CHECK_OK(remo_ack_test(&first)); /* it stands for nothing any more */
+        CHECK_OK(remo_ack_test(&first)); /* it has no operations any more */
         if (turn % 2)
             CHECK_OK(remo_ack_wait(&second, 100 * SECOND));
         while ((rc = remo_ack_test(&second)) == -EINPROGRESS)
             continue;
         CHECK_OK(rc);
         CHECK(a == 77 && b == 77);
-        CHECK_OK(remo_region_read(region, other, 0, &a, 8, &first)); /* let go of: whatever becomes of it */
+        CHECK_OK(remo_region_read(region, other, 0, &a, 8, &first)); /* in flight; cancelled below */
         remo_ack_cancel(&first);
         CHECK_OK(remo_ack_test(&first));
     }
@@ -251,8 +251,8 @@ static int all_fences(struct remo_node *node) {
     return 0;
 }
 
-/* With nothing outstanding: no operation. With writes to two peers outstanding: at most one read for each,
- * and then none again. */
+/* Without writes in flight: no operation. With writes to two peers: at most one read for each, and then
+ * none. */
 static int fence_costs(struct remo_node *node, void *ctx) {
     struct remo_region *region;
     uint32_t rank = remo_node_rank(node);
@@ -275,8 +275,7 @@ static int fence_costs(struct remo_node *node, void *ctx) {
         if (all_fences(node))
             return 1;
         CHECK_EQUAL(operations(node), before);
-        CHECK_OK(
-            remo_region_read(region, (rank + 1) % 3, 0, &word, 8, NULL)); /* a read leaves nothing to fence */
+        CHECK_OK(remo_region_read(region, (rank + 1) % 3, 0, &word, 8, NULL)); /* a read needs no fence */
         CHECK_OK(remo_region_fetch_add(region, (rank + 1) % 3, 128, 1, &word, NULL));
         before = operations(node);
         if (all_fences(node))
@@ -313,8 +312,8 @@ static void *write_thread(void *ctx) {
     return NULL;
 }
 
-/* After the fence all is there, with no more from Remo: the nodes meet by other means, and look at their own
- * memory. */
+/* After the fence all writes are placed, without any further call: the nodes meet by other means, and read
+ * their own memory. */
 static int fences_flush(struct remo_node *node, void *ctx) {
     struct writer writer = {.rank = remo_node_rank(node), .size = remo_node_size(node)};
     pthread_t thread;
@@ -323,7 +322,7 @@ static int fences_flush(struct remo_node *node, void *ctx) {
         return 1;
     const uint64_t *own = remo_region_local(writer.region);
     for (writer.turn = 1; writer.turn <= 60; writer.turn++) {
-        if (writer.turn % 3 == 0) { /* of another thread, which has ended */
+        if (writer.turn % 3 == 0) { /* written by another thread, which has ended */
             CHECK(pthread_create(&thread, NULL, write_thread, &writer) == 0);
             pthread_join(thread, NULL);
             CHECK_OK(writer.result);
@@ -334,7 +333,7 @@ static int fences_flush(struct remo_node *node, void *ctx) {
             for (uint32_t to = 0; writer.turn % 3 == 1 && to < writer.size; to++) {
                 uint64_t word;
                 CHECK_OK(remo_region_read(writer.region, to, (1 + writer.rank) * 512, &word, 8,
-                                          NULL)); /* behind the write */
+                                          NULL)); /* the read that confirms the write */
                 CHECK_EQUAL(word, writer.turn);
             }
             CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
@@ -349,17 +348,17 @@ static int fences_flush(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- threads that come and go, with their operations in flight ---- */
+/* ---- threads that end with operations in flight ---- */
 
-struct passer {
+struct short_thread {
     struct remo_node *node;
     struct remo_region *region;
     uint32_t slot, turn;
     int result;
 };
 
-/* Write to everybody, by the buffers of this thread or not, and end without waiting. */
-static int pass_by(const struct passer *self) {
+/* Write to all nodes, from a buffer of this thread or from the stack, and end without waiting. */
+static int write_and_end(const struct short_thread *self) {
     uint64_t *words, stack[16];
     void *buffer;
     CHECK_OK(remo_buffer_get(self->node, &buffer));
@@ -375,9 +374,9 @@ static int pass_by(const struct passer *self) {
     return 0;
 }
 
-static void *pass_thread(void *ctx) {
-    struct passer *self = ctx;
-    self->result = pass_by(self);
+static void *short_thread_main(void *ctx) {
+    struct short_thread *self = ctx;
+    self->result = write_and_end(self);
     return NULL;
 }
 
@@ -385,30 +384,30 @@ static void *fence_thread(void *ctx) {
     return (void *)(intptr_t)remo_fence(ctx, REMO_FENCE_THREAD, 0);
 }
 
-/* While they come and go, a global fence covers those that are gone. */
-static int passers(struct remo_node *node, void *ctx) {
-    enum { PASSERS = 6, TURNS = 25 };
-    struct passer passers[PASSERS];
-    pthread_t threads[PASSERS];
+/* A global fence covers the writes of threads that have ended. */
+static int short_threads(struct remo_node *node, void *ctx) {
+    enum { SHORT_THREADS = 6, TURNS = 25 };
+    struct short_thread short_threads[SHORT_THREADS];
+    pthread_t threads[SHORT_THREADS];
     struct remo_region *region;
     (void)ctx;
     if (open_all(node, &region))
         return 1;
     const uint64_t *own = remo_region_local(region);
     for (uint32_t turn = 1; turn <= TURNS; turn++) {
-        for (uint32_t i = 0; i < PASSERS; i++) {
-            passers[i] = (struct passer){.node = node, .region = region, .slot = i, .turn = turn};
-            CHECK(pthread_create(&threads[i], NULL, pass_thread, &passers[i]) == 0);
+        for (uint32_t i = 0; i < SHORT_THREADS; i++) {
+            short_threads[i] = (struct short_thread){.node = node, .region = region, .slot = i, .turn = turn};
+            CHECK(pthread_create(&threads[i], NULL, short_thread_main, &short_threads[i]) == 0);
             CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
         }
-        for (uint32_t i = 0; i < PASSERS; i++) {
+        for (uint32_t i = 0; i < SHORT_THREADS; i++) {
             pthread_join(threads[i], NULL);
-            CHECK_OK(passers[i].result);
+            CHECK_OK(short_threads[i].result);
         }
         CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
         CHECK_OK(cluster_meet());
         for (uint32_t from = 0; from < remo_node_size(node); from++)
-            for (uint32_t i = 0; i < PASSERS; i++)
+            for (uint32_t i = 0; i < SHORT_THREADS; i++)
                 for (uint32_t word = 0; word < 16; word++)
                     CHECK_EQUAL(__atomic_load_n(&own[1024 + (from * 8 + i) * 16 + word], __ATOMIC_ACQUIRE),
                                 turn);
@@ -418,41 +417,41 @@ static int passers(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A write without an ack arrives, though its thread never comes back to Remo; and one of a thread that has
+/* A write without an ack is placed although its thread makes no more calls, and although its thread has
  * ended. */
-static int left_alone(struct remo_node *node, void *ctx) {
-    struct passer passer = {.node = node};
+static int placed_without_calls(struct remo_node *node, void *ctx) {
+    struct short_thread short_thread = {.node = node};
     uint32_t rank = remo_node_rank(node);
     pthread_t thread;
     (void)ctx;
-    if (open_all(node, &passer.region))
+    if (open_all(node, &short_thread.region))
         return 1;
-    const uint64_t *own = remo_region_local(passer.region);
-    for (passer.turn = 1; passer.turn <= 20; passer.turn++) {
-        if (passer.turn % 3 == 0) {
-            CHECK(pthread_create(&thread, NULL, pass_thread, &passer) == 0);
+    const uint64_t *own = remo_region_local(short_thread.region);
+    for (short_thread.turn = 1; short_thread.turn <= 20; short_thread.turn++) {
+        if (short_thread.turn % 3 == 0) {
+            CHECK(pthread_create(&thread, NULL, short_thread_main, &short_thread) == 0);
             pthread_join(thread, NULL);
-            CHECK_OK(passer.result);
+            CHECK_OK(short_thread.result);
         } else {
-            CHECK_OK(pass_by(&passer));
+            CHECK_OK(write_and_end(&short_thread));
         }
         uint32_t from = 1 - rank, ms = 0;
-        while (__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE) != passer.turn
+        while (__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE) != short_thread.turn
                && ms++ < 100000)
             cluster_sleep_ms(1);
-        CHECK_EQUAL(__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE), passer.turn);
+        CHECK_EQUAL(__atomic_load_n(&own[1024 + from * 8 * 16 + 15], __ATOMIC_ACQUIRE), short_thread.turn);
         CHECK_OK(cluster_meet());
     }
     CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
     CHECK_OK(cluster_meet());
-    remo_region_close(passer.region);
+    remo_region_close(short_thread.region);
     return 0;
 }
 
 /* ---- a peer that does not answer ---- */
 
-/* shm, verbs: its memory is there, whatever its threads do. */
-static int paused_present(struct remo_node *node, struct remo_region *region) {
+/* shm, verbs: the peer's memory is accessible although its threads are stopped. */
+static int paused_with_memory(struct remo_node *node, struct remo_region *region) {
     uint64_t word = 5, found = 0;
     CHECK_OK(remo_region_write(region, 1, 0, &word, 8, REMO_WRITE_NOTIFY, NULL));
     CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, 1));
@@ -462,8 +461,8 @@ static int paused_present(struct remo_node *node, struct remo_region *region) {
     return 0;
 }
 
-/* ofi: every operation ends in time, and an ack can be let go of. */
-static int paused_absent(struct remo_node *node, struct remo_region *region) {
+/* ofi: every operation ends in time, and an ack can be cancelled. */
+static int paused_without_memory(struct remo_node *node, struct remo_region *region) {
     struct remo_ack ack = REMO_ACK_INIT, joined = REMO_ACK_INIT;
     uint64_t word = 5, canceled = 42, begin = cluster_now_ns();
     CHECK_SENTENCE(remo_region_read(region, 1, 0, &word, 8, NULL), -ETIMEDOUT, "op_timeout_ns");
@@ -486,7 +485,7 @@ static int paused_absent(struct remo_node *node, struct remo_region *region) {
     for (uint32_t turn = 0; turn < 50 && remo_fence(node, REMO_FENCE_THREAD, 0) != 0; turn++)
         continue;
     CHECK_OK(remo_region_read(region, 1, 16, &word, 8, NULL));
-    CHECK_EQUAL(word, 5); /* what was written meanwhile has arrived */
+    CHECK_EQUAL(word, 5); /* the later write has arrived */
     CHECK_EQUAL(canceled, 42);
     return 0;
 }
@@ -504,8 +503,8 @@ static int paused(struct remo_node *node, void *ctx) {
             turn++; /* connects */
         kill(atomic_load(&shared->pids[1]), SIGSTOP);
         cluster_sleep_ms(20);
-        int result = strcmp(remo_node_fabric(node), "ofi") == 0 ? paused_absent(node, region)
-                                                                : paused_present(node, region);
+        int result = strcmp(remo_node_fabric(node), "ofi") == 0 ? paused_without_memory(node, region)
+                                                                : paused_with_memory(node, region);
         kill(atomic_load(&shared->pids[1]), SIGCONT);
         CHECK_OK(result);
     }
@@ -515,14 +514,15 @@ static int paused(struct remo_node *node, void *ctx) {
 }
 
 /* A thread that has ended leaves a write to a peer that does not answer. A global fence of another thread
- * tells what became of it, once: else nobody would. */
-static int orphan(struct remo_node *node, struct passer *passer, uint32_t peer, _Atomic pid_t *pid) {
+ * returns the result of the write, once. */
+static int lose_write(struct remo_node *node, struct short_thread *short_thread, uint32_t peer,
+                      _Atomic pid_t *pid) {
     pthread_t thread;
     kill(atomic_load(pid), SIGSTOP);
     cluster_sleep_ms(20);
-    CHECK(pthread_create(&thread, NULL, pass_thread, passer) == 0);
+    CHECK(pthread_create(&thread, NULL, short_thread_main, short_thread) == 0);
     pthread_join(thread, NULL);
-    CHECK_OK(passer->result);
+    CHECK_OK(short_thread->result);
     CHECK_SENTENCE(remo_fence(node, REMO_FENCE_GLOBAL, 0), -ETIMEDOUT, "node 1 within op_timeout_ns");
     CHECK_OK(cluster_kill(peer));
     int rc;
@@ -531,7 +531,7 @@ static int orphan(struct remo_node *node, struct passer *passer, uint32_t peer, 
     CHECK_CODE(rc, -EHOSTDOWN);
     CHECK(strstr(remo_last_error(), "a write to node 1"));
     CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
-    CHECK(pthread_create(&thread, NULL, fence_thread, node) == 0); /* it takes over what the other has left */
+    CHECK(pthread_create(&thread, NULL, fence_thread, node) == 0); /* reuses the ended thread's state */
     void *result;
     pthread_join(thread, &result);
     CHECK(result == NULL);
@@ -539,40 +539,40 @@ static int orphan(struct remo_node *node, struct passer *passer, uint32_t peer, 
 }
 
 static int orphans(struct remo_node *node, void *ctx) {
-    struct passer passer = {.node = node, .turn = 1};
+    struct short_thread short_thread = {.node = node, .turn = 1};
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     atomic_store(&shared->pids[rank], getpid());
-    if (open_all(node, &passer.region))
+    if (open_all(node, &short_thread.region))
         return 1;
     if (rank == 1) {
         cluster_expect_death();
-        cluster_meet(); /* never: it is killed */
+        cluster_meet(); /* does not return: the node is killed */
         return 1;
     }
-    if (orphan(node, &passer, 1, &shared->pids[1]))
+    if (lose_write(node, &short_thread, 1, &shared->pids[1]))
         return 1;
-    remo_region_close(passer.region);
+    remo_region_close(short_thread.region);
     return 0;
 }
 
 /* A peer that has no processor for as long as it may take is not dead: a link to it that is being made waits.
  */
 static int starved(struct remo_node *node, void *ctx) {
-    struct passer passer = {.node = node, .turn = 1};
+    struct short_thread short_thread = {.node = node, .turn = 1};
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     atomic_store(&shared->pids[rank], getpid());
-    if (open_all(node, &passer.region))
+    if (open_all(node, &short_thread.region))
         return 1;
-    const uint64_t *own = remo_region_local(passer.region);
+    const uint64_t *own = remo_region_local(short_thread.region);
     if (rank == 0) {
         pthread_t thread;
         kill(atomic_load(&shared->pids[1]), SIGSTOP);
-        int rc = pthread_create(&thread, NULL, pass_thread, &passer);
+        int rc = pthread_create(&thread, NULL, short_thread_main, &short_thread);
         if (rc == 0) {
             pthread_join(thread, NULL);
-            rc = passer.result;
+            rc = short_thread.result;
         }
         cluster_sleep_ms(5500);
         kill(atomic_load(&shared->pids[1]), SIGCONT);
@@ -583,7 +583,7 @@ static int starved(struct remo_node *node, void *ctx) {
     if (rank == 1)
         CHECK_EQUAL(__atomic_load_n(&own[1024], __ATOMIC_ACQUIRE), 1);
     CHECK_OK(cluster_meet());
-    remo_region_close(passer.region);
+    remo_region_close(short_thread.region);
     return 0;
 }
 
@@ -599,9 +599,9 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(fence_costs, 3),
         CLUSTER_TEST(fences_flush, 3),
         CLUSTER_TEST_NAMED("fences_flush_threads", fences_flush, 2, .as_threads = 1),
-        CLUSTER_TEST(passers, 3),
-        CLUSTER_TEST_NAMED("passers_threads", passers, 2, .as_threads = 1),
-        CLUSTER_TEST(left_alone, 2),
+        CLUSTER_TEST(short_threads, 3),
+        CLUSTER_TEST_NAMED("short_threads_in_one", short_threads, 2, .as_threads = 1),
+        CLUSTER_TEST(placed_without_calls, 2),
         CLUSTER_TEST(paused, 2, .op_timeout_ns = SECOND),
         CLUSTER_TEST(orphans, 2, .op_timeout_ns = SECOND, .only_on = "ofi"),
         CLUSTER_TEST(starved, 2, .op_timeout_ns = 100 * SECOND, .only_on = "ofi"),

@@ -1,5 +1,5 @@
-/* test_null_arguments.c - every public function with NULL for each of its pointers: a code and a sentence that
- * says which argument it was, or NULL, 0 or nothing where there is no code; never a crash. */
+/* test_null_arguments.c - every public function with NULL for each of its pointers: an error code and a
+ * sentence that names the argument, or NULL or 0 if the function returns no code. No call crashes. */
 #include <errno.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ static int channels(struct remo_channel *root) {
     return 0;
 }
 
-/* ---- each object: what it returns for NULL, and where a result belongs ---- */
+/* ---- each object: its results for NULL, and NULL for each result ---- */
 
 static int regions(struct remo_channel *root) {
     struct remo_region *region;

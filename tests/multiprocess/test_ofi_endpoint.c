@@ -1,6 +1,6 @@
-/* test_ofi_endpoint.c - endpoints of fabric ofi. Reads in flight share a request if the thread polls soon after
- * it posts, and travel at once if it does not. Links share a port: each takes little, and the failure of a peer
- * breaks only the link to it. Counts requests, descriptors and bytes; judges no times. */
+/* test_ofi_endpoint.c - endpoints of fabric ofi. Reads in flight share a request if the thread polls soon
+ * after it posts, and are sent at once otherwise. Links share a port: each uses few resources, and the
+ * failure of a peer breaks only its link. The tests count requests, descriptors and bytes, not time. */
 #include <dirent.h>
 #include <errno.h>
 #include <remo/remo.h>
@@ -29,7 +29,7 @@ static struct ofi_endpoint *endpoint_of_thread(struct remo_node *node) {
     return (struct ofi_endpoint *)remo__thread(node)->slots->endpoint;
 }
 
-/* Start `count` reads with one ack; *ret_requests: how many requests have left until then. */
+/* Start `count` reads with one ack. *ret_requests is the number of requests that were sent by then. */
 static int start_reads(struct remo_region *region, struct ofi_link *link, uint32_t count,
                        struct remo_ack *ack, uint32_t *ret_requests) {
     static uint64_t words[64];
@@ -40,8 +40,8 @@ static int start_reads(struct remo_region *region, struct ofi_link *link, uint32
     return 0;
 }
 
-/* `count` reads, and a wait that follows at once, take one request. A machine that interrupts the thread in
- * between may cause more, so one such round is enough. */
+/* `count` reads, and an immediate wait, use one request. If the machine interrupts the thread in between,
+ * there are more, so one round with one request suffices. */
 static int share_one(struct remo_region *region, struct ofi_link *link, uint32_t count) {
     uint32_t requests = 0, early = 0;
     for (uint32_t round = 0; round < ROUNDS_MAX && requests != 1; round++) {
@@ -56,9 +56,9 @@ static int share_one(struct remo_region *region, struct ofi_link *link, uint32_t
     return 0;
 }
 
-/* A thread computes before it polls: its next reads leave when they are posted. The service thread may poll in
- * between, which looks as if the thread did; so one such round is enough. */
-static int leave_at_once(struct remo_region *region, struct ofi_link *link) {
+/* A thread computes before it polls: its next reads are sent when they are posted. The service thread may
+ * poll in between, which has the same effect as the thread's poll, so one such round suffices. */
+static int sent_at_once(struct remo_region *region, struct ofi_link *link) {
     uint32_t early = 0;
     for (uint32_t round = 0; round < COMPUTING_ROUNDS_MAX && early != 2; round++) {
         struct remo_ack ack = REMO_ACK_INIT;
@@ -71,8 +71,8 @@ static int leave_at_once(struct remo_region *region, struct ofi_link *link) {
     return 0;
 }
 
-/* Reads that gather are sent although their thread never polls. */
-static int left_alone(struct remo_region *region, struct ofi_link *link) {
+/* Collected reads are sent although their thread never polls. */
+static int sent_without_polls(struct remo_region *region, struct ofi_link *link) {
     struct remo_ack ack = REMO_ACK_INIT;
     uint32_t early = 0;
     if (share_one(region, link, 4) || start_reads(region, link, 4, &ack, &early))
@@ -95,7 +95,7 @@ static int gather(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_region_read(region, 1, 0, &word, 8, NULL)); /* connects */
         struct ofi_link *link = endpoint_of_thread(node)->links[1];
         if (share_one(region, link, 2) || share_one(region, link, 4) || share_one(region, link, 64)
-            || leave_at_once(region, link) || left_alone(region, link))
+            || sent_at_once(region, link) || sent_without_polls(region, link))
             return 1;
     }
     CHECK_OK(cluster_meet());
@@ -125,7 +125,7 @@ static uint64_t resident_bytes(void) {
     return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The first link opens the port. What the others add is theirs. */
+/* The first link opens the port. The other links add only their own resources. */
 static int connect_all(struct remo_region *region) {
     uint64_t word;
     CHECK_OK(remo_region_read(region, 1, 0, &word, 8, NULL));
@@ -151,7 +151,7 @@ static int many_links(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* The state of the first thread, as in /proc/PID/stat; the signal stops all threads of the process. */
+/* Return the state of the first thread, as in /proc/PID/stat; the signal stops all threads of the process. */
 static char state_of(pid_t pid) {
     char path[64], state = '?';
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -164,17 +164,17 @@ static char state_of(pid_t pid) {
     return state;
 }
 
-/* A process runs on for a moment after the signal was sent. */
+/* Pause a node. The process continues for a moment after the signal was sent. */
 static int pause_node(uint32_t rank) {
     pid_t pid = atomic_load(&pids[rank]);
     CHECK_EQUAL(kill(pid, SIGSTOP), 0);
     while (state_of(pid) != 'T')
         cluster_sleep_ms(1);
-    cluster_sleep_ms(20); /* the other threads */
+    cluster_sleep_ms(20); /* for the other threads */
     return 0;
 }
 
-/* Node 1 pauses with a read in flight, and then fails. Reads of node 2 complete all the time. */
+/* Node 1 pauses with a read in flight, and then fails. Reads of node 2 complete throughout. */
 static int lose_one(struct remo_node *node, struct remo_region *region) {
     struct ofi_endpoint *endpoint = endpoint_of_thread(node);
     struct remo_ack ack = REMO_ACK_INIT;
@@ -210,19 +210,19 @@ static int one_fails(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- a greeting that gets lost ---- */
+/* ---- a lost greeting ---- */
 
-static void hold(struct ofi_endpoint *endpoint) {
+static void lock_endpoint(struct ofi_endpoint *endpoint) {
     while (atomic_exchange(&endpoint->held, true)) /* the target thread may hold it */
         cluster_sleep_ms(1);
 }
 
-static void let_go(struct ofi_endpoint *endpoint) {
+static void unlock_endpoint(struct ofi_endpoint *endpoint) {
     atomic_store(&endpoint->held, false);
 }
 
-/* Node 1 refuses a greeting with a wrong key and closes the connection, as if an earlier incarnation of node 1
- * had taken it along. The link greets again. */
+/* Node 1 refuses a greeting with a wrong key, and closes the connection. An earlier incarnation of node 1 has
+ * the same effect. The link sends another greeting. */
 static int lose_greeting(struct remo_node *node, struct remo_region *region) {
     struct ofi_endpoint *endpoint = endpoint_of_thread(node);
     struct ofi_contact *contact = atomic_load(&endpoint->ofi->contacts[1]);
@@ -233,10 +233,10 @@ static int lose_greeting(struct remo_node *node, struct remo_region *region) {
     CHECK_OK(remo_region_read(region, 1, 0, &word, 8, &ack));
     while (state == OFI_LINK_GREETING && cluster_now_ns() < deadline) {
         remo__slots_progress(remo__thread(node));
-        hold(endpoint);
+        lock_endpoint(endpoint);
         state = endpoint->links[1]->state;
         endpoint->links[1]->table.key = state == OFI_LINK_GREETING ? ~key : key;
-        let_go(endpoint);
+        unlock_endpoint(endpoint);
     }
     contact->table_key = key;
     CHECK_EQUAL(state, OFI_LINK_GREETED);
@@ -258,7 +258,7 @@ static int greeting_lost(struct remo_node *node, void *ctx) {
 
 /* ---- the target thread ---- */
 
-/* 0, or the thread of this process that has the name. */
+/* Return the thread of this process with this name, or 0. */
 static int thread_find(const char *name) {
     int found = 0;
     struct dirent *entry;
@@ -277,7 +277,7 @@ static int thread_find(const char *name) {
     return found;
 }
 
-/* It has the nice value of its process, so that neither starves the other. */
+/* The target thread has the nice value of its process, so that neither starves the other. */
 static int target_nice(struct remo_node *node, void *ctx) {
     struct remo_region *region;
     uint64_t word;
@@ -286,7 +286,7 @@ static int target_nice(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_channel_wait(remo_region_channel(region), 100 * SECOND));
     uint32_t peer = 1 - remo_node_rank(node);
     CHECK_OK(remo_region_read(region, peer, 0, &word, 8, NULL));
-    CHECK_OK(cluster_meet()); /* both target threads have answered, so they have set their attributes */
+    CHECK_OK(cluster_meet()); /* both target threads have answered, so their attributes are set */
     int thread = thread_find("remo-target");
     CHECK(thread > 0);
     CHECK_EQUAL(getpriority(PRIO_PROCESS, (id_t)thread), getpriority(PRIO_PROCESS, (id_t)getpid()));

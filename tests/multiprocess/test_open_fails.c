@@ -1,10 +1,7 @@
-/* test_open_fails.c - what a node and each object need from below to open is refused once, each time another
- * piece of it: the first allocation, then the second, and so on until all are through; the same with
- * registrations of memory, with the network's set-up, threads, mappings and descriptors. An error with a
- * sentence comes out, nothing is lost, and what failed to open opens the next time.
- *
- * Counted are the calls of one thread, which are the same each time. Of a descriptor or a mapping the library
- * may do without some: all else must be an error. */
+/* test_open_fails.c - opening a node or an object, with one failure of a call of the system or of the fabric:
+ * the first allocation, then the second, and so on; the same for registrations, set-up of the network,
+ * threads, mappings and descriptors. The open returns an error with a sentence, leaks nothing, and succeeds
+ * the next time. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -14,19 +11,22 @@
 #include "../support/job.h"
 #include "base/error.h"
 
-#define NEEDS_MAX 2000u /* of one kind, for one open */
+/* Calls are counted in one thread, where their order is always the same. An open may succeed without some
+ * descriptors and mappings; every other failed call must be an error. */
+
+#define NEEDS_MAX 2000u /* of one kind, in one open */
 #define ARENA_BYTES (32ull << 20)
 #define SETTLE_MS 10000u
-#define BIG_BYTES (6ull << 20) /* more than the first segment: the arena grows, and registers */
+#define BIG_BYTES (6ull << 20) /* larger than the first segment: the arena grows, and registers memory */
 
 struct subject {
     const char *name;
-    /* 0: *ret_object is open. Or an error. */
+    /* Returns 0 and the open object, or an error. */
     int (*open)(struct remo_node *node, void **ret_object);
     void (*close)(struct remo_node *node, void *object);
 };
 
-/* ---- what is opened ---- */
+/* ---- the objects to open ---- */
 
 #define SUBJECT(object, ...)                                                                 \
     static int open_##object(struct remo_node *node, void **ret_object) {                    \
@@ -53,7 +53,7 @@ SUBJECT(ringbuffer, NULL)
 SUBJECT(queue, NULL)
 SUBJECT(kv, &kv_options)
 
-/* What a thread needs at a node. */
+/* The state that a thread needs in a node. */
 static int open_thread(struct remo_node *node, void **ret_object) {
     *ret_object = node;
     return remo_fence(node, REMO_FENCE_THREAD, 0);
@@ -71,9 +71,9 @@ static void close_buffer(struct remo_node *node, void *object) {
     remo_buffer_put(node, object);
 }
 
-/* What a thread needs at a map. */
+/* The state that a thread needs in a map. */
 static int open_kv_thread(struct remo_node *node, void **ret_object) {
-    static struct remo_kv *kv; /* stays open where the call fails */
+    static struct remo_kv *kv; /* stays open if the call fails */
     uint64_t key = 1, value = 2;
     if (!kv && open_kv(node, (void **)&kv) != 0)
         return -ENOTRECOVERABLE;
@@ -99,24 +99,24 @@ static const struct subject objects[] = {
     ENTRY(owned_var),  ENTRY(sst),    ENTRY(barrier), ENTRY(lock),
     ENTRY(ringbuffer), ENTRY(queue),  ENTRY(kv),      {"kv_thread", open_kv_thread, close_kv}};
 
-/* ---- one attempt, in a thread of its own, whose part of a node ends with it ---- */
+/* ---- one attempt, in a new thread, whose state in a node ends with it ---- */
 
 struct attempt {
     const struct subject *subject;
     enum failing kind;
-    uint32_t n;              /* 0: nothing fails */
-    struct remo_node *given; /* NULL: the attempt has a node of its own */
+    uint32_t n;                   /* the n-th call fails; 0: no call fails */
+    struct remo_node *given_node; /* NULL: the attempt opens a node */
     bool hit;
-    int rc;                     /* of the open that something was refused */
-    int problem;                /* 1: told already */
-    struct failing_held inside; /* when all but the node was closed again */
+    int rc;                               /* of the open with the failed call */
+    int has_printed_error;                /* 1: an error was printed */
+    struct failing_held held_after_close; /* resources after all except the node was closed */
 };
 
 static const struct job *job;
 static const char *fabric;
 
 static int open_node(struct remo_node *unused, void **ret_object) {
-    /* Small, since it is done often: segments are the smallest there are. */
+    /* Small, for speed: segments have the smallest size. */
     const struct remo_config options = {.arena_bytes = ARENA_BYTES, .segment_bytes = 1};
     struct remo_node *node = NULL;
     (void)unused;
@@ -126,11 +126,11 @@ static int open_node(struct remo_node *unused, void **ret_object) {
 }
 
 static int judge(const struct attempt *attempt) {
-    bool may_do_without = attempt->kind == FAILING_MEMORY || attempt->kind == FAILING_DESCRIPTOR;
+    bool may_succeed = attempt->kind == FAILING_MEMORY || attempt->kind == FAILING_DESCRIPTOR;
     if (!attempt->hit)
         CHECK_EQUAL(attempt->rc, 0);
     else if (attempt->rc == 0)
-        CHECK(may_do_without);
+        CHECK(may_succeed);
     else
         CHECK(attempt->rc < 0 && remo_last_error()[0] != '\0');
     return 0;
@@ -145,7 +145,7 @@ static int try_open(struct attempt *attempt, struct remo_node *node) {
     attempt->hit = failing_disarm();
     if (judge(attempt) != 0)
         return 1;
-    if (attempt->rc != 0) /* now it must open */
+    if (attempt->rc != 0) /* now it must succeed */
         CHECK_OK(subject->open(node, &object));
     subject->close(node, object);
     return 0;
@@ -153,30 +153,30 @@ static int try_open(struct attempt *attempt, struct remo_node *node) {
 
 static void *run_attempt(void *ctx) {
     struct attempt *attempt = ctx;
-    void *node = attempt->given;
+    void *node = attempt->given_node;
     if (!node && attempt->subject != &node_subject && open_node(NULL, &node) != 0) {
-        attempt->problem = cluster_fail(__FILE__, __LINE__, "no node: %s", remo_last_error());
+        attempt->has_printed_error = cluster_fail(__FILE__, __LINE__, "no node: %s", remo_last_error());
         return NULL;
     }
-    attempt->problem = try_open(attempt, node);
-    attempt->inside = failing_held();
-    if (!attempt->given)
+    attempt->has_printed_error = try_open(attempt, node);
+    attempt->held_after_close = failing_held();
+    if (!attempt->given_node)
         remo_node_close(node);
     return NULL;
 }
 
-/* 0, or 1 when something is wrong. */
+/* Return 0, or 1 after an error. */
 static int attempt_once(struct attempt *attempt) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, run_attempt, attempt) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    if (attempt->problem)
+    if (attempt->has_printed_error)
         fprintf(stderr, "... %s, %s %u\n", attempt->subject->name, failing_names[attempt->kind], attempt->n);
-    return attempt->problem;
+    return attempt->has_printed_error;
 }
 
-static int same(const struct attempt *attempt, const char *when, const struct failing_held *was,
-                const struct failing_held *is) {
+static int check_equal(const struct attempt *attempt, const char *when, const struct failing_held *was,
+                       const struct failing_held *is) {
     if (was->blocks == is->blocks && was->mapped_bytes == is->mapped_bytes
         && was->descriptors == is->descriptors)
         return 0;
@@ -188,10 +188,10 @@ static int same(const struct attempt *attempt, const char *when, const struct fa
         (unsigned long long)was->blocks, (unsigned long long)was->mapped_bytes, was->descriptors);
 }
 
-/* Until there is nothing left to refuse. */
+/* Repeat the open, until no call is left to fail. */
 static int sweep(const struct subject *subject, enum failing kind, uint64_t *ret_refused) {
     struct attempt plain = {.subject = subject};
-    if (attempt_once(&plain)) /* also: what libraries make once */
+    if (attempt_once(&plain)) /* also allocates what libraries allocate once */
         return 1;
     struct failing_held before = failing_held();
     for (uint32_t n = 1; n <= NEEDS_MAX; n++) {
@@ -199,8 +199,8 @@ static int sweep(const struct subject *subject, enum failing kind, uint64_t *ret
         if (attempt_once(&attempt))
             return 1;
         struct failing_held after = failing_held();
-        if (same(&attempt, "in the node", &plain.inside, &attempt.inside)
-            || same(&attempt, "when all is closed", &before, &after))
+        if (check_equal(&attempt, "in the node", &plain.held_after_close, &attempt.held_after_close)
+            || check_equal(&attempt, "when all is closed", &before, &after))
             return 1;
         if (!attempt.hit)
             return 0;
@@ -217,7 +217,7 @@ static int sweep_kinds(const struct subject *subject, uint64_t refused[FAILING_K
     return 0;
 }
 
-/* ---- tests: the cluster's own node only says which fabric ---- */
+/* ---- tests: the cluster's own node only selects the fabric ---- */
 
 static int begin(struct remo_node *node, struct job *made) {
     CHECK_OK(job_make(made, 1));
@@ -259,8 +259,8 @@ static int all_objects(struct remo_node *node, void *ctx) {
     return print("objects", refused);
 }
 
-/* Messages that are on their way hold memory for a while: no more than before is held in the end. */
-static int settle(const struct attempt *attempt, struct failing_held *held) {
+/* Messages in flight hold memory for a while: in the end no more is held than before. */
+static int await_release(const struct attempt *attempt, struct failing_held *held) {
     struct failing_held is = failing_held();
     for (uint32_t ms = 0; ms < SETTLE_MS && (is.blocks > held->blocks || is.descriptors > held->descriptors);
          ms++) {
@@ -268,20 +268,20 @@ static int settle(const struct attempt *attempt, struct failing_held *held) {
         is = failing_held();
     }
     if (is.blocks > held->blocks || is.descriptors > held->descriptors)
-        return same(attempt, "when it is closed", held, &is);
+        return check_equal(attempt, "when it is closed", held, &is);
     *held = is;
     return 0;
 }
 
-/* The same objects where there is a peer to be told, which has none of them: allocations. */
+/* The same objects with failing allocations, if a peer is notified, which has none of these objects. */
 static int sweep_with_peer(const struct subject *subject, struct remo_node *node, uint64_t *ret_refused) {
-    struct attempt plain = {.subject = subject, .given = node};
+    struct attempt plain = {.subject = subject, .given_node = node};
     if (attempt_once(&plain))
         return 1;
     struct failing_held held = failing_held();
     for (uint32_t n = 1; n <= NEEDS_MAX; n++) {
-        struct attempt attempt = {.subject = subject, .kind = FAILING_ALLOCATION, .n = n, .given = node};
-        if (attempt_once(&attempt) || settle(&attempt, &held))
+        struct attempt attempt = {.subject = subject, .kind = FAILING_ALLOCATION, .n = n, .given_node = node};
+        if (attempt_once(&attempt) || await_release(&attempt, &held))
             return 1;
         if (!attempt.hit)
             return 0;

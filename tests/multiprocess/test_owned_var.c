@@ -1,5 +1,5 @@
-/* test_owned_var.c - variables with one writer: pushed and pulled values are whole, never go back and are
- * never older than the last finished push, for any size, while the owner writes without pause, and when it is
+/* test_owned_var.c - variables with one writer. Pushed and pulled values are whole, never go back, and are
+ * not older than the last finished push: for any size, while the owner writes without pause, and if it is
  * killed in the middle of a write. */
 #include <errno.h>
 #include <pthread.h>
@@ -11,12 +11,12 @@
 #include "../support/cluster.h"
 
 static struct shared {
-    _Atomic uint64_t published; /* stored by the owner after a push was placed everywhere */
-    _Atomic uint64_t stored;    /* stored by the owner before the value */
+    _Atomic uint64_t published; /* by the owner, after a push was placed on all nodes */
+    _Atomic uint64_t stored;    /* by the owner, before it stores the value */
     _Atomic uint32_t stop;
 } * shared;
 
-/* ---- values that show when they are torn: byte i of value n depends on both ---- */
+/* ---- values that reveal torn reads: byte i of value n depends on both ---- */
 
 static void make_value(unsigned char *value, size_t size, uint64_t n) {
     for (size_t i = 0; i < size; i++)
@@ -45,7 +45,7 @@ static int open_var(struct remo_node *node, const char *name, size_t bytes, uint
     return 0;
 }
 
-/* ---- who sees what when ---- */
+/* ---- visibility of stores, pushes and pulls ---- */
 
 static int steps_of(struct remo_node *node, size_t size) {
     struct remo_owned_var *var;
@@ -65,7 +65,7 @@ static int steps_of(struct remo_node *node, size_t size) {
     }
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_owned_var_load(var, found));
-    CHECK(rank == 1 || memcmp(found, value, size) != 0); /* nobody told us yet */
+    CHECK(rank == 1 || memcmp(found, value, size) != 0); /* not pushed yet */
     CHECK_OK(cluster_meet());
     if (rank == 0) {
         CHECK_OK(remo_owned_var_pull(var, NULL));
@@ -198,7 +198,7 @@ struct reader {
     struct remo_owned_var *var;
     size_t size;
     int pulls;
-    _Atomic uint64_t *seen; /* the newest value that a finished load or pull of this node returned */
+    _Atomic uint64_t *newest_read; /* the newest value that a completed load or pull of this node returned */
     uint64_t looked, changes;
     int result;
 };
@@ -207,7 +207,7 @@ static int read_on(struct reader *self) {
     unsigned char *value = malloc(self->size);
     uint64_t before = 0;
     do {
-        uint64_t published = atomic_load(&shared->published), seen = atomic_load(self->seen);
+        uint64_t published = atomic_load(&shared->published), newest_read = atomic_load(self->newest_read);
         int rc = self->pulls ? remo_owned_var_pull(self->var, value) : remo_owned_var_load(self->var, value);
         if (rc == -EAGAIN)
             continue;
@@ -215,10 +215,11 @@ static int read_on(struct reader *self) {
         uint64_t n = number_of(value, self->size);
         if (self->size >= 8)
             CHECK(n == 0 || is_value(value, self->size, n)); /* whole */
-        CHECK(self->size < 4 || n >= published);             /* as new as the last finished push */
-        CHECK(self->size < 4 || n >= seen);                  /* never back, for no thread of this node */
+        CHECK(self->size < 4 || n >= published);             /* not older than the last completed push */
+        CHECK(self->size < 4 || n >= newest_read);           /* never back, for any thread of this node */
         CHECK(self->size < 4 || n <= atomic_load(&shared->stored));
-        for (uint64_t old = seen; old < n && !atomic_compare_exchange_weak(self->seen, &old, n);)
+        for (uint64_t old = newest_read;
+             old < n && !atomic_compare_exchange_weak(self->newest_read, &old, n);)
             continue;
         self->changes += n != before;
         self->looked++;
@@ -237,11 +238,11 @@ static void *reader_thread(void *ctx) {
 }
 
 static int readers(struct remo_owned_var *var, size_t size) {
-    _Atomic uint64_t seen = 0;
+    _Atomic uint64_t newest_read = 0;
     struct reader readers[3];
     pthread_t threads[3];
     for (int i = 0; i < 3; i++) {
-        readers[i] = (struct reader){.var = var, .size = size, .pulls = i == 0, .seen = &seen};
+        readers[i] = (struct reader){.var = var, .size = size, .pulls = i == 0, .newest_read = &newest_read};
         CHECK(pthread_create(&threads[i], NULL, reader_thread, &readers[i]) == 0);
     }
     int result = 0;
@@ -255,7 +256,7 @@ static int readers(struct remo_owned_var *var, size_t size) {
     return 0;
 }
 
-/* Stores three times for each push, so that pulls overtake pushes. */
+/* Three stores for each push, so that pulls overtake pushes. */
 static int write_on(struct remo_node *node, struct remo_owned_var *var, size_t size, uint64_t duration_ns) {
     unsigned char *value = malloc(size);
     uint64_t end = cluster_now_ns() + duration_ns;
@@ -284,7 +285,7 @@ static int hammer(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
         int result =
             remo_node_rank(node) == 0 ? write_on(node, var, sizes[i], SECOND / 4) : readers(var, sizes[i]);
-        atomic_store(&shared->stop, 1); /* the others need not go on when this one has failed */
+        atomic_store(&shared->stop, 1); /* the other nodes stop if this one has failed */
         CHECK_OK(result);
         CHECK_OK(cluster_meet());
         if (remo_node_rank(node) == 0)
@@ -295,7 +296,7 @@ static int hammer(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Threads of the owner push in turn: what one stored is not overtaken by what another stored before. */
+/* Threads of the owner push in turn: a push of one thread does not undo a store of another. */
 struct turn {
     struct remo_node *node;
     struct remo_owned_var *var;
@@ -369,7 +370,7 @@ static int waiting(struct remo_node *node, void *ctx) {
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         if (remo_node_rank(node) == 0) {
             if (round % 100 == 0)
-                cluster_sleep_ms(30); /* let the others fall asleep */
+                cluster_sleep_ms(30); /* until the other nodes sleep */
             CHECK_OK(remo_owned_var_store(var, &round));
             CHECK_OK(remo_owned_var_push_all(var, NULL));
         } else {
@@ -386,7 +387,7 @@ static int waiting(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- late, absent, dead ---- */
+/* ---- late, absent and failed nodes ---- */
 
 static int late_and_absent(struct remo_node *node, void *ctx) {
     struct remo_owned_var *var;
@@ -400,7 +401,7 @@ static int late_and_absent(struct remo_node *node, void *ctx) {
         cluster_sleep_ms(200);
     if (rank != 3)
         CHECK_OK(remo_owned_var_open(remo_node_root(node), "v", 8, &options, &var));
-    if (rank == 0) { /* waits for node 2; node 3 does not take part */
+    if (rank == 0) { /* waits for node 2; node 3 is not a participant */
         CHECK_OK(remo_owned_var_store(var, &value));
         CHECK_COST(remo_owned_var_channel(var), CHECK_OK(remo_owned_var_push_all(var, NULL)), 0, 2, 0, 2);
         CHECK_SENTENCE(remo_owned_var_push(var, 3, NULL), -EINVAL, "node 3 does not take part");
@@ -415,7 +416,7 @@ static int late_and_absent(struct remo_node *node, void *ctx) {
         remo_owned_var_close(var);
     CHECK_OK(cluster_meet());
     value = 10;
-    if (rank == 0) { /* who has left is passed over */
+    if (rank == 0) { /* a node that left is skipped */
         while (remo_channel_peer(remo_owned_var_channel(var), 1) == REMO_CHANNEL_CONNECTED)
             cluster_sleep_ms(1);
         CHECK_OK(remo_owned_var_store(var, &value));
@@ -431,9 +432,9 @@ static int late_and_absent(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* The owner is killed while it pushes large values: what it published last, or something newer, stays
- * readable and whole. */
-static int owner_dies(struct remo_node *node, void *ctx) {
+/* The owner is killed while it pushes large values: the last published value, or a newer one, stays readable
+ * and whole. */
+static int owner_fails(struct remo_node *node, void *ctx) {
     struct remo_owned_var *var;
     enum { SIZE = 60000 };
     static unsigned char value[SIZE], found[SIZE];
@@ -483,9 +484,9 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(owner_threads, 2),
         CLUSTER_TEST(waiting, 3),
         CLUSTER_TEST(late_and_absent, 4),
-        CLUSTER_TEST(owner_dies, 3),
-        CLUSTER_TEST_NAMED("owner_dies_again", owner_dies, 2),
-        CLUSTER_TEST_NAMED("owner_dies_once_more", owner_dies, 4),
+        CLUSTER_TEST(owner_fails, 3),
+        CLUSTER_TEST_NAMED("owner_fails_2", owner_fails, 2),
+        CLUSTER_TEST_NAMED("owner_fails_4", owner_fails, 4),
         {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);

@@ -1,5 +1,5 @@
-/* test_queue.c - the queue between nodes and threads: order, exactly once, full and empty, waiting, sizes,
- * what each call costs, and the death of pushers, poppers and slot owners at any moment. */
+/* test_queue.c - tests of the queue between nodes and threads: order, exactly once, full and empty, waiting,
+ * sizes, the cost of each call, and the failure of pushers, poppers and slot owners at any moment. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,16 +17,16 @@
 #define PRODUCERS 16u
 #define ELEMENTS_MAX 200000u
 
-/* What became of element `number` of a producer. */
-enum { ACKED = 1, UNKNOWN = 2, ON_DEAD = 4, POPPED = 8 };
+/* The state of element `number` of a producer. */
+enum { ACKED = 1, UNKNOWN = 2, ON_FAILED = 4, POPPED = 8 };
 
 static struct shared {
     _Atomic uint32_t turn, stop, pushing;
     _Atomic uint64_t popped;
     _Atomic uint64_t killed_at;
     _Atomic uint32_t acked[PRODUCERS];
-    _Atomic uint32_t owner[PRODUCERS][ELEMENTS_MAX]; /* of the slot, + 1 */
-    _Atomic uint8_t fate[PRODUCERS][ELEMENTS_MAX];
+    _Atomic uint32_t owner[PRODUCERS][ELEMENTS_MAX]; /* of the slot, plus 1 */
+    _Atomic uint8_t state[PRODUCERS][ELEMENTS_MAX];
 } * shared;
 
 static int is_shm(struct remo_node *node) {
@@ -41,7 +41,7 @@ static int open_queue(struct remo_node *node, uint32_t slot_bytes, uint64_t capa
     return cluster_meet();
 }
 
-/* ---- one after the other ---- */
+/* ---- one node after the other ---- */
 
 static int push_number(struct remo_queue *queue, uint64_t number, uint64_t timeout_ns) {
     return remo_queue_push(queue, &number, sizeof number, timeout_ns);
@@ -56,7 +56,7 @@ static int pop_number(struct remo_queue *queue, uint64_t expected) {
     return 0;
 }
 
-/* Nodes take turns in filling and emptying; the capacity is rounded up to 3 x 4. */
+/* Nodes fill and empty the queue in turn; the capacity is rounded up to 3 x 4. */
 static int laps(struct remo_node *node, void *ctx) {
     struct remo_queue *queue;
     uint64_t buffer[7];
@@ -174,12 +174,12 @@ static int push_many(struct worker *worker) {
     return 0;
 }
 
-/* Elements of one producer come out in order, at any one consumer; and each comes out once. */
-static int note_popped(const struct element *element, size_t size, int64_t *last) {
+/* Each consumer gets the elements of a producer in order, and each element once. */
+static int record_popped(const struct element *element, size_t size, int64_t *last) {
     CHECK_EQUAL(size, sizeof *element);
     CHECK(element->producer < PRODUCERS && element->number < ELEMENTS_MAX);
     CHECK_EQUAL(element->check, make_element(element->producer, element->number).check);
-    CHECK_EQUAL(atomic_fetch_or(&shared->fate[element->producer][element->number], POPPED) & POPPED, 0);
+    CHECK_EQUAL(atomic_fetch_or(&shared->state[element->producer][element->number], POPPED) & POPPED, 0);
     CHECK(last[element->producer] < (int64_t)element->number);
     last[element->producer] = element->number;
     return 0;
@@ -195,7 +195,7 @@ static int pop_many(struct worker *worker, uint64_t total) {
         if (rc == -ETIMEDOUT)
             continue;
         CHECK_OK(rc);
-        if (note_popped(&element, size, last) != 0)
+        if (record_popped(&element, size, last) != 0)
             return 1;
         atomic_fetch_add(&shared->popped, 1);
     }
@@ -214,7 +214,7 @@ static void *pop_thread(void *ctx) {
     return NULL;
 }
 
-/* Each node has two threads that push and two that pop; far more elements than slots. */
+/* Each node has two threads that push and two that pop, with far more elements than slots. */
 static int each_once_in_order(struct remo_node *node, void *ctx) {
     struct worker workers[4];
     pthread_t threads[4];
@@ -263,7 +263,7 @@ static int blocked_calls_wake_up(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
     }
     for (uint64_t i = 0; rank == 1 && i < 6; i++)
-        CHECK_OK(push_number(queue, i, 0)); /* full now: 3 nodes, so 6 slots */
+        CHECK_OK(push_number(queue, i, 0)); /* now full: 3 nodes, so 6 slots */
     CHECK_OK(cluster_meet());
     for (uint32_t i = 0; i < 20; i++) {
         begin = cluster_now_ns();
@@ -282,7 +282,7 @@ static int blocked_calls_wake_up(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-static int timeouts_are_kept(struct remo_node *node, void *ctx) {
+static int timeouts(struct remo_node *node, void *ctx) {
     struct remo_queue *queue;
     uint64_t buffer[7], begin;
     size_t size;
@@ -307,13 +307,13 @@ static int timeouts_are_kept(struct remo_node *node, void *ctx) {
         CHECK(cluster_now_ns() - begin >= ms * MS);
     }
     CHECK_OK(cluster_meet());
-    if (remo_node_rank(node) == 1) { /* nothing was left behind */
+    if (remo_node_rank(node) == 1) { /* the failed pushes left no element */
         CHECK_OK(pop_number(queue, 1));
         CHECK_OK(pop_number(queue, 2));
         CHECK_CODE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 0), -ETIMEDOUT);
     }
     CHECK_OK(cluster_meet());
-    for (uint32_t i = 0; remo_node_rank(node) == 0 && i < 32; i++) /* nor at the home */
+    for (uint32_t i = 0; remo_node_rank(node) == 0 && i < 32; i++) /* and no waiter at the home */
         CHECK_EQUAL(remo__load(queue->home_memory->own + REMO__QUEUE_WAITERS(0) + i % 12 * 8), 0);
     CHECK_OK(cluster_meet());
     remo_queue_close(queue);
@@ -352,7 +352,7 @@ static int costs(struct remo_node *node, void *ctx) {
     size_t size;
     uint32_t rank = remo_node_rank(node);
     uint32_t placed = strcmp(remo_node_fabric(node), "verbs")
-                      == 0; /* there it takes a read to know that a write is placed */
+                      == 0; /* on verbs, a read is needed to confirm that a write is placed */
     (void)ctx;
     CHECK_OK(remo_queue_open(remo_node_root(node), "large", &options, &large));
     CHECK_OK(remo_channel_wait(remo_queue_channel(large), 100 * SECOND));
@@ -373,7 +373,7 @@ static int costs(struct remo_node *node, void *ctx) {
     if (rank == 1)
         COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), -ETIMEDOUT, 1, 0, 0);
     CHECK_OK(cluster_meet());
-    if (rank == 2) { /* behind others: a look at the slot, one at the word, and there */
+    if (rank == 2) { /* the hint is stale: one more access to a slot, and one to the word */
         COST(queue, push_number(queue, 1, 0), 0, 1 + placed, 1, 3);
         COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 3, 0, 2);
         for (uint32_t i = 0; i < 9; i++)
@@ -386,10 +386,10 @@ static int costs(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- death ---- */
+/* ---- failures ---- */
 
-/* One thread pushes at each node, so its hint says which slot an element went to. */
-static int push_among_deaths(struct worker *worker) {
+/* One thread pushes at each node, so its hint yields the slot of an element. */
+static int push_during_failures(struct worker *worker) {
     for (uint32_t i = 0; !atomic_load(&shared->stop) && i < ELEMENTS_MAX; i++) {
         struct element element = make_element(worker->producer, i);
         int rc = remo_queue_push(worker->queue, &element, sizeof element, 5 * MS);
@@ -402,15 +402,15 @@ static int push_among_deaths(struct worker *worker) {
         uint32_t owner =
             worker->queue->members[ticket % worker->queue->capacity % worker->queue->member_count];
         atomic_store(&shared->owner[worker->producer][i], owner + 1);
-        atomic_fetch_or(&shared->fate[worker->producer][i], rc == 0 ? ACKED : UNKNOWN);
+        atomic_fetch_or(&shared->state[worker->producer][i], rc == 0 ? ACKED : UNKNOWN);
         atomic_fetch_add(&shared->acked[worker->producer], rc == 0);
-        if (i > ELEMENTS_MAX / 2) /* the test takes long: keep some for its end */
+        if (i > ELEMENTS_MAX / 2) /* the test takes long: save some elements for its end */
             cluster_sleep_ms(1);
     }
     return 0;
 }
 
-static int pop_among_deaths(struct worker *worker) {
+static int pop_during_failures(struct worker *worker) {
     int64_t last[PRODUCERS];
     struct element element;
     size_t size;
@@ -418,23 +418,23 @@ static int pop_among_deaths(struct worker *worker) {
         int rc = remo_queue_pop(worker->queue, &element, sizeof element, &size, 10 * MS);
         CHECK(rc == 0 || rc == -EHOSTDOWN || rc == -ETIMEDOUT);
         quiet = rc == 0 || atomic_load(&shared->pushing) != 0 ? 0 : quiet + 1;
-        memset(last, 0xff,
-               sizeof last); /* while a death spreads, an element in the dead node's slots may come late */
-        if (rc == 0 && note_popped(&element, size, last) != 0)
+        /* Until all nodes have detected a failure, elements in the failed node's slots may be popped late. */
+        memset(last, 0xff, sizeof last);
+        if (rc == 0 && record_popped(&element, size, last) != 0)
             return 1;
     }
     return 0;
 }
 
-static void *push_among_thread(void *ctx) {
+static void *push_failures_thread(void *ctx) {
     struct worker *worker = ctx;
-    worker->result = push_among_deaths(worker);
+    worker->result = push_during_failures(worker);
     return NULL;
 }
 
-static void *pop_among_thread(void *ctx) {
+static void *pop_failures_thread(void *ctx) {
     struct worker *worker = ctx;
-    worker->result = pop_among_deaths(worker);
+    worker->result = pop_during_failures(worker);
     return NULL;
 }
 
@@ -444,8 +444,8 @@ static void kill_now(uint32_t rank) {
         abort();
 }
 
-/* Nodes 0 and 1 push on, whatever happens to the others. */
-static int until_pushed(uint32_t more) {
+/* Wait until nodes 0 and 1 have pushed `more` elements each, whichever other nodes fail. */
+static int await_pushes(uint32_t more) {
     uint32_t first[2] = {atomic_load(&shared->acked[0]), atomic_load(&shared->acked[1])};
     for (uint32_t rank = 0; rank < 2; rank++)
         while (atomic_load(&shared->acked[rank]) - first[rank] < more)
@@ -453,10 +453,10 @@ static int until_pushed(uint32_t more) {
     return 0;
 }
 
-static int kill_the_last(struct remo_node *node) {
+static int kill_last_nodes(struct remo_node *node) {
     struct remo__random random;
     remo__random_seed(&random, cluster_now_ns());
-    CHECK_OK(until_pushed(10));
+    CHECK_OK(await_pushes(10));
     for (uint32_t victim = remo_node_size(node) - 1; victim > 1; victim--) {
         cluster_sleep_ms((uint32_t)remo__random_below(&random, 15));
         for (uint64_t i = remo__random_below(&random, 1000000); i > 0; i--)
@@ -465,20 +465,20 @@ static int kill_the_last(struct remo_node *node) {
     }
     while (remo_node_peer(node, 2) == REMO_PEER_UP)
         cluster_sleep_ms(1);
-    CHECK_OK(until_pushed(50));
+    CHECK_OK(await_pushes(50));
     atomic_store(&shared->stop, 1);
     return 0;
 }
 
-/* Acknowledged elements in slots of the living came out once, but for one in the hands of each dead popper;
- * others at most once (note_popped). */
+/* Acknowledged elements in slots of nodes that are up were popped once, except at most one per failed popper.
+ * No element was popped twice (note_popped). */
 static int judge(uint32_t nodes) {
     uint32_t lost = 0;
     for (uint32_t producer = 0; producer < nodes; producer++) {
-        for (uint32_t i = 0; i < ELEMENTS_MAX && (shared->fate[producer][i] & (ACKED | UNKNOWN)); i++) {
-            uint8_t fate = shared->fate[producer][i];
-            bool at_living = shared->owner[producer][i] - 1 < 2;
-            lost += (fate & ACKED) && at_living && !(fate & POPPED);
+        for (uint32_t i = 0; i < ELEMENTS_MAX && (shared->state[producer][i] & (ACKED | UNKNOWN)); i++) {
+            uint8_t state = shared->state[producer][i];
+            bool is_on_survivor = shared->owner[producer][i] - 1 < 2;
+            lost += (state & ACKED) && is_on_survivor && !(state & POPPED);
         }
     }
     CHECK(lost <= nodes - 2);
@@ -498,10 +498,11 @@ static int killed_anywhere(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     for (uint32_t i = 0; i < 2; i++) {
         workers[i] = (struct worker){.node = node, .queue = queue, .producer = rank};
-        CHECK(pthread_create(&threads[i], NULL, i ? pop_among_thread : push_among_thread, &workers[i]) == 0);
+        CHECK(pthread_create(&threads[i], NULL, i ? pop_failures_thread : push_failures_thread, &workers[i])
+              == 0);
     }
     if (rank == 0)
-        CHECK_OK(kill_the_last(node));
+        CHECK_OK(kill_last_nodes(node));
     pthread_join(threads[0], NULL);
     CHECK_OK(workers[0].result);
     CHECK_OK(cluster_meet());
@@ -517,15 +518,17 @@ static int killed_anywhere(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-static int told_in_time(struct remo_node *node) {
+static int check_detection_time(struct remo_node *node) {
     uint64_t after_ns = cluster_now_ns() - atomic_load(&shared->killed_at);
-    printf("     node %u: knows %.1f ms after the kill\n", remo_node_rank(node), (double)after_ns / 1e6);
+    printf("     node %u: detected the failure %.1f ms after the kill\n", remo_node_rank(node),
+           (double)after_ns / 1e6);
     CHECK(in_time(after_ns, 100 * MS));
     return 0;
 }
 
-/* Who waits is told once, in time; then the queue goes on without the dead node's slots. */
-static int waiters_are_told(struct remo_node *node, void *ctx) {
+/* Waiting calls return the error once, in time; then the queue continues without the slots of the failed
+ * node. */
+static int waiters_get_error_once(struct remo_node *node, void *ctx) {
     struct remo_queue *queue;
     uint64_t buffer[7];
     size_t size;
@@ -545,7 +548,7 @@ static int waiters_are_told(struct remo_node *node, void *ctx) {
     } else {
         CHECK_SENTENCE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 100 * SECOND), -EHOSTDOWN,
                        "call again");
-        CHECK_OK(told_in_time(node));
+        CHECK_OK(check_detection_time(node));
         CHECK_CODE(remo_queue_pop(queue, buffer, sizeof buffer, &size, MS), -ETIMEDOUT);
     }
     CHECK_OK(cluster_meet());
@@ -580,7 +583,7 @@ static int home_killed(struct remo_node *node, void *ctx) {
             cluster_sleep_ms(1);
     } else {
         CHECK_CODE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 100 * SECOND), -EHOSTDOWN);
-        CHECK_OK(told_in_time(node));
+        CHECK_OK(check_detection_time(node));
     }
     for (uint32_t i = 0; i < 3; i++) {
         CHECK_CODE(push_number(queue, 1, SECOND), -EHOSTDOWN);
@@ -591,7 +594,7 @@ static int home_killed(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- what is refused ---- */
+/* ---- invalid arguments ---- */
 
 static int refusals(struct remo_node *node, void *ctx) {
     struct remo_queue *queue, *other;
@@ -631,11 +634,11 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(all_sizes, 2),
         CLUSTER_TEST(each_once_in_order, 4),
         CLUSTER_TEST(blocked_calls_wake_up, 3),
-        CLUSTER_TEST(timeouts_are_kept, 2),
+        CLUSTER_TEST(timeouts, 2),
         CLUSTER_TEST(waiting_is_free, 2),
         CLUSTER_TEST(costs, 3),
         CLUSTER_TEST(killed_anywhere, 4),
-        CLUSTER_TEST(waiters_are_told, 4),
+        CLUSTER_TEST(waiters_get_error_once, 4),
         CLUSTER_TEST(home_killed, 3),
         CLUSTER_TEST(refusals, 2),
         {0},

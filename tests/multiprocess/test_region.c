@@ -1,5 +1,5 @@
-/* test_region.c - regions between real nodes: what is written is read, by whom, at what cost, in what order;
- * late, absent, leaving and dying peers; and every wrong argument. */
+/* test_region.c - regions between real nodes: reads and writes between all nodes, costs and order; late,
+ * absent, leaving and failing peers; and every wrong argument. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ static int open_all(struct remo_node *node, uint64_t bytes, struct remo_region *
     return 0;
 }
 
-/* Everybody writes a pattern of its own to everybody, then reads what all wrote to all. */
+/* Each node writes its own pattern to all nodes, then reads the patterns of all nodes from all nodes. */
 static void fill(unsigned char *data, size_t size, uint32_t from, uint32_t to) {
     for (size_t i = 0; i < size; i++)
         data[i] = (unsigned char)(i * 7 + from * 31 + to * 101 + size);
@@ -47,7 +47,7 @@ static int all_to_all(struct remo_node *node, size_t piece, size_t skew) {
     for (uint32_t to = 0; to < size; to++) {
         fill(data, piece, rank, to);
         CHECK_OK(remo_region_write(region, to, rank * (piece + 16) + skew, data, piece, 0, NULL));
-        memset(data, 0, piece); /* it has been copied */
+        memset(data, 0, piece); /* the write has copied it */
     }
     CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
     CHECK_OK(cluster_meet());
@@ -85,7 +85,7 @@ static int costs(struct remo_node *node, void *ctx) {
         CHECK_COST(channel, CHECK_OK(remo_region_read(region, to, 0, block, sizeof block, NULL)), 1, 0, 0, 0);
         CHECK_COST(channel, CHECK_OK(remo_region_read(region, to, 4096, &word, 8, NULL)), 1, 0, 0, 0);
         CHECK_COST(channel, remo_region_prefetch(region, to, 4096, 8), 0, 0, 0, 0);
-        CHECK_COST(channel, remo_region_prefetch(region, to, UINT64_MAX, 8), 0, 0, 0, 0); /* harmless */
+        CHECK_COST(channel, remo_region_prefetch(region, to, UINT64_MAX, 8), 0, 0, 0, 0); /* no effect */
         CHECK_COST(channel, CHECK_OK(remo_region_write(region, to, 0, block, sizeof block, 0, NULL)), 0, 1, 0,
                    0);
         CHECK_COST(channel, CHECK_OK(remo_region_write(region, to, 0, &word, 8, REMO_WRITE_NOTIFY, NULL)), 0,
@@ -103,7 +103,7 @@ static int costs(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- acks: a window of operations, results in place when it is done ---- */
+/* ---- acks: a window of operations; results are in place when the ack is complete ---- */
 
 #define WINDOW 300u
 
@@ -136,9 +136,9 @@ static int acks(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- atomics: nothing is lost, between threads and nodes ---- */
+/* ---- atomics: no addition of any thread or node is lost ---- */
 
-#define ADDS 2000u /* a tenth of them where each takes a while */
+#define ADDS 2000u /* a tenth on fabrics where each takes long */
 #define THREADS 3u
 
 struct adder {
@@ -197,7 +197,7 @@ static int atomics(struct remo_node *node, void *ctx) {
 
 /* ---- order: a fence between data and flag ---- */
 
-/* Without a call that could drive anything: what was written is under way by itself. */
+/* Wait without a call that could make progress: writes are placed without one. */
 static int await_word(struct remo_node *node, const volatile uint64_t *word, uint64_t value) {
     while (*word < value) {
         CHECK(remo_node_peer(node, 1 - remo_node_rank(node)) == REMO_PEER_UP);
@@ -238,7 +238,7 @@ static int publish(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- immediates: the data is there when the callback runs, in order, none lost ---- */
+/* ---- immediates: data is placed when the callback runs, in order, none is lost ---- */
 
 struct listener {
     struct remo_region *region;
@@ -276,7 +276,7 @@ static int immediates(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- who takes part ---- */
+/* ---- participants ---- */
 
 static int some_take_part(struct remo_node *node, void *ctx) {
     struct remo_region *region;
@@ -308,7 +308,7 @@ static int some_take_part(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A node that opens late is waited for; one that never does is named. */
+/* remo_channel_wait waits for a node that opens late, and names a node that never opens. */
 static int late(struct remo_node *node, void *ctx) {
     struct remo_region *region, *lonely;
     uint64_t word = 5;
@@ -358,7 +358,7 @@ static int mismatch(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Many regions, opened and closed in another order on each node, again and again. */
+/* Many regions, which each node opens and closes in another order, again and again. */
 static int any_order(struct remo_node *node, void *ctx) {
     enum { REGIONS = 12, ROUNDS = 5 };
     struct remo_region *regions[REGIONS];
@@ -389,7 +389,7 @@ static int any_order(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- going ---- */
+/* ---- leaving and failing ---- */
 
 static int leaving(struct remo_node *node, void *ctx) {
     struct remo_region *region, *other;
@@ -420,8 +420,8 @@ static int leaving(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* One node is killed while the others read it without pause. */
-static int dying(struct remo_node *node, void *ctx) {
+/* One node is killed while its peers read its memory without pause. */
+static int failing(struct remo_node *node, void *ctx) {
     struct remo_region *region;
     uint64_t word = 1;
     uint32_t rank = remo_node_rank(node);
@@ -510,7 +510,7 @@ static int wrong(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- addresses name the same bytes ---- */
+/* ---- different addresses of the same bytes ---- */
 
 static int addresses(struct remo_node *node, void *ctx) {
     struct remo_region *region;
@@ -546,7 +546,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(mismatch, 2),
         CLUSTER_TEST(any_order, 4),
         CLUSTER_TEST(leaving, 2),
-        CLUSTER_TEST(dying, 3),
+        CLUSTER_TEST(failing, 3),
         CLUSTER_TEST(wrong, 1),
         CLUSTER_TEST(addresses, 2),
         {0}};

@@ -1,5 +1,6 @@
-/* test_ringbuffer.c - messages of mixed sizes from one node to many: each once, in order, whole; a full ring
- * holds the sender up, a slow receiver too, a dead one does not; what a dead sender sent is received. */
+/* test_ringbuffer.c - messages of mixed sizes from one node to many: each once, in order, whole. A full ring
+ * and a slow receiver block the sender, a failed receiver does not. All messages of a failed sender are
+ * received. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -11,7 +12,7 @@
 #include "channel/registry.h"
 
 #define CAPACITY 4096u
-#define MAX_BYTES 1008u /* a quarter of it, less 16 */
+#define MAX_BYTES 1008u /* a quarter of the capacity, less 16 */
 #define NODES_MAX 8u
 
 static struct shared {
@@ -19,7 +20,7 @@ static struct shared {
     _Atomic uint64_t received[NODES_MAX];
 } * shared;
 
-/* Message n: its size and bytes follow from n. Every 50th is empty, some are as long as they may be. */
+/* Message n: its size and its bytes are computed from n. Every 50th is empty, some have the maximum size. */
 static size_t make_message(unsigned char *message, uint64_t n) {
     uint64_t mixed = (n + 1) * 0x9e3779b97f4a7c15ull;
     size_t size = n % 50 == 49   ? 0
@@ -48,7 +49,7 @@ static int send_message(struct remo_ringbuffer *ring, uint64_t n, uint64_t timeo
     return rc;
 }
 
-/* The next message is number n. */
+/* Receive the next message, which must be number n. */
 static int receive_message(struct remo_ringbuffer *ring, uint64_t n, uint64_t timeout_ns) {
     unsigned char message[MAX_BYTES], expected[MAX_BYTES];
     size_t size = 0, should = make_message(expected, n);
@@ -67,7 +68,7 @@ static int none_left(struct remo_ringbuffer *ring) {
     return 0;
 }
 
-/* ---- order, nothing lost, nothing twice ---- */
+/* ---- order; no message is lost or repeated ---- */
 
 #define MESSAGES 20000u
 
@@ -102,7 +103,7 @@ static int slow_receiver(struct remo_node *node, void *ctx) {
     return stream(node, 200);
 }
 
-/* Rings of every small size, with messages of every size that fits: all the ways a lap can end. */
+/* Rings of every small size, with messages of every size that fits: every way in which a lap can end. */
 static int laps(struct remo_node *node, void *ctx) {
     unsigned char message[MAX_BYTES], found[MAX_BYTES];
     (void)ctx;
@@ -140,7 +141,7 @@ static int sender_costs(struct remo_ringbuffer *ring, struct remo_channel *chann
     CHECK_CODE(remo_ringbuffer_wait_received(ring, position, 0), -ETIMEDOUT);
     CHECK_OK(cluster_meet());
     CHECK_COST(channel, CHECK_OK(remo_ringbuffer_wait_received(ring, position, 100 * SECOND)), 0, 0, 0, 0);
-    /* 512 bytes are left in the lap: too few, so a filler goes first */
+    /* 512 bytes are left in the lap: too few, so a filler precedes the message. */
     CHECK_COST(channel, CHECK_OK(remo_ringbuffer_send(ring, message, 1000, 0, &position)), 0, 6, 0, 6);
     CHECK_EQUAL(position, 4096 + 1024);
     return 0;
@@ -150,7 +151,7 @@ static int receiver_costs(struct remo_ringbuffer *ring, struct remo_channel *cha
     unsigned char message[MAX_BYTES];
     size_t size;
     CHECK_OK(cluster_meet());
-    for (uint32_t i = 0; i < 7; i++) /* the fourth makes half a ring: one write acknowledges it */
+    for (uint32_t i = 0; i < 7; i++) /* the fourth one completes half a ring: one write acknowledges it */
         CHECK_COST(channel, CHECK_OK(remo_ringbuffer_receive(ring, message, sizeof message, &size, SECOND)),
                    0, i == 3, 0, i == 3);
     CHECK_COST(channel, CHECK_OK(remo_ringbuffer_acknowledge(ring)), 0, 1, 0, 1);
@@ -195,7 +196,7 @@ static int full(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(cluster_meet());
     uint64_t fit = atomic_load(&shared->sent);
-    if (remo_node_rank(node) == 1) /* one receiver alone does not make room */
+    if (remo_node_rank(node) == 1) /* one receiver does not free space for the sender */
         for (; received < fit; received++)
             CHECK_OK(receive_message(ring, received, 100 * SECOND));
     CHECK_OK(cluster_meet());
@@ -243,7 +244,7 @@ static int arrivals(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (remo_node_rank(node) == 2)
         cluster_sleep_ms(50);
-    /* No waiting for the others: messages may arrive while the ring is being opened. */
+    /* Do not wait for the peers: messages may arrive while the ring is being opened. */
     CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "ring", &options, &inbox.ring));
     for (uint64_t n = 0; remo_node_rank(node) == 0 && n < 5000; n++)
         CHECK_OK(send_message(inbox.ring, n, 100 * SECOND));
@@ -317,7 +318,7 @@ static int errors(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- late, leaving, dying ---- */
+/* ---- late, leaving and failing nodes ---- */
 
 static int late(struct remo_node *node, void *ctx) {
     struct remo_ringbuffer *ring;
@@ -345,7 +346,7 @@ static int late(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* The sender closes at once: everything is received, then its leaving is told. Again and again. */
+/* The sender closes after its last send: all messages are received, then the error. Repeated many times. */
 static int sender_leaves(struct remo_node *node, void *ctx) {
     (void)ctx;
     for (uint32_t turn = 0; turn < 30; turn++) {
@@ -380,16 +381,16 @@ static int receiver_leaves(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A receiver is killed while the ring is full because of it: the sender goes on within the time it takes to
- * notice. */
-static int receiver_dies(struct remo_node *node, void *ctx) {
+/* A receiver is killed while it keeps the ring full: the sender continues as soon as the failure is
+ * detected. */
+static int receiver_fails(struct remo_node *node, void *ctx) {
     struct remo_ringbuffer *ring;
     uint32_t rank = remo_node_rank(node);
     uint64_t n = 0;
     (void)ctx;
     if (open_ring(node, CAPACITY, &ring) != 0)
         return 1;
-    if (rank == 1) { /* takes some, then no more */
+    if (rank == 1) { /* receives some messages, then no more */
         for (; n < 10; n++)
             CHECK_OK(receive_message(ring, n, 100 * SECOND));
         CHECK_OK(cluster_meet());
@@ -414,9 +415,9 @@ static int receiver_dies(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* The sender is killed in the middle of it all: each receiver gets a prefix, in order, with everything that a
- * call had sent. */
-static int sender_dies(struct remo_node *node, void *ctx) {
+/* The sender is killed while it sends: each receiver gets a prefix of the messages, in order, with all
+ * messages whose call had returned. */
+static int sender_fails(struct remo_node *node, void *ctx) {
     struct remo_ringbuffer *ring;
     uint32_t rank = remo_node_rank(node);
     uint64_t n = 0;
@@ -438,15 +439,16 @@ static int sender_dies(struct remo_node *node, void *ctx) {
     CHECK_CODE(receive_message(ring, n, REMO_FOREVER), -EHOSTDOWN);
     atomic_store(&shared->received[rank], n);
     CHECK_OK(cluster_meet());
-    for (uint32_t other = 1; other < remo_node_size(node); other++) /* they differ by what was under way */
+    /* The prefixes differ by messages in flight. */
+    for (uint32_t other = 1; other < remo_node_size(node); other++)
         CHECK(atomic_load(&shared->received[other]) + CAPACITY / 16 > n);
     remo_ringbuffer_close(ring);
     return 0;
 }
 
-/* ---- a peer that lies ---- */
+/* ---- a peer that writes wrong data ---- */
 
-/* Where a memory of the ring lies at a peer, as only the library knows. */
+/* Return the address of a memory of the ring at a peer, which only the library has. */
 static int find_memory(struct remo_node *node, const char *channel_name, uint32_t peer,
                        struct remo_addr *ret_addr) {
     struct remo__registry *registry = remo__registry(node);
@@ -459,9 +461,9 @@ static int find_memory(struct remo_node *node, const char *channel_name, uint32_
     return 0;
 }
 
-/* A receiver claims to have consumed what was never sent: the sender does not believe it, and believes the
- * truth later. */
-static int lying_receiver(struct remo_node *node, void *ctx) {
+/* A receiver reports more consumed bytes than were sent: the sender ignores the report, and accepts a right
+ * one later. */
+static int wrong_report_of_receiver(struct remo_node *node, void *ctx) {
     static const uint64_t lies[] = {UINT64_MAX, 1ull << 40, CAPACITY + 16};
     struct remo_ringbuffer *ring;
     struct remo_addr row;
@@ -473,7 +475,7 @@ static int lying_receiver(struct remo_node *node, void *ctx) {
         if (remo_node_rank(node) == 1) {
             if (find_memory(node, "ring/consumed", 0, &row) != 0)
                 return 1;
-            row.word += 64; /* rows in rank order, a line each */
+            row.word += 64; /* rows are in the order of ranks, one line each */
             CHECK_OK(remo_write(node, row, &lies[i], 8, NULL));
             CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, 0));
         }
@@ -493,8 +495,8 @@ static int lying_receiver(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A sender writes noise into the ring: the receiver takes nothing for a message, and reads only the ring. */
-static int lying_sender(struct remo_node *node, void *ctx) {
+/* A sender writes random bytes into the ring: the receiver returns no message, and reads only the ring. */
+static int random_bytes_of_sender(struct remo_node *node, void *ctx) {
     struct remo_ringbuffer *ring;
     struct remo_addr memory;
     static uint64_t noise[CAPACITY / 8];
@@ -541,11 +543,11 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(late, 4),
         CLUSTER_TEST(sender_leaves, 3),
         CLUSTER_TEST(receiver_leaves, 3),
-        CLUSTER_TEST(receiver_dies, 3),
-        CLUSTER_TEST(sender_dies, 3),
-        CLUSTER_TEST_NAMED("sender_dies_again", sender_dies, 4),
-        CLUSTER_TEST(lying_receiver, 2),
-        CLUSTER_TEST(lying_sender, 2),
+        CLUSTER_TEST(receiver_fails, 3),
+        CLUSTER_TEST(sender_fails, 3),
+        CLUSTER_TEST_NAMED("sender_fails_4", sender_fails, 4),
+        CLUSTER_TEST(wrong_report_of_receiver, 2),
+        CLUSTER_TEST(random_bytes_of_sender, 2),
         {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# remo run, mpirun and their like: what nodes are given, what becomes of their ends.
-#   test_run.sh REMO MEMBER [CASE...]       without cases: all but other_hosts and mpirun
-# A case that this machine cannot run says so; with only such cases the status is 77.
-# Much of this is meant for the shells of the nodes, and stands in single quotes:
+# Tests of remo run, mpirun and srun: the environment of the nodes, and the status after their end.
+#   test_run.sh REMO MEMBER [CASE...]       without cases: all except other_hosts and mpirun
+# A case that this machine cannot run is skipped; if all cases are skipped, the status is 77.
+# Commands for the shells of the nodes are in single quotes:
 # shellcheck disable=SC2016
 set -u
 
@@ -48,7 +48,7 @@ expect_error() {
     grep -q -- "$1" "$scratch/err" || fail "no \"$1\" on standard error"
 }
 
-# Wait until so many lines of the output hold a text.
+# await_lines COUNT TEXT: wait until COUNT lines of the output contain TEXT.
 await_lines() {
     local i
     for ((i = 0; i < 2000; i++)); do
@@ -64,16 +64,16 @@ await_end() {
         kill -0 "$1" 2>/dev/null || return 0
         sleep 0.05
     done
-    fail "process $1 was left behind"
+    fail "process $1 has not ended"
 }
 
-nodes_gone() {
+await_nodes_end() {
     while read -r _ node; do
         await_end "$node"
     done < <(grep '^pid ' "$scratch/out")
 }
 
-# The first child of a process.
+# Print the first child of a process.
 child_of() {
     ps -o pid= --ppid "$1" | head -n 1 | tr -d ' '
 }
@@ -83,25 +83,28 @@ skip() {
     skipped=$((skipped + 1))
 }
 
-# ---- what the nodes are given -------------------------------------------------------------------------------------
+# ---- the environment of the nodes ----------------------------------------------------------------
 
 case_environment() {
-    try env REMO_INCARNATION=3 "$remo" run -n 3 --fabric ofi -- sh -c 'echo "$REMO_RANK/$REMO_SIZE $REMO_FABRIC ${REMO_INCARNATION-none}"'
+    try env REMO_INCARNATION=3 "$remo" run -n 3 --fabric ofi -- \
+        sh -c 'echo "$REMO_RANK/$REMO_SIZE $REMO_FABRIC ${REMO_INCARNATION-none}"'
     expect_status 0
     for rank in 0 1 2; do expect_lines 1 "^$rank/3 ofi none$"; done
-    try "$remo" run -n 2 -- sh -c 'stat -c %a "$REMO_JOB_DIR" "$REMO_KEY_FILE"; stat -c size=%s "$REMO_KEY_FILE"; echo "dir $REMO_JOB_DIR"'
+    try "$remo" run -n 2 -- sh -c 'stat -c %a "$REMO_JOB_DIR" "$REMO_KEY_FILE"
+        stat -c size=%s "$REMO_KEY_FILE"; echo "dir $REMO_JOB_DIR"'
     expect_status 0
     expect_lines 2 '^700$'
     expect_lines 2 '^600$'
     expect_lines 2 '^size=32$'
-    [ ! -e "$(sed -n 's/^dir //p;T;q' "$scratch/out")" ] || fail "the job's folder is still there"
+    [ ! -e "$(sed -n 's/^dir //p;T;q' "$scratch/out")" ] || fail "the job's folder was not removed"
     try env XDG_RUNTIME_DIR="$scratch" "$remo" run -- sh -c 'echo "$REMO_JOB_DIR"'
     expect_lines 1 "^$scratch/remo-"
 }
 
-# The key is nowhere where others could read it.
+# The key is neither in the environment nor in the command line of a process.
 case_secret() {
-    try "$remo" run -n 2 -- sh -c 'key=$(od -An -tx1 "$REMO_KEY_FILE" | tr -d " \n"); test ${#key} = 64 || exit 1
+    try "$remo" run -n 2 -- sh -c 'key=$(od -An -tx1 "$REMO_KEY_FILE" | tr -d " \n")
+        test ${#key} = 64 || exit 1
         for file in /proc/self/environ /proc/self/cmdline /proc/$PPID/environ /proc/$PPID/cmdline; do
             tr "\0" "\n" <$file | grep -qi "$key" && exit 9; done; exit 0'
     expect_status 0
@@ -122,7 +125,7 @@ case_tag() {
         expect_lines 1 "^\[$rank\] two$"
         expect_error "^\[$rank\] three$"
     done
-    # Far longer than a line may be: nothing is lost.
+    # Output that is far longer than the limit of a line is complete.
     try "$remo" run --tag -- sh -c 'head -c 100000 /dev/zero | tr "\0" x'
     [ "$(sed 's/^\[0\] //' "$scratch/out" | tr -d '\n' | wc -c)" -eq 100000 ] || fail "bytes are lost"
 }
@@ -144,10 +147,11 @@ case_output() {
     expect_status 0
     [ ! -s "$scratch/out" ] || fail "output did not go to the files"
     for rank in 0 1 2; do
-        [ "$(cat "$scratch/logs/rank-$rank.log")" = "one $rank"$'\ntwo\nthree' ] || fail "the file of rank $rank"
+        [ "$(cat "$scratch/logs/rank-$rank.log")" = "one $rank"$'\ntwo\nthree' ] ||
+            fail "the file of rank $rank is wrong"
     done
     try "$remo" run --output "$scratch/logs" -- echo again
-    [ "$(cat "$scratch/logs/rank-0.log")" = again ] || fail "an earlier run's output is still there"
+    [ "$(cat "$scratch/logs/rank-0.log")" = again ] || fail "the file contains the output of an earlier run"
     try "$remo" run --output "$scratch/absent/logs" -- true
     expect_status 125
     expect_error "cannot make the output folder $scratch/absent/logs: .*; "
@@ -155,12 +159,12 @@ case_output() {
     expect_status 2
 }
 
-# The help names every option that is understood, and the page is made from the help.
+# The help lists every option.
 case_help() {
     try "$remo" run --help
     expect_status 0
-    for option in --nodes=N --fabric=FABRIC --hosts=FILE --pin --tag --output=DIR '--env=NAME\[=VALUE\]' --timeout=SECONDS \
-        --kill-on-failure --version; do
+    for option in --nodes=N --fabric=FABRIC --hosts=FILE --pin --tag --output=DIR '--env=NAME\[=VALUE\]' \
+        --timeout=SECONDS --kill-on-failure --version; do
         expect_lines 1 "^ .* $option"
     done
     for command in '' run demo doctor; do
@@ -171,18 +175,20 @@ case_help() {
 }
 
 case_pin() {
-    try "$remo" run -n 4 --pin -- sh -c 'echo "$REMO_RANK $(sed -n "s/^Cpus_allowed_list:\t//p" /proc/self/status)"'
+    try "$remo" run -n 4 --pin -- \
+        sh -c 'echo "$REMO_RANK $(sed -n "s/^Cpus_allowed_list:\t//p" /proc/self/status)"'
     expect_status 0
     local cpus=() expected
-    mapfile -t cpus < <(taskset -cp $$ | sed 's/.*: //' | tr ',' '\n' | while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done)
+    mapfile -t cpus < <(taskset -cp $$ | sed 's/.*: //' | tr ',' '\n' |
+        while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done)
     for rank in 0 1 2 3; do
         expected=${cpus[$((rank % ${#cpus[@]}))]}
         expect_lines 1 "^$rank $expected$"
     done
 }
 
-# More descriptors than the soft limit allows; the nodes keep the limit of the user. A launcher that loops for ever fails here
-# by its status of 137, not by the clock.
+# More descriptors than the soft limit allows; the nodes keep the limit of the user. A launcher that never
+# ends fails here by its status of 137, not by the clock.
 case_descriptors() {
     local pid i
     try bash -c 'ulimit -Sn 40; exec timeout -s KILL 100 "$@"' x "$remo" run -n 50 --tag -- sh -c 'ulimit -Sn'
@@ -191,12 +197,13 @@ case_descriptors() {
     try bash -c 'ulimit -n 40; exec timeout -s KILL 100 "$@"' x "$remo" run -n 50 -- true
     expect_status 125
     expect_error 'cannot start 50 nodes: .* the hard limit is 40; raise it (ulimit -Hn)'
-    # The limit shrinks while nodes run, so that poll fails: the launcher kills the nodes and ends.
+    # The limit shrinks while nodes run, so poll fails: the launcher kills the nodes and ends.
     if ! command -v prlimit >/dev/null; then
         skip "no prlimit"
         return
     fi
-    timeout -s KILL 100 "$remo" run -n 12 -- sh -c 'echo "pid $$"; while :; do sleep 0.1; done' >"$scratch/out" 2>"$scratch/err" &
+    timeout -s KILL 100 "$remo" run -n 12 -- sh -c 'echo "pid $$"; while :; do sleep 0.1; done' \
+        >"$scratch/out" 2>"$scratch/err" &
     pid=$!
     await_lines 12 pid
     prlimit --pid "$(child_of "$pid")" --nofile=5
@@ -205,10 +212,10 @@ case_descriptors() {
     status=$?
     expect_status 125
     expect_error 'cannot wait for the nodes: '
-    nodes_gone
+    await_nodes_end
 }
 
-# ---- how they end --------------------------------------------------------------------------------------------------
+# ---- the end of the nodes ------------------------------------------------------------------------
 
 case_status() {
     try "$remo" run -n 3 -- sh -c '[ "$REMO_RANK" != 1 ] || exit 7'
@@ -242,7 +249,8 @@ case_kill_on_failure() {
     try "$remo" run -n 3 --kill-on-failure -- sh -c '[ "$REMO_RANK" != 0 ] || exit 5; exec sleep 60'
     expect_status 5
     [ "$(wc -l <"$scratch/err")" -eq 1 ] || fail "more than the first failure is reported"
-    try "$remo" run -n 3 --kill-on-failure -- sh -c '[ "$REMO_RANK" != 0 ] || { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
+    try "$remo" run -n 3 --kill-on-failure -- sh -c '[ "$REMO_RANK" != 0 ] || { sleep 0.3; exit 5; }
+        trap "" TERM; while :; do sleep 0.1; done'
     expect_status 5
     [ "$SECONDS" -lt 50 ] || fail "took $SECONDS s"
 }
@@ -256,7 +264,8 @@ case_timeout() {
 }
 
 case_signals() {
-    "$remo" run -n 2 -- sh -c 'trap "echo caught; exit 4" TERM; echo ready; while :; do sleep 0.05; done' >"$scratch/out" 2>"$scratch/err" &
+    "$remo" run -n 2 -- sh -c 'trap "echo caught; exit 4" TERM; echo ready; while :; do sleep 0.05; done' \
+        >"$scratch/out" 2>"$scratch/err" &
     local pid=$!
     await_lines 2 ready
     kill -TERM "$pid"
@@ -271,14 +280,15 @@ case_ignored_signals() {
     : >"$scratch/out" # without the lines of an earlier case
     (
         trap '' HUP INT
-        exec "$remo" run -n 2 -- sh -c 'echo ready; while [ ! -e "$0" ]; do sleep 0.1; done; exit $((3 * REMO_RANK))' "$scratch/go"
+        exec "$remo" run -n 2 -- sh -c 'echo ready; while [ ! -e "$0" ]; do sleep 0.1; done
+            exit $((3 * REMO_RANK))' "$scratch/go"
     ) >"$scratch/out" 2>"$scratch/err" &
     local pid=$!
     await_lines 2 ready
     for _ in 1 2; do
         kill -HUP "$pid"
         kill -INT "$pid"
-        sleep 0.2 # else the second is merged with the first
+        sleep 0.2 # otherwise the second is merged with the first
     done
     touch "$scratch/go"
     wait "$pid"
@@ -287,7 +297,7 @@ case_ignored_signals() {
     expect_error 'node 1 (process [0-9]*) ended with status 3'
 }
 
-# The folder of the job whose first node printed its pid.
+# Print the folder of the job whose first node has printed its pid.
 folder_of_job() {
     tr '\0' '\n' <"/proc/$(sed -n 's/pid //p;q' "$scratch/out")/environ" | sed -n 's/^REMO_JOB_DIR=//p'
 }
@@ -298,10 +308,11 @@ await_removed() {
         [ -e "$1" ] || return 0
         sleep 0.05
     done
-    fail "$1 was left behind"
+    fail "$1 was not removed"
 }
 
-# job_start COMMAND: two nodes of a shell in the background; $launcher and $folder.
+# job_start COMMAND COUNT: start two nodes of a shell in the background, which print COUNT process numbers.
+# Sets $launcher and $folder.
 job_start() {
     XDG_RUNTIME_DIR=$scratch "$remo" run -n 2 -- sh -c "$1" >"$scratch/out" 2>"$scratch/err" &
     launcher=$!
@@ -310,39 +321,45 @@ job_start() {
     [ -d "$folder" ] || fail "no folder $folder"
 }
 
-# Children of wrapper scripts end with a job that is stopped, also if they ignore SIGTERM.
+# Children of wrapper scripts end when their job is stopped, also if they ignore SIGTERM.
 case_children() {
-    # Rank 2 fails, and so stops the job, when the others have started their children.
-    local fail_last='[ "$REMO_RANK" != 2 ] || { while [ ! -e "$0/0" ] || [ ! -e "$0/1" ]; do sleep 0.1; done; rm "$0/0" "$0/1"; exit 5; }; '
-    try "$remo" run -n 3 --kill-on-failure -- sh -c "$fail_last"'sleep 1000 & echo "pid $!"; touch "$0/$REMO_RANK"; wait' "$scratch"
+    # Rank 2 fails, and so stops the job, when the other nodes have started their children.
+    local fail_last='[ "$REMO_RANK" != 2 ] || {
+            while [ ! -e "$0/0" ] || [ ! -e "$0/1" ]; do sleep 0.1; done
+            rm "$0/0" "$0/1"; exit 5
+        }; '
+    try "$remo" run -n 3 --kill-on-failure -- \
+        sh -c "$fail_last"'sleep 1000 & echo "pid $!"; touch "$0/$REMO_RANK"; wait' "$scratch"
     expect_status 5
     expect_lines 2 pid
-    nodes_gone
-    try "$remo" run -n 3 --kill-on-failure -- sh -c "$fail_last"'(trap "" TERM; touch "$0/deaf-$REMO_RANK"; while :; do sleep 0.1; done) &
-        echo "pid $!"; while [ ! -e "$0/deaf-$REMO_RANK" ]; do sleep 0.1; done; touch "$0/$REMO_RANK"; wait' "$scratch"
+    await_nodes_end
+    try "$remo" run -n 3 --kill-on-failure -- sh -c "$fail_last"'
+        (trap "" TERM; touch "$0/deaf-$REMO_RANK"; while :; do sleep 0.1; done) &
+        echo "pid $!"; while [ ! -e "$0/deaf-$REMO_RANK" ]; do sleep 0.1; done
+        touch "$0/$REMO_RANK"; wait' "$scratch"
     expect_status 5
     expect_lines 2 pid
-    nodes_gone
+    await_nodes_end
     try "$remo" run -n 2 --timeout 0.5 -- sh -c 'sleep 1000 & echo "pid $!"; wait'
     expect_status 124
-    nodes_gone
-    # A child that outlives a node which ends by itself is the user's.
+    await_nodes_end
+    # A child of a node that ends by itself is not stopped.
     try "$remo" run -- sh -c 'sleep 1000 >/dev/null & echo "pid $!"'
     expect_status 0
     kill "$(sed -n 's/^pid //p' "$scratch/out")" || fail "the child has ended"
 }
 
-# A launcher that is killed takes nodes, their children, and the folder with it.
+# If the launcher is killed, its guard ends the nodes and their children, and removes the folder.
 case_killed_launcher() {
     local launcher folder
     job_start 'sleep 1000 & echo "pid $$"; echo "pid $!"; wait' 4
     kill -KILL "$launcher"
     wait "$launcher" 2>/dev/null
-    nodes_gone
+    await_nodes_end
     await_removed "$folder"
 }
 
-# If its guard is killed as well, the next launcher removes the folder; the folder of a live job it leaves alone.
+# If the guard is killed as well, the next launcher removes the folder. It keeps the folder of a running job.
 case_stale_folder() {
     local launcher folder guard live live_launcher
     job_start 'echo "pid $$"; exec sleep 1000' 2
@@ -353,30 +370,31 @@ case_stale_folder() {
     [ -n "$guard" ] || fail "no guard process"
     kill -KILL "$guard" "$launcher"
     wait "$launcher" 2>/dev/null
-    nodes_gone
-    [ -e "$folder/key" ] || fail "who removed the folder? the test shows nothing"
-    mkdir "$scratch/remo-r0123456789abcdef" # without a lock: not of a launcher here
+    await_nodes_end
+    [ -e "$folder/key" ] || fail "the folder was removed before the next launcher: the test proves nothing"
+    mkdir "$scratch/remo-r0123456789abcdef" # without a lock: of a launcher on another machine
     XDG_RUNTIME_DIR=$scratch try "$remo" run -- true
     expect_status 0
-    [ ! -e "$folder" ] || fail "the folder of a killed launcher is still there"
-    [ -e "$live/key" ] || fail "the folder of a live job was removed"
+    [ ! -e "$folder" ] || fail "the folder of a killed launcher was not removed"
+    [ -e "$live/key" ] || fail "the folder of a running job was removed"
     [ -d "$scratch/remo-r0123456789abcdef" ] || fail "a folder without a lock was removed"
     kill "$live_launcher"
     wait "$live_launcher"
     await_removed "$live"
 }
 
-# The reader of the output goes away: nodes get SIGPIPE at their next write, and the folder is removed.
+# The reader of the output ends: nodes get SIGPIPE at their next write, and the folder is removed.
 case_broken_pipe() {
-    XDG_RUNTIME_DIR=$scratch timeout -s KILL 100 "$remo" run -n 2 --tag -- sh -c 'while echo "pid $$"; do :; done' 2>"$scratch/err" |
-        head -n 1 >"$scratch/out"
+    XDG_RUNTIME_DIR=$scratch timeout -s KILL 100 "$remo" run -n 2 --tag -- \
+        sh -c 'while echo "pid $$"; do :; done' 2>"$scratch/err" | head -n 1 >"$scratch/out"
     status=${PIPESTATUS[0]}
     expect_status 141
-    nodes_gone
-    [ -z "$(find "$scratch" -name 'remo-r*' -newer "$scratch/err")" ] || fail "the job's folder is still there"
+    await_nodes_end
+    [ -z "$(find "$scratch" -name 'remo-r*' -newer "$scratch/err")" ] ||
+        fail "the job's folder was not removed"
 }
 
-# ---- real members ---------------------------------------------------------------------------------------------------
+# ---- members -------------------------------------------------------------------------------------
 
 case_members() {
     for nodes in 1 2 8; do
@@ -384,7 +402,7 @@ case_members() {
         expect_status 0
         expect_lines "$nodes" "^rank [0-9]* of $nodes, job r"
     done
-    # Nodes that start late, in no order.
+    # Nodes that start late, in any order.
     try "$remo" run -n 5 --timeout 60 -- sh -c 'sleep 0.$(( (REMO_RANK * 7 + 3) % 5 )); exec "$0"' "$member"
     expect_status 0
     expect_lines 5 'of 5'
@@ -393,32 +411,33 @@ case_members() {
     expect_error 'the program gives 3 nodes, but its environment (remo run) gives 2'
 }
 
-case_death_is_told() {
-    try "$remo" run -n 4 --timeout 60 -- "$member" --die 2
+case_failure_is_reported() {
+    try "$remo" run -n 4 --timeout 60 -- "$member" --fail 2
     expect_status 137
     expect_error 'node 2 .* killed'
-    expect_lines 3 'was told of 2'
+    expect_lines 3 'detected the failure of 2'
 }
 
-# A node that ends before it joins costs the others no join timeout: that would be another sentence.
+# If a node ends before it joins, its peers do not wait for the join timeout, whose sentence differs.
 case_early_end() {
     try "$remo" run -n 3 -- sh -c '[ "$REMO_RANK" != 1 ] || exit 7; exec "$0" --open 0' "$member"
     expect_status 7
-    [ "$(grep -c 'EHOSTDOWN: cannot join: node 1 ended with status 7 before it joined' "$scratch/err")" -eq 2 ] ||
-        fail "the others do not report the early end"
-    # Also a node that begins to join later, and an end by a signal.
+    local sentence='EHOSTDOWN: cannot join: node 1 ended with status 7 before it joined'
+    [ "$(grep -c "$sentence" "$scratch/err")" -eq 2 ] || fail "the peers do not report the early end"
+    # Also with a peer that begins to join later, and an end by a signal.
     try "$remo" run -n 2 -- sh -c '[ "$REMO_RANK" != 0 ] || kill -KILL $$; exec "$0" --open 500' "$member"
     expect_status 137
     expect_error 'EHOSTDOWN: cannot join: node 0 ended with status 137 before it joined'
-    # Nodes that join, leave and end while others are slow are no early ends.
+    # A node that has joined, left and ended before its peers join has not ended early.
     try "$remo" run -n 4 -- sh -c 'exec "$0" --open $((REMO_RANK * 100))' "$member"
     expect_status 0
     expect_lines 4 'opened'
 }
 
-# Settings from the environment reach the nodes, and wrong ones are refused.
+# Settings in the environment reach the nodes; invalid settings are refused.
 case_settings() {
-    try "$remo" run -n 2 --env REMO_LOG=info --env REMO_ARENA_BYTES=256M --env REMO_JOIN_TIMEOUT=100 -- "$member" --open 0
+    try "$remo" run -n 2 --env REMO_LOG=info --env REMO_ARENA_BYTES=256M --env REMO_JOIN_TIMEOUT=100 -- \
+        "$member" --open 0
     expect_status 0
     for rank in 0 1; do expect_error "^remo: node $rank: info: node $((1 - rank)) is up\$"; done
     try "$remo" run -n 2 -- "$member" --open 0
@@ -430,7 +449,7 @@ case_settings() {
     done
 }
 
-# A node without address space for the default reservation: all nodes of the job take the smallest.
+# A node without address space for the default reservation: all nodes of the job use the smallest one.
 case_little_address_space() {
     local limited='[ "$REMO_RANK" != 1 ] || ulimit -v 4000000; exec "$0" --region "$1"'
     try "$remo" run -n 3 -- sh -c "$limited" "$member" 8
@@ -439,14 +458,16 @@ case_little_address_space() {
     try "$remo" run -n 3 -- sh -c "$limited" "$member" 4096
     expect_status 0
     expect_lines 3 ': ENOSPC$'
-    # What was set is kept, or refused.
+    # A size that was set is used, or the node is refused.
     try "$remo" run -n 2 --env REMO_ARENA_BYTES=64G -- sh -c "$limited" "$member" 8
     expect_status 3
     expect_error 'ENOMEM: cannot reserve 65536 MiB'
-    try "$remo" run -n 2 -- sh -c '[ "$REMO_RANK" = 1 ] || export REMO_ARENA_BYTES=64G; '"$limited" "$member" 8
+    try "$remo" run -n 2 -- \
+        sh -c '[ "$REMO_RANK" = 1 ] || export REMO_ARENA_BYTES=64G; '"$limited" "$member" 8
     expect_status 3
     expect_error 'it has reserved .* MiB for its arena, .*REMO_ARENA_BYTES'
-    try "$remo" run -n 2 -- sh -c '[ "$REMO_RANK" = 1 ] || export REMO_ARENA_BYTES=128M; exec "$0" --region 256' "$member"
+    try "$remo" run -n 2 -- \
+        sh -c '[ "$REMO_RANK" = 1 ] || export REMO_ARENA_BYTES=128M; exec "$0" --region 256' "$member"
     expect_status 0
     expect_lines 2 ': ENOSPC$'
 }
@@ -456,7 +477,8 @@ case_valgrind() {
         skip "no valgrind"
         return
     }
-    try "$remo" run -n 2 -- sh -c '[ "$REMO_RANK" = 1 ] || exec valgrind -q --error-exitcode=9 "$0" --region 8; exec "$0" --region 8' "$member"
+    try "$remo" run -n 2 -- sh -c '[ "$REMO_RANK" = 1 ] || exec valgrind -q --error-exitcode=9 "$0" --region 8
+        exec "$0" --region 8' "$member"
     expect_status 0
     expect_lines 2 ': opened$'
     try "$remo" run -n 2 -- valgrind -q --error-exitcode=9 "$member" --region 8
@@ -464,7 +486,8 @@ case_valgrind() {
     expect_lines 2 ': opened$'
 }
 
-# Nodes in containers that share nothing but the job's folder: own mounts (and /dev/shm), IPC, process numbers, network, host name.
+# Nodes in containers that share only the job's folder. Each has its own mounts (and /dev/shm), IPC, process
+# numbers, network and host name.
 case_containers() {
     mkdir "$scratch/run"
     unshare -m -i -p -n -u -f --mount-proc true 2>/dev/null || {
@@ -473,7 +496,8 @@ case_containers() {
     }
     try env XDG_RUNTIME_DIR="$scratch/run" "$remo" run -n 3 -- unshare -m -i -p -n -u -f --mount-proc sh -c '
         mount -t tmpfs none /dev/shm && mkdir /dev/shm/keep && mount --bind "$REMO_JOB_DIR" /dev/shm/keep &&
-        mount -t tmpfs none "$XDG_RUNTIME_DIR" && mkdir "$REMO_JOB_DIR" && mount --bind /dev/shm/keep "$REMO_JOB_DIR" &&
+        mount -t tmpfs none "$XDG_RUNTIME_DIR" && mkdir "$REMO_JOB_DIR" &&
+        mount --bind /dev/shm/keep "$REMO_JOB_DIR" &&
         REMO_FABRIC=shm exec "$0" --region 8' "$member"
     expect_status 0
     expect_lines 3 ': opened$'
@@ -484,10 +508,11 @@ case_many_members() {
     try "$remo" run -n 64 --timeout 100 -- "$member"
     expect_status 0
     expect_lines 64 'of 64'
-    awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "   64 members, from start to end: %.0f ms\n", (b - a) * 1000 }'
+    awk -v a="$start" -v b="$EPOCHREALTIME" \
+        'BEGIN { printf "   64 members, from start to end: %.0f ms\n", (b - a) * 1000 }'
 }
 
-# ---- other hosts ----------------------------------------------------------------------------------------------------
+# ---- other hosts ---------------------------------------------------------------------------------
 
 case_bad_hosts() {
     printf 'localhost slots=2\nlocalhost port\n' >"$scratch/hosts"
@@ -510,8 +535,8 @@ case_bad_hosts() {
     expect_lines 3 'of 3'
 }
 
-# A stand-in for ssh that runs the command on this machine, in a session of its own. It ends on SIGTERM before the command does, as
-# ssh. The address is one that no machine has.
+# A replacement of ssh that runs the command on this machine, in another session. As ssh does, it ends on
+# SIGTERM before the command ends. The address belongs to no machine.
 case_far_children() {
     cat >"$scratch/ssh" <<'END'
 #!/usr/bin/env bash
@@ -523,7 +548,8 @@ END
     chmod +x "$scratch/ssh"
     echo 192.0.2.1 >"$scratch/hosts"
     : >"$scratch/out"
-    REMO_SSH=$scratch/ssh "$remo" run --hosts "$scratch/hosts" -- sh -c '(trap "" TERM; echo deaf; while :; do sleep 0.1; done) &
+    REMO_SSH=$scratch/ssh "$remo" run --hosts "$scratch/hosts" -- sh -c '
+        (trap "" TERM; echo deaf; while :; do sleep 0.1; done) &
         echo "pid $!"; echo "pid $$"; wait' >"$scratch/out" 2>"$scratch/err" &
     local pid=$!
     await_lines 2 pid
@@ -532,11 +558,11 @@ END
     wait "$pid"
     status=$?
     expect_status 143
-    nodes_gone
+    await_nodes_end
 }
 
-# Two network namespaces joined by a cable stand for two hosts; "ssh" enters one. There the job's folder is another one, so that
-# Unix sockets do not reach across.
+# Two network namespaces, connected by a cable, represent two hosts; "ssh" enters one. The job's folder
+# differs there, so Unix sockets do not connect the two.
 hosts_make() {
     near=remo-near-$$
     far=remo-far-$$
@@ -580,26 +606,28 @@ case_other_hosts() {
     expect_lines 1 "^3 $PWD it's \"quoted\" \$HOME 10.99.7.2\$"
     near_run --env "GREETING=it's me" --output "$scratch/logs" -- sh -c 'echo "$GREETING"'
     expect_status 0
-    [ "$(cat "$scratch"/logs/rank-[0123].log | grep -c "^it's me\$")" -eq 4 ] || fail "--env or --output on the other host"
+    [ "$(cat "$scratch"/logs/rank-[0123].log | grep -c "^it's me\$")" -eq 4 ] ||
+        fail "--env or --output has no effect on the other host"
     near_run -- sh -c '[ "$REMO_RANK" != 3 ] || exit 6'
     expect_status 6
     expect_error 'node 3 (on 10.99.7.2) ended with status 6'
     near_run -- sh -c '[ "$REMO_RANK" != 1 ] || exit 7; exec "$0" --open 0' "$member"
     expect_status 7
-    [ "$(grep -c 'cannot join: node 1 ended with status 7' "$scratch/err")" -eq 3 ] || fail "the other host does not learn of the early end"
-    near_run --timeout 60 -- "$member" --die 3
+    [ "$(grep -c 'cannot join: node 1 ended with status 7' "$scratch/err")" -eq 3 ] ||
+        fail "the other host does not report the early end"
+    near_run --timeout 60 -- "$member" --fail 3
     expect_status 137
-    expect_lines 3 'was told of 3'
-    # The nodes over there end with the launcher's patience.
+    expect_lines 3 'detected the failure of 3'
+    # After the launcher's timeout the nodes on the other host end too.
     near_run --timeout 1 -- sh -c 'echo "pid $$"; exec sleep 1000'
     expect_status 124
-    nodes_gone
+    await_nodes_end
     near_run --timeout 1 -- sh -c 'sleep 1000 & echo "pid $!"; wait'
     expect_status 124
-    nodes_gone
+    await_nodes_end
 }
 
-# ---- mpirun ---------------------------------------------------------------------------------------------------------
+# ---- mpirun --------------------------------------------------------------------------------------
 
 case_mpirun() {
     local mpirun
@@ -609,25 +637,28 @@ case_mpirun() {
         try timeout 60 "$mpirun" --oversubscribe --bind-to none -n "$nodes" "$member"
         expect_status 0
         expect_lines "$nodes" "^rank [0-9]* of $nodes, job mpi-"
-        [ "$(sed 's/.*job //' "$scratch/out" | sort -u | wc -l)" -eq 1 ] || fail "the ranks disagree about the job's name"
+        [ "$(sed 's/.*job //' "$scratch/out" | sort -u | wc -l)" -eq 1 ] ||
+            fail "the ranks have different names of the job"
     done
     try timeout 60 "$mpirun" --oversubscribe --bind-to none -n 2 "$member" --size 5
-    [ "$status" -ne 0 ] || fail "a contradiction is not noticed"
+    [ "$status" -ne 0 ] || fail "the wrong size is accepted"
     expect_error 'the program gives 5 nodes, but PMIx (mpirun, srun) gives 2'
-    # It ends the whole job at the first failure, as README says; if a node is killed, others can go on.
-    try timeout 100 "$mpirun" --oversubscribe --bind-to none -n 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || exit 7; exec sleep 1000'
+    # mpirun ends the job at the first failure (README). With --enable-recovery the other nodes continue.
+    try timeout 100 "$mpirun" --oversubscribe --bind-to none -n 2 \
+        sh -c '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || exit 7; exec sleep 1000'
     expect_status 7
-    try timeout 100 "$mpirun" --enable-recovery --oversubscribe --bind-to none -n 4 "$member" --die 2
-    expect_lines 3 'was told of 2'
-    # The launcher's name is not enough: without a server it is said what to do.
+    try timeout 100 "$mpirun" --enable-recovery --oversubscribe --bind-to none -n 4 "$member" --fail 2
+    expect_lines 3 'detected the failure of 2'
+    # The environment of PMIx without its server: the error names the remedy.
     try env PMIX_NAMESPACE=nothing PMIX_RANK=0 "$member"
     expect_status 3
     expect_error 'mpirun'
 }
 
-cases=(environment secret standard_input tag env output help pin descriptors status first_failure_counts kill_on_failure timeout signals ignored_signals
-    children killed_launcher stale_folder broken_pipe members death_is_told early_end settings little_address_space
-    valgrind containers many_members bad_hosts far_children)
+cases=(environment secret standard_input tag env output help pin descriptors status first_failure_counts
+    kill_on_failure timeout signals ignored_signals children killed_launcher stale_folder broken_pipe members
+    failure_is_reported early_end settings little_address_space valgrind containers many_members bad_hosts
+    far_children)
 for name in "${@:-${cases[@]}}"; do
     echo "$name"
     "case_$name"

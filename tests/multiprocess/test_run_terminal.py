@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""remo run in a terminal: rank 0 reads from it, and Ctrl-C reaches every node.  test_run_terminal.py REMO"""
+"""Tests of remo run in a terminal: rank 0 reads from it, and Ctrl-C reaches every node.
+
+test_run_terminal.py REMO
+"""
 import os
 import pty
 import re
@@ -17,7 +20,7 @@ class Session:
     def __init__(self, *command):
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # what started the test may ignore it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent of the test may ignore it
             os.execvp(command[0], command)
         self.output = b''
 
@@ -49,7 +52,8 @@ class Session:
 
 
 def interrupt(remo):
-    job = Session(remo, 'run', '-n', '2', '--', 'sh', '-c', 'trap "echo caught $REMO_RANK; exit 4" INT; echo ready; while :; do sleep 0.1; done')
+    job = Session(remo, 'run', '-n', '2', '--', 'sh', '-c',
+                  'trap "echo caught $REMO_RANK; exit 4" INT; echo ready; while :; do sleep 0.1; done')
     job.await_text(rb'ready[^$]*ready')
     job.write(b'\x03')
     status = job.status()
@@ -58,7 +62,8 @@ def interrupt(remo):
 
 
 def read(remo):
-    job = Session(remo, 'run', '-n', '2', '--', 'sh', '-c', '[ "$REMO_RANK" = 0 ] || exit 0; echo ready; read -r line; echo "got $line"')
+    job = Session(remo, 'run', '-n', '2', '--', 'sh', '-c',
+                  '[ "$REMO_RANK" = 0 ] || exit 0; echo ready; read -r line; echo "got $line"')
     job.await_text(rb'ready')
     job.write(b'hello\n')
     status = job.status()
@@ -67,7 +72,7 @@ def read(remo):
 
 
 def background(remo):
-    """A node in the background of the terminal writes to it, and fails to read from it; it stops for neither."""
+    """A node in the background writes to the terminal, and fails to read from it, without being stopped."""
     job = Session('sh', '-c', 'stty tostop; exec "$@"', 'sh', remo, 'run', '-n', '2', '--', 'sh', '-c',
                   '[ "$REMO_RANK" = 1 ] || exit 0; echo writes; head -n 1 </dev/tty || echo "reads nothing"')
     status = job.status()

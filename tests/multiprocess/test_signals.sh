@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The signals of a program belong to the program, and a fabric's libraries are loaded only with the fabric.
+# A node does not change the signal handlers of its program, and loads the libraries of its own fabric only.
 #   test_signals.sh REMO PROGRAM FABRIC      PROGRAM: tests/multiprocess/signals.c
 set -u
-set -m # a job in the background has a process group of its own
+set -m # a job in the background has its own process group
 
 remo=$1
 program=$2
@@ -20,13 +20,13 @@ fail() {
 
 # expect STATUS COMMAND...: run a command; its output is in $scratch/{out,err}.
 expect() {
-    local wanted=$1 status=0
+    local expected=$1 status=0
     shift
     "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
-    [ "$status" -eq "$wanted" ] || fail "status $status instead of $wanted of: $*"
+    [ "$status" -eq "$expected" ] || fail "status $status instead of $expected of: $*"
 }
 
-# interrupted COMMAND...: start a command, wait until a node of it is ready, and do what Ctrl-C does.
+# interrupted COMMAND...: start a command, wait until a node is ready, and send SIGINT as Ctrl-C does.
 interrupted() {
     local status=0 i
     env --default-signal=INT "$@" >"$scratch/out" 2>"$scratch/err" &
@@ -57,7 +57,7 @@ else
     grep -qE "$networks" "$scratch/out" || fail "no network library is loaded on fabric $fabric"
 fi
 
-expect 139 "$program" crash "$fabric" # 128 + SIGSEGV, as the shell counts
+expect 139 "$program" crash "$fabric" # 128 + SIGSEGV
 expect 139 "$remo" run -n 1 -- "$program" crash "$fabric"
 grep -q 'killed by signal 11' "$scratch/err" || fail "remo run does not report a segmentation fault"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# srun --mpi=pmix, on a Slurm of one node of our own that lives for this test: test_srun.sh MEMBER
-# Needs Debian's slurm-client, slurmctld and slurmd. Where they are unpacked elsewhere, SLURM_ROOT names that folder.
+# Tests of srun --mpi=pmix, on a Slurm of one node that runs during this test: test_srun.sh MEMBER
+# Needs Debian's slurm-client, slurmctld and slurmd. SLURM_ROOT is the folder in which they are unpacked, by
+# default the root.
 set -u
 
 member=$1
@@ -22,7 +23,7 @@ fail() {
     exit 1
 }
 
-# find NAME: the path of a program; Debian's daemons have a second name.
+# find_program NAME: print the path of a program; Debian's daemons have a second name.
 find_program() {
     local path
     for path in "$root/usr/sbin/$1-wlm" "$root/usr/sbin/$1" "$root/usr/bin/$1"; do
@@ -37,12 +38,12 @@ if ! { ctld=$(find_program slurmctld) && slurmd=$(find_program slurmd) && stepd=
     exit 77
 fi
 [ "$(id -u)" -eq 0 ] || {
-    echo "skipped: a Slurm of one's own needs root"
+    echo "skipped: starting Slurm needs root"
     exit 77
 }
 export LD_LIBRARY_PATH=$libraries/slurm-wlm:$libraries SLURM_CONF=$scratch/slurm.conf
 
-# Ports that nobody listens on, below those that the kernel hands out.
+# Ports that are probably free, below the range of the kernel's ephemeral ports.
 port=$((20000 + $$ % 10000))
 mkdir "$scratch/state" "$scratch/spool"
 cat >"$SLURM_CONF" <<END
@@ -79,7 +80,7 @@ for ((i = 0; i < 600; i++)); do
 done
 [ "$i" -lt 600 ] || fail "Slurm does not start"
 
-# try NODES ARGUMENT...: the members, their output in $scratch/{out,err}.
+# try NODES ARGUMENT...: run the members; their output is in $scratch/{out,err}.
 try() {
     local nodes=$1
     shift
@@ -90,16 +91,21 @@ try() {
 for nodes in 1 4; do
     try "$nodes"
     [ "$status" -eq 0 ] || fail "status $status"
-    [ "$(grep -c "^rank [0-9]* of $nodes, job mpi-" "$scratch/out")" -eq "$nodes" ] || fail "not all $nodes ranks are there"
-    [ "$(sed 's/.*job //' "$scratch/out" | sort -u | wc -l)" -eq 1 ] || fail "the ranks disagree about the job's name"
+    [ "$(grep -c "^rank [0-9]* of $nodes, job mpi-" "$scratch/out")" -eq "$nodes" ] ||
+        fail "not all $nodes ranks have joined"
+    [ "$(sed 's/.*job //' "$scratch/out" | sort -u | wc -l)" -eq 1 ] ||
+        fail "the ranks have different names of the job"
 done
 try 2 --size 5
-[ "$status" -ne 0 ] || fail "a contradiction is not noticed"
-grep -q 'the program gives 5 nodes, but PMIx (mpirun, srun) gives 2' "$scratch/err" || fail "no sentence about it"
+[ "$status" -ne 0 ] || fail "the wrong size is accepted"
+grep -q 'the program gives 5 nodes, but PMIx (mpirun, srun) gives 2' "$scratch/err" ||
+    fail "the wrong size is not reported"
 
-# Without PMIx each task would be a job of its own; a shell in an allocation is no task.
+# Without PMIx each task would be a job of one node. A program that runs in an allocation without srun is no
+# task.
 timeout 120 "$srun" --mpi=none --overcommit -n 2 "$member" >"$scratch/out" 2>"$scratch/err"
 status=$?
 [ "$status" -ne 0 ] || fail "srun without --mpi=pmix ran jobs of one node"
 grep -q 'srun --mpi=pmix' "$scratch/err" || fail "no sentence names the option"
-SLURM_NTASKS=4 "$member" >"$scratch/out" 2>"$scratch/err" || fail "a plain start inside an allocation is refused"
+SLURM_NTASKS=4 "$member" >"$scratch/out" 2>"$scratch/err" ||
+    fail "a start without srun inside an allocation is refused"

@@ -1,5 +1,5 @@
-/* test_sst.c - shared state tables: every row is whole, monotone and on time at every participant; costs;
- * waiting; the dead. */
+/* test_sst.c - shared state tables: every row is whole, monotone and current at every participant. Also
+ * costs, waiting, and failed nodes. */
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -12,12 +12,12 @@
 
 static struct shared {
     struct {
-        _Atomic uint64_t published; /* each node: what it broadcast and fenced last */
+        _Atomic uint64_t published; /* the last row that the node broadcast and fenced */
         char line[56];
     } nodes[NODES_MAX];
 } * shared;
 
-/* Row n of a node: a word, then bytes that depend on it. */
+/* Make row n of a node: a word, then bytes computed from it. */
 static void make_row(unsigned char *row, size_t size, uint64_t n) {
     for (size_t i = 0; i < size; i++)
         row[i] = (unsigned char)(i < 8 ? n >> 8 * i : n * 17 + i);
@@ -55,7 +55,7 @@ static int rows_of(struct remo_node *node, size_t size) {
         CHECK_OK(remo_sst_load(sst, rank, found));
         CHECK(memcmp(row, found, size) == 0);
         CHECK_OK(cluster_meet());
-        for (uint32_t other = 0; other < remo_node_size(node); other++) { /* nobody told anybody yet */
+        for (uint32_t other = 0; other < remo_node_size(node); other++) { /* no node has broadcast yet */
             make_row(row, size, (n - 1) * 10 + other);
             CHECK_OK(remo_sst_load(sst, other, found));
             CHECK(n == 1 || other == rank || memcmp(row, found, size) == 0);
@@ -149,9 +149,9 @@ static int errors(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- hammering: everybody writes its row, everybody reads all rows ---- */
+/* ---- load: all nodes write their rows, and read all rows ---- */
 
-static int look_at_rows(struct remo_sst *sst, size_t size, uint64_t *before) {
+static int check_rows(struct remo_sst *sst, size_t size, uint64_t *before) {
     unsigned char row[REMO_SST_ROW_BYTES_MAX], expected[REMO_SST_ROW_BYTES_MAX];
     for (uint32_t n = remo_sst_next(sst, 0); n < REMO_NODES_MAX; n = remo_sst_next(sst, n + 1)) {
         uint64_t published = atomic_load(&shared->nodes[n].published);
@@ -188,7 +188,7 @@ static int hammer(struct remo_node *node, void *ctx) {
                 CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
                 atomic_store(&shared->nodes[rank].published, n);
             }
-            if (look_at_rows(sst, sizes[i], before) != 0)
+            if (check_rows(sst, sizes[i], before) != 0)
                 return 1;
         }
         CHECK_OK(cluster_meet());
@@ -238,13 +238,13 @@ static int waiting(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- the dead keep their row, and cost nothing any more ---- */
+/* ---- failed nodes: their rows stay, and they cost nothing ---- */
 
 static int is_down(void *ctx, struct remo_sst *sst) {
     return remo_channel_peer(remo_sst_channel(sst), *(uint32_t *)ctx) == REMO_CHANNEL_DOWN;
 }
 
-static int dying(struct remo_node *node, void *ctx) {
+static int failing(struct remo_node *node, void *ctx) {
     struct remo_sst *sst;
     unsigned char row[200], found[200];
     uint32_t rank = remo_node_rank(node), victim = 2;
@@ -287,7 +287,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(hammer, 3),
         CLUSTER_TEST_NAMED("hammer_threads", hammer, 3, .as_threads = 1),
         CLUSTER_TEST(waiting, 4),
-        CLUSTER_TEST(dying, 4),
+        CLUSTER_TEST(failing, 4),
         {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);

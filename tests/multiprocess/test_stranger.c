@@ -1,11 +1,7 @@
-/* test_stranger.c - who may join. Without a key, a process of another user cannot join, on no kind of socket.
- * With a key, both sides of a wrong one are informed at once. In neither case does a stranger keep the job's
- * own nodes from joining.
- *
- *     test_stranger               the control plane
- *     test_stranger --fabric F    whole nodes on fabric F
- *
- * Needs root, to become another user. */
+/* test_stranger.c - access to a job. Without a key, a process of another user cannot join, by any kind of
+ * socket. With a wrong key, both sides are notified at once. A stranger never prevents the job's own nodes
+ * from joining. Without arguments, the control plane is tested; --fabric F tests whole nodes. Needs root, to
+ * become another user. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -34,7 +30,7 @@ static struct plane planes[3];
 
 /* ---- helpers ------------------------------------------------------------------------------------------- */
 
-/* Fill addresses of `size` ranks at `host`. */
+/* Fill the addresses of `size` ranks at `host`. */
 static void addresses_fill(const char *host, uint32_t size, char text[][64], const char **list) {
     for (uint32_t i = 0; i < size; i++) {
         uint16_t port = port_reserve();
@@ -73,9 +69,9 @@ static int connect_to(const char *address) {
     return fd;
 }
 
-/* ---- who is at the other end --------------------------------------------------------------------------- */
+/* ---- the user at the other end ------------------------------------------------------------------------- */
 
-static void owner_of(const char *host) {
+static void check_owner(const char *host) {
     char text[1][64];
     const char *list[1];
     struct remo__place places[REMO__PLACES_MAX];
@@ -85,7 +81,7 @@ static void owner_of(const char *host) {
     CHECK(remo__address_resolve(list[0], places, &count) == 0);
     CHECK(remo__place_listen(&places[0], false, &listener) == 0);
     int caller = connect_to(list[0]);
-    CHECK(remo__peer_check_user(caller) == -ENOTCONN); /* not accepted yet: nobody owns it */
+    CHECK(remo__peer_check_user(caller) == -ENOTCONN); /* not accepted yet: it has no owner */
     struct pollfd ready = {.fd = listener, .events = POLLIN};
     CHECK(poll(&ready, 1, WAIT_MS) == 1);
     int accepted = accept(listener, NULL, NULL);
@@ -101,20 +97,20 @@ static void owner_of(const char *host) {
     CHECK(remo__peer_check_user(-1) == -ENOTCONN);
 }
 
-static void owners(void) {
-    owner_of("127.0.0.1");
-    owner_of("[::1]");
+static void owners_of_connections(void) {
+    check_owner("127.0.0.1");
+    check_owner("[::1]");
 }
 
-/* ---- a stranger that calls ----------------------------------------------------------------------------- */
+/* ---- a stranger that connects -------------------------------------------------------------------------- */
 
 struct call {
     const char *const *addresses;
-    uint32_t place; /* of rank 0's address: 0 the Unix socket, if it has one */
-    int expected;   /* type of the frame that answers; 0: hangs up without one */
+    uint32_t place; /* index in the addresses of rank 0; 0 is the Unix socket, if there is one */
+    int expected;   /* type of the answer; 0: the connection is closed without one */
 };
 
-/* Say hello as rank 1, without checking who listens; what answers? */
+/* Send a hello as rank 1, without checking the listener's user, and check the type of the answer. */
 static void call_as_stranger(void *ctx) {
     const struct call *call = ctx;
     struct remo__bootstrap_config config = {.rank = 1, .size = 2, .addresses = call->addresses};
@@ -217,7 +213,7 @@ static void wrong_keys(void) {
     wrong_key(&good, &none);
 }
 
-/* The stranger has no key where the job has one: it is refused, and nobody else is denied. */
+/* The job has a key, and the stranger has none: it is refused, and no rank is denied. */
 static void keyless_stranger(void) {
     char text[2][64];
     const char *list[2];
@@ -285,18 +281,18 @@ static void nodes(const char *fabric) {
     CHECK(pipe(ends) == 0);
     struct open ours[2] = {{0, fabric, {list[0], list[1]}, ends[1]},
                            {1, fabric, {list[0], list[1]}, ends[1]}};
-    struct open strange = {1, fabric, {list[0], list[2]}, ends[1]}; /* listens elsewhere, to leave the port */
-    pid_t pids[2], stranger = start(join_as_stranger, &strange);
+    struct open stranger_options = {1, fabric, {list[0], list[2]}, ends[1]}; /* at another port */
+    pid_t pids[2], stranger = start(join_as_stranger, &stranger_options);
     pids[0] = start(join, &ours[0]);
-    struct pollfd told = {.fd = ends[0], .events = POLLIN};
-    CHECK(poll(&told, 1, WAIT_MS) == 1 && read(ends[0], &report, 1) == 1);
+    struct pollfd report_ready = {.fd = ends[0], .events = POLLIN};
+    CHECK(poll(&report_ready, 1, WAIT_MS) == 1 && read(ends[0], &report, 1) == 1);
     CHECK(report == 'R');
     pids[1] = start(join, &ours[1]);
     for (uint32_t i = 0; i < 2; i++)
         end_well(pids[i]);
     kill(stranger, SIGKILL);
     waitpid(stranger, NULL, 0);
-    while (poll(&told, 1, 0) == 1 && read(ends[0], &report, 1) == 1)
+    while (poll(&report_ready, 1, 0) == 1 && read(ends[0], &report, 1) == 1)
         CHECK(report == 'R');
 }
 
@@ -314,7 +310,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     plane_folder();
-    owners();
+    owners_of_connections();
     callers();
     listener();
     wrong_keys();

@@ -1,6 +1,6 @@
-/* test_wire.c - what calls cost on the wire of fabric verbs: work requests, posts (doorbells), signalled
- * completions, inline sends; and what becomes of calls that the wire refuses. Time in emulation means
- * nothing, but these counts hold on every device. */
+/* test_wire.c - the cost of calls on the wire of fabric verbs: work requests, posts (doorbells), signalled
+ * completions and inline sends. Also calls that the device refuses. Times under emulation have no meaning,
+ * but these counts hold on every device. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <string.h>
@@ -18,8 +18,7 @@ static struct remo__fabric_wire wire(struct remo_node *node) {
     return now;
 }
 
-/* What a statement of this node puts on the wire; the other threads of the node have nothing to do meanwhile.
- */
+/* Count what a statement of this node puts on the wire; all other threads of the node are idle meanwhile. */
 #define CHECK_WIRE(node, statement, requests_, posts_, signalled_, inlined_) \
     do {                                                                     \
         struct remo__fabric_wire before_ = wire(node), after_;               \
@@ -45,7 +44,7 @@ static int region(struct remo_node *node, void *ctx) {
         CHECK_WIRE(node, CHECK_OK(remo_region_write(region, 1, 0, buffer, 8, 0, NULL)), 1, 1, 1, 1);
         CHECK_WIRE(node, CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, 1)), 0, 0, 0, 0);
         CHECK_WIRE(node, CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0)), 1, 1, 1,
-                   0); /* the read behind the write */
+                   0); /* the read that confirms the write */
         CHECK_WIRE(node, CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0)), 0, 0, 0, 0);
         CHECK_WIRE(node, CHECK_OK(remo_region_write(region, 1, 0, buffer, 8, REMO_WRITE_NOTIFY, NULL)), 1, 1,
                    1, 1);
@@ -57,7 +56,7 @@ static int region(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* n - 1 inline writes, and no read while nothing is outstanding. */
+/* n - 1 inline writes, and no read if no write is in flight. */
 static int barrier(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_barrier *barrier;
@@ -94,8 +93,8 @@ static int lock(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
         CHECK_WIRE(node, CHECK_OK(remo_lock_acquire(lock, 0, WAIT)), 1, 1, 1, 0);
         CHECK_WIRE(node, CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_PAIR)), 1, 1, 1, 0);
-        /* What was written goes before the release on the same connection: the fence in between costs
-         * nothing, and nobody waits. */
+        /* The write precedes the release on the same connection: the fence in between costs nothing, and does
+         * not wait. */
         CHECK_OK(remo_lock_acquire(lock, 0, WAIT));
         CHECK_WIRE(node, CHECK_OK(remo_region_write(data, 1, 0, &word, 8, 0, NULL));
                    CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_PAIR)), 2, 2, 2, 1);
@@ -106,7 +105,7 @@ static int lock(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A message is one write to each receiver, without waiting for any. */
+/* A message is one write to each receiver, without a wait. */
 static int ring(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_ringbuffer *ring;
@@ -126,7 +125,7 @@ static int ring(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A push takes a ticket, writes, flushes and tells; a pop reads and moves two words. */
+/* A push claims a slot, writes, flushes and notifies; a pop reads, and updates two words. */
 static int queue(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_queue *queue;
@@ -137,7 +136,7 @@ static int queue(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_channel_wait(remo_queue_channel(queue), WAIT));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0) {
-        for (int lap = 0; lap < 8; lap++) { /* connects, and reads what there is to know */
+        for (int lap = 0; lap < 8; lap++) { /* connects, and reads the words of the queue */
             CHECK_OK(remo_queue_push(queue, &element, sizeof element, WAIT));
             CHECK_OK(remo_queue_pop(queue, &element, sizeof element, &size, WAIT));
         }
@@ -149,7 +148,7 @@ static int queue(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- what goes wrong ---- */
+/* ---- refused operations ---- */
 
 static struct verbs_contact *contact_of(struct remo_node *node, uint32_t peer) {
     return atomic_load(&((struct verbs_fabric *)node->fabric)->contacts[peer]);
@@ -160,8 +159,8 @@ static void keys_spoil(struct verbs_contact *contact) {
         contact->segments.segment[i].key ^= 0x5a5a00;
 }
 
-/* A key that the peer did not give out ends the connection, and with it what was under way; the next
- * operation makes a new one. */
+/* An operation with a wrong key ends the connection, and with it the operations in flight. The next operation
+ * makes a new connection. */
 static int refused(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_region *region;
@@ -183,7 +182,7 @@ static int refused(struct remo_node *node, void *ctx) {
             CHECK_OK(remo_region_write(region, 1, 8, &word, 8, 0, &ack));
             CHECK_SENTENCE(remo_ack_wait(&ack, WAIT), -EACCES, "vendor code");
         }
-        keys_spoil(contact_of(node, 1)); /* back again */
+        keys_spoil(contact_of(node, 1)); /* restore them */
         CHECK_WIRE(node, CHECK_OK(remo_region_read(region, 2, 0, &word, 8, NULL)), 1, 1, 1, 0);
         CHECK_EQUAL(word, turn + 1);
     }
@@ -198,8 +197,8 @@ static int refused(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A write of which nobody asked what became of it is told by the next fence. */
-static int fence_tells(struct remo_node *node, void *ctx) {
+/* The next fence returns the error of a write without an ack. */
+static int fence_returns_error(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_region *region;
     uint64_t word = 1;
@@ -247,7 +246,7 @@ static int map(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
         CHECK_OK(remo_kv_insert(kv, key, 6, "12345678", 8));
-        for (char last = 'a'; last <= 'z'; last++) { /* one of them has its lock where its slot is */
+        for (char last = 'a'; last <= 'z'; last++) { /* one has its lock on the node of its slot */
             char more[] = {'k', last};
             CHECK_OK(remo_kv_insert(kv, more, 2, "12345678", 8));
         }
@@ -261,7 +260,7 @@ static int map(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_kv_get(kv, key, 6, &value, 8, NULL));
         CHECK_OK(remo_kv_update(kv, same, 2, "87654321", 8));
         CHECK_WIRE(node, CHECK_OK(remo_kv_get(kv, key, 6, &value, 8, NULL)), 1, 1, 1, 0);
-        /* Lock; read; write and, behind it in the same post, unlock: three round trips. */
+        /* Lock; read; write and, in the same post, unlock: three round trips. */
         struct remo__fabric_wire before = wire(node);
         CHECK_OK(remo_kv_update(kv, same, 2, "12345678", 8));
         struct remo__fabric_wire after = wire(node);
@@ -284,7 +283,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(ring, 3, .only_on = "verbs"),
         CLUSTER_TEST(queue, 2, .only_on = "verbs"),
         CLUSTER_TEST(refused, 3, .only_on = "verbs"),
-        CLUSTER_TEST(fence_tells, 2, .only_on = "verbs"),
+        CLUSTER_TEST(fence_returns_error, 2, .only_on = "verbs"),
         {0},
     };
     return cluster_main(argc, argv, tests, NULL);

@@ -1,5 +1,5 @@
-/* linear.c - the checker is checked: histories known to be good and to be bad, small ones by hand and many
- * made at random. */
+/* linear.c - tests of the linearizability checkers: histories that are known to be good or bad, some written
+ * by hand, and many made at random. */
 #include "sim/linear.h"
 
 #include <setjmp.h>
@@ -43,13 +43,13 @@ static void registers_by_hand(void **state) {
     call(WORD_STORE, 1, 0, 0, 1, 2);
     call(WORD_LOAD, 0, 0, 1, 3, 4);
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_YES);
-    call(WORD_STORE, 1, 0, 0, 1, 2); /* a load after it must see it */
+    call(WORD_STORE, 1, 0, 0, 1, 2); /* a later load must return it */
     call(WORD_LOAD, 0, 0, 0, 3, 4);
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_NO);
-    call(WORD_STORE, 1, 0, 0, 1, 5); /* a load that overlaps it need not */
+    call(WORD_STORE, 1, 0, 0, 1, 5); /* an overlapping load need not */
     call(WORD_LOAD, 0, 0, 0, 3, 4);
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_YES);
-    call(WORD_STORE, 1, 0, 0, 1, 9); /* but once seen, it stays */
+    call(WORD_STORE, 1, 0, 0, 1, 9); /* once it was loaded, later loads return it */
     call(WORD_LOAD, 0, 0, 1, 2, 3);
     call(WORD_LOAD, 0, 0, 0, 4, 5);
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_NO);
@@ -57,14 +57,14 @@ static void registers_by_hand(void **state) {
 
 static void calls_without_end(void **state) {
     (void)state;
-    call(WORD_STORE, 1, 0, 0, 1, HISTORY_NEVER); /* may happen, late, or never */
+    call(WORD_STORE, 1, 0, 0, 1, HISTORY_NEVER); /* may be applied late, or never */
     call(WORD_LOAD, 0, 0, 0, 3, 4);
     call(WORD_LOAD, 0, 0, 1, 5, 6);
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_YES);
     call(WORD_STORE, 1, 0, 0, 1, HISTORY_NEVER);
     call(WORD_LOAD, 0, 0, 0, 3, 4);
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_YES);
-    call(WORD_STORE, 1, 0, 0, 5, HISTORY_NEVER); /* not before it began */
+    call(WORD_STORE, 1, 0, 0, 5, HISTORY_NEVER); /* not before its begin */
     call(WORD_LOAD, 0, 0, 1, 3, 4);
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_NO);
     call(COUNTER_ADD, 1, 0, 0, 1, HISTORY_NEVER); /* not twice */
@@ -75,7 +75,7 @@ static void calls_without_end(void **state) {
 static void counters(void **state) {
     (void)state;
     call(COUNTER_ADD, 1, 0, 0, 1, 10);
-    call(COUNTER_ADD, 1, 0, 0, 2, 9); /* two got the same number: a lost update */
+    call(COUNTER_ADD, 1, 0, 0, 2, 9); /* two calls got the same number: a lost update */
     assert_int_equal(judge(&oracle_word, 1000), LINEAR_NO);
     call(COUNTER_ADD, 1, 0, 1, 1, 10);
     call(COUNTER_ADD, 1, 0, 0, 2, 9);
@@ -86,7 +86,7 @@ static void queues(void **state) {
     (void)state;
     call(QUEUE_PUSH, 1, 0, 0, 1, 2);
     call(QUEUE_PUSH, 2, 0, 0, 3, 4);
-    call(QUEUE_POP, 0, 0, 2, 5, 6); /* not first in, first out */
+    call(QUEUE_POP, 0, 0, 2, 5, 6); /* not in the order of the pushes */
     assert_int_equal(judge(&oracle_queue, 1000), LINEAR_NO);
     call(QUEUE_PUSH, 1, 0, 0, 1, 4);
     call(QUEUE_PUSH, 2, 0, 0, 3, 4);
@@ -94,12 +94,12 @@ static void queues(void **state) {
     assert_int_equal(judge(&oracle_queue, 1000), LINEAR_YES);
     call(QUEUE_PUSH, 1, 0, 0, 1, 2);
     call(QUEUE_POP, 0, 0, 1, 3, 6);
-    call(QUEUE_POP, 0, 0, 1, 4, 5); /* twice */
+    call(QUEUE_POP, 0, 0, 1, 4, 5); /* popped twice */
     assert_int_equal(judge(&oracle_queue, 1000), LINEAR_NO);
 }
 
-/* Each call takes effect at a moment that we know, somewhere between its begin and its end: good by
- * construction. Then one result is changed to a value that no call ever stored: bad by construction. */
+/* Each call takes effect at a known moment between its begin and its end, so the history is good by
+ * construction. Then one result is changed to a value that no call stored, so it is bad by construction. */
 static void make(struct remo__random *random, uint32_t calls) {
     uint64_t word = 0;
     for (uint32_t i = 0; i < calls; i++) {
@@ -120,7 +120,7 @@ static void make(struct remo__random *random, uint32_t calls) {
     }
 }
 
-static void made_at_random(void **state) {
+static void random_histories(void **state) {
     struct remo__random random;
     (void)state;
     for (uint32_t seed = 0; seed < 500; seed++) {
@@ -157,12 +157,12 @@ static void fifo_by_hand(void **state) {
     (void)state;
     call(QUEUE_PUSH, 1, 0, 0, 1, 2);
     call(QUEUE_PUSH, 2, 0, 0, 3, 4);
-    call(QUEUE_POP, 0, 0, 2, 5, 6); /* the other one comes out later */
+    call(QUEUE_POP, 0, 0, 2, 5, 6); /* the first element is popped later */
     call(QUEUE_POP, 0, 0, 1, 7, 8);
     assert_fifo(0, 0, 0, 1, 0);
     call(QUEUE_PUSH, 1, 0, 0, 1, 2);
     call(QUEUE_PUSH, 2, 0, 0, 3, 4);
-    call(QUEUE_POP, 0, 0, 2, 5, 8); /* at the same time */
+    call(QUEUE_POP, 0, 0, 2, 5, 8); /* overlapping pops */
     call(QUEUE_POP, 0, 0, 1, 7, 9);
     assert_fifo(0, 0, 0, 0, 0);
     call(QUEUE_POP, 0, 0, 1, 1, 2);
@@ -179,25 +179,25 @@ static void fifo_by_hand(void **state) {
     empty_pop(7, 8);
     assert_fifo(0, 0, 0, 0, 1);
     call(QUEUE_PUSH, 1, 0, 0, 1, 2);
-    call(QUEUE_PUSH, 2, 0, 0, 3, 6); /* slow: the first pop may have waited for it in vain */
+    call(QUEUE_PUSH, 2, 0, 0, 3, 6); /* slow: the first pop may have timed out because of it */
     empty_pop(3, 4);
     call(QUEUE_POP, 0, 0, 1, 5, 8);
     call(QUEUE_POP, 0, 0, 2, 5, 8);
     assert_fifo(0, 0, 0, 0, 0);
 }
 
-static void fifo_with_deaths(void **state) {
+static void fifo_with_failures(void **state) {
     (void)state;
     call(QUEUE_PUSH, 1, 0, 0, 1, 2);
     call(QUEUE_PUSH, 2, 0, 0, 3, HISTORY_NEVER); /* pushed or not */
-    call(QUEUE_POP, 0, 0, 0, 5, HISTORY_NEVER);  /* took the first, or nothing */
+    call(QUEUE_POP, 0, 0, 0, 5, HISTORY_NEVER);  /* took the first element, or none */
     assert_fifo(0, 0, 0, 0, 0);
     call(QUEUE_PUSH, 1, 0, 0, 1, 2);
     call(QUEUE_PUSH, 2, 0, 0, 3, 4);
-    call(QUEUE_POP, 0, 0, 0, 5, HISTORY_NEVER); /* not both */
+    call(QUEUE_POP, 0, 0, 0, 5, HISTORY_NEVER); /* not both elements */
     assert_fifo(0, 0, 1, 0, 0);
     call(QUEUE_PUSH, 1, 0, 0, 1, 2);
-    call(QUEUE_PUSH, 2, 0, 0, 3, HISTORY_NEVER); /* happened: it came out, before the one that was first */
+    call(QUEUE_PUSH, 2, 0, 0, 3, HISTORY_NEVER); /* pushed: it was popped before the first element */
     call(QUEUE_POP, 0, 0, 2, 5, 6);
     call(QUEUE_POP, 0, 0, 1, 7, 8);
     assert_fifo(0, 0, 0, 1, 0);
@@ -208,7 +208,8 @@ static void fifo_with_deaths(void **state) {
     assert_fifo(0, 0, 0, 0, 0);
 }
 
-/* Both find the same histories good. There are two elements, so that the capacity does not count. */
+/* Both checkers accept the same histories. There are only two elements, so that the capacity does not
+ * matter. */
 static void fifo_against_search(void **state) {
     struct remo__random random;
     uint32_t bad = 0, good_ones = 0;
@@ -233,7 +234,7 @@ static void fifo_against_search(void **state) {
     assert_true(bad > 200 && good_ones > 200);
 }
 
-static void no_verdict_is_no_pass(void **state) {
+static void exhausted_budget_fails(void **state) {
     (void)state;
     for (uint32_t i = 0; i < 30; i++)
         call(WORD_STORE, i, 0, 0, 1, 100);
@@ -249,10 +250,10 @@ int main(void) {
                                        cmocka_unit_test(calls_without_end),
                                        cmocka_unit_test(counters),
                                        cmocka_unit_test(queues),
-                                       cmocka_unit_test(made_at_random),
+                                       cmocka_unit_test(random_histories),
                                        cmocka_unit_test(fifo_by_hand),
-                                       cmocka_unit_test(fifo_with_deaths),
+                                       cmocka_unit_test(fifo_with_failures),
                                        cmocka_unit_test(fifo_against_search),
-                                       cmocka_unit_test(no_verdict_is_no_pass)};
+                                       cmocka_unit_test(exhausted_budget_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
-/* litmus.c - the simulated networks do what the memory model says: each row of its table of transitions
- * (bench/litmus_rows.c, and here those for which somebody must die or a connection break, or that show
- * what restores order), with an outcome that must be reachable under some profiles and must never be seen
- * under the others.
- */
+/* litmus.c - tests of the simulated networks against the memory model: each row of its table of transitions
+ * (bench/litmus_rows.c; here, those that need a failed node or a broken connection, or that show how order is
+ * restored). Each row has an outcome that some profiles can reach, and that others exclude. */
 #include <remo/ack.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +17,7 @@
 
 static const struct litmus_row *running;
 
-/* ---- what the programs need of a runner ---- */
+/* ---- functions that the programs call ---- */
 
 void litmus_point(const char *what) {
     sim_point(what);
@@ -29,8 +27,8 @@ void litmus_until(bool (*is)(void *ctx), void *ctx, const char *what) {
     sim_until(is, ctx, what);
 }
 
-bool litmus_again(uint32_t look) {
-    return look < LOOKS;
+bool litmus_again(uint32_t attempt) {
+    return attempt < LOOKS;
 }
 
 void litmus_fail(const char *what, int rc) {
@@ -45,7 +43,7 @@ static void open_region(void *state, struct remo_node *node, uint32_t rank) {
     sim_opened(remo_channel_wait(remo_region_channel(s->regions[rank]), REMO_FOREVER), "wait");
 }
 
-/* ---- rows with a death or an error ---- */
+/* ---- rows with a failure or an error ---- */
 
 static bool is_flag(void *ctx) {
     return ((struct litmus *)ctx)->flag;
@@ -55,33 +53,33 @@ static uint64_t cpu_load(struct litmus *s) {
     return remo__load((char *)remo_region_local(s->regions[1]) + X);
 }
 
-static void put_and_die(struct litmus *s) {
+static void put_and_fail(struct litmus *s) {
     uint64_t one = 1;
     sim_require(remo_region_write(s->regions[0], 1, X, &one, 8, 0, NULL) == 0, "put");
     s->flag = true;
-    sim_point("die");
+    sim_point("fail");
 }
 
-static void look_for_zombie(struct litmus *s) {
+static void await_zombie(struct litmus *s) {
     bool before = cpu_load(s) == 0;
-    for (uint32_t look = 0; look < LOOKS; look++)
+    for (uint32_t attempt = 0; attempt < LOOKS; attempt++)
         if (before && cpu_load(s) == 1)
             s->odd = 1;
 }
 
-/* A put that was sent lands after its node died. */
+/* A put that was sent is placed after its node failed. */
 static void zombie(struct litmus *s, uint32_t node, uint32_t thread) {
     (void)thread;
     if (node == 0)
-        put_and_die(s);
+        put_and_fail(s);
     if (node == 1) {
         sim_until(is_flag, s, "the post");
         sim_crash(0);
-        look_for_zombie(s);
+        await_zombie(s);
     }
 }
 
-/* But not after it was cut off. */
+/* The put is not placed after the node was cut off. */
 static bool is_cut_off(void *ctx) {
     const struct litmus *s = ctx;
     return atomic_load(&s->nodes[1]->fabric->peers[0].connected) == 0;
@@ -90,25 +88,25 @@ static bool is_cut_off(void *ctx) {
 static void zombie_cut(struct litmus *s, uint32_t node, uint32_t thread) {
     (void)thread;
     if (node == 0)
-        put_and_die(s);
+        put_and_fail(s);
     if (node == 1) {
         sim_until(is_flag, s, "the post");
         sim_crash(0);
         sim_until(is_cut_off, s, "the cut");
-        look_for_zombie(s);
+        await_zombie(s);
     }
 }
 
-/* A connection breaks while an atomic is under way: its end is an error, or not, and it has happened, or
- * not. */
-enum end { ENDED_WELL = 1, ENDED_BADLY };
+/* A connection breaks while an atomic is in flight: the call returns an error or not, and the atomic was
+ * applied or not. */
+enum end { ENDED_OK = 1, ENDED_IN_ERROR };
 
 static uint64_t add_and_cut(struct litmus *s, uint32_t node) {
     struct remo_ack ack = REMO_ACK_INIT;
     if (node == 0) {
         int rc = remo_region_fetch_add(s->regions[0], 1, X, 1, NULL, &ack);
         rc = rc ? rc : remo_ack_wait(&ack, REMO_FOREVER);
-        s->seen[0] = rc == 0 ? ENDED_WELL : ENDED_BADLY;
+        s->seen[0] = rc == 0 ? ENDED_OK : ENDED_IN_ERROR;
         s->flag = true;
     }
     if (node != 1)
@@ -124,24 +122,24 @@ static void error_and_done(struct litmus *s, uint32_t node, uint32_t thread) {
     uint64_t value = add_and_cut(s, node);
     (void)thread;
     if (node == 1)
-        s->odd = s->seen[0] == ENDED_BADLY && value == 1;
+        s->odd = s->seen[0] == ENDED_IN_ERROR && value == 1;
 }
 
 static void error_and_not_done(struct litmus *s, uint32_t node, uint32_t thread) {
     uint64_t value = add_and_cut(s, node);
     (void)thread;
     if (node == 1)
-        s->odd = s->seen[0] == ENDED_BADLY && value == 0;
+        s->odd = s->seen[0] == ENDED_IN_ERROR && value == 0;
 }
 
 static void not_once(struct litmus *s, uint32_t node, uint32_t thread) {
     uint64_t value = add_and_cut(s, node);
     (void)thread;
     if (node == 1)
-        s->odd = value > 1 || (s->seen[0] == ENDED_WELL && value != 1);
+        s->odd = value > 1 || (s->seen[0] == ENDED_OK && value != 1);
 }
 
-/* ---- row 24, with what restores order ---- */
+/* ---- row 24, with flush and invalidate ---- */
 
 static void store_flushed(struct litmus *s, uint32_t node, uint32_t thread) {
     char *word = (char *)remo_region_local(s->regions[1]) + X;
@@ -159,7 +157,7 @@ static void store_flushed(struct litmus *s, uint32_t node, uint32_t thread) {
     }
 }
 
-static void look_invalidated(struct litmus *s, uint32_t node, uint32_t thread) {
+static void load_invalidated(struct litmus *s, uint32_t node, uint32_t thread) {
     uint64_t one = 1;
     (void)thread;
     if (node == 0) {
@@ -176,22 +174,22 @@ static void look_invalidated(struct litmus *s, uint32_t node, uint32_t thread) {
 }
 
 static const struct litmus_row own_rows[] = {
-    {"22", "put; its node dies", "it lands after the death", zombie, LITMUS_ALWAYS, false, false},
-    {"22", "put; its node dies; is cut off", "it lands after the cut", zombie_cut, LITMUS_NEVER, false,
+    {"22", "put; its node fails", "it lands after the failure", zombie, LITMUS_ALWAYS, false, false},
+    {"22", "put; its node fails; is cut off", "it lands after the cut", zombie_cut, LITMUS_NEVER, false,
      false},
-    {"23", "rmw X; its connection breaks", "an error, and it has happened", error_and_done, LITMUS_ALWAYS,
+    {"23", "rmw X; its connection breaks", "an error, and it was applied", error_and_done, LITMUS_ALWAYS,
      false, true},
-    {"23", "rmw X; its connection breaks", "an error, and it has not happened", error_and_not_done,
+    {"23", "rmw X; its connection breaks", "an error, and it was not applied", error_and_not_done,
      LITMUS_ALWAYS, false, true},
     {"23", "rmw X; its connection breaks", "twice, or not at all and no error", not_once, LITMUS_NEVER, false,
      true},
     {"24", "CPU stores X; flush | signalled: get X", "the get misses the store", store_flushed, LITMUS_NEVER,
      false, false},
-    {"24", "CPU has loaded X | put | signalled: invalidate; load", "the load misses the put", look_invalidated,
-     LITMUS_NEVER, false, false},
+    {"24", "CPU has loaded X | put | signalled: invalidate; load", "the load misses the put",
+     load_invalidated, LITMUS_NEVER, false, false},
 };
 
-/* ---- the judge ---- */
+/* ---- running the rows ---- */
 
 static void body(void *state, uint32_t rank, uint32_t thread) {
     if (thread == 0 || running->threads)
@@ -224,8 +222,8 @@ static bool reachable(const struct litmus_row *row, const struct sim_profile *p)
     return !excluded[row->rule];
 }
 
-/* How many schedules until the outcome; 0: not once. */
-static uint32_t seek(const struct litmus_row *row) {
+/* Return the number of schedules until the outcome; 0 if it does not occur. */
+static uint32_t find_outcome(const struct litmus_row *row) {
     running = row;
     for (uint32_t seed = 1; seed <= SCHEDULES; seed++) {
         struct sim_schedule schedule = sim_schedule_of(seed, 60, 6);
@@ -246,12 +244,12 @@ static uint32_t check_rows(const struct litmus_row *rows, uint32_t count) {
         if (rows[i].atomics && sim_profile->cached)
             continue;
         bool expected = reachable(&rows[i], sim_profile);
-        uint32_t found = seek(&rows[i]);
-        bool good = found != UINT32_MAX && expected == (found != 0);
-        wrong += !good;
-        printf("%s %-10s %2s  %-46s %-36s %s, %s %u\n", good ? "ok   " : "WRONG", sim_profile->name,
+        uint32_t found = find_outcome(&rows[i]);
+        bool is_right = found != UINT32_MAX && expected == (found != 0);
+        wrong += !is_right;
+        printf("%s %-10s %2s  %-46s %-36s %s, %s %u\n", is_right ? "ok   " : "WRONG", sim_profile->name,
                rows[i].row, rows[i].program, rows[i].outcome, expected ? "reachable" : "forbidden",
-               found ? "seen at schedule" : "not seen in", found ? found : SCHEDULES);
+               found ? "reached at schedule" : "not reached in", found ? found : SCHEDULES);
     }
     return wrong;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The picture of LOCO's figure 7, as SVG and as PNG: power_controller_plot.sh SCRIPT PROGRAM
+# The plot of LOCO's figure 7, as SVG and as PNG: power_controller_plot.sh SCRIPT PROGRAM
 set -euo pipefail
 script=$1
 program=$2

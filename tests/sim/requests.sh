@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# What a request that has nothing to do says and returns: requests.sh REMO-SIM
+# Requests that select no case of the simulator end with an error and a sentence: requests.sh REMO-SIM
 set -euo pipefail
 sim=$(realpath "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
-[[ $("$sim" --version) == 'remo '[0-9]*.[0-9]*.[0-9]* ]] || { echo "--version does not name the version"; exit 1; }
+[[ $("$sim" --version) == 'remo '[0-9]*.[0-9]*.[0-9]* ]] || {
+    echo "--version does not print the version"
+    exit 1
+}
 status=0
 "$sim" --nope >out 2>&1 || status=$?
 [ "$status" -eq 2 ] || { echo "an unknown option: status $status instead of 2"; exit 1; }
@@ -16,7 +19,7 @@ refused() {
     local sentence=$1
     shift
     if timeout 60 "$sim" "$@" >out 2>err; then
-        echo "$*: ran nothing, and that was success"
+        echo "$*: status 0, although no case ran"
         exit 1
     fi
     grep -q -- "$sentence" err || { echo "$*: expected \"$sentence\", got:"; cat err; exit 1; }
@@ -35,7 +38,7 @@ refused 'it has no mutant nope' --object lock --mutant nope
 refused 'no object has such a case or mutant' --mutant nope
 refused 'none of its cases is for this profile and fault' --object kv --case threads --fail-post
 
-# Of all objects, those that claim it.
+# Without --object, the objects that claim the profile run.
 "$sim" --profile cxl_nc --schedules 1 >out 2>err
 if [ "$(wc -l <out)" -ne 4 ] || [ "$(wc -l <err)" -ne 6 ]; then
     cat out err

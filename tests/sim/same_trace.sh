@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The same seed gives the same schedule, step by step, each time, wherever things lie in memory: same_trace.sh REMO-SIM
+# The same seed yields the same schedule, step by step, also with other memory addresses.
+#   same_trace.sh REMO-SIM
 set -euo pipefail
 sim=$(realpath "$1")
 traces=$(realpath "$(dirname "$0")")/traces
@@ -7,17 +8,19 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
-# What is told of one schedule, by seed.
+# The trace of one schedule for each seed.
 for seed in 1 2 3 4 5 6 7; do
     for run in a b; do
         # shellcheck disable=SC2086 # a command and its arguments
-        ${MESON_EXE_WRAPPER-} "$sim" --trace --object kv --case threads --profile rc_relaxed --seed "$seed" >"$run"
+        ${MESON_EXE_WRAPPER-} "$sim" --trace --object kv --case threads --profile rc_relaxed \
+            --seed "$seed" >"$run"
     done
-    [ "$(wc -l <a)" -gt 100 ] || { echo "seed $seed: a trace of nothing"; exit 1; }
-    cmp a b || { echo "seed $seed: two traces"; exit 1; }
+    [ "$(wc -l <a)" -gt 100 ] || { echo "seed $seed: the trace is too short"; exit 1; }
+    cmp a b || { echo "seed $seed: the traces differ"; exit 1; }
 done
 
-# A hash of every choice of many schedules, of every object, with and without faults; and then at other addresses.
+# A hash of all choices in many schedules, for every object, with and without faults; then the same at other
+# addresses.
 hashes() {
     "$@" "$traces" "$sim" --schedules 20
 }

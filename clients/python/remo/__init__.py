@@ -13,8 +13,8 @@ Start the nodes of a program with ``remo run -n 4 -- python3 prog.py``.
 """
 from .ack import Ack, wait_any
 from .collective import Collective, Reduction
-from .errors import (Again, Error, Exists, HostDown, InvalidArgument, NotConnected, NotFound, NotRecoverable, OwnerDead,
-                     Timeout)
+from .errors import (Again, Error, Exists, HostDown, InvalidArgument, NotConnected, NotFound,
+                     NotRecoverable, OwnerDead, Timeout)
 from .event import Event
 from .kv import KV
 from .lock import Acquired, Barrier, Lock, LockTable
@@ -23,7 +23,7 @@ from .queue import Queue, RingBuffer
 from .region import AtomicVar, Region
 from .shared import SST, OwnedVar
 
-__all__ = ['Ack', 'Acquired', 'Again', 'AtomicVar', 'Barrier', 'Collective', 'Error', 'Event', 'Exists', 'Fence',
-           'HostDown', 'InvalidArgument', 'KV', 'Lock', 'LockTable', 'Node', 'NotConnected', 'NotFound',
-           'NotRecoverable', 'OwnedVar', 'OwnerDead', 'Peer', 'Queue', 'Reduction', 'Region', 'RingBuffer', 'SST',
-           'Timeout', 'wait_any']
+__all__ = ['Ack', 'Acquired', 'Again', 'AtomicVar', 'Barrier', 'Collective', 'Error', 'Event', 'Exists',
+           'Fence', 'HostDown', 'InvalidArgument', 'KV', 'Lock', 'LockTable', 'Node', 'NotConnected',
+           'NotFound', 'NotRecoverable', 'OwnedVar', 'OwnerDead', 'Peer', 'Queue', 'Reduction', 'Region',
+           'RingBuffer', 'SST', 'Timeout', 'wait_any']

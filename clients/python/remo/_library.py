@@ -8,7 +8,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint
 NODES_MAX = 256
 FOREVER = 2**64 - 1
 
-# The library has another name for each version that is not compatible.
+# Each incompatible version of the library has another name.
 SONAMES = ('libremo.so.0.1',)
 
 
@@ -18,7 +18,7 @@ class Nodeset(ctypes.Structure):
 
     @classmethod
     def of(cls, nodes) -> Nodeset:
-        """The set of these ranks; None is the empty set, the default of every option."""
+        """Return the set of these ranks; None is the empty set, the default of every option."""
         result = cls()
         for node in nodes or ():
             if not 0 <= node < NODES_MAX:
@@ -42,8 +42,8 @@ class Config(ctypes.Structure):
     _fields_ = [
         ('fabric', c_char_p), ('provider', c_char_p), ('bind_address', c_char_p),
         ('rank', c_uint32), ('size', c_uint32),
-        ('addresses', POINTER(c_char_p)), ('hosts_file', c_char_p), ('job', c_char_p), ('key_file', c_char_p),
-        ('memory_dir', c_char_p),
+        ('addresses', POINTER(c_char_p)), ('hosts_file', c_char_p), ('job', c_char_p),
+        ('key_file', c_char_p), ('memory_dir', c_char_p),
         ('arena_bytes', c_uint64), ('segment_bytes', c_uint64),
         ('join_timeout_ns', c_uint64), ('op_timeout_ns', c_uint64),
         ('threads_max', c_uint32), ('log', c_void_p), ('log_ctx', c_void_p), ('log_level', c_int),
@@ -53,7 +53,8 @@ class Config(ctypes.Structure):
 
 class RegionOptions(ctypes.Structure):
     _c_name_ = 'remo_region_options'
-    _fields_ = [('participants', Nodeset), ('providers', Nodeset), ('ctx', c_void_p), ('on_immediate', c_void_p)]
+    _fields_ = [('participants', Nodeset), ('providers', Nodeset), ('ctx', c_void_p),
+                ('on_immediate', c_void_p)]
 
 
 class AtomicVarOptions(ctypes.Structure):
@@ -73,13 +74,14 @@ class BarrierOptions(ctypes.Structure):
 
 class QueueOptions(ctypes.Structure):
     _c_name_ = 'remo_queue_options'
-    _fields_ = [('participants', Nodeset), ('home', c_uint32), ('slot_bytes', c_uint32), ('capacity', c_uint64)]
+    _fields_ = [('participants', Nodeset), ('home', c_uint32), ('slot_bytes', c_uint32),
+                ('capacity', c_uint64)]
 
 
 class RingBufferOptions(ctypes.Structure):
     _c_name_ = 'remo_ringbuffer_options'
-    _fields_ = [('participants', Nodeset), ('sender', c_uint32), ('capacity_bytes', c_uint64), ('ctx', c_void_p),
-                ('on_arrival', c_void_p)]
+    _fields_ = [('participants', Nodeset), ('sender', c_uint32), ('capacity_bytes', c_uint64),
+                ('ctx', c_void_p), ('on_arrival', c_void_p)]
 
 
 class KVOptions(ctypes.Structure):
@@ -114,20 +116,21 @@ class KVCursor(ctypes.Structure):
 
 
 STRUCTURES = (Nodeset, Address, Stats, Config, RegionOptions, AtomicVarOptions, LockOptions, BarrierOptions,
-              QueueOptions, RingBufferOptions, KVOptions, OwnedVarOptions, SSTOptions, CollectiveOptions, Ack, KVCursor)
+              QueueOptions, RingBufferOptions, KVOptions, OwnedVarOptions, SSTOptions, CollectiveOptions,
+              Ack, KVCursor)
 
-# Callbacks: of struct remo_config, and of remo_sst_wait.
+# The callbacks of struct remo_config and of remo_sst_wait.
 ON_PEER = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_int)
 SST_READY = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 
 _out = POINTER(c_void_p)
-_ack = POINTER(Ack)  # None: the call returns when it is done
+_ack = POINTER(Ack)  # None: the call blocks until the operation is complete
 _size = POINTER(c_size_t)
 _word = POINTER(c_uint64)
 
 
 def _object(name, *arguments):
-    """Open, close and channel of an object; what all objects have."""
+    """Return the functions that all objects have: open, close and channel."""
     return {
         f'remo_{name}_open': (c_int, c_void_p, c_char_p, *arguments, _out),
         f'remo_{name}_close': (None, c_void_p),
@@ -185,7 +188,8 @@ FUNCTIONS = {
     'remo_sst_wait': (c_int, c_void_p, SST_READY, c_void_p, c_uint64),
     **_object('collective', POINTER(CollectiveOptions)),
     'remo_collective_broadcast': (c_int, c_void_p, c_uint32, c_void_p, c_size_t, c_uint64),
-    'remo_collective_reduce': (c_int, c_void_p, c_uint32, c_void_p, c_void_p, c_size_t, c_int, c_int, c_uint64),
+    'remo_collective_reduce':
+        (c_int, c_void_p, c_uint32, c_void_p, c_void_p, c_size_t, c_int, c_int, c_uint64),
     'remo_collective_all_reduce': (c_int, c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_uint64),
     'remo_collective_gather': (c_int, c_void_p, c_uint32, c_void_p, c_void_p, c_size_t, c_uint64),
     'remo_collective_all_gather': (c_int, c_void_p, c_void_p, c_void_p, c_size_t, c_uint64),
@@ -212,7 +216,8 @@ FUNCTIONS = {
     'remo_kv_fetch_add': (c_int, c_void_p, c_void_p, c_size_t, c_uint64, _word),
     'remo_kv_compare_put': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_size_t),
     'remo_kv_delete': (c_int, c_void_p, c_void_p, c_size_t),
-    'remo_kv_next': (c_int, c_void_p, POINTER(KVCursor), c_void_p, c_size_t, _size, c_void_p, c_size_t, _size),
+    'remo_kv_next':
+        (c_int, c_void_p, POINTER(KVCursor), c_void_p, c_size_t, _size, c_void_p, c_size_t, _size),
     'remo_kv_count': (c_uint64, c_void_p),
 }
 

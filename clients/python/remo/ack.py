@@ -14,9 +14,9 @@ from .node import Node, wait_in_slices
 class Ack:
     """The operations that were started with ``ack=``. Several operations may share one ack.
 
-    Such a call returns at once; a buffer that it fills has its bytes when the ack is done. One thread starts
-    operations, and one thread at a time tests or waits. An ack that is dropped, and each ack of a node that closes,
-    is cancelled.
+    Such a call returns at once; a buffer that it fills has its contents when the ack is complete.
+    One thread starts operations, and one thread at a time tests or waits. An ack that is dropped,
+    and each ack of a node that closes, is cancelled.
     """
 
     def __init__(self, node: Node):
@@ -25,7 +25,8 @@ class Ack:
         node._acks.add(self)
 
     def test(self) -> bool:
-        """Return True if no operation is in flight. Never waits. Raises the error of the first one that failed."""
+        """Return True if no operation is in flight. Never waits. Raises the error of the first one
+        that failed."""
         code = library.remo_ack_test(self._ack)
         if code == -errno.EINPROGRESS:
             return False
@@ -40,7 +41,7 @@ class Ack:
             self.test()
 
     def cancel(self) -> None:
-        """Let the operations go on unobserved: nothing is written to their buffers any more."""
+        """Stop observing the operations, which continue: their buffers are not written any more."""
         library.remo_ack_cancel(self._ack)
         self._kept.clear()
 
@@ -49,8 +50,8 @@ class Ack:
 
 
 def wait_any(acks: Sequence[Optional[Ack]], timeout: Optional[float] = None) -> int:
-    """Wait until one of these acks is done; return its index. ``acks[index].test()`` raises the error of a failed
-    operation. Entries that are None are skipped. Raises Timeout."""
+    """Wait until one of these acks is complete; return its index. ``acks[index].test()`` raises the
+    error of a failed operation. Entries that are None are skipped. Raises Timeout."""
     pointers = (ctypes.POINTER(_library.Ack) * len(acks))(
         *[ctypes.pointer(ack._ack) if ack is not None else None for ack in acks])
     index = ctypes.c_uint32()
@@ -59,7 +60,7 @@ def wait_any(acks: Sequence[Optional[Ack]], timeout: Optional[float] = None) -> 
 
 
 def start(ack: Optional[Ack], *kept: Any) -> Optional[_library.Ack]:
-    """The ack as the library takes it; it keeps the buffers of the operation."""
+    """Return the C structure of the ack, which keeps the buffers of the operation."""
     if ack is None:
         return None
     ack._kept.extend(kept)

@@ -35,22 +35,27 @@ _FORMATS = {'Q': Number.U64, 'L': Number.U64, 'q': Number.I64, 'l': Number.I64, 
 
 
 class Collective(Object):
-    """Calls that all participants make in the same order, with the same root, sizes and types, as in MPI.
+    """Calls that all participants make in the same order, with the same root, sizes and types, as
+    in MPI.
 
-    Each call is a barrier. After Timeout, and if an exception such as KeyboardInterrupt ends a call, the call is not
-    over: make it again with the same arguments. After HostDown, NotConnected and EPROTO close the object.
+    Each call is a barrier. After Timeout, or an exception such as KeyboardInterrupt, the call is
+    unfinished: repeat it with the same arguments. After HostDown, NotConnected and EPROTO close the
+    object.
 
-    Nodes read from each other: wait for all participants with a Barrier before the object or its node is closed.
+    Nodes read from each other: wait for all participants with a Barrier before the object or its
+    node is closed.
     """
 
     _kind = 'collective'
 
     def __init__(self, node: Node, name: str, *, bytes_max: int = 0, participants: Ranks = None):
-        super().__init__(node, name, CollectiveOptions(participants=Nodeset.of(participants), bytes_max=bytes_max))
+        super().__init__(node, name,
+                         CollectiveOptions(participants=Nodeset.of(participants), bytes_max=bytes_max))
 
-    def broadcast(self, data: Union[Bytes, memoryview], root: int = 0, timeout: Optional[float] = None) -> None:
-        """Copy the bytes of `data` of the root to `data` of every other participant, which is a writable buffer of the
-        same size (bytearray, array.array, memoryview, a NumPy array)."""
+    def broadcast(self, data: Union[Bytes, memoryview], root: int = 0,
+                  timeout: Optional[float] = None) -> None:
+        """Copy the bytes of `data` of the root to `data` of every other participant, which is a
+        writable buffer of the same size (bytearray, array.array, memoryview, a NumPy array)."""
         if self.node.rank == root:
             place, size = source(data)
         else:
@@ -61,52 +66,55 @@ class Collective(Object):
 
     def reduce(self, numbers: Numbers, reduction: Reduction = Reduction.SUM, root: int = 0,
                timeout: Optional[float] = None) -> Any:
-        """Combine the numbers of all participants, element by element. Return the result at the root, else None.
-        An int counts as 8 bytes with a sign, a float as double; the result of a buffer is an array.array."""
+        """Combine the numbers of all participants, element by element. Return the result at the
+        root, None elsewhere. An int counts as 8 bytes with a sign, a float as double; the result of
+        a buffer is an array.array."""
         send, count, number, receive = self._elements(numbers)
         self._repeat(timeout, 'reduce', root, send, receive, count, number, reduction)
         return self._result(numbers, number, receive) if self.node.rank == root else None
 
     def all_reduce(self, numbers: Numbers, reduction: Reduction = Reduction.SUM,
                    timeout: Optional[float] = None) -> Any:
-        """The same, with the result at every participant."""
+        """As reduce, with the result at every participant."""
         send, count, number, receive = self._elements(numbers)
         self._repeat(timeout, 'all_reduce', send, receive, count, number, reduction)
         return self._result(numbers, number, receive)
 
     def gather(self, data: Bytes, root: int = 0, timeout: Optional[float] = None) -> Optional[list[bytes]]:
-        """Return the data of all participants, in the order of the ranks, at the root, else None. All have the same
-        size."""
+        """Return the data of all participants, in the order of the ranks, at the root, None
+        elsewhere. All have the same size."""
         send, size = source(data)
-        receive = self._room(size) if self.node.rank == root else None
+        receive = self._receive_buffer(size) if self.node.rank == root else None
         self._repeat(timeout, 'gather', root, send, receive, size)
         return self._split(receive, size) if receive is not None else None
 
     def all_gather(self, data: Bytes, timeout: Optional[float] = None) -> list[bytes]:
-        """The same, with the result at every participant."""
+        """As gather, with the result at every participant."""
         send, size = source(data)
-        receive = self._room(size)
+        receive = self._receive_buffer(size)
         self._repeat(timeout, 'all_gather', send, receive, size)
         return self._split(receive, size)
 
     def _repeat(self, timeout: Optional[float], verb: str, *arguments: Any) -> None:
-        """Make a call, in slices: a call that timed out goes on if it is made again."""
+        """Make a call in slices of time: a repeated call continues after a timeout."""
         check(wait_in_slices(timeout, lambda ns: self._call(verb, *arguments, ns)))
 
-    def _room(self, size_bytes: int) -> ctypes.Array:
+    def _receive_buffer(self, size_bytes: int) -> ctypes.Array:
         return ctypes.create_string_buffer(size_bytes * len(self.participants))
 
     def _split(self, receive: ctypes.Array, size_bytes: int) -> list[bytes]:
-        return [receive.raw[rank * size_bytes:(rank + 1) * size_bytes] for rank in range(len(self.participants))]
+        return [receive.raw[rank * size_bytes:(rank + 1) * size_bytes]
+                for rank in range(len(self.participants))]
 
     def _elements(self, numbers: Numbers) -> tuple[Any, int, Number, ctypes.Array]:
-        """Pointer, count and type of numbers, and room for the result."""
+        """Return pointer, count and type of the numbers, and a buffer for the result."""
         if isinstance(numbers, (int, float)):
             numbers = array.array('q' if isinstance(numbers, int) else 'd', [numbers])
         view = memoryview(numbers)
         number = _FORMATS.get(view.format)
         if number is None or view.itemsize != 8:
-            raise error(-errno.EINVAL, f'cannot reduce elements of format {view.format} in {self.name}: they must be '
+            raise error(-errno.EINVAL,
+                        f'cannot reduce elements of format {view.format} in {self.name}: they must be '
                         "integers or doubles of 8 bytes; use array.array('q', ...), 'Q' or 'd'")
         send, size = source(view)
         return send, size // 8, number, ctypes.create_string_buffer(size)

@@ -7,7 +7,8 @@ from ._library import library
 
 
 class Error(OSError):
-    """A call failed. ``errno`` is the code, ``name`` its name, ``sentence`` what failed, its cause and the remedy."""
+    """A call failed. ``errno`` is the code and ``name`` its name; ``sentence`` states the failure,
+    its cause and the remedy."""
 
     def __init__(self, errno: int, sentence: str):
         super().__init__(errno, sentence)
@@ -23,7 +24,7 @@ class Error(OSError):
 
 
 class Again(Error, BlockingIOError):
-    """The call has no effect yet, or only a part of it: make it again (EAGAIN). See the call."""
+    """The call has no effect yet, or only a part of it: repeat it (EAGAIN). The call states the cause."""
 
 
 class Exists(Error, FileExistsError):
@@ -47,7 +48,7 @@ class NotFound(Error):
 
 
 class NotRecoverable(Error):
-    """A failed node left the object half changed, and no node repaired it (ENOTRECOVERABLE)."""
+    """A failed node left the object partly changed, and no node repaired it (ENOTRECOVERABLE)."""
 
 
 class OwnerDead(Error):
@@ -72,14 +73,15 @@ _CLASSES = {
 
 
 def error(code: int, sentence: str | None = None) -> Error:
-    """The exception for a code (-errno), with the last sentence of this thread unless another is given."""
+    """Return the exception for a code (-errno), with the last sentence of this thread unless
+    another is given."""
     if sentence is None:
         sentence = library.remo_last_error().decode(errors='replace')
     return _CLASSES.get(-code, Error)(-code, sentence)
 
 
 def check(code: int) -> int:
-    """Raise the exception for a negative code, else return the code."""
+    """Raise the exception for a negative code; otherwise return the code."""
     if code < 0:
         raise error(code)
     return code

@@ -10,38 +10,42 @@ from ._library import KVCursor, KVOptions
 from .errors import check
 from .node import Bytes, Node, Nodeset, Object, Ranks, source
 
-# Room for a key and a value at first; a longer one is read again.
-_KEY_ROOM_BYTES = 64
-_VALUE_ROOM_BYTES = 1024
+# Initial sizes of the buffers for a key and a value; longer ones are read again.
+_KEY_BUFFER_BYTES = 64
+_VALUE_BUFFER_BYTES = 1024
 
 
 class KV(Object, MutableMapping):
-    """A distributed hash map of bytes to bytes. A str is its UTF-8 encoding; keys and values are returned as bytes.
+    """A distributed hash map of bytes to bytes. A str is its UTF-8 encoding; keys and values are
+    returned as bytes.
 
-    Each call is atomic for its key, unless the method says otherwise, and ends after the node's `op_timeout` at the
-    latest. Maps compare equal only to themselves.
+    Each call is atomic for its key, except where a method states otherwise, and ends after the
+    node's `op_timeout` at the latest. Maps compare equal only to themselves.
 
-    Iteration reads the map while other nodes change it. A key that is present from the first step to the last is
-    returned exactly once. A key that is inserted or deleted meanwhile may be returned or not, and once for each
-    insert. The order of keys has no meaning, and is another one on each node. ``items()`` and ``values()`` read keys
-    and values together, so a deleted key raises no KeyError. A key on a node that has failed, or has closed the map,
-    raises HostDown or NotConnected, once for each such key; the next call of ``next()`` on the same iterator goes on.
+    Iteration reads the map while other nodes change it. A key that is present from the first step
+    to the last is returned exactly once. A key that is inserted or deleted meanwhile may be
+    returned or not, and once for each insert. The order of keys has no meaning, and differs between
+    nodes. ``items()`` and ``values()`` read keys and values together, so a deleted key raises no
+    KeyError. A key on a node that has failed, or has closed the map, raises HostDown or
+    NotConnected, once for each such key; the next call of ``next()`` on the same iterator
+    continues.
     """
 
     _kind = 'kv'
 
-    def __init__(self, node: Node, name: str, capacity: int = 0, *, key_bytes_max: int = 0, value_bytes_max: int = 0,
-                 participants: Ranks = None):
+    def __init__(self, node: Node, name: str, capacity: int = 0, *, key_bytes_max: int = 0,
+                 value_bytes_max: int = 0, participants: Ranks = None):
         super().__init__(node, name, KVOptions(participants=Nodeset.of(participants), capacity=capacity,
                                                key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max))
 
-    # Two handles are equal only if they are the same: Mapping would compare the contents, with reads of each key.
+    # Two handles are equal only if they are the same: Mapping would compare the contents, and read each
+    # key.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     def get(self, key: Bytes, default: Any = None) -> Any:
         """Return the value of a key, or `default`."""
-        name, room, size = source(key), _VALUE_ROOM_BYTES, ctypes.c_size_t()
+        name, room, size = source(key), _VALUE_BUFFER_BYTES, ctypes.c_size_t()
         while True:
             into = ctypes.create_string_buffer(room)
             code = self._call('get', *name, into, room, size)
@@ -65,14 +69,14 @@ class KV(Object, MutableMapping):
         return self._unless(errno.ENOENT, 'update', *source(key), *source(value))
 
     def compare_put(self, key: Bytes, expected: Bytes, value: Bytes) -> bool:
-        """Replace the value of a key if it equals `expected`. Return False, without a change, if the value differs or
-        the key is absent."""
+        """Replace the value of a key if it equals `expected`. Return False, without a change, if
+        the value differs or the key is absent."""
         code = self._call('compare_put', *source(key), *source(expected), *source(value))
         return code not in (-errno.ESTALE, -errno.ENOENT) and check(code) == 0
 
     def fetch_add(self, key: Bytes, delta: int = 1) -> int:
-        """Add to a value of 8 bytes in the byte order of the machine, modulo 2**64; return the value before. An absent
-        key raises KeyError: insert it first with its initial value."""
+        """Add to a value of 8 bytes in the byte order of the machine, modulo 2**64; return the
+        value before. An absent key raises KeyError: insert it first with its initial value."""
         old = ctypes.c_uint64()
         if not self._unless(errno.ENOENT, 'fetch_add', *source(key), delta % 2**64, old):
             raise KeyError(key)
@@ -83,18 +87,19 @@ class KV(Object, MutableMapping):
         return self._unless(errno.ENOENT, 'delete', *source(key))
 
     def items(self) -> ItemsView:
-        """A view of all keys with their values."""
+        """Return a view of all keys with their values."""
         return _Items(self)
 
     def values(self) -> ValuesView:
-        """A view of all values."""
+        """Return a view of all values."""
         return _Values(self)
 
     _required = object()
 
     def pop(self, key: Bytes, default: Any = _required) -> Any:
-        """Remove a key and return its value. Of several callers one gets the value. Not atomic: if another node
-        changes the value at the same time, the value before the change may be returned."""
+        """Remove a key and return its value. If several callers remove the key, one of them gets
+        the value. Not atomic: if another node changes the value at the same time, the value before
+        the change may be returned."""
         value = self.get(key)
         if value is not None and self.delete(key):
             return value
@@ -135,7 +140,7 @@ class KV(Object, MutableMapping):
 
     def __contains__(self, key: Any) -> bool:
         size = ctypes.c_size_t()
-        code = self._call('get', *source(key), None, 0, size)  # without room for the value
+        code = self._call('get', *source(key), None, 0, size)  # without a buffer for the value
         is_longer = code == -errno.EMSGSIZE and size.value > 0
         return is_longer or code != -errno.ENOENT and check(code) == 0
 
@@ -143,8 +148,9 @@ class KV(Object, MutableMapping):
         return _Entries(self, has_values=False)
 
     def __len__(self) -> int:
-        """Return the number of keys in the index of this node, without network operations. It is exact while no node
-        inserts or deletes; keys on failed nodes count, although they cannot be read."""
+        """Return the number of keys in the index of this node, without network operations. It is
+        exact while no node inserts or deletes; keys on failed nodes count, although they cannot be
+        read."""
         return self._call('count')
 
     def _unless(self, refusal: int, verb: str, *arguments: Any) -> bool:
@@ -154,12 +160,12 @@ class KV(Object, MutableMapping):
 
 
 class _Entries(Iterator):
-    """A walk over the keys of a map, or over pairs of key and value, which goes on after an error."""
+    """An iterator over the keys of a map, or over pairs of key and value. It continues after an error."""
 
     def __init__(self, kv: KV, *, has_values: bool):
         self._kv, self._cursor, self._has_values = kv, KVCursor(), has_values
-        self._key = ctypes.create_string_buffer(_KEY_ROOM_BYTES)
-        self._value = ctypes.create_string_buffer(_VALUE_ROOM_BYTES if has_values else 0)
+        self._key = ctypes.create_string_buffer(_KEY_BUFFER_BYTES)
+        self._value = ctypes.create_string_buffer(_VALUE_BUFFER_BYTES if has_values else 0)
 
     def __next__(self) -> Any:
         key_bytes, value_bytes = ctypes.c_size_t(), ctypes.c_size_t()
@@ -175,7 +181,7 @@ class _Entries(Iterator):
         return (key, ctypes.string_at(self._value, value_bytes.value)) if self._has_values else key
 
     def _enlarge(self, key_bytes: int, value_bytes: int) -> bool:
-        """Make room for an entry of these lengths. Return False if there was room."""
+        """Enlarge the buffers for an entry of these lengths. Return False if they were large enough."""
         is_key_long, is_value_long = key_bytes > len(self._key), value_bytes > len(self._value)
         if is_key_long:
             self._key = ctypes.create_string_buffer(key_bytes)

@@ -13,7 +13,7 @@ from .node import Fence, Node, Nodeset, Object, Ranks, timeout_ns, wait_in_slice
 class Acquired(enum.Enum):
     """How a lock was acquired."""
     CLEAN = 0
-    OWNER_DEAD = 1  # the last holder failed: repair what the lock protects, then call consistent()
+    OWNER_DEAD = 1  # the last holder failed: repair the protected data, then call consistent()
 
 
 class LockTable(Object):
@@ -21,7 +21,8 @@ class LockTable(Object):
 
     _kind = 'lock'
 
-    def __init__(self, node: Node, name: str, count: int = 1, *, homes: Ranks = None, participants: Ranks = None):
+    def __init__(self, node: Node, name: str, count: int = 1, *, homes: Ranks = None,
+                 participants: Ranks = None):
         super().__init__(node, name, LockOptions(participants=Nodeset.of(participants), count=count,
                                                  homes=Nodeset.of(homes)))
         self.count = count
@@ -30,10 +31,11 @@ class LockTable(Object):
         return Lock(self, index)
 
     def acquire(self, index: int, timeout: Optional[float] = None) -> Acquired:
-        """Acquire a lock. A failed holder is a result, a deadline that passes raises Timeout.
+        """Acquire a lock. A failed holder is a result; a timeout raises Timeout.
 
-        Without a timeout the call ends with the lock or the failure of its home, and Ctrl-C waits as long:
-        a wait in parts would lose its place in the queue."""
+        Without a timeout the call waits until it holds the lock, or the lock's home fails. Ctrl-C
+        takes effect after the call, because a wait in several parts would lose its position in the
+        queue."""
         code = self._call('acquire', index, timeout_ns(timeout))
         if code == -errno.EOWNERDEAD:
             return Acquired.OWNER_DEAD
@@ -41,25 +43,26 @@ class LockTable(Object):
         return Acquired.CLEAN
 
     def release(self, index: int, fence: Fence = Fence.THREAD) -> None:
-        """Release a lock after a fence. By the thread that acquired it.
+        """Release a lock after a fence, in the thread that acquired it.
 
-        Raises Again, after the node's `op_timeout`, if the lock is still held, because writes may still arrive at a
-        paused node: release it again, and do not use what it protects in between. After HostDown, NotConnected and
-        every other error but InvalidArgument and EPERM the lock is released, and a write under it was lost."""
+        Raises Again, after the node's `op_timeout`, if the lock is still held, because writes may
+        still arrive at a paused node: release it again, and do not access the protected data in
+        between. After HostDown, NotConnected and all other errors except InvalidArgument and EPERM
+        the lock is released, and a write under it was lost."""
         check(self._call('release', index, fence))
 
     def consistent(self, index: int) -> None:
-        """After Acquired.OWNER_DEAD: what the lock protects is in order again."""
+        """Declare the protected data repaired, after Acquired.OWNER_DEAD."""
         check(self._call('consistent', index))
 
 
 class Lock:
     """One lock as a context manager.
 
-    If the last holder failed, the ``with`` statement calls `repair` and marks the lock consistent. Without
-    `repair`, or if it raises, the lock is released as not recoverable, for every node, and the statement raises
-    OwnerDead (or the exception of `repair`): the block does not run on data that may be half changed. A program
-    that can repair, but not inside a function, calls LockTable.acquire.
+    If the last holder failed, the ``with`` statement calls `repair` and marks the lock consistent.
+    Without `repair`, or if it raises, the lock is released as not recoverable, for every node, and
+    the statement raises OwnerDead (or the exception of `repair`): the block never runs with partly
+    changed data. To repair the data outside a function, call LockTable.acquire.
     """
 
     def __init__(self, table: LockTable, index: int = 0, *, fence: Fence = Fence.THREAD,
@@ -81,8 +84,9 @@ class Lock:
     def _repair(self) -> None:
         try:
             if self.repair is None:
-                raise error(-errno.EOWNERDEAD, f'the last holder of lock {self.index} of {self.table.name} failed and '
-                            'may have left its data half changed; give the lock a repair function, or use '
+                raise error(-errno.EOWNERDEAD,
+                            f'cannot enter lock {self.index} of {self.table.name}: its last holder failed '
+                            'and may have left its data partly changed; pass a repair function, or use '
                             'LockTable.acquire')
             self.repair()
             self.table.consistent(self.index)
@@ -92,7 +96,7 @@ class Lock:
 
 
 class Barrier(Object):
-    """No participant leaves before all have come; what was written before is visible after."""
+    """No participant passes before all have arrived; writes before the barrier are visible after it."""
 
     _kind = 'barrier'
 
@@ -100,5 +104,5 @@ class Barrier(Object):
         super().__init__(node, name, BarrierOptions(participants=Nodeset.of(participants)))
 
     def wait(self, timeout: Optional[float] = None) -> None:
-        """Wait for all participants. After a Timeout this node's arrival counts: call again to go on."""
+        """Wait for all participants. After Timeout this node's arrival counts; call again to continue."""
         check(wait_in_slices(timeout, lambda ns: self._call('wait', ns)))

@@ -1,4 +1,4 @@
-"""Nodes, and what all objects have in common."""
+"""Nodes, and the base classes of all objects."""
 from __future__ import annotations
 
 import ctypes
@@ -20,12 +20,13 @@ _SLICE_S = 0.5
 
 
 def timeout_ns(timeout: Optional[float]) -> int:
-    """Seconds, or None for ever, as the library takes it."""
+    """Convert seconds, or None (no timeout), to the timeout of the library."""
     return FOREVER if timeout is None else max(0, min(int(timeout * 1e9), FOREVER - 1))
 
 
 def wait_in_slices(timeout: Optional[float], call: Callable[[int], int]) -> int:
-    """Repeat ``call(timeout_ns)`` while it times out and `timeout` seconds have not passed; return its code."""
+    """Repeat ``call(timeout_ns)`` while it times out and `timeout` seconds have not passed; return
+    its code."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         left = _SLICE_S if deadline is None else deadline - time.monotonic()
@@ -35,7 +36,7 @@ def wait_in_slices(timeout: Optional[float], call: Callable[[int], int]) -> int:
 
 
 def source(data: Bytes) -> tuple[Any, int]:
-    """Pointer and size of data that the library reads during a call."""
+    """Return pointer and size of data that the library reads during a call."""
     if isinstance(data, str):
         data = data.encode()
     if not isinstance(data, bytes):
@@ -56,7 +57,7 @@ class Fence(enum.IntEnum):
 
 
 class Peer(enum.IntEnum):
-    """The state of a node of the job, as known on this node."""
+    """The state of a node of the job."""
     COMING = 0
     UP = 1
     LEFT = 2
@@ -64,7 +65,7 @@ class Peer(enum.IntEnum):
 
 
 class Closing:
-    """Something that is closed at the end of a ``with`` block."""
+    """A resource that a ``with`` block closes."""
 
     def close(self) -> None:
         raise NotImplementedError
@@ -76,20 +77,20 @@ class Closing:
         self.close()
 
 
-# The callbacks of all open nodes. The library calls them until remo_node_close returns, also if the program has dropped
-# its last reference to the node.
+# The callbacks of all open nodes. The library calls them until remo_node_close returns, also if the program
+# has dropped its last reference to the node.
 _callbacks: list[Any] = []
 
 
 class Node(Closing):
     """A member of the job.
 
-    Without arguments the job is that of ``remo run``, mpirun or srun; without one of them, a job of one node.
-    Closing the node closes its objects, the last one first, and cancels its acks.
+    Without arguments the job is that of ``remo run``, mpirun or srun; without one of them, a job of
+    one node. Closing the node closes its objects in reverse order, and cancels its acks.
 
-    ``on_peer(rank, state)`` is called for each membership change: Peer.UP, Peer.LEFT or Peer.DEAD. It runs on a thread
-    of the library, one call at a time, the first ones before the node is open. It must not wait, nor close anything;
-    its exceptions go to ``sys.unraisablehook``.
+    ``on_peer(rank, state)`` is called for each membership change: Peer.UP, Peer.LEFT or Peer.DEAD.
+    It runs on a thread of the library, one call at a time; the first calls precede the end of
+    Node(). It must neither wait nor close an object; its exceptions go to ``sys.unraisablehook``.
     """
 
     def __init__(self, *, fabric: Optional[str] = None, provider: Optional[str] = None,
@@ -109,7 +110,7 @@ class Node(Closing):
             config.addresses = (ctypes.c_char_p * len(addresses))(*[a.encode() for a in addresses])
         self._pointer: Optional[int] = None
         self._objects: list[Handle] = []
-        self._acks: weakref.WeakSet = weakref.WeakSet()  # which the library may still write to
+        self._acks: weakref.WeakSet = weakref.WeakSet()  # to which the library may still write
         self._callback: Any = None
         if on_peer is not None:
             self._callback = _library.ON_PEER(lambda _, rank, state: on_peer(rank, Peer(state)))
@@ -121,7 +122,7 @@ class Node(Closing):
             _callbacks.append(self._callback)
 
     def close(self) -> None:
-        """Close the objects of the node, and leave the job. No other thread may be inside a call."""
+        """Close the objects of the node, and leave the job. No other thread may be in a call."""
         for ack in list(self._acks):
             ack.cancel()
         while self._objects:
@@ -151,11 +152,11 @@ class Node(Closing):
         return library.remo_node_fabric(self.pointer).decode()
 
     def peer(self, rank: int) -> Peer:
-        """The state of a node of the job."""
+        """Return the state of a node of the job."""
         return Peer(library.remo_node_peer(self.pointer, rank))
 
     def fence(self, scope: Fence = Fence.THREAD, peer: int = 0) -> None:
-        """Complete and place operations before the fence before operations after it."""
+        """Order operations: those before the fence are placed before those after it."""
         check(library.remo_fence(self.pointer, scope, peer))
 
     def wait_connected(self, timeout: Optional[float] = None) -> None:
@@ -164,19 +165,19 @@ class Node(Closing):
         check(wait_in_slices(timeout, lambda ns: library.remo_channel_wait(root, ns)))
 
     def stats(self) -> dict[str, int]:
-        """Network operations since the start."""
+        """Return the counts of network operations since the start."""
         stats = Stats()
         library.remo_node_stats(self.pointer, stats)
         return {name: getattr(stats, name) for name, _ in Stats._fields_}
 
 
 class Handle(Closing):
-    """What objects and events have: a node, and a C object that is opened and closed."""
+    """The base of objects and events: a node, and a C object that is opened and closed."""
 
     _kind = ''  # the name in the functions of the library
 
     def __init__(self, node: Node, name: str, *arguments: Any):
-        """Call the open function with these arguments."""
+        """Open the object: call its open function with these arguments."""
         self._pointer: Optional[int] = None
         self.node = node
         self.name = name
@@ -208,7 +209,7 @@ class Handle(Closing):
 
 
 class Object(Handle):
-    """What all objects have: a name and participants."""
+    """The base of all objects: a name and participants."""
 
     def __init__(self, node: Node, name: str, *arguments: Any):
         super().__init__(node, name, library.remo_node_root(node.pointer), name.encode(), *arguments)
@@ -225,13 +226,14 @@ class Object(Handle):
         check(wait_in_slices(timeout, lambda ns: library.remo_channel_wait(channel, ns)))
 
     def _exactly(self, data: Bytes, size_bytes: int) -> Any:
-        """The pointer to data of this size, which the library reads; another size is an error."""
+        """Return the pointer to data that must have this size."""
         pointer, size = source(data)
         if size != size_bytes:
-            raise error(-errno.EINVAL, f'cannot store {size} bytes in {self.name}: its values have {size_bytes} bytes; '
-                        'give as many')
+            raise error(-errno.EINVAL,
+                        f'cannot store {size} bytes in {self.name}: its values have {size_bytes} bytes; '
+                        'pass that many')
         return pointer
 
 
-__all__ = ['Bytes', 'Closing', 'Fence', 'Handle', 'Node', 'Nodeset', 'Object', 'Peer', 'Ranks', 'source', 'timeout_ns',
-           'wait_in_slices']
+__all__ = ['Bytes', 'Closing', 'Fence', 'Handle', 'Node', 'Nodeset', 'Object', 'Peer', 'Ranks', 'source',
+           'timeout_ns', 'wait_in_slices']

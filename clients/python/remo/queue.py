@@ -13,7 +13,7 @@ _SLOT_BYTES = 56  # the default of the library
 
 
 def _next(call, room_bytes: int, timeout: Optional[float]) -> Optional[bytes]:
-    """Copy out one element with ``call(buffer, bytes, size, timeout_ns)``; None if none came in time."""
+    """Return one element of ``call(buffer, bytes, size, timeout_ns)``, or None after the timeout."""
     into, size = ctypes.create_string_buffer(room_bytes), ctypes.c_size_t()
     code = wait_in_slices(timeout, lambda ns: call(into, room_bytes, size, ns))
     if code == -errno.ETIMEDOUT:
@@ -34,13 +34,13 @@ class Queue(Object):
         self.slot_bytes = slot_bytes or _SLOT_BYTES
 
     def push(self, element: Bytes, timeout: Optional[float] = None) -> bool:
-        """Append an element. False if the queue stayed full."""
+        """Append an element. Return False if the queue is still full after the timeout."""
         data = source(element)
         code = wait_in_slices(timeout, lambda ns: self._call('push', *data, ns))
         return code != -errno.ETIMEDOUT and check(code) == 0
 
     def pop(self, timeout: Optional[float] = None) -> Optional[bytes]:
-        """Remove the first element. None if the queue stayed empty."""
+        """Remove the first element, and return it, or None after the timeout."""
         return _next(lambda *arguments: self._call('pop', *arguments), self.slot_bytes, timeout)
 
 
@@ -56,19 +56,19 @@ class RingBuffer(Object):
         self.message_bytes_max = self._call('message_bytes_max')
 
     def send(self, message: Bytes, timeout: Optional[float] = None) -> int:
-        """Sender: send to every live receiver; return the position for wait_received."""
+        """Sender: send to every receiver that is up; return the position for wait_received."""
         data, position = source(message), ctypes.c_uint64()
         check(wait_in_slices(timeout, lambda ns: self._call('send', *data, ns, position)))
         return position.value
 
     def wait_received(self, position: int, timeout: Optional[float] = None) -> None:
-        """Sender: wait until every live receiver has acknowledged everything up to `position`."""
+        """Sender: wait until every receiver that is up has acknowledged all messages up to `position`."""
         check(wait_in_slices(timeout, lambda ns: self._call('wait_received', position, ns)))
 
     def receive(self, timeout: Optional[float] = None) -> Optional[bytes]:
-        """Receiver: the next message. None if none came."""
+        """Receiver: return the next message, or None after the timeout."""
         return _next(lambda *arguments: self._call('receive', *arguments), self.message_bytes_max, timeout)
 
     def acknowledge(self) -> None:
-        """Receiver: acknowledge what was received so far."""
+        """Receiver: acknowledge all messages received so far."""
         check(self._call('acknowledge'))

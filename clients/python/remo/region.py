@@ -13,22 +13,25 @@ _NOTIFY = 1
 
 
 class Region(Object):
-    """A range of network memory on each participant, which all read and write."""
+    """A range of network memory on each participant, which all participants read and write."""
 
     _kind = 'region'
 
     def __init__(self, node: Node, name: str, size_bytes: int, *, participants: Ranks = None,
                  providers: Ranks = None):
         super().__init__(node, name, size_bytes,
-                         RegionOptions(participants=Nodeset.of(participants), providers=Nodeset.of(providers)))
+                         RegionOptions(participants=Nodeset.of(participants),
+                                       providers=Nodeset.of(providers)))
         self.size_bytes = size_bytes
 
     @property
     def local(self) -> Optional[memoryview]:
-        """The share of this node, or None. Peers may modify it concurrently. Do not use it, nor a view or array
-        made of it, after the region is closed: its memory is unmapped."""
+        """The memory of this node, or None. Peers may modify it concurrently. Do not use it, or a
+        view or array of it, after the region is closed: its memory is unmapped."""
         address = self._function('local')(self.pointer)
-        return memoryview((ctypes.c_ubyte * self.size_bytes).from_address(address)).cast('B') if address else None
+        if not address:
+            return None
+        return memoryview((ctypes.c_ubyte * self.size_bytes).from_address(address)).cast('B')
 
     def read(self, node: int, offset: int, size_bytes: int) -> bytes:
         """Read bytes of a node."""
@@ -36,16 +39,18 @@ class Region(Object):
         self.read_into(node, offset, into)
         return bytes(into)
 
-    def read_into(self, node: int, offset: int, into: bytearray | memoryview, *, ack: Optional[Ack] = None) -> None:
-        """Read bytes of a node into a writable buffer: as many as it has. With an ack, start the read."""
+    def read_into(self, node: int, offset: int, into: bytearray | memoryview, *,
+                  ack: Optional[Ack] = None) -> None:
+        """Read bytes of a node into a writable buffer, and fill it. With an ack, start the read."""
         view = memoryview(into).cast('B')
         place = (ctypes.c_char * view.nbytes).from_buffer(view) if view.nbytes else None
         check(self._call('read', node, offset, place, view.nbytes, start(ack, place)))
 
-    def write(self, node: int, offset: int, data: Bytes, *, notify: bool = False, ack: Optional[Ack] = None) -> None:
-        """Write bytes to a node. A fence orders the write and reports its failure; `notify` wakes the waiters of
-        the target when the data is there. With an ack, start the write; `data` may be a part of ``local``, and is then
-        left unchanged until the ack is done."""
+    def write(self, node: int, offset: int, data: Bytes, *, notify: bool = False,
+              ack: Optional[Ack] = None) -> None:
+        """Write bytes to a node. A fence orders the write and reports its failure; `notify` wakes
+        the waiters of the target when the data is placed. With an ack, start the write; `data` may
+        be a part of ``local``, and is then left unchanged until the ack is complete."""
         check(self._call('write', node, offset, *source(data), _NOTIFY if notify else 0, start(ack)))
 
     def fetch_add(self, node: int, offset: int, addend: int = 1) -> int:
@@ -62,14 +67,15 @@ class Region(Object):
 
 
 class AtomicVar(Object):
-    """Words of 8 bytes that any node reads and changes atomically. Zero at the beginning."""
+    """Words of 8 bytes that any node reads and changes atomically; initially zero."""
 
     _kind = 'atomic_var'
 
     def __init__(self, node: Node, name: str, count: int = 1, *, home: int = 0, striped: bool = False,
                  participants: Ranks = None):
-        super().__init__(node, name, AtomicVarOptions(participants=Nodeset.of(participants), count=count, home=home,
-                                                      place=1 if striped else 0))
+        super().__init__(node, name,
+                         AtomicVarOptions(participants=Nodeset.of(participants), count=count, home=home,
+                                          place=1 if striped else 0))
 
     def load(self, index: int = 0) -> int:
         value = ctypes.c_uint64()

@@ -51,7 +51,8 @@ class OwnedVar(Object):
 
 
 class SST(Object):
-    """A shared state table: a row of `row_bytes` bytes per participant, which writes it, with a copy at all others."""
+    """A shared state table: a row of `row_bytes` bytes per participant, which writes it, with a
+    copy at all others."""
 
     _kind = 'sst'
 
@@ -60,11 +61,11 @@ class SST(Object):
         self.row_bytes = row_bytes
 
     def store(self, row: Bytes) -> None:
-        """Set the row of this node, here only."""
+        """Set the row of this node in its own copy only."""
         check(self._call('store', self._exactly(row, self.row_bytes)))
 
     def load(self, node: int) -> bytes:
-        """Return the row of a node as known here, without network operations."""
+        """Return this node's copy of a row, without network operations."""
         into = ctypes.create_string_buffer(self.row_bytes)
         check(self._call('load', node, into))
         return into.raw
@@ -75,8 +76,8 @@ class SST(Object):
         check(self._call('broadcast', done) if node is None else self._call('push', node, done))
 
     def wait(self, ready: Callable[[SST], bool], timeout: Optional[float] = None) -> None:
-        """Wait until ``ready(table)`` is true. It is called whenever a row may have changed or a participant has
-        failed. Its exceptions end the wait and reach the caller."""
+        """Wait until ``ready(table)`` is true. It is called whenever a row may have changed or a
+        participant has failed. Its exceptions end the wait and reach the caller."""
         raised: list[BaseException] = []
 
         def test(_, __) -> int:
