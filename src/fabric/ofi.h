@@ -15,13 +15,13 @@
  *          messages in between would be missing. A failed write breaks only the link that posted it. After
  *          a peer is cut off, the target thread executes none of its requests.
  * Cost:    an operation alone takes two writes of libfabric, one to the peer and one back. Up to some
- *          hundreds of operations share them: reads whose caller does not wait yet are sent by the next poll,
- *          if the thread's polls follow its posts closely (ofi_endpoint.c). An endpoint takes 2.5 MB and 10
- *          descriptors on first use, and each link 0.1 MB and 1 descriptor at each end.
+ *          hundreds of operations share them. Reads whose caller does not wait yet are sent by the next poll,
+ *          if that usually follows soon (ofi_endpoint.c). An endpoint takes 2.5 MB and 10 descriptors on
+ *          first use, and each link 0.1 MB and 1 descriptor at each end.
  * Threads: the target thread and the control thread share target.lock. A link belongs to the thread that
- *          holds its endpoint: the endpoint's own thread, or the target thread, which sends queued operations
- *          if the own thread does not drive them. A published contact does not change, except that ranges are
- *          added, and is freed with the fabric. */
+ *          holds its endpoint: its own thread, or the target thread. The target thread sends queued
+ *          operations that the own thread does not drive. A published contact does not change, except that
+ *          ranges are added, and is freed with the fabric. */
 #ifndef REMO_FABRIC_OFI_H
 #define REMO_FABRIC_OFI_H
 

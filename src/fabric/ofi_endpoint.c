@@ -52,9 +52,9 @@ static void endpoint_release(struct ofi_endpoint *endpoint) {
     remo__ofi_target_watch(endpoint->ofi);
 }
 
-/* An offer that finds no connection yet costs system calls. Nodes that wait for connections to all others
- * poll once a millisecond or more often; with all offers in each poll, n nodes on one machine would make
- * n * n calls in that time, and leave no processor for the connections. */
+/* An offer that finds no connection yet costs system calls. Nodes that wait for connections to all peers poll
+ * at least once a millisecond. With all offers in each poll, n nodes on one machine would make n * n calls in
+ * that time, and starve the connections. */
 static void links_offer(struct ofi_endpoint *endpoint) {
     uint32_t count = remo__min(endpoint->active_count, OFFERS_PER_POLL);
     for (uint32_t i = 0; i < count && endpoint->active_count > 0; i++) {

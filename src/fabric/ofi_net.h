@@ -2,11 +2,11 @@
  *
  * Model:   a net is a libfabric fabric. A port is one reliable-datagram endpoint with its queue, its address
  *          table, and blocks of memory that the owners of their keys may write. A port reaches any number of
- *          peers. One thread at a time uses it. It shares nothing with other ports but the net, so it can be
- *          closed at any moment, whatever its peers do, and nothing lands in its blocks after that.
+ *          peers. One thread at a time uses it. It shares only the net with other ports. So it can be closed
+ *          at any time, whatever its peers do, and no write reaches its blocks afterwards.
  * Failure: a write that fails is reported with its owner, so the loss of one peer does not affect the others.
- *          libfabric cannot cancel a write, nor close the connection to one peer: the memory of a block must
- *          stay mapped until its port is closed.
+ *          libfabric can neither cancel a write nor close the connection to one peer. So the memory of a
+ *          block must stay mapped until its port is closed.
  * Cost:    a port takes 2.5 MB and 9 descriptors, and 2 ms to open; each peer 60 KB and 1 descriptor.
  * Why:     libfabric's own reads and atomics are not used. Measured over tcp;ofi_rxm 1.17, a request written
  *          into a ring and an answer written back take as long as one fi_read (7.9 against 7.6 us), and many

@@ -1,8 +1,8 @@
 /* ofi_target.c - the target thread: executes requests of peers, and sleeps while there are none.
  *
  * libfabric's automatic progress takes 23 us for an 8-byte read (tcp;ofi_rxm 1.17, two cores), because its
- * thread sleeps after every message. This thread takes 8 us: it polls for a while after a wake-up, twice as
- * long as before if the next message came soon after it fell asleep, else half as long. */
+ * thread sleeps after every message. This thread takes 8 us, because it polls for a while after each wake-up:
+ * twice as long as the last time if the sleep was short, else half as long. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -307,7 +307,7 @@ void remo__ofi_target_watch(struct ofi_fabric *ofi) {
 
 /* Help endpoints whose threads do not drive them. They notify this thread once. From then on it checks, first
  * after a millisecond and then less often, until no endpoint has needed help for a while. A thread that waits
- * for a connection always has operations queued and drives them itself: with many nodes on one machine,
+ * for a connection always has queued operations, and drives them itself. With many nodes on one machine,
  * checks every millisecond took a large part of the processors. */
 static void help(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
@@ -375,10 +375,10 @@ static bool poll_requests(struct ofi_fabric *ofi, uint64_t awake_ns) {
     return preemption_count() == before;
 }
 
-/* Request short time slices, which let this thread interrupt a program that computes on the same processor
- * (Linux 6.12 and later; before that, and where the request is refused, nothing changes). Measured: 2.9 ms
- * for an answer without. The call sets the nice value too, so it gets that of the process: otherwise a
- * program with a higher priority would starve its own target thread. */
+/* Request short time slices, which let this thread interrupt a program that computes on the same processor.
+ * Needs Linux 6.12; otherwise, or if the request is refused, nothing changes. Measured: 2.9 ms for an answer
+ * without. The call also sets the nice value, to that of the process: otherwise a program of higher priority
+ * would starve its own target thread. */
 static void request_short_slices(void) {
     struct {
         uint32_t size, policy;

@@ -10,9 +10,9 @@
  * Placing:  networks place the bytes of a write in any order and in pieces. A receiver polls the number in
  *           the head, and accepts the message when the check at its end matches the whole message. So no
  *           order of placement is assumed, and torn words are detected. Checking a large message would take
- *           too long: its check covers only the head, and an immediate, which the network delivers after all
- *           bytes are placed, completes it. A byte stream that the receiving thread itself reads into the
- *           ring needs no immediate: all bytes before the check are placed before the check.
+ *           too long, so its check covers only the head. Its immediate completes it, because the network
+ *           delivers that after all bytes are placed. A byte stream that the receiving thread itself reads
+ *           into the ring needs no immediate: all bytes before the check are placed before the check.
  * Numbers:  in native byte order; nodes with different byte orders refuse to connect. All parts are multiples
  *           of 8 bytes. */
 #ifndef REMO_FABRIC_OFI_WIRE_H
@@ -41,10 +41,10 @@ struct remo__ofi_head {
     uint16_t count; /* request: records; answer: failures */
 };
 
-/* One operation, or a fragment of it. After the record follow: for a write the data, padded to 8 bytes, and
- * the immediate (8 bytes) if there is one; for a fetch-add the addend; for a compare-swap the expected and
- * the new value. The result of a read is the data, padded to 8 bytes; of an atomic the old value; of a write
- * nothing. The result of a failed record has the same size and undefined content. */
+/* One operation, or a fragment of it. Operands follow the record. Write: the data, padded to 8 bytes, and the
+ * immediate (8 bytes) if there is one. Fetch-add: the addend. Compare-swap: the expected and the new value.
+ * The result of a read is the data, padded to 8 bytes; of an atomic the old value; of a write nothing. The
+ * result of a failed record has the same size and undefined content. */
 struct remo__ofi_record {
     uint64_t offset;
     uint32_t size_bytes;

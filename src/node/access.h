@@ -3,9 +3,9 @@
  * Order:  peers and the network device write the same memory concurrently. A load of a word acquires, a store
  *         releases. Larger data may be torn, and must carry a checksum. A word that network atomics change is
  *         never stored by the CPU.
- * Caches: without hardware coherence between machines (caps.coherent is false), stores must be flushed before
- *         peers can read them, and lines must be invalidated before peers' writes can be read. Only the
- *         simulator has such a fabric, so flush and invalidate do nothing elsewhere. */
+ * Caches: where hardware does not keep caches coherent (caps.coherent is false), a store must be flushed
+ *         before peers can read it. Lines must be invalidated before this CPU can read peers' writes. Only
+ *         the simulator has such a fabric; elsewhere both do nothing. */
 #pragma once
 
 #include <stdatomic.h>

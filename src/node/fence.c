@@ -371,8 +371,8 @@ int remo__news_open(struct remo_node *node, struct remo__news **ret_exempt) {
     return 0;
 }
 
-/* Exempt the writes only if a fence would have to flush them, and if writes are ordered, so that a write that
- * a peer has read proves that the earlier ones are placed. */
+/* Exempt the writes only if a fence would flush them, and if the fabric orders writes. Then a write that a
+ * peer has read proves that all earlier writes to the peer are placed. */
 void remo__news_begin(struct remo__news *exempt, struct remo__thread *thread) {
     const struct remo_node *node = thread->node;
     bool useful = !node->mapped && !node->fabric->caps.completion_placed && node->fabric->caps.writes_ordered;

@@ -3,8 +3,8 @@
  * Failure: a fence fails in two ways. Transient: a flush was not posted or did not complete in time. Writes
  *          may still be in flight, and a later fence may succeed. Loss: a write or its target has failed.
  *          The write is not in flight, and one fence returns the loss. An object that passes data to
- *          another node after a fence must retry a transient failure: a write that is placed after the
- *          hand-over overwrites data of the next node.
+ *          another node after a fence must retry a transient failure. Otherwise a late write could
+ *          overwrite data of the next node.
  *
  * Exempt:  a barrier writes its arrival to each peer, and fences before the next arrival. Without an
  *          exemption that fence would flush only the earlier arrivals, by a read from each peer. The flush
@@ -15,8 +15,8 @@
 
 #include "node/node.h"
 
-/* Fence, and retry transient failures for op_timeout_ns at most. 0: all writes that `scope` covers are
- * placed or lost; *ret_loss is 0, or the error of a lost write, whose sentence is set.
+/* Fence, and retry transient failures for op_timeout_ns at most. Returns 0 if all writes that `scope` covers
+ * are placed or lost. *ret_loss is then 0, or the error of a lost write, whose sentence is set.
  * Errors: -EINVAL, or that of the last attempt: writes may be in flight; *ret_loss is 0, and a later fence
  *         returns the loss. */
 int remo__fence_settle(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,

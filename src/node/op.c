@@ -1,8 +1,8 @@
 /* op.c - operations that use an endpoint of the fabric: slots, bounce blocks, completions.
  *
- * A slot is one operation in flight. It owns the memory that the network may still access, unless the
- * caller's buffer is in the arena; so a caller may cancel an ack at any time. Slots are used under their
- * lock: by their thread, by a thread that does a global fence, and by the service thread. */
+ * A slot is one operation in flight. It owns the memory that the network may access, unless the caller's
+ * buffer is in the arena. So a caller may cancel an ack at any time. Slots are used under their lock: by
+ * their thread, by a thread that does a global fence, and by the service thread. */
 #include "node/op.h"
 
 #include <stdio.h>

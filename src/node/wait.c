@@ -1,7 +1,7 @@
-/* wait.c - implements wait.h: spin, then yield, then sleep. With a processor for every node of the machine,
- * the peer is probably about to change the condition, and a wake-up costs far more than some microseconds of
- * spinning. With more nodes than processors, spinning delays the peer. No wake-up is lost: a sleeper counts
- * itself before its last check. */
+/* wait.c - implements wait.h: spin, then yield, then sleep. If every node of the machine has a processor, the
+ * peer is probably about to change the condition, and a wake-up costs more than a short spin. With more nodes
+ * than processors, spinning delays the peer. No wake-up is lost: a sleeper counts itself before its last
+ * check. */
 #include "node/wait.h"
 
 #include <sched.h>
