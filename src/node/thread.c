@@ -63,11 +63,15 @@ static void free_parts(struct remo__thread *thread) {
 static struct remo__thread *make_thread(struct remo_node *node, uint32_t index) {
     struct remo__thread *thread =
         aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *thread, REMO__CACHE_LINE));
-    if (!thread)
+    if (!thread) {
+        remo__fail(-ENOMEM, "no memory for the state of a thread");
         return NULL;
+    }
     *thread = (struct remo__thread){.node = node, .index = index, .node_id = node->id, .attached = ATTACHED};
     thread->stats = calloc(REMO__COUNTERS_MAX, sizeof *thread->stats);
-    if (!thread->stats || remo__slots_open(node, &thread->slots) != 0) {
+    int rc = thread->stats ? remo__slots_open(node, &thread->slots)
+                           : remo__fail(-ENOMEM, "no memory for the counters of a thread");
+    if (rc != 0) {
         free(thread->stats);
         free(thread);
         return NULL;
