@@ -46,7 +46,7 @@ static void ofi_close(struct remo__fabric *fabric) {
     pthread_mutex_destroy(&ofi->target.lock);
     pthread_mutex_destroy(&ofi->endpoints_lock);
     free(ofi->endpoints);
-    free(ofi->lives);
+    free(ofi->cut_off_counts);
     free(ofi->memory);
     free(fabric->peers);
     free(ofi);
@@ -71,8 +71,8 @@ static struct ofi_fabric *ofi_alloc(const struct remo__fabric_config *config) {
     ofi->base.peers = alloc_aligned(config->size * sizeof(struct remo__fabric_peer));
     ofi->memory = alloc_aligned(sizeof *ofi->memory);
     ofi->endpoints = calloc(config->endpoints_max, sizeof(struct ofi_endpoint *));
-    ofi->lives = calloc(config->size, sizeof *ofi->lives);
-    if (ofi->base.peers && ofi->memory && ofi->endpoints && ofi->lives)
+    ofi->cut_off_counts = calloc(config->size, sizeof *ofi->cut_off_counts);
+    if (ofi->base.peers && ofi->memory && ofi->endpoints && ofi->cut_off_counts)
         return ofi;
     ofi_close(&ofi->base);
     return NULL;
@@ -89,13 +89,13 @@ static void ofi_init(struct ofi_fabric *ofi, const struct remo__fabric_config *c
     ofi->arena_bytes = config->arena_bytes;
     ofi->endpoints_max = config->endpoints_max;
     ofi->memory->arena = config->arena;
-    remo__ofi_imms_init(&ofi->memory->imms, ofi->lives);
+    remo__ofi_imms_init(&ofi->memory->imms, ofi->cut_off_counts);
 }
 
 static int ofi_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
     if (config->size == 0 || config->rank >= config->size || config->size > UINT16_MAX
         || config->endpoints_max == 0
-        || (uint64_t)config->size * config->endpoints_max > REMO__OFI_PLACES_MAX)
+        || (uint64_t)config->size * config->endpoints_max > REMO__OFI_ENTRIES_MAX)
         return remo__fail(-EINVAL, "fabric ofi does not support node %u of %u with %u endpoints",
                           config->rank, config->size, config->endpoints_max);
     struct ofi_fabric *ofi = ofi_alloc(config);
@@ -103,7 +103,7 @@ static int ofi_open(const struct remo__fabric_config *config, struct remo__fabri
         return remo__fail(-ENOMEM, "no memory for %u peers", config->size);
     ofi_init(ofi, config);
     int rc = 0;
-    if (getrandom(&ofi->life, sizeof ofi->life, 0) != sizeof ofi->life)
+    if (getrandom(&ofi->incarnation, sizeof ofi->incarnation, 0) != sizeof ofi->incarnation)
         rc = remo__fail(-EIO, "cannot read random numbers from the kernel");
     if (rc == 0)
         rc = remo__ofi_net_open(&ofi->net, config->provider, config->address, &config->log);
@@ -189,7 +189,7 @@ static int ofi_describe(struct remo__fabric *fabric, void *blob, size_t blob_cap
     remo__put_u32(&writer, fabric->rank);
     remo__put_u32(&writer, fabric->size);
     remo__put_u32(&writer, ofi->endpoints_max);
-    remo__put_u64(&writer, ofi->life);
+    remo__put_u64(&writer, ofi->incarnation);
     remo__put_u64(&writer, ofi->target.table.key);
     remo__put_u64(&writer, ofi->target.table.base);
     remo__put_u32(&writer, (uint32_t)address_bytes);
@@ -234,14 +234,14 @@ static int peer_check(const struct ofi_fabric *ofi, uint32_t peer, const void *b
         return rc;
     uint32_t rank = remo__get_u32(&reader), size = remo__get_u32(&reader);
     contact->rank = rank;
-    contact->places = remo__get_u32(&reader);
-    contact->life = remo__get_u64(&reader);
+    contact->endpoints_max = remo__get_u32(&reader);
+    contact->incarnation = remo__get_u64(&reader);
     contact->table_key = remo__get_u64(&reader);
     contact->table_base = remo__get_u64(&reader);
     uint32_t address_bytes = remo__get_u32(&reader);
     if (address_bytes <= sizeof contact->address)
         remo__get_bytes(&reader, contact->address, address_bytes);
-    if (!remo__reader_complete(&reader) || contact->places == 0)
+    if (!remo__reader_complete(&reader) || contact->endpoints_max == 0)
         return remo__fail(-EPROTO, "node %u sent a malformed description", peer);
     if (rank != peer || size != ofi->base.size)
         return remo__fail(-EPROTO, "node %u describes itself as node %u of %u, but this job has %u nodes",
@@ -278,7 +278,7 @@ static void ofi_disconnect(struct remo__fabric *fabric, uint32_t peer) {
         return;
     atomic_store(&fabric->peers[peer].connected, 0);
     atomic_store(&ofi->contacts[peer], NULL);
-    remo__ofi_target_expel(ofi, peer);
+    remo__ofi_target_cut_off(ofi, peer);
     remo__ofi_endpoints_wake(ofi); /* their operations in flight to the peer fail at the next poll */
 }
 

@@ -1,29 +1,27 @@
-/* ofi.h - the inside of the ofi fabric: nodes on any machines, joined by libfabric; TCP by default.
+/* ofi.h - internals of the ofi fabric: nodes on any machines, connected by libfabric; TCP by default.
  *
- * Model:   each endpoint has a link to each peer that it has used; all its links share one port. Operations
- *          are put into the link's queue, as many of them as fit into a message, and messages are written into
- *          a ring at the peer. There the target thread executes them on its own memory and writes the answers
- *          back. The target thread sleeps while nothing comes; it never needs the program, which may compute
- *          or sleep for as long as it likes.
- * Why:     not fi_read and fi_atomic: over tcp;ofi_rxm those to a dead peer cannot be cancelled, connections
- *          are made again in silence, words tear, and atomics overtake writes. A device with real RMA is used
- *          as a mere mailbox here: docs/ architecture.md says what that costs.
- * Order:   all operations of an endpoint to a peer are executed in the order in which they were posted, one
- *          after the other, by a CPU; so atomics are atomic with the CPU's, a fence has nothing to do, and a
- *          completion means placed. Operations on the own node are executed when they are posted.
- * Failure: a link whose connection is lost is broken for good: its operations in flight fail, and so do
- *          those that are posted to it, until the peer is connected again, in a new incarnation. A link is
- *          never joined again in silence, where messages in between would be missing. A write that fails
- *          breaks the link that posted it and no other. Once a peer is cut off, nothing of it is executed here
- *          any more: the target thread does not look at its rings.
- * Cost:    an operation alone: 2 writes of libfabric, one there, one back. Of many operations, up to some
- *          hundreds share them: reads whose caller does not wait yet are sent by the poll that follows, if
- *          the thread's polls follow its posts closely (ofi_endpoint.c). An endpoint takes 2.5 MB and 10
- *          descriptors when it is first used, and each link 0.1 MB and 1 descriptor at each end.
- * Threads: the target thread and the control thread share `lock`. A link belongs to whoever holds its
- *          endpoint. That is the endpoint's thread; but what it has queued and does not drive, because it
- *          computes, the target thread sends after a while. A contact is never changed after it was
- *          published, but for ranges that are added, nor freed before the fabric is closed. */
+ * Model:   an endpoint has a link to each peer that it has used; all its links share one port. A link queues
+ *          operations, encodes as many as fit into a message, and writes the message into a ring at the peer.
+ *          There the target thread executes them on its node's memory and writes the answers back. It sleeps
+ *          while no message arrives, and needs no call of the program.
+ * Why:     fi_read and fi_atomic are not used. Over tcp;ofi_rxm, those to a failed peer cannot be cancelled,
+ *          connections are remade silently, words tear, and atomics overtake writes. docs/architecture.md
+ *          describes the price on devices with real RMA.
+ * Order:   a CPU executes all operations of an endpoint to a peer one after the other, in the order posted.
+ *          So atomics are atomic with the CPU's, fences need no operation, and a completion means placed.
+ *          Operations on the node itself are executed when they are posted.
+ * Failure: a link whose connection is lost stays broken. Its operations in flight fail, and so do those
+ *          posted later, until a new incarnation of the peer is connected. A link never reconnects, because
+ *          messages in between would be missing. A failed write breaks only the link that posted it. After
+ *          a peer is cut off, the target thread executes none of its requests.
+ * Cost:    an operation alone takes two writes of libfabric, one to the peer and one back. Up to some
+ *          hundreds of operations share them. Reads whose caller does not wait yet are sent by the next poll,
+ *          if that usually follows soon (ofi_endpoint.c). An endpoint takes 2.5 MB and 10 descriptors on
+ *          first use, and each link 0.1 MB and 1 descriptor at each end.
+ * Threads: the target thread and the control thread share target.lock. A link belongs to the thread that
+ *          holds its endpoint: its own thread, or the target thread. The target thread sends queued
+ *          operations that the own thread does not drive. A published contact does not change, except that
+ *          ranges are added, and is freed with the fabric. */
 #ifndef REMO_FABRIC_OFI_H
 #define REMO_FABRIC_OFI_H
 
@@ -45,8 +43,9 @@ static_assert(REMO__OFI_FLIGHTS_MAX >= REMO__OFI_DEPTH + REMO__OFI_WINDOW,
 
 /* One incarnation of a peer, from its description. */
 struct ofi_contact {
-    uint32_t rank, places; /* room for endpoints in its table of greetings */
-    uint64_t life;
+    uint32_t rank;
+    uint32_t endpoints_max; /* entries for each peer in its table of offers */
+    uint64_t incarnation;
     uint64_t table_key, table_base;
     uint8_t address[REMO__OFI_ADDRESS_BYTES_MAX];
     struct ofi_ranges ranges;
@@ -55,7 +54,8 @@ struct ofi_contact {
 
 /* A peer's endpoint that accesses this node's memory. */
 struct ofi_inbound {
-    uint32_t rank, life, endpoint;
+    uint32_t rank, endpoint;
+    uint32_t cut_off_count; /* of the peer, when the inbound was opened */
     uint64_t seed;
     struct ofi_block block; /* the ring; the word for probes; the answers as they are written */
     struct ofi_remote answers;
@@ -63,7 +63,7 @@ struct ofi_inbound {
     uint32_t placed;     /* bits of slots whose large requests are placed */
     size_t unsent_bytes; /* size of an answer that is ready but not sent yet */
     bool running;        /* the request has stalled */
-    bool dead;
+    bool is_broken;      /* no longer served: its connection is lost, or a request was malformed */
     struct ofi_run run;
     uint64_t retired_ns;       /* time of the replacement */
     struct ofi_inbound *older; /* in the list of retired inbounds */
@@ -76,13 +76,13 @@ struct ofi_target {
     int wake_fd;
     pthread_mutex_t lock; /* of all fields below */
     struct ofi_port port;
-    struct ofi_block table; /* greetings: [size][endpoints_max] */
+    struct ofi_block table; /* offers: [size][endpoints_max] */
     struct ofi_inbound **inbounds;
     uint32_t inbound_count, inbound_cap;
     struct ofi_inbound *retired; /* not executed; late writes may still reach their memory */
     bool stalled;                /* an inbound waits for an event without a wake-up */
-    _Atomic bool watches;        /* the thread checks for endpoints that are not driven */
-    uint32_t calm;               /* consecutive checks at which no endpoint needed help */
+    _Atomic bool is_watching;    /* the thread checks for endpoints that are not driven */
+    uint32_t idle_checks;        /* consecutive checks at which no endpoint needed help */
     uint32_t watch_doublings;    /* of the time between two checks */
 };
 
@@ -90,11 +90,11 @@ struct ofi_fabric {
     struct remo__fabric base;
     char *arena;
     uint64_t arena_bytes;
-    uint64_t life;
+    uint64_t incarnation;
     uint32_t endpoints_max;
     struct ofi_net net;
     struct ofi_memory *memory;
-    _Atomic uint32_t *lives; /* [size] how often each peer was cut off */
+    _Atomic uint32_t *cut_off_counts; /* [size] how many times each peer was cut off */
     struct ofi_target target;
     struct ofi_contact *kept; /* all contacts, the latest first */
     pthread_mutex_t endpoints_lock;
@@ -120,8 +120,8 @@ struct ofi_fifo {
 };
 
 enum ofi_link_state {
-    OFI_LINK_GREETING, /* the greeting is not sent yet: the connection is being established */
-    OFI_LINK_GREETED,  /* no welcome yet */
+    OFI_LINK_GREETING, /* the offer is not sent yet: the connection is being established */
+    OFI_LINK_GREETED,  /* the offer is sent, and not accepted yet */
     OFI_LINK_UP,
     OFI_LINK_BROKEN,
 };
@@ -133,27 +133,27 @@ struct ofi_flight {
 
 struct ofi_link {
     struct ofi_endpoint *endpoint;
-    struct ofi_contact *contact; /* the incarnation of the peer that it leads to */
+    struct ofi_contact *contact; /* the peer's incarnation to which it is connected */
     enum ofi_link_state state;
-    uint64_t owner;         /* of its writes: unique in its endpoint */
-    uint32_t writes;        /* in flight */
-    struct ofi_block block; /* requests as they are written; answers; the greeting; a word */
+    uint64_t owner;         /* identifies its writes: unique in its endpoint */
+    uint32_t writes;        /* number in flight */
+    struct ofi_block block; /* requests as they are written; answers; the offer; the word for probes */
     struct ofi_remote table, ring;
     uint64_t seed;
-    uint32_t next, answered;            /* requests: the next one's number, the last one answered */
-    uint32_t placed;                    /* slots whose large answers are there */
-    uint16_t records[REMO__OFI_WINDOW]; /* of each request under way */
-    size_t unsent_bytes;                /* the request `next - 1` is ready, but could not be sent yet */
-    struct ofi_fifo queue;              /* operations that are not wholly sent */
-    uint64_t queue_bytes;               /* about what they take in requests and answers */
+    uint32_t next, answered;            /* numbers of the next request, and of the last answered one */
+    uint32_t placed;                    /* bits of slots whose large answers are placed */
+    uint16_t records[REMO__OFI_WINDOW]; /* number of records of each request in flight */
+    size_t unsent_bytes;                /* size of request `next - 1` if it is ready but not sent yet */
+    struct ofi_fifo queue;              /* operations that are not completely sent */
+    uint64_t queue_bytes;               /* approximate size of their requests and answers */
     uint32_t flight_head, flight_tail;
     struct ofi_flight flights[REMO__OFI_FLIGHTS_MAX];
-    uint64_t since_ns; /* opened, or: answered or probed last */
-    uint64_t greeted_ns;
+    uint64_t since_ns; /* time of activation, or of the last answer or probe */
+    uint64_t offered_ns;
     uint32_t quiet_polls;
-    uint32_t active_at; /* its place in endpoint->active, while `active` */
-    bool active, touched, slow_told;
-    struct ofi_link *older; /* among those retired */
+    uint32_t active_at; /* index in endpoint->active while `active` */
+    bool active, needs_push, slow_logged;
+    struct ofi_link *older; /* in the list of retired links */
 };
 
 struct ofi_endpoint {
@@ -163,17 +163,17 @@ struct ofi_endpoint {
     _Atomic bool held;       /* held by its own thread or by the target thread */
     _Atomic uint32_t queued; /* operations that are not completely sent */
     _Atomic uint32_t drives; /* number of calls by its own thread */
-    uint32_t drives_seen;    /* the target thread's last value of `drives` */
-    uint64_t drives_seen_ns; /* and its time */
-    uint32_t naps;           /* sleeps since the last completion */
-    bool gathers;            /* reads wait for the next poll, since that came soon the last time */
-    uint64_t gather_ns; /* since the last poll, the first read that may gather was posted then; 0: none */
-    uint64_t gather_last_ns; /* and the last one */
+    uint32_t drives_seen;    /* `drives` when the target thread last found a new value */
+    uint64_t drives_seen_ns; /* time of that check */
+    uint32_t sleeps;         /* number since the last completion */
+    bool gathers;            /* defer reads to the next poll, because the last one followed soon */
+    uint64_t gather_ns;      /* post time of the first deferrable read since the last poll; 0: none */
+    uint64_t gather_last_ns; /* post time of the last one */
     uint32_t free_count, active_count;
-    uint32_t greet_at;        /* the place in `active` above the one that is greeted next */
+    uint32_t offer_at;        /* index in `active`, plus 1, of the link whose offer is sent next */
     uint32_t link_count;      /* links opened so far */
     struct ofi_port port;     /* closed until the first link is opened */
-    struct ofi_fifo done;     /* to be polled */
+    struct ofi_fifo done;     /* complete, and not polled yet */
     struct ofi_link **active; /* [size] with something to do */
     struct ofi_link **links;  /* [size] NULL: never used */
     struct ofi_link
@@ -190,10 +190,10 @@ static inline struct ofi_fabric *ofi_of(struct remo__fabric *fabric) {
 int remo__ofi_target_open(struct ofi_fabric *ofi);
 int remo__ofi_target_start(struct ofi_fabric *ofi);
 void remo__ofi_target_close(struct ofi_fabric *ofi);
-/* A peer was connected: answer its earlier greetings. */
+/* Accept earlier offers of a peer that has been connected. */
 void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank);
 /* Cut a peer off: after return none of its requests is executed. */
-void remo__ofi_target_expel(struct ofi_fabric *ofi, uint32_t rank);
+void remo__ofi_target_cut_off(struct ofi_fabric *ofi, uint32_t rank);
 /* An operation is queued: make the target thread drive the endpoint if its own thread does not. */
 void remo__ofi_target_watch(struct ofi_fabric *ofi);
 
@@ -216,18 +216,18 @@ void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int sta
 /* Find or open the link of an endpoint to a connected peer. Errors: -EHOSTDOWN and others. */
 int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact,
                        struct ofi_link **ret_link);
-/* Append a slot to the queue; take the first slot out. */
+/* Append a slot to the queue; remove the first slot. */
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot);
 uint16_t remo__ofi_link_unqueue(struct ofi_link *link);
 /* True if reads in the queue may wait for other operations, to share a request. */
 bool remo__ofi_link_may_gather(const struct ofi_link *link);
-/* Send what may be sent now. */
+/* Send the offer or queued operations, as far as possible now. */
 void remo__ofi_link_push(struct ofi_link *link);
-/* Drive the link, but for a greeting: take answers, send, detect what is broken. */
+/* Drive the link, except for its offer: take answers, send requests, detect a lost connection. */
 void remo__ofi_link_progress(struct ofi_link *link);
-/* Drive the port of the endpoint. Answers that have arrived are in the memory of the links afterwards. */
+/* Drive the port of the endpoint, so that arrived answers are placed in the memory of the links. */
 void remo__ofi_links_poll(struct ofi_endpoint *endpoint);
-/* Close the port and free all links, whatever their state; operations are not finished. */
+/* Close the port and free all links. Operations in flight are not completed. */
 void remo__ofi_links_close(struct ofi_endpoint *endpoint);
 
 /* ofi_message.c */

@@ -14,28 +14,27 @@
 #include "fabric/mapped.h"
 #include "fabric/ofi.h"
 
-#define HELP_NS \
-    (100 * REMO__NS_PER_US) /* so long its thread did not drive an endpoint: the target thread does */
+#define HELP_NS (100 * REMO__NS_PER_US) /* if its thread does not drive an endpoint, the target thread does */
 #define GATHER_NS (50 * REMO__NS_PER_US) /* the longest that a read waits for others */
-#define GREETINGS_PER_POLL 8u
-#define HOLD_SPINS 64u
-#define NAP_NS_MIN (20 * REMO__NS_PER_US)
-#define NAP_DOUBLINGS_MAX 5u /* 640 us and what the kernel adds */
+#define OFFERS_PER_POLL 8u
+#define ACQUIRE_SPINS 64u
+#define SLEEP_NS_MIN (20 * REMO__NS_PER_US)
+#define SLEEP_DOUBLINGS_MAX 5u /* 640 us and what the kernel adds */
 
 static struct ofi_endpoint *endpoint_of(struct remo__endpoint *endpoint) {
     return (struct ofi_endpoint *)endpoint; /* remo__endpoint is an incomplete type here */
 }
 
-/* ---- holding an endpoint: nearly always free, because one thread uses it ---- */
+/* ---- acquiring an endpoint: it is nearly always free, because one thread uses it ---- */
 
-static bool try_hold(struct ofi_endpoint *endpoint) {
+static bool endpoint_try_acquire(struct ofi_endpoint *endpoint) {
     return !atomic_exchange_explicit(&endpoint->held, true, memory_order_acquire);
 }
 
-static void hold(struct ofi_endpoint *endpoint) {
+static void endpoint_acquire(struct ofi_endpoint *endpoint) {
     /* the target thread helps, and releases the endpoint soon */
-    for (uint32_t spins = 0; !try_hold(endpoint); spins++) {
-        if (spins >= HOLD_SPINS)
+    for (uint32_t spins = 0; !endpoint_try_acquire(endpoint); spins++) {
+        if (spins >= ACQUIRE_SPINS)
             sched_yield();
     }
     atomic_store_explicit(&endpoint->drives,
@@ -43,25 +42,25 @@ static void hold(struct ofi_endpoint *endpoint) {
                           memory_order_relaxed);
 }
 
-static void let_go(struct ofi_endpoint *endpoint) {
+static void endpoint_release(struct ofi_endpoint *endpoint) {
     bool queued = atomic_load_explicit(&endpoint->queued, memory_order_relaxed) > 0;
     atomic_store_explicit(&endpoint->held, false, memory_order_release);
     if (!queued)
         return;
-    /* pairs with the exchange in help(), which clears `watches` and then checks again */
+    /* pairs with the exchange in help(), which clears `is_watching` and then checks again */
     remo__mapped_fence();
     remo__ofi_target_watch(endpoint->ofi);
 }
 
-/* A greeting that finds no connection yet costs system calls. Nodes that wait for connections to all others
- * poll once a millisecond or more often; with all greetings in each poll, n nodes on one machine would make
- * n * n calls in that time, and leave no processor for the connections. */
-static void links_greet(struct ofi_endpoint *endpoint) {
-    uint32_t count = remo__min(endpoint->active_count, GREETINGS_PER_POLL);
+/* An offer that finds no connection yet costs system calls. Nodes that wait for connections to all peers poll
+ * at least once a millisecond. With all offers in each poll, n nodes on one machine would make n * n calls in
+ * that time, and starve the connections. */
+static void links_offer(struct ofi_endpoint *endpoint) {
+    uint32_t count = remo__min(endpoint->active_count, OFFERS_PER_POLL);
     for (uint32_t i = 0; i < count && endpoint->active_count > 0; i++) {
-        if (endpoint->greet_at == 0 || endpoint->greet_at > endpoint->active_count)
-            endpoint->greet_at = endpoint->active_count;
-        struct ofi_link *link = endpoint->active[--endpoint->greet_at];
+        if (endpoint->offer_at == 0 || endpoint->offer_at > endpoint->active_count)
+            endpoint->offer_at = endpoint->active_count;
+        struct ofi_link *link = endpoint->active[--endpoint->offer_at];
         if (link->state == OFI_LINK_GREETING)
             remo__ofi_link_push(link);
     }
@@ -74,10 +73,10 @@ static void links_progress(struct ofi_endpoint *endpoint) {
     /* backwards: a link that ends is replaced by the last */
     for (uint32_t i = endpoint->active_count; i-- > 0;)
         remo__ofi_link_progress(endpoint->active[i]);
-    links_greet(endpoint);
+    links_offer(endpoint);
 }
 
-static bool neglected(struct ofi_endpoint *endpoint) {
+static bool needs_help(struct ofi_endpoint *endpoint) {
     uint32_t drives = atomic_load_explicit(&endpoint->drives, memory_order_relaxed);
     uint64_t now = remo__now_ns();
     if (drives == endpoint->drives_seen)
@@ -95,7 +94,7 @@ bool remo__ofi_endpoints_help(struct ofi_fabric *ofi) {
         if (!endpoint || atomic_load_explicit(&endpoint->queued, memory_order_relaxed) == 0)
             continue;
         queued = true;
-        if (!neglected(endpoint) || !try_hold(endpoint))
+        if (!needs_help(endpoint) || !endpoint_try_acquire(endpoint))
             continue;
         links_progress(endpoint);
         atomic_store_explicit(&endpoint->held, false, memory_order_release);
@@ -146,7 +145,7 @@ static uint16_t slot_take(struct ofi_endpoint *endpoint, const struct remo__op *
 
 /* ---- open and close ---- */
 
-static int place_take(struct ofi_fabric *ofi, struct ofi_endpoint *endpoint) {
+static int index_take(struct ofi_fabric *ofi, struct ofi_endpoint *endpoint) {
     int rc = -EMFILE;
     pthread_mutex_lock(&ofi->endpoints_lock);
     for (uint32_t i = 0; i < ofi->endpoints_max && rc != 0; i++) {
@@ -160,7 +159,7 @@ static int place_take(struct ofi_fabric *ofi, struct ofi_endpoint *endpoint) {
     return rc == 0 ? 0 : remo__fail(rc, "all %u endpoints of this node are open", ofi->endpoints_max);
 }
 
-static void place_give(struct ofi_fabric *ofi, struct ofi_endpoint *endpoint) {
+static void index_release(struct ofi_fabric *ofi, struct ofi_endpoint *endpoint) {
     pthread_mutex_lock(&ofi->endpoints_lock);
     ofi->endpoints[endpoint->index] = NULL;
     pthread_mutex_unlock(&ofi->endpoints_lock);
@@ -190,7 +189,7 @@ int remo__ofi_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint *
     else if (endpoint->wake_fd < 0)
         rc = remo__fail(-errno, "cannot open an event descriptor: too many open files; raise ulimit -n");
     else
-        rc = place_take(ofi, endpoint);
+        rc = index_take(ofi, endpoint);
     if (rc < 0) {
         endpoint_free(endpoint);
         return rc;
@@ -205,7 +204,7 @@ void remo__ofi_endpoint_close(struct remo__endpoint *public) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
     if (!endpoint)
         return;
-    place_give(endpoint->ofi, endpoint); /* the target thread no longer helps it */
+    index_release(endpoint->ofi, endpoint); /* the target thread no longer helps it */
     remo__ofi_links_close(endpoint);
     endpoint_free(endpoint);
 }
@@ -227,7 +226,7 @@ static int self_write(struct ofi_fabric *ofi, const struct remo__op *op) {
     remo__mapped_copy_to(ofi->arena + op->remote, op->local, op->size_bytes);
     if (op->flags & REMO__OP_IMM) {
         uint32_t rank = ofi->base.rank;
-        if (!remo__ofi_imms_push(&memory->imms, rank, atomic_load(&ofi->lives[rank]), op->imm))
+        if (!remo__ofi_imms_push(&memory->imms, rank, atomic_load(&ofi->cut_off_counts[rank]), op->imm))
             return remo__fail_static(-EAGAIN, "this node's queue of immediates is full; retry");
         remo__ofi_imms_ring(&memory->imms);
     }
@@ -312,7 +311,7 @@ static int post_one(struct ofi_endpoint *endpoint, const struct remo__op *op) {
         return 0;
     }
     remo__ofi_link_queue(link, slot);
-    link->touched = true;
+    link->needs_push = true;
     return 0;
 }
 
@@ -341,7 +340,7 @@ static void gathered_push(struct ofi_endpoint *endpoint) {
     endpoint->gather_ns = 0;
     /* backwards: a link that ends is replaced by the last */
     for (uint32_t i = endpoint->active_count; i-- > 0;) {
-        if (endpoint->active[i]->touched)
+        if (endpoint->active[i]->needs_push)
             remo__ofi_link_push(endpoint->active[i]);
     }
 }
@@ -350,15 +349,15 @@ int remo__ofi_post(struct remo__endpoint *public, const struct remo__op *ops, ui
     struct ofi_endpoint *endpoint = endpoint_of(public);
     uint32_t taken = 0;
     int rc = 0;
-    hold(endpoint);
+    endpoint_acquire(endpoint);
     while (taken < count && (rc = post_one(endpoint, &ops[taken])) == 0)
         taken++;
     for (uint32_t i = 0; i < taken; i++) { /* after all are queued, so that operations share messages */
         struct ofi_link *link = endpoint->links[ops[i].peer];
-        if (link && link->touched && !may_gather(endpoint, link, &ops[i]))
+        if (link && link->needs_push && !may_gather(endpoint, link, &ops[i]))
             remo__ofi_link_push(link);
     }
-    let_go(endpoint);
+    endpoint_release(endpoint);
     return taken > 0 || count == 0 ? (int)taken : rc;
 }
 
@@ -367,7 +366,7 @@ int remo__ofi_post(struct remo__endpoint *public, const struct remo__op *ops, ui
 int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done, uint32_t max) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
     uint32_t count = 0;
-    hold(endpoint);
+    endpoint_acquire(endpoint);
     gathered_push(endpoint);
     links_progress(endpoint);
     while (count < max && endpoint->done.count > 0) {
@@ -377,8 +376,8 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
         endpoint->free[endpoint->free_count++] = slot;
     }
     if (count > 0)
-        endpoint->naps = 0;
-    let_go(endpoint);
+        endpoint->sleeps = 0;
+    endpoint_release(endpoint);
     return (int)count;
 }
 
@@ -386,20 +385,20 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
  * sleeps here has polled for a long time already. */
 void remo__ofi_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
-    hold(endpoint);
+    endpoint_acquire(endpoint);
     gathered_push(endpoint);
     bool done = endpoint->done.count > 0, active = endpoint->active_count > 0;
-    let_go(endpoint);
+    endpoint_release(endpoint);
     if (done)
         return;
-    uint64_t nap_ns = active ? NAP_NS_MIN << endpoint->naps : REMO__NS_PER_S;
-    if (active && endpoint->naps < NAP_DOUBLINGS_MAX)
-        endpoint->naps++;
-    nap_ns = remo__min(nap_ns, timeout_ns);
-    struct timespec nap = {.tv_sec = (time_t)(nap_ns / REMO__NS_PER_S),
-                           .tv_nsec = (long)(nap_ns % REMO__NS_PER_S)};
+    uint64_t sleep_ns = active ? SLEEP_NS_MIN << endpoint->sleeps : REMO__NS_PER_S;
+    if (active && endpoint->sleeps < SLEEP_DOUBLINGS_MAX)
+        endpoint->sleeps++;
+    sleep_ns = remo__min(sleep_ns, timeout_ns);
+    struct timespec timeout = {.tv_sec = (time_t)(sleep_ns / REMO__NS_PER_S),
+                               .tv_nsec = (long)(sleep_ns % REMO__NS_PER_S)};
     struct pollfd woken = {.fd = endpoint->wake_fd, .events = POLLIN};
     uint64_t count;
-    if (ppoll(&woken, 1, &nap, NULL) > 0 && read(endpoint->wake_fd, &count, sizeof count) < 0)
+    if (ppoll(&woken, 1, &timeout, NULL) > 0 && read(endpoint->wake_fd, &count, sizeof count) < 0)
         return; /* read already */
 }

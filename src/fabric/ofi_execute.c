@@ -110,7 +110,7 @@ static enum ofi_run_state run_write(struct ofi_run *run, struct ofi_memory *memo
     if (imm) {
         uint32_t value;
         memcpy(&value, imm, sizeof value);
-        if (!remo__ofi_imms_push(&memory->imms, run->peer, run->life, value))
+        if (!remo__ofi_imms_push(&memory->imms, run->peer, run->cut_off_count, value))
             /* the retry places the data again, which is indistinguishable from a slow placement */
             return OFI_RUN_STALLED;
         run->imms = true;
@@ -185,10 +185,10 @@ static void run_notify(struct ofi_run *run, struct ofi_memory *memory) {
 }
 
 enum ofi_run_state remo__ofi_run(struct ofi_run *run, struct ofi_memory *memory, uint32_t peer,
-                                 uint32_t life) {
+                                 uint32_t cut_off_count) {
     enum ofi_run_state state = OFI_RUN_DONE;
     run->peer = peer;
-    run->life = life;
+    run->cut_off_count = cut_off_count;
     for (; run->record < run->count; run->record++) {
         const uint8_t *at = run->at;
         state = run_record(run, memory);

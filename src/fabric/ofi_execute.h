@@ -49,16 +49,16 @@ struct ofi_run {
     uint8_t *failures;       /* grow downwards from the end of the answer */
     uint32_t record, count;
     uint32_t failure_count;
-    uint32_t peer, life;         /* the sender and its incarnation */
-    bool unfenced, notify, imms; /* pending until the end, or (the fence) until the next read */
+    uint32_t peer, cut_off_count; /* the sender, and how many times it was cut off */
+    bool unfenced, notify, imms;  /* pending until the end, or (the fence) until the next read */
 };
 
 /* Start a request of `bytes` bytes without its check. `answer` has room for REMO__OFI_MESSAGE_BYTES. */
 void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t bytes, uint32_t count,
                          uint8_t *answer);
-/* Execute the remaining records. Immediates carry `peer` and its incarnation `life`. */
+/* Execute the remaining records. Immediates carry `peer` and `cut_off_count`. */
 enum ofi_run_state remo__ofi_run(struct ofi_run *run, struct ofi_memory *memory, uint32_t peer,
-                                 uint32_t life);
+                                 uint32_t cut_off_count);
 /* After OFI_RUN_DONE: assemble the answer. Returns the size of head, results and failures, for
  * remo__ofi_seal. */
 size_t remo__ofi_run_finish(struct ofi_run *run);

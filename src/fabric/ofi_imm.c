@@ -5,13 +5,13 @@
 
 #include "fabric/mapped.h"
 
-void remo__ofi_imms_init(struct ofi_imms *imms, _Atomic uint32_t *lives) {
-    imms->lives = lives;
+void remo__ofi_imms_init(struct ofi_imms *imms, _Atomic uint32_t *cut_off_counts) {
+    imms->cut_off_counts = cut_off_counts;
     for (uint32_t i = 0; i < REMO__OFI_IMMS_MAX; i++)
         atomic_store_explicit(&imms->cells[i].turn, i, memory_order_relaxed);
 }
 
-bool remo__ofi_imms_push(struct ofi_imms *imms, uint32_t peer, uint32_t life, uint32_t value) {
+bool remo__ofi_imms_push(struct ofi_imms *imms, uint32_t peer, uint32_t cut_off_count, uint32_t value) {
     uint64_t at = atomic_load_explicit(&imms->tail, memory_order_relaxed);
     for (;;) { /* ends: each lost race is another thread's success, until the queue is full */
         struct ofi_imm_cell *cell = &imms->cells[at % REMO__OFI_IMMS_MAX];
@@ -25,7 +25,7 @@ bool remo__ofi_imms_push(struct ofi_imms *imms, uint32_t peer, uint32_t life, ui
         if (atomic_compare_exchange_weak_explicit(&imms->tail, &at, at + 1, memory_order_relaxed,
                                                   memory_order_relaxed)) {
             cell->imm = (struct remo__imm){.peer = peer, .value = value};
-            cell->life = life;
+            cell->cut_off_count = cut_off_count;
             atomic_store_explicit(&cell->turn, at + 1, memory_order_release);
             return true;
         }
@@ -48,7 +48,8 @@ uint32_t remo__ofi_imms_take(struct ofi_imms *imms, struct remo__imm *ret_imms, 
     uint32_t count = 0;
     while (count < max && !imms_empty(imms)) {
         struct ofi_imm_cell *cell = &imms->cells[imms->head % REMO__OFI_IMMS_MAX];
-        if (cell->life == atomic_load_explicit(&imms->lives[cell->imm.peer], memory_order_acquire))
+        if (cell->cut_off_count
+            == atomic_load_explicit(&imms->cut_off_counts[cell->imm.peer], memory_order_acquire))
             ret_imms[count++] = cell->imm;
         atomic_store_explicit(&cell->turn, imms->head + REMO__OFI_IMMS_MAX, memory_order_release);
         imms->head++;

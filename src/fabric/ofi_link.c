@@ -1,8 +1,8 @@
-/* ofi_link.c - links: from an endpoint to a peer.
+/* ofi_link.c - links from an endpoint to its peers: the initiator's part of docs/internals/ofi.md.
  *
- * All links of an endpoint share its port. Answers are placed into the memory of the link that asked; events of
- * the port name the link by `owner`, which no later link of the endpoint gets. What libfabric still reads or
- * writes after the end of a link is its memory alone, which is kept until the port is closed. */
+ * Answers are placed in the memory of the requesting link. Events of the port identify the link by `owner`,
+ * which is never reused in the endpoint. The memory of a link is kept until the port is closed, because
+ * libfabric may access it after the link has ended. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -11,17 +11,17 @@
 #include "base/error.h"
 #include "fabric/ofi.h"
 
-#define SLOW_NS (5 * REMO__NS_PER_S)    /* without a connection and a welcome: worth a line in the log */
-#define PROBE_NS (10 * REMO__NS_PER_MS) /* of silence, with a request under way */
-#define GREET_AGAIN_NS REMO__NS_PER_S   /* without a welcome */
+#define SLOW_NS (5 * REMO__NS_PER_S)    /* without an acceptance: log it */
+#define PROBE_NS (10 * REMO__NS_PER_MS) /* without an answer to a request: probe the connection */
+#define OFFER_AGAIN_NS REMO__NS_PER_S   /* without an acceptance: repeat the offer */
 #define EVENTS_PER_READ 16u
-#define READS_PER_POLL 64u        /* libfabric may report one event a read, whatever there is room for */
-#define QUIET_POLLS_PER_CLOCK 64u /* polls that found nothing, for one look at the clock */
-#define FLIGHTS_SMALL 4u          /* requests under way before small operations wait to share one */
-#define FULL_BYTES 8192u          /* in the queue: worth a request in any case */
+#define READS_PER_POLL 64u        /* libfabric may report one event for each read, with room for more */
+#define QUIET_POLLS_PER_CLOCK 64u /* polls without an answer for each read of the clock */
+#define FLIGHTS_SMALL 4u          /* with as many requests in flight, small operations wait to share one */
+#define FULL_BYTES 8192u          /* queued operations of this size do not wait */
 #define ANSWERS_AT REMO__OFI_RING_BYTES
-#define GREETING_AT (2 * REMO__OFI_RING_BYTES)
-#define PROBE_AT (GREETING_AT + sizeof(struct remo__ofi_greeting))
+#define OFFER_AT (2 * REMO__OFI_RING_BYTES)
+#define PROBE_AT (OFFER_AT + sizeof(struct remo__ofi_offer))
 #define BLOCK_BYTES (PROBE_AT + sizeof(uint64_t))
 
 /* ---- active links: the endpoint polls them ---- */
@@ -49,12 +49,12 @@ static void deactivate(struct ofi_link *link) {
 
 /* ---- the end of a link ---- */
 
-/* Whatever is in flight or in the queue fails. It may have been executed or not. */
+/* Break the link. Operations in flight or queued fail; their outcome is unknown. */
 static void link_break(struct ofi_link *link, int status, const char *why) {
     struct ofi_endpoint *endpoint = link->endpoint;
     remo__log(&endpoint->ofi->base.log, REMO_LOG_WARNING, "the link of endpoint %u to node %u is broken: %s",
               endpoint->index, link->contact->rank, why);
-    remo__ofi_block_forget(&link->block);
+    remo__ofi_block_unregister(&link->block);
     while (link->flight_head != link->flight_tail) {
         uint16_t index = link->flights[link->flight_head++ % REMO__OFI_FLIGHTS_MAX].slot;
         struct ofi_slot *slot = &endpoint->slots[index];
@@ -69,7 +69,7 @@ static void link_break(struct ofi_link *link, int status, const char *why) {
 
 static void link_retire(struct ofi_link *link) {
     struct ofi_endpoint *endpoint = link->endpoint;
-    remo__ofi_block_forget(&link->block);
+    remo__ofi_block_unregister(&link->block);
     deactivate(link);
     while (link->queue.count > 0)
         remo__ofi_link_unqueue(link);
@@ -83,7 +83,7 @@ void remo__ofi_links_close(struct ofi_endpoint *endpoint) {
         if (endpoint->links[peer])
             link_retire(endpoint->links[peer]);
     }
-    remo__ofi_port_close(&endpoint->port); /* nothing is written from here on */
+    remo__ofi_port_close(&endpoint->port); /* afterwards libfabric does not access the blocks */
     while (endpoint->retired) {
         struct ofi_link *link = endpoint->retired;
         endpoint->retired = link->older;
@@ -94,20 +94,20 @@ void remo__ofi_links_close(struct ofi_endpoint *endpoint) {
 
 /* ---- the beginning of a link ---- */
 
-static int greeting_write(struct ofi_link *link) {
-    struct remo__ofi_greeting *greeting = (void *)(link->block.memory + GREETING_AT);
+static int offer_write(struct ofi_link *link) {
+    struct remo__ofi_offer *offer = (void *)(link->block.memory + OFFER_AT);
     size_t address_bytes = 0;
-    int rc = remo__ofi_port_name(&link->endpoint->port, greeting->address, sizeof greeting->address,
-                                 &address_bytes);
+    int rc =
+        remo__ofi_port_name(&link->endpoint->port, offer->address, sizeof offer->address, &address_bytes);
     if (rc < 0)
         return rc;
-    greeting->life = link->endpoint->ofi->life;
-    greeting->seed = link->seed;
-    greeting->key = link->block.key;
-    greeting->base = link->block.base + ANSWERS_AT;
-    greeting->endpoint = link->endpoint->index;
-    greeting->address_bytes = (uint32_t)address_bytes;
-    greeting->check = XXH3_64bits(greeting, offsetof(struct remo__ofi_greeting, check));
+    offer->incarnation = link->endpoint->ofi->incarnation;
+    offer->seed = link->seed;
+    offer->key = link->block.key;
+    offer->base = link->block.base + ANSWERS_AT;
+    offer->endpoint = link->endpoint->index;
+    offer->address_bytes = (uint32_t)address_bytes;
+    offer->check = XXH3_64bits(offer, offsetof(struct remo__ofi_offer, check));
     return 0;
 }
 
@@ -119,7 +119,7 @@ static int link_memory_open(struct ofi_link *link) {
     if (rc == 0)
         rc = remo__ofi_block_open(&link->block, &endpoint->port, BLOCK_BYTES);
     if (rc == 0)
-        rc = greeting_write(link);
+        rc = offer_write(link);
     if (rc < 0)
         remo__ofi_block_close(&link->block);
     return rc;
@@ -128,13 +128,14 @@ static int link_memory_open(struct ofi_link *link) {
 static int link_open(struct ofi_link *link) {
     struct ofi_endpoint *endpoint = link->endpoint;
     struct ofi_contact *contact = link->contact;
-    if (endpoint->index >= contact->places)
-        return remo__fail(-ENOSPC,
-                          "node %u serves %u endpoints of each peer, this is number %u: open all nodes with "
-                          "the same number of threads",
-                          contact->rank, contact->places, endpoint->index + 1);
+    if (endpoint->index >= contact->endpoints_max)
+        return remo__fail(
+            -ENOSPC,
+            "node %u serves only %u endpoints of each peer, and this is number %u; set the same "
+            "threads_max on all nodes",
+            contact->rank, contact->endpoints_max, endpoint->index + 1);
     if (getrandom(&link->seed, sizeof link->seed, 0) != sizeof link->seed)
-        return remo__fail(-EIO, "the kernel has no random numbers");
+        return remo__fail(-EIO, "cannot read random numbers from the kernel");
     int rc = link_memory_open(link);
     if (rc < 0)
         return rc;
@@ -176,16 +177,16 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
     return 0;
 }
 
-/* The place of this endpoint in the peer's table of greetings. */
-static uint32_t place_of(const struct ofi_link *link) {
-    return link->endpoint->ofi->base.rank * link->contact->places + link->endpoint->index;
+/* The index of this endpoint's entry in the peer's table of offers. */
+static uint32_t table_entry(const struct ofi_link *link) {
+    return link->endpoint->ofi->base.rank * link->contact->endpoints_max + link->endpoint->index;
 }
 
 static bool is_stream(const struct ofi_link *link) {
     return link->endpoint->ofi->net.stream;
 }
 
-/* 0, -EAGAIN, or -EHOSTDOWN when the connection is lost. */
+/* Returns 0, -EAGAIN, or -EHOSTDOWN if the connection is lost. */
 static int link_write(struct ofi_link *link, struct ofi_write *write) {
     write->block = &link->block;
     write->owner = link->owner;
@@ -194,33 +195,33 @@ static int link_write(struct ofi_link *link, struct ofi_write *write) {
     return rc;
 }
 
-static int greet(struct ofi_link *link) {
+static int offer_send(struct ofi_link *link) {
     struct ofi_write write = {
-        .from = link->block.memory + GREETING_AT,
-        .bytes = sizeof(struct remo__ofi_greeting),
+        .from = link->block.memory + OFFER_AT,
+        .bytes = sizeof(struct remo__ofi_offer),
         .remote = &link->table,
-        .data = place_of(link),
+        .data = table_entry(link),
     };
-    write.at = (uint64_t)write.data * sizeof(struct remo__ofi_greeting);
+    write.at = (uint64_t)write.data * sizeof(struct remo__ofi_offer);
     int rc = link_write(link, &write);
     if (rc == 0) {
         link->state = OFI_LINK_GREETED;
-        link->greeted_ns = remo__now_ns();
+        link->offered_ns = remo__now_ns();
     }
     return rc == -EAGAIN ? 0 : rc;
 }
 
-static void welcome_take(struct ofi_link *link) {
+static void acceptance_take(struct ofi_link *link) {
     struct remo__ofi_head head;
-    struct remo__ofi_welcome welcome;
+    struct remo__ofi_acceptance acceptance;
     const uint8_t *message = link->block.memory + ANSWERS_AT;
     size_t bytes;
     if (!remo__ofi_arrived(message, 0, link->seed, is_stream(link), &link->placed, &head, &bytes)
-        || bytes != sizeof head + sizeof welcome)
+        || bytes != sizeof head + sizeof acceptance)
         return;
-    memcpy(&welcome, message + sizeof head, sizeof welcome);
+    memcpy(&acceptance, message + sizeof head, sizeof acceptance);
     link->ring =
-        (struct ofi_remote){.address = link->table.address, .key = welcome.key, .base = welcome.base};
+        (struct ofi_remote){.address = link->table.address, .key = acceptance.key, .base = acceptance.base};
     link->state = OFI_LINK_UP;
 }
 
@@ -249,20 +250,21 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
         .bytes = bytes,
         .remote = &link->ring,
         .at = remo__ofi_slot_at(seq),
-        .data = remo__ofi_immediate(bytes, is_stream(link), place_of(link), seq),
-        .connected = true,
+        .data = remo__ofi_immediate(bytes, is_stream(link), table_entry(link), seq),
+        .was_connected = true,
     };
-    write.silent = write.data == REMO__OFI_WOKEN;
+    write.omits_data = write.data == REMO__OFI_WOKEN;
     int rc = link_write(link, &write);
     link->unsent_bytes = rc == -EAGAIN ? bytes : 0;
     return rc;
 }
 
-/* Few requests under way: send at once. Many: let operations gather, until one is answered or they fill one. */
+/* With few requests in flight, send at once. With more, let operations share a request, until one is answered
+ * or the queue is full enough. */
 static bool may_send(const struct ofi_link *link) {
-    uint32_t under_way = link->next - 1 - link->answered;
+    uint32_t in_flight = link->next - 1 - link->answered;
     return link->queue.count > 0
-           && under_way < (link->queue_bytes >= FULL_BYTES ? REMO__OFI_WINDOW : FLIGHTS_SMALL);
+           && in_flight < (link->queue_bytes >= FULL_BYTES ? REMO__OFI_WINDOW : FLIGHTS_SMALL);
 }
 
 bool remo__ofi_link_may_gather(const struct ofi_link *link) {
@@ -282,12 +284,12 @@ static int link_send(struct ofi_link *link) {
 }
 
 void remo__ofi_link_push(struct ofi_link *link) {
-    link->touched = false;
+    link->needs_push = false;
     int rc = 0;
     if (link->state == OFI_LINK_UP)
         rc = link_send(link);
     else if (link->state == OFI_LINK_GREETING)
-        rc = greet(link);
+        rc = offer_send(link);
     if (rc < 0)
         link_break(link, -EHOSTDOWN, remo_last_error());
 }
@@ -310,32 +312,32 @@ static int answers_take(struct ofi_link *link) {
     return 0;
 }
 
-/* Log a missing welcome. The peer may merely lack processor time: the control plane detects failures, and
- * queued operations wait until the peer is cut off. */
-static void slow_tell(struct ofi_link *link, uint64_t quiet_ns) {
-    if (link->slow_told || quiet_ns < SLOW_NS)
+/* Log once that an acceptance is missing. The peer may only lack processor time: the control plane detects
+ * failures, and queued operations wait until the peer is cut off. */
+static void slow_log(struct ofi_link *link, uint64_t quiet_ns) {
+    if (link->slow_logged || quiet_ns < SLOW_NS)
         return;
-    link->slow_told = true;
+    link->slow_logged = true;
     remo__log(&link->endpoint->ofi->base.log, REMO_LOG_WARNING,
               "node %u has not answered for %llu s on the data network; it is very busy, or a firewall "
               "permits only the control connection",
               link->contact->rank, (unsigned long long)(quiet_ns / REMO__NS_PER_S));
 }
 
-/* A greeting may be lost with an old connection: a peer that restarts may get the address of its earlier
- * incarnation. To greet twice does no harm. */
-static void greet_again(struct ofi_link *link, uint64_t now) {
-    if (link->state == OFI_LINK_GREETED && now - link->greeted_ns >= GREET_AGAIN_NS)
+/* An offer may be lost with an old connection: a peer that restarts may get the address of its earlier
+ * incarnation. A repeated offer is harmless. */
+static void offer_again(struct ofi_link *link, uint64_t now) {
+    if (link->state == OFI_LINK_GREETED && now - link->offered_ns >= OFFER_AGAIN_NS)
         link->state = OFI_LINK_GREETING;
 }
 
-/* Requests are in flight, and no answer arrives: a write detects whether there still is a connection. A write
- * that has not left yet does so too; more of them would only fill the queue to a paused peer. */
+/* Called while requests are in flight and no answer arrives: a write detects a lost connection. If a write is
+ * still in flight, it does so itself; more writes would only fill the queue to a paused peer. */
 static int probe(struct ofi_link *link) {
     uint64_t now = remo__now_ns(), quiet_ns = now - link->since_ns;
     if (link->state != OFI_LINK_UP) {
-        slow_tell(link, quiet_ns);
-        greet_again(link, now);
+        slow_log(link, quiet_ns);
+        offer_again(link, now);
         return 0;
     }
     if (quiet_ns < PROBE_NS || link->writes > 0)
@@ -345,8 +347,8 @@ static int probe(struct ofi_link *link) {
         .bytes = sizeof(uint64_t),
         .remote = &link->ring,
         .at = REMO__OFI_PROBE_AT,
-        .silent = true,
-        .connected = true,
+        .omits_data = true,
+        .was_connected = true,
     };
     link->since_ns = now;
     int rc = link_write(link, &write);
@@ -359,15 +361,16 @@ static struct ofi_link *link_at(const struct ofi_endpoint *endpoint, uint32_t pe
     return peer < endpoint->ofi->base.size ? endpoint->links[peer] : NULL;
 }
 
-/* The large answer in a slot is placed whole. */
+/* A large answer is completely placed in its slot. */
 static void answer_placed(struct ofi_endpoint *endpoint, uint32_t data) {
-    uint32_t place = data & ~REMO__OFI_PLACED;
-    struct ofi_link *link = data == REMO__OFI_WOKEN ? NULL : link_at(endpoint, place / REMO__OFI_WINDOW);
+    uint32_t id = data & ~REMO__OFI_PLACED;
+    struct ofi_link *link = data == REMO__OFI_WOKEN ? NULL : link_at(endpoint, id / REMO__OFI_WINDOW);
     if (link)
-        link->placed |= UINT32_C(1) << place % REMO__OFI_WINDOW;
+        link->placed |= UINT32_C(1) << id % REMO__OFI_WINDOW;
 }
 
-/* Whether a peer that was not reached yet has failed is for the control plane to decide. */
+/* A failed write breaks a link that is up. Before that, the offer is repeated: whether the peer has failed is
+ * for the control plane to detect. */
 static void write_ended(struct ofi_endpoint *endpoint, const struct ofi_event *event) {
     struct ofi_link *link = link_at(endpoint, (uint32_t)event->owner);
     if (!link || link->owner != event->owner)
@@ -388,10 +391,10 @@ static void links_break(struct ofi_endpoint *endpoint) {
     }
 }
 
-/* libfabric looks at the network only when it has no event left, and reports one event a read. So a poll reads
- * until few writes are left to report: the events of writes to many peers would hold up answers otherwise. It
- * leaves the last few to later polls: a read without an event costs system calls, and a thread that posts and
- * polls in turn would pay them for each operation. */
+/* libfabric polls the network only after all its events are read, and may report one event for each read. So
+ * a poll reads until few writes remain to be reported; otherwise events of writes to many peers would delay
+ * answers. The last few remain for later polls: a read without an event costs system calls, which a thread
+ * that alternates between post and poll would pay for each operation. */
 void remo__ofi_links_poll(struct ofi_endpoint *endpoint) {
     struct ofi_event events[EVENTS_PER_READ];
     int count = endpoint->port.ep ? 1 : 0;
@@ -414,7 +417,7 @@ void remo__ofi_links_poll(struct ofi_endpoint *endpoint) {
 
 static int link_drive(struct ofi_link *link) {
     if (link->state < OFI_LINK_UP)
-        welcome_take(link);
+        acceptance_take(link);
     uint32_t answered = link->answered;
     int rc = answers_take(link);
     if (rc == 0 && link->answered != answered)

@@ -291,14 +291,14 @@ int remo__ofi_block_open(struct ofi_block *block, struct ofi_port *port, size_t 
     return rc;
 }
 
-void remo__ofi_block_forget(struct ofi_block *block) {
+void remo__ofi_block_unregister(struct ofi_block *block) {
     if (block->mr)
         fi_close(&block->mr->fid);
     block->mr = NULL;
 }
 
 void remo__ofi_block_close(struct ofi_block *block) {
-    remo__ofi_block_forget(block);
+    remo__ofi_block_unregister(block);
     if (block->memory)
         munmap(block->memory, block->size_bytes);
     *block = (struct ofi_block){0};
@@ -312,7 +312,7 @@ static ssize_t write_post(struct ofi_port *port, const struct ofi_write *write) 
     const struct ofi_remote *to = write->remote;
     void *desc = fi_mr_desc(write->block->mr), *context = (void *)(uintptr_t)write->owner;
     uint64_t at = to->base + write->at;
-    if (!write->silent || !port->net->stream)
+    if (!write->omits_data || !port->net->stream)
         return fi_writedata(port->ep, write->from, write->bytes, desc, write->data, to->address, at, to->key,
                             context);
     return fi_write(port->ep, write->from, write->bytes, desc, to->address, at, to->key, context);
@@ -327,7 +327,7 @@ int remo__ofi_port_write(struct ofi_port *port, const struct ofi_write *write) {
         port->writes++;
         return 0;
     }
-    if (rc == -FI_EAGAIN && !(write->connected && port->net->again_is_lost))
+    if (rc == -FI_EAGAIN && !(write->was_connected && port->net->again_is_lost))
         return -EAGAIN;
     return remo__fail(-EHOSTDOWN, "the connection to a peer is lost%s%s", rc == -FI_EAGAIN ? "" : ": ",
                       rc == -FI_EAGAIN ? "" : fi_strerror((int)-rc));

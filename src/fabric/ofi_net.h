@@ -2,16 +2,16 @@
  *
  * Model:   a net is a libfabric fabric. A port is one reliable-datagram endpoint with its queue, its address
  *          table, and blocks of memory that the owners of their keys may write. A port reaches any number of
- *          peers. One thread at a time uses it. It shares nothing with other ports but the net, so it can be
- *          closed at any moment, whatever its peers do, and nothing lands in its blocks after that.
+ *          peers. One thread at a time uses it. It shares only the net with other ports. So it can be closed
+ *          at any time, whatever its peers do, and no write reaches its blocks afterwards.
  * Failure: a write that fails is reported with its owner, so the loss of one peer does not affect the others.
- *          libfabric cannot cancel a write, nor close the connection to one peer: the memory of a block must
- *          stay mapped until its port is closed.
+ *          libfabric can neither cancel a write nor close the connection to one peer. So the memory of a
+ *          block must stay mapped until its port is closed.
  * Cost:    a port takes 2.5 MB and 9 descriptors, and 2 ms to open; each peer 60 KB and 1 descriptor.
- * Why not libfabric's own reads and atomics: measured over tcp;ofi_rxm 1.17, a request written into a ring
- *          and an answer written back take as long as one fi_read (7.9 against 7.6 us), and many requests
- *          share a message. And TCP's reads and writes place bytes as they come: they tear aligned words,
- *          which this library promises not to do; its atomics are executed apart from them, out of order. */
+ * Why:     libfabric's own reads and atomics are not used. Measured over tcp;ofi_rxm 1.17, a request written
+ *          into a ring and an answer written back take as long as one fi_read (7.9 against 7.6 us), and many
+ *          requests share a message. TCP's reads and writes place bytes as they arrive, so they tear aligned
+ *          words, which Remo guarantees not to do. Its atomics are executed out of order with them. */
 #ifndef REMO_FABRIC_OFI_NET_H
 #define REMO_FABRIC_OFI_NET_H
 
@@ -77,33 +77,33 @@ void remo__ofi_port_close(struct ofi_port *port);
 int remo__ofi_port_name(struct ofi_port *port, void *address, size_t cap, size_t *ret_bytes);
 int remo__ofi_port_insert(struct ofi_port *port, const void *address, fi_addr_t *ret_address);
 
-/* Zeroed memory, registered. All zero is a closed block. `forget` refuses writes that begin later; it keeps the
- * memory, since a write that has begun may go on until the port is closed. */
+/* Zeroed, registered memory. All zero is a closed block. `unregister` makes later writes fail, and keeps the
+ * memory, because a write that has begun may continue until the port is closed. */
 int remo__ofi_block_open(struct ofi_block *block, struct ofi_port *port, size_t size_bytes);
 int remo__ofi_block_register(struct ofi_block *block, struct ofi_port *port);
-void remo__ofi_block_forget(struct ofi_block *block);
+void remo__ofi_block_unregister(struct ofi_block *block);
 void remo__ofi_block_close(struct ofi_block *block);
 
 /* A write of `bytes` at `from`, inside `block`, to `at` of the remote block. */
 struct ofi_write {
     const struct ofi_block *block;
     uint64_t owner;   /* reported with the end of the write */
-    const void *from; /* must stay as it is until the peer has answered */
+    const void *from; /* must not change until the peer has answered */
     size_t bytes;
     const struct ofi_remote *remote;
     uint64_t at;
-    uint32_t data;  /* delivered to the peer's poll */
-    bool silent;    /* but no data is to be delivered, unless the peer would sleep on otherwise */
-    bool connected; /* something came from there before, so there must be a connection */
+    uint32_t data;      /* delivered to the peer's poll */
+    bool omits_data;    /* do not deliver `data`, unless the provider needs it to wake the peer */
+    bool was_connected; /* the peer has answered before, so there was a connection */
 };
 
-/* 0, -EAGAIN, or -EHOSTDOWN when the connection is lost. */
+/* Post a write. Errors: -EAGAIN, or -EHOSTDOWN if the connection is lost. */
 int remo__ofi_port_write(struct ofi_port *port, const struct ofi_write *write);
 
 enum ofi_event_kind {
     OFI_EVENT_ARRIVED, /* a peer's write with `data` is placed */
-    OFI_EVENT_SENT,    /* a write of `owner` has left; it may still get lost */
-    OFI_EVENT_FAILED,  /* a write of `owner` has failed; remo_last_error() says why */
+    OFI_EVENT_SENT,    /* a write of `owner` is sent; it may still be lost */
+    OFI_EVENT_FAILED,  /* a write of `owner` has failed; the sentence is set */
 };
 
 struct ofi_event {
@@ -112,10 +112,11 @@ struct ofi_event {
     uint64_t owner;
 };
 
-/* Drive the port. Returns how many events there were, 0: none is left. A failed write is the only event of its
- * call. -EIO: the port can no longer be used. */
+/* Drive the port. Returns the number of events; 0: none is left. A failed write is the only event
+ * of its call.
+ * Errors: -EIO (the port is unusable). */
 int remo__ofi_port_poll(struct ofi_port *port, struct ofi_event *ret_events, uint32_t max);
-/* May the thread sleep on port->fd? Look at the memory once more after a yes. */
+/* Return whether the thread may sleep on port->fd. Check the memory once more after true. */
 bool remo__ofi_port_may_sleep(struct ofi_port *port);
 
 #endif

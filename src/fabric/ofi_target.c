@@ -1,8 +1,8 @@
 /* ofi_target.c - the target thread: executes requests of peers, and sleeps while there are none.
  *
  * libfabric's automatic progress takes 23 us for an 8-byte read (tcp;ofi_rxm 1.17, two cores), because its
- * thread sleeps after every message. This thread takes 8 us: it polls for a while after a wake-up, twice as
- * long as before if the next message came soon after it fell asleep, else half as long. */
+ * thread sleeps after every message. This thread takes 8 us, because it polls for a while after each wake-up:
+ * twice as long as the last time if the sleep was short, else half as long. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -18,14 +18,14 @@
 
 #define AWAKE_NS_MIN (20 * REMO__NS_PER_US)
 #define AWAKE_NS_MAX REMO__NS_PER_MS
-#define SOON_NS (100 * REMO__NS_PER_US) /* after falling asleep: it was too early */
-#define TURNS_PER_CHECK 64u             /* some 50 us */
+#define SOON_NS (100 * REMO__NS_PER_US) /* a shorter sleep began too early */
+#define ROUNDS_PER_CHECK 64u            /* some 50 us */
 #define CROWDED_SLEEPS 16u
-#define SLEEP_MS_MAX 100                 /* nothing is known to get lost; if it did, this bounds the harm */
-#define SLEEP_MS_UNTRUSTED 1             /* the provider has no descriptor, or one that tells little */
-#define WATCH_DOUBLINGS_MAX 2u           /* 4 ms between looks at endpoints */
-#define CALM_MAX 16u                     /* looks at endpoints that need no help, before we stop looking */
-#define REUSE_NS REMO__NS_PER_S          /* memory of a link that its owner closed is free of late writes */
+#define SLEEP_MS_MAX 100                 /* bounds the delay if a wake-up were lost; none is known to be */
+#define SLEEP_MS_UNTRUSTED 1             /* the provider has no reliable descriptor */
+#define WATCH_DOUBLINGS_MAX 2u           /* 4 ms between checks of endpoints */
+#define IDLE_CHECKS_MAX 16u              /* consecutive checks without need for help, before checks stop */
+#define REUSE_NS REMO__NS_PER_S          /* memory of a link that its owner has closed gets no late writes */
 #define SLICE_NS (100 * REMO__NS_PER_US) /* the shortest time slice that the kernel grants */
 #define POLL_MAX 16u
 #define PROBE_BYTES 64u
@@ -42,7 +42,7 @@ static void inbound_free(struct ofi_inbound *inbound) {
 /* Stop executing an inbound. Its memory is kept, because writes in flight may still reach it. */
 static void inbound_retire(struct ofi_target *target, uint32_t i, bool closed_by_owner) {
     struct ofi_inbound *inbound = target->inbounds[i];
-    remo__ofi_block_forget(&inbound->block);
+    remo__ofi_block_unregister(&inbound->block);
     /* a peer that was cut off may write at any later time */
     inbound->retired_ns = closed_by_owner ? remo__now_ns() : UINT64_MAX;
     inbound->older = target->retired;
@@ -85,7 +85,7 @@ static bool inbounds_room(struct ofi_target *target) {
     return true;
 }
 
-/* Write answer `seq`, `bytes` long, which lies in its place of the block. */
+/* Send answer `seq` of `bytes` bytes from its slot in the block. */
 static int answer_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint32_t seq, size_t bytes) {
     struct ofi_target *target = &ofi->target;
     struct ofi_write write = {
@@ -95,44 +95,44 @@ static int answer_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint
         .remote = &inbound->answers,
         .at = remo__ofi_slot_at(seq),
         .data = remo__ofi_immediate(bytes, ofi->net.stream, ofi->base.rank, seq),
-        .connected = true,
+        .was_connected = true,
     };
-    write.silent = write.data == REMO__OFI_WOKEN;
+    write.omits_data = write.data == REMO__OFI_WOKEN;
     int rc = remo__ofi_port_write(&target->port, &write);
     inbound->unsent_bytes = rc == -EAGAIN ? bytes : 0;
     if (rc == -EAGAIN)
         target->stalled = true;
     else if (rc < 0)
-        inbound->dead = true; /* its owner has failed, or detects the loss itself */
+        inbound->is_broken = true; /* its owner has failed, or detects the loss itself */
     return rc;
 }
 
-static void welcome_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
-    struct remo__ofi_welcome welcome = {.key = inbound->block.key, .base = inbound->block.base};
+static void acceptance_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
+    struct remo__ofi_acceptance acceptance = {.key = inbound->block.key, .base = inbound->block.base};
     uint8_t *message = inbound->block.memory + ANSWERS_AT;
-    memcpy(message + sizeof(struct remo__ofi_head), &welcome, sizeof welcome);
+    memcpy(message + sizeof(struct remo__ofi_head), &acceptance, sizeof acceptance);
     size_t bytes =
-        remo__ofi_seal(message, sizeof(struct remo__ofi_head) + sizeof welcome, 0, 0, inbound->seed);
+        remo__ofi_seal(message, sizeof(struct remo__ofi_head) + sizeof acceptance, 0, 0, inbound->seed);
     answer_send(ofi, inbound, 0, bytes);
 }
 
-/* The welcome may be lost with its connection. A second welcome is placed before all answers if the network
- * keeps the order of writes; elsewhere it could replace an answer. */
-static void greeted_again(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
+/* The acceptance may be lost with its connection. A second acceptance is placed before all answers if the
+ * network keeps the order of writes; elsewhere it could replace an answer. */
+static void offer_repeated(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
     if (inbound->next != 1 || !ofi->net.stream)
         return;
-    inbound->dead = false;
-    welcome_send(ofi, inbound);
+    inbound->is_broken = false;
+    acceptance_send(ofi, inbound);
 }
 
-static int inbound_open(struct ofi_fabric *ofi, uint32_t rank, const struct remo__ofi_greeting *greeting) {
+static int inbound_open(struct ofi_fabric *ofi, uint32_t rank, const struct remo__ofi_offer *offer) {
     struct ofi_target *target = &ofi->target;
     for (uint32_t i = 0; i < target->inbound_count; i++) {
         struct ofi_inbound *inbound = target->inbounds[i];
-        if (inbound->rank != rank || inbound->endpoint != greeting->endpoint)
+        if (inbound->rank != rank || inbound->endpoint != offer->endpoint)
             continue;
-        if (inbound->seed == greeting->seed) {
-            greeted_again(ofi, inbound);
+        if (inbound->seed == offer->seed) {
+            offer_repeated(ofi, inbound);
             return 0;
         }
         inbound_retire(target, i, true);
@@ -142,35 +142,35 @@ static int inbound_open(struct ofi_fabric *ofi, uint32_t rank, const struct remo
     if (!inbound)
         return remo__fail(-ENOMEM, "no memory for an endpoint of node %u", rank);
     inbound->rank = rank;
-    inbound->life = atomic_load(&ofi->lives[rank]);
-    inbound->endpoint = greeting->endpoint;
-    inbound->seed = greeting->seed;
-    inbound->answers = (struct ofi_remote){.key = greeting->key, .base = greeting->base};
+    inbound->cut_off_count = atomic_load(&ofi->cut_off_counts[rank]);
+    inbound->endpoint = offer->endpoint;
+    inbound->seed = offer->seed;
+    inbound->answers = (struct ofi_remote){.key = offer->key, .base = offer->base};
     inbound->next = 1;
-    int rc = remo__ofi_port_insert(&target->port, greeting->address, &inbound->answers.address);
+    int rc = remo__ofi_port_insert(&target->port, offer->address, &inbound->answers.address);
     if (rc < 0) {
         inbound_free(inbound);
         return rc;
     }
     target->inbounds[target->inbound_count++] = inbound;
-    welcome_send(ofi, inbound);
+    acceptance_send(ofi, inbound);
     return 0;
 }
 
-/* ---- greetings ---- */
+/* ---- offers ---- */
 
-/* Answer the greeting in a place of the table, if it is complete and from the connected incarnation of a
+/* Accept the offer in an entry of the table, if it is complete and from the connected incarnation of a
  * peer. */
-static void greeting_take(struct ofi_fabric *ofi, uint32_t rank, uint32_t endpoint) {
-    struct remo__ofi_greeting greeting;
-    size_t place = (size_t)rank * ofi->endpoints_max + endpoint;
-    memcpy(&greeting, ofi->target.table.memory + place * sizeof greeting, sizeof greeting);
+static void offer_take(struct ofi_fabric *ofi, uint32_t rank, uint32_t endpoint) {
+    struct remo__ofi_offer offer;
+    size_t entry = (size_t)rank * ofi->endpoints_max + endpoint;
+    memcpy(&offer, ofi->target.table.memory + entry * sizeof offer, sizeof offer);
     struct ofi_contact *contact = atomic_load(&ofi->contacts[rank]);
-    if (!contact || greeting.life != contact->life || greeting.endpoint != endpoint
-        || greeting.address_bytes > sizeof greeting.address
-        || greeting.check != XXH3_64bits(&greeting, offsetof(struct remo__ofi_greeting, check)))
+    if (!contact || offer.incarnation != contact->incarnation || offer.endpoint != endpoint
+        || offer.address_bytes > sizeof offer.address
+        || offer.check != XXH3_64bits(&offer, offsetof(struct remo__ofi_offer, check)))
         return;
-    if (inbound_open(ofi, rank, &greeting) < 0)
+    if (inbound_open(ofi, rank, &offer) < 0)
         remo__log(&ofi->base.log, REMO_LOG_ERROR, "cannot serve endpoint %u of node %u: %s", endpoint, rank,
                   remo_last_error());
 }
@@ -178,20 +178,20 @@ static void greeting_take(struct ofi_fabric *ofi, uint32_t rank, uint32_t endpoi
 void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank) {
     pthread_mutex_lock(&ofi->target.lock);
     for (uint32_t endpoint = 0; endpoint < ofi->endpoints_max; endpoint++)
-        greeting_take(ofi, rank, endpoint);
+        offer_take(ofi, rank, endpoint);
     pthread_mutex_unlock(&ofi->target.lock);
 }
 
-void remo__ofi_target_expel(struct ofi_fabric *ofi, uint32_t rank) {
+void remo__ofi_target_cut_off(struct ofi_fabric *ofi, uint32_t rank) {
     struct ofi_target *target = &ofi->target;
     pthread_mutex_lock(&target->lock);
-    atomic_fetch_add(&ofi->lives[rank], 1);
+    atomic_fetch_add(&ofi->cut_off_counts[rank], 1);
     for (uint32_t i = target->inbound_count; i-- > 0;) {
         if (target->inbounds[i]->rank == rank)
             inbound_retire(target, i, false);
     }
-    /* A welcome to a link that has ended would break the connection, which later links may share. */
-    size_t bytes = ofi->endpoints_max * sizeof(struct remo__ofi_greeting);
+    /* An acceptance to a link that has ended would break the connection, which later links may share. */
+    size_t bytes = ofi->endpoints_max * sizeof(struct remo__ofi_offer);
     memset(target->table.memory + rank * bytes, 0, bytes);
     pthread_mutex_unlock(&target->lock);
 }
@@ -199,12 +199,13 @@ void remo__ofi_target_expel(struct ofi_fabric *ofi, uint32_t rank) {
 /* ---- requests ---- */
 
 static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
-    enum ofi_run_state state = remo__ofi_run(&inbound->run, ofi->memory, inbound->rank, inbound->life);
+    enum ofi_run_state state =
+        remo__ofi_run(&inbound->run, ofi->memory, inbound->rank, inbound->cut_off_count);
     inbound->running = state == OFI_RUN_STALLED;
     if (state == OFI_RUN_STALLED) {
         ofi->target.stalled = true;
     } else if (state == OFI_RUN_BAD) {
-        inbound->dead = true;
+        inbound->is_broken = true;
         remo__log(&ofi->base.log, REMO_LOG_ERROR, "node %u sent a malformed request; it is no longer served",
                   inbound->rank);
     } else {
@@ -217,7 +218,7 @@ static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound)
 
 /* Serve one inbound. Returns true if there was work. */
 static bool inbound_serve(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
-    if (inbound->dead)
+    if (inbound->is_broken)
         return false;
     if (inbound->unsent_bytes > 0)
         return answer_send(ofi, inbound, inbound->next - 1, inbound->unsent_bytes) != -EAGAIN;
@@ -246,23 +247,25 @@ static bool serve_all(struct ofi_fabric *ofi) {
 
 /* ---- the thread ---- */
 
-static void request_placed(struct ofi_fabric *ofi, uint32_t place, uint32_t slot) {
+/* A large request is completely placed in its slot. */
+static void request_placed(struct ofi_fabric *ofi, uint32_t entry, uint32_t slot) {
     struct ofi_target *target = &ofi->target;
     for (uint32_t i = 0; i < target->inbound_count; i++) {
         struct ofi_inbound *inbound = target->inbounds[i];
-        if (inbound->rank * ofi->endpoints_max + inbound->endpoint == place)
+        if (inbound->rank * ofi->endpoints_max + inbound->endpoint == entry)
             inbound->placed |= UINT32_C(1) << slot;
     }
 }
 
-static void news_take(struct ofi_fabric *ofi, uint32_t data) {
-    uint32_t place = data & ~REMO__OFI_PLACED;
+/* Handle the immediate of a message (ofi_wire.h). */
+static void arrival_take(struct ofi_fabric *ofi, uint32_t data) {
+    uint32_t id = data & ~REMO__OFI_PLACED;
     if (data == REMO__OFI_WOKEN)
         return;
     if (data & REMO__OFI_PLACED)
-        request_placed(ofi, place / REMO__OFI_WINDOW, place % REMO__OFI_WINDOW);
-    else if (place < ofi->base.size * ofi->endpoints_max)
-        greeting_take(ofi, place / ofi->endpoints_max, place % ofi->endpoints_max);
+        request_placed(ofi, id / REMO__OFI_WINDOW, id % REMO__OFI_WINDOW);
+    else if (id < ofi->base.size * ofi->endpoints_max)
+        offer_take(ofi, id / ofi->endpoints_max, id % ofi->endpoints_max);
 }
 
 /* An error is about an answer whose asker has failed; the next answer to it detects that. */
@@ -273,14 +276,14 @@ static void events_take(struct ofi_fabric *ofi) {
         count = remo__ofi_port_poll(&ofi->target.port, events, POLL_MAX);
         for (int i = 0; i < count; i++) {
             if (events[i].kind == OFI_EVENT_ARRIVED)
-                news_take(ofi, events[i].data);
+                arrival_take(ofi, events[i].data);
         }
         if (ofi->target.port.writes <= REMO__OFI_WINDOW) /* see remo__ofi_links_poll */
             break;
     }
 }
 
-static void turn(struct ofi_fabric *ofi) {
+static void serve_once(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
     pthread_mutex_lock(&target->lock);
     events_take(ofi);
@@ -296,31 +299,31 @@ static void target_wake(struct ofi_target *target) {
 
 void remo__ofi_target_watch(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
-    if (atomic_load_explicit(&target->watches, memory_order_relaxed))
+    if (atomic_load_explicit(&target->is_watching, memory_order_relaxed))
         return;
-    atomic_store(&target->watches, true);
+    atomic_store(&target->is_watching, true);
     target_wake(target);
 }
 
 /* Help endpoints whose threads do not drive them. They notify this thread once. From then on it checks, first
  * after a millisecond and then less often, until no endpoint has needed help for a while. A thread that waits
- * for a connection always has operations queued and drives them itself: with many nodes on one machine,
+ * for a connection always has queued operations, and drives them itself. With many nodes on one machine,
  * checks every millisecond took a large part of the processors. */
 static void help(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
-    if (!atomic_load(&target->watches)) {
+    if (!atomic_load(&target->is_watching)) {
         target->watch_doublings = 0;
         return;
     }
     if (target->watch_doublings < WATCH_DOUBLINGS_MAX)
         target->watch_doublings++;
     if (remo__ofi_endpoints_help(ofi)) {
-        target->calm = 0;
-    } else if (++target->calm >= CALM_MAX) {
-        target->calm = 0;
-        atomic_exchange(&target->watches, false);
-        if (remo__ofi_endpoints_help(ofi)) /* a thread may have read `watches` before and not notified */
-            atomic_store(&target->watches, true);
+        target->idle_checks = 0;
+    } else if (++target->idle_checks >= IDLE_CHECKS_MAX) {
+        target->idle_checks = 0;
+        atomic_exchange(&target->is_watching, false);
+        if (remo__ofi_endpoints_help(ofi)) /* a thread may have read `is_watching` before and not notified */
+            atomic_store(&target->is_watching, true);
     }
 }
 
@@ -328,11 +331,11 @@ static int sleep_ms(struct ofi_target *target) {
     bool trusted = target->port.fd >= 0 && target->port.net->stream;
     if (target->stalled || !trusted)
         return SLEEP_MS_UNTRUSTED;
-    return atomic_load(&target->watches) ? SLEEP_MS_UNTRUSTED << target->watch_doublings : SLEEP_MS_MAX;
+    return atomic_load(&target->is_watching) ? SLEEP_MS_UNTRUSTED << target->watch_doublings : SLEEP_MS_MAX;
 }
 
 /* Sleep until a message arrives. Returns the time slept; 0 if there is work already. */
-static uint64_t doze(struct ofi_fabric *ofi) {
+static uint64_t sleep_idle(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
     help(ofi);
     pthread_mutex_lock(&target->lock);
@@ -353,29 +356,29 @@ static uint64_t doze(struct ofi_fabric *ofi) {
 }
 
 /* The number of involuntary context switches of this thread. */
-static long preempted(void) {
+static long preemption_count(void) {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
 /* Poll for `awake_ns`, or until this thread is preempted. Returns false if it was preempted. */
-static bool look(struct ofi_fabric *ofi, uint64_t awake_ns) {
-    long before = preempted();
+static bool poll_requests(struct ofi_fabric *ofi, uint64_t awake_ns) {
+    long before = preemption_count();
     uint64_t until = remo__now_ns() + awake_ns;
-    for (uint32_t turns = 1; !atomic_load_explicit(&ofi->target.stop, memory_order_relaxed); turns++) {
-        turn(ofi);
-        if (turns % TURNS_PER_CHECK == 0 && preempted() != before)
+    for (uint32_t rounds = 1; !atomic_load_explicit(&ofi->target.stop, memory_order_relaxed); rounds++) {
+        serve_once(ofi);
+        if (rounds % ROUNDS_PER_CHECK == 0 && preemption_count() != before)
             return false;
         if (remo__now_ns() >= until)
             break;
     }
-    return preempted() == before;
+    return preemption_count() == before;
 }
 
-/* Request short time slices, which let this thread interrupt a program that computes on the same processor
- * (Linux 6.12 and later; before that, and where the request is refused, nothing changes). Measured: 2.9 ms for
- * an answer without. The call sets the nice value too, so it gets that of the process: otherwise a program
- * with a higher priority would starve its own target thread. */
+/* Request short time slices, which let this thread interrupt a program that computes on the same processor.
+ * Needs Linux 6.12; otherwise, or if the request is refused, nothing changes. Measured: 2.9 ms for an answer
+ * without. The call also sets the nice value, to that of the process: otherwise a program of higher priority
+ * would starve its own target thread. */
 static void request_short_slices(void) {
     struct {
         uint32_t size, policy;
@@ -393,11 +396,11 @@ static void *target_run(void *arg) {
     uint64_t awake_ns = AWAKE_NS_MIN;
     uint32_t crowded = 0; /* iterations without polling left, because other threads need the processor */
     while (!atomic_load(&ofi->target.stop)) {
-        if (!look(ofi, crowded > 0 ? 0 : awake_ns))
+        if (!poll_requests(ofi, crowded > 0 ? 0 : awake_ns))
             crowded = CROWDED_SLEEPS;
         else if (crowded > 0)
             crowded--;
-        uint64_t slept_ns = doze(ofi);
+        uint64_t slept_ns = sleep_idle(ofi);
         if (slept_ns < SOON_NS)
             awake_ns = remo__min(awake_ns * 2, AWAKE_NS_MAX);
         else
@@ -416,8 +419,8 @@ int remo__ofi_target_open(struct ofi_fabric *ofi) {
     int rc = remo__ofi_port_open(&target->port, &ofi->net, true);
     if (rc < 0)
         return rc;
-    size_t places = (size_t)ofi->base.size * ofi->endpoints_max;
-    return remo__ofi_block_open(&target->table, &target->port, places * sizeof(struct remo__ofi_greeting));
+    size_t entries = (size_t)ofi->base.size * ofi->endpoints_max;
+    return remo__ofi_block_open(&target->table, &target->port, entries * sizeof(struct remo__ofi_offer));
 }
 
 int remo__ofi_target_start(struct ofi_fabric *ofi) {
@@ -441,8 +444,8 @@ void remo__ofi_target_close(struct ofi_fabric *ofi) {
     target_stop(target);
     for (uint32_t i = target->inbound_count; i-- > 0;)
         inbound_retire(target, i, false);
-    remo__ofi_block_forget(&target->table);
-    remo__ofi_port_close(&target->port); /* nothing is written from here on */
+    remo__ofi_block_unregister(&target->table);
+    remo__ofi_port_close(&target->port); /* afterwards libfabric does not access the blocks */
     while (target->retired) {
         struct ofi_inbound *inbound = target->retired;
         target->retired = inbound->older;

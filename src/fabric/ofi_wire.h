@@ -1,8 +1,8 @@
 /* ofi_wire.h - the messages that two nodes of the ofi fabric write into each other's memory.
  *
- * Greeting: an endpoint writes a greeting into the peer's table of greetings, with its place in the table as
- *           the immediate. The peer creates a ring for it and answers with a welcome, message 0 of the
- *           answers, which contains the position of the ring.
+ * Offer:    an endpoint writes an offer into its entry of the peer's table of offers, with the index of the
+ *           entry as the immediate. The peer creates a ring for the endpoint and answers with an acceptance,
+ *           message 0 of the answers, which contains the position of the ring.
  * Request:  head, records, check; written into slot (seq % REMO__OFI_WINDOW) of the ring. The peer executes
  *           the records in order and writes the answer.
  * Answer:   head, results, failures, check; written into the slot of the same number at the requesting
@@ -10,9 +10,9 @@
  * Placing:  networks place the bytes of a write in any order and in pieces. A receiver polls the number in
  *           the head, and accepts the message when the check at its end matches the whole message. So no
  *           order of placement is assumed, and torn words are detected. Checking a large message would take
- *           too long: its check covers only the head, and an immediate, which the network delivers after all
- *           bytes are placed, completes it. A byte stream that the receiving thread itself reads into the
- *           ring needs no immediate: all bytes before the check are placed before the check.
+ *           too long, so its check covers only the head. Its immediate completes it, because the network
+ *           delivers that after all bytes are placed. A byte stream that the receiving thread itself reads
+ *           into the ring needs no immediate: all bytes before the check are placed before the check.
  * Numbers:  in native byte order; nodes with different byte orders refuse to connect. All parts are multiples
  *           of 8 bytes. */
 #ifndef REMO_FABRIC_OFI_WIRE_H
@@ -41,10 +41,10 @@ struct remo__ofi_head {
     uint16_t count; /* request: records; answer: failures */
 };
 
-/* One operation, or a fragment of it. After the record follow: for a write the data, padded to 8 bytes, and
- * the immediate (8 bytes) if there is one; for a fetch-add the addend; for a compare-swap the expected and
- * the new value. The result of a read is the data, padded to 8 bytes; of an atomic the old value; of a write
- * nothing. The result of a failed record has the same size and undefined content. */
+/* One operation, or a fragment of it. Operands follow the record. Write: the data, padded to 8 bytes, and the
+ * immediate (8 bytes) if there is one. Fetch-add: the addend. Compare-swap: the expected and the new value.
+ * The result of a read is the data, padded to 8 bytes; of an atomic the old value; of a write nothing. The
+ * result of a failed record has the same size and undefined content. */
 struct remo__ofi_record {
     uint64_t offset;
     uint32_t size_bytes;
@@ -58,11 +58,11 @@ struct remo__ofi_failure {
     int32_t status;
 };
 
-/* Written into place `endpoint` of the sender's part of the table. */
-struct remo__ofi_greeting {
-    uint64_t life;      /* the sender's incarnation, as in its description */
-    uint64_t seed;      /* for the checks of this pair of rings */
-    uint64_t key, base; /* of the answers: slot 0 */
+/* Written into entry `endpoint` of the sender's part of the table. */
+struct remo__ofi_offer {
+    uint64_t incarnation; /* the sender's, as in its description */
+    uint64_t seed;        /* for the checks of this pair of rings */
+    uint64_t key, base;   /* of the answers: slot 0 */
     uint32_t endpoint;
     uint32_t address_bytes;
     uint8_t address[REMO__OFI_ADDRESS_BYTES_MAX];
@@ -70,24 +70,25 @@ struct remo__ofi_greeting {
 };
 
 /* Follows the head of message 0. */
-struct remo__ofi_welcome {
+struct remo__ofi_acceptance {
     uint64_t key, base; /* of the requests: slot 0; the word for probes is at REMO__OFI_PROBE_AT */
 };
 
 #define REMO__OFI_PROBE_AT \
     REMO__OFI_RING_BYTES /* 8 bytes after the ring, written to detect a lost connection */
 
-/* Immediates. A greeting's is its place in the table. That of a large request or answer has the bit below,
- * then the place of the asking endpoint (requests) or the rank of the answering node (answers), and the slot. */
+/* Immediates. The immediate of an offer is the index of its entry. The immediate of a large request or answer
+ * has the bit below, then the source and the slot. The source of a request is the entry of its endpoint; the
+ * source of an answer is the rank of its node. */
 #define REMO__OFI_PLACED (UINT32_C(1) << 31)
 #define REMO__OFI_WOKEN UINT32_MAX /* only a wake-up */
-#define REMO__OFI_PLACES_MAX (UINT32_C(1) << 27)
+#define REMO__OFI_ENTRIES_MAX (UINT32_C(1) << 27)
 
 /* The immediate of a message of `bytes`, the check included. */
-static inline uint32_t remo__ofi_immediate(size_t bytes, bool stream, uint32_t place, uint32_t seq) {
+static inline uint32_t remo__ofi_immediate(size_t bytes, bool stream, uint32_t source, uint32_t seq) {
     if (stream || bytes - 8 <= REMO__OFI_CHECKED_BYTES)
         return REMO__OFI_WOKEN;
-    return REMO__OFI_PLACED | place * REMO__OFI_WINDOW | seq % REMO__OFI_WINDOW;
+    return REMO__OFI_PLACED | source * REMO__OFI_WINDOW | seq % REMO__OFI_WINDOW;
 }
 
 static inline uint64_t remo__ofi_padded(uint64_t size_bytes) {

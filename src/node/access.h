@@ -1,13 +1,11 @@
-/* access.h - how the CPU touches network memory: the only way, so that the simulator sees every access.
+/* access.h - all accesses of the CPU to network memory, so that the simulator can schedule each of them.
  *
- * Peers and the NIC write the same memory at any time. Words are loaded with acquire and stored with release;
- * anything larger may be torn and must carry a check. Words that network atomics change are never stored
- * here.
- *
- * Where no hardware keeps the caches of machines coherent (caps.coherent), what this CPU stored must be
- * flushed before peers may see it, and what peers wrote is seen after the lines were invalidated. No fabric
- * of this version is such a one but the simulator's, so elsewhere both are nothing.
- */
+ * Order:  peers and the network device write the same memory concurrently. A load of a word acquires, a store
+ *         releases. Larger data may be torn, and must carry a checksum. A word that network atomics change is
+ *         never stored by the CPU.
+ * Caches: where hardware does not keep caches coherent (caps.coherent is false), a store must be flushed
+ *         before peers can read it. Lines must be invalidated before this CPU can read peers' writes. Only
+ *         the simulator has such a fabric; elsewhere both do nothing. */
 #pragma once
 
 #include <stdatomic.h>

@@ -1,4 +1,7 @@
-/* ack.c - see remo/ack.h. */
+/* ack.c - implements remo/ack.h.
+ *
+ * An ack counts its operations in flight. Each of their slots points to the ack, and its completion lowers
+ * the count (op.c). Slots change under their lock, so join and cancel redirect them under that lock. */
 #include <remo/ack.h>
 
 #include "node/slots.h"
@@ -13,6 +16,7 @@ int remo_ack_test(struct remo_ack *ack) {
     return ack->status == 0 ? 0 : remo__slots_fail(thread->slots, ack->status);
 }
 
+/* A wait condition: no operation of the ack is in flight. */
 static int done(void *ctx) {
     struct remo_ack *ack = ctx;
     if (remo__ack_pending(ack))
@@ -34,9 +38,10 @@ int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
 struct any {
     struct remo_ack *const *acks;
     uint32_t count;
-    uint32_t index; /* of the first ack that is done */
+    uint32_t index; /* of the first ack that is complete */
 };
 
+/* A wait condition. Acks of one thread usually follow each other, so each thread is driven about once. */
 static int any_done(void *ctx) {
     struct any *any = ctx;
     const struct remo__thread *driven = NULL;
@@ -54,7 +59,7 @@ static int any_done(void *ctx) {
     return 0;
 }
 
-/* An ack that is not NULL, or NULL. */
+/* Return the first ack that is not NULL, or NULL. */
 static const struct remo_ack *first_ack(struct remo_ack *const *acks, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         if (acks[i])
@@ -78,7 +83,8 @@ int remo_ack_wait_any(struct remo_ack *const *acks, uint32_t count, uint64_t tim
     return 0;
 }
 
-/* Point the operations of `from` to `into` (NULL: to nobody); how many. The lock is held. */
+/* Redirect the operations of `from` to `into`, or to no ack (NULL). Returns their number. The lock
+ * is held. */
 static uint32_t redirect(struct remo__slots *slots, const struct remo_ack *from, struct remo_ack *into) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < slots->depth; i++) {

@@ -1,4 +1,7 @@
-/* arena.c - segments of network memory and a first-fit allocator over them. */
+/* arena.c - implements arena.h: segments of network memory, and a first-fit allocator over them.
+ *
+ * Memory at and above `zero_from` was never allocated, so it is zero; memory below is cleared when it is
+ * allocated. A segment is published only after the fabric has registered it. */
 #include "node/arena.h"
 
 #include <errno.h>
@@ -12,46 +15,48 @@
 #include "node/access.h"
 
 #define SEGMENT_ALIGN REMO__SEGMENT_ALIGN_BYTES
-#define BIG_BYTES (1u << 20)       /* pieces from here on start on a huge page */
-#define FLUSH_BYTES 64u            /* [private_bytes, +64) is what fences read */
-#define LEAST_BYTES (64ull << 20)  /* a smaller reservation is not tried by itself */
+#define BIG_BYTES (1u << 20)       /* pieces of this size and more start on a huge page */
+#define FLUSH_BYTES 64u            /* fences read in [private_bytes, private_bytes + FLUSH_BYTES) */
+#define LEAST_BYTES (64ull << 20)  /* the smallest reservation, unless arena_bytes is set */
 #define SPARE_BYTES (256ull << 20) /* address space left for stacks, heaps and libraries */
-#define GROWTH 16u                 /* a new segment has at least this part of what is there */
+#define GROWTH 16u                 /* a new segment has at least 1/GROWTH of the committed size */
 
 struct segment {
     uint64_t offset, bytes;
     int fd;
-    bool mapped; /* by our own fabric, as our own peer */
+    bool mapped; /* by this node's fabric, as its own peer */
     uint32_t blob_bytes;
     uint8_t blob[REMO__BLOB_BYTES_MAX];
 };
 
-struct piece { /* free memory, sorted by offset, never adjacent */
+/* Free memory. The list is sorted by offset; adjacent pieces are merged. */
+struct piece {
     uint64_t offset, bytes;
     struct piece *next;
 };
 
-/* `growth` is held while a segment is made, which may take long; `lock` for short looks and changes, inside
- * it. */
+/* `growth` is held while a segment is made, which may take long; `lock` is held briefly, and may be taken
+ * inside `growth`. */
 struct remo__arena {
     struct remo_node *node;
     pthread_mutex_t growth;
     pthread_mutex_t lock;
     char *base;
     uint64_t reserved, segment_bytes;
-    uint64_t limit;     /* the smallest reservation of the job; under lock until `settled`, then constant */
+    uint64_t limit;     /* the smallest reservation of the job; under lock until `frozen`, then constant */
     bool is_set;        /* `reserved` was set by the program or the user */
-    bool settled;       /* under lock */
+    bool frozen;        /* under lock */
     uint64_t committed; /* under growth */
     char *memory_dir;
     struct segment *segments[REMO__SEGMENTS_MAX];
-    uint32_t segment_count; /* changed under both */
-    struct segment *half;   /* the next one: registered, but not yet given to the allocator; under growth */
+    uint32_t segment_count;  /* changed under both */
+    struct segment *pending; /* the next one: registered, but not yet published; under growth */
     struct piece *free;
-    uint64_t clean; /* from here on nothing was ever given out: it is zero */
+    uint64_t zero_from; /* memory from this offset on was never allocated, and is zero; under lock */
     bool announced[REMO_NODES_MAX];
 };
 
+/* Add a piece to the free list, and merge it with its neighbours. */
 static int add_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes) {
     struct piece **link = &arena->free, *before = NULL;
     while (*link && (*link)->offset < offset) {
@@ -75,13 +80,14 @@ static int add_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes) 
     }
     struct piece *piece = malloc(sizeof *piece);
     if (!piece)
-        return remo__fail(-ENOMEM, "no memory to note a free piece of the arena");
+        return remo__fail(-ENOMEM, "no memory to record a free piece of the arena");
     *piece = (struct piece){.offset = offset, .bytes = bytes, .next = after};
     *link = piece;
     return 0;
 }
 
-/* Cut `bytes` out of a free piece; -ENOSPC, without a sentence, when none fits. */
+/* Cut `bytes` out of the first free piece that fits.
+ * Errors: -ENOMEM; -ENOSPC, without a sentence: none fits. */
 static int take_free(struct remo__arena *arena, uint64_t bytes, uint64_t align, uint64_t *ret_offset) {
     for (struct piece **link = &arena->free; *link; link = &(*link)->next) {
         struct piece *piece = *link;
@@ -93,7 +99,7 @@ static int take_free(struct remo__arena *arena, uint64_t bytes, uint64_t align, 
         if (head && tail) {
             struct piece *rest = malloc(sizeof *rest);
             if (!rest)
-                return remo__fail(-ENOMEM, "no memory to note a free piece of the arena");
+                return remo__fail(-ENOMEM, "no memory to record a free piece of the arena");
             *rest = (struct piece){.offset = start + bytes, .bytes = tail, .next = piece->next};
             piece->next = rest;
             piece->bytes = head;
@@ -125,7 +131,6 @@ static int send_segment(struct remo__arena *arena, uint32_t index, uint32_t peer
                               (size_t)(writer.at - frame), segment->fd);
 }
 
-/* With our own fabric. */
 static int register_segment(struct remo__arena *arena, struct segment *segment) {
     struct remo_node *node = arena->node;
     size_t blob_bytes = 0;
@@ -138,7 +143,7 @@ static int register_segment(struct remo__arena *arena, struct segment *segment) 
     return rc;
 }
 
-/* As our own peer: once. */
+/* Map a segment as this node's own peer. A second call has no effect. */
 static int map_segment(struct remo__arena *arena, struct segment *segment) {
     struct remo_node *node = arena->node;
     if (segment->mapped)
@@ -151,21 +156,22 @@ static int map_segment(struct remo__arena *arena, struct segment *segment) {
     return rc;
 }
 
-/* How much to grow when `bytes` are needed; 0 with the sentence set when there is no room. */
+/* Return the size of the next segment if `bytes` are needed; 0, with the sentence set: no room. */
 static uint64_t growth_for(const struct remo__arena *arena, uint64_t bytes) {
     uint64_t room = arena->limit - arena->committed, need = remo__align_up(bytes, SEGMENT_ALIGN);
-    uint64_t want = remo__max(need, remo__max(arena->segment_bytes, arena->committed / GROWTH));
+    uint64_t target = remo__max(need, remo__max(arena->segment_bytes, arena->committed / GROWTH));
     if (need <= room && arena->segment_count < REMO__SEGMENTS_MAX)
-        return remo__align_up(remo__min(want, room), SEGMENT_ALIGN);
-    remo__fail(-ENOSPC,
-               "%llu bytes do not fit: the arena has grown to %llu of its %llu bytes, in %u of at most %u "
-               "segments; raise arena_bytes or segment_bytes in struct remo_config",
-               (unsigned long long)bytes, (unsigned long long)arena->committed,
-               (unsigned long long)arena->limit, arena->segment_count, REMO__SEGMENTS_MAX);
+        return remo__align_up(remo__min(target, room), SEGMENT_ALIGN);
+    remo__fail(
+        -ENOSPC,
+        "cannot allocate %llu bytes: the arena has grown to %llu of its %llu bytes, in %u of at most %u "
+        "segments; raise arena_bytes or segment_bytes in struct remo_config",
+        (unsigned long long)bytes, (unsigned long long)arena->committed, (unsigned long long)arena->limit,
+        arena->segment_count, REMO__SEGMENTS_MAX);
     return 0;
 }
 
-/* The segment can be reached by us: put it to the others, and tell the peers. */
+/* Give a mapped segment to the allocator, and announce it to the peers. */
 static int publish(struct remo__arena *arena, struct segment *segment) {
     struct remo_node *node = arena->node;
     pthread_mutex_lock(&arena->lock);
@@ -179,13 +185,13 @@ static int publish(struct remo__arena *arena, struct segment *segment) {
         atomic_store(&node->peers[node->rank].mapped_bytes, arena->committed);
         for (uint32_t peer = 0; peer < node->size; peer++)
             if (arena->announced[peer])
-                (void)send_segment(arena, index, peer); /* it can only fail for a peer that is gone */
+                (void)send_segment(arena, index, peer); /* fails only if the peer has left or failed */
     }
     pthread_mutex_unlock(&arena->lock);
     return rc;
 }
 
-/* Commit `least` bytes or more and register them. */
+/* Commit and register a segment of at least `least` bytes. */
 static int make_segment(struct remo__arena *arena, uint64_t least, struct segment **ret_segment) {
     uint64_t bytes = growth_for(arena, least);
     if (bytes == 0)
@@ -196,7 +202,7 @@ static int make_segment(struct remo__arena *arena, uint64_t least, struct segmen
     bool huge;
     int rc = remo__segment_create(arena->memory_dir, bytes, &segment->fd, &huge);
     if (rc == -ENOSPC && bytes > remo__align_up(least, SEGMENT_ALIGN)) {
-        /* What is needed now may still fit. */
+        /* there may still be memory for the requested bytes alone */
         bytes = remo__align_up(least, SEGMENT_ALIGN);
         rc = remo__segment_create(arena->memory_dir, bytes, &segment->fd, &huge);
     }
@@ -223,21 +229,21 @@ fail_free:
     return rc;
 }
 
-/* Commit `least` bytes or more, register them and give them to the allocator; or, since a fabric cannot take
- * a registration back, finish what was begun and failed, however large it is. `growth` is held. */
+/* Make and publish a segment of at least `least` bytes. A fabric cannot undo a registration; so if an earlier
+ * attempt failed after it, publish that segment instead, of whatever size. `growth` is held. */
 static int grow(struct remo__arena *arena, uint64_t least) {
-    int rc = arena->half ? 0 : make_segment(arena, least, &arena->half);
+    int rc = arena->pending ? 0 : make_segment(arena, least, &arena->pending);
     if (rc == 0)
-        rc = map_segment(arena, arena->half);
+        rc = map_segment(arena, arena->pending);
     if (rc == 0)
-        rc = publish(arena, arena->half);
+        rc = publish(arena, arena->pending);
     if (rc == 0)
-        arena->half = NULL;
+        arena->pending = NULL;
     return rc;
 }
 
-/* Is there address space for `count` more reservations and SPARE_BYTES? What is reserved is released again: the
- * fabric reserves at connect. */
+/* Return whether there is address space for `count` more reservations and SPARE_BYTES. All are released
+ * again, because the fabric makes them when peers connect. */
 static bool has_room(uint64_t bytes, uint32_t count) {
     void *taken[REMO_NODES_MAX];
     void *spare = remo__segment_reserve(SPARE_BYTES);
@@ -251,15 +257,15 @@ static bool has_room(uint64_t bytes, uint32_t count) {
     return spare && got == count;
 }
 
-/* The default reservation is more than valgrind or a limit of address space allows: try half as much, and so
- * on. */
+/* Reserve the arena. If the default exceeds what valgrind or a limit of address space allows, try a half of
+ * it, then a quarter, and so on. */
 static int reserve(struct remo__arena *arena, const struct remo__arena_config *config) {
     uint64_t bytes = remo__align_up(config->arena_bytes, SEGMENT_ALIGN);
-    uint32_t more = remo__min(config->more, REMO_NODES_MAX - 1);
+    uint32_t windows = remo__min(config->peer_windows, REMO_NODES_MAX - 1);
     for (;; bytes /= 2) {
         bool is_last = config->is_set || bytes / 2 < LEAST_BYTES;
         arena->base = remo__segment_reserve(bytes);
-        if (arena->base && (is_last || has_room(bytes, more)))
+        if (arena->base && (is_last || has_room(bytes, windows)))
             break;
         if (is_last)
             return -ENOMEM;
@@ -278,7 +284,7 @@ int remo__arena_open(struct remo_node *node, const struct remo__arena_config *co
                      struct remo__arena **ret_arena) {
     struct remo__arena *arena = calloc(1, sizeof *arena);
     if (!arena)
-        return remo__fail(-ENOMEM, "no memory for the arena's description");
+        return remo__fail(-ENOMEM, "no memory to describe the arena");
     arena->node = node;
     arena->is_set = config->is_set;
     arena->memory_dir = config->memory_dir ? strdup(config->memory_dir) : NULL;
@@ -298,17 +304,17 @@ int remo__arena_agree(struct remo__arena *arena, uint64_t bytes, bool is_set) {
     bool clash = (is_set && bytes > arena->reserved) || (arena->is_set && bytes < arena->reserved)
                  || (is_set && arena->is_set && bytes != arena->reserved);
     pthread_mutex_lock(&arena->lock);
-    uint64_t least = arena->settled ? arena->limit : arena->committed;
+    uint64_t least = arena->frozen ? arena->limit : arena->committed;
     clash = clash || bytes < least;
-    if (!clash && bytes < arena->limit) /* when settled it is only read, without the lock */
+    if (!clash && bytes < arena->limit) /* false once it is frozen, when threads read it without the lock */
         arena->limit = bytes;
     pthread_mutex_unlock(&arena->lock);
     return clash ? -EPROTO : 0;
 }
 
-void remo__arena_settle(struct remo__arena *arena) {
+void remo__arena_freeze(struct remo__arena *arena) {
     pthread_mutex_lock(&arena->lock);
-    arena->settled = true;
+    arena->frozen = true;
     pthread_mutex_unlock(&arena->lock);
 }
 
@@ -331,7 +337,7 @@ void remo__arena_close(struct remo__arena *arena) {
         return;
     for (uint32_t i = 0; i < arena->segment_count; i++)
         free_segment(arena->segments[i]);
-    free_segment(arena->half);
+    free_segment(arena->pending);
     while (arena->free) {
         struct piece *piece = arena->free;
         arena->free = piece->next;
@@ -344,27 +350,27 @@ void remo__arena_close(struct remo__arena *arena) {
     free(arena);
 }
 
-/* Peers have written there, and will again; so it is done like any other access to network memory. */
+/* Zero a piece by accesses to network memory (access.h), since peers have written there. */
 static void clear(char *at, uint64_t bytes) {
     static const char zeros[4096];
     for (uint64_t done = 0; done < bytes; done += sizeof zeros)
         remo__copy_to(at + done, zeros, remo__min(bytes - done, sizeof zeros));
 }
 
-/* Take a piece and make it zero, without the lock and not when it was freed: that may be the control thread's
- * work. */
-static int take_clean(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
+/* Take a zeroed piece. It is cleared here, without the lock, and not when it is freed, because the control
+ * thread frees memory too. */
+static int take_zeroed(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
     uint64_t offset = 0;
     pthread_mutex_lock(&arena->lock);
     int rc = take_free(arena, bytes, bytes >= BIG_BYTES ? SEGMENT_ALIGN : REMO__CACHE_LINE, &offset);
-    uint64_t clean = arena->clean;
+    uint64_t zero_from = arena->zero_from;
     if (rc == 0)
-        arena->clean = remo__max(clean, offset + bytes);
+        arena->zero_from = remo__max(zero_from, offset + bytes);
     pthread_mutex_unlock(&arena->lock);
     if (rc != 0)
         return rc;
-    if (offset < clean)
-        clear(arena->base + offset, remo__min(bytes, clean - offset));
+    if (offset < zero_from)
+        clear(arena->base + offset, remo__min(bytes, zero_from - offset));
     *ret_offset = offset;
     return 0;
 }
@@ -373,16 +379,16 @@ int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_o
     if (bytes > arena->limit)
         return remo__fail(
             -ENOSPC,
-            "%llu bytes were asked for, but the arena has room for %llu; raise arena_bytes in struct "
+            "cannot allocate %llu bytes: the arena is limited to %llu bytes; raise arena_bytes in struct "
             "remo_config",
             (unsigned long long)bytes, (unsigned long long)arena->limit);
     bytes = remo__align_up(remo__max(bytes, 1), REMO__CACHE_LINE);
-    int rc = take_clean(arena, bytes, ret_offset);
+    int rc = take_zeroed(arena, bytes, ret_offset);
     if (rc != -ENOSPC)
         return rc;
     pthread_mutex_lock(&arena->growth);
-    do { /* others may take what we grow: it ends when all is used */
-        rc = take_clean(arena, bytes, ret_offset);
+    do { /* other threads may take the new memory first; ends when the arena cannot grow */
+        rc = take_zeroed(arena, bytes, ret_offset);
     } while (rc == -ENOSPC && (rc = grow(arena, bytes)) == 0);
     pthread_mutex_unlock(&arena->growth);
     return rc;
@@ -391,7 +397,7 @@ int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_o
 void remo__arena_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes) {
     bytes = remo__align_up(remo__max(bytes, 1), REMO__CACHE_LINE);
     pthread_mutex_lock(&arena->lock);
-    /* Without memory for the note the piece stays unused until the node closes. */
+    /* if there is no memory to record the piece, it stays unused until the node closes */
     (void)add_free(arena, offset, bytes);
     pthread_mutex_unlock(&arena->lock);
 }
@@ -430,6 +436,6 @@ bool remo__arena_is_set(const struct remo__arena *arena) {
 
 #ifdef REMO_SIM
 uint64_t remo__arena_used(const struct remo__arena *arena) {
-    return arena->clean;
+    return arena->zero_from;
 }
 #endif

@@ -1,4 +1,7 @@
-/* buffer.c - per-thread blocks of the arena (LOCO's mem_refs), and operations by address. */
+/* buffer.c - implements buffers (LOCO's mem_refs, A.2) and operations by address of remo/node.h.
+ *
+ * A buffer belongs to a thread, so taking and returning it needs no lock. An operation by address begins only
+ * when the address is known to lie in a segment that the peer has announced. */
 #include <errno.h>
 
 #include "node/arena.h"
@@ -21,8 +24,8 @@ int remo_buffer_get(struct remo_node *node, void **ret_buffer) {
         thread->buffers_free = UINT32_MAX;
     }
     if (remo__unlikely(thread->buffers_free == 0))
-        return remo__fail_static(
-            -ENOBUFS, "all buffers of this thread are in use; give some back with remo_buffer_put");
+        return remo__fail_static(-ENOBUFS,
+                                 "all buffers of this thread are in use; return some with remo_buffer_put");
     uint32_t index = (uint32_t)__builtin_ctz(thread->buffers_free);
     thread->buffers_free &= thread->buffers_free - 1;
     *ret_buffer = thread->buffers + (uint64_t)index * REMO_BUFFER_BYTES;
@@ -37,12 +40,14 @@ void remo_buffer_put(struct remo_node *node, void *buffer) {
     if (!thread->buffers || at >= (uint64_t)REMO_BUFFERS_PER_THREAD * REMO_BUFFER_BYTES
         || at % REMO_BUFFER_BYTES != 0)
         remo__log(&node->log, REMO_LOG_ERROR,
-                  "%p is no buffer of this thread: give a buffer back in the thread that got it", buffer);
+                  "cannot return buffer %p: it is not a buffer of this thread; return it in the thread that "
+                  "took it",
+                  buffer);
     else
         thread->buffers_free |= 1u << at / REMO_BUFFER_BYTES;
 }
 
-/* ---- by address ---- */
+/* ---- operations by address ---- */
 
 struct reach {
     struct remo_node *node;
@@ -50,41 +55,41 @@ struct reach {
     uint64_t end;
 };
 
-static int mapped_far_enough(void *ctx) {
+/* A wait condition: the peer has announced its arena up to `end`. */
+static int is_announced(void *ctx) {
     const struct reach *reach = ctx;
     if (!remo__peer_alive(reach->node, reach->peer))
-        return remo__peer_fail(reach->node, reach->peer, "reach memory of");
+        return remo__peer_fail(reach->node, reach->peer, "access memory of");
     return atomic_load_explicit(&reach->node->peers[reach->peer].mapped_bytes, memory_order_acquire)
            >= reach->end;
 }
 
-/* The start of an arena is the fabric's own. An address may reach us by way of a third node before its
- * owner's announcement of the segment does: wait for that. */
+/* Check the address, and wait until its segment is announced: the address may arrive through a third node
+ * earlier than the announcement. The start of an arena belongs to the fabric. */
 static int check_address(struct remo_node *node, struct remo_addr addr, const void *local, size_t bytes) {
     struct reach reach = {.node = node, .peer = remo_addr_node(addr)};
     uint64_t offset = remo_addr_offset(addr);
     if (!local && bytes > 0)
-        return remo__fail(-EINVAL, "%zu bytes from or to NULL: give the buffer", bytes);
+        return remo__fail(-EINVAL, "cannot move %zu bytes: the buffer is NULL", bytes);
     if (addr.word == 0 || reach.peer >= node->size)
-        return remo__fail(-EFAULT, "0x%llx is no address of a node of this job",
-                          (unsigned long long)addr.word);
-    uint32_t life =
+        return remo__fail(-EFAULT, "0x%llx is not an address in this job", (unsigned long long)addr.word);
+    uint32_t incarnation =
         atomic_load(&node->peers[reach.peer].incarnation) & ((1u << REMO_ADDR_INCARNATION_BITS) - 1);
-    if (remo_addr_incarnation(addr) != life)
-        return remo__fail(-ESTALE, "the address belongs to life %u of node %u, which is in life %u now",
-                          remo_addr_incarnation(addr), reach.peer, life);
+    if (remo_addr_incarnation(addr) != incarnation)
+        return remo__fail(
+            -ESTALE, "the address is stale: it has incarnation %u of node %u, whose incarnation is now %u",
+            remo_addr_incarnation(addr), reach.peer, incarnation);
     uint64_t reserved = remo__arena_reserved(node->arena);
     if (bytes > reserved || offset > reserved - bytes || offset < remo__arena_first(node->arena))
         return remo__fail(-EFAULT, "offset %llu and %zu bytes are outside the arena of node %u",
                           (unsigned long long)offset, bytes, reach.peer);
     reach.end = offset + bytes;
-    if (remo__likely(mapped_far_enough(&reach) == 1))
+    if (remo__likely(is_announced(&reach) == 1))
         return 0;
-    int rc = remo__wait(node, mapped_far_enough, &reach, remo__deadline(node->op_timeout_ns));
+    int rc = remo__wait(node, is_announced, &reach, remo__deadline(node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
-        return remo__fail(
-            -EFAULT, "node %u has no memory at offset %llu, and has not announced any within op_timeout_ns",
-            reach.peer, (unsigned long long)offset);
+        return remo__fail(-EFAULT, "node %u has not announced memory at offset %llu within op_timeout_ns",
+                          reach.peer, (unsigned long long)offset);
     return rc;
 }
 

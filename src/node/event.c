@@ -1,10 +1,7 @@
-/* event.c - implements remo/event.h.
- *
- * Peers of the same machine wake a node by a futex in shared memory, which no descriptor can show. So each
- * event has a helper thread that sleeps on the node's doorbell in place of the thread that polls, and then
- * makes an eventfd readable. Arming registers the event as a sleeper of the doorbell, before the caller's last
- * check: the atomic add pairs with the fence in remo__wake and remo__mapped_notify, as in wait.c.
- */
+/* event.c - implements remo/event.h. Peers of the same machine wake a node by a futex, which has no
+ * descriptor. So each event has a helper thread that sleeps on the node's doorbell, and then makes an eventfd
+ * readable. Arming counts the event as a sleeper before the caller's last check; as in wait.c, that atomic
+ * add pairs with the fence in remo__wake and remo__mapped_notify. */
 #include <remo/event.h>
 
 #include <errno.h>
@@ -16,28 +13,29 @@
 #include "base/helper.h"
 #include "node/slots.h"
 
-#define NAP_NS_MIN (50 * REMO__NS_PER_US) /* between looks for completions, which ring no doorbell; doubles */
-#define NAP_NS_MAX REMO__NS_PER_MS
+#define POLL_NS_MIN \
+    (50 * REMO__NS_PER_US) /* between polls for completions, which ring no doorbell; doubles */
+#define POLL_NS_MAX REMO__NS_PER_MS
 
-/* What the helper compares with: taken when the event was armed. */
+/* The state when the event was armed, with which the helper compares. */
 struct armed {
-    uint32_t rings;              /* of the doorbell */
-    uint64_t deadline_ns;        /* readable then at the latest */
-    struct remo__thread *thread; /* that armed */
-    uint32_t completed;          /* operations of that thread: it may start others before one completes */
+    uint32_t rings;              /* sequence number of the doorbell */
+    uint64_t deadline_ns;        /* the event becomes readable at this time at the latest */
+    struct remo__thread *thread; /* the thread that armed the event */
+    uint32_t completed;          /* number of its completed operations; it may start others meanwhile */
 };
 
 struct remo_event {
     struct remo_node *node;
     int fd;
     pthread_t helper;
-    pthread_mutex_t lock; /* around all below; never held in a sleep */
+    pthread_mutex_t lock; /* of all fields below; not held while sleeping */
     pthread_cond_t changed;
     bool is_armed, is_closing;
     struct armed armed;
 };
 
-/* The event is armed and the lock is held. */
+/* The event must be armed, and the lock held. */
 static void disarm(struct remo_event *event) {
     event->is_armed = false;
     atomic_fetch_sub(&event->node->doorbell->sleepers, 1);
@@ -50,8 +48,8 @@ static void fire(struct remo_event *event) {
         remo__log(&event->node->log, REMO_LOG_ERROR, "cannot signal an event: %s", strerror(errno));
 }
 
-/* Completions are not announced, so the thread's operations are driven here until one has completed. */
-static uint32_t in_flight(struct remo__thread *thread) {
+/* Drive the thread's operations, because completions ring no doorbell. Returns the number in flight. */
+static uint32_t drive(struct remo__thread *thread) {
     return thread->node->mapped ? 0 : remo__slots_progress(thread);
 }
 
@@ -59,17 +57,17 @@ static uint32_t completed(const struct remo__thread *thread) {
     return thread->node->mapped ? 0 : remo__slots_get(&thread->slots->completed);
 }
 
-/* Sleep until there may be something to report. */
+/* Sleep until a ring, a completion, or the deadline. */
 static void await_change(const struct remo_event *event, const struct armed *armed) {
     struct remo__doorbell *bell = event->node->doorbell;
-    uint64_t nap_ns = NAP_NS_MIN;
+    uint64_t poll_ns = POLL_NS_MIN;
     while (atomic_load(&bell->seq) == armed->rings) {
         uint64_t left_ns = remo__remaining_ns(armed->deadline_ns);
-        uint32_t count = in_flight(armed->thread);
+        uint32_t count = drive(armed->thread);
         if (left_ns == 0 || completed(armed->thread) != armed->completed)
             return;
-        remo__doorbell_sleep(bell, armed->rings, count > 0 ? remo__min(left_ns, nap_ns) : left_ns);
-        nap_ns = remo__min(2 * nap_ns, NAP_NS_MAX);
+        remo__doorbell_sleep(bell, armed->rings, count > 0 ? remo__min(left_ns, poll_ns) : left_ns);
+        poll_ns = remo__min(2 * poll_ns, POLL_NS_MAX);
     }
 }
 
@@ -151,7 +149,7 @@ int remo_event_arm(struct remo_event *event) {
     if (!event->is_armed)
         atomic_fetch_add(&bell->sleepers, 1);
     event->is_armed = true;
-    (void)in_flight(thread);
+    (void)drive(thread);
     event->armed = (struct armed){.rings = atomic_load(&bell->seq),
                                   .deadline_ns = remo__deadline(REMO__SLEEP_NS_MAX),
                                   .thread = thread,

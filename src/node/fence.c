@@ -1,12 +1,8 @@
-/* fence.c - pair, thread and global fences, each by the cheapest means the fabric allows.
+/* fence.c - pair, thread and global fences (docs/memory-model.md).
  *
- * Mapped fabrics: stores of this CPU become visible in order; only a later load may overtake them, which one
- * CPU fence forbids. What other threads of this node wrote is placed already: "happened before this call"
- * means that we have seen something they stored later. Others: reads and atomics are done when they have
- * completed. Writes are placed when they have completed (caps.completion_placed) or when a read of the same
- * endpoint from the same peer, posted later, has (caps.read_flushes). Between operations of one endpoint to
- * one peer nothing is needed where writes are ordered and reads do not pass them (caps.read_flushes).
- */
+ * A fence waits until reads and atomics are complete and writes are placed. A write is placed when it is
+ * complete (caps.completion_placed), or when a later read of the same endpoint from the same peer is. On
+ * mapped fabrics one CPU fence suffices. */
 #include "node/fence.h"
 
 #include <stdio.h>
@@ -16,14 +12,14 @@
 #include "node/slots.h"
 
 struct remo__news {
-    struct remo__thread *thread; /* that wrote it; NULL: there is none, or none that could be left out */
+    struct remo__thread *thread; /* the writer; NULL: no round that a fence may skip */
     uint32_t peers;
     struct {
-        uint64_t before, after; /* writes of that thread to the peer */
+        uint64_t before, after; /* `written` of the thread and peer, before and after the round */
     } peer[];
 };
 
-/* Where the flushing read looks: past the fabric's private part, never given out (arena.c). */
+/* The offset that flushing reads use: behind the fabric's private part, and never allocated (arena.c). */
 static uint64_t flush_offset(const struct remo_node *node) {
     return node->fabric->private_bytes;
 }
@@ -35,6 +31,7 @@ struct drain {
     bool writes;
 };
 
+/* A wait condition: no operation of the range is in flight; writes count only if `writes` is set. */
 static int drained(void *ctx) {
     const struct drain *drain = ctx;
     remo__slots_progress(drain->thread);
@@ -47,47 +44,47 @@ static int drained(void *ctx) {
     return 1;
 }
 
-/* Another thread may have got further at the same time. */
+/* Raise `flushed` to at least `written`. Another thread may raise it concurrently. */
 static void advance(_Atomic uint64_t *flushed, uint64_t written) {
     uint64_t before = atomic_load(flushed);
     while (before < written && !atomic_compare_exchange_weak(flushed, &before, written))
         continue;
 }
 
-/* A write to a node that has failed since may never have been placed, although it completed. Returned once,
- * to the thread that wrote. */
-static int lost(struct remo__thread *thread, uint32_t peer, uint64_t written) {
+/* A completed write to a failed node may not have been placed. Set the sentence; the fences of the writing
+ * thread return this once. */
+static int fail_lost(struct remo__thread *thread, uint32_t peer, uint64_t written) {
     advance(&thread->slots->peers[peer].flushed, written);
     return remo__fail(-EHOSTDOWN,
-                      "node %u failed before the writes since the last fence were known to be placed: their "
-                      "outcome is unknown",
+                      "cannot fence writes to node %u: it failed before they were placed; their outcome is "
+                      "unknown",
                       peer);
 }
 
-/* For the sentence: somebody in the range who has not answered. */
-static int silent(const struct drain *drain) {
+/* Return -ETIMEDOUT with a sentence that names the first peer with operations in flight. */
+static int drain_timeout(const struct drain *drain) {
     const struct remo__slots_peer *peers = drain->slots->peers;
     uint32_t peer = drain->first;
     while (peer + 1 < drain->end && remo__slots_get(&peers[peer].others) == 0
            && remo__slots_get(&peers[peer].writes) == 0)
         peer++;
-    return remo__peer_silent(drain->slots->node, peer, "finish what was begun with");
+    return remo__peer_timeout(drain->slots->node, peer, "complete operations on");
 }
 
 struct fence {
     struct remo__thread *me;
-    struct remo__thread *writer; /* the only thread whose writes count; NULL: those of the scope */
+    struct remo__thread *writer; /* the only thread whose writes count; NULL: all threads of the scope */
     uint32_t first, end;         /* peers */
     enum remo_fence_scope scope;
-    const struct remo__news *news; /* to be left out, or NULL */
+    const struct remo__news *exempt; /* the round to skip, or NULL */
     uint64_t timeout_ns;
-    uint64_t deadline_ns; /* one for all threads and peers; 0: the clock was not needed yet */
+    uint64_t deadline_ns; /* one for all threads and peers; 0: not determined yet */
     struct loss {
         int error; /* 0: no write was lost */
-        bool own;  /* of the fencing thread */
+        bool own;  /* the fencing thread wrote it */
         struct remo__slots_peer *of;
         char *sentence; /* REMO__SENTENCE_MAX bytes of the caller */
-    } loss;             /* the first one that this fence has found */
+    } loss;             /* the first loss that this fence has found */
 };
 
 static void note_loss(struct fence *fence, struct remo__thread *thread, uint32_t peer, int error) {
@@ -100,17 +97,18 @@ static void note_loss(struct fence *fence, struct remo__thread *thread, uint32_t
     snprintf(loss->sentence, REMO__SENTENCE_MAX, "%s", remo_last_error());
 }
 
-/* The fence fails for another reason: the next one returns the loss. */
-static void defer_loss(const struct loss *loss) {
+/* The fence fails for another reason, so keep the loss for the next fence. */
+static void keep_loss(const struct loss *loss) {
     int none = 0;
     if (loss->error == 0)
         return;
-    atomic_compare_exchange_strong(&loss->of->untold, &none, loss->error);
+    atomic_compare_exchange_strong(&loss->of->global_error, &none, loss->error);
     none = 0;
     if (loss->own)
-        atomic_compare_exchange_strong(&loss->of->error, &none, loss->error);
+        atomic_compare_exchange_strong(&loss->of->thread_error, &none, loss->error);
 }
 
+/* The clock is read only if the fence has to wait. */
 static uint64_t deadline_of(struct fence *fence) {
     if (fence->deadline_ns == 0)
         fence->deadline_ns = remo__deadline(fence->timeout_ns);
@@ -119,16 +117,16 @@ static uint64_t deadline_of(struct fence *fence) {
 
 static int drain_wait(struct fence *fence, struct drain *drain) {
     int rc = drained(drain) ? 0 : remo__wait(fence->me->node, drained, drain, deadline_of(fence));
-    return rc == -ETIMEDOUT ? silent(drain) : rc;
+    return rc == -ETIMEDOUT ? drain_timeout(drain) : rc;
 }
 
-/* Is nothing but the news unplaced? What came before it was placed by the fence before it. */
-static bool news_alone(const struct remo__news *news, uint32_t peer, uint64_t written) {
-    return written == news->peer[peer].after || REMO__MUTANT(barrier_news);
+/* Return whether only exempt writes may be unplaced. The fence before the round has placed all others. */
+static bool only_exempt(const struct remo__news *exempt, uint32_t peer, uint64_t written) {
+    return written == exempt->peer[peer].after || REMO__MUTANT(barrier_news);
 }
 
-/* A read behind the writes of `thread` to each peer of the range that may have unplaced ones. Counted as
- * ours. Returns transient errors only. */
+/* Flush the writes of `thread` by a read from each peer of the range that may have unplaced ones. The reads
+ * count as operations of the fencing thread. Returns transient errors only. */
 static int flush(struct fence *fence, struct remo__thread *thread) {
     struct remo_node *node = thread->node;
     struct remo_ack ack = REMO_ACK_INIT;
@@ -138,13 +136,14 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
         const struct remo__slots_peer *of = &thread->slots->peers[peer];
         uint64_t flushed = atomic_load(&of->flushed);
         written[peer] = atomic_load(&of->written);
-        if (fence->news && thread == fence->news->thread && news_alone(fence->news, peer, written[peer]))
+        if (fence->exempt && thread == fence->exempt->thread
+            && only_exempt(fence->exempt, peer, written[peer]))
             written[peer] = flushed;
         if (written[peer] == flushed)
             continue;
         if (!remo__peer_alive(node, peer)) {
             if (fence->me == thread && !REMO__MUTANT(fence_lost))
-                note_loss(fence, thread, peer, lost(thread, peer, written[peer]));
+                note_loss(fence, thread, peer, fail_lost(thread, peer, written[peer]));
             continue;
         }
         int one = remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch,
@@ -162,19 +161,19 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
     return rc;
 }
 
-static int take(_Atomic int *error) {
+static int take_error(_Atomic int *error) {
     return atomic_load(error) ? atomic_exchange(error, 0) : 0;
 }
 
-/* Errors of writes without an ack. A fence of the writing thread returns such an error first; a global fence
+/* Note errors of writes without an ack. A fence of the writing thread returns an error first. A global fence
  * of another thread returns it otherwise, because the writing thread may have ended. */
 static void collect_errors(struct fence *fence, struct remo__thread *thread) {
     bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
     for (uint32_t peer = fence->first; peer < fence->end; peer++) {
         struct remo__slots_peer *of = &thread->slots->peers[peer];
-        int error = own ? take(&of->error) : 0;
-        int untold = error || global ? take(&of->untold) : 0;
-        error = REMO__MUTANT(fence_errors) ? 0 : error ? error : untold;
+        int error = own ? take_error(&of->thread_error) : 0;
+        int global_error = error || global ? take_error(&of->global_error) : 0;
+        error = REMO__MUTANT(fence_errors) ? 0 : error ? error : global_error;
         if (error != 0)
             note_loss(fence, thread, peer,
                       remo__fail(error,
@@ -184,7 +183,9 @@ static void collect_errors(struct fence *fence, struct remo__thread *thread) {
     }
 }
 
-/* 0 or a transient error: writes may be in flight. Lost writes are noted in the fence. */
+/* Fence the operations of one thread. Returns 0, or a transient error: writes may be in flight. Notes
+ * losses in the fence. A pair fence needs neither a flush nor a wait for writes if the fabric orders writes
+ * and reads behind writes. */
 static int fence_slots(struct fence *fence, struct remo__thread *thread) {
     struct remo_node *node = fence->me->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
@@ -223,7 +224,7 @@ static struct fence fence_of_peer(struct remo__thread *caller, struct remo__thre
                           .timeout_ns = caller->node->op_timeout_ns};
 }
 
-/* Not mapped: all that is in flight, of the threads and to the peers that the scope names. */
+/* Fabrics that are not mapped: fence the operations of all threads of the scope. Returns as fence_slots. */
 static int fence_queues(struct fence *fence) {
     struct remo_node *node = fence->me->node;
     if (fence->writer)
@@ -238,11 +239,11 @@ static int fence_queues(struct fence *fence) {
     return rc;
 }
 
-/* The end of a fence whose last attempt returned `rc`. A transient error comes first, so that the caller
- * does not take a loss for the only failure. */
-static int end(struct fence *fence, int rc) {
+/* End a fence whose last attempt returned `rc`. A transient error has precedence: a caller that gets a loss
+ * relies on it that no write is in flight. */
+static int fence_end(struct fence *fence, int rc) {
     if (rc != 0)
-        defer_loss(&fence->loss);
+        keep_loss(&fence->loss);
     else if (fence->loss.error != 0)
         (void)remo__fail(fence->loss.error, "%s", fence->loss.sentence);
     return rc;
@@ -251,10 +252,12 @@ static int end(struct fence *fence, int rc) {
 static int fence_once(struct fence *fence) {
     char sentence[REMO__SENTENCE_MAX];
     fence->loss.sentence = sentence;
-    int rc = end(fence, fence_queues(fence));
+    int rc = fence_end(fence, fence_queues(fence));
     return rc ? rc : fence->loss.error;
 }
 
+/* Stores of this CPU become visible in their order; only a later load may overtake them, and a CPU fence
+ * prevents that. Writes of other threads that happened before this call are visible already. */
 static int fence_mapped(struct remo__thread *thread, enum remo_fence_scope scope) {
     if (thread->unfenced && scope != REMO_FENCE_NONE)
         remo__mapped_fence();
@@ -273,7 +276,7 @@ int remo__fence_placed(struct remo__thread *caller, struct remo__thread *writer,
 static int check_scope(const struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
     if (remo__likely((scope != REMO_FENCE_PAIR || peer < node->size) && (uint32_t)scope <= REMO_FENCE_GLOBAL))
         return 0;
-    return remo__fail(-EINVAL, "a fence of scope %d with node %u makes no sense in a job of %u nodes",
+    return remo__fail(-EINVAL, "cannot fence: scope %d with node %u is invalid in a job of %u nodes",
                       (int)scope, peer, node->size);
 }
 
@@ -294,17 +297,18 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
     return scope == REMO_FENCE_NONE ? 0 : fence_once(&fence);
 }
 
-/* ---- repeated until nothing is in flight ---- */
+/* ---- fences that retry until no write is in flight ---- */
 
 #define RETRY_PAUSE_NS REMO__NS_PER_MS
 
+/* A wait condition: wait for the whole time. */
 static int never(void *ctx) {
     (void)ctx;
     return 0;
 }
 
-/* `rc` is the result of the first attempt. The pause lets the fabric recover. */
-static int settle_slowly(struct fence *fence, int rc) {
+/* Retry after a first attempt that returned `rc`. Pauses between the attempts let the fabric recover. */
+static int retry_fence(struct fence *fence, int rc) {
     struct remo_node *node = fence->me->node;
     uint64_t deadline_ns = deadline_of(fence);
     char last[REMO__SENTENCE_MAX];
@@ -320,13 +324,13 @@ static int settle_slowly(struct fence *fence, int rc) {
     return rc;
 }
 
-static int settle(struct fence *fence, int *ret_loss) {
+static int fence_and_retry(struct fence *fence, int *ret_loss) {
     char sentence[REMO__SENTENCE_MAX];
     fence->loss.sentence = sentence;
     int rc = fence_queues(fence);
     if (remo__unlikely(rc != 0))
-        rc = settle_slowly(fence, rc);
-    rc = end(fence, rc);
+        rc = retry_fence(fence, rc);
+    rc = fence_end(fence, rc);
     *ret_loss = rc == 0 ? fence->loss.error : 0;
     return rc;
 }
@@ -343,7 +347,7 @@ int remo__fence_settle(struct remo__thread *thread, enum remo_fence_scope scope,
     if (thread->node->mapped)
         return fence_mapped(thread, scope);
     struct fence fence = fence_of(thread, scope, peer);
-    return scope == REMO_FENCE_NONE ? 0 : settle(&fence, ret_loss);
+    return scope == REMO_FENCE_NONE ? 0 : fence_and_retry(&fence, ret_loss);
 }
 
 int remo__fence_settle_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss) {
@@ -351,7 +355,7 @@ int remo__fence_settle_peer(struct remo__thread *thread, uint32_t peer, uint64_t
     fence.timeout_ns = timeout_ns;
     *ret_loss = 0;
     if (!thread->node->mapped)
-        return settle(&fence, ret_loss);
+        return fence_and_retry(&fence, ret_loss);
     remo__mapped_fence();
     return 0;
 }
@@ -367,51 +371,51 @@ bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer) {
     return true;
 }
 
-/* ---- news ---- */
+/* ---- exempt writes ---- */
 
-int remo__news_open(struct remo_node *node, struct remo__news **ret_news) {
-    struct remo__news *news = calloc(1, sizeof *news + node->size * sizeof news->peer[0]);
-    if (!news)
-        return remo__fail(-ENOMEM, "no memory to count what was written to %u peers", node->size);
-    news->peers = node->size;
-    *ret_news = news;
+int remo__news_open(struct remo_node *node, struct remo__news **ret_exempt) {
+    struct remo__news *exempt = calloc(1, sizeof *exempt + node->size * sizeof exempt->peer[0]);
+    if (!exempt)
+        return remo__fail(-ENOMEM, "no memory to count the writes to %u peers", node->size);
+    exempt->peers = node->size;
+    *ret_exempt = exempt;
     return 0;
 }
 
-/* Only where there is something to save, and where what is seen of a connection's last write tells of the
- * earlier ones. */
-void remo__news_begin(struct remo__news *news, struct remo__thread *thread) {
+/* Exempt the writes only if a fence would flush them, and if the fabric orders writes. Then a write that a
+ * peer has read proves that all earlier writes to the peer are placed. */
+void remo__news_begin(struct remo__news *exempt, struct remo__thread *thread) {
     const struct remo_node *node = thread->node;
     bool useful = !node->mapped && !node->fabric->caps.completion_placed && node->fabric->caps.writes_ordered;
-    news->thread = useful ? thread : NULL;
-    for (uint32_t peer = 0; useful && peer < news->peers; peer++)
-        news->peer[peer].before = atomic_load(&thread->slots->peers[peer].written);
+    exempt->thread = useful ? thread : NULL;
+    for (uint32_t peer = 0; useful && peer < exempt->peers; peer++)
+        exempt->peer[peer].before = atomic_load(&thread->slots->peers[peer].written);
 }
 
-void remo__news_end(struct remo__news *news) {
-    for (uint32_t peer = 0; news->thread && peer < news->peers; peer++)
-        news->peer[peer].after = atomic_load(&news->thread->slots->peers[peer].written);
+void remo__news_end(struct remo__news *exempt) {
+    for (uint32_t peer = 0; exempt->thread && peer < exempt->peers; peer++)
+        exempt->peer[peer].after = atomic_load(&exempt->thread->slots->peers[peer].written);
 }
 
-void remo__news_drop(struct remo__news *news) {
-    news->thread = NULL;
+void remo__news_drop(struct remo__news *exempt) {
+    exempt->thread = NULL;
 }
 
-void remo__news_placed(struct remo__news *news) {
-    for (uint32_t peer = 0; news->thread && peer < news->peers; peer++)
-        advance(&news->thread->slots->peers[peer].flushed, news->peer[peer].before);
+void remo__news_placed(struct remo__news *exempt) {
+    for (uint32_t peer = 0; exempt->thread && peer < exempt->peers; peer++)
+        advance(&exempt->thread->slots->peers[peer].flushed, exempt->peer[peer].before);
 }
 
-int remo__fence_but(struct remo_node *node, const struct remo__news *news) {
+int remo__fence_but(struct remo_node *node, const struct remo__news *exempt) {
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
         return -EAGAIN;
-    if (node->mapped || news->thread != thread)
+    if (node->mapped || exempt->thread != thread)
         return remo_fence(node, REMO_FENCE_GLOBAL, 0);
 #ifdef REMO_SIM
     remo__sim_turn("fence");
 #endif
     struct fence fence = fence_of(thread, REMO_FENCE_GLOBAL, 0);
-    fence.news = news;
+    fence.exempt = exempt;
     return fence_once(&fence);
 }

@@ -1,45 +1,47 @@
-/* fence.h - fences for objects: one that is repeated until it has succeeded, and one that skips an object's
- * own notification writes.
+/* fence.h - fences for objects: a fence that retries, and a fence that skips notification writes.
  *
- * A fence fails in two ways. Transient: a flush could not be posted or did not complete in time; writes may
- * still be in flight, and a later fence may succeed. Loss: a write failed, or its target did; nothing of it
- * is in flight, and the loss is returned once. An object that hands data to another node after a fence must
- * repeat a fence that failed for a transient reason: a write that arrives after the hand-over overwrites what
- * the next node writes.
+ * Failure: a fence fails in two ways. Transient: a flush was not posted or did not complete in time. Writes
+ *          may still be in flight, and a later fence may succeed. Loss: a write or its target has failed.
+ *          The write is not in flight, and one fence returns the loss. An object that passes data to
+ *          another node after a fence must retry a transient failure. Otherwise a late write could
+ *          overwrite data of the next node.
  *
- * An object that tells its peers of a step by one write each (a barrier's arrivals) and fences before the
- * next step would flush nothing but its own news, by a read to each peer. It need not: the next news goes the
- * same way, behind the last, and what peers say in turn proves that earlier news has arrived. For all other
- * fences, and for other threads', the news counts like any write until then.
- */
+ * Exempt:  a barrier writes its arrival to each peer, and fences before the next arrival. Without an
+ *          exemption that fence would flush only the earlier arrivals, by a read from each peer. The flush
+ *          is unnecessary: the next arrival follows the last one on the same connection, and the peers'
+ *          answers prove that the earlier one is placed. So the barrier's fence skips these writes. All
+ *          other fences treat them like any write. */
 #pragma once
 
 #include "node/node.h"
 
-/* Fence until all writes that `scope` covers are placed or lost, for op_timeout_ns at most.
- * 0: nothing is in flight; *ret_loss is 0 or the error of a lost write, whose sentence is set.
+/* Fence, and retry transient failures for op_timeout_ns at most. Returns 0 if all writes that `scope` covers
+ * are placed or lost. *ret_loss is then 0, or the error of a lost write, whose sentence is set.
  * Errors: -EINVAL, or that of the last attempt: writes may be in flight; *ret_loss is 0, and a later fence
- *         returns a loss that was found. */
+ *         returns the loss. */
 int remo__fence_settle(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
                        int *ret_loss);
-/* The same for what `thread` has written to `peer`, as by remo__fence_placed (op.h); for `timeout_ns`. */
+/* The same for all writes of `thread` to `peer` (remo__fence_placed in op.h), for `timeout_ns` at most. */
 int remo__fence_settle_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
 
-/* Return whether no thread of this node has an operation on `peer` in flight, or a write that may not be placed
- * yet. Does not block; for a node whose fence has failed. */
+/* Return whether no thread of this node has an operation on `peer` in flight, or a write that may not be
+ * placed yet. Does not block. For callers whose fence has failed. */
 bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer);
 
-struct remo__news;
+struct remo__news; /* one round of notification writes, of one thread to any peers */
 
-/* For one object of the node; freed with free. */
-int remo__news_open(struct remo_node *node, struct remo__news **ret_news);
-/* Around what `thread` writes to tell of a step; all that it wrote before is placed. */
-void remo__news_begin(struct remo__news *news, struct remo__thread *thread);
-void remo__news_end(struct remo__news *news);
-/* In place of the end: it was not told to all, and other writes may come in between before it is. The next
- * fence leaves nothing out. */
-void remo__news_drop(struct remo__news *news);
-/* The peers have shown that they saw the news before the latest, or are gone. */
-void remo__news_placed(struct remo__news *news);
-/* A global fence, but for the latest news of the calling thread. */
-int remo__fence_but(struct remo_node *node, const struct remo__news *news);
+/* Allocate a round for one object of the node. Release it by free. Errors: -ENOMEM. */
+int remo__news_open(struct remo_node *node, struct remo__news **ret_exempt);
+/* Begin a round: the writes of `thread` until its end are exempt. The caller has just called remo__fence_but,
+ * so all earlier writes are placed, except those of the last round. */
+void remo__news_begin(struct remo__news *exempt, struct remo__thread *thread);
+/* End the round, after all its writes are posted. */
+void remo__news_end(struct remo__news *exempt);
+/* Abandon the round instead, because a write of it was not posted. The next fence skips nothing. */
+void remo__news_drop(struct remo__news *exempt);
+/* Record that all writes before the latest round are placed, or that their targets have left or failed: the
+ * peers' answers prove it. */
+void remo__news_placed(struct remo__news *exempt);
+/* Do a global fence that skips the latest round, if the calling thread wrote it. Errors: those of
+ * remo_fence. */
+int remo__fence_but(struct remo_node *node, const struct remo__news *exempt);

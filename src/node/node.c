@@ -1,4 +1,7 @@
-/* node.c - a node's life: joining the job, its peers' comings and goings, its service thread, leaving. */
+/* node.c - opens and closes a node, handles membership changes, and runs the service thread.
+ *
+ * Only the control thread changes the state of a peer. After a failure it takes the steps of on_down in their
+ * order, which docs/architecture.md ("One way to fail") describes. */
 #include "node/node.h"
 
 #include <errno.h>
@@ -17,12 +20,12 @@
 #include "node/settings.h"
 #include "node/wait.h"
 
-#define SPINS 1000u       /* about 20 us: more than a message on one machine takes */
-#define SPINS_CROWDED 20u /* more nodes than processors */
+#define SPINS 1000u       /* about 20 us, longer than a message takes on one machine */
+#define SPINS_CROWDED 20u /* if a machine has more nodes than processors */
 #define IMMS_PER_POLL 64u
-#define ENDED_POLL_NS (50 * REMO__NS_PER_MS) /* between two looks at the launcher's record of ended nodes */
-#define SWEEP_NS REMO__NS_PER_MS             /* between looks at operations that threads have left behind */
-#define SWEEP_DOUBLINGS_MAX 3u               /* of that time, while none of them completes */
+#define ENDED_POLL_NS (50 * REMO__NS_PER_MS) /* between reads of the launcher's record of ended nodes */
+#define SWEEP_NS REMO__NS_PER_MS             /* between sweeps (op.c) */
+#define SWEEP_DOUBLINGS_MAX 3u               /* of that time, while a sweep completes no operation */
 
 uint32_t remo_node_rank(const struct remo_node *node) {
     return node ? node->rank : 0;
@@ -44,36 +47,37 @@ enum remo_peer_state remo_node_peer(const struct remo_node *node, uint32_t peer)
 
 int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *what) {
     switch (remo_node_peer(node, peer)) {
-    case REMO_PEER_LEFT:
-        return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has closed and said goodbye", what, peer);
+    case REMO_PEER_LEFT: return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has left the job", what, peer);
     case REMO_PEER_COMING:
         return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has not joined yet", what, peer);
     case REMO_PEER_UP:
         return remo__fail(-EHOSTDOWN,
-                          "cannot %s node %u: the connection to it is lost, and it may have died just now",
-                          what, peer);
+                          "cannot %s node %u: the connection to it was lost; the node may have failed", what,
+                          peer);
     default:
-        return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has died; nodes that did not depend on it go on",
-                          what, peer);
+        return remo__fail(-EHOSTDOWN,
+                          "cannot %s node %u: it has failed; operations on other nodes are unaffected", what,
+                          peer);
     }
 }
 
-int remo__peer_silent(const struct remo_node *node, uint32_t peer, const char *what) {
+int remo__peer_timeout(const struct remo_node *node, uint32_t peer, const char *what) {
     return remo__fail(-ETIMEDOUT,
-                      "cannot %s node %u within op_timeout_ns (%llu ms): it lives, but its machine or "
-                      "network does not answer",
+                      "cannot %s node %u within op_timeout_ns (%llu ms): the node has not failed, but its "
+                      "machine or network does not respond",
                       what, peer, (unsigned long long)(node->op_timeout_ns / REMO__NS_PER_MS));
 }
 
-/* ---- what comes over the control stream ---- */
+/* ---- callbacks of the control plane ---- */
 
+/* Record why a peer cannot join, for remo_node_open, and wake it. The first reason remains. */
 static void refuse(struct remo_node *node, uint32_t peer, int rc, const char *why) {
     if (!atomic_load(&node->refused)) {
         snprintf(node->join_error, sizeof node->join_error, "node %u: %s", peer, why);
         node->join_rc = rc;
         atomic_store(&node->refused, true);
     }
-    remo__log(&node->log, REMO_LOG_ERROR, "node %u cannot take part: %s", peer, why);
+    remo__log(&node->log, REMO_LOG_ERROR, "node %u cannot join: %s", peer, why);
     remo__wake(node);
 }
 
@@ -92,7 +96,7 @@ static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_mach
     struct remo_node *node = ctx;
     struct remo__reader reader = remo__reader_of(hello, hello_bytes);
     char fabric[16];
-    atomic_store(&node->peers[peer].met, true);
+    atomic_store(&node->peers[peer].was_connected, true);
     remo__get_string(&reader, fabric, sizeof fabric);
     uint64_t arena_bytes = remo__get_u64(&reader);
     bool arena_is_set = remo__get_u32(&reader) != 0;
@@ -136,7 +140,7 @@ static int map_segment(struct remo_node *node, uint32_t peer, const void *data, 
     if (!remo__reader_complete(&reader) || index >= REMO__SEGMENTS_MAX || blob_bytes > REMO__BLOB_BYTES_MAX
         || __builtin_add_overflow(offset, segment_bytes, &end) || end > reserved
         || offset != atomic_load(&node->peers[peer].mapped_bytes))
-        return remo__fail(-EPROTO, "it announced a segment that makes no sense");
+        return remo__fail(-EPROTO, "it announced an invalid segment");
     pthread_mutex_lock(&node->fabric_lock);
     int rc = node->fabric->ops->map_segment(node->fabric, peer, index, offset, segment_bytes, blob,
                                             blob_bytes, fd);
@@ -170,13 +174,14 @@ static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, 
     remo__wake(node);
 }
 
-/* The order matters: first nobody starts anything with it any more and waiters see it, then what is in flight
- * ends, then objects hear of it. What may wait for a lock comes late: somebody may be allocating memory. */
+/* The order is essential. First the state: no new operation starts, and waiters detect the change. Then the
+ * cut-off: operations in flight end. Then the hooks: channels and objects are notified. The arena comes last,
+ * because another thread may hold its lock. */
 static void on_down(void *ctx, uint32_t peer, int reason) {
     struct remo_node *node = ctx;
     atomic_store(&node->peers[peer].state, reason == 0 ? REMO_PEER_LEFT : REMO_PEER_DEAD);
     remo__log(&node->log, reason == 0 ? REMO_LOG_INFO : REMO_LOG_WARNING, "node %u %s", peer,
-              reason == 0 ? "has left" : "has died");
+              reason == 0 ? "has left" : "has failed");
     remo__wake(node);
     pthread_mutex_lock(&node->fabric_lock);
     if (!REMO__MUTANT(node_cut_off))
@@ -189,7 +194,7 @@ static void on_down(void *ctx, uint32_t peer, int reason) {
     remo__arena_forget(node->arena, peer);
 }
 
-/* ---- the service thread: sleeps until an immediate arrives, or operations are left to it ---- */
+/* ---- the service thread: sleeps until an immediate arrives, or operations need to be driven ---- */
 
 static void *serve(void *ctx) {
     struct remo_node *node = ctx;
@@ -203,7 +208,7 @@ static void *serve(void *ctx) {
         if (count > 0)
             remo__wake(node);
         bool completed = false;
-        bool sweeping = atomic_load(&node->left_behind) && remo__slots_sweep(node, &quiet, &completed);
+        bool sweeping = atomic_load(&node->is_sweeping) && remo__slots_sweep(node, &quiet, &completed);
         if (count == 0)
             ops->imm_wait(node->fabric, sweeping ? SWEEP_NS << doublings : REMO_FOREVER);
         doublings = sweeping && !completed ? (uint32_t)remo__min(doublings + 1, SWEEP_DOUBLINGS_MAX) : 0;
@@ -248,7 +253,7 @@ static int open_arena(struct remo_node *node, const struct remo__settings *setti
     struct remo__arena_config arena = {.arena_bytes = settings->arena_bytes,
                                        .segment_bytes = settings->segment_bytes,
                                        .is_set = settings->arena_is_set,
-                                       .more = ops->maps_peers ? node->size - 1 : 0,
+                                       .peer_windows = ops->maps_peers ? node->size - 1 : 0,
                                        .memory_dir = settings->memory_dir};
     return remo__arena_open(node, &arena, &node->arena);
 }
@@ -271,7 +276,7 @@ static int open_fabric(struct remo_node *node, const struct remo__settings *sett
     return 0;
 }
 
-/* Our own fabric is one more peer. */
+/* A node is also its own peer. Write the hello that peers get: the fabric, the arena and the description. */
 static int connect_self(struct remo_node *node, struct remo__writer *hello) {
     uint8_t blob[REMO__BLOB_BYTES_MAX];
     size_t blob_bytes = 0;
@@ -320,6 +325,7 @@ static int open_control(struct remo_node *node) {
     return start_service(node);
 }
 
+/* A wait condition: all nodes have joined. */
 static int all_up(void *ctx) {
     struct remo_node *node = ctx;
     if (atomic_load(&node->refused))
@@ -328,18 +334,20 @@ static int all_up(void *ctx) {
     for (uint32_t peer = 0; peer < node->size; peer++) {
         uint32_t state = atomic_load(&node->peers[peer].state);
         if (state == REMO_PEER_DEAD)
-            return remo__fail(-EHOSTDOWN,
-                              "node %u died while the nodes of the job were joining; start the job again",
-                              peer);
+            return remo__fail(
+                -EHOSTDOWN,
+                "cannot join: node %u failed while the nodes of the job were joining; start the "
+                "job again",
+                peer);
         if (state == REMO_PEER_LEFT && atomic_load(&node->peers[peer].mapped_bytes) == 0)
-            return remo__fail(-EHOSTDOWN, "node %u gave up joining; its own error says why", peer);
+            return remo__fail(-EHOSTDOWN, "cannot join: node %u failed to join; see its own error", peer);
         ready = state == REMO_PEER_COMING || !atomic_load(&node->peers[peer].reported) ? 0 : ready;
     }
     return ready;
 }
 
-/* Why the first of those who never came is not there; but if one was refused, why that one was. */
-static void why_missing(struct remo_node *node, char *ret_text, size_t cap) {
+/* Describe why the first missing node, or the first refused one, is not connected. */
+static void describe_missing(struct remo_node *node, char *ret_text, size_t cap) {
     char why[256];
     enum remo__why kind = REMO__WHY_AWAY;
     ret_text[0] = '\0';
@@ -348,7 +356,7 @@ static void why_missing(struct remo_node *node, char *ret_text, size_t cap) {
             continue;
         kind = remo__control_why(node->control, peer, why, sizeof why);
         if (!ret_text[0] || kind == REMO__WHY_REFUSED)
-            snprintf(ret_text, cap, "rank %u: %s", peer, why[0] ? why : "nothing was heard of it");
+            snprintf(ret_text, cap, "rank %u: %s", peer, why[0] ? why : "nothing was received from it");
     }
 }
 
@@ -362,30 +370,30 @@ static int fail_missing(struct remo_node *node, uint64_t timeout_ns) {
         if (used < sizeof list - 8)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%u", used ? ", " : "", peer);
     }
-    why_missing(node, why, sizeof why);
+    describe_missing(node, why, sizeof why);
     return remo__fail(
         -ETIMEDOUT,
-        "%zu of %u nodes did not come within %llu ms: rank %s (%s); start them with the same size, job "
-        "and addresses, or raise join_timeout_ns",
+        "cannot join: %zu of %u nodes did not join within %llu ms: rank %s (%s); start them with the same "
+        "size, job and addresses, or raise join_timeout_ns",
         missing, node->size, (unsigned long long)(timeout_ns / REMO__NS_PER_MS), list, why);
 }
 
 static void choose_spins(struct remo_node *node) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    long here = 0;
+    long local_count = 0;
     for (uint32_t peer = 0; peer < node->size; peer++)
-        here += node->peers[peer].same_machine;
-    node->spins = here > processors ? SPINS_CROWDED : SPINS;
+        local_count += node->peers[peer].same_machine;
+    node->spins = local_count > processors ? SPINS_CROWDED : SPINS;
 }
 
-/* A node cannot have joined without having met this one. So a node that the launcher has recorded as ended, and
- * that this one had not met when it had read the record, never joins. */
+/* A node joins only after it has connected to this node. So it never joins if the launcher has recorded its
+ * end, and it was not connected after the record was read. */
 static int find_ended(struct remo_node *node) {
     char text[REMO__ENDED_BYTES_MAX];
     const char *at = text, *end = text + remo__ended_read(node->roster, text);
     uint32_t peer, status;
     while (remo__ended_next(&at, end, &peer, &status)) {
-        if (peer < node->size && peer != node->rank && !atomic_load(&node->peers[peer].met))
+        if (peer < node->size && peer != node->rank && !atomic_load(&node->peers[peer].was_connected))
             return remo__fail(-EHOSTDOWN,
                               "cannot join: node %u ended with status %u before it joined; see its own "
                               "error, then start the job again",
@@ -394,12 +402,12 @@ static int find_ended(struct remo_node *node) {
     return 0;
 }
 
-/* Without the launcher's folder there is nothing to look at, and one wait is enough. */
+/* Wait until all nodes have joined. Without the launcher's folder there is no record to poll. */
 static int wait_all_up(struct remo_node *node, uint64_t deadline) {
     int rc;
     do {
-        uint64_t look = node->roster->job_dir ? remo__deadline(ENDED_POLL_NS) : REMO_FOREVER;
-        rc = remo__wait(node, all_up, node, remo__min(look, deadline));
+        uint64_t poll_at = node->roster->job_dir ? remo__deadline(ENDED_POLL_NS) : REMO_FOREVER;
+        rc = remo__wait(node, all_up, node, remo__min(poll_at, deadline));
         int ended = rc == -ETIMEDOUT ? find_ended(node) : 0;
         if (ended != 0)
             return ended;
@@ -412,7 +420,7 @@ static int join(struct remo_node *node, uint64_t timeout_ns) {
     if (rc == -ETIMEDOUT)
         return fail_missing(node, timeout_ns);
     if (rc == 0) {
-        remo__arena_settle(node->arena);
+        remo__arena_freeze(node->arena);
         choose_spins(node);
     }
     return rc;
@@ -462,7 +470,7 @@ int remo__node_open(const struct remo_config *given, const struct remo__node_hoo
     return 0;
 }
 
-/* ---- close: goodbye first, so that nobody takes our silence for death ---- */
+/* ---- close: leave the job first, so that peers do not detect a failure ---- */
 
 void remo__node_close_helpers(struct remo_node *node) {
     if (node->control)

@@ -1,8 +1,7 @@
-/* node.h - the node from inside: peers, threads, arena, and what floors above may hook into.
+/* node.h - internals of a node: peers, attached threads, and hooks of the layer above.
  *
- * Everything that the data path reads sits in two places: struct remo__fabric_peer (is the peer there, where
- * is its memory) and struct remo__thread (my counters, my operations). Neither is written by another thread
- * on the data path.
+ * The data path reads two structs: struct remo__fabric_peer (is the peer connected, where is its memory) and
+ * struct remo__thread (the thread's counters and operations). On the data path no other thread writes either.
  */
 #pragma once
 
@@ -20,17 +19,17 @@
 
 #ifdef REMO_SIM_SMALL
 #define REMO__THREADS_MAX \
-    8u /* the simulator copies the whole world at every start: all is as small as it can be */
+    8u /* small, because the simulator copies its whole state at the start of each run */
 #define REMO__COUNTERS_MAX 64u
 #else
 #define REMO__THREADS_MAX 256u
-#define REMO__COUNTERS_MAX 4096u /* sets of counters per thread: one for each channel that can be open */
+#define REMO__COUNTERS_MAX 4096u /* sets of counters per thread: one for each open channel */
 #endif
 
-/* Frame types on the control stream. The node's are below 100, the channels' from 100. */
+/* Frame types on the control stream. Types of the node are below 100; those of channels begin at 100. */
 enum remo__frame_type {
-    REMO__FRAME_SEGMENT = 1, /* one more segment of the sender's arena */
-    REMO__FRAME_READY = 2,   /* all segments that existed when we met have been announced */
+    REMO__FRAME_SEGMENT = 1, /* announces a segment of the sender's arena */
+    REMO__FRAME_READY = 2,   /* follows the segments that existed when the peer connected */
     REMO__FRAME_CHANNELS = 100
 };
 
@@ -38,16 +37,16 @@ struct remo__peer {
     _Atomic uint32_t state; /* enum remo_peer_state */
     _Atomic uint32_t incarnation;
     bool same_machine;
-    _Atomic bool reported; /* on_peer has returned for its join: remo_node_open waits for that */
-    _Atomic bool met;      /* a connection to it was made: from then on the control plane reports its end */
-    _Atomic uint64_t mapped_bytes; /* its arena can be reached up to here; 0: not yet */
+    _Atomic bool reported;         /* on_peer has returned for its join; remo_node_open waits for this */
+    _Atomic bool was_connected;    /* from then on its leave or failure is reported */
+    _Atomic uint64_t mapped_bytes; /* its arena is reachable up to this offset; 0: not at all */
 };
 
-/* What the floor above wants to hear; set once before the control thread starts. All run on the control
- * thread except `immediate`, which runs on the service thread. */
+/* Hooks of the layer above, set once before the control thread starts. The service thread calls `immediate`,
+ * the control thread all others. */
 struct remo__node_hooks {
     void *ctx;
-    void (*attach)(void *ctx, struct remo_node *node); /* before any other hook */
+    void (*attach)(void *ctx, struct remo_node *node); /* called before all other hooks */
     void (*peer_up)(void *ctx, uint32_t peer);
     void (*peer_down)(void *ctx, uint32_t peer);
     void (*frame)(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes);
@@ -57,26 +56,26 @@ struct remo__node_hooks {
 struct remo__arena;
 struct remo__slots;
 
-/* One attached thread. Counters are written by it alone and read by anybody (relaxed). */
+/* One attached thread. Only this thread writes its counters; all threads read them (relaxed). */
 struct remo__thread {
     struct remo_node *node;
-    struct remo_stats *stats;          /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root's */
-    struct remo_stats stats_at_attach; /* what threads that had this part before have counted */
-    bool unfenced;                     /* mapped fabrics: wrote since the last CPU fence */
+    struct remo_stats *stats;          /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root channel */
+    struct remo_stats stats_at_attach; /* counted by earlier threads that used this struct */
+    bool unfenced;                     /* mapped fabrics: has written since the last CPU fence */
     uint32_t index;
     struct remo__slots *slots; /* endpoint and operations in flight */
-    char *buffers; /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL until the first is asked for */
-    uint32_t buffers_free; /* bit set */
+    char *buffers; /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL before the first remo_buffer_get */
+    uint32_t buffers_free; /* one bit for each block */
     _Atomic uint32_t attached;
     struct remo__thread *next_of_os_thread;
-    uint64_t node_id; /* copy: stays readable when the node is gone */
+    uint64_t node_id; /* a copy, readable after the node is freed */
 } REMO__CACHE_ALIGNED;
 
 struct remo_node {
-    uint64_t id; /* unlike that of any other node of this process, past or present */
+    uint64_t id; /* unique among all nodes of this process, past and present */
     uint32_t rank, size;
     struct remo__fabric *fabric;
-    pthread_mutex_t fabric_lock; /* around its set-up calls: connect, add_segment, map_segment, disconnect */
+    pthread_mutex_t fabric_lock; /* for connect, add_segment, map_segment and disconnect of the fabric */
     bool mapped;                 /* fabric->caps.mapped */
     struct remo__peer *peers;    /* [size] */
     struct remo__arena *arena;
@@ -84,25 +83,25 @@ struct remo_node {
     void (*on_peer)(void *ctx, uint32_t peer, enum remo_peer_state state); /* the program's, or NULL */
     void *on_peer_ctx;
     uint64_t op_timeout_ns;
-    uint32_t spins; /* of the wait primitive before it yields; see wait.c */
+    uint32_t spins; /* iterations of a wait before it yields (wait.c) */
     struct remo__doorbell *doorbell;
 
     pthread_mutex_t threads_lock;
     uint32_t threads_max;
     struct remo__thread *threads[REMO__THREADS_MAX];
-    _Atomic uint32_t threads_count; /* entries of threads[] ever used */
+    _Atomic uint32_t threads_count; /* entries of threads[] that were ever used */
 
     struct remo__control *control;
     struct remo__roster *roster;
     pthread_t service;
     bool service_started;
     _Atomic bool closing;
-    _Atomic bool left_behind; /* the service thread drives operations whose threads went on; see op.c */
+    _Atomic bool is_sweeping; /* the service thread drives operations that their threads do not (op.c) */
     struct remo__node_hooks hooks;
-    void *channels;       /* the channel floor's registry */
-    char join_error[256]; /* why a peer cannot take part, for the thread that waits in open */
+    void *channels;       /* registry of the channel layer */
+    char join_error[256]; /* why a peer cannot join, for the thread that waits in remo_node_open */
     int join_rc;
-    _Atomic bool refused; /* join_error and join_rc are written */
+    _Atomic bool refused; /* join_error and join_rc are set */
 };
 
 /* ---- threads ---- */
@@ -119,37 +118,40 @@ extern _Thread_local struct remo__thread *remo__threads_of_os_thread;
 
 struct remo__thread *remo__thread_attach(struct remo_node *node);
 
-/* The calling thread's part of the node, attached at its first call; NULL with the sentence set when there is
- * no room (-EAGAIN). */
+/* Return the calling thread's struct of the node; attach the thread at its first call. NULL, with the
+ * sentence set, if the thread cannot be attached; callers return -EAGAIN. */
 static inline struct remo__thread *remo__thread(struct remo_node *node) {
     if (remo__likely(remo__tls.node_id == node->id))
         return remo__tls.thread;
     return remo__thread_attach(node);
 }
+/* Release all threads of the node. No other thread may be inside a call. */
 void remo__threads_close(struct remo_node *node);
 
 /* ---- peers ---- */
 
+/* Return whether the peer has joined, and has neither left nor failed. */
 static inline bool remo__peer_alive(const struct remo_node *node, uint32_t peer) {
     return atomic_load_explicit(&node->peers[peer].state, memory_order_acquire) == REMO_PEER_UP;
 }
-/* -EHOSTDOWN with a sentence that says whether it left or died (or -EAGAIN style "has not come yet": also
- * -EHOSTDOWN). */
+/* Return -EHOSTDOWN and set the sentence: the peer has left, has failed, or has not joined yet. `what`
+ * completes "cannot ... node 3". */
 int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *what);
-/* -ETIMEDOUT with a sentence: op_timeout_ns passed, and nobody says that the peer is gone. */
-int remo__peer_silent(const struct remo_node *node, uint32_t peer, const char *what);
+/* Return -ETIMEDOUT and set the sentence: op_timeout_ns has passed, but the peer has not failed. */
+int remo__peer_timeout(const struct remo_node *node, uint32_t peer, const char *what);
 
 /* ---- control ---- */
 
+/* Queue a control frame for `peer`. Errors: those of remo__control_send. */
 static inline int remo__node_send(struct remo_node *node, uint32_t peer, uint16_t type, const void *data,
                                   size_t bytes) {
     return remo__control_send(node->control, peer, type, data, bytes, -1);
 }
 
-/* Open with the hooks of the floor above; remo_node_open in channel/ calls this. */
+/* Open a node with the hooks of the layer above. Errors: those of remo_node_open, which calls it. */
 int remo__node_open(const struct remo_config *config, const struct remo__node_hooks *hooks,
                     struct remo_node **ret_node);
-/* Say goodbye and stop the control and the service thread: no hook is called afterwards. remo__node_close
- * does it too. */
+/* Leave the job, and stop the control and the service thread. No hook is called after return. */
 void remo__node_close_helpers(struct remo_node *node);
+/* Free the node; stop its threads if they run. Accepts a half-open node. */
 void remo__node_close(struct remo_node *node);

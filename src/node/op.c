@@ -1,10 +1,8 @@
-/* op.c - operations that go through an endpoint: slots, bounce blocks, completions.
+/* op.c - operations that use an endpoint of the fabric: slots, bounce blocks, completions.
  *
- * A slot is one operation in flight. It owns whatever the network may still touch (its bounce block, the word
- * an atomic's old value lands in), so that acks, results and buffers of the caller can be let go of at any
- * time. Slots are used under the lock of their endpoint: nearly always by their own thread, now and then by
- * one that does a global fence.
- */
+ * A slot is one operation in flight. It owns the memory that the network may access, unless the caller's
+ * buffer is in the arena. So a caller may cancel an ack at any time. Slots are used under their lock: by
+ * their thread, by a thread that does a global fence, and by the service thread. */
 #include "node/op.h"
 
 #include <stdio.h>
@@ -18,7 +16,7 @@
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots) {
     struct remo__slots *slots = calloc(1, sizeof *slots + node->size * sizeof slots->peers[0]);
     if (!slots)
-        return remo__fail(-ENOMEM, "no memory for a thread's operations");
+        return remo__fail(-ENOMEM, "no memory for the operations of a thread");
     slots->node = node;
     slots->depth = (uint32_t)remo__min(REMO__SLOTS_MAX, node->fabric->caps.depth);
     int rc = node->fabric->ops->endpoint_open(node->fabric, &slots->endpoint);
@@ -61,19 +59,20 @@ static void finish_ack(struct remo_ack *ack, int status) {
     __atomic_fetch_sub(&ack->pending, 1, __ATOMIC_RELEASE);
 }
 
-/* The first one counts. */
+/* Keep the first error. */
 static void note_error(struct remo__slots_peer *peer, int status) {
     int none = 0;
-    atomic_compare_exchange_strong(&peer->untold, &none, status);
+    atomic_compare_exchange_strong(&peer->global_error, &none, status);
     none = 0;
-    atomic_compare_exchange_strong(&peer->error, &none, status);
+    atomic_compare_exchange_strong(&peer->thread_error, &none, status);
 }
 
 void remo__slots_inherit(struct remo__thread *thread) {
     for (uint32_t peer = 0; peer < thread->node->size; peer++)
-        atomic_store(&thread->slots->peers[peer].error, 0);
+        atomic_store(&thread->slots->peers[peer].thread_error, 0);
 }
 
+/* Complete an operation, and free its slot. The lock is held. */
 static void finish(struct remo__slots *slots, uint32_t index, int status) {
     struct remo__slot *slot = &slots->slot[index];
     struct remo__slots_peer *peer = &slots->peers[slot->peer];
@@ -108,15 +107,16 @@ int remo__slots_fail(struct remo__slots *slots, int status) {
         memcpy(why, slots->why, sizeof why);
     remo__mutex_unlock(slots->node, &slots->lock);
     return why[0] ? remo__fail(status, "%s", why)
-                  : remo__fail_static(status,
-                                      "an operation of this ack failed: its peer is gone, or refused it");
+                  : remo__fail_static(
+                      status,
+                      "an operation of this ack failed: its peer has failed or left, or has rejected it");
 }
 
-/* Collect what has completed; the lock is held. */
+/* Take all completions from the endpoint. The lock is held. */
 static void collect(struct remo__slots *slots) {
     struct remo__completion done[16];
     int count;
-    atomic_fetch_add_explicit(&slots->driven, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&slots->polls, 1, memory_order_relaxed);
     do {
         count = slots->node->fabric->ops->poll(slots->endpoint, done, REMO__ARRAY_COUNT(done));
         for (int i = 0; i < count; i++) {
@@ -127,43 +127,43 @@ static void collect(struct remo__slots *slots) {
     } while (count == (int)REMO__ARRAY_COUNT(done));
 }
 
-/* Neighbours to one peer share a post. Their order matters only among those to the same peer, which keep it.
- * */
-static void held_sort(struct remo__slots *slots) {
-    for (uint32_t i = 1; i < slots->held_count; i++) {
-        struct remo__op op = slots->held[i];
+/* Sort deferred operations by peer, because adjacent ones to one peer share a post. Operations to the same
+ * peer keep their order. */
+static void deferred_sort(struct remo__slots *slots) {
+    for (uint32_t i = 1; i < slots->deferred_count; i++) {
+        struct remo__op op = slots->deferred[i];
         uint32_t at = i;
-        for (; at > 0 && slots->held[at - 1].peer > op.peer; at--)
-            slots->held[at] = slots->held[at - 1];
-        slots->held[at] = op;
+        for (; at > 0 && slots->deferred[at - 1].peer > op.peer; at--)
+            slots->deferred[at] = slots->deferred[at - 1];
+        slots->deferred[at] = op;
     }
 }
 
-/* Post what is held back, but for peers that there is no room for, or no connection to yet; what cannot be
- * posted ends with its error. The lock is held. */
-static void held_post(struct remo__slots *slots) {
+/* Post deferred operations, except those to peers with -EAGAIN (no room, or no connection yet). An operation
+ * that cannot be posted completes with its error. The lock is held. */
+static void deferred_post(struct remo__slots *slots) {
     const struct remo__fabric_ops *ops = slots->node->fabric->ops;
-    uint32_t at = 0, kept = 0, count = slots->held_count;
-    held_sort(slots);
+    uint32_t at = 0, kept = 0, count = slots->deferred_count;
+    deferred_sort(slots);
     while (at < count) {
         uint32_t most = (uint32_t)remo__min(count - at, slots->node->fabric->caps.batch_max);
-        uint16_t peer = slots->held[at].peer;
-        int rc = ops->post(slots->endpoint, slots->held + at, most);
-        while (rc == -EAGAIN && at < count && slots->held[at].peer == peer)
-            slots->held[kept++] = slots->held[at++];
+        uint16_t peer = slots->deferred[at].peer;
+        int rc = ops->post(slots->endpoint, slots->deferred + at, most);
+        while (rc == -EAGAIN && at < count && slots->deferred[at].peer == peer)
+            slots->deferred[kept++] = slots->deferred[at++];
         if (rc == -EAGAIN)
             continue;
         if (rc < 0)
-            finish(slots, (uint32_t)slots->held[at].token, rc);
+            finish(slots, (uint32_t)slots->deferred[at].token, rc);
         at += rc > 0 ? (uint32_t)rc : 1;
     }
-    remo__slots_set(&slots->held_count, kept);
+    remo__slots_set(&slots->deferred_count, kept);
 }
 
-/* Is something to this peer held back? Then nothing may go before it. */
-static bool held_for(const struct remo__slots *slots, uint16_t peer) {
-    for (uint32_t i = 0; i < slots->held_count; i++)
-        if (slots->held[i].peer == peer)
+/* Return whether an operation to this peer is deferred: no later one may be posted before it. */
+static bool has_deferred(const struct remo__slots *slots, uint16_t peer) {
+    for (uint32_t i = 0; i < slots->deferred_count; i++)
+        if (slots->deferred[i].peer == peer)
             return true;
     return false;
 }
@@ -179,9 +179,9 @@ uint32_t remo__slots_progress(struct remo__thread *thread) {
     uint32_t left = remo__slots_get(&slots->in_flight);
     if (left == 0 || !try_lock(slots))
         return left;
-    /* there was no room for them before */
-    if (slots->held_count > 0 && remo__slots_get(&slots->cork_depth) == 0)
-        held_post(slots);
+    /* operations for which there was no room at the uncork */
+    if (slots->deferred_count > 0 && remo__slots_get(&slots->cork_depth) == 0)
+        deferred_post(slots);
     collect(slots);
     left = slots->in_flight;
     remo__mutex_unlock(slots->node, &slots->lock);
@@ -192,19 +192,19 @@ void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
     struct remo__slots *slots = thread->slots;
     if (!try_lock(slots))
         return;
-    if (slots->held_count > 0)
-        held_post(slots);
+    if (slots->deferred_count > 0)
+        deferred_post(slots);
     if (slots->in_flight > 0)
         slots->node->fabric->ops->wait(slots->endpoint, timeout_ns);
     collect(slots);
     remo__mutex_unlock(slots->node, &slots->lock);
 }
 
-void remo__slots_send(struct remo__thread *thread) {
+void remo__slots_post_deferred(struct remo__thread *thread) {
     struct remo__slots *slots = thread->slots;
-    if (remo__slots_get(&slots->held_count) == 0 || !try_lock(slots))
+    if (remo__slots_get(&slots->deferred_count) == 0 || !try_lock(slots))
         return;
-    held_post(slots);
+    deferred_post(slots);
     remo__mutex_unlock(slots->node, &slots->lock);
 }
 
@@ -213,57 +213,58 @@ void remo__slots_cork(struct remo__thread *thread) {
     remo__slots_set(&slots->cork_depth, slots->cork_depth + 1);
 }
 
-/* ---- operations that their thread has left behind ----
+/* ---- sweeps: the service thread drives operations that their threads do not ----
  *
- * A write without an ack is under way when the call returns, and its thread may compute or sleep from then
- * on. Where a fabric needs to be polled for things to move on, the service thread does it in that thread's
- * place: it is woken once, and then sweeps until there was nothing to do for QUIET_SWEEPS_MAX sweeps, so that
- * busy times cost no wake-ups. */
+ * A write without an ack is in flight when the call returns, and its thread may then compute or sleep. If the
+ * fabric makes progress only when it is polled, the service thread polls for that thread. The thread wakes it
+ * once. The service thread then sweeps until QUIET_SWEEPS_MAX sweeps have found no such operation; so a
+ * thread that posts often causes no further wake-ups. */
 
 #define QUIET_SWEEPS_MAX 16u
 
-static void leave_to_service(struct remo_node *node) {
-    atomic_thread_fence(
-        memory_order_seq_cst); /* pairs with that of remo__slots_sweep: in_flight, then left_behind */
-    if (!atomic_load_explicit(&node->left_behind, memory_order_relaxed)
-        && !atomic_exchange(&node->left_behind, true))
+static void request_sweeps(struct remo_node *node) {
+    /* in_flight was stored before, is_sweeping is read after; pairs with the fence in remo__slots_sweep */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!atomic_load_explicit(&node->is_sweeping, memory_order_relaxed)
+        && !atomic_exchange(&node->is_sweeping, true))
         node->fabric->ops->imm_wake(node->fabric);
 }
 
-static void leave_behind(struct remo__thread *thread) {
+/* The caller does not wait for the operations that it has started. */
+static void ensure_progress(struct remo__thread *thread) {
     if (!thread->node->mapped && !thread->node->fabric->caps.driven_by_device)
-        leave_to_service(thread->node);
+        request_sweeps(thread->node);
 }
 
-/* Another thread that holds the lock for a moment is a reason to come back, which every wait and every look
- * does. What could not be posted yet no device can drive. */
+/* Operations may stay deferred, because there is no room or another thread holds the lock. Later polls post
+ * them; if this thread does not poll, only sweeps do, with any fabric. */
 void remo__slots_uncork(struct remo__thread *thread) {
     struct remo__slots *slots = thread->slots;
     remo__slots_set(&slots->cork_depth, slots->cork_depth - 1);
     if (slots->cork_depth > 0)
         return;
-    remo__slots_send(thread);
-    if (remo__slots_get(&slots->held_count) > 0)
-        leave_to_service(thread->node);
+    remo__slots_post_deferred(thread);
+    if (remo__slots_get(&slots->deferred_count) > 0)
+        request_sweeps(thread->node);
 }
 
-/* How many operations are in flight of threads that did not look after them; drives them. */
+/* Drive the operations of threads that have not polled since the last sweep. Returns their number. */
 static uint32_t sweep_once(struct remo_node *node, bool *ret_completed) {
     uint32_t count = atomic_load(&node->threads_count), found = 0, left = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct remo__slots *slots = node->threads[i]->slots;
-        uint32_t driven = atomic_load_explicit(&slots->driven, memory_order_relaxed);
+        uint32_t polls = atomic_load_explicit(&slots->polls, memory_order_relaxed);
         uint32_t in_flight = remo__slots_get(&slots->in_flight);
-        if (in_flight > 0 && driven == slots->driven_seen) {
+        if (in_flight > 0 && polls == slots->polls_swept) {
             found += in_flight;
             left += remo__slots_progress(node->threads[i]);
-            driven = atomic_load_explicit(&slots->driven, memory_order_relaxed);
+            polls = atomic_load_explicit(&slots->polls, memory_order_relaxed);
         }
-        slots->driven_seen = driven;
+        slots->polls_swept = polls;
     }
     *ret_completed = left < found;
     if (left < found)
-        remo__wake(node); /* somebody may sleep who saw it in flight */
+        remo__wake(node); /* a thread may sleep that has read it as in flight */
     return found;
 }
 
@@ -271,26 +272,26 @@ bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_comple
     *quiet = sweep_once(node, ret_completed) > 0 ? 0 : *quiet + 1;
     if (*quiet <= QUIET_SWEEPS_MAX)
         return true;
-    atomic_store(&node->left_behind, false);
+    atomic_store(&node->is_sweeping, false);
     atomic_thread_fence(memory_order_seq_cst);
     uint32_t count = atomic_load(&node->threads_count);
     for (uint32_t i = 0; i < count; i++)
         if (remo__slots_get(&node->threads[i]->slots->in_flight) > 0)
-            atomic_store(&node->left_behind, true);
+            atomic_store(&node->is_sweeping, true);
     *quiet = 0;
-    return atomic_load(&node->left_behind);
+    return atomic_load(&node->is_sweeping);
 }
 
-/* ---- starting one ---- */
+/* ---- starting an operation ---- */
 
 struct start {
     struct remo__slots *slots;
     struct remo__thread *thread;
     struct remo__op op;
-    bool bounce;     /* the network uses the slot's block, not op.local */
-    bool settled;    /* see remo__slot */
-    const void *src; /* bounced write: copied to the block first */
-    void *dst;       /* bounced read, atomic: where the block is copied to at completion; NULL: nowhere */
+    bool bounce;     /* the network accesses the slot's block, not op.local */
+    bool exempt;     /* see struct remo__slot */
+    const void *src; /* write by the block: is copied to it first */
+    void *dst;       /* read or atomic by the block: gets the result at completion; NULL: not copied */
     struct remo_ack *ack;
 };
 
@@ -301,7 +302,7 @@ static void fill_slot(struct start *start, uint32_t index) {
     slot->bytes = (uint32_t)start->op.size_bytes;
     slot->peer = start->op.peer;
     slot->kind = start->op.kind;
-    slot->settled = start->settled;
+    slot->exempt = start->exempt;
     start->op.token = index;
     if (!start->bounce)
         return;
@@ -320,18 +321,18 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
         return;
     }
     remo__slots_set(&peer->writes, peer->writes + 1);
-    atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed && !slot->settled);
+    atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed && !slot->exempt);
 }
 
-/* Is the operation to wait for others? Then it may not look at the caller's buffer later, unless that is its
- * own till then. */
-static bool hold(struct start *start) {
+/* Return whether to defer the operation. The caller may reuse the source of an inline write on return, so a
+ * deferred one is sent from the slot's block. */
+static bool try_defer(struct start *start) {
     struct remo__slots *slots = start->slots;
     struct remo__op *op = &start->op;
     if (slots->cork_depth == 0)
         return false;
     if (op->kind == REMO__OP_WRITE && (op->flags & REMO__OP_INLINE)) {
-        /* bounced: a fabric that sends small things inline still may */
+        /* without the flag a fabric may still copy the data from the block when it posts */
         op->flags &= (uint8_t)~REMO__OP_INLINE;
         start->bounce = true;
         start->src = op->local;
@@ -339,39 +340,40 @@ static bool hold(struct start *start) {
     return true;
 }
 
-/* Post if there is a slot and room in the queue: 1, 0 (not now), or an error. The lock is held. */
+/* Post or defer the operation if there is a slot and room in the queue. Returns 1, 0 (retry later) or an
+ * error. The lock is held. */
 static int post(struct start *start) {
     struct remo__slots *slots = start->slots;
-    if (slots->free_count == 0 && slots->held_count > 0)
-        held_post(slots);
+    if (slots->free_count == 0 && slots->deferred_count > 0)
+        deferred_post(slots);
     if (slots->free_count == 0)
         collect(slots);
     if (slots->free_count == 0)
         return 0;
     uint32_t index = slots->free[slots->free_count - 1];
-    bool later = hold(start);
+    bool is_deferred = try_defer(start);
     fill_slot(start, index);
-    if (later) {
-        slots->held[slots->held_count] = start->op;
-        remo__slots_set(&slots->held_count, slots->held_count + 1);
+    if (is_deferred) {
+        slots->deferred[slots->deferred_count] = start->op;
+        remo__slots_set(&slots->deferred_count, slots->deferred_count + 1);
         count_posted(slots, &slots->slot[index]);
         return 1;
     }
-    if (slots->held_count > 0)
-        held_post(slots);
-    if (held_for(slots, start->op.peer)) { /* no room for those before it */
+    if (slots->deferred_count > 0)
+        deferred_post(slots);
+    if (has_deferred(slots, start->op.peer)) { /* no room for earlier operations */
         collect(slots);
         return 0;
     }
     int rc = slots->node->fabric->ops->post(slots->endpoint, &start->op, 1);
     if (rc == 1)
         count_posted(slots, &slots->slot[index]);
-    if (rc == -EAGAIN || slots->node->mapped) /* a mapped fabric has completed it already */
+    if (rc == -EAGAIN || slots->node->mapped) /* on a mapped fabric the operation is complete already */
         collect(slots);
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* A wait condition. */
+/* A wait condition: the operation is posted or deferred. */
 static int try_start(void *ctx) {
     struct start *start = ctx;
     struct remo__slots *slots = start->slots;
@@ -384,7 +386,7 @@ static int try_start(void *ctx) {
     return rc;
 }
 
-static int start_one(struct start *start) {
+static int start_operation(struct start *start) {
     struct remo_node *node = start->slots->node;
     if (!remo__peer_alive(node, start->op.peer))
         return remo__peer_fail(node, start->op.peer, "start an operation with");
@@ -400,7 +402,7 @@ static int start_one(struct start *start) {
 
 /* ---- reads, writes, atomics ---- */
 
-/* Wait for an operation that was started on behalf of a caller who gave no ack. */
+/* Wait for an operation of a caller that passes no ack. `rc` is the result of its start. */
 static int wait_own(struct remo__thread *thread, struct remo_ack *own, int rc, const char *what,
                     uint32_t peer) {
     struct remo_node *node = thread->node;
@@ -408,9 +410,10 @@ static int wait_own(struct remo__thread *thread, struct remo_ack *own, int rc, c
         rc = remo_ack_wait(own, node->op_timeout_ns);
     remo_ack_cancel(own);
     if (rc == -ETIMEDOUT)
-        return remo__peer_silent(node, peer, what);
-    bool told = thread->slots->why_status == rc && remo__peer_alive(node, peer); /* the fabric knew more */
-    return rc == -EHOSTDOWN && !told ? remo__peer_fail(node, peer, what) : rc;
+        return remo__peer_timeout(node, peer, what);
+    /* the fabric's sentence, already set, has more detail */
+    bool has_reason = thread->slots->why_status == rc && remo__peer_alive(node, peer);
+    return rc == -EHOSTDOWN && !has_reason ? remo__peer_fail(node, peer, what) : rc;
 }
 
 static bool in_arena(const struct remo_node *node, const void *buffer) {
@@ -418,9 +421,10 @@ static bool in_arena(const struct remo_node *node, const void *buffer) {
     return (const char *)buffer >= base && (const char *)buffer < base + remo__arena_reserved(node->arena);
 }
 
-static uint64_t piece_bytes(const struct remo_node *node, bool direct) {
-    uint64_t most = node->fabric->caps.message_bytes_max;
-    return direct || node->mapped ? most : remo__min(most, REMO__BOUNCE_BYTES);
+/* Return the largest size of one operation. */
+static uint64_t piece_bytes_max(const struct remo_node *node, bool direct) {
+    uint64_t bytes = node->fabric->caps.message_bytes_max;
+    return direct || node->mapped ? bytes : remo__min(bytes, REMO__BOUNCE_BYTES);
 }
 
 int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
@@ -428,10 +432,10 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
     struct remo_node *node = thread->node;
     struct remo_ack own = REMO_ACK_INIT;
     bool direct = node->mapped || in_arena(node, dst);
-    uint64_t most = piece_bytes(node, direct), at = 0;
+    uint64_t piece_max = piece_bytes_max(node, direct), at = 0;
     int rc = 0;
     do {
-        uint64_t piece = remo__min(bytes - at, most);
+        uint64_t piece = remo__min(bytes - at, piece_max);
         char *to = (char *)dst + at;
         struct start start = {.slots = thread->slots,
                               .thread = thread,
@@ -444,14 +448,14 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
                                      .remote = offset + at,
                                      .local = to,
                                      .size_bytes = piece}};
-        rc = start_one(&start);
+        rc = start_operation(&start);
         remo__count(&stats->reads, rc == 0);
         remo__count(&stats->bytes, rc == 0 ? piece : 0);
         at += piece;
     } while (rc == 0 && at < bytes);
     if (!ack)
         return wait_own(thread, &own, rc, "read from", peer);
-    leave_behind(thread);
+    ensure_progress(thread);
     return rc;
 }
 
@@ -460,33 +464,33 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
     struct remo_node *node = thread->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
     bool direct = node->mapped || in_arena(node, src);
-    uint64_t most = piece_bytes(node, direct), at = 0;
+    uint64_t piece_max = piece_bytes_max(node, direct), at = 0;
     uint8_t last_flags = (flags & REMO__WRITE_IMM)      ? REMO__OP_IMM
                          : (flags & REMO__WRITE_NOTIFY) ? REMO__OP_NOTIFY
                                                         : 0;
     int rc = 0;
     do {
-        uint64_t piece = remo__min(bytes - at, most);
-        bool last = at + piece == bytes, brief = piece <= caps->inline_bytes;
+        uint64_t piece = remo__min(bytes - at, piece_max);
+        bool last = at + piece == bytes, is_inline = piece <= caps->inline_bytes;
         const char *from = (const char *)src + at;
         struct start start = {
             .slots = thread->slots,
             .thread = thread,
-            .bounce = !direct && !brief,
-            .settled = (flags & REMO__WRITE_SETTLED) != 0,
+            .bounce = !direct && !is_inline,
+            .exempt = (flags & REMO__WRITE_SETTLED) != 0,
             .src = from,
             .ack = ack,
             .op = {.kind = REMO__OP_WRITE,
                    .peer = (uint16_t)peer,
                    .remote = offset + at,
-                   .flags = (uint8_t)((last ? last_flags : 0) | (brief ? REMO__OP_INLINE : 0)),
+                   .flags = (uint8_t)((last ? last_flags : 0) | (is_inline ? REMO__OP_INLINE : 0)),
                    .imm = imm,
                    .local = (void *)(uintptr_t)from,
                    .size_bytes = piece}};
         if (last && last_flags && at > 0 && !caps->writes_ordered)
-            rc = remo_fence(node, REMO_FENCE_PAIR, peer); /* the news must not overtake the earlier pieces */
+            rc = remo_fence(node, REMO_FENCE_PAIR, peer); /* all pieces are placed before the notification */
         if (rc == 0)
-            rc = start_one(&start);
+            rc = start_operation(&start);
         remo__count(&stats->writes, rc == 0);
         remo__count(&stats->bytes, rc == 0 ? piece : 0);
         at += piece;
@@ -494,7 +498,7 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
     remo__count(&stats->imms, rc == 0 && last_flags);
     if (rc == 0 && node->mapped)
         thread->unfenced = true;
-    leave_behind(thread);
+    ensure_progress(thread);
     return rc;
 }
 
@@ -504,7 +508,7 @@ int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint3
     struct remo_node *node = thread->node;
     struct remo_ack own = REMO_ACK_INIT;
     if (!node->fabric->caps.coherent)
-        return remo__fail(-EOPNOTSUPP, "fabric %s has no atomics: no hardware keeps its memory coherent",
+        return remo__fail(-EOPNOTSUPP, "fabric %s has no atomics: its memory has no hardware coherence",
                           node->fabric->ops->name);
     struct start start = {.slots = thread->slots,
                           .thread = thread,
@@ -517,11 +521,11 @@ int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint3
                                  .size_bytes = 8,
                                  .operand = operand,
                                  .compare = compare}};
-    int rc = start_one(&start);
+    int rc = start_operation(&start);
     remo__count(&stats->atomics, rc == 0);
     remo__count(&stats->bytes, rc == 0 ? 8 : 0);
     if (!ack)
-        return wait_own(thread, &own, rc, "do an atomic at", peer);
-    leave_behind(thread);
+        return wait_own(thread, &own, rc, "execute an atomic on", peer);
+    ensure_progress(thread);
     return rc;
 }

@@ -1,12 +1,12 @@
-/* op.h - one network operation on one peer, from one thread: the hot path.
+/* op.h - one network operation of a thread on a peer: the hot path.
  *
- * On a mapped fabric an operation is a few inline instructions on the peer's memory: no queue, no table, no
- * system call. On others it goes through the thread's slots (op.c): a slot holds what the completion needs
- * (ack, where to copy to, a bounce block), so a caller may give up waiting at any time.
- *
- * `offset` is an arena offset of the peer, already checked by the caller. `stats` are the thread's counters
- * of the channel. Results with an ack are in place when it is done; without one, on return.
- */
+ * Model:      on a mapped fabric an operation is a few inline instructions on the peer's memory: no queue, no
+ *             table, no system call. On other fabrics it uses a slot of the thread (op.c). The slot holds
+ *             everything that the completion needs, so a caller may stop waiting at any time.
+ * Parameters: `offset` is an offset in the peer's arena, which the caller has checked. `stats` are the
+ *             thread's counters of the channel. With an ack, the result is in place when the ack is complete;
+ *             without one, on return.
+ * Errors:     -EHOSTDOWN, -ETIMEDOUT, and those of the fabric's post. */
 #pragma once
 
 #include <errno.h>
@@ -14,32 +14,34 @@
 #include "fabric/mapped.h"
 #include "node/node.h"
 
-/* REMO__SLOTS_MAX: operations in flight per thread. */
+/* REMO__SLOTS_MAX is the limit of operations in flight per thread. */
 #ifdef REMO_SIM_SMALL
 #define REMO__BOUNCE_BYTES 512u
-#define REMO__SLOTS_MAX 16u /* as deep as the simulated network is */
+#define REMO__SLOTS_MAX 16u /* the depth of the simulated network */
 #else
 #define REMO__BOUNCE_BYTES REMO_BUFFER_BYTES
 #define REMO__SLOTS_MAX 128u
 #endif
 
-/* Internal write flags besides enum remo_write_flags. */
+/* Flags of a write. */
 enum {
-    REMO__WRITE_NOTIFY = 1,
-    REMO__WRITE_IMM = 2,
-    /* An object's own, for which it answers itself: no fence need place it, or fail when its target dies. */
+    REMO__WRITE_NOTIFY = 1, /* ring the target's doorbell */
+    REMO__WRITE_IMM = 2,    /* deliver an immediate */
+    /* An exempt write, always with an ack: fences neither flush it, nor fail if its target fails. The object
+     * that writes it does so itself if necessary. */
     REMO__WRITE_SETTLED = 4
 };
 
+/* ---- slots: the operations in flight of a thread ---- */
+
+/* Errors: -ENOMEM, -ENOSPC, and those of the fabric's endpoint_open. */
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots);
 void remo__slots_close(struct remo__slots *slots);
-/* Another thread goes on with what one that ended has left: errors of writes that are not its own are told to
- * global fences only. */
+/* Let a new thread use the slots of one that has ended. Errors of earlier writes remain for global fences. */
 void remo__slots_inherit(struct remo__thread *thread);
-/* Between cork and uncork operations that need not be waited for are held back, so that they go to the
- * network together: all those to one peer in one post, where the fabric can (ring the doorbell once, complete
- * once). Whoever waits or fences in between sends them. May be nested. Mapped fabrics have nothing to hold.
- * */
+/* Defer operations until the matching uncork, then post those to one peer together: where the fabric
+ * supports it, with one doorbell and one completion. A wait or a fence in between posts them early. Calls
+ * may be nested. No effect on mapped fabrics. */
 void remo__slots_cork(struct remo__thread *thread);
 void remo__slots_uncork(struct remo__thread *thread);
 
@@ -53,23 +55,24 @@ static inline void remo__uncork(struct remo__thread *thread) {
         remo__slots_uncork(thread);
 }
 
-/* Send what is held back, as far as there is room. */
-void remo__slots_send(struct remo__thread *thread);
-/* Collect completions of this thread's operations; cheap when none are in flight. Returns how many are. */
+/* Post deferred operations, as far as there is room. */
+void remo__slots_post_deferred(struct remo__thread *thread);
+/* Collect completions, and post operations that an uncork has left deferred. Returns the number of operations
+ * in flight. Never blocks. Cost: one load if none is in flight. */
 uint32_t remo__slots_progress(struct remo__thread *thread);
-/* Drive operations whose threads have not driven them since the last call. False: there were none for a while;
- * sleep until a thread leaves one behind. *ret_completed: some have completed. Called by the service thread,
- * every so often. */
+/* Drive the operations of threads that have not polled since the last call. Returns false if there was none
+ * for some calls: the caller then sleeps until a thread requests sweeps again. *ret_completed: an operation
+ * has completed. Threads: service. */
 bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_completed);
-/* All that `writer` has written to `peer` so far is placed. Other than a fence it asks nobody else, and tells
- * nobody else's errors: an object whose writes are to be seen at one node must not fail because another one
- * died. Errors: as of a fence, when `writer` is the caller. */
+/* Place all writes of `writer` to `peer` so far. Unlike remo_fence it involves no other peer and no other
+ * thread, so the failure of another node does not affect it.
+ * Errors: those of remo_fence; those of failed writes only if `writer` is the caller. */
 int remo__fence_placed(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
-/* Sleep for a completion, at most `timeout_ns`. */
+/* Post deferred operations, then sleep until a completion, or `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
 
-/* The general path: any fabric, any size; mapped ones come here for immediates and to have their errors told.
- */
+/* The general path: any fabric, any size. Mapped fabrics use it for immediates, and for peers that are not
+ * mapped, to set the sentence of the error. */
 int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
                   void *dst, size_t bytes, struct remo_ack *ack);
 int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
@@ -78,17 +81,17 @@ int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint3
                     uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
                     struct remo_ack *ack);
 
-/* Is anything of the ack in flight? Operations may be finished by the service thread. */
+/* Return whether an operation of the ack is in flight. The service thread may complete it at any time. */
 static inline bool remo__ack_pending(const struct remo_ack *ack) {
     return __atomic_load_n(&ack->pending, __ATOMIC_ACQUIRE) > 0;
 }
 
-/* Counters: written by their own thread alone, read by all. */
+/* Add to a counter. Only its thread writes it; all threads read it. */
 static inline void remo__count(uint64_t *counter, uint64_t by) {
     __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);
 }
 
-/* Where a peer's memory is mapped; NULL: it is not. */
+/* Return the address at which a peer's arena is mapped, or NULL. */
 static inline char *remo__node_base(const struct remo_node *node, uint32_t peer) {
 #ifdef REMO_SIM
     (void)node, (void)peer;

@@ -1,4 +1,5 @@
-/* settings.c - see the header. Numbers are parsed by hand, because strtod depends on the locale. */
+/* settings.c - implements settings.h. A field of the program has precedence over a variable, and a variable
+ * over the default. Numbers are parsed by hand, because strtod depends on the locale. */
 #include "node/settings.h"
 
 #include <errno.h>
@@ -19,18 +20,19 @@
 
 static const char *variable(const char *name) {
     const char *text = getenv(name);
-    return text && *text ? text : NULL; /* an empty variable is as good as none */
+    return text && *text ? text : NULL; /* an empty variable counts as unset */
 }
 
-static const char *or_variable(const char *said, const char *name) {
-    if (said)
-        return *said ? said : NULL;
+/* Return the program's string, else the variable; NULL if the one that is set is empty. */
+static const char *or_variable(const char *given, const char *name) {
+    if (given)
+        return *given ? given : NULL;
     return variable(name);
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------------- */
 
-/* Takes digits, at least one. */
+/* Parse one or more digits. Returns false if there is none, or the number is too large. */
 static bool digits_take(const char **at, uint64_t *ret_number) {
     const char *first = *at;
     uint64_t number = 0;
@@ -76,22 +78,22 @@ bool remo__seconds_parse(const char *text, uint64_t *ret_ns) {
 }
 
 /* The program's value, else the variable, else the default. */
-static int bytes_choose(uint64_t said, const char *name, uint64_t otherwise, uint64_t *ret_bytes) {
+static int bytes_choose(uint64_t given, const char *name, uint64_t otherwise, uint64_t *ret_bytes) {
     const char *text = variable(name);
-    *ret_bytes = said ? said : otherwise;
-    if (said || !text || remo__bytes_parse(text, ret_bytes))
+    *ret_bytes = given ? given : otherwise;
+    if (given || !text || remo__bytes_parse(text, ret_bytes))
         return 0;
     return remo__fail(
         -EINVAL,
-        "cannot open the node: %s=\"%s\" is no number of bytes; write digits with K, M, G, T or "
-        "nothing behind, such as 512M",
+        "cannot open the node: %s=\"%s\" is no number of bytes; write digits, then K, M, G, T or nothing, "
+        "such as 512M",
         name, text);
 }
 
-static int time_choose(uint64_t said, const char *name, uint64_t otherwise, uint64_t *ret_ns) {
+static int time_choose(uint64_t given, const char *name, uint64_t otherwise, uint64_t *ret_ns) {
     const char *text = variable(name);
-    *ret_ns = said ? said : otherwise;
-    if (said || !text || remo__seconds_parse(text, ret_ns))
+    *ret_ns = given ? given : otherwise;
+    if (given || !text || remo__seconds_parse(text, ret_ns))
         return 0;
     return remo__fail(-EINVAL,
                       "cannot open the node: %s=\"%s\" is no number of seconds above 0; write for example 30 "
@@ -108,7 +110,7 @@ static const char *const levels[] = {[REMO_LOG_NONE] = "none",
                                      [REMO_LOG_DEBUG] = "debug"};
 #define LEVELS (int)(sizeof levels / sizeof levels[0])
 
-/* One write a line: standard error has no buffer. */
+/* Standard error is not buffered, so each message is one write. */
 static void print(void *ctx, int level, const char *message) {
     const struct remo_node *node = ctx;
     fprintf(stderr, "remo: node %u: %s: %s\n", node->rank, levels[level], message);

@@ -1,32 +1,31 @@
-/* slots.h - the operations in flight of one thread; shared by op.c, ack.c and fence.c.
+/* slots.h - the operations in flight of one thread; used by op.c, ack.c, event.c and fence.c.
  *
- * Everything is changed under the lock. What is marked (A) is looked at without it, so it is changed by
- * remo__slots_set.
- */
+ * Fields change only under the lock. Fields marked (A) are also read without it, so remo__slots_set writes
+ * them and remo__slots_get reads them. */
 #pragma once
 
 #include "node/op.h"
 #include "node/wait.h"
 
 struct remo__slot {
-    struct remo_ack *ack; /* NULL: nobody waits, or nobody any more */
-    void *dst;            /* reads and atomics: where the result is copied to; NULL: nowhere */
-    char *bounce;
-    uint64_t word; /* bounce block on mapped fabrics */
+    struct remo_ack *ack; /* NULL: the operation has none, or it was cancelled */
+    void *dst;            /* reads and atomics: the result is copied here; NULL: it is not copied */
+    char *bounce;         /* the block that the network accesses instead of the caller's buffer */
+    uint64_t word;        /* the bounce block on mapped fabrics */
     uint32_t bytes;
     uint16_t peer;
     uint8_t kind;
     bool busy;
-    bool settled; /* a write that no fence counts */
+    bool exempt; /* a write that fences skip */
 };
 
 struct remo__slots_peer {
     uint32_t writes, others; /* (A) in flight */
-    _Atomic int error;       /* of a write that nobody waited for; told by the next fence of its thread */
-    /* the same, for a global fence of another thread, which may come first, or alone */
-    _Atomic int untold;
-    _Atomic uint64_t written; /* writes ever posted, where completion does not mean placed */
-    _Atomic uint64_t flushed; /* so many of them are known to be placed */
+    /* The first error of a write without an ack: for the next fence of its thread, and for the next global
+     * fence of another thread. */
+    _Atomic int thread_error, global_error;
+    _Atomic uint64_t written; /* number of writes posted, if completion does not mean placed */
+    _Atomic uint64_t flushed; /* number of them that are placed */
 };
 
 struct remo__slots {
@@ -35,21 +34,21 @@ struct remo__slots {
     struct remo__endpoint *endpoint;
     uint64_t bounce_offset;
     uint32_t depth, free_count;
-    uint32_t in_flight;      /* (A) */
-    uint32_t completed;      /* (A) operations, ever; wraps */
-    uint32_t cork_depth;     /* (A) the owner's: hold operations back */
-    uint32_t held_count;     /* (A) operations held back; they count as in flight */
-    _Atomic uint32_t driven; /* how often somebody looked for completions */
-    uint32_t driven_seen;    /* by the service thread, at its last sweep */
-    int why_status;          /* of the last operation that failed with a reason */
-    char why[REMO__SENTENCE_MAX];
+    uint32_t in_flight;           /* (A) */
+    uint32_t completed;           /* (A) number of operations completed so far; wraps */
+    uint32_t cork_depth;          /* (A) above 0: operations are deferred; only the owner changes it */
+    uint32_t deferred_count;      /* (A) deferred operations; they count as in flight */
+    _Atomic uint32_t polls;       /* number of polls of the endpoint; wraps */
+    uint32_t polls_swept;         /* `polls` at the service thread's last sweep */
+    int why_status;               /* status of the last operation that failed with a sentence */
+    char why[REMO__SENTENCE_MAX]; /* and the sentence */
     uint16_t free[REMO__SLOTS_MAX];
     struct remo__slot slot[REMO__SLOTS_MAX];
-    struct remo__op held[REMO__SLOTS_MAX];
+    struct remo__op deferred[REMO__SLOTS_MAX];
     struct remo__slots_peer peers[]; /* [size] */
 };
 
-/* Set the sentence for an operation of these slots that failed with `status`, and return that. */
+/* Set the sentence of an operation of these slots that failed with `status`. Returns `status`. */
 int remo__slots_fail(struct remo__slots *slots, int status);
 
 static inline uint32_t remo__slots_get(const uint32_t *counter) {

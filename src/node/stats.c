@@ -1,4 +1,5 @@
-/* stats.c - adding up the counters of threads. */
+/* stats.c - implements stats.h, and the statistics of remo/node.h. Only its own thread writes a counter, so
+ * sums read all counters with relaxed loads, and are exact when the threads are quiescent. */
 #include <string.h>
 
 #include "node/stats.h"

@@ -1,11 +1,12 @@
-/* stats.h - sums over the counters of a node's threads. */
+/* stats.h - sums of the counters of a node's threads. Threads: any, at any time. */
 #pragma once
 
 #include "node/node.h"
 
+/* Add or subtract each counter. */
 void remo__stats_add(struct remo_stats *sum, const struct remo_stats *part);
 void remo__stats_subtract(struct remo_stats *sum, const struct remo_stats *part);
-/* All counters of one part, whoever had it. */
+/* Sum the counters of one struct, including those of earlier threads that used it. */
 void remo__stats_of_thread(const struct remo__thread *thread, struct remo_stats *ret_sum);
-/* One channel's counters, all threads. */
+/* Sum the counters of one channel over all threads. */
 void remo__stats_of_slot(struct remo_node *node, uint32_t slot, struct remo_stats *ret_sum);

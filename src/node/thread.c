@@ -1,8 +1,7 @@
-/* thread.c - attaching the threads of the program to a node, and letting go of them when they end.
+/* thread.c - attaches threads of the program to a node, and detaches them when they end.
  *
- * A remo__thread is shared by two owners that may go away in any order: the thread (its thread-local list)
- * and the node. Each says goodbye with one atomic exchange, and whoever comes second frees it.
- */
+ * A struct remo__thread has two owners: the thread, by its thread-local list, and the node. They release it
+ * in any order, each with one atomic exchange; the second to do so frees it. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,11 +9,11 @@
 #include "node/op.h"
 #include "node/stats.h"
 
-enum { ATTACHED = 1, DETACHED = 2, ORPHANED = 3 };
+enum { ATTACHED = 1, DETACHED = 2 /* the thread has ended */, ORPHANED = 3 /* the node is closed */ };
 
 _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
 #ifdef REMO_SIM
-/* the simulator's threads are coroutines: it changes this with them */
+/* the simulator's threads are coroutines; it replaces this when it switches */
 _Thread_local struct remo__thread *remo__threads_of_os_thread;
 #define threads_of_os_thread remo__threads_of_os_thread
 #else
@@ -22,7 +21,7 @@ static _Thread_local struct remo__thread *threads_of_os_thread;
 #endif
 
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
-static pthread_key_t exit_key; /* its destructor runs when a thread ends; it holds no data of ours */
+static pthread_key_t exit_key; /* its destructor runs when a thread ends; its value is not used */
 
 static void os_thread_exit(void *unused) {
     (void)unused;
@@ -39,8 +38,8 @@ static void make_exit_key(void) {
     (void)pthread_key_create(&exit_key, os_thread_exit);
 }
 
-/* Drop what closed nodes left behind in this thread's list; return its part of `node`, or NULL. */
-static struct remo__thread *find(const struct remo_node *node) {
+/* Find this thread's struct of `node`, or return NULL. Frees structs of closed nodes on the way. */
+static struct remo__thread *find_thread(const struct remo_node *node) {
     struct remo__thread **link = &threads_of_os_thread;
     while (*link) {
         struct remo__thread *thread = *link;
@@ -61,14 +60,18 @@ static void free_parts(struct remo__thread *thread) {
     free(thread->stats);
 }
 
-static struct remo__thread *make(struct remo_node *node, uint32_t index) {
+static struct remo__thread *make_thread(struct remo_node *node, uint32_t index) {
     struct remo__thread *thread =
         aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *thread, REMO__CACHE_LINE));
-    if (!thread)
+    if (!thread) {
+        remo__fail(-ENOMEM, "no memory for the state of a thread");
         return NULL;
+    }
     *thread = (struct remo__thread){.node = node, .index = index, .node_id = node->id, .attached = ATTACHED};
     thread->stats = calloc(REMO__COUNTERS_MAX, sizeof *thread->stats);
-    if (!thread->stats || remo__slots_open(node, &thread->slots) != 0) {
+    int rc = thread->stats ? remo__slots_open(node, &thread->slots)
+                           : remo__fail(-ENOMEM, "no memory for the counters of a thread");
+    if (rc != 0) {
         free(thread->stats);
         free(thread);
         return NULL;
@@ -76,8 +79,8 @@ static struct remo__thread *make(struct remo_node *node, uint32_t index) {
     return thread;
 }
 
-/* A part that a thread of the past left, or a new one. */
-static struct remo__thread *take(struct remo_node *node) {
+/* Reuse the struct of a thread that has ended, or make one. The lock is held. */
+static struct remo__thread *take_thread(struct remo_node *node) {
     uint32_t count = atomic_load(&node->threads_count);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t detached = DETACHED;
@@ -87,19 +90,19 @@ static struct remo__thread *take(struct remo_node *node) {
         remo__stats_of_thread(thread, &thread->stats_at_attach);
         remo__slots_inherit(thread);
         if (thread->buffers && remo__slots_progress(thread) == 0)
-            thread->buffers_free = UINT32_MAX; /* those that it ended with are free again, unless the network
-                                                  may still use them */
+            thread->buffers_free = UINT32_MAX; /* the network uses none of the earlier thread's buffers */
         return thread;
     }
     if (count == node->threads_max) {
         remo__fail(-EAGAIN,
-                   "%u threads use this node already; raise threads_max in struct remo_config (at most %u)",
+                   "cannot attach a thread: %u threads use this node already; raise threads_max in struct "
+                   "remo_config (at most %u)",
                    count, REMO__THREADS_MAX);
         return NULL;
     }
-    struct remo__thread *thread = make(node, count);
+    struct remo__thread *thread = make_thread(node, count);
     if (!thread) {
-        remo__fail(-ENOMEM, "no memory to attach thread number %u to the node: %s", count, remo_last_error());
+        remo__fail(-ENOMEM, "cannot attach thread number %u to the node: %s", count, remo_last_error());
         return NULL;
     }
     node->threads[count] = thread;
@@ -109,10 +112,10 @@ static struct remo__thread *take(struct remo_node *node) {
 
 struct remo__thread *remo__thread_attach(struct remo_node *node) {
     pthread_once(&exit_once, make_exit_key);
-    struct remo__thread *thread = find(node);
+    struct remo__thread *thread = find_thread(node);
     if (!thread) {
         pthread_mutex_lock(&node->threads_lock);
-        thread = take(node);
+        thread = take_thread(node);
         pthread_mutex_unlock(&node->threads_lock);
         if (!thread)
             return NULL;

@@ -1,9 +1,7 @@
-/* wait.c - spin, then yield, then sleep.
- *
- * How long to spin: when there is a core for every node of the machine, what we wait for is being computed
- * right now, and a wake-up costs far more than a few microseconds of spinning. With more nodes than cores,
- * spinning only keeps away the one we wait for.
- */
+/* wait.c - implements wait.h: spin, then yield, then sleep. If every node of the machine has a processor, the
+ * peer is probably about to change the condition, and a wake-up costs more than a short spin. With more nodes
+ * than processors, spinning delays the peer. No wake-up is lost: a sleeper counts itself before its last
+ * check. */
 #include "node/wait.h"
 
 #include <sched.h>
@@ -13,14 +11,15 @@
 
 #ifndef REMO_SIM
 #define YIELDS 200u                      /* before sleeping */
-#define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while own operations are in flight: their peer rings no bell */
+#define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions ring no doorbell */
 #endif
 
-/* A thread that found no room at the node (threads_max) has no operations to drive, but may wait. */
+/* Drive the thread's operations. Returns the number in flight. `thread` is NULL if it cannot be attached
+ * (threads_max): it has no operations then, but may wait. */
 static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
     if (node->mapped || !thread)
         return 0;
-    remo__slots_send(thread); /* what is waited for may be among it */
+    remo__slots_post_deferred(thread); /* the condition may depend on them */
     return remo__slots_progress(thread);
 }
 
@@ -28,18 +27,18 @@ static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
 static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
     struct remo__thread *thread = remo__thread(node);
     for (;;) {
-        uint64_t looked = remo__sim_look(node);
+        uint64_t version = remo__sim_look(node);
         drive(node, thread);
         int rc = ready(ctx);
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
-            return remo__fail_static(-ETIMEDOUT, "the timeout passed before what was waited for happened");
-        remo__sim_pause(node, looked, deadline_ns);
+            return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
+        remo__sim_pause(node, version, deadline_ns);
     }
 }
 #else
-/* One sleep, unless the condition came true after we said that we sleep. */
+/* Sleep once, unless the condition holds after this thread is counted as a sleeper. */
 static int sleep_once(struct remo_node *node, struct remo__thread *thread, int (*ready)(void *ctx), void *ctx,
                       uint64_t deadline_ns) {
     struct remo__doorbell *bell = node->doorbell;
@@ -59,23 +58,23 @@ static int sleep_once(struct remo_node *node, struct remo__thread *thread, int (
 
 static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
     struct remo__thread *thread = remo__thread(node);
-    for (uint32_t turn = 0;; turn++) {
+    for (uint32_t i = 0;; i++) {
         drive(node, thread);
         int rc = ready(ctx);
-        if (rc == 0 && turn >= node->spins + YIELDS)
+        if (rc == 0 && i >= node->spins + YIELDS)
             rc = sleep_once(node, thread, ready, ctx, deadline_ns);
         if (rc != 0)
             return rc < 0 ? rc : 0;
-        if (turn < node->spins) {
+        if (i < node->spins) {
             remo__relax();
             continue;
         }
         if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
-            return remo__fail_static(-ETIMEDOUT, "the timeout passed before what was waited for happened");
-        if (turn < node->spins + YIELDS)
+            return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
+        if (i < node->spins + YIELDS)
             sched_yield();
         else
-            turn = node->spins + YIELDS; /* from here on only sleep */
+            i = node->spins + YIELDS; /* from here on only sleep */
     }
 }
 #endif
@@ -85,7 +84,8 @@ int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint6
     if (rc != 0)
         return rc < 0 ? rc : 0;
     if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
-        return remo__fail_static(-ETIMEDOUT, "not possible at once, and the timeout allows no waiting");
+        return remo__fail_static(
+            -ETIMEDOUT, "timed out: the condition of the wait is not met, and no time is left to wait");
     return wait_long(node, ready, ctx, deadline_ns);
 }
 

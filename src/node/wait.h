@@ -1,12 +1,12 @@
-/* wait.h - the one way to wait: spin, then yield, then sleep, until a condition, a deadline, or an error of
- * the condition.
+/* wait.h - the only way to wait: spin, then yield, then sleep, until a condition holds.
  *
- * `ready` returns 1 when there is nothing more to wait for, 0 to go on, or a negative code, which ends the
- * wait. It looks at memory that somebody rings the node's doorbell for (peers: REMO_WRITE_NOTIFY; this node:
- * remo__wake), and it itself checks that the peers it depends on are alive. It runs often and must be quick.
- * Own operations in flight are driven meanwhile. A sleeper looks again at least every REMO__SLEEP_NS_MAX.
- * Errors: -ETIMEDOUT, and those of `ready`: REMO_FOREVER with a condition that has none cannot fail.
- */
+ * Condition: `ready` returns 1 if the condition holds, 0 to continue, or a negative code, which ends the
+ *            wait. A change of what it reads must ring the node's doorbell (peers: REMO_WRITE_NOTIFY; this
+ *            node: remo__wake). It checks itself that the peers on which it depends are up. It is called
+ *            often, and must not block.
+ * Progress:  a wait drives the thread's own operations in flight. A sleep ends after REMO__SLEEP_NS_MAX at
+ *            most, and the condition is checked again.
+ * Errors:    -ETIMEDOUT (never with REMO_FOREVER), and those of `ready`. */
 #pragma once
 
 #include "fabric/mapped.h"
@@ -15,29 +15,30 @@
 #define REMO__SLEEP_NS_MAX (20 * REMO__NS_PER_MS)
 
 #ifdef REMO_SIM
-/* One turn of waiting is one step of a schedule: note what there is to see, look, and if it was not enough
- * pause until something is different. */
+/* One iteration of a wait is one step of a schedule. Read the version of the state that the node can observe,
+ * check the condition, then pause until the version differs. */
 uint64_t remo__sim_look(const struct remo_node *node);
-void remo__sim_pause(const struct remo_node *node, uint64_t looked, uint64_t deadline_ns);
+void remo__sim_pause(const struct remo_node *node, uint64_t version, uint64_t deadline_ns);
 #endif
 
+/* Wait until `ready(ctx)` returns a value other than 0. Returns 0 or an error (above). Threads: any. */
 int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns);
 
-/* Wake every waiter of this node, because local memory that it may wait for has changed. */
+/* Wake all waiters of this node, after a change of local memory. Cost: a fence and a load if none sleeps. */
 static inline void remo__wake(struct remo_node *node) {
     remo__mapped_fence();
     if (atomic_load_explicit(&node->doorbell->sleepers, memory_order_relaxed) != 0)
         remo__doorbell_ring(node->doorbell);
 }
 
-/* Mutual exclusion between threads of a node around code that waits or uses the network. (Around code that
- * does neither, a pthread mutex is fine.) 0 is unlocked. Fair enough: no order among waiters. */
+/* Mutual exclusion between threads of a node, for code that waits or uses the network. (Other code uses a
+ * pthread mutex.) All zero is unlocked. Waiters have no order. */
 struct remo__mutex {
-    _Atomic uint32_t state; /* 0 free, 1 held, 2 held and somebody waits */
+    _Atomic uint32_t state; /* 0: free; 1: held; 2: held, and a thread may be waiting */
 };
 int remo__mutex_lock_slow(struct remo_node *node, struct remo__mutex *mutex, uint64_t deadline_ns);
 
-/* Errors: -ETIMEDOUT. */
+/* Acquire the mutex. With REMO_FOREVER it cannot fail. Errors: -ETIMEDOUT. */
 static inline int remo__mutex_lock(struct remo_node *node, struct remo__mutex *mutex, uint64_t deadline_ns) {
     uint32_t free_state = 0;
     if (remo__likely(atomic_compare_exchange_strong_explicit(&mutex->state, &free_state, 1,

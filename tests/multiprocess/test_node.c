@@ -93,7 +93,7 @@ static int missing_peers(struct remo_node *node, void *ctx) {
     for (uint32_t i = 0; i < 2; i++) {
         CHECK_EQUAL(-nodes[i].rc, ETIMEDOUT);
         CHECK(nodes[i].took_ns >= 2 * SECOND && in_time(nodes[i].took_ns, 4 * SECOND));
-        CHECK(strstr(nodes[i].sentence, "2 of 4 nodes did not come")
+        CHECK(strstr(nodes[i].sentence, "2 of 4 nodes did not join")
               && strstr(nodes[i].sentence, "rank 1, 2"));
     }
     CHECK(strstr(nodes[1].sentence, "no process listens at")); /* rank 3 connects to the lower ranks */
@@ -153,7 +153,7 @@ static int failure_while_joining(struct remo_node *node, void *ctx) {
         cluster_sleep_ms(1000);
     pthread_join(thread, NULL);
     CHECK_EQUAL(-self.rc, EHOSTDOWN);
-    CHECK(strstr(self.sentence, "node 2 died"));
+    CHECK(strstr(self.sentence, "node 2 failed"));
     CHECK(in_time(cluster_now_ns() - killed, SECOND));
     CHECK_OK(cluster_meet());
     if (rank == 0)
@@ -247,8 +247,8 @@ static int left_and_failed(struct remo_node *node, void *ctx) {
     if (rank != 1) {
         if (wait_state(second, 1, REMO_PEER_LEFT) || wait_state(second, 2, REMO_PEER_DEAD))
             return 1;
-        if (check_gone(second, 1, "node 1: it has closed and said goodbye")
-            || check_gone(second, 2, "node 2: it has died"))
+        if (check_gone(second, 1, "node 1: it has left")
+            || check_gone(second, 2, "node 2: it has failed"))
             return 1;
         CHECK_OK(remo_write(second, shared->addresses[3 - rank], &word, 8, NULL));
         CHECK_OK(remo_fence(second, REMO_FENCE_THREAD, 0));
@@ -292,7 +292,7 @@ static int second_incarnation(struct remo_node *node, void *ctx) {
     unsetenv("REMO_INCARNATION");
     if (wait_state(nodes[0].node, 1, REMO_PEER_UP))
         return 1;
-    CHECK_SENTENCE(remo_read(nodes[0].node, first, &word, 8, NULL), -ESTALE, "life 0 of node 1");
+    CHECK_SENTENCE(remo_read(nodes[0].node, first, &word, 8, NULL), -ESTALE, "incarnation 0 of node 1");
     CHECK_CODE(remo_write(nodes[0].node, first, &word, 8, NULL), -ESTALE);
     CHECK_CODE(remo_region_read(regions[0], 1, 0, &word, 8, NULL),
                -ENOTCONN); /* an endpoint connects once to each peer */

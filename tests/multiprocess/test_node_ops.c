@@ -61,21 +61,21 @@ static int wrong_addresses(struct remo_node *node) {
     struct remo_addr null = {0}, good = address_of(1 - rank, 0);
     struct remo_stats before, after;
     remo_node_stats(node, &before);
-    CHECK_SENTENCE(remo_read(node, null, &word, 8, NULL), -EFAULT, "0x0 is no address");
+    CHECK_SENTENCE(remo_read(node, null, &word, 8, NULL), -EFAULT, "0x0 is not an address");
     CHECK_CODE(remo_write(node, null, &word, 8, NULL), -EFAULT);
     CHECK_SENTENCE(remo_read(node, remo_addr_make(2, 0, 1 << 20), &word, 8, NULL), -EFAULT,
-                   "no address of a node");
+                   "not an address in this job");
     CHECK_CODE(remo_read(node, remo_addr_make(1023, 0, 1 << 20), &word, 8, NULL), -EFAULT);
     CHECK_SENTENCE(remo_read(node, remo_addr_make(1 - rank, 5, remo_addr_offset(good)), &word, 8, NULL),
-                   -ESTALE, "life 5");
+                   -ESTALE, "incarnation 5");
     CHECK_SENTENCE(remo_write(node, remo_addr_make(rank, 1, remo_addr_offset(good)), &word, 8, NULL), -ESTALE,
-                   "life 0 now");
+                   "incarnation is now 0");
     CHECK_SENTENCE(remo_write(node, remo_addr_make(1 - rank, 0, 1), &word, 8, NULL), -EFAULT,
                    "outside the arena"); /* the fabric's */
     CHECK_CODE(remo_write(node, remo_addr_make(1 - rank, 0, (1ull << 44) - 8), &word, 8, NULL), -EFAULT);
     CHECK_CODE(remo_read(node, good, &word, SIZE_MAX, NULL), -EFAULT);
     CHECK_SENTENCE(remo_read(node, remo_addr_make(1 - rank, 0, 3ull << 30), &word, 8, NULL), -EFAULT,
-                   "has no memory at offset");
+                   "has not announced memory at offset");
     CHECK_SENTENCE(remo_read(node, good, NULL, 8, NULL), -EINVAL, "NULL");
     CHECK_CODE(remo_write(node, good, NULL, 8, NULL), -EINVAL);
     CHECK_EQUAL(word, 1);
