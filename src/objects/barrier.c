@@ -1,4 +1,7 @@
-/* barrier.c - see remo/barrier.h: figure 1(a) of LOCO, for nodes that may come late, leave and die. */
+/* barrier.c - implements remo/barrier.h: figure 1(a) of LOCO, where nodes may open late, leave or fail.
+ * Invariant: a node arrives in round r + 1 only after it has read the arrivals of all others in round r, so
+ * the rows of two nodes differ by at most one round.
+ * The protocol is described in docs/internals/barrier.md. */
 #include "objects/barrier.h"
 
 #include <errno.h>
@@ -10,26 +13,27 @@
 #include "node/fence.h"
 #include "objects/region.h"
 
-#define HEARSAY_NS REMO__NS_PER_S
+/* After a peer has abandoned the barrier, a node waits this long to detect the failure itself. */
+#define DETECT_NS REMO__NS_PER_S
 
-/* In a row, beside its arrivals: its node gave up the round that it came to last. */
-#define GAVE_UP (UINT64_C(1) << 63)
+/* Bit of a row: its node has abandoned the barrier, and arrives in no round after that of the row. */
+#define ABANDONED (UINT64_C(1) << 63)
 
 struct remo_barrier {
     struct remo_node *node;
     struct remo_channel *channel;
     struct remo_sst *sst;    /* arrivals of each participant: u64 */
     uint64_t round;          /* own arrivals */
-    bool met;                /* nobody is still to open the barrier */
-    bool arrived;            /* in `round`, and not yet let go */
-    bool told;               /* and the others were told */
-    bool gave_up;            /* and will never be let go */
-    uint64_t heard_ns;       /* since when another is known to have given up; 0: none is */
-    struct remo_ack telling; /* the writes that tell them */
-    struct remo__news *news; /* the same for fences */
-    uint32_t behind;         /* others[] before this one have come to `round` */
-    uint32_t others_count;
-    uint16_t others[REMO_NODES_MAX];
+    bool all_opened;         /* every participant has opened the barrier, or has failed or left */
+    bool has_arrived;        /* in `round`, and the round is not complete yet */
+    bool has_announced;      /* the arrival was written to all peers */
+    bool has_abandoned;      /* this node arrives in no later round */
+    uint64_t abandoned_ns;   /* when this node detected that a peer has abandoned the barrier; 0: none has */
+    struct remo_ack writes;  /* the writes of the last announcement */
+    struct remo__news *news; /* the same writes, which the fence of the next arrival skips */
+    uint32_t behind;         /* peers[] before this index have arrived in `round` */
+    uint32_t peer_count;
+    uint16_t peers[REMO_NODES_MAX];
 };
 
 int remo_barrier_open(struct remo_channel *parent, const char *name,
@@ -56,7 +60,7 @@ int remo_barrier_open(struct remo_channel *parent, const char *name,
     for (uint32_t node = remo_sst_next(barrier->sst, 0); node < REMO_NODES_MAX;
          node = remo_sst_next(barrier->sst, node + 1))
         if (node != barrier->node->rank)
-            barrier->others[barrier->others_count++] = (uint16_t)node;
+            barrier->peers[barrier->peer_count++] = (uint16_t)node;
     *ret_barrier = barrier;
     return 0;
 }
@@ -64,7 +68,7 @@ int remo_barrier_open(struct remo_channel *parent, const char *name,
 void remo_barrier_close(struct remo_barrier *barrier) {
     if (!barrier)
         return;
-    remo_ack_cancel(&barrier->telling);
+    remo_ack_cancel(&barrier->writes);
     remo_sst_close(barrier->sst);
     remo_channel_close(barrier->channel);
     free(barrier->news);
@@ -75,173 +79,176 @@ struct remo_channel *remo_barrier_channel(struct remo_barrier *barrier) {
     return barrier ? barrier->channel : NULL;
 }
 
-/* ---- nobody can be told before he has opened the barrier ---- */
+/* ---- the first round: wait until all participants have opened the barrier ---- */
 
-static int nobody_is_late(void *ctx) {
+static int have_all_opened(void *ctx) {
     struct remo_barrier *barrier = ctx;
     int rc = remo__channel_check_match(barrier->channel);
     if (rc != 0)
         return rc;
-    for (; barrier->behind < barrier->others_count; barrier->behind++)
-        if (remo_channel_peer(remo_sst_channel(barrier->sst), barrier->others[barrier->behind])
+    for (; barrier->behind < barrier->peer_count; barrier->behind++)
+        if (remo_channel_peer(remo_sst_channel(barrier->sst), barrier->peers[barrier->behind])
             == REMO_CHANNEL_WAITING)
             return 0;
     return 1;
 }
 
-static int meet(struct remo_barrier *barrier, uint64_t timeout_ns) {
+static int wait_opened(struct remo_barrier *barrier, uint64_t timeout_ns) {
     barrier->behind = 0;
-    int rc = remo__wait(barrier->node, nobody_is_late, barrier, remo__deadline(timeout_ns));
+    int rc = remo__wait(barrier->node, have_all_opened, barrier, remo__deadline(timeout_ns));
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "node %u has not opened barrier %s yet", barrier->others[barrier->behind],
+        return remo__fail(rc, "node %u has not opened barrier %s yet", barrier->peers[barrier->behind],
                           remo_channel_name(barrier->channel));
-    barrier->met = rc == 0;
+    barrier->all_opened = rc == 0;
     return rc;
 }
 
 /* ---- a round ---- */
 
-/* What told the others of the last round is over. That one of them died, who may have come first, does no
- * harm: so it must not be for a fence to tell, ours or the user's. */
-static int finish_telling(struct remo_barrier *barrier) {
-    int rc = remo_ack_wait(&barrier->telling, barrier->node->op_timeout_ns);
-    remo_ack_cancel(&barrier->telling);
+/* Wait for the writes of the last announcement. The failure of a target is no error: it may have arrived
+ * before it failed. The writes have an ack, so no fence returns that failure either. */
+static int finish_announcement(struct remo_barrier *barrier) {
+    int rc = remo_ack_wait(&barrier->writes, barrier->node->op_timeout_ns);
+    remo_ack_cancel(&barrier->writes);
     return rc == -EHOSTDOWN ? 0 : rc;
 }
 
-/* A wait condition. What was written to a node that died is for nobody to see, so it is no reason to keep the
- * others waiting: again, when the death is known. Other errors are told. */
-static int fenced(void *ctx) {
+/* A wait condition: place all writes of this node before its arrival. Writes to a failed node need no
+ * placement, so the fence is repeated after -EHOSTDOWN. Other errors end the wait. */
+static int fence_writes(void *ctx) {
     struct remo_barrier *barrier = ctx;
     int rc = REMO__MUTANT(barrier_fence) ? 0 : remo__fence_but(barrier->node, barrier->news);
-    int told = finish_telling(barrier);
+    int announced = finish_announcement(barrier);
     if (rc != 0 && (rc != -EHOSTDOWN || REMO__MUTANT(barrier_dead_fence)))
         return rc;
-    return told != 0 ? told : rc == 0;
+    return announced != 0 ? announced : rc == 0;
 }
 
 static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
-    if (!barrier->arrived) {
-        int rc = remo__wait(barrier->node, fenced, barrier, remo__deadline(timeout_ns));
+    if (!barrier->has_arrived) {
+        int rc = remo__wait(barrier->node, fence_writes, barrier, remo__deadline(timeout_ns));
         if (rc != 0)
             return remo__fail_more(rc, "barrier %s: this node has not arrived",
                                    remo_channel_name(barrier->channel));
         barrier->round++;
-        barrier->arrived = true;
-        barrier->told = false;
+        barrier->has_arrived = true;
+        barrier->has_announced = false;
         barrier->behind = 0;
         remo_sst_store(barrier->sst, &barrier->round);
         remo__news_begin(barrier->news, remo__thread(barrier->node));
     }
-    if (barrier->told)
+    if (barrier->has_announced)
         return 0;
-    int rc = remo_sst_broadcast(barrier->sst, &barrier->telling);
+    int rc = remo_sst_broadcast(barrier->sst, &barrier->writes);
     if (rc == 0 || REMO__MUTANT(barrier_news_drop))
         remo__news_end(barrier->news);
     else
         remo__news_drop(barrier->news);
-    barrier->told = rc == 0 || REMO__MUTANT(barrier_told);
+    barrier->has_announced = rc == 0 || REMO__MUTANT(barrier_told);
     return rc;
 }
 
-static uint64_t row_of(const struct remo_barrier *barrier, uint32_t node) {
+static uint64_t load_row(const struct remo_barrier *barrier, uint32_t node) {
     uint64_t row = 0;
     return remo_sst_load(barrier->sst, node, &row) == 0 ? row : 0;
 }
 
-static bool has_come(const struct remo_barrier *barrier, uint32_t node) {
-    return (row_of(barrier, node) & ~GAVE_UP) + REMO__MUTANT(barrier_round) >= barrier->round;
+static bool peer_has_arrived(const struct remo_barrier *barrier, uint32_t node) {
+    return (load_row(barrier, node) & ~ABANDONED) + REMO__MUTANT(barrier_round) >= barrier->round;
 }
 
-/* Another has given up because somebody is gone. This node will hear who by itself, and whoever is told that
- * a round fails may rely on that; unless the two of them alone have lost each other. */
-static bool believed(struct remo_barrier *barrier) {
-    for (uint32_t i = 0; i < barrier->others_count; i++)
-        if (remo__channel_check_peer(remo_sst_channel(barrier->sst), barrier->others[i]) != 0)
+/* A peer has abandoned the barrier, because a participant has failed. Return whether this round fails too:
+ * after this node has detected a failure or leave itself, so that a caller that gets -EHOSTDOWN finds the
+ * failed node; or after DETECT_NS, in case only the peer and the failed node have lost each other. */
+static bool is_abandonment_confirmed(struct remo_barrier *barrier) {
+    for (uint32_t i = 0; i < barrier->peer_count; i++)
+        if (remo__channel_check_peer(remo_sst_channel(barrier->sst), barrier->peers[i]) != 0)
             return true;
-    if (barrier->heard_ns == 0)
-        barrier->heard_ns = remo__now_ns();
-    return remo__now_ns() - barrier->heard_ns > HEARSAY_NS;
+    if (barrier->abandoned_ns == 0)
+        barrier->abandoned_ns = remo__now_ns();
+    return remo__now_ns() - barrier->abandoned_ns > DETECT_NS;
 }
 
-/* Who came and then went does not hold up the round; that he went may be seen before that he came, so look at
- * his row once more. Channels see to it that what a peer wrote is there before the news that it left. Who
- * gave up an earlier round comes to no other. 1: he came; 0: not yet. */
-static int look_after(struct remo_barrier *barrier, uint32_t node) {
+/* Check a peer whose arrival was not read yet. A peer that arrived and then failed or left does not fail the
+ * round. So its row is read once more after the departure was detected: a channel reports a departure after
+ * all writes of the peer were placed. 1: the peer has arrived; 0: not yet; or the error of the round. */
+static int check_peer(struct remo_barrier *barrier, uint32_t node) {
     int rc = remo__channel_check_peer(remo_sst_channel(barrier->sst), node);
-    bool gave_up = rc == 0 && (row_of(barrier, node) & GAVE_UP);
-    if (remo__likely(rc == 0 && !gave_up))
+    bool has_abandoned = rc == 0 && (load_row(barrier, node) & ABANDONED);
+    if (remo__likely(rc == 0 && !has_abandoned))
         return 0;
-    if (has_come(barrier, node) && !REMO__MUTANT(barrier_came_first))
+    if (peer_has_arrived(barrier, node) && !REMO__MUTANT(barrier_came_first))
         return 1;
-    if (gave_up && !REMO__MUTANT(barrier_believed) && !believed(barrier))
+    if (has_abandoned && !REMO__MUTANT(barrier_believed) && !is_abandonment_confirmed(barrier))
         return 0;
-    if (gave_up)
-        rc = remo__fail(-EHOSTDOWN, "node %u gave up the round before, since another was gone", node);
+    if (has_abandoned)
+        rc = remo__fail(-EHOSTDOWN, "node %u has abandoned the barrier, because a participant failed or left",
+                        node);
     return remo__fail_more(rc, "barrier %s, round %llu", remo_channel_name(barrier->channel),
                            (unsigned long long)barrier->round);
 }
 
-/* The one we wait for lives, and may take its time; but if one further on is gone nobody need wait for
- * that. */
-static int look_after_rest(struct remo_barrier *barrier) {
-    for (uint32_t i = barrier->behind + 1; i < barrier->others_count; i++) {
-        int rc = look_after(barrier, barrier->others[i]);
+/* The peer that this node waits for is up, and may arrive late. The round fails immediately if another peer
+ * has failed before its arrival. */
+static int check_other_peers(struct remo_barrier *barrier) {
+    for (uint32_t i = barrier->behind + 1; i < barrier->peer_count; i++) {
+        int rc = check_peer(barrier, barrier->peers[i]);
         if (remo__unlikely(rc < 0))
             return rc;
     }
     return 0;
 }
 
-static int all_have_come(void *ctx) {
+static int have_all_arrived(void *ctx) {
     struct remo_barrier *barrier = ctx;
-    for (; barrier->behind < barrier->others_count; barrier->behind++) {
-        uint32_t node = barrier->others[barrier->behind];
-        int rc = has_come(barrier, node) ? 1 : look_after(barrier, node);
+    for (; barrier->behind < barrier->peer_count; barrier->behind++) {
+        uint32_t node = barrier->peers[barrier->behind];
+        int rc = peer_has_arrived(barrier, node) ? 1 : check_peer(barrier, node);
         if (rc != 1)
-            return rc < 0 || REMO__MUTANT(barrier_rest) ? rc : look_after_rest(barrier);
+            return rc < 0 || REMO__MUTANT(barrier_rest) ? rc : check_other_peers(barrier);
     }
     return 1;
 }
 
-/* Who passed the round that this node gives up, because the one that died told him more, waits for this node
- * in the next: in vain, so let him know. Best effort: whom this does not reach has lost this node, and knows
- * that. */
-void remo__barrier_give_up(struct remo_barrier *barrier) {
+/* A peer that received the arrival of the failed node passes the round that fails here, and waits for this
+ * node in the next round. This write ends that wait. Its errors are ignored: a peer that it does not reach
+ * has lost this node, and detects that. */
+void remo__barrier_abandon(struct remo_barrier *barrier) {
     char sentence[REMO__SENTENCE_MAX];
-    uint64_t row = barrier->round | GAVE_UP;
-    if (barrier->gave_up || REMO__MUTANT(barrier_give_up))
+    uint64_t row = barrier->round | ABANDONED;
+    if (barrier->has_abandoned || REMO__MUTANT(barrier_give_up))
         return;
-    barrier->gave_up = true;
+    barrier->has_abandoned = true;
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());
     remo_sst_store(barrier->sst, &row);
-    (void)remo_sst_broadcast(barrier->sst, &barrier->telling);
+    (void)remo_sst_broadcast(barrier->sst, &barrier->writes);
     remo__fail(-EHOSTDOWN, "%s", sentence);
 }
 
-/* Who came to this round has seen that this node came to the last one: so that news is placed, and what went
- * before it the same way. */
-static void pass(struct remo_barrier *barrier) {
-    barrier->arrived = false;
+/* All peers have arrived in this round, so they have read this node's arrival in the previous round. That
+ * write is placed, and so are earlier writes on the same connections. */
+static void complete_round(struct remo_barrier *barrier) {
+    barrier->has_arrived = false;
     remo__news_placed(barrier->news);
 }
 
 int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
     REMO__REQUIRE(barrier);
-    int rc = remo__likely(barrier->met) ? 0 : meet(barrier, timeout_ns);
+    int rc = remo__likely(barrier->all_opened) ? 0 : wait_opened(barrier, timeout_ns);
     if (rc == 0)
         rc = arrive(barrier, timeout_ns);
     if (rc != 0)
         return rc;
-    /* The clock is read after the others were told, while they are on their way. */
-    rc = remo__wait(barrier->node, all_have_come, barrier, remo__deadline(timeout_ns));
+    /* The deadline is computed after the announcement, while it is in flight. */
+    rc = remo__wait(barrier->node, have_all_arrived, barrier, remo__deadline(timeout_ns));
     if (rc == 0)
-        pass(barrier);
+        complete_round(barrier);
     else if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "node %u has not come to round %llu of %s yet; this node's arrival stands",
-                          barrier->others[barrier->behind], (unsigned long long)barrier->round,
-                          remo_channel_name(barrier->channel));
+        return remo__fail(
+            rc, "node %u has not arrived in round %llu of %s yet; the arrival of this node remains valid",
+            barrier->peers[barrier->behind], (unsigned long long)barrier->round,
+            remo_channel_name(barrier->channel));
     else
-        remo__barrier_give_up(barrier);
+        remo__barrier_abandon(barrier);
     return rc;
 }

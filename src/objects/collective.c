@@ -1,5 +1,6 @@
-/* collective.c - open, close, and the rounds of a collective. Invariant: every call of a node is one round, in
- * which it comes to one barrier, or to two in a large all-reduce. The protocol: objects/collective.h. */
+/* collective.c - opens and closes a collective, and executes its rounds.
+ * Invariant: each call is one round with one barrier, or with two in a large all-reduce.
+ * The protocol is described in docs/internals/collective.md. */
 #include "objects/collective.h"
 
 #include <errno.h>
@@ -13,12 +14,10 @@
 
 #define BYTES_DEFAULT (1u << 20)
 #define BYTES_MAX (1u << 30)
-#define ARRIVALS_MAX \
-    3u /* of a node that has failed: the first may report writes to the failed peer instead */
 
 /* ---- open ---- */
 
-/* Where everything is in the region; returns the region's size. */
+/* Lay out the region, and return its size. */
 static uint64_t lay_out(struct remo_collective *collective) {
     uint64_t bytes = remo__align_up(collective->bytes_max, 8);
     uint32_t parts = collective->count > 2 ? collective->count : 1;
@@ -60,15 +59,15 @@ int remo_collective_open(struct remo_channel *parent, const char *name,
                          const struct remo_collective_options *options,
                          struct remo_collective **ret_collective) {
     static const struct remo_collective_options all_default;
-    const struct remo_collective_options *asked = options ? options : &all_default;
-    struct remo_channel_options channel = {.participants = asked->participants};
-    uint32_t bytes_max = asked->bytes_max ? asked->bytes_max : BYTES_DEFAULT;
+    const struct remo_collective_options *chosen = options ? options : &all_default;
+    struct remo_channel_options channel = {.participants = chosen->participants};
+    uint32_t bytes_max = chosen->bytes_max ? chosen->bytes_max : BYTES_DEFAULT;
     char type[64];
     if (!parent || !ret_collective)
         return remo__fail(-EINVAL, "cannot open a collective: parent or ret_collective is NULL");
     if (bytes_max > BYTES_MAX)
-        return remo__fail(-EINVAL, "bytes_max = %u is too large for a collective, at most %u", bytes_max,
-                          BYTES_MAX);
+        return remo__fail(-EINVAL, "cannot open a collective with bytes_max = %u: the maximum is %u",
+                          bytes_max, BYTES_MAX);
     int rc = remo__needs_coherence(parent, "a collective");
     if (rc != 0)
         return rc;
@@ -97,7 +96,7 @@ void remo_collective_close(struct remo_collective *collective) {
     for (uint32_t i = 0; i < REMO__COLLECTIVE_LANDINGS; i++)
         remo_ack_cancel(&collective->acks[i]);
     remo_barrier_close(collective->barrier);
-    remo_region_close(collective->blocks); /* waits until no read of ours is in flight */
+    remo_region_close(collective->blocks); /* waits until no read of this node is in flight */
     remo_channel_close(collective->channel);
     free(collective->sum);
     free(collective);
@@ -109,13 +108,13 @@ struct remo_channel *remo_collective_channel(struct remo_collective *collective)
 
 /* ---- a round ---- */
 
-/* All that must be the same at every participant. `bytes` has at most 30 bits and a zero above. */
+/* Pack the arguments that must be the same at every participant. `bytes` has at most 31 bits. */
 static uint64_t pack(const struct remo__collective_call *call) {
     return (uint64_t)call->bytes << 32 | (uint64_t)call->root << 16 | (uint64_t)call->number << 12
            | (uint64_t)call->reduction << 8 | (uint64_t)call->kind << 4 | 1;
 }
 
-/* Does this call need a second step, in which parts of the result are exchanged? */
+/* Return whether the call has a second step, which exchanges parts of the result. */
 static bool has_parts(const struct remo_collective *collective, const struct remo__collective_call *call) {
     return call->kind == REMO__CALL_ALL_REDUCE && collective->count > 2
            && call->bytes > REMO__COLLECTIVE_WHOLE_BYTES;
@@ -159,28 +158,30 @@ static bool is_final(int rc) {
     return rc == -EHOSTDOWN || rc == -ENOTCONN || rc == -EPROTO;
 }
 
-/* The round has failed at this node alone. Others may wait for it in the next barrier: see collective.h. */
-static int end_for_good(struct remo_collective *collective, int rc) {
+/* The round has failed at this node only. Abandon the barrier, because peers may wait for this node in it:
+ * see "Failure" in docs/internals/collective.md. */
+static int fail_finally(struct remo_collective *collective, int rc) {
     collective->ended = rc;
     if (!REMO__MUTANT(collective_give_up))
-        remo__barrier_give_up(collective->barrier);
+        remo__barrier_abandon(collective->barrier);
     return rc;
 }
 
-static int meet(struct remo_collective *collective, enum remo__round_state next, uint64_t timeout_ns) {
+static int wait_barrier(struct remo_collective *collective, enum remo__round_state next,
+                        uint64_t timeout_ns) {
     int rc = REMO__MUTANT(collective_meet) ? 0 : remo_barrier_wait(collective->barrier, timeout_ns);
     if (rc == 0)
         collective->state = next;
     else if (is_final(rc))
-        collective->ended = rc; /* the barrier has announced it */
+        collective->ended = rc; /* remo_barrier_wait has abandoned the barrier */
     return rc;
 }
 
-/* A large all-reduce, from the state MET on. */
+/* Execute a large all-reduce from the state ALL_PUBLISHED. */
 static int exchange_parts(struct remo_collective *collective, const struct remo__collective_call *call,
                           uint64_t timeout_ns) {
     int rc = 0;
-    if (collective->state == REMO__ROUND_MET) {
+    if (collective->state == REMO__ROUND_ALL_PUBLISHED) {
         rc = remo__collective_read(collective, call, true);
         if (rc != 0)
             return rc;
@@ -188,17 +189,17 @@ static int exchange_parts(struct remo_collective *collective, const struct remo_
         collective->state = REMO__ROUND_REDUCED;
     }
     if (collective->state == REMO__ROUND_REDUCED)
-        rc = meet(collective, REMO__ROUND_MET_AGAIN, timeout_ns);
+        rc = wait_barrier(collective, REMO__ROUND_ALL_REDUCED, timeout_ns);
     return rc != 0 ? rc : remo__collective_read_parts(collective, call);
 }
 
-static int run(struct remo_collective *collective, const struct remo__collective_call *call,
-               uint64_t timeout_ns) {
+static int run_round(struct remo_collective *collective, const struct remo__collective_call *call,
+                     uint64_t timeout_ns) {
     int rc = 0;
     if (collective->state == REMO__ROUND_IDLE)
         publish(collective, call);
     if (collective->state == REMO__ROUND_PUBLISHED)
-        rc = meet(collective, REMO__ROUND_MET, timeout_ns);
+        rc = wait_barrier(collective, REMO__ROUND_ALL_PUBLISHED, timeout_ns);
     if (rc != 0)
         return rc;
     rc = has_parts(collective, call) ? exchange_parts(collective, call, timeout_ns)
@@ -206,7 +207,7 @@ static int run(struct remo_collective *collective, const struct remo__collective
     if (rc == 0)
         collective->state = REMO__ROUND_IDLE;
     else if (is_final(rc) && collective->ended == 0)
-        return end_for_good(collective, rc);
+        return fail_finally(collective, rc);
     return rc;
 }
 
@@ -218,42 +219,42 @@ static bool reduces(const struct remo__collective_call *call) {
 
 static int check_numbers(const struct remo__collective_call *call) {
     if ((uint32_t)call->number > REMO_NUMBER_DOUBLE || (uint32_t)call->reduction > REMO_REDUCTION_XOR)
-        return remo__fail(-EINVAL, "there is no number type %u or no reduction %u", (uint32_t)call->number,
-                          (uint32_t)call->reduction);
+        return remo__fail(-EINVAL, "cannot reduce: number type %u or reduction %u is unknown",
+                          (uint32_t)call->number, (uint32_t)call->reduction);
     if (call->number == REMO_NUMBER_DOUBLE && call->reduction >= REMO_REDUCTION_AND)
-        return remo__fail(-EINVAL, "AND, OR and XOR are for integers, not for doubles");
+        return remo__fail(-EINVAL, "cannot reduce doubles by AND, OR or XOR: these need integers");
     return 0;
 }
 
-static int check(const struct remo_collective *collective, const struct remo__collective_call *call) {
+static int check_call(const struct remo_collective *collective, const struct remo__collective_call *call) {
     const char *name = remo_channel_name(collective->channel);
     bool receives = call->kind == REMO__CALL_ALL_REDUCE || call->kind == REMO__CALL_ALL_GATHER
                     || (call->root == collective->index) == (call->kind != REMO__CALL_BROADCAST);
     if (call->root >= collective->count)
-        return remo__fail(-EINVAL, "the root is no participant of %s", name);
+        return remo__fail(-EINVAL, "cannot call %s: the root is no participant", name);
     if (call->bytes > collective->bytes_max)
-        return remo__fail(-EMSGSIZE, "%zu bytes are too many for %s, which was opened with bytes_max = %u",
+        return remo__fail(-EMSGSIZE, "%zu bytes are too many for %s: it was opened with bytes_max = %u",
                           call->bytes, name, collective->bytes_max);
     if (call->bytes > 0 && ((!call->send && contributes(collective, call)) || (receives && !call->receive)))
-        return remo__fail(-EINVAL, "the data to send, or the place to receive, is NULL");
+        return remo__fail(-EINVAL, "cannot call %s: the data to send or the buffer to receive is NULL", name);
     return reduces(call) ? check_numbers(call) : 0;
 }
 
-static int start(struct remo_collective *collective, const struct remo__collective_call *call,
-                 uint64_t timeout_ns) {
-    int rc = check(collective, call);
+static int call_collective(struct remo_collective *collective, const struct remo__collective_call *call,
+                           uint64_t timeout_ns) {
+    int rc = check_call(collective, call);
     if (rc != 0)
         return rc;
     if (collective->ended != 0)
         return remo__fail(collective->ended, "%s has failed in an earlier call; close it",
                           remo_channel_name(collective->channel));
     if (collective->state != REMO__ROUND_IDLE && collective->current != pack(call))
-        return remo__fail(-EINVAL, "the last call on %s is not over: repeat it with the same arguments",
+        return remo__fail(-EINVAL, "the last call on %s is incomplete: repeat it with the same arguments",
                           remo_channel_name(collective->channel));
-    return run(collective, call, timeout_ns);
+    return run_round(collective, call, timeout_ns);
 }
 
-/* The place of a rank among the participants; `count` when it has none. */
+/* Return the index of a rank among the participants; `count` if it is no participant. */
 static uint32_t index_of(const struct remo_collective *collective, uint32_t rank) {
     uint32_t index = 0;
     while (index < collective->count && collective->nodes[index] != rank)
@@ -261,32 +262,32 @@ static uint32_t index_of(const struct remo_collective *collective, uint32_t rank
     return index;
 }
 
-/* Too many elements stay too many bytes. */
+/* Return SIZE_MAX for too many numbers, so that the product never wraps to a valid size. */
 static size_t bytes_of_numbers(size_t count) {
     return count <= BYTES_MAX / 8 ? count * 8 : SIZE_MAX;
 }
 
-static int refuse_null(void) {
-    return remo__fail(-EINVAL, "the collective is NULL");
+static int fail_null(void) {
+    return remo__fail(-EINVAL, "cannot call a collective: it is NULL");
 }
 
 int remo_collective_broadcast(struct remo_collective *collective, uint32_t root, void *data, size_t bytes,
                               uint64_t timeout_ns) {
     if (!collective)
-        return refuse_null();
+        return fail_null();
     struct remo__collective_call call = {.kind = REMO__CALL_BROADCAST,
                                          .root = index_of(collective, root),
                                          .send = data,
                                          .receive = data,
                                          .bytes = bytes};
-    return start(collective, &call, timeout_ns);
+    return call_collective(collective, &call, timeout_ns);
 }
 
 int remo_collective_reduce(struct remo_collective *collective, uint32_t root, const void *send, void *receive,
                            size_t count, enum remo_number number, enum remo_reduction reduction,
                            uint64_t timeout_ns) {
     if (!collective)
-        return refuse_null();
+        return fail_null();
     struct remo__collective_call call = {.kind = REMO__CALL_REDUCE,
                                          .root = index_of(collective, root),
                                          .number = number,
@@ -294,40 +295,40 @@ int remo_collective_reduce(struct remo_collective *collective, uint32_t root, co
                                          .send = send,
                                          .receive = receive,
                                          .bytes = bytes_of_numbers(count)};
-    return start(collective, &call, timeout_ns);
+    return call_collective(collective, &call, timeout_ns);
 }
 
 int remo_collective_all_reduce(struct remo_collective *collective, const void *send, void *receive,
                                size_t count, enum remo_number number, enum remo_reduction reduction,
                                uint64_t timeout_ns) {
     if (!collective)
-        return refuse_null();
+        return fail_null();
     struct remo__collective_call call = {.kind = REMO__CALL_ALL_REDUCE,
                                          .number = number,
                                          .reduction = reduction,
                                          .send = send,
                                          .receive = receive,
                                          .bytes = bytes_of_numbers(count)};
-    return start(collective, &call, timeout_ns);
+    return call_collective(collective, &call, timeout_ns);
 }
 
 int remo_collective_gather(struct remo_collective *collective, uint32_t root, const void *send, void *receive,
                            size_t bytes, uint64_t timeout_ns) {
     if (!collective)
-        return refuse_null();
+        return fail_null();
     struct remo__collective_call call = {.kind = REMO__CALL_GATHER,
                                          .root = index_of(collective, root),
                                          .send = send,
                                          .receive = receive,
                                          .bytes = bytes};
-    return start(collective, &call, timeout_ns);
+    return call_collective(collective, &call, timeout_ns);
 }
 
 int remo_collective_all_gather(struct remo_collective *collective, const void *send, void *receive,
                                size_t bytes, uint64_t timeout_ns) {
     if (!collective)
-        return refuse_null();
+        return fail_null();
     struct remo__collective_call call = {
         .kind = REMO__CALL_ALL_GATHER, .send = send, .receive = receive, .bytes = bytes};
-    return start(collective, &call, timeout_ns);
+    return call_collective(collective, &call, timeout_ns);
 }

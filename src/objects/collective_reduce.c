@@ -1,5 +1,6 @@
-/* collective_reduce.c - the arithmetic of reductions: numbers of 8 bytes, taken from network memory through a
- * small buffer, so that the loops work on private memory and can be vectorised. */
+/* collective_reduce.c - the arithmetic of reductions, on numbers of 8 bytes.
+ * Invariant: network memory is copied to a small buffer first, so the loops work on private memory and can be
+ * vectorised. */
 #include <string.h>
 
 #include "node/access.h"
@@ -7,7 +8,7 @@
 
 #define BUFFER_WORDS 512u
 
-/* A loop for one type and operation. `a` and `b` are the two numbers. */
+/* The loop of one type and operation. `expression` combines the numbers `a` and `b`. */
 #define LOOP(type, expression)           \
     for (size_t i = 0; i < count; i++) { \
         type a, b, c;                    \

@@ -127,7 +127,7 @@ static int timeouts(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_barrier_open(remo_node_root(node), "barrier", NULL, &barrier));
     CHECK_OK(remo_channel_wait(remo_barrier_channel(barrier), 100 * SECOND));
     if (rank != 2) {
-        CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "has not come to round 1");
+        CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "has not arrived in round 1");
         CHECK_CODE(remo_barrier_wait(barrier, 0), -ETIMEDOUT);
     }
     CHECK_OK(cluster_meet());
