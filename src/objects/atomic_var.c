@@ -1,4 +1,5 @@
-/* atomic_var.c - see remo/atomic_var.h. The words are a region that only the homes provide. */
+/* atomic_var.c - implements remo/atomic_var.h: the words are a region to which only the homes provide memory.
+ * Invariant: words change by network atomics only, also at their home. */
 #include <remo/atomic_var.h>
 
 #include <stdio.h>
@@ -6,34 +7,36 @@
 
 #include "objects/region.h"
 
-/* Compare-and-swaps of a store or exchange that others may spoil before it gives up. */
+/* Attempts of a store or an exchange; each fails because another node changed the word. */
 #define ATTEMPTS_MAX 1000000u
 
-/* So that index / homes is one multiplication: exact while index * (error of `inverse`: below 256) < 2^64. */
+/* Limits the words so that index / home_count is one multiplication by `inverse`: it is exact while
+ * index * error < 2^64, and the error of `inverse` is below 256. */
 #define COUNT_MAX (UINT64_C(1) << 48)
 
 struct remo_atomic_var {
     struct remo_region *region;
     uint64_t count;
-    uint64_t inverse; /* 2^64 / homes_count, rounded up; 0: one home */
-    uint32_t homes_count;
-    uint16_t homes[REMO_NODES_MAX]; /* word i lives at the (i mod homes_count)-th */
+    uint64_t inverse; /* 2^64 / home_count, rounded up; 0: one home */
+    uint32_t home_count;
+    uint16_t homes[REMO_NODES_MAX]; /* word i is at homes[i % home_count] */
 };
 
 static int check_options(const struct remo_atomic_var_options *options,
                          const struct remo_nodeset *participants) {
     if (options->count > COUNT_MAX)
-        return remo__fail(-EINVAL, "%llu words are not possible, at most %llu are",
+        return remo__fail(-EINVAL, "cannot open %llu words: the maximum is %llu",
                           (unsigned long long)options->count, (unsigned long long)COUNT_MAX);
     if ((uint32_t)options->place > REMO_ATOMIC_VAR_STRIPED)
         return remo__fail(-EINVAL, "place %d is neither REMO_ATOMIC_VAR_AT_HOME nor REMO_ATOMIC_VAR_STRIPED",
                           (int)options->place);
     if (!remo_nodeset_has(participants, options->home))
-        return remo__fail(-EINVAL, "the home, node %u, is not among the participants", options->home);
+        return remo__fail(-EINVAL, "cannot open words with node %u as their home: the node is no participant",
+                          options->home);
     return 0;
 }
 
-/* Who has words, and what peers compare. */
+/* Select the homes, and describe the layout in `type`, which peers compare. */
 static void place_words(struct remo_atomic_var *var, const struct remo_atomic_var_options *options,
                         const struct remo_nodeset *participants, struct remo_nodeset *ret_homes, char *type,
                         size_t cap) {
@@ -43,9 +46,9 @@ static void place_words(struct remo_atomic_var *var, const struct remo_atomic_va
     *ret_homes = striped ? *participants : home;
     for (uint32_t node = 0; node < REMO_NODES_MAX; node++)
         if (remo_nodeset_has(ret_homes, node))
-            var->homes[var->homes_count++] = (uint16_t)node;
-    if (var->homes_count > 1)
-        var->inverse = UINT64_MAX / var->homes_count + 1;
+            var->homes[var->home_count++] = (uint16_t)node;
+    if (var->home_count > 1)
+        var->inverse = UINT64_MAX / var->home_count + 1;
     if (striped)
         snprintf(type, cap, "atomic_var(%llu words, striped)", (unsigned long long)var->count);
     else
@@ -57,23 +60,23 @@ int remo_atomic_var_open(struct remo_channel *parent, const char *name,
                          const struct remo_atomic_var_options *options, struct remo_atomic_var **ret_var) {
     REMO__REQUIRE(ret_var);
     static const struct remo_atomic_var_options all_default;
-    const struct remo_atomic_var_options *asked = options ? options : &all_default;
+    const struct remo_atomic_var_options *chosen = options ? options : &all_default;
     struct remo_channel_options channel = {0};
     struct remo_nodeset homes;
     char type[REMO__TYPE_BYTES_MAX + 1];
-    int rc = remo__participants_of(parent, &asked->participants, &channel.participants);
+    int rc = remo__participants_of(parent, &chosen->participants, &channel.participants);
     if (rc == 0)
         rc = remo__needs_coherence(parent, "an atomic variable");
     if (rc == 0)
-        rc = check_options(asked, &channel.participants);
+        rc = check_options(chosen, &channel.participants);
     if (rc != 0)
         return rc;
     struct remo_atomic_var *var = calloc(1, sizeof *var);
     if (!var)
         return remo__fail(-ENOMEM, "no memory for an atomic variable");
-    var->count = asked->count ? asked->count : 1;
-    place_words(var, asked, &channel.participants, &homes, type, sizeof type);
-    uint64_t share = (var->count + var->homes_count - 1) / var->homes_count * sizeof(uint64_t);
+    var->count = chosen->count ? chosen->count : 1;
+    place_words(var, chosen, &channel.participants, &homes, type, sizeof type);
+    uint64_t share = (var->count + var->home_count - 1) / var->home_count * sizeof(uint64_t);
     rc = remo__region_open(parent, name, type, "words", share, &channel, &homes, &var->region);
     if (rc == 0)
         rc = remo_channel_join(var->region->channel);
@@ -96,11 +99,11 @@ struct remo_channel *remo_atomic_var_channel(struct remo_atomic_var *var) {
     return var ? remo_region_channel(var->region) : NULL;
 }
 
-/* Where a word lives. */
+/* Return the home of a word, and its offset there. */
 static inline uint32_t find_word(const struct remo_atomic_var *var, uint64_t index, uint64_t *ret_offset) {
     uint64_t row = var->inverse ? (uint64_t)((unsigned __int128)index * var->inverse >> 64) : index;
     *ret_offset = row * sizeof(uint64_t);
-    return var->homes[var->inverse ? index - row * var->homes_count : 0];
+    return var->homes[var->inverse ? index - row * var->home_count : 0];
 }
 
 static int fail_index(const struct remo_atomic_var *var, uint64_t index) {
@@ -135,7 +138,8 @@ int remo_atomic_var_compare_swap(struct remo_atomic_var *var, uint64_t index, ui
     if (remo__unlikely(index >= var->count))
         return fail_index(var, index);
     if (remo__unlikely(!ret_old))
-        return remo__fail(-EINVAL, "without ret_old nobody could tell whether the swap was made");
+        return remo__fail(
+            -EINVAL, "cannot compare and swap: ret_old is NULL; it returns whether the word was swapped");
     uint32_t home = find_word(var, index, &offset);
     return remo_region_compare_swap(var->region, home, offset, expected, desired, ret_old, ack);
 }
@@ -157,7 +161,8 @@ int remo_atomic_var_exchange(struct remo_atomic_var *var, uint64_t index, uint64
     }
     if (rc != 0)
         return rc;
-    return remo__fail(-ETIMEDOUT, "word %llu of %s was changed by others during each of %u attempts",
+    return remo__fail(-ETIMEDOUT,
+                      "cannot change word %llu of %s: other calls changed it during each of %u attempts",
                       (unsigned long long)index, remo_channel_name(var->region->channel), ATTEMPTS_MAX);
 }
 

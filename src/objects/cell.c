@@ -1,4 +1,6 @@
-/* cell.c - see objects/cell.h. */
+/* cell.c - implements objects/cell.h, which describes layout and order.
+ * Invariant: at every moment one of the two slots of a copy is whole, because a push goes to the slot that
+ * does not hold the last placed value, and follows the placement of that value. */
 #include "base/mutant.h"
 #include "objects/cell.h"
 
@@ -6,12 +8,12 @@
 #include <string.h>
 #include <xxhash.h>
 
-struct remo__cell_shape remo__cell_shape(size_t value_bytes, bool word) {
+struct remo__cell_shape remo__cell_shape(size_t value_bytes, bool is_pushed_only) {
     struct remo__cell_shape shape = {.value_bytes = value_bytes, .bytes = REMO__CACHE_LINE};
-    if (word && value_bytes <= sizeof(uint64_t))
+    if (is_pushed_only && value_bytes <= sizeof(uint64_t))
         return shape;
     size_t slot = REMO__CELL_HEADER_BYTES + value_bytes;
-    /* Two small slots share a line; no slot crosses one without need. */
+    /* Two small slots share a cache line. Larger slots begin at one. */
     size_t unit = slot <= REMO__CACHE_LINE / 2 ? REMO__CACHE_LINE / 2 : REMO__CACHE_LINE;
     shape.slot_bytes = remo__align_up(slot, unit);
     shape.bytes = remo__align_up(2 * shape.slot_bytes, REMO__CACHE_LINE);
@@ -22,9 +24,9 @@ uint64_t remo__cell_sum(uint64_t sequence, const void *value, size_t value_bytes
     return XXH3_64bits_withSeed(value, value_bytes, sequence);
 }
 
-/* Is this slot whole? Then its value is in `scratch`. It is looked at anew, also by a CPU that nobody keeps
- * coherent: who comes here from a torn slot must see at least what was placed in this one before the other
- * was begun. */
+/* Copy the value of a slot to `scratch`. Return whether the slot is whole. It is invalidated first, for CPUs
+ * without hardware coherence: a reader that found the other slot torn must read here at least the value that
+ * was placed before that write began. */
 static bool load_slot(const struct remo__cell_shape *shape, const char *slot, void *scratch,
                       uint64_t *ret_sequence) {
     if (!REMO__MUTANT(cell_invalidate_slot))
@@ -77,30 +79,30 @@ uint32_t remo__cell_whole(const struct remo__cell_shape *shape, char *cell) {
     return (is_whole(shape, cell) ? 1 : 0) | (is_whole(shape, cell + shape->slot_bytes) ? 2 : 0);
 }
 
-/* ---- the own cell ---- */
+/* ---- the cell of the writer ---- */
 
 int remo__cell_open(struct remo__cell *cell, struct remo_region *region, const struct remo__cell_shape *shape,
                     uint64_t offset) {
     const struct remo_nodeset *all = remo_channel_participants(region->channel);
     *cell = (struct remo__cell){.region = region, .shape = *shape, .offset = offset};
     cell->image = calloc(1, remo__align_up(REMO__CELL_HEADER_BYTES + shape->value_bytes, sizeof(uint64_t)));
-    cell->others = calloc(region->nodes, sizeof *cell->others);
-    cell->turns = calloc(region->nodes, sizeof *cell->turns);
-    if (!cell->image || !cell->others || !cell->turns) {
+    cell->peers = calloc(region->nodes, sizeof *cell->peers);
+    cell->next_slots = calloc(region->nodes, sizeof *cell->next_slots);
+    if (!cell->image || !cell->peers || !cell->next_slots) {
         remo__cell_close(cell);
         return remo__fail(-ENOMEM, "no memory for a value of %zu bytes", shape->value_bytes);
     }
     for (uint32_t node = remo__nodeset_next(all, 0); node < REMO_NODES_MAX;
          node = remo__nodeset_next(all, node + 1))
         if (node != region->node->rank)
-            cell->others[cell->others_count++] = (uint16_t)node;
+            cell->peers[cell->peer_count++] = (uint16_t)node;
     return 0;
 }
 
 void remo__cell_close(struct remo__cell *cell) {
     free(cell->image);
-    free(cell->others);
-    free(cell->turns);
+    free(cell->peers);
+    free(cell->next_slots);
     *cell = (struct remo__cell){0};
 }
 
@@ -119,35 +121,38 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
     remo__copy_to(own + (REMO__MUTANT(cell_own_turns) ? 0 : cell->sequence & 1) * shape->slot_bytes,
                   cell->image, REMO__CELL_HEADER_BYTES + shape->value_bytes);
     if (!REMO__MUTANT(cell_flush))
-        remo__flush(own, shape->bytes); /* peers pull it */
+        remo__flush(own, shape->bytes); /* peers read it in a pull */
 }
 
-/* Pushes to one copy must be placed in the order they were made: see "Order" in cell.h. Writes of one thread
- * are, where the fabric keeps them in order; writes of two threads only after a fence. In mapped memory
- * stores are never reordered. */
-static int order(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
-    const struct remo_node *of = thread->node;
-    if (of->mapped || !cell->pusher
-        || ((cell->pusher == thread || REMO__MUTANT(cell_order_threads)) && of->fabric->caps.writes_ordered))
+/* Ensure that the next push to a copy is placed after the previous one: see "Order" in cell.h. Writes of one
+ * thread are placed in order if the fabric orders writes. Writes of two threads need a fence. On mapped
+ * memory stores are never reordered. */
+static int order_pushes(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
+    const struct remo_node *own_node = thread->node;
+    if (own_node->mapped || !cell->last_pusher
+        || ((cell->last_pusher == thread || REMO__MUTANT(cell_order_threads))
+            && own_node->fabric->caps.writes_ordered))
         return 0;
-    return remo__fence_placed(thread, cell->pusher, node);
+    return remo__fence_placed(thread, cell->last_pusher, node);
 }
 
-static int write_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {
+static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {
     const struct remo__cell_shape *shape = &cell->shape;
-    struct remo__region_spot spot;
+    struct remo__region_target target;
     bool word = shape->slot_bytes == 0;
     size_t bytes = word ? sizeof(uint64_t) : REMO__CELL_HEADER_BYTES + shape->value_bytes;
-    uint64_t slot = cell->offset + cell->turns[node] * shape->slot_bytes;
-    int rc = remo__region_find(cell->region, node, slot, &spot);
+    uint64_t slot = cell->offset + cell->next_slots[node] * shape->slot_bytes;
+    int rc = remo__region_find_target(cell->region, node, slot, &target);
     if (rc == 0 && !REMO__MUTANT(cell_order))
-        rc = order(cell, spot.thread, node);
+        rc = order_pushes(cell, target.thread, node);
     if (rc != 0)
         return rc;
-    rc = remo__write(spot.thread, spot.stats, node, spot.at, cell->image, bytes, REMO__WRITE_NOTIFY, ack);
-    cell->pusher = spot.thread;
+    rc = remo__write(target.thread, target.stats, node, target.at, cell->image, bytes, REMO__WRITE_NOTIFY,
+                     ack);
+    cell->last_pusher = target.thread;
+    /* After a failed push the same slot again: the other one holds the last placed value. */
     if (rc == 0 && !word && !REMO__MUTANT(cell_turns))
-        cell->turns[node] ^= 1; /* after a failure the same slot again: the other is the last that arrived */
+        cell->next_slots[node] ^= 1;
     return rc;
 }
 
@@ -155,16 +160,17 @@ int remo__cell_push(struct remo__cell *cell, uint32_t node, struct remo_ack *ack
     if (node >= cell->region->nodes)
         return remo__region_refuse(cell->region, node, 0, 0, "push to");
     if (node != cell->region->node->rank)
-        return write_to(cell, node, ack);
+        return push_to(cell, node, ack);
     remo__wake(cell->region->node);
     return 0;
 }
 
-/* To those that could not be reached at once: who is gone is passed over, who is late is waited for. */
+/* Push to the participants that were not connected: wait for those that have not opened the object, and skip
+ * those that have failed or left. */
 static int push_to_late(struct remo__cell *cell, const struct remo_nodeset *late, struct remo_ack *ack) {
     for (uint32_t node = remo__nodeset_next(late, 0); node < REMO_NODES_MAX;
          node = remo__nodeset_next(late, node + 1)) {
-        int rc = write_to(cell, node, ack);
+        int rc = push_to(cell, node, ack);
         if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN)
             return rc;
     }
@@ -176,14 +182,14 @@ int remo__cell_broadcast(struct remo__cell *cell, struct remo_ack *ack) {
     struct remo_nodeset late = {0};
     bool any_late = false;
     int rc = 0;
-    for (uint32_t i = 0; i < cell->others_count; i++) {
-        uint32_t node = cell->others[i];
+    for (uint32_t i = 0; i < cell->peer_count; i++) {
+        uint32_t node = cell->peers[i];
         if (remo__unlikely(remo__memory_at(memory, node, 0) == REMO__NO_OFFSET)) {
             remo_nodeset_add(&late, node);
             any_late = true;
             continue;
         }
-        int one = write_to(cell, node, ack);
+        int one = push_to(cell, node, ack);
         if (remo__unlikely(one != 0) && one != -EHOSTDOWN && one != -ENOTCONN && rc == 0)
             rc = one;
     }

@@ -1,9 +1,7 @@
-/* owned_var.c - see remo/owned_var.h. The owner's value and the copies are one cell (objects/cell.h).
- *
- * What is pulled goes to a second cell, in private memory, which only this node writes: if it went over the
- * pushed copy, a push that arrives at the same moment could be overwritten by an older value, or both be
- * torn. A load takes the newer of the two.
- */
+/* owned_var.c - implements remo/owned_var.h: the owner's value and all copies are a cell (objects/cell.h).
+ * Invariant: a pulled value goes to a second cell, in private memory, which only this node writes. In the
+ * pushed cell it could overwrite a newer push that arrives at the same time, or tear it.
+ * A load returns the newer value of both cells. */
 #include <remo/owned_var.h>
 
 #include <stdio.h>
@@ -13,20 +11,21 @@
 #include "base/mutant.h"
 #include "objects/cell.h"
 
-static_assert(REMO_OWNED_VAR_RETRIES == REMO__CELL_ATTEMPTS, "the header tells the truth");
+static_assert(REMO_OWNED_VAR_RETRIES == REMO__CELL_ATTEMPTS,
+              "the number in the header equals the number of attempts");
 
-#define STACK_BYTES 1024u /* values up to this are looked at on the stack */
+#define STACK_BYTES 1024u /* values up to this size are verified on the stack */
 
 struct remo_owned_var {
     struct remo_region *region;
     struct remo__cell_shape shape;
     uint32_t owner;
     bool is_owner;
-    struct remo__cell own; /* of the owner */
-    char *pulled;          /* others: a cell */
-    uint32_t pulled_turn;  /* its slot for the next value; under pull_lock */
-    char *fetched;         /* the owner's cell as read last; under pull_lock */
-    char *scratch;         /* for values too large for the stack; under scratch_lock */
+    struct remo__cell own; /* at the owner */
+    char *pulled;          /* at other nodes: a cell with the pulled value */
+    uint32_t next_pulled;  /* its slot for the next value; protected by pull_lock */
+    char *fetched;         /* the last read of the owner's cell; protected by pull_lock */
+    char *scratch;         /* for values too large for the stack; protected by scratch_lock */
     struct remo__mutex pull_lock, scratch_lock;
 };
 
@@ -34,10 +33,11 @@ struct remo_owned_var {
 
 static int check_open(size_t value_bytes, uint32_t owner, const struct remo_nodeset *participants) {
     if (value_bytes == 0 || value_bytes > REMO_OWNED_VAR_BYTES_MAX)
-        return remo__fail(-EINVAL, "a value of %zu bytes is not possible: 1 to %u are", value_bytes,
-                          REMO_OWNED_VAR_BYTES_MAX);
+        return remo__fail(-EINVAL, "cannot open a variable of %zu bytes: the size must be from 1 to %u",
+                          value_bytes, REMO_OWNED_VAR_BYTES_MAX);
     if (!remo_nodeset_has(participants, owner))
-        return remo__fail(-EINVAL, "the owner, node %u, is not among the participants", owner);
+        return remo__fail(
+            -EINVAL, "cannot open a variable with node %u as its owner: the node is no participant", owner);
     return 0;
 }
 
@@ -114,7 +114,7 @@ struct remo_channel *remo_owned_var_channel(struct remo_owned_var *var) {
 /* ---- the owner ---- */
 
 static int fail_not_owner(const struct remo_owned_var *var) {
-    return remo__fail(-EPERM, "%s belongs to node %u, only that node stores and pushes",
+    return remo__fail(-EPERM, "%s belongs to node %u; only its owner can store and push",
                       remo_channel_name(var->region->channel), var->owner);
 }
 
@@ -123,7 +123,7 @@ int remo_owned_var_store(struct remo_owned_var *var, const void *value) {
     if (!var->is_owner)
         return fail_not_owner(var);
     if (!value)
-        return remo__fail(-EINVAL, "the value to store is NULL");
+        return remo__fail(-EINVAL, "cannot store: the value is NULL");
     remo__cell_store(&var->own, value);
     return 0;
 }
@@ -138,15 +138,16 @@ int remo_owned_var_push_all(struct remo_owned_var *var, struct remo_ack *ack) {
     return var->is_owner ? remo__cell_broadcast(&var->own, ack) : fail_not_owner(var);
 }
 
-/* ---- what is known here ---- */
+/* ---- load ---- */
 
 static int fail_torn(void) {
     return remo__fail_static(-EAGAIN, "the value is being written faster than it can be read; try again");
 }
 
-/* The newer of what was pushed and what was pulled. Each of the two never goes back, so neither does this: a
- * pulled value that cannot be read whole yet has been seen by nobody. */
-static int newest(const struct remo_owned_var *var, void *scratch) {
+/* Copy the newer of the pushed and the pulled value to `scratch`. Neither returns to an older value, so the
+ * newer of both does not either. If the newer pulled slot is torn, the load may return an older value,
+ * because no load has returned the newer one yet. */
+static int load_newest(const struct remo_owned_var *var, void *scratch) {
     const struct remo__cell_shape *shape = &var->shape;
     const char *pushed = var->region->memory->own;
     uint64_t sequence, pulled_sequence;
@@ -162,10 +163,10 @@ static int newest(const struct remo_owned_var *var, void *scratch) {
     return rc != 0 ? fail_torn() : 0;
 }
 
-/* What to do with a whole value. */
+/* The use of a verified value. */
 struct use {
     struct remo_owned_var *var;
-    const void *than; /* NULL: take it; else only if it differs from this */
+    const void *than; /* use the value only if it differs from this; NULL: always */
     void *ret_value;
 };
 
@@ -178,18 +179,19 @@ static int use_value(const struct use *use, const void *value) {
     return 1;
 }
 
-/* 1, 0 (it is what it was), or -EAGAIN. The caller's memory sees only whole values. */
-static int look(const struct use *use) {
+/* Load the value and use it. 1: used; 0: it equals `than`; or -EAGAIN. Only verified values reach the
+ * caller's memory. */
+static int load_and_use(const struct use *use) {
     struct remo_owned_var *var = use->var;
     char small[STACK_BYTES];
     if (!var->scratch) {
-        int rc = newest(var, small);
+        int rc = load_newest(var, small);
         return rc == 0 ? use_value(use, small) : rc;
     }
-    int rc = remo__mutex_lock(var->region->node, &var->scratch_lock, REMO_FOREVER); /* not long: to copy */
+    int rc = remo__mutex_lock(var->region->node, &var->scratch_lock, REMO_FOREVER); /* held for a copy only */
     if (rc != 0)
         return rc;
-    rc = newest(var, var->scratch);
+    rc = load_newest(var, var->scratch);
     rc = rc == 0 ? use_value(use, var->scratch) : rc;
     remo__mutex_unlock(var->region->node, &var->scratch_lock);
     return rc;
@@ -199,20 +201,20 @@ int remo_owned_var_load(struct remo_owned_var *var, void *ret_value) {
     REMO__REQUIRE(var);
     struct use use = {.var = var, .ret_value = ret_value};
     if (!ret_value)
-        return remo__fail(-EINVAL, "there is nowhere to load the value to");
-    int rc = look(&use);
+        return remo__fail(-EINVAL, "cannot load: ret_value is NULL");
+    int rc = load_and_use(&use);
     return rc < 0 ? rc : 0;
 }
 
-static int changed(void *ctx) {
+static int has_changed(void *ctx) {
     const struct use *use = ctx;
     struct remo_owned_var *var = use->var;
-    int rc = look(use);
+    int rc = load_and_use(use);
     if (rc > 0)
         return rc;
     rc = remo__channel_check_peer(var->region->channel, var->owner);
-    /* The last push may have come before its owner went. */
-    return rc != 0 && !REMO__MUTANT(owned_var_last_look) && look(use) > 0 ? 1 : rc;
+    /* The owner may have pushed a last value before it failed or left. */
+    return rc != 0 && !REMO__MUTANT(owned_var_last_look) && load_and_use(use) > 0 ? 1 : rc;
 }
 
 int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value,
@@ -220,24 +222,25 @@ int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, voi
     REMO__REQUIRE(var);
     struct use use = {.var = var, .than = than, .ret_value = ret_value};
     if (!than)
-        return remo__fail(-EINVAL, "there is no value to compare with");
-    return remo__wait(var->region->node, changed, &use, remo__deadline(timeout_ns));
+        return remo__fail(-EINVAL, "cannot wait for a change: the value to compare with is NULL");
+    return remo__wait(var->region->node, has_changed, &use, remo__deadline(timeout_ns));
 }
 
 /* ---- pull ---- */
 
 enum { FIRST = 1, SECOND = 2, BOTH = 3 }; /* slots */
 
-/* The newest of both slots if both are whole. One alone may be an old one: the other, newer when this one was
- * read, may have been overwritten when it was read itself. But if an earlier read saw the other one torn,
- * then the value before the one that tore it has been in this slot since. */
-static uint32_t choose(const struct remo_owned_var *var, uint32_t whole, uint32_t torn_before) {
+/* Choose a slot of the fetched cell; 0: none. If both are whole, it is the newer one. A single whole slot may
+ * be stale: the other slot may have been newer when this one was read, and was overwritten before it was read
+ * itself. But if an earlier read found the other slot torn, this slot holds the value that precedes that
+ * write, or a newer one. */
+static uint32_t choose_slot(const struct remo_owned_var *var, uint32_t whole, uint32_t torn_before) {
     if (whole == BOTH)
         return remo__load(var->fetched) > remo__load(var->fetched + var->shape.slot_bytes) ? FIRST : SECOND;
     return (torn_before & ~whole) != 0 || REMO__MUTANT(owned_var_choose) ? whole : 0;
 }
 
-/* Read the owner's cell until one of its slots can be used. pull_lock is held. */
+/* Read the owner's cell until one of its slots can be used. The caller holds pull_lock. */
 static int fetch(struct remo_owned_var *var, const char **ret_slot) {
     uint32_t torn = 0;
     for (uint32_t attempt = 0; attempt < REMO_OWNED_VAR_RETRIES; attempt++) {
@@ -245,7 +248,7 @@ static int fetch(struct remo_owned_var *var, const char **ret_slot) {
         if (rc != 0)
             return rc;
         uint32_t whole = remo__cell_whole(&var->shape, var->fetched);
-        uint32_t chosen = choose(var, whole, torn);
+        uint32_t chosen = choose_slot(var, whole, torn);
         if (chosen != 0) {
             *ret_slot = var->fetched + (chosen == SECOND ? var->shape.slot_bytes : 0);
             return 0;
@@ -255,14 +258,14 @@ static int fetch(struct remo_owned_var *var, const char **ret_slot) {
     return fail_torn();
 }
 
-/* Keep what was pulled, unless it is known already; the other slot goes on to hold what was pulled before. */
-static void keep(struct remo_owned_var *var, const char *slot) {
+/* Store a pulled value in the private cell if it is newer. The other slot retains the previous one. */
+static void store_pulled(struct remo_owned_var *var, const char *slot) {
     const struct remo__cell_shape *shape = &var->shape;
     if (remo__load(slot) <= remo__cell_peek(shape, var->pulled))
         return;
-    remo__copy_to(var->pulled + var->pulled_turn * shape->slot_bytes, slot,
+    remo__copy_to(var->pulled + var->next_pulled * shape->slot_bytes, slot,
                   REMO__CELL_HEADER_BYTES + shape->value_bytes);
-    var->pulled_turn ^= !REMO__MUTANT(owned_var_pulled_turn);
+    var->next_pulled ^= !REMO__MUTANT(owned_var_pulled_turn);
     remo__wake(var->region->node);
 }
 
@@ -272,13 +275,13 @@ int remo_owned_var_pull(struct remo_owned_var *var, void *ret_value) {
     const char *slot = NULL;
     if (var->is_owner)
         return ret_value ? remo_owned_var_load(var, ret_value) : 0;
-    int rc = remo__mutex_lock(node, &var->pull_lock,
-                              REMO_FOREVER); /* its holder waits for op_timeout_ns at most */
+    /* The holder of the mutex blocks for op_timeout_ns in each of its reads, at most. */
+    int rc = remo__mutex_lock(node, &var->pull_lock, REMO_FOREVER);
     if (rc != 0)
         return rc;
     rc = fetch(var, &slot);
     if (rc == 0)
-        keep(var, slot);
+        store_pulled(var, slot);
     if (rc == 0 && ret_value)
         memcpy(ret_value, slot + REMO__CELL_HEADER_BYTES, var->shape.value_bytes);
     remo__mutex_unlock(node, &var->pull_lock);

@@ -1,13 +1,14 @@
-/* region.c - see remo/region.h. */
+/* region.c - implements remo/region.h: checks of arguments, then one network operation.
+ * Invariant: no operation accesses memory outside the region, whatever its arguments. */
 #include "objects/region.h"
 
 #include <stdlib.h>
 
-int remo__participants_of(const struct remo_channel *parent, const struct remo_nodeset *asked,
+int remo__participants_of(const struct remo_channel *parent, const struct remo_nodeset *chosen,
                           struct remo_nodeset *ret_set) {
     if (!parent)
-        return remo__fail(-EINVAL, "the parent is NULL; the parent of all channels is remo_node_root");
-    *ret_set = asked && !remo_nodeset_empty(asked) ? *asked : *remo_channel_participants(parent);
+        return remo__fail(-EINVAL, "the parent is NULL; use remo_node_root, the parent of all channels");
+    *ret_set = chosen && !remo_nodeset_empty(chosen) ? *chosen : *remo_channel_participants(parent);
     return 0;
 }
 
@@ -15,8 +16,8 @@ int remo__needs_coherence(const struct remo_channel *parent, const char *object)
     if (parent->node->fabric->caps.coherent)
         return 0;
     return remo__fail(-EOPNOTSUPP,
-                      "%s needs atomics and coherent caches, which fabric %s does not have; there regions, "
-                      "owned variables, SSTs and barriers work",
+                      "cannot open %s: fabric %s has neither atomics nor coherent caches; use regions, owned "
+                      "variables, SSTs and barriers there",
                       object, parent->node->fabric->ops->name);
 }
 
@@ -51,10 +52,12 @@ fail:
 static int check_open(const struct remo_region_options *options, const struct remo_nodeset *participants,
                       uint64_t bytes) {
     if (bytes == 0)
-        return remo__fail(-EINVAL, "a region of 0 bytes is of no use; give the bytes of each provider");
+        return remo__fail(-EINVAL,
+                          "cannot open a region of 0 bytes: pass the number of bytes of each provider");
     for (uint32_t node = 0; node < REMO_NODES_MAX; node++)
         if (remo_nodeset_has(&options->providers, node) && !remo_nodeset_has(participants, node))
-            return remo__fail(-EINVAL, "node %u is to provide memory but does not participate", node);
+            return remo__fail(
+                -EINVAL, "cannot open a region: node %u is to provide memory and is no participant", node);
     return 0;
 }
 
@@ -62,17 +65,17 @@ int remo_region_open(struct remo_channel *parent, const char *name, uint64_t byt
                      const struct remo_region_options *options, struct remo_region **ret_region) {
     REMO__REQUIRE(ret_region);
     static const struct remo_region_options all_default;
-    const struct remo_region_options *asked = options ? options : &all_default;
-    struct remo_channel_options channel = {.ctx = asked->ctx, .on_immediate = asked->on_immediate};
+    const struct remo_region_options *chosen = options ? options : &all_default;
+    struct remo_channel_options channel = {.ctx = chosen->ctx, .on_immediate = chosen->on_immediate};
     struct remo_region *region = NULL;
-    int rc = remo__participants_of(parent, &asked->participants, &channel.participants);
+    int rc = remo__participants_of(parent, &chosen->participants, &channel.participants);
     if (rc == 0)
-        rc = check_open(asked, &channel.participants, bytes);
+        rc = check_open(chosen, &channel.participants, bytes);
     if (rc == 0)
-        rc = remo__region_open(parent, name, "region", "data", bytes, &channel, &asked->providers, &region);
+        rc = remo__region_open(parent, name, "region", "data", bytes, &channel, &chosen->providers, &region);
     if (rc != 0)
         return rc;
-    *ret_region = region; /* a callback may need it at once */
+    *ret_region = region; /* a callback may use it immediately */
     rc = remo_channel_join(region->channel);
     if (rc != 0) {
         *ret_region = NULL;
@@ -100,7 +103,7 @@ void *remo_region_local(const struct remo_region *region) {
     return region ? region->memory->own : NULL;
 }
 
-/* ---- what is wrong ---- */
+/* ---- errors ---- */
 
 int remo__region_refuse(const struct remo_region *region, uint32_t node, uint64_t offset, uint64_t size_bytes,
                         const char *verb) {
@@ -140,8 +143,8 @@ int remo_region_address(const struct remo_region *region, uint32_t node, uint64_
                         struct remo_addr *ret_addr) {
     REMO__REQUIRE(region);
     REMO__REQUIRE(ret_addr);
-    if (!remo__region_holds(region, node, offset, 0))
-        return remo__region_refuse(region, node, offset, 0, "tell the address of");
+    if (!remo__region_contains(region, node, offset, 0))
+        return remo__region_refuse(region, node, offset, 0, "return the address of");
     uint64_t at = remo__memory_at(region->memory, node, offset);
     if (at == REMO__NO_OFFSET) {
         int rc = remo__region_reach((struct remo_region *)region, node, offset, &at);
@@ -157,38 +160,38 @@ int remo_region_address(const struct remo_region *region, uint32_t node, uint64_
 int remo_region_read(struct remo_region *region, uint32_t node, uint64_t offset, void *dst, size_t size_bytes,
                      struct remo_ack *ack) {
     REMO__REQUIRE(region);
-    struct remo__region_spot spot;
-    if (remo__unlikely(!remo__region_holds(region, node, offset, size_bytes) || !dst))
+    struct remo__region_target target;
+    if (remo__unlikely(!remo__region_contains(region, node, offset, size_bytes) || !dst))
         return remo__region_refuse(region, node, offset, size_bytes, "read");
-    int rc = remo__region_find(region, node, offset, &spot);
+    int rc = remo__region_find_target(region, node, offset, &target);
     if (remo__unlikely(rc != 0))
         return rc;
-    return remo__read(spot.thread, spot.stats, node, spot.at, dst, size_bytes, ack);
+    return remo__read(target.thread, target.stats, node, target.at, dst, size_bytes, ack);
 }
 
 int remo_region_write(struct remo_region *region, uint32_t node, uint64_t offset, const void *src,
                       size_t size_bytes, uint32_t flags, struct remo_ack *ack) {
     REMO__REQUIRE(region);
-    struct remo__region_spot spot;
-    if (remo__unlikely(!remo__region_holds(region, node, offset, size_bytes) || !src
+    struct remo__region_target target;
+    if (remo__unlikely(!remo__region_contains(region, node, offset, size_bytes) || !src
                        || flags > REMO_WRITE_NOTIFY))
         return remo__region_refuse(region, node, offset, size_bytes, "write");
-    int rc = remo__region_find(region, node, offset, &spot);
+    int rc = remo__region_find_target(region, node, offset, &target);
     if (remo__unlikely(rc != 0))
         return rc;
-    return remo__write(spot.thread, spot.stats, node, spot.at, src, size_bytes, flags, ack);
+    return remo__write(target.thread, target.stats, node, target.at, src, size_bytes, flags, ack);
 }
 
 int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint64_t offset, const void *src,
                                 size_t size_bytes, uint32_t value, struct remo_ack *ack) {
     REMO__REQUIRE(region);
-    if (!remo__region_holds(region, node, offset, size_bytes) || !src)
+    if (!remo__region_contains(region, node, offset, size_bytes) || !src)
         return remo__region_refuse(region, node, offset, size_bytes, "write");
     if (value > REMO_CHANNEL_IMMEDIATE_MAX)
-        return remo__fail(-EINVAL, "the immediate value %u is larger than %u", value,
+        return remo__fail(-EINVAL, "cannot write with the immediate value %u: the maximum is %u", value,
                           REMO_CHANNEL_IMMEDIATE_MAX);
-    struct remo__region_spot spot; /* waits for a peer that is late */
-    int rc = remo__region_find(region, node, offset, &spot);
+    struct remo__region_target target; /* waits for a peer that has not opened the region */
+    int rc = remo__region_find_target(region, node, offset, &target);
     if (rc != 0)
         return rc;
     return remo__channel_write_immediate(region->channel, region->memory, node, offset, src, size_bytes,
@@ -197,7 +200,7 @@ int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint6
 
 void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
                           size_t size_bytes) {
-    if (remo__unlikely(!region || !remo__region_holds(region, node, offset, size_bytes)))
+    if (remo__unlikely(!region || !remo__region_contains(region, node, offset, size_bytes)))
         return;
     uint64_t at = remo__memory_at(region->memory, node, offset);
     const char *base = remo__node_base(region->node, node);
@@ -208,29 +211,29 @@ void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint6
 }
 
 static inline bool holds_word(const struct remo_region *region, uint32_t node, uint64_t offset) {
-    return remo__region_holds(region, node, offset, 8) && offset % 8 == 0;
+    return remo__region_contains(region, node, offset, 8) && offset % 8 == 0;
 }
 
 int remo_region_fetch_add(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t addend,
                           uint64_t *ret_old, struct remo_ack *ack) {
     REMO__REQUIRE(region);
-    struct remo__region_spot spot;
+    struct remo__region_target target;
     if (remo__unlikely(!holds_word(region, node, offset)))
         return remo__region_refuse(region, node, offset, 8, "add to");
-    int rc = remo__region_find(region, node, offset, &spot);
+    int rc = remo__region_find_target(region, node, offset, &target);
     if (remo__unlikely(rc != 0))
         return rc;
-    return remo__fetch_add(spot.thread, spot.stats, node, spot.at, addend, ret_old, ack);
+    return remo__fetch_add(target.thread, target.stats, node, target.at, addend, ret_old, ack);
 }
 
 int remo_region_compare_swap(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t expected,
                              uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
     REMO__REQUIRE(region);
-    struct remo__region_spot spot;
+    struct remo__region_target target;
     if (remo__unlikely(!holds_word(region, node, offset)))
         return remo__region_refuse(region, node, offset, 8, "compare and swap in");
-    int rc = remo__region_find(region, node, offset, &spot);
+    int rc = remo__region_find_target(region, node, offset, &target);
     if (remo__unlikely(rc != 0))
         return rc;
-    return remo__compare_swap(spot.thread, spot.stats, node, spot.at, expected, desired, ret_old, ack);
+    return remo__compare_swap(target.thread, target.stats, node, target.at, expected, desired, ret_old, ack);
 }

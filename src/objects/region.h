@@ -1,10 +1,9 @@
-/* region.h - the region from inside: the one way in which objects reach memory of other nodes.
+/* region.h - the inner interface of regions, through which objects access the memory of other nodes.
  *
- * A variable or a table is a region under a type of its own: its channel has the region's memory, and
- * no channel more. What follows is inline because a call costs more than the operation: the check of the
- * range, the calling thread's part of the node, where the memory of the peer starts. Whatever goes wrong
- * there is told by one function out of line.
- */
+ * An object whose memory is one region (a variable, a table) has no channel of its own: it opens a region
+ * with its own type. The functions here are inline because a call costs more than the operation: the check of
+ * the range, the state of the calling thread, the offset of the peer's memory. One function out of line
+ * reports all wrong arguments. */
 #pragma once
 
 #include <remo/region.h>
@@ -19,61 +18,64 @@ struct remo_region {
     uint32_t nodes;
 };
 
-/* Open a region that is called `type` when peers compare (at most 63 characters); remo_channel_join is still
- * to come, when the object is complete and a callback may use it. */
+/* Open a region whose channel has the type `type` (at most 63 characters). The caller calls remo_channel_join
+ * when its object is complete, because callbacks begin then. Errors: those of remo_channel_open and
+ * remo_channel_add_memory. */
 int remo__region_open(struct remo_channel *parent, const char *name, const char *type,
                       const char *memory_name, uint64_t bytes, const struct remo_channel_options *options,
                       const struct remo_nodeset *providers, struct remo_region **ret_region);
 
-/* Who takes part in a channel opened with `asked` (NULL, empty: the parent's). -EINVAL: no parent. */
-int remo__participants_of(const struct remo_channel *parent, const struct remo_nodeset *asked,
+/* Return the participants of a channel: `chosen`, or those of `parent` if `chosen` is NULL or empty.
+ * Errors: -EINVAL: `parent` is NULL. */
+int remo__participants_of(const struct remo_channel *parent, const struct remo_nodeset *chosen,
                           struct remo_nodeset *ret_set);
 
-/* Refuse an object that is made of atomics, or of memory that several nodes write, where no hardware keeps
- * the caches of CPUs coherent. `object`: "a lock". Errors: -EOPNOTSUPP. */
+/* Check that the fabric has hardware coherence, for an object that uses atomics, or memory that several nodes
+ * write. `object`: its name in the sentence, such as "a lock". Errors: -EOPNOTSUPP. */
 int remo__needs_coherence(const struct remo_channel *parent, const char *object);
 
-/* In a wait condition: -EPROTO with the sentence when a peer opened something else under this name. */
+/* For wait conditions: return -EPROTO if a peer opened another object under this name, else 0. */
 static inline int remo__channel_check_match(const struct remo_channel *channel) {
     return atomic_load(&channel->mismatched) ? remo__fail(-EPROTO, "%s", channel->error_text) : 0;
 }
 
-/* The sentence for a range, a node or an alignment that is wrong; -EINVAL. */
+/* Return -EINVAL with a sentence that names the wrong node, range or alignment: "cannot <verb> ...". */
 int remo__region_refuse(const struct remo_region *region, uint32_t node, uint64_t offset, uint64_t size_bytes,
                         const char *verb);
 
-/* Where the memory of a node starts that could not be reached at once: waits while it may still connect. */
+/* Find the arena offset of `offset` in the share of a node that is not connected. Blocks for op_timeout_ns at
+ * most, while the node has not opened the region. Errors: those of remo_region_read. */
 int remo__region_reach(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t *ret_at);
 
-/* An operation about to start: by whom, and where. */
-struct remo__region_spot {
+/* The thread, the counters and the arena offset of an operation. */
+struct remo__region_target {
     struct remo__thread *thread;
     struct remo_stats *stats;
     uint64_t at;
 };
 
-/* The range has been checked. */
-static inline __attribute__((always_inline)) int remo__region_find(struct remo_region *region, uint32_t node,
-                                                                   uint64_t offset,
-                                                                   struct remo__region_spot *ret_spot) {
+/* Prepare an operation. The caller has checked the range. Errors: -EAGAIN; those of remo__region_reach. */
+static inline __attribute__((always_inline)) int
+remo__region_find_target(struct remo_region *region, uint32_t node, uint64_t offset,
+                         struct remo__region_target *ret_target) {
     struct remo__thread *thread = remo__thread(region->node);
     if (remo__unlikely(!thread))
         return -EAGAIN;
     uint64_t at = remo__memory_at(region->memory, node, offset);
     if (remo__unlikely(at == REMO__NO_OFFSET)) {
-        uint64_t found = at; /* of its own, so that `at` stays in a register */
+        uint64_t found = at; /* a separate variable, so that `at` stays in a register */
         int rc = remo__region_reach(region, node, offset, &found);
         if (rc != 0)
             return rc;
         at = found;
     }
-    *ret_spot = (struct remo__region_spot){
+    *ret_target = (struct remo__region_target){
         .thread = thread, .stats = remo__channel_counters(region->channel, thread), .at = at};
     return 0;
 }
 
-/* May [offset, offset + size_bytes) of `node` be accessed? Numbers that wrap around cannot make it true. */
-static inline bool remo__region_holds(const struct remo_region *region, uint32_t node, uint64_t offset,
-                                      uint64_t size_bytes) {
+/* Return whether [offset, offset + size_bytes) is in the share of `node`. The checks cannot wrap around. */
+static inline bool remo__region_contains(const struct remo_region *region, uint32_t node, uint64_t offset,
+                                         uint64_t size_bytes) {
     return node < region->nodes && size_bytes <= region->bytes && offset <= region->bytes - size_bytes;
 }

@@ -1,12 +1,12 @@
-/* ring_record.h - how messages lie in a ring: written over the network, read by one that trusts nothing.
+/* ring_record.h - the records of a ring: written over the network, and verified by the receiver.
  *
- * Layout:  record = {u32 size, u32 lap, u64 checksum, payload}, each at a multiple of 16 bytes. A record that
- *          would not fit before the end of the ring is preceded by a filler, which closes the lap. The
- *          checksum covers size, lap, payload and the position in the whole stream, so nothing that lay here
- *          in an earlier lap can pass for news, and a torn record is recognised. It covers every byte that is
- *          written: when a record was found whole, nothing of it can arrive any more over what follows it.
- * Bounds:  `size` comes from another node. It is used only after it was found to fit the ring and the longest
- *          message; bytes outside [0, capacity) of the ring are never read, whatever stands inside.
+ * Layout:  record = {u32 size, u32 lap, u64 checksum, payload}, each at a multiple of 16 bytes. If the next
+ *          record does not fit before the end of the ring, a filler ends the lap. The checksum covers size,
+ *          lap, payload and the position in the stream, so neither a record of an earlier lap nor a torn
+ *          record matches. It covers every written byte: when a record matches, no byte of it can arrive
+ *          later and overwrite the next record.
+ * Bounds:  `size` comes from another node. It is used only after a check against the ring and the longest
+ *          message. A receiver never reads outside [0, capacity) of the ring, whatever the ring contains.
  */
 #pragma once
 
@@ -19,9 +19,9 @@
 #include "node/access.h"
 
 #define REMO__RECORD_HEADER_BYTES 16u
-#define REMO__RECORD_FILLER UINT32_MAX /* as size: there is nothing more in this lap */
+#define REMO__RECORD_FILLER UINT32_MAX /* as a size: this record ends the lap */
 
-/* A place in the stream: `position` bytes from its start, which is `offset` of lap number `lap`. */
+/* A position in the stream: `position` bytes from its start, at `offset` of the ring in lap number `lap`. */
 struct remo__ring_cursor {
     uint64_t capacity;
     uint64_t position;
@@ -31,12 +31,12 @@ struct remo__ring_cursor {
 
 enum remo__record_kind { REMO__RECORD_NONE, REMO__RECORD_FILLING, REMO__RECORD_MESSAGE };
 
-/* From one record to the next. */
+/* Return the bytes from one record to the next. */
 static inline uint64_t remo__record_bytes(uint32_t size) {
     return remo__align_up((uint64_t)REMO__RECORD_HEADER_BYTES + size, REMO__RECORD_HEADER_BYTES);
 }
 
-/* The longest message: one and a filler before it fit while half of the ring is not acknowledged yet. */
+/* Return the bytes of the longest message. It fits, after a filler, while half of the ring is in use. */
 static inline uint64_t remo__record_message_max(uint64_t capacity) {
     return capacity / 4 - REMO__RECORD_HEADER_BYTES;
 }
@@ -60,7 +60,7 @@ static inline uint64_t remo__record_sum(const struct remo__ring_cursor *cursor, 
                                 remo__random_mix(REMO__MUTANT(ringbuffer_lap) ? 0 : cursor->position) ^ head);
 }
 
-/* The record at `cursor` into `image`, which has room for it; returns how many bytes to write. */
+/* Encode the record at `cursor` into `image`, which has room for it. Return the number of bytes to write. */
 static inline uint64_t remo__record_encode(void *image, const struct remo__ring_cursor *cursor, uint32_t size,
                                            const void *payload) {
     uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
@@ -72,8 +72,9 @@ static inline uint64_t remo__record_encode(void *image, const struct remo__ring_
     return REMO__RECORD_HEADER_BYTES + payload_bytes;
 }
 
-/* Is there a whole record at `cursor`? A message is then in `buffer`, or in `scratch` (room for the longest)
- * if the buffer is too small. The buffer may be written to although nothing whole was found. */
+/* Decode the record at `cursor`. A message is copied to `buffer`, or to `scratch` (which has room for the
+ * longest) if the buffer is too small. Return REMO__RECORD_NONE if the checksum does not match; the buffer's
+ * contents are undefined then. */
 static inline enum remo__record_kind remo__record_decode(const char *ring,
                                                          const struct remo__ring_cursor *cursor, void *buffer,
                                                          size_t buffer_bytes, void *scratch,

@@ -1,4 +1,7 @@
-/* ringbuffer.c - see remo/ringbuffer.h; how records lie in the ring is in objects/ring_record.h. */
+/* ringbuffer.c - implements remo/ringbuffer.h: a ring at each receiver, and an SST of consumed positions.
+ * Invariant: the sender overwrites only bytes that all receivers that are up have acknowledged, and begins a
+ * record only after the previous one was written to all of them.
+ * The format of records is described in objects/ring_record.h. */
 #include <remo/ringbuffer.h>
 
 #include <stdio.h>
@@ -14,28 +17,28 @@
 
 struct receiver {
     uint16_t node;
-    bool owed;         /* the last record could not be written there yet */
-    uint64_t consumed; /* what it acknowledged last */
+    bool is_pending;   /* the last record is still to be written there */
+    uint64_t consumed; /* position that it acknowledged last */
 };
 
 struct remo_ringbuffer {
     struct remo_channel *channel;
     struct remo_region *region; /* the ring of each receiver */
-    struct remo_sst *consumed;  /* u64: positions up to which receivers are done */
+    struct remo_sst *consumed;  /* u64: position up to which each receiver has consumed the ring */
     struct remo_node *node;
     uint32_t sender;
-    bool is_sender, calling;
+    bool is_sender, has_callback;
     void *ctx;
     void (*on_arrival)(void *ctx);
-    struct remo__ring_cursor cursor; /* of the next record, to send or to receive */
-    uint64_t *image;                 /* sender: a record; receiver: a message too long for its caller */
+    struct remo__ring_cursor cursor; /* of the next record to send or to receive */
+    uint64_t *image; /* sender: the last record; receiver: scratch for a message longer than the buffer */
     /* sender */
-    bool met;  /* every receiver has opened the ring, or will never */
-    bool owes; /* some receiver is owed `image` */
+    bool all_opened;  /* every receiver has opened the ring, or has failed or left */
+    bool has_pending; /* `image` is still to be written to a receiver */
     uint64_t image_bytes;
     struct remo__ring_cursor image_at;
     uint64_t consumed_by_all;
-    uint32_t receivers_count;
+    uint32_t receiver_count;
     struct receiver *receivers;
     /* receiver */
     uint64_t acknowledged;
@@ -48,11 +51,14 @@ static int check_open(const struct remo_ringbuffer_options *options,
                       const struct remo_nodeset *participants) {
     uint64_t capacity = options->capacity_bytes ? options->capacity_bytes : CAPACITY_DEFAULT;
     if (capacity % 64 != 0 || capacity < CAPACITY_MIN || capacity > CAPACITY_MAX)
-        return remo__fail(-EINVAL,
-                          "a ring of %llu bytes is not possible: give a multiple of 64 from %u to %llu",
-                          (unsigned long long)capacity, CAPACITY_MIN, (unsigned long long)CAPACITY_MAX);
+        return remo__fail(
+            -EINVAL,
+            "cannot open a ring of %llu bytes: the capacity must be a multiple of 64 from %u to %llu",
+            (unsigned long long)capacity, CAPACITY_MIN, (unsigned long long)CAPACITY_MAX);
     if (!remo_nodeset_has(participants, options->sender))
-        return remo__fail(-EINVAL, "the sender, node %u, is not among the participants", options->sender);
+        return remo__fail(-EINVAL,
+                          "cannot open a ring with node %u as its sender: the node is no participant",
+                          options->sender);
     return 0;
 }
 
@@ -71,11 +77,11 @@ static int open_memory(struct remo_ringbuffer *ring, uint32_t nodes, const struc
                           (unsigned long long)ring->cursor.capacity);
     for (uint32_t node = 0; node < nodes; node++)
         if (remo_nodeset_has(receivers, node))
-            ring->receivers[ring->receivers_count++].node = (uint16_t)node;
+            ring->receivers[ring->receiver_count++].node = (uint16_t)node;
     return 0;
 }
 
-/* The records come last: with them come callbacks, which may use all the rest. */
+/* The region with the records is opened last: its callbacks may use the other parts. */
 static int open_parts(struct remo_ringbuffer *ring, struct remo_channel *parent, const char *name,
                       const struct remo_nodeset *participants) {
     const struct remo_channel_options whole = {.participants = *participants};
@@ -83,7 +89,8 @@ static int open_parts(struct remo_ringbuffer *ring, struct remo_channel *parent,
     struct remo_nodeset receivers = *participants;
     char type[REMO__TYPE_BYTES_MAX + 1];
     remo_nodeset_remove(&receivers, ring->sender);
-    snprintf(type, sizeof type, "ringbuffer(sender %u%s)", ring->sender, ring->calling ? ", on_arrival" : "");
+    snprintf(type, sizeof type, "ringbuffer(sender %u%s)", ring->sender,
+             ring->has_callback ? ", on_arrival" : "");
     int rc = remo_channel_open(parent, name, type, &whole, &ring->channel);
     if (rc != 0)
         return rc;
@@ -98,12 +105,12 @@ static int open_parts(struct remo_ringbuffer *ring, struct remo_channel *parent,
     return rc == 0 ? remo_channel_join(ring->channel) : rc;
 }
 
-static struct remo_ringbuffer *make(const struct remo_ringbuffer_options *options) {
+static struct remo_ringbuffer *alloc_ring(const struct remo_ringbuffer_options *options) {
     struct remo_ringbuffer *ring = calloc(1, sizeof *ring);
     if (!ring)
         return NULL;
     ring->sender = options->sender;
-    ring->calling = options->on_arrival != NULL;
+    ring->has_callback = options->on_arrival != NULL;
     ring->ctx = options->ctx;
     ring->on_arrival = options->on_arrival;
     ring->cursor.capacity = options->capacity_bytes ? options->capacity_bytes : CAPACITY_DEFAULT;
@@ -115,16 +122,16 @@ int remo_ringbuffer_open(struct remo_channel *parent, const char *name,
                          const struct remo_ringbuffer_options *options, struct remo_ringbuffer **ret_ring) {
     REMO__REQUIRE(ret_ring);
     static const struct remo_ringbuffer_options all_default;
-    const struct remo_ringbuffer_options *asked = options ? options : &all_default;
+    const struct remo_ringbuffer_options *chosen = options ? options : &all_default;
     struct remo_nodeset participants;
-    int rc = remo__participants_of(parent, &asked->participants, &participants);
+    int rc = remo__participants_of(parent, &chosen->participants, &participants);
     if (rc == 0)
         rc = remo__needs_coherence(parent, "a ring buffer");
     if (rc == 0)
-        rc = check_open(asked, &participants);
+        rc = check_open(chosen, &participants);
     if (rc != 0)
         return rc;
-    struct remo_ringbuffer *ring = make(asked);
+    struct remo_ringbuffer *ring = alloc_ring(chosen);
     if (!ring)
         return remo__fail(-ENOMEM, "no memory for a ring");
     rc = open_parts(ring, parent, name, &participants);
@@ -132,7 +139,7 @@ int remo_ringbuffer_open(struct remo_channel *parent, const char *name,
         remo_ringbuffer_close(ring);
         return rc;
     }
-    *ret_ring = ring; /* on_arrival may need it at once */
+    *ret_ring = ring; /* on_arrival may use it immediately */
     rc = remo_channel_join(ring->region->channel);
     if (rc != 0) {
         *ret_ring = NULL;
@@ -162,60 +169,63 @@ size_t remo_ringbuffer_message_bytes_max(const struct remo_ringbuffer *ring) {
 
 /* ---- the sender ---- */
 
-static bool is_gone(const struct remo_ringbuffer *ring, uint32_t node) {
+/* Return whether the receiver has failed, or has left the job or the ring. */
+static bool has_departed(const struct remo_ringbuffer *ring, uint32_t node) {
     return remo_channel_peer(ring->region->channel, node) > REMO_CHANNEL_CONNECTED;
 }
 
-/* `image` to one receiver; true when that is done, or it is gone. */
-static int write_image(struct remo_ringbuffer *ring, uint32_t node, bool call) {
+/* Write `image` to one receiver. Return 0 if it was written, or the receiver has failed or left. */
+static int write_image(struct remo_ringbuffer *ring, uint32_t node, bool immediate) {
     struct remo_region *region = ring->region;
     uint64_t offset = ring->image_at.offset;
-    if (is_gone(ring, node))
+    if (has_departed(ring, node))
         return 0;
-    int rc = call ? remo_region_write_immediate(region, node, offset, ring->image, ring->image_bytes, 0, NULL)
-                  : remo_region_write(region, node, offset, ring->image, ring->image_bytes, REMO_WRITE_NOTIFY,
-                                      NULL);
+    int rc = immediate
+                 ? remo_region_write_immediate(region, node, offset, ring->image, ring->image_bytes, 0, NULL)
+                 : remo_region_write(region, node, offset, ring->image, ring->image_bytes, REMO_WRITE_NOTIFY,
+                                     NULL);
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 
-/* Write `image` to whom it is owed. A receiver gets every record: before it has this one there is no next. */
-static int settle(struct remo_ringbuffer *ring) {
-    bool call = ring->calling && (uint32_t)ring->image[0] != REMO__RECORD_FILLER;
+/* Write `image` to the receivers that do not have it yet. The next record is not sent before all have it. */
+static int write_pending(struct remo_ringbuffer *ring) {
+    bool immediate = ring->has_callback && (uint32_t)ring->image[0] != REMO__RECORD_FILLER;
     int rc = 0;
-    ring->owes = false;
-    for (uint32_t i = 0; i < ring->receivers_count; i++) {
+    ring->has_pending = false;
+    for (uint32_t i = 0; i < ring->receiver_count; i++) {
         struct receiver *receiver = &ring->receivers[i];
-        int one = receiver->owed ? write_image(ring, receiver->node, call) : 0;
-        receiver->owed = one != 0 && !REMO__MUTANT(ringbuffer_owed);
-        ring->owes |= receiver->owed;
+        int one = receiver->is_pending ? write_image(ring, receiver->node, immediate) : 0;
+        receiver->is_pending = one != 0 && !REMO__MUTANT(ringbuffer_owed);
+        ring->has_pending |= receiver->is_pending;
         rc = rc ? rc : one;
     }
     return rc;
 }
 
-static int put(struct remo_ringbuffer *ring, uint32_t size, const void *payload) {
+static int send_record(struct remo_ringbuffer *ring, uint32_t size, const void *payload) {
     ring->image_at = ring->cursor;
     ring->image_bytes = remo__record_encode(ring->image, &ring->cursor, size, payload);
-    for (uint32_t i = 0; i < ring->receivers_count; i++)
-        ring->receivers[i].owed = true;
+    for (uint32_t i = 0; i < ring->receiver_count; i++)
+        ring->receivers[i].is_pending = true;
     if (size == REMO__RECORD_FILLER)
         remo__ring_next_lap(&ring->cursor);
     else
         remo__ring_advance(&ring->cursor, remo__record_bytes(size));
-    return settle(ring);
+    return write_pending(ring);
 }
 
-/* What every receiver that lives is done with. A position that cannot be is not believed. */
-static void look_at_consumed(struct remo_ringbuffer *ring) {
+/* Find the position that all receivers that are up have consumed. A position beyond the last message is
+ * invalid, and ignored. */
+static void update_consumed(struct remo_ringbuffer *ring) {
     uint64_t least = ring->cursor.position;
-    for (uint32_t i = 0; i < ring->receivers_count; i++) {
+    for (uint32_t i = 0; i < ring->receiver_count; i++) {
         struct receiver *receiver = &ring->receivers[i];
-        uint64_t said = 0;
-        if (is_gone(ring, receiver->node) && !REMO__MUTANT(ringbuffer_gone))
+        uint64_t position = 0;
+        if (has_departed(ring, receiver->node) && !REMO__MUTANT(ringbuffer_gone))
             continue;
-        if (remo_sst_load(ring->consumed, receiver->node, &said) == 0 && said > receiver->consumed
-            && said <= ring->cursor.position)
-            receiver->consumed = said;
+        if (remo_sst_load(ring->consumed, receiver->node, &position) == 0 && position > receiver->consumed
+            && position <= ring->cursor.position)
+            receiver->consumed = position;
         least = remo__min(least, receiver->consumed);
     }
     ring->consumed_by_all = least;
@@ -223,63 +233,65 @@ static void look_at_consumed(struct remo_ringbuffer *ring) {
 
 struct room {
     struct remo_ringbuffer *ring;
-    uint64_t bytes;
-    uint32_t late;
+    uint64_t bytes;      /* needed bytes; in is_received: the position to reach */
+    uint32_t late_index; /* receivers before this index have opened the ring */
 };
 
-static int everybody_is_here(struct room *room) {
+static int have_all_opened(struct room *room) {
     struct remo_ringbuffer *ring = room->ring;
-    for (; room->late < ring->receivers_count; room->late++) {
-        uint32_t node = ring->receivers[room->late].node;
+    for (; room->late_index < ring->receiver_count; room->late_index++) {
+        uint32_t node = ring->receivers[room->late_index].node;
         if (remo_channel_peer(remo_sst_channel(ring->consumed), node) == REMO_CHANNEL_WAITING
             || remo_channel_peer(ring->region->channel, node) == REMO_CHANNEL_WAITING)
             return 0;
     }
-    ring->met = true;
+    ring->all_opened = true;
     return 1;
 }
 
 static int has_room(void *ctx) {
     struct room *room = ctx;
     struct remo_ringbuffer *ring = room->ring;
-    if (!ring->met) {
+    if (!ring->all_opened) {
         int rc = remo__channel_check_match(ring->channel);
         if (rc == 0)
             rc = remo__channel_check_match(ring->region->channel);
-        if (rc != 0 || !everybody_is_here(room))
+        if (rc != 0 || !have_all_opened(room))
             return rc;
     }
-    look_at_consumed(ring);
+    update_consumed(ring);
     return ring->cursor.position + room->bytes - ring->consumed_by_all <= ring->cursor.capacity
            || REMO__MUTANT(ringbuffer_room);
 }
 
-/* Wait until `bytes` may be overwritten at every receiver. */
+/* Wait until the next `bytes` of the ring may be overwritten at every receiver. */
 static int make_room(struct remo_ringbuffer *ring, uint64_t bytes, uint64_t timeout_ns) {
     struct room room = {.ring = ring, .bytes = bytes};
     const char *name = remo_channel_name(ring->channel);
-    if (remo__likely(ring->met
+    if (remo__likely(ring->all_opened
                      && ring->cursor.position + bytes - ring->consumed_by_all <= ring->cursor.capacity))
         return 0;
     int rc = remo__wait(ring->node, has_room, &room, remo__deadline(timeout_ns));
     if (rc != -ETIMEDOUT)
         return rc;
-    if (!ring->met)
+    if (!ring->all_opened)
         return remo__fail(rc, "node %u has not opened ring %s yet; nothing was sent",
-                          ring->receivers[room.late].node, name);
-    return remo__fail(rc, "ring %s is full: the slowest receiver has %llu bytes before it; nothing was sent",
-                      name, (unsigned long long)(ring->cursor.position - ring->consumed_by_all));
+                          ring->receivers[room.late_index].node, name);
+    return remo__fail(
+        rc, "ring %s is full: its slowest receiver has not acknowledged %llu bytes; nothing was sent", name,
+        (unsigned long long)(ring->cursor.position - ring->consumed_by_all));
 }
 
 static int check_send(const struct remo_ringbuffer *ring, const void *message, size_t size_bytes) {
     const char *name = remo_channel_name(ring->channel);
     if (!ring->is_sender)
-        return remo__fail(-EPERM, "node %u is the sender of ring %s, this node receives", ring->sender, name);
+        return remo__fail(-EPERM, "node %u is the sender of ring %s; this node can only receive",
+                          ring->sender, name);
     if (size_bytes > remo_ringbuffer_message_bytes_max(ring))
-        return remo__fail(-EMSGSIZE, "a message of %zu bytes is too long for ring %s: it takes %zu at most",
+        return remo__fail(-EMSGSIZE, "a message of %zu bytes is too long for ring %s: the maximum is %zu",
                           size_bytes, name, remo_ringbuffer_message_bytes_max(ring));
     if (!message && size_bytes > 0)
-        return remo__fail(-EINVAL, "the message is NULL");
+        return remo__fail(-EINVAL, "cannot send on ring %s: the message is NULL", name);
     return 0;
 }
 
@@ -287,8 +299,8 @@ int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size
                          uint64_t timeout_ns, uint64_t *ret_position) {
     REMO__REQUIRE(ring);
     int rc = check_send(ring, message, size_bytes);
-    if (rc == 0 && remo__unlikely(ring->owes))
-        rc = settle(ring);
+    if (rc == 0 && remo__unlikely(ring->has_pending))
+        rc = write_pending(ring);
     if (rc != 0)
         return rc;
     uint64_t bytes = remo__record_bytes((uint32_t)size_bytes);
@@ -296,10 +308,11 @@ int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size
     uint64_t filler = bytes > left ? left : 0;
     rc = make_room(ring, filler + bytes, timeout_ns);
     if (rc == 0 && filler > 0)
-        rc = put(ring, REMO__RECORD_FILLER, NULL);
+        rc = send_record(ring, REMO__RECORD_FILLER, NULL);
     if (rc != 0)
         return rc;
-    (void)put(ring, (uint32_t)size_bytes, message); /* it is sent: the next call mends or tells what failed */
+    /* The message counts as sent: the next call repeats a write that failed, or returns its error. */
+    (void)send_record(ring, (uint32_t)size_bytes, message);
     if (ret_position)
         *ret_position = ring->cursor.position;
     return 0;
@@ -307,7 +320,7 @@ int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size
 
 static int is_received(void *ctx) {
     const struct room *room = ctx;
-    look_at_consumed(room->ring);
+    update_consumed(room->ring);
     return room->ring->consumed_by_all >= room->bytes;
 }
 
@@ -318,11 +331,11 @@ int remo_ringbuffer_wait_received(struct remo_ringbuffer *ring, uint64_t positio
     if (rc != 0)
         return rc;
     if (position > ring->cursor.position)
-        return remo__fail(-EINVAL, "position %llu has not been sent yet, ring %s is at %llu",
+        return remo__fail(-EINVAL, "cannot wait for position %llu of ring %s: the sender is at %llu",
                           (unsigned long long)position, remo_channel_name(ring->channel),
                           (unsigned long long)ring->cursor.position);
-    if (ring->owes)
-        rc = settle(ring);
+    if (ring->has_pending)
+        rc = write_pending(ring);
     return rc != 0 ? rc : remo__wait(ring->node, is_received, &room, remo__deadline(timeout_ns));
 }
 
@@ -334,8 +347,9 @@ struct arrival {
     size_t buffer_bytes;
 };
 
-/* 1: a message is there, in the buffer or in `image`. An honest sender puts no filler behind a filler. */
-static int look(const struct arrival *arrival) {
+/* Return 1 if a message has arrived; it is in the buffer, or in `image`. A valid ring never has two fillers
+ * in a row. */
+static int probe_record(const struct arrival *arrival) {
     struct remo_ringbuffer *ring = arrival->ring;
     const char *memory = ring->region->memory->own;
     for (uint32_t record = 0; record < 2; record++) {
@@ -350,11 +364,11 @@ static int look(const struct arrival *arrival) {
 
 static int has_arrived(void *ctx) {
     const struct arrival *arrival = ctx;
-    if (look(arrival))
+    if (probe_record(arrival))
         return 1;
     int rc = remo__channel_check_peer(arrival->ring->region->channel, arrival->ring->sender);
-    /* What it sent before it went is received first. */
-    return rc != 0 && !REMO__MUTANT(ringbuffer_last_look) && look(arrival) ? 1 : rc;
+    /* Messages that the sender sent before it failed or left are received first. */
+    return rc != 0 && !REMO__MUTANT(ringbuffer_last_look) && probe_record(arrival) ? 1 : rc;
 }
 
 int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
@@ -363,28 +377,30 @@ int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t b
     struct arrival arrival = {.ring = ring, .buffer = buffer, .buffer_bytes = buffer ? buffer_bytes : 0};
     const char *name = remo_channel_name(ring->channel);
     if (remo__unlikely(ring->is_sender))
-        return remo__fail(-EPERM, "this node is the sender of ring %s and cannot receive from it", name);
+        return remo__fail(-EPERM, "this node cannot receive from ring %s: it is the sender", name);
     if (remo__unlikely(!ret_size_bytes))
-        return remo__fail(-EINVAL, "there is nowhere to return the size of the message");
-    if (!look(&arrival)) {
+        return remo__fail(-EINVAL, "cannot receive from ring %s: ret_size_bytes is NULL", name);
+    if (!probe_record(&arrival)) {
         int rc = remo__wait(ring->node, has_arrived, &arrival, remo__deadline(timeout_ns));
         if (rc != 0)
             return rc;
     }
     *ret_size_bytes = ring->found_bytes;
     if (ring->found_bytes > arrival.buffer_bytes)
-        return remo__fail(-EMSGSIZE, "the message in ring %s has %u bytes, the buffer %zu; it stays", name,
-                          ring->found_bytes, arrival.buffer_bytes);
+        return remo__fail(
+            -EMSGSIZE,
+            "cannot receive from ring %s: the message has %u bytes, the buffer %zu; use a larger buffer",
+            name, ring->found_bytes, arrival.buffer_bytes);
     remo__ring_advance(&ring->cursor, remo__record_bytes(ring->found_bytes));
     if (ring->cursor.position - ring->acknowledged >= ring->cursor.capacity / 2)
-        (void)remo_ringbuffer_acknowledge(ring); /* to a sender that is gone it does not matter */
+        (void)remo_ringbuffer_acknowledge(ring); /* the next receive repeats one that failed */
     return 0;
 }
 
 int remo_ringbuffer_acknowledge(struct remo_ringbuffer *ring) {
     REMO__REQUIRE(ring);
     if (ring->is_sender)
-        return remo__fail(-EPERM, "the sender of ring %s has nothing to acknowledge",
+        return remo__fail(-EPERM, "this node cannot acknowledge messages of ring %s: it is the sender",
                           remo_channel_name(ring->channel));
     if (ring->acknowledged == ring->cursor.position)
         return 0;

@@ -1,4 +1,5 @@
-/* sst.c - see remo/sst.h. A row is a cell (objects/cell.h) of its node; all rows lie in one region. */
+/* sst.c - implements remo/sst.h: the row of a node is a cell (objects/cell.h); all rows are in one region.
+ * Invariant: a row has one writer, its node, which pushes it to the copies of all other participants. */
 #include <remo/sst.h>
 
 #include <stdio.h>
@@ -13,10 +14,10 @@
 struct remo_sst {
     struct remo_region *region;
     struct remo__cell own;
-    uint64_t rows[]; /* [nodes] offset of each node's row, or NO_ROW */
+    uint64_t rows[]; /* [nodes] offset of the row of each node, or NO_ROW */
 };
 
-/* Rows in rank order. */
+/* Place the rows in the order of ranks. Return the size of the table. */
 static uint64_t place_rows(struct remo_sst *sst, const struct remo__cell_shape *shape, uint32_t nodes,
                            const struct remo_nodeset *participants) {
     uint64_t bytes = 0;
@@ -47,8 +48,8 @@ int remo_sst_open(struct remo_channel *parent, const char *name, size_t row_byte
     REMO__REQUIRE(ret_sst);
     struct remo_channel_options channel = {0};
     if (row_bytes == 0 || row_bytes > REMO_SST_ROW_BYTES_MAX)
-        return remo__fail(-EINVAL, "a row of %zu bytes is not possible: 1 to %u are", row_bytes,
-                          REMO_SST_ROW_BYTES_MAX);
+        return remo__fail(-EINVAL, "cannot open an SST with rows of %zu bytes: the size must be from 1 to %u",
+                          row_bytes, REMO_SST_ROW_BYTES_MAX);
     int rc = remo__participants_of(parent, options ? &options->participants : NULL, &channel.participants);
     if (rc != 0)
         return rc;
@@ -79,12 +80,12 @@ struct remo_channel *remo_sst_channel(struct remo_sst *sst) {
 int remo_sst_store(struct remo_sst *sst, const void *row) {
     REMO__REQUIRE(sst);
     if (!row)
-        return remo__fail(-EINVAL, "the row to store is NULL");
+        return remo__fail(-EINVAL, "cannot store: the row is NULL");
     remo__cell_store(&sst->own, row);
     return 0;
 }
 
-/* A torn row must not reach the caller's memory, so larger ones go by way of the stack. */
+/* Rows larger than a word are verified on the stack, so that a torn row never reaches the caller's memory. */
 static int load_large(struct remo_sst *sst, const char *row, void *ret_row) {
     char scratch[REMO_SST_ROW_BYTES_MAX];
     uint64_t sequence;
@@ -98,7 +99,7 @@ int remo_sst_load(struct remo_sst *sst, uint32_t node, void *ret_row) {
     REMO__REQUIRE(sst);
     const struct remo_region *region = sst->region;
     if (remo__unlikely(node >= region->nodes || sst->rows[node] == NO_ROW || !ret_row))
-        return remo__fail(-EINVAL, "node %u has no row in %s, or there is nowhere to load it to", node,
+        return remo__fail(-EINVAL, "cannot load: node %u has no row in %s, or ret_row is NULL", node,
                           remo_channel_name(region->channel));
     const char *row = region->memory->own + sst->rows[node];
     if (sst->own.shape.slot_bytes != 0)
@@ -146,6 +147,6 @@ int remo_sst_wait(struct remo_sst *sst, int (*ready)(void *ctx, struct remo_sst 
     REMO__REQUIRE(sst);
     struct sst_wait wait = {.sst = sst, .ready = ready, .ctx = ctx};
     if (!ready)
-        return remo__fail(-EINVAL, "there is nothing to wait for: ready is NULL");
+        return remo__fail(-EINVAL, "cannot wait: ready is NULL");
     return remo__wait(sst->region->node, is_ready, &wait, remo__deadline(timeout_ns));
 }
