@@ -237,7 +237,7 @@ static void pushers_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_owned_var_pushers = {.object = "owned_var",
                                                     .name = "pushers",
                                                     .about = "two threads of the owner push in turn",
-                                                    .nodes = 2,
+                                                    .nodes = 3,
                                                     .threads = 2,
                                                     .state_bytes = sizeof(struct pushers_state),
                                                     .open = open_var,

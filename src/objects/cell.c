@@ -88,7 +88,8 @@ int remo__cell_open(struct remo__cell *cell, struct remo_region *region, const s
     cell->image = calloc(1, remo__align_up(REMO__CELL_HEADER_BYTES + shape->value_bytes, sizeof(uint64_t)));
     cell->peers = calloc(region->nodes, sizeof *cell->peers);
     cell->next_slots = calloc(region->nodes, sizeof *cell->next_slots);
-    if (!cell->image || !cell->peers || !cell->next_slots) {
+    cell->last_pushers = calloc(region->nodes, sizeof(struct remo__thread *));
+    if (!cell->image || !cell->peers || !cell->next_slots || !cell->last_pushers) {
         remo__cell_close(cell);
         return remo__fail(-ENOMEM, "no memory for a value of %zu bytes", shape->value_bytes);
     }
@@ -103,6 +104,7 @@ void remo__cell_close(struct remo__cell *cell) {
     free(cell->image);
     free(cell->peers);
     free(cell->next_slots);
+    free(cell->last_pushers);
     *cell = (struct remo__cell){0};
 }
 
@@ -129,11 +131,11 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
  * memory stores are never reordered. */
 static int order_pushes(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
     const struct remo_node *own_node = thread->node;
-    if (own_node->mapped || !cell->last_pusher
-        || ((cell->last_pusher == thread || REMO__MUTANT(cell_order_threads))
-            && own_node->fabric->caps.writes_ordered))
+    struct remo__thread *last = cell->last_pushers[node];
+    if (own_node->mapped || !last
+        || ((last == thread || REMO__MUTANT(cell_order_threads)) && own_node->fabric->caps.writes_ordered))
         return 0;
-    return remo__fence_placed(thread, cell->last_pusher, node);
+    return remo__fence_placed(thread, last, node);
 }
 
 static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {
@@ -149,7 +151,7 @@ static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack)
         return rc;
     rc = remo__write(target.thread, target.stats, node, target.at, cell->image, bytes, REMO__WRITE_NOTIFY,
                      ack);
-    cell->last_pusher = target.thread;
+    cell->last_pushers[node] = target.thread;
     /* After a failed push the same slot again: the other one holds the last placed value. */
     if (rc == 0 && !word && !REMO__MUTANT(cell_turns))
         cell->next_slots[node] ^= 1;

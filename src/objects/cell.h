@@ -54,10 +54,10 @@ struct remo__cell {
     uint64_t offset; /* of the cell in every share */
     uint64_t sequence;
     uint64_t *image; /* the last stored slot; in private memory, so that a write copies it immediately */
-    struct remo__thread *last_pusher; /* thread of the last push, or NULL */
     uint32_t peer_count;
-    uint16_t *peers;     /* all other participants, in the order of ranks */
-    uint8_t *next_slots; /* [nodes] the slot of the next push */
+    uint16_t *peers;                    /* all other participants, in the order of ranks */
+    uint8_t *next_slots;                /* [nodes] the slot of the next push */
+    struct remo__thread **last_pushers; /* [nodes] thread of the last push to the node, or NULL */
 };
 
 /* Open the cell at `offset` of `region`. Errors: -ENOMEM. */

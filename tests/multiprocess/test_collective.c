@@ -332,7 +332,7 @@ static int mismatch(struct remo_node *node, void *ctx) {
         return 1;
     /* Node 0 passes 8 bytes, node 1 16 bytes. */
     CHECK_SENTENCE(remo_collective_all_gather(collective, words, words, 8u << remo_node_rank(node), WAIT),
-                   -EPROTO, "another call");
+                   -EPROTO, "a different call");
     CHECK_SENTENCE(remo_collective_all_gather(collective, words, words, 8, WAIT), -EPROTO, "close it");
     return close_collective(collective);
 }
@@ -348,7 +348,7 @@ static int mismatch_in_parts(struct remo_node *node, void *ctx) {
         return 1;
     CHECK_SENTENCE(remo_collective_all_reduce(collective, words, result, WORDS, REMO_NUMBER_U64,
                                               differs ? REMO_REDUCTION_MAX : REMO_REDUCTION_SUM, WAIT),
-                   -EPROTO, "another call");
+                   -EPROTO, "a different call");
     return close_collective(collective);
 }
 
