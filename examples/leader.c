@@ -39,7 +39,7 @@ static int lead(struct election *e) {
     }
     term++;
     rc = rc ? rc : remo_sst_store(e->terms, &term);
-    rc = rc ? rc : remo_sst_broadcast(e->terms, NULL);
+    rc = rc ? rc : remo_sst_push_all(e->terms, NULL);
     rc = rc ? rc : remo_fence(e->node, REMO_FENCE_THREAD, 0);
     if (rc == -EHOSTDOWN) /* a node has failed, and does not read the term */
         rc = 0;

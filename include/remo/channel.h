@@ -35,12 +35,15 @@ REMO_BEGIN
 #define REMO_CHANNEL_NAME_BYTES_MAX 200u /* of a full name */
 #define REMO_CHANNEL_MEMORIES_MAX 4u
 #define REMO_CHANNEL_MESSAGE_BYTES_MAX 32768u
-#ifndef REMO_CHANNELS_MAX       /* the simulator's nodes are smaller */
-#define REMO_CHANNELS_MAX 4096u /* on one node: open, or closed while a peer knows their memory */
-#endif
+#define REMO_CHANNELS_MAX 4096u          /* on one node: open, or closed while a peer has their address */
 #define REMO_CHANNEL_IMMEDIATE_MAX 4095u /* largest immediate value */
 
-enum remo_channel_peer { REMO_CHANNEL_WAITING, REMO_CHANNEL_CONNECTED, REMO_CHANNEL_LEFT, REMO_CHANNEL_DOWN };
+enum remo_channel_state {
+    REMO_CHANNEL_WAITING,
+    REMO_CHANNEL_CONNECTED,
+    REMO_CHANNEL_LEFT,
+    REMO_CHANNEL_DOWN
+};
 
 struct remo_channel_options {
     struct remo_nodeset participants;          /* empty: the parent's */
@@ -49,7 +52,7 @@ struct remo_channel_options {
     /* both nodes can access each other's memory; precedes all messages */
     void (*on_connect)(void *ctx, uint32_t node);
     /* the peer has closed the channel (REMO_CHANNEL_LEFT), or its node has failed or left (DOWN) */
-    void (*on_leave)(void *ctx, uint32_t node, enum remo_channel_peer state);
+    void (*on_leave)(void *ctx, uint32_t node, enum remo_channel_state state);
     void (*on_message)(void *ctx, uint32_t node, const void *data, size_t size_bytes);
     void (*on_immediate)(void *ctx, uint32_t node, uint32_t value);
 };
@@ -101,7 +104,7 @@ REMO_API struct remo_node *remo_channel_node(const struct remo_channel *channel)
 REMO_API const char *remo_channel_name(const struct remo_channel *channel); /* full name */
 REMO_API const struct remo_nodeset *remo_channel_participants(const struct remo_channel *channel);
 /* Return the state of the connection to `node`. Does not block. */
-REMO_API enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node);
+REMO_API enum remo_channel_state remo_channel_peer(const struct remo_channel *channel, uint32_t node);
 
 /* Return this node's share of the memory, or NULL if it provides none. Peers may modify it
  * concurrently: read words atomically, and verify larger data by a check. */

@@ -26,7 +26,7 @@ struct remo__memory {
 
 /* What this endpoint knows of one peer's. Changed under the registry's lock. */
 struct remo__channel_peer {
-    _Atomic uint32_t state; /* enum remo_channel_peer; CONNECTED once each knows the other's addresses */
+    _Atomic uint32_t state; /* enum remo_channel_state; CONNECTED once each knows the other's addresses */
     _Atomic uint32_t id;    /* of the endpoint there whose addresses we know, 0: none yet */
     uint32_t granted_id;    /* of the endpoint there that was told ours, 0: none */
     bool met;               /* was CONNECTED */
@@ -65,7 +65,7 @@ static inline struct remo_stats *remo__channel_counters(const struct remo_channe
 }
 
 /* Where [offset, offset+bytes) of `node`'s share of memory starts in its arena. The caller checked the range
- * against the size of the memory. REMO__NO_OFFSET: see remo__channel_unreachable. */
+ * against the size of the memory. REMO__NO_OFFSET: see remo__channel_reach. */
 static inline uint64_t remo__memory_at(const struct remo__memory *memory, uint32_t node, uint64_t offset) {
     uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
     return remo__unlikely(start == REMO__NO_OFFSET) ? REMO__NO_OFFSET : start + offset;

@@ -160,7 +160,7 @@ static void tell(const struct news *news, uint32_t peer) {
     if (news->connected && options->on_connect)
         options->on_connect(options->ctx, peer);
     if (news->gone && options->on_leave)
-        options->on_leave(options->ctx, peer, (enum remo_channel_peer)news->gone);
+        options->on_leave(options->ctx, peer, (enum remo_channel_state)news->gone);
     done_with(news->channel);
 }
 
@@ -430,7 +430,7 @@ static void end_grant(struct remo__registry *registry, struct remo_channel *chan
 }
 
 /* Mark the peer as gone for an open channel; the lock is held. */
-static void mark_gone(struct remo_channel *channel, uint32_t peer, enum remo_channel_peer state,
+static void mark_gone(struct remo_channel *channel, uint32_t peer, enum remo_channel_state state,
                       struct news *news) {
     struct remo__channel_peer *known = &channel->peers[peer];
     if (channel->closing || !takes_part(channel, peer) || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED)
@@ -480,7 +480,7 @@ void remo__join_leave(struct remo_channel *channel) {
 void remo__join_peer_up(void *ctx, uint32_t peer) {
     struct remo__registry *registry = ctx;
     pthread_mutex_lock(&registry->lock);
-    for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
+    for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++) {
         struct remo_channel *channel = registry->slots[slot];
         if (channel && channel->joined && !channel->closing && takes_part(channel, peer)
             && atomic_load(&channel->peers[peer].state) == REMO_CHANNEL_WAITING
@@ -497,7 +497,7 @@ void remo__join_peer_down(void *ctx, uint32_t peer) {
     pthread_mutex_lock(&registry->lock);
     remo__early_forget(&registry->early, peer);
     pthread_mutex_unlock(&registry->lock);
-    for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
+    for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++) {
         struct news news = {0};
         pthread_mutex_lock(&registry->lock);
         struct remo_channel *channel = registry->slots[slot];

@@ -211,7 +211,7 @@ static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
     return rc != 0 ? -EAGAIN : loss;
 }
 
-static void delete (struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+static void delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_run *run = remo__kv_run(op);
     struct remo__kv_key key = remo__kv_key_of(op, run->hash);
     struct remo__kv_place place;
@@ -333,7 +333,7 @@ int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct rem
     else if (op->kind == REMO_KV_UPDATE || op->kind > REMO_KV_PUT)
         update(kv, mine, op);
     else if (op->kind == REMO_KV_DELETE)
-        delete (kv, mine, op);
+        delete_key(kv, mine, op);
     else
         insert(kv, mine, op);
     return 0;

@@ -28,10 +28,10 @@
 #endif
 
 /* Frame types on the control stream. The node's are below 100, the channels' from 100. */
-enum remo__frame_type {
-    REMO__FRAME_SEGMENT = 1, /* one more segment of the sender's arena */
-    REMO__FRAME_READY = 2,   /* all segments that existed when we met have been announced */
-    REMO__FRAME_CHANNELS = 100
+enum remo__node_frame {
+    REMO__NODE_FRAME_SEGMENT = 1, /* one more segment of the sender's arena */
+    REMO__NODE_FRAME_READY = 2,   /* all segments that existed when we met have been announced */
+    REMO__NODE_FRAME_CHANNELS = 100
 };
 
 struct remo__peer {

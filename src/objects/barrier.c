@@ -135,7 +135,7 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
     }
     if (barrier->told)
         return 0;
-    int rc = remo_sst_broadcast(barrier->sst, &barrier->telling);
+    int rc = remo_sst_push_all(barrier->sst, &barrier->telling);
     if (rc == 0 || REMO__MUTANT(barrier_news_drop))
         remo__news_end(barrier->news);
     else
@@ -215,7 +215,7 @@ void remo__barrier_give_up(struct remo_barrier *barrier) {
     barrier->gave_up = true;
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());
     remo_sst_store(barrier->sst, &row);
-    (void)remo_sst_broadcast(barrier->sst, &barrier->telling);
+    (void)remo_sst_push_all(barrier->sst, &barrier->telling);
     remo__fail(-EHOSTDOWN, "%s", sentence);
 }
 

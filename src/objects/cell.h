@@ -68,4 +68,4 @@ void remo__cell_store(struct remo__cell *cell, const void *value);
 /* 1 write, which wakes; to this node itself: nothing but waking. */
 int remo__cell_push(struct remo__cell *cell, uint32_t node, struct remo_ack *ack);
 /* A push to each other participant that lives. Who has not opened yet is waited for, up to op_timeout_ns. */
-int remo__cell_broadcast(struct remo__cell *cell, struct remo_ack *ack);
+int remo__cell_push_all(struct remo__cell *cell, struct remo_ack *ack);

@@ -14,7 +14,7 @@
 /* ---- open ---- */
 
 /* Control thread; the node is cut off from our memory. */
-static void on_leave(void *ctx, uint32_t node, enum remo_channel_peer state) {
+static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
     struct remo_queue *queue = ctx;
     char *word = queue->slots_memory->own + REMO__QUEUE_CUT_OFF + node / 64 * 8;
     (void)state;
@@ -130,13 +130,13 @@ static int begin(struct remo_queue *queue, enum remo__queue_side side, struct re
 }
 
 /* Try at once; wait if that is not possible and allowed. */
-static int finish(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t timeout_ns,
+static int finish(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t timeout_ns,
                   const char *sentence) {
-    int rc = try(op);
+    int rc = attempt(op);
     if (remo__likely(rc == 1))
         return 0;
     if (rc == 0)
-        rc = timeout_ns == 0 ? -ETIMEDOUT : remo__queue_wait(op, try, remo__deadline(timeout_ns));
+        rc = timeout_ns == 0 ? -ETIMEDOUT : remo__queue_wait(op, attempt, remo__deadline(timeout_ns));
     return rc == -ETIMEDOUT ? remo__fail_static(rc, sentence) : rc;
 }
 

@@ -145,4 +145,4 @@ bool remo__queue_gone(const struct remo_queue *queue, uint32_t node);
 /* The side's word is at least `to` now, if not `expected` was its value; ring those who wait for that. */
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to);
 /* Try until done or the deadline. */
-int remo__queue_wait(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t deadline_ns);
+int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t deadline_ns);

@@ -34,7 +34,7 @@ int remo__queue_find(struct remo_queue *queue, const struct remo__memory *memory
 }
 
 bool remo__queue_gone(const struct remo_queue *queue, uint32_t node) {
-    enum remo_channel_peer state = remo_channel_peer(queue->channel, node);
+    enum remo_channel_state state = remo_channel_peer(queue->channel, node);
     enum remo_peer_state life = remo_node_peer(queue->node, node);
     return state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN || life == REMO_PEER_DEAD
            || life == REMO_PEER_LEFT;

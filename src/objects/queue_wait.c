@@ -146,14 +146,14 @@ static int rung(void *ctx) {
 
 /* The bit of our node is set. Between the flag and the sleep there is one more try, which must not be left
  * out. */
-static int wait_at_bell(struct remo__queue_op *op, int (*try)(void *ctx), enum remo__queue_side side,
+static int wait_at_bell(struct remo__queue_op *op, int (*attempt)(void *ctx), enum remo__queue_side side,
                         uint64_t deadline_ns) {
     struct bell_wait wait = {.op = op, .bell = op->queue->slots_memory->own + REMO__QUEUE_BELL(side)};
     for (;;) {
         wait.seen = remo__load(wait.bell);
         int rc = raise_flag(op, side);
         if (rc == 0)
-            rc = try(op);
+            rc = attempt(op);
         if (rc != 0)
             return rc;
         uint64_t look_at = remo__deadline(LOOK_NS);
@@ -163,16 +163,16 @@ static int wait_at_bell(struct remo__queue_op *op, int (*try)(void *ctx), enum r
     }
 }
 
-int remo__queue_wait(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t deadline_ns) {
+int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t deadline_ns) {
     enum remo__queue_side side =
         op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD : REMO__QUEUE_TAIL; /* a push waits for pops */
-    int rc = remo__wait(op->queue->node, try, op, remo__min(deadline_ns, remo__deadline(BRIEF_NS)));
+    int rc = remo__wait(op->queue->node, attempt, op, remo__min(deadline_ns, remo__deadline(BRIEF_NS)));
     if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)
         return rc;
     rc = begin_wait(op, side);
     if (rc != 0)
         return rc;
-    rc = wait_at_bell(op, try, side, deadline_ns);
+    rc = wait_at_bell(op, attempt, side, deadline_ns);
     end_wait(op, side);
     return rc > 0 ? 0 : rc;
 }

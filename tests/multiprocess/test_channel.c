@@ -27,7 +27,7 @@ static void on_connect(void *ctx, uint32_t node) {
     atomic_fetch_add(&((struct heard *)ctx)->connects[node], 1);
 }
 
-static void on_leave(void *ctx, uint32_t node, enum remo_channel_peer state) {
+static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
     struct heard *heard = ctx;
     atomic_fetch_add(state == REMO_CHANNEL_LEFT ? &heard->lefts[node] : &heard->downs[node], 1);
 }

@@ -86,7 +86,7 @@ enum class peer_state {
 };
 
 /* The state of a participant of a channel, as known on this node. */
-enum class channel_peer {
+enum class channel_state {
     waiting = REMO_CHANNEL_WAITING,
     connected = REMO_CHANNEL_CONNECTED,
     left = REMO_CHANNEL_LEFT,
@@ -113,8 +113,8 @@ class channel_ref {
     nodeset participants() const noexcept {
         return *remo_channel_participants(channel_);
     }
-    channel_peer peer(std::uint32_t node) const noexcept {
-        return static_cast<channel_peer>(remo_channel_peer(channel_, node));
+    channel_state peer(std::uint32_t node) const noexcept {
+        return static_cast<channel_state>(remo_channel_peer(channel_, node));
     }
     remo_stats stats() const noexcept {
         remo_stats stats{};

@@ -49,11 +49,11 @@ class owned_var : public detail::object<remo_owned_var, remo_owned_var_close, re
         call(errors, [&](remo_owned_var *v) { return remo_owned_var_pull(v, &value); });
         return value;
     }
-    /* Wait until the copy on this node differs from `than`; returns it. Bytes are compared, padding too. */
-    T wait_change(const T &than, timeout time = forever, on_error errors = {}) {
+    /* Wait until the copy on this node differs from `old`, and return it. Compares bytes, also of padding. */
+    T wait(const T &old, timeout time = forever, on_error errors = {}) {
         T value{};
         call(errors, [&](remo_owned_var *v) {
-            return remo_owned_var_wait_change(v, &than, &value, detail::timeout_ns(time));
+            return remo_owned_var_wait(v, &old, &value, detail::timeout_ns(time));
         });
         return value;
     }
@@ -84,8 +84,8 @@ template <class T> class sst : public detail::object<remo_sst, remo_sst_close, r
     void push(std::uint32_t node, on_error errors = {}) {
         call(errors, [&](remo_sst *s) { return remo_sst_push(s, node, nullptr); });
     }
-    void broadcast(on_error errors = {}) {
-        call(errors, [](remo_sst *s) { return remo_sst_broadcast(s, nullptr); });
+    void push_all(on_error errors = {}) {
+        call(errors, [](remo_sst *s) { return remo_sst_push_all(s, nullptr); });
     }
     /* The first participant >= `from`, or REMO_NODES_MAX. */
     std::uint32_t next(std::uint32_t from) const noexcept {
