@@ -345,8 +345,7 @@ static void sst_after(void *state, uint32_t rank) {
 
 const struct sim_case sim_case_sst = {.object = "sst",
                                       .name = "rows",
-                                      .about =
-                                          "pushes of large and small rows to all; never torn, never going back",
+                                      .about = "pushes of large and small rows; never torn, never going back",
                                       .nodes = 3,
                                       .threads = 1,
                                       .state_bytes = sizeof(struct sst_state),

@@ -43,8 +43,8 @@
  * Threads: any.
  * Source:  LOCO 6 and Appendix C. Differs in: the slot holds the key, and a get compares it, so
  *          keys of any length and equal fingerprints are safe; two copies of the value; deletes
- *          need no acknowledgement; state machines instead of fibers advance a thread's window of
- *          operations. The proof is in docs/internals/kv.md.
+ *          need no acknowledgement; state machines instead of user-level threads advance a thread's
+ *          window of operations. The proof is in docs/internals/kv.md.
  */
 #pragma once
 

@@ -33,7 +33,8 @@
  *          that is up fails, its slot is skipped, and the sentence of -EIO states whether the outcome
  *          is unknown. While the owner does not answer, pops wait at the slot; the next call on the
  *          pushing node after the owner answers frees it. Operations that time out have no effect.
- *          A pop waits for a push that has claimed its slot and has not filled it; without time to wait, it returns -ETIMEDOUT, as if the queue were empty.
+ *          A pop waits for a push that has claimed its slot and has not filled it; without time to
+ *          wait, it returns -ETIMEDOUT, as if the queue were empty.
  * Threads: any.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by
  *          compare-and-swap instead of tickets by fetch-and-add, so no failed or timed-out

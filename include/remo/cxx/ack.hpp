@@ -51,9 +51,9 @@ class ack {
     remo_ack ack_ = REMO_ACK_INIT;
 };
 
-/* Wait until one of these acks is done; returns its index. `acks` is a contiguous container of remo_ack *,
- * from ack::get() and future::handle(); entries that are nullptr are skipped. The ack itself reports a failure
- * of its operation. Reports errc::timed_out. */
+/* Wait until one of `acks` is complete, and return its index. `acks` is a contiguous container of remo_ack *,
+ * from ack::get() and future::handle(). Entries that are nullptr are skipped. The ack itself reports a
+ * failure of its operation. Errors: timed_out. */
 template <class Acks> std::size_t wait_any(const Acks &acks, timeout time = forever, on_error errors = {}) {
     std::uint32_t index = 0;
     errors.check(remo_ack_wait_any(std::data(acks), static_cast<std::uint32_t>(std::size(acks)),

@@ -66,7 +66,8 @@ inline std::error_code make_error_code(errc code) noexcept {
     return std::error_code(static_cast<int>(code), category());
 }
 
-/* A failed call. code() is the code, what() the name of the code and the sentence, sentence() the sentence. */
+/* A failed call. code() is the code, sentence() the sentence; what() has the name of the code and the
+ * sentence. */
 class error : public std::system_error {
   public:
     error(std::error_code code, std::string sentence)
@@ -86,7 +87,8 @@ class error : public std::system_error {
     std::shared_ptr<const std::string> sentence_, what_;
 };
 
-/* How a call reports a failure: by an exception (default), or in the std::error_code that it was made from. */
+/* The way in which a call reports a failure: by an exception (default), or in the std::error_code that it was
+ * made from. */
 class on_error {
   public:
     on_error() noexcept = default;
@@ -113,7 +115,7 @@ class on_error {
     std::error_code *code_ = nullptr;
 };
 
-/* How long a call may wait. Zero: try once. Any std::chrono duration converts to it. */
+/* The longest wait of a call. Zero: try once. Any std::chrono duration converts to it. */
 using timeout = std::chrono::nanoseconds;
 /* Until the call succeeds, or a peer that it depends on fails. */
 inline constexpr timeout forever = timeout::max();

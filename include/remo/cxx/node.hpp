@@ -60,7 +60,7 @@ template <class Object, void (*Close)(Object *)> class handle {
     }
 
   protected:
-    /* Where an open function puts its result: at once in place, since callbacks may begin before it returns. */
+    /* The destination of an open function. Callbacks may begin before the function returns. */
     Object **put() noexcept {
         return &object_;
     }
@@ -103,7 +103,7 @@ class channel_ref {
         return channel_;
     }
     /* Wait until every participant is connected to this channel and its sub-channels. Errors: timed_out
-     * (the sentence names who is missing), protocol (options differ), host_down, not_connected. */
+     * (the sentence names the missing node), protocol (options differ), host_down, not_connected. */
     void wait(timeout time = forever, on_error errors = {}) const {
         errors.check(remo_channel_wait(channel_, detail::timeout_ns(time)));
     }
@@ -130,7 +130,7 @@ class channel_ref {
     remo_channel *channel_ = nullptr;
 };
 
-/* What fences order; see <remo/node.h>. */
+/* The operations that a fence orders; see <remo/node.h>. */
 enum class fence_scope {
     none = REMO_FENCE_NONE,
     pair = REMO_FENCE_PAIR,
@@ -138,13 +138,13 @@ enum class fence_scope {
     global = REMO_FENCE_GLOBAL,
 };
 
-/* Called for each membership change: `peer` is up, has left or has failed. See `on_peer` of remo_config. */
+/* Runs at each membership change: `peer` has joined, left or failed. See on_peer of remo_config. */
 using peer_callback = std::function<void(std::uint32_t peer, peer_state state)>;
 
 /* A member of the job. It converts to its root channel, the parent of all others. */
 class node : public detail::handle<remo_node, remo_node_close> {
   public:
-    /* Join the job that the environment describes (remo run, mpirun, srun); without one, a job of one node. */
+    /* Join the job that the environment describes (remo run, mpirun, srun), else a job of one node. */
     node() : node(config{}) {
     }
     /* Join the job. Returns when all nodes are there. Errors: those of remo_node_open. */
