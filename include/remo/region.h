@@ -20,7 +20,7 @@
  * returns when its source has been copied or sent; the next fence waits for it and reports its
  * error. With an ack, all operations return immediately, and `dst` and `ret_old` are valid when the
  * ack is complete. The source of a write is copied, unless it is in this node's network memory (a
- * buffer of remo_buffer_get, or the own share): then it is in use until the ack is complete.
+ * buffer of remo_buffer_get, or this node's share): then it is in use until the ack is complete.
  */
 #pragma once
 

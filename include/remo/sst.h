@@ -39,15 +39,16 @@ REMO_API int remo_sst_open(struct remo_channel *parent, const char *name, size_t
 REMO_API void remo_sst_close(struct remo_sst *sst);
 REMO_API struct remo_channel *remo_sst_channel(struct remo_sst *sst);
 
-/* Set the own row in local memory. Does not block. Errors: -EINVAL (NULL). */
+/* Set this node's row in local memory. Does not block. Errors: -EINVAL (NULL). */
 REMO_API int remo_sst_store(struct remo_sst *sst, const void *row);
 /* Copy the row of `node` from local memory. Does not block.
  * Errors:
  *   -EAGAIN  every attempt was a torn read
  *   -EINVAL  `node` is not a participant */
 REMO_API int remo_sst_load(struct remo_sst *sst, uint32_t node, void *ret_row);
-/* Write the own row to one participant (push), or to all others that are up (push_all). The next
- * fence places it. Blocks for op_timeout_ns at most, while a participant has not opened the table.
+/* Write this node's row to one participant (push), or to all others that are up (push_all). The
+ * next fence places it. Blocks for op_timeout_ns at most, while a participant has not opened the
+ * table.
  * Errors:
  *   -EINVAL     `node` is not a participant
  *   -ETIMEDOUT  a participant has not opened the table
