@@ -15,7 +15,7 @@
  *          after the socket closes. On other fabrics it comes when all operations in flight have
  *          failed. To detect a failure reliably, wait on the peer or acquire a lock; a successful
  *          read proves nothing. A forked child that executes no other program keeps the sockets of
- *          its parent open: while it runs, the failure of the parent is not detected.
+ *          its parent open. While it runs, the failure of the parent is not detected.
  * Errors:  functions return 0 or -errno; remo_last_error() explains the calling thread's last
  *          failure.
  * Source:  LOCO 4.2 (manager), A.1, A.2.

@@ -8,9 +8,9 @@
  * Cost:    store, load: none. push: 1 write of a slot per target (notify). pull: 1 read of both
  *          slots per attempt; a second attempt only after a store of the owner during the first.
  *          Data larger than 8 KiB may be split, as in region.h.
- * Order:   regular register: load returns a value not older than the last push that was placed
- *          here, and pull one not older than the last store before it. On each node the value
- *          never returns to an older one, across pushes, pulls and threads.
+ * Order:   regular register. load returns a value not older than the last push that was placed
+ *          here. pull returns a value not older than the last store before it. On each node the
+ *          value never returns to an older one, across pushes, pulls and threads.
  * Caches:  works without hardware coherence (see region.h): each line has one writer.
  * Failure: -EAGAIN after REMO_OWNED_VAR_RETRIES torn reads; the caller's memory is unchanged. If
  *          the owner has failed, pull returns -EHOSTDOWN, and the copy stays readable, also after a

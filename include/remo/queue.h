@@ -1,7 +1,7 @@
 /* queue.h - bounded FIFO queue in network memory: any node pushes, any node pops.
  *
  * Model:   `capacity` slots striped over the participants. The claim word of a slot states the lap
- *          for which the slot is free, or the node that claimed it, and changes by compare-and-swap
+ *          for which the slot is free, or the node that claimed it. It changes by compare-and-swap
  *          only. A push claims the first free slot and then fills it. A pop copies the first filled
  *          slot and then frees it. Two words at the home approximate both positions, and have a
  *          flag for waiters.
@@ -33,8 +33,8 @@
  *          that is up fails, its slot is skipped, and the sentence of -EIO states whether the
  *          outcome is unknown. While the owner does not answer, pops wait at the slot; the next
  *          call on the pushing node after the owner answers frees it. Operations that time out have
- *          no effect. A pop waits for a push that has claimed its slot and has not filled it;
- *          without time to wait, it returns -ETIMEDOUT, as if the queue were empty.
+ *          no effect. A pop waits for a push that has claimed its slot and has not filled it.
+ *          Without time to wait, the pop returns -ETIMEDOUT, as if the queue were empty.
  * Threads: any.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by
  *          compare-and-swap instead of tickets by fetch-and-add, so no failed or timed-out
