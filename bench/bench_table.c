@@ -109,7 +109,7 @@ static int owned_var_attend(struct bench_thread *thread) {
     if (!is_push(point) || thread->job->rank != 1)
         return 0;
     while (rc == 0 && value[0] != LAST) {
-        rc = remo_owned_var_wait_change(near, value, next, REMO_FOREVER);
+        rc = remo_owned_var_wait(near, value, next, REMO_FOREVER);
         memcpy(value, next, sizeof value);
     }
     return rc;
@@ -147,7 +147,7 @@ const struct bench bench_owned_var = {
     .limit = copy_limit,
 };
 
-/* ---- sst: node 0 broadcasts its row ---- */
+/* ---- sst: node 0 pushes its row to all ---- */
 
 struct tables {
     struct remo_sst *rows[SIZES];
@@ -157,7 +157,7 @@ static uint32_t sst_list(const struct bench_options *options, struct bench_point
     (void)options;
     for (uint32_t i = 0; i < SIZES; i++) {
         points[i] = (struct bench_point)BENCH_POINT_DEFAULT;
-        points[i].variant = "broadcast";
+        points[i].variant = "push_all";
         points[i].bytes = sizes_bytes[i];
         points[i].active = 1;
     }
@@ -194,7 +194,7 @@ static int sst_operate(struct bench_thread *thread, uint64_t operations) {
     for (uint64_t i = 0; i < operations && rc == 0; i++) {
         row[0] = ++thread->number;
         rc = remo_sst_store(rows, row);
-        rc = rc != 0 ? rc : remo_sst_broadcast(rows, NULL);
+        rc = rc != 0 ? rc : remo_sst_push_all(rows, NULL);
     }
     return rc;
 }
@@ -228,14 +228,14 @@ static int sst_finish(struct bench_thread *thread) {
     if (thread->job->rank != 0)
         return 0;
     int rc = remo_sst_store(rows, row);
-    return rc != 0 ? rc : remo_sst_broadcast(rows, NULL);
+    return rc != 0 ? rc : remo_sst_push_all(rows, NULL);
 }
 
 const struct bench bench_sst = {
     .name = "sst",
     .object = "sst",
     .one_thread = true,
-    .description = "one node stores its row and broadcasts it to all others, which watch it",
+    .description = "one node stores its row and pushes it to all others, which wait for it",
     .list = sst_list,
     .open = sst_open,
     .close = sst_close,

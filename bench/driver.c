@@ -109,7 +109,7 @@ static int command(struct bench_thread *thread, uint64_t operations) {
     struct bench_job *job = thread->job;
     struct round_command round_command = {.number = ++job->commands, .operations = operations};
     int rc = remo_sst_store(job->rounds, &round_command);
-    return rc != 0 ? rc : remo_sst_broadcast(job->rounds, NULL);
+    return rc != 0 ? rc : remo_sst_push_all(job->rounds, NULL);
 }
 
 static void reset_figures(struct bench_thread *thread) {

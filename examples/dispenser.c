@@ -49,7 +49,7 @@ static int dispenser_next(struct dispenser *d, uint64_t chunk, uint64_t *ret_fir
 /* Send this node's result to all nodes. */
 static int dispenser_done(struct dispenser *d, uint64_t found) {
     int rc = remo_sst_store(d->found, &found);
-    return rc ? rc : remo_sst_broadcast(d->found, NULL);
+    return rc ? rc : remo_sst_push_all(d->found, NULL);
 }
 /* [object] */
 

@@ -1,4 +1,5 @@
-/* hello.c - every node adds its rank to a shared word; node 0 prints the sum.  remo run -n 4 -- ./hello */
+/* hello.c - every node adds its rank to a shared word; node 0 prints the sum.
+ *     remo run -n 4 -- ./hello */
 #include <remo/remo.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* leader.c - leader election that survives the failure of leaders and of the lock's home.
- *     remo run -n 4 -- ./leader        then kill processes, in any order, until one remains
+ *     remo run -n 4 -- ./leader        Then kill processes, in any order, until one remains.
  * The leader holds a lock whose home is the first node. If the leader fails, the next waiter gets
  * -EOWNERDEAD and leads. If the home fails, all nodes use the lock of the next node. A leader whose home has
  * failed may overlap briefly with its successor, so each leadership has a term: obey the highest only. */
@@ -22,14 +22,14 @@ static uint32_t up_count(const struct election *e) {
     return count;
 }
 
-/* Leading ends when the home fails, or when no other node is left. */
+/* A leadership ends when the home fails, or when no other node remains. */
 static int is_over(void *ctx, struct remo_sst *terms) {
     const struct election *e = ctx;
     (void)terms;
     return up_count(e) == 1 || remo_node_peer(e->node, e->home) != REMO_PEER_UP;
 }
 
-/* Take the next term, announce it to all nodes, and lead until the end of the term. */
+/* Select the next term, announce it to all nodes, and lead until the leadership ends. */
 static int lead(struct election *e) {
     uint64_t term = 0, row;
     int rc = 0;
@@ -39,7 +39,7 @@ static int lead(struct election *e) {
     }
     term++;
     rc = rc ? rc : remo_sst_store(e->terms, &term);
-    rc = rc ? rc : remo_sst_broadcast(e->terms, NULL);
+    rc = rc ? rc : remo_sst_push_all(e->terms, NULL);
     rc = rc ? rc : remo_fence(e->node, REMO_FENCE_THREAD, 0);
     if (rc == -EHOSTDOWN) /* a node has failed, and does not read the term */
         rc = 0;
@@ -64,7 +64,7 @@ static int elect(struct election *e) {
         if (rc == 0 && up_count(e) == 1)
             return 0;
         if ((rc == 0 || rc == -EHOSTDOWN) && remo_node_peer(e->node, e->home) != REMO_PEER_UP) {
-            e->home++; /* the loop ends at the own lock at the latest: its home is this node */
+            e->home++; /* the loop ends at this node's own lock at the latest: its home is up */
             rc = 0;
         }
     }

@@ -1,5 +1,5 @@
 /* map_after_failure.c - a map after the failure of a node: its remaining keys, and a new map with them.
- *     remo run -n 4 -- ./map_after_failure        then kill one of the processes
+ *     remo run -n 4 -- ./map_after_failure        Then kill one of the processes.
  * Keys on the failed node are lost (-EHOSTDOWN). All others can be read; keys whose lock was on the failed
  * node cannot be changed. The remaining nodes open a new map and copy the keys into it. */
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* power_controller.c - LOCO, appendix B: node 0 controls DC/DC converters in series, the other nodes. Every
- * LOOP us it computes duty cycles and prints the total voltage; converters compute voltages every 10 us.
+/* power_controller.c - LOCO, appendix B: node 0 controls DC/DC converters in series, one on each other node.
+ * Every LOOP us it computes duty cycles and prints the total voltage; a converter computes every 10 us.
  *     remo run -n 5 -- ./power_controller LOOP MS SLOWER     for MS ms, SLOWER times slower than real time */
 #include <errno.h>
 #include <math.h>

@@ -24,10 +24,11 @@ trap 'rm -rf "$folder"' EXIT
 for loop in 10 20 40 50 60 80; do
     "$program" 21 "$loop" 10 >"$folder/$loop"
 done
+title='Output of 20 DC/DC converters in series over time, by the period of the control loop'
 gnuplot <<END
 set terminal $terminal size 1000,520 noenhanced font 'sans,11' background rgb 'white'
 set output '${file//\'/\'\'}'
-set multiplot layout 2,3 title 'Output of 20 DC/DC converters in series over time, by the period of the control loop (simulated network)'
+set multiplot layout 2,3 title '$title (simulated network)'
 set xrange [0:10]
 set yrange [0:480]
 set xlabel 'ms'

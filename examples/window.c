@@ -1,5 +1,5 @@
 /* window.c - read the memory of a peer with many reads in flight: a window of acks.
- *     remo run -n 2 -- ./window [WINDOW]        node 0 reads what node 1 wrote, and checks it
+ *     remo run -n 2 -- ./window [WINDOW]        Node 0 reads and checks the data of node 1.
  * A window of reads waits for the network about as long as a single read. */
 #include <errno.h>
 #include <remo/remo.h>
@@ -10,7 +10,7 @@
 #define BLOCK_WORDS 64u
 #define WINDOW_MAX 64u
 
-struct slot { /* one read in flight: its ack and its result stay in place until it is complete */
+struct slot { /* one read in flight: ack and result stay in place until the read is complete */
     struct remo_ack ack;
     uint64_t words[BLOCK_WORDS];
 };

@@ -1,5 +1,5 @@
 /* workers.c - a work queue whose workers fail. Node 0 hands out tasks and adds up the results.
- *     remo run -n 4 -- ./workers        then kill workers
+ *     remo run -n 4 -- ./workers        Then kill workers.
  * If a worker fails, its task is lost, and so are tasks and results in its slots of the queues. Node 0 gets
  * -EHOSTDOWN once, and pushes each task without a result again. A task done twice counts once. */
 #include <errno.h>

@@ -124,8 +124,8 @@ static void var_after(void *state, uint32_t rank) {
         sim_require(remo_owned_var_push_all(s->vars[0], NULL) == 0, "push");
     } else if (!sim_out(0)) {
         while (last != LAST) {
-            int rc = remo_owned_var_wait_change(s->vars[rank], value, value, FOREVER);
-            (void)check_value(rank, rc, value, &last, "wait_change");
+            int rc = remo_owned_var_wait(s->vars[rank], value, value, FOREVER);
+            (void)check_value(rank, rc, value, &last, "wait");
         }
     }
 }
@@ -152,8 +152,8 @@ static void var_wait_body(void *state, uint32_t rank, uint32_t thread) {
         return;
     }
     while (last < (int)STORES) {
-        int rc = remo_owned_var_wait_change(s->vars[rank], seen, value, FOREVER);
-        (void)check_value(rank, rc, value, &last, "wait_change");
+        int rc = remo_owned_var_wait(s->vars[rank], seen, value, FOREVER);
+        (void)check_value(rank, rc, value, &last, "wait");
         sim_require(rc == 0 || rc == -EAGAIN || sim_out(rank) || last >= s->pushed,
                     "the owner has failed, and its value %d, pushed "
                     "and fenced, was not received",
@@ -303,8 +303,8 @@ static void sst_body(void *state, uint32_t rank, uint32_t thread) {
         sim_require(remo_sst_store(s->large[rank], value) == 0
                         && remo_sst_store(s->small[rank], &number) == 0,
                     "store");
-        bool pushed = succeeded(rank, remo_sst_broadcast(s->large[rank], NULL), "broadcast")
-                      && succeeded(rank, remo_sst_broadcast(s->small[rank], NULL), "broadcast");
+        bool pushed = succeeded(rank, remo_sst_push_all(s->large[rank], NULL), "push_all")
+                      && succeeded(rank, remo_sst_push_all(s->small[rank], NULL), "push_all");
         if (number == 2 && succeeded(rank, remo_fence(s->nodes[rank], REMO_FENCE_THREAD, 0), "fence")
             && pushed && !sim_out(rank) && !sim_hurt(rank))
             s->pushed[rank] = (int)number;
@@ -335,18 +335,17 @@ static void sst_after(void *state, uint32_t rank) {
         sim_require(remo_sst_load(s->large[rank], node, value) == 0 && number_of(value) >= 0,
                     "no node writes, and a row is not whole");
     sim_require(remo_sst_store(s->small[rank], &wait.value) == 0, "store");
-    int rc = remo_sst_broadcast(s->small[rank], NULL);
-    if (rc != 0 && sim_hurt(rank)) /* the failure of an earlier broadcast is reported once */
-        rc = remo_sst_broadcast(s->small[rank], NULL);
-    sim_require(rc == 0, "broadcast: %d (%s)", rc, remo_last_error());
+    int rc = remo_sst_push_all(s->small[rank], NULL);
+    if (rc != 0 && sim_hurt(rank)) /* the failure of an earlier push is reported once */
+        rc = remo_sst_push_all(s->small[rank], NULL);
+    sim_require(rc == 0, "push_all: %d (%s)", rc, remo_last_error());
     sim_require(remo_sst_wait(s->small[rank], all_rows, &wait, FOREVER) == 0,
                 "wait for the rows of all surviving nodes");
 }
 
 const struct sim_case sim_case_sst = {.object = "sst",
                                       .name = "rows",
-                                      .about =
-                                          "broadcasts of large and small rows; never torn, never going back",
+                                      .about = "pushes of large and small rows; never torn, never going back",
                                       .nodes = 3,
                                       .threads = 1,
                                       .state_bytes = sizeof(struct sst_state),

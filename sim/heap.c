@@ -16,7 +16,7 @@
 #define HEADER_BYTES 64u
 
 struct block { /* in front of each piece; one cache line, so that pieces are aligned to 64 bytes */
-    uint32_t class;
+    uint32_t size_class;
     uint32_t magic;
     struct block *next; /* while it is free */
 };
@@ -60,10 +60,10 @@ static uint32_t class_of(size_t bytes) {
     return (doubling - 9) * 8 + (uint32_t)((bytes - 1) >> (doubling - 3)) + 1;
 }
 
-static size_t bytes_of(uint32_t class) {
-    if (class <= 8)
-        return (size_t) class * 64;
-    return (size_t)((class - 9) % 8 + 9) << ((class - 9) / 8 + 6);
+static size_t bytes_of(uint32_t size_class) {
+    if (size_class <= 8)
+        return (size_t)size_class * 64;
+    return (size_t)((size_class - 9) % 8 + 9) << ((size_class - 9) / 8 + 6);
 }
 
 void sim_heap_open(void) {
@@ -100,21 +100,21 @@ static bool fails(const struct notes *n) {
 
 void *sim_malloc(size_t bytes) {
     struct notes *n = notes();
-    uint32_t class = class_of(bytes);
+    uint32_t size_class = class_of(bytes);
     n->allocations++;
     if (fails(n))
         return NULL;
-    struct block *block = n->free[class];
+    struct block *block = n->free[size_class];
     if (block) {
-        n->free[class] = block->next;
+        n->free[size_class] = block->next;
     } else {
-        size_t whole = HEADER_BYTES + bytes_of(class);
+        size_t whole = HEADER_BYTES + bytes_of(size_class);
         if (n->used + whole > SIM_HEAP_BYTES)
             return NULL;
         block = (struct block *)(heap.base + n->used);
         n->used += whole;
     }
-    *block = (struct block){.class = class, .magic = MAGIC};
+    *block = (struct block){.size_class = size_class, .magic = MAGIC};
     n->blocks++;
     return (char *)block + HEADER_BYTES;
 }
@@ -136,8 +136,8 @@ void sim_free(void *at) {
     struct block *block = (struct block *)((char *)at - HEADER_BYTES);
     assert(block->magic == MAGIC);
     block->magic = 0;
-    block->next = notes()->free[block->class];
-    notes()->free[block->class] = block;
+    block->next = notes()->free[block->size_class];
+    notes()->free[block->size_class] = block;
     notes()->blocks--;
 }
 
@@ -145,7 +145,7 @@ void *sim_realloc(void *at, size_t bytes) {
     if (!at)
         return sim_malloc(bytes);
     const struct block *block = (const struct block *)((char *)at - HEADER_BYTES);
-    size_t had = bytes_of(block->class);
+    size_t had = bytes_of(block->size_class);
     if (bytes <= had)
         return at;
     void *moved = sim_malloc(bytes);

@@ -26,11 +26,11 @@ static const struct argp_option arguments[] = {
     {"all", KEY_ALL, NULL, 0, "every object (the default)", 0},
     {"profile", 'p', "PROFILE", 0, "only this network: ibta_rc, rc_relaxed, efa, tcp, shm, cxl_nc", 0},
     {"schedules", 'n', "N", 0,
-     "schedules of each case under each profile with each fault (default 20000); for a mutant, in all "
+     "schedules of each case under each profile with each fault (default 20000); for a mutant, in total "
      "(50000)",
      0},
     {"seed", 's', "S", 0, "the first one (default 1)", 0},
-    {"mutant", 'm', "MUTANT", 0, "leave this step out, and expect a failure; \"all\": each of them in turn",
+    {"mutant", 'm', "MUTANT", 0, "omit this step, and expect a failure; \"all\": each marked step in turn",
      0},
     {"crash", KEY_FAULT + SIM_CRASH, NULL, 0,
      "a node fails: at every step of some seeds, and at one step of many", 0},
@@ -47,7 +47,8 @@ static const struct argp_option arguments[] = {
     {"nightly", KEY_NIGHTLY, NULL, 0,
      "--faults with 100000 schedules each, then all mutants: about an hour and a half", 0},
     {"replay", 'r', "FILE", 0, "run the schedule of a file and print each step", 0},
-    {"trace", KEY_TRACE, NULL, 0, "print each step of the schedule of --seed (give --case and --profile)", 0},
+    {"trace", KEY_TRACE, NULL, 0, "print each step of the schedule of --seed (requires --object and --case)",
+     0},
     {"json", KEY_JSON, NULL, 0, "one JSON object per line and nothing else", 0},
     {"list", KEY_LIST, NULL, 0, "list cases, profiles and mutants", 0},
     {0}};

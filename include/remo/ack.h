@@ -4,14 +4,14 @@
  *          share one ack, which is complete when all of them are: a broadcast needs one ack.
  *          remo_ack_join merges two.
  * Cost:    no network operation. A wait drives the operations of the thread that started them. A
- *          fabric that completes operations at once (shm) never changes an ack.
+ *          fabric that completes operations immediately (shm) never changes an ack.
  * Order:   when a read or an atomic is complete, its result is in place. When a write is complete,
  *          its source may be reused; a fence makes the write visible at its target (remo_fence in
  *          node.h).
  * Failure: the status is that of the first operation that failed. After -EHOSTDOWN (the peer has
  *          failed) the outcome of the operation is unknown.
  * Threads: one thread starts operations on an ack. Any one thread at a time tests or waits.
- * Lifetime: an ack stays in place while it is pending, or until remo_ack_cancel.
+ * Lifetime: keep an ack in place until it is complete, or until remo_ack_cancel.
  * Source:  LOCO 5.2. Differs in: a counter in the caller's memory instead of a bit set in the
  *          library's.
  */

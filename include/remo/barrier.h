@@ -9,8 +9,8 @@
  *          include those of other threads that happened before the arrival.
  * Caches:  works without hardware coherence (see region.h).
  * Failure: if a participant fails (or leaves) before it arrives, every other participant gets
- *          -EHOSTDOWN (or -ENOTCONN) as soon as the failure is detected, and the barrier is of no
- *          further use. A failure after the arrival does not disturb the round. If a participant
+ *          -EHOSTDOWN (or -ENOTCONN) as soon as the failure is detected, and the barrier is
+ *          unusable. A failure after the arrival does not affect the round. If a participant
  *          fails while announcing its arrival, peers that received the announcement pass this round
  *          and get -EHOSTDOWN in the next. After -ETIMEDOUT the arrival of this node remains valid:
  *          call again to continue waiting. Exception: while a participant has not opened the

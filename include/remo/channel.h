@@ -11,17 +11,17 @@
  * Match:   type, participants, providers and sizes are the same on every participant. A mismatch is
  *          -EPROTO at both nodes, with a sentence that has both descriptions. A node that joins one
  *          of the two later gets the same sentence. The node that joins later cannot use the
- *          channel: its calls return -EPROTO, also those on its own memory, so two nodes never hold
+ *          channel: its calls return -EPROTO, also those on its own memory. So two nodes never hold
  *          one lock. If only one of the two counts the other as a participant, only that node gets
  *          -EPROTO. Disjoint sets of participants are separate channels of the same name. If a node
  *          has waited successfully and closes immediately, the wait of its peer still succeeds.
- * Lifetime: an endpoint connects to one endpoint of each peer, ever. After a close, peers get
- *           REMO_CHANNEL_LEFT. Memory is reused when all peers that knew its address have closed
+ * Lifetime: an endpoint connects to at most one endpoint of each peer. After a close, peers get
+ *           REMO_CHANNEL_LEFT. Memory is reused when all peers that have its address have closed
  *           too, or have failed. If an operation of a closing node is still in flight after
  *           op_timeout_ns, the memory that it may use is reused after that node has left or failed.
  * Threads: any. Callbacks run on the node's control thread (join, connect, leave, message) or
  *          service thread (immediate), one at a time on each. They may open channels and send. They
- *          must not wait for peers, close their own channel, or run long.
+ *          must not wait for peers, close their own channel, or run for long.
  * Cost:    set-up: one or two JOINs, one ANSWERED and one CONNECT from each participant to each
  *          other, on the control stream; one round trip for each object. No cost on the data path.
  * Source:  LOCO 4. Differs in: open states the set of participants (default: the parent's), so
@@ -36,12 +36,15 @@ REMO_BEGIN
 #define REMO_CHANNEL_NAME_BYTES_MAX 200u /* of a full name */
 #define REMO_CHANNEL_MEMORIES_MAX 4u
 #define REMO_CHANNEL_MESSAGE_BYTES_MAX 32768u
-#ifndef REMO_CHANNELS_MAX       /* the simulator's nodes are smaller */
-#define REMO_CHANNELS_MAX 4096u /* on one node: open, or closed while a peer knows their memory */
-#endif
+#define REMO_CHANNELS_MAX 4096u          /* on one node: open, or closed while a peer has their address */
 #define REMO_CHANNEL_IMMEDIATE_MAX 4095u /* largest immediate value */
 
-enum remo_channel_peer { REMO_CHANNEL_WAITING, REMO_CHANNEL_CONNECTED, REMO_CHANNEL_LEFT, REMO_CHANNEL_DOWN };
+enum remo_channel_state {
+    REMO_CHANNEL_WAITING,
+    REMO_CHANNEL_CONNECTED,
+    REMO_CHANNEL_LEFT,
+    REMO_CHANNEL_DOWN
+};
 
 struct remo_channel_options {
     struct remo_nodeset participants;          /* empty: the parent's */
@@ -50,7 +53,7 @@ struct remo_channel_options {
     /* both nodes can access each other's memory; precedes all messages */
     void (*on_connect)(void *ctx, uint32_t node);
     /* the peer has closed the channel (REMO_CHANNEL_LEFT), or its node has failed or left (DOWN) */
-    void (*on_leave)(void *ctx, uint32_t node, enum remo_channel_peer state);
+    void (*on_leave)(void *ctx, uint32_t node, enum remo_channel_state state);
     void (*on_message)(void *ctx, uint32_t node, const void *data, size_t size_bytes);
     void (*on_immediate)(void *ctx, uint32_t node, uint32_t value);
 };
@@ -102,7 +105,7 @@ REMO_API struct remo_node *remo_channel_node(const struct remo_channel *channel)
 REMO_API const char *remo_channel_name(const struct remo_channel *channel); /* full name */
 REMO_API const struct remo_nodeset *remo_channel_participants(const struct remo_channel *channel);
 /* Return the state of the connection to `node`. Does not block. */
-REMO_API enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node);
+REMO_API enum remo_channel_state remo_channel_peer(const struct remo_channel *channel, uint32_t node);
 
 /* Return this node's share of the memory, or NULL if it provides none. Peers may modify it
  * concurrently: read words atomically, and verify larger data by a check. */

@@ -16,16 +16,16 @@
  *          - all_gather: (n-1) k reads;
  *          - all_reduce: (n-1) k reads up to 16 KiB, or with n <= 2. Otherwise 2 (n-1) writes
  *            (notify) instead of n-1, and 2 (n-1) k reads, with k for bytes / n.
- * Order:   as a barrier: no participant returns before all have called, and operations of a node
- *          before its call are visible to every node after its own call. Calls need no barrier
- *          between them. A reduction combines contributions in the order of ranks, so all
- *          participants get the same bits, also for doubles.
+ * Order:   as a barrier: no participant returns before all have called. Operations of a node before
+ *          its call are visible to every node after its own call. Calls need no barrier between
+ *          them. A reduction combines contributions in the order of ranks, so all participants get
+ *          the same bits, also for doubles.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if a participant fails (or leaves) before its call, every other participant gets
  *          -EHOSTDOWN (or -ENOTCONN) as soon as the failure is detected. If it fails later, nodes
- *          that still need its data, or wait for a node that does, get that error; the others
- *          return 0, and get the error in the next call at the latest. After that error, and after
- *          -EPROTO, every call returns the error: close the object. After any other error
+ *          that still need its data get that error, and so do nodes that wait for such a node. The
+ *          others return 0, and get the error in the next call at the latest. After that error, and
+ *          after -EPROTO, every call returns the error: close the object. After any other error
  *          (-ETIMEDOUT, -EIO, ...) the call is incomplete: repeat it with the same arguments until
  *          it returns 0 or one of those three errors.
  * Threads: one thread of a node at a time.

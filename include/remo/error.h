@@ -42,8 +42,8 @@
 #define REMO_FOREVER UINT64_MAX
 
 /* Convert seconds or milliseconds to nanoseconds: REMO_SECONDS(10), REMO_MS(250). `n` is a whole
- * number, not negative, and is evaluated twice. A result that does not fit is REMO_FOREVER. A
- * constant for a constant `n`. */
+ * number, not negative, and is evaluated twice. A result that does not fit is REMO_FOREVER.
+ * The result is constant if `n` is. */
 #define REMO_SECONDS(n) REMO__NANOSECONDS(n, UINT64_C(1000000000))
 #define REMO_MS(n) REMO__NANOSECONDS(n, UINT64_C(1000000))
 #define REMO__NANOSECONDS(n, unit) \

@@ -4,8 +4,8 @@
  *          calls that do not block, and poll the descriptor if there was none. The descriptor
  *          becomes readable, once for each arming, when the state of this node may have changed
  *          since the event was armed:
- *          - a peer has written and notified: a message of a ring buffer, a pushed row of an SST or
- *            value of an owned variable, a broadcast;
+ *          - a peer has written and notified: a message of a ring buffer, a pushed row of an SST, a
+ *            pushed value of an owned variable;
  *          - a message or an immediate of a channel has arrived, or a channel has connected;
  *          - a peer has joined, left or failed;
  *          - an operation that the arming thread had in flight is complete.

@@ -8,11 +8,11 @@
  *          a service thread of each node applies.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
  *          version|length, value}, key and values at their maximum length, rounded up to cache
- *          lines. Keys and values of 8 bytes fit one line. The newer copy is the value, and an
- *          update overwrites the older copy: a writer that fails does not damage the last value,
- *          and readers never wait for a writer.
- * Cost:    get = 1 read of a slot. A second read follows a torn read, and when two keys share a
- *          fingerprint (1 of 15,000 searches). An absent key = 0 reads. With n participants,
+ *          lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An update
+ *          overwrites the older copy, so a writer that fails does not damage the last value, and
+ *          readers never wait for a writer.
+ * Cost:    get = 1 read of a slot. A second read follows a torn read, or a fingerprint that two
+ *          keys share (1 of 15,000 searches). An absent key = 0 reads. With n participants,
  *          uncontended:
  *          - update, fetch_add, compare_put: 2 atomics (lock) + 1 read + 1 write; no write if the
  *            operation is refused, no read if the key is absent;
@@ -37,14 +37,14 @@
  *          is applied or not applied, and leaves nothing to repair. After -ETIMEDOUT
  *          (op_timeout_ns), as after every error of a node or the network, the outcome of the
  *          change is unknown. While its write may still arrive, its stripe stays locked: changes of
- *          keys of the stripe return -ETIMEDOUT. The thread's other changes wait too. The thread's
- *          next call on the map (of any kind) after the node answers or has failed releases the
- *          stripe, so a thread that got -ETIMEDOUT must not end before such a call.
+ *          keys of the stripe return -ETIMEDOUT. The thread's other changes wait too. After the
+ *          node answers or has failed, the thread's next call on the map (of any kind) releases the
+ *          stripe. So a thread that got -ETIMEDOUT must not end before such a call.
  * Threads: any.
  * Source:  LOCO 6 and Appendix C. Differs in: the slot holds the key, and a get compares it, so
  *          keys of any length and equal fingerprints are safe; two copies of the value; deletes
- *          need no acknowledgement; state machines instead of fibers advance a thread's window of
- *          operations. The proof is in docs/internals/kv.md.
+ *          need no acknowledgement; state machines instead of user-level threads advance a thread's
+ *          window of operations. The proof is in docs/internals/kv.md.
  */
 #pragma once
 
@@ -72,7 +72,7 @@ struct remo_kv_options {
  *   others   those of remo_channel_open and remo_channel_add_memory */
 REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
                           const struct remo_kv_options *options, struct remo_kv **ret_kv);
-/* Close the map, without an operation of this node in flight. Keys with a slot on this node are
+/* Close the map. No operation of this node may be in flight. Keys with a slot on this node are
  * lost. NULL has no effect. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
@@ -137,7 +137,7 @@ REMO_API int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_byte
  * An operation, its key and its value are in the caller's memory, and stay in place while the
  * status of the operation is -EINPROGRESS. A thread may start any number of operations. Only poll
  * and wait advance them, all operations of the thread on the map together. An insert or delete in
- * flight holds a lock until its thread polls again. A thread completes its operations before it
+ * flight holds a lock until its thread polls again. A thread must complete its operations before it
  * ends. */
 enum remo_kv_kind {
     REMO_KV_GET,
@@ -155,7 +155,7 @@ struct remo_kv_op {
     size_t key_bytes;       /* in */
     void *value;            /* in (insert, update, put, compare_put) or out (get; fetch_add: the old value) */
     size_t value_bytes;     /* in: length, or capacity (get, fetch_add); out (get, fetch_add): length */
-    int status;             /* out: -EINPROGRESS until done */
+    int status;             /* out: -EINPROGRESS until the operation is complete */
     uint64_t internal[16];  /* the library's */
     const void *expected;   /* in (compare_put) */
     size_t expected_bytes;  /* in (compare_put) */

@@ -1,12 +1,12 @@
 /* lock.h - ticket locks in network memory: one lock, or a table of locks.
  *
- * Model:   each lock has one word at its home {next ticket, flags, now serving}, changed by network
- *          atomics only, and one queue word for each position of the wait queue. To acquire, a node
- *          draws a ticket. If the ticket is being served, the node holds the lock. Otherwise the
- *          node arrives at the queue word of its ticket, and waits for a grant word in its own
- *          memory. A release advances `serving`, and grants the lock to the next waiter. Threads of
- *          one node queue in private memory and hand the lock over locally, at most
- *          REMO_LOCK_HANDOVERS_MAX times in a row; then the lock returns to its home, for the
+ * Model:   each lock has one word at its home {next ticket, flags, now serving}, and one queue word
+ *          for each position of the wait queue. Only network atomics change these words. To
+ *          acquire, a node draws a ticket. If the ticket is being served, the node holds the lock.
+ *          Otherwise the node arrives at the queue word of its ticket, and waits for a grant word
+ *          in its own memory. A release advances `serving`, and grants the lock to the next waiter.
+ *          Threads of one node queue in private memory and hand the lock over locally, at most
+ *          REMO_LOCK_HANDOVERS_MAX times in a row. Then the lock returns to its home, for the
  *          waiters of other nodes.
  * Layout:  at the home, 8 bytes for the word and for each of 2 x participants queue words, rounded
  *          up to powers of two and cache lines. At each participant, 8 bytes for a grant word, and
@@ -35,7 +35,7 @@
  *          release hands the lock over only when no write that its fence covers is in flight. It
  *          repeats a failed fence for op_timeout_ns. Then it returns -EAGAIN, and the lock is still
  *          held. A write whose target has failed, or that completed with an error, is no longer in
- *          flight: the release hands the lock over and returns the error of the write.
+ *          flight. The release then hands the lock over and returns the error of the write.
  * Threads: any. If a thread ends while it holds a lock, the lock stays held.
  * Source:  LOCO 5.4; Mellor-Crummey and Scott 1991. Differs in: waiters wait on their own memory
  *          instead of polling `now serving`; timeouts; recovery after a holder's failure. The
@@ -84,10 +84,10 @@ REMO_API int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t 
  * REMO_FENCE_NONE if the thread wrote nothing, PAIR if it wrote to the lock's home only, otherwise
  * THREAD or GLOBAL. Blocks for op_timeout_ns at most, unless the hand-over itself takes longer.
  * Errors:
- *   -EAGAIN  the lock is still held, and was not handed over: writes may still arrive at a node
- *            that has not failed, because it pauses or operations cannot be posted. Call release
- *            again until it succeeds, and do not use the protected data in between. Closing the
- *            table or the node then counts as a failure: the next holder gets -EOWNERDEAD
+ *   -EAGAIN  the lock is still held. Writes may still arrive: their target pauses and has not
+ *            failed, or operations cannot be posted. Call release again until it succeeds, and do
+ *            not use the protected data in between. Closing the table or the node then counts as a
+ *            failure: the next holder gets -EOWNERDEAD
  *   -EINVAL  there is no such lock or fence; the call had no effect
  *   -EPERM   this thread does not hold the lock; the call had no effect
  *   others   the lock is released, and the home failed or left (-EHOSTDOWN, -ENOTCONN), or a write

@@ -9,7 +9,7 @@
 enum remo_log_level {
     REMO_LOG_NONE = 0,
     REMO_LOG_ERROR = 1,   /* data or a connection was lost */
-    REMO_LOG_WARNING = 2, /* all works, but a setting should change */
+    REMO_LOG_WARNING = 2, /* everything works, but a setting should change */
     REMO_LOG_INFO = 3,    /* membership changes, and settings that Remo selected */
     REMO_LOG_DEBUG = 4    /* for developers of Remo */
 };

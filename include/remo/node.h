@@ -2,21 +2,20 @@
  *
  * Model:   `size` nodes with ranks 0..size-1 form a job. Each node has an arena of network memory,
  *          an authenticated control stream to every peer, and two helper threads (control,
- *          service), which sleep while idle. Every object belongs to a node. A process may hold
+ *          service), which sleep while idle. Every object belongs to a node. A process may open
  *          several nodes.
  * Threads: any thread may call any function. A thread is attached to the node at its first call and
  *          detached when it ends. At most `threads_max` threads are attached at a time.
  * Failure: a node detects the failure of a peer by the peer's socket (same machine: immediately) or
  *          heartbeat. Every wait for the peer then ends with -EHOSTDOWN, and so does every later
  *          operation on it. A peer that closes its node has left: REMO_PEER_LEFT, with the same
- *          error code. Between the failure and the moment at which this node has cut the peer off,
- *          an operation may still succeed, even after remo_node_peer has returned REMO_PEER_DEAD.
- *          On shm the memory of a failed peer stays mapped, and a read returns its last contents;
- *          the moment comes microseconds after the end of the socket. On other fabrics it comes
- *          when all operations in flight have failed. To detect a failure reliably, wait on the
- *          peer or acquire a lock; a successful read proves nothing. A forked child that executes
- *          no other program keeps the sockets of its parent open: while it runs, the failure of the
- *          parent is not detected.
+ *          error code. Until this node has cut the failed peer off, an operation may still succeed,
+ *          even after remo_node_peer has returned REMO_PEER_DEAD. On shm the memory of a failed
+ *          peer stays mapped, a read returns its last contents, and the cut-off comes microseconds
+ *          after the socket closes. On other fabrics it comes when all operations in flight have
+ *          failed. To detect a failure reliably, wait on the peer or acquire a lock; a successful
+ *          read proves nothing. A forked child that executes no other program keeps the sockets of
+ *          its parent open. While it runs, the failure of the parent is not detected.
  * Errors:  functions return 0 or -errno; remo_last_error() explains the calling thread's last
  *          failure.
  * Source:  LOCO 4.2 (manager), A.1, A.2.

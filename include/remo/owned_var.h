@@ -8,14 +8,14 @@
  * Cost:    store, load: none. push: 1 write of a slot per target (notify). pull: 1 read of both
  *          slots per attempt; a second attempt only after a store of the owner during the first.
  *          Data larger than 8 KiB may be split, as in region.h.
- * Order:   regular register: load returns a value not older than the last push that was placed
- *          here, and pull one not older than the last store before it. The value known on a node
- *          never returns to an older one, whether it came by push or pull, and in whichever thread.
+ * Order:   regular register. load returns a value not older than the last push that was placed
+ *          here. pull returns a value not older than the last store before it. On each node the
+ *          value never returns to an older one, across pushes, pulls and threads.
  * Caches:  works without hardware coherence (see region.h): each line has one writer.
  * Failure: -EAGAIN after REMO_OWNED_VAR_RETRIES torn reads; the caller's memory is unchanged. If
  *          the owner has failed, pull returns -EHOSTDOWN, and the copy stays readable, also after a
  *          failure during a push. A node that opens late has the value zero until a push or a pull.
- * Threads: load, pull, wait_change: any, concurrently. store, push: one at a time.
+ * Threads: load, pull, wait: any, concurrently. store, push: one at a time.
  * Source:  LOCO 5.1.1. Differs in: the checksum covers the sequence, so a stale copy is detected;
  *          two slots, so readers depend neither on the writer's speed nor on its survival; words
  *          carry a sequence too, because a bare word cannot order a late push and a newer pull.
@@ -75,14 +75,14 @@ REMO_API int remo_owned_var_push_all(struct remo_owned_var *var, struct remo_ack
  *   -ETIMEDOUT  the owner does not answer, or has not opened the variable
  *   -EAGAIN     every attempt was a torn read */
 REMO_API int remo_owned_var_pull(struct remo_owned_var *var, void *ret_value);
-/* Wait until the local copy differs from `than`, and copy it to `ret_value` (may be NULL, or
- * `than`). A push, or a pull of another thread, wakes the caller. At the owner, a store is noticed
+/* Wait until the local copy differs from `old`, and copy it to `ret_value` (may be NULL, or
+ * `old`). A push, or a pull of another thread, wakes the caller. At the owner, a store is noticed
  * at its next push, or within 20 ms. Blocks up to `timeout_ns`.
  * Errors:
  *   -ETIMEDOUT  the copy did not change
  *   -EHOSTDOWN  the owner has failed
  *   -ENOTCONN   the owner has closed the variable */
-REMO_API int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value,
-                                        uint64_t timeout_ns);
+REMO_API int remo_owned_var_wait(struct remo_owned_var *var, const void *old, void *ret_value,
+                                 uint64_t timeout_ns);
 
 REMO_END

@@ -1,7 +1,7 @@
 /* queue.h - bounded FIFO queue in network memory: any node pushes, any node pops.
  *
  * Model:   `capacity` slots striped over the participants. The claim word of a slot states the lap
- *          for which the slot is free, or the node that claimed it, and changes by compare-and-swap
+ *          for which the slot is free, or the node that claimed it. It changes by compare-and-swap
  *          only. A push claims the first free slot and then fills it. A pop copies the first filled
  *          slot and then frees it. Two words at the home approximate both positions, and have a
  *          flag for waiters.
@@ -9,8 +9,8 @@
  *          aligned. Home: 256 bytes. Each participant: 192 bytes more, for doorbells and the set of
  *          nodes that it has cut off.
  * Cost:    uncontended:
- *          - push, not full: 2 atomics and 1 write; elements above 1000 bytes: 1 write more; 1 read
- *            more where a completed write may not be placed;
+ *          - push, not full: 2 atomics and 1 write; elements above 1000 bytes: 1 write more; on
+ *            fabrics where a completed write may not be placed: 1 read more;
  *          - pop, not empty: 1 read and 2 atomics; elements above 1000 bytes: 1 read more;
  *          - push, full: 1 atomic;
  *          - pop, empty: 1 read, or 2 while a push fills a slot, and 1 more after a participant
@@ -28,12 +28,13 @@
  *          the queue continues without its slots, in order. A node that fails during a push has
  *          pushed its element or not; during a pop, it may have removed the element. Completed
  *          pushes into slots of nodes that are up are never lost, and no element is returned twice.
- *          If the owner of a slot fails during a push, the push returns -EHOSTDOWN or -EIO with a
- *          sentence that states it: the element was pushed once or not at all. If a push to an owner
- *          that is up fails, its slot is skipped, and the sentence of -EIO states whether the outcome
- *          is unknown. While the owner does not answer, pops wait at the slot; the next call on the
- *          pushing node after the owner answers frees it. Operations that time out have no effect.
- *          A pop waits for a push that has claimed its slot and has not filled it; without time to wait, it returns -ETIMEDOUT, as if the queue were empty.
+ *          If the owner of a slot fails during a push, the push returns -EHOSTDOWN or -EIO: the
+ *          element was pushed once or not at all, and the sentence states it. If a push to an owner
+ *          that is up fails, its slot is skipped, and the sentence of -EIO states whether the
+ *          outcome is unknown. While the owner does not answer, pops wait at the slot; the next
+ *          call on the pushing node after the owner answers frees it. Operations that time out have
+ *          no effect. A pop waits for a push that has claimed its slot and has not filled it.
+ *          Without time to wait, the pop returns -ETIMEDOUT, as if the queue were empty.
  * Threads: any.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by
  *          compare-and-swap instead of tickets by fetch-and-add, so no failed or timed-out

@@ -1,7 +1,7 @@
-/* remo.hpp - all of Remo for C++17 and later, without a library of its own.
+/* remo.hpp - the C++ interface (C++17 and later, header-only).
  *
- * Model:  a class per object. It owns the C object, moves, and closes it when it is destroyed. Objects are
- *         opened by their constructors: parent, name, options.
+ * Model:  a class per object. An instance owns the C object; it can be moved, and its destructor closes the
+ *         object. Constructors open the object: parent, name, options.
  * Errors: a call without a std::error_code throws remo::error; with one as its last argument, it stores the
  *         code there. See cxx/error.hpp.
  * Cost:   that of the C calls, which the classes call inline.

@@ -4,8 +4,8 @@
  *          itself). Receivers acknowledge consumed messages in an SST. The sender reuses space that
  *          all receivers that are up have acknowledged.
  * Layout:  per receiver `capacity_bytes`. A message is {u32 size, u32 lap, u64 checksum, payload},
- *          aligned to 16 bytes, and never wraps: a filler of 16 bytes ends a lap without room for
- *          the message.
+ *          aligned to 16 bytes, and never wraps. A filler of 16 bytes ends a lap that has no room
+ *          for the next message.
  * Cost:    send to n receivers: n writes (notify, or with an immediate), and n more per lap for the
  *          filler. receive: none, and an acknowledgement of 1 write for every consumed half of the
  *          ring, or on request.

@@ -4,16 +4,16 @@
  *          zero.
  * Layout:  rows in the order of ranks, each in cache lines of its own. A row of at most 8 bytes is
  *          one aligned word; a larger one has the format of owned_var.
- * Cost:    store, load, next: none. broadcast to n participants: n-1 writes, one ack. push: 1
- *          write. The writes notify their target.
+ * Cost:    store, load, next: none. push: 1 write. push_all to n participants: n-1 writes,
+ *          one ack. The writes notify their target.
  * Order:   each row is a regular register whose copies never return to an older value; rows are
  *          independent. A row of at most 8 bytes is atomic.
  * Caches:  works without hardware coherence (see region.h): each line has one writer.
  * Failure: the row of a failed node keeps its last value, also after a failure during a push
- *          (remo_channel_peer reports the failure). A broadcast skips failed participants, and
+ *          (remo_channel_peer reports the failure). push_all skips failed participants, and
  *          waits for participants that have not opened the table. -EAGAIN after 64 torn reads of a
  *          row.
- * Threads: load, next, wait: any, concurrently. store, push, broadcast: one at a time.
+ * Threads: load, next, wait: any, concurrently. store, push, push_all: one at a time.
  * Source:  LOCO 5.1.2; Derecho. Differs in: all rows are in one region instead of one channel each.
  */
 #pragma once
@@ -39,22 +39,23 @@ REMO_API int remo_sst_open(struct remo_channel *parent, const char *name, size_t
 REMO_API void remo_sst_close(struct remo_sst *sst);
 REMO_API struct remo_channel *remo_sst_channel(struct remo_sst *sst);
 
-/* Set the own row in local memory. Does not block. Errors: -EINVAL (NULL). */
+/* Set this node's row in local memory. Does not block. Errors: -EINVAL (NULL). */
 REMO_API int remo_sst_store(struct remo_sst *sst, const void *row);
 /* Copy the row of `node` from local memory. Does not block.
  * Errors:
  *   -EAGAIN  every attempt was a torn read
  *   -EINVAL  `node` is not a participant */
 REMO_API int remo_sst_load(struct remo_sst *sst, uint32_t node, void *ret_row);
-/* Write the own row to one participant (push), or to all others that are up (broadcast). The next
- * fence places it. Blocks for op_timeout_ns at most, while a participant has not opened the table.
+/* Write this node's row to one participant (push), or to all others that are up (push_all). The
+ * next fence places it. Blocks for op_timeout_ns at most, while a participant has not opened the
+ * table.
  * Errors:
  *   -EINVAL     `node` is not a participant
  *   -ETIMEDOUT  a participant has not opened the table
  *   -EHOSTDOWN  push: `node` has failed
  *   -ENOTCONN   push: `node` has closed the table */
 REMO_API int remo_sst_push(struct remo_sst *sst, uint32_t node, struct remo_ack *ack);
-REMO_API int remo_sst_broadcast(struct remo_sst *sst, struct remo_ack *ack);
+REMO_API int remo_sst_push_all(struct remo_sst *sst, struct remo_ack *ack);
 /* Return the first participant with a rank >= `from`, or REMO_NODES_MAX. A loop over participants:
  * for (n = remo_sst_next(s, 0); n < REMO_NODES_MAX; n = remo_sst_next(s, n + 1)) */
 REMO_API uint32_t remo_sst_next(const struct remo_sst *sst, uint32_t from);

@@ -1,7 +1,7 @@
 /* control.h - the control plane: one authenticated, ordered stream of frames to every peer, and failure
  * detection.
  *
- * Model:   a full mesh. Rank i connects to every j < i and accepts from every j > i. It retries for ever, so
+ * Model:   a full mesh. Rank i connects to every j < i and accepts from every j > i. It retries forever, so
  *          nodes start in any order. Each stream begins with the handshake of handshake.h; the hello blobs
  *          and frames follow.
  * Threads: one sleeping thread runs every callback, one at a time. `send` may be called from any thread and

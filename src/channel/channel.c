@@ -289,7 +289,7 @@ int remo_channel_join(struct remo_channel *channel) {
 
 /* ---- waiting for participants ---- */
 
-static int peer_problem(const struct remo_channel *channel, uint32_t node, enum remo_channel_peer state) {
+static int peer_problem(const struct remo_channel *channel, uint32_t node, enum remo_channel_state state) {
     if (state == REMO_CHANNEL_LEFT)
         return remo__fail(-ENOTCONN, "node %u has closed channel %s", node, channel->name);
     return remo__fail(-EHOSTDOWN, "channel %s: node %u has %s", channel->name, node,
@@ -298,7 +298,7 @@ static int peer_problem(const struct remo_channel *channel, uint32_t node, enum 
 
 /* Return 1 if the peer is connected, or was and has left; 0 if not yet; or an error. */
 static int peer_verdict(const struct remo_channel *channel, uint32_t node) {
-    enum remo_channel_peer state = remo_channel_peer(channel, node);
+    enum remo_channel_state state = remo_channel_peer(channel, node);
     if (state == REMO_CHANNEL_CONNECTED || (state == REMO_CHANNEL_LEFT && channel->peers[node].met))
         return 1;
     return state == REMO_CHANNEL_WAITING ? 0 : peer_problem(channel, node, state);
@@ -376,7 +376,7 @@ static int peer_ready(void *ctx) {
     const struct one_peer *one = ctx;
     if (atomic_load(&one->channel->mismatched))
         return remo__fail(-EPROTO, "%s", one->channel->error_text);
-    enum remo_channel_peer state = remo_channel_peer(one->channel, one->node);
+    enum remo_channel_state state = remo_channel_peer(one->channel, one->node);
     if (state == REMO_CHANNEL_CONNECTED)
         return 1;
     return state == REMO_CHANNEL_WAITING ? 0 : peer_problem(one->channel, one->node, state);
@@ -394,7 +394,7 @@ int remo__channel_reach(struct remo_channel *channel, uint32_t node) {
 }
 
 int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node) {
-    enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&channel->peers[node].state);
+    enum remo_channel_state state = (enum remo_channel_state)atomic_load(&channel->peers[node].state);
     if (remo__unlikely(state == REMO_CHANNEL_LEFT))
         return peer_problem(channel, node, state);
     enum remo_peer_state node_state = remo_node_peer(channel->node, node);
@@ -481,7 +481,7 @@ const struct remo_nodeset *remo_channel_participants(const struct remo_channel *
 
 /* A channel has no state of a node that had failed or left before the open. The root channel has the states
  * of the nodes. */
-enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uint32_t node) {
+enum remo_channel_state remo_channel_peer(const struct remo_channel *channel, uint32_t node) {
     if (!channel || node >= channel->node->size)
         return REMO_CHANNEL_DOWN;
     enum remo_peer_state node_state = remo_node_peer(channel->node, node);
@@ -489,7 +489,7 @@ enum remo_channel_peer remo_channel_peer(const struct remo_channel *channel, uin
         return node_state == REMO_PEER_UP       ? REMO_CHANNEL_CONNECTED
                : node_state == REMO_PEER_COMING ? REMO_CHANNEL_WAITING
                                                 : REMO_CHANNEL_DOWN;
-    enum remo_channel_peer state = (enum remo_channel_peer)atomic_load(&channel->peers[node].state);
+    enum remo_channel_state state = (enum remo_channel_state)atomic_load(&channel->peers[node].state);
     return state == REMO_CHANNEL_WAITING && node_state > REMO_PEER_UP ? REMO_CHANNEL_DOWN : state;
 }
 

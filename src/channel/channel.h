@@ -25,7 +25,7 @@ struct remo__memory {
 
 /* One pair: this endpoint and a peer's. Changed under the registry's lock. */
 struct remo__channel_peer {
-    _Atomic uint32_t state; /* enum remo_channel_peer; CONNECTED when each has the other's addresses */
+    _Atomic uint32_t state; /* enum remo_channel_state; CONNECTED when each has the other's addresses */
     _Atomic uint32_t id;    /* the peer's endpoint whose addresses this one has; 0: none yet */
     uint32_t granted_id;    /* the peer's endpoint that has received our addresses; 0: none */
     bool met;               /* was CONNECTED */

@@ -135,7 +135,7 @@ static void call_back(const struct pair_change *change, uint32_t peer) {
     if (change->connected && options->on_connect)
         options->on_connect(options->ctx, peer);
     if (change->ended && options->on_leave)
-        options->on_leave(options->ctx, peer, (enum remo_channel_peer)change->ended);
+        options->on_leave(options->ctx, peer, (enum remo_channel_state)change->ended);
     end_busy(change->channel);
 }
 
@@ -406,7 +406,7 @@ static void end_grant(struct remo__registry *registry, struct remo_channel *chan
 }
 
 /* End the pair of an open channel. The lock is held. */
-static void end_pair(struct remo_channel *channel, uint32_t peer, enum remo_channel_peer state,
+static void end_pair(struct remo_channel *channel, uint32_t peer, enum remo_channel_state state,
                      struct pair_change *change) {
     struct remo__channel_peer *known = &channel->peers[peer];
     if (channel->closing || !takes_part(channel, peer) || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED)
@@ -462,7 +462,7 @@ void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
 void remo__join_peer_up(void *ctx, uint32_t peer) {
     struct remo__registry *registry = ctx;
     pthread_mutex_lock(&registry->lock);
-    for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
+    for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++) {
         struct remo_channel *channel = registry->slots[slot];
         if (channel && channel->joined && !channel->closing && takes_part(channel, peer)
             && atomic_load(&channel->peers[peer].state) == REMO_CHANNEL_WAITING
@@ -479,7 +479,7 @@ void remo__join_peer_down(void *ctx, uint32_t peer) {
     pthread_mutex_lock(&registry->lock);
     remo__early_forget(&registry->early, peer);
     pthread_mutex_unlock(&registry->lock);
-    for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
+    for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++) {
         struct pair_change change = {0};
         pthread_mutex_lock(&registry->lock);
         struct remo_channel *channel = registry->slots[slot];

@@ -16,7 +16,7 @@
 #include "channel/channel.h"
 
 enum remo__message_type {
-    REMO__MESSAGE_JOIN = REMO__FRAME_CHANNELS,
+    REMO__MESSAGE_JOIN = REMO__NODE_FRAME_CHANNELS,
     REMO__MESSAGE_CONNECT,
     REMO__MESSAGE_REFUSE,
     REMO__MESSAGE_LEAVE,

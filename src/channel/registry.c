@@ -21,13 +21,13 @@ struct remo_channel *remo__registry_by_name(struct remo__registry *registry, con
 }
 
 struct remo_channel *remo__registry_by_id(struct remo__registry *registry, uint32_t id) {
-    struct remo_channel *channel = registry->slots[id % REMO_CHANNELS_MAX];
+    struct remo_channel *channel = registry->slots[id % REMO__CHANNELS_MAX];
     return channel && channel->id == id ? channel : NULL;
 }
 
 int remo__registry_insert(struct remo__registry *registry, struct remo_channel *channel) {
-    for (uint32_t tried = 0; tried < REMO_CHANNELS_MAX; tried++) {
-        uint32_t slot = registry->next_slot++ % REMO_CHANNELS_MAX;
+    for (uint32_t tried = 0; tried < REMO__CHANNELS_MAX; tried++) {
+        uint32_t slot = registry->next_slot++ % REMO__CHANNELS_MAX;
         if (registry->slots[slot] || slot == 0)
             continue;
         uint32_t generation = ++registry->generations[slot];
@@ -43,7 +43,7 @@ int remo__registry_insert(struct remo__registry *registry, struct remo_channel *
     return remo__fail(
         -EMFILE,
         "this node has %u channels, which are open, or closed here and in use at peers; close some of them",
-        REMO_CHANNELS_MAX - 1);
+        REMO__CHANNELS_MAX - 1);
 }
 
 void remo__registry_unname(struct remo__registry *registry, struct remo_channel *channel) {
@@ -123,7 +123,7 @@ void remo_node_close(struct remo_node *node) {
     while (registry->root->first_child)
         remo_channel_close(registry->root->first_child);
     remo__node_close_helpers(node); /* no callback runs from here on */
-    for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++)
+    for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++)
         if (registry->slots[slot])
             remo__registry_destroy(registry, registry->slots[slot]);
     remo__node_close(node);

@@ -4,16 +4,18 @@
 #include "channel/early.h"
 
 #ifdef REMO_SIM_SMALL
+#define REMO__CHANNELS_MAX 64u
 #define REMO__NAME_BUCKETS 64u
 #define REMO__ID_SLOT_BITS 6u
 #else
+#define REMO__CHANNELS_MAX REMO_CHANNELS_MAX
 #define REMO__NAME_BUCKETS 1024u
 #define REMO__ID_SLOT_BITS 12u
 #endif
 #define REMO__ID_BITS 20u /* of an immediate; the other bits are its value */
 
-static_assert(REMO_CHANNELS_MAX == 1u << REMO__ID_SLOT_BITS, "a slot fits an id");
-static_assert(REMO_CHANNELS_MAX == REMO__COUNTERS_MAX, "every channel has its counters");
+static_assert(REMO__CHANNELS_MAX == 1u << REMO__ID_SLOT_BITS, "a slot fits an id");
+static_assert(REMO__CHANNELS_MAX == REMO__COUNTERS_MAX, "every channel has its counters");
 static_assert(REMO_CHANNEL_IMMEDIATE_MAX == (1u << (32 - REMO__ID_BITS)) - 1,
               "id and value share an immediate");
 
@@ -23,8 +25,8 @@ struct remo__registry {
     struct remo_node *node;
     pthread_mutex_t lock;
     struct remo_channel *buckets[REMO__NAME_BUCKETS]; /* open channels, by full name */
-    struct remo_channel *slots[REMO_CHANNELS_MAX];    /* and closed ones that peers may still use */
-    uint8_t generations[REMO_CHANNELS_MAX];
+    struct remo_channel *slots[REMO__CHANNELS_MAX];   /* and closed ones that peers may still use */
+    uint8_t generations[REMO__CHANNELS_MAX];
     uint32_t next_slot;
     struct remo__early early; /* JOINs for channels that are not open here */
     struct remo_channel *root;

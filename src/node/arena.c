@@ -127,7 +127,7 @@ static int send_segment(struct remo__arena *arena, uint32_t index, uint32_t peer
     remo__put_u64(&writer, segment->bytes);
     remo__put_u32(&writer, segment->blob_bytes);
     remo__put_bytes(&writer, segment->blob, segment->blob_bytes);
-    return remo__control_send(arena->node->control, peer, REMO__FRAME_SEGMENT, frame,
+    return remo__control_send(arena->node->control, peer, REMO__NODE_FRAME_SEGMENT, frame,
                               (size_t)(writer.at - frame), segment->fd);
 }
 

@@ -119,7 +119,7 @@ static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_mach
     if (rc == 0)
         rc = remo__arena_announce(node->arena, peer);
     if (rc == 0)
-        rc = remo__node_send(node, peer, REMO__FRAME_READY, NULL, 0);
+        rc = remo__node_send(node, peer, REMO__NODE_FRAME_READY, NULL, 0);
     if (rc != 0)
         refuse(node, peer, -EPROTO, remo_last_error());
 }
@@ -157,16 +157,16 @@ static void report_peer(const struct remo_node *node, uint32_t peer) {
 
 static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd) {
     struct remo_node *node = ctx;
-    if (type == REMO__FRAME_SEGMENT) {
+    if (type == REMO__NODE_FRAME_SEGMENT) {
         if (map_segment(node, peer, data, bytes, fd) != 0)
             refuse(node, peer, -EPROTO, remo_last_error());
-    } else if (type == REMO__FRAME_READY && atomic_load(&node->peers[peer].mapped_bytes) > 0) {
+    } else if (type == REMO__NODE_FRAME_READY && atomic_load(&node->peers[peer].mapped_bytes) > 0) {
         atomic_store(&node->peers[peer].state, REMO_PEER_UP);
         remo__log(&node->log, REMO_LOG_INFO, "node %u is up", peer);
         node->hooks.peer_up(node->hooks.ctx, peer);
         report_peer(node, peer);
         atomic_store(&node->peers[peer].reported, true);
-    } else if (type >= REMO__FRAME_CHANNELS) {
+    } else if (type >= REMO__NODE_FRAME_CHANNELS) {
         node->hooks.frame(node->hooks.ctx, peer, type, data, bytes);
     }
     if (fd >= 0)

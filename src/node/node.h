@@ -27,10 +27,10 @@
 #endif
 
 /* Frame types on the control stream. Types of the node are below 100; those of channels begin at 100. */
-enum remo__frame_type {
-    REMO__FRAME_SEGMENT = 1, /* announces a segment of the sender's arena */
-    REMO__FRAME_READY = 2,   /* follows the segments that existed when the peer connected */
-    REMO__FRAME_CHANNELS = 100
+enum remo__node_frame {
+    REMO__NODE_FRAME_SEGMENT = 1, /* announces a segment of the sender's arena */
+    REMO__NODE_FRAME_READY = 2,   /* follows the segments that existed when the peer connected */
+    REMO__NODE_FRAME_CHANNELS = 100
 };
 
 struct remo__peer {

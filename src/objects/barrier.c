@@ -139,7 +139,7 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
     }
     if (barrier->has_announced)
         return 0;
-    int rc = remo_sst_broadcast(barrier->sst, &barrier->writes);
+    int rc = remo_sst_push_all(barrier->sst, &barrier->writes);
     if (rc == 0 || REMO__MUTANT(barrier_news_drop))
         remo__news_end(barrier->news);
     else
@@ -221,7 +221,7 @@ void remo__barrier_abandon(struct remo_barrier *barrier) {
     barrier->has_abandoned = true;
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());
     remo_sst_store(barrier->sst, &row);
-    (void)remo_sst_broadcast(barrier->sst, &barrier->writes);
+    (void)remo_sst_push_all(barrier->sst, &barrier->writes);
     remo__fail(-EHOSTDOWN, "%s", sentence);
 }
 

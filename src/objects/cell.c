@@ -179,7 +179,7 @@ static int push_to_late(struct remo__cell *cell, const struct remo_nodeset *late
     return 0;
 }
 
-int remo__cell_broadcast(struct remo__cell *cell, struct remo_ack *ack) {
+int remo__cell_push_all(struct remo__cell *cell, struct remo_ack *ack) {
     const struct remo__memory *memory = cell->region->memory;
     struct remo_nodeset late = {0};
     bool any_late = false;

@@ -72,4 +72,4 @@ int remo__cell_push(struct remo__cell *cell, uint32_t node, struct remo_ack *ack
 /* Push to all other participants that are up. Blocks for op_timeout_ns at most, while a participant has not
  * opened the object.
  * Errors: the first one of a push, except -EHOSTDOWN and -ENOTCONN. */
-int remo__cell_broadcast(struct remo__cell *cell, struct remo_ack *ack);
+int remo__cell_push_all(struct remo__cell *cell, struct remo_ack *ack);

@@ -16,7 +16,7 @@ static void on_connect(void *ctx, uint32_t node) {
     remo__lock_recovery_connected(ctx, node);
 }
 
-static void on_leave(void *ctx, uint32_t node, enum remo_channel_peer state) {
+static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
     struct remo_lock *lock = ctx;
     (void)node, (void)state;
     remo__lock_report_on(lock); /* an answer may have waited for this */

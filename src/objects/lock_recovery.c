@@ -84,7 +84,7 @@ bool remo__lock_knows_us(const struct remo_lock *lock, uint32_t node) {
 
 bool remo__lock_gone(const struct remo_lock *lock, uint32_t node) {
     enum remo_peer_state life = remo_node_peer(lock->node, node);
-    enum remo_channel_peer state = remo_channel_peer(lock->channel, node);
+    enum remo_channel_state state = remo_channel_peer(lock->channel, node);
     /* The control thread cuts a dead node off before it gets to us. */
     return life == REMO_PEER_DEAD || life == REMO_PEER_LEFT || state == REMO_CHANNEL_LEFT
            || state == REMO_CHANNEL_DOWN;

@@ -135,7 +135,7 @@ int remo_owned_var_push(struct remo_owned_var *var, uint32_t node, struct remo_a
 
 int remo_owned_var_push_all(struct remo_owned_var *var, struct remo_ack *ack) {
     REMO__REQUIRE(var);
-    return var->is_owner ? remo__cell_broadcast(&var->own, ack) : fail_not_owner(var);
+    return var->is_owner ? remo__cell_push_all(&var->own, ack) : fail_not_owner(var);
 }
 
 /* ---- load ---- */
@@ -217,11 +217,10 @@ static int has_changed(void *ctx) {
     return rc != 0 && !REMO__MUTANT(owned_var_last_look) && load_and_use(use) > 0 ? 1 : rc;
 }
 
-int remo_owned_var_wait_change(struct remo_owned_var *var, const void *than, void *ret_value,
-                               uint64_t timeout_ns) {
+int remo_owned_var_wait(struct remo_owned_var *var, const void *old, void *ret_value, uint64_t timeout_ns) {
     REMO__REQUIRE(var);
-    struct use use = {.var = var, .than = than, .ret_value = ret_value};
-    if (!than)
+    struct use use = {.var = var, .than = old, .ret_value = ret_value};
+    if (!old)
         return remo__fail(-EINVAL, "cannot wait for a change: the value to compare with is NULL");
     return remo__wait(var->region->node, has_changed, &use, remo__deadline(timeout_ns));
 }

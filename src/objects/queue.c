@@ -17,7 +17,7 @@
 
 /* Runs on the control thread, after `node` was cut off from this node's memory. The stored bit allows pops to
  * free the slots that `node` has claimed and not filled. */
-static void on_leave(void *ctx, uint32_t node, enum remo_channel_peer state) {
+static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
     struct remo_queue *queue = ctx;
     char *word = queue->slots_memory->own + REMO__QUEUE_CUT_OFF + node / 64 * 8;
     (void)state;
@@ -134,13 +134,13 @@ static int begin_op(struct remo_queue *queue, enum remo__queue_side side, struct
 }
 
 /* Try once, then wait up to `timeout_ns`. `sentence` explains -ETIMEDOUT. */
-static int run_op(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t timeout_ns,
+static int run_op(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t timeout_ns,
                   const char *sentence) {
-    int rc = try(op);
+    int rc = attempt(op);
     if (remo__likely(rc == 1))
         return 0;
     if (rc == 0)
-        rc = timeout_ns == 0 ? -ETIMEDOUT : remo__queue_wait(op, try, remo__deadline(timeout_ns));
+        rc = timeout_ns == 0 ? -ETIMEDOUT : remo__queue_wait(op, attempt, remo__deadline(timeout_ns));
     return rc == -ETIMEDOUT ? remo__fail_static(rc, sentence) : rc;
 }
 

@@ -117,4 +117,4 @@ bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node);
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to);
 /* Repeat `try` until it returns a value other than 0.
  * Errors: -ETIMEDOUT at the deadline; those of `try`; -EHOSTDOWN and -ENOTCONN of the home. */
-int remo__queue_wait(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t deadline_ns);
+int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t deadline_ns);

@@ -40,7 +40,7 @@ int remo__queue_find_offset(struct remo_queue *queue, const struct remo__memory 
 }
 
 bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node) {
-    enum remo_channel_peer state = remo_channel_peer(queue->channel, node);
+    enum remo_channel_state state = remo_channel_peer(queue->channel, node);
     enum remo_peer_state node_state = remo_node_peer(queue->node, node);
     return state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN || node_state == REMO_PEER_DEAD
            || node_state == REMO_PEER_LEFT;

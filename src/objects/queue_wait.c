@@ -147,7 +147,7 @@ static int was_rung(void *ctx) {
 
 /* Wait until a try succeeds. This node's bit is set. The try between the flag and the sleep is essential: a
  * push or pop that moved the word before the flag was set rings no doorbell. */
-static int wait_at_doorbell(struct remo__queue_op *op, int (*try)(void *ctx), enum remo__queue_side side,
+static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx), enum remo__queue_side side,
                             uint64_t deadline_ns) {
     struct doorbell_wait wait = {.op = op,
                                  .doorbell = op->queue->slots_memory->own + REMO__QUEUE_DOORBELL(side)};
@@ -155,7 +155,7 @@ static int wait_at_doorbell(struct remo__queue_op *op, int (*try)(void *ctx), en
         wait.seen = remo__load(wait.doorbell);
         int rc = set_wait_flag(op, side);
         if (rc == 0)
-            rc = try(op);
+            rc = attempt(op);
         if (rc != 0)
             return rc;
         uint64_t retry_at = remo__deadline(RETRY_NS);
@@ -165,16 +165,16 @@ static int wait_at_doorbell(struct remo__queue_op *op, int (*try)(void *ctx), en
     }
 }
 
-int remo__queue_wait(struct remo__queue_op *op, int (*try)(void *ctx), uint64_t deadline_ns) {
+int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t deadline_ns) {
     enum remo__queue_side side =
         op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD : REMO__QUEUE_TAIL; /* a push waits for pops */
-    int rc = remo__wait(op->queue->node, try, op, remo__min(deadline_ns, remo__deadline(SPIN_NS)));
+    int rc = remo__wait(op->queue->node, attempt, op, remo__min(deadline_ns, remo__deadline(SPIN_NS)));
     if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)
         return rc;
     rc = begin_wait(op, side);
     if (rc != 0)
         return rc;
-    rc = wait_at_doorbell(op, try, side, deadline_ns);
+    rc = wait_at_doorbell(op, attempt, side, deadline_ns);
     end_wait(op, side);
     return rc > 0 ? 0 : rc;
 }

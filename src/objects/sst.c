@@ -119,9 +119,9 @@ int remo_sst_push(struct remo_sst *sst, uint32_t node, struct remo_ack *ack) {
     return remo__cell_push(&sst->own, node, ack);
 }
 
-int remo_sst_broadcast(struct remo_sst *sst, struct remo_ack *ack) {
+int remo_sst_push_all(struct remo_sst *sst, struct remo_ack *ack) {
     REMO__REQUIRE(sst);
-    return remo__cell_broadcast(&sst->own, ack);
+    return remo__cell_push_all(&sst->own, ack);
 }
 
 uint32_t remo_sst_next(const struct remo_sst *sst, uint32_t from) {

@@ -161,12 +161,12 @@ void test_shared(remo::node &node) {
         var.push_all();
         all.wait(patience);
     } else {
-        CHECK(var.wait_change(row{}, patience).numbers[0] == 2.5);
+        CHECK(var.wait(row{}, patience).numbers[0] == 2.5);
         all.wait(patience);
         CHECK(var.load().round == 1 && var.pull().round == 1);
     }
     table.store(row{node.rank(), 3, {}});
-    table.broadcast();
+    table.push_all();
     std::uint32_t participants = 0;
     table.wait(
         [&](remo::sst<row> &t) {
@@ -350,7 +350,7 @@ void test_channel(remo::node &node) {
     outer.ref().wait(patience);
     CHECK(all.channel().name() == "outer/all");
     std::uint32_t next = (node.rank() + 1) % node.size();
-    CHECK(outer.ref().peer(next) == remo::channel_peer::connected);
+    CHECK(outer.ref().peer(next) == remo::channel_state::connected);
     CHECK(remo_nodeset_has(std::addressof(std::as_const(*remo_channel_participants(outer.get()))), next));
     remo::region region(outer, "region", 64);
     region.channel().wait(patience);

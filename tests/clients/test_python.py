@@ -370,10 +370,10 @@ def test_owned_var(node):
         var.store(b'value  1')
         var.push()
     else:
-        assert var.wait_change(bytes(8), PATIENCE) == b'value  1' == var.load()
+        assert var.wait(bytes(8), PATIENCE) == b'value  1' == var.load()
         expect(remo.Error, lambda: var.store(bytes(8)), 'EPERM')
     expect(ValueError, lambda: var.store(bytes(7)), '7 bytes', '8 bytes')
-    expect(ValueError, lambda: var.wait_change(b''))
+    expect(ValueError, lambda: var.wait(b''))
     barrier.wait(PATIENCE)
     if node.rank == 1:
         pushed = remo.Ack(node)
@@ -384,7 +384,7 @@ def test_owned_var(node):
     barrier.wait(PATIENCE)
     assert var.load() == (b'value  1' if node.rank == 2 else b'value  2')
     assert var.pull() == b'value  2'
-    expect(remo.Timeout, lambda: var.wait_change('value  2', 0.01))
+    expect(remo.Timeout, lambda: var.wait('value  2', 0.01))
     barrier.wait(PATIENCE)
 
 

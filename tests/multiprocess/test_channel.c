@@ -27,7 +27,7 @@ static void on_connect(void *ctx, uint32_t node) {
     atomic_fetch_add(&((struct events *)ctx)->connects[node], 1);
 }
 
-static void on_leave(void *ctx, uint32_t node, enum remo_channel_peer state) {
+static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
     struct events *events = ctx;
     atomic_fetch_add(state == REMO_CHANNEL_LEFT ? &events->lefts[node] : &events->downs[node], 1);
 }

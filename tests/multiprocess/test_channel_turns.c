@@ -34,7 +34,7 @@ static int step(struct side *side) {
     return 0;
 }
 
-static enum remo_channel_peer state_of(const struct side *side) {
+static enum remo_channel_state state_of(const struct side *side) {
     return remo_channel_peer(side->channel, side->other);
 }
 
@@ -50,7 +50,7 @@ static void pause_for(uint32_t how) {
 static int end_connected(struct side *sides) {
     for (uint32_t turn = 0; turn < 3; turn++) {
         for (uint32_t ms = 0; ms < 100000; ms++) {
-            enum remo_channel_peer a = state_of(&sides[0]), b = state_of(&sides[1]);
+            enum remo_channel_state a = state_of(&sides[0]), b = state_of(&sides[1]);
             if (a == REMO_CHANNEL_CONNECTED && b == REMO_CHANNEL_CONNECTED) {
                 CHECK_OK(remo_channel_wait(sides[0].channel, 0));
                 CHECK_OK(remo_channel_wait(sides[1].channel, 0));

@@ -128,8 +128,8 @@ static int owned_vars(struct remo_channel *root) {
     CHECK_NULL(remo_owned_var_push_all(NULL, NULL));
     CHECK_NULL(remo_owned_var_pull(NULL, &word));
     CHECK_OK(remo_owned_var_pull(var, NULL));
-    CHECK_NULL(remo_owned_var_wait_change(NULL, &word, NULL, 0));
-    CHECK_INVALID(remo_owned_var_wait_change(var, NULL, NULL, 0));
+    CHECK_NULL(remo_owned_var_wait(NULL, &word, NULL, 0));
+    CHECK_INVALID(remo_owned_var_wait(var, NULL, NULL, 0));
     CHECK(!remo_owned_var_channel(NULL));
     remo_owned_var_close(NULL);
     remo_owned_var_close(var);
@@ -153,7 +153,7 @@ static int ssts_and_barriers(struct remo_channel *root) {
     CHECK_NULL(remo_sst_load(NULL, 0, &word));
     CHECK_INVALID(remo_sst_load(sst, 0, NULL));
     CHECK_NULL(remo_sst_push(NULL, 0, NULL));
-    CHECK_NULL(remo_sst_broadcast(NULL, NULL));
+    CHECK_NULL(remo_sst_push_all(NULL, NULL));
     CHECK_NULL(remo_sst_wait(NULL, never, NULL, 0));
     CHECK_NULL(remo_sst_wait(sst, NULL, NULL, 0));
     CHECK(!remo_sst_channel(NULL) && remo_sst_next(NULL, 0) == REMO_NODES_MAX);

@@ -171,9 +171,9 @@ static int errors(struct remo_node *node, void *ctx) {
         CHECK_CODE(remo_owned_var_store(var, NULL), -EINVAL);
     }
     CHECK_CODE(remo_owned_var_load(var, NULL), -EINVAL);
-    CHECK_CODE(remo_owned_var_wait_change(var, NULL, &word, 0), -EINVAL);
-    CHECK_CODE(remo_owned_var_wait_change(var, &word, &word, 0), -ETIMEDOUT);
-    CHECK_CODE(remo_owned_var_wait_change(var, &word, &word, SECOND / 50), -ETIMEDOUT);
+    CHECK_CODE(remo_owned_var_wait(var, NULL, &word, 0), -EINVAL);
+    CHECK_CODE(remo_owned_var_wait(var, &word, &word, 0), -ETIMEDOUT);
+    CHECK_CODE(remo_owned_var_wait(var, &word, &word, SECOND / 50), -ETIMEDOUT);
     CHECK_OK(cluster_meet());
     remo_owned_var_close(var);
     remo_owned_var_close(NULL);
@@ -375,7 +375,7 @@ static int waiting(struct remo_node *node, void *ctx) {
             CHECK_OK(remo_owned_var_push_all(var, NULL));
         } else {
             uint64_t begin = cluster_now_ns();
-            CHECK_OK(remo_owned_var_wait_change(var, &value, &latest, 100 * SECOND));
+            CHECK_OK(remo_owned_var_wait(var, &value, &latest, 100 * SECOND));
             CHECK(latest > value && in_time(cluster_now_ns() - begin, SECOND));
             value = latest;
             if (value == ROUNDS)
@@ -406,7 +406,7 @@ static int late_and_absent(struct remo_node *node, void *ctx) {
         CHECK_COST(remo_owned_var_channel(var), CHECK_OK(remo_owned_var_push_all(var, NULL)), 0, 2, 0, 2);
         CHECK_SENTENCE(remo_owned_var_push(var, 3, NULL), -EINVAL, "node 3 does not take part");
     } else if (rank < 3) {
-        CHECK_OK(remo_owned_var_wait_change(var, &found, &found, 100 * SECOND));
+        CHECK_OK(remo_owned_var_wait(var, &found, &found, 100 * SECOND));
         CHECK_EQUAL(found, 9);
     }
     CHECK_OK(cluster_meet());
@@ -423,7 +423,7 @@ static int late_and_absent(struct remo_node *node, void *ctx) {
         CHECK_COST(remo_owned_var_channel(var), CHECK_OK(remo_owned_var_push_all(var, NULL)), 0, 1, 0, 1);
         CHECK_CODE(remo_owned_var_push(var, 1, NULL), -ENOTCONN);
     } else if (rank == 2) {
-        CHECK_OK(remo_owned_var_wait_change(var, &found, &found, 100 * SECOND));
+        CHECK_OK(remo_owned_var_wait(var, &found, &found, 100 * SECOND));
         CHECK_EQUAL(found, 10);
     }
     CHECK_OK(cluster_meet());
@@ -454,7 +454,7 @@ static int owner_fails(struct remo_node *node, void *ctx) {
     int rc = 0;
     uint64_t begin = cluster_now_ns();
     while (rc == 0 || rc == -EAGAIN)
-        rc = remo_owned_var_wait_change(var, value, value, 100 * SECOND);
+        rc = remo_owned_var_wait(var, value, value, 100 * SECOND);
     CHECK_EQUAL(-rc, EHOSTDOWN);
     CHECK(in_time(cluster_now_ns() - begin, 5 * SECOND));
     CHECK_OK(remo_owned_var_load(var, found));

@@ -62,7 +62,7 @@ static int rows_of(struct remo_node *node, size_t size) {
         }
         CHECK_OK(cluster_meet());
         if (n % 2)
-            CHECK_OK(remo_sst_broadcast(sst, NULL));
+            CHECK_OK(remo_sst_push_all(sst, NULL));
         for (uint32_t other = 0; n % 2 == 0 && other < remo_node_size(node); other++)
             CHECK_OK(remo_sst_push(sst, other, NULL));
         CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
@@ -100,7 +100,7 @@ static int costs(struct remo_node *node, void *ctx) {
             return 1;
         struct remo_channel *channel = remo_sst_channel(sst);
         CHECK_COST(channel, CHECK_OK(remo_sst_store(sst, row)), 0, 0, 0, 0);
-        CHECK_COST(channel, CHECK_OK(remo_sst_broadcast(sst, &ack)), 0, size - 1, 0, size - 1);
+        CHECK_COST(channel, CHECK_OK(remo_sst_push_all(sst, &ack)), 0, size - 1, 0, size - 1);
         CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
         CHECK_OK(remo_ack_test(&ack));
         CHECK_COST(channel, CHECK_OK(remo_sst_push(sst, (rank + 1) % size, NULL)), 0, 1, 0, 1);
@@ -183,7 +183,7 @@ static int hammer(struct remo_node *node, void *ctx) {
         for (uint64_t n = 1; cluster_now_ns() < end; n++) {
             make_row(row, sizes[i], n);
             CHECK_OK(remo_sst_store(sst, row));
-            CHECK_OK(remo_sst_broadcast(sst, NULL));
+            CHECK_OK(remo_sst_push_all(sst, NULL));
             if (n % 7 == 0) {
                 CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
                 atomic_store(&shared->nodes[rank].published, n);
@@ -226,7 +226,7 @@ static int waiting(struct remo_node *node, void *ctx) {
             cluster_sleep_ms(40);
         uint64_t begin = cluster_now_ns();
         CHECK_OK(remo_sst_store(sst, &round));
-        CHECK_OK(remo_sst_broadcast(sst, NULL));
+        CHECK_OK(remo_sst_push_all(sst, NULL));
         CHECK_OK(remo_sst_wait(sst, all_reached, &round, 100 * SECOND));
         CHECK(in_time(cluster_now_ns() - begin, SECOND));
     }
@@ -253,7 +253,7 @@ static int failing(struct remo_node *node, void *ctx) {
         return 1;
     make_row(row, sizeof row, 100 + rank);
     CHECK_OK(remo_sst_store(sst, row));
-    CHECK_OK(remo_sst_broadcast(sst, NULL));
+    CHECK_OK(remo_sst_push_all(sst, NULL));
     CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
     CHECK_OK(cluster_meet());
     if (rank == victim) {
@@ -269,7 +269,7 @@ static int failing(struct remo_node *node, void *ctx) {
     make_row(row, sizeof row, 100 + victim);
     CHECK(memcmp(found, row, sizeof row) == 0);
     CHECK_CODE(remo_sst_push(sst, victim, NULL), -EHOSTDOWN);
-    CHECK_COST(remo_sst_channel(sst), CHECK_OK(remo_sst_broadcast(sst, NULL)), 0, 2, 0, 2);
+    CHECK_COST(remo_sst_channel(sst), CHECK_OK(remo_sst_push_all(sst, NULL)), 0, 2, 0, 2);
     CHECK_OK(cluster_meet());
     remo_sst_close(sst);
     return 0;

@@ -38,10 +38,10 @@ class OwnedVar(Object):
         """Read the owner's value into the copy on this node, and return it."""
         return self._fill('pull')
 
-    def wait_change(self, than: Bytes, timeout: Optional[float] = None) -> bytes:
-        """Wait until the copy on this node differs from `than`; return it."""
-        old, into = self._exactly(than, self.size_bytes), ctypes.create_string_buffer(self.size_bytes)
-        check(wait_in_slices(timeout, lambda ns: self._call('wait_change', old, into, ns)))
+    def wait(self, old: Bytes, timeout: Optional[float] = None) -> bytes:
+        """Wait until the copy on this node differs from `old`, and return it."""
+        expected, into = self._exactly(old, self.size_bytes), ctypes.create_string_buffer(self.size_bytes)
+        check(wait_in_slices(timeout, lambda ns: self._call('wait', expected, into, ns)))
         return into.raw
 
     def _fill(self, verb: str) -> bytes:
@@ -73,7 +73,7 @@ class SST(Object):
     def push(self, node: Optional[int] = None, *, ack: Optional[Ack] = None) -> None:
         """Write the row of this node to a participant, or to every other participant that is up."""
         done = start(ack)
-        check(self._call('broadcast', done) if node is None else self._call('push', node, done))
+        check(self._call('push_all', done) if node is None else self._call('push', node, done))
 
     def wait(self, ready: Callable[[SST], bool], timeout: Optional[float] = None) -> None:
         """Wait until ``ready(table)`` is true. It is called whenever a row may have changed or a

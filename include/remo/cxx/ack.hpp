@@ -1,10 +1,10 @@
-/* cxx/ack.hpp - operations that are in flight. Part of <remo/remo.hpp>.
+/* cxx/ack.hpp - operations in flight. Part of <remo/remo.hpp>.
  *
- * Model:  an `ack` counts the unfinished operations that were started with it; a `future<T>` is one
- *         operation and the place of its result. See <remo/ack.h>.
- * Life:   destruction cancels: the operations go on, and nothing is written to the ack, to the result or to
- *         a buffer of the caller any more. Neither can be moved, because the library holds its address;
- *         functions return a future by construction in place.
+ * Model:  an `ack` counts its incomplete operations; a `future<T>` has one operation and its result. See
+ *         <remo/ack.h>.
+ * Life:   the destructor cancels. The operations continue, and write neither to the ack nor to results or
+ *         buffers of the caller any more. Acks and futures cannot be moved, because the library holds their
+ *         address; functions construct the future that they return in place.
  * Threads: one thread starts operations; one thread at a time tests or waits.
  */
 #pragma once
@@ -27,16 +27,17 @@ class ack {
     ~ack() {
         remo_ack_cancel(&ack_);
     }
-    /* True if nothing is in flight any more. Never waits. Reports the first operation that failed. */
+    /* Return whether all operations are complete. Does not block. Errors: that of the first operation that
+     * failed. */
     bool test(on_error errors = {}) {
         int rc = remo_ack_test(&ack_);
         return rc == -EINPROGRESS ? (errors.check(0), false) : (errors.check(rc), true);
     }
-    /* Wait until nothing is in flight. Reports errc::timed_out, or the first operation that failed. */
+    /* Wait until all operations are complete. Errors: timed_out, or that of the first failed operation. */
     void wait(timeout time = forever, on_error errors = {}) {
         errors.check(remo_ack_wait(&ack_, detail::timeout_ns(time)));
     }
-    /* From now on this ack also stands for the operations of `from`, and `from` for none. */
+    /* Move the operations of `from` to this ack; see remo_ack_join. */
     void join(ack &from) noexcept {
         remo_ack_join(&ack_, &from.ack_);
     }
@@ -51,9 +52,9 @@ class ack {
     remo_ack ack_ = REMO_ACK_INIT;
 };
 
-/* Wait until one of these acks is done; returns its index. `acks` is a contiguous container of remo_ack *,
- * from ack::get() and future::handle(); entries that are nullptr are skipped. The ack itself reports a failure
- * of its operation. Reports errc::timed_out. */
+/* Wait until one of `acks` is complete, and return its index. `acks` is a contiguous container of remo_ack *,
+ * from ack::get() and future::handle(). Entries that are nullptr are skipped. The ack itself reports a
+ * failure of its operation. Errors: timed_out. */
 template <class Acks> std::size_t wait_any(const Acks &acks, timeout time = forever, on_error errors = {}) {
     std::uint32_t index = 0;
     errors.check(remo_ack_wait_any(std::data(acks), static_cast<std::uint32_t>(std::size(acks)),
@@ -65,7 +66,7 @@ inline std::size_t wait_any(std::initializer_list<remo_ack *> acks, timeout time
     return wait_any<>(acks, time, errors);
 }
 
-/* One operation in flight that gives a T. */
+/* One operation in flight, with a result of type T. */
 template <class T> class future {
     static_assert(std::is_trivially_copyable_v<T>, "the network fills the result byte by byte");
 
@@ -77,22 +78,22 @@ template <class T> class future {
     future(const future &) = delete;
     future &operator=(const future &) = delete;
 
-    /* True if get() does not wait. A failure is reported by get() alone. */
+    /* Return whether get() returns without waiting. Only get() reports a failure. */
     bool is_ready() {
         return rc_ < 0 || remo_ack_test(ack_.get()) != -EINPROGRESS;
     }
-    /* The result, after a wait of at most `time`. Reports errc::timed_out, or the error of the operation. */
+    /* Wait up to `time`, and return the result. Errors: timed_out, or that of the operation. */
     T get(timeout time = forever, on_error errors = {}) {
         int rc = rc_ < 0 ? rc_ : remo_ack_wait(ack_.get(), detail::timeout_ns(time));
         return errors.check(rc) ? value_ : T{};
     }
-    /* For wait_any. Belongs to this future. */
+    /* Return the ack, for wait_any. The future owns it. */
     remo_ack *handle() noexcept {
         return ack_.get();
     }
 
   private:
-    T value_{}; /* before the ack: it is destroyed after the ack has let go of it */
+    T value_{}; /* before the ack, so destroyed after the ack has cancelled */
     ack ack_;
     int rc_;
 };

@@ -4,10 +4,10 @@
  *         address and a size. They convert from arrays and from every container with data() and size()
  *         (std::vector, std::string, std::array, std::span) of trivially copyable elements.
  *         `object_bytes(x)` is a view of one object.
- * Text:   a view of a string literal ends before its terminating zero, and contains earlier zeros. A view of a
- *         char pointer, or of a char array that is not constant, ends before the first zero, and at the latest
- *         with the array. Use const_bytes(data, size) for other bytes in a char array.
- * Life:   a view does not own its memory.
+ * Text:   a view of a string literal ends before its terminating zero, and contains earlier zeros. A view of
+ *         a char pointer, or of a char array that is not constant, ends before the first zero, and at the
+ *         latest with the array. Use const_bytes(data, size) for other bytes in a char array.
+ * Life:   a view does not own its memory, which must outlive it.
  */
 #pragma once
 
@@ -20,8 +20,8 @@
 
 namespace remo {
 
-/* A pointer and a count; what std::span of C++20 is, as far as it is needed here. std::span converts to
- * and from it. The type is the same for every language version, and so are the signatures that use it. */
+/* A pointer and a count: the part of C++20's std::span that Remo needs. std::span converts to and from it.
+ * The type, and so each signature that uses it, is the same in every language version. */
 template <class T> class span {
   public:
     using element_type = T;
@@ -56,7 +56,7 @@ template <class T> class span {
 };
 
 namespace detail {
-/* The element type of a contiguous container, as its data() shows it; not defined for other types. */
+/* The element type of a contiguous container, from its data(); undefined for other types. */
 template <class Container>
 using element_of = std::remove_pointer_t<decltype(std::declval<Container &>().data())>;
 

@@ -11,7 +11,7 @@
 
 namespace remo {
 
-/* How numbers are combined. The last three are for integers only. */
+/* The operation of a reduction. The last three require integers. */
 enum class reduction {
     sum = REMO_REDUCTION_SUM,
     min = REMO_REDUCTION_MIN,
@@ -23,8 +23,8 @@ enum class reduction {
 
 /* Calls that all participants make in the same order, with the same root, sizes and types, as in MPI.
  * Numbers are integers of 8 bytes and double. `send` and `receive` of a reduction are contiguous containers
- * or arrays of one element type and one size; they may be the same. errc::timed_out: the call is not over,
- * make it again. Nodes read from each other: wait in a barrier before the object is closed. */
+ * or arrays of one element type and one size; they may be the same. After errc::timed_out the call is
+ * incomplete: repeat it. Nodes read from each other: wait in a barrier before you close the object. */
 class collective : public detail::object<remo_collective, remo_collective_close, remo_collective_channel> {
   public:
     collective() noexcept = default;
@@ -73,7 +73,7 @@ class collective : public detail::object<remo_collective, remo_collective_close,
         return done ? result[0] : T{};
     }
     /* Copy `send` of each participant, in the order of the ranks, into `receive` of the root, which has room
-     * for all. Elsewhere `receive` is not used. */
+     * for all. Other nodes do not use `receive`. */
     void gather(std::uint32_t root, const_bytes send, bytes receive, timeout time = forever,
                 on_error errors = {}) {
         bool is_root = get() && remo_node_rank(remo_channel_node(channel().get())) == root;
@@ -111,7 +111,7 @@ class collective : public detail::object<remo_collective, remo_collective_close,
                : std::is_signed_v<T>       ? REMO_NUMBER_I64
                                            : REMO_NUMBER_U64;
     }
-    /* How many participants. */
+    /* Return the number of participants. */
     std::size_t count() const noexcept {
         std::size_t members = 0;
         nodeset set = get() ? channel().participants() : nodeset{};
@@ -119,7 +119,7 @@ class collective : public detail::object<remo_collective, remo_collective_close,
             members += remo_nodeset_has(&set, node) ? 1u : 0u;
         return members;
     }
-    /* The library does not know the size of `receive`. */
+    /* Check the size of `receive`, which the C functions do not take. */
     template <class Function>
     void call_with_room(on_error errors, std::size_t needed, std::size_t room, Function &&function) {
         if (get() && room < needed)

@@ -2,10 +2,10 @@
  *
  * Model:  every call that can fail takes an `on_error` as its last argument. Without one, the call throws
  *         remo::error. With a std::error_code in its place, the call stores the code there (and clears it
- *         on success), and returns a zero value after a failure.
- *         Results that a caller must expect are return values: a key that is absent, a queue that is empty.
- * Codes:  positive errno values in remo::category(). They compare equal to std::errc where that has a
- *         name, and to remo::errc: `code == remo::errc::host_down`.
+ *         on success), and returns a zero value after a failure. Expected results are return values: an
+ *         absent key, an empty queue.
+ * Codes:  positive errno values in remo::category(). They compare equal to remo::errc, and to std::errc if
+ *         it has the code: `code == remo::errc::host_down`.
  * Cost:   none beyond the C call; an exception copies the sentence of remo_last_error().
  */
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace remo {
 
-/* The codes of <remo/error.h> that a program decides by. */
+/* The codes of <remo/error.h> to which programs react. */
 enum class errc {
     would_retry = EAGAIN,
     lock_held_by_caller = EDEADLK,
@@ -56,7 +56,7 @@ class category_type final : public std::error_category {
 };
 } // namespace detail
 
-/* The category of all codes of Remo. Exported, so that all shared objects of a program agree on one. */
+/* The category of all codes of Remo. Exported, so all shared objects of a program use the same one. */
 REMO_API inline const std::error_category &category() noexcept {
     static const detail::category_type instance;
     return instance;
@@ -66,7 +66,8 @@ inline std::error_code make_error_code(errc code) noexcept {
     return std::error_code(static_cast<int>(code), category());
 }
 
-/* A failed call. code() is the code, what() the name of the code and the sentence, sentence() the sentence. */
+/* A failed call. code() is the code, sentence() the sentence; what() has the name of the code and the
+ * sentence. */
 class error : public std::system_error {
   public:
     error(std::error_code code, std::string sentence)
@@ -82,17 +83,18 @@ class error : public std::system_error {
     }
 
   private:
-    /* Shared: copying an exception must not fail. */
+    /* Shared, since the copy of an exception must not throw. */
     std::shared_ptr<const std::string> sentence_, what_;
 };
 
-/* How a call reports a failure: by an exception (default), or in the std::error_code that it was made from. */
+/* The way in which a call reports a failure: by an exception (default), or in the std::error_code that it was
+ * made from. */
 class on_error {
   public:
     on_error() noexcept = default;
     on_error(std::error_code &code) noexcept : code_(&code) {
     }
-    /* True if `rc` (0 or more, or -errno) is a success; else report it, with the sentence of the library. */
+    /* Return whether `rc` (0 or more, or -errno) is a success; else report it with remo_last_error(). */
     bool check(int rc) const {
         if (rc < 0)
             return fail(rc, nullptr);
@@ -100,7 +102,7 @@ class on_error {
             code_->clear();
         return true;
     }
-    /* Report `rc` (-errno) with this sentence; returns false. */
+    /* Report `rc` (-errno) with this sentence, and return false. */
     bool fail(int rc, const char *sentence) const {
         std::error_code code(-rc, category());
         if (!code_)
@@ -113,9 +115,9 @@ class on_error {
     std::error_code *code_ = nullptr;
 };
 
-/* How long a call may wait. Zero: try once. Any std::chrono duration converts to it. */
+/* The longest wait of a call. Zero: try once. Any std::chrono duration converts to it. */
 using timeout = std::chrono::nanoseconds;
-/* Until the call succeeds, or a peer that it depends on fails. */
+/* No deadline. The failure of a peer that the call depends on still ends the wait. */
 inline constexpr timeout forever = timeout::max();
 
 namespace detail {

@@ -7,18 +7,19 @@
 
 namespace remo {
 
-/* Arm it, check everything that the loop waits for with calls that do not wait, then poll its descriptor. */
+/* Arm the event, check for work with calls that do not block, then poll the descriptor. */
 class event : public detail::handle<remo_event, remo_event_close> {
   public:
     event() noexcept = default;
     explicit event(const node &owner, on_error errors = {}) {
         errors.check(remo_event_open(owner.get(), put()));
     }
-    /* Poll it for input; do not read, write or close it. -EINVAL for an empty handle. */
+    /* Return the descriptor, or -EINVAL for an empty handle. Poll it for input; do not read, write or close
+     * it. */
     int fd() const noexcept {
         return remo_event_fd(get());
     }
-    /* Make the descriptor unreadable until something changes after this call. Does not wait. */
+    /* Arm the event: the descriptor becomes unreadable until the next change. Does not block. */
     void arm(on_error errors = {}) {
         call(errors, [](remo_event *e) { return remo_event_arm(e); });
     }

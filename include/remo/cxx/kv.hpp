@@ -16,15 +16,15 @@ struct kv_entry {
     std::string key, value;
 };
 
-/* A walk over all keys; see remo_kv_next. A key that is present from the first call to the last is returned
- * exactly once; a key that is inserted or deleted meanwhile may be returned or not. The cursor refers to the
- * C object of the map, which must stay open. */
+/* An iteration over all keys; see remo_kv_next. A key that is present from the first call to the last is
+ * returned exactly once. A key that is inserted or deleted meanwhile is returned at most once for each
+ * insert. The cursor refers to the C object of the map, which must stay open. */
 class kv_cursor {
   public:
     explicit kv_cursor(remo_kv *kv) noexcept : kv_(kv) {
     }
-    /* The next key and its value; nothing after the last one. An entry that cannot be reached is an error
-     * (host_down, not_connected), once; the next call goes on behind it. */
+    /* Return the next key and its value, or std::nullopt after the last one. An unreachable entry is an error
+     * (host_down, not_connected); the next call continues after it. */
     std::optional<kv_entry> next(on_error errors = {}) {
         kv_entry entry{std::string(key_room, '\0'), std::string(value_room, '\0')};
         std::size_t key_bytes = 0, value_bytes = 0;
@@ -41,7 +41,7 @@ class kv_cursor {
         return entry;
     }
 
-    /* For range-based loops, which end with an exception at the first entry that cannot be reached. */
+    /* For range-based loops. They end with an exception at the first unreachable entry. */
     class iterator {
       public:
         using iterator_category = std::input_iterator_tag;
@@ -86,7 +86,7 @@ class kv_cursor {
     }
 
   private:
-    /* Room at first; a longer key or value is read again. */
+    /* The initial sizes; a longer key or value is read again. */
     static constexpr std::size_t key_room = 64, value_room = 256;
 
     int read(kv_entry &entry, std::size_t &key_bytes, std::size_t &value_bytes) {
@@ -98,7 +98,7 @@ class kv_cursor {
     remo_kv_cursor cursor_ = REMO_KV_CURSOR_INIT;
 };
 
-/* A distributed hash map of bytes to bytes. An absent or present key is a result, and no error. */
+/* A distributed hash map of bytes to bytes. An absent or present key is a result, never an error. */
 class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
   public:
     kv() noexcept = default;
@@ -106,7 +106,7 @@ class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
        on_error errors = {}) {
         open([&](remo_kv **k) { return remo_kv_open(parent.get(), name.c_str(), &options, k); }, errors);
     }
-    /* Read the value of `key` into `into`; returns its size. Nothing if the key is absent. */
+    /* Copy the value of `key` to `into`, and return its size; std::nullopt if the key is absent. */
     std::optional<std::size_t> get(const_bytes key, bytes into, on_error errors = {}) {
         std::size_t size = 0;
         bool found = unless(errors, -ENOENT, [&](remo_kv *k) {
@@ -114,7 +114,7 @@ class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
         });
         return found ? std::optional(size) : std::nullopt;
     }
-    /* The same, into memory of its own. */
+    /* As above, in a new string. */
     std::optional<std::string> get(const_bytes key, on_error errors = {}) {
         std::string value(first_room, '\0');
         std::size_t size = 0;
@@ -129,13 +129,13 @@ class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
         value.resize(size);
         return value;
     }
-    /* False if the key is present. */
+    /* Return false if the key is present. */
     bool insert(const_bytes key, const_bytes value, on_error errors = {}) {
         return unless(errors, -EEXIST, [&](remo_kv *k) {
             return remo_kv_insert(k, key.data(), key.size(), value.data(), value.size());
         });
     }
-    /* False if the key is absent. */
+    /* Return false if the key is absent. */
     bool update(const_bytes key, const_bytes value, on_error errors = {}) {
         return unless(errors, -ENOENT, [&](remo_kv *k) {
             return remo_kv_update(k, key.data(), key.size(), value.data(), value.size());
@@ -146,7 +146,7 @@ class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
         call(errors,
              [&](remo_kv *k) { return remo_kv_put(k, key.data(), key.size(), value.data(), value.size()); });
     }
-    /* Add to a value of 8 bytes; returns the value before. Nothing if the key is absent. */
+    /* Add to a value of 8 bytes, and return the old value; std::nullopt if the key is absent. */
     std::optional<std::uint64_t> fetch_add(const_bytes key, std::uint64_t delta, on_error errors = {}) {
         std::uint64_t old = 0;
         bool found = unless(errors, -ENOENT, [&](remo_kv *k) {
@@ -154,8 +154,8 @@ class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
         });
         return found ? std::optional(old) : std::nullopt;
     }
-    /* Replace the value if it equals `expected`. False, without a change, if the value differs or the key is
-     * absent. */
+    /* Replace the value if it equals `expected`. Return false, without a change, if the value differs or the
+     * key is absent. */
     bool compare_put(const_bytes key, const_bytes expected, const_bytes value, on_error errors = {}) {
         return unless(errors, -ENOENT, [&](remo_kv *k) {
             int rc = remo_kv_compare_put(k, key.data(), key.size(), expected.data(), expected.size(),
@@ -167,11 +167,11 @@ class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
     kv_cursor entries() const noexcept {
         return kv_cursor(get());
     }
-    /* False if the key is absent. */
+    /* Return false if the key is absent. */
     bool erase(const_bytes key, on_error errors = {}) {
         return unless(errors, -ENOENT, [&](remo_kv *k) { return remo_kv_delete(k, key.data(), key.size()); });
     }
-    /* Keys in the index of this node; see remo_kv_count. */
+    /* Return the number of keys in the index of this node; see remo_kv_count. */
     std::uint64_t count() const noexcept {
         return remo_kv_count(get());
     }
@@ -181,13 +181,13 @@ class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
     void start(remo_kv_op &op, on_error errors = {}) {
         call(errors, [&](remo_kv *k) { return remo_kv_start(k, &op); });
     }
-    /* Advance the operations of this thread; returns how many are in flight. */
+    /* Advance the operations of this thread, and return the number in flight. */
     std::uint32_t poll(on_error errors = {}) {
         int count = 0;
         call(errors, [&](remo_kv *k) { return count = remo_kv_poll(k); });
         return static_cast<std::uint32_t>(std::max(count, 0));
     }
-    /* Wait until `op` is done; returns its status: 0, -ENOENT and -EEXIST, or another -errno. */
+    /* Wait until `op` is complete, and return its status: 0, -ENOENT or -EEXIST, or another -errno. */
     int wait(remo_kv_op &op) {
         return remo_kv_wait(get(), &op);
     }
@@ -201,7 +201,7 @@ class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
         size = 0;
         return remo_kv_get(k, key.data(), key.size(), value.data(), value.size(), &size);
     }
-    /* `answer` is a result: false, without an error. */
+    /* Return false, without an error, if the C function returns `answer`. */
     template <class Function> bool unless(on_error errors, int answer, Function &&function) {
         bool is_answer = false;
         bool done = call(errors, [&](remo_kv *k) {

@@ -11,11 +11,11 @@
 
 namespace remo {
 
-/* How a lock was acquired. */
+/* The result of an acquire. */
 enum class acquired {
-    no,         /* not at all: the call reported an error in its std::error_code, or a try failed */
-    clean,      /* the last holder released it */
-    owner_dead, /* the last holder failed: repair what the lock protects, then call consistent() */
+    no,         /* not acquired: the call reported an error in its std::error_code */
+    clean,      /* acquired; the previous holder released the lock */
+    owner_dead, /* acquired; the previous holder failed: repair the protected data, call consistent() */
 };
 
 /* A table of locks that nodes and threads acquire by index. */
@@ -29,8 +29,8 @@ class lock_table : public detail::object<remo_lock, remo_lock_close, remo_lock_c
     std::uint32_t home(std::uint32_t index) const noexcept {
         return remo_lock_home(get(), index);
     }
-    /* Acquire lock `index`. A failed holder is a result, and every other failure is an error: timed_out,
-     * host_down, not_connected, not_recoverable, invalid_argument. */
+    /* Acquire lock `index`. The failure of the previous holder is a result. Errors: timed_out, host_down,
+     * not_connected, not_recoverable, lock_held_by_caller, invalid_argument. */
     [[nodiscard]] acquired acquire(std::uint32_t index, timeout time = forever, on_error errors = {}) {
         acquired how = acquired::clean;
         bool done = call(errors, [&](remo_lock *l) {
@@ -42,29 +42,29 @@ class lock_table : public detail::object<remo_lock, remo_lock_close, remo_lock_c
         });
         return done ? how : acquired::no;
     }
-    /* Release it, after a fence of this scope. By the thread that acquired it. */
+    /* Release lock `index` after a fence of this scope, in the thread that acquired it. */
     void release(std::uint32_t index, fence_scope fence = fence_scope::thread, on_error errors = {}) {
         call(errors, [&](remo_lock *l) { return remo_lock_release(l, index, remo_fence_scope(fence)); });
     }
-    /* After acquired::owner_dead: what the lock protects is in order again. */
+    /* After acquired::owner_dead: declare the protected data repaired. */
     void consistent(std::uint32_t index, on_error errors = {}) {
         call(errors, [&](remo_lock *l) { return remo_lock_consistent(l, index); });
     }
 };
 
-/* One lock of a table as the standard library expects it: for std::lock_guard, std::unique_lock and
+/* One lock of a table with the interface of a standard mutex, for std::lock_guard, std::unique_lock and
  * std::scoped_lock. unlock() releases after a fence of the scope given here (default: thread).
  *
  * Failed holder: lock() calls `repair`, and then marks the lock consistent. If `repair` is empty or throws,
- *          lock() releases the lock as not recoverable, for every node, and throws (errc::owner_dead or the
- *          exception of `repair`): no critical section runs on data that may be half changed. A program
- *          that can repair, but not inside a function, calls lock_table::acquire.
+ *          lock() makes the lock not recoverable for every node, and throws (errc::owner_dead or the
+ *          exception of `repair`). So no critical section runs on inconsistent data. A program that cannot
+ *          repair inside a function calls lock_table::acquire.
  * Release: unlock() does not throw, because std::lock_guard calls it in a destructor, where an exception
- *          would end the program for the failure of a peer. While writes may still arrive at a paused node,
- *          the lock is still held (errc::would_retry), and unlock() repeats the release: without it every
- *          waiter would wait for ever. The repetition ends when the node answers or has failed.
- *          release_error() has the code of the last unlock() that lost a write or the home, and
- *          errc::would_retry during repetitions. release() and remo::guard report errors, and limit the wait.
+ *          would terminate the program after the failure of a peer. While writes may still arrive at a paused
+ *          node, the lock stays held (errc::would_retry), and unlock() repeats the release until the node
+ *          answers or has failed. release_error() has the code of the last unlock() that lost a write or the
+ *          home, and errc::would_retry during repetitions. release() and remo::guard report errors, and limit
+ *          the wait.
  * Threads: any number of threads may share one mutex, like a std::timed_mutex. It refers to the table. */
 class mutex {
   public:
@@ -78,11 +78,11 @@ class mutex {
     void lock() {
         enter(table_.acquire(index_));
     }
-    /* False if it is held. */
+    /* Return false if the lock is held. */
     bool try_lock() {
         return try_lock_for(timeout::zero());
     }
-    /* False if it could not be acquired in this time. */
+    /* Return false if the lock was not acquired within `time`. */
     template <class Rep, class Period> bool try_lock_for(std::chrono::duration<Rep, Period> time) {
         std::error_code code;
         acquired how = table_.acquire(index_, std::chrono::duration_cast<timeout>(time), code);
@@ -108,13 +108,13 @@ class mutex {
             release_error_.compare_exchange_strong(repeating, before);
     }
     /* Release the lock, and report a failure. errc::would_retry, after op_timeout_ns: the lock is still
-     * held; release it again, and do not use what it protects in between. After every other error but
-     * not_permitted and invalid_argument the lock is released, and its home failed or a write under the lock
-     * was lost. */
+     * held; release it again, and do not use the protected data in between. not_permitted and
+     * invalid_argument: without effect. Other errors: the lock is released, and its home failed or a write
+     * under the lock was lost. */
     void release(on_error errors = {}) {
         table_.release(index_, fence_, errors);
     }
-    /* No error if every unlock() succeeded. */
+    /* Return the error of the last unlock() that failed; none if every unlock() succeeded. */
     std::error_code release_error() const noexcept {
         int code = release_error_.load();
         return code ? std::error_code(code, category()) : std::error_code();
@@ -145,8 +145,8 @@ class mutex {
     std::atomic<int> release_error_{0};
 };
 
-/* std::lock_guard with a release that reports its failure. A program that must know whether its writes under
- * the lock were placed calls release() at the end of the block. */
+/* std::lock_guard with a release that reports its failure. To detect a lost write under the lock, call
+ * release() at the end of the block. */
 class [[nodiscard]] guard {
   public:
     explicit guard(mutex &locked) : mutex_(&locked) {
@@ -154,12 +154,12 @@ class [[nodiscard]] guard {
     }
     guard(const guard &) = delete;
     guard &operator=(const guard &) = delete;
-    /* unlock(), if the lock is still held. */
+    /* Unlock the mutex if the lock is still held. */
     ~guard() {
         if (mutex_)
             mutex_->unlock();
     }
-    /* mutex::release(). The lock is still held after errc::would_retry only. */
+    /* Call mutex::release(). Only after errc::would_retry is the lock still held. */
     void release(on_error errors = {}) {
         if (!mutex_) {
             errors.fail(-EPERM, "cannot release a lock that this guard has released");

@@ -1,10 +1,11 @@
-/* cxx/node.hpp - nodes and channels, and what all handles have in common. Part of <remo/remo.hpp>.
+/* cxx/node.hpp - nodes, channels, and the base of all handles. Part of <remo/remo.hpp>.
  *
- * Model:  a handle owns one C object: it can be moved, and not copied. Its destructor closes the object. A
- *         handle that was moved from, closed, or failed to open with an error code is empty: operator bool
- *         is false, get() is nullptr, and calls report errc::invalid_argument.
- *         get() gives the C object for calls that have no C++ form.
- * Order:  destroy objects before their channel, and channels before the node. Local variables do so.
+ * Model:  a handle owns one C object; handles can be moved, but not copied. The destructor closes the object.
+ *         A handle that was moved from, closed, or failed to open with an error code is empty. Then operator
+ *         bool is false, get() is nullptr, and calls report errc::invalid_argument. get() returns the C
+ *         object for calls that have no C++ form.
+ * Order:  destroy objects before their channel, and channels before the node. C++ destroys local variables
+ *         in this order.
  * Options: those of the C headers, all zero by default. Callbacks in them must not throw.
  */
 #pragma once
@@ -60,11 +61,11 @@ template <class Object, void (*Close)(Object *)> class handle {
     }
 
   protected:
-    /* Where an open function puts its result: at once in place, since callbacks may begin before it returns. */
+    /* The destination of an open function. Callbacks may begin before the function returns. */
     Object **put() noexcept {
         return &object_;
     }
-    /* Call a C function, which returns 0 or -errno; true if it succeeds. */
+    /* Call a C function, which returns 0 or -errno. Return whether it succeeded. */
     template <class Function> bool call(on_error errors, Function &&function) const {
         if (!object_)
             return errors.fail(-EINVAL, "cannot use an empty handle: it was closed, moved from or never "
@@ -77,7 +78,7 @@ template <class Object, void (*Close)(Object *)> class handle {
 };
 } // namespace detail
 
-/* The state of a node of the job, as known on this node. */
+/* The state of a node of the job, as this node has detected it. */
 enum class peer_state {
     coming = REMO_PEER_COMING,
     up = REMO_PEER_UP,
@@ -85,15 +86,15 @@ enum class peer_state {
     dead = REMO_PEER_DEAD,
 };
 
-/* The state of a participant of a channel, as known on this node. */
-enum class channel_peer {
+/* The state of the connection to a participant of a channel. */
+enum class channel_state {
     waiting = REMO_CHANNEL_WAITING,
     connected = REMO_CHANNEL_CONNECTED,
     left = REMO_CHANNEL_LEFT,
     down = REMO_CHANNEL_DOWN,
 };
 
-/* A channel that something else owns: the root of a node, or the channel of an object. */
+/* A reference to a channel with another owner: the root of a node, or the channel of an object. */
 class channel_ref {
   public:
     channel_ref() noexcept = default;
@@ -103,7 +104,7 @@ class channel_ref {
         return channel_;
     }
     /* Wait until every participant is connected to this channel and its sub-channels. Errors: timed_out
-     * (the sentence names who is missing), protocol (options differ), host_down, not_connected. */
+     * (the sentence names the missing node), protocol (options differ), host_down, not_connected. */
     void wait(timeout time = forever, on_error errors = {}) const {
         errors.check(remo_channel_wait(channel_, detail::timeout_ns(time)));
     }
@@ -113,15 +114,15 @@ class channel_ref {
     nodeset participants() const noexcept {
         return channel_ ? *remo_channel_participants(channel_) : nodeset{};
     }
-    channel_peer peer(std::uint32_t node) const noexcept {
-        return static_cast<channel_peer>(remo_channel_peer(channel_, node));
+    channel_state peer(std::uint32_t node) const noexcept {
+        return static_cast<channel_state>(remo_channel_peer(channel_, node));
     }
     remo_stats stats() const noexcept {
         remo_stats stats{};
         remo_channel_stats(channel_, &stats);
         return stats;
     }
-    /* A small message on the control stream; see remo_channel_send. */
+    /* Send a message on the control stream; see remo_channel_send. */
     void send(std::uint32_t node, const_bytes message, on_error errors = {}) const {
         errors.check(remo_channel_send(channel_, node, message.data(), message.size()));
     }
@@ -130,7 +131,7 @@ class channel_ref {
     remo_channel *channel_ = nullptr;
 };
 
-/* What fences order; see <remo/node.h>. */
+/* The operations that a fence orders; see <remo/node.h>. */
 enum class fence_scope {
     none = REMO_FENCE_NONE,
     pair = REMO_FENCE_PAIR,
@@ -138,21 +139,22 @@ enum class fence_scope {
     global = REMO_FENCE_GLOBAL,
 };
 
-/* Called for each membership change: `peer` is up, has left or has failed. See `on_peer` of remo_config. */
+/* Runs at each membership change: `peer` has joined, left or failed. See on_peer of remo_config. */
 using peer_callback = std::function<void(std::uint32_t peer, peer_state state)>;
 
 /* A member of the job. It converts to its root channel, the parent of all others. */
 class node : public detail::handle<remo_node, remo_node_close> {
   public:
-    /* Join the job that the environment describes (remo run, mpirun, srun); without one, a job of one node. */
+    /* Join the job that the environment describes (remo run, mpirun, srun), else a job of one node. */
     node() : node(config{}) {
     }
-    /* Join the job. Returns when all nodes are there. Errors: those of remo_node_open. */
+    /* Join the job. Blocks until all nodes have joined. Errors: those of remo_node_open. */
     explicit node(const config &options, on_error errors = {}) {
         errors.check(remo_node_open(&options, put()));
     }
-    /* The same, with a callback in place of that of the options. It runs on the control thread, one call at
-     * a time, the first ones before the constructor returns. It must not wait, close anything, or throw. */
+    /* As above, with a callback that replaces that of the options. It runs on the control thread, one call at
+     * a time; the first calls precede the return of the constructor. It must not block, close an object, or
+     * throw. */
     node(const config &options, peer_callback on_peer, on_error errors = {})
         : on_peer_(std::make_unique<peer_callback>(std::move(on_peer))) {
         config with_callback = options;
@@ -185,12 +187,12 @@ class node : public detail::handle<remo_node, remo_node_close> {
     peer_state peer(std::uint32_t rank) const noexcept {
         return static_cast<peer_state>(remo_node_peer(get(), rank));
     }
-    /* Operations before the fence are complete and placed before operations after it. `peer` counts for
-     * fence_scope::pair alone. Reports the first write that failed since the last fence. */
+    /* Complete and place the operations before the fence, before any operation after it. Only
+     * fence_scope::pair uses `peer`. Errors: that of the first write that failed since the last fence. */
     void fence(fence_scope scope, std::uint32_t peer = 0, on_error errors = {}) {
         call(errors, [&](remo_node *n) { return remo_fence(n, remo_fence_scope(scope), peer); });
     }
-    /* By address; see <remo/node.h>. */
+    /* Read or write at an address; see <remo/node.h>. */
     void read(remo_addr address, bytes into, on_error errors = {}) {
         call(errors, [&](remo_node *n) { return remo_read(n, address, into.data(), into.size(), nullptr); });
     }
@@ -204,10 +206,10 @@ class node : public detail::handle<remo_node, remo_node_close> {
     }
 
   private:
-    std::unique_ptr<peer_callback> on_peer_; /* where the library calls it, also after a move */
+    std::unique_ptr<peer_callback> on_peer_; /* at a fixed address: a move must not change it */
 };
 
-/* A channel of the program's own: a named thing with participants, and the parent of objects. */
+/* A channel that the program opens: a name with participants, and the parent of objects. */
 class channel : public detail::handle<remo_channel, remo_channel_close> {
   public:
     channel() noexcept = default;
@@ -239,15 +241,15 @@ class object : public handle<Object, Close> {
     }
 
   protected:
-    /* Open by the C function of the object, whose arguments all have this form. */
+    /* Open the object with its C function. */
     template <class Open> void open(Open &&function, on_error errors) {
         errors.check(function(this->put()));
     }
 };
 } // namespace detail
 
-/* A block of this thread's pool of network memory (REMO_BUFFER_BYTES), for operations without a copy.
- * The thread that got it destroys it. */
+/* A block of this thread's pool of network memory (REMO_BUFFER_BYTES), for operations without a copy. Destroy
+ * it in the thread that constructed it. */
 class buffer {
   public:
     /* Errors: ENOBUFS if all REMO_BUFFERS_PER_THREAD are in use. */

@@ -21,14 +21,14 @@ class queue : public detail::object<remo_queue, remo_queue_close, remo_queue_cha
         open([&](remo_queue **q) { return remo_queue_open(parent.get(), name.c_str(), &options, q); },
              errors);
     }
-    /* Append an element; it is copied. False if the queue stayed full for `time`. */
+    /* Append an element; copied on return. Return false if the queue stayed full for `time`. */
     bool push(const_bytes element, timeout time = forever, on_error errors = {}) {
         return within(errors, [&](remo_queue *q) {
             return remo_queue_push(q, element.data(), element.size(), detail::timeout_ns(time));
         });
     }
-    /* Remove the first element into `into`, which has room for the largest element; returns its size.
-     * Nothing if the queue stayed empty for `time`. */
+    /* Remove the first element, copy it to `into`, and return its size; std::nullopt if the queue stayed
+     * empty for `time`. Errors: message_size (`into` is too small; the element stays), and others. */
     std::optional<std::size_t> pop(bytes into, timeout time = forever, on_error errors = {}) {
         std::size_t size = 0;
         bool popped = within(errors, [&](remo_queue *q) {
@@ -36,7 +36,7 @@ class queue : public detail::object<remo_queue, remo_queue_close, remo_queue_cha
         });
         return popped ? std::optional(size) : std::nullopt;
     }
-    /* The same, into memory of its own. */
+    /* As above, in a new vector. */
     std::optional<std::vector<std::byte>> pop(timeout time = forever, on_error errors = {}) {
         std::vector<std::byte> element(slot_bytes_);
         std::optional<std::size_t> size = pop(element, time, errors);
@@ -49,7 +49,7 @@ class queue : public detail::object<remo_queue, remo_queue_close, remo_queue_cha
   private:
     static constexpr std::size_t default_slot_bytes = 56;
 
-    /* A deadline that passes is a result: false, without an error. */
+    /* Return false, without an error, if the deadline passes. */
     template <class Function> bool within(on_error errors, Function &&function) {
         bool in_time = true;
         bool done = call(errors, [&](remo_queue *q) {
@@ -78,8 +78,8 @@ class ringbuffer : public detail::object<remo_ringbuffer, remo_ringbuffer_close,
     std::size_t message_bytes_max() const noexcept {
         return remo_ringbuffer_message_bytes_max(get());
     }
-    /* Sender: returns the position of the message, for wait_received. Errors: timed_out (the ring stayed
-     * full), not_permitted, message_size, protocol. */
+    /* Sender: send a message to all receivers, and return its position, for wait_received. Errors: timed_out
+     * (the ring stayed full), not_permitted, message_size, protocol. */
     std::uint64_t send(const_bytes message, timeout time = forever, on_error errors = {}) {
         std::uint64_t position = 0;
         call(errors, [&](remo_ringbuffer *r) {
@@ -88,13 +88,14 @@ class ringbuffer : public detail::object<remo_ringbuffer, remo_ringbuffer_close,
         });
         return position;
     }
-    /* Sender: wait until every live receiver has acknowledged everything up to `position`. */
+    /* Sender: wait until every receiver that is up has acknowledged all messages up to `position`. */
     void wait_received(std::uint64_t position, timeout time = forever, on_error errors = {}) {
         call(errors, [&](remo_ringbuffer *r) {
             return remo_ringbuffer_wait_received(r, position, detail::timeout_ns(time));
         });
     }
-    /* Receiver: copy the next message; returns its size. Nothing if none came for `time`. */
+    /* Receiver: remove the next message, copy it to `into`, and return its size; std::nullopt if none arrived
+     * within `time`. */
     std::optional<std::size_t> receive(bytes into, timeout time = forever, on_error errors = {}) {
         std::size_t size = 0;
         bool in_time = true;
@@ -105,7 +106,7 @@ class ringbuffer : public detail::object<remo_ringbuffer, remo_ringbuffer_close,
         });
         return done && in_time ? std::optional(size) : std::nullopt;
     }
-    /* The same, into memory of its own. */
+    /* As above, in a new vector. */
     std::optional<std::vector<std::byte>> receive(timeout time = forever, on_error errors = {}) {
         std::vector<std::byte> message(message_bytes_max());
         std::optional<std::size_t> size = receive(message, time, errors);
@@ -114,7 +115,7 @@ class ringbuffer : public detail::object<remo_ringbuffer, remo_ringbuffer_close,
         message.resize(*size);
         return message;
     }
-    /* Receiver: acknowledge what was received so far. */
+    /* Receiver: acknowledge all received messages. */
     void acknowledge(on_error errors = {}) {
         call(errors, [](remo_ringbuffer *r) { return remo_ringbuffer_acknowledge(r); });
     }

@@ -1,4 +1,4 @@
-/* cxx/region.hpp - memory of all nodes and words that all nodes change. Part of <remo/remo.hpp>.
+/* cxx/region.hpp - regions and atomic variables. Part of <remo/remo.hpp>.
  * Contract of each call: <remo/region.h>, <remo/atomic_var.h>. */
 #pragma once
 
@@ -23,7 +23,7 @@ class region : public detail::object<remo_region, remo_region_close, remo_region
     std::uint64_t size_bytes() const noexcept {
         return remo_region_bytes(get());
     }
-    /* The share of this node, empty if it provides none. Peers may modify it concurrently. */
+    /* Return this node's share, empty if it provides none. Peers may modify it concurrently. */
     bytes local() const noexcept {
         void *data = remo_region_local(get());
         return bytes(data, data ? static_cast<std::size_t>(size_bytes()) : 0);
@@ -34,7 +34,7 @@ class region : public detail::object<remo_region, remo_region_close, remo_region
         return address;
     }
 
-    /* Read into `into`; returns when the bytes are there. */
+    /* Read; blocks until the bytes are in `into`. */
     void read(std::uint32_t node, std::uint64_t offset, bytes into, on_error errors = {}) {
         start_read(node, offset, into, nullptr, errors);
     }
@@ -44,7 +44,7 @@ class region : public detail::object<remo_region, remo_region_close, remo_region
         read(node, offset, object_bytes(value), errors);
         return value;
     }
-    /* Start a read; `into` stays in place until `done` is. */
+    /* Start a read. Keep `into` in place until `done` is complete. */
     void read(std::uint32_t node, std::uint64_t offset, bytes into, ack &done, on_error errors = {}) {
         start_read(node, offset, into, done.get(), errors);
     }
@@ -57,11 +57,12 @@ class region : public detail::object<remo_region, remo_region_close, remo_region
             errors);
     }
 
-    /* Write; returns when `from` may be reused. A fence orders it and reports its failure. */
+    /* Write. `from` may be reused after the return. The next fence waits for the write and reports its
+     * error. */
     void write(std::uint32_t node, std::uint64_t offset, const_bytes from, on_error errors = {}) {
         start_write(node, offset, from, 0, nullptr, errors);
     }
-    /* The same, and wake the waiters of the target when the data is there. */
+    /* Write, and notify the target when the data is placed. */
     void write_notify(std::uint32_t node, std::uint64_t offset, const_bytes from, on_error errors = {}) {
         start_write(node, offset, from, REMO_WRITE_NOTIFY, nullptr, errors);
     }
@@ -70,7 +71,7 @@ class region : public detail::object<remo_region, remo_region_close, remo_region
         start_write(node, offset, from, 0, done.get(), errors);
     }
 
-    /* 8-byte words; they return the old value. */
+    /* Change a word of 8 bytes atomically, and return its old value. */
     std::uint64_t fetch_add(std::uint32_t node, std::uint64_t offset, std::uint64_t addend,
                             on_error errors = {}) {
         std::uint64_t old = 0;
@@ -121,7 +122,7 @@ class atomic_var : public detail::object<remo_atomic_var, remo_atomic_var_close,
     void store(std::uint64_t index, std::uint64_t value, on_error errors = {}) {
         call(errors, [&](remo_atomic_var *v) { return remo_atomic_var_store(v, index, value); });
     }
-    /* These return the old value. */
+    /* Change word `index`, and return its old value. */
     std::uint64_t fetch_add(std::uint64_t index, std::uint64_t addend, on_error errors = {}) {
         std::uint64_t old = 0;
         call(errors,
@@ -133,7 +134,7 @@ class atomic_var : public detail::object<remo_atomic_var, remo_atomic_var_close,
         call(errors, [&](remo_atomic_var *v) { return remo_atomic_var_exchange(v, index, value, &old); });
         return old;
     }
-    /* It has swapped if the result is `expected`. */
+    /* As above. The call has swapped if the result is `expected`. */
     std::uint64_t compare_swap(std::uint64_t index, std::uint64_t expected, std::uint64_t desired,
                                on_error errors = {}) {
         std::uint64_t old = 0;
@@ -142,7 +143,7 @@ class atomic_var : public detail::object<remo_atomic_var, remo_atomic_var_close,
         });
         return old;
     }
-    /* Start an operation; the future has its result. */
+    /* Start an operation, and return its future. */
     future<std::uint64_t> load_async(std::uint64_t index, on_error errors = {}) {
         return future<std::uint64_t>(
             [&](std::uint64_t *value, remo_ack *done) {

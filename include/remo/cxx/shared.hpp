@@ -1,4 +1,4 @@
-/* cxx/shared.hpp - values with a copy on every node. Part of <remo/remo.hpp>.
+/* cxx/shared.hpp - owned variables and shared state tables. Part of <remo/remo.hpp>.
  * Contract of each call: <remo/owned_var.h>, <remo/sst.h>. */
 #pragma once
 
@@ -26,40 +26,40 @@ class owned_var : public detail::object<remo_owned_var, remo_owned_var_close, re
             },
             errors);
     }
-    /* Owner: set the value on this node; push shows it to others. */
+    /* Owner: set the value. Other nodes get it by a push or a pull. */
     void store(const T &value, on_error errors = {}) {
         call(errors, [&](remo_owned_var *v) { return remo_owned_var_store(v, &value); });
     }
-    /* The copy on this node. */
+    /* Return the copy of this node. */
     T load(on_error errors = {}) {
         T value{};
         call(errors, [&](remo_owned_var *v) { return remo_owned_var_load(v, &value); });
         return value;
     }
-    /* Owner: write the value to one node, or to all. */
+    /* Owner: write the value to one participant, or to all others that are up. */
     void push(std::uint32_t node, on_error errors = {}) {
         call(errors, [&](remo_owned_var *v) { return remo_owned_var_push(v, node, nullptr); });
     }
     void push_all(on_error errors = {}) {
         call(errors, [](remo_owned_var *v) { return remo_owned_var_push_all(v, nullptr); });
     }
-    /* Read the value of the owner. */
+    /* Read the owner's value into the copy of this node, and return it. */
     T pull(on_error errors = {}) {
         T value{};
         call(errors, [&](remo_owned_var *v) { return remo_owned_var_pull(v, &value); });
         return value;
     }
-    /* Wait until the copy on this node differs from `than`; returns it. Bytes are compared, padding too. */
-    T wait_change(const T &than, timeout time = forever, on_error errors = {}) {
+    /* Wait until the copy on this node differs from `old`, and return it. Compares bytes, also of padding. */
+    T wait(const T &old, timeout time = forever, on_error errors = {}) {
         T value{};
         call(errors, [&](remo_owned_var *v) {
-            return remo_owned_var_wait_change(v, &than, &value, detail::timeout_ns(time));
+            return remo_owned_var_wait(v, &old, &value, detail::timeout_ns(time));
         });
         return value;
     }
 };
 
-/* A table with a row of type T per participant, written by it and readable by all from local memory. */
+/* A table with a row of type T per participant: each writes its own row, and reads all rows locally. */
 template <class T> class sst : public detail::object<remo_sst, remo_sst_close, remo_sst_channel> {
     static_assert(std::is_trivially_copyable_v<T>, "the network copies a row byte by byte");
 
@@ -70,29 +70,29 @@ template <class T> class sst : public detail::object<remo_sst, remo_sst_close, r
         open([&](remo_sst **s) { return remo_sst_open(parent.get(), name.c_str(), sizeof(T), &options, s); },
              errors);
     }
-    /* Set the own row, on this node only. */
+    /* Set this node's row in local memory. */
     void store(const T &row, on_error errors = {}) {
         call(errors, [&](remo_sst *s) { return remo_sst_store(s, &row); });
     }
-    /* The row of `node` as known on this node. */
+    /* Return the local copy of the row of `node`. */
     T load(std::uint32_t node, on_error errors = {}) {
         T row{};
         call(errors, [&](remo_sst *s) { return remo_sst_load(s, node, &row); });
         return row;
     }
-    /* Write the own row to one participant, or to every other one that lives. */
+    /* Write this node's row to one participant, or to all others that are up. */
     void push(std::uint32_t node, on_error errors = {}) {
         call(errors, [&](remo_sst *s) { return remo_sst_push(s, node, nullptr); });
     }
-    void broadcast(on_error errors = {}) {
-        call(errors, [](remo_sst *s) { return remo_sst_broadcast(s, nullptr); });
+    void push_all(on_error errors = {}) {
+        call(errors, [](remo_sst *s) { return remo_sst_push_all(s, nullptr); });
     }
-    /* The first participant >= `from`, or REMO_NODES_MAX. */
+    /* Return the first participant with a rank >= `from`, or REMO_NODES_MAX. */
     std::uint32_t next(std::uint32_t from) const noexcept {
         return remo_sst_next(get(), from);
     }
-    /* Wait until `ready(*this)` is true. The library calls it whenever a row may have changed or a
-     * participant has failed. An exception of `ready` ends the wait and reaches the caller. */
+    /* Wait until `ready(*this)` is true. The library calls `ready` again when a row may have changed and at
+     * each membership change. An exception of `ready` ends the wait and reaches the caller. */
     template <class Ready> void wait(Ready &&ready, timeout time = forever, on_error errors = {}) {
         condition<Ready> context{this, &ready, nullptr};
         bool done = call(errors, [&](remo_sst *s) {
@@ -104,7 +104,7 @@ template <class T> class sst : public detail::object<remo_sst, remo_sst_close, r
     }
 
   private:
-    /* An exception must not pass through the frames of the C library: it is kept until the wait has ended. */
+    /* An exception must not unwind the frames of the C library, so it is stored until the wait ends. */
     template <class Ready> struct condition {
         sst *table;
         std::remove_reference_t<Ready> *ready;
