@@ -110,6 +110,9 @@ int remo__queue_report_departure(struct remo__queue_op *op);
 /* Return whether the node has failed, or has left the job or the queue. */
 bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node);
 
+/* Turn the timeout of a network operation into -EIO: for callers -ETIMEDOUT means a full or empty queue. */
+int remo__queue_convert_timeout(const struct remo__queue_op *op, int rc);
+
 /* ---- queue_wait.c ---- */
 
 /* Move the side's word to `to`, unless it is there or beyond, and ring the doorbells of nodes that wait for

@@ -117,8 +117,7 @@ static struct remo_stats *counters(const struct remo__queue_op *op) {
     return remo__channel_counters(op->queue->channel, op->thread);
 }
 
-/* Turn the timeout of a network operation into -EIO: for callers -ETIMEDOUT means a full or empty queue. */
-static int convert_timeout(const struct remo__queue_op *op, int rc) {
+int remo__queue_convert_timeout(const struct remo__queue_op *op, int rc) {
     return rc == -ETIMEDOUT ? remo__fail_more(-EIO, "queue %s", remo_channel_name(op->queue->channel)) : rc;
 }
 
@@ -145,7 +144,8 @@ static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_s
         if (rc == 0 && *ret_old == mine)
             return 1;
     }
-    return rc != 0 ? convert_timeout(op, rc) : *ret_old == free_before || REMO__MUTANT(queue_claim);
+    return rc != 0 ? remo__queue_convert_timeout(op, rc)
+                   : *ret_old == free_before || REMO__MUTANT(queue_claim);
 }
 
 /* Claim a slot, also one in an earlier lap. The loop ends, because the lap of a slot only rises. */
@@ -173,7 +173,7 @@ static int continue_search(struct remo__queue_op *op, uint64_t *word, uint64_t *
     int rc = read_word(op, op->side, word);
     if (rc == 0)
         *ticket = remo__max(*ticket + 1, *word >> 1);
-    return convert_timeout(op, rc);
+    return remo__queue_convert_timeout(op, rc);
 }
 
 /* Begin the next search at `ticket`. A concurrent call may lower the hint again, which costs reads only. */
@@ -414,7 +414,7 @@ int remo__queue_try_push(void *ctx) {
         struct remo__queue_slot slot;
         int rc = find_slot(queue, ticket, &slot);
         if (rc != 0)
-            return convert_timeout(op, rc);
+            return remo__queue_convert_timeout(op, rc);
         ticket = slot.ticket;
         rc = claim_slot(op, &slot, &old);
         if (rc == 1) {
@@ -612,13 +612,13 @@ int remo__queue_try_pop(void *ctx) {
         enum verdict verdict = VERDICT_FREE;
         int rc = find_slot(queue, ticket, &slot);
         if (rc != 0)
-            return convert_timeout(op, rc);
+            return remo__queue_convert_timeout(op, rc);
         ticket = slot.ticket;
         rc = probe_slot(op, &slot, &claimed, &verdict);
         if (rc == 0 && verdict == VERDICT_FREE) {
             rc = free_skipped_slot(op, &slot, claimed);
             if (rc != 0 && rc != 1)
-                return convert_timeout(op, rc);
+                return remo__queue_convert_timeout(op, rc);
             if (rc == 1)
                 continue;
         }
@@ -631,11 +631,13 @@ int remo__queue_try_pop(void *ctx) {
         if (rc == 0 && verdict != VERDICT_TAKEN)
             rc = swap_claim(op, &slot, claimed, free_claim(slot.lap + 1), &old);
         if (rc != 0 && !is_departure(rc))
-            return convert_timeout(op, rc);
+            return remo__queue_convert_timeout(op, rc);
         if (rc == 0 && verdict == VERDICT_FILLED && (old == claimed || REMO__MUTANT(queue_pop_once))) {
             finish_pop(op, &slot, ticket, word);
             return 1;
         }
+        if (rc == 0 && verdict == VERDICT_TAKEN && slot.ticket != ticket)
+            continue; /* another pop has removed the element of an earlier lap */
         if (rc == 0 && verdict == VERDICT_TAKEN) {
             rc = continue_search(op, &word, &ticket);
             if (rc != 0)

@@ -79,16 +79,23 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
 
 /* ---- waiting ---- */
 
-/* Set or clear this node's bit in the set of waiters. */
-static uint64_t change_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set) {
+/* Set or clear this node's bit in the set of waiters. An atomic whose outcome is unknown may be repeated, which
+ * forbids fetch-add: it would change another node's bit. If peers change the word during every attempt, the bit
+ * stays as it is; then this node retries every RETRY_NS, or has its doorbell rung without need. */
+static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set) {
     struct remo_queue *queue = op->queue;
     uint32_t rank = queue->node->rank;
-    uint64_t bit = UINT64_C(1) << rank % 64, at = 0;
+    uint64_t bit = UINT64_C(1) << rank % 64, at = 0, expected = set ? 0 : bit, old;
     int rc = remo__queue_find_offset(queue, queue->home_memory, queue->home,
                                      REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &at);
-    if (rc != 0)
-        return rc;
-    return remo__fetch_add(op->thread, counters(op), queue->home, at, set ? bit : -bit, NULL, NULL);
+    for (uint32_t i = 0; i < SWAPS_MAX && rc == 0; i++) {
+        rc = remo__compare_swap(op->thread, counters(op), queue->home, at, expected,
+                                set ? expected | bit : expected & ~bit, &old, NULL);
+        if (rc != 0 || old == expected)
+            break;
+        expected = old;
+    }
+    return rc;
 }
 
 /* The node's bit is set while at least one of its threads waits. */
@@ -153,7 +160,7 @@ static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx)
                                  .doorbell = op->queue->slots_memory->own + REMO__QUEUE_DOORBELL(side)};
     for (;;) {
         wait.seen = remo__load(wait.doorbell);
-        int rc = set_wait_flag(op, side);
+        int rc = remo__queue_convert_timeout(op, set_wait_flag(op, side));
         if (rc == 0)
             rc = attempt(op);
         if (rc != 0)
@@ -171,7 +178,7 @@ int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx), uint6
     int rc = remo__wait(op->queue->node, attempt, op, remo__min(deadline_ns, remo__deadline(SPIN_NS)));
     if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)
         return rc;
-    rc = begin_wait(op, side);
+    rc = remo__queue_convert_timeout(op, begin_wait(op, side));
     if (rc != 0)
         return rc;
     rc = wait_at_doorbell(op, attempt, side, deadline_ns);
