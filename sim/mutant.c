@@ -76,6 +76,7 @@ static const struct sim_hint hints[] = {
     {"cell_invalidate_slot", "owned_var", "changes", "cxl_nc", SIM_NO_FAULT},
     {"fence_errors", "region", "publish_elsewhere", "ibta_rc", SIM_FAIL_COMPLETION},
     {"fence_flush_failed", "region", "fence_again", "rc_relaxed", SIM_FAIL_POST},
+    {"fence_take_errors", "region", "fence_losses", "ibta_rc", SIM_NO_FAULT},
     {"fence_lost", "region", "publish_elsewhere", "ibta_rc", SIM_CUT},
     {"fence_pair_reads", "region", "cross", "shm", SIM_NO_FAULT},
     {"kv_generation", "kv", "reborn", "tcp", SIM_NO_FAULT},

@@ -54,14 +54,14 @@ static void advance(_Atomic uint64_t *flushed, uint64_t written) {
         continue;
 }
 
-/* A write to a node that has failed since may never have been placed, although it completed. Returned once,
- * to the thread that wrote. */
-static int lost(struct remo__thread *thread, uint32_t peer, uint64_t written) {
-    advance(&thread->slots->peers[peer].flushed, written);
-    return remo__fail(-EHOSTDOWN,
-                      "node %u failed before the writes since the last fence were known to be placed: their "
-                      "outcome is unknown",
-                      peer);
+/* A write to a node that has failed since may never have been placed, although it completed: note the error,
+ * for collect_errors of this fence or of a later one. */
+static void note_lost(struct remo__slots_peer *peer, uint64_t written) {
+    int none = 0;
+    advance(&peer->flushed, written);
+    atomic_compare_exchange_strong(&peer->untold, &none, -EHOSTDOWN);
+    none = 0;
+    atomic_compare_exchange_strong(&peer->error, &none, -EHOSTDOWN);
 }
 
 /* For the sentence: somebody in the range who has not answered. */
@@ -84,32 +84,9 @@ struct fence {
     uint64_t deadline_ns; /* one for all threads and peers; 0: the clock was not needed yet */
     struct loss {
         int error; /* 0: no write was lost */
-        bool own;  /* of the fencing thread */
-        struct remo__slots_peer *of;
-        char *sentence; /* REMO__SENTENCE_MAX bytes of the caller */
-    } loss;             /* the first one that this fence has found */
+        uint32_t peer;
+    } loss; /* the first one that this fence has found */
 };
-
-static void note_loss(struct fence *fence, struct remo__thread *thread, uint32_t peer, int error) {
-    struct loss *loss = &fence->loss;
-    if (loss->error != 0)
-        return;
-    loss->error = error;
-    loss->own = thread == fence->me;
-    loss->of = &thread->slots->peers[peer];
-    snprintf(loss->sentence, REMO__SENTENCE_MAX, "%s", remo_last_error());
-}
-
-/* The fence fails for another reason: the next one returns the loss. */
-static void defer_loss(const struct loss *loss) {
-    int none = 0;
-    if (loss->error == 0)
-        return;
-    atomic_compare_exchange_strong(&loss->of->untold, &none, loss->error);
-    none = 0;
-    if (loss->own)
-        atomic_compare_exchange_strong(&loss->of->error, &none, loss->error);
-}
 
 static uint64_t deadline_of(struct fence *fence) {
     if (fence->deadline_ns == 0)
@@ -143,8 +120,8 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
         if (written[peer] == flushed)
             continue;
         if (!remo__peer_alive(node, peer)) {
-            if (fence->me == thread && !REMO__MUTANT(fence_lost))
-                note_loss(fence, thread, peer, lost(thread, peer, written[peer]));
+            if (!REMO__MUTANT(fence_lost))
+                note_lost(&thread->slots->peers[peer], written[peer]);
             continue;
         }
         int one = remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch,
@@ -162,25 +139,35 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
     return rc;
 }
 
+/* Errors of writes without an ack. A fence of the writing thread returns such an error first; a global fence
+ * of another thread returns it otherwise, because the writing thread may have ended. The errors stay in place
+ * until a fence has succeeded but for them: after a transient error, every later fence that covers one of
+ * them must return it. */
+static void collect_errors(struct fence *fence, const struct remo__thread *thread) {
+    bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
+    for (uint32_t peer = fence->first; peer < fence->end && fence->loss.error == 0; peer++) {
+        struct remo__slots_peer *of = &thread->slots->peers[peer];
+        int error = own ? atomic_load(&of->error) : 0;
+        error = error == 0 && global ? atomic_load(&of->untold) : error;
+        if (error != 0 && !REMO__MUTANT(fence_errors))
+            fence->loss = (struct loss){.error = error, .peer = peer};
+    }
+}
+
 static int take(_Atomic int *error) {
     return atomic_load(error) ? atomic_exchange(error, 0) : 0;
 }
 
-/* Errors of writes without an ack. A fence of the writing thread returns such an error first; a global fence
- * of another thread returns it otherwise, because the writing thread may have ended. */
-static void collect_errors(struct fence *fence, struct remo__thread *thread) {
+/* The fence returns one error for all losses that it covers: remove them. */
+static void take_errors(const struct fence *fence, const struct remo__thread *thread) {
     bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
     for (uint32_t peer = fence->first; peer < fence->end; peer++) {
         struct remo__slots_peer *of = &thread->slots->peers[peer];
         int error = own ? take(&of->error) : 0;
-        int untold = error || global ? take(&of->untold) : 0;
-        error = REMO__MUTANT(fence_errors) ? 0 : error ? error : untold;
-        if (error != 0)
-            note_loss(fence, thread, peer,
-                      remo__fail(error,
-                                 "a write to node %u since the last fence failed (%s); whether it was "
-                                 "applied is unknown",
-                                 peer, remo_error_name(error)));
+        if (error != 0 || global)
+            (void)take(&of->untold);
+        if (error != 0 && !remo__peer_alive(thread->node, peer)) /* of all writes so far */
+            advance(&of->flushed, atomic_load(&of->written));
     }
 }
 
@@ -241,16 +228,23 @@ static int fence_queues(struct fence *fence) {
 /* The end of a fence whose last attempt returned `rc`. A transient error comes first, so that the caller
  * does not take a loss for the only failure. */
 static int end(struct fence *fence, int rc) {
-    if (rc != 0)
-        defer_loss(&fence->loss);
-    else if (fence->loss.error != 0)
-        (void)remo__fail(fence->loss.error, "%s", fence->loss.sentence);
+    struct remo_node *node = fence->me->node;
+    const struct loss *loss = &fence->loss;
+    if (loss->error == 0 || (rc != 0 && !REMO__MUTANT(fence_take_errors)))
+        return rc;
+    take_errors(fence, fence->writer ? fence->writer : fence->me);
+    uint32_t count = fence->scope == REMO_FENCE_GLOBAL ? atomic_load(&node->threads_count) : 0;
+    for (uint32_t i = 0; i < count; i++)
+        take_errors(fence, node->threads[i]);
+    if (rc == 0)
+        (void)remo__fail(loss->error,
+                         "a write to node %u since the last fence failed (%s); whether it was applied is "
+                         "unknown",
+                         loss->peer, remo_error_name(loss->error));
     return rc;
 }
 
 static int fence_once(struct fence *fence) {
-    char sentence[REMO__SENTENCE_MAX];
-    fence->loss.sentence = sentence;
     int rc = end(fence, fence_queues(fence));
     return rc ? rc : fence->loss.error;
 }
@@ -321,8 +315,6 @@ static int settle_slowly(struct fence *fence, int rc) {
 }
 
 static int settle(struct fence *fence, int *ret_loss) {
-    char sentence[REMO__SENTENCE_MAX];
-    fence->loss.sentence = sentence;
     int rc = fence_queues(fence);
     if (remo__unlikely(rc != 0))
         rc = settle_slowly(fence, rc);
