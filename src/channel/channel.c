@@ -233,8 +233,8 @@ static bool waits_for_answers(const struct remo_channel *channel, struct remo__r
     for (const struct remo_channel *above = channel->parent; above; above = above->parent)
         if (!above->joined)
             return false;
-    return !atomic_load(&registry->handling)
-           || !pthread_equal(atomic_load(&registry->control_thread), pthread_self());
+    bool is_in_callback = atomic_load(&registry->handling) || atomic_load(&channel->node->reporting);
+    return !is_in_callback || !pthread_equal(atomic_load(&registry->control_thread), pthread_self());
 }
 
 /* A tree that does not match is not used, not even the memory here: another node may use its own. */

@@ -479,6 +479,7 @@ void remo__join_leave(struct remo_channel *channel) {
 
 void remo__join_peer_up(void *ctx, uint32_t peer) {
     struct remo__registry *registry = ctx;
+    atomic_store(&registry->control_thread, pthread_self()); /* on_peer runs next */
     pthread_mutex_lock(&registry->lock);
     for (uint32_t slot = 1; slot < REMO_CHANNELS_MAX; slot++) {
         struct remo_channel *channel = registry->slots[slot];

@@ -83,6 +83,7 @@ struct remo_node {
     struct remo__log log;
     void (*on_peer)(void *ctx, uint32_t peer, enum remo_peer_state state); /* the program's, or NULL */
     void *on_peer_ctx;
+    _Atomic bool reporting; /* on_peer runs, on the control thread */
     uint64_t op_timeout_ns;
     uint32_t spins; /* of the wait primitive before it yields; see wait.c */
     struct remo__doorbell *doorbell;
