@@ -200,6 +200,29 @@ void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
     remo__mutex_unlock(slots->node, &slots->lock);
 }
 
+/* A thread that holds the lock may be about to post: then the answer is yes. */
+static bool has_abandoned(struct remo__slots *slots, uint32_t peer) {
+    bool found = false;
+    if (!try_lock(slots))
+        return true;
+    for (uint32_t i = 0; i < slots->depth && !found; i++) {
+        const struct remo__slot *slot = &slots->slot[i];
+        bool is_atomic = slot->kind != REMO__OP_READ && slot->kind != REMO__OP_WRITE;
+        bool counts = is_atomic ? slot->peer == peer : slot->kind == REMO__OP_READ || slot->settled;
+        found = slot->busy && !slot->ack && counts;
+    }
+    remo__mutex_unlock(slots->node, &slots->lock);
+    return found;
+}
+
+bool remo__op_abandoned(struct remo_node *node, uint32_t peer) {
+    uint32_t count = atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count && !node->mapped; i++)
+        if (remo__slots_progress(node->threads[i]) > 0 && has_abandoned(node->threads[i]->slots, peer))
+            return true;
+    return false;
+}
+
 void remo__slots_send(struct remo__thread *thread) {
     struct remo__slots *slots = thread->slots;
     if (remo__slots_get(&slots->held_count) == 0 || !try_lock(slots))

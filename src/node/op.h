@@ -65,6 +65,10 @@ bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_comple
  * nobody else's errors: an object whose writes are to be seen at one node must not fail because another one
  * died. Errors: as of a fence, when `writer` is the caller. */
 int remo__fence_placed(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
+/* Return whether an operation of this node is in flight although its caller no longer waits: an atomic at
+ * `peer`, a read, or a REMO__WRITE_SETTLED write. It may be applied at any time. Drives operations; not for the
+ * hot path. */
+bool remo__op_abandoned(struct remo_node *node, uint32_t peer);
 /* Sleep for a completion, at most `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
 

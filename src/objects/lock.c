@@ -189,8 +189,7 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
     int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), seat->home, at,
                              REMO__LOCK_DRAW, &drawn, NULL);
     if (remo__unlikely(rc != 0)) {
-        remo__lock_doubt(lock, index, rc);
-        remo__lock_settle(lock, seat, seen);
+        remo__lock_end(lock, index, rc, remo__place_nonce(seen), (uint32_t)seen);
         return rc;
     }
     if (remo__unlikely((!remo__word_free(drawn) && !REMO__MUTANT(lock_drawn_free))
@@ -295,12 +294,12 @@ static int release_plain(struct remo_lock *lock, uint32_t index, struct remo__th
             rc = remo__lock_pass_on(lock, index, thread, ticket, word + step, false);
         else if (fence != REMO_FENCE_NONE)
             rc = remo__lock_release_failed(lock, index, thread, 0, rc);
-        if (rc == -EAGAIN)
-            return rc;
-        remo__lock_doubt(lock, index, rc);
+        if (rc != -EAGAIN)
+            remo__lock_end(lock, index, rc, remo__place_nonce(place), ticket);
+        return rc;
     }
     remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), ticket));
-    return rc;
+    return 0;
 }
 
 static int fail_scope(const struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence) {

@@ -112,7 +112,9 @@ enum remo__lock_state {
     REMO__LOCK_BUSY = 1,
     REMO__LOCK_HELD = 2,
     REMO__LOCK_WAITING = 3, /* on the baton of the ticket */
-    REMO__LOCK_SKIPPED = 4  /* given up; takes it up again if it is not too late */
+    REMO__LOCK_SKIPPED = 4, /* given up; takes it up again if it is not too late */
+    /* no ticket; an operation that timed out is still in flight, and may be applied at any time */
+    REMO__LOCK_UNSETTLED = 5
 };
 
 static inline uint64_t remo__place(enum remo__lock_state state, uint16_t nonce, uint32_t ticket) {
@@ -211,8 +213,8 @@ static inline bool remo__lock_is_held_by(const struct remo__lock_seat *seat,
 }
 
 static inline int remo__lock_fail_deadlock(void) {
-    return remo__fail_static(
-        -EDEADLK, "cannot acquire the lock: this thread holds it already; release it first");
+    return remo__fail_static(-EDEADLK,
+                             "cannot acquire the lock: this thread holds it already; release it first");
 }
 
 /* ---- tickets and batons (lock_queue.c) ---- */
@@ -252,10 +254,12 @@ int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *
                    uint64_t addend, uint64_t *ret_old, struct remo_ack *ack);
 int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                     uint64_t expected, uint64_t desired, uint64_t *ret_old);
-/* The seat is ours, and an operation at the home ended with `rc`. Does that leave open whether it happened?
- * Then the home is to count tickets again: now, and when we have heard from it next, in case that it gets to
- * the operation only after the count. */
-void remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc);
+/* Leave the BUSY state after an operation that returned `rc`, without a ticket: FREE, or UNSETTLED while an
+ * operation that timed out may still be applied. If the outcome is unknown, ask the home for a recount: now,
+ * and when the node next draws a ticket that is not served at once. */
+void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket);
+/* Make an UNSETTLED state FREE if the operation has ended. Any thread may call this. */
+void remo__lock_reopen(struct remo_lock *lock, uint32_t index);
 
 static inline uint32_t remo__lock_baton(const struct remo_lock *lock, uint32_t ticket) {
     return 1 + (ticket & (lock->places - 1));

@@ -56,11 +56,28 @@ static void ask_for_recount(struct remo_lock *lock, uint32_t index) {
     (void)remo_channel_send(lock->channel, lock->seats[index].home, message, sizeof message);
 }
 
-void remo__lock_doubt(struct remo_lock *lock, uint32_t index, int rc) {
-    if (rc == 0 || rc == -EHOSTDOWN || rc == -ENOTCONN || REMO__MUTANT(lock_doubt))
+/* An UNSETTLED node answers the home only when the operation has ended: else the home could end the ticket
+ * on behalf of the node, and the late operation would end or grant another one. */
+void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    enum remo__lock_state state = REMO__LOCK_FREE;
+    if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN && !REMO__MUTANT(lock_doubt)) {
+        seat->doubt = true;
+        if (remo__op_abandoned(lock->node, seat->home) && !REMO__MUTANT(lock_unsettled))
+            state = REMO__LOCK_UNSETTLED;
+        ask_for_recount(lock, index);
+    }
+    remo__lock_settle(lock, seat, remo__place(state, nonce, ticket));
+}
+
+void remo__lock_reopen(struct remo_lock *lock, uint32_t index) {
+    struct remo__lock_seat *seat = &lock->seats[index];
+    uint64_t place = atomic_load(&seat->place);
+    if (remo__place_state(place) != REMO__LOCK_UNSETTLED || remo__op_abandoned(lock->node, seat->home))
         return;
-    lock->seats[index].doubt = true;
-    ask_for_recount(lock, index);
+    uint64_t open = remo__place(REMO__LOCK_FREE, remo__place_nonce(place), (uint32_t)place);
+    if (atomic_compare_exchange_strong(&seat->place, &place, open) && atomic_load(&seat->queued) != 0)
+        remo__wake(lock->node);
 }
 
 /* ---- passing on ---- */
@@ -75,6 +92,19 @@ static int tell_by_message(struct remo_lock *lock, uint32_t index, uint32_t wait
     if (rc == -ENOTCONN)
         remo__lock_recovery_untold(lock);
     return rc;
+}
+
+/* Post a read behind a failed write of a grant word. While the read is in flight, the state stays
+ * UNSETTLED. So the write is placed before the home sends the grant by message: placed later, it could
+ * overwrite the grant word of a later ticket. */
+static void flush_grant(struct remo_lock *lock, struct remo__thread *thread, uint32_t waiter, uint64_t at) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint64_t word;
+    if (lock->node->fabric->caps.completion_placed)
+        return;
+    (void)remo__read(thread, remo__channel_counters(lock->channel, thread), waiter, at, &word, sizeof word,
+                     &ack);
+    remo_ack_cancel(&ack);
 }
 
 /* The write must have been done before we return: this thread may not come back to the library to see it on
@@ -95,7 +125,9 @@ static int tell_by_write(struct remo_lock *lock, uint32_t index, struct remo__th
         rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
     if (remo__ack_pending(&ack))
         remo_ack_cancel(&ack);
-    return rc;
+    if (rc != 0 && rc != -EHOSTDOWN && !REMO__MUTANT(lock_flush_grant))
+        flush_grant(lock, thread, waiter, at);
+    return rc == -ETIMEDOUT ? remo__peer_silent(lock->node, waiter, "grant a lock to") : rc;
 }
 
 /* Bring the grant word to where the waiter looks. A waiter that cannot be reached is dead: its tickets are
@@ -113,9 +145,8 @@ int remo__lock_tell(struct remo_lock *lock, uint32_t index, struct remo__thread 
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 
-/* Nobody knows whether the waiter has been told, or will be: the home asks (remo__lock_doubt), and tells it
- * then.
- */
+/* Nobody knows whether the waiter has been told, or will be: the home asks (remo__lock_end), and tells it
+ * then. */
 static int untold(struct remo_lock *lock, uint32_t index, uint32_t ticket, int rc, bool by_message) {
     struct remo__lock_seat *seat = &lock->seats[index];
     if (rc < 0 && !by_message && !REMO__MUTANT(lock_untold)) {
@@ -180,11 +211,15 @@ static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thr
     int rc = seat->reset.status;
     if (remo__ack_pending(&seat->reset))
         rc = remo_ack_wait(&seat->reset, lock->node->op_timeout_ns);
-    if (rc == -ETIMEDOUT)
+    if (rc == -ETIMEDOUT) { /* it may still be applied, also after the next atomic */
         remo_ack_cancel(&seat->reset);
+        return remo__peer_silent(lock->node, seat->home, "reset a queue word at");
+    }
     seat->reset = (struct remo_ack)REMO_ACK_INIT;
     if ((rc == 0 && !unreset) || rc == -EHOSTDOWN || REMO__MUTANT(lock_reset_failed))
         return 0;
+    if (remo__op_abandoned(lock->node, seat->home))
+        return remo__peer_silent(lock->node, seat->home, "reset a queue word at");
     uint64_t is = 0;
     rc = remo__lock_swap(lock, index, thread, baton, 0, 0, &is);
     return rc == 0 && is != 0 ? remo__lock_swap(lock, index, thread, baton, is, 0, &is) : rc;
@@ -251,6 +286,11 @@ int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread
     uint64_t place = atomic_load_explicit(&seat->place, memory_order_relaxed), word = 0;
     uint32_t ticket = (uint32_t)place;
     uint8_t marks = seat->marks;
+    int loss;
+    /* Without a fence no other step waits until an earlier release that failed has ended. */
+    if ((marks & REMO__LOCK_UNSURE) && fence == REMO_FENCE_NONE
+        && remo__fence_settle_peer(thread, seat->home, lock->node->op_timeout_ns, &loss) != 0)
+        return remo__lock_still_held(lock, index);
     seat->marks = 0;
     atomic_store_explicit(&seat->place, remo__place_busy(place), memory_order_release);
     int was_released = marks & REMO__LOCK_UNSURE ? is_released(lock, index, thread, ticket) : 0;
@@ -262,8 +302,7 @@ int remo__lock_leave(struct remo_lock *lock, uint32_t index, struct remo__thread
     if (rc == 0)
         rc = remo__lock_pass_on(lock, index, thread, ticket, word, false);
     /* Was it released before? Then the home finds who is to be granted the lock. */
-    remo__lock_doubt(lock, index, rc > 0 ? -EIO : rc);
-    remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(place), ticket));
+    remo__lock_end(lock, index, rc > 0 ? -EIO : rc, remo__place_nonce(place), ticket);
     return rc > 0 ? 0 : rc;
 }
 
@@ -378,8 +417,7 @@ static int await(struct remo_lock *lock, uint32_t index, struct remo__thread *th
         }
     }
     if (rc != 0) {
-        remo__lock_doubt(lock, index, rc);
-        remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, nonce, ticket));
+        remo__lock_end(lock, index, rc, nonce, ticket);
         return rc;
     }
     uint32_t granter = (uint32_t)(wait.grant >> REMO__GRANT_GRANTER_SHIFT & 0x3ff) - 1;
@@ -414,8 +452,7 @@ int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread
     uint64_t arrive = remo__baton_arrive(lock->rank, nonce), before;
     int rc = remo__lock_add(lock, index, thread, remo__lock_baton(lock, ticket), arrive, &before, NULL);
     if (rc != 0) {
-        remo__lock_doubt(lock, index, rc);
-        remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, nonce, ticket));
+        remo__lock_end(lock, index, rc, nonce, ticket);
         return rc;
     }
     if (remo__baton_granted(before) && !REMO__MUTANT(lock_arrive_granted))
@@ -425,7 +462,6 @@ int remo__lock_drawn(struct remo_lock *lock, uint32_t index, struct remo__thread
 
 int remo__lock_enter(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t seen,
                      uint64_t deadline_ns) {
-    struct remo__lock_seat *seat = &lock->seats[index];
     uint64_t drawn;
     int rc = 0;
     if (remo__place_state(seen) == REMO__LOCK_SKIPPED) {
@@ -437,8 +473,7 @@ int remo__lock_enter(struct remo_lock *lock, uint32_t index, struct remo__thread
         rc = remo__lock_add(lock, index, thread, 0, REMO__LOCK_DRAW, &drawn, NULL);
     if (rc == 0)
         return remo__lock_drawn(lock, index, thread, seen, drawn, deadline_ns);
-    remo__lock_doubt(lock, index, rc);
-    remo__lock_settle(lock, seat, remo__place(REMO__LOCK_FREE, remo__place_nonce(seen), (uint32_t)seen));
+    remo__lock_end(lock, index, rc, remo__place_nonce(seen), (uint32_t)seen);
     return rc;
 }
 
@@ -457,9 +492,7 @@ static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread 
     for (uint32_t i = 0; i < TRIES_MAX; i++) {
         int rc = remo__lock_swap(lock, index, thread, 0, expected, expected + REMO__LOCK_DRAW, &old);
         if (rc != 0) {
-            seen = remo__place(REMO__LOCK_FREE, remo__place_nonce(seen), (uint32_t)seen);
-            remo__lock_doubt(lock, index, rc);
-            remo__lock_settle(lock, &lock->seats[index], seen);
+            remo__lock_end(lock, index, rc, remo__place_nonce(seen), (uint32_t)seen);
             return rc;
         }
         if (old == expected)
@@ -479,13 +512,14 @@ static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread 
 
 int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
     struct remo__lock_seat *seat = &lock->seats[index];
+    remo__lock_reopen(lock, index);
     uint64_t seen = atomic_load_explicit(&seat->place, memory_order_relaxed);
     if (!remo__place_open(seen) || atomic_load_explicit(&seat->queued, memory_order_relaxed) != 0
         || !atomic_compare_exchange_strong(&seat->place, &seen, remo__place_busy(seen)))
         return remo__lock_is_held_by(seat, thread)
                    ? remo__lock_fail_deadlock()
                    : remo__fail_static(
-                         -ETIMEDOUT,
-                         "the lock is held by another thread, and a timeout of 0 allows no waiting");
+                       -ETIMEDOUT,
+                       "the lock is held by another thread, and a timeout of 0 allows no waiting");
     return try_word(lock, index, thread, seen);
 }

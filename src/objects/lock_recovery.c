@@ -51,6 +51,7 @@ struct remo__lock_recovery {
     struct remo_nodeset awaited; /* whose answer is missing */
     struct remo_nodeset unasked; /* of these: who could not be reached yet */
     bool untold;                 /* somebody who has the lock could not be told: again when it connects */
+    bool drains; /* after a RECOUNT: ask all once before step 1, so that late operations have ended */
     struct busy_lock batch[BATCH_LOCKS];
     uint8_t *claims; /* [BATCH_LOCKS][places] */
     uint64_t words[READ_BYTES / 8];
@@ -240,6 +241,11 @@ static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader
     remo_nodeset_remove(&recovery->awaited, from);
     if (!remo_nodeset_empty(&recovery->awaited))
         return;
+    if (recovery->drains) {
+        recovery->drains = false;
+        remo__lock_recovery_start(lock);
+        return;
+    }
     recovery->phase = RESOLVING;
     recovery->resolved = 0;
     go_on(lock);
@@ -379,6 +385,10 @@ static void resolve_some(struct remo_lock *lock, struct remo__thread *thread) {
 static void scan_step(struct remo_lock *lock, struct remo__thread *thread) {
     struct remo__lock_recovery *recovery = lock->recovery;
     int rc = 0;
+    if (recovery->drains) {
+        ask_all(lock);
+        return;
+    }
     for (uint32_t i = 0; rc == 0 && i < READS_A_STEP && recovery->scanned < recovery->locks; i++)
         if (recovery->count < BATCH_LOCKS)
             rc = scan_some(lock, thread);
@@ -409,6 +419,11 @@ static void on_go_on(struct remo_lock *lock, struct remo__reader *reader) {
         resolve_some(lock, thread);
 }
 
+static void recount(struct remo_lock *lock) {
+    lock->recovery->drains = !REMO__MUTANT(lock_drains);
+    remo__lock_recovery_start(lock);
+}
+
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes) {
     struct remo__reader reader = remo__reader_of(data, bytes);
     uint8_t type = remo__get_u8(&reader);
@@ -417,7 +432,7 @@ void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const vo
     if (type == REMO__LOCK_ANSWER)
         on_answer(lock, from, &reader);
     else if (type == REMO__LOCK_RECOUNT)
-        remo__lock_recovery_start(lock);
+        recount(lock);
     else if (type == REMO__LOCK_RECOVER_ON && from == lock->rank)
         on_go_on(lock, &reader);
 }

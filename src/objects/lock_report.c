@@ -67,10 +67,16 @@ static void claim(struct answer *answer, uint32_t index, uint32_t ticket, uint8_
     answer->count++;
 }
 
-/* False: the seat stays BUSY. */
-static bool stable_place(const struct remo__lock_seat *seat, uint64_t *ret_place) {
+/* False: the seat stays BUSY, or is UNSETTLED. */
+static bool stable_place(struct remo_lock *lock, uint32_t index, uint64_t *ret_place) {
+    const struct remo__lock_seat *seat = &lock->seats[index];
+    remo__lock_reopen(lock, index);
     for (uint32_t look = 0; look < LOOKS_MAX; look++) {
         *ret_place = atomic_load(&seat->place);
+        if (remo__place_state(*ret_place) == REMO__LOCK_UNSETTLED) {
+            sched_yield();
+            return false;
+        }
         if (remo__place_state(*ret_place) != REMO__LOCK_BUSY || REMO__MUTANT(lock_report_busy))
             return true;
         if (look >= LOOKS_EAGER)
@@ -81,9 +87,10 @@ static bool stable_place(const struct remo__lock_seat *seat, uint64_t *ret_place
 
 /* `passed` is read after the place: it may belong to a later moment, and then names a ticket that was ours as
  * well. */
-static bool claim_seat(struct answer *answer, const struct remo__lock_seat *seat, uint32_t index) {
+static bool claim_seat(struct answer *answer, struct remo_lock *lock, uint32_t index) {
+    const struct remo__lock_seat *seat = &lock->seats[index];
     uint64_t place;
-    if (!stable_place(seat, &place))
+    if (!stable_place(lock, index, &place))
         return false;
     uint64_t passed = atomic_load(&seat->passed);
     if (seat->is_untold)
@@ -93,6 +100,7 @@ static bool claim_seat(struct answer *answer, const struct remo__lock_seat *seat
     case REMO__LOCK_WAITING: claim(answer, index, (uint32_t)place, REMO__CLAIM_WAIT); break;
     case REMO__LOCK_SKIPPED: claim(answer, index, (uint32_t)place, REMO__CLAIM_GIVEN_UP); break;
     case REMO__LOCK_FREE:
+    case REMO__LOCK_UNSETTLED:
     case REMO__LOCK_BUSY: break;
     }
     if (passed != 0)
@@ -108,8 +116,9 @@ static bool report_some(struct remo_lock *lock, uint32_t slot) {
     struct answer answer;
     begin_answer(&answer);
     for (uint32_t seats = 0; report->next < lock->count; report->next += lock->home_count, seats++) {
-        if (seats == SEATS_A_STEP || !claim_seat(&answer, &lock->seats[report->next], report->next)) {
-            (void)send_answer(lock, slot, &answer, false);
+        if (seats == SEATS_A_STEP || !claim_seat(&answer, lock, report->next)) {
+            if (answer.count > 0)
+                (void)send_answer(lock, slot, &answer, false);
             return false;
         }
         bool full = sizeof answer.message - (size_t)(answer.writer.at - answer.message)

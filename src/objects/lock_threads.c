@@ -69,9 +69,11 @@ static int my_turn(void *ctx) {
     const struct turn *turn = ctx;
     if (atomic_load_explicit(&turn->waiter.granted, memory_order_acquire))
         return 1;
-    if (atomic_load_explicit(&turn->waiter.first, memory_order_relaxed)
-        && remo__place_open(atomic_load_explicit(&turn->seat->place, memory_order_relaxed)))
-        return 1;
+    if (atomic_load_explicit(&turn->waiter.first, memory_order_relaxed)) {
+        remo__lock_reopen(turn->lock, turn->waiter.index);
+        if (remo__place_open(atomic_load_explicit(&turn->seat->place, memory_order_relaxed)))
+            return 1;
+    }
     return remo__channel_check_peer(turn->lock->channel, turn->seat->home);
 }
 
