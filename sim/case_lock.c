@@ -55,7 +55,7 @@ static void close_lock(void *state, uint32_t rank) {
 /* Check the order of tickets. One atomic draws a ticket, so the order of tickets is the order of
  * nodes. Threads of a node share a ticket for a bounded number of turns. */
 static void check_order(struct lock_state *s, uint32_t rank) {
-    uint32_t ticket = (uint32_t)atomic_load(&s->locks[rank]->seats[0].place);
+    uint32_t ticket = (uint32_t)atomic_load(&s->locks[rank]->locals[0].state);
     if (s->turns > 0 && ticket == s->ticket) {
         sim_require(s->turns <= REMO_LOCK_HANDOVERS_MAX, "the lock was handed over %u times in a row",
                     s->turns);
