@@ -346,6 +346,42 @@ const struct sim_case sim_case_fence_again = {.object = "region",
                                               .after = region_after,
                                               .continues_after_failure = true};
 
+/* A fence that times out returns none of the losses that it has found: each later fence that covers one
+ * returns it. Writes to nodes 2 and 3 are lost with those nodes; the write to node 1 is delayed. */
+static void losses_body(void *state, uint32_t rank, uint32_t thread) {
+    struct region_state *s = state;
+    uint64_t word = 7;
+    (void)thread;
+    if (rank != 0)
+        return;
+    sim_delay(0, 0, 3);
+    for (uint32_t to = 1; to < 4; to++)
+        sim_require(remo_region_write(s->regions[0], to, 0, &word, sizeof word, 0, NULL) == 0, "write: %s",
+                    remo_last_error());
+    sim_crash(2);
+    sim_crash(3);
+    int rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
+    sim_require(rc == -ETIMEDOUT || rc == -EHOSTDOWN, "the fence returns %d while a write is in flight", rc);
+    sim_delay_end();
+    for (uint32_t to = 2; to < 4; to++)
+        sim_require(remo_fence(s->nodes[0], REMO_FENCE_PAIR, to) != 0,
+                    "a write to node %u is lost, and no fence has returned it", to);
+    sim_require(remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0) == 0, "a loss is returned twice: %s",
+                remo_last_error());
+}
+
+const struct sim_case sim_case_fence_losses = {.object = "region",
+                                               .name = "fence_losses",
+                                               .about =
+                                                   "a fence that times out leaves lost writes to later ones",
+                                               .nodes = 4,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct region_state),
+                                               .open = open_region,
+                                               .close = close_region,
+                                               .body = losses_body,
+                                               .has_own_fault = true};
+
 /* Operations that began before a fence have ended after it. */
 static void ends_body(void *state, uint32_t rank, uint32_t thread) {
     struct region_state *s = state;

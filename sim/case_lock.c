@@ -55,7 +55,7 @@ static void close_lock(void *state, uint32_t rank) {
 /* Check the order of tickets. One atomic draws a ticket, so the order of tickets is the order of
  * nodes. Threads of a node share a ticket for a bounded number of turns. */
 static void check_order(struct lock_state *s, uint32_t rank) {
-    uint32_t ticket = (uint32_t)atomic_load(&s->locks[rank]->seats[0].place);
+    uint32_t ticket = (uint32_t)atomic_load(&s->locks[rank]->locals[0].state);
     if (s->turns > 0 && ticket == s->ticket) {
         sim_require(s->turns <= REMO_LOCK_HANDOVERS_MAX, "the lock was handed over %u times in a row",
                     s->turns);
@@ -534,3 +534,105 @@ const struct sim_case sim_case_lock_tries = {
     .close = close_lock,
     .body = try_body,
     .after = take_after};
+
+/* ---- operations that time out, and take effect later ---- */
+
+#define SLOW 2u /* the node whose operation is delayed */
+
+/* Returns false after the timeout of a delayed operation: node SLOW then holds nothing. */
+static bool take_delayed(struct lock_state *s, uint64_t timeout_ns) {
+    int rc = acquire(s, SLOW, timeout_ns);
+    if (rc != 0 && rc != -EOWNERDEAD) {
+        sim_require(rc == -ETIMEDOUT && (timeout_ns != FOREVER || sim_delay_hit()), "acquire: %d (%s)", rc,
+                    remo_last_error());
+        return !sim_delay_hit();
+    }
+    enter(s, SLOW);
+    sim_point("inside");
+    if (rc == -EOWNERDEAD)
+        repair(s, SLOW, false);
+    leave(s, SLOW);
+    rc = remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_NONE);
+    sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_delay_hit()), "release: %d (%s)", rc, remo_last_error());
+    return rc == 0;
+}
+
+/* One operation of a node is delayed beyond its timeout, while the home is up. It takes effect during
+ * the recount or after it. The node does not use the lock again. */
+static void slow_body(void *state, uint32_t rank, uint32_t thread) {
+    if (rank != SLOW) {
+        turns_body(state, rank, thread);
+        return;
+    }
+    sim_delay(SLOW, sim_choose(14), 1);
+    for (uint32_t i = 0; i < 3; i++)
+        if (!take_delayed(state, i == 1 ? 300 : FOREVER))
+            break;
+    for (uint32_t turns = sim_choose(40); turns > 0; turns--)
+        sim_point("before the operation takes effect");
+    sim_delay_end();
+}
+
+static void slow_after(void *state, uint32_t rank) {
+    if (rank != SLOW)
+        take(state, rank, FOREVER);
+}
+
+const struct sim_case sim_case_lock_slow_none = {
+    .object = "lock",
+    .name = "slow_none",
+    .about = "an operation of an acquire or a release takes effect after its timeout",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = slow_body,
+    .after = slow_after,
+    .has_own_fault = true};
+
+static void release_delayed(struct lock_state *s) {
+    int rc;
+    sim_delay(SLOW, sim_choose(3), 1);
+    do {
+        rc = remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_PAIR);
+        if (rc == -EAGAIN && sim_choose(2) == 0)
+            sim_delay_end();
+    } while (rc == -EAGAIN);
+    sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_delay_hit()), "release: %d (%s)", rc, remo_last_error());
+    for (uint32_t turns = sim_choose(40); turns > 0; turns--)
+        sim_point("before the operation takes effect");
+    sim_delay_end();
+}
+
+static void slow_pair_body(void *state, uint32_t rank, uint32_t thread) {
+    struct lock_state *s = state;
+    if (rank != SLOW) {
+        pair_body(state, rank, thread);
+        return;
+    }
+    int rc = acquire(s, SLOW, FOREVER);
+    sim_require(rc == 0, "acquire: %d (%s)", rc, remo_last_error());
+    enter(s, SLOW);
+    (void)increment(s, SLOW, HOME, false);
+    leave(s, SLOW);
+    release_delayed(s);
+}
+
+static void slow_pair_after(void *state, uint32_t rank) {
+    if (rank != SLOW)
+        section(state, rank, &at_home);
+}
+
+const struct sim_case sim_case_lock_slow_pair = {
+    .object = "lock",
+    .name = "slow_pair",
+    .about = "an operation of a release with a pair fence takes effect after its timeout",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = slow_pair_body,
+    .after = slow_pair_after,
+    .has_own_fault = true};

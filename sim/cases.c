@@ -7,13 +7,14 @@
 #define CASES(X)                                                                                             \
     X(refusals)                                                                                              \
     X(publish_pair) X(publish_thread) X(publish_global) X(cross) X(fence_again) X(fence_ends)                \
+    X(fence_losses)                                                                                          \
     X(counter) X(word)                                                                                       \
     X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers)                                 \
     X(sst) X(sst_readers)                                                                                    \
     X(barrier) X(barrier_death) X(barrier_absent) X(barrier_again)                                           \
     X(lock) X(lock_elsewhere) X(lock_settled) X(lock_settled_threads) X(lock_threads) X(lock_late)           \
     X(lock_timed) X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)        \
-    X(lock_handover) X(lock_tries) X(lock_failures)                                                          \
+    X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
     X(ringbuffer)                                                                                            \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
     X(queue_settled) X(queue_late)                                                                           \

@@ -58,6 +58,12 @@ bool sim_any_hurt(void);
 /* Make the peers detect a failure of the node, each at its own time, and the node a failure of its
  * peers. The node itself continues. */
 void sim_lose(uint32_t node);
+/* Delay operations of the node: skip the next `skip` that it posts, then let the following `count` make no
+ * step until sim_delay_end. They may time out meanwhile, and take effect later. One delay at a time. */
+void sim_delay(uint32_t node, uint32_t skip, uint32_t count);
+void sim_delay_end(void);
+/* Return whether an operation was delayed since the last sim_delay. */
+bool sim_delay_hit(void);
 #define SIM_ANY UINT32_MAX
 /* Return whether a call on node `rank` may fail with `rc`: because `depends_on` (SIM_ANY: any node)
  * is out, or because the node itself is out or hurt. An error without a sentence is never excused.

@@ -115,6 +115,8 @@ uint32_t sim_net_steps(struct sim_step *steps, uint32_t cap) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < net()->count && count + 3 <= cap; i++) {
         const struct op *op = op_at(i);
+        if (op->delayed)
+            continue;
         uint32_t line =
             SIM_NET_LINES + ((op->endpoint * SIM_NODES_MAX + op->is.peer) * VARIANTS + op->variant) * 3;
         if (may_move(i))
@@ -288,6 +290,7 @@ static void release_card(struct op *op) {
  * error. */
 void sim_net_fail(struct op *op) {
     release_card(op);
+    op->delayed = false;
     if (!op->completed)
         op->status = -EHOSTDOWN;
     op->source_todo = 0, op->place_todo = 0, op->sent = true, op->executed = true, op->delivered = true;
@@ -343,6 +346,38 @@ void sim_net_sever(uint32_t node) {
         if (vanished[i])
             sim_net_fail(op);
     }
+}
+
+/* ---- delay ---- */
+
+void sim_delay(uint32_t node, uint32_t skip, uint32_t count) {
+    net()->delay.node = node;
+    net()->delay.skip = skip;
+    net()->delay.count = count;
+    net()->delay.hit = false;
+}
+
+bool sim_delay_takes(uint32_t node) {
+    if (node != net()->delay.node || net()->delay.count == 0)
+        return false;
+    if (net()->delay.skip > 0) {
+        net()->delay.skip--;
+        return false;
+    }
+    net()->delay.count--;
+    net()->delay.hit = true;
+    return true;
+}
+
+bool sim_delay_hit(void) {
+    return net()->delay.hit;
+}
+
+void sim_delay_end(void) {
+    net()->delay.count = 0;
+    for (uint32_t i = 0; i < net()->count; i++)
+        op_at(i)->delayed = false;
+    sim_trace("* no operation is delayed any longer");
 }
 
 uint64_t sim_net_posts(void) {

@@ -126,11 +126,12 @@ static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
         op->source_todo = 0;
         op->sent = true;
     }
+    op->delayed = sim_delay_takes(op->node);
     if (is_unreachable(op))
         sim_net_fail(op);
     net()->order[net()->count++] = slot;
-    sim_trace("posts %s, %llu bytes at %s", name_of(op), (unsigned long long)is->size_bytes,
-              sim_place(remote_of(op)));
+    sim_trace("posts %s, %llu bytes at %s%s", name_of(op), (unsigned long long)is->size_bytes,
+              sim_place(remote_of(op)), op->delayed ? ", delayed" : "");
 }
 
 static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count) {

@@ -34,6 +34,7 @@ struct op {
     bool reading;   /* atomic: read, not yet written; occupies the card of its target */
     bool delivered; /* the immediate is delivered, or there is none */
     bool completed;
+    bool delayed;         /* makes no step until sim_delay_end */
     bool outcome_unknown; /* it may take effect, but its poster gets an error */
     int status;
     uint64_t old;
@@ -70,6 +71,10 @@ struct sim_net {
     char *arenas[SIM_NODES_MAX];            /* also of nodes that have closed */
     bool cut[SIM_NODES_MAX][SIM_NODES_MAX]; /* [target][from]: disconnected there */
     struct imms imms[SIM_NODES_MAX];
+    struct { /* sim_delay */
+        uint32_t node, skip, count;
+        bool hit;
+    } delay;
 };
 
 static inline struct sim_net *net(void) {
@@ -117,3 +122,5 @@ static inline struct remo__endpoint *endpoint_of(const struct op *op) {
 void sim_net_fail(struct op *op);
 void sim_net_end_if_over(uint32_t place);
 void sim_net_remove(uint32_t place);
+/* Return whether the operation that the node posts now is to be delayed. */
+bool sim_delay_takes(uint32_t node);

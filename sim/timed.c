@@ -248,7 +248,7 @@ void sim_timed_sleep_until(uint64_t at_ns) {
         sim_timed_spend(at_ns - actor->now_ns);
 }
 
-uint64_t remo__sim_look(const struct remo_node *node) {
+uint64_t remo__sim_version(const struct remo_node *node) {
     if (current())
         current()->is.is_polling = true;
     return sim_world->version[node->rank];

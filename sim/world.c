@@ -199,7 +199,7 @@ void sim_drain(struct sim_actor *actor) {
         drain_one(actor);
 }
 
-uint64_t remo__sim_look(const struct remo_node *node) {
+uint64_t remo__sim_version(const struct remo_node *node) {
     struct sim_actor *actor = sim_current();
     if (actor)
         actor->is_polling = true;

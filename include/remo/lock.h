@@ -90,6 +90,10 @@ REMO_API int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t 
  *            failure: the next holder gets -EOWNERDEAD
  *   -EINVAL  there is no such lock or fence; the call had no effect
  *   -EPERM   this thread does not hold the lock; the call had no effect
+ *   -ETIMEDOUT  the home did not answer in time. This thread does not hold the lock any more. The
+ *            home hands the lock over when it answers again; the next holder may get -EOWNERDEAD.
+ *            Until then this node cannot acquire the lock. A release with REMO_FENCE_NONE returns
+ *            this error where one with another fence returns -EAGAIN
  *   others   the lock is released, and the home failed or left (-EHOSTDOWN, -ENOTCONN), or a write
  *            under the lock was lost (-EIO, ...). To repair the protected data before the next
  *            holder reads it, call remo_fence first and release after the repair */

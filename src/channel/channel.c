@@ -220,7 +220,7 @@ int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint
 /* Return the first participant that has not answered our JOIN, or REMO_NODES_MAX. */
 static uint32_t unanswered(const struct remo_channel *channel) {
     for (uint32_t peer = 0; peer < channel->node->size; peer++)
-        if (atomic_load(&channel->peers[peer].awaited) && remo__peer_alive(channel->node, peer))
+        if (atomic_load(&channel->peers[peer].awaited) && remo__peer_is_up(channel->node, peer))
             return peer;
     return REMO_NODES_MAX;
 }
@@ -235,8 +235,8 @@ static bool waits_for_answers(const struct remo_channel *channel, struct remo__r
     for (const struct remo_channel *above = channel->parent; above; above = above->parent)
         if (!above->joined)
             return false;
-    return !atomic_load(&registry->handling)
-           || !pthread_equal(atomic_load(&registry->control_thread), pthread_self());
+    bool is_in_callback = atomic_load(&registry->handling) || atomic_load(&channel->node->reporting);
+    return !is_in_callback || !pthread_equal(atomic_load(&registry->control_thread), pthread_self());
 }
 
 /* After a mismatch no memory of the tree is reachable, not even the local one: two nodes could otherwise each
@@ -275,7 +275,7 @@ int remo_channel_join(struct remo_channel *channel) {
     atomic_store(&self->state, REMO_CHANNEL_CONNECTED);
     for (uint32_t peer = 0; peer < channel->node->size && rc == 0; peer++)
         if (remo_nodeset_has(&channel->participants, peer) && peer != channel->node->rank) {
-            atomic_store(&channel->peers[peer].awaited, remo__peer_alive(channel->node, peer));
+            atomic_store(&channel->peers[peer].awaited, remo__peer_is_up(channel->node, peer));
             rc = remo__join_send(channel, peer, 0);
         }
     remo__join_refuse_early(channel);
@@ -433,7 +433,7 @@ static struct remo_channel *first_child(struct remo__registry *registry, const s
 static bool complete_operations(struct remo_node *node) {
     struct remo__thread *thread = remo__thread(node);
     int loss;
-    return thread && remo__fence_settle(thread, REMO_FENCE_GLOBAL, 0, &loss) == 0;
+    return thread && remo__fence_retry(thread, REMO_FENCE_GLOBAL, 0, &loss) == 0;
 }
 
 /* `is_fenced`: no fence of this close has failed yet. After a failure the next ones would fail too, slowly.

@@ -34,7 +34,7 @@ static int send_frame(struct remo_node *node, uint32_t peer, enum remo__message_
 int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id) {
     uint8_t frame[REMO__MESSAGE_BYTES_MAX];
     struct remo__join join = {.id = channel->id, .to_id = to_id, .memory_count = channel->memory_count};
-    if (!remo__peer_alive(channel->node, peer))
+    if (!remo__peer_is_up(channel->node, peer))
         return 0; /* remo__join_peer_up sends the JOIN */
     channel->peers[peer].asked = true;
     memcpy(join.name, channel->name, sizeof join.name);
@@ -446,7 +446,7 @@ void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
         uint32_t id = atomic_load(&known->id) ? atomic_load(&known->id) : known->granted_id;
         if (peer == channel->node->rank || id == 0)
             continue;
-        if (!remo__peer_alive(channel->node, peer)) {
+        if (!remo__peer_is_up(channel->node, peer)) {
             /* It uses no memory of this node any more; peer_down may not have run yet. */
             known->granted_id = 0;
             continue;
@@ -461,6 +461,7 @@ void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
 
 void remo__join_peer_up(void *ctx, uint32_t peer) {
     struct remo__registry *registry = ctx;
+    atomic_store(&registry->control_thread, pthread_self()); /* on_peer runs next */
     pthread_mutex_lock(&registry->lock);
     for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++) {
         struct remo_channel *channel = registry->slots[slot];

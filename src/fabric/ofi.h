@@ -120,8 +120,8 @@ struct ofi_fifo {
 };
 
 enum ofi_link_state {
-    OFI_LINK_GREETING, /* the offer is not sent yet: the connection is being established */
-    OFI_LINK_GREETED,  /* the offer is sent, and not accepted yet */
+    OFI_LINK_OFFERING, /* the offer is not sent yet: the connection is being established */
+    OFI_LINK_OFFERED,  /* the offer is sent, and not accepted yet */
     OFI_LINK_UP,
     OFI_LINK_BROKEN,
 };

@@ -61,7 +61,7 @@ static void links_offer(struct ofi_endpoint *endpoint) {
         if (endpoint->offer_at == 0 || endpoint->offer_at > endpoint->active_count)
             endpoint->offer_at = endpoint->active_count;
         struct ofi_link *link = endpoint->active[--endpoint->offer_at];
-        if (link->state == OFI_LINK_GREETING)
+        if (link->state == OFI_LINK_OFFERING)
             remo__ofi_link_push(link);
     }
 }

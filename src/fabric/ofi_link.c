@@ -144,7 +144,7 @@ static int link_open(struct ofi_link *link) {
     link->table.base = contact->table_base;
     link->next = 1;
     link->queue = (struct ofi_fifo){.head = REMO__OFI_NONE, .tail = REMO__OFI_NONE};
-    link->state = OFI_LINK_GREETING;
+    link->state = OFI_LINK_OFFERING;
     link->since_ns = remo__now_ns();
     return 0;
 }
@@ -205,7 +205,7 @@ static int offer_send(struct ofi_link *link) {
     write.at = (uint64_t)write.data * sizeof(struct remo__ofi_offer);
     int rc = link_write(link, &write);
     if (rc == 0) {
-        link->state = OFI_LINK_GREETED;
+        link->state = OFI_LINK_OFFERED;
         link->offered_ns = remo__now_ns();
     }
     return rc == -EAGAIN ? 0 : rc;
@@ -288,7 +288,7 @@ void remo__ofi_link_push(struct ofi_link *link) {
     int rc = 0;
     if (link->state == OFI_LINK_UP)
         rc = link_send(link);
-    else if (link->state == OFI_LINK_GREETING)
+    else if (link->state == OFI_LINK_OFFERING)
         rc = offer_send(link);
     if (rc < 0)
         link_break(link, -EHOSTDOWN, remo_last_error());
@@ -327,8 +327,8 @@ static void slow_log(struct ofi_link *link, uint64_t quiet_ns) {
 /* An offer may be lost with an old connection: a peer that restarts may get the address of its earlier
  * incarnation. A repeated offer is harmless. */
 static void offer_again(struct ofi_link *link, uint64_t now) {
-    if (link->state == OFI_LINK_GREETED && now - link->offered_ns >= OFFER_AGAIN_NS)
-        link->state = OFI_LINK_GREETING;
+    if (link->state == OFI_LINK_OFFERED && now - link->offered_ns >= OFFER_AGAIN_NS)
+        link->state = OFI_LINK_OFFERING;
 }
 
 /* Called while requests are in flight and no answer arrives: a write detects a lost connection. If a write is
@@ -381,7 +381,7 @@ static void write_ended(struct ofi_endpoint *endpoint, const struct ofi_event *e
     if (link->state == OFI_LINK_UP)
         link_break(link, -EHOSTDOWN, remo_last_error());
     else
-        link->state = OFI_LINK_GREETING;
+        link->state = OFI_LINK_OFFERING;
 }
 
 static void links_break(struct ofi_endpoint *endpoint) {

@@ -330,7 +330,7 @@ static void verbs_disconnect(struct remo__fabric *fabric, uint32_t peer) {
         return;
     atomic_store(&fabric->peers[peer].connected, 0);
     atomic_store(&verbs->contacts[peer], NULL);
-    remo__verbs_target_expel(verbs, peer);
+    remo__verbs_target_cut_off(verbs, peer);
     remo__verbs_endpoints_wake(verbs); /* their operations in flight to the peer fail at the next poll */
 }
 

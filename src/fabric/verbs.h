@@ -267,7 +267,7 @@ int remo__verbs_qp_step(const struct verbs_device *device, struct rdma_cm_id *id
 int remo__verbs_target_open(struct verbs_fabric *verbs);
 void remo__verbs_target_close(struct verbs_fabric *verbs);
 /* Cut the peer off: after return none of its operations is executed, and none of its immediates delivered. */
-void remo__verbs_target_expel(struct verbs_fabric *verbs, uint32_t rank);
+void remo__verbs_target_cut_off(struct verbs_fabric *verbs, uint32_t rank);
 int remo__verbs_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max);
 void remo__verbs_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns);
 void remo__verbs_imm_wake(struct remo__fabric *fabric);

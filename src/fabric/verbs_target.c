@@ -107,7 +107,7 @@ static void inbounds_end(struct verbs_fabric *verbs, uint32_t rank, const struct
     }
 }
 
-void remo__verbs_target_expel(struct verbs_fabric *verbs, uint32_t rank) {
+void remo__verbs_target_cut_off(struct verbs_fabric *verbs, uint32_t rank) {
     struct verbs_target *target = &verbs->target;
     pthread_mutex_lock(&target->lock);
     inbounds_end(verbs, rank, NULL);

@@ -77,7 +77,7 @@ int remo_kv_open(struct remo_channel *parent, const char *name, const struct rem
     if (!parent || !ret_kv)
         return remo__fail(-EINVAL, "cannot open a map: parent or ret_kv is NULL");
     struct remo_kv_options all = apply_defaults(options);
-    int rc = remo__needs_coherence(parent, "a map");
+    int rc = remo__require_coherence(parent, "a map");
     if (rc != 0)
         return rc;
     struct remo_kv *kv = aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *kv, REMO__CACHE_LINE));

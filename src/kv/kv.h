@@ -219,8 +219,8 @@ static inline const char *remo__kv_mapped_small(const struct remo_kv *kv, const 
 
 /* Read the slot of `entry` once, as remo__kv_slot_read does. Errors: those of remo_region_read. */
 int remo__kv_probe(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
-                   uint64_t entry, void *dst, size_t cap, enum remo__kv_seen *ret_verdict,
-                   struct remo__kv_sight *ret_snapshot);
+                   uint64_t entry, void *dst, size_t cap, enum remo__kv_verdict *ret_verdict,
+                   struct remo__kv_snapshot *ret_snapshot);
 
 /* Count one read of the slot of `entry`. *ret_slot is the slot in place on a mapped fabric, else a copy in
  * mine->image. Errors: those of remo_region_read. */
@@ -233,9 +233,9 @@ static inline bool remo__kv_is_unreachable(int rc) {
 }
 
 /* The entry and the slot of a key. */
-struct remo__kv_place {
+struct remo__kv_location {
     uint64_t entry;
-    struct remo__kv_sight snapshot;
+    struct remo__kv_snapshot snapshot;
 };
 
 /* Find the key, and leave its value in mine->scratch. The caller has locked the stripe. The search removes
@@ -243,7 +243,7 @@ struct remo__kv_place {
  * Errors: -ENOENT; -EHOSTDOWN, -ENOTCONN (not found, but it may be on a node that cannot be reached);
  *         -ENOBUFS; -ETIMEDOUT; -EIO (the slot is damaged). */
 int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
-                         struct remo__kv_place *ret_place);
+                         struct remo__kv_location *ret_place);
 
 /* Set the sentence for a search without a result. Return `lost_error`, the error of a node that could not be
  * read, or -ENOENT if it is 0. */

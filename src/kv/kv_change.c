@@ -25,7 +25,7 @@ static int keep_locked(const struct remo_kv *kv, struct remo__kv_thread *mine, u
 static int try_release(struct remo_kv *kv, struct remo__kv_thread *mine) {
     int loss; /* ignored: the change has already returned "outcome unknown" */
     if (remo__now_ns() < mine->kept_next_ns
-        || remo__fence_settle_peer(mine->thread, mine->kept_node, REMO__KV_RELEASE_TIMEOUT_NS, &loss) != 0)
+        || remo__fence_retry_peer(mine->thread, mine->kept_node, REMO__KV_RELEASE_TIMEOUT_NS, &loss) != 0)
         return -ETIMEDOUT;
     int rc = remo_lock_release(kv->locks, mine->kept_stripe, REMO_FENCE_NONE);
     return rc == -EAGAIN ? -ETIMEDOUT : 0; /* other errors do not concern this call */
@@ -72,9 +72,9 @@ static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, 
     bool is_same_node = remo_lock_home(kv->locks, stripe) == node || REMO__MUTANT(kv_update_fence_scope);
     int loss = 0, rc = 0;
     if (!is_same_node && REMO__MUTANT(kv_settle))
-        loss = remo__fence_placed(mine->thread, mine->thread, node);
+        loss = remo__fence_peer(mine->thread, mine->thread, node);
     else if (!is_same_node && is_fenced && !kv->node->mapped)
-        rc = remo__fence_settle_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
+        rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
     if (rc != 0)
         return keep_locked(kv, mine, stripe, node);
     rc = unlock_stripe(kv, mine, hash, is_same_node && is_fenced ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
@@ -104,7 +104,7 @@ struct next_value {
  * Errors: -EINVAL, -ESTALE: the operation is refused. */
 static inline __attribute__((always_inline)) int compute_next_value(const struct remo__kv_thread *mine,
                                                                     const struct remo_kv_op *op,
-                                                                    const struct remo__kv_place *place,
+                                                                    const struct remo__kv_location *place,
                                                                     struct next_value *ret_next) {
     size_t count = remo__kv_meta_value_bytes(place->snapshot.meta);
     ret_next->bytes = op->value;
@@ -131,7 +131,7 @@ static inline __attribute__((always_inline)) int compute_next_value(const struct
 
 /* Write the next version over the older copy, in one write. `outgoing` is in use until `ack` is complete. */
 static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const struct next_value *next,
-                       uint64_t hash, const struct remo__kv_place *place, struct remo_ack *ack) {
+                       uint64_t hash, const struct remo__kv_location *place, struct remo_ack *ack) {
     int rc = remo__kv_buffer_ensure(mine, &mine->outgoing);
     if (rc != 0)
         return rc;
@@ -159,7 +159,7 @@ static int await_write(const struct remo_kv *kv, struct remo__kv_thread *mine, s
 /* Write the value, and release the stripe behind it. */
 static inline __attribute__((always_inline)) int
 write_and_unlock(struct remo_kv *kv, struct remo__kv_thread *mine, const struct next_value *next,
-                 uint64_t hash, const struct remo__kv_place *place) {
+                 uint64_t hash, const struct remo__kv_location *place) {
     struct remo_ack ack = REMO_ACK_INIT;
     uint32_t node = remo__kv_entry_node(place->entry);
     remo__cork(mine->thread); /* post the write and the release together */
@@ -177,7 +177,7 @@ write_and_unlock(struct remo_kv *kv, struct remo__kv_thread *mine, const struct 
 static inline __attribute__((always_inline)) void overwrite_value(struct remo_kv *kv,
                                                                   struct remo__kv_thread *mine,
                                                                   struct remo_kv_op *op,
-                                                                  const struct remo__kv_place *place) {
+                                                                  const struct remo__kv_location *place) {
     struct next_value next = {0};
     int rc = compute_next_value(mine, op, place, &next);
     if (rc != 0) {
@@ -194,7 +194,7 @@ static inline __attribute__((always_inline)) void overwrite_value(struct remo_kv
 
 static void update_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_key key = remo__kv_key_of(op, remo__kv_op_state(op)->hash);
-    struct remo__kv_place place;
+    struct remo__kv_location place;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc != 0)
         unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, rc);
@@ -207,7 +207,7 @@ static void update_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
 /* Mark the slot DELETED, before other nodes are notified: otherwise a reader may find the key after another
  * reader has missed it. Errors: -EAGAIN (the write may be in flight); those of a write. */
 static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
-                        const struct remo__kv_place *place) {
+                        const struct remo__kv_location *place) {
     int loss = 0;
     uint64_t head = remo__kv_head_with(place->snapshot.head, REMO__KV_DELETED);
     uint32_t node = remo__kv_entry_node(place->entry);
@@ -215,14 +215,14 @@ static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
                                &head, sizeof head, 0, NULL);
     if (rc != 0 || REMO__MUTANT(kv_delete_fence))
         return rc;
-    rc = remo__fence_settle_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
+    rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
     return rc != 0 ? -EAGAIN : loss;
 }
 
 static void delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
-    struct remo__kv_place place;
+    struct remo__kv_location place;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc == 0)
         rc = mark_deleted(kv, mine, &place);
@@ -268,7 +268,7 @@ static void give_slot(struct remo_kv *kv, uint32_t slot) {
 static void insert_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
-    struct remo__kv_place place;
+    struct remo__kv_location place;
     uint32_t slot = REMO__KV_NO_SLOT;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc == 0 && op->kind == REMO_KV_PUT) {

@@ -13,8 +13,8 @@ struct visit {
     void *key, *value;
     size_t key_cap, value_cap;
     size_t key_bytes; /* out: length of the key in the slot */
-    struct remo__kv_sight snapshot;
-    enum remo__kv_seen verdict;
+    struct remo__kv_snapshot snapshot;
+    enum remo__kv_verdict verdict;
 };
 
 /* Return whether the slot is VALID in the generation that the entry names. Otherwise the entry's key was
@@ -41,7 +41,7 @@ static int read_once(struct visit *visit) {
     if (rc != 0)
         return rc;
     uint64_t head = remo__load(slot);
-    visit->verdict = REMO__KV_SEEN_OTHER;
+    visit->verdict = REMO__KV_VERDICT_OTHER;
     if (!is_current(visit, head))
         return 0;
     visit->key_bytes = remo__kv_head_key_bytes(head);
@@ -55,7 +55,7 @@ static int read_once(struct visit *visit) {
                                         visit->mine->scratch, &visit->snapshot);
     /* On a mapped fabric the slot may be reused between the two reads; the new key has its own entry. */
     if (!is_current(visit, visit->snapshot.head))
-        visit->verdict = REMO__KV_SEEN_OTHER;
+        visit->verdict = REMO__KV_VERDICT_OTHER;
     return 0;
 }
 
@@ -63,18 +63,18 @@ static int read_once(struct visit *visit) {
 static int read_again(void *ctx) {
     struct visit *visit = ctx;
     int rc = read_once(visit);
-    return rc != 0 ? rc : visit->verdict != REMO__KV_SEEN_TORN;
+    return rc != 0 ? rc : visit->verdict != REMO__KV_VERDICT_TORN;
 }
 
 /* Read the entry. Returns 1 (key and value are in the buffers), 0 (the entry is stale), or an error. */
 static int visit_entry(struct visit *visit) {
     int rc = read_once(visit);
-    if (rc == 0 && (visit->verdict == REMO__KV_SEEN_TORN || visit->verdict == REMO__KV_SEEN_OLDER))
+    if (rc == 0 && (visit->verdict == REMO__KV_VERDICT_TORN || visit->verdict == REMO__KV_VERDICT_OLDER))
         rc = remo__wait(visit->kv->node, read_again, visit, remo__deadline(visit->kv->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__fail(rc, "cannot read slot %u of node %u: it changed during every read; try again",
                           remo__kv_entry_slot(visit->entry), remo__kv_entry_node(visit->entry));
-    return rc != 0 ? rc : visit->verdict != REMO__KV_SEEN_OTHER;
+    return rc != 0 ? rc : visit->verdict != REMO__KV_VERDICT_OTHER;
 }
 
 /* Find the first entry, from *place on, that is not stale, and set *place. Returns 1 or an error. */

@@ -40,9 +40,11 @@ int remo__kv_slot_open(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_
 }
 
 /* See remo__kv_probe. */
-static inline __attribute__((always_inline)) int
-probe_slot(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key, uint64_t entry,
-           void *dst, size_t cap, enum remo__kv_seen *ret_verdict, struct remo__kv_sight *ret_snapshot) {
+static inline __attribute__((always_inline)) int probe_slot(struct remo_kv *kv, struct remo__kv_thread *mine,
+                                                            const struct remo__kv_key *key, uint64_t entry,
+                                                            void *dst, size_t cap,
+                                                            enum remo__kv_verdict *ret_verdict,
+                                                            struct remo__kv_snapshot *ret_snapshot) {
     const char *slot;
     int rc = open_slot(kv, mine, entry, &slot);
     if (remo__unlikely(rc != 0))
@@ -52,8 +54,8 @@ probe_slot(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__
 }
 
 int remo__kv_probe(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
-                   uint64_t entry, void *dst, size_t cap, enum remo__kv_seen *ret_verdict,
-                   struct remo__kv_sight *ret_snapshot) {
+                   uint64_t entry, void *dst, size_t cap, enum remo__kv_verdict *ret_verdict,
+                   struct remo__kv_snapshot *ret_snapshot) {
     return probe_slot(kv, mine, key, entry, dst, cap, ret_verdict, ret_snapshot);
 }
 
@@ -66,8 +68,8 @@ struct retry {
     uint64_t entry;
     void *dst;
     size_t cap;
-    enum remo__kv_seen verdict;
-    struct remo__kv_sight snapshot;
+    enum remo__kv_verdict verdict;
+    struct remo__kv_snapshot snapshot;
 };
 
 /* Wait condition: probe again. From the second probe on, OLDER suffices (docs/internals/kv.md). */
@@ -75,13 +77,13 @@ static int probe_again(void *ctx) {
     struct retry *retry = ctx;
     int rc = remo__kv_probe(retry->kv, retry->mine, retry->key, retry->entry, retry->dst, retry->cap,
                             &retry->verdict, &retry->snapshot);
-    return rc != 0 ? rc : retry->verdict != REMO__KV_SEEN_TORN;
+    return rc != 0 ? rc : retry->verdict != REMO__KV_VERDICT_TORN;
 }
 
 /* Probe the slot until the verdict is not TORN; the first probe was not GOOD. Returns 1 (the slot has the
  * key, and the value is in `dst`), 0 (the slot does not have the key), or an error. */
 static int probe_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
-                             uint64_t entry, void *dst, size_t cap, struct remo__kv_sight *ret_snapshot) {
+                             uint64_t entry, void *dst, size_t cap, struct remo__kv_snapshot *ret_snapshot) {
     struct retry retry = {.kv = kv, .mine = mine, .key = key, .entry = entry, .dst = dst, .cap = cap};
     int rc = remo__wait(kv->node, probe_again, &retry, remo__deadline(kv->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
@@ -90,7 +92,7 @@ static int probe_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, c
     if (rc != 0)
         return rc;
     *ret_snapshot = retry.snapshot;
-    return retry.verdict != REMO__KV_SEEN_OTHER;
+    return retry.verdict != REMO__KV_VERDICT_OTHER;
 }
 
 /* ---- under the lock ---- */
@@ -113,17 +115,17 @@ static void drop_if_stale(struct remo_kv *kv, uint64_t index_hash, uint64_t entr
 /* Probe the slot under the lock; results as of probe_until_whole. There is no concurrent writer: a torn copy
  * is from a writer that failed. The value is left in mine->scratch. */
 static int probe_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
-                        uint64_t entry, struct remo__kv_sight *snapshot) {
-    enum remo__kv_seen verdict;
+                        uint64_t entry, struct remo__kv_snapshot *snapshot) {
+    enum remo__kv_verdict verdict;
     int rc = probe_slot(kv, mine, key, entry, NULL, 0, &verdict, snapshot);
     if (rc != 0)
         return rc;
-    if (verdict == REMO__KV_SEEN_TORN)
+    if (verdict == REMO__KV_VERDICT_TORN)
         return remo__fail(-EIO, "slot %u of node %u is damaged: both copies have a checksum mismatch",
                           remo__kv_entry_slot(entry), remo__kv_entry_node(entry));
-    if (verdict == REMO__KV_SEEN_OTHER)
+    if (verdict == REMO__KV_VERDICT_OTHER)
         drop_if_stale(kv, remo__kv_index_hash(kv, key->hash), entry, snapshot->head);
-    return verdict != REMO__KV_SEEN_OTHER;
+    return verdict != REMO__KV_VERDICT_OTHER;
 }
 
 /* ---- a key ---- */
@@ -136,7 +138,7 @@ int remo__kv_fail_not_found(int lost_error) {
 }
 
 int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
-                         struct remo__kv_place *ret_place) {
+                         struct remo__kv_location *ret_place) {
     struct remo__kv_cursor cursor = remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, key->hash));
     uint64_t entry;
     int lost_error = 0;
@@ -161,8 +163,8 @@ struct search {
     struct remo__kv_cursor cursor;
     uint64_t entry; /* the last one probed; 0: none */
     int rc;         /* of that probe */
-    enum remo__kv_seen verdict;
-    struct remo__kv_sight snapshot;
+    enum remo__kv_verdict verdict;
+    struct remo__kv_snapshot snapshot;
 };
 
 static inline int finish_get(size_t bytes, size_t cap, size_t *ret_value_bytes) {
@@ -177,9 +179,9 @@ static __attribute__((noinline)) int continue_get(struct remo_kv *kv, struct rem
                                                   size_t *ret_value_bytes) {
     int lost_error = 0;
     for (;;) {
-        if (search->entry != 0 && search->rc == 0 && search->verdict != REMO__KV_SEEN_OTHER) {
-            bool good = search->verdict == REMO__KV_SEEN_GOOD
-                        || (search->verdict == REMO__KV_SEEN_OLDER && REMO__MUTANT(kv_second_look));
+        if (search->entry != 0 && search->rc == 0 && search->verdict != REMO__KV_VERDICT_OTHER) {
+            bool good = search->verdict == REMO__KV_VERDICT_GOOD
+                        || (search->verdict == REMO__KV_VERDICT_OLDER && REMO__MUTANT(kv_second_look));
             search->rc =
                 good ? 1
                      : probe_until_whole(kv, mine, &search->key, search->entry, dst, cap, &search->snapshot);
@@ -213,7 +215,7 @@ static __attribute__((noinline)) int get_value(struct remo_kv *kv, struct remo__
         return remo__kv_fail_not_found(0);
     search.rc =
         probe_slot(kv, mine, &search.key, search.entry, value, cap, &search.verdict, &search.snapshot);
-    if (remo__likely(search.rc == 0 && search.verdict == REMO__KV_SEEN_GOOD))
+    if (remo__likely(search.rc == 0 && search.verdict == REMO__KV_VERDICT_GOOD))
         return finish_get(remo__kv_meta_value_bytes(search.snapshot.meta), cap, ret_value_bytes);
     return continue_get(kv, mine, &search, value, cap, ret_value_bytes);
 }

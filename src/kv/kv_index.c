@@ -58,8 +58,8 @@ static uint32_t find_place(const struct remo__kv_line *line, uint64_t entry) {
 /* Add `change` (1 or -1) to the counts of displaced entries in the lines [first, last). */
 static void change_displaced(struct remo__kv_index *index, uint32_t first, uint32_t last, uint64_t change) {
     for (uint32_t i = first; i != last; i = line_after(index, i)) {
-        uint64_t count = atomic_load_explicit(&index->lines[i].gone_past, memory_order_relaxed);
-        atomic_store_explicit(&index->lines[i].gone_past, count + change, memory_order_release);
+        uint64_t count = atomic_load_explicit(&index->lines[i].displaced_count, memory_order_relaxed);
+        atomic_store_explicit(&index->lines[i].displaced_count, count + change, memory_order_release);
     }
 }
 
@@ -84,7 +84,7 @@ int remo__kv_index_add(struct remo__kv_index *index, uint64_t hash, uint64_t ent
 bool remo__kv_index_remove(struct remo__kv_index *index, uint64_t hash, uint64_t entry) {
     uint32_t home = remo__kv_index_line_of(index, hash), line = home, at;
     while ((at = find_place(&index->lines[line], entry)) == REMO__KV_LINE_ENTRIES) {
-        if (atomic_load_explicit(&index->lines[line].gone_past, memory_order_relaxed) == 0)
+        if (atomic_load_explicit(&index->lines[line].displaced_count, memory_order_relaxed) == 0)
             return false;
         line = line_after(index, line);
         if (line == home)
@@ -97,13 +97,13 @@ bool remo__kv_index_remove(struct remo__kv_index *index, uint64_t hash, uint64_t
 }
 
 uint64_t remo__kv_index_next_line(const struct remo__kv_index *index, struct remo__kv_cursor *cursor) {
-    while (cursor->lines_seen < index->lines_count) {
+    while (cursor->lines_visited < index->lines_count) {
         cursor->line = line_after(index, cursor->line);
-        cursor->lines_seen++;
+        cursor->lines_visited++;
         const struct remo__kv_line *line = &index->lines[cursor->line];
         cursor->matches = remo__kv_line_matches(line, cursor->fingerprint);
         uint64_t entry = remo__kv_cursor_take(cursor, line);
-        if (entry != 0 || atomic_load_explicit(&line->gone_past, memory_order_acquire) == 0)
+        if (entry != 0 || atomic_load_explicit(&line->displaced_count, memory_order_acquire) == 0)
             return entry;
     }
     return 0;

@@ -34,7 +34,7 @@
 #define REMO__KV_GENERATION_MASK 0x3ffu              /* an entry has the low 10 bits of the generation */
 
 struct remo__kv_line {
-    _Atomic uint64_t gone_past;                    /* displaced entries: in a later line, past this one */
+    _Atomic uint64_t displaced_count;              /* displaced entries: in a later line, past this one */
     _Atomic uint64_t entry[REMO__KV_LINE_ENTRIES]; /* 0: empty */
 } REMO__CACHE_ALIGNED;
 
@@ -47,9 +47,9 @@ struct remo__kv_index {
 
 /* The position of a search: set by remo__kv_index_seek, advanced by remo__kv_index_next. */
 struct remo__kv_cursor {
-    uint32_t line;       /* the line whose entries are in `matches` */
-    uint32_t lines_seen; /* 0: not begun */
-    uint32_t matches;    /* entries of the line with the fingerprint that were not returned yet */
+    uint32_t line;          /* the line whose entries are in `matches` */
+    uint32_t lines_visited; /* 0: not begun */
+    uint32_t matches;       /* entries of the line with the fingerprint that were not returned yet */
     uint16_t fingerprint;
 };
 
@@ -156,7 +156,7 @@ static inline uint64_t remo__kv_cursor_take(struct remo__kv_cursor *cursor,
 static inline uint64_t remo__kv_index_first(const struct remo__kv_index *index,
                                             struct remo__kv_cursor *cursor) {
     const struct remo__kv_line *line = &index->lines[cursor->line];
-    cursor->lines_seen = 1;
+    cursor->lines_visited = 1;
     cursor->matches = remo__kv_line_matches(line, cursor->fingerprint);
     return remo__kv_cursor_take(cursor, line);
 }
@@ -166,8 +166,8 @@ static inline uint64_t remo__kv_index_next(const struct remo__kv_index *index,
                                            struct remo__kv_cursor *cursor) {
     const struct remo__kv_line *line = &index->lines[cursor->line];
     uint64_t entry =
-        cursor->lines_seen == 0 ? remo__kv_index_first(index, cursor) : remo__kv_cursor_take(cursor, line);
-    if (entry != 0 || remo__likely(atomic_load_explicit(&line->gone_past, memory_order_acquire) == 0))
+        cursor->lines_visited == 0 ? remo__kv_index_first(index, cursor) : remo__kv_cursor_take(cursor, line);
+    if (entry != 0 || remo__likely(atomic_load_explicit(&line->displaced_count, memory_order_acquire) == 0))
         return entry;
     return remo__kv_index_next_line(index, cursor);
 }

@@ -139,23 +139,23 @@ static void complete_get(struct remo__kv_thread *mine, struct remo_kv_op *op, ui
 }
 
 /* Complete the get, or select its next step. */
-static void apply_verdict(struct remo__kv_thread *mine, struct remo_kv_op *op, enum remo__kv_seen verdict,
-                          const struct remo__kv_sight *snapshot) {
+static void apply_verdict(struct remo__kv_thread *mine, struct remo_kv_op *op, enum remo__kv_verdict verdict,
+                          const struct remo__kv_snapshot *snapshot) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
-    if (remo__likely(verdict == REMO__KV_SEEN_GOOD)
-        || (verdict == REMO__KV_SEEN_OLDER && (state->was_probed || REMO__MUTANT(kv_second_look)))) {
+    if (remo__likely(verdict == REMO__KV_VERDICT_GOOD)
+        || (verdict == REMO__KV_VERDICT_OLDER && (state->was_probed || REMO__MUTANT(kv_second_look)))) {
         complete_get(mine, op, snapshot->meta);
         return;
     }
-    state->step = verdict == REMO__KV_SEEN_OTHER ? REMO__KV_STEP_SEARCH : REMO__KV_STEP_PROBE;
+    state->step = verdict == REMO__KV_VERDICT_OTHER ? REMO__KV_STEP_SEARCH : REMO__KV_STEP_PROBE;
     state->was_probed = true;
 }
 
 static void probe_slot(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
-    struct remo__kv_sight snapshot;
-    enum remo__kv_seen verdict;
+    struct remo__kv_snapshot snapshot;
+    enum remo__kv_verdict verdict;
     if (remo__unlikely(!kv->node->mapped)) {
         start_read(kv, mine, state);
         return;
@@ -172,7 +172,7 @@ static void probe_slot(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
 static void finish_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
-    struct remo__kv_sight snapshot;
+    struct remo__kv_snapshot snapshot;
     uint32_t buffer = state->buffer; /* the caller may reuse the operation once it is complete */
     int rc = remo_ack_test(&state->ack);
     if (rc == -EINPROGRESS)

@@ -28,7 +28,7 @@ bool remo__kv_slot_has_long_key(const char *slot, const struct remo__kv_key *key
 }
 
 bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *slot, uint64_t hash,
-                              struct remo__kv_sight snapshot, void *dst, size_t cap, char *scratch) {
+                              struct remo__kv_snapshot snapshot, void *dst, size_t cap, char *scratch) {
     const char *from = slot + remo__kv_copy_at(shape, snapshot.copy);
     return remo__kv_copy_read(shape, from, snapshot.head, hash, snapshot.meta, dst, cap, scratch);
 }

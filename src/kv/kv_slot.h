@@ -51,17 +51,17 @@ struct remo__kv_key {
 };
 
 /* The words of a slot that a read has returned. */
-struct remo__kv_sight {
+struct remo__kv_snapshot {
     uint64_t head;
     uint64_t meta; /* of the whole copy */
     uint32_t copy; /* number of the whole copy */
 };
 
-enum remo__kv_seen {
-    REMO__KV_SEEN_OTHER, /* another key, or not VALID */
-    REMO__KV_SEEN_GOOD,  /* the newer copy is whole */
-    REMO__KV_SEEN_OLDER, /* the newer copy is torn, the older one is whole */
-    REMO__KV_SEEN_TORN,  /* both copies are torn */
+enum remo__kv_verdict {
+    REMO__KV_VERDICT_OTHER, /* another key, or not VALID */
+    REMO__KV_VERDICT_GOOD,  /* the newer copy is whole */
+    REMO__KV_VERDICT_OLDER, /* the newer copy is torn, the older one is whole */
+    REMO__KV_VERDICT_TORN,  /* both copies are torn */
 };
 
 /* Return the layout for these lengths, which are within the limits above. */
@@ -183,30 +183,30 @@ static inline bool remo__kv_copy_read(const struct remo__kv_shape *shape, const 
 
 /* Read the older copy, given by `snapshot`, after the newer one was torn, and return whether it is whole. */
 bool remo__kv_slot_read_older(const struct remo__kv_shape *shape, const char *slot, uint64_t hash,
-                              struct remo__kv_sight snapshot, void *dst, size_t cap, char *scratch);
+                              struct remo__kv_snapshot snapshot, void *dst, size_t cap, char *scratch);
 
 /* Read the slot at `slot` (network memory, or a copy of it), which is aligned to 8 bytes. The value is copied
  * to `dst` if it fits, else to `scratch` (value_bytes_max bytes, rounded up to 8); bytes beyond its length,
  * and those of an unsuccessful read, are undefined. *ret_snapshot has the head; after GOOD and OLDER, all. */
-static inline __attribute__((always_inline)) enum remo__kv_seen
+static inline __attribute__((always_inline)) enum remo__kv_verdict
 remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const struct remo__kv_key *key,
-                   void *dst, size_t cap, char *scratch, struct remo__kv_sight *ret_snapshot) {
+                   void *dst, size_t cap, char *scratch, struct remo__kv_snapshot *ret_snapshot) {
     uint64_t head = remo__load(slot);
     ret_snapshot->head = head;
     if (remo__unlikely((remo__kv_head_state(head) != REMO__KV_VALID && !REMO__MUTANT(kv_valid))
                        || (!remo__kv_slot_has_key(shape, slot, head, key) && !REMO__MUTANT(kv_key))))
-        return REMO__KV_SEEN_OTHER;
+        return REMO__KV_VERDICT_OTHER;
     const char *copies = slot + shape->copies_at;
     uint64_t meta0 = remo__load(copies + 8), meta1 = remo__load(copies + shape->copy_bytes + 8);
     uint64_t newer = REMO__MUTANT(kv_newer) ? 0 : remo__kv_meta_newer_mask(meta1, meta0),
              meta = meta0 ^ ((meta0 ^ meta1) & newer);
     const char *copy = copies + (shape->copy_bytes & newer);
     if (remo__likely(remo__kv_copy_read(shape, copy, head, key->hash, meta, dst, cap, scratch))) {
-        *ret_snapshot = (struct remo__kv_sight){.head = head, .meta = meta, .copy = (uint32_t)newer & 1};
-        return REMO__KV_SEEN_GOOD;
+        *ret_snapshot = (struct remo__kv_snapshot){.head = head, .meta = meta, .copy = (uint32_t)newer & 1};
+        return REMO__KV_VERDICT_GOOD;
     }
     *ret_snapshot =
-        (struct remo__kv_sight){.head = head, .meta = meta ^ meta0 ^ meta1, .copy = ~(uint32_t)newer & 1};
+        (struct remo__kv_snapshot){.head = head, .meta = meta ^ meta0 ^ meta1, .copy = ~(uint32_t)newer & 1};
     bool whole = remo__kv_slot_read_older(shape, slot, key->hash, *ret_snapshot, dst, cap, scratch);
-    return whole ? REMO__KV_SEEN_OLDER : REMO__KV_SEEN_TORN;
+    return whole ? REMO__KV_VERDICT_OLDER : REMO__KV_VERDICT_TORN;
 }

@@ -58,7 +58,7 @@ struct reach {
 /* A wait condition: the peer has announced its arena up to `end`. */
 static int is_announced(void *ctx) {
     const struct reach *reach = ctx;
-    if (!remo__peer_alive(reach->node, reach->peer))
+    if (!remo__peer_is_up(reach->node, reach->peer))
         return remo__peer_fail(reach->node, reach->peer, "access memory of");
     return atomic_load_explicit(&reach->node->peers[reach->peer].mapped_bytes, memory_order_acquire)
            >= reach->end;

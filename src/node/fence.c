@@ -11,7 +11,7 @@
 #include "base/mutant.h"
 #include "node/slots.h"
 
-struct remo__news {
+struct remo__exempt_writes {
     struct remo__thread *thread; /* the writer; NULL: no round that a fence may skip */
     uint32_t peers;
     struct {
@@ -51,14 +51,14 @@ static void advance(_Atomic uint64_t *flushed, uint64_t written) {
         continue;
 }
 
-/* A completed write to a failed node may not have been placed. Set the sentence; the fences of the writing
- * thread return this once. */
-static int fail_lost(struct remo__thread *thread, uint32_t peer, uint64_t written) {
-    advance(&thread->slots->peers[peer].flushed, written);
-    return remo__fail(-EHOSTDOWN,
-                      "cannot fence writes to node %u: it failed before they were placed; their outcome is "
-                      "unknown",
-                      peer);
+/* Record that a completed write to a failed node may not have been placed: for collect_errors of this fence
+ * or of a later one. */
+static void note_lost(struct remo__slots_peer *peer, uint64_t written) {
+    int none = 0;
+    advance(&peer->flushed, written);
+    atomic_compare_exchange_strong(&peer->global_error, &none, -EHOSTDOWN);
+    none = 0;
+    atomic_compare_exchange_strong(&peer->thread_error, &none, -EHOSTDOWN);
 }
 
 /* Return -ETIMEDOUT with a sentence that names the first peer with operations in flight. */
@@ -76,37 +76,14 @@ struct fence {
     struct remo__thread *writer; /* the only thread whose writes count; NULL: all threads of the scope */
     uint32_t first, end;         /* peers */
     enum remo_fence_scope scope;
-    const struct remo__news *exempt; /* the round to skip, or NULL */
+    const struct remo__exempt_writes *exempt; /* the round to skip, or NULL */
     uint64_t timeout_ns;
     uint64_t deadline_ns; /* one for all threads and peers; 0: not determined yet */
     struct loss {
         int error; /* 0: no write was lost */
-        bool own;  /* the fencing thread wrote it */
-        struct remo__slots_peer *of;
-        char *sentence; /* REMO__SENTENCE_MAX bytes of the caller */
-    } loss;             /* the first loss that this fence has found */
+        uint32_t peer;
+    } loss; /* the first loss that this fence has found */
 };
-
-static void note_loss(struct fence *fence, struct remo__thread *thread, uint32_t peer, int error) {
-    struct loss *loss = &fence->loss;
-    if (loss->error != 0)
-        return;
-    loss->error = error;
-    loss->own = thread == fence->me;
-    loss->of = &thread->slots->peers[peer];
-    snprintf(loss->sentence, REMO__SENTENCE_MAX, "%s", remo_last_error());
-}
-
-/* The fence fails for another reason, so keep the loss for the next fence. */
-static void keep_loss(const struct loss *loss) {
-    int none = 0;
-    if (loss->error == 0)
-        return;
-    atomic_compare_exchange_strong(&loss->of->global_error, &none, loss->error);
-    none = 0;
-    if (loss->own)
-        atomic_compare_exchange_strong(&loss->of->thread_error, &none, loss->error);
-}
 
 /* The clock is read only if the fence has to wait. */
 static uint64_t deadline_of(struct fence *fence) {
@@ -121,7 +98,7 @@ static int drain_wait(struct fence *fence, struct drain *drain) {
 }
 
 /* Return whether only exempt writes may be unplaced. The fence before the round has placed all others. */
-static bool only_exempt(const struct remo__news *exempt, uint32_t peer, uint64_t written) {
+static bool only_exempt(const struct remo__exempt_writes *exempt, uint32_t peer, uint64_t written) {
     return written == exempt->peer[peer].after || REMO__MUTANT(barrier_news);
 }
 
@@ -141,9 +118,9 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
             written[peer] = flushed;
         if (written[peer] == flushed)
             continue;
-        if (!remo__peer_alive(node, peer)) {
-            if (fence->me == thread && !REMO__MUTANT(fence_lost))
-                note_loss(fence, thread, peer, fail_lost(thread, peer, written[peer]));
+        if (!remo__peer_is_up(node, peer)) {
+            if (!REMO__MUTANT(fence_lost))
+                note_lost(&thread->slots->peers[peer], written[peer]);
             continue;
         }
         int one = remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch,
@@ -161,25 +138,34 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
     return rc;
 }
 
+/* Find an error of a write without an ack. A fence of the writing thread returns an error first. A global
+ * fence of another thread returns it otherwise, because the writing thread may have ended. The errors stay in
+ * place until a fence fails only for them: after a transient error, later fences return them. */
+static void collect_errors(struct fence *fence, const struct remo__thread *thread) {
+    bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
+    for (uint32_t peer = fence->first; peer < fence->end && fence->loss.error == 0; peer++) {
+        struct remo__slots_peer *of = &thread->slots->peers[peer];
+        int error = own ? atomic_load(&of->thread_error) : 0;
+        error = error == 0 && global ? atomic_load(&of->global_error) : error;
+        if (error != 0 && !REMO__MUTANT(fence_errors))
+            fence->loss = (struct loss){.error = error, .peer = peer};
+    }
+}
+
 static int take_error(_Atomic int *error) {
     return atomic_load(error) ? atomic_exchange(error, 0) : 0;
 }
 
-/* Note errors of writes without an ack. A fence of the writing thread returns an error first. A global fence
- * of another thread returns it otherwise, because the writing thread may have ended. */
-static void collect_errors(struct fence *fence, struct remo__thread *thread) {
+/* The fence returns one error for all losses that it covers: remove them. */
+static void take_errors(const struct fence *fence, const struct remo__thread *thread) {
     bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
     for (uint32_t peer = fence->first; peer < fence->end; peer++) {
         struct remo__slots_peer *of = &thread->slots->peers[peer];
         int error = own ? take_error(&of->thread_error) : 0;
-        int global_error = error || global ? take_error(&of->global_error) : 0;
-        error = REMO__MUTANT(fence_errors) ? 0 : error ? error : global_error;
-        if (error != 0)
-            note_loss(fence, thread, peer,
-                      remo__fail(error,
-                                 "a write to node %u since the last fence failed (%s); whether it was "
-                                 "applied is unknown",
-                                 peer, remo_error_name(error)));
+        if (error != 0 || global)
+            (void)take_error(&of->global_error);
+        if (error != 0 && !remo__peer_is_up(thread->node, peer)) /* of all writes so far */
+            advance(&of->flushed, atomic_load(&of->written));
     }
 }
 
@@ -242,16 +228,23 @@ static int fence_queues(struct fence *fence) {
 /* End a fence whose last attempt returned `rc`. A transient error has precedence: a caller that gets a loss
  * relies on it that no write is in flight. */
 static int fence_end(struct fence *fence, int rc) {
-    if (rc != 0)
-        keep_loss(&fence->loss);
-    else if (fence->loss.error != 0)
-        (void)remo__fail(fence->loss.error, "%s", fence->loss.sentence);
+    struct remo_node *node = fence->me->node;
+    const struct loss *loss = &fence->loss;
+    if (loss->error == 0 || (rc != 0 && !REMO__MUTANT(fence_take_errors)))
+        return rc;
+    take_errors(fence, fence->writer ? fence->writer : fence->me);
+    uint32_t count = fence->scope == REMO_FENCE_GLOBAL ? atomic_load(&node->threads_count) : 0;
+    for (uint32_t i = 0; i < count; i++)
+        take_errors(fence, node->threads[i]);
+    if (rc == 0)
+        (void)remo__fail(loss->error,
+                         "a write to node %u since the last fence failed (%s); whether it was applied is "
+                         "unknown",
+                         loss->peer, remo_error_name(loss->error));
     return rc;
 }
 
 static int fence_once(struct fence *fence) {
-    char sentence[REMO__SENTENCE_MAX];
-    fence->loss.sentence = sentence;
     int rc = fence_end(fence, fence_queues(fence));
     return rc ? rc : fence->loss.error;
 }
@@ -265,7 +258,7 @@ static int fence_mapped(struct remo__thread *thread, enum remo_fence_scope scope
     return 0;
 }
 
-int remo__fence_placed(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
+int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
     struct fence fence = fence_of_peer(caller, writer, peer);
     if (!caller->node->mapped)
         return fence_once(&fence);
@@ -325,8 +318,6 @@ static int retry_fence(struct fence *fence, int rc) {
 }
 
 static int fence_and_retry(struct fence *fence, int *ret_loss) {
-    char sentence[REMO__SENTENCE_MAX];
-    fence->loss.sentence = sentence;
     int rc = fence_queues(fence);
     if (remo__unlikely(rc != 0))
         rc = retry_fence(fence, rc);
@@ -335,8 +326,8 @@ static int fence_and_retry(struct fence *fence, int *ret_loss) {
     return rc;
 }
 
-int remo__fence_settle(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
-                       int *ret_loss) {
+int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
+                      int *ret_loss) {
     int rc = check_scope(thread->node, scope, peer);
     *ret_loss = 0;
     if (remo__unlikely(rc != 0))
@@ -350,7 +341,7 @@ int remo__fence_settle(struct remo__thread *thread, enum remo_fence_scope scope,
     return scope == REMO_FENCE_NONE ? 0 : fence_and_retry(&fence, ret_loss);
 }
 
-int remo__fence_settle_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss) {
+int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss) {
     struct fence fence = fence_of_peer(thread, thread, peer);
     fence.timeout_ns = timeout_ns;
     *ret_loss = 0;
@@ -373,8 +364,8 @@ bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer) {
 
 /* ---- exempt writes ---- */
 
-int remo__news_open(struct remo_node *node, struct remo__news **ret_exempt) {
-    struct remo__news *exempt = calloc(1, sizeof *exempt + node->size * sizeof exempt->peer[0]);
+int remo__exempt_open(struct remo_node *node, struct remo__exempt_writes **ret_exempt) {
+    struct remo__exempt_writes *exempt = calloc(1, sizeof *exempt + node->size * sizeof exempt->peer[0]);
     if (!exempt)
         return remo__fail(-ENOMEM, "no memory to count the writes to %u peers", node->size);
     exempt->peers = node->size;
@@ -384,7 +375,7 @@ int remo__news_open(struct remo_node *node, struct remo__news **ret_exempt) {
 
 /* Exempt the writes only if a fence would flush them, and if the fabric orders writes. Then a write that a
  * peer has read proves that all earlier writes to the peer are placed. */
-void remo__news_begin(struct remo__news *exempt, struct remo__thread *thread) {
+void remo__exempt_begin(struct remo__exempt_writes *exempt, struct remo__thread *thread) {
     const struct remo_node *node = thread->node;
     bool useful = !node->mapped && !node->fabric->caps.completion_placed && node->fabric->caps.writes_ordered;
     exempt->thread = useful ? thread : NULL;
@@ -392,21 +383,21 @@ void remo__news_begin(struct remo__news *exempt, struct remo__thread *thread) {
         exempt->peer[peer].before = atomic_load(&thread->slots->peers[peer].written);
 }
 
-void remo__news_end(struct remo__news *exempt) {
+void remo__exempt_end(struct remo__exempt_writes *exempt) {
     for (uint32_t peer = 0; exempt->thread && peer < exempt->peers; peer++)
         exempt->peer[peer].after = atomic_load(&exempt->thread->slots->peers[peer].written);
 }
 
-void remo__news_drop(struct remo__news *exempt) {
+void remo__exempt_drop(struct remo__exempt_writes *exempt) {
     exempt->thread = NULL;
 }
 
-void remo__news_placed(struct remo__news *exempt) {
+void remo__exempt_placed(struct remo__exempt_writes *exempt) {
     for (uint32_t peer = 0; exempt->thread && peer < exempt->peers; peer++)
         advance(&exempt->thread->slots->peers[peer].flushed, exempt->peer[peer].before);
 }
 
-int remo__fence_but(struct remo_node *node, const struct remo__news *exempt) {
+int remo__fence_except(struct remo_node *node, const struct remo__exempt_writes *exempt) {
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
         return -EAGAIN;

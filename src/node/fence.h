@@ -19,29 +19,28 @@
  * are placed or lost. *ret_loss is then 0, or the error of a lost write, whose sentence is set.
  * Errors: -EINVAL, or that of the last attempt: writes may be in flight; *ret_loss is 0, and a later fence
  *         returns the loss. */
-int remo__fence_settle(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
-                       int *ret_loss);
-/* The same for all writes of `thread` to `peer` (remo__fence_placed in op.h), for `timeout_ns` at most. */
-int remo__fence_settle_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
+int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer, int *ret_loss);
+/* The same for all writes of `thread` to `peer` (remo__fence_peer in op.h), for `timeout_ns` at most. */
+int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
 
 /* Return whether no thread of this node has an operation on `peer` in flight, or a write that may not be
  * placed yet. Does not block. For callers whose fence has failed. */
 bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer);
 
-struct remo__news; /* one round of notification writes, of one thread to any peers */
+struct remo__exempt_writes; /* one round of notification writes, of one thread to any peers */
 
 /* Allocate a round for one object of the node. Release it by free. Errors: -ENOMEM. */
-int remo__news_open(struct remo_node *node, struct remo__news **ret_exempt);
-/* Begin a round: the writes of `thread` until its end are exempt. The caller has just called remo__fence_but,
- * so all earlier writes are placed, except those of the last round. */
-void remo__news_begin(struct remo__news *exempt, struct remo__thread *thread);
+int remo__exempt_open(struct remo_node *node, struct remo__exempt_writes **ret_exempt);
+/* Begin a round: the writes of `thread` until its end are exempt. The caller has just called
+ * remo__fence_except, so all earlier writes are placed, except those of the last round. */
+void remo__exempt_begin(struct remo__exempt_writes *exempt, struct remo__thread *thread);
 /* End the round, after all its writes are posted. */
-void remo__news_end(struct remo__news *exempt);
+void remo__exempt_end(struct remo__exempt_writes *exempt);
 /* Abandon the round instead, because a write of it was not posted. The next fence skips nothing. */
-void remo__news_drop(struct remo__news *exempt);
+void remo__exempt_drop(struct remo__exempt_writes *exempt);
 /* Record that all writes before the latest round are placed, or that their targets have left or failed: the
  * peers' answers prove it. */
-void remo__news_placed(struct remo__news *exempt);
+void remo__exempt_placed(struct remo__exempt_writes *exempt);
 /* Do a global fence that skips the latest round, if the calling thread wrote it. Errors: those of
  * remo_fence. */
-int remo__fence_but(struct remo_node *node, const struct remo__news *exempt);
+int remo__fence_except(struct remo_node *node, const struct remo__exempt_writes *exempt);

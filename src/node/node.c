@@ -150,9 +150,12 @@ static int map_segment(struct remo_node *node, uint32_t peer, const void *data, 
     return rc;
 }
 
-static void report_peer(const struct remo_node *node, uint32_t peer) {
-    if (node->on_peer)
-        node->on_peer(node->on_peer_ctx, peer, remo_node_peer(node, peer));
+static void report_peer(struct remo_node *node, uint32_t peer) {
+    if (!node->on_peer)
+        return;
+    atomic_store(&node->reporting, true);
+    node->on_peer(node->on_peer_ctx, peer, remo_node_peer(node, peer));
+    atomic_store(&node->reporting, false);
 }
 
 static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd) {

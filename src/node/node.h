@@ -82,6 +82,7 @@ struct remo_node {
     struct remo__log log;
     void (*on_peer)(void *ctx, uint32_t peer, enum remo_peer_state state); /* the program's, or NULL */
     void *on_peer_ctx;
+    _Atomic bool reporting; /* on_peer runs, on the control thread */
     uint64_t op_timeout_ns;
     uint32_t spins; /* iterations of a wait before it yields (wait.c) */
     struct remo__doorbell *doorbell;
@@ -131,7 +132,7 @@ void remo__threads_close(struct remo_node *node);
 /* ---- peers ---- */
 
 /* Return whether the peer has joined, and has neither left nor failed. */
-static inline bool remo__peer_alive(const struct remo_node *node, uint32_t peer) {
+static inline bool remo__peer_is_up(const struct remo_node *node, uint32_t peer) {
     return atomic_load_explicit(&node->peers[peer].state, memory_order_acquire) == REMO_PEER_UP;
 }
 /* Return -EHOSTDOWN and set the sentence: the peer has left, has failed, or has not joined yet. `what`

@@ -200,6 +200,29 @@ void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
     remo__mutex_unlock(slots->node, &slots->lock);
 }
 
+/* Returns true if another thread holds the lock: it may be about to post. */
+static bool has_abandoned(struct remo__slots *slots, uint32_t peer) {
+    bool found = false;
+    if (!try_lock(slots))
+        return true;
+    for (uint32_t i = 0; i < slots->depth && !found; i++) {
+        const struct remo__slot *slot = &slots->slot[i];
+        bool is_atomic = slot->kind != REMO__OP_READ && slot->kind != REMO__OP_WRITE;
+        bool counts = is_atomic ? slot->peer == peer : slot->kind == REMO__OP_READ || slot->exempt;
+        found = slot->busy && !slot->ack && counts;
+    }
+    remo__mutex_unlock(slots->node, &slots->lock);
+    return found;
+}
+
+bool remo__op_abandoned(struct remo_node *node, uint32_t peer) {
+    uint32_t count = atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count && !node->mapped; i++)
+        if (remo__slots_progress(node->threads[i]) > 0 && has_abandoned(node->threads[i]->slots, peer))
+            return true;
+    return false;
+}
+
 void remo__slots_post_deferred(struct remo__thread *thread) {
     struct remo__slots *slots = thread->slots;
     if (remo__slots_get(&slots->deferred_count) == 0 || !try_lock(slots))
@@ -381,14 +404,14 @@ static int try_start(void *ctx) {
         return 0;
     int rc = post(start);
     remo__mutex_unlock(slots->node, &slots->lock);
-    if (rc == 0 && !remo__peer_alive(slots->node, start->op.peer))
+    if (rc == 0 && !remo__peer_is_up(slots->node, start->op.peer))
         return remo__peer_fail(slots->node, start->op.peer, "start an operation with");
     return rc;
 }
 
 static int start_operation(struct start *start) {
     struct remo_node *node = start->slots->node;
-    if (!remo__peer_alive(node, start->op.peer))
+    if (!remo__peer_is_up(node, start->op.peer))
         return remo__peer_fail(node, start->op.peer, "start an operation with");
     if (start->ack) {
         start->ack->thread = start->thread;
@@ -412,7 +435,7 @@ static int wait_own(struct remo__thread *thread, struct remo_ack *own, int rc, c
     if (rc == -ETIMEDOUT)
         return remo__peer_timeout(node, peer, what);
     /* the fabric's sentence, already set, has more detail */
-    bool has_reason = thread->slots->why_status == rc && remo__peer_alive(node, peer);
+    bool has_reason = thread->slots->why_status == rc && remo__peer_is_up(node, peer);
     return rc == -EHOSTDOWN && !has_reason ? remo__peer_fail(node, peer, what) : rc;
 }
 
@@ -477,7 +500,7 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
             .slots = thread->slots,
             .thread = thread,
             .bounce = !direct && !is_inline,
-            .exempt = (flags & REMO__WRITE_SETTLED) != 0,
+            .exempt = (flags & REMO__WRITE_EXEMPT) != 0,
             .src = from,
             .ack = ack,
             .op = {.kind = REMO__OP_WRITE,

@@ -29,7 +29,7 @@ enum {
     REMO__WRITE_IMM = 2,    /* deliver an immediate */
     /* An exempt write, always with an ack: fences neither flush it, nor fail if its target fails. The object
      * that writes it does so itself if necessary. */
-    REMO__WRITE_SETTLED = 4
+    REMO__WRITE_EXEMPT = 4
 };
 
 /* ---- slots: the operations in flight of a thread ---- */
@@ -67,7 +67,11 @@ bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_comple
 /* Place all writes of `writer` to `peer` so far. Unlike remo_fence it involves no other peer and no other
  * thread, so the failure of another node does not affect it.
  * Errors: those of remo_fence; those of failed writes only if `writer` is the caller. */
-int remo__fence_placed(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
+int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
+/* Return whether an operation of this node is in flight although its caller no longer waits: an atomic at
+ * `peer`, a read, or a REMO__WRITE_EXEMPT write. It may be applied at any time. Drives operations; not for
+ * the hot path. */
+bool remo__op_abandoned(struct remo_node *node, uint32_t peer);
 /* Post deferred operations, then sleep until a completion, or `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
 

@@ -27,7 +27,7 @@ static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
 static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
     struct remo__thread *thread = remo__thread(node);
     for (;;) {
-        uint64_t version = remo__sim_look(node);
+        uint64_t version = remo__sim_version(node);
         drive(node, thread);
         int rc = ready(ctx);
         if (rc != 0)

@@ -17,7 +17,7 @@
 #ifdef REMO_SIM
 /* One iteration of a wait is one step of a schedule. Read the version of the state that the node can observe,
  * check the condition, then pause until the version differs. */
-uint64_t remo__sim_look(const struct remo_node *node);
+uint64_t remo__sim_version(const struct remo_node *node);
 void remo__sim_pause(const struct remo_node *node, uint64_t version, uint64_t deadline_ns);
 #endif
 

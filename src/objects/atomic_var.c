@@ -64,9 +64,9 @@ int remo_atomic_var_open(struct remo_channel *parent, const char *name,
     struct remo_channel_options channel = {0};
     struct remo_nodeset homes;
     char type[REMO__TYPE_BYTES_MAX + 1];
-    int rc = remo__participants_of(parent, &chosen->participants, &channel.participants);
+    int rc = remo__select_participants(parent, &chosen->participants, &channel.participants);
     if (rc == 0)
-        rc = remo__needs_coherence(parent, "an atomic variable");
+        rc = remo__require_coherence(parent, "an atomic variable");
     if (rc == 0)
         rc = check_options(chosen, &channel.participants);
     if (rc != 0)

@@ -22,16 +22,16 @@
 struct remo_barrier {
     struct remo_node *node;
     struct remo_channel *channel;
-    struct remo_sst *sst;    /* arrivals of each participant: u64 */
-    uint64_t round;          /* own arrivals */
-    bool all_opened;         /* every participant has opened the barrier, or has failed or left */
-    bool has_arrived;        /* in `round`, and the round is not complete yet */
-    bool has_announced;      /* the arrival was written to all peers */
-    bool has_abandoned;      /* this node arrives in no later round */
-    uint64_t abandoned_ns;   /* when this node detected that a peer has abandoned the barrier; 0: none has */
-    struct remo_ack writes;  /* the writes of the last announcement */
-    struct remo__news *news; /* the same writes, which the fence of the next arrival skips */
-    uint32_t behind;         /* peers[] before this index have arrived in `round` */
+    struct remo_sst *sst;   /* arrivals of each participant: u64 */
+    uint64_t round;         /* own arrivals */
+    bool all_opened;        /* every participant has opened the barrier, or has failed or left */
+    bool has_arrived;       /* in `round`, and the round is not complete yet */
+    bool has_announced;     /* the arrival was written to all peers */
+    bool has_abandoned;     /* this node arrives in no later round */
+    uint64_t abandoned_ns;  /* when this node detected that a peer has abandoned the barrier; 0: none has */
+    struct remo_ack writes; /* the writes of the last announcement */
+    struct remo__exempt_writes *news; /* the same writes, which the fence of the next arrival skips */
+    uint32_t behind;                  /* peers[] before this index have arrived in `round` */
     uint32_t peer_count;
     uint16_t peers[REMO_NODES_MAX];
 };
@@ -47,7 +47,7 @@ int remo_barrier_open(struct remo_channel *parent, const char *name,
         channel.participants = options->participants;
     int rc = remo_channel_open(parent, name, "barrier", &channel, &barrier->channel);
     if (rc == 0)
-        rc = remo__news_open(remo_channel_node(barrier->channel), &barrier->news);
+        rc = remo__exempt_open(remo_channel_node(barrier->channel), &barrier->news);
     if (rc == 0)
         rc = remo_sst_open(barrier->channel, "sst", sizeof barrier->round, NULL, &barrier->sst);
     if (rc == 0)
@@ -117,7 +117,7 @@ static int finish_announcement(struct remo_barrier *barrier) {
  * placement, so the fence is repeated after -EHOSTDOWN. Other errors end the wait. */
 static int fence_writes(void *ctx) {
     struct remo_barrier *barrier = ctx;
-    int rc = REMO__MUTANT(barrier_fence) ? 0 : remo__fence_but(barrier->node, barrier->news);
+    int rc = REMO__MUTANT(barrier_fence) ? 0 : remo__fence_except(barrier->node, barrier->news);
     int announced = finish_announcement(barrier);
     if (rc != 0 && (rc != -EHOSTDOWN || REMO__MUTANT(barrier_dead_fence)))
         return rc;
@@ -135,15 +135,15 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
         barrier->has_announced = false;
         barrier->behind = 0;
         remo_sst_store(barrier->sst, &barrier->round);
-        remo__news_begin(barrier->news, remo__thread(barrier->node));
+        remo__exempt_begin(barrier->news, remo__thread(barrier->node));
     }
     if (barrier->has_announced)
         return 0;
     int rc = remo_sst_push_all(barrier->sst, &barrier->writes);
     if (rc == 0 || REMO__MUTANT(barrier_news_drop))
-        remo__news_end(barrier->news);
+        remo__exempt_end(barrier->news);
     else
-        remo__news_drop(barrier->news);
+        remo__exempt_drop(barrier->news);
     barrier->has_announced = rc == 0 || REMO__MUTANT(barrier_told);
     return rc;
 }
@@ -229,7 +229,7 @@ void remo__barrier_abandon(struct remo_barrier *barrier) {
  * write is placed, and so are earlier writes on the same connections. */
 static void complete_round(struct remo_barrier *barrier) {
     barrier->has_arrived = false;
-    remo__news_placed(barrier->news);
+    remo__exempt_placed(barrier->news);
 }
 
 int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {

@@ -20,7 +20,7 @@ struct remo__cell_shape remo__cell_shape(size_t value_bytes, bool is_pushed_only
     return shape;
 }
 
-uint64_t remo__cell_sum(uint64_t sequence, const void *value, size_t value_bytes) {
+uint64_t remo__cell_checksum(uint64_t sequence, const void *value, size_t value_bytes) {
     return XXH3_64bits_withSeed(value, value_bytes, sequence);
 }
 
@@ -36,7 +36,7 @@ static bool load_slot(const struct remo__cell_shape *shape, const char *slot, vo
         memset(scratch, 0, shape->value_bytes);
     } else {
         remo__copy_from(scratch, slot + REMO__CELL_HEADER_BYTES, shape->value_bytes);
-        if (remo__cell_sum(sequence, scratch, shape->value_bytes) != sum && !REMO__MUTANT(cell_checksum))
+        if (remo__cell_checksum(sequence, scratch, shape->value_bytes) != sum && !REMO__MUTANT(cell_checksum))
             return false;
     }
     *ret_sequence = sequence;
@@ -71,7 +71,7 @@ static bool is_whole(const struct remo__cell_shape *shape, char *slot) {
         memset(value, 0, shape->value_bytes);
         return true;
     }
-    return remo__cell_sum(header[0], value, shape->value_bytes) == header[1]
+    return remo__cell_checksum(header[0], value, shape->value_bytes) == header[1]
            || REMO__MUTANT(owned_var_pull_checksum);
 }
 
@@ -118,7 +118,7 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
     }
     cell->sequence++;
     cell->image[0] = cell->sequence;
-    cell->image[1] = remo__cell_sum(cell->sequence, value, shape->value_bytes);
+    cell->image[1] = remo__cell_checksum(cell->sequence, value, shape->value_bytes);
     memcpy(cell->image + 2, value, shape->value_bytes);
     remo__copy_to(own + (REMO__MUTANT(cell_own_turns) ? 0 : cell->sequence & 1) * shape->slot_bytes,
                   cell->image, REMO__CELL_HEADER_BYTES + shape->value_bytes);
@@ -135,7 +135,7 @@ static int order_pushes(struct remo__cell *cell, struct remo__thread *thread, ui
     if (own_node->mapped || !last
         || ((last == thread || REMO__MUTANT(cell_order_threads)) && own_node->fabric->caps.writes_ordered))
         return 0;
-    return remo__fence_placed(thread, last, node);
+    return remo__fence_peer(thread, last, node);
 }
 
 static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {

@@ -32,7 +32,7 @@ struct remo__cell_shape {
 /* Return the shape of a cell for values of this size. `is_pushed_only`: the cell may be a word. */
 struct remo__cell_shape remo__cell_shape(size_t value_bytes, bool is_pushed_only);
 /* Return the checksum of a slot. */
-uint64_t remo__cell_sum(uint64_t sequence, const void *value, size_t value_bytes);
+uint64_t remo__cell_checksum(uint64_t sequence, const void *value, size_t value_bytes);
 
 /* Copy the newest whole value of a cell to `scratch`. *ret_sequence is its sequence, or 0 for a word.
  * Errors: -EAGAIN, without a sentence: both slots were torn in every attempt. */

@@ -68,7 +68,7 @@ int remo_collective_open(struct remo_channel *parent, const char *name,
     if (bytes_max > BYTES_MAX)
         return remo__fail(-EINVAL, "cannot open a collective with bytes_max = %u: the maximum is %u",
                           bytes_max, BYTES_MAX);
-    int rc = remo__needs_coherence(parent, "a collective");
+    int rc = remo__require_coherence(parent, "a collective");
     if (rc != 0)
         return rc;
     struct remo_collective *collective = calloc(1, sizeof *collective);

@@ -1,57 +1,39 @@
-/* lock_recovery.c - the home's part when a participant dies or leaves: find the tickets that are nobody's any
- * more, and see that they are passed over.
- *
- * A round, for all locks of this home that somebody holds; in steps that never wait, on the control thread:
- *
- * 1. Read the word: the tickets [first, first + span) are out. Read which of their batons say SKIP.
- *
- * 2. Ask every participant that lives which tickets it has. It answers when it has cut the dead off as well,
- * and for each lock at an instant when none of its threads is in the middle of anything (lock_report.c).
- *
- * 3. Read the word again. A ticket of step 1 that is still out and that nobody claims belongs to a dead node.
- * For a live one that drew it has it still, or has given it up, and claims it; or it has released it, so that
- * it is not out. The dead one can do nothing with it any more: it was cut off before step 1.
- *
- * 4. A dead one's ticket behind the first gets SKIP, so that whoever releases the ticket before it passes
- * over it. If the grant came before SKIP, the lock is the dead one's, who never knew: we end the ticket for
- * it. If the dead one itself had said SKIP (step 1), it is passed over without us. The first ticket, if it is
- * still being served: nobody alive is about to grant it, for whoever released the ticket before it was in the
- * middle of that release until it answered. So if it is a dead one's, or is a live one's and its granter died
- * half-way, we act for the dead. So we do when the granter lives, and says that an operation of the grant
- * failed.
- *
- * When somebody else dies meanwhile, the round begins again: what was done so far stays true. */
+/* lock_recovery.c - finds orphaned tickets after a failure, a leave or a RECOUNT, and ends them; at the home.
+ * A round scans the held locks, queries all participants, and resolves each ticket that no node claims.
+ * All steps run on the control thread and never block. The steps and their proof are described in
+ * docs/internals/lock.md. */
 #include "base/mutant.h"
 #include "objects/lock.h"
 
 #include <stdlib.h>
 
-#define BATCH_LOCKS 256u /* held locks in one round of questions */
+#define BATCH_LOCKS 256u /* held locks in one query */
 #define READ_BYTES 8192u /* of home words in one read */
-#define READS_A_STEP 16u
-#define LOCKS_A_STEP 32u
-#define SWAPS_MAX 4u /* of one baton: it changes at most twice (give up, grant) under our hands */
+#define READS_PER_STEP 16u
+#define LOCKS_PER_STEP 32u
+#define SWAPS_MAX 4u /* of a queue word: others change it twice at most (skip, grant) */
 
-enum { SKIPPED_BEFORE = 8 }; /* beside enum claims */
+enum { SKIPPED_BEFORE = 8 }; /* a further kind of claim: the ticket had SKIP at the scan */
 
 enum phase { IDLE, SCANNING, ASKING, RESOLVING };
 
-struct busy_lock {
-    uint32_t at;    /* the lock's number at this home */
-    uint32_t first; /* ticket being served in step 1 */
+struct held_lock {
+    uint32_t at;    /* the number of the lock at this home */
+    uint32_t first; /* the ticket that was served at the scan */
     uint32_t span;
 };
 
 struct remo__lock_recovery {
     enum phase phase;
     uint32_t round;
-    uint32_t locks; /* that live here */
+    uint32_t locks; /* at this home */
     uint32_t slot;  /* of this home in lock->homes */
     uint32_t scanned, resolved, count;
-    struct remo_nodeset awaited; /* whose answer is missing */
-    struct remo_nodeset unasked; /* of these: who could not be reached yet */
-    bool untold;                 /* somebody who has the lock could not be told: again when it connects */
-    struct busy_lock batch[BATCH_LOCKS];
+    struct remo_nodeset unanswered; /* participants whose answer is missing */
+    struct remo_nodeset unsent;     /* of these: the query could not be sent yet */
+    bool has_unsent_grant;          /* begin a round again when the next node connects */
+    bool drains; /* after a RECOUNT: query all once before the scan, so that late operations have ended */
+    struct held_lock batch[BATCH_LOCKS];
     uint8_t *claims; /* [BATCH_LOCKS][places] */
     uint64_t words[READ_BYTES / 8];
 };
@@ -77,27 +59,27 @@ void remo__lock_recovery_close(struct remo_lock *lock) {
     free(lock->recovery);
 }
 
-bool remo__lock_knows_us(const struct remo_lock *lock, uint32_t node) {
+bool remo__lock_has_our_addresses(const struct remo_lock *lock, uint32_t node) {
     return node == lock->rank
            || lock->channel->peers[node].granted_id != 0; /* changes on the control thread only */
 }
 
-bool remo__lock_gone(const struct remo_lock *lock, uint32_t node) {
-    enum remo_peer_state life = remo_node_peer(lock->node, node);
-    enum remo_channel_state state = remo_channel_peer(lock->channel, node);
-    /* The control thread cuts a dead node off before it gets to us. */
-    return life == REMO_PEER_DEAD || life == REMO_PEER_LEFT || state == REMO_CHANNEL_LEFT
-           || state == REMO_CHANNEL_DOWN;
+bool remo__lock_is_cut_off(const struct remo_lock *lock, uint32_t node) {
+    enum remo_peer_state in_job = remo_node_peer(lock->node, node);
+    enum remo_channel_state in_channel = remo_channel_peer(lock->channel, node);
+    /* The control thread cuts a failed node off before it calls on_leave. */
+    return in_job == REMO_PEER_DEAD || in_job == REMO_PEER_LEFT || in_channel == REMO_CHANNEL_LEFT
+           || in_channel == REMO_CHANNEL_DOWN;
 }
 
 static uint32_t index_of(const struct remo_lock *lock, uint32_t at) {
     return at * lock->home_count + lock->recovery->slot;
 }
 
-static void go_on(struct remo_lock *lock) {
+static void continue_round(struct remo_lock *lock) {
     uint8_t message[8];
     struct remo__writer writer = remo__writer_of(message, sizeof message);
-    remo__put_u8(&writer, REMO__LOCK_RECOVER_ON);
+    remo__put_u8(&writer, REMO__LOCK_RECOVERY_CONTINUE);
     remo__put_u32(&writer, lock->recovery->round);
     if (remo_channel_send(lock->channel, lock->rank, message, (size_t)(writer.at - message)) != 0)
         remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
@@ -111,31 +93,32 @@ void remo__lock_recovery_start(struct remo_lock *lock) {
     recovery->phase = SCANNING;
     recovery->round++;
     recovery->scanned = recovery->count = 0;
-    recovery->untold = false;
-    go_on(lock);
+    recovery->has_unsent_grant = false;
+    continue_round(lock);
 }
 
-/* ---- step 1 ---- */
+/* ---- SCANNING ---- */
 
-static void note_lock(struct remo_lock *lock, uint32_t at, const uint64_t *words) {
+static void record_lock(struct remo_lock *lock, uint32_t at, const uint64_t *words) {
     struct remo__lock_recovery *recovery = lock->recovery;
     uint64_t word = words[0];
     uint32_t span = (uint16_t)(remo__word_next(word) - (uint32_t)(word & 0xffff));
     if (span == 0)
         return;
     if (span > lock->places) {
-        remo__log(&lock->node->log, REMO_LOG_ERROR, "lock %u of %s: its word was damaged", index_of(lock, at),
-                  remo_channel_name(lock->channel));
+        remo__log(&lock->node->log, REMO_LOG_ERROR, "lock %u of %s: its home word is damaged",
+                  index_of(lock, at), remo_channel_name(lock->channel));
         return;
     }
-    struct busy_lock *busy = &recovery->batch[recovery->count];
+    struct held_lock *held = &recovery->batch[recovery->count];
     uint8_t *claims = &recovery->claims[(size_t)recovery->count++ * lock->places];
-    *busy = (struct busy_lock){.at = at, .first = remo__word_next(word) - span, .span = span};
+    *held = (struct held_lock){.at = at, .first = remo__word_next(word) - span, .span = span};
     for (uint32_t i = 0; i < span; i++)
-        claims[i] = words[remo__lock_baton(lock, busy->first + i)] & REMO__BATON_SKIP ? SKIPPED_BEFORE : 0;
+        claims[i] =
+            words[remo__lock_queue_word(lock, held->first + i)] & REMO__QUEUE_WORD_SKIP ? SKIPPED_BEFORE : 0;
 }
 
-/* Read the next few locks through the network, like everybody else. */
+/* Read the next locks, through the network: the CPU must not access words that change by network atomics. */
 static int scan_some(struct remo_lock *lock, struct remo__thread *thread) {
     struct remo__lock_recovery *recovery = lock->recovery;
     uint32_t most = READ_BYTES / lock->stride, left = recovery->locks - recovery->scanned;
@@ -144,60 +127,60 @@ static int scan_some(struct remo_lock *lock, struct remo__thread *thread) {
     int rc = remo__read(thread, remo__channel_counters(lock->channel, thread), lock->rank, at,
                         recovery->words, (size_t)count * lock->stride, NULL);
     for (uint32_t i = 0; rc == 0 && i < count; i++)
-        note_lock(lock, recovery->scanned + i, &recovery->words[(size_t)i * lock->stride / 8]);
+        record_lock(lock, recovery->scanned + i, &recovery->words[(size_t)i * lock->stride / 8]);
     recovery->scanned += count;
     return rc;
 }
 
-/* ---- step 2 ---- */
+/* ---- ASKING ---- */
 
-static void ask_one(struct remo_lock *lock, uint32_t node) {
+static void query_node(struct remo_lock *lock, uint32_t node) {
     struct remo__lock_recovery *recovery = lock->recovery;
     uint8_t message[64];
     struct remo__writer writer = remo__writer_of(message, sizeof message);
-    struct remo_nodeset dead = {0};
+    struct remo_nodeset failed = {0};
     for (uint32_t peer = 0; peer < lock->node->size; peer++)
-        if (remo__lock_gone(lock, peer))
-            remo_nodeset_add(&dead, peer);
+        if (remo__lock_is_cut_off(lock, peer))
+            remo_nodeset_add(&failed, peer);
     remo__put_u8(&writer, REMO__LOCK_QUERY);
     remo__put_u32(&writer, recovery->round);
-    for (uint32_t i = 0; i < REMO__ARRAY_COUNT(dead.word); i++)
-        remo__put_u64(&writer, dead.word[i]);
+    for (uint32_t i = 0; i < REMO__ARRAY_COUNT(failed.word); i++)
+        remo__put_u64(&writer, failed.word[i]);
     if (remo_channel_send(lock->channel, node, message, (size_t)(writer.at - message)) != 0)
-        remo_nodeset_add(&recovery->unasked, node); /* it is about to connect, or to be known as dead */
+        remo_nodeset_add(&recovery->unsent, node); /* until it connects or fails */
 }
 
-static void ask_all(struct remo_lock *lock) {
+static void query_all(struct remo_lock *lock) {
     struct remo__lock_recovery *recovery = lock->recovery;
     recovery->phase = ASKING;
-    recovery->awaited = recovery->unasked = (struct remo_nodeset){0};
-    for (uint32_t node = 0; node < lock->node->size;
-         node++) /* who comes later has none of the tickets of step 1 */
-        if (remo__lock_knows_us(lock, node) && !remo__lock_gone(lock, node))
-            remo_nodeset_add(&recovery->awaited, node);
-    struct remo_nodeset asked = recovery->awaited;
-    for (uint32_t node = remo__nodeset_next(&asked, 0); node < REMO_NODES_MAX;
-         node = remo__nodeset_next(&asked, node + 1))
-        ask_one(lock, node);
+    recovery->unanswered = recovery->unsent = (struct remo_nodeset){0};
+    /* A node that connects later has no ticket of the scan. */
+    for (uint32_t node = 0; node < lock->node->size; node++)
+        if (remo__lock_has_our_addresses(lock, node) && !remo__lock_is_cut_off(lock, node))
+            remo_nodeset_add(&recovery->unanswered, node);
+    struct remo_nodeset queried = recovery->unanswered;
+    for (uint32_t node = remo__nodeset_next(&queried, 0); node < REMO_NODES_MAX;
+         node = remo__nodeset_next(&queried, node + 1))
+        query_node(lock, node);
 }
 
 void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node) {
     struct remo__lock_recovery *recovery = lock->recovery;
     if (!recovery)
         return;
-    if (recovery->untold) {
+    if (recovery->has_unsent_grant) {
         remo__lock_recovery_start(lock);
-    } else if (recovery->phase == ASKING && remo_nodeset_has(&recovery->unasked, node)) {
-        remo_nodeset_remove(&recovery->unasked, node);
-        ask_one(lock, node);
+    } else if (recovery->phase == ASKING && remo_nodeset_has(&recovery->unsent, node)) {
+        remo_nodeset_remove(&recovery->unsent, node);
+        query_node(lock, node);
     }
 }
 
-void remo__lock_recovery_untold(struct remo_lock *lock) {
-    lock->recovery->untold = true;
+void remo__lock_recovery_unsent(struct remo_lock *lock) {
+    lock->recovery->has_unsent_grant = true;
 }
 
-static struct busy_lock *find_busy(struct remo__lock_recovery *recovery, uint32_t at) {
+static struct held_lock *find_held(struct remo__lock_recovery *recovery, uint32_t at) {
     uint32_t low = 0, high = recovery->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -209,15 +192,15 @@ static struct busy_lock *find_busy(struct remo__lock_recovery *recovery, uint32_
     return low < recovery->count && recovery->batch[low].at == at ? &recovery->batch[low] : NULL;
 }
 
-static void note_claim(struct remo_lock *lock, uint32_t index, uint32_t ticket, uint8_t kind) {
+static void record_claim(struct remo_lock *lock, uint32_t index, uint32_t ticket, uint8_t kind) {
     struct remo__lock_recovery *recovery = lock->recovery;
-    if (index >= lock->count || lock->seats[index].home != lock->rank)
+    if (index >= lock->count || lock->locals[index].home != lock->rank)
         return;
-    const struct busy_lock *busy = find_busy(recovery, index / lock->home_count);
-    if (!busy || ticket - busy->first >= busy->span)
-        return; /* of a lock or a ticket that is not asked about */
-    uint8_t known = REMO__CLAIM_HOLD | REMO__CLAIM_WAIT | REMO__CLAIM_GIVEN_UP | REMO__CLAIM_UNTOLD;
-    recovery->claims[(size_t)(busy - recovery->batch) * lock->places + (ticket - busy->first)] |=
+    const struct held_lock *held = find_held(recovery, index / lock->home_count);
+    if (!held || ticket - held->first >= held->span)
+        return; /* not of this query */
+    uint8_t known = REMO__CLAIM_HELD | REMO__CLAIM_WAITING | REMO__CLAIM_SKIPPED | REMO__CLAIM_FAILED_GRANT;
+    recovery->claims[(size_t)(held - recovery->batch) * lock->places + (ticket - held->first)] |=
         kind & known;
 }
 
@@ -227,135 +210,142 @@ static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader
     uint8_t last = remo__get_u8(reader);
     uint16_t count = remo__get_u16(reader);
     if (reader->bad || recovery->phase != ASKING || (round != recovery->round && !REMO__MUTANT(lock_round))
-        || !remo_nodeset_has(&recovery->awaited, from))
-        return; /* of a round that was begun again */
+        || !remo_nodeset_has(&recovery->unanswered, from))
+        return; /* of an earlier round */
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = remo__get_u32(reader), ticket = remo__get_u32(reader);
         uint8_t kind = remo__get_u8(reader);
         if (!reader->bad)
-            note_claim(lock, index, ticket, kind);
+            record_claim(lock, index, ticket, kind);
     }
     if (!last)
         return;
-    remo_nodeset_remove(&recovery->awaited, from);
-    if (!remo_nodeset_empty(&recovery->awaited))
+    remo_nodeset_remove(&recovery->unanswered, from);
+    if (!remo_nodeset_empty(&recovery->unanswered))
         return;
+    if (recovery->drains) {
+        recovery->drains = false;
+        remo__lock_recovery_start(lock);
+        return;
+    }
     recovery->phase = RESOLVING;
     recovery->resolved = 0;
-    go_on(lock);
+    continue_round(lock);
 }
 
-/* ---- steps 3 and 4 ---- */
+/* ---- RESOLVING ---- */
 
 struct resolve {
     struct remo_lock *lock;
     struct remo__thread *thread;
     uint32_t index;
-    uint64_t word; /* in step 3 */
+    uint64_t word; /* the home word, read again */
 };
 
 static int read_word(const struct resolve *resolve, uint32_t which, uint64_t *ret_word) {
     struct remo_lock *lock = resolve->lock;
     uint64_t at =
-        remo__memory_at(lock->words, lock->rank, lock->seats[resolve->index].offset + 8 * (uint64_t)which);
+        remo__memory_at(lock->words, lock->rank, lock->locals[resolve->index].offset + 8 * (uint64_t)which);
     return remo__read(resolve->thread, remo__channel_counters(lock->channel, resolve->thread), lock->rank, at,
                       ret_word, 8, NULL);
 }
 
-/* End a ticket that a dead node had: as its owner if it may have been in the lock, else as somebody who gave
- * up. */
-static int end_for_dead(const struct resolve *resolve, uint32_t ticket, uint64_t baton, bool entered) {
+/* End an orphaned ticket. `entered`: its node may have held the lock. */
+static int end_orphaned(const struct resolve *resolve, uint32_t ticket, uint64_t queue_word, bool entered) {
     struct remo_lock *lock = resolve->lock;
     uint64_t change = 0;
     if (entered && remo__word_flags(resolve->word) == 0 && !REMO__MUTANT(lock_mark_dead))
         change = (uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT;
     int rc = 0;
-    if (baton != 0 && !REMO__MUTANT(lock_dead_reset))
-        rc = remo__lock_add(lock, resolve->index, resolve->thread, remo__lock_baton(lock, ticket), -baton,
-                            NULL, NULL);
+    if (queue_word != 0 && !REMO__MUTANT(lock_dead_reset))
+        rc = remo__lock_add(lock, resolve->index, resolve->thread, remo__lock_queue_word(lock, ticket),
+                            -queue_word, NULL, NULL);
     if (rc == 0)
         rc = remo__lock_end_ticket(lock, resolve->index, resolve->thread, ticket, change, true);
     if (rc == 0)
-        remo__log(&lock->node->log, REMO_LOG_INFO, "lock %u of %s: passed on for a dead node%s",
-                  resolve->index, remo_channel_name(lock->channel), entered ? " that held it" : "");
+        remo__log(&lock->node->log, REMO_LOG_INFO, "lock %u of %s: ended the ticket of a failed node%s",
+                  resolve->index, remo_channel_name(lock->channel),
+                  entered ? ", which may have held the lock" : "");
     return rc;
 }
 
-/* A dead one's ticket behind the one being served. */
-static int pass_over(const struct resolve *resolve, uint32_t ticket) {
+/* Skip an orphaned ticket behind the one that is served. */
+static int skip_orphaned(const struct resolve *resolve, uint32_t ticket) {
     struct remo_lock *lock = resolve->lock;
-    uint32_t which = remo__lock_baton(lock, ticket);
-    uint64_t baton, old;
-    int rc = read_word(resolve, which, &baton);
+    uint32_t which = remo__lock_queue_word(lock, ticket);
+    uint64_t queue_word, old;
+    int rc = read_word(resolve, which, &queue_word);
     for (uint32_t i = 0; rc == 0 && i < SWAPS_MAX; i++) {
-        if (baton & REMO__BATON_SKIP)
+        if (queue_word & REMO__QUEUE_WORD_SKIP)
             return 0;
-        if (remo__baton_granted(baton)
-            && !REMO__MUTANT(lock_over_granted)) /* after it was cut off: it never had the lock */
-            return end_for_dead(resolve, ticket, baton, false);
-        rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, baton, baton | REMO__BATON_SKIP,
-                             &old);
-        if (rc == 0 && old == baton)
+        /* Granted after the node was cut off, so it never held the lock. */
+        if (remo__queue_word_is_granted(queue_word) && !REMO__MUTANT(lock_over_granted))
+            return end_orphaned(resolve, ticket, queue_word, false);
+        rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, queue_word,
+                             queue_word | REMO__QUEUE_WORD_SKIP, &old);
+        if (rc == 0 && old == queue_word)
             return 0;
-        baton = old;
+        queue_word = old;
     }
     return rc;
 }
 
-/* The ticket being served since before step 1. */
-static int look_at_first(const struct resolve *resolve, uint32_t ticket, uint8_t all_claims) {
+/* Resolve the ticket that has been served since the scan. */
+static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t all_claims) {
     struct remo_lock *lock = resolve->lock;
-    uint8_t claims = all_claims & (uint8_t)~REMO__CLAIM_UNTOLD;
-    uint64_t baton;
-    if ((claims & REMO__CLAIM_HOLD) && !REMO__MUTANT(lock_claim_hold))
+    uint8_t claims = all_claims & (uint8_t)~REMO__CLAIM_FAILED_GRANT;
+    uint64_t queue_word;
+    if ((claims & REMO__CLAIM_HELD) && !REMO__MUTANT(lock_claim_hold))
         return 0;
-    int rc = read_word(resolve, remo__lock_baton(lock, ticket), &baton);
+    int rc = read_word(resolve, remo__lock_queue_word(lock, ticket), &queue_word);
     if (rc != 0)
         return rc;
-    bool is_granted = remo__baton_granted(baton), skipped = (baton & REMO__BATON_SKIP) != 0;
-    if (claims == 0 || claims == SKIPPED_BEFORE) /* a dead one's */
-        return end_for_dead(resolve, ticket, baton,
-                            baton == 0
-                                || (is_granted && !skipped && remo__baton_waiter(baton) != UINT32_MAX));
-    if (baton == 0 && (claims & REMO__CLAIM_WAIT) && !REMO__MUTANT(lock_has_since))
-        return 0; /* it has the lock since, and has set the baton back */
-    if ((baton == 0 || (is_granted && skipped))
-        && !REMO__MUTANT(lock_dead_passer)) /* a live one gave it up, and a dead one was passing over it */
-        return end_for_dead(resolve, ticket, baton, false);
-    if (!is_granted) { /* a dead one released the ticket before, and did not get to the grant */
+    bool is_granted = remo__queue_word_is_granted(queue_word);
+    bool skipped = (queue_word & REMO__QUEUE_WORD_SKIP) != 0;
+    if (claims == 0 || claims == SKIPPED_BEFORE) /* orphaned */
+        return end_orphaned(
+            resolve, ticket, queue_word,
+            queue_word == 0 || (is_granted && !skipped && remo__queue_word_waiter(queue_word) != UINT32_MAX));
+    if (queue_word == 0 && (claims & REMO__CLAIM_WAITING) && !REMO__MUTANT(lock_has_since))
+        return 0; /* its node has acquired the lock since, and has reset the queue word */
+    /* A node that failed was about to skip the ticket of a node that is up. */
+    if ((queue_word == 0 || (is_granted && skipped)) && !REMO__MUTANT(lock_dead_passer))
+        return end_orphaned(resolve, ticket, queue_word, false);
+    if (!is_granted) { /* the node that released the ticket before failed before the grant */
         if (REMO__MUTANT(lock_dead_releaser))
             return 0;
         rc = remo__lock_grant(lock, resolve->index, resolve->thread, ticket, remo__word_flags(resolve->word),
                               true);
-        return rc == 1 ? end_for_dead(resolve, ticket, 0, false) : rc;
+        return rc == 1 ? end_orphaned(resolve, ticket, 0, false) : rc;
     }
-    uint32_t granter = (uint32_t)(baton >> REMO__BATON_GRANTER_SHIFT) - 1;
-    if (granter < lock->node->size && !remo__lock_gone(lock, granter) && !(all_claims & REMO__CLAIM_UNTOLD))
-        return 0; /* it tells the waiter itself */
+    uint32_t granter = (uint32_t)(queue_word >> REMO__QUEUE_WORD_GRANTER_SHIFT) - 1;
+    if (granter < lock->node->size && !remo__lock_is_cut_off(lock, granter)
+        && !(all_claims & REMO__CLAIM_FAILED_GRANT))
+        return 0; /* it sends the grant word itself */
     if (REMO__MUTANT(lock_dead_granter))
         return 0;
-    return remo__lock_tell(lock, resolve->index, resolve->thread, remo__baton_waiter(baton),
-                           remo__grant_of(baton, ticket), true);
+    return remo__lock_send_grant(lock, resolve->index, resolve->thread, remo__queue_word_waiter(queue_word),
+                                 remo__grant_of(queue_word, ticket), true);
 }
 
-static int resolve_lock(struct resolve *resolve, const struct busy_lock *busy, const uint8_t *claims) {
-    resolve->index = index_of(resolve->lock, busy->at);
+static int resolve_lock(struct resolve *resolve, const struct held_lock *held, const uint8_t *claims) {
+    resolve->index = index_of(resolve->lock, held->at);
     int rc = read_word(resolve, 0, &resolve->word);
     uint32_t done =
-        REMO__MUTANT(lock_read_again) ? 0 : (uint16_t)((uint32_t)(resolve->word & 0xffff) - busy->first);
-    if (rc != 0 || done >= busy->span)
+        REMO__MUTANT(lock_read_again) ? 0 : (uint16_t)((uint32_t)(resolve->word & 0xffff) - held->first);
+    if (rc != 0 || done >= held->span)
         return rc;
-    for (uint32_t i = busy->span - 1; rc == 0 && i > 0 && i >= done; i--)
-        if ((claims[i] & ~REMO__CLAIM_UNTOLD) == 0 && !REMO__MUTANT(lock_pass_over))
-            rc = pass_over(resolve, busy->first + i);
+    for (uint32_t i = held->span - 1; rc == 0 && i > 0 && i >= done; i--)
+        if ((claims[i] & ~REMO__CLAIM_FAILED_GRANT) == 0 && !REMO__MUTANT(lock_pass_over))
+            rc = skip_orphaned(resolve, held->first + i);
     if (rc == 0 && done == 0)
-        rc = look_at_first(resolve, busy->first, claims[0]);
+        rc = resolve_first(resolve, held->first, claims[0]);
     return rc;
 }
 
 static void resolve_some(struct remo_lock *lock, struct remo__thread *thread) {
     struct remo__lock_recovery *recovery = lock->recovery;
-    uint32_t end = (uint32_t)remo__min(recovery->count, recovery->resolved + LOCKS_A_STEP);
+    uint32_t end = (uint32_t)remo__min(recovery->count, recovery->resolved + LOCKS_PER_STEP);
     struct resolve resolve = {.lock = lock, .thread = thread};
     for (; recovery->resolved < end; recovery->resolved++) {
         const uint8_t *claims = &recovery->claims[(size_t)recovery->resolved * lock->places];
@@ -364,36 +354,40 @@ static void resolve_some(struct remo_lock *lock, struct remo__thread *thread) {
                       remo_channel_name(lock->channel), remo_last_error());
     }
     if (recovery->resolved < recovery->count) {
-        go_on(lock);
+        continue_round(lock);
         return;
     }
     recovery->phase = recovery->scanned < recovery->locks ? SCANNING : IDLE;
     recovery->round++;
     recovery->count = 0;
     if (recovery->phase == SCANNING)
-        go_on(lock);
+        continue_round(lock);
 }
 
-/* ---- one step ---- */
+/* ---- steps ---- */
 
 static void scan_step(struct remo_lock *lock, struct remo__thread *thread) {
     struct remo__lock_recovery *recovery = lock->recovery;
     int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < READS_A_STEP && recovery->scanned < recovery->locks; i++)
+    if (recovery->drains) {
+        query_all(lock);
+        return;
+    }
+    for (uint32_t i = 0; rc == 0 && i < READS_PER_STEP && recovery->scanned < recovery->locks; i++)
         if (recovery->count < BATCH_LOCKS)
             rc = scan_some(lock, thread);
     if (rc != 0)
         remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
                   remo_last_error());
     if (recovery->count == BATCH_LOCKS || (recovery->count > 0 && recovery->scanned == recovery->locks))
-        ask_all(lock);
+        query_all(lock);
     else if (recovery->scanned < recovery->locks)
-        go_on(lock);
+        continue_round(lock);
     else
         recovery->phase = IDLE;
 }
 
-static void on_go_on(struct remo_lock *lock, struct remo__reader *reader) {
+static void on_continue(struct remo_lock *lock, struct remo__reader *reader) {
     struct remo__lock_recovery *recovery = lock->recovery;
     if (remo__get_u32(reader) != recovery->round || reader->bad)
         return;
@@ -409,6 +403,11 @@ static void on_go_on(struct remo_lock *lock, struct remo__reader *reader) {
         resolve_some(lock, thread);
 }
 
+static void recount(struct remo_lock *lock) {
+    lock->recovery->drains = !REMO__MUTANT(lock_drains);
+    remo__lock_recovery_start(lock);
+}
+
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes) {
     struct remo__reader reader = remo__reader_of(data, bytes);
     uint8_t type = remo__get_u8(&reader);
@@ -417,7 +416,7 @@ void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const vo
     if (type == REMO__LOCK_ANSWER)
         on_answer(lock, from, &reader);
     else if (type == REMO__LOCK_RECOUNT)
-        remo__lock_recovery_start(lock);
-    else if (type == REMO__LOCK_RECOVER_ON && from == lock->rank)
-        on_go_on(lock, &reader);
+        recount(lock);
+    else if (type == REMO__LOCK_RECOVERY_CONTINUE && from == lock->rank)
+        on_continue(lock, &reader);
 }

@@ -1,26 +1,24 @@
-/* lock_report.c - everybody's part when a participant dies: say which tickets this node has. On the control
- * thread, without waiting.
- *
- * What a seat says is true at the instant it is read, unless it is BUSY. A BUSY one is looked at again and
- * again: briefly at once, then after other work of the control thread. Its thread is within an operation on a
- * live home, which ends. */
+/* lock_report.c - answers a home that asks which tickets this node has, after a failure or a RECOUNT.
+ * A local state is exact when it is read, unless it is BUSY or UNSETTLED. Then it is read again, first at
+ * once, then after other work of the control thread: its operation on a home that is up ends. The control
+ * thread never blocks here. docs/internals/lock.md describes the protocol. */
 #include "base/mutant.h"
 #include "objects/lock.h"
 
 #include <sched.h>
 #include <stdlib.h>
 
-#define LOOKS_MAX 2000u  /* at one busy seat in a row */
-#define LOOKS_EAGER 200u /* of them: before we let its thread run */
-#define SEATS_A_STEP 8192u
+#define READS_MAX 2000u  /* of one BUSY state in a row */
+#define READS_EAGER 200u /* of them, before the control thread yields the processor */
+#define LOCKS_PER_STEP 8192u
 #define ANSWER_BYTES 8192u
-#define CLAIMS_A_SEAT 3u
+#define CLAIMS_PER_LOCK 3u
 
 struct remo__lock_report {
-    bool wanted;
+    bool is_requested;
     uint32_t round;
-    uint32_t next;            /* lock to look at */
-    struct remo_nodeset dead; /* we answer when we too have cut them off */
+    uint32_t next;              /* lock to report */
+    struct remo_nodeset failed; /* answer when this node has cut them off too */
 };
 
 int remo__lock_report_open(struct remo_lock *lock) {
@@ -60,60 +58,69 @@ static int send_answer(struct remo_lock *lock, uint32_t slot, struct answer *ans
     return rc;
 }
 
-static void claim(struct answer *answer, uint32_t index, uint32_t ticket, uint8_t kind) {
+static void put_claim(struct answer *answer, uint32_t index, uint32_t ticket, uint8_t kind) {
     remo__put_u32(&answer->writer, index);
     remo__put_u32(&answer->writer, ticket);
     remo__put_u8(&answer->writer, kind);
     answer->count++;
 }
 
-/* False: the seat stays BUSY. */
-static bool stable_place(const struct remo__lock_seat *seat, uint64_t *ret_place) {
-    for (uint32_t look = 0; look < LOOKS_MAX; look++) {
-        *ret_place = atomic_load(&seat->place);
-        if (remo__place_state(*ret_place) != REMO__LOCK_BUSY || REMO__MUTANT(lock_report_busy))
+/* Return false if the state stays BUSY or UNSETTLED. */
+static bool read_state(struct remo_lock *lock, uint32_t index, uint64_t *ret_state) {
+    const struct remo__lock_local *local = &lock->locals[index];
+    remo__lock_reopen(lock, index);
+    for (uint32_t reads = 0; reads < READS_MAX; reads++) {
+        *ret_state = atomic_load(&local->state);
+        if (remo__state_kind(*ret_state) == REMO__LOCK_UNSETTLED) {
+            sched_yield();
+            return false;
+        }
+        if (remo__state_kind(*ret_state) != REMO__LOCK_BUSY || REMO__MUTANT(lock_report_busy))
             return true;
-        if (look >= LOOKS_EAGER)
+        if (reads >= READS_EAGER)
             sched_yield();
     }
     return false;
 }
 
-/* `passed` is read after the place: it may belong to a later moment, and then names a ticket that was ours as
- * well. */
-static bool claim_seat(struct answer *answer, const struct remo__lock_seat *seat, uint32_t index) {
-    uint64_t place;
-    if (!stable_place(seat, &place))
+/* `last_skipped` is read after the state. It may belong to a later moment, and then names another ticket
+ * of this node. */
+static bool put_claims(struct answer *answer, struct remo_lock *lock, uint32_t index) {
+    const struct remo__lock_local *local = &lock->locals[index];
+    uint64_t state;
+    if (!read_state(lock, index, &state))
         return false;
-    uint64_t passed = atomic_load(&seat->passed);
-    if (seat->is_untold)
-        claim(answer, index, seat->untold, REMO__CLAIM_UNTOLD);
-    switch (remo__place_state(place)) {
-    case REMO__LOCK_HELD: claim(answer, index, (uint32_t)place, REMO__CLAIM_HOLD); break;
-    case REMO__LOCK_WAITING: claim(answer, index, (uint32_t)place, REMO__CLAIM_WAIT); break;
-    case REMO__LOCK_SKIPPED: claim(answer, index, (uint32_t)place, REMO__CLAIM_GIVEN_UP); break;
+    uint64_t last_skipped = atomic_load(&local->last_skipped);
+    if (local->has_failed_grant)
+        put_claim(answer, index, local->failed_grant, REMO__CLAIM_FAILED_GRANT);
+    switch (remo__state_kind(state)) {
+    case REMO__LOCK_HELD: put_claim(answer, index, (uint32_t)state, REMO__CLAIM_HELD); break;
+    case REMO__LOCK_WAITING: put_claim(answer, index, (uint32_t)state, REMO__CLAIM_WAITING); break;
+    case REMO__LOCK_SKIPPED: put_claim(answer, index, (uint32_t)state, REMO__CLAIM_SKIPPED); break;
     case REMO__LOCK_FREE:
+    case REMO__LOCK_UNSETTLED:
     case REMO__LOCK_BUSY: break;
     }
-    if (passed != 0)
-        claim(answer, index, (uint32_t)passed, REMO__CLAIM_GIVEN_UP);
+    if (last_skipped != 0)
+        put_claim(answer, index, (uint32_t)last_skipped, REMO__CLAIM_SKIPPED);
     return true;
 }
 
 /* ---- steps ---- */
 
-/* As far as it goes now; true when the answer is complete, or nobody is there to have it. */
+/* Report as many locks as possible now. Return true if the answer is complete, or cannot be sent. */
 static bool report_some(struct remo_lock *lock, uint32_t slot) {
     struct remo__lock_report *report = &lock->reports[slot];
     struct answer answer;
     begin_answer(&answer);
-    for (uint32_t seats = 0; report->next < lock->count; report->next += lock->home_count, seats++) {
-        if (seats == SEATS_A_STEP || !claim_seat(&answer, &lock->seats[report->next], report->next)) {
-            (void)send_answer(lock, slot, &answer, false);
+    for (uint32_t locks = 0; report->next < lock->count; report->next += lock->home_count, locks++) {
+        if (locks == LOCKS_PER_STEP || !put_claims(&answer, lock, report->next)) {
+            if (answer.count > 0)
+                (void)send_answer(lock, slot, &answer, false);
             return false;
         }
         bool full = sizeof answer.message - (size_t)(answer.writer.at - answer.message)
-                    < CLAIMS_A_SEAT * REMO__CLAIM_BYTES;
+                    < CLAIMS_PER_LOCK * REMO__CLAIM_BYTES;
         if (full && send_answer(lock, slot, &answer, false) != 0)
             return true;
     }
@@ -121,50 +128,51 @@ static bool report_some(struct remo_lock *lock, uint32_t slot) {
     return true;
 }
 
-static bool all_cut_off(const struct remo_lock *lock, const struct remo_nodeset *dead) {
-    for (uint32_t node = remo__nodeset_next(dead, 0); node < lock->node->size;
-         node = remo__nodeset_next(dead, node + 1))
-        if (remo__lock_knows_us(lock, node) && !remo__lock_gone(lock, node))
+static bool all_cut_off(const struct remo_lock *lock, const struct remo_nodeset *failed) {
+    for (uint32_t node = remo__nodeset_next(failed, 0); node < lock->node->size;
+         node = remo__nodeset_next(failed, node + 1))
+        if (remo__lock_has_our_addresses(lock, node) && !remo__lock_is_cut_off(lock, node))
             return false;
     return true;
 }
 
-void remo__lock_report_on(struct remo_lock *lock) {
+void remo__lock_report_continue(struct remo_lock *lock) {
     bool more = false;
     for (uint32_t slot = 0; slot < lock->home_count; slot++) {
         struct remo__lock_report *report = &lock->reports[slot];
-        if (!report->wanted || (!all_cut_off(lock, &report->dead) && !REMO__MUTANT(lock_report_cut_off)))
-            continue; /* on_leave brings us here again */
-        report->wanted = !report_some(lock, slot);
-        more |= report->wanted;
+        if (!report->is_requested
+            || (!all_cut_off(lock, &report->failed) && !REMO__MUTANT(lock_report_cut_off)))
+            continue; /* on_leave continues */
+        report->is_requested = !report_some(lock, slot);
+        more |= report->is_requested;
     }
-    const uint8_t message[] = {REMO__LOCK_REPORT_ON};
+    const uint8_t message[] = {REMO__LOCK_REPORT_CONTINUE};
     if (more && remo_channel_send(lock->channel, lock->rank, message, sizeof message) != 0)
         remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
                   remo_last_error());
 }
 
 static void on_query(struct remo_lock *lock, uint32_t from, struct remo__reader *reader) {
-    struct remo__lock_report asked = {.wanted = true, .round = remo__get_u32(reader)};
-    for (uint32_t i = 0; i < REMO__ARRAY_COUNT(asked.dead.word); i++)
-        asked.dead.word[i] = remo__get_u64(reader);
+    struct remo__lock_report request = {.is_requested = true, .round = remo__get_u32(reader)};
+    for (uint32_t i = 0; i < REMO__ARRAY_COUNT(request.failed.word); i++)
+        request.failed.word[i] = remo__get_u64(reader);
     if (!remo__reader_complete(reader))
         return;
     for (uint32_t slot = 0; slot < lock->home_count; slot++) {
         if (lock->homes[slot] != from)
             continue;
-        asked.next = slot;
-        lock->reports[slot] = asked;
-        remo__lock_report_on(lock);
+        request.next = slot;
+        lock->reports[slot] = request;
+        remo__lock_report_continue(lock);
     }
 }
 
 static void on_grant(struct remo_lock *lock, uint32_t from, struct remo__reader *reader) {
     uint32_t index = remo__get_u32(reader);
     uint64_t grant = remo__get_u64(reader);
-    if (!remo__reader_complete(reader) || index >= lock->count || lock->seats[index].home != from)
+    if (!remo__reader_complete(reader) || index >= lock->count || lock->locals[index].home != from)
         return;
-    atomic_store_explicit(&lock->seats[index].told, grant, memory_order_release);
+    atomic_store_explicit(&lock->locals[index].message_grant, grant, memory_order_release);
     remo__wake(lock->node);
 }
 
@@ -173,9 +181,9 @@ void remo__lock_report_message(struct remo_lock *lock, uint32_t from, const void
     switch (remo__get_u8(&reader)) {
     case REMO__LOCK_QUERY: on_query(lock, from, &reader); break;
     case REMO__LOCK_GRANT: on_grant(lock, from, &reader); break;
-    case REMO__LOCK_REPORT_ON:
+    case REMO__LOCK_REPORT_CONTINUE:
         if (from == lock->rank)
-            remo__lock_report_on(lock);
+            remo__lock_report_continue(lock);
         break;
     default: break;
     }

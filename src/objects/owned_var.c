@@ -77,7 +77,8 @@ int remo_owned_var_open(struct remo_channel *parent, const char *name, size_t va
     REMO__REQUIRE(ret_var);
     struct remo_channel_options channel = {0};
     uint32_t owner = options ? options->owner : 0;
-    int rc = remo__participants_of(parent, options ? &options->participants : NULL, &channel.participants);
+    int rc =
+        remo__select_participants(parent, options ? &options->participants : NULL, &channel.participants);
     if (rc == 0)
         rc = check_open(value_bytes, owner, &channel.participants);
     if (rc != 0)

@@ -78,9 +78,9 @@ int remo_queue_open(struct remo_channel *parent, const char *name, const struct 
     static const struct remo_queue_options all_default;
     const struct remo_queue_options *chosen = options ? options : &all_default;
     struct remo_nodeset participants;
-    int rc = remo__participants_of(parent, &chosen->participants, &participants);
+    int rc = remo__select_participants(parent, &chosen->participants, &participants);
     if (rc == 0)
-        rc = remo__needs_coherence(parent, "a queue");
+        rc = remo__require_coherence(parent, "a queue");
     if (rc != 0)
         return rc;
     struct remo_queue *queue = aligned_alloc(REMO__CACHE_LINE, sizeof *queue);

@@ -224,13 +224,13 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
     } else {
         snapshot.checksum = checksum(op->data, op->size_bytes, snapshot.meta);
         rc = remo__write(op->thread, counters(op), slot->owner, at + head, op->data, op->size_bytes,
-                         REMO__WRITE_SETTLED, ack);
+                         REMO__WRITE_EXEMPT, ack);
         if (rc == 0 && !caps->writes_ordered)
             rc = place_writes(op, slot, ack);
     }
     if (rc == 0)
         rc = remo__write(op->thread, counters(op), slot->owner, at, &snapshot.checksum, size,
-                         REMO__WRITE_SETTLED, ack);
+                         REMO__WRITE_EXEMPT, ack);
     if (rc != 0) { /* without its header the slot is not filled */
         if (remo__ack_pending(ack))
             (void)remo_ack_wait(ack, op->queue->node->op_timeout_ns);

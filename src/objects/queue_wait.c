@@ -37,7 +37,7 @@ static void ring_doorbell(struct remo__queue_op *op, enum remo__queue_side side,
     uint64_t at = remo__memory_at(queue->slots_memory, node, REMO__QUEUE_DOORBELL(side));
     if (at != REMO__NO_OFFSET)
         (void)remo__write(op->thread, counters(op), node, at, &value, 8,
-                          REMO__WRITE_NOTIFY | REMO__WRITE_SETTLED, ack);
+                          REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT, ack);
 }
 
 /* Ring the doorbells of all nodes that wait at the side. Errors are ignored: a failure wakes all waiters, and
@@ -79,9 +79,9 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
 
 /* ---- waiting ---- */
 
-/* Set or clear this node's bit in the set of waiters. An atomic whose outcome is unknown may be repeated, which
- * forbids fetch-add: it would change another node's bit. If peers change the word during every attempt, the bit
- * stays as it is; then this node retries every RETRY_NS, or has its doorbell rung without need. */
+/* Set or clear this node's bit in the set of waiters. Not by fetch-add: an atomic whose outcome is unknown is
+ * repeated, and would change another node's bit. If peers change the word during every attempt, the bit stays
+ * as it is; then this node retries every RETRY_NS, or has its doorbell rung without need. */
 static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set) {
     struct remo_queue *queue = op->queue;
     uint32_t rank = queue->node->rank;

@@ -4,15 +4,15 @@
 
 #include <stdlib.h>
 
-int remo__participants_of(const struct remo_channel *parent, const struct remo_nodeset *chosen,
-                          struct remo_nodeset *ret_set) {
+int remo__select_participants(const struct remo_channel *parent, const struct remo_nodeset *chosen,
+                              struct remo_nodeset *ret_set) {
     if (!parent)
         return remo__fail(-EINVAL, "the parent is NULL; use remo_node_root, the parent of all channels");
     *ret_set = chosen && !remo_nodeset_empty(chosen) ? *chosen : *remo_channel_participants(parent);
     return 0;
 }
 
-int remo__needs_coherence(const struct remo_channel *parent, const char *object) {
+int remo__require_coherence(const struct remo_channel *parent, const char *object) {
     if (parent->node->fabric->caps.coherent)
         return 0;
     return remo__fail(-EOPNOTSUPP,
@@ -68,7 +68,7 @@ int remo_region_open(struct remo_channel *parent, const char *name, uint64_t byt
     const struct remo_region_options *chosen = options ? options : &all_default;
     struct remo_channel_options channel = {.ctx = chosen->ctx, .on_immediate = chosen->on_immediate};
     struct remo_region *region = NULL;
-    int rc = remo__participants_of(parent, &chosen->participants, &channel.participants);
+    int rc = remo__select_participants(parent, &chosen->participants, &channel.participants);
     if (rc == 0)
         rc = check_open(chosen, &channel.participants, bytes);
     if (rc == 0)

@@ -27,12 +27,12 @@ int remo__region_open(struct remo_channel *parent, const char *name, const char 
 
 /* Return the participants of a channel: `chosen`, or those of `parent` if `chosen` is NULL or empty.
  * Errors: -EINVAL: `parent` is NULL. */
-int remo__participants_of(const struct remo_channel *parent, const struct remo_nodeset *chosen,
-                          struct remo_nodeset *ret_set);
+int remo__select_participants(const struct remo_channel *parent, const struct remo_nodeset *chosen,
+                              struct remo_nodeset *ret_set);
 
 /* Check that the fabric has hardware coherence, for an object that uses atomics, or memory that several nodes
  * write. `object`: its name in the sentence, such as "a lock". Errors: -EOPNOTSUPP. */
-int remo__needs_coherence(const struct remo_channel *parent, const char *object);
+int remo__require_coherence(const struct remo_channel *parent, const char *object);
 
 /* For wait conditions: return -EPROTO if a peer opened another object under this name, else 0. */
 static inline int remo__channel_check_match(const struct remo_channel *channel) {

@@ -54,8 +54,8 @@ static inline void remo__ring_next_lap(struct remo__ring_cursor *cursor) {
     remo__ring_advance(cursor, cursor->capacity - cursor->offset);
 }
 
-static inline uint64_t remo__record_sum(const struct remo__ring_cursor *cursor, uint64_t head,
-                                        const void *payload, size_t size_bytes) {
+static inline uint64_t remo__record_checksum(const struct remo__ring_cursor *cursor, uint64_t head,
+                                             const void *payload, size_t size_bytes) {
     return XXH3_64bits_withSeed(payload, size_bytes,
                                 remo__random_mix(REMO__MUTANT(ringbuffer_lap) ? 0 : cursor->position) ^ head);
 }
@@ -66,7 +66,7 @@ static inline uint64_t remo__record_encode(void *image, const struct remo__ring_
     uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
     uint64_t head = (uint64_t)cursor->lap << 32 | size, *words = image;
     words[0] = head;
-    words[1] = remo__record_sum(cursor, head, payload, payload_bytes);
+    words[1] = remo__record_checksum(cursor, head, payload, payload_bytes);
     if (payload_bytes > 0)
         memcpy(words + 2, payload, payload_bytes);
     return REMO__RECORD_HEADER_BYTES + payload_bytes;
@@ -85,13 +85,13 @@ static inline enum remo__record_kind remo__record_decode(const char *ring,
     if (head >> 32 != cursor->lap && !REMO__MUTANT(ringbuffer_lap))
         return REMO__RECORD_NONE;
     if (size == REMO__RECORD_FILLER)
-        return sum == remo__record_sum(cursor, head, NULL, 0) ? REMO__RECORD_FILLING : REMO__RECORD_NONE;
+        return sum == remo__record_checksum(cursor, head, NULL, 0) ? REMO__RECORD_FILLING : REMO__RECORD_NONE;
     if (size > remo__record_message_max(cursor->capacity)
         || remo__record_bytes(size) > cursor->capacity - cursor->offset)
         return REMO__RECORD_NONE;
     void *to = size <= buffer_bytes ? buffer : scratch;
     remo__copy_from(to, record + REMO__RECORD_HEADER_BYTES, size);
-    if (sum != remo__record_sum(cursor, head, to, size) && !REMO__MUTANT(ringbuffer_checksum))
+    if (sum != remo__record_checksum(cursor, head, to, size) && !REMO__MUTANT(ringbuffer_checksum))
         return REMO__RECORD_NONE;
     *ret_size = size;
     return REMO__RECORD_MESSAGE;

@@ -124,9 +124,9 @@ int remo_ringbuffer_open(struct remo_channel *parent, const char *name,
     static const struct remo_ringbuffer_options all_default;
     const struct remo_ringbuffer_options *chosen = options ? options : &all_default;
     struct remo_nodeset participants;
-    int rc = remo__participants_of(parent, &chosen->participants, &participants);
+    int rc = remo__select_participants(parent, &chosen->participants, &participants);
     if (rc == 0)
-        rc = remo__needs_coherence(parent, "a ring buffer");
+        rc = remo__require_coherence(parent, "a ring buffer");
     if (rc == 0)
         rc = check_open(chosen, &participants);
     if (rc != 0)

@@ -50,7 +50,8 @@ int remo_sst_open(struct remo_channel *parent, const char *name, size_t row_byte
     if (row_bytes == 0 || row_bytes > REMO_SST_ROW_BYTES_MAX)
         return remo__fail(-EINVAL, "cannot open an SST with rows of %zu bytes: the size must be from 1 to %u",
                           row_bytes, REMO_SST_ROW_BYTES_MAX);
-    int rc = remo__participants_of(parent, options ? &options->participants : NULL, &channel.participants);
+    int rc =
+        remo__select_participants(parent, options ? &options->participants : NULL, &channel.participants);
     if (rc != 0)
         return rc;
     struct remo_sst *sst = calloc(1, sizeof *sst + parent->node->size * sizeof sst->rows[0]);

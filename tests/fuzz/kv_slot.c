@@ -57,10 +57,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
          *value = malloc(shape.value_bytes_max);
     memset(slot, 0, shape.slot_bytes);
     memcpy(slot, data + 2, bytes - 2 < shape.slot_bytes ? bytes - 2 : shape.slot_bytes);
-    struct remo__kv_sight sight;
+    struct remo__kv_snapshot sight;
     for (size_t cap = 0; cap <= shape.value_bytes_max; cap += shape.value_bytes_max) {
-        enum remo__kv_seen seen = remo__kv_slot_read(&shape, slot, &key, value, cap, scratch, &sight);
-        if (seen != REMO__KV_SEEN_GOOD && seen != REMO__KV_SEEN_OLDER)
+        enum remo__kv_verdict seen = remo__kv_slot_read(&shape, slot, &key, value, cap, scratch, &sight);
+        if (seen != REMO__KV_VERDICT_GOOD && seen != REMO__KV_VERDICT_OLDER)
             continue;
         assert(remo__kv_head_state(sight.head) == REMO__KV_VALID);
         assert(remo__kv_head_key_bytes(sight.head) == key.bytes_count);

@@ -44,14 +44,15 @@ static void open_node(void) {
 static void step(void) {
     uint8_t message[5];
     struct remo__writer writer = remo__writer_of(message, sizeof message);
-    remo__put_u8(&writer, REMO__LOCK_RECOVER_ON);
+    remo__put_u8(&writer, REMO__LOCK_RECOVERY_CONTINUE);
     remo__put_u32(&writer, lock->recovery->round);
     remo__lock_recovery_message(lock, 0, message, sizeof message);
 }
 
 static void on_message(const uint8_t *data, size_t bytes) {
     if (bytes > 0
-        && (data[0] == REMO__LOCK_QUERY || data[0] == REMO__LOCK_GRANT || data[0] == REMO__LOCK_REPORT_ON))
+        && (data[0] == REMO__LOCK_QUERY || data[0] == REMO__LOCK_GRANT
+            || data[0] == REMO__LOCK_REPORT_CONTINUE))
         remo__lock_report_message(lock, 0, data, bytes);
     else
         remo__lock_recovery_message(lock, 0, data, bytes);
@@ -89,8 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 /* Each kind of message, at each step of a round; answers with held tickets, and with others. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     uint32_t flags = n % 16, type = n / 16 % 6 + REMO__LOCK_QUERY, variant = n / 96;
-    static const uint8_t claims[2 * REMO__CLAIM_BYTES] = {0, 0, 0, 0, 0, 0, 0, 0, REMO__CLAIM_HOLD,
-                                                          7, 0, 0, 0, 1, 0, 0, 0, REMO__CLAIM_WAIT};
+    static const uint8_t claims[2 * REMO__CLAIM_BYTES] = {0, 0, 0, 0, 0, 0, 0, 0, REMO__CLAIM_HELD,
+                                                          7, 0, 0, 0, 1, 0, 0, 0, REMO__CLAIM_WAITING};
     uint8_t dead[32];
     struct remo__writer writer = remo__writer_of(ret_data + 2, FUZZ_BYTES_MAX - 2);
     if (variant == 3)

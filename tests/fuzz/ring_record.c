@@ -21,8 +21,8 @@ static void mend(char *ring, const struct remo__ring_cursor *cursor, uint8_t fla
     uint32_t size = (uint32_t)words[0];
     uint64_t room = cursor->capacity - cursor->offset - REMO__RECORD_HEADER_BYTES;
     if (flags & GOOD_SUM)
-        words[1] = remo__record_sum(cursor, words[0], words + 2,
-                                    size == REMO__RECORD_FILLER ? 0 : remo__min(size, room));
+        words[1] = remo__record_checksum(cursor, words[0], words + 2,
+                                         size == REMO__RECORD_FILLER ? 0 : remo__min(size, room));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

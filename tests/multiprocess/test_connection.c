@@ -279,7 +279,7 @@ static int event_discarded(struct remo_node *node, void *ctx) {
         while (!atomic_load(&held) && cluster_now_ns() < deadline)
             cluster_sleep_ms(1);
         CHECK(atomic_load(&held));
-        remo__verbs_target_expel(verbs_of_node(node), 1);
+        remo__verbs_target_cut_off(verbs_of_node(node), 1);
         atomic_store(&hold, 0);
     }
     return close_all(region);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -223,6 +224,63 @@ static int membership(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Open an object in the callback. */
+struct opening {
+    struct remo_node *_Atomic node;
+    struct remo_region *region;
+    _Atomic int rc; /* 1: not called yet */
+    uint64_t took_ns;
+};
+
+static void open_region(void *ctx, uint32_t peer, enum remo_peer_state state) {
+    struct opening *opening = ctx;
+    struct remo_node *node = atomic_load(&opening->node);
+    if (peer != 1 || state != REMO_PEER_LEFT || !node)
+        return;
+    uint64_t start = cluster_now_ns();
+    int rc = remo_region_open(remo_node_root(node), "late", 64, NULL, &opening->region);
+    opening->took_ns = cluster_now_ns() - start;
+    atomic_store(&opening->rc, rc);
+}
+
+/* Nodes 0 and 2 of a job open a region in the callback for the leave of node 1, both at the same time: their
+ * control threads must not wait for each other. */
+static int open_in_callback(struct remo_node *node, void *ctx) {
+    struct opening opening = {.rc = 1};
+    struct remo_config options = {
+        .on_peer = open_region, .on_peer_ctx = &opening, .op_timeout_ns = 20 * SECOND};
+    struct remo_node *member;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (rank == 0)
+        CHECK_OK(job_make(&shared->job, 3));
+    CHECK_OK(cluster_meet());
+    CHECK_OK(job_open(&shared->job, rank, remo_node_fabric(node), &options, &member));
+    atomic_store(&opening.node, member);
+    CHECK_OK(cluster_meet());
+    if (rank == 1)
+        remo_node_close(member);
+    for (uint32_t ms = 0; rank != 1 && atomic_load(&opening.rc) == 1 && ms < 100000; ms++)
+        cluster_sleep_ms(1);
+    if (rank != 1) {
+        CHECK(atomic_load(&opening.rc) != 1);
+        CHECK(opening.took_ns < 10 * SECOND); /* no wait for the answer of the other node */
+        uint64_t word = rank;
+        CHECK_OK(atomic_load(&opening.rc));
+        CHECK_OK(remo_region_write(opening.region, 2 - rank, 8, &word, sizeof word, 0, NULL));
+        CHECK_OK(remo_fence(member, REMO_FENCE_THREAD, 0));
+    }
+    CHECK_OK(cluster_meet());
+    if (rank != 1) {
+        remo_region_close(opening.region);
+        remo_node_close(member);
+    }
+    CHECK_OK(cluster_meet());
+    if (rank == 0)
+        job_remove(&shared->job);
+    return 0;
+}
+
 /* ---- any of several acks ---- */
 
 static int any_ack(struct remo_node *node, void *ctx) {
@@ -260,10 +318,9 @@ static int any_ack(struct remo_node *node, void *ctx) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(messages, 2),    CLUSTER_TEST(completions, 2),
-        CLUSTER_TEST(armed_once, 1),  CLUSTER_TEST(idle, 2),
-        CLUSTER_TEST(wrong_calls, 1), CLUSTER_TEST(membership, 3),
-        CLUSTER_TEST(any_ack, 2),     {0},
+        CLUSTER_TEST(messages, 2), CLUSTER_TEST(completions, 2),      CLUSTER_TEST(armed_once, 1),
+        CLUSTER_TEST(idle, 2),     CLUSTER_TEST(wrong_calls, 1),      CLUSTER_TEST(membership, 3),
+        CLUSTER_TEST(any_ack, 2),  CLUSTER_TEST(open_in_callback, 3), {0},
     };
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, NULL);

@@ -334,7 +334,7 @@ static int reuse(struct remo_node *node, void *ctx) {
 /* ---- changes that a failed node left unfinished ---- */
 
 /* Lock the stripe of a key and find the key, as a change does. */
-static int lock_and_find(struct remo_kv *kv, uint64_t key, struct remo__kv_place *ret_place,
+static int lock_and_find(struct remo_kv *kv, uint64_t key, struct remo__kv_location *ret_place,
                          uint32_t *ret_stripe) {
     struct remo__kv_key wanted_key = {.bytes = &key, .bytes_count = 8, .hash = remo__kv_hash(&key, 8)};
     *ret_stripe = remo__kv_stripe_of(kv, wanted_key.hash);
@@ -343,7 +343,7 @@ static int lock_and_find(struct remo_kv *kv, uint64_t key, struct remo__kv_place
     return 0;
 }
 
-static uint64_t slot_offset(const struct remo_kv *kv, const struct remo__kv_place *place) {
+static uint64_t slot_offset(const struct remo_kv *kv, const struct remo__kv_location *place) {
     return remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry));
 }
 
@@ -363,7 +363,7 @@ static int unfinished_delete(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     uint64_t victim = 3, more[] = {100, 101};
     if (rank == 1) {
-        struct remo__kv_place place;
+        struct remo__kv_location place;
         if (lock_and_find(kv, victim, &place, &stripe) != 0)
             return 1;
         uint64_t head = remo__kv_head_with(place.snapshot.head, REMO__KV_DELETED);
@@ -408,7 +408,7 @@ static int unfinished_update(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_kv_insert(kv, &key, 8, &old, 8));
     CHECK_OK(cluster_meet());
     if (rank == 1) {
-        struct remo__kv_place place;
+        struct remo__kv_location place;
         char image[64];
         if (lock_and_find(kv, key, &place, &stripe) != 0)
             return 1;

@@ -377,7 +377,7 @@ static int cursor_small_buffers(struct remo_node *node, void *ctx) {
 /* Mark the slot of a key DELETED, as a delete does whose node fails before it sends its record. */
 static int mark_deleted(struct remo_kv *kv, uint64_t key) {
     struct remo__kv_key sought = {.bytes = &key, .bytes_count = 8, .hash = remo__kv_hash(&key, 8)};
-    struct remo__kv_place place;
+    struct remo__kv_location place;
     uint32_t stripe = remo__kv_stripe_of(kv, sought.hash);
     CHECK_OK(remo_lock_acquire(kv->locks, stripe, 100 * SECOND));
     CHECK_OK(remo__kv_find_locked(kv, remo__kv_thread(kv), &sought, &place));

@@ -1,5 +1,5 @@
 /* test_lock.c - locks between nodes and threads: exclusion, order, bounded hand-over, timeouts at any moment,
- * what each step costs, and the death of owners, waiters and homes at any moment. */
+ * what each step costs, and the failure of holders, waiters and homes at any moment. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -20,12 +20,12 @@
 #define MS 1000000ull
 
 static struct shared {
-    _Atomic uint32_t turn; /* steps of a test that go one after the other */
+    _Atomic uint32_t turn; /* the step of a test whose steps run one after the other */
     _Atomic uint32_t done;
-    _Atomic uint32_t held[16]; /* by how many, at this moment: never more than one */
+    _Atomic uint32_t held[16]; /* number of holders now: at most one */
     _Atomic uint32_t log_count;
-    _Atomic uint32_t log[4096]; /* who acquired, in order */
-    _Atomic uint64_t killed_at, told_at[NODES_MAX];
+    _Atomic uint32_t log[4096]; /* the acquirers, in order */
+    _Atomic uint64_t killed_at, notified_at[NODES_MAX];
     _Atomic uint32_t stop;
 } * shared;
 
@@ -40,14 +40,14 @@ static int open_table(struct remo_node *node, uint32_t count, uint64_t homes, st
     return cluster_meet();
 }
 
-/* Until `turn` is there. */
+/* Wait for the step `turn`. */
 static int reach_turn(uint32_t turn) {
     while (atomic_load(&shared->turn) != turn)
         cluster_sleep_ms(1);
     return 0;
 }
 
-/* A thread that lets the test take its next turn as soon as this node waits on its baton. */
+/* A thread that begins the next step of the test as soon as this node waits for the lock. */
 struct next {
     struct remo_lock *lock;
     uint32_t turn;
@@ -56,7 +56,7 @@ struct next {
 
 static void *take_next_turn(void *ctx) {
     struct next *next = ctx;
-    while (remo__place_state(atomic_load(&next->lock->seats[0].place)) != REMO__LOCK_WAITING)
+    while (remo__state_kind(atomic_load(&next->lock->locals[0].state)) != REMO__LOCK_WAITING)
         sched_yield();
     atomic_store(&shared->turn, next->turn);
     return NULL;
@@ -68,13 +68,13 @@ static int start_next(struct next *next, struct remo_lock *lock, uint32_t turn) 
     return 0;
 }
 
-/* Nothing is left at the home: nobody holds or waits, and every baton is back. */
+/* Check that each lock at this home is free, without a ticket, and that all its queue words are 0. */
 static int check_quiet(const struct remo_lock *lock) {
     for (uint32_t i = 0; i < lock->count; i++) {
-        const uint64_t *words = (const uint64_t *)(lock->words->own + lock->seats[i].offset);
-        if (lock->seats[i].home != lock->rank)
+        const uint64_t *words = (const uint64_t *)(lock->words->own + lock->locals[i].offset);
+        if (lock->locals[i].home != lock->rank)
             continue;
-        CHECK(remo__word_free(remo__load(&words[0])));
+        CHECK(remo__word_is_free(remo__load(&words[0])));
         for (uint32_t place = 0; place < lock->places; place++)
             CHECK_EQUAL(remo__load(&words[1 + place]), 0);
     }
@@ -180,8 +180,7 @@ static int threads_exclude(struct remo_node *node, void *ctx) {
     return exclude(node, 2, REMO_FENCE_THREAD, 3);
 }
 
-/* What is written at the home needs a pair fence only, also when the lock goes to another thread of the node.
- */
+/* A write at the home needs only a pair fence, also when the lock goes to another thread of the node. */
 static int pair_fence_is_enough(struct remo_node *node, void *ctx) {
     (void)ctx;
     return exclude(node, 3, REMO_FENCE_PAIR, 3);
@@ -239,7 +238,7 @@ static int threads_in_order(struct remo_node *node, void *ctx) {
         for (uint32_t i = 0; i < 8; i++) {
             workers[i] = (struct worker){.lock = lock, .index = i};
             CHECK(pthread_create(&threads[i], NULL, take_in_turn, &workers[i]) == 0);
-            while (atomic_load(&lock->seats[0].queued) != i + 1)
+            while (atomic_load(&lock->locals[0].queued) != i + 1)
                 sched_yield();
         }
         struct remo_stats before, after;
@@ -252,7 +251,7 @@ static int threads_in_order(struct remo_node *node, void *ctx) {
         }
         remo_channel_stats(remo_lock_channel(lock), &after);
         CHECK_EQUAL(after.atomics - before.atomics,
-                    1); /* the release by the last one: hand-overs cost nothing */
+                    1); /* the release by the last thread: a hand-over costs nothing */
     }
     CHECK_OK(cluster_meet());
     remo_lock_close(lock);
@@ -274,8 +273,8 @@ static void *hammer(void *ctx) {
     return NULL;
 }
 
-/* One node's threads never leave the lock alone, yet another node gets it again and again; and the crowd
- * gives it up after at most REMO_LOCK_HANDOVERS_MAX hand-overs, each time. */
+/* The threads of one node acquire the lock all the time. Another node gets it again and again, each time
+ * after at most REMO_LOCK_HANDOVERS_MAX hand-overs. */
 static int crowd_starves_nobody(struct remo_node *node, void *ctx) {
     struct worker workers[4];
     struct remo_lock *lock;
@@ -305,7 +304,7 @@ static int crowd_starves_nobody(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- giving up ---- */
+/* ---- timeouts ---- */
 
 static int give_up_at_random(struct worker *worker) {
     struct remo__random random;
@@ -350,7 +349,7 @@ static int timeouts_never_wedge(struct remo_node *node, void *ctx) {
     CHECK_OK(run_workers(give_up_thread, workers, 2));
     CHECK(workers[0].missed + workers[1].missed > 0);
     CHECK_OK(cluster_meet());
-    for (uint32_t index = 0; index < 2; index++) { /* every node, so that nothing given up is left */
+    for (uint32_t index = 0; index < 2; index++) { /* on every node, so that no skipped ticket is left */
         CHECK_OK(remo_lock_acquire(first.lock, index, 100 * SECOND));
         CHECK_OK(remo_lock_release(first.lock, index, REMO_FENCE_NONE));
     }
@@ -372,14 +371,14 @@ static int uncontended_costs(struct remo_lock *lock, uint32_t rank) {
         for (uint32_t i = 0; i < 3; i++) {
             COST(lock, remo_lock_acquire(lock, 0, SECOND), 0, 1, 0);
             COST(lock, remo_lock_release(lock, 0, REMO_FENCE_THREAD), 0, 1, 0);
-            COST(lock, remo_lock_acquire(lock, 0, 0), 0, 1, 0); /* nobody had it since */
+            COST(lock, remo_lock_acquire(lock, 0, 0), 0, 1, 0); /* this node was the last holder */
             COST(lock, remo_lock_acquire(lock, 0, 0), -EDEADLK, 0, 0);
             COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 1, 0);
         }
     }
     CHECK_OK(cluster_meet());
     if (rank == 2)
-        COST(lock, remo_lock_acquire(lock, 0, 0), 0, 2, 0); /* others had it since */
+        COST(lock, remo_lock_acquire(lock, 0, 0), 0, 2, 0); /* another node was the last holder */
     CHECK_OK(cluster_meet());
     if (rank == 1) {
         COST(lock, remo_lock_acquire(lock, 0, 0), -ETIMEDOUT, 1, 0);
@@ -399,11 +398,11 @@ static int contended_costs(struct remo_lock *lock, uint32_t rank) {
         COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 2, 1);
     } else if (rank == 1) {
         CHECK_OK(reach_turn(1));
-        COST(lock, remo_lock_acquire(lock, 0, 20 * MS), -ETIMEDOUT, 3, 0); /* draw, arrive, give up */
-        COST(lock, remo_lock_acquire(lock, 0, 20 * MS), -ETIMEDOUT, 2, 0); /* take up, give up */
+        COST(lock, remo_lock_acquire(lock, 0, 20 * MS), -ETIMEDOUT, 3, 0); /* draw, arrive, set SKIP */
+        COST(lock, remo_lock_acquire(lock, 0, 20 * MS), -ETIMEDOUT, 2, 0); /* clear SKIP, set SKIP */
         struct next next;
         CHECK_OK(start_next(&next, lock, 2));
-        COST(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 2, 0); /* take up, set back */
+        COST(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 2, 0); /* clear SKIP, reset the queue word */
         COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 1, 0);
         pthread_join(next.thread, NULL);
     }
@@ -417,12 +416,12 @@ static int handed_over_costs(struct remo_lock *lock, uint32_t rank) {
         CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         atomic_store(&shared->turn, 1);
         CHECK_OK(reach_turn(2));
-        COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 2, 1); /* advance, grant; wake */
+        COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 2, 1); /* advance, grant; notify */
     } else if (rank == 1) {
         CHECK_OK(reach_turn(1));
         struct next next;
         CHECK_OK(start_next(&next, lock, 2));
-        COST(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 3, 0); /* draw, arrive, set back */
+        COST(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 3, 0); /* draw, arrive, reset */
         COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 1, 0);
         pthread_join(next.thread, NULL);
     }
@@ -443,7 +442,7 @@ static int costs(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Waiting for a lock takes next to no processor time. */
+/* A wait for a lock takes nearly no processor time. */
 static int waiting_is_free(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
     (void)ctx;
@@ -466,7 +465,7 @@ static int waiting_is_free(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- death ---- */
+/* ---- failures ---- */
 
 static void kill_now(uint32_t rank) {
     atomic_store(&shared->killed_at, cluster_now_ns());
@@ -474,14 +473,14 @@ static void kill_now(uint32_t rank) {
         abort();
 }
 
-static int told_in_time(struct remo_node *node, const char *what) {
+static int notified_in_time(struct remo_node *node, const char *what) {
     uint64_t after_ns = cluster_now_ns() - atomic_load(&shared->killed_at);
     printf("     node %u: %s %.1f ms after the kill\n", remo_node_rank(node), what, (double)after_ns / 1e6);
     CHECK(in_time(after_ns, 100 * MS));
     return 0;
 }
 
-/* Node 3 dies with the lock; 1 and 2 wait, 0 is the home. Who gets it repairs it; then it is as before. */
+/* Node 3 fails while it holds the lock; 1 and 2 wait, 0 is the home. The next holder repairs the state. */
 static int owner_killed(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
     uint32_t rank = remo_node_rank(node);
@@ -498,13 +497,13 @@ static int owner_killed(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(reach_turn(1));
     if (rank == 0) {
-        cluster_sleep_ms(30); /* the others wait by now */
+        cluster_sleep_ms(30); /* the other nodes wait by now */
         kill_now(3);
     } else {
         int rc = remo_lock_acquire(lock, rank - 1, 100 * SECOND);
         CHECK_CODE(rc, -EOWNERDEAD);
         CHECK(strstr(remo_last_error(), "remo_lock_consistent"));
-        if (told_in_time(node, "has the lock") != 0)
+        if (notified_in_time(node, "has the lock") != 0)
             return 1;
         CHECK_CODE(remo_lock_acquire(lock, rank - 1, 0), -EDEADLK);
         if (rank == 1)
@@ -513,16 +512,15 @@ static int owner_killed(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
-    CHECK_SENTENCE(remo_lock_consistent(lock, 0), -EINVAL, "nothing to repair");
+    CHECK_SENTENCE(remo_lock_consistent(lock, 0), -EINVAL, "needs no repair");
     CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     for (uint32_t i = 0; i < 3; i++)
-        CHECK_SENTENCE(remo_lock_acquire(lock, 1, 100 * SECOND),
-                       -ENOTRECOVERABLE, /* all nodes ask: in turn */
+        CHECK_SENTENCE(remo_lock_acquire(lock, 1, 100 * SECOND), -ENOTRECOVERABLE, /* on all nodes, in turn */
                        "without remo_lock_consistent");
-    CHECK_OK(remo_lock_acquire(lock, 2, 100 * SECOND)); /* never touched */
+    CHECK_OK(remo_lock_acquire(lock, 2, 100 * SECOND)); /* never used before */
     CHECK_OK(remo_lock_release(lock, 2, REMO_FENCE_NONE));
     CHECK_OK(cluster_meet());
-    if (rank == 2) { /* nobody waited for this one */
+    if (rank == 2) { /* no node waited for this one */
         CHECK_CODE(remo_lock_acquire(lock, 3, 0), -EOWNERDEAD);
         CHECK_OK(remo_lock_consistent(lock, 3));
         CHECK_OK(remo_lock_release(lock, 3, REMO_FENCE_NONE));
@@ -535,8 +533,8 @@ static int owner_killed(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* The repairer dies too, having said that all is consistent but before the release: the next one repairs
- * again. */
+/* The repairing node fails too, after remo_lock_consistent and before the release: the next holder gets
+ * -EOWNERDEAD again. */
 static int repairer_killed(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
     uint32_t rank = remo_node_rank(node);
@@ -572,7 +570,7 @@ static int repairer_killed(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* 1 holds, 3 waits and dies there, 2 waits behind it: passed over, and nobody hears of a dead owner. */
+/* 1 holds, 3 waits and fails, 2 waits behind it: the ticket of 3 is skipped, without -EOWNERDEAD. */
 static int waiter_killed(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
     uint32_t rank = remo_node_rank(node);
@@ -590,13 +588,14 @@ static int waiter_killed(struct remo_node *node, void *ctx) {
         CHECK_OK(start_next(&next, lock, rank == 3 ? 2 : 4));
         CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         pthread_join(next.thread, NULL);
-        CHECK_OK(told_in_time(node, "has the lock"));
+        CHECK_OK(notified_in_time(node, "has the lock"));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     } else {
         CHECK_OK(reach_turn(4));
         kill_now(3);
-        const char *baton = lock->words->own + 8 * remo__lock_baton(lock, 1); /* 1, 3, 2 drew 0, 1, 2 */
-        while (!(remo__load(baton) & REMO__BATON_SKIP)) /* before, the lock could be passed to the dead one */
+        /* Nodes 1, 3, 2 drew tickets 0, 1, 2. Until SKIP is set, a release could grant ticket 1. */
+        const char *queue_word = lock->words->own + 8 * remo__lock_queue_word(lock, 1);
+        while (!(remo__load(queue_word) & REMO__QUEUE_WORD_SKIP))
             cluster_sleep_ms(1);
         atomic_store(&shared->turn, 1);
     }
@@ -623,7 +622,7 @@ static int home_killed(struct remo_node *node, void *ctx) {
         kill_now(3);
     } else if (rank == 2) {
         CHECK_CODE(remo_lock_acquire(lock, 1, 100 * SECOND), -EHOSTDOWN);
-        CHECK_OK(told_in_time(node, "knows that the home is dead"));
+        CHECK_OK(notified_in_time(node, "detects the failure of the home"));
     }
     while (remo_node_peer(node, 3) == REMO_PEER_UP)
         cluster_sleep_ms(1);
@@ -632,17 +631,17 @@ static int home_killed(struct remo_node *node, void *ctx) {
     CHECK_CODE(remo_lock_acquire(lock, 1, SECOND), -EHOSTDOWN);
     CHECK_CODE(remo_lock_acquire(lock, 1, 0), -EHOSTDOWN);
     CHECK_CODE(remo_lock_release(lock, 1, REMO_FENCE_NONE), -EPERM);
-    CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* the other home lives */
+    CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* the other home is up */
     CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     CHECK_OK(cluster_meet());
     remo_lock_close(lock);
     return 0;
 }
 
-/* ---- death at any moment ---- */
+/* ---- failures at any moment ---- */
 
-/* Both words of a block are equal whenever nobody is inside; an owner that died in between leaves them
- * different at most by its own step. */
+/* Both words of a block are equal whenever the lock is free. A holder that failed in between leaves them
+ * different, by its own step at most. */
 static int repair(struct worker *worker, uint32_t index, uint64_t *largest) {
     uint64_t offset = 1024ull * index, first, last;
     atomic_store(&shared->held[index], 0);
@@ -736,7 +735,7 @@ static int killed_anywhere(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A node that closes the table goes its way; what it had given up is passed over. */
+/* A node closes the table; its skipped tickets are skipped. */
 static int leaver_is_passed_over(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
     uint32_t rank = remo_node_rank(node);
@@ -765,10 +764,10 @@ static int leaver_is_passed_over(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- a home that does not answer for a while ---- */
+/* ---- a home that pauses ---- */
 
-/* Stop this process for some time. */
-static int fall_asleep(uint32_t ms) {
+/* Pause this process. */
+static int pause_self(uint32_t ms) {
     pid_t self = getpid(), waker = fork();
     CHECK(waker >= 0);
     if (waker == 0) {
@@ -781,8 +780,8 @@ static int fall_asleep(uint32_t ms) {
     return 0;
 }
 
-/* Node 1 asks for the lock in vain, and whether it drew a ticket is not known: it did, when the home woke up.
- * Nobody waits for that ticket for ever. */
+/* The acquire of node 1 times out with unknown outcome: the home draws the ticket when it resumes. No node
+ * waits for that ticket without end. */
 static int home_that_stalls(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
     uint32_t rank = remo_node_rank(node);
@@ -796,14 +795,14 @@ static int home_that_stalls(struct remo_node *node, void *ctx) {
         if (rank == 1)
             cluster_sleep_ms(50);
         int rc = rank == 1 ? remo_lock_acquire(lock, 0, 100 * SECOND) : 0;
-        CHECK(rc == -ETIMEDOUT || rc == 0); /* 0: all were too slow for it */
+        CHECK(rc == -ETIMEDOUT || rc == 0); /* 0: the home paused too late */
         if (rank == 1 && rc == 0)
             CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
         if (rank == 0)
-            CHECK_OK(fall_asleep(3000));
+            CHECK_OK(pause_self(3000));
         CHECK_OK(cluster_meet());
         rc = remo_lock_acquire(lock, 0, 100 * SECOND);
-        CHECK(rc == 0 || rc == -EOWNERDEAD); /* the lost ticket may have been served */
+        CHECK(rc == 0 || rc == -EOWNERDEAD); /* the orphaned ticket may have been served */
         if (rc != 0)
             CHECK_OK(remo_lock_consistent(lock, 0));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
@@ -822,7 +821,7 @@ static int serving_wraps_around(struct remo_node *node, void *ctx) {
     if (open_table(node, 1, 0x1, &lock) != 0)
         return 1;
     if (remo_node_rank(node) == 0)
-        remo__store(lock->words->own, UINT64_C(0xffffffe0) << 32 | 0xffe0); /* nobody has touched it yet */
+        remo__store(lock->words->own, UINT64_C(0xffffffe0) << 32 | 0xffe0); /* not used yet */
     CHECK_OK(cluster_meet());
     for (uint32_t i = 0; i < 40; i++) {
         CHECK_OK(remo_lock_acquire(lock, 0, SECOND * 10));
@@ -838,7 +837,7 @@ static int serving_wraps_around(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- what is refused ---- */
+/* ---- bad arguments ---- */
 
 static int refusals(struct remo_node *node, void *ctx) {
     struct remo_lock *lock, *other;
@@ -846,13 +845,13 @@ static int refusals(struct remo_node *node, void *ctx) {
     struct remo_lock_options beyond = {.homes.word[0] = 0x10}, many = {.count = 1u << 25};
     (void)ctx;
     CHECK_SENTENCE(remo_lock_open(root, "bad", &beyond, &lock), -EINVAL, "node 4");
-    CHECK_SENTENCE(remo_lock_open(root, "bad", &many, &lock), -EINVAL, "too large");
+    CHECK_SENTENCE(remo_lock_open(root, "bad", &many, &lock), -EINVAL, "the limit is");
     CHECK_SENTENCE(remo_lock_open(root, "a b", NULL, &lock), -EINVAL, "a b");
     CHECK_CODE(remo_lock_open(NULL, "a", NULL, &lock), -EINVAL);
     if (open_table(node, 3, 0, &lock) != 0)
         return 1;
-    CHECK_SENTENCE(remo_lock_acquire(lock, 3, 0), -EINVAL, "locks 0 to 2");
-    CHECK_SENTENCE(remo_lock_release(lock, 3, REMO_FENCE_NONE), -EINVAL, "locks 0 to 2");
+    CHECK_SENTENCE(remo_lock_acquire(lock, 3, 0), -EINVAL, "from 0 to 2");
+    CHECK_SENTENCE(remo_lock_release(lock, 3, REMO_FENCE_NONE), -EINVAL, "from 0 to 2");
     CHECK_SENTENCE(remo_lock_release(lock, 1, REMO_FENCE_NONE), -EPERM, "does not hold it");
     CHECK_SENTENCE(remo_lock_consistent(lock, 1), -EPERM, "does not hold it");
     CHECK_CODE(remo_lock_acquire(NULL, 0, 0), -EINVAL);
@@ -887,11 +886,11 @@ static int own_lock_again(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_table(node, 2, 0, &lock) != 0)
         return 1;
-    CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* of the other node too: then it waited for us */
+    CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* also on the other node, which may have waited */
     if (deadlocks_with_itself(lock, 0))
         return 1;
-    CHECK_SENTENCE(remo_lock_release(lock, 0, (enum remo_fence_scope)4), -EINVAL, "no scope of a fence");
-    CHECK_SENTENCE(remo_lock_release(lock, 0, (enum remo_fence_scope)-1), -EINVAL, "no scope of a fence");
+    CHECK_SENTENCE(remo_lock_release(lock, 0, (enum remo_fence_scope)4), -EINVAL, "is not a fence scope");
+    CHECK_SENTENCE(remo_lock_release(lock, 0, (enum remo_fence_scope) - 1), -EINVAL, "is not a fence scope");
     CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     CHECK_OK(cluster_meet());
     CHECK_OK(remo_lock_acquire(lock, 1, 100 * SECOND));

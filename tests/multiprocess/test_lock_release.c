@@ -1,5 +1,5 @@
-/* test_lock_release.c - releases whose fence fails: the lock is handed over only when no write under it can
- * arrive any more. One node is paused; the others see to it that the lock stays held. */
+/* test_lock_release.c - releases whose fence or whose own atomic fails. The lock is handed over only when no
+ * write under it is in flight, and a late atomic gives it to one node only. One node pauses meanwhile. */
 #include <errno.h>
 #include <remo/lock.h>
 #include <signal.h>
@@ -13,11 +13,12 @@
 #define PAUSED 1u /* node of the data */
 
 static struct shared {
-    _Atomic uint32_t turn; /* steps of a test that go one after the other */
+    _Atomic uint32_t turn; /* the step of a test whose steps run one after the other */
     _Atomic pid_t pids[NODES];
+    _Atomic uint32_t inside; /* holders */
 } * shared;
 
-/* Until `turn` is there. */
+/* Wait for the step `turn`. */
 static int reach_turn(uint32_t turn) {
     while (atomic_load(&shared->turn) != turn)
         cluster_sleep_ms(1);
@@ -33,7 +34,7 @@ static int open_data(struct remo_node *node, struct remo_lock **ret_lock, struct
     return cluster_meet();
 }
 
-/* Write under the lock to a node that pauses: the release fails, since the write may arrive at any time. */
+/* Write under the lock to a node that pauses. The release fails, since the write may arrive at any time. */
 static int write_and_fail(struct remo_lock *lock, struct remo_region *data, uint64_t word) {
     CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
     CHECK_OK(remo_region_write(data, PAUSED, 0, &word, 8, 0, NULL));
@@ -48,7 +49,7 @@ static int write_and_fail(struct remo_lock *lock, struct remo_region *data, uint
     return 0;
 }
 
-/* The next owner reads what was in flight when the first release failed. */
+/* The next holder reads the write that was in flight when the first release failed. */
 static int held_until_placed(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
     struct remo_region *data;
@@ -81,7 +82,7 @@ static int held_until_placed(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* The node of the data fails: its writes are over, so the lock is released, and the loss returned. */
+/* The node of the data fails, so no write to it is in flight: the release succeeds, and returns the loss. */
 static int released_with_loss(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
     struct remo_region *data;
@@ -105,7 +106,7 @@ static int released_with_loss(struct remo_node *node, void *ctx) {
         CHECK_OK(reach_turn(1));
         CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
         atomic_store(&shared->turn, 2);
-        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* its owner lives: nothing to repair */
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* its holder is up: no repair */
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     }
     CHECK_OK(cluster_meet());
@@ -114,7 +115,7 @@ static int released_with_loss(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A node that closes while its release fails has not released: the next owner is told to repair. */
+/* A node closes the lock while its release fails: the next holder gets -EOWNERDEAD. */
 static int closed_while_held(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
     struct remo_region *data;
@@ -136,9 +137,67 @@ static int closed_while_held(struct remo_node *node, void *ctx) {
     if (rank == 2) {
         remo_lock_close(lock);
         lock = NULL;
-        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT); /* the home asks every participant */
+        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT); /* the home queries all participants */
     }
     CHECK_OK(cluster_meet());
+    remo_region_close(data);
+    remo_lock_close(lock);
+    return 0;
+}
+
+/* Acquire the lock, and check that no other node holds it. */
+static int enter(struct remo_lock *lock) {
+    int rc;
+    while ((rc = remo_lock_acquire(lock, 0, 100 * SECOND)) == -ETIMEDOUT) /* while the home pauses */
+        continue;
+    CHECK(rc == 0 || rc == -EOWNERDEAD);
+    CHECK_EQUAL(atomic_fetch_add(&shared->inside, 1), 0);
+    if (rc == -EOWNERDEAD)
+        CHECK_OK(remo_lock_consistent(lock, 0));
+    atomic_fetch_sub(&shared->inside, 1);
+    return 0;
+}
+
+static int use_in_turn(struct remo_lock *lock) {
+    for (uint32_t i = 0; i < 50; i++) {
+        if (enter(lock) != 0)
+            return 1;
+        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+    }
+    return 0;
+}
+
+/* The home pauses, and the release without a fence times out. Its atomic is applied when the home resumes. */
+static int release_without_answer(struct remo_lock *lock) {
+    if (enter(lock) != 0)
+        return 1;
+    kill(atomic_load(&shared->pids[0]), SIGSTOP);
+    cluster_sleep_ms(20);
+    CHECK_SENTENCE(remo_lock_release(lock, 0, REMO_FENCE_NONE), -ETIMEDOUT, "node 0");
+    CHECK_CODE(remo_lock_release(lock, 0, REMO_FENCE_NONE), -EPERM);
+    CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
+    CHECK_CODE(remo_lock_acquire(lock, 0, SECOND / 10), -ETIMEDOUT);
+    return 0;
+}
+
+/* After a late release the lock has one holder at a time, and works for all nodes. */
+static int released_late(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    struct remo_region *data;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (open_data(node, &lock, &data) != 0)
+        return 1;
+    CHECK(use_in_turn(lock) == 0); /* connects */
+    CHECK_OK(cluster_meet());
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        int rc = rank == 2 ? release_without_answer(lock) : 0;
+        if (rank == 2)
+            kill(atomic_load(&shared->pids[0]), SIGCONT);
+        CHECK(rc == 0);
+        CHECK(use_in_turn(lock) == 0);
+        CHECK_OK(cluster_meet());
+    }
     remo_region_close(data);
     remo_lock_close(lock);
     return 0;
@@ -153,6 +212,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(held_until_placed, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(released_with_loss, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(closed_while_held, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(released_late, NODES, .op_timeout_ns = SECOND, .only_on = "ofi"),
         {0},
     };
     shared = cluster_shared(sizeof *shared);

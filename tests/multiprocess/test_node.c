@@ -163,7 +163,7 @@ static int failure_while_joining(struct remo_node *node, void *ctx) {
 
 /* ---- leaving and failing ---- */
 
-static int check_gone(struct remo_node *node, uint32_t peer, const char *words) {
+static int check_unreachable(struct remo_node *node, uint32_t peer, const char *words) {
     uint64_t word = 1;
     struct remo_addr addr = shared->addresses[peer];
     CHECK_SENTENCE(remo_read(node, addr, &word, 8, NULL), -EHOSTDOWN, words);
@@ -247,8 +247,8 @@ static int left_and_failed(struct remo_node *node, void *ctx) {
     if (rank != 1) {
         if (wait_state(second, 1, REMO_PEER_LEFT) || wait_state(second, 2, REMO_PEER_DEAD))
             return 1;
-        if (check_gone(second, 1, "node 1: it has left")
-            || check_gone(second, 2, "node 2: it has failed"))
+        if (check_unreachable(second, 1, "node 1: it has left")
+            || check_unreachable(second, 2, "node 2: it has failed"))
             return 1;
         CHECK_OK(remo_write(second, shared->addresses[3 - rank], &word, 8, NULL));
         CHECK_OK(remo_fence(second, REMO_FENCE_THREAD, 0));

@@ -556,6 +556,55 @@ static int orphans(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* A fence that times out, because node 3 pauses, leaves the lost writes to nodes 1 and 2 to later fences. */
+static int lose_writes(struct remo_node *node, struct remo_region *region) {
+    uint64_t word = 5;
+    for (uint32_t to = 1; to < 4; to++) {
+        CHECK_OK(remo_region_write(region, to, 0, &word, 8, 0, NULL));
+        CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, to)); /* connects */
+        kill(atomic_load(&shared->pids[to]), SIGSTOP);
+    }
+    cluster_sleep_ms(20);
+    for (uint32_t to = 1; to < 4; to++)
+        CHECK_OK(remo_region_write(region, to, 0, &word, 8, 0, NULL));
+    for (uint32_t to = 1; to < 3; to++) {
+        CHECK_OK(cluster_kill(to));
+        while (remo_node_peer(node, to) != REMO_PEER_DEAD)
+            cluster_sleep_ms(1);
+    }
+    CHECK_SENTENCE(remo_fence(node, REMO_FENCE_THREAD, 0), -ETIMEDOUT, "node 3");
+    kill(atomic_load(&shared->pids[3]), SIGCONT);
+    CHECK_SENTENCE(remo_fence(node, REMO_FENCE_PAIR, 2), -EHOSTDOWN, "a write to node 2");
+    CHECK_SENTENCE(remo_fence(node, REMO_FENCE_PAIR, 1), -EHOSTDOWN, "a write to node 1");
+    int rc;
+    while ((rc = remo_fence(node, REMO_FENCE_THREAD, 0)) == -ETIMEDOUT)
+        continue;
+    CHECK_OK(rc);
+    CHECK_OK(remo_fence(node, REMO_FENCE_GLOBAL, 0));
+    return 0;
+}
+
+static int losses(struct remo_node *node, void *ctx) {
+    struct remo_region *region;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    atomic_store(&shared->pids[rank], getpid());
+    if (open_all(node, &region))
+        return 1;
+    if (rank == 1 || rank == 2) {
+        cluster_expect_death();
+        for (;;)
+            cluster_sleep_ms(1000);
+    }
+    int rc = rank == 0 ? lose_writes(node, region) : 0;
+    if (rc != 0)
+        kill(atomic_load(&shared->pids[3]), SIGCONT);
+    CHECK(rc == 0);
+    CHECK_OK(cluster_meet());
+    remo_region_close(region);
+    return 0;
+}
+
 /* A peer that has no processor for as long as it may take is not dead: a link to it that is being made waits.
  */
 static int starved(struct remo_node *node, void *ctx) {
@@ -604,6 +653,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(placed_without_calls, 2),
         CLUSTER_TEST(paused, 2, .op_timeout_ns = SECOND),
         CLUSTER_TEST(orphans, 2, .op_timeout_ns = SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(losses, 4, .op_timeout_ns = SECOND, .only_on = "ofi"),
         CLUSTER_TEST(starved, 2, .op_timeout_ns = 100 * SECOND, .only_on = "ofi"),
         {0}};
     shared = cluster_shared(sizeof *shared);

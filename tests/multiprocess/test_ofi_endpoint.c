@@ -228,18 +228,18 @@ static int lose_greeting(struct remo_node *node, struct remo_region *region) {
     struct ofi_contact *contact = atomic_load(&endpoint->ofi->contacts[1]);
     struct remo_ack ack = REMO_ACK_INIT;
     uint64_t word, key = contact->table_key, deadline = cluster_now_ns() + 100 * SECOND;
-    enum ofi_link_state state = OFI_LINK_GREETING;
+    enum ofi_link_state state = OFI_LINK_OFFERING;
     contact->table_key = ~key;
     CHECK_OK(remo_region_read(region, 1, 0, &word, 8, &ack));
-    while (state == OFI_LINK_GREETING && cluster_now_ns() < deadline) {
+    while (state == OFI_LINK_OFFERING && cluster_now_ns() < deadline) {
         remo__slots_progress(remo__thread(node));
         lock_endpoint(endpoint);
         state = endpoint->links[1]->state;
-        endpoint->links[1]->table.key = state == OFI_LINK_GREETING ? ~key : key;
+        endpoint->links[1]->table.key = state == OFI_LINK_OFFERING ? ~key : key;
         unlock_endpoint(endpoint);
     }
     contact->table_key = key;
-    CHECK_EQUAL(state, OFI_LINK_GREETED);
+    CHECK_EQUAL(state, OFI_LINK_OFFERED);
     CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
     return 0;
 }

@@ -404,7 +404,7 @@ static int late_and_absent(struct remo_node *node, void *ctx) {
     if (rank == 0) { /* waits for node 2; node 3 is not a participant */
         CHECK_OK(remo_owned_var_store(var, &value));
         CHECK_COST(remo_owned_var_channel(var), CHECK_OK(remo_owned_var_push_all(var, NULL)), 0, 2, 0, 2);
-        CHECK_SENTENCE(remo_owned_var_push(var, 3, NULL), -EINVAL, "node 3 does not take part");
+        CHECK_SENTENCE(remo_owned_var_push(var, 3, NULL), -EINVAL, "node 3 is not a participant");
     } else if (rank < 3) {
         CHECK_OK(remo_owned_var_wait(var, &found, &found, 100 * SECOND));
         CHECK_EQUAL(found, 9);

@@ -31,7 +31,7 @@ static void encode_slot(char *slot, const struct remo__cell_shape *shape, uint64
     uint64_t *header = (uint64_t *)(void *)slot;
     fill_value((unsigned char *)slot + REMO__CELL_HEADER_BYTES, shape->value_bytes, n);
     header[0] = n;
-    header[1] = remo__cell_sum(n, slot + REMO__CELL_HEADER_BYTES, shape->value_bytes);
+    header[1] = remo__cell_checksum(n, slot + REMO__CELL_HEADER_BYTES, shape->value_bytes);
 }
 
 /* Value n is being written over value n - 2; the other slot holds n - 1. */

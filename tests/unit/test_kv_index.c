@@ -18,10 +18,10 @@ static bool finds(const struct remo__kv_index *index, uint64_t hash, uint64_t en
     return false;
 }
 
-static uint64_t sum_gone_past(const struct remo__kv_index *index) {
+static uint64_t sum_displaced_counts(const struct remo__kv_index *index) {
     uint64_t sum = 0;
     for (uint64_t i = 0; i < index->lines_count; i++)
-        sum += index->lines[i].gone_past;
+        sum += index->lines[i].displaced_count;
     return sum;
 }
 
@@ -63,7 +63,7 @@ static void test_add_remove(void **state) {
     for (uint32_t i = 1; i < KEYS; i += 2)
         assert_true(remo__kv_index_remove(&index, hash[i], entry[i]));
     assert_int_equal(remo__kv_index_count(&index), 0);
-    assert_int_equal(sum_gone_past(&index), 0);
+    assert_int_equal(sum_displaced_counts(&index), 0);
     remo__kv_index_close(&index);
 }
 
@@ -87,7 +87,7 @@ static void test_one_line_overflows(void **state) {
     assert_false(remo__kv_index_remove(&index, hash, remo__kv_entry_make(hash, 2, 0, 7)));
     for (uint32_t i = 0; i < count; i++)
         assert_true(remo__kv_index_remove(&index, hash, remo__kv_entry_make(hash, 1, i / 2, 7)));
-    assert_int_equal(sum_gone_past(&index), 0);
+    assert_int_equal(sum_displaced_counts(&index), 0);
     remo__kv_index_close(&index);
 }
 
@@ -98,7 +98,7 @@ static uint64_t search_length(const struct remo__kv_index *index) {
         struct remo__kv_cursor cursor = remo__kv_index_seek(index, remo__random_mix(~i));
         while (remo__kv_index_next(index, &cursor) != 0)
             ;
-        lines += cursor.lines_seen;
+        lines += cursor.lines_visited;
     }
     return lines / 100;
 }
@@ -126,7 +126,7 @@ static void test_no_tombstones(void **state) {
     assert_true(search_length(&index) < 200);
     for (uint32_t i = 0; i < KEYS; i++)
         assert_true(remo__kv_index_remove(&index, hash[i], remo__kv_entry_make(hash[i], 0, i, 0)));
-    assert_int_equal(sum_gone_past(&index), 0);
+    assert_int_equal(sum_displaced_counts(&index), 0);
     free(hash);
     remo__kv_index_close(&index);
 }

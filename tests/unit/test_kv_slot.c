@@ -36,8 +36,8 @@ static struct remo__kv_key key_of(const void *bytes, size_t count) {
     return (struct remo__kv_key){.bytes = bytes, .bytes_count = count, .hash = remo__kv_hash(bytes, count)};
 }
 
-static enum remo__kv_seen read_slot(struct bench *bench, const struct remo__kv_key *key,
-                                    struct remo__kv_sight *sight) {
+static enum remo__kv_verdict read_slot(struct bench *bench, const struct remo__kv_key *key,
+                                       struct remo__kv_snapshot *sight) {
     return remo__kv_slot_read(&bench->shape, bench->slot, key, bench->value, bench->shape.value_bytes_max,
                               bench->scratch, sight);
 }
@@ -50,8 +50,8 @@ static void insert(struct bench *bench, const struct remo__kv_key *key, const vo
 /* The data and the position of an update's write. */
 static size_t build_update(struct bench *bench, const struct remo__kv_key *key, const void *value,
                            size_t bytes, char **ret_at) {
-    struct remo__kv_sight sight;
-    assert_true(read_slot(bench, key, &sight) != REMO__KV_SEEN_TORN);
+    struct remo__kv_snapshot sight;
+    assert_true(read_slot(bench, key, &sight) != REMO__KV_VERDICT_TORN);
     uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(sight.meta) + 1, bytes);
     *ret_at = bench->slot + remo__kv_copy_at(&bench->shape, sight.copy ^ 1);
     return remo__kv_copy_build(bench->image, sight.head, key->hash, meta, value);
@@ -78,9 +78,9 @@ static void test_sizes(void **state) {
             struct bench bench = bench_of(sizes[k], sizes[v]);
             for (uint32_t bytes = 0; bytes <= sizes[v]; bytes += 1 + sizes[v] / 7) {
                 struct remo__kv_key mine = key_of(key, sizes[k]);
-                struct remo__kv_sight sight;
+                struct remo__kv_snapshot sight;
                 insert(&bench, &mine, value, bytes);
-                assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_SEEN_GOOD);
+                assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_VERDICT_GOOD);
                 assert_int_equal(remo__kv_meta_value_bytes(sight.meta), bytes);
                 assert_memory_equal(bench.value, value, bytes);
             }
@@ -92,22 +92,22 @@ static void test_sizes(void **state) {
 static void test_other_keys_and_states(void **state) {
     (void)state;
     struct bench bench = bench_of(20, 20);
-    struct remo__kv_sight sight;
+    struct remo__kv_snapshot sight;
     struct remo__kv_key mine = key_of("hello world", 11);
-    assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_SEEN_OTHER);
+    assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_VERDICT_OTHER);
     uint64_t head = remo__kv_slot_fill(&bench.shape, bench.slot, &mine, "value", 5, bench.image);
-    assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_SEEN_OTHER);
+    assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_VERDICT_OTHER);
     remo__store(bench.slot, remo__kv_head_with(head, REMO__KV_VALID));
-    assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_SEEN_GOOD);
+    assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_VERDICT_GOOD);
     static const char *const others[] = {"hello worle", "hello worl", "hello world!", "Hello world", "h"};
     for (size_t i = 0; i < 5; i++) {
         struct remo__kv_key other = key_of(others[i], strlen(others[i]));
-        assert_int_equal(read_slot(&bench, &other, &sight), REMO__KV_SEEN_OTHER);
+        assert_int_equal(read_slot(&bench, &other, &sight), REMO__KV_VERDICT_OTHER);
         other.hash = mine.hash;
-        assert_int_equal(read_slot(&bench, &other, &sight), REMO__KV_SEEN_OTHER);
+        assert_int_equal(read_slot(&bench, &other, &sight), REMO__KV_VERDICT_OTHER);
     }
     remo__store(bench.slot, remo__kv_head_with(head, REMO__KV_DELETED));
-    assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_SEEN_OTHER);
+    assert_int_equal(read_slot(&bench, &mine, &sight), REMO__KV_VERDICT_OTHER);
     bench_free(&bench);
 }
 
@@ -129,9 +129,9 @@ static void test_torn_update(void **state) {
         for (size_t i = 0; i < bytes / 8; i++)
             if (written >> i & 1)
                 memcpy(at + 8 * i, bench.image + 8 * i, 8);
-        struct remo__kv_sight sight;
-        enum remo__kv_seen seen = read_slot(&bench, &key, &sight);
-        assert_true(seen == REMO__KV_SEEN_GOOD || seen == REMO__KV_SEEN_OLDER);
+        struct remo__kv_snapshot sight;
+        enum remo__kv_verdict seen = read_slot(&bench, &key, &sight);
+        assert_true(seen == REMO__KV_VERDICT_GOOD || seen == REMO__KV_VERDICT_OLDER);
         if (memcmp(at, bench.image, bytes) == 0) /* an earlier attempt may have left the missing words */
             memcpy(old, new, sizeof old);
         assert_memory_equal(bench.value, old, sizeof old);
@@ -154,9 +154,9 @@ static void test_reuse(void **state) {
     for (uint32_t mask = 0; mask < 1u << 10; mask++) {
         for (size_t i = 0; i < words; i++)
             memcpy(bench.slot + 8 * i, (i >= 10 || mask >> i & 1 ? after : before) + 8 * i, 8);
-        struct remo__kv_sight sight;
-        enum remo__kv_seen seen = read_slot(&bench, &key, &sight);
-        if (seen == REMO__KV_SEEN_GOOD || seen == REMO__KV_SEEN_OLDER)
+        struct remo__kv_snapshot sight;
+        enum remo__kv_verdict seen = read_slot(&bench, &key, &sight);
+        if (seen == REMO__KV_VERDICT_GOOD || seen == REMO__KV_VERDICT_OLDER)
             assert_true(memcmp(bench.value, "aaaaaaaaaaaaaaaa", 16) == 0
                         || memcmp(bench.value, "bbbbbbbbbbbbbbbb", 16) == 0);
     }
@@ -183,14 +183,14 @@ static void test_small_buffer(void **state) {
     struct bench bench = bench_of(8, 16);
     struct remo__kv_key key = key_of("k", 1);
     insert(&bench, &key, "0123456789abcdef", 16);
-    struct remo__kv_sight sight;
+    struct remo__kv_snapshot sight;
     char small[4] = "xyz";
     assert_int_equal(remo__kv_slot_read(&bench.shape, bench.slot, &key, small, 3, bench.scratch, &sight),
-                     REMO__KV_SEEN_GOOD);
+                     REMO__KV_VERDICT_GOOD);
     assert_string_equal(small, "xyz");
     assert_int_equal(remo__kv_meta_value_bytes(sight.meta), 16);
     assert_int_equal(remo__kv_slot_read(&bench.shape, bench.slot, &key, NULL, 0, bench.scratch, &sight),
-                     REMO__KV_SEEN_GOOD);
+                     REMO__KV_VERDICT_GOOD);
     bench_free(&bench);
 }
 
