@@ -202,6 +202,7 @@ case_descriptors() {
         skip "no prlimit"
         return
     fi
+    : >"$scratch/out"
     timeout -s KILL 100 "$remo" run -n 12 -- sh -c 'echo "pid $$"; while :; do sleep 0.1; done' \
         >"$scratch/out" 2>"$scratch/err" &
     pid=$!
@@ -277,7 +278,6 @@ case_signals() {
 
 # Signals that the launcher inherits as ignored have no effect on the job.
 case_ignored_signals() {
-    : >"$scratch/out" # without the lines of an earlier case
     (
         trap '' HUP INT
         exec "$remo" run -n 2 -- sh -c 'echo ready; while [ ! -e "$0" ]; do sleep 0.1; done
@@ -314,6 +314,7 @@ await_removed() {
 # job_start COMMAND COUNT: start two nodes of a shell in the background, which print COUNT process numbers.
 # Sets $launcher and $folder.
 job_start() {
+    : >"$scratch/out" # the background process truncates it too late for await_lines
     XDG_RUNTIME_DIR=$scratch "$remo" run -n 2 -- sh -c "$1" >"$scratch/out" 2>"$scratch/err" &
     launcher=$!
     await_lines "$2" pid
@@ -547,7 +548,6 @@ wait
 END
     chmod +x "$scratch/ssh"
     echo 192.0.2.1 >"$scratch/hosts"
-    : >"$scratch/out"
     REMO_SSH=$scratch/ssh "$remo" run --hosts "$scratch/hosts" -- sh -c '
         (trap "" TERM; echo deaf; while :; do sleep 0.1; done) &
         echo "pid $!"; echo "pid $$"; wait' >"$scratch/out" 2>"$scratch/err" &
@@ -661,6 +661,7 @@ cases=(environment secret standard_input tag env output help pin descriptors sta
     far_children)
 for name in "${@:-${cases[@]}}"; do
     echo "$name"
+    : >"$scratch/out" # a case that waits for lines must not find those of an earlier case
     "case_$name"
     ran=$((ran + 1))
 done

@@ -29,6 +29,7 @@ expect() {
 # interrupted COMMAND...: start a command, wait until a node is ready, and send SIGINT as Ctrl-C does.
 interrupted() {
     local status=0 i
+    : >"$scratch/out" # the background process truncates it too late for the first grep
     env --default-signal=INT "$@" >"$scratch/out" 2>"$scratch/err" &
     for ((i = 0; i < 2000; i++)); do
         ! grep -q ready "$scratch/out" || break
