@@ -169,8 +169,8 @@ static int map_turn(struct actor *actor) {
 
 /* ---- the queue ---- */
 
-/* Where an element was says whether it may be lost: docs/internals/queue.md describes tickets, slots and
- * nodes. 0: not known. */
+/* The ticket of an element decides whether it may be lost: docs/internals/queue.md describes tickets, slots
+ * and nodes. 0: unknown. */
 static uint64_t last_ticket(const struct actor *actor, enum remo__queue_side side) {
     return atomic_load_explicit(&actor->queue->hint[side], memory_order_relaxed);
 }
@@ -431,7 +431,7 @@ static int await_detection(struct actor *actor) {
     uint64_t element[KILLS_WORDS_MAX];
     size_t bytes;
     if (atomic_load(&actor->queue->reported_departures)
-        < kills_run->victim_count) /* a call that is told does nothing else */
+        < kills_run->victim_count) /* a call that reports a failure does nothing else */
         CHECK_CODE(remo_queue_pop(actor->queue, element, sizeof element, &bytes, 0), -EHOSTDOWN);
     CHECK_OK(cluster_meet());
     atomic_store(&kills_run->settled_ns, cluster_now_ns());

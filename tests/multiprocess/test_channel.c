@@ -137,7 +137,8 @@ static int bad_calls(struct remo_node *node) {
     uint32_t memory;
     remo_nodeset_add(&options.participants, 0);
     remo_nodeset_add(&options.participants, remo_node_size(node));
-    CHECK_SENTENCE(remo_channel_open(root, "x", "test", &options, &channel), -EINVAL, "not a node of this job");
+    CHECK_SENTENCE(remo_channel_open(root, "x", "test", &options, &channel), -EINVAL,
+                   "not a node of this job");
     options.participants = (struct remo_nodeset){0};
     remo_nodeset_add(&options.participants, 1 - remo_node_rank(node));
     CHECK_SENTENCE(remo_channel_open(root, "x", "test", &options, &channel), -EINVAL,

@@ -29,7 +29,7 @@ static int open_data(struct remo_node *node, struct remo_region **ret_data) {
     return cluster_meet();
 }
 
-/* The target closes after the writer, and opens a region of its own. Set *ret_same if it has the same memory. */
+/* The target closes after the writer, and opens another region. Set *ret_same if it has the same memory. */
 static int reopen(struct remo_node *node, struct remo_region *data, bool *ret_same) {
     struct remo_nodeset self = set_of(TARGET);
     struct remo_region_options options = {.participants = self};

@@ -542,7 +542,7 @@ static int waiters_get_error_once(struct remo_node *node, void *ctx) {
     if (rank == 0) {
         cluster_sleep_ms(30);
         kill_now(3);
-        while (atomic_load(&queue->departures) == 0) /* the queue has heard of it */
+        while (atomic_load(&queue->departures) == 0) /* until the queue detects it */
             cluster_sleep_ms(1);
         CHECK_SENTENCE(push_number(queue, 1, SECOND), -EHOSTDOWN, "call again");
     } else {
