@@ -446,14 +446,11 @@ void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
         uint32_t id = atomic_load(&known->id) ? atomic_load(&known->id) : known->granted_id;
         if (peer == channel->node->rank || id == 0)
             continue;
-        if (!remo__peer_is_up(channel->node, peer)) {
-            /* It uses no memory of this node any more; peer_down may not have run yet. */
-            known->granted_id = 0;
-            continue;
-        }
+        channel->grants += known->granted_id != 0;
+        if (!remo__peer_is_up(channel->node, peer))
+            continue; /* remo__join_peer_down ends the grant, after the peer was cut off */
         bool in_flight = !is_fenced && !remo__peer_quiescent(channel->node, peer);
         any_in_flight = any_in_flight || in_flight;
-        channel->grants += known->granted_id != 0;
         send_leave(channel->node, peer, channel->id, id, in_flight);
     }
     channel->grants += any_in_flight; /* never ends: operations in flight may use our memory too */

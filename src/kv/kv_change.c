@@ -23,9 +23,8 @@ static int keep_locked(const struct remo_kv *kv, struct remo__kv_thread *mine, u
 }
 
 static int try_release(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    int loss; /* ignored: the change has already returned "outcome unknown" */
     if (remo__now_ns() < mine->kept_next_ns
-        || remo__fence_retry_peer(mine->thread, mine->kept_node, REMO__KV_RELEASE_TIMEOUT_NS, &loss) != 0)
+        || remo__fence_retry_peer(mine->thread, mine->kept_node, REMO__KV_RELEASE_TIMEOUT_NS, NULL) != 0)
         return -ETIMEDOUT;
     int rc = remo_lock_release(kv->locks, mine->kept_stripe, REMO_FENCE_NONE);
     return rc == -EAGAIN ? -ETIMEDOUT : 0; /* other errors do not concern this call */

@@ -321,6 +321,8 @@ static int fence_and_retry(struct fence *fence, int *ret_loss) {
     int rc = fence_queues(fence);
     if (remo__unlikely(rc != 0))
         rc = retry_fence(fence, rc);
+    if (!ret_loss)
+        return rc;
     rc = fence_end(fence, rc);
     *ret_loss = rc == 0 ? fence->loss.error : 0;
     return rc;
@@ -329,7 +331,8 @@ static int fence_and_retry(struct fence *fence, int *ret_loss) {
 int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
                       int *ret_loss) {
     int rc = check_scope(thread->node, scope, peer);
-    *ret_loss = 0;
+    if (ret_loss)
+        *ret_loss = 0;
     if (remo__unlikely(rc != 0))
         return rc;
 #ifdef REMO_SIM
@@ -344,7 +347,8 @@ int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, 
 int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss) {
     struct fence fence = fence_of_peer(thread, thread, peer);
     fence.timeout_ns = timeout_ns;
-    *ret_loss = 0;
+    if (ret_loss)
+        *ret_loss = 0;
     if (!thread->node->mapped)
         return fence_and_retry(&fence, ret_loss);
     remo__mapped_fence();

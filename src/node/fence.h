@@ -16,7 +16,8 @@
 #include "node/node.h"
 
 /* Fence, and retry transient failures for op_timeout_ns at most. Returns 0 if all writes that `scope` covers
- * are placed or lost. *ret_loss is then 0, or the error of a lost write, whose sentence is set.
+ * are placed or lost. *ret_loss is then 0, or the error of a lost write, whose sentence is set. `ret_loss`
+ * may be NULL: later fences return the losses.
  * Errors: -EINVAL, or that of the last attempt: writes may be in flight; *ret_loss is 0, and a later fence
  *         returns the loss. */
 int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer, int *ret_loss);

@@ -146,7 +146,9 @@ int remo_lock_open(struct remo_channel *parent, const char *name, const struct r
 void remo_lock_close(struct remo_lock *lock) {
     if (!lock)
         return;
-    remo_channel_close(lock->channel); /* no callback runs from here on */
+    for (uint32_t i = 0; lock->locals && i < lock->count; i++)
+        remo_ack_cancel(&lock->locals[i].reset); /* the operation may complete after the close */
+    remo_channel_close(lock->channel);           /* no callback runs from here on */
     remo__lock_recovery_close(lock);
     remo__lock_report_close(lock);
     for (uint32_t i = 0; lock->locals && i < REMO__LOCK_STRIPES; i++)

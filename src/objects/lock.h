@@ -170,6 +170,7 @@ struct remo_lock {
     uint32_t home_count;
     uint16_t homes[REMO_NODES_MAX];
     struct remo__lock_report *reports;    /* [home_count] */
+    bool report_continues;                /* a REPORT_CONTINUE is queued; control thread only */
     struct remo__lock_recovery *recovery; /* NULL: this node is no home */
     struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
 };

@@ -235,11 +235,10 @@ int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct rem
                               uint8_t marks, int rc) {
     struct remo__lock_local *local = &lock->locals[index];
     char sentence[REMO__SENTENCE_MAX];
-    int loss;
     if (rc == -EHOSTDOWN || rc == -ENOTCONN || REMO__MUTANT(lock_release_failed))
         return rc;
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());
-    if (remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, &loss) == 0)
+    if (remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, NULL) == 0)
         return remo__fail(rc, "%s", sentence);
     uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed);
     local->marks = marks | REMO__LOCK_UNSURE;
@@ -287,10 +286,9 @@ int remo__lock_return(struct remo_lock *lock, uint32_t index, struct remo__threa
     uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed), word = 0;
     uint32_t ticket = (uint32_t)state;
     uint8_t marks = local->marks;
-    int loss;
     /* Without a fence no other step waits until an earlier release that failed has ended. */
     if ((marks & REMO__LOCK_UNSURE) && fence == REMO_FENCE_NONE
-        && remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, &loss) != 0)
+        && remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, NULL) != 0)
         return remo__lock_still_held(lock, index);
     local->marks = 0;
     atomic_store_explicit(&local->state, remo__state_busy(state), memory_order_release);

@@ -7,9 +7,11 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define READS_MAX 2000u  /* of one BUSY state in a row */
 #define READS_EAGER 200u /* of them, before the control thread yields the processor */
+#define REPORT_PAUSE_NS (100 * REMO__NS_PER_US)
 #define LOCKS_PER_STEP 8192u
 #define ANSWER_BYTES 8192u
 #define CLAIMS_PER_LOCK 3u
@@ -65,6 +67,13 @@ static void put_claim(struct answer *answer, uint32_t index, uint32_t ticket, ui
     answer->count++;
 }
 
+/* An UNSETTLED state lasts as long as a peer is paused: leave the processor to other threads. */
+static void pause_report(void) {
+#ifndef REMO_SIM
+    nanosleep(&(struct timespec){.tv_nsec = REPORT_PAUSE_NS}, NULL);
+#endif
+}
+
 /* Return false if the state stays BUSY or UNSETTLED. */
 static bool read_state(struct remo_lock *lock, uint32_t index, uint64_t *ret_state) {
     const struct remo__lock_local *local = &lock->locals[index];
@@ -72,7 +81,7 @@ static bool read_state(struct remo_lock *lock, uint32_t index, uint64_t *ret_sta
     for (uint32_t reads = 0; reads < READS_MAX; reads++) {
         *ret_state = atomic_load(&local->state);
         if (remo__state_kind(*ret_state) == REMO__LOCK_UNSETTLED) {
-            sched_yield();
+            pause_report();
             return false;
         }
         if (remo__state_kind(*ret_state) != REMO__LOCK_BUSY || REMO__MUTANT(lock_report_busy))
@@ -147,7 +156,10 @@ void remo__lock_report_continue(struct remo_lock *lock) {
         more |= report->is_requested;
     }
     const uint8_t message[] = {REMO__LOCK_REPORT_CONTINUE};
-    if (more && remo_channel_send(lock->channel, lock->rank, message, sizeof message) != 0)
+    if (!more || lock->report_continues)
+        return;
+    lock->report_continues = remo_channel_send(lock->channel, lock->rank, message, sizeof message) == 0;
+    if (!lock->report_continues)
         remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
                   remo_last_error());
 }
@@ -182,8 +194,10 @@ void remo__lock_report_message(struct remo_lock *lock, uint32_t from, const void
     case REMO__LOCK_QUERY: on_query(lock, from, &reader); break;
     case REMO__LOCK_GRANT: on_grant(lock, from, &reader); break;
     case REMO__LOCK_REPORT_CONTINUE:
-        if (from == lock->rank)
-            remo__lock_report_continue(lock);
+        if (from != lock->rank)
+            break;
+        lock->report_continues = false;
+        remo__lock_report_continue(lock);
         break;
     default: break;
     }

@@ -6,6 +6,8 @@
 #include "objects/queue.h"
 
 #define SWAPS_MAX 8u /* of a word in one call; a failed one means that another node has moved the word */
+#define BIT_SWAPS_MAX \
+    64u /* of the set of waiters; a failed one means that another node began or ended a wait */
 /* Retry this long before the wait is announced at the home. */
 #ifdef REMO_SIM_SMALL
 #define SPIN_NS REMO__NS_PER_US /* about a hundred tries: one takes 10 ns there */
@@ -88,7 +90,7 @@ static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side,
     uint64_t bit = UINT64_C(1) << rank % 64, at = 0, expected = set ? 0 : bit, old;
     int rc = remo__queue_find_offset(queue, queue->home_memory, queue->home,
                                      REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &at);
-    for (uint32_t i = 0; i < SWAPS_MAX && rc == 0; i++) {
+    for (uint32_t i = 0; i < BIT_SWAPS_MAX && rc == 0; i++) {
         rc = remo__compare_swap(op->thread, counters(op), queue->home, at, expected,
                                 set ? expected | bit : expected & ~bit, &old, NULL);
         if (rc != 0 || old == expected)
