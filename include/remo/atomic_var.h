@@ -4,9 +4,10 @@
  *          words are at `home`. With REMO_ATOMIC_VAR_STRIPED, word i is at the (i mod n)-th of n
  *          participants.
  * Layout:  8-byte words. Word i is the i-th word of its home's memory (striped: the (i / n)-th).
- * Cost:    load = 1 read; fetch_add, compare_swap = 1 atomic; store, exchange = 1 read + 1 atomic,
- *          and 1 more atomic each time another node changes the word in between.
- * Order:   linearizable. Words change by network atomics only, also at their home.
+ * Cost:    load = 1 read; fetch_add, compare_swap = 1 atomic; store, exchange = 1 read + 1 atomic.
+ *          store and exchange take 1 more atomic each time another node changes the word between
+ *          these two.
+ * Order:   linearizable. Words change by network atomics only, even at their home.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: -EHOSTDOWN when the home has failed; the outcome of the operation is unknown.
  * Threads: any, concurrently.

@@ -9,21 +9,23 @@
  *          at each participant that is up has compared this endpoint with its own. The protocol is
  *          described in docs/internals/join.md.
  * Match:   type, participants, providers and sizes are the same on every participant. A mismatch is
- *          -EPROTO at both nodes, with a sentence that has both descriptions. A node that joins one
- *          of the two later gets the same sentence. The node that joins later cannot use the
- *          channel: its calls return -EPROTO, also those on its own memory. So two nodes never hold
- *          one lock. If only one of the two counts the other as a participant, only that node gets
- *          -EPROTO. Disjoint sets of participants are separate channels of the same name. If a node
- *          has waited successfully and closes immediately, the wait of its peer still succeeds.
- * Lifetime: an endpoint connects to at most one endpoint of each peer. After a close, peers get
+ *          -EPROTO at both nodes, with a sentence that has both descriptions. A node that joins
+ *          either of the two later gets the same sentence. The node that joins later cannot use the
+ *          channel: its calls return -EPROTO, including those on its own memory. So two nodes that
+ *          do not match never both hold one lock. If only one of the two counts the other as a
+ *          participant, only that node gets -EPROTO. Disjoint sets of participants are separate
+ *          channels of the same name.
+ * Lifetime: an endpoint connects to at most one endpoint of each peer. A node may close immediately
+ *           after a successful wait; the wait of its peer still succeeds. After a close, peers get
  *           REMO_CHANNEL_LEFT. Memory is reused when all peers that have its address have closed
- *           too, or have failed. If an operation of a closing node is still in flight after
- *           op_timeout_ns, the memory that it may use is reused after that node has left or failed.
+ *           too, or have failed. An operation of a closing node may still be in flight after
+ *           op_timeout_ns. The memory that it may use is reused after that node has left or failed.
  * Threads: any. Callbacks run on the node's control thread (join, connect, leave, message) or
  *          service thread (immediate), one at a time on each. They may open channels and send. They
  *          must not wait for peers, close their own channel, or run for long.
- * Cost:    set-up: one or two JOINs, one ANSWERED and one CONNECT from each participant to each
- *          other, on the control stream; one round trip for each object. No cost on the data path.
+ * Cost:    set-up: one or two JOINs, one ANSWERED and one CONNECT from each participant to every
+ *          other participant, on the control stream. An open takes one round trip. No cost on the
+ *          data path.
  * Source:  LOCO 4. Differs in: open states the set of participants (default: the parent's), so
  *          errors can name a missing node.
  */

@@ -1,4 +1,4 @@
-/* kv.h - a distributed hash map: reads take no lock and one network read.
+/* kv.h - a distributed hash map: a get takes no lock and one network read.
  *
  * Model:   every participant holds slots {state, key, value} in a region, and a complete local
  *          index key -> (node, slot). Inserts, updates and deletes acquire the ticket lock of the
@@ -7,12 +7,12 @@
  *          node, and then announces the removal. Announcements use one ring buffer per node, which
  *          a service thread of each node applies.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
- *          version|length, value}, key and values at their maximum length, rounded up to cache
- *          lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An update
- *          overwrites the older copy, so a writer that fails does not damage the last value, and
- *          readers never wait for a writer.
+ *          version|length, value}. Key and values have their maximum length; a slot is rounded up
+ *          to cache lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An
+ *          update overwrites the older copy, so a writer that fails does not damage the last value,
+ *          and readers never wait for a writer.
  * Cost:    get = 1 read of a slot. A second read follows a torn read, or a fingerprint that two
- *          keys share (1 of 15,000 searches). An absent key = 0 reads. With n participants,
+ *          keys share (1 of 15,000 searches). get of an absent key = 0 reads. With n participants,
  *          uncontended:
  *          - update, fetch_add, compare_put: 2 atomics (lock) + 1 read + 1 write; no write if the
  *            operation is refused, no read if the key is absent;
@@ -26,25 +26,26 @@
  *          Inserts and deletes of one window share their messages: n-1 writes for up to 256 of
  *          them.
  * Order:   linearizable, for each key. Operations of one thread that are in flight together are
- *          concurrent with each other. A cursor is not a snapshot: each key and value that it
- *          returns was in the map at one moment of the call that returned it.
+ *          concurrent with each other. Each key and value that a cursor returns was in the map at
+ *          some moment of that call; a cursor is not a snapshot of the map.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: keys on a failed node: -EHOSTDOWN; on a node that has closed the map: -ENOTCONN. An
  *          absent key gets the same error if its fingerprint equals that of a lost key. Keys whose
  *          stripe has its lock on a failed node (one key in n) become read-only: insert, update and
  *          delete return -EHOSTDOWN. All other keys are unaffected. To change all remaining keys
- *          again, copy them into a new map with fewer participants. A change of a node that fails
- *          is applied or not applied, and leaves nothing to repair. After -ETIMEDOUT
+ *          again, copy them into a new map with fewer participants. A change that a node had begun
+ *          when it failed is applied or not applied, and leaves nothing to repair. After -ETIMEDOUT
  *          (op_timeout_ns), as after every error of a node or the network, the outcome of the
- *          change is unknown. While its write may still arrive, its stripe stays locked: changes of
- *          keys of the stripe return -ETIMEDOUT. The thread's other changes wait too. After the
- *          node answers or has failed, the thread's next call on the map (of any kind) releases the
- *          stripe. So a thread that got -ETIMEDOUT must not end before such a call.
+ *          change is unknown. While a write of the change may still arrive, its stripe stays
+ *          locked: changes of keys of the stripe return -ETIMEDOUT. The thread's other changes wait
+ *          too. After the node answers or has failed, the thread's next call on the map (of any
+ *          kind) releases the stripe. So a thread that got -ETIMEDOUT must not end before such a
+ *          call.
  * Threads: any.
- * Source:  LOCO 6 and Appendix C. Differs in: the slot holds the key, and a get compares it, so
- *          keys of any length and equal fingerprints are safe; two copies of the value; deletes
- *          need no acknowledgement; state machines instead of user-level threads advance a thread's
- *          window of operations. The proof is in docs/internals/kv.md.
+ * Source:  LOCO 6 and Appendix C. Differs in: a get compares the key in the slot, so keys may have
+ *          any length and share fingerprints; two copies of the value; deletes need no
+ *          acknowledgement; state machines instead of user-level threads advance a thread's window
+ *          of operations. The proof is in docs/internals/kv.md.
  */
 #pragma once
 
