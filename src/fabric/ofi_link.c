@@ -313,8 +313,8 @@ static int answers_take(struct ofi_link *link) {
     return 0;
 }
 
-/* Log once that an acceptance is missing. The peer may only lack processor time, so the link does not fail:
- * the control plane detects failures, and queued operations wait until the peer is cut off. */
+/* Log once that an acceptance is missing. The link does not fail, because the peer may only lack processor
+ * time. The control plane detects failures; queued operations wait until the peer is cut off. */
 static void slow_log(struct ofi_link *link, uint64_t quiet_ns) {
     if (link->slow_logged || quiet_ns < SLOW_NS)
         return;
@@ -332,9 +332,8 @@ static void offer_again(struct ofi_link *link, uint64_t now) {
         link->state = OFI_LINK_OFFERING;
 }
 
-/* Detect a lost connection by a write, while requests are in flight and no answer arrives. No probe is needed
- * while another write is in flight: that write detects the loss, and more writes would only fill the queue to
- * a paused peer. */
+/* Detect a lost connection by a write, while requests are in flight and no answer arrives. If another write
+ * is in flight, that write detects the loss. More writes would only fill the queue to a paused peer. */
 static int probe(struct ofi_link *link) {
     uint64_t now = remo__now_ns(), quiet_ns = now - link->since_ns;
     if (link->state != OFI_LINK_UP) {

@@ -125,8 +125,8 @@ static inline bool remo__state_is_open(uint64_t state) {
  * outcome. */
 enum { REMO__LOCK_GOT_OWNERDEAD = 1, REMO__LOCK_REPAIRED = 2, REMO__LOCK_UNRESET = 4, REMO__LOCK_UNSURE = 8 };
 
-/* The state of one lock on this node. "busy": only the thread that made the state BUSY accesses the field.
- * "holder": only the thread that holds the lock accesses it. */
+/* The state of one lock on this node. Fields marked "busy" belong to the thread that made the state BUSY,
+ * fields marked "holder" to the thread that holds the lock. */
 struct remo__lock_local {
     _Atomic uint64_t state;
     _Atomic uint64_t message_grant; /* a grant word received by message; written by the control thread */
@@ -262,8 +262,8 @@ static inline uint32_t remo__lock_queue_word(const struct remo_lock *lock, uint3
 /* Acquire the lock after the threads of this node that wait for it. Errors: those of remo_lock_acquire. */
 int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                                uint64_t deadline_ns);
-/* Hand a held lock over to the next thread of this node. Returns false if none waits, or if the limit of
- * hand-overs in a row is reached. */
+/* Hand a held lock over to the next thread of this node. Returns false if no thread waits, or after
+ * REMO_LOCK_HANDOVERS_MAX consecutive hand-overs. */
 bool remo__lock_hand_over(struct remo_lock *lock, uint32_t index);
 
 /* ---- recovery (lock_recovery.c at the home, lock_report.c at all); on the control thread ---- */
