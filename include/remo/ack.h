@@ -52,8 +52,8 @@ REMO_API int remo_ack_wait_any(struct remo_ack *const *acks, uint32_t count, uin
 /* Move the pending operations and the status of `from` to `into`; `from` is then complete. One
  * thread has started the operations of both. Does not block. */
 REMO_API void remo_ack_join(struct remo_ack *into, struct remo_ack *from);
-/* Detach `ack` from its operations, at any time. The operations continue, and write neither to the
- * ack nor to result buffers any more. Does not block. */
+/* Detach `ack` from its operations, at any time. The operations continue, but no longer write to
+ * the ack or to result buffers. Does not block. */
 REMO_API void remo_ack_cancel(struct remo_ack *ack);
 
 REMO_END

@@ -73,7 +73,7 @@ struct remo_kv_options {
  *   others   those of remo_channel_open and remo_channel_add_memory */
 REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
                           const struct remo_kv_options *options, struct remo_kv **ret_kv);
-/* Close the map. No operation of this node may be in flight. Keys with a slot on this node are
+/* Close the map. No operation of this node must be in flight. Keys with a slot on this node are
  * lost. NULL has no effect. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
@@ -87,7 +87,7 @@ REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
  *   -EHOSTDOWN  a node that the operation needs has failed
  *   -ENOTCONN   a node that the operation needs has closed the map
  *   -ETIMEDOUT  the outcome of a change is unknown, or the stripe is locked
- * Threads: any, also threads with a window in flight. */
+ * Threads: any, including threads with a window in flight. */
 
 /* Copy the value of the key to `value`. Its contents are undefined after an error.
  * Errors:

@@ -63,15 +63,15 @@ struct remo_lock_options {
  * Errors: those of remo_channel_open and remo_channel_add_memory. */
 REMO_API int remo_lock_open(struct remo_channel *parent, const char *name,
                             const struct remo_lock_options *options, struct remo_lock **ret_lock);
-/* Close the table. No thread of this node holds or waits for one of its locks. When a home closes
- * the table, its locks are lost to all participants. NULL has no effect. */
+/* Close the table. No thread of this node must hold one of its locks or wait for one. When a home
+ * closes the table, its locks are lost to all participants. NULL has no effect. */
 REMO_API void remo_lock_close(struct remo_lock *lock);
 REMO_API struct remo_channel *remo_lock_channel(struct remo_lock *lock);
 /* Return the home of lock `index`. */
 REMO_API uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index);
 
-/* Acquire lock `index`. The caller holds the lock after 0 and -EOWNERDEAD. Blocks up to
- * `timeout_ns` (0: try once). Locks are not recursive. Threads: any.
+/* Acquire lock `index`. The caller holds the lock if the call returns 0 or -EOWNERDEAD. Blocks up
+ * to `timeout_ns` (0: try once). Locks are not recursive. Threads: any.
  * Errors:
  *   -EOWNERDEAD       acquired, but the previous holder failed: repair the protected data
  *   -ETIMEDOUT        the lock was not free
@@ -85,16 +85,16 @@ REMO_API int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t 
  * REMO_FENCE_NONE if the thread wrote nothing, PAIR if it wrote to the lock's home only, otherwise
  * THREAD or GLOBAL. Blocks for op_timeout_ns at most, unless the hand-over itself takes longer.
  * Errors:
- *   -EAGAIN  the lock is still held. Writes may still arrive: their target pauses and has not
- *            failed, or operations cannot be posted. Call release again until it succeeds, and do
- *            not use the protected data in between. Closing the table or the node then counts as a
- *            failure: the next holder gets -EOWNERDEAD
+ *   -EAGAIN  the lock is still held, because writes may still arrive: their target is paused and
+ *            has not failed, or operations cannot be posted. Call release again until it succeeds,
+ *            and do not use the protected data before that. Closing the table or the node counts
+ *            as a failure in this state: the next holder gets -EOWNERDEAD
  *   -EINVAL  there is no such lock or fence; the call had no effect
  *   -EPERM   this thread does not hold the lock; the call had no effect
- *   -ETIMEDOUT  the home did not answer in time. This thread does not hold the lock any more. The
- *            home hands the lock over when it answers again; the next holder may get -EOWNERDEAD.
- *            Until then this node cannot acquire the lock. A release with REMO_FENCE_NONE returns
- *            this error where one with another fence returns -EAGAIN
+ *   -ETIMEDOUT  the home did not answer in time. This thread no longer holds the lock. The home
+ *            hands the lock over when it answers again; the next holder may get -EOWNERDEAD. Until
+ *            then this node cannot acquire the lock. If operations are in flight, a release with
+ *            REMO_FENCE_NONE returns this error, and any other release returns -EAGAIN
  *   others   the lock is released, and the home failed or left (-EHOSTDOWN, -ENOTCONN), or a write
  *            under the lock was lost (-EIO, ...). To repair the protected data before the next
  *            holder reads it, call remo_fence first and release after the repair */

@@ -70,8 +70,8 @@ REMO_API int remo_queue_open(struct remo_channel *parent, const char *name,
 REMO_API void remo_queue_close(struct remo_queue *queue);
 REMO_API struct remo_channel *remo_queue_channel(struct remo_queue *queue);
 
-/* Append `size_bytes` (0 to slot_bytes) from `data`; copied on return. Blocks up to `timeout_ns`
- * (0: try once).
+/* Append the `size_bytes` bytes at `data` (0 to slot_bytes). `data` may be reused on return. Blocks
+ * up to `timeout_ns` (0: try once).
  * Errors:
  *   -ETIMEDOUT  the queue is full
  *   -EMSGSIZE   the element is longer than slot_bytes

@@ -170,7 +170,7 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
         int rc = link_open(link);
         if (rc < 0) {
             free(link);
-            return remo__fail_more(rc, "connecting to node %u", contact->rank);
+            return remo__fail_more(rc, "cannot connect to node %u", contact->rank);
         }
         endpoint->links[contact->rank] = link;
     }
