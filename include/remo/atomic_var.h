@@ -55,10 +55,10 @@ REMO_API int remo_atomic_var_fetch_add(struct remo_atomic_var *var, uint64_t ind
                                        uint64_t *ret_old, struct remo_ack *ack);
 REMO_API int remo_atomic_var_compare_swap(struct remo_atomic_var *var, uint64_t index, uint64_t expected,
                                           uint64_t desired, uint64_t *ret_old, struct remo_ack *ack);
-/* Set word `index` to `value`. Lock-free: -ETIMEDOUT also after a million attempts during each of
- * which another node changed the word. Other errors as above. */
+/* Set word `index` to `value`. Lock-free. Also returns -ETIMEDOUT after a million attempts, each of
+ * which failed because another node changed the word. Other errors as above. */
 REMO_API int remo_atomic_var_store(struct remo_atomic_var *var, uint64_t index, uint64_t value);
-/* As store; *ret_old is the value before. */
+/* As store; *ret_old is the previous value. */
 REMO_API int remo_atomic_var_exchange(struct remo_atomic_var *var, uint64_t index, uint64_t value,
                                       uint64_t *ret_old);
 

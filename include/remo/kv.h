@@ -164,11 +164,11 @@ struct remo_kv_op {
 };
 
 /* Start an operation. Does not block.
- * Errors: those of a wrong key or value, also in op->status, and
+ * Errors (op->status has them too): those of a wrong key or value, and
  *   -EAGAIN  too many threads use the node */
 REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
-/* Advance this thread's operations by a step, and return the number of operations in flight, or
- * -errno. Never sleeps; may spin for some microseconds to acquire a lock. */
+/* Advance each of this thread's operations by one step. Returns the number of operations in flight,
+ * or -errno. Never sleeps; may spin for some microseconds to acquire a lock. */
 REMO_API int remo_kv_poll(struct remo_kv *kv);
 /* Wait until `op` is complete, and return its status. op_timeout_ns limits each wait. */
 REMO_API int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op);
@@ -185,9 +185,9 @@ struct remo_kv_cursor {
         { 0, 0 }            \
     }
 
-/* Return the next key and its value, and advance the cursor. The order of keys has no meaning. A
+/* Return the next key and its value, and advance the cursor. The order of keys is unspecified. A
  * key that is present from the first call to the last is returned exactly once. A key that is
- * inserted or deleted meanwhile is returned at most once for each insert. With value = NULL and
+ * inserted or deleted between them is returned at most once for each insert. With value = NULL and
  * value_cap = 0 the value is not copied; ret_value_bytes may be NULL. The contents of `key` and
  * `value` are undefined after an error. Blocks; op_timeout_ns limits each wait.
  * Threads: any; one at a time for each cursor.
@@ -202,7 +202,7 @@ struct remo_kv_cursor {
  *   -ETIMEDOUT  the node of the entry does not answer
  *   -EINVAL     an argument is wrong
  *   -EAGAIN     too many threads use the node
- * After the errors from -EMSGSIZE on the cursor stays at the entry. */
+ * After -EMSGSIZE and the errors below it, the cursor stays at the entry. */
 REMO_API int remo_kv_next(struct remo_kv *kv, struct remo_kv_cursor *cursor, void *key, size_t key_cap,
                           size_t *ret_key_bytes, void *value, size_t value_cap, size_t *ret_value_bytes);
 
