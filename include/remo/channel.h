@@ -100,7 +100,7 @@ REMO_API int remo_channel_join(struct remo_channel *channel);
 REMO_API int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns);
 /* Close the channel and its sub-channels. Waits for the end of this channel's callbacks, and for
  * op_timeout_ns at most for writes of this node; does not wait for peers to close. NULL has no
- * effect; half-built channels are allowed. */
+ * effect. The channel need not have joined. */
 REMO_API void remo_channel_close(struct remo_channel *channel);
 
 REMO_API struct remo_node *remo_channel_node(const struct remo_channel *channel);
@@ -110,7 +110,7 @@ REMO_API const struct remo_nodeset *remo_channel_participants(const struct remo_
 REMO_API enum remo_channel_state remo_channel_peer(const struct remo_channel *channel, uint32_t node);
 
 /* Return this node's share of the memory, or NULL if it provides none. Peers may modify it
- * concurrently: read words atomically, and verify larger data by a check. */
+ * concurrently: read words atomically, and verify larger data with a checksum. */
 REMO_API void *remo_channel_memory(const struct remo_channel *channel, uint32_t memory);
 
 /* Send a message of up to REMO_CHANNEL_MESSAGE_BYTES_MAX bytes on the control stream, to on_message

@@ -135,9 +135,9 @@ REMO_API int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_byte
 
 /* ---- a window of operations ----
  *
- * An operation, its key and its value are in the caller's memory, and stay in place while the
+ * An operation, its key and its value are in the caller's memory, and must stay in place while the
  * status of the operation is -EINPROGRESS. A thread may start any number of operations. Only poll
- * and wait advance them, all operations of the thread on the map together. An insert or delete in
+ * and wait advance them: all operations of the thread on the map together. An insert or delete in
  * flight holds a lock until its thread polls again. A thread must complete its operations before it
  * ends. */
 enum remo_kv_kind {

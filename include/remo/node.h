@@ -129,7 +129,7 @@ REMO_API enum remo_peer_state remo_node_peer(const struct remo_node *node, uint3
 
 /* ---- fences (LOCO 5.3) ---- */
 
-/* Complete and place the operations before the fence, before any operation after it. The scope
+/* Order operations: those before the fence are complete and placed before those after it. The scope
  * selects operations:
  *   PAIR    of this thread, to `peer`;
  *   THREAD  of this thread, to all nodes;
@@ -142,7 +142,7 @@ REMO_API enum remo_peer_state remo_node_peer(const struct remo_node *node, uint3
  *   -EHOSTDOWN  a peer has failed
  *   -ETIMEDOUT  a peer does not answer; the sentence names it
  *   others      that of the first write without an ack that failed since the last fence; GLOBAL
- *               includes writes of other threads, also of threads that have ended */
+ *               includes writes of other threads, even of threads that have ended */
 enum remo_fence_scope { REMO_FENCE_NONE, REMO_FENCE_PAIR, REMO_FENCE_THREAD, REMO_FENCE_GLOBAL };
 REMO_API int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer);
 
@@ -160,9 +160,9 @@ REMO_API int remo_write(struct remo_node *node, struct remo_addr addr, const voi
 
 /* ---- buffers (LOCO's mem_refs, A.2) ---- */
 
-/* Take a block of REMO_BUFFER_BYTES of network memory from this thread's pool, and return it. An
- * operation uses the block without a copy, until its ack is complete. The same thread returns the
- * block. Does not block. Cost: no system call, no lock.
+/* Take a block of REMO_BUFFER_BYTES of network memory from this thread's pool. An operation uses
+ * the block without a copy, until its ack is complete. The same thread must give the block back
+ * with remo_buffer_put. Does not block. Cost: no system call, no lock.
  * Errors:
  *   -ENOBUFS  all REMO_BUFFERS_PER_THREAD blocks of this thread are in use */
 #define REMO_BUFFER_BYTES 8192u
