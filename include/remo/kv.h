@@ -73,7 +73,7 @@ struct remo_kv_options {
  *   others   those of remo_channel_open and remo_channel_add_memory */
 REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
                           const struct remo_kv_options *options, struct remo_kv **ret_kv);
-/* Close the map. No operation of this node must be in flight. Keys with a slot on this node are
+/* Close the map. First complete all operations of this node. Keys with a slot on this node are
  * lost. NULL has no effect. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);

@@ -63,8 +63,9 @@ struct remo_lock_options {
  * Errors: those of remo_channel_open and remo_channel_add_memory. */
 REMO_API int remo_lock_open(struct remo_channel *parent, const char *name,
                             const struct remo_lock_options *options, struct remo_lock **ret_lock);
-/* Close the table. No thread of this node must hold one of its locks or wait for one. When a home
- * closes the table, its locks are lost to all participants. NULL has no effect. */
+/* Close the table. First release all its locks that threads of this node hold, and end all waits
+ * for them. When a home closes the table, its locks are lost to all participants. NULL has no
+ * effect. */
 REMO_API void remo_lock_close(struct remo_lock *lock);
 REMO_API struct remo_channel *remo_lock_channel(struct remo_lock *lock);
 /* Return the home of lock `index`. */

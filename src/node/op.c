@@ -1,8 +1,8 @@
 /* op.c - operations that use a fabric endpoint: slots, bounce blocks, completions.
  *
  * A slot is one operation in flight. It owns the memory that the network may access, unless the caller's
- * buffer is in the arena. So a caller may cancel an ack at any time. The lock protects the slots from their
- * own thread, threads that execute a global fence, and the service thread. */
+ * buffer is in the arena. So a caller may cancel an ack at any time. The lock serializes access to the slots
+ * by their own thread, threads that execute a global fence, and the service thread. */
 #include "node/op.h"
 
 #include <stdio.h>
