@@ -1,10 +1,11 @@
 /* ack.h - acknowledgement: reports the completion of operations.
  *
  * Model:   a value in the caller's memory that counts incomplete operations. Several operations may
- *          share one ack, which is complete when all of them are: a broadcast needs one ack.
- *          remo_ack_join merges two.
- * Cost:    no network operation. A wait drives the operations of the thread that started them. A
- *          fabric that completes operations immediately (shm) never changes an ack.
+ *          share one ack, which is complete when all of them are complete. So a broadcast needs one
+ *          ack. remo_ack_join merges two acks.
+ * Cost:    no network operation. A test or a wait drives all operations of the thread that started
+ *          those of the ack. A fabric that completes operations immediately (shm) never changes an
+ *          ack.
  * Order:   when a read or an atomic is complete, its result is in place. When a write is complete,
  *          its source may be reused; a fence makes the write visible at its target (remo_fence in
  *          node.h).
@@ -13,7 +14,7 @@
  * Threads: one thread starts operations on an ack. Any one thread at a time tests or waits.
  * Lifetime: keep an ack in place until it is complete, or until remo_ack_cancel.
  * Source:  LOCO 5.2. Differs in: a counter in the caller's memory instead of a bit set in the
- *          library's.
+ *          library's memory.
  */
 #pragma once
 
@@ -51,8 +52,8 @@ REMO_API int remo_ack_wait_any(struct remo_ack *const *acks, uint32_t count, uin
 /* Move the pending operations and the status of `from` to `into`; `from` is then complete. One
  * thread has started the operations of both. Does not block. */
 REMO_API void remo_ack_join(struct remo_ack *into, struct remo_ack *from);
-/* Detach `ack` from its operations, at any time. The operations continue, and write neither to the
- * ack nor to result buffers any more. Does not block. */
+/* Detach `ack` from its operations, at any time. The operations continue, but no longer write to
+ * the ack or to result buffers. Does not block. */
 REMO_API void remo_ack_cancel(struct remo_ack *ack);
 
 REMO_END

@@ -2,8 +2,8 @@
  *
  * Model:   64 bits: node (10), incarnation of that node (10), offset in its arena (44). An address
  *          fits one atomic word, so it can be stored in network memory and changed by
- *          compare-and-swap. 0 is the null address. After a restart of its node an address carries
- *          the earlier incarnation and is refused with -ESTALE.
+ *          compare-and-swap. 0 is the null address. After a restart of its node, an old address
+ *          carries the earlier incarnation and is refused with -ESTALE.
  */
 #pragma once
 

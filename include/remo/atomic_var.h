@@ -4,9 +4,10 @@
  *          words are at `home`. With REMO_ATOMIC_VAR_STRIPED, word i is at the (i mod n)-th of n
  *          participants.
  * Layout:  8-byte words. Word i is the i-th word of its home's memory (striped: the (i / n)-th).
- * Cost:    load = 1 read; fetch_add, compare_swap = 1 atomic; store, exchange = 1 read + 1 atomic,
- *          and 1 more atomic each time another node changes the word in between.
- * Order:   linearizable. Words change by network atomics only, also at their home.
+ * Cost:    load = 1 read; fetch_add, compare_swap = 1 atomic; store, exchange = 1 read + 1 atomic.
+ *          store and exchange take 1 more atomic each time another node changes the word between
+ *          these two.
+ * Order:   linearizable. Words change by network atomics only, even at their home.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: -EHOSTDOWN when the home has failed; the outcome of the operation is unknown.
  * Threads: any, concurrently.
@@ -54,10 +55,10 @@ REMO_API int remo_atomic_var_fetch_add(struct remo_atomic_var *var, uint64_t ind
                                        uint64_t *ret_old, struct remo_ack *ack);
 REMO_API int remo_atomic_var_compare_swap(struct remo_atomic_var *var, uint64_t index, uint64_t expected,
                                           uint64_t desired, uint64_t *ret_old, struct remo_ack *ack);
-/* Set word `index` to `value`. Lock-free: -ETIMEDOUT also after a million attempts during each of
- * which another node changed the word. Other errors as above. */
+/* Set word `index` to `value`. Lock-free. Also returns -ETIMEDOUT after a million attempts, each of
+ * which failed because another node changed the word. Other errors as above. */
 REMO_API int remo_atomic_var_store(struct remo_atomic_var *var, uint64_t index, uint64_t value);
-/* As store; *ret_old is the value before. */
+/* As store; *ret_old is the previous value. */
 REMO_API int remo_atomic_var_exchange(struct remo_atomic_var *var, uint64_t index, uint64_t value,
                                       uint64_t *ret_old);
 

@@ -3,18 +3,19 @@
  * Model:   each participant counts its arrivals in its row of an SST, and waits until no row is
  *          behind its own. Reusable.
  * Layout:  one word per participant, in the memory of each participant.
- * Cost:    n-1 writes (notify), and a global fence, which costs nothing if only the previous
- *          arrival is unfenced.
+ * Cost:    n-1 writes (notify), and a global fence. The fence costs nothing if only the writes of
+ *          the previous arrival are unfenced.
  * Order:   operations of a node before its arrival are visible to all nodes after the barrier. They
  *          include those of other threads that happened before the arrival.
  * Caches:  works without hardware coherence (see region.h).
  * Failure: if a participant fails (or leaves) before it arrives, every other participant gets
- *          -EHOSTDOWN (or -ENOTCONN) as soon as the failure is detected, and the barrier is
+ *          -EHOSTDOWN (or -ENOTCONN) as soon as the failure is detected. The barrier is then
  *          unusable. A failure after the arrival does not affect the round. If a participant
  *          fails while announcing its arrival, peers that received the announcement pass this round
  *          and get -EHOSTDOWN in the next. After -ETIMEDOUT the arrival of this node remains valid:
- *          call again to continue waiting. Exception: while a participant has not opened the
- *          barrier, or if the fence fails (its error is returned), this node has not arrived.
+ *          call again to continue waiting. There are two exceptions, in which this node has not
+ *          arrived: a participant has not opened the barrier, or the fence failed (its error is
+ *          returned).
  * Threads: one thread of a node at a time.
  * Source:  LOCO 4.1, figure 1(a).
  */

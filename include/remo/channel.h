@@ -9,21 +9,23 @@
  *          at each participant that is up has compared this endpoint with its own. The protocol is
  *          described in docs/internals/join.md.
  * Match:   type, participants, providers and sizes are the same on every participant. A mismatch is
- *          -EPROTO at both nodes, with a sentence that has both descriptions. A node that joins one
- *          of the two later gets the same sentence. The node that joins later cannot use the
- *          channel: its calls return -EPROTO, also those on its own memory. So two nodes never hold
- *          one lock. If only one of the two counts the other as a participant, only that node gets
- *          -EPROTO. Disjoint sets of participants are separate channels of the same name. If a node
- *          has waited successfully and closes immediately, the wait of its peer still succeeds.
- * Lifetime: an endpoint connects to at most one endpoint of each peer. After a close, peers get
+ *          -EPROTO at both nodes, with a sentence that has both descriptions. A node that joins
+ *          either of the two later gets the same sentence. The node that joins later cannot use the
+ *          channel: its calls return -EPROTO, including those on its own memory. So two nodes that
+ *          do not match never both hold one lock. If only one of the two counts the other as a
+ *          participant, only that node gets -EPROTO. Disjoint sets of participants are separate
+ *          channels of the same name.
+ * Lifetime: an endpoint connects to at most one endpoint of each peer. A node may close immediately
+ *           after a successful wait; the wait of its peer still succeeds. After a close, peers get
  *           REMO_CHANNEL_LEFT. Memory is reused when all peers that have its address have closed
- *           too, or have failed. If an operation of a closing node is still in flight after
- *           op_timeout_ns, the memory that it may use is reused after that node has left or failed.
+ *           too, or have failed. An operation of a closing node may still be in flight after
+ *           op_timeout_ns. The memory that it may use is reused after that node has left or failed.
  * Threads: any. Callbacks run on the node's control thread (join, connect, leave, message) or
  *          service thread (immediate), one at a time on each. They may open channels and send. They
  *          must not wait for peers, close their own channel, or run for long.
- * Cost:    set-up: one or two JOINs, one ANSWERED and one CONNECT from each participant to each
- *          other, on the control stream; one round trip for each object. No cost on the data path.
+ * Cost:    set-up: one or two JOINs, one ANSWERED and one CONNECT from each participant to every
+ *          other participant, on the control stream. An open takes one round trip. No cost on the
+ *          data path.
  * Source:  LOCO 4. Differs in: open states the set of participants (default: the parent's), so
  *          errors can name a missing node.
  */
@@ -98,7 +100,7 @@ REMO_API int remo_channel_join(struct remo_channel *channel);
 REMO_API int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns);
 /* Close the channel and its sub-channels. Waits for the end of this channel's callbacks, and for
  * op_timeout_ns at most for writes of this node; does not wait for peers to close. NULL has no
- * effect; half-built channels are allowed. */
+ * effect. The channel need not have joined. */
 REMO_API void remo_channel_close(struct remo_channel *channel);
 
 REMO_API struct remo_node *remo_channel_node(const struct remo_channel *channel);
@@ -108,7 +110,7 @@ REMO_API const struct remo_nodeset *remo_channel_participants(const struct remo_
 REMO_API enum remo_channel_state remo_channel_peer(const struct remo_channel *channel, uint32_t node);
 
 /* Return this node's share of the memory, or NULL if it provides none. Peers may modify it
- * concurrently: read words atomically, and verify larger data by a check. */
+ * concurrently: read words atomically, and verify larger data with a checksum. */
 REMO_API void *remo_channel_memory(const struct remo_channel *channel, uint32_t memory);
 
 /* Send a message of up to REMO_CHANNEL_MESSAGE_BYTES_MAX bytes on the control stream, to on_message

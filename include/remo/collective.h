@@ -4,11 +4,11 @@
  *          barrier; then each node that needs a contribution reads it. A large all-reduce takes two
  *          such steps: each node reduces one n-th of the elements, then reads the results of all
  *          other nodes.
- * Layout:  in the memory of each participant: two blocks {u64 call, u64 round, data} for
- *          contributions, used alternately; one such block for a part of a result; and room for 8
- *          reads in flight. In a large all-reduce each part of a contribution has its own header
+ * Layout:  each participant has two blocks {u64 call, u64 round, data} for contributions, used
+ *          alternately. It also has one such block for a part of a result, and room for 8 reads in
+ *          flight. In a large all-reduce each part of a contribution has its own header
  *          {call, round}.
- * Cost:    of each node, with n participants. A read moves at most 64 KiB; k is bytes / 64 KiB,
+ * Cost:    for each node, with n participants. A read moves at most 64 KiB; k is bytes / 64 KiB,
  *          rounded up, and at least 1.
  *          - every call: n-1 writes (notify), those of the barrier;
  *          - broadcast: k reads, except at the root;
@@ -16,17 +16,17 @@
  *          - all_gather: (n-1) k reads;
  *          - all_reduce: (n-1) k reads up to 16 KiB, or with n <= 2. Otherwise 2 (n-1) writes
  *            (notify) instead of n-1, and 2 (n-1) k reads, with k for bytes / n.
- * Order:   as a barrier: no participant returns before all have called. Operations of a node before
- *          its call are visible to every node after its own call. Calls need no barrier between
- *          them. A reduction combines contributions in the order of ranks, so all participants get
- *          the same bits, also for doubles.
+ * Order:   as in a barrier, no participant returns before all have called. Operations of a node
+ *          before its call are visible to every other node after that node's call. Calls need no
+ *          barrier between them. A reduction combines contributions in the order of ranks, so all
+ *          participants get the same bits, even for doubles.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if a participant fails (or leaves) before its call, every other participant gets
  *          -EHOSTDOWN (or -ENOTCONN) as soon as the failure is detected. If it fails later, nodes
  *          that still need its data get that error, and so do nodes that wait for such a node. The
  *          others return 0, and get the error in the next call at the latest. After that error, and
  *          after -EPROTO, every call returns the error: close the object. After any other error
- *          (-ETIMEDOUT, -EIO, ...) the call is incomplete: repeat it with the same arguments until
+ *          (-ETIMEDOUT, -EIO, ...) the call is incomplete. Repeat it with the same arguments until
  *          it returns 0 or one of those three errors.
  * Threads: one thread of a node at a time.
  * Source:  Thakur, Rabenseifner and Gropp 2005 (reduce-scatter and all-gather). Differs in: nodes

@@ -1,10 +1,10 @@
 /* error.h - error codes, and sentences that explain them.
  *
  * Every function that can fail returns 0 or a negative errno code, and writes its outputs only on
- * success. The code tells the program how to react; remo_last_error() has a sentence for a person,
- * with the remedy. The sentence is one line; control characters of names in it become '?'. If a
- * required pointer is NULL, functions return -EINVAL; functions without a code return NULL or 0, or
- * have no effect. Remo never prints, exits or aborts because of a peer or of a caller's argument.
+ * success. A program handles the code; remo_last_error() returns a sentence for a person, with the
+ * remedy. The sentence is one line; control characters of names in it become '?'. If a required
+ * pointer is NULL, functions return -EINVAL; functions without a code return NULL or 0, or have no
+ * effect. Remo never prints, exits or aborts because of a peer or a caller's argument.
  *
  * Codes:
  *   -EHOSTDOWN        a peer that the operation needs has failed or left

@@ -20,7 +20,7 @@
  *          their next notification; an event that is not armed costs nothing. Each event has a
  *          thread, which sleeps.
  * Failure: a failed peer makes the descriptor readable; the calls of the loop return the error.
- * Threads: any thread may arm. Open, arm and close of one event are not called concurrently.
+ * Threads: any thread may arm. Do not call open, arm and close of one event concurrently.
  * Source:  libibverbs' ibv_req_notify_cq: arm, poll once more, then sleep. Not in LOCO.
  */
 #pragma once

@@ -1,4 +1,4 @@
-/* kv.h - a distributed hash map: reads take no lock and one network read.
+/* kv.h - a distributed hash map: a get takes no lock and one network read.
  *
  * Model:   every participant holds slots {state, key, value} in a region, and a complete local
  *          index key -> (node, slot). Inserts, updates and deletes acquire the ticket lock of the
@@ -7,12 +7,12 @@
  *          node, and then announces the removal. Announcements use one ring buffer per node, which
  *          a service thread of each node applies.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
- *          version|length, value}, key and values at their maximum length, rounded up to cache
- *          lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An update
- *          overwrites the older copy, so a writer that fails does not damage the last value, and
- *          readers never wait for a writer.
+ *          version|length, value}. Key and values have their maximum length; a slot is rounded up
+ *          to cache lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An
+ *          update overwrites the older copy, so a writer that fails does not damage the last value,
+ *          and readers never wait for a writer.
  * Cost:    get = 1 read of a slot. A second read follows a torn read, or a fingerprint that two
- *          keys share (1 of 15,000 searches). An absent key = 0 reads. With n participants,
+ *          keys share (1 of 15,000 searches). get of an absent key = 0 reads. With n participants,
  *          uncontended:
  *          - update, fetch_add, compare_put: 2 atomics (lock) + 1 read + 1 write; no write if the
  *            operation is refused, no read if the key is absent;
@@ -26,25 +26,26 @@
  *          Inserts and deletes of one window share their messages: n-1 writes for up to 256 of
  *          them.
  * Order:   linearizable, for each key. Operations of one thread that are in flight together are
- *          concurrent with each other. A cursor is not a snapshot: each key and value that it
- *          returns was in the map at one moment of the call that returned it.
+ *          concurrent with each other. Each key and value that a cursor returns was in the map at
+ *          some moment of that call; a cursor is not a snapshot of the map.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: keys on a failed node: -EHOSTDOWN; on a node that has closed the map: -ENOTCONN. An
  *          absent key gets the same error if its fingerprint equals that of a lost key. Keys whose
  *          stripe has its lock on a failed node (one key in n) become read-only: insert, update and
  *          delete return -EHOSTDOWN. All other keys are unaffected. To change all remaining keys
- *          again, copy them into a new map with fewer participants. A change of a node that fails
- *          is applied or not applied, and leaves nothing to repair. After -ETIMEDOUT
+ *          again, copy them into a new map with fewer participants. A change that a node had begun
+ *          when it failed is applied or not applied, and leaves nothing to repair. After -ETIMEDOUT
  *          (op_timeout_ns), as after every error of a node or the network, the outcome of the
- *          change is unknown. While its write may still arrive, its stripe stays locked: changes of
- *          keys of the stripe return -ETIMEDOUT. The thread's other changes wait too. After the
- *          node answers or has failed, the thread's next call on the map (of any kind) releases the
- *          stripe. So a thread that got -ETIMEDOUT must not end before such a call.
+ *          change is unknown. While a write of the change may still arrive, its stripe stays
+ *          locked: changes of keys of the stripe return -ETIMEDOUT. The thread's other changes wait
+ *          too. After the node answers or has failed, the thread's next call on the map (of any
+ *          kind) releases the stripe. So a thread that got -ETIMEDOUT must not end before such a
+ *          call.
  * Threads: any.
- * Source:  LOCO 6 and Appendix C. Differs in: the slot holds the key, and a get compares it, so
- *          keys of any length and equal fingerprints are safe; two copies of the value; deletes
- *          need no acknowledgement; state machines instead of user-level threads advance a thread's
- *          window of operations. The proof is in docs/internals/kv.md.
+ * Source:  LOCO 6 and Appendix C. Differs in: a get compares the key in the slot, so keys may have
+ *          any length and share fingerprints; two copies of the value; deletes need no
+ *          acknowledgement; state machines instead of user-level threads advance a thread's window
+ *          of operations. The proof is in docs/internals/kv.md.
  */
 #pragma once
 
@@ -72,7 +73,7 @@ struct remo_kv_options {
  *   others   those of remo_channel_open and remo_channel_add_memory */
 REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
                           const struct remo_kv_options *options, struct remo_kv **ret_kv);
-/* Close the map. No operation of this node may be in flight. Keys with a slot on this node are
+/* Close the map. First complete all operations of this node. Keys with a slot on this node are
  * lost. NULL has no effect. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
@@ -86,7 +87,7 @@ REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
  *   -EHOSTDOWN  a node that the operation needs has failed
  *   -ENOTCONN   a node that the operation needs has closed the map
  *   -ETIMEDOUT  the outcome of a change is unknown, or the stripe is locked
- * Threads: any, also threads with a window in flight. */
+ * Threads: any, including threads with a window in flight. */
 
 /* Copy the value of the key to `value`. Its contents are undefined after an error.
  * Errors:
@@ -134,9 +135,9 @@ REMO_API int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_byte
 
 /* ---- a window of operations ----
  *
- * An operation, its key and its value are in the caller's memory, and stay in place while the
+ * An operation, its key and its value are in the caller's memory, and must stay in place while the
  * status of the operation is -EINPROGRESS. A thread may start any number of operations. Only poll
- * and wait advance them, all operations of the thread on the map together. An insert or delete in
+ * and wait advance them: all operations of the thread on the map together. An insert or delete in
  * flight holds a lock until its thread polls again. A thread must complete its operations before it
  * ends. */
 enum remo_kv_kind {
@@ -163,11 +164,11 @@ struct remo_kv_op {
 };
 
 /* Start an operation. Does not block.
- * Errors: those of a wrong key or value, also in op->status, and
+ * Errors (op->status has them too): those of a wrong key or value, and
  *   -EAGAIN  too many threads use the node */
 REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
-/* Advance this thread's operations by a step, and return the number of operations in flight, or
- * -errno. Never sleeps; may spin for some microseconds to acquire a lock. */
+/* Advance each of this thread's operations by one step. Returns the number of operations in flight,
+ * or -errno. Never sleeps; may spin for some microseconds to acquire a lock. */
 REMO_API int remo_kv_poll(struct remo_kv *kv);
 /* Wait until `op` is complete, and return its status. op_timeout_ns limits each wait. */
 REMO_API int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op);
@@ -184,9 +185,9 @@ struct remo_kv_cursor {
         { 0, 0 }            \
     }
 
-/* Return the next key and its value, and advance the cursor. The order of keys has no meaning. A
+/* Return the next key and its value, and advance the cursor. The order of keys is unspecified. A
  * key that is present from the first call to the last is returned exactly once. A key that is
- * inserted or deleted meanwhile is returned at most once for each insert. With value = NULL and
+ * inserted or deleted between them is returned at most once for each insert. With value = NULL and
  * value_cap = 0 the value is not copied; ret_value_bytes may be NULL. The contents of `key` and
  * `value` are undefined after an error. Blocks; op_timeout_ns limits each wait.
  * Threads: any; one at a time for each cursor.
@@ -201,7 +202,7 @@ struct remo_kv_cursor {
  *   -ETIMEDOUT  the node of the entry does not answer
  *   -EINVAL     an argument is wrong
  *   -EAGAIN     too many threads use the node
- * After the errors from -EMSGSIZE on the cursor stays at the entry. */
+ * After -EMSGSIZE and the errors below it, the cursor stays at the entry. */
 REMO_API int remo_kv_next(struct remo_kv *kv, struct remo_kv_cursor *cursor, void *key, size_t key_cap,
                           size_t *ret_key_bytes, void *value, size_t value_cap, size_t *ret_value_bytes);
 

@@ -6,12 +6,13 @@
  *          Otherwise the node arrives at the queue word of its ticket, and waits for a grant word
  *          in its own memory. A release advances `serving`, and grants the lock to the next waiter.
  *          Threads of one node queue in private memory and hand the lock over locally, at most
- *          REMO_LOCK_HANDOVERS_MAX times in a row. Then the lock returns to its home, for the
- *          waiters of other nodes.
- * Layout:  at the home, 8 bytes for the word and for each of 2 x participants queue words, rounded
- *          up to powers of two and cache lines. At each participant, 8 bytes for a grant word, and
- *          64 of private memory.
- * Cost:    network operations; waiting takes none, nor does a hand-over between threads of a node.
+ *          REMO_LOCK_HANDOVERS_MAX times in succession. Then a release ends the ticket at the home,
+ *          so that waiters of other nodes are served.
+ * Layout:  at the home, 8 bytes for the word and 8 for each queue word. A lock has 2 x participants
+ *          queue words, rounded up to a power of two; the total is rounded up to cache lines. At
+ *          each participant, 8 bytes for a grant word, and 64 bytes of private memory.
+ * Cost:    network operations. Waiting takes none, and a hand-over between threads of a node takes
+ *          none.
  *          - uncontended: acquire 1 atomic, release 1 atomic and the requested fence;
  *          - held by another node: acquire 3 atomics (draw, arrive, and a reset of the queue word
  *            while the lock is held);
@@ -19,19 +20,19 @@
  *            more atomics for each skipped ticket;
  *          - a timed-out acquire: 1 atomic after draw and arrive; the next acquire resumes its
  *            ticket with 1 atomic;
- *          - timeout 0: 1 atomic if this node was the last holder or the lock is held, otherwise 2;
- *            none if a thread of this node holds the lock.
+ *          - timeout 0: none if a thread of this node holds the lock; 1 atomic if this node was the
+ *            last holder or the lock is held; otherwise 2 atomics.
  * Order:   FIFO between nodes, FIFO between threads of a node. Operations before a release, covered
  *          by its fence, are visible after the next acquire.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if the holder fails, it is cut off first. The next holder gets -EOWNERDEAD and holds the
- *          lock: repair the protected data, then call remo_lock_consistent. A release without it
- *          makes the lock -ENOTRECOVERABLE permanently. A waiter that fails is skipped; if it fails
- *          during a hand-over to it, or during a release, it may count as a holder. The home sends
- *          one message to each participant that is up, and receives one answer from each, to find
- *          orphaned tickets. If the home fails, all calls return -EHOSTDOWN; if it closes the
- *          table, -ENOTCONN. A timed-out acquire leaves a marked ticket in the wait queue. Releases
- *          skip it, or the node's next acquire resumes it. A timeout of 0 leaves no ticket. A
+ *          lock: repair the protected data, then call remo_lock_consistent. After a release without
+ *          that call, every acquire returns -ENOTRECOVERABLE. A waiter that fails is skipped. A
+ *          node that fails during a hand-over to it, or during a release, may count as a holder. To
+ *          find orphaned tickets, the home exchanges a query and an answer with each participant
+ *          that is up. If the home fails, all calls return -EHOSTDOWN; if it closes the table,
+ *          -ENOTCONN. A timed-out acquire leaves a marked ticket in the wait queue. Releases skip
+ *          the ticket, or the node's next acquire resumes it. A timeout of 0 leaves no ticket. A
  *          release hands the lock over only when no write that its fence covers is in flight. It
  *          repeats a failed fence for op_timeout_ns. Then it returns -EAGAIN, and the lock is still
  *          held. A write whose target has failed, or that completed with an error, is no longer in
@@ -62,15 +63,16 @@ struct remo_lock_options {
  * Errors: those of remo_channel_open and remo_channel_add_memory. */
 REMO_API int remo_lock_open(struct remo_channel *parent, const char *name,
                             const struct remo_lock_options *options, struct remo_lock **ret_lock);
-/* Close the table. No thread of this node holds or waits for one of its locks. When a home closes
- * the table, its locks are lost to all participants. NULL has no effect. */
+/* Close the table. First release all its locks that threads of this node hold, and end all waits
+ * for them. When a home closes the table, its locks are lost to all participants. NULL has no
+ * effect. */
 REMO_API void remo_lock_close(struct remo_lock *lock);
 REMO_API struct remo_channel *remo_lock_channel(struct remo_lock *lock);
 /* Return the home of lock `index`. */
 REMO_API uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index);
 
-/* Acquire lock `index`. The caller holds the lock after 0 and -EOWNERDEAD. Blocks up to
- * `timeout_ns` (0: try once). Locks are not recursive. Threads: any.
+/* Acquire lock `index`. The caller holds the lock if the call returns 0 or -EOWNERDEAD. Blocks up
+ * to `timeout_ns` (0: try once). Locks are not recursive. Threads: any.
  * Errors:
  *   -EOWNERDEAD       acquired, but the previous holder failed: repair the protected data
  *   -ETIMEDOUT        the lock was not free
@@ -84,16 +86,16 @@ REMO_API int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t 
  * REMO_FENCE_NONE if the thread wrote nothing, PAIR if it wrote to the lock's home only, otherwise
  * THREAD or GLOBAL. Blocks for op_timeout_ns at most, unless the hand-over itself takes longer.
  * Errors:
- *   -EAGAIN  the lock is still held. Writes may still arrive: their target pauses and has not
- *            failed, or operations cannot be posted. Call release again until it succeeds, and do
- *            not use the protected data in between. Closing the table or the node then counts as a
- *            failure: the next holder gets -EOWNERDEAD
+ *   -EAGAIN  the lock is still held, because writes may still arrive: their target is paused and
+ *            has not failed, or operations cannot be posted. Call release again until it succeeds,
+ *            and do not use the protected data before that. Closing the table or the node counts
+ *            as a failure in this state: the next holder gets -EOWNERDEAD
  *   -EINVAL  there is no such lock or fence; the call had no effect
  *   -EPERM   this thread does not hold the lock; the call had no effect
- *   -ETIMEDOUT  the home did not answer in time. This thread does not hold the lock any more. The
- *            home hands the lock over when it answers again; the next holder may get -EOWNERDEAD.
- *            Until then this node cannot acquire the lock. A release with REMO_FENCE_NONE returns
- *            this error where one with another fence returns -EAGAIN
+ *   -ETIMEDOUT  the home did not answer in time. This thread no longer holds the lock. The home
+ *            hands the lock over when it answers again; the next holder may get -EOWNERDEAD. Until
+ *            then this node cannot acquire the lock. If operations are in flight, a release with
+ *            REMO_FENCE_NONE returns this error, and any other release returns -EAGAIN
  *   others   the lock is released, and the home failed or left (-EHOSTDOWN, -ENOTCONN), or a write
  *            under the lock was lost (-EIO, ...). To repair the protected data before the next
  *            holder reads it, call remo_fence first and release after the repair */

@@ -1,7 +1,7 @@
 /* log.h - messages about a node at run time.
  *
- * A program sets a function and the most detailed level when it opens a node. Without a function no
- * message is formatted, unless the environment has REMO_LOG: then messages go to standard error.
+ * A program sets a function and the most detailed level when it opens a node. Without a function,
+ * messages are discarded, or written to standard error if the environment has REMO_LOG.
  * Threads of the program and of the library may call the function concurrently. The function must
  * not call Remo. */
 #pragma once

@@ -7,15 +7,15 @@
  * Threads: any thread may call any function. A thread is attached to the node at its first call and
  *          detached when it ends. At most `threads_max` threads are attached at a time.
  * Failure: a node detects the failure of a peer by the peer's socket (same machine: immediately) or
- *          heartbeat. Every wait for the peer then ends with -EHOSTDOWN, and so does every later
- *          operation on it. A peer that closes its node has left: REMO_PEER_LEFT, with the same
- *          error code. Until this node has cut the failed peer off, an operation may still succeed,
- *          even after remo_node_peer has returned REMO_PEER_DEAD. On shm the memory of a failed
- *          peer stays mapped, a read returns its last contents, and the cut-off comes microseconds
- *          after the socket closes. On other fabrics it comes when all operations in flight have
+ *          heartbeat. Every wait for the peer, and every later operation on it, then ends with
+ *          -EHOSTDOWN. A peer that closes its node has left: REMO_PEER_LEFT, with the same error
+ *          code. Until this node has cut the failed peer off, an operation may still succeed, even
+ *          after remo_node_peer has returned REMO_PEER_DEAD. On shm the memory of a failed peer
+ *          stays mapped, a read returns its last contents, and the cut-off comes microseconds after
+ *          the socket closes. On other fabrics the cut-off comes when all operations in flight have
  *          failed. To detect a failure reliably, wait on the peer or acquire a lock; a successful
- *          read proves nothing. A forked child that executes no other program keeps the sockets of
- *          its parent open. While it runs, the failure of the parent is not detected.
+ *          read proves nothing. A forked child that does not call exec keeps the sockets of its
+ *          parent open. While the child runs, peers do not detect the failure of the parent.
  * Errors:  functions return 0 or -errno; remo_last_error() explains the calling thread's last
  *          failure.
  * Source:  LOCO 4.2 (manager), A.1, A.2.
@@ -129,7 +129,7 @@ REMO_API enum remo_peer_state remo_node_peer(const struct remo_node *node, uint3
 
 /* ---- fences (LOCO 5.3) ---- */
 
-/* Complete and place the operations before the fence, before any operation after it. The scope
+/* Order operations: those before the fence are complete and placed before those after it. The scope
  * selects operations:
  *   PAIR    of this thread, to `peer`;
  *   THREAD  of this thread, to all nodes;
@@ -142,7 +142,7 @@ REMO_API enum remo_peer_state remo_node_peer(const struct remo_node *node, uint3
  *   -EHOSTDOWN  a peer has failed
  *   -ETIMEDOUT  a peer does not answer; the sentence names it
  *   others      that of the first write without an ack that failed since the last fence; GLOBAL
- *               includes writes of other threads, also of threads that have ended */
+ *               includes writes of other threads, even of threads that have ended */
 enum remo_fence_scope { REMO_FENCE_NONE, REMO_FENCE_PAIR, REMO_FENCE_THREAD, REMO_FENCE_GLOBAL };
 REMO_API int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer);
 
@@ -160,9 +160,9 @@ REMO_API int remo_write(struct remo_node *node, struct remo_addr addr, const voi
 
 /* ---- buffers (LOCO's mem_refs, A.2) ---- */
 
-/* Take a block of REMO_BUFFER_BYTES of network memory from this thread's pool, and return it. An
- * operation uses the block without a copy, until its ack is complete. The same thread returns the
- * block. Does not block. Cost: no system call, no lock.
+/* Take a block of REMO_BUFFER_BYTES of network memory from this thread's pool. An operation uses
+ * the block without a copy, until its ack is complete. The same thread must give the block back
+ * with remo_buffer_put. Does not block. Cost: no system call, no lock.
  * Errors:
  *   -ENOBUFS  all REMO_BUFFERS_PER_THREAD blocks of this thread are in use */
 #define REMO_BUFFER_BYTES 8192u

@@ -13,7 +13,7 @@
  *          value never returns to an older one, across pushes, pulls and threads.
  * Caches:  works without hardware coherence (see region.h): each line has one writer.
  * Failure: -EAGAIN after REMO_OWNED_VAR_RETRIES torn reads; the caller's memory is unchanged. If
- *          the owner has failed, pull returns -EHOSTDOWN, and the copy stays readable, also after a
+ *          the owner has failed, pull returns -EHOSTDOWN, and the copy stays readable, even after a
  *          failure during a push. A node that opens late has the value zero until a push or a pull.
  * Threads: load, pull, wait: any, concurrently. store, push: one at a time.
  * Source:  LOCO 5.1.1. Differs in: the checksum covers the sequence, so a stale copy is detected;

@@ -19,22 +19,23 @@
  *          - after pushes (pops) of other nodes: 1 read and 1 atomic (2 reads) more, and 1 atomic
  *            with concurrent ones;
  *          - with waiting nodes: 1 read, 1 atomic, and 1 write (notify) to each of them;
- *          - a wait: 3 to 5 atomics at its begin and end, and one retry every 20 ms.
+ *          - a wait: 3 to 5 atomics for its beginning and end, and one retry every 20 ms.
  * Order:   FIFO and linearizable. A push happens before the pop that returns its element.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if the home fails, calls return -EHOSTDOWN (-ENOTCONN if it closed the queue). If
  *          another participant fails or closes the queue, waiting calls and the next call of each
- *          node return -EHOSTDOWN, once and without effect. The elements in its slots are lost, and
- *          the queue continues without its slots, in order. A node that fails during a push has
+ *          node return -EHOSTDOWN, once and without effect. The elements in its slots are lost; the
+ *          others stay in the queue, in order. A node that fails during a push has
  *          pushed its element or not; during a pop, it may have removed the element. Completed
  *          pushes into slots of nodes that are up are never lost, and no element is returned twice.
- *          If the owner of a slot fails during a push, the push returns -EHOSTDOWN or -EIO: the
- *          element was pushed once or not at all, and the sentence states it. If a push to an owner
- *          that is up fails, its slot is skipped, and the sentence of -EIO states whether the
- *          outcome is unknown. While the owner does not answer, pops wait at the slot; the next
- *          call on the pushing node after the owner answers frees it. Operations that time out have
- *          no effect. A pop waits for a push that has claimed its slot and has not filled it.
- *          Without time to wait, the pop returns -ETIMEDOUT, as if the queue were empty.
+ *          If the owner of a slot fails during a push, the push returns -EHOSTDOWN or -EIO. If a
+ *          push to an owner that is up fails, it returns -EIO, and its slot is skipped. In both
+ *          cases the element was pushed at most once, and the sentence states whether the outcome
+ *          is unknown. While the owner is up and does not answer, pops wait at the slot. After the
+ *          owner answers, the next call on the pushing node frees the slot.
+ *          Operations that time out have no effect. A pop waits for a push that has claimed its
+ *          slot and has not filled it. Without time to wait, the pop returns -ETIMEDOUT, as if the
+ *          queue were empty.
  * Threads: any.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by
  *          compare-and-swap instead of tickets by fetch-and-add, so no failed or timed-out
@@ -69,8 +70,8 @@ REMO_API int remo_queue_open(struct remo_channel *parent, const char *name,
 REMO_API void remo_queue_close(struct remo_queue *queue);
 REMO_API struct remo_channel *remo_queue_channel(struct remo_queue *queue);
 
-/* Append `size_bytes` (0 to slot_bytes) from `data`; copied on return. Blocks up to `timeout_ns`
- * (0: try once).
+/* Append the `size_bytes` bytes at `data` (0 to slot_bytes). `data` may be reused on return. Blocks
+ * up to `timeout_ns` (0: try once).
  * Errors:
  *   -ETIMEDOUT  the queue is full
  *   -EMSGSIZE   the element is longer than slot_bytes

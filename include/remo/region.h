@@ -7,9 +7,9 @@
  *          not network memory.
  * Order:   none beyond docs/memory-model.md: use fences, locks, or objects built on regions.
  *          Aligned words of 8 bytes are never torn. Larger data may be torn by lines, in any order.
- * Caches:  without hardware coherence (CXL without back-invalidation; only simulated in this
- *          version), read and write work if one node alone writes each line of 64 bytes. Atomics
- *          return -EOPNOTSUPP. A node accesses its own share by rank, not through
+ * Caches:  "without hardware coherence" means CXL without back-invalidation, which this version
+ *          only simulates. There read and write work if only one node writes each line of 64 bytes.
+ *          Atomics return -EOPNOTSUPP. A node accesses its own share by rank, not through
  *          remo_region_local.
  * Failure: -EHOSTDOWN if the node has failed, -ENOTCONN if it has closed the region. Operations
  *          wait for a node that has not opened the region; -ETIMEDOUT after op_timeout_ns.
@@ -20,7 +20,8 @@
  * returns when its source has been copied or sent; the next fence waits for it and reports its
  * error. With an ack, all operations return immediately, and `dst` and `ret_old` are valid when the
  * ack is complete. The source of a write is copied, unless it is in this node's network memory (a
- * buffer of remo_buffer_get, or this node's share). Then it is in use until the ack is complete.
+ * buffer of remo_buffer_get, or this node's share). Such a source is in use until the ack is
+ * complete.
  */
 #pragma once
 

@@ -7,8 +7,8 @@
  *          aligned to 16 bytes, and never wraps. A filler of 16 bytes ends a lap that has no room
  *          for the next message.
  * Cost:    send to n receivers: n writes (notify, or with an immediate), and n more per lap for the
- *          filler. receive: none, and an acknowledgement of 1 write for every consumed half of the
- *          ring, or on request.
+ *          filler. receive: none, except 1 write to acknowledge every consumed half of the ring, or
+ *          on request.
  * Order:   each receiver gets every message once, in the order of sends.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if the ring is full, the sender waits for the slowest receiver that is up (-ETIMEDOUT:

@@ -9,10 +9,9 @@
  * Order:   each row is a regular register whose copies never return to an older value; rows are
  *          independent. A row of at most 8 bytes is atomic.
  * Caches:  works without hardware coherence (see region.h): each line has one writer.
- * Failure: the row of a failed node keeps its last value, also after a failure during a push
- *          (remo_channel_peer reports the failure). push_all skips failed participants, and
- *          waits for participants that have not opened the table. -EAGAIN after 64 torn reads of a
- *          row.
+ * Failure: the row of a failed node keeps its last value, even after a failure during a push.
+ *          remo_channel_peer reports the failure. push_all skips failed participants, and waits for
+ *          participants that have not opened the table. -EAGAIN after 64 torn reads of a row.
  * Threads: load, next, wait: any, concurrently. store, push, push_all: one at a time.
  * Source:  LOCO 5.1.2; Derecho. Differs in: all rows are in one region instead of one channel each.
  */

@@ -1,8 +1,9 @@
 /* version.h - the version of Remo.
  *
- * Until 1.0 each minor version may change the interface. It has its own shared library name
- * (libremo.so.0.1) and symbol versions (REMO_0.1). So a program keeps the minor version that it was
- * linked with. A patch version changes neither the interface nor the layout of exchanged data. */
+ * Until 1.0 each minor version may change the interface. So each minor version has its own shared
+ * library name (libremo.so.0.1) and symbol versions (REMO_0.1), and a program loads the minor
+ * version that it was linked with. A patch version changes neither the interface nor the layout of
+ * exchanged data. */
 #pragma once
 
 #include <remo/error.h>

@@ -1,7 +1,7 @@
-/* join.c - the protocol by which endpoints of one name connect and separate.
+/* join.c - the protocol by which endpoints of one name connect and disconnect.
  *
- * Invariant: an endpoint accepts the addresses of one endpoint of each peer, ever. docs/internals/join.md has
- * the messages, the states of a pair and the proofs; early.h keeps JOINs that arrive before the open. */
+ * Invariant: during its lifetime, an endpoint accepts the addresses of at most one endpoint of each peer.
+ * docs/internals/join.md describes the messages, the states of a pair and the proofs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,13 +21,15 @@ static bool provides(const struct remo__memory *memory, uint32_t node) {
 
 /* ---- sending ---- */
 
-/* A peer that has failed needs no frame. After another error a wait at the peer ends by its timeout. */
+/* Send a frame. A failed peer is not an error. After any other error, the peer's wait for the frame times
+ * out. */
 static int send_frame(struct remo_node *node, uint32_t peer, enum remo__message_type type,
                       const uint8_t *frame, size_t bytes) {
     int rc = remo__node_send(node, peer, (uint16_t)type, frame, bytes);
     if (rc != 0)
         remo__log(&node->log, rc == -EHOSTDOWN ? REMO_LOG_DEBUG : REMO_LOG_ERROR,
-                  "cannot send a message of a channel; the peer's wait times out: %s", remo_last_error());
+                  "cannot send a message of a channel, so the peer's wait for it times out: %s",
+                  remo_last_error());
     return rc == -EHOSTDOWN ? 0 : rc;
 }
 
@@ -93,9 +95,10 @@ static void set_mismatch(struct remo_channel *channel, const char *text) {
     remo__log(&channel->node->log, REMO_LOG_ERROR, "%s", text);
 }
 
-/* ---- callbacks: never under the lock, and never after a close has begun ---- */
+/* ---- callbacks: never called with the lock held, and never after a close has begun ---- */
 
-/* A channel that a callback opens on this thread cannot wait for the answers: this thread receives them. */
+/* Mark this thread as the one that handles frames. A channel that a callback opens on this thread cannot wait
+ * for ANSWERED, because this thread receives it. */
 static void begin_handling(struct remo__registry *registry) {
     atomic_store(&registry->control_thread, pthread_self());
     atomic_store(&registry->handling, true);
@@ -105,7 +108,7 @@ static void end_handling(struct remo__registry *registry) {
     atomic_store(&registry->handling, false);
 }
 
-/* The change of one pair, for the callbacks. The channel stays busy until they have returned. */
+/* The change of one pair, for the callbacks. The channel stays busy until the callbacks have returned. */
 struct pair_change {
     struct remo_channel *channel; /* NULL: no change */
     bool joined, connected;
@@ -139,7 +142,7 @@ static void call_back(const struct pair_change *change, uint32_t peer) {
     end_busy(change->channel);
 }
 
-/* Return whether the pair has become connected with the half that has just arrived. */
+/* Make the pair CONNECTED if each endpoint now has the other's addresses. Returns whether it did. */
 static bool becomes_connected(struct remo__channel_peer *known) {
     if (known->granted_id == 0 || known->granted_id != atomic_load(&known->id)
         || atomic_load(&known->state) != REMO_CHANNEL_WAITING)
@@ -157,7 +160,7 @@ static void log_malformed(struct remo__registry *registry, uint32_t peer, const 
 
 /* ---- JOIN ---- */
 
-/* Compare the participants. False with `text` when the sets differ. */
+/* Compare the participants. If the sets differ, return false and set `text`. */
 static bool same_participants(const struct remo_channel *channel, uint32_t peer,
                               const struct remo__join *join, char *text, size_t cap) {
     char own[REMO__NODESET_TEXT_BYTES], other[REMO__NODESET_TEXT_BYTES];
@@ -171,8 +174,8 @@ static bool same_participants(const struct remo_channel *channel, uint32_t peer,
     return false;
 }
 
-/* Compare memory `i`: its name, its providers, and the bytes expected of this node. An endpoint that expects
- * no bytes does not use the memory, so its providers mean nothing. */
+/* Compare memory `i`: its name, its providers, and the size that the peer expects of this node's share. An
+ * endpoint that expects no bytes does not use the memory, so its providers are ignored. */
 static bool same_memory(const struct remo_channel *channel, uint32_t peer, const struct remo__join *join,
                         uint32_t i, char *text, size_t cap) {
     const struct remo__memory *memory = &channel->memories[i];
@@ -183,8 +186,8 @@ static bool same_memory(const struct remo_channel *channel, uint32_t peer, const
     bool used_by_both = join->memories[i].expected_bytes > 0 && memory->expected_bytes > 0;
     if (used_by_both && !remo__nodeset_equal(&memory->providers, providers)) {
         snprintf(text, cap,
-                 "channel %s.%s lives at %s on node %u but at %s on node %u; open it with the same homes on "
-                 "every node",
+                 "channel %s.%s has the homes %s on node %u but %s on node %u; open it with the same homes "
+                 "on every node",
                  channel->name, memory->name, remo__nodeset_text(&memory->providers, own), self,
                  remo__nodeset_text(providers, other), peer);
         return false;
@@ -199,13 +202,13 @@ static bool same_memory(const struct remo_channel *channel, uint32_t peer, const
     return false;
 }
 
-/* The sender must describe the channel as this endpoint does: every option that decides where state lives or
- * how it is laid out is part of the type, of the participants or of a memory. False with `text`, which has
- * both descriptions, when it does not. */
+/* Compare the sender's description of the channel with this endpoint. Every option that determines where
+ * state is stored or how it is laid out is part of the type, the participants or a memory. If the two differ,
+ * return false and set `text`, which has both descriptions. */
 static bool matches(const struct remo_channel *channel, uint32_t peer, const struct remo__join *join,
                     char *text, size_t cap) {
     uint32_t self = channel->node->rank;
-    if (!same_participants(channel, peer, join, text, cap)) /* first: sizes depend on it */
+    if (!same_participants(channel, peer, join, text, cap)) /* first: sizes depend on the participants */
         return false;
     if (strcmp(join->type, channel->type) != 0) {
         snprintf(text, cap,
@@ -253,12 +256,12 @@ static bool accept_join(struct remo_channel *channel, uint32_t peer, const struc
     if (!atomic_load(&channel->mismatched))
         return true;
     if (channel->peers[peer].granted_id
-        != join->id) /* else the peer has our addresses: its CONNECT is refused */
+        != join->id) /* else the peer has this endpoint's addresses, and its CONNECT is refused */
         refuse(channel, peer, join->id, channel->error_text);
     return false;
 }
 
-/* The lock is held. */
+/* Answer a JOIN to an open endpoint. The lock is held. */
 static void answer_join(struct remo_channel *channel, uint32_t peer, const struct remo__join *join,
                         struct pair_change *change) {
     struct remo__channel_peer *known = &channel->peers[peer];
@@ -301,7 +304,8 @@ static void on_join(struct remo__registry *registry, uint32_t peer, const void *
 
 /* ---- CONNECT ---- */
 
-/* Check and record the peer's addresses: sizes as expected, and inside memory that this node can reach. */
+/* Check and record the peer's addresses. The sizes must be as expected, and the ranges must be inside memory
+ * that this node can access. */
 static bool accept_addresses(struct remo_channel *channel, uint32_t peer,
                              const struct remo__connect *connect) {
     uint64_t reachable = atomic_load(&channel->node->peers[peer].mapped_bytes),
@@ -319,7 +323,7 @@ static bool accept_addresses(struct remo_channel *channel, uint32_t peer,
     if (!answers || !in_reach) {
         snprintf(text, sizeof text, "channel %s: node %u %s", channel->name, peer,
                  answers
-                     ? "has its memory where this node cannot reach it; the log has the reason"
+                     ? "provides memory that this node cannot access; the log has the reason"
                      : "provides other memory than this node expects; start all nodes from the same build");
         set_mismatch(channel, text);
         return false;
@@ -329,8 +333,8 @@ static bool accept_addresses(struct remo_channel *channel, uint32_t peer,
     return true;
 }
 
-/* Accept the addresses if they are for an endpoint of this node. False: this node will not use them. The lock
- * is held. */
+/* Accept the addresses if they are for an open endpoint of this node. Returns false if this node will not use
+ * them. The lock is held. */
 static bool answer_connect(struct remo_channel *channel, uint32_t peer, const struct remo__connect *connect,
                            struct pair_change *change) {
     if (!channel || channel->slot == 0 || channel->closing || !takes_part(channel, peer))
@@ -395,8 +399,8 @@ static void on_answered(struct remo__registry *registry, uint32_t peer, const vo
 
 /* ---- LEAVE, and the failure of a peer ---- */
 
-/* The peer does not use our addresses any more. The last grant of a closed channel frees it. The lock is
- * held. */
+/* End the peer's grant: the peer no longer uses this endpoint's addresses. The end of the last grant frees a
+ * closed channel. The lock is held. */
 static void end_grant(struct remo__registry *registry, struct remo_channel *channel, uint32_t peer) {
     if (channel->peers[peer].granted_id == 0)
         return;
@@ -453,7 +457,7 @@ void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
         any_in_flight = any_in_flight || in_flight;
         send_leave(channel->node, peer, channel->id, id, in_flight);
     }
-    channel->grants += any_in_flight; /* never ends: operations in flight may use our memory too */
+    channel->grants += any_in_flight; /* never ends: operations in flight may access this node's memory too */
 }
 
 void remo__join_peer_up(void *ctx, uint32_t peer) {

@@ -66,7 +66,7 @@ enum remo__op_flags {
     REMO__OP_NOTIFY = 1,  /* write: ring the target's doorbell after the data is placed */
     REMO__OP_IMM = 2,     /* write: deliver `imm` to the target after the data is placed; implies NOTIFY */
     REMO__OP_FENCE = 4,   /* start only after earlier reads and atomics to this peer have completed */
-    REMO__OP_INLINE = 8,  /* write: `local` may be reused at once (size <= caps.inline_bytes) */
+    REMO__OP_INLINE = 8,  /* write: `local` may be reused on return (size <= caps.inline_bytes) */
     REMO__OP_GATHER = 16, /* read: the caller does not wait yet, so the fabric may defer it and batch it with
                              other operations until the next poll */
 };

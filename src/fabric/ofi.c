@@ -113,7 +113,7 @@ static int ofi_open(const struct remo__fabric_config *config, struct remo__fabri
         rc = remo__ofi_target_start(ofi);
     if (rc < 0) {
         ofi_close(&ofi->base);
-        return remo__fail_more(rc, "opening fabric ofi");
+        return remo__fail_more(rc, "cannot open fabric ofi");
     }
     *ret_fabric = &ofi->base;
     return 0;

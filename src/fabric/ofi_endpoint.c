@@ -219,7 +219,7 @@ void remo__ofi_endpoints_wake(struct ofi_fabric *ofi) {
     pthread_mutex_unlock(&ofi->endpoints_lock);
 }
 
-/* ---- operations on the node itself: executed at once ---- */
+/* ---- operations on the node itself: executed immediately ---- */
 
 static int self_write(struct ofi_fabric *ofi, const struct remo__op *op) {
     struct ofi_memory *memory = ofi->memory;

@@ -1,8 +1,8 @@
 /* ofi_link.c - links from an endpoint to its peers: the initiator's part of docs/internals/ofi.md.
  *
  * Answers are placed in the memory of the requesting link. Events of the port identify the link by `owner`,
- * which is never reused in the endpoint. The memory of a link is kept until the port is closed, because
- * libfabric may access it after the link has ended. */
+ * which an endpoint never reuses. The memory of a link is kept until the port is closed, because libfabric
+ * may access it even after the link has ended. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -11,14 +11,14 @@
 #include "base/error.h"
 #include "fabric/ofi.h"
 
-#define SLOW_NS (5 * REMO__NS_PER_S)    /* without an acceptance: log it */
-#define PROBE_NS (10 * REMO__NS_PER_MS) /* without an answer to a request: probe the connection */
-#define OFFER_AGAIN_NS REMO__NS_PER_S   /* without an acceptance: repeat the offer */
+#define SLOW_NS (5 * REMO__NS_PER_S)    /* after this time without an acceptance, log a warning */
+#define PROBE_NS (10 * REMO__NS_PER_MS) /* after this time without an answer, probe the connection */
+#define OFFER_AGAIN_NS REMO__NS_PER_S   /* after this time without an acceptance, repeat the offer */
 #define EVENTS_PER_READ 16u
 #define READS_PER_POLL 64u        /* libfabric may report one event for each read, with room for more */
 #define QUIET_POLLS_PER_CLOCK 64u /* polls without an answer for each read of the clock */
-#define FLIGHTS_SMALL 4u          /* with as many requests in flight, small operations wait to share one */
-#define FULL_BYTES 8192u          /* queued operations of this size do not wait */
+#define FLIGHTS_SMALL 4u          /* with this many requests in flight, small operations wait to share one */
+#define FULL_BYTES 8192u          /* with this many bytes queued, operations do not wait to share a request */
 #define ANSWERS_AT REMO__OFI_RING_BYTES
 #define OFFER_AT (2 * REMO__OFI_RING_BYTES)
 #define PROBE_AT (OFFER_AT + sizeof(struct remo__ofi_offer))
@@ -47,7 +47,7 @@ static void deactivate(struct ofi_link *link) {
     last->active_at = link->active_at;
 }
 
-/* ---- the end of a link ---- */
+/* ---- closing a link ---- */
 
 /* Break the link. Operations in flight or queued fail; their outcome is unknown. */
 static void link_break(struct ofi_link *link, int status, const char *why) {
@@ -67,6 +67,7 @@ static void link_break(struct ofi_link *link, int status, const char *why) {
     deactivate(link);
 }
 
+/* Remove the link from its peer, and keep its memory until the port is closed. */
 static void link_retire(struct ofi_link *link) {
     struct ofi_endpoint *endpoint = link->endpoint;
     remo__ofi_block_unregister(&link->block);
@@ -92,7 +93,7 @@ void remo__ofi_links_close(struct ofi_endpoint *endpoint) {
     }
 }
 
-/* ---- the beginning of a link ---- */
+/* ---- opening a link ---- */
 
 static int offer_write(struct ofi_link *link) {
     struct remo__ofi_offer *offer = (void *)(link->block.memory + OFFER_AT);
@@ -169,7 +170,7 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
         int rc = link_open(link);
         if (rc < 0) {
             free(link);
-            return remo__fail_more(rc, "connecting to node %u", contact->rank);
+            return remo__fail_more(rc, "cannot connect to node %u", contact->rank);
         }
         endpoint->links[contact->rank] = link;
     }
@@ -177,7 +178,7 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
     return 0;
 }
 
-/* The index of this endpoint's entry in the peer's table of offers. */
+/* Return the index of this endpoint's entry in the peer's table of offers. */
 static uint32_t table_entry(const struct ofi_link *link) {
     return link->endpoint->ofi->base.rank * link->contact->endpoints_max + link->endpoint->index;
 }
@@ -259,8 +260,8 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
     return rc;
 }
 
-/* With few requests in flight, send at once. With more, let operations share a request, until one is answered
- * or the queue is full enough. */
+/* With few requests in flight, send immediately. With more, let operations share a request, until one is
+ * answered or FULL_BYTES are queued. */
 static bool may_send(const struct ofi_link *link) {
     uint32_t in_flight = link->next - 1 - link->answered;
     return link->queue.count > 0
@@ -312,8 +313,8 @@ static int answers_take(struct ofi_link *link) {
     return 0;
 }
 
-/* Log once that an acceptance is missing. The peer may only lack processor time: the control plane detects
- * failures, and queued operations wait until the peer is cut off. */
+/* Log once that an acceptance is missing. The link does not fail, because the peer may only lack processor
+ * time. The control plane detects failures; queued operations wait until the peer is cut off. */
 static void slow_log(struct ofi_link *link, uint64_t quiet_ns) {
     if (link->slow_logged || quiet_ns < SLOW_NS)
         return;
@@ -331,8 +332,8 @@ static void offer_again(struct ofi_link *link, uint64_t now) {
         link->state = OFI_LINK_OFFERING;
 }
 
-/* Called while requests are in flight and no answer arrives: a write detects a lost connection. If a write is
- * still in flight, it does so itself; more writes would only fill the queue to a paused peer. */
+/* Detect a lost connection by a write, while requests are in flight and no answer arrives. If another write
+ * is in flight, that write detects the loss. More writes would only fill the queue to a paused peer. */
 static int probe(struct ofi_link *link) {
     uint64_t now = remo__now_ns(), quiet_ns = now - link->since_ns;
     if (link->state != OFI_LINK_UP) {
@@ -369,8 +370,8 @@ static void answer_placed(struct ofi_endpoint *endpoint, uint32_t data) {
         link->placed |= UINT32_C(1) << id % REMO__OFI_WINDOW;
 }
 
-/* A failed write breaks a link that is up. Before that, the offer is repeated: whether the peer has failed is
- * for the control plane to detect. */
+/* A failed write breaks a link that is up. In an earlier state it repeats the offer, because the peer may
+ * still be starting; the control plane detects failures. */
 static void write_ended(struct ofi_endpoint *endpoint, const struct ofi_event *event) {
     struct ofi_link *link = link_at(endpoint, (uint32_t)event->owner);
     if (!link || link->owner != event->owner)
@@ -393,8 +394,8 @@ static void links_break(struct ofi_endpoint *endpoint) {
 
 /* libfabric polls the network only after all its events are read, and may report one event for each read. So
  * a poll reads until few writes remain to be reported; otherwise events of writes to many peers would delay
- * answers. The last few remain for later polls: a read without an event costs system calls, which a thread
- * that alternates between post and poll would pay for each operation. */
+ * answers. The last few remain for later polls, because a read without an event costs system calls. A thread
+ * that alternates between post and poll would execute them for each operation. */
 void remo__ofi_links_poll(struct ofi_endpoint *endpoint) {
     struct ofi_event events[EVENTS_PER_READ];
     int count = endpoint->port.ep ? 1 : 0;
@@ -429,7 +430,7 @@ static int link_drive(struct ofi_link *link) {
 
 void remo__ofi_link_progress(struct ofi_link *link) {
     struct ofi_fabric *ofi = link->endpoint->ofi;
-    int rc = link_drive(link); /* first, so that answers from before the end count as completed */
+    int rc = link_drive(link); /* first, so that operations answered before the cut-off complete */
     if (rc < 0)
         link_break(link, -EHOSTDOWN, remo_last_error());
     else if (atomic_load_explicit(&ofi->contacts[link->contact->rank], memory_order_acquire) != link->contact)

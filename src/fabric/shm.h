@@ -3,7 +3,7 @@
  * Model:   each node reserves a window of arena size for each connected peer and maps the peer's segments
  *          into it: offset o of peer p is at peers[p].base + o. A post executes its operations; their
  *          completions stay in a ring of the endpoint until they are polled.
- * Failure: a peer that is cut off loses its base at once. Its window stays mapped, because threads may still
+ * Failure: the cut-off clears the peer's base immediately. Its window stays mapped, because threads may still
  *          access it. When the peer rejoins, its new incarnation gets another window, so a late access
  *          reaches only memory of the failed incarnation. Memory of one earlier incarnation is kept; the
  *          windows of those before it stay reserved and hold private memory. A process that is cut off but

@@ -129,7 +129,7 @@ static int verbs_open(const struct remo__fabric_config *config, struct remo__fab
         rc = remo__verbs_target_open(verbs);
     if (rc < 0) {
         verbs_close(&verbs->base);
-        return remo__fail_more(rc, "opening fabric verbs");
+        return remo__fail_more(rc, "cannot open fabric verbs");
     }
     caps_set(verbs);
     const struct verbs_device *device = &verbs->device;

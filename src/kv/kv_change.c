@@ -155,7 +155,7 @@ static int await_write(const struct remo_kv *kv, struct remo__kv_thread *mine, s
     return rc;
 }
 
-/* Write the value, and release the stripe behind it. */
+/* Write the value, then release the stripe. */
 static inline __attribute__((always_inline)) int
 write_and_unlock(struct remo_kv *kv, struct remo__kv_thread *mine, const struct next_value *next,
                  uint64_t hash, const struct remo__kv_location *place) {
@@ -164,7 +164,7 @@ write_and_unlock(struct remo_kv *kv, struct remo__kv_thread *mine, const struct 
     remo__cork(mine->thread); /* post the write and the release together */
     int rc = write_value(kv, mine, next, hash, place, &ack);
     int released = unlock_after_write(kv, mine, hash,
-                                      node); /* also after an error: a failed write may be placed in part */
+                                      node); /* even after an error: a failed write may be placed in part */
     remo__uncork(mine->thread);
     int written = await_write(kv, mine, &ack);
     rc = rc != 0 ? rc : written;

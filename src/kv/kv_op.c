@@ -14,7 +14,7 @@ static int refuse_value(const struct remo_kv *kv, size_t bytes) {
                       remo_channel_name(kv->channel), kv->shape.value_bytes_max);
 }
 
-/* Checks of fetch_add, compare_put and unknown kinds. */
+/* Check fetch_add and compare_put, and refuse unknown kinds. */
 static int check_rare_kind(const struct remo_kv *kv, const struct remo_kv_op *op) {
     if (op->kind == REMO_KV_FETCH_ADD && op->value && op->value_bytes < sizeof(uint64_t))
         return remo__fail(
@@ -94,7 +94,7 @@ static inline __attribute__((always_inline)) void prefetch_slot(const struct rem
 }
 
 /* Start to read the slot of state->entry on a fabric that is not mapped. If all buffers are in use, the next
- * poll tries again. */
+ * poll retries. */
 static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo__kv_op_state *state) {
     int buffer = remo__kv_buffer_take(mine);
     state->step = REMO__KV_STEP_PROBE;
@@ -202,8 +202,8 @@ static void prefetch_first(const struct remo_kv *kv, struct remo__kv_thread *min
 }
 
 /* A try-lock does not queue and can starve under contention, so the first contended lock of each poll is
- * acquired with a short timeout. The thread must hold no lock meanwhile: a peer may wait for it. An acquire
- * with a timeout also costs less than a try-lock if the lock is free. */
+ * acquired with a short timeout. A thread that holds another lock must not wait, because a peer may wait for
+ * that lock. If the lock is free, an acquire with a timeout also costs less than a try-lock. */
 static void try_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     if (mine->failed_tries >= REMO__KV_LOCK_TRIES_MAX)
         return;
@@ -239,7 +239,7 @@ static void abort_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct re
     if (state->step == REMO__KV_STEP_READ) {
         bool pending = remo_ack_test(&state->ack) == -EINPROGRESS;
         remo_ack_cancel(&state->ack);
-        if (!pending) /* otherwise the network may still write to the buffer: it is never used again */
+        if (!pending) /* a buffer that the network may still write is never reused */
             remo__kv_buffer_give(mine, state->buffer);
     }
     remo__kv_complete(mine, op, status);
@@ -321,13 +321,13 @@ struct wait {
     struct remo_kv_op *op;
 };
 
-/* Return whether the thread may sleep in the wait queue of the operation's lock: only if it holds no lock,
- * because a peer may wait for that. */
+/* Return whether the thread may sleep in the wait queue of the operation's lock. A thread that holds a lock
+ * must not, because a peer may wait for that lock. */
 static bool may_queue(const struct wait *wait) {
     return wait->mine->locks_held == 0 && remo__kv_op_state(wait->op)->step == REMO__KV_STEP_LOCK;
 }
 
-/* Wait condition. */
+/* A wait condition: the operation is complete, or the thread may queue for its lock. */
 static int done_or_may_queue(void *ctx) {
     const struct wait *wait = ctx;
     if (wait->op->status == -EINPROGRESS)
@@ -347,7 +347,7 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
         if (may_queue(&wait) && remo__kv_change(kv, wait.mine, op, kv->node->op_timeout_ns) == -ETIMEDOUT)
             abort_op(kv, wait.mine, op, -ETIMEDOUT);
         else if (op->status == -EINPROGRESS)
-            (void)remo__wait(kv->node, done_or_may_queue, &wait, REMO_FOREVER); /* it has its own deadline */
+            (void)remo__wait(kv->node, done_or_may_queue, &wait, REMO_FOREVER); /* op has its own deadline */
     }
     return op->status;
 }

@@ -45,6 +45,6 @@ uint64_t remo__arena_reserved(const struct remo__arena *arena);
 bool remo__arena_is_set(const struct remo__arena *arena);
 
 #ifdef REMO_SIM
-/* Return the end of the part that was ever allocated. The arena behind it is zero. */
+/* Return the end of the part that was ever allocated. The arena after it is zero. */
 uint64_t remo__arena_used(const struct remo__arena *arena);
 #endif

@@ -1,8 +1,8 @@
 /* fence.c - pair, thread and global fences (docs/memory-model.md).
  *
- * A fence waits until reads and atomics are complete and writes are placed. A write is placed when it is
- * complete (caps.completion_placed), or when a later read of the same endpoint from the same peer is. On
- * mapped fabrics one CPU fence suffices. */
+ * A fence waits until reads and atomics are complete and writes are placed. With caps.completion_placed a
+ * write is placed when it is complete. Otherwise it is placed when a later read, from the same peer by the
+ * same fabric endpoint, is complete. On mapped fabrics one CPU fence suffices. */
 #include "node/fence.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct remo__exempt_writes {
     } peer[];
 };
 
-/* The offset that flushing reads use: behind the fabric's private part, and never allocated (arena.c). */
+/* The offset that flushing reads use: after the fabric's private part, and never allocated (arena.c). */
 static uint64_t flush_offset(const struct remo_node *node) {
     return node->fabric->private_bytes;
 }
@@ -31,7 +31,7 @@ struct drain {
     bool writes;
 };
 
-/* A wait condition: no operation of the range is in flight; writes count only if `writes` is set. */
+/* A wait condition: no operation on the peers of the range is in flight. Writes count only if `writes`. */
 static int drained(void *ctx) {
     const struct drain *drain = ctx;
     remo__slots_progress(drain->thread);
@@ -51,8 +51,8 @@ static void advance(_Atomic uint64_t *flushed, uint64_t written) {
         continue;
 }
 
-/* Record that a completed write to a failed node may not have been placed: for collect_errors of this fence
- * or of a later one. */
+/* Record that a completed write to a failed node may not have been placed. collect_errors finds the record,
+ * in this fence or a later one. */
 static void note_lost(struct remo__slots_peer *peer, uint64_t written) {
     int none = 0;
     advance(&peer->flushed, written);
@@ -97,7 +97,8 @@ static int drain_wait(struct fence *fence, struct drain *drain) {
     return rc == -ETIMEDOUT ? drain_timeout(drain) : rc;
 }
 
-/* Return whether only exempt writes may be unplaced. The fence before the round has placed all others. */
+/* Return whether all writes to the peer that may be unplaced are exempt. The fence before the round has
+ * placed all earlier ones. */
 static bool only_exempt(const struct remo__exempt_writes *exempt, uint32_t peer, uint64_t written) {
     return written == exempt->peer[peer].after || REMO__MUTANT(barrier_news);
 }
@@ -138,9 +139,9 @@ static int flush(struct fence *fence, struct remo__thread *thread) {
     return rc;
 }
 
-/* Find an error of a write without an ack. A fence of the writing thread returns an error first. A global
- * fence of another thread returns it otherwise, because the writing thread may have ended. The errors stay in
- * place until a fence fails only for them: after a transient error, later fences return them. */
+/* Find an error of a write without an ack. A fence of the writing thread returns the error if it runs first.
+ * A global fence of another thread may return it, because the writing thread may have ended. A fence with a
+ * transient error leaves the errors in place, and a later fence returns them. */
 static void collect_errors(struct fence *fence, const struct remo__thread *thread) {
     bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
     for (uint32_t peer = fence->first; peer < fence->end && fence->loss.error == 0; peer++) {
@@ -164,14 +165,14 @@ static void take_errors(const struct fence *fence, const struct remo__thread *th
         int error = own ? take_error(&of->thread_error) : 0;
         if (error != 0 || global)
             (void)take_error(&of->global_error);
-        if (error != 0 && !remo__peer_is_up(thread->node, peer)) /* of all writes so far */
+        if (error != 0 && !remo__peer_is_up(thread->node, peer)) /* the error covers all writes so far */
             advance(&of->flushed, atomic_load(&of->written));
     }
 }
 
-/* Fence the operations of one thread. Returns 0, or a transient error: writes may be in flight. Notes
- * losses in the fence. A pair fence needs neither a flush nor a wait for writes if the fabric orders writes
- * and reads behind writes. */
+/* Fence the operations of one thread, and record losses in *fence. Returns 0, or a transient error: writes
+ * may be in flight. If the fabric keeps the order of writes, and of reads after writes, a pair fence needs
+ * neither a flush nor a wait for writes. */
 static int fence_slots(struct fence *fence, struct remo__thread *thread) {
     struct remo_node *node = fence->me->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
@@ -210,7 +211,7 @@ static struct fence fence_of_peer(struct remo__thread *caller, struct remo__thre
                           .timeout_ns = caller->node->op_timeout_ns};
 }
 
-/* Fabrics that are not mapped: fence the operations of all threads of the scope. Returns as fence_slots. */
+/* Fence the operations of all threads of the scope, on a fabric without mapping. Returns as fence_slots. */
 static int fence_queues(struct fence *fence) {
     struct remo_node *node = fence->me->node;
     if (fence->writer)
@@ -225,8 +226,8 @@ static int fence_queues(struct fence *fence) {
     return rc;
 }
 
-/* End a fence whose last attempt returned `rc`. A transient error has precedence: a caller that gets a loss
- * relies on it that no write is in flight. */
+/* End a fence whose last attempt returned `rc`. A transient error has precedence over a loss, because a
+ * caller that gets a loss assumes that no write is in flight. */
 static int fence_end(struct fence *fence, int rc) {
     struct remo_node *node = fence->me->node;
     const struct loss *loss = &fence->loss;
@@ -249,8 +250,8 @@ static int fence_once(struct fence *fence) {
     return rc ? rc : fence->loss.error;
 }
 
-/* Stores of this CPU become visible in their order; only a later load may overtake them, and a CPU fence
- * prevents that. Writes of other threads that happened before this call are visible already. */
+/* Mapped writes become visible in program order (mapped.h). Only a later load may overtake them, which the
+ * CPU fence prevents. Writes of other threads that happened before this call are already visible. */
 static int fence_mapped(struct remo__thread *thread, enum remo_fence_scope scope) {
     if (thread->unfenced && scope != REMO_FENCE_NONE)
         remo__mapped_fence();
@@ -294,7 +295,7 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
 
 #define RETRY_PAUSE_NS REMO__NS_PER_MS
 
-/* A wait condition: wait for the whole time. */
+/* A wait condition that is never true: the wait lasts until its deadline. */
 static int never(void *ctx) {
     (void)ctx;
     return 0;
@@ -377,8 +378,8 @@ int remo__exempt_open(struct remo_node *node, struct remo__exempt_writes **ret_e
     return 0;
 }
 
-/* Exempt the writes only if a fence would flush them, and if the fabric orders writes. Then a write that a
- * peer has read proves that all earlier writes to the peer are placed. */
+/* Exempt the writes only if a fence would flush them, and if the fabric keeps the order of writes. On such a
+ * fabric, a write that the peer has read proves that all earlier writes to the peer are placed. */
 void remo__exempt_begin(struct remo__exempt_writes *exempt, struct remo__thread *thread) {
     const struct remo_node *node = thread->node;
     bool useful = !node->mapped && !node->fabric->caps.completion_placed && node->fabric->caps.writes_ordered;

@@ -1,8 +1,8 @@
-/* op.c - operations that use an endpoint of the fabric: slots, bounce blocks, completions.
+/* op.c - operations that use a fabric endpoint: slots, bounce blocks, completions.
  *
  * A slot is one operation in flight. It owns the memory that the network may access, unless the caller's
- * buffer is in the arena. So a caller may cancel an ack at any time. Slots are used under their lock: by
- * their thread, by a thread that does a global fence, and by the service thread. */
+ * buffer is in the arena. So a caller may cancel an ack at any time. The lock serializes access to the slots
+ * by their own thread, threads that execute a global fence, and the service thread. */
 #include "node/op.h"
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ static void finish_ack(struct remo_ack *ack, int status) {
     __atomic_fetch_sub(&ack->pending, 1, __ATOMIC_RELEASE);
 }
 
-/* Keep the first error. */
+/* Record the error of a write without an ack, unless an earlier error is recorded. */
 static void note_error(struct remo__slots_peer *peer, int status) {
     int none = 0;
     atomic_compare_exchange_strong(&peer->global_error, &none, status);
@@ -112,7 +112,7 @@ int remo__slots_fail(struct remo__slots *slots, int status) {
                       "an operation of this ack failed: its peer has failed or left, or has rejected it");
 }
 
-/* Take all completions from the endpoint. The lock is held. */
+/* Poll the fabric endpoint until it has no more completions, and finish the operations. The lock is held. */
 static void collect(struct remo__slots *slots) {
     struct remo__completion done[16];
     int count;
@@ -127,8 +127,8 @@ static void collect(struct remo__slots *slots) {
     } while (count == (int)REMO__ARRAY_COUNT(done));
 }
 
-/* Sort deferred operations by peer, because adjacent ones to one peer share a post. Operations to the same
- * peer keep their order. */
+/* Sort deferred operations by peer, because adjacent operations to one peer share a post. Operations to the
+ * same peer keep their order. */
 static void deferred_sort(struct remo__slots *slots) {
     for (uint32_t i = 1; i < slots->deferred_count; i++) {
         struct remo__op op = slots->deferred[i];
@@ -160,7 +160,7 @@ static void deferred_post(struct remo__slots *slots) {
     remo__slots_set(&slots->deferred_count, kept);
 }
 
-/* Return whether an operation to this peer is deferred: no later one may be posted before it. */
+/* Return whether an operation to this peer is deferred. No later operation may be posted before it. */
 static bool has_deferred(const struct remo__slots *slots, uint16_t peer) {
     for (uint32_t i = 0; i < slots->deferred_count; i++)
         if (slots->deferred[i].peer == peer)
@@ -179,7 +179,7 @@ uint32_t remo__slots_progress(struct remo__thread *thread) {
     uint32_t left = remo__slots_get(&slots->in_flight);
     if (left == 0 || !try_lock(slots))
         return left;
-    /* operations for which there was no room at the uncork */
+    /* operations that could not be posted at the uncork */
     if (slots->deferred_count > 0 && remo__slots_get(&slots->cork_depth) == 0)
         deferred_post(slots);
     collect(slots);
@@ -200,7 +200,8 @@ void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
     remo__mutex_unlock(slots->node, &slots->lock);
 }
 
-/* Returns true if another thread holds the lock: it may be about to post. */
+/* Return whether the slots have an operation that remo__op_abandoned counts. True if another thread holds the
+ * lock, because that thread may be about to post. */
 static bool has_abandoned(struct remo__slots *slots, uint32_t peer) {
     bool found = false;
     if (!try_lock(slots))
@@ -239,28 +240,28 @@ void remo__slots_cork(struct remo__thread *thread) {
 /* ---- sweeps: the service thread drives operations that their threads do not ----
  *
  * A write without an ack is in flight when the call returns, and its thread may then compute or sleep. If the
- * fabric makes progress only when it is polled, the service thread polls for that thread. The thread wakes it
- * once. The service thread then sweeps until QUIET_SWEEPS_MAX sweeps have found no such operation; so a
- * thread that posts often causes no further wake-ups. */
+ * fabric makes progress only when it is polled, the service thread polls for that thread. The writing thread
+ * wakes the service thread once. The service thread then sweeps until more than QUIET_SWEEPS_MAX sweeps in
+ * succession have found no such operation. So a thread that posts often causes no further wake-ups. */
 
 #define QUIET_SWEEPS_MAX 16u
 
 static void request_sweeps(struct remo_node *node) {
-    /* in_flight was stored before, is_sweeping is read after; pairs with the fence in remo__slots_sweep */
+    /* Orders the store of in_flight before the load of is_sweeping; pairs with remo__slots_sweep. */
     atomic_thread_fence(memory_order_seq_cst);
     if (!atomic_load_explicit(&node->is_sweeping, memory_order_relaxed)
         && !atomic_exchange(&node->is_sweeping, true))
         node->fabric->ops->imm_wake(node->fabric);
 }
 
-/* The caller does not wait for the operations that it has started. */
+/* Ensure progress of operations that the caller has started and does not wait for. */
 static void ensure_progress(struct remo__thread *thread) {
     if (!thread->node->mapped && !thread->node->fabric->caps.driven_by_device)
         request_sweeps(thread->node);
 }
 
-/* Operations may stay deferred, because there is no room or another thread holds the lock. Later polls post
- * them; if this thread does not poll, only sweeps do, with any fabric. */
+/* Operations may stay deferred, because the queue is full or another thread holds the lock. Later polls of
+ * this thread post them. If the thread does not poll, only sweeps do, so every fabric needs sweeps here. */
 void remo__slots_uncork(struct remo__thread *thread) {
     struct remo__slots *slots = thread->slots;
     remo__slots_set(&slots->cork_depth, slots->cork_depth - 1);
@@ -287,7 +288,7 @@ static uint32_t sweep_once(struct remo_node *node, bool *ret_completed) {
     }
     *ret_completed = left < found;
     if (left < found)
-        remo__wake(node); /* a thread may sleep that has read it as in flight */
+        remo__wake(node); /* a thread may sleep because it has read these operations as in flight */
     return found;
 }
 
@@ -311,10 +312,10 @@ struct start {
     struct remo__slots *slots;
     struct remo__thread *thread;
     struct remo__op op;
-    bool bounce;     /* the network accesses the slot's block, not op.local */
+    bool bounce;     /* the network accesses the slot's bounce block instead of the caller's buffer */
     bool exempt;     /* see struct remo__slot */
-    const void *src; /* write by the block: is copied to it first */
-    void *dst;       /* read or atomic by the block: gets the result at completion; NULL: not copied */
+    const void *src; /* a write through the bounce block: the source to copy into the block */
+    void *dst;       /* a read or atomic through the block: where the result is copied to, or NULL */
     struct remo_ack *ack;
 };
 
@@ -348,14 +349,14 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
 }
 
 /* Return whether to defer the operation. The caller may reuse the source of an inline write on return, so a
- * deferred one is sent from the slot's block. */
+ * deferred write is sent from the slot's bounce block. */
 static bool try_defer(struct start *start) {
     struct remo__slots *slots = start->slots;
     struct remo__op *op = &start->op;
     if (slots->cork_depth == 0)
         return false;
     if (op->kind == REMO__OP_WRITE && (op->flags & REMO__OP_INLINE)) {
-        /* without the flag a fabric may still copy the data from the block when it posts */
+        /* even without the flag, a fabric may copy the data from the bounce block when it posts */
         op->flags &= (uint8_t)~REMO__OP_INLINE;
         start->bounce = true;
         start->src = op->local;
@@ -363,8 +364,8 @@ static bool try_defer(struct start *start) {
     return true;
 }
 
-/* Post or defer the operation if there is a slot and room in the queue. Returns 1, 0 (retry later) or an
- * error. The lock is held. */
+/* Post or defer the operation if a slot is free and the fabric's queue has room. Returns 1, 0 (retry later)
+ * or an error. The lock is held. */
 static int post(struct start *start) {
     struct remo__slots *slots = start->slots;
     if (slots->free_count == 0 && slots->deferred_count > 0)
@@ -384,7 +385,7 @@ static int post(struct start *start) {
     }
     if (slots->deferred_count > 0)
         deferred_post(slots);
-    if (has_deferred(slots, start->op.peer)) { /* no room for earlier operations */
+    if (has_deferred(slots, start->op.peer)) { /* earlier operations could not be posted */
         collect(slots);
         return 0;
     }
@@ -434,7 +435,7 @@ static int wait_own(struct remo__thread *thread, struct remo_ack *own, int rc, c
     remo_ack_cancel(own);
     if (rc == -ETIMEDOUT)
         return remo__peer_timeout(node, peer, what);
-    /* the fabric's sentence, already set, has more detail */
+    /* the fabric's own sentence, if it is set, has more detail */
     bool has_reason = thread->slots->why_status == rc && remo__peer_is_up(node, peer);
     return rc == -EHOSTDOWN && !has_reason ? remo__peer_fail(node, peer, what) : rc;
 }
@@ -444,7 +445,7 @@ static bool in_arena(const struct remo_node *node, const void *buffer) {
     return (const char *)buffer >= base && (const char *)buffer < base + remo__arena_reserved(node->arena);
 }
 
-/* Return the largest size of one operation. */
+/* Return the largest size of one operation; `direct`: the caller's buffer is in network memory. */
 static uint64_t piece_bytes_max(const struct remo_node *node, bool direct) {
     uint64_t bytes = node->fabric->caps.message_bytes_max;
     return direct || node->mapped ? bytes : remo__min(bytes, REMO__BOUNCE_BYTES);

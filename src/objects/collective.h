@@ -87,7 +87,7 @@ static inline uint64_t remo__contribution_at(const struct remo_collective *colle
 }
 
 /* Read the contributions that the call needs. `is_part`: read only this node's part of an all-reduce, and
- * reduce it into the result block, behind the header.
+ * reduce it into the result block, after the header.
  * Errors: those of remo_region_read; -EPROTO: a peer made another call. */
 int remo__collective_read(struct remo_collective *collective, const struct remo__collective_call *call,
                           bool is_part);

@@ -9,7 +9,7 @@
 #include "node/access.h"
 #include "objects/collective.h"
 
-/* The bytes to read: from each source the header at `at`, and bytes_of_source behind it. */
+/* The bytes to read: from each source the header at `at`, and bytes_of_source after it. */
 struct move {
     struct remo_collective *collective;
     const struct remo__collective_call *call;

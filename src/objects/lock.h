@@ -6,7 +6,7 @@
  *   lock_recovery.c  at the home: finds orphaned tickets after a failure or a leave
  *   lock_report.c    at every participant: answers the home's queries
  *
- * The protocol, its states and its proofs are described in docs/internals/lock.md. */
+ * docs/internals/lock.md describes the protocol, its states and its proofs. */
 #pragma once
 
 #include <remo/lock.h>
@@ -28,7 +28,7 @@
 #define REMO__QUEUE_WORD_FLAG_SHIFT 33
 #define REMO__QUEUE_WORD_GRANTER_SHIFT 40
 
-#define REMO__GRANTER_RECOVERY 1000u /* the home, for a failed node; the grant word goes by message */
+#define REMO__GRANTER_RECOVERY 1000u /* the home, for a failed node; it sends the grant word as a message */
 
 /* A grant word is {valid:1, granter + 1:13, flags:2, nonce:16, ticket:32}. */
 #define REMO__GRANT_FLAG_SHIFT 48
@@ -44,12 +44,13 @@ static inline uint32_t remo__word_flags(uint64_t word) {
     return (uint32_t)(word >> REMO__LOCK_FLAG_SHIFT) & REMO__LOCK_FLAGS;
 }
 
-/* Return whether the next draw acquires the lock. For the old value of a draw: whether that draw did. */
+/* Return whether the next draw acquires the lock. On the old value that a draw returned: whether that draw
+ * acquired it. */
 static inline bool remo__word_is_free(uint64_t word) {
     return (uint16_t)(word >> 32) == (uint16_t)word;
 }
 
-/* Return the addend that releases `ticket`: 1 to `serving`, without a carry into the flags. */
+/* Return the addend that releases `ticket`. It adds 1 to `serving`, without a carry into the flags. */
 static inline uint64_t remo__word_step(uint32_t ticket) {
     return (uint16_t)ticket == UINT16_MAX ? UINT64_C(1) - 0x10000 : 1;
 }
@@ -85,10 +86,11 @@ static inline uint64_t remo__grant_of(uint64_t queue_word, uint32_t ticket) {
 
 /* ---- local state ---- */
 
-/* The state word of a lock on this node is {used:1, state:8, nonce:16, ticket:32}. BUSY: a thread of this
- * node changes the ticket, and the word is not exact. In all other states it is exact. From FREE and SKIPPED
- * any thread makes it BUSY by compare-and-swap, and from UNSETTLED it makes it FREE when the operation has
- * ended. Otherwise only the thread that made it BUSY, holds the lock, or waits for it changes the word. */
+/* The state word of a lock on this node is {used:1, state:8, nonce:16, ticket:32}. While it is BUSY, one
+ * thread of this node is changing the ticket, and the word may lag behind the home. In all other states the
+ * word is exact. Any thread may change FREE or SKIPPED to BUSY by compare-and-swap. Any thread may change
+ * UNSETTLED to FREE when the operation has ended. All other changes are made by the thread that made the
+ * state BUSY, holds the lock, or waits for it. */
 enum remo__lock_state {
     REMO__LOCK_FREE = 0,
     REMO__LOCK_BUSY = 1,
@@ -119,12 +121,12 @@ static inline bool remo__state_is_open(uint64_t state) {
     return kind == REMO__LOCK_FREE || kind == REMO__LOCK_SKIPPED;
 }
 
-/* Marks of a held lock. UNRESET: the queue word may not be 0. UNSURE: a release failed with unknown
+/* Marks of a held lock. UNRESET: the queue word may still be nonzero. UNSURE: a release failed with unknown
  * outcome. */
 enum { REMO__LOCK_GOT_OWNERDEAD = 1, REMO__LOCK_REPAIRED = 2, REMO__LOCK_UNRESET = 4, REMO__LOCK_UNSURE = 8 };
 
-/* The state of one lock on this node. "busy" marks fields of the thread that made the state BUSY, "holder"
- * those of the thread that holds the lock. */
+/* The state of one lock on this node. Fields marked "busy" belong to the thread that made the state BUSY,
+ * fields marked "holder" to the thread that holds the lock. */
 struct remo__lock_local {
     _Atomic uint64_t state;
     _Atomic uint64_t message_grant; /* a grant word received by message; written by the control thread */
@@ -136,18 +138,18 @@ struct remo__lock_local {
     uint32_t failed_grant;          /* busy: the ticket whose grant failed, if has_failed_grant */
     uint16_t home;
     int16_t loss;      /* holder: an error that a release found and did not return */
-    uint8_t handovers; /* holder: in a row */
+    uint8_t handovers; /* holder: consecutive local hand-overs */
     uint8_t marks;     /* holder */
     bool has_failed_grant;
     bool outcome_unknown; /* busy: an operation at the home may have been applied */
 } REMO__CACHE_ALIGNED;
 
 static_assert(sizeof(struct remo__lock_local) == REMO__CACHE_LINE,
-              "an uncontended acquire touches one line of the node's own");
+              "an uncontended acquire touches one private cache line");
 
 #define REMO__LOCK_STRIPES 16u
 
-/* The wait queues of this node's threads, for a part of the locks. */
+/* The wait queues of this node's threads, for the locks that remo__lock_stripe maps to this stripe. */
 struct remo__lock_stripe {
     pthread_mutex_t mutex; /* held for a few instructions, never in a wait or a network operation */
     struct remo__lock_waiter *first;
@@ -171,7 +173,7 @@ struct remo_lock {
     uint16_t homes[REMO_NODES_MAX];
     struct remo__lock_report *reports;    /* [home_count] */
     bool report_continues;                /* a REPORT_CONTINUE is queued; control thread only */
-    struct remo__lock_recovery *recovery; /* NULL: this node is no home */
+    struct remo__lock_recovery *recovery; /* NULL if this node is not a home */
     struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
 };
 
@@ -209,24 +211,25 @@ static inline int remo__lock_fail_deadlock(void) {
  * Errors: those of remo_lock_acquire. */
 int remo__lock_join_queue(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint64_t previous, uint64_t deadline_ns);
-/* The same, after a draw that returned `drawn`. */
+/* The same, after a draw for which the home word was `drawn`. */
 int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint64_t previous, uint64_t drawn, uint64_t deadline_ns);
 /* Acquire the lock if it is free; leave no ticket otherwise. */
 int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread);
-/* End the ticket of a held lock at its home, and grant the lock to the next waiter. `fence` is that of the
- * release. Errors: those of remo_lock_release. */
+/* End the ticket of a held lock at its home, and grant the lock to the next waiter. `fence` is the scope that
+ * the caller of the release passed. Errors: those of remo_lock_release. */
 int remo__lock_return(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                       enum remo_fence_scope fence);
-/* Wait until all operations of a release that failed with `rc` have ended; the state is BUSY. The home will
- * end the ticket, but after a pair fence only this node's own release is ordered behind its writes. Returns
- * `rc`, or -EAGAIN if operations are still in flight: then the state is HELD again, with `marks`. */
+/* Wait until all operations of a release that failed with `rc` have ended; the state is BUSY. The home later
+ * ends the ticket instead. After a pair fence this node's release is ordered after its writes, but the home's
+ * atomic is not, so the writes must have ended first. Returns `rc`, or -EAGAIN if operations are still in
+ * flight: then the state is HELD again, with `marks`. */
 int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                               uint8_t marks, int rc);
-/* Return -EAGAIN with its sentence: writes may be in flight, so the lock must not be handed over. */
+/* Set the sentence for a release that keeps the lock, because writes may be in flight. Returns -EAGAIN. */
 int remo__lock_still_held(const struct remo_lock *lock, uint32_t index);
-/* Grant the tickets after `ticket` in turn until one is not skipped; `word` is the home word without
- * `ticket`. `by_message`: for a failed node. */
+/* Grant the lock to the first ticket after `ticket` that is not skipped, and end the skipped ones. `word` is
+ * the home word after `ticket` has ended. `by_message`: the home acts for a failed node. */
 int remo__lock_grant_next(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint32_t ticket, uint64_t word, bool by_message);
 /* End `ticket`, add `change` to the flags of the home word, and grant the next ticket. */
@@ -238,14 +241,14 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
 /* Send a grant word to the waiter: by a write, or by message. */
 int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint32_t waiter, uint64_t grant, bool by_message);
-/* Execute an atomic on a word of the lock at its home: 0 is the home word, 1 + n a queue word. */
+/* Execute an atomic on a word of the lock at its home. Word 0 is the home word, 1 + n is queue word n. */
 int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                    uint64_t addend, uint64_t *ret_old, struct remo_ack *ack);
 int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                     uint64_t expected, uint64_t desired, uint64_t *ret_old);
-/* Leave the BUSY state without a ticket, after an operation that returned `rc`: for FREE, or for UNSETTLED
- * while an operation that timed out may still be applied. If the outcome is unknown, request a recount: now,
- * and when the node next draws a ticket that is not served at once. */
+/* Change the BUSY state to FREE after an operation that returned `rc`; the node has no ticket. While an
+ * operation that timed out may still be applied, the new state is UNSETTLED. If the outcome is unknown,
+ * request a recount now, and again when the node next draws a ticket that is not served immediately. */
 void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket);
 /* Make an UNSETTLED state FREE if the operation has ended. Any thread may call this. */
 void remo__lock_reopen(struct remo_lock *lock, uint32_t index);
@@ -260,8 +263,8 @@ static inline uint32_t remo__lock_queue_word(const struct remo_lock *lock, uint3
 /* Acquire the lock after the threads of this node that wait for it. Errors: those of remo_lock_acquire. */
 int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                                uint64_t deadline_ns);
-/* Hand a held lock over to the next thread of this node. Returns false if none waits, or if the limit of
- * hand-overs in a row is reached. */
+/* Hand a held lock over to the next thread of this node. Returns false if no thread waits, or after
+ * REMO_LOCK_HANDOVERS_MAX consecutive hand-overs. */
 bool remo__lock_hand_over(struct remo_lock *lock, uint32_t index);
 
 /* ---- recovery (lock_recovery.c at the home, lock_report.c at all); on the control thread ---- */
@@ -275,8 +278,8 @@ enum remo__lock_message {
     REMO__LOCK_RECOVERY_CONTINUE /* to the node itself: u32 round */
 };
 
-/* Kinds of claims: a set. FAILED_GRANT: the ticket of another node, which this node may have granted without
- * notifying the waiter, since an operation failed. */
+/* Kinds of claims, combined by bitwise or. FAILED_GRANT: the ticket of another node. An operation of its
+ * grant failed at this node, so the waiter may not have received the grant. */
 enum {
     REMO__CLAIM_HELD = 1,
     REMO__CLAIM_WAITING = 2,
@@ -291,9 +294,9 @@ void remo__lock_recovery_close(struct remo_lock *lock);
 void remo__lock_recovery_start(struct remo_lock *lock);
 void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node);
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes);
-/* Note that a grant by message could not be sent yet. */
+/* Record that a grant by message could not be sent yet. */
 void remo__lock_recovery_unsent(struct remo_lock *lock);
-/* Return whether the node has the addresses of this home. Otherwise it has no ticket here. */
+/* Return whether the node has the addresses of this home. A node without them has no ticket here. */
 bool remo__lock_has_our_addresses(const struct remo_lock *lock, uint32_t node);
 /* Return whether the node has failed or left the channel, and is cut off from this node's memory. */
 bool remo__lock_is_cut_off(const struct remo_lock *lock, uint32_t node);

@@ -1,6 +1,6 @@
 /* lock_queue.c - the wait queue of a lock at its home: draws a ticket, waits, times out, resumes, releases.
- * A queue word is 0 when `serving` moves past its ticket, so it can serve a later ticket. The words, the
- * local states and the proofs are described in docs/internals/lock.md. */
+ * Invariant: a queue word is 0 when `serving` moves past its ticket, so a later ticket can use the word.
+ * docs/internals/lock.md describes the words, the local states and the proofs. */
 #include "base/mutant.h"
 #include "objects/lock.h"
 
@@ -57,8 +57,8 @@ static void request_recount(struct remo_lock *lock, uint32_t index) {
     (void)remo_channel_send(lock->channel, lock->locals[index].home, message, sizeof message);
 }
 
-/* In state UNSETTLED the node does not answer the home. Otherwise the home could end the ticket on behalf of
- * the node, and the late operation would then end or grant another ticket. */
+/* In state UNSETTLED the node does not answer the home. If it did, the home could end the ticket first, and
+ * the late operation would then end or grant another ticket. */
 void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket) {
     struct remo__lock_local *local = &lock->locals[index];
     enum remo__lock_state state = REMO__LOCK_FREE;
@@ -95,8 +95,8 @@ static int send_grant_message(struct remo_lock *lock, uint32_t index, uint32_t w
     return rc;
 }
 
-/* Post a read behind a failed write of a grant word. While the read is in flight, the state stays
- * UNSETTLED. So the write is placed before the home sends the grant by message: placed later, it could
+/* Post a read after a failed write of a grant word. While the read is in flight, the state stays UNSETTLED.
+ * So the write is placed before the home sends the grant by message. A write placed after that could
  * overwrite the grant word of a later ticket. */
 static void flush_grant(struct remo_lock *lock, struct remo__thread *thread, uint32_t waiter, uint64_t at) {
     struct remo_ack ack = REMO_ACK_INIT;
@@ -108,7 +108,7 @@ static void flush_grant(struct remo_lock *lock, struct remo__thread *thread, uin
     remo_ack_cancel(&ack);
 }
 
-/* Wait for the completion: this thread may not call the library again to drive the write. */
+/* Wait until the write is complete: this thread might never call the library again to drive it. */
 static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
                        uint64_t grant) {
     struct remo_ack ack = REMO_ACK_INIT;
@@ -144,8 +144,8 @@ int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__t
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 
-/* It is unknown whether the waiter receives the grant. The home asks (remo__lock_end), and sends the
- * grant. */
+/* Record that the waiter may not receive the grant. The recount that remo__lock_end requests lets the home
+ * find the ticket and send the grant by message. */
 static int note_failed_grant(struct remo_lock *lock, uint32_t index, uint32_t ticket, int rc,
                              bool by_message) {
     struct remo__lock_local *local = &lock->locals[index];
@@ -175,8 +175,8 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
     return note_failed_grant(lock, index, ticket, rc, by_message);
 }
 
-/* Each iteration ends a skipped ticket. Its node draws another one after that, if at all. So the number of
- * iterations is bounded by the tickets in the queue and by the acquires that time out meanwhile. */
+/* Each iteration ends a skipped ticket. Its node can draw another one only after that. So the number of
+ * iterations is bounded by the tickets in the queue plus the acquires that time out during the loop. */
 int remo__lock_grant_next(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint32_t ticket, uint64_t word, bool by_message) {
     while (remo__word_next(word) != ticket + 1) {
@@ -211,7 +211,7 @@ static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thr
     int rc = local->reset.status;
     if (remo__ack_pending(&local->reset))
         rc = remo_ack_wait(&local->reset, lock->node->op_timeout_ns);
-    if (rc == -ETIMEDOUT) { /* it may still be applied, also after the next atomic */
+    if (rc == -ETIMEDOUT) { /* the reset may still be applied, even after a later atomic */
         remo_ack_cancel(&local->reset);
         return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
     }
@@ -249,7 +249,7 @@ int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct rem
 }
 
 /* Return 1 if a release that failed was applied, 0 if not, or an error. The release is no longer in flight,
- * so the home word shows it. */
+ * so the home word shows its effect. */
 static int is_released(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket) {
     uint64_t word = 0;
     int rc = remo__lock_add(lock, index, thread, 0, 0, &word, NULL);
@@ -286,7 +286,7 @@ int remo__lock_return(struct remo_lock *lock, uint32_t index, struct remo__threa
     uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed), word = 0;
     uint32_t ticket = (uint32_t)state;
     uint8_t marks = local->marks;
-    /* Without a fence no other step waits until an earlier release that failed has ended. */
+    /* With REMO_FENCE_NONE no other step waits for the operations of an earlier release that failed. */
     if ((marks & REMO__LOCK_UNSURE) && fence == REMO_FENCE_NONE
         && remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, NULL) != 0)
         return remo__lock_still_held(lock, index);
@@ -300,7 +300,7 @@ int remo__lock_return(struct remo_lock *lock, uint32_t index, struct remo__threa
         return rc;
     if (rc == 0)
         rc = remo__lock_grant_next(lock, index, thread, ticket, word, false);
-    /* If it was released before, the home finds the ticket that must be granted. */
+    /* After an earlier release that was applied, the recount lets the home grant the next ticket. */
     remo__lock_end(lock, index, rc > 0 ? -EIO : rc, remo__state_nonce(state), ticket);
     return rc > 0 ? 0 : rc;
 }
@@ -347,7 +347,7 @@ static int take_granted_lock(struct remo_lock *lock, uint32_t index, struct remo
     int reset = 0;
     if (!REMO__MUTANT(lock_reset))
         reset = remo__lock_add(lock, index, thread, which, -queue_word, NULL, &local->reset);
-    uint8_t unreset = reset != 0 ? REMO__LOCK_UNRESET : 0; /* the release tries again */
+    uint8_t unreset = reset != 0 ? REMO__LOCK_UNRESET : 0; /* the release repeats the reset */
     local->marks |= unreset;
     if (!(remo__queue_word_flags(queue_word) & REMO__LOCK_LOST))
         return rc;
@@ -362,7 +362,7 @@ struct grant_wait {
     struct remo_lock *lock;
     struct remo__lock_local *local;
     const void *word; /* the grant word of this node */
-    uint64_t which;   /* its part that identifies the grant */
+    uint64_t which;   /* the bits of the grant word that identify the grant */
     uint64_t grant;   /* result */
 };
 
@@ -409,7 +409,7 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
             return remo__fail(-ETIMEDOUT, "lock %u of %s was not free within the timeout", index,
                               remo_channel_name(lock->channel));
         }
-        /* Granted meanwhile. The grant word must arrive before this node waits for another one. */
+        /* The grant came first. Its grant word must arrive before this node waits for another one. */
         if (rc == -EALREADY) {
             atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_WAITING, nonce, ticket),
                                   memory_order_release);
@@ -482,14 +482,14 @@ int remo__lock_join_queue(struct remo_lock *lock, uint32_t index, struct remo__t
 
 /* ---- timeout 0 ---- */
 
-/* Return the home word if this node was the last holder. */
+/* Return the home word of a free lock whose last holder was this node. */
 static uint64_t expected_word(uint64_t previous) {
     uint32_t next = (uint32_t)previous + 1;
     return previous == 0 ? 0 : (uint64_t)next << 32 | (uint16_t)next;
 }
 
-/* The state is BUSY. If a swap fails although the word that it found is free, another node held the lock in
- * between. So "held" is true after the last of TRIES_MAX. */
+/* The state is BUSY. If a swap fails although the word that it found is free, another node has held the lock
+ * since the previous swap. So the sentence is true even after the last of TRIES_MAX swaps. */
 static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t previous) {
     uint64_t expected = expected_word(previous), old;
     for (uint32_t i = 0; i < TRIES_MAX; i++) {

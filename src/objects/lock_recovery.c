@@ -11,7 +11,7 @@
 #define READ_BYTES 8192u /* of home words in one read */
 #define READS_PER_STEP 16u
 #define LOCKS_PER_STEP 32u
-#define SWAPS_MAX 4u /* of a queue word: others change it twice at most (skip, grant) */
+#define SWAPS_MAX 4u /* of a queue word: other nodes change it twice at most (skip, grant) */
 
 enum { SKIPPED_BEFORE = 8 }; /* a further kind of claim: the ticket had SKIP at the scan */
 
@@ -82,8 +82,8 @@ static void continue_round(struct remo_lock *lock) {
     remo__put_u8(&writer, REMO__LOCK_RECOVERY_CONTINUE);
     remo__put_u32(&writer, lock->recovery->round);
     if (remo_channel_send(lock->channel, lock->rank, message, (size_t)(writer.at - message)) != 0)
-        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
-                  remo_last_error());
+        remo__log(&lock->node->log, REMO_LOG_ERROR, "cannot recover locks of %s: %s",
+                  remo_channel_name(lock->channel), remo_last_error());
 }
 
 void remo__lock_recovery_start(struct remo_lock *lock) {
@@ -269,7 +269,7 @@ static int end_orphaned(const struct resolve *resolve, uint32_t ticket, uint64_t
     return rc;
 }
 
-/* Skip an orphaned ticket behind the one that is served. */
+/* Skip an orphaned ticket that is not being served yet. */
 static int skip_orphaned(const struct resolve *resolve, uint32_t ticket) {
     struct remo_lock *lock = resolve->lock;
     uint32_t which = remo__lock_queue_word(lock, ticket);
@@ -278,7 +278,7 @@ static int skip_orphaned(const struct resolve *resolve, uint32_t ticket) {
     for (uint32_t i = 0; rc == 0 && i < SWAPS_MAX; i++) {
         if (queue_word & REMO__QUEUE_WORD_SKIP)
             return 0;
-        /* Granted after the node was cut off, so it never held the lock. */
+        /* The grant came after the cut-off, so the failed node never held the lock. */
         if (remo__queue_word_is_granted(queue_word) && !REMO__MUTANT(lock_over_granted))
             return end_orphaned(resolve, ticket, queue_word, false);
         rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, queue_word,
@@ -350,7 +350,7 @@ static void resolve_some(struct remo_lock *lock, struct remo__thread *thread) {
     for (; recovery->resolved < end; recovery->resolved++) {
         const uint8_t *claims = &recovery->claims[(size_t)recovery->resolved * lock->places];
         if (resolve_lock(&resolve, &recovery->batch[recovery->resolved], claims) != 0)
-            remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s",
+            remo__log(&lock->node->log, REMO_LOG_ERROR, "cannot recover locks of %s: %s",
                       remo_channel_name(lock->channel), remo_last_error());
     }
     if (recovery->resolved < recovery->count) {
@@ -377,8 +377,8 @@ static void scan_step(struct remo_lock *lock, struct remo__thread *thread) {
         if (recovery->count < BATCH_LOCKS)
             rc = scan_some(lock, thread);
     if (rc != 0)
-        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
-                  remo_last_error());
+        remo__log(&lock->node->log, REMO_LOG_ERROR, "cannot recover locks of %s: %s",
+                  remo_channel_name(lock->channel), remo_last_error());
     if (recovery->count == BATCH_LOCKS || (recovery->count > 0 && recovery->scanned == recovery->locks))
         query_all(lock);
     else if (recovery->scanned < recovery->locks)
@@ -393,8 +393,8 @@ static void on_continue(struct remo_lock *lock, struct remo__reader *reader) {
         return;
     struct remo__thread *thread = remo__thread(lock->node);
     if (!thread) {
-        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
-                  remo_last_error());
+        remo__log(&lock->node->log, REMO_LOG_ERROR, "cannot recover locks of %s: %s",
+                  remo_channel_name(lock->channel), remo_last_error());
         return;
     }
     if (recovery->phase == SCANNING)

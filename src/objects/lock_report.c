@@ -1,7 +1,7 @@
-/* lock_report.c - answers a home that asks which tickets this node has, after a failure or a RECOUNT.
- * A local state is exact when it is read, unless it is BUSY or UNSETTLED. Then it is read again, first at
- * once, then after other work of the control thread: its operation on a home that is up ends. The control
- * thread never blocks here. docs/internals/lock.md describes the protocol. */
+/* lock_report.c - answers the home's query for this node's tickets, after a failure or a RECOUNT.
+ * A local state is exact when it is read, unless it is BUSY or UNSETTLED. Such a state is read again, first
+ * immediately, then after other work of the control thread. It changes, because an operation on a home that
+ * is up ends. The control thread never blocks here. docs/internals/lock.md describes the protocol. */
 #include "base/mutant.h"
 #include "objects/lock.h"
 
@@ -160,8 +160,8 @@ void remo__lock_report_continue(struct remo_lock *lock) {
         return;
     lock->report_continues = remo_channel_send(lock->channel, lock->rank, message, sizeof message) == 0;
     if (!lock->report_continues)
-        remo__log(&lock->node->log, REMO_LOG_ERROR, "recovery of %s: %s", remo_channel_name(lock->channel),
-                  remo_last_error());
+        remo__log(&lock->node->log, REMO_LOG_ERROR, "cannot recover locks of %s: %s",
+                  remo_channel_name(lock->channel), remo_last_error());
 }
 
 static void on_query(struct remo_lock *lock, uint32_t from, struct remo__reader *reader) {

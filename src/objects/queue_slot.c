@@ -1,7 +1,7 @@
 /* queue_slot.c - tries to push an element to a slot, and to pop one from a slot.
- * Invariant: tickets are claimed in order and freed in order, because a search passes a ticket only after it
- * has read that the ticket is used up, or that the owner of its slot has failed or left.
- * The protocol is described in docs/internals/queue.md. */
+ * Invariant: tickets are claimed in order and freed in order. A search passes a ticket only after it has read
+ * that the ticket was claimed (push) or freed (pop), or that the owner of its slot has failed or left.
+ * docs/internals/queue.md describes the protocol. */
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -13,7 +13,7 @@
 
 #define RETRIES_MAX 2u /* of an atomic whose outcome is unknown */
 
-/* The bytes of a slot. */
+/* The contents of a slot, in the order of network memory. */
 struct snapshot {
     uint64_t claim, checksum, meta;
     uint64_t data[REMO__QUEUE_INLINE_BYTES / 8]; /* of an inline element: masked */
@@ -105,8 +105,8 @@ static size_t inline_bytes(size_t size) {
     return remo__align_up(size, 8);
 }
 
-/* Mask or unmask an inline element, so that a word that has not been placed yet differs from the word that is
- * expected: see "Masked elements" in docs/internals/queue.md. */
+/* Mask or unmask an inline element. The mask depends on the ticket, so a word of an earlier lap differs from
+ * the expected word: see "Masked elements" in docs/internals/queue.md. */
 static void mask(uint64_t *data, size_t size, uint64_t ticket) {
     uint64_t key = REMO__MUTANT(queue_mask) ? 0 : remo__random_mix(ticket);
     for (size_t i = 0; i < inline_bytes(size) / 8; i++)
@@ -121,7 +121,7 @@ int remo__queue_convert_timeout(const struct remo__queue_op *op, int rc) {
     return rc == -ETIMEDOUT ? remo__fail_more(-EIO, "queue %s", remo_channel_name(op->queue->channel)) : rc;
 }
 
-/* Return whether `claim` is free in a lap before that of the slot: a node has skipped the slot. See "Skipped
+/* Return whether `claim` is free in an earlier lap than `slot`: a node has skipped the slot. See "Skipped
  * slots" in docs/internals/queue.md. */
 static bool is_free_earlier(uint64_t claim, const struct remo__queue_slot *slot) {
     return !(claim & REMO__SLOT_CLAIMED) && claim >> REMO__SLOT_LAP_SHIFT < slot->lap;
@@ -133,8 +133,9 @@ static int swap_claim(struct remo__queue_op *op, const struct remo__queue_slot *
                               NULL);
 }
 
-/* Claim a slot whose claim word is `free_before`. 1: this call claimed it; 0: *ret_old is the word found. An
- * attempt with an unknown outcome is repeated, because a claim that no push fills would block the queue. */
+/* Claim a slot whose claim word is `free_before`. Returns 1 if this call claimed the slot, 0 if not (*ret_old
+ * is the claim word that was found), or an error. An attempt with an unknown outcome is repeated, because a
+ * claim that no push fills would block the queue. */
 static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                            uint64_t free_before, uint64_t *ret_old) {
     uint64_t mine = own_claim(op, slot->lap);
@@ -148,7 +149,8 @@ static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_s
                    : *ret_old == free_before || REMO__MUTANT(queue_claim);
 }
 
-/* Claim a slot, also one in an earlier lap. The loop ends, because the lap of a slot only rises. */
+/* Claim a slot, even one that is free in an earlier lap. The loop ends, because the lap of a slot only
+ * increases. */
 static int claim_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t *ret_old) {
     int rc = claim_slot_from(op, slot, free_claim(slot->lap), ret_old);
     while (rc == 0 && is_free_earlier(*ret_old, slot) && !REMO__MUTANT(queue_claim_behind))
@@ -168,7 +170,7 @@ static int read_word(struct remo__queue_op *op, enum remo__queue_side side, uint
     return rc != 0 ? rc : remo__read(op->thread, counters(op), op->queue->home, at, ret_word, 8, NULL);
 }
 
-/* The ticket is used up: continue at the word of the home, at least one ticket further. */
+/* Continue the search after `*ticket`, at the position that the home's word gives if that is further. */
 static int continue_search(struct remo__queue_op *op, uint64_t *word, uint64_t *ticket) {
     int rc = read_word(op, op->side, word);
     if (rc == 0)
@@ -176,7 +178,7 @@ static int continue_search(struct remo__queue_op *op, uint64_t *word, uint64_t *
     return remo__queue_convert_timeout(op, rc);
 }
 
-/* Begin the next search at `ticket`. A concurrent call may lower the hint again, which costs reads only. */
+/* Let the next search begin at `ticket`. A concurrent call may lower the hint again, at the cost of reads. */
 static void raise_hint(struct remo__queue_op *op, uint64_t ticket) {
     _Atomic uint64_t *hint = &op->queue->hint[op->side];
     if (ticket > atomic_load_explicit(hint, memory_order_relaxed))
@@ -209,8 +211,9 @@ static void encode_inline(const struct remo__queue_op *op, uint64_t ticket, stru
     mask(snapshot->data, op->size_bytes, ticket);
 }
 
-/* Write the element, and wait until it is placed. A large element is placed before its header. 1: the owner
- * failed before the header was posted. After an error, writes may be in flight until *ack is complete. */
+/* Write the element, and wait until it is placed. A large element is placed before its header. Returns 0, 1
+ * if the owner failed before the header was posted, or an error. After an error, writes may be in flight
+ * until *ack is complete. */
 static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
     struct snapshot snapshot; /* not initialised: large, and used only in part */
     const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
@@ -231,7 +234,7 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
     if (rc == 0)
         rc = remo__write(op->thread, counters(op), slot->owner, at, &snapshot.checksum, size,
                          REMO__WRITE_EXEMPT, ack);
-    if (rc != 0) { /* without its header the slot is not filled */
+    if (rc != 0) { /* a slot without its header is not filled */
         if (remo__ack_pending(ack))
             (void)remo_ack_wait(ack, op->queue->node->op_timeout_ns);
         return is_departure(rc) ? 1 : rc;
@@ -239,8 +242,8 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
     return place_writes(op, slot, ack);
 }
 
-/* Free the slot of a claim whose push failed. 0: the slot is free, and the element was not pushed; 1: a pop
- * has removed the element, or (outcome_unknown) an earlier attempt has freed the slot.
+/* Free the slot of a claim whose push failed. Returns 0 if the slot is free and the element was not pushed.
+ * Returns 1 if a pop has removed the element, or (outcome_unknown) an earlier attempt has freed the slot.
  * Errors: -EINPROGRESS: a write to the slot is in flight; those of the operations. */
 static int retract_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     const struct remo__queue_slot *slot = &kept->slot;
@@ -259,8 +262,8 @@ static int retract_claim(struct remo__queue_op *op, struct remo__queue_kept_clai
     return rc != 0 ? rc : old != kept->claim;
 }
 
-/* Keep a claim, so that a later call retracts it. Without room it is never retracted. Only pushes that passed
- * the check of begin_try concurrently get here without room. */
+/* Keep a claim, so that a later call retracts it. If the table is full, the claim is never retracted. The
+ * table can be full only if several pushes passed the check of begin_try concurrently. */
 static void keep_claim(struct remo_queue *queue, struct remo__queue_kept_claim *kept) {
     (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
     uint32_t count = atomic_load(&queue->kept_count);
@@ -275,8 +278,8 @@ static void keep_claim(struct remo_queue *queue, struct remo__queue_kept_claim *
     remo_ack_cancel(&kept->ack);
 }
 
-/* Retract a claim, or keep it if that fails. 1: a pop has removed the element; 0: it was not pushed.
- * Errors: those of retract_claim; -EIO: the outcome of the push is unknown. */
+/* Retract a claim, or keep it if that fails. Returns 1 if a pop has removed the element, 0 if the element was
+ * not pushed. Errors: those of retract_claim; -EIO: the outcome of the push is unknown. */
 static int retract_or_keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     int rc = -EINPROGRESS;
     if (REMO__MUTANT(queue_retract)) {
@@ -324,7 +327,7 @@ void remo__queue_drop_kept_claims(struct remo_queue *queue) {
         remo_ack_cancel(&queue->kept[i].ack);
 }
 
-/* Retract kept claims first. A push fails while too many remain; a pop continues in any case. */
+/* Retract the kept claims. If too many remain, a push fails; a pop always continues. */
 static int begin_try(struct remo__queue_op *op) {
     if (remo__likely(atomic_load_explicit(&op->queue->kept_count, memory_order_relaxed) == 0))
         return 0;
@@ -343,7 +346,7 @@ static struct remo__queue_kept_claim make_kept_claim(struct remo__queue_op *op,
         .thread = op->thread, .slot = *slot, .claim = own_claim(op, slot->lap), .ack = REMO_ACK_INIT};
 }
 
-/* `reason`: the sentence of the failure that ended the push. */
+/* Set the sentence of a push whose outcome is unknown. `reason` is the sentence of the failure. */
 static int fail_unknown(struct remo__queue_op *op, const struct remo__queue_slot *slot, int rc,
                         const char *reason) {
     return remo__fail(
@@ -361,7 +364,7 @@ static int fail_retracted(struct remo__queue_op *op, const struct remo__queue_sl
         slot->owner, remo_channel_name(op->queue->channel), reason);
 }
 
-/* The outcome of the claim is unknown: retract it, so that it does not block the queue. */
+/* End a push whose claim has an unknown outcome: retract the claim, so that it does not block the queue. */
 static int fail_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, int rc) {
     char reason[REMO__SENTENCE_MAX];
     struct remo__queue_kept_claim kept = make_kept_claim(op, slot);
@@ -370,7 +373,8 @@ static int fail_claim(struct remo__queue_op *op, const struct remo__queue_slot *
     return remo__fail(rc, "%s", reason);
 }
 
-/* The slot is claimed, and writing the element failed. Return 1 if the element was pushed, else an error. */
+/* End a push that claimed its slot but could not write the element. Returns 1 if the element was pushed
+ * nevertheless, else an error. */
 static int end_failed_push(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                            struct remo_ack *ack) {
     char reason[REMO__SENTENCE_MAX];
@@ -383,7 +387,8 @@ static int end_failed_push(struct remo__queue_op *op, const struct remo__queue_s
     return rc == 0 ? fail_retracted(op, slot, reason) : fail_unknown(op, slot, rc, reason);
 }
 
-/* Fill the claimed slot and move the word. 1: pushed; 0: continue with the next ticket; or an error. */
+/* Fill the claimed slot and move the word. Returns 1 if the element was pushed, 0 to continue with the next
+ * ticket, or an error. */
 static int push_claimed(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t word) {
     struct remo_ack ack = REMO_ACK_INIT;
     int rc = fill_slot(op, slot, &ack);
@@ -451,8 +456,9 @@ static int update_checksum(struct remo__queue_op *op, const struct remo__queue_s
     return 0;
 }
 
-/* Compute the checksum of an element that does not fit the buffer, by reading it in pieces: without a valid
- * checksum, the size may be that of a failed push. Allocates memory, since the pop fails in any case. */
+/* Compute the checksum of an element that does not fit the buffer, by reading the element in pieces. It is
+ * verified before the pop reports the size, which may be that of a failed push. The allocation is acceptable,
+ * because the pop fails in any case. */
 static int checksum_at_owner(struct remo__queue_op *op, const struct remo__queue_slot *slot, size_t size,
                              uint64_t meta, uint64_t *ret_sum) {
     XXH3_state_t *state = XXH3_createState();
@@ -466,8 +472,9 @@ static int checksum_at_owner(struct remo__queue_op *op, const struct remo__queue
     return rc;
 }
 
-/* Copy the element of a claimed slot to the caller's buffer. `snapshot`: the slot's header, with the data if
- * all slots are inline. 1: copied, or too large for the buffer; 0: the slot is not filled; or an error. */
+/* Copy the element of a claimed slot to the caller's buffer. `snapshot` is the slot's header, with the data
+ * if all slots are inline. Returns 1 if the element was copied or is too large for the buffer, 0 if the slot
+ * is not filled, or an error. */
 static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                         struct snapshot *snapshot) {
     size_t size = snapshot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
@@ -499,8 +506,8 @@ static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot
     return 1;
 }
 
-/* Read whether the slot's owner has cut off `node`, which claimed the slot: if so, no later write of `node`
- * reaches the slot. */
+/* Read whether the slot's owner has cut off `node`, which claimed the slot. After the cut-off no write of
+ * `node` reaches the slot. */
 static int read_cut_off(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint32_t node,
                         bool *ret_cut) {
     uint64_t word, at = 0;
@@ -514,8 +521,8 @@ static int read_cut_off(struct remo__queue_op *op, const struct remo__queue_slot
 }
 
 /* A slot without a valid checksum is being filled, or was freed and filled again during the read. The claim
- * word, read after the data, distinguishes these: *ret_same is true only in the first case, in which there is
- * no element to pop yet. */
+ * word, read again after the data, distinguishes the two cases. *ret_same is true if the slot is being
+ * filled, so there is no element to pop yet. */
 static int compare_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t claim,
                          bool *ret_same) {
     uint64_t now;
@@ -527,16 +534,16 @@ static int compare_claim(struct remo__queue_op *op, const struct remo__queue_slo
 
 enum verdict { VERDICT_FREE, VERDICT_TAKEN, VERDICT_FILLED, VERDICT_UNFILLED, VERDICT_ABANDONED };
 
-/* Set `slot` to the ticket for which it is claimed, in an earlier lap: a node has skipped that ticket. */
+/* Set `slot` to the ticket of `lap` for which the slot is claimed. A node has skipped that ticket. */
 static void move_to_lap(const struct remo_queue *queue, struct remo__queue_slot *slot, uint64_t lap) {
     slot->ticket -= (slot->lap - lap) * queue->capacity;
     slot->lap = lap;
 }
 
 /* Read the slot of a ticket and judge it. VERDICT_FILLED: the element is in the caller's buffer if it fits.
- * `slot` changes to an earlier lap if it is claimed for that one. Before VERDICT_ABANDONED the slot is read
- * once more, after the owner's record of cut-off nodes: the failed node may have filled it before it was cut
- * off. */
+ * If the slot is claimed for an earlier lap, `slot` changes to that lap. VERDICT_ABANDONED requires one more
+ * read of the slot, after the read of the owner's record of cut-off nodes. The failed node may have filled
+ * the slot just before the cut-off. */
 static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, uint64_t *ret_claim,
                       enum verdict *ret_verdict) {
     struct snapshot snapshot;
@@ -559,7 +566,7 @@ static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, 
             bool same = false;
             rc = compare_claim(op, slot, snapshot.claim, &same);
             if (rc == 0 && !same)
-                continue; /* a pop has freed the slot meanwhile; each repetition means another pop */
+                continue; /* a pop freed the slot during the read; each repetition needs another pop */
         }
         if (rc < 0)
             return rc;
@@ -575,9 +582,9 @@ static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, 
     }
 }
 
-/* The slot of the ticket is free: the queue is empty, or the ticket was skipped. 0: the queue is empty; 1:
- * probe the slot again, which is in the next lap now, or has changed. Tickets are skipped only after a
- * failure or a leave; before, the home's word is not read. */
+/* Move a free slot to the next lap if its ticket was skipped. Returns 0 if the queue is empty, or 1 if the
+ * slot has changed and must be probed again. Tickets are skipped only after a failure or a leave, so the
+ * home's word is not read before the first departure. */
 static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                              uint64_t claimed) {
     uint64_t tail = 0, old;
@@ -591,8 +598,8 @@ static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue
     return rc == 0 || is_departure(rc) ? 1 : rc;
 }
 
-/* The element of `slot` was popped in a search that had reached `ticket`: move the hint and the word. If
- * `slot` was of an earlier lap, the search is still at `ticket`. */
+/* Move the hint and the word after a pop of `slot`, by a search that had reached `ticket`. If `slot` was of
+ * an earlier lap, the next search begins at `ticket` again. */
 static void finish_pop(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t ticket,
                        uint64_t word) {
     uint64_t next = slot->ticket == ticket ? ticket + 1 : ticket;
@@ -627,7 +634,7 @@ int remo__queue_try_pop(void *ctx) {
             return remo__queue_report_departure(op);
         }
         if (rc == 0 && verdict == VERDICT_FILLED && op->is_too_large)
-            return -EMSGSIZE; /* the first element: all tickets before it have been freed */
+            return -EMSGSIZE; /* for the first element: all earlier tickets have been freed */
         if (rc == 0 && verdict != VERDICT_TAKEN)
             rc = swap_claim(op, &slot, claimed, free_claim(slot.lap + 1), &old);
         if (rc != 0 && !is_departure(rc))

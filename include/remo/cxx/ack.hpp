@@ -2,9 +2,9 @@
  *
  * Model:  an `ack` counts its incomplete operations; a `future<T>` has one operation and its result. See
  *         <remo/ack.h>.
- * Life:   the destructor cancels. The operations continue, and write neither to the ack nor to results or
- *         buffers of the caller any more. Acks and futures cannot be moved, because the library holds their
- *         address; functions construct the future that they return in place.
+ * Life:   the destructor cancels. The operations continue, but no longer write to the ack, or to results or
+ *         buffers of the caller. Acks and futures cannot be moved, because the library holds their address;
+ *         functions construct the future that they return in place.
  * Threads: one thread starts operations; one thread at a time tests or waits.
  */
 #pragma once
