@@ -144,12 +144,12 @@ static const struct disagreement {
     const char *words[2];
 } disagreements[] = {
     {"region participants", region_groups, close_region, {"nodes 0-1", "nodes 0-2"}},
-    {"region providers", region_providers, close_region, {"at node 0", "at node 1"}},
+    {"region providers", region_providers, close_region, {"node 0 on", "node 1 on"}},
     {"lock participants", lock_groups, close_lock, {"nodes 0-1", "nodes 0-2"}},
-    {"lock homes", lock_homes, close_lock, {"at node 0", "at node 1"}},
+    {"lock homes", lock_homes, close_lock, {"node 0 on", "node 1 on"}},
     {"lock count", lock_count, close_lock, {"8 locks", "9 locks"}},
     {"queue participants", queue_groups, close_queue, {"nodes 0-1", "nodes 0-2"}},
-    {"queue home", queue_home, close_queue, {"at node 0", "at node 1"}},
+    {"queue home", queue_home, close_queue, {"node 0 on", "node 1 on"}},
     {"queue capacity", queue_capacity, close_queue, {"300 elements", "600 elements"}},
     {"owned_var participants", owned_var_groups, close_owned_var, {"nodes 0-1", "nodes 0-2"}},
     {"owned_var owner", owned_var_owner, close_owned_var, {"of node 0", "of node 1"}},
