@@ -99,11 +99,19 @@ int remo__queue_try_pop(void *ctx);
 /* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
 void remo__queue_drop_kept_claims(struct remo_queue *queue);
 
-/* Find the arena offset of `offset` in the memory of `node`. Blocks for op_timeout_ns at most, while the node
- * has not opened the queue.
+/* Wait until the memory of `node` can be reached, and find the arena offset of `offset` in it.
+ * Blocks for op_timeout_ns at most, while the node has not opened the queue.
  * Errors: those of remo__channel_reach; -ENOTCONN: the node has just left. */
-int remo__queue_find_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
+int remo__queue_wait_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
                             uint64_t offset, uint64_t *ret_at);
+/* The same, without a call if the memory can be reached. */
+static inline int remo__queue_find_offset(struct remo_queue *queue, const struct remo__memory *memory,
+                                          uint32_t node, uint64_t offset, uint64_t *ret_at) {
+    *ret_at = remo__memory_at(memory, node, offset);
+    return remo__likely(*ret_at != REMO__NO_OFFSET)
+               ? 0
+               : remo__queue_wait_offset(queue, memory, node, offset, ret_at);
+}
 /* Return -EHOSTDOWN, and mark all departures as reported, if a participant failed or left whose departure had
  * not been reported when the call began; otherwise 0. */
 int remo__queue_report_departure(struct remo__queue_op *op);

@@ -24,17 +24,14 @@ static_assert(offsetof(struct snapshot, data) == REMO__SLOT_HEAD_BYTES,
 
 /* ---- find slots ---- */
 
-int remo__queue_find_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
+int remo__queue_wait_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
                             uint64_t offset, uint64_t *ret_at) {
+    int rc = remo__channel_reach(queue->channel, node);
+    if (rc != 0)
+        return rc;
     uint64_t at = remo__memory_at(memory, node, offset);
-    if (remo__unlikely(at == REMO__NO_OFFSET)) {
-        int rc = remo__channel_reach(queue->channel, node);
-        if (rc != 0)
-            return rc;
-        at = remo__memory_at(memory, node, offset);
-        if (at == REMO__NO_OFFSET)
-            return remo__fail(-ENOTCONN, "node %u has just left %s", node, remo_channel_name(queue->channel));
-    }
+    if (at == REMO__NO_OFFSET)
+        return remo__fail(-ENOTCONN, "node %u has just left %s", node, remo_channel_name(queue->channel));
     *ret_at = at;
     return 0;
 }
@@ -105,12 +102,38 @@ static size_t inline_bytes(size_t size) {
     return remo__align_up(size, 8);
 }
 
-/* Mask or unmask an inline element. The mask depends on the ticket, so a word of an earlier lap differs from
- * the expected word: see "Masked elements" in docs/internals/queue.md. */
-static void mask(uint64_t *data, size_t size, uint64_t ticket) {
-    uint64_t key = REMO__MUTANT(queue_mask) ? 0 : remo__random_mix(ticket);
-    for (size_t i = 0; i < inline_bytes(size) / 8; i++)
-        data[i] ^= key;
+/* The mask of the words of an inline element. It depends on the ticket, so a word of an earlier lap differs
+ * from the expected word: see "Masked elements" in docs/internals/queue.md. */
+static uint64_t mask_of(uint64_t ticket) {
+    return REMO__MUTANT(queue_mask) ? 0 : remo__random_mix(ticket);
+}
+
+/* Copy an element into masked words. The last word is padded with zeros. */
+static void copy_in(uint64_t *words, const unsigned char *data, size_t size, uint64_t mask) {
+    size_t i = 0;
+    for (; i < size / 8; i++) {
+        uint64_t word;
+        memcpy(&word, data + 8 * i, 8);
+        words[i] = word ^ mask;
+    }
+    if (size % 8 != 0) {
+        uint64_t word = 0;
+        memcpy(&word, data + 8 * i, size % 8);
+        words[i] = word ^ mask;
+    }
+}
+
+/* Copy an element out of masked words. */
+static void copy_out(unsigned char *data, const uint64_t *words, size_t size, uint64_t mask) {
+    size_t i = 0;
+    for (; i < size / 8; i++) {
+        uint64_t word = words[i] ^ mask;
+        memcpy(data + 8 * i, &word, 8);
+    }
+    if (size % 8 != 0) {
+        uint64_t word = words[i] ^ mask;
+        memcpy(data + 8 * i, &word, size % 8);
+    }
 }
 
 static struct remo_stats *counters(const struct remo__queue_op *op) {
@@ -201,14 +224,10 @@ static int place_writes(struct remo__queue_op *op, const struct remo__queue_slot
     return rc;
 }
 
-/* Set checksum and data of an inline element. */
+/* Set data and checksum of an inline element. */
 static void encode_inline(const struct remo__queue_op *op, uint64_t ticket, struct snapshot *snapshot) {
-    size_t bytes = inline_bytes(op->size_bytes);
-    if (bytes > 0)
-        snapshot->data[bytes / 8 - 1] = 0;
-    memcpy(snapshot->data, op->data, op->size_bytes);
-    snapshot->checksum = checksum(snapshot->data, bytes, snapshot->meta);
-    mask(snapshot->data, op->size_bytes, ticket);
+    copy_in(snapshot->data, op->data, op->size_bytes, mask_of(ticket));
+    snapshot->checksum = checksum(snapshot->data, inline_bytes(op->size_bytes), snapshot->meta);
 }
 
 /* Write the element, and wait until it is placed. A large element is placed before its header. Returns 0, 1
@@ -328,9 +347,7 @@ void remo__queue_drop_kept_claims(struct remo_queue *queue) {
 }
 
 /* Retract the kept claims. If too many remain, a push fails; a pop always continues. */
-static int begin_try(struct remo__queue_op *op) {
-    if (remo__likely(atomic_load_explicit(&op->queue->kept_count, memory_order_relaxed) == 0))
-        return 0;
+static int retry_kept_claims(struct remo__queue_op *op) {
     retract_kept_claims(op);
     if (op->side == REMO__QUEUE_HEAD || atomic_load(&op->queue->kept_count) < REMO__QUEUE_KEPT_MAX)
         return 0;
@@ -338,6 +355,12 @@ static int begin_try(struct remo__queue_op *op) {
                       "cannot push to queue %s: %u earlier pushes have failed and may still write to their "
                       "slots; push again when the owners of those slots answer",
                       remo_channel_name(op->queue->channel), REMO__QUEUE_KEPT_MAX);
+}
+
+static int begin_try(struct remo__queue_op *op) {
+    if (remo__likely(atomic_load_explicit(&op->queue->kept_count, memory_order_relaxed) == 0))
+        return 0;
+    return retry_kept_claims(op);
 }
 
 static struct remo__queue_kept_claim make_kept_claim(struct remo__queue_op *op,
@@ -492,16 +515,14 @@ static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot
         rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
     if (rc != 0)
         return rc;
-    if (is_inline) {
-        mask(snapshot->data, size, slot->ticket);
+    if (is_inline)
         sum = checksum(snapshot->data, inline_bytes(size), snapshot->meta);
-    } else if (!op->is_too_large) {
+    else if (!op->is_too_large)
         sum = checksum(op->buffer, size, snapshot->meta);
-    }
     if (snapshot->checksum != sum && !REMO__MUTANT(queue_checksum))
         return 0;
     if (is_inline && !op->is_too_large)
-        memcpy(op->buffer, snapshot->data, size);
+        copy_out(op->buffer, snapshot->data, size, mask_of(slot->ticket));
     op->size_bytes = size;
     return 1;
 }
