@@ -2,7 +2,7 @@
  * It uses the same provider and memory registration modes as fabric `ofi`. */
 #include "bench/bare_ofi.h"
 
-#include "fabric/ofi_library.h"
+#include "fabric/ofi/library.h"
 
 #include <errno.h>
 #include <rdma/fi_cm.h>

@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "bench/litmus.h"
-#include "node/access.h"
+#include "fabric/access.h"
 #include "node/node.h"
 
 #define ACTORS 4u        /* one per node, and thread 1 of node 0 */

@@ -1,12 +1,12 @@
 /* litmus_rows.c - the programs of litmus.h.
  * They access network memory by operations, and from CPUs only by the accessors of
- * node/access.h. */
+ * fabric/access.h. */
 #include <remo/ack.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "bench/litmus.h"
-#include "node/access.h"
+#include "fabric/access.h"
 
 #define X LITMUS_X
 #define Y LITMUS_Y

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/bench.h"
-#include "node/op.h"
+#include "remote/op.h"
 
 #define PROGRESS_NS (200 * REMO__NS_PER_MS)
 #define CONNECT_NS (60 * REMO__NS_PER_S)

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "cli/doctor.h"
-#include "fabric/memory.h"
-#include "fabric/segment.h"
+#include "memory/available.h"
+#include "memory/segment.h"
 
 #define GIB (UINT64_C(1) << 30)
 #define PROBE_BYTES (UINT64_C(16) << 20) /* the smallest segment of an arena */

@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "bootstrap/environment.h"
+#include "bootstrap/roster/environment.h"
 #include "bootstrap/key.h"
 #include "cli/doctor.h"
 #include "fabric/fabric.h"
-#include "fabric/ofi_library.h"
+#include "fabric/ofi/library.h"
 
 #define PROBE_NS (5 * REMO__NS_PER_S)
 #define PROBE_ARENA_BYTES (UINT64_C(1) << 30)

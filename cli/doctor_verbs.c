@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "cli/doctor.h"
-#include "fabric/verbs_library.h"
+#include "fabric/verbs/library.h"
 
 static const char *atomics_name(enum ibv_atomic_cap cap) {
     return cap == IBV_ATOMIC_GLOB ? "global" : cap == IBV_ATOMIC_HCA ? "the device's own" : "none";

@@ -20,7 +20,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "bootstrap/ended.h"
+#include "bootstrap/roster/ended.h"
 #include "cli/launch_folder.h"
 #include "cli/launch_node.h"
 
@@ -68,7 +68,7 @@ static void describe_end(const struct launch *launch, const struct node *node, c
         launch_say(launch, "node %u (%s) ended with status %d", node->rank, where, info->si_status);
 }
 
-/* Record the end for nodes that still join (bootstrap/ended.h). Nodes on other hosts have their own
+/* Record the end for nodes that still join (bootstrap/roster/ended.h). Nodes on other hosts have their own
  * folders. */
 static void end_record(const struct launch *launch, const struct node *ended, int code) {
     char line[REMO__ENDED_LINE_BYTES_MAX];

@@ -1,7 +1,7 @@
 /* launch.h - start the nodes of a job, here or on other hosts, and wait for their end.
  *
  * Model:   each node is a child process (on another host: of ssh) with the environment of
- *          bootstrap/environment.h. The nodes share a folder with mode 0700 for their sockets and a key file
+ *          bootstrap/roster/environment.h. The nodes share a folder with mode 0700 for their sockets and a key file
  *          with mode 0600. Both are removed at the end, also if the launcher is killed.
  * Signals: SIGINT, SIGTERM and SIGHUP during the call go to all nodes and their children; a second one kills
  *          them. A signal that this process ignores (nohup, a background job of a script) has no effect.
@@ -15,7 +15,7 @@
  *          and SIGTTIN ignored, so the terminal does not stop it: its output appears even after `stty
  *          tostop`, and a read from the terminal returns EIO.
  * Ends:    the end of each node is recorded in the folder, so that nodes which still join do not wait for it
- *          (bootstrap/ended.h).
+ *          (bootstrap/roster/ended.h).
  * Safety:  no secret is on a command line or in the environment; it goes to other hosts through ssh's
  *          standard input.
  * Threads: one call at a time in a process; the calling thread forks, waits and runs the callback. */
@@ -32,7 +32,7 @@ struct launch_options {     /* zero and NULL select the default */
     char *const *argv;      /* program and arguments, ended by NULL */
     uint32_t nodes;         /* default: all slots of `hosts_file`, else 1 */
     const char *fabric;     /* REMO_FABRIC of the nodes */
-    const char *hosts_file; /* one host a line (bootstrap/hosts.h); default: all nodes here */
+    const char *hosts_file; /* one host a line (bootstrap/roster/hosts.h); default: all nodes here */
     bool pin;               /* pin each node to one of the allowed CPUs, in turn */
     bool tag;               /* print the rank in front of each line of output */
     bool kill_on_failure;   /* a failed node ends all others: SIGTERM, after 2 s SIGKILL */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bootstrap/ended.h"
+#include "bootstrap/roster/ended.h"
 
 #define FOLDER_SPREAD "/tmp" /* on every host */
 #define FOLDER_BYTES_MAX 90u /* so that the paths of the sockets fit */

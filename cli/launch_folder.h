@@ -10,5 +10,5 @@ int launch_folder_open(struct launch_job *job);
 void launch_folder_close(struct launch_job *job);
 /* Remove a folder with all that is in it. */
 void launch_folder_remove(const char *folder);
-/* Append a line to the record of ended nodes (bootstrap/ended.h). */
+/* Append a line to the record of ended nodes (bootstrap/roster/ended.h). */
 void launch_folder_note_end(const struct launch_job *job, const char *line);

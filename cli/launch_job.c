@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bootstrap/environment.h"
+#include "bootstrap/roster/environment.h"
 #include "bootstrap/key.h"
 #include "cli/launch_folder.h"
 

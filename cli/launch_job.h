@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "bootstrap/hosts.h"
+#include "bootstrap/roster/hosts.h"
 #include "cli/launch.h"
 
 struct launch_place { /* the place of one node */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/roster/roster.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/launch_job.h"

@@ -1,6 +1,6 @@
-/* access.c - accesses of simulated CPUs to network memory (node/access.h).
+/* access.c - accesses of simulated CPUs to network memory (fabric/access.h).
  * Each access is a scheduling point. A store enters the actor's store buffer (world.h). */
-#include "node/access.h"
+#include "fabric/access.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <remo/kv.h>
 #include <string.h>
 
-#include "kv/kv.h"
+#include "systems/kv/kv.h"
 #include "sim/case.h"
 #include "sim/oracle.h"
 

@@ -6,7 +6,7 @@
 #include <remo/region.h>
 #include <string.h>
 
-#include "objects/lock.h"
+#include "objects/lock/lock.h"
 #include "sim/case.h"
 #include "sim/scheduler.h"
 

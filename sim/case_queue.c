@@ -5,7 +5,7 @@
 #include <remo/queue.h>
 #include <string.h>
 
-#include "objects/queue.h"
+#include "objects/queue/queue.h"
 #include "sim/case.h"
 #include "sim/oracle.h"
 #include "sim/scheduler.h"

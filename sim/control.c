@@ -1,15 +1,15 @@
-/* control.c - the control plane of simulated nodes (bootstrap/control.h), the roster, and memory segments.
+/* control.c - the control plane of simulated nodes (bootstrap/control/control.h), the roster, and memory segments.
  * Frames of one pair of nodes arrive in order, frames of different pairs in any order. All nodes share one
  * process, so every arena is already mapped. */
-#include "bootstrap/control.h"
-#include "bootstrap/ended.h"
+#include "bootstrap/control/control.h"
+#include "bootstrap/roster/ended.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "fabric/segment.h"
+#include "memory/segment.h"
 #include "sim/control.h"
 #include "sim/heap.h"
 #include "sim/scheduler.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "node/access.h"
-#include "node/wait.h"
+#include "fabric/access.h"
+#include "remote/wait.h"
 #include "sim/heap.h"
 #include "sim/model.h"
 #include "sim/net.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "node/arena.h"
-#include "node/wait.h"
+#include "remote/wait.h"
 #include "sim/cache.h"
 #include "sim/case.h"
 #include "sim/fault.h"

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/roster/roster.h"
 
 #define REMO__HOST_BYTES_MAX 240u
 #define REMO__PLACES_MAX 8u /* of one node, after names are resolved */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/roster/roster.h"
 
 /* Parse a key: 32 bytes, or 64 hexadecimal digits with or without a line end. Errors: -EINVAL (sets no
  * sentence). */

@@ -7,8 +7,8 @@
 
 #include "channel/registry.h"
 #include "node/arena.h"
-#include "node/fence.h"
-#include "node/stats.h"
+#include "remote/fence.h"
+#include "remote/stats.h"
 
 #define NAME_PART_BYTES_MAX 63u
 

@@ -3,8 +3,8 @@
 
 #include <remo/channel.h>
 
-#include "node/op.h"
-#include "node/wait.h"
+#include "remote/op.h"
+#include "remote/wait.h"
 
 /* In place of an offset: this node cannot reach the peer's share of the memory (the peer is not connected,
  * has left or failed, or provides none). */

@@ -9,7 +9,7 @@
 #include "channel/message.h"
 #include "channel/registry.h"
 #include "node/arena.h"
-#include "node/fence.h"
+#include "remote/fence.h"
 
 static bool takes_part(const struct remo_channel *channel, uint32_t node) {
     return remo_nodeset_has(&channel->participants, node);

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "node/arena.h"
-#include "node/stats.h"
+#include "remote/stats.h"
 
 static struct remo_channel **bucket_of(struct remo__registry *registry, const char *name) {
     return &registry->buckets[XXH3_64bits(name, strlen(name)) % REMO__NAME_BUCKETS];

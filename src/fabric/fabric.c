@@ -10,7 +10,7 @@
 
 #include "base/bits.h"
 #include "base/error.h"
-#include "fabric/futex.h"
+#include "base/futex.h"
 
 /* The fabrics of this build, the preferred one first. */
 static const struct remo__fabric_ops *const fabrics[] = {

@@ -111,7 +111,7 @@ struct remo__endpoint; /* each fabric has its own */
 struct remo__fabric_config {
     uint32_t rank, size;
     const char *job;      /* name of the job, unique on this machine */
-    const char *provider; /* ofi: libfabric provider, NULL = "tcp;ofi_rxm"; verbs: see verbs_device.c, NULL =
+    const char *provider; /* ofi: libfabric provider, NULL = "tcp;ofi_rxm"; verbs: see verbs/device.c, NULL =
                              the first */
     const char *address;  /* network address to bind the data path to, NULL = loopback */
     char *arena;          /* own arena, reserved by the node: CPU address of offset 0 */

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "fabric/segment.h"
-#include "node/access.h"
+#include "memory/segment.h"
+#include "fabric/access.h"
 
 #define SEGMENT_ALIGN REMO__SEGMENT_ALIGN_BYTES
 #define BIG_BYTES (1u << 20)       /* pieces of this size and more start on a huge page */

@@ -14,11 +14,11 @@
 #include "base/bytes.h"
 #include "base/helper.h"
 #include "base/mutant.h"
-#include "bootstrap/ended.h"
+#include "bootstrap/roster/ended.h"
 #include "node/arena.h"
-#include "node/op.h"
+#include "remote/op.h"
 #include "node/settings.h"
-#include "node/wait.h"
+#include "remote/wait.h"
 
 #define SPINS 1000u       /* about 20 us, longer than a message takes on one machine */
 #define SPINS_CROWDED 20u /* if a machine has more nodes than processors */

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "bootstrap/control.h"
+#include "bootstrap/control/control.h"
 #include "fabric/fabric.h"
 
 #ifdef REMO_SIM_SMALL

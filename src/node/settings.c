@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "bootstrap/environment.h"
+#include "bootstrap/roster/environment.h"
 #include "node/node.h"
 
 #define ARENA_BYTES (64ull << 30)

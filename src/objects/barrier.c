@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mutant.h"
-#include "node/fence.h"
+#include "remote/fence.h"
 #include "objects/region.h"
 
 /* After a peer has abandoned the barrier, a node waits this long to detect the failure itself. */

@@ -16,7 +16,7 @@
 #include "base/mutant.h"
 #include "base/bits.h"
 #include "base/random.h"
-#include "node/access.h"
+#include "fabric/access.h"
 
 #define REMO__RECORD_HEADER_BYTES 16u
 #define REMO__RECORD_FILLER UINT32_MAX /* as a size: this record ends the lap */

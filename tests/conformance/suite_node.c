@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "fabric/mapped.h"
-#include "fabric/segment.h"
+#include "memory/segment.h"
 
 #define SEGMENT_BYTES REMO__SEGMENT_ALIGN_BYTES
 

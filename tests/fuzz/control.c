@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bootstrap/handshake.h"
-#include "bootstrap/link.h"
+#include "bootstrap/control/handshake.h"
+#include "bootstrap/control/link.h"
 #include "fuzz.h"
 
 enum kind { KIND_STREAM, KIND_SEALED_STREAM, KIND_HELLO, KIND_PROOF, KIND_COUNT };

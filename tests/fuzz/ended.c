@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "bootstrap/ended.h"
+#include "bootstrap/roster/ended.h"
 #include "fuzz.h"
 
 static const char *const seeds[] = {"0 0\n", "1 7\n0 137\n255 255\n", "12 3\n12", "x\n4 4\n",

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bootstrap/address.h"
-#include "bootstrap/hosts.h"
+#include "bootstrap/roster/hosts.h"
 #include "bootstrap/key.h"
 #include "fuzz.h"
 #include "node/settings.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "kv/kv_slot.h"
+#include "systems/kv/slot.h"
 
 #define SEEDS 8u
 

@@ -2,7 +2,7 @@
  * u8 flags, the message. The flags select the step of the recovery at which the message arrives, and whether
  * it names that round. The only node of the job holds two locks; its messages to itself are dropped, and the
  * test makes the steps. Invariant: nothing outside the tables is accessed, and the table closes. */
-#include "objects/lock_recovery.c" /* for the rounds of recovery */
+#include "objects/lock/recovery.c" /* for the rounds of recovery */
 
 #include <assert.h>
 #include <string.h>

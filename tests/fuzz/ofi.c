@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "fabric/ofi.h"
+#include "fabric/ofi/ofi.h"
 #include "fuzz.h"
 
 #define ARENA_BYTES 65536u

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "fabric/verbs_wire.h"
+#include "fabric/verbs/wire.h"
 #include "fuzz.h"
 
 #define ARENA_BYTES (UINT64_C(1) << 20)

@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "kills.h"
-#include "objects/queue.h"
+#include "objects/queue/queue.h"
 #include "sim/oracle.h"
 
 #define KEYS 2048u

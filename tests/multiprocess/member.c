@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "bootstrap/control.h"
+#include "bootstrap/control/control.h"
 #include <remo/barrier.h>
 #include <remo/node.h>
 #include <remo/region.h>

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "bootstrap/control.h"
+#include "bootstrap/control/control.h"
 
 #define CHECK(condition)                                  \
     do {                                                  \

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "../support/cluster.h"
-#include "fabric/verbs.h"
+#include "fabric/verbs/verbs.h"
 #include "node/node.h"
-#include "node/op.h"
-#include "node/slots.h"
+#include "remote/op.h"
+#include "remote/slots.h"
 
 #define WAIT (50 * SECOND)
 #define LONGER_THAN_AN_ATTEMPT_MS 3000u

@@ -1,6 +1,6 @@
 /* test_kv.c - tests of the calls of the map: results, costs, sizes, keys with equal hashes, reuse of slots,
  * and slots that a failed node left. */
-#include "kv/kv.h"
+#include "systems/kv/kv.h"
 #include "kv_common.h"
 
 /* ---- results ---- */

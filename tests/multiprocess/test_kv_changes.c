@@ -2,7 +2,7 @@
  * nodes at once, and the failure of a node. */
 #include <pthread.h>
 
-#include "kv/kv.h"
+#include "systems/kv/kv.h"
 #include "kv_common.h"
 
 static int open_small(struct remo_node *node, struct remo_kv **ret_kv) {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "../support/cluster.h"
-#include "kv/kv.h"
+#include "systems/kv/kv.h"
 
 #define NODES 3u
 #define PAUSED 1u /* the node that holds the keys */

@@ -2,7 +2,7 @@
  * killed nodes. Every result is checked (kv_actor.h). */
 #include <pthread.h>
 
-#include "kv/kv.h"
+#include "systems/kv/kv.h"
 #include "kv_actor.h"
 
 #define NODES_MAX 4u

@@ -13,8 +13,8 @@
 
 #include "../support/cluster.h"
 #include "base/random.h"
-#include "node/access.h"
-#include "objects/lock.h"
+#include "fabric/access.h"
+#include "objects/lock/lock.h"
 
 #define NODES_MAX 8u
 #define MS 1000000ull

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "../support/cluster.h"
-#include "fabric/ofi.h"
+#include "fabric/ofi/ofi.h"
 #include "node/node.h"
-#include "node/op.h"
-#include "node/slots.h"
+#include "remote/op.h"
+#include "remote/slots.h"
 
 #define ROUNDS_MAX 10000u
 #define COMPUTING_ROUNDS_MAX 1000u

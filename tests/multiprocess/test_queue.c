@@ -10,8 +10,8 @@
 
 #include "../support/cluster.h"
 #include "base/random.h"
-#include "node/access.h"
-#include "objects/queue.h"
+#include "fabric/access.h"
+#include "objects/queue/queue.h"
 
 #define MS 1000000ull
 #define PRODUCERS 16u

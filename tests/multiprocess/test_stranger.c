@@ -18,9 +18,9 @@
 
 #include "../support/ports.h"
 #include "bootstrap/address.h"
-#include "bootstrap/handshake.h"
+#include "bootstrap/control/handshake.h"
 #include "bootstrap/key.h"
-#include "bootstrap/user.h"
+#include "bootstrap/control/user.h"
 #include "plane.h"
 
 #define STRANGER_USER 65534u

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "../support/cluster.h"
-#include "fabric/verbs.h"
-#include "kv/kv.h"
+#include "fabric/verbs/verbs.h"
+#include "systems/kv/kv.h"
 #include "node/node.h"
 
 #define WAIT (100 * SECOND)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/litmus.h"
-#include "node/access.h"
+#include "fabric/access.h"
 #include "sim/case.h"
 #include "sim/net.h"
 #include "sim/scheduler.h"

@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 #include "base/bits.h"
-#include "fabric/ofi_symbols.h"
+#include "fabric/ofi/symbols.h"
 #include "fabric/symbols/versions.h"
-#include "fabric/verbs_symbols.h"
+#include "fabric/verbs/symbols.h"
 
 #define SYMBOL(type, name, parameters, arguments) {#name, REMO__VERSION_##name, (void *)(name)},
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "fabric/memory.h"
-#include "fabric/segment.h"
+#include "memory/available.h"
+#include "memory/segment.h"
 
 #include "unit.h"
 

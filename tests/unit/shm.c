@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "fabric/segment.h"
-#include "fabric/shm.h"
+#include "memory/segment.h"
+#include "fabric/shm/shm.h"
 
 #include "unit.h"
 

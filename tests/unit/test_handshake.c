@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bootstrap/frame.h"
-#include "bootstrap/handshake.h"
+#include "bootstrap/control/frame.h"
+#include "bootstrap/control/handshake.h"
 
 struct pair {
     struct remo__roster rosters[2]; /* rank 0 accepts, rank 1 connects */

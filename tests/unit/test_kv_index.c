@@ -1,7 +1,7 @@
 /* test_kv_index.c - unit tests of the map's index and its list of free slots, without a network.
  * After any sequence of changes, exactly the present entries are found. */
-#include "kv/kv_index.h"
-#include "kv/kv_pool.h"
+#include "systems/kv/index.h"
+#include "systems/kv/pool.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,12 +1,12 @@
 /* test_kv_slot.c - unit tests of the format of the map's slots under torn writes.
  * A reader returns only values that were written whole. */
-#include "kv/kv_slot.h"
+#include "systems/kv/slot.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
-#include "node/access.h"
+#include "fabric/access.h"
 #include "unit.h"
 
 /* A slot, and the state needed to read it. */

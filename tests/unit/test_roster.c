@@ -12,10 +12,10 @@
 
 #include "base/error.h"
 #include "bootstrap/address.h"
-#include "bootstrap/bootstrap.h"
-#include "bootstrap/ended.h"
-#include "bootstrap/environment.h"
-#include "bootstrap/hosts.h"
+#include "bootstrap/roster/roster.h"
+#include "bootstrap/roster/ended.h"
+#include "bootstrap/roster/environment.h"
+#include "bootstrap/roster/hosts.h"
 #include "bootstrap/key.h"
 
 #define assert_sentence(text) assert_non_null(strstr(remo_last_error(), text))

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "bootstrap/environment.h"
+#include "bootstrap/roster/environment.h"
 #include "node/settings.h"
 
 static int set_up(void **state) {

@@ -4,7 +4,7 @@
 #include <remo/error.h>
 #include <string.h>
 
-#include "fabric/verbs_wire.h"
+#include "fabric/verbs/wire.h"
 #include "unit.h"
 
 static const struct ibv_device_attr able = {.atomic_cap = IBV_ATOMIC_HCA, .max_srq = 1};

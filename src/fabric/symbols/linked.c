@@ -4,8 +4,8 @@
 #include <rdma/fabric.h>
 #include <rdma/rdma_cma.h>
 
-#include "fabric/ofi_symbols.h"
-#include "fabric/verbs_symbols.h"
+#include "fabric/ofi/symbols.h"
+#include "fabric/verbs/symbols.h"
 
 #define ADDRESS(type, name, parameters, arguments) (void *)(name),
 

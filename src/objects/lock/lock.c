@@ -1,0 +1,364 @@
+/* lock.c - opens a lock, and acquires and releases it without contention.
+ * Without contention an acquire is one atomic that draws a ticket, and a release one atomic that advances
+ * `serving`. A release hands the lock over only when its fence has succeeded (docs/internals/lock.md). */
+#include "base/mutant.h"
+#include "objects/lock/lock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "remote/fence.h"
+#include "objects/region.h"
+
+#define COUNT_MAX (1u << 24)
+
+/* ---- open ---- */
+
+static void on_connect(void *ctx, uint32_t node) {
+    remo__lock_recovery_connected(ctx, node);
+}
+
+static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
+    struct remo_lock *lock = ctx;
+    (void)node, (void)state;
+    remo__lock_report_continue(lock); /* an answer may wait until this node is cut off */
+    remo__lock_recovery_start(lock);
+}
+
+static void on_message(void *ctx, uint32_t node, const void *data, size_t size_bytes) {
+    struct remo_lock *lock = ctx;
+    uint8_t type = size_bytes > 0 ? *(const uint8_t *)data : 0;
+    if (type == REMO__LOCK_QUERY || type == REMO__LOCK_GRANT || type == REMO__LOCK_REPORT_CONTINUE)
+        remo__lock_report_message(lock, node, data, size_bytes);
+    else
+        remo__lock_recovery_message(lock, node, data, size_bytes);
+}
+
+static int choose_homes(struct remo_lock *lock, const struct remo_nodeset *chosen,
+                        const struct remo_nodeset *participants) {
+    struct remo_nodeset homes = *chosen;
+    if (remo_nodeset_empty(&homes))
+        remo_nodeset_add(&homes, remo__nodeset_next(participants, 0));
+    for (uint32_t node = remo__nodeset_next(&homes, 0); node < REMO_NODES_MAX;
+         node = remo__nodeset_next(&homes, node + 1)) {
+        if (!remo_nodeset_has(participants, node))
+            return remo__fail(
+                -EINVAL, "node %u cannot be a home of locks: it is no participant; add it to `participants`",
+                node);
+        lock->homes[lock->home_count++] = (uint16_t)node;
+    }
+    return 0;
+}
+
+static int make_locals(struct remo_lock *lock) {
+    lock->locals = aligned_alloc(REMO__CACHE_LINE, (size_t)lock->count * sizeof *lock->locals);
+    if (!lock->locals)
+        return remo__fail(-ENOMEM, "no memory for the state of %u locks", lock->count);
+    for (uint32_t i = 0; i < lock->count; i++)
+        lock->locals[i] =
+            (struct remo__lock_local){.home = lock->homes[i % lock->home_count],
+                                      .offset = (uint64_t)(i / lock->home_count) * lock->stride};
+    for (uint32_t i = 0; i < REMO__LOCK_STRIPES; i++) {
+        pthread_mutex_init(&lock->stripes[i].mutex, NULL);
+        lock->stripes[i].last = &lock->stripes[i].first;
+    }
+    return 0;
+}
+
+/* Add the memory of home words and queue words, the same amount at each home, and of grant words at all. */
+static int make_memory(struct remo_lock *lock) {
+    struct remo_nodeset homes = {0};
+    uint32_t words = 0, grants = 0;
+    for (uint32_t i = 0; i < lock->home_count; i++)
+        remo_nodeset_add(&homes, lock->homes[i]);
+    uint64_t word_bytes = (uint64_t)((lock->count + lock->home_count - 1) / lock->home_count) * lock->stride;
+    uint64_t own_bytes = remo_nodeset_has(&homes, lock->rank) ? word_bytes : 0;
+    int rc = remo_channel_add_memory(lock->channel, "words", own_bytes, word_bytes, &homes, &words);
+    if (rc == 0)
+        rc = remo_channel_add_memory(lock->channel, "grants", 8ull * lock->count, 8ull * lock->count, NULL,
+                                     &grants);
+    if (rc != 0)
+        return rc;
+    lock->words = &lock->channel->memories[words];
+    lock->grants = &lock->channel->memories[grants];
+    if (own_bytes > 0)
+        rc = remo__lock_recovery_open(lock);
+    return rc != 0 ? rc : remo__lock_report_open(lock);
+}
+
+static int open_channel(struct remo_lock *lock, struct remo_channel *parent, const char *name,
+                        const struct remo_nodeset *participants) {
+    char type[REMO__TYPE_BYTES_MAX + 1];
+    struct remo_channel_options options = {.participants = *participants,
+                                           .ctx = lock,
+                                           .on_connect = on_connect,
+                                           .on_leave = on_leave,
+                                           .on_message = on_message};
+    snprintf(type, sizeof type, "table of %u lock%s", lock->count, lock->count == 1 ? "" : "s");
+    int rc = remo_channel_open(parent, name, type, &options, &lock->channel);
+    if (rc != 0)
+        return rc;
+    lock->node = remo_channel_node(lock->channel);
+    lock->rank = lock->node->rank;
+    return 0;
+}
+
+int remo_lock_open(struct remo_channel *parent, const char *name, const struct remo_lock_options *options,
+                   struct remo_lock **ret_lock) {
+    REMO__REQUIRE(ret_lock);
+    static const struct remo_lock_options all_default;
+    const struct remo_lock_options *chosen = options ? options : &all_default;
+    struct remo_nodeset participants;
+    int rc = remo__select_participants(parent, &chosen->participants, &participants);
+    if (rc == 0)
+        rc = remo__require_coherence(parent, "a lock");
+    if (rc == 0 && chosen->count > COUNT_MAX)
+        rc =
+            remo__fail(-EINVAL, "cannot open a table of %u locks: the limit is %u", chosen->count, COUNT_MAX);
+    if (rc != 0)
+        return rc;
+    struct remo_lock *lock = aligned_alloc(REMO__CACHE_LINE, sizeof *lock);
+    if (!lock)
+        return remo__fail(-ENOMEM, "no memory for lock %s", name ? name : "");
+    *lock = (struct remo_lock){.count = chosen->count ? chosen->count : 1};
+    lock->places = (uint32_t)remo__power_of_two_from(2 * remo__nodeset_count(&participants));
+    lock->stride = (uint32_t)remo__align_up(8 * (1 + lock->places), REMO__CACHE_LINE);
+    rc = choose_homes(lock, &chosen->homes, &participants);
+    if (rc == 0)
+        rc = open_channel(lock, parent, name, &participants);
+    if (rc == 0)
+        rc = make_locals(lock);
+    if (rc == 0)
+        rc = make_memory(lock);
+    if (rc != 0) {
+        remo_lock_close(lock);
+        return rc;
+    }
+    *ret_lock = lock;
+    rc = remo_channel_join(lock->channel);
+    if (rc != 0) {
+        *ret_lock = NULL;
+        remo_lock_close(lock);
+    }
+    return rc;
+}
+
+void remo_lock_close(struct remo_lock *lock) {
+    if (!lock)
+        return;
+    for (uint32_t i = 0; lock->locals && i < lock->count; i++)
+        remo_ack_cancel(&lock->locals[i].reset); /* the operation may complete after the close */
+    remo_channel_close(lock->channel);           /* no callback runs from here on */
+    remo__lock_recovery_close(lock);
+    remo__lock_report_close(lock);
+    for (uint32_t i = 0; lock->locals && i < REMO__LOCK_STRIPES; i++)
+        pthread_mutex_destroy(&lock->stripes[i].mutex);
+    free(lock->locals);
+    free(lock);
+}
+
+struct remo_channel *remo_lock_channel(struct remo_lock *lock) {
+    return lock ? lock->channel : NULL;
+}
+
+uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index) {
+    return lock ? lock->homes[index % lock->home_count] : REMO_NODES_MAX;
+}
+
+/* ---- acquire, release ---- */
+
+static int fail_index(const struct remo_lock *lock, uint32_t index) {
+    if (!lock)
+        return remo__fail(-EINVAL, "the lock is NULL; open it with remo_lock_open");
+    return remo__fail(-EINVAL, "there is no lock %u in %s: give an index from 0 to %u", index,
+                      remo_channel_name(lock->channel), lock->count - 1);
+}
+
+int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_ns) {
+    if (remo__unlikely(!lock || index >= lock->count))
+        return fail_index(lock, index);
+    struct remo__thread *thread = remo__thread(lock->node);
+    if (remo__unlikely(!thread))
+        return -EAGAIN;
+    if (remo__unlikely(timeout_ns == 0))
+        return remo__lock_try(lock, index, thread);
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t previous = atomic_load_explicit(&local->state, memory_order_relaxed), drawn;
+    if (remo__unlikely(
+            remo__state_kind(previous) != REMO__LOCK_FREE
+            || (atomic_load_explicit(&local->queued, memory_order_relaxed) != 0 && !REMO__MUTANT(lock_queued))
+            || !atomic_compare_exchange_strong(&local->state, &previous, remo__state_busy(previous))))
+        return remo__lock_acquire_in_turn(lock, index, thread, remo__deadline(timeout_ns));
+    uint64_t at = remo__memory_at(lock->words, local->home, local->offset);
+    if (remo__unlikely(at == REMO__NO_OFFSET))
+        return remo__lock_join_queue(lock, index, thread, previous, remo__deadline(timeout_ns));
+    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), local->home, at,
+                             REMO__LOCK_DRAW, &drawn, NULL);
+    if (remo__unlikely(rc != 0)) {
+        remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
+        return rc;
+    }
+    if (remo__unlikely((!remo__word_is_free(drawn) && !REMO__MUTANT(lock_drawn_free))
+                       || (remo__word_flags(drawn) != 0 && !REMO__MUTANT(lock_drawn_flags))))
+        return remo__lock_use_ticket(lock, index, thread, previous, drawn, remo__deadline(timeout_ns));
+    atomic_store_explicit(&local->owner, thread->index, memory_order_relaxed);
+    local->handovers = 0;
+    atomic_store_explicit(
+        &local->state, remo__state_word(REMO__LOCK_HELD, remo__state_nonce(previous), remo__word_next(drawn)),
+        memory_order_release);
+    return 0;
+}
+
+static int fail_not_held(const struct remo_lock *lock, uint32_t index, const char *what) {
+    return remo__fail(-EPERM, "cannot %s lock %u of %s: this thread does not hold it", what, index,
+                      remo_channel_name(lock->channel));
+}
+
+static bool holds(const struct remo__lock_local *local, uint64_t state, const struct remo__thread *thread) {
+    return remo__state_kind(state) == REMO__LOCK_HELD
+           && atomic_load_explicit(&local->owner, memory_order_relaxed) == thread->index;
+}
+
+static bool threads_wait(const struct remo__lock_local *local) {
+    return atomic_load_explicit(&local->queued, memory_order_relaxed) != 0;
+}
+
+/* Return whether the release is a single atomic, unless a node waits. */
+static bool is_plain(const struct remo__lock_local *local) {
+    return (local->marks == 0 || REMO__MUTANT(lock_plain_marks)) && !remo__ack_pending(&local->reset)
+           && local->reset.status == 0 && !threads_wait(local);
+}
+
+/* Fence until no write that `scope` covers is in flight. Otherwise return -EAGAIN, and the lock stays
+ * HELD: after a hand-over such a write could overwrite data of the next holder. */
+static int settle(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                  enum remo_fence_scope scope, int *ret_loss) {
+    uint32_t home = lock->locals[index].home;
+    if (REMO__MUTANT(lock_settle)) {
+        *ret_loss = remo_fence(lock->node, scope, home);
+        return 0;
+    }
+    int rc = remo__fence_retry(thread, scope, home, ret_loss);
+    return rc == 0 || rc == -EINVAL ? rc : remo__lock_still_held(lock, index);
+}
+
+/* A pair fence orders the writes before this thread's own release at the home. The next thread of this
+ * node uses another connection, so for that thread they must be placed. A thread may queue during the
+ * fence, so this is called where the lock is handed over, and not before. */
+static int settle_for_threads(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                              int *ret_loss) {
+    uint32_t home = lock->locals[index].home;
+    if (lock->node->mapped || REMO__MUTANT(lock_fence_for_threads))
+        return 0;
+    if (REMO__MUTANT(lock_settle_for_threads)) {
+        *ret_loss = remo__fence_peer(thread, thread, home);
+        return 0;
+    }
+    int rc = remo__fence_retry_peer(thread, home, lock->node->op_timeout_ns, ret_loss);
+    return rc == 0 ? 0 : remo__lock_still_held(lock, index);
+}
+
+/* Combine the results of the fence and of the release. After a hand-over the local state belongs to the next
+ * holder, so it is changed only if the lock is still held. */
+static int end_release(struct remo__lock_local *local, int loss, int rc) {
+    if (remo__likely(loss == 0))
+        return rc;
+    if (rc == -EAGAIN)
+        local->loss = (int16_t)loss;
+    return rc == -EAGAIN ? rc : loss;
+}
+
+static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          enum remo_fence_scope fence) {
+    const struct remo__lock_local *local = &lock->locals[index];
+    bool hand_over = (local->marks == 0 || REMO__MUTANT(lock_hand_over_marks)) && threads_wait(local);
+    int loss = 0;
+    int rc = 0;
+    if (hand_over && fence == REMO_FENCE_PAIR)
+        rc = settle_for_threads(lock, index, thread, &loss);
+    if (rc != 0)
+        return rc;
+    if (hand_over && remo__lock_hand_over(lock, index))
+        return loss;
+    rc = remo__lock_return(lock, index, thread, fence);
+    return end_release(&lock->locals[index], loss, rc);
+}
+
+/* Release the lock; no thread of this node waits for it. */
+static int release_plain(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                         enum remo_fence_scope fence, uint64_t state) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint32_t ticket = (uint32_t)state;
+    uint64_t step = remo__word_step(ticket), word;
+    uint64_t at = remo__memory_at(lock->words, local->home, local->offset);
+    if (remo__unlikely(at == REMO__NO_OFFSET))
+        return remo__lock_return(lock, index, thread, fence);
+    atomic_store_explicit(&local->state, remo__state_busy(state), memory_order_release);
+    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), local->home, at, step,
+                             &word, NULL);
+    if (remo__unlikely(rc != 0 || (remo__word_next(word) != ticket + 1 && !REMO__MUTANT(lock_pass_on)))) {
+        if (rc == 0)
+            rc = remo__lock_grant_next(lock, index, thread, ticket, word + step, false);
+        else if (fence != REMO_FENCE_NONE)
+            rc = remo__lock_release_failed(lock, index, thread, 0, rc);
+        if (rc != -EAGAIN)
+            remo__lock_end(lock, index, rc, remo__state_nonce(state), ticket);
+        return rc;
+    }
+    remo__lock_set_state(lock, local, remo__state_word(REMO__LOCK_FREE, remo__state_nonce(state), ticket));
+    return 0;
+}
+
+static int fail_scope(const struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence) {
+    return remo__fail(-EINVAL,
+                      "cannot release lock %u of %s: %d is not a fence scope; give REMO_FENCE_NONE, "
+                      "PAIR, THREAD or GLOBAL",
+                      index, remo_channel_name(lock->channel), (int)fence);
+}
+
+int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence) {
+    if (remo__unlikely(!lock || index >= lock->count))
+        return fail_index(lock, index);
+    struct remo__thread *thread = remo__thread(lock->node);
+    if (remo__unlikely(!thread))
+        return -EAGAIN;
+    if (remo__unlikely((uint32_t)fence > REMO_FENCE_GLOBAL))
+        return fail_scope(lock, index, fence);
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed);
+    if (remo__unlikely(!holds(local, state, thread)))
+        return fail_not_held(lock, index, "release");
+    int loss = 0, rc = 0;
+    if (remo__unlikely(fence != REMO_FENCE_NONE
+                       /* mapped: the atomic is a full fence */
+                       && !lock->node->mapped && !REMO__MUTANT(lock_release_fence))) {
+        rc = settle(lock, index, thread, fence, &loss);
+        if (remo__unlikely(rc != 0))
+            return rc;
+    }
+    if (remo__unlikely(local->loss != 0)) {
+        loss = local->loss;
+        local->loss = 0;
+    }
+    if (remo__unlikely(!is_plain(local)))
+        rc = release_slowly(lock, index, thread, fence);
+    else
+        rc = release_plain(lock, index, thread, fence, state);
+    return end_release(local, loss, rc);
+}
+
+int remo_lock_consistent(struct remo_lock *lock, uint32_t index) {
+    if (!lock || index >= lock->count)
+        return fail_index(lock, index);
+    const struct remo__thread *thread = remo__thread(lock->node);
+    if (!thread)
+        return -EAGAIN;
+    struct remo__lock_local *local = &lock->locals[index];
+    if (!holds(local, atomic_load_explicit(&local->state, memory_order_relaxed), thread))
+        return fail_not_held(lock, index, "call consistent");
+    if (!(local->marks & REMO__LOCK_GOT_OWNERDEAD))
+        return remo__fail(-EINVAL, "lock %u of %s needs no repair: its previous holder did not fail", index,
+                          remo_channel_name(lock->channel));
+    local->marks |= REMO__LOCK_REPAIRED;
+    return 0;
+}

@@ -1,0 +1,307 @@
+/* lock.h - internals that the files of the lock share: words, local state, protocol steps.
+ *
+ *   lock.c           open, and acquire and release without contention
+ *   lock/queue.c     the wait queue of a lock, at its home
+ *   lock/threads.c   the wait queue of the threads of one node
+ *   lock/recovery.c  at the home: finds orphaned tickets after a failure or a leave
+ *   lock/report.c    at every participant: answers the home's queries
+ *
+ * docs/internals/lock.md describes the protocol, its states and its proofs. */
+#pragma once
+
+#include <remo/lock.h>
+
+#include "base/bytes.h"
+#include "channel/channel.h"
+
+/* ---- words ---- */
+
+/* The home word is {next:32, flags:16, serving:16}. */
+#define REMO__LOCK_DRAW (UINT64_C(1) << 32)
+#define REMO__LOCK_FLAG_SHIFT 16
+#define REMO__LOCK_OWNER_DEAD 1u /* the last holder failed; the next one gets -EOWNERDEAD */
+#define REMO__LOCK_LOST 2u       /* the data of a failed holder was not repaired */
+#define REMO__LOCK_FLAGS (REMO__LOCK_OWNER_DEAD | REMO__LOCK_LOST)
+
+/* A queue word is {granter + 1:24, flags:7, skip:1, nonce:16, waiter + 1:16}. */
+#define REMO__QUEUE_WORD_SKIP (UINT64_C(1) << 32)
+#define REMO__QUEUE_WORD_FLAG_SHIFT 33
+#define REMO__QUEUE_WORD_GRANTER_SHIFT 40
+
+#define REMO__GRANTER_RECOVERY 1000u /* the home, for a failed node; it sends the grant word as a message */
+
+/* A grant word is {valid:1, granter + 1:13, flags:2, nonce:16, ticket:32}. */
+#define REMO__GRANT_FLAG_SHIFT 48
+#define REMO__GRANT_GRANTER_SHIFT 50
+#define REMO__GRANT_VALID (UINT64_C(1) << 63)
+#define REMO__GRANT_WHICH (REMO__GRANT_VALID | 0xffffffffffffu) /* valid, nonce, ticket */
+
+static inline uint32_t remo__word_next(uint64_t word) {
+    return (uint32_t)(word >> 32);
+}
+
+static inline uint32_t remo__word_flags(uint64_t word) {
+    return (uint32_t)(word >> REMO__LOCK_FLAG_SHIFT) & REMO__LOCK_FLAGS;
+}
+
+/* Return whether the next draw acquires the lock. On the old value that a draw returned: whether that draw
+ * acquired it. */
+static inline bool remo__word_is_free(uint64_t word) {
+    return (uint16_t)(word >> 32) == (uint16_t)word;
+}
+
+/* Return the addend that releases `ticket`. It adds 1 to `serving`, without a carry into the flags. */
+static inline uint64_t remo__word_step(uint32_t ticket) {
+    return (uint16_t)ticket == UINT16_MAX ? UINT64_C(1) - 0x10000 : 1;
+}
+
+static inline uint64_t remo__queue_word_arrive(uint32_t node, uint16_t nonce) {
+    return (uint64_t)nonce << 16 | (node + 1);
+}
+
+static inline uint64_t remo__queue_word_grant(uint32_t granter, uint32_t flags) {
+    return (uint64_t)(granter + 1) << REMO__QUEUE_WORD_GRANTER_SHIFT
+           | (uint64_t)flags << REMO__QUEUE_WORD_FLAG_SHIFT;
+}
+
+static inline bool remo__queue_word_is_granted(uint64_t queue_word) {
+    return queue_word >> REMO__QUEUE_WORD_GRANTER_SHIFT != 0;
+}
+
+static inline uint32_t remo__queue_word_flags(uint64_t queue_word) {
+    return (uint32_t)(queue_word >> REMO__QUEUE_WORD_FLAG_SHIFT) & REMO__LOCK_FLAGS;
+}
+
+/* Return the node that waits, or UINT32_MAX before it has arrived. */
+static inline uint32_t remo__queue_word_waiter(uint64_t queue_word) {
+    return (uint32_t)(queue_word & 0xffff) - 1;
+}
+
+/* Return the grant word for the waiter of a granted queue word. */
+static inline uint64_t remo__grant_of(uint64_t queue_word, uint32_t ticket) {
+    return REMO__GRANT_VALID | (queue_word >> REMO__QUEUE_WORD_GRANTER_SHIFT) << REMO__GRANT_GRANTER_SHIFT
+           | (uint64_t)remo__queue_word_flags(queue_word) << REMO__GRANT_FLAG_SHIFT
+           | (queue_word >> 16 & 0xffff) << 32 | ticket;
+}
+
+/* ---- local state ---- */
+
+/* The state word of a lock on this node is {used:1, state:8, nonce:16, ticket:32}. While it is BUSY, one
+ * thread of this node is changing the ticket, and the word may lag behind the home. In all other states the
+ * word is exact. Any thread may change FREE or SKIPPED to BUSY by compare-and-swap. Any thread may change
+ * UNSETTLED to FREE when the operation has ended. All other changes are made by the thread that made the
+ * state BUSY, holds the lock, or waits for it. */
+enum remo__lock_state {
+    REMO__LOCK_FREE = 0,
+    REMO__LOCK_BUSY = 1,
+    REMO__LOCK_HELD = 2,
+    REMO__LOCK_WAITING = 3,  /* has arrived at the queue word of the ticket */
+    REMO__LOCK_SKIPPED = 4,  /* timed out; the next acquire resumes the ticket if it can */
+    REMO__LOCK_UNSETTLED = 5 /* no ticket; an operation that timed out may still be applied */
+};
+
+static inline uint64_t remo__state_word(enum remo__lock_state kind, uint16_t nonce, uint32_t ticket) {
+    return UINT64_C(1) << 56 | (uint64_t)kind << 48 | (uint64_t)nonce << 32 | ticket;
+}
+
+static inline enum remo__lock_state remo__state_kind(uint64_t state) {
+    return (enum remo__lock_state)(state >> 48 & 0xff);
+}
+
+static inline uint16_t remo__state_nonce(uint64_t state) {
+    return (uint16_t)(state >> 32);
+}
+
+static inline uint64_t remo__state_busy(uint64_t state) {
+    return (state & ~(UINT64_C(0xff) << 48)) | (uint64_t)REMO__LOCK_BUSY << 48;
+}
+
+static inline bool remo__state_is_open(uint64_t state) {
+    enum remo__lock_state kind = remo__state_kind(state);
+    return kind == REMO__LOCK_FREE || kind == REMO__LOCK_SKIPPED;
+}
+
+/* Marks of a held lock. UNRESET: the queue word may still be nonzero. UNSURE: a release failed with unknown
+ * outcome. */
+enum { REMO__LOCK_GOT_OWNERDEAD = 1, REMO__LOCK_REPAIRED = 2, REMO__LOCK_UNRESET = 4, REMO__LOCK_UNSURE = 8 };
+
+/* The state of one lock on this node. Fields marked "busy" belong to the thread that made the state BUSY,
+ * fields marked "holder" to the thread that holds the lock. */
+struct remo__lock_local {
+    _Atomic uint64_t state;
+    _Atomic uint64_t message_grant; /* a grant word received by message; written by the control thread */
+    _Atomic uint64_t last_skipped;  /* {1:1, ticket:32}: the last ticket of this node that was skipped */
+    uint64_t offset;                /* of the home word in the home's memory */
+    struct remo_ack reset;          /* resets the queue word while the lock is held */
+    _Atomic uint16_t queued;        /* threads of this node in the queue of lock/threads.c */
+    _Atomic uint16_t owner;         /* index of the thread that holds the lock */
+    uint32_t failed_grant;          /* busy: the ticket whose grant failed, if has_failed_grant */
+    uint16_t home;
+    int16_t loss;      /* holder: an error that a release found and did not return */
+    uint8_t handovers; /* holder: consecutive local hand-overs */
+    uint8_t marks;     /* holder */
+    bool has_failed_grant;
+    bool outcome_unknown; /* busy: an operation at the home may have been applied */
+} REMO__CACHE_ALIGNED;
+
+static_assert(sizeof(struct remo__lock_local) == REMO__CACHE_LINE,
+              "an uncontended acquire touches one private cache line");
+
+#define REMO__LOCK_STRIPES 16u
+
+/* The wait queues of this node's threads, for the locks that remo__lock_stripe maps to this stripe. */
+struct remo__lock_stripe {
+    pthread_mutex_t mutex; /* held for a few instructions, never in a wait or a network operation */
+    struct remo__lock_waiter *first;
+    struct remo__lock_waiter **last;
+} REMO__CACHE_ALIGNED;
+
+struct remo__lock_recovery;
+struct remo__lock_report;
+
+struct remo_lock {
+    struct remo_node *node;
+    struct remo_channel *channel;
+    struct remo__memory *words;  /* home words and queue words, at the homes */
+    struct remo__memory *grants; /* [count] words at each participant */
+    struct remo__lock_local *locals;
+    uint32_t count;
+    uint32_t rank;
+    uint32_t places; /* queue words of a lock: a power of two */
+    uint32_t stride; /* bytes of a lock at its home */
+    uint32_t home_count;
+    uint16_t homes[REMO_NODES_MAX];
+    struct remo__lock_report *reports;    /* [home_count] */
+    bool report_continues;                /* a REPORT_CONTINUE is queued; control thread only */
+    struct remo__lock_recovery *recovery; /* NULL if this node is not a home */
+    struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
+};
+
+static inline struct remo__lock_stripe *remo__lock_stripe(struct remo_lock *lock, uint32_t index) {
+    return &lock->stripes[index / lock->home_count % REMO__LOCK_STRIPES];
+}
+
+/* Replace the BUSY state, and wake queued threads of this node. A queued thread increments `queued` before it
+ * reads the state; this stores the state before it reads `queued`. No CPU fence separates the two here: a
+ * queued thread polls for far longer than a store buffer takes to drain before it sleeps. */
+static inline void remo__lock_set_state(struct remo_lock *lock, struct remo__lock_local *local,
+                                        uint64_t state) {
+    atomic_store_explicit(&local->state, state, memory_order_release);
+    if (remo__unlikely(atomic_load_explicit(&local->queued, memory_order_relaxed) != 0))
+        remo__wake(lock->node);
+}
+
+/* Return whether the thread holds the lock. The owner is stored before the state becomes HELD, so a thread
+ * that reads HELD and its own index as the owner holds the lock. */
+static inline bool remo__lock_is_held_by(const struct remo__lock_local *local,
+                                         const struct remo__thread *thread) {
+    uint64_t state = atomic_load_explicit(&local->state, memory_order_acquire);
+    return remo__state_kind(state) == REMO__LOCK_HELD
+           && atomic_load_explicit(&local->owner, memory_order_relaxed) == thread->index;
+}
+
+static inline int remo__lock_fail_deadlock(void) {
+    return remo__fail_static(-EDEADLK,
+                             "cannot acquire the lock: this thread holds it already; release it first");
+}
+
+/* ---- the wait queue at the home (lock/queue.c) ---- */
+
+/* Resume the skipped ticket, or draw one, and wait. The state is BUSY and was `previous` before.
+ * Errors: those of remo_lock_acquire. */
+int remo__lock_join_queue(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint64_t previous, uint64_t deadline_ns);
+/* The same, after a draw for which the home word was `drawn`. */
+int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint64_t previous, uint64_t drawn, uint64_t deadline_ns);
+/* Acquire the lock if it is free; leave no ticket otherwise. */
+int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread);
+/* End the ticket of a held lock at its home, and grant the lock to the next waiter. `fence` is the scope that
+ * the caller of the release passed. Errors: those of remo_lock_release. */
+int remo__lock_return(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                      enum remo_fence_scope fence);
+/* Wait until all operations of a release that failed with `rc` have ended; the state is BUSY. The home later
+ * ends the ticket instead. After a pair fence this node's release is ordered after its writes, but the home's
+ * atomic is not, so the writes must have ended first. Returns `rc`, or -EAGAIN if operations are still in
+ * flight: then the state is HELD again, with `marks`. */
+int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                              uint8_t marks, int rc);
+/* Set the sentence for a release that keeps the lock, because writes may be in flight. Returns -EAGAIN. */
+int remo__lock_still_held(const struct remo_lock *lock, uint32_t index);
+/* Grant the lock to the first ticket after `ticket` that is not skipped, and end the skipped ones. `word` is
+ * the home word after `ticket` has ended. `by_message`: the home acts for a failed node. */
+int remo__lock_grant_next(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint32_t ticket, uint64_t word, bool by_message);
+/* End `ticket`, add `change` to the flags of the home word, and grant the next ticket. */
+int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint32_t ticket, uint64_t change, bool by_message);
+/* Grant `ticket` at its queue word. Returns 1 if the ticket has SKIP; then its queue word is 0 again. */
+int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                     uint32_t flags, bool by_message);
+/* Send a grant word to the waiter: by a write, or by message. */
+int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint32_t waiter, uint64_t grant, bool by_message);
+/* Execute an atomic on a word of the lock at its home. Word 0 is the home word, 1 + n is queue word n. */
+int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                   uint64_t addend, uint64_t *ret_old, struct remo_ack *ack);
+int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                    uint64_t expected, uint64_t desired, uint64_t *ret_old);
+/* Change the BUSY state to FREE after an operation that returned `rc`; the node has no ticket. While an
+ * operation that timed out may still be applied, the new state is UNSETTLED. If the outcome is unknown,
+ * request a recount now, and again when the node next draws a ticket that is not served immediately. */
+void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket);
+/* Make an UNSETTLED state FREE if the operation has ended. Any thread may call this. */
+void remo__lock_reopen(struct remo_lock *lock, uint32_t index);
+
+/* Return the number of the queue word of `ticket`, for remo__lock_add. */
+static inline uint32_t remo__lock_queue_word(const struct remo_lock *lock, uint32_t ticket) {
+    return 1 + (ticket & (lock->places - 1));
+}
+
+/* ---- threads of one node (lock/threads.c) ---- */
+
+/* Acquire the lock after the threads of this node that wait for it. Errors: those of remo_lock_acquire. */
+int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                               uint64_t deadline_ns);
+/* Hand a held lock over to the next thread of this node. Returns false if no thread waits, or after
+ * REMO_LOCK_HANDOVERS_MAX consecutive hand-overs. */
+bool remo__lock_hand_over(struct remo_lock *lock, uint32_t index);
+
+/* ---- recovery (lock/recovery.c at the home, lock/report.c at all); on the control thread ---- */
+
+enum remo__lock_message {
+    REMO__LOCK_QUERY = 1, /* home to all: u32 round, the failed nodes */
+    REMO__LOCK_ANSWER,  /* to the home: u32 round, u8 last, u16 count, {u32 index, ticket, u8 kind}[count] */
+    REMO__LOCK_GRANT,   /* home to a waiter whose granter failed: u32 index, u64 grant word */
+    REMO__LOCK_RECOUNT, /* to the home, after an operation with unknown outcome */
+    REMO__LOCK_REPORT_CONTINUE,  /* to the node itself */
+    REMO__LOCK_RECOVERY_CONTINUE /* to the node itself: u32 round */
+};
+
+/* Kinds of claims, combined by bitwise or. FAILED_GRANT: the ticket of another node. An operation of its
+ * grant failed at this node, so the waiter may not have received the grant. */
+enum {
+    REMO__CLAIM_HELD = 1,
+    REMO__CLAIM_WAITING = 2,
+    REMO__CLAIM_SKIPPED = 4,
+    REMO__CLAIM_FAILED_GRANT = 16
+};
+
+#define REMO__CLAIM_BYTES 9u
+
+int remo__lock_recovery_open(struct remo_lock *lock);
+void remo__lock_recovery_close(struct remo_lock *lock);
+void remo__lock_recovery_start(struct remo_lock *lock);
+void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node);
+void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes);
+/* Record that a grant by message could not be sent yet. */
+void remo__lock_recovery_unsent(struct remo_lock *lock);
+/* Return whether the node has the addresses of this home. A node without them has no ticket here. */
+bool remo__lock_has_our_addresses(const struct remo_lock *lock, uint32_t node);
+/* Return whether the node has failed or left the channel, and is cut off from this node's memory. */
+bool remo__lock_is_cut_off(const struct remo_lock *lock, uint32_t node);
+
+int remo__lock_report_open(struct remo_lock *lock);
+void remo__lock_report_close(struct remo_lock *lock);
+void remo__lock_report_continue(struct remo_lock *lock);
+void remo__lock_report_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes);

@@ -1,0 +1,528 @@
+/* queue.c - the wait queue of a lock at its home: draws a ticket, waits, times out, resumes, releases.
+ * Invariant: a queue word is 0 when `serving` moves past its ticket, so a later ticket can use the word.
+ * docs/internals/lock.md describes the words, the local states and the proofs. */
+#include "base/mutant.h"
+#include "objects/lock/lock.h"
+
+#include <stdio.h>
+
+#include "fabric/access.h"
+#include "remote/fence.h"
+
+#define TRIES_MAX 4u /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
+
+/* ---- operations on a lock's words ---- */
+
+static int find_word(struct remo_lock *lock, const struct remo__lock_local *local, uint32_t word,
+                     uint64_t *ret_at) {
+    uint64_t offset = local->offset + 8 * (uint64_t)word;
+    uint64_t at = remo__memory_at(lock->words, local->home, offset);
+    if (remo__unlikely(at == REMO__NO_OFFSET)) {
+        int rc = remo__channel_reach(lock->channel, local->home);
+        if (rc != 0)
+            return rc;
+        at = remo__memory_at(lock->words, local->home, offset);
+        if (at == REMO__NO_OFFSET)
+            return remo__fail(-ENOTCONN, "node %u has just left %s", local->home,
+                              remo_channel_name(lock->channel));
+    }
+    *ret_at = at;
+    return 0;
+}
+
+int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                   uint64_t addend, uint64_t *ret_old, struct remo_ack *ack) {
+    const struct remo__lock_local *local = &lock->locals[index];
+    uint64_t at = 0;
+    int rc = find_word(lock, local, word, &at);
+    if (rc != 0)
+        return rc;
+    return remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), local->home, at, addend,
+                           ret_old, ack);
+}
+
+int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                    uint64_t expected, uint64_t desired, uint64_t *ret_old) {
+    const struct remo__lock_local *local = &lock->locals[index];
+    uint64_t at = 0;
+    int rc = find_word(lock, local, word, &at);
+    if (rc != 0)
+        return rc;
+    return remo__compare_swap(thread, remo__channel_counters(lock->channel, thread), local->home, at,
+                              expected, desired, ret_old, NULL);
+}
+
+static void request_recount(struct remo_lock *lock, uint32_t index) {
+    const uint8_t message[] = {REMO__LOCK_RECOUNT};
+    (void)remo_channel_send(lock->channel, lock->locals[index].home, message, sizeof message);
+}
+
+/* In state UNSETTLED the node does not answer the home. If it did, the home could end the ticket first, and
+ * the late operation would then end or grant another ticket. */
+void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket) {
+    struct remo__lock_local *local = &lock->locals[index];
+    enum remo__lock_state state = REMO__LOCK_FREE;
+    if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN && !REMO__MUTANT(lock_doubt)) {
+        local->outcome_unknown = true;
+        if (remo__op_abandoned(lock->node, local->home) && !REMO__MUTANT(lock_unsettled))
+            state = REMO__LOCK_UNSETTLED;
+        request_recount(lock, index);
+    }
+    remo__lock_set_state(lock, local, remo__state_word(state, nonce, ticket));
+}
+
+void remo__lock_reopen(struct remo_lock *lock, uint32_t index) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t state = atomic_load(&local->state);
+    if (remo__state_kind(state) != REMO__LOCK_UNSETTLED || remo__op_abandoned(lock->node, local->home))
+        return;
+    uint64_t open = remo__state_word(REMO__LOCK_FREE, remo__state_nonce(state), (uint32_t)state);
+    if (atomic_compare_exchange_strong(&local->state, &state, open) && atomic_load(&local->queued) != 0)
+        remo__wake(lock->node);
+}
+
+/* ---- grants ---- */
+
+static int send_grant_message(struct remo_lock *lock, uint32_t index, uint32_t waiter, uint64_t grant) {
+    uint8_t message[16];
+    struct remo__writer writer = remo__writer_of(message, sizeof message);
+    remo__put_u8(&writer, REMO__LOCK_GRANT);
+    remo__put_u32(&writer, index);
+    remo__put_u64(&writer, grant);
+    int rc = remo_channel_send(lock->channel, waiter, message, (size_t)(writer.at - message));
+    if (rc == -ENOTCONN)
+        remo__lock_recovery_unsent(lock);
+    return rc;
+}
+
+/* Post a read after a failed write of a grant word. While the read is in flight, the state stays UNSETTLED.
+ * So the write is placed before the home sends the grant by message. A write placed after that could
+ * overwrite the grant word of a later ticket. */
+static void flush_grant(struct remo_lock *lock, struct remo__thread *thread, uint32_t waiter, uint64_t at) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint64_t word;
+    if (lock->node->fabric->caps.completion_placed)
+        return;
+    (void)remo__read(thread, remo__channel_counters(lock->channel, thread), waiter, at, &word, sizeof word,
+                     &ack);
+    remo_ack_cancel(&ack);
+}
+
+/* Wait until the write is complete: this thread might never call the library again to drive it. */
+static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
+                       uint64_t grant) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint64_t at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
+    if (at == REMO__NO_OFFSET) {
+        int rc = remo__channel_reach(lock->channel, waiter);
+        at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
+        if (rc != 0 || at == REMO__NO_OFFSET)
+            return rc;
+    }
+    int rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant,
+                         sizeof grant, REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT, &ack);
+    if (rc == 0 && remo__ack_pending(&ack))
+        rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
+    if (remo__ack_pending(&ack))
+        remo_ack_cancel(&ack);
+    if (rc != 0 && rc != -EHOSTDOWN && !REMO__MUTANT(lock_flush_grant))
+        flush_grant(lock, thread, waiter, at);
+    return rc == -ETIMEDOUT ? remo__peer_timeout(lock->node, waiter, "grant a lock to") : rc;
+}
+
+/* A waiter that cannot be reached has failed: the home resolves its tickets when it detects the failure. */
+int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint32_t waiter, uint64_t grant, bool by_message) {
+    if (waiter >= lock->node->size || !remo_nodeset_has(&lock->channel->participants, waiter))
+        return remo__fail(
+            -EPROTO,
+            "lock %u of %s: a queue word names node %u, which is no participant; the memory of the home is "
+            "damaged",
+            index, remo_channel_name(lock->channel), waiter);
+    int rc = by_message ? send_grant_message(lock, index, waiter, grant)
+                        : write_grant(lock, index, thread, waiter, grant);
+    return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
+}
+
+/* Record that the waiter may not receive the grant. The recount that remo__lock_end requests lets the home
+ * find the ticket and send the grant by message. */
+static int note_failed_grant(struct remo_lock *lock, uint32_t index, uint32_t ticket, int rc,
+                             bool by_message) {
+    struct remo__lock_local *local = &lock->locals[index];
+    if (rc < 0 && !by_message && !REMO__MUTANT(lock_untold)) {
+        local->failed_grant = ticket;
+        local->has_failed_grant = true;
+    }
+    return rc;
+}
+
+int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                     uint32_t flags, bool by_message) {
+    uint64_t grant = remo__queue_word_grant(by_message ? REMO__GRANTER_RECOVERY : lock->rank, flags), before;
+    uint32_t queue_word = remo__lock_queue_word(lock, ticket);
+    int rc = remo__lock_add(lock, index, thread, queue_word, grant, &before, NULL);
+    if (rc != 0)
+        return note_failed_grant(lock, index, ticket, rc, by_message);
+    if ((before & REMO__QUEUE_WORD_SKIP) && !REMO__MUTANT(lock_skip)) {
+        if (!REMO__MUTANT(lock_skip_reset))
+            rc = remo__lock_add(lock, index, thread, queue_word, -(before + grant), NULL, NULL);
+        return rc != 0 ? rc : 1;
+    }
+    if (before == 0 || REMO__MUTANT(lock_tell))
+        return 0; /* the waiter finds the grant when it arrives */
+    rc = remo__lock_send_grant(lock, index, thread, remo__queue_word_waiter(before),
+                               remo__grant_of(before + grant, ticket), by_message);
+    return note_failed_grant(lock, index, ticket, rc, by_message);
+}
+
+/* Each iteration ends a skipped ticket. Its node can draw another one only after that. So the number of
+ * iterations is bounded by the tickets in the queue plus the acquires that time out during the loop. */
+int remo__lock_grant_next(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint32_t ticket, uint64_t word, bool by_message) {
+    while (remo__word_next(word) != ticket + 1) {
+        ticket++;
+        int rc = remo__lock_grant(lock, index, thread, ticket, remo__word_flags(word), by_message);
+        if (rc != 1)
+            return rc;
+        uint64_t step = remo__word_step(ticket);
+        rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
+        if (rc != 0)
+            return rc;
+        word += step;
+    }
+    return 0;
+}
+
+int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint32_t ticket, uint64_t change, bool by_message) {
+    uint64_t step = remo__word_step(ticket) + change, word;
+    int rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
+    return rc != 0 ? rc : remo__lock_grant_next(lock, index, thread, ticket, word + step, by_message);
+}
+
+/* ---- holding and releasing ---- */
+
+/* Complete the reset of the queue word, which must be 0 before `serving` moves on. If a reset has failed, its
+ * outcome is unknown: read the word. While the lock is held, no other node changes it. */
+static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                        bool unreset) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint32_t queue_word = remo__lock_queue_word(lock, ticket);
+    int rc = local->reset.status;
+    if (remo__ack_pending(&local->reset))
+        rc = remo_ack_wait(&local->reset, lock->node->op_timeout_ns);
+    if (rc == -ETIMEDOUT) { /* the reset may still be applied, even after a later atomic */
+        remo_ack_cancel(&local->reset);
+        return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
+    }
+    local->reset = (struct remo_ack)REMO_ACK_INIT;
+    if ((rc == 0 && !unreset) || rc == -EHOSTDOWN || REMO__MUTANT(lock_reset_failed))
+        return 0;
+    if (remo__op_abandoned(lock->node, local->home))
+        return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
+    uint64_t is = 0;
+    rc = remo__lock_swap(lock, index, thread, queue_word, 0, 0, &is);
+    return rc == 0 && is != 0 ? remo__lock_swap(lock, index, thread, queue_word, is, 0, &is) : rc;
+}
+
+int remo__lock_still_held(const struct remo_lock *lock, uint32_t index) {
+    return remo__fail_more(-EAGAIN,
+                           "lock %u of %s is still held, because writes may be in flight; release it again",
+                           index, remo_channel_name(lock->channel));
+}
+
+int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                              uint8_t marks, int rc) {
+    struct remo__lock_local *local = &lock->locals[index];
+    char sentence[REMO__SENTENCE_MAX];
+    if (rc == -EHOSTDOWN || rc == -ENOTCONN || REMO__MUTANT(lock_release_failed))
+        return rc;
+    snprintf(sentence, sizeof sentence, "%s", remo_last_error());
+    if (remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, NULL) == 0)
+        return remo__fail(rc, "%s", sentence);
+    uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed);
+    local->marks = marks | REMO__LOCK_UNSURE;
+    atomic_store_explicit(&local->state,
+                          remo__state_word(REMO__LOCK_HELD, remo__state_nonce(state), (uint32_t)state),
+                          memory_order_release);
+    return remo__lock_still_held(lock, index);
+}
+
+/* Return 1 if a release that failed was applied, 0 if not, or an error. The release is no longer in flight,
+ * so the home word shows its effect. */
+static int is_released(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket) {
+    uint64_t word = 0;
+    int rc = remo__lock_add(lock, index, thread, 0, 0, &word, NULL);
+    return rc != 0 ? rc : (uint16_t)word != (uint16_t)ticket;
+}
+
+/* Complete the reset of the queue word, then end the ticket. *ret_word is the home word after that. */
+static int end_own_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint32_t ticket, uint8_t *marks, uint64_t *ret_word) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t step = remo__word_step(ticket), word;
+    if ((*marks & REMO__LOCK_GOT_OWNERDEAD) && !REMO__MUTANT(lock_repaired))
+        step -= (uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT;
+    if ((*marks & REMO__LOCK_GOT_OWNERDEAD) && !(*marks & REMO__LOCK_REPAIRED) && !REMO__MUTANT(lock_lost))
+        step += (uint64_t)REMO__LOCK_LOST << REMO__LOCK_FLAG_SHIFT;
+    bool unreset = (*marks & REMO__LOCK_UNRESET) != 0;
+    bool reset = !remo__ack_pending(&local->reset) && local->reset.status == 0 && !unreset;
+    int rc = 0;
+    if (!reset && !REMO__MUTANT(lock_reset_wait))
+        rc = finish_reset(lock, index, thread, ticket, unreset);
+    if (rc != 0) {
+        *marks |= REMO__LOCK_UNRESET;
+        return rc;
+    }
+    *marks &= (uint8_t)~REMO__LOCK_UNRESET;
+    rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
+    *ret_word = rc == 0 ? word + step : 0;
+    return rc;
+}
+
+int remo__lock_return(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                      enum remo_fence_scope fence) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed), word = 0;
+    uint32_t ticket = (uint32_t)state;
+    uint8_t marks = local->marks;
+    /* With REMO_FENCE_NONE no other step waits for the operations of an earlier release that failed. */
+    if ((marks & REMO__LOCK_UNSURE) && fence == REMO_FENCE_NONE
+        && remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, NULL) != 0)
+        return remo__lock_still_held(lock, index);
+    local->marks = 0;
+    atomic_store_explicit(&local->state, remo__state_busy(state), memory_order_release);
+    int was_released = marks & REMO__LOCK_UNSURE ? is_released(lock, index, thread, ticket) : 0;
+    int rc = was_released == 0 ? end_own_ticket(lock, index, thread, ticket, &marks, &word) : was_released;
+    if (rc < 0 && fence != REMO_FENCE_NONE)
+        rc = remo__lock_release_failed(lock, index, thread, marks, rc);
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc == 0)
+        rc = remo__lock_grant_next(lock, index, thread, ticket, word, false);
+    /* After an earlier release that was applied, the recount lets the home grant the next ticket. */
+    remo__lock_end(lock, index, rc > 0 ? -EIO : rc, remo__state_nonce(state), ticket);
+    return rc > 0 ? 0 : rc;
+}
+
+static int fail_lost(const struct remo_lock *lock, uint32_t index) {
+    return remo__fail(-ENOTRECOVERABLE,
+                      "lock %u of %s is lost: a holder failed, and the next one released the lock without "
+                      "remo_lock_consistent; open a lock with another name, and rebuild the data",
+                      index, remo_channel_name(lock->channel));
+}
+
+/* Make the state HELD, from BUSY or WAITING, and return the result of the acquire. */
+static int take_lock(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
+                     uint32_t ticket, uint32_t flags) {
+    struct remo__lock_local *local = &lock->locals[index];
+    atomic_store_explicit(&local->owner, thread->index, memory_order_relaxed);
+    local->handovers = 0;
+    local->marks = flags == REMO__LOCK_OWNER_DEAD ? REMO__LOCK_GOT_OWNERDEAD : 0;
+    if (REMO__MUTANT(lock_owner_dead))
+        flags = 0;
+    atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_HELD, nonce, ticket),
+                          memory_order_release);
+    if (remo__likely(flags == 0))
+        return 0;
+    if (flags & REMO__LOCK_LOST) {
+        int rc = remo__lock_return(lock, index, thread, REMO_FENCE_NONE);
+        return rc != 0 ? rc : fail_lost(lock, index);
+    }
+    return remo__fail(
+        -EOWNERDEAD,
+        "lock %u of %s is acquired, but its previous holder failed: repair the protected data, then call "
+        "remo_lock_consistent",
+        index, remo_channel_name(lock->channel));
+}
+
+/* Take a lock that was granted at its queue word. The reset of the word proceeds while the lock is held. */
+static int take_granted_lock(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                             uint16_t nonce, uint32_t ticket, uint64_t queue_word) {
+    struct remo__lock_local *local = &lock->locals[index];
+    int rc = take_lock(lock, index, thread, nonce, ticket,
+                       remo__queue_word_flags(queue_word) & REMO__LOCK_OWNER_DEAD);
+    local->reset = (struct remo_ack)REMO_ACK_INIT;
+    uint32_t which = remo__lock_queue_word(lock, ticket);
+    int reset = 0;
+    if (!REMO__MUTANT(lock_reset))
+        reset = remo__lock_add(lock, index, thread, which, -queue_word, NULL, &local->reset);
+    uint8_t unreset = reset != 0 ? REMO__LOCK_UNRESET : 0; /* the release repeats the reset */
+    local->marks |= unreset;
+    if (!(remo__queue_word_flags(queue_word) & REMO__LOCK_LOST))
+        return rc;
+    local->marks = unreset;
+    rc = remo__lock_return(lock, index, thread, REMO_FENCE_NONE);
+    return rc != 0 ? rc : fail_lost(lock, index);
+}
+
+/* ---- waiting ---- */
+
+struct grant_wait {
+    struct remo_lock *lock;
+    struct remo__lock_local *local;
+    const void *word; /* the grant word of this node */
+    uint64_t which;   /* the bits of the grant word that identify the grant */
+    uint64_t grant;   /* result */
+};
+
+static int granted(void *ctx) {
+    struct grant_wait *wait = ctx;
+    uint64_t put = remo__load(wait->word);
+    uint64_t message_grant = atomic_load_explicit(&wait->local->message_grant, memory_order_acquire);
+    if ((put & REMO__GRANT_WHICH) == wait->which || (put != 0 && REMO__MUTANT(lock_grant_which)))
+        wait->grant = put;
+    else if ((message_grant & REMO__GRANT_WHICH) == wait->which)
+        wait->grant = message_grant;
+    else
+        return remo__channel_check_peer(wait->lock->channel, wait->local->home);
+    return 1;
+}
+
+/* Set SKIP in the queue word of this node. Returns 0, -EALREADY if it was granted before, or an error. */
+static int set_skip(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t arrived,
+                    uint32_t ticket) {
+    uint64_t old;
+    int rc = remo__lock_swap(lock, index, thread, remo__lock_queue_word(lock, ticket), arrived,
+                             arrived | REMO__QUEUE_WORD_SKIP, &old);
+    return rc == 0 && old != arrived && !REMO__MUTANT(lock_give_up_granted) ? -EALREADY : rc;
+}
+
+/* Wait for the grant, after the arrival; the state is BUSY, and becomes WAITING. */
+static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
+                          uint32_t ticket, uint64_t deadline_ns) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t arrived = remo__queue_word_arrive(lock->rank, nonce);
+    struct grant_wait wait = {.lock = lock,
+                              .local = local,
+                              .word = lock->grants->own + 8 * (uint64_t)index,
+                              .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket};
+    atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_WAITING, nonce, ticket),
+                          memory_order_release);
+    int rc = remo__wait(lock->node, granted, &wait, deadline_ns);
+    if (rc == -ETIMEDOUT) {
+        atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_BUSY, nonce, ticket),
+                              memory_order_release);
+        rc = set_skip(lock, index, thread, arrived, ticket);
+        if (rc == 0) {
+            remo__lock_set_state(lock, local, remo__state_word(REMO__LOCK_SKIPPED, nonce, ticket));
+            return remo__fail(-ETIMEDOUT, "lock %u of %s was not free within the timeout", index,
+                              remo_channel_name(lock->channel));
+        }
+        /* The grant came first. Its grant word must arrive before this node waits for another one. */
+        if (rc == -EALREADY) {
+            atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_WAITING, nonce, ticket),
+                                  memory_order_release);
+            rc = remo__wait(lock->node, granted, &wait, REMO_FOREVER);
+        }
+    }
+    if (rc != 0) {
+        remo__lock_end(lock, index, rc, nonce, ticket);
+        return rc;
+    }
+    uint32_t granter = (uint32_t)(wait.grant >> REMO__GRANT_GRANTER_SHIFT & 0x3ff) - 1;
+    uint32_t flags = (uint32_t)(wait.grant >> REMO__GRANT_FLAG_SHIFT) & REMO__LOCK_FLAGS;
+    return take_granted_lock(lock, index, thread, nonce, ticket,
+                             arrived | remo__queue_word_grant(granter, flags));
+}
+
+/* Clear SKIP in the queue word of the skipped ticket. Returns 0, -EALREADY if the ticket was skipped or is
+ * being skipped, or an error. */
+static int clear_skip(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                      uint64_t previous) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t arrived = remo__queue_word_arrive(lock->rank, remo__state_nonce(previous)), old;
+    uint32_t ticket = (uint32_t)previous;
+    int rc = remo__lock_swap(lock, index, thread, remo__lock_queue_word(lock, ticket),
+                             arrived | REMO__QUEUE_WORD_SKIP, arrived, &old);
+    if (rc != 0 || old == (arrived | REMO__QUEUE_WORD_SKIP) || REMO__MUTANT(lock_take_up_passed))
+        return rc;
+    atomic_store_explicit(&local->last_skipped, REMO__LOCK_DRAW | ticket, memory_order_release);
+    return -EALREADY;
+}
+
+int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint64_t previous, uint64_t drawn, uint64_t deadline_ns) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint32_t ticket = remo__word_next(drawn);
+    uint16_t nonce = (uint16_t)(remo__state_nonce(previous) + 1);
+    if (remo__word_is_free(drawn))
+        return take_lock(lock, index, thread, remo__state_nonce(previous), ticket, remo__word_flags(drawn));
+    if (local->outcome_unknown)
+        request_recount(lock, index);
+    local->outcome_unknown = false;
+    uint64_t arrive = remo__queue_word_arrive(lock->rank, nonce), before;
+    int rc = remo__lock_add(lock, index, thread, remo__lock_queue_word(lock, ticket), arrive, &before, NULL);
+    if (rc != 0) {
+        remo__lock_end(lock, index, rc, nonce, ticket);
+        return rc;
+    }
+    if (remo__queue_word_is_granted(before) && !REMO__MUTANT(lock_arrive_granted))
+        return take_granted_lock(lock, index, thread, nonce, ticket, before + arrive);
+    return wait_for_grant(lock, index, thread, nonce, ticket, deadline_ns);
+}
+
+int remo__lock_join_queue(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                          uint64_t previous, uint64_t deadline_ns) {
+    uint64_t drawn;
+    int rc = 0;
+    if (remo__state_kind(previous) == REMO__LOCK_SKIPPED) {
+        rc = clear_skip(lock, index, thread, previous);
+        if (rc == 0)
+            return wait_for_grant(lock, index, thread, remo__state_nonce(previous), (uint32_t)previous,
+                                  deadline_ns);
+    }
+    if (rc == 0 || rc == -EALREADY)
+        rc = remo__lock_add(lock, index, thread, 0, REMO__LOCK_DRAW, &drawn, NULL);
+    if (rc == 0)
+        return remo__lock_use_ticket(lock, index, thread, previous, drawn, deadline_ns);
+    remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
+    return rc;
+}
+
+/* ---- timeout 0 ---- */
+
+/* Return the home word of a free lock whose last holder was this node. */
+static uint64_t expected_word(uint64_t previous) {
+    uint32_t next = (uint32_t)previous + 1;
+    return previous == 0 ? 0 : (uint64_t)next << 32 | (uint16_t)next;
+}
+
+/* The state is BUSY. If a swap fails although the word that it found is free, another node has held the lock
+ * since the previous swap. So the sentence is true even after the last of TRIES_MAX swaps. */
+static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t previous) {
+    uint64_t expected = expected_word(previous), old;
+    for (uint32_t i = 0; i < TRIES_MAX; i++) {
+        int rc = remo__lock_swap(lock, index, thread, 0, expected, expected + REMO__LOCK_DRAW, &old);
+        if (rc != 0) {
+            remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
+            return rc;
+        }
+        if (old == expected)
+            return take_lock(lock, index, thread, remo__state_nonce(previous), remo__word_next(old),
+                             remo__word_flags(old));
+        if (!remo__word_is_free(old) && !REMO__MUTANT(lock_try_free))
+            break;
+        expected = old;
+    }
+    remo__lock_set_state(lock, &lock->locals[index], previous);
+    int rc = remo__channel_check_peer(lock->channel, lock->locals[index].home);
+    if (rc != 0)
+        return rc;
+    return remo__fail_static(-ETIMEDOUT,
+                             "the lock is held by another node, and a timeout of 0 allows no waiting");
+}
+
+int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
+    struct remo__lock_local *local = &lock->locals[index];
+    remo__lock_reopen(lock, index);
+    uint64_t previous = atomic_load_explicit(&local->state, memory_order_relaxed);
+    if (!remo__state_is_open(previous) || atomic_load_explicit(&local->queued, memory_order_relaxed) != 0
+        || !atomic_compare_exchange_strong(&local->state, &previous, remo__state_busy(previous)))
+        return remo__lock_is_held_by(local, thread)
+                   ? remo__lock_fail_deadlock()
+                   : remo__fail_static(
+                       -ETIMEDOUT,
+                       "the lock is held by another thread, and a timeout of 0 allows no waiting");
+    return try_word(lock, index, thread, previous);
+}

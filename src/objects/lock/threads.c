@@ -1,0 +1,120 @@
+/* threads.c - queues the threads of one node that wait for the same lock, in private memory.
+ * A release hands the lock over to the first of them without a network operation. A thread whose `granted` is
+ * set has left the queue, and holds the lock. docs/internals/lock.md describes the protocol. */
+#include "base/mutant.h"
+#include "objects/lock/lock.h"
+
+/* On the stack of the waiting thread. Other threads write `first` and `granted`, with the stripe's mutex. */
+struct remo__lock_waiter {
+    struct remo__lock_waiter *next;
+    uint32_t index;
+    uint32_t thread;
+    _Atomic bool first;   /* of its lock: makes the state BUSY when it is open */
+    _Atomic bool granted; /* the lock has been handed over to it */
+};
+
+static struct remo__lock_waiter **find_first(struct remo__lock_stripe *stripe, uint32_t index) {
+    struct remo__lock_waiter **link = &stripe->first;
+    while (*link && (*link)->index != index)
+        link = &(*link)->next;
+    return link;
+}
+
+static void append(struct remo_lock *lock, struct remo__lock_waiter *waiter) {
+    struct remo__lock_stripe *stripe = remo__lock_stripe(lock, waiter->index);
+    pthread_mutex_lock(&stripe->mutex);
+    atomic_store(&waiter->first, *find_first(stripe, waiter->index) == NULL);
+    *stripe->last = waiter;
+    stripe->last = &waiter->next;
+    /* pairs with the load in remo__lock_set_state */
+    atomic_fetch_add(&lock->locals[waiter->index].queued, 1);
+    pthread_mutex_unlock(&stripe->mutex);
+}
+
+/* Remove a waiter from the queue; the mutex is held. */
+static void detach(struct remo_lock *lock, struct remo__lock_stripe *stripe,
+                   struct remo__lock_waiter *waiter) {
+    struct remo__lock_waiter **link = &stripe->first;
+    while (*link != waiter)
+        link = &(*link)->next;
+    *link = waiter->next;
+    if (!*link)
+        stripe->last = link;
+    struct remo__lock_waiter *next = *find_first(stripe, waiter->index);
+    if (next)
+        atomic_store(&next->first, true);
+    atomic_fetch_sub(&lock->locals[waiter->index].queued, 1);
+}
+
+/* Leave the queue. Returns false if the lock was handed over to the waiter first. */
+static bool leave_queue(struct remo_lock *lock, struct remo__lock_waiter *waiter) {
+    struct remo__lock_stripe *stripe = remo__lock_stripe(lock, waiter->index);
+    pthread_mutex_lock(&stripe->mutex);
+    bool waits = !atomic_load(&waiter->granted);
+    if (waits)
+        detach(lock, stripe, waiter);
+    pthread_mutex_unlock(&stripe->mutex);
+    if (waits && atomic_load(&lock->locals[waiter->index].queued) != 0)
+        remo__wake(lock->node); /* another thread is the first now */
+    return waits;
+}
+
+struct wait {
+    struct remo_lock *lock;
+    struct remo__lock_local *local;
+    struct remo__lock_waiter waiter;
+};
+
+/* A wait condition: 1 if the lock was handed over, or if the waiter is the first and the state is open. */
+static int is_turn(void *ctx) {
+    const struct wait *wait = ctx;
+    if (atomic_load_explicit(&wait->waiter.granted, memory_order_acquire))
+        return 1;
+    if (atomic_load_explicit(&wait->waiter.first, memory_order_relaxed)) {
+        remo__lock_reopen(wait->lock, wait->waiter.index);
+        if (remo__state_is_open(atomic_load_explicit(&wait->local->state, memory_order_relaxed)))
+            return 1;
+    }
+    return remo__channel_check_peer(wait->lock->channel, wait->local->home);
+}
+
+int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                               uint64_t deadline_ns) {
+    struct remo__lock_local *local = &lock->locals[index];
+    if (remo__lock_is_held_by(local, thread))
+        return remo__lock_fail_deadlock();
+    struct wait wait = {.lock = lock, .local = local, .waiter = {.index = index, .thread = thread->index}};
+    append(lock, &wait.waiter);
+    for (;;) {
+        int rc = remo__wait(lock->node, is_turn, &wait, deadline_ns);
+        if (rc != 0)
+            return leave_queue(lock, &wait.waiter) ? rc : 0;
+        if (atomic_load_explicit(&wait.waiter.granted, memory_order_acquire))
+            return 0;
+        uint64_t previous = atomic_load_explicit(&local->state, memory_order_relaxed);
+        if (!remo__state_is_open(previous)
+            || !atomic_compare_exchange_strong(&local->state, &previous, remo__state_busy(previous)))
+            continue; /* another thread acquired the lock before this one had queued */
+        (void)leave_queue(lock, &wait.waiter);
+        return remo__lock_join_queue(lock, index, thread, previous, deadline_ns);
+    }
+}
+
+bool remo__lock_hand_over(struct remo_lock *lock, uint32_t index) {
+    struct remo__lock_local *local = &lock->locals[index];
+    struct remo__lock_stripe *stripe = remo__lock_stripe(lock, index);
+    if (local->handovers >= REMO_LOCK_HANDOVERS_MAX && !REMO__MUTANT(lock_handovers))
+        return false;
+    pthread_mutex_lock(&stripe->mutex);
+    struct remo__lock_waiter *next = *find_first(stripe, index);
+    if (next) {
+        detach(lock, stripe, next);
+        local->handovers++;
+        atomic_store_explicit(&local->owner, next->thread, memory_order_relaxed);
+        atomic_store_explicit(&next->granted, true, memory_order_release); /* the waiter may end now */
+    }
+    pthread_mutex_unlock(&stripe->mutex);
+    if (next)
+        remo__wake(lock->node);
+    return next != NULL;
+}

@@ -1,0 +1,131 @@
+/* queue.h - the parts of the queue that its files share: layout, state, and functions.
+ *
+ * The protocol, and the proof that it is a FIFO queue, are in docs/internals/queue.md. A slot is
+ *     u64 claim             lap:39 | claimed:1 | thread:8 | node:16, network atomics only
+ *     u64 checksum          of meta and data
+ *     u64 meta              ticket:40 | size:24
+ *     data                  of up to REMO__QUEUE_INLINE_BYTES: padded to words, and masked
+ * Checksum, meta and data are written without atomics, by the node that claimed the slot. */
+#pragma once
+
+#include <remo/queue.h>
+
+#include "channel/channel.h"
+
+/* Elements up to this size are read and written together with the header of their slot. */
+#define REMO__QUEUE_INLINE_BYTES 1000u
+
+#define REMO__SLOT_HEAD_BYTES 24u
+#define REMO__SLOT_CLAIMED (UINT64_C(1) << 24)
+#define REMO__SLOT_LAP_SHIFT 25
+#define REMO__META_SIZE_BITS 24
+
+/* Offsets in the memory of the home, and at the start of each participant's slots. */
+#define REMO__QUEUE_WORD(side) (64u * (side))
+#define REMO__QUEUE_WAITERS(side) (128u + 64u * (side)) /* bit sets of nodes, network atomics only */
+#define REMO__QUEUE_HOME_BYTES 256u
+#define REMO__QUEUE_CUT_OFF 0u                          /* bit set of nodes; stored by the owner */
+#define REMO__QUEUE_DOORBELL(side) (64u + 64u * (side)) /* words that peers write to wake this node */
+#define REMO__QUEUE_SLOTS 192u
+
+/* The word that a call moves; also the word at which calls of the other kind wait: pops wait at the tail for
+ * pushes, pushes at the head for pops. */
+enum remo__queue_side { REMO__QUEUE_TAIL = 0, REMO__QUEUE_HEAD = 1 };
+
+#define REMO__QUEUE_KEPT_MAX 4u /* claims of failed pushes; beyond that, pushes fail */
+
+/* The slot of a ticket. */
+struct remo__queue_slot {
+    uint64_t ticket, lap;
+    uint32_t owner;
+    uint64_t at; /* offset in the owner's arena */
+};
+
+/* A claim of a failed push, which is to be retracted. */
+struct remo__queue_kept_claim {
+    struct remo__thread *thread; /* the thread that claimed the slot */
+    struct remo__queue_slot slot;
+    uint64_t claim;
+    struct remo_ack ack;  /* of the writes to the slot */
+    bool outcome_unknown; /* an attempt to retract it failed, and may have been applied */
+};
+
+/* Threads of this node that wait at one side. */
+struct remo__queue_waiters {
+    struct remo__mutex mutex; /* protects `thread_count` and this node's bit at the home */
+    uint32_t thread_count;
+};
+
+struct remo_queue {
+    struct remo_node *node;
+    struct remo_channel *channel;
+    struct remo__memory *home_memory, *slots_memory;
+    uint64_t capacity;
+    uint32_t slot_bytes;
+    uint32_t stride; /* of slots */
+    uint32_t home;
+    uint32_t member_count;
+    uint16_t members[REMO_NODES_MAX];
+    _Atomic uint32_t departures;          /* participants that failed or left */
+    _Atomic uint32_t reported_departures; /* of these, reported to a caller */
+    _Atomic uint64_t ring_count;          /* makes each value that is written to a doorbell unique */
+    struct remo__queue_waiters waiters[2];
+    struct remo__mutex kept_mutex; /* protects `kept` */
+    struct remo__queue_kept_claim kept[REMO__QUEUE_KEPT_MAX];
+    _Atomic uint32_t kept_count;
+    _Atomic uint64_t hint[2] REMO__CACHE_ALIGNED; /* by side: ticket at which the next search begins */
+};
+
+/* One call of push or pop. */
+struct remo__queue_op {
+    struct remo_queue *queue;
+    struct remo__thread *thread;
+    enum remo__queue_side side; /* the word that the call moves */
+    uint32_t seen_departures;
+    const void *data; /* push */
+    void *buffer;     /* pop */
+    size_t buffer_bytes;
+    size_t size_bytes; /* of the element */
+    bool is_too_large; /* pop: the element does not fit the buffer */
+};
+
+/* ---- queue/slot.c ---- */
+
+/* Try once to push or to pop. `ctx` is a struct remo__queue_op; these are wait conditions of remo__wait.
+ * Return 1 if done, 0 if the queue is full or empty.
+ * Errors: those of remo_queue_push and remo_queue_pop, without -ETIMEDOUT. */
+int remo__queue_try_push(void *ctx);
+int remo__queue_try_pop(void *ctx);
+/* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
+void remo__queue_drop_kept_claims(struct remo_queue *queue);
+
+/* Wait until the memory of `node` can be reached, and find the arena offset of `offset` in it.
+ * Blocks for op_timeout_ns at most, while the node has not opened the queue.
+ * Errors: those of remo__channel_reach; -ENOTCONN: the node has just left. */
+int remo__queue_wait_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
+                            uint64_t offset, uint64_t *ret_at);
+/* The same, without a call if the memory can be reached. */
+static inline int remo__queue_find_offset(struct remo_queue *queue, const struct remo__memory *memory,
+                                          uint32_t node, uint64_t offset, uint64_t *ret_at) {
+    *ret_at = remo__memory_at(memory, node, offset);
+    return remo__likely(*ret_at != REMO__NO_OFFSET)
+               ? 0
+               : remo__queue_wait_offset(queue, memory, node, offset, ret_at);
+}
+/* Return -EHOSTDOWN, and mark all departures as reported, if a participant failed or left whose departure had
+ * not been reported when the call began; otherwise 0. */
+int remo__queue_report_departure(struct remo__queue_op *op);
+/* Return whether the node has failed, or has left the job or the queue. */
+bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node);
+
+/* Turn the timeout of a network operation into -EIO: for callers -ETIMEDOUT means a full or empty queue. */
+int remo__queue_convert_timeout(const struct remo__queue_op *op, int rc);
+
+/* ---- queue/wait.c ---- */
+
+/* Move the side's word to `to`, unless it is there or beyond, and ring the doorbells of nodes that wait for
+ * that. `expected`: the value that the word probably has. Cost: 1 atomic if it has, without waiters. */
+void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to);
+/* Repeat `try` until it returns a value other than 0.
+ * Errors: -ETIMEDOUT at the deadline; those of `try`; -EHOSTDOWN and -ENOTCONN of the home. */
+int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t deadline_ns);

@@ -1,0 +1,677 @@
+/* slot.c - tries to push an element to a slot, and to pop one from a slot.
+ * Invariant: tickets are claimed in order and freed in order. A search passes a ticket only after it has read
+ * that the ticket was claimed (push) or freed (pop), or that the owner of its slot has failed or left.
+ * docs/internals/queue.md describes the protocol. */
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/mutant.h"
+#include "base/random.h"
+#include "fabric/access.h"
+#include "objects/queue/queue.h"
+
+#define RETRIES_MAX 2u /* of an atomic whose outcome is unknown */
+
+/* The contents of a slot, in the order of network memory. */
+struct snapshot {
+    uint64_t claim, checksum, meta;
+    uint64_t data[REMO__QUEUE_INLINE_BYTES / 8]; /* of an inline element: masked */
+};
+
+static_assert(offsetof(struct snapshot, data) == REMO__SLOT_HEAD_BYTES,
+              "the layout of a slot in network memory");
+
+/* ---- find slots ---- */
+
+int remo__queue_wait_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
+                            uint64_t offset, uint64_t *ret_at) {
+    int rc = remo__channel_reach(queue->channel, node);
+    if (rc != 0)
+        return rc;
+    uint64_t at = remo__memory_at(memory, node, offset);
+    if (at == REMO__NO_OFFSET)
+        return remo__fail(-ENOTCONN, "node %u has just left %s", node, remo_channel_name(queue->channel));
+    *ret_at = at;
+    return 0;
+}
+
+bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node) {
+    enum remo_channel_state state = remo_channel_peer(queue->channel, node);
+    enum remo_peer_state node_state = remo_node_peer(queue->node, node);
+    return state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN || node_state == REMO_PEER_DEAD
+           || node_state == REMO_PEER_LEFT;
+}
+
+int remo__queue_report_departure(struct remo__queue_op *op) {
+    struct remo_queue *queue = op->queue;
+    uint32_t departures = atomic_load_explicit(&queue->departures, memory_order_acquire);
+    if (remo__likely(departures == op->seen_departures))
+        return 0;
+    atomic_store_explicit(&queue->reported_departures, departures, memory_order_relaxed);
+    return remo__fail(
+        -EHOSTDOWN,
+        "a participant of queue %s has failed or left; the elements in its slots are lost, all others are "
+        "in place; call again to continue without it",
+        remo_channel_name(queue->channel));
+}
+
+/* Return whether an operation failed because its target has failed or left. */
+static bool is_departure(int rc) {
+    return rc == -EHOSTDOWN || rc == -ENOTCONN;
+}
+
+/* Find the slot of `ticket`, or of the first ticket after it whose owner still participates. */
+static int find_slot(struct remo_queue *queue, uint64_t ticket, struct remo__queue_slot *ret_slot) {
+    for (uint32_t i = 0; i <= queue->member_count; i++, ticket++) {
+        uint64_t index = ticket % queue->capacity, at = 0;
+        uint32_t owner = queue->members[index % queue->member_count];
+        uint64_t offset = REMO__QUEUE_SLOTS + index / queue->member_count * queue->stride;
+        int rc = remo__queue_find_offset(queue, queue->slots_memory, owner, offset, &at);
+        if (is_departure(rc))
+            continue;
+        *ret_slot = (struct remo__queue_slot){
+            .ticket = ticket, .lap = ticket / queue->capacity, .owner = owner, .at = at};
+        return rc;
+    }
+    return remo__fail(-EHOSTDOWN, "all participants of queue %s have failed or left",
+                      remo_channel_name(queue->channel));
+}
+
+/* ---- operations on a slot ---- */
+
+static uint64_t free_claim(uint64_t lap) {
+    return lap << REMO__SLOT_LAP_SHIFT;
+}
+
+static uint64_t own_claim(const struct remo__queue_op *op, uint64_t lap) {
+    return lap << REMO__SLOT_LAP_SHIFT | REMO__SLOT_CLAIMED | (uint64_t)(op->thread->index & 0xff) << 16
+           | op->queue->node->rank;
+}
+
+static uint64_t make_meta(uint64_t ticket, size_t size) {
+    return ticket << REMO__META_SIZE_BITS | size;
+}
+
+static uint64_t checksum(const void *data, size_t size, uint64_t meta) {
+    return XXH3_64bits_withSeed(data, size, meta);
+}
+
+/* The bytes that an inline element occupies in its slot. */
+static size_t inline_bytes(size_t size) {
+    return remo__align_up(size, 8);
+}
+
+/* The mask of the words of an inline element. It depends on the ticket, so a word of an earlier lap differs
+ * from the expected word: see "Masked elements" in docs/internals/queue.md. */
+static uint64_t mask_of(uint64_t ticket) {
+    return REMO__MUTANT(queue_mask) ? 0 : remo__random_mix(ticket);
+}
+
+/* Copy an element into masked words. The last word is padded with zeros. */
+static void copy_in(uint64_t *words, const unsigned char *data, size_t size, uint64_t mask) {
+    size_t i = 0;
+    for (; i < size / 8; i++) {
+        uint64_t word;
+        memcpy(&word, data + 8 * i, 8);
+        words[i] = word ^ mask;
+    }
+    if (size % 8 != 0) {
+        uint64_t word = 0;
+        memcpy(&word, data + 8 * i, size % 8);
+        words[i] = word ^ mask;
+    }
+}
+
+/* Copy an element out of masked words. */
+static void copy_out(unsigned char *data, const uint64_t *words, size_t size, uint64_t mask) {
+    size_t i = 0;
+    for (; i < size / 8; i++) {
+        uint64_t word = words[i] ^ mask;
+        memcpy(data + 8 * i, &word, 8);
+    }
+    if (size % 8 != 0) {
+        uint64_t word = words[i] ^ mask;
+        memcpy(data + 8 * i, &word, size % 8);
+    }
+}
+
+static struct remo_stats *counters(const struct remo__queue_op *op) {
+    return remo__channel_counters(op->queue->channel, op->thread);
+}
+
+int remo__queue_convert_timeout(const struct remo__queue_op *op, int rc) {
+    return rc == -ETIMEDOUT ? remo__fail_more(-EIO, "queue %s", remo_channel_name(op->queue->channel)) : rc;
+}
+
+/* Return whether `claim` is free in an earlier lap than `slot`: a node has skipped the slot. See "Skipped
+ * slots" in docs/internals/queue.md. */
+static bool is_free_earlier(uint64_t claim, const struct remo__queue_slot *slot) {
+    return !(claim & REMO__SLOT_CLAIMED) && claim >> REMO__SLOT_LAP_SHIFT < slot->lap;
+}
+
+static int swap_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t expected,
+                      uint64_t desired, uint64_t *ret_old) {
+    return remo__compare_swap(op->thread, counters(op), slot->owner, slot->at, expected, desired, ret_old,
+                              NULL);
+}
+
+/* Claim a slot whose claim word is `free_before`. Returns 1 if this call claimed the slot, 0 if not (*ret_old
+ * is the claim word that was found), or an error. An attempt with an unknown outcome is repeated, because a
+ * claim that no push fills would block the queue. */
+static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                           uint64_t free_before, uint64_t *ret_old) {
+    uint64_t mine = own_claim(op, slot->lap);
+    int rc = swap_claim(op, slot, free_before, mine, ret_old);
+    for (uint32_t i = 0; rc != 0 && !is_departure(rc) && i < RETRIES_MAX; i++) {
+        rc = swap_claim(op, slot, free_before, mine, ret_old);
+        if (rc == 0 && *ret_old == mine)
+            return 1;
+    }
+    return rc != 0 ? remo__queue_convert_timeout(op, rc)
+                   : *ret_old == free_before || REMO__MUTANT(queue_claim);
+}
+
+/* Claim a slot, even one that is free in an earlier lap. The loop ends, because the lap of a slot only
+ * increases. */
+static int claim_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t *ret_old) {
+    int rc = claim_slot_from(op, slot, free_claim(slot->lap), ret_old);
+    while (rc == 0 && is_free_earlier(*ret_old, slot) && !REMO__MUTANT(queue_claim_behind))
+        rc = claim_slot_from(op, slot, *ret_old, ret_old);
+    return rc;
+}
+
+static int read_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t skip, void *dst,
+                     size_t size) {
+    return remo__read(op->thread, counters(op), slot->owner, slot->at + skip, dst, size, NULL);
+}
+
+static int read_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t *ret_word) {
+    uint64_t at = 0;
+    int rc = remo__queue_find_offset(op->queue, op->queue->home_memory, op->queue->home,
+                                     REMO__QUEUE_WORD(side), &at);
+    return rc != 0 ? rc : remo__read(op->thread, counters(op), op->queue->home, at, ret_word, 8, NULL);
+}
+
+/* Continue the search after `*ticket`, at the position that the home's word gives if that is further. */
+static int continue_search(struct remo__queue_op *op, uint64_t *word, uint64_t *ticket) {
+    int rc = read_word(op, op->side, word);
+    if (rc == 0)
+        *ticket = remo__max(*ticket + 1, *word >> 1);
+    return remo__queue_convert_timeout(op, rc);
+}
+
+/* Let the next search begin at `ticket`. A concurrent call may lower the hint again, at the cost of reads. */
+static void raise_hint(struct remo__queue_op *op, uint64_t ticket) {
+    _Atomic uint64_t *hint = &op->queue->hint[op->side];
+    if (ticket > atomic_load_explicit(hint, memory_order_relaxed))
+        atomic_store_explicit(hint, ticket, memory_order_relaxed);
+}
+
+/* ---- push ---- */
+
+/* Wait until the writes of *ack are placed. */
+static int place_writes(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                        struct remo_ack *ack) {
+    int rc = 0;
+    uint64_t flushed;
+    if (remo__ack_pending(ack) && REMO__MUTANT(queue_written))
+        remo_ack_cancel(ack);
+    else if (remo__ack_pending(ack))
+        rc = remo_ack_wait(ack, op->queue->node->op_timeout_ns);
+    if (rc == 0 && !op->queue->node->fabric->caps.completion_placed && !REMO__MUTANT(queue_flush))
+        rc = read_slot(op, slot, 0, &flushed, sizeof flushed);
+    return rc;
+}
+
+/* Set data and checksum of an inline element. */
+static void encode_inline(const struct remo__queue_op *op, uint64_t ticket, struct snapshot *snapshot) {
+    copy_in(snapshot->data, op->data, op->size_bytes, mask_of(ticket));
+    snapshot->checksum = checksum(snapshot->data, inline_bytes(op->size_bytes), snapshot->meta);
+}
+
+/* Write the element, and wait until it is placed. A large element is placed before its header. Returns 0, 1
+ * if the owner failed before the header was posted, or an error. After an error, writes may be in flight
+ * until *ack is complete. */
+static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
+    struct snapshot snapshot; /* not initialised: large, and used only in part */
+    const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
+    uint64_t at = slot->at + offsetof(struct snapshot, checksum);
+    size_t head = offsetof(struct snapshot, data) - offsetof(struct snapshot, checksum), size = head;
+    int rc = 0;
+    snapshot.meta = make_meta(slot->ticket, op->size_bytes);
+    if (op->size_bytes <= REMO__QUEUE_INLINE_BYTES) {
+        encode_inline(op, slot->ticket, &snapshot);
+        size += inline_bytes(op->size_bytes);
+    } else {
+        snapshot.checksum = checksum(op->data, op->size_bytes, snapshot.meta);
+        rc = remo__write(op->thread, counters(op), slot->owner, at + head, op->data, op->size_bytes,
+                         REMO__WRITE_EXEMPT, ack);
+        if (rc == 0 && !caps->writes_ordered)
+            rc = place_writes(op, slot, ack);
+    }
+    if (rc == 0)
+        rc = remo__write(op->thread, counters(op), slot->owner, at, &snapshot.checksum, size,
+                         REMO__WRITE_EXEMPT, ack);
+    if (rc != 0) { /* a slot without its header is not filled */
+        if (remo__ack_pending(ack))
+            (void)remo_ack_wait(ack, op->queue->node->op_timeout_ns);
+        return is_departure(rc) ? 1 : rc;
+    }
+    return place_writes(op, slot, ack);
+}
+
+/* Free the slot of a claim whose push failed. Returns 0 if the slot is free and the element was not pushed.
+ * Returns 1 if a pop has removed the element, or (outcome_unknown) an earlier attempt has freed the slot.
+ * Errors: -EINPROGRESS: a write to the slot is in flight; those of the operations. */
+static int retract_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+    const struct remo__queue_slot *slot = &kept->slot;
+    uint64_t old;
+    if (remo__ack_pending(&kept->ack)) {
+        int rc = remo_ack_test(&kept->ack);
+        if (rc == -EINPROGRESS)
+            return rc;
+    }
+    /* This read follows the writes on their connection: when it is complete, they are placed. */
+    int rc = remo__read(kept->thread, counters(op), slot->owner, slot->at, &old, sizeof old, NULL);
+    if (rc == 0 && old == kept->claim) {
+        rc = swap_claim(op, slot, kept->claim, free_claim(slot->lap + 1), &old);
+        kept->outcome_unknown = kept->outcome_unknown || rc != 0;
+    }
+    return rc != 0 ? rc : old != kept->claim;
+}
+
+/* Keep a claim, so that a later call retracts it. If the table is full, the claim is never retracted. The
+ * table can be full only if several pushes passed the check of begin_try concurrently. */
+static void keep_claim(struct remo_queue *queue, struct remo__queue_kept_claim *kept) {
+    (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
+    uint32_t count = atomic_load(&queue->kept_count);
+    if (count < REMO__QUEUE_KEPT_MAX) {
+        struct remo__queue_kept_claim *entry = &queue->kept[count];
+        *entry = *kept;
+        entry->ack = (struct remo_ack)REMO_ACK_INIT;
+        remo_ack_join(&entry->ack, &kept->ack);
+        atomic_store(&queue->kept_count, count + 1);
+    }
+    remo__mutex_unlock(queue->node, &queue->kept_mutex);
+    remo_ack_cancel(&kept->ack);
+}
+
+/* Retract a claim, or keep it if that fails. Returns 1 if a pop has removed the element, 0 if the element was
+ * not pushed. Errors: those of retract_claim; -EIO: the outcome of the push is unknown. */
+static int retract_or_keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+    int rc = -EINPROGRESS;
+    if (REMO__MUTANT(queue_retract)) {
+        remo_ack_cancel(&kept->ack);
+        return -EIO;
+    }
+    for (uint32_t i = 0; i <= RETRIES_MAX && rc < 0 && !is_departure(rc); i++)
+        rc = retract_claim(op, kept);
+    if (rc < 0 && !is_departure(rc))
+        keep_claim(op->queue, kept);
+    else
+        remo_ack_cancel(&kept->ack);
+    return rc == 1 && kept->outcome_unknown ? -EIO : rc;
+}
+
+/* Retract the claims that earlier calls kept. A claim is dropped if its slot's owner has failed or left. */
+static void retract_kept_claims(struct remo__queue_op *op) {
+    struct remo_queue *queue = op->queue;
+    if (remo__mutex_lock(queue->node, &queue->kept_mutex, remo__deadline(0)) != 0)
+        return; /* another thread retracts them */
+    uint32_t count = atomic_load(&queue->kept_count);
+    for (uint32_t i = 0; i < count;) {
+        struct remo__queue_kept_claim *kept = &queue->kept[i];
+        int rc = retract_claim(op, kept);
+        if (rc < 0 && !is_departure(rc)) {
+            i++;
+            continue;
+        }
+        remo_ack_cancel(&kept->ack);
+        struct remo__queue_kept_claim *last = &queue->kept[--count];
+        if (last == kept)
+            break;
+        struct remo_ack ack = REMO_ACK_INIT;
+        remo_ack_join(&ack, &last->ack);
+        *kept = *last;
+        kept->ack = (struct remo_ack)REMO_ACK_INIT;
+        remo_ack_join(&kept->ack, &ack);
+    }
+    atomic_store(&queue->kept_count, count);
+    remo__mutex_unlock(queue->node, &queue->kept_mutex);
+}
+
+void remo__queue_drop_kept_claims(struct remo_queue *queue) {
+    for (uint32_t i = 0; i < atomic_load(&queue->kept_count); i++)
+        remo_ack_cancel(&queue->kept[i].ack);
+}
+
+/* Retract the kept claims. If too many remain, a push fails; a pop always continues. */
+static int retry_kept_claims(struct remo__queue_op *op) {
+    retract_kept_claims(op);
+    if (op->side == REMO__QUEUE_HEAD || atomic_load(&op->queue->kept_count) < REMO__QUEUE_KEPT_MAX)
+        return 0;
+    return remo__fail(-EIO,
+                      "cannot push to queue %s: %u earlier pushes have failed and may still write to their "
+                      "slots; push again when the owners of those slots answer",
+                      remo_channel_name(op->queue->channel), REMO__QUEUE_KEPT_MAX);
+}
+
+static int begin_try(struct remo__queue_op *op) {
+    if (remo__likely(atomic_load_explicit(&op->queue->kept_count, memory_order_relaxed) == 0))
+        return 0;
+    return retry_kept_claims(op);
+}
+
+static struct remo__queue_kept_claim make_kept_claim(struct remo__queue_op *op,
+                                                     const struct remo__queue_slot *slot) {
+    return (struct remo__queue_kept_claim){
+        .thread = op->thread, .slot = *slot, .claim = own_claim(op, slot->lap), .ack = REMO_ACK_INIT};
+}
+
+/* Set the sentence of a push whose outcome is unknown. `reason` is the sentence of the failure. */
+static int fail_unknown(struct remo__queue_op *op, const struct remo__queue_slot *slot, int rc,
+                        const char *reason) {
+    return remo__fail(
+        is_departure(rc) ? -EHOSTDOWN : -EIO,
+        "cannot put an element into a slot at node %u of queue %s: %s; whether it was pushed is "
+        "unknown, and if it was, it may be lost",
+        slot->owner, remo_channel_name(op->queue->channel), reason);
+}
+
+static int fail_retracted(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                          const char *reason) {
+    return remo__fail(
+        -EIO,
+        "cannot put an element into a slot at node %u of queue %s: %s; it was not pushed: push it again",
+        slot->owner, remo_channel_name(op->queue->channel), reason);
+}
+
+/* End a push whose claim has an unknown outcome: retract the claim, so that it does not block the queue. */
+static int fail_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, int rc) {
+    char reason[REMO__SENTENCE_MAX];
+    struct remo__queue_kept_claim kept = make_kept_claim(op, slot);
+    snprintf(reason, sizeof reason, "%s", remo_last_error());
+    (void)retract_or_keep_claim(op, &kept);
+    return remo__fail(rc, "%s", reason);
+}
+
+/* End a push that claimed its slot but could not write the element. Returns 1 if the element was pushed
+ * nevertheless, else an error. */
+static int end_failed_push(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                           struct remo_ack *ack) {
+    char reason[REMO__SENTENCE_MAX];
+    struct remo__queue_kept_claim kept = make_kept_claim(op, slot);
+    snprintf(reason, sizeof reason, "%s", remo_last_error());
+    remo_ack_join(&kept.ack, ack);
+    int rc = retract_or_keep_claim(op, &kept);
+    if (rc == 1)
+        return 1;
+    return rc == 0 ? fail_retracted(op, slot, reason) : fail_unknown(op, slot, rc, reason);
+}
+
+/* Fill the claimed slot and move the word. Returns 1 if the element was pushed, 0 to continue with the next
+ * ticket, or an error. */
+static int push_claimed(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t word) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    int rc = fill_slot(op, slot, &ack);
+    if (rc == 1) {
+        remo_ack_cancel(&ack);
+        return 0;
+    }
+    if (remo__unlikely(rc != 0)) {
+        rc = end_failed_push(op, slot, &ack);
+        if (rc != 1)
+            return rc;
+    }
+    raise_hint(op, slot->ticket + 1);
+    remo__queue_advance(op, word, slot->ticket + 1);
+    return 1;
+}
+
+int remo__queue_try_push(void *ctx) {
+    struct remo__queue_op *op = ctx;
+    struct remo_queue *queue = op->queue;
+    uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1,
+             old;
+    int begun = begin_try(op);
+    if (remo__unlikely(begun != 0))
+        return begun;
+    /* Each pass finds a ticket that another push claimed, or a failed owner. */
+    for (;;) {
+        struct remo__queue_slot slot;
+        int rc = find_slot(queue, ticket, &slot);
+        if (rc != 0)
+            return remo__queue_convert_timeout(op, rc);
+        ticket = slot.ticket;
+        rc = claim_slot(op, &slot, &old);
+        if (rc == 1) {
+            rc = push_claimed(op, &slot, word);
+            if (rc != 0)
+                return rc;
+        } else if (rc == 0 && old >> REMO__SLOT_LAP_SHIFT < slot.lap) {
+            raise_hint(op, ticket);
+            return remo__queue_report_departure(op);
+        } else if (rc == 0) {
+            rc = continue_search(op, &word, &ticket);
+            if (rc != 0)
+                return rc;
+            continue;
+        } else if (!is_departure(rc)) {
+            return fail_claim(op, &slot, rc);
+        }
+        ticket++;
+    }
+}
+
+/* ---- pop ---- */
+
+static int update_checksum(struct remo__queue_op *op, const struct remo__queue_slot *slot, size_t size,
+                           XXH3_state_t *state) {
+    unsigned char piece[REMO__QUEUE_INLINE_BYTES];
+    for (size_t at = 0; at < size; at += sizeof piece) {
+        size_t bytes = remo__min(size - at, sizeof piece);
+        int rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES + at, piece, bytes);
+        if (rc != 0)
+            return rc;
+        (void)XXH3_64bits_update(state, piece, bytes);
+    }
+    return 0;
+}
+
+/* Compute the checksum of an element that does not fit the buffer, by reading the element in pieces. It is
+ * verified before the pop reports the size, which may be that of a failed push. The allocation is acceptable,
+ * because the pop fails in any case. */
+static int checksum_at_owner(struct remo__queue_op *op, const struct remo__queue_slot *slot, size_t size,
+                             uint64_t meta, uint64_t *ret_sum) {
+    XXH3_state_t *state = XXH3_createState();
+    if (!state || XXH3_64bits_reset_withSeed(state, meta) != XXH_OK) {
+        (void)XXH3_freeState(state);
+        return remo__fail(-ENOMEM, "no memory to check an element that is larger than the buffer");
+    }
+    int rc = update_checksum(op, slot, size, state);
+    *ret_sum = XXH3_64bits_digest(state);
+    (void)XXH3_freeState(state);
+    return rc;
+}
+
+/* Copy the element of a claimed slot to the caller's buffer. `snapshot` is the slot's header, with the data
+ * if all slots are inline. Returns 1 if the element was copied or is too large for the buffer, 0 if the slot
+ * is not filled, or an error. */
+static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                        struct snapshot *snapshot) {
+    size_t size = snapshot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
+    if (snapshot->meta != make_meta(slot->ticket, size) || size > op->queue->slot_bytes)
+        return 0;
+    bool is_inline = size <= REMO__QUEUE_INLINE_BYTES;
+    uint64_t sum = 0;
+    int rc = 0;
+    op->is_too_large = size > op->buffer_bytes;
+    if (is_inline && op->queue->slot_bytes > REMO__QUEUE_INLINE_BYTES)
+        rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES, snapshot->data, inline_bytes(size));
+    else if (!is_inline && op->is_too_large)
+        rc = checksum_at_owner(op, slot, size, snapshot->meta, &sum);
+    else if (!is_inline)
+        rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
+    if (rc != 0)
+        return rc;
+    if (is_inline)
+        sum = checksum(snapshot->data, inline_bytes(size), snapshot->meta);
+    else if (!op->is_too_large)
+        sum = checksum(op->buffer, size, snapshot->meta);
+    if (snapshot->checksum != sum && !REMO__MUTANT(queue_checksum))
+        return 0;
+    if (is_inline && !op->is_too_large)
+        copy_out(op->buffer, snapshot->data, size, mask_of(slot->ticket));
+    op->size_bytes = size;
+    return 1;
+}
+
+/* Read whether the slot's owner has cut off `node`, which claimed the slot. After the cut-off no write of
+ * `node` reaches the slot. */
+static int read_cut_off(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint32_t node,
+                        bool *ret_cut) {
+    uint64_t word, at = 0;
+    uint64_t offset = REMO__QUEUE_CUT_OFF + node / 64 * 8;
+    int rc = remo__queue_find_offset(op->queue, op->queue->slots_memory, slot->owner, offset, &at);
+    if (rc == 0)
+        rc = remo__read(op->thread, counters(op), slot->owner, at, &word, 8, NULL);
+    if (rc == 0)
+        *ret_cut = word >> node % 64 & 1;
+    return rc;
+}
+
+/* A slot without a valid checksum is being filled, or was freed and filled again during the read. The claim
+ * word, read again after the data, distinguishes the two cases. *ret_same is true if the slot is being
+ * filled, so there is no element to pop yet. */
+static int compare_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t claim,
+                         bool *ret_same) {
+    uint64_t now;
+    int rc = read_slot(op, slot, 0, &now, sizeof now);
+    if (rc == 0)
+        *ret_same = now == claim;
+    return rc;
+}
+
+enum verdict { VERDICT_FREE, VERDICT_TAKEN, VERDICT_FILLED, VERDICT_UNFILLED, VERDICT_ABANDONED };
+
+/* Set `slot` to the ticket of `lap` for which the slot is claimed. A node has skipped that ticket. */
+static void move_to_lap(const struct remo_queue *queue, struct remo__queue_slot *slot, uint64_t lap) {
+    slot->ticket -= (slot->lap - lap) * queue->capacity;
+    slot->lap = lap;
+}
+
+/* Read the slot of a ticket and judge it. VERDICT_FILLED: the element is in the caller's buffer if it fits.
+ * If the slot is claimed for an earlier lap, `slot` changes to that lap. VERDICT_ABANDONED requires one more
+ * read of the slot, after the read of the owner's record of cut-off nodes. The failed node may have filled
+ * the slot just before the cut-off. */
+static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, uint64_t *ret_claim,
+                      enum verdict *ret_verdict) {
+    struct snapshot snapshot;
+    bool is_inline = op->queue->slot_bytes <= REMO__QUEUE_INLINE_BYTES, cut = false;
+    size_t size = REMO__SLOT_HEAD_BYTES + (is_inline ? inline_bytes(op->queue->slot_bytes) : 0);
+    for (;;) {
+        int rc = read_slot(op, slot, 0, &snapshot, size);
+        if (rc != 0)
+            return rc;
+        uint64_t lap = snapshot.claim >> REMO__SLOT_LAP_SHIFT;
+        *ret_claim = snapshot.claim;
+        *ret_verdict = lap > slot->lap ? VERDICT_TAKEN : VERDICT_FREE;
+        bool later = lap > slot->lap && !REMO__MUTANT(queue_lap);
+        if (later || !(snapshot.claim & REMO__SLOT_CLAIMED))
+            return 0;
+        if (lap < slot->lap && !REMO__MUTANT(queue_go_back))
+            move_to_lap(op->queue, slot, lap);
+        rc = copy_element(op, slot, &snapshot);
+        if (rc == 0 && !REMO__MUTANT(queue_still_claimed)) {
+            bool same = false;
+            rc = compare_claim(op, slot, snapshot.claim, &same);
+            if (rc == 0 && !same)
+                continue; /* a pop freed the slot during the read; each repetition needs another pop */
+        }
+        if (rc < 0)
+            return rc;
+        uint32_t node = snapshot.claim & 0xffff;
+        bool abandoned = cut && !REMO__MUTANT(queue_abandoned);
+        *ret_verdict = rc == 1 ? VERDICT_FILLED : abandoned ? VERDICT_ABANDONED : VERDICT_UNFILLED;
+        if (rc == 1 || cut || node >= op->queue->node->size || !remo__queue_has_departed(op->queue, node))
+            return 0;
+        rc = read_cut_off(op, slot, node, &cut);
+        cut = cut || REMO__MUTANT(queue_cut_off);
+        if (rc != 0 || !cut)
+            return rc;
+    }
+}
+
+/* Move a free slot to the next lap if its ticket was skipped. Returns 0 if the queue is empty, or 1 if the
+ * slot has changed and must be probed again. Tickets are skipped only after a failure or a leave, so the
+ * home's word is not read before the first departure. */
+static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                             uint64_t claimed) {
+    uint64_t tail = 0, old;
+    if (atomic_load_explicit(&op->queue->departures, memory_order_acquire) == 0
+        || REMO__MUTANT(queue_skipped))
+        return 0;
+    int rc = read_word(op, REMO__QUEUE_TAIL, &tail);
+    if (rc != 0 || tail >> 1 <= slot->ticket)
+        return rc;
+    rc = swap_claim(op, slot, claimed, free_claim(slot->lap + 1), &old);
+    return rc == 0 || is_departure(rc) ? 1 : rc;
+}
+
+/* Move the hint and the word after a pop of `slot`, by a search that had reached `ticket`. If `slot` was of
+ * an earlier lap, the next search begins at `ticket` again. */
+static void finish_pop(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t ticket,
+                       uint64_t word) {
+    uint64_t next = slot->ticket == ticket ? ticket + 1 : ticket;
+    raise_hint(op, next);
+    remo__queue_advance(op, word, next);
+}
+
+int remo__queue_try_pop(void *ctx) {
+    struct remo__queue_op *op = ctx;
+    struct remo_queue *queue = op->queue;
+    uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1,
+             claimed, old;
+    (void)begin_try(op);
+    /* Each pass finds a ticket that another pop freed, a failed owner, or an abandoned or skipped slot. */
+    for (;;) {
+        struct remo__queue_slot slot;
+        enum verdict verdict = VERDICT_FREE;
+        int rc = find_slot(queue, ticket, &slot);
+        if (rc != 0)
+            return remo__queue_convert_timeout(op, rc);
+        ticket = slot.ticket;
+        rc = probe_slot(op, &slot, &claimed, &verdict);
+        if (rc == 0 && verdict == VERDICT_FREE) {
+            rc = free_skipped_slot(op, &slot, claimed);
+            if (rc != 0 && rc != 1)
+                return remo__queue_convert_timeout(op, rc);
+            if (rc == 1)
+                continue;
+        }
+        if (rc == 0 && (verdict == VERDICT_FREE || verdict == VERDICT_UNFILLED)) {
+            raise_hint(op, ticket);
+            return remo__queue_report_departure(op);
+        }
+        if (rc == 0 && verdict == VERDICT_FILLED && op->is_too_large)
+            return -EMSGSIZE; /* for the first element: all earlier tickets have been freed */
+        if (rc == 0 && verdict != VERDICT_TAKEN)
+            rc = swap_claim(op, &slot, claimed, free_claim(slot.lap + 1), &old);
+        if (rc != 0 && !is_departure(rc))
+            return remo__queue_convert_timeout(op, rc);
+        if (rc == 0 && verdict == VERDICT_FILLED && (old == claimed || REMO__MUTANT(queue_pop_once))) {
+            finish_pop(op, &slot, ticket, word);
+            return 1;
+        }
+        if (rc == 0 && verdict == VERDICT_TAKEN && slot.ticket != ticket)
+            continue; /* another pop has removed the element of an earlier lap */
+        if (rc == 0 && verdict == VERDICT_TAKEN) {
+            rc = continue_search(op, &word, &ticket);
+            if (rc != 0)
+                return rc;
+        } else if (rc != 0 || slot.ticket == ticket) {
+            ticket++;
+        }
+    }
+}

@@ -1,0 +1,130 @@
+/* ack.c - implements remo/ack.h.
+ *
+ * An ack counts its operations in flight. Each of their slots points to the ack, and its completion lowers
+ * the count (op.c). Slots change under their lock, so join and cancel redirect them under that lock. */
+#include <remo/ack.h>
+
+#include "remote/slots.h"
+
+int remo_ack_test(struct remo_ack *ack) {
+    REMO__REQUIRE(ack);
+    if (remo__ack_pending(ack))
+        remo__slots_progress(ack->thread);
+    if (remo__ack_pending(ack))
+        return remo__fail_static(-EINPROGRESS, "operations of this ack are still in flight");
+    const struct remo__thread *thread = ack->thread;
+    return ack->status == 0 ? 0 : remo__slots_fail(thread->slots, ack->status);
+}
+
+/* A wait condition: no operation of the ack is in flight. */
+static int done(void *ctx) {
+    struct remo_ack *ack = ctx;
+    if (remo__ack_pending(ack))
+        remo__slots_progress(ack->thread);
+    return !remo__ack_pending(ack);
+}
+
+int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
+    REMO__REQUIRE(ack);
+    if (remo__ack_pending(ack)) {
+        const struct remo__thread *thread = ack->thread;
+        int rc = remo__wait(thread->node, done, ack, remo__deadline(timeout_ns));
+        if (rc != 0)
+            return rc;
+    }
+    return remo_ack_test(ack);
+}
+
+struct any {
+    struct remo_ack *const *acks;
+    uint32_t count;
+    uint32_t index; /* of the first ack that is complete */
+};
+
+/* A wait condition. Acks of one thread usually follow each other, so each thread is driven about once. */
+static int any_done(void *ctx) {
+    struct any *any = ctx;
+    const struct remo__thread *driven = NULL;
+    for (any->index = 0; any->index < any->count; any->index++) {
+        struct remo_ack *ack = any->acks[any->index];
+        if (!ack)
+            continue;
+        if (remo__ack_pending(ack) && ack->thread != driven) {
+            driven = ack->thread;
+            remo__slots_progress(ack->thread);
+        }
+        if (!remo__ack_pending(ack))
+            return 1;
+    }
+    return 0;
+}
+
+/* Return the first ack that is not NULL, or NULL. */
+static const struct remo_ack *first_ack(struct remo_ack *const *acks, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (acks[i])
+            return acks[i];
+    return NULL;
+}
+
+int remo_ack_wait_any(struct remo_ack *const *acks, uint32_t count, uint64_t timeout_ns,
+                      uint32_t *ret_index) {
+    if (!acks || !ret_index || !first_ack(acks, count))
+        return remo__fail(-EINVAL, "cannot wait for any of %u acks: none is given, or ret_index is NULL",
+                          acks ? count : 0);
+    struct any any = {.acks = acks, .count = count};
+    if (!any_done(&any)) {
+        const struct remo__thread *thread = first_ack(acks, count)->thread;
+        int rc = remo__wait(thread->node, any_done, &any, remo__deadline(timeout_ns));
+        if (rc != 0)
+            return rc;
+    }
+    *ret_index = any.index;
+    return 0;
+}
+
+/* Redirect the operations of `from` to `into`, or to no ack (NULL). Returns their number. The lock
+ * is held. */
+static uint32_t redirect(struct remo__slots *slots, const struct remo_ack *from, struct remo_ack *into) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < slots->depth; i++) {
+        struct remo__slot *slot = &slots->slot[i];
+        if (!slot->busy || slot->ack != from)
+            continue;
+        slot->ack = into;
+        if (!into)
+            slot->dst = NULL;
+        count++;
+    }
+    return count;
+}
+
+void remo_ack_join(struct remo_ack *into, struct remo_ack *from) {
+    if (!into || !from || into == from)
+        return;
+    if (remo__ack_pending(from)) {
+        struct remo__thread *thread = from->thread;
+        (void)remo__mutex_lock(thread->node, &thread->slots->lock, REMO_FOREVER);
+        uint32_t moved = redirect(thread->slots, from, into);
+        __atomic_fetch_add(&into->pending, moved, __ATOMIC_RELAXED);
+        into->thread = thread;
+        remo__mutex_unlock(thread->node, &thread->slots->lock);
+    }
+    if (into->status == 0 && from->status != 0) {
+        into->status = from->status;
+        into->thread = from->thread;
+    }
+    *from = (struct remo_ack)REMO_ACK_INIT;
+}
+
+void remo_ack_cancel(struct remo_ack *ack) {
+    if (!ack)
+        return;
+    if (remo__ack_pending(ack)) {
+        struct remo__thread *thread = ack->thread;
+        (void)remo__mutex_lock(thread->node, &thread->slots->lock, REMO_FOREVER);
+        (void)redirect(thread->slots, ack, NULL);
+        remo__mutex_unlock(thread->node, &thread->slots->lock);
+    }
+    *ack = (struct remo_ack)REMO_ACK_INIT;
+}

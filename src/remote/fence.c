@@ -1,0 +1,417 @@
+/* fence.c - pair, thread and global fences (docs/memory-model.md).
+ *
+ * A fence waits until reads and atomics are complete and writes are placed. With caps.completion_placed a
+ * write is placed when it is complete. Otherwise it is placed when a later read, from the same peer by the
+ * same fabric endpoint, is complete. On mapped fabrics one CPU fence suffices. */
+#include "remote/fence.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mutant.h"
+#include "remote/slots.h"
+
+struct remo__exempt_writes {
+    struct remo__thread *thread; /* the writer; NULL: no round that a fence may skip */
+    uint32_t peers;
+    struct {
+        uint64_t before, after; /* `written` of the thread and peer, before and after the round */
+    } peer[];
+};
+
+/* The offset that flushing reads use: after the fabric's private part, and never allocated (arena.c). */
+static uint64_t flush_offset(const struct remo_node *node) {
+    return node->fabric->private_bytes;
+}
+
+struct drain {
+    struct remo__slots *slots;
+    struct remo__thread *thread;
+    uint32_t first, end; /* peers */
+    bool writes;
+};
+
+/* A wait condition: no operation on the peers of the range is in flight. Writes count only if `writes`. */
+static int drained(void *ctx) {
+    const struct drain *drain = ctx;
+    remo__slots_progress(drain->thread);
+    for (uint32_t peer = drain->first; peer < drain->end; peer++) {
+        const struct remo__slots_peer *of = &drain->slots->peers[peer];
+        if ((remo__slots_get(&of->others) > 0 && !REMO__MUTANT(fence_others))
+            || (drain->writes && remo__slots_get(&of->writes) > 0))
+            return 0;
+    }
+    return 1;
+}
+
+/* Raise `flushed` to at least `written`. Another thread may raise it concurrently. */
+static void advance(_Atomic uint64_t *flushed, uint64_t written) {
+    uint64_t before = atomic_load(flushed);
+    while (before < written && !atomic_compare_exchange_weak(flushed, &before, written))
+        continue;
+}
+
+/* Record that a completed write to a failed node may not have been placed. collect_errors finds the record,
+ * in this fence or a later one. */
+static void note_lost(struct remo__slots_peer *peer, uint64_t written) {
+    int none = 0;
+    advance(&peer->flushed, written);
+    atomic_compare_exchange_strong(&peer->global_error, &none, -EHOSTDOWN);
+    none = 0;
+    atomic_compare_exchange_strong(&peer->thread_error, &none, -EHOSTDOWN);
+}
+
+/* Return -ETIMEDOUT with a sentence that names the first peer with operations in flight. */
+static int drain_timeout(const struct drain *drain) {
+    const struct remo__slots_peer *peers = drain->slots->peers;
+    uint32_t peer = drain->first;
+    while (peer + 1 < drain->end && remo__slots_get(&peers[peer].others) == 0
+           && remo__slots_get(&peers[peer].writes) == 0)
+        peer++;
+    return remo__peer_timeout(drain->slots->node, peer, "complete operations on");
+}
+
+struct fence {
+    struct remo__thread *me;
+    struct remo__thread *writer; /* the only thread whose writes count; NULL: all threads of the scope */
+    uint32_t first, end;         /* peers */
+    enum remo_fence_scope scope;
+    const struct remo__exempt_writes *exempt; /* the round to skip, or NULL */
+    uint64_t timeout_ns;
+    uint64_t deadline_ns; /* one for all threads and peers; 0: not determined yet */
+    struct loss {
+        int error; /* 0: no write was lost */
+        uint32_t peer;
+    } loss; /* the first loss that this fence has found */
+};
+
+/* The clock is read only if the fence has to wait. */
+static uint64_t deadline_of(struct fence *fence) {
+    if (fence->deadline_ns == 0)
+        fence->deadline_ns = remo__deadline(fence->timeout_ns);
+    return fence->deadline_ns;
+}
+
+static int drain_wait(struct fence *fence, struct drain *drain) {
+    int rc = drained(drain) ? 0 : remo__wait(fence->me->node, drained, drain, deadline_of(fence));
+    return rc == -ETIMEDOUT ? drain_timeout(drain) : rc;
+}
+
+/* Return whether all writes to the peer that may be unplaced are exempt. The fence before the round has
+ * placed all earlier ones. */
+static bool only_exempt(const struct remo__exempt_writes *exempt, uint32_t peer, uint64_t written) {
+    return written == exempt->peer[peer].after || REMO__MUTANT(barrier_news);
+}
+
+/* Flush the writes of `thread` by a read from each peer of the range that may have unplaced ones. The reads
+ * count as operations of the fencing thread. Returns transient errors only. */
+static int flush(struct fence *fence, struct remo__thread *thread) {
+    struct remo_node *node = thread->node;
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint64_t scratch[1], written[REMO_NODES_MAX];
+    int rc = 0;
+    for (uint32_t peer = fence->first; peer < fence->end; peer++) {
+        const struct remo__slots_peer *of = &thread->slots->peers[peer];
+        uint64_t flushed = atomic_load(&of->flushed);
+        written[peer] = atomic_load(&of->written);
+        if (fence->exempt && thread == fence->exempt->thread
+            && only_exempt(fence->exempt, peer, written[peer]))
+            written[peer] = flushed;
+        if (written[peer] == flushed)
+            continue;
+        if (!remo__peer_is_up(node, peer)) {
+            if (!REMO__MUTANT(fence_lost))
+                note_lost(&thread->slots->peers[peer], written[peer]);
+            continue;
+        }
+        int one = remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch,
+                                sizeof scratch, &ack);
+        rc = rc ? rc : one;
+    }
+    if (remo__ack_pending(&ack) || ack.status != 0) {
+        int waited = remo_ack_wait(&ack, remo__remaining_ns(deadline_of(fence)));
+        remo_ack_cancel(&ack);
+        rc = rc ? rc : waited;
+    }
+    for (uint32_t peer = fence->first; peer < fence->end && (rc == 0 || REMO__MUTANT(fence_flush_failed));
+         peer++)
+        advance(&thread->slots->peers[peer].flushed, written[peer]);
+    return rc;
+}
+
+/* Find an error of a write without an ack. A fence of the writing thread returns the error if it runs first.
+ * A global fence of another thread may return it, because the writing thread may have ended. A fence with a
+ * transient error leaves the errors in place, and a later fence returns them. */
+static void collect_errors(struct fence *fence, const struct remo__thread *thread) {
+    bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
+    for (uint32_t peer = fence->first; peer < fence->end && fence->loss.error == 0; peer++) {
+        struct remo__slots_peer *of = &thread->slots->peers[peer];
+        int error = own ? atomic_load(&of->thread_error) : 0;
+        error = error == 0 && global ? atomic_load(&of->global_error) : error;
+        if (error != 0 && !REMO__MUTANT(fence_errors))
+            fence->loss = (struct loss){.error = error, .peer = peer};
+    }
+}
+
+static int take_error(_Atomic int *error) {
+    return atomic_load(error) ? atomic_exchange(error, 0) : 0;
+}
+
+/* The fence returns one error for all losses that it covers: remove them. */
+static void take_errors(const struct fence *fence, const struct remo__thread *thread) {
+    bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
+    for (uint32_t peer = fence->first; peer < fence->end; peer++) {
+        struct remo__slots_peer *of = &thread->slots->peers[peer];
+        int error = own ? take_error(&of->thread_error) : 0;
+        if (error != 0 || global)
+            (void)take_error(&of->global_error);
+        if (error != 0 && !remo__peer_is_up(thread->node, peer)) /* the error covers all writes so far */
+            advance(&of->flushed, atomic_load(&of->written));
+    }
+}
+
+/* Fence the operations of one thread, and record losses in *fence. Returns 0, or a transient error: writes
+ * may be in flight. If the fabric keeps the order of writes, and of reads after writes, a pair fence needs
+ * neither a flush nor a wait for writes. */
+static int fence_slots(struct fence *fence, struct remo__thread *thread) {
+    struct remo_node *node = fence->me->node;
+    const struct remo__fabric_caps *caps = &node->fabric->caps;
+    bool reads_ordered = caps->read_flushes || REMO__MUTANT(fence_pair_reads);
+    bool ordered = fence->scope == REMO_FENCE_PAIR
+                   && ((caps->writes_ordered && reads_ordered) || REMO__MUTANT(fence_pair_unordered));
+    struct drain drain = {.slots = thread->slots,
+                          .thread = thread,
+                          .first = fence->first,
+                          .end = fence->end,
+                          .writes = !ordered && caps->completion_placed && !REMO__MUTANT(fence_drain)};
+    int rc = 0;
+    if (!ordered && !caps->completion_placed && !REMO__MUTANT(fence_flush))
+        rc = flush(fence, thread);
+    int waited = drain_wait(fence, &drain);
+    collect_errors(fence, thread);
+    return rc ? rc : waited;
+}
+
+static struct fence fence_of(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer) {
+    const struct remo_node *node = thread->node;
+    bool pair = scope == REMO_FENCE_PAIR;
+    return (struct fence){.me = thread,
+                          .first = pair ? peer : 0,
+                          .end = pair ? peer + 1 : node->size,
+                          .scope = scope,
+                          .timeout_ns = node->op_timeout_ns};
+}
+
+static struct fence fence_of_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
+    return (struct fence){.me = caller,
+                          .writer = writer,
+                          .first = peer,
+                          .end = peer + 1,
+                          .scope = REMO_FENCE_THREAD,
+                          .timeout_ns = caller->node->op_timeout_ns};
+}
+
+/* Fence the operations of all threads of the scope, on a fabric without mapping. Returns as fence_slots. */
+static int fence_queues(struct fence *fence) {
+    struct remo_node *node = fence->me->node;
+    if (fence->writer)
+        return fence_slots(fence, fence->writer);
+    int rc = fence_slots(fence, fence->me);
+    bool all = fence->scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads);
+    uint32_t count = all ? atomic_load(&node->threads_count) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int other = node->threads[i] == fence->me ? 0 : fence_slots(fence, node->threads[i]);
+        rc = rc ? rc : other;
+    }
+    return rc;
+}
+
+/* End a fence whose last attempt returned `rc`. A transient error has precedence over a loss, because a
+ * caller that gets a loss assumes that no write is in flight. */
+static int fence_end(struct fence *fence, int rc) {
+    struct remo_node *node = fence->me->node;
+    const struct loss *loss = &fence->loss;
+    if (loss->error == 0 || (rc != 0 && !REMO__MUTANT(fence_take_errors)))
+        return rc;
+    take_errors(fence, fence->writer ? fence->writer : fence->me);
+    uint32_t count = fence->scope == REMO_FENCE_GLOBAL ? atomic_load(&node->threads_count) : 0;
+    for (uint32_t i = 0; i < count; i++)
+        take_errors(fence, node->threads[i]);
+    if (rc == 0)
+        (void)remo__fail(loss->error,
+                         "a write to node %u since the last fence failed (%s); whether it was applied is "
+                         "unknown",
+                         loss->peer, remo_error_name(loss->error));
+    return rc;
+}
+
+static int fence_once(struct fence *fence) {
+    int rc = fence_end(fence, fence_queues(fence));
+    return rc ? rc : fence->loss.error;
+}
+
+/* Mapped writes become visible in program order (mapped.h). Only a later load may overtake them, which the
+ * CPU fence prevents. Writes of other threads that happened before this call are already visible. */
+static int fence_mapped(struct remo__thread *thread, enum remo_fence_scope scope) {
+    if (thread->unfenced && scope != REMO_FENCE_NONE)
+        remo__mapped_fence();
+    thread->unfenced = thread->unfenced && scope == REMO_FENCE_NONE;
+    return 0;
+}
+
+int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
+    struct fence fence = fence_of_peer(caller, writer, peer);
+    if (!caller->node->mapped)
+        return fence_once(&fence);
+    remo__mapped_fence();
+    return 0;
+}
+
+static int check_scope(const struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
+    if (remo__likely((scope != REMO_FENCE_PAIR || peer < node->size) && (uint32_t)scope <= REMO_FENCE_GLOBAL))
+        return 0;
+    return remo__fail(-EINVAL, "cannot fence: scope %d with node %u is invalid in a job of %u nodes",
+                      (int)scope, peer, node->size);
+}
+
+int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
+    REMO__REQUIRE(node);
+    int rc = check_scope(node, scope, peer);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    struct remo__thread *thread = remo__thread(node);
+    if (remo__unlikely(!thread))
+        return -EAGAIN;
+#ifdef REMO_SIM
+    remo__sim_turn("fence");
+#endif
+    if (node->mapped)
+        return fence_mapped(thread, scope);
+    struct fence fence = fence_of(thread, scope, peer);
+    return scope == REMO_FENCE_NONE ? 0 : fence_once(&fence);
+}
+
+/* ---- fences that retry until no write is in flight ---- */
+
+#define RETRY_PAUSE_NS REMO__NS_PER_MS
+
+/* A wait condition that is never true: the wait lasts until its deadline. */
+static int never(void *ctx) {
+    (void)ctx;
+    return 0;
+}
+
+/* Retry after a first attempt that returned `rc`. Pauses between the attempts let the fabric recover. */
+static int retry_fence(struct fence *fence, int rc) {
+    struct remo_node *node = fence->me->node;
+    uint64_t deadline_ns = deadline_of(fence);
+    char last[REMO__SENTENCE_MAX];
+    while (rc != 0 && remo__remaining_ns(deadline_ns) > 0) {
+        rc = fence_queues(fence);
+        if (rc == 0)
+            return 0;
+        snprintf(last, sizeof last, "%s", remo_last_error());
+        uint64_t pause_end = remo__deadline(RETRY_PAUSE_NS);
+        (void)remo__wait(node, never, NULL, remo__min(deadline_ns, pause_end));
+        remo__fail(rc, "%s", last);
+    }
+    return rc;
+}
+
+static int fence_and_retry(struct fence *fence, int *ret_loss) {
+    int rc = fence_queues(fence);
+    if (remo__unlikely(rc != 0))
+        rc = retry_fence(fence, rc);
+    if (!ret_loss)
+        return rc;
+    rc = fence_end(fence, rc);
+    *ret_loss = rc == 0 ? fence->loss.error : 0;
+    return rc;
+}
+
+int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer,
+                      int *ret_loss) {
+    int rc = check_scope(thread->node, scope, peer);
+    if (ret_loss)
+        *ret_loss = 0;
+    if (remo__unlikely(rc != 0))
+        return rc;
+#ifdef REMO_SIM
+    remo__sim_turn("fence");
+#endif
+    if (thread->node->mapped)
+        return fence_mapped(thread, scope);
+    struct fence fence = fence_of(thread, scope, peer);
+    return scope == REMO_FENCE_NONE ? 0 : fence_and_retry(&fence, ret_loss);
+}
+
+int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss) {
+    struct fence fence = fence_of_peer(thread, thread, peer);
+    fence.timeout_ns = timeout_ns;
+    if (ret_loss)
+        *ret_loss = 0;
+    if (!thread->node->mapped)
+        return fence_and_retry(&fence, ret_loss);
+    remo__mapped_fence();
+    return 0;
+}
+
+bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer) {
+    uint32_t count = node->mapped ? 0 : atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct remo__slots_peer *of = &node->threads[i]->slots->peers[peer];
+        if (remo__slots_get(&of->writes) > 0 || remo__slots_get(&of->others) > 0
+            || atomic_load(&of->written) != atomic_load(&of->flushed))
+            return false;
+    }
+    return true;
+}
+
+/* ---- exempt writes ---- */
+
+int remo__exempt_open(struct remo_node *node, struct remo__exempt_writes **ret_exempt) {
+    struct remo__exempt_writes *exempt = calloc(1, sizeof *exempt + node->size * sizeof exempt->peer[0]);
+    if (!exempt)
+        return remo__fail(-ENOMEM, "no memory to count the writes to %u peers", node->size);
+    exempt->peers = node->size;
+    *ret_exempt = exempt;
+    return 0;
+}
+
+/* Exempt the writes only if a fence would flush them, and if the fabric keeps the order of writes. On such a
+ * fabric, a write that the peer has read proves that all earlier writes to the peer are placed. */
+void remo__exempt_begin(struct remo__exempt_writes *exempt, struct remo__thread *thread) {
+    const struct remo_node *node = thread->node;
+    bool useful = !node->mapped && !node->fabric->caps.completion_placed && node->fabric->caps.writes_ordered;
+    exempt->thread = useful ? thread : NULL;
+    for (uint32_t peer = 0; useful && peer < exempt->peers; peer++)
+        exempt->peer[peer].before = atomic_load(&thread->slots->peers[peer].written);
+}
+
+void remo__exempt_end(struct remo__exempt_writes *exempt) {
+    for (uint32_t peer = 0; exempt->thread && peer < exempt->peers; peer++)
+        exempt->peer[peer].after = atomic_load(&exempt->thread->slots->peers[peer].written);
+}
+
+void remo__exempt_drop(struct remo__exempt_writes *exempt) {
+    exempt->thread = NULL;
+}
+
+void remo__exempt_placed(struct remo__exempt_writes *exempt) {
+    for (uint32_t peer = 0; exempt->thread && peer < exempt->peers; peer++)
+        advance(&exempt->thread->slots->peers[peer].flushed, exempt->peer[peer].before);
+}
+
+int remo__fence_except(struct remo_node *node, const struct remo__exempt_writes *exempt) {
+    struct remo__thread *thread = remo__thread(node);
+    if (remo__unlikely(!thread))
+        return -EAGAIN;
+    if (node->mapped || exempt->thread != thread)
+        return remo_fence(node, REMO_FENCE_GLOBAL, 0);
+#ifdef REMO_SIM
+    remo__sim_turn("fence");
+#endif
+    struct fence fence = fence_of(thread, REMO_FENCE_GLOBAL, 0);
+    fence.exempt = exempt;
+    return fence_once(&fence);
+}

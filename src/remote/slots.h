@@ -1,0 +1,60 @@
+/* slots.h - the operations in flight of one thread; used by op.c, ack.c, event.c and fence.c.
+ *
+ * Fields change only under the lock. Fields marked (A) are also read without it, so remo__slots_set writes
+ * them and remo__slots_get reads them. */
+#pragma once
+
+#include "remote/op.h"
+#include "remote/wait.h"
+
+struct remo__slot {
+    struct remo_ack *ack; /* NULL: the operation has none, or it was cancelled */
+    void *dst;            /* reads and atomics: the result is copied here; NULL: it is not copied */
+    char *bounce;         /* the block that the network accesses instead of the caller's buffer */
+    uint64_t word;        /* the bounce block on mapped fabrics */
+    uint32_t bytes;
+    uint16_t peer;
+    uint8_t kind;
+    bool busy;
+    bool exempt; /* a write that fences skip */
+};
+
+struct remo__slots_peer {
+    uint32_t writes, others; /* (A) in flight */
+    /* The first error of a write without an ack: for the next fence of its thread, and for the next global
+     * fence of another thread. */
+    _Atomic int thread_error, global_error;
+    _Atomic uint64_t written; /* number of writes posted, if completion does not mean placed */
+    _Atomic uint64_t flushed; /* number of them that are placed */
+};
+
+struct remo__slots {
+    struct remo__mutex lock;
+    struct remo_node *node;
+    struct remo__endpoint *endpoint;
+    uint64_t bounce_offset;
+    uint32_t depth, free_count;
+    uint32_t in_flight;           /* (A) */
+    uint32_t completed;           /* (A) number of operations completed so far; wraps */
+    uint32_t cork_depth;          /* (A) above 0: operations are deferred; only the owner changes it */
+    uint32_t deferred_count;      /* (A) deferred operations; they count as in flight */
+    _Atomic uint32_t polls;       /* number of polls of the endpoint; wraps */
+    uint32_t polls_swept;         /* `polls` at the service thread's last sweep */
+    int why_status;               /* status of the last operation that failed with a sentence */
+    char why[REMO__SENTENCE_MAX]; /* and the sentence */
+    uint16_t free[REMO__SLOTS_MAX];
+    struct remo__slot slot[REMO__SLOTS_MAX];
+    struct remo__op deferred[REMO__SLOTS_MAX];
+    struct remo__slots_peer peers[]; /* [size] */
+};
+
+/* Set the sentence of an operation of these slots that failed with `status`. Returns `status`. */
+int remo__slots_fail(struct remo__slots *slots, int status);
+
+static inline uint32_t remo__slots_get(const uint32_t *counter) {
+    return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+
+static inline void remo__slots_set(uint32_t *counter, uint32_t value) {
+    __atomic_store_n(counter, value, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,140 @@
+/* thread.c - attaches threads of the program to a node, and detaches them when they end.
+ *
+ * A struct remo__thread has two owners: the thread, by its thread-local list, and the node. They release it
+ * in any order, each with one atomic exchange; the second to do so frees it. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "node/arena.h"
+#include "remote/op.h"
+#include "remote/stats.h"
+
+enum { ATTACHED = 1, DETACHED = 2 /* the thread has ended */, ORPHANED = 3 /* the node is closed */ };
+
+_Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
+#ifdef REMO_SIM
+/* the simulator's threads are coroutines; it replaces this when it switches */
+_Thread_local struct remo__thread *remo__threads_of_os_thread;
+#define threads_of_os_thread remo__threads_of_os_thread
+#else
+static _Thread_local struct remo__thread *threads_of_os_thread;
+#endif
+
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+static pthread_key_t exit_key; /* its destructor runs when a thread ends; its value is not used */
+
+static void os_thread_exit(void *unused) {
+    (void)unused;
+    remo__tls = (struct remo__tls){0};
+    while (threads_of_os_thread) {
+        struct remo__thread *thread = threads_of_os_thread;
+        threads_of_os_thread = thread->next_of_os_thread;
+        if (atomic_exchange(&thread->attached, DETACHED) == ORPHANED)
+            free(thread);
+    }
+}
+
+static void make_exit_key(void) {
+    (void)pthread_key_create(&exit_key, os_thread_exit);
+}
+
+/* Find this thread's struct of `node`, or return NULL. Frees structs of closed nodes on the way. */
+static struct remo__thread *find_thread(const struct remo_node *node) {
+    struct remo__thread **link = &threads_of_os_thread;
+    while (*link) {
+        struct remo__thread *thread = *link;
+        if (atomic_load(&thread->attached) == ORPHANED) {
+            *link = thread->next_of_os_thread;
+            free(thread);
+            continue;
+        }
+        if (thread->node_id == node->id)
+            return thread;
+        link = &thread->next_of_os_thread;
+    }
+    return NULL;
+}
+
+static void free_parts(struct remo__thread *thread) {
+    remo__slots_close(thread->slots);
+    free(thread->stats);
+}
+
+static struct remo__thread *make_thread(struct remo_node *node, uint32_t index) {
+    struct remo__thread *thread =
+        aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *thread, REMO__CACHE_LINE));
+    if (!thread) {
+        remo__fail(-ENOMEM, "no memory for the state of a thread");
+        return NULL;
+    }
+    *thread = (struct remo__thread){.node = node, .index = index, .node_id = node->id, .attached = ATTACHED};
+    thread->stats = calloc(REMO__COUNTERS_MAX, sizeof *thread->stats);
+    int rc = thread->stats ? remo__slots_open(node, &thread->slots)
+                           : remo__fail(-ENOMEM, "no memory for the counters of a thread");
+    if (rc != 0) {
+        free(thread->stats);
+        free(thread);
+        return NULL;
+    }
+    return thread;
+}
+
+/* Reuse the struct of a thread that has ended, or make one. The lock is held. */
+static struct remo__thread *take_thread(struct remo_node *node) {
+    uint32_t count = atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t detached = DETACHED;
+        struct remo__thread *thread = node->threads[i];
+        if (!atomic_compare_exchange_strong(&thread->attached, &detached, ATTACHED))
+            continue;
+        remo__stats_of_thread(thread, &thread->stats_at_attach);
+        remo__slots_inherit(thread);
+        if (thread->buffers && remo__slots_progress(thread) == 0)
+            thread->buffers_free = UINT32_MAX; /* the network uses none of the earlier thread's buffers */
+        return thread;
+    }
+    if (count == node->threads_max) {
+        remo__fail(-EAGAIN,
+                   "cannot attach a thread: %u threads use this node already; raise threads_max in struct "
+                   "remo_config (at most %u)",
+                   count, REMO__THREADS_MAX);
+        return NULL;
+    }
+    struct remo__thread *thread = make_thread(node, count);
+    if (!thread) {
+        remo__fail(-ENOMEM, "cannot attach thread number %u to the node: %s", count, remo_last_error());
+        return NULL;
+    }
+    node->threads[count] = thread;
+    atomic_store(&node->threads_count, count + 1);
+    return thread;
+}
+
+struct remo__thread *remo__thread_attach(struct remo_node *node) {
+    pthread_once(&exit_once, make_exit_key);
+    struct remo__thread *thread = find_thread(node);
+    if (!thread) {
+        pthread_mutex_lock(&node->threads_lock);
+        thread = take_thread(node);
+        pthread_mutex_unlock(&node->threads_lock);
+        if (!thread)
+            return NULL;
+        thread->next_of_os_thread = threads_of_os_thread;
+        threads_of_os_thread = thread;
+        pthread_setspecific(exit_key, &exit_key);
+    }
+    remo__tls = (struct remo__tls){.node_id = node->id, .thread = thread};
+    return thread;
+}
+
+void remo__threads_close(struct remo_node *node) {
+    uint32_t count = atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo__thread *thread = node->threads[i];
+        free_parts(thread);
+        if (atomic_exchange(&thread->attached, ORPHANED) == DETACHED)
+            free(thread);
+    }
+    atomic_store(&node->threads_count, 0);
+    remo__tls = (struct remo__tls){0};
+}

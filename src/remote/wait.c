@@ -1,0 +1,99 @@
+/* wait.c - implements wait.h: spin, then yield, then sleep. If every node of the machine has a processor, the
+ * peer is probably about to change the condition, and a wake-up costs more than a short spin. With more nodes
+ * than processors, spinning delays the peer. No wake-up is lost: a sleeper counts itself before its last
+ * check. */
+#include "remote/wait.h"
+
+#include <sched.h>
+
+#include "base/relax.h"
+#include "remote/op.h"
+
+#ifndef REMO_SIM
+#define YIELDS 200u                      /* before sleeping */
+#define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions ring no doorbell */
+#endif
+
+/* Drive the thread's operations. Returns the number in flight. `thread` is NULL if it cannot be attached
+ * (threads_max): it has no operations then, but may wait. */
+static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
+    if (node->mapped || !thread)
+        return 0;
+    remo__slots_post_deferred(thread); /* the condition may depend on them */
+    return remo__slots_progress(thread);
+}
+
+#ifdef REMO_SIM
+static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    struct remo__thread *thread = remo__thread(node);
+    for (;;) {
+        uint64_t version = remo__sim_version(node);
+        drive(node, thread);
+        int rc = ready(ctx);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+            return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
+        remo__sim_pause(node, version, deadline_ns);
+    }
+}
+#else
+/* Sleep once, unless the condition holds after this thread is counted as a sleeper. */
+static int sleep_once(struct remo_node *node, struct remo__thread *thread, int (*ready)(void *ctx), void *ctx,
+                      uint64_t deadline_ns) {
+    struct remo__doorbell *bell = node->doorbell;
+    uint32_t seen = atomic_load(&bell->seq);
+    atomic_fetch_add(&bell->sleepers, 1); /* pairs with the fence in remo__wake and remo__mapped_notify */
+    int rc = ready(ctx);
+    if (rc == 0) {
+        uint64_t left = remo__remaining_ns(deadline_ns);
+        if (drive(node, thread) > 0)
+            remo__slots_sleep(thread, remo__min(left, OWN_SLEEP_NS_MAX));
+        else
+            remo__doorbell_sleep(bell, seen, remo__min(left, REMO__SLEEP_NS_MAX));
+    }
+    atomic_fetch_sub(&bell->sleepers, 1);
+    return rc;
+}
+
+static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    struct remo__thread *thread = remo__thread(node);
+    for (uint32_t i = 0;; i++) {
+        drive(node, thread);
+        int rc = ready(ctx);
+        if (rc == 0 && i >= node->spins + YIELDS)
+            rc = sleep_once(node, thread, ready, ctx, deadline_ns);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (i < node->spins) {
+            remo__relax();
+            continue;
+        }
+        if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+            return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
+        if (i < node->spins + YIELDS)
+            sched_yield();
+        else
+            i = node->spins + YIELDS; /* from here on only sleep */
+    }
+}
+#endif
+
+int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    int rc = ready(ctx);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+        return remo__fail_static(
+            -ETIMEDOUT, "timed out: the condition of the wait is not met, and no time is left to wait");
+    return wait_long(node, ready, ctx, deadline_ns);
+}
+
+static int try_lock_contended(void *ctx) {
+    struct remo__mutex *mutex = ctx;
+    return atomic_exchange_explicit(&mutex->state, 2, memory_order_acquire) == 0;
+}
+
+int remo__mutex_lock_slow(struct remo_node *node, struct remo__mutex *mutex, uint64_t deadline_ns) {
+    return remo__wait(node, try_lock_contended, mutex, deadline_ns);
+}

@@ -1,0 +1,348 @@
+/* change.c - insert, update, delete, put, fetch_add and compare_put, under the lock of the key's stripe.
+ *
+ * Invariant: the stripe is released only when no write of the change is in flight, since the write would
+ * overwrite the next holder's change. The steps of a change, and its states after a failure:
+ * docs/internals/kv.md. */
+#include <errno.h>
+
+#include "base/mutant.h"
+#include "systems/kv/kv.h"
+#include "remote/fence.h"
+
+/* ---- locks ---- */
+
+/* Keep the stripe locked: a write under it may still be in flight, and would overwrite a change of the next
+ * holder. A thread has at most one such stripe, because it makes no other change before the release. */
+static int keep_locked(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t stripe,
+                       uint32_t node) {
+    mine->is_kept = true;
+    mine->kept_stripe = stripe;
+    mine->kept_node = node;
+    return remo__fail_more(-ETIMEDOUT, "map %s: the outcome of the change is unknown",
+                           remo_channel_name(kv->channel));
+}
+
+static int try_release(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    if (remo__now_ns() < mine->kept_next_ns
+        || remo__fence_retry_peer(mine->thread, mine->kept_node, REMO__KV_RELEASE_TIMEOUT_NS, NULL) != 0)
+        return -ETIMEDOUT;
+    int rc = remo_lock_release(kv->locks, mine->kept_stripe, REMO_FENCE_NONE);
+    return rc == -EAGAIN ? -ETIMEDOUT : 0; /* other errors do not concern this call */
+}
+
+int remo__kv_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    if (try_release(kv, mine) != 0) {
+        mine->kept_next_ns = remo__max(mine->kept_next_ns, remo__deadline(REMO__KV_RELEASE_INTERVAL_NS));
+        mine->failed_tries = REMO__KV_LOCK_TRIES_MAX; /* no change begins in this poll */
+        return -ETIMEDOUT;
+    }
+    mine->is_kept = false;
+    mine->locks_held--;
+    return 0;
+}
+
+static int lock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns) {
+    uint32_t stripe = remo__kv_stripe_of(kv, hash);
+    if (remo__unlikely(mine->is_kept) && remo__kv_release_kept(kv, mine) != 0)
+        return -ETIMEDOUT;
+    int rc = REMO__MUTANT(kv_lock) ? 0 : remo_lock_acquire(kv->locks, stripe, timeout_ns);
+    /* Another operation of this thread's window holds the stripe: treat it as one of another thread. */
+    if (rc == -EDEADLK)
+        rc = -ETIMEDOUT;
+    /* Each step of a change leaves the map consistent: "Failure" in docs/internals/kv.md. */
+    if (rc == -EOWNERDEAD && !REMO__MUTANT(kv_consistent))
+        rc = remo_lock_consistent(kv->locks, stripe);
+    if (rc == 0)
+        mine->locks_held++;
+    return rc;
+}
+
+static int unlock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
+                         enum remo_fence_scope fence) {
+    mine->locks_held--;
+    return REMO__MUTANT(kv_lock) ? 0 : remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
+}
+
+/* Release the stripe after a write to `node`, when the write is no longer in flight. */
+static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
+                              uint32_t node) {
+    uint32_t stripe = remo__kv_stripe_of(kv, hash);
+    bool is_fenced = !REMO__MUTANT(kv_update_fence);
+    bool is_same_node = remo_lock_home(kv->locks, stripe) == node || REMO__MUTANT(kv_update_fence_scope);
+    int loss = 0, rc = 0;
+    if (!is_same_node && REMO__MUTANT(kv_settle))
+        loss = remo__fence_peer(mine->thread, mine->thread, node);
+    else if (!is_same_node && is_fenced && !kv->node->mapped)
+        rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
+    if (rc != 0)
+        return keep_locked(kv, mine, stripe, node);
+    rc = unlock_stripe(kv, mine, hash, is_same_node && is_fenced ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
+    if (rc != -EAGAIN)
+        return loss != 0 ? loss : rc;
+    mine->locks_held++;
+    return keep_locked(kv, mine, stripe, node);
+}
+
+/* Release the stripe, and complete the operation with `status` or, if that is 0, the release's result. */
+static void unlock_and_complete(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                                enum remo_fence_scope fence, int status) {
+    int rc = unlock_stripe(kv, mine, remo__kv_op_state(op)->hash, fence);
+    remo__kv_complete(mine, op, status != 0 ? status : rc);
+}
+
+/* ---- update, fetch_add, compare_put; and put of a key that is present ---- */
+
+/* The next value of the key. */
+struct next_value {
+    const void *bytes;
+    size_t count;
+    uint64_t old, sum; /* fetch_add: the value before and after */
+};
+
+/* Compute the next value. remo__kv_find_locked has left the present value in mine->scratch.
+ * Errors: -EINVAL, -ESTALE: the operation is refused. */
+static inline __attribute__((always_inline)) int compute_next_value(const struct remo__kv_thread *mine,
+                                                                    const struct remo_kv_op *op,
+                                                                    const struct remo__kv_location *place,
+                                                                    struct next_value *ret_next) {
+    size_t count = remo__kv_meta_value_bytes(place->snapshot.meta);
+    ret_next->bytes = op->value;
+    ret_next->count = op->value_bytes;
+    if (remo__likely(op->kind == REMO_KV_UPDATE || op->kind == REMO_KV_PUT))
+        return 0;
+    if (op->kind == REMO_KV_FETCH_ADD) {
+        if (count != sizeof ret_next->old)
+            return remo__fail(-EINVAL, "the value has %zu bytes; fetch_add needs a value of %zu bytes", count,
+                              sizeof ret_next->old);
+        memcpy(&ret_next->old, mine->scratch, sizeof ret_next->old);
+        ret_next->sum = ret_next->old + op->delta;
+        ret_next->bytes = &ret_next->sum;
+        ret_next->count = sizeof ret_next->sum;
+        return 0;
+    }
+    bool is_equal =
+        count == op->expected_bytes && (count == 0 || memcmp(mine->scratch, op->expected, count) == 0);
+    if (is_equal || REMO__MUTANT(kv_compare))
+        return 0;
+    return remo__fail_static(-ESTALE,
+                             "the value of the key is not the expected one; read it again with a get");
+}
+
+/* Write the next version over the older copy, in one write. `outgoing` is in use until `ack` is complete. */
+static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const struct next_value *next,
+                       uint64_t hash, const struct remo__kv_location *place, struct remo_ack *ack) {
+    int rc = remo__kv_buffer_ensure(mine, &mine->outgoing);
+    if (rc != 0)
+        return rc;
+    uint64_t meta = remo__kv_meta_make(
+        remo__kv_meta_version(place->snapshot.meta) + !REMO__MUTANT(kv_version), next->count);
+    size_t bytes = remo__kv_copy_build(mine->outgoing, place->snapshot.head, hash, meta, next->bytes);
+    uint32_t copy = place->snapshot.copy ^ !REMO__MUTANT(kv_other_copy);
+    uint64_t at =
+        remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)) + remo__kv_copy_at(&kv->shape, copy);
+    return remo_region_write(kv->slots, remo__kv_entry_node(place->entry), at, mine->outgoing, bytes, 0, ack);
+}
+
+/* Wait for the write. The release followed it, so it is usually complete. */
+static int await_write(const struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_ack *ack) {
+    if (remo__likely(kv->node->mapped))
+        return 0;
+    int rc = remo_ack_wait(ack, kv->node->op_timeout_ns);
+    if (rc == -ETIMEDOUT) {
+        remo_ack_cancel(ack);
+        remo__kv_buffer_replace(mine, &mine->outgoing);
+    }
+    return rc;
+}
+
+/* Write the value, then release the stripe. */
+static inline __attribute__((always_inline)) int
+write_and_unlock(struct remo_kv *kv, struct remo__kv_thread *mine, const struct next_value *next,
+                 uint64_t hash, const struct remo__kv_location *place) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint32_t node = remo__kv_entry_node(place->entry);
+    remo__cork(mine->thread); /* post the write and the release together */
+    int rc = write_value(kv, mine, next, hash, place, &ack);
+    int released = unlock_after_write(kv, mine, hash,
+                                      node); /* even after an error: a failed write may be placed in part */
+    remo__uncork(mine->thread);
+    int written = await_write(kv, mine, &ack);
+    rc = rc != 0 ? rc : written;
+    return rc != 0 ? rc : released;
+}
+
+/* Change the value of the key at `place`. Inline, with its callees, so that the other kinds do not make an
+ * update slower. */
+static inline __attribute__((always_inline)) void overwrite_value(struct remo_kv *kv,
+                                                                  struct remo__kv_thread *mine,
+                                                                  struct remo_kv_op *op,
+                                                                  const struct remo__kv_location *place) {
+    struct next_value next = {0};
+    int rc = compute_next_value(mine, op, place, &next);
+    if (rc != 0) {
+        unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, rc);
+        return;
+    }
+    rc = write_and_unlock(kv, mine, &next, remo__kv_op_state(op)->hash, place);
+    if (rc == 0 && op->kind == REMO_KV_FETCH_ADD && op->value) {
+        memcpy(op->value, &next.old, sizeof next.old);
+        op->value_bytes = sizeof next.old;
+    }
+    remo__kv_complete(mine, op, rc);
+}
+
+static void update_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    struct remo__kv_key key = remo__kv_key_of(op, remo__kv_op_state(op)->hash);
+    struct remo__kv_location place;
+    int rc = remo__kv_find_locked(kv, mine, &key, &place);
+    if (rc != 0)
+        unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, rc);
+    else
+        overwrite_value(kv, mine, op, &place);
+}
+
+/* ---- delete ---- */
+
+/* Mark the slot DELETED, before other nodes are notified: otherwise a reader may find the key after another
+ * reader has missed it. Errors: -EAGAIN (the write may be in flight); those of a write. */
+static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
+                        const struct remo__kv_location *place) {
+    int loss = 0;
+    uint64_t head = remo__kv_head_with(place->snapshot.head, REMO__KV_DELETED);
+    uint32_t node = remo__kv_entry_node(place->entry);
+    int rc = remo_region_write(kv->slots, node, remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)),
+                               &head, sizeof head, 0, NULL);
+    if (rc != 0 || REMO__MUTANT(kv_delete_fence))
+        return rc;
+    rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
+    return rc != 0 ? -EAGAIN : loss;
+}
+
+static void delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    struct remo__kv_key key = remo__kv_key_of(op, state->hash);
+    struct remo__kv_location place;
+    int rc = remo__kv_find_locked(kv, mine, &key, &place);
+    if (rc == 0)
+        rc = mark_deleted(kv, mine, &place);
+    if (rc == -EAGAIN) {
+        rc = keep_locked(kv, mine, remo__kv_stripe_of(kv, state->hash), remo__kv_entry_node(place.entry));
+        remo__kv_complete(mine, op, rc);
+        return;
+    }
+    if (rc != 0) {
+        unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, rc);
+        return;
+    }
+    state->entry = place.entry;
+    state->step = REMO__KV_STEP_SEND;
+    mine->to_send_count++;
+}
+
+void remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, 0);
+}
+
+/* ---- insert; and put of a key that is absent ---- */
+
+/* Return a free slot, or REMO__KV_NO_SLOT with the sentence set. */
+static uint32_t take_slot(struct remo_kv *kv) {
+    (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
+    uint32_t slot = remo__kv_pool_take(&kv->pool);
+    if (remo__unlikely(slot == REMO__KV_NO_SLOT) && !REMO__MUTANT(kv_reclaim) && remo__kv_reclaim(kv) > 0)
+        slot = remo__kv_pool_take(&kv->pool);
+    remo__mutex_unlock(kv->node, &kv->index_mutex);
+    if (slot == REMO__KV_NO_SLOT)
+        remo__fail(-ENOSPC, "all %u slots of %s on this node are in use; open the map with a larger capacity",
+                   kv->slots_per_node, remo_channel_name(kv->channel));
+    return slot;
+}
+
+static void give_slot(struct remo_kv *kv, uint32_t slot) {
+    (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
+    remo__kv_pool_give(&kv->pool, slot);
+    remo__mutex_unlock(kv->node, &kv->index_mutex);
+}
+
+static void insert_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    struct remo__kv_key key = remo__kv_key_of(op, state->hash);
+    struct remo__kv_location place;
+    uint32_t slot = REMO__KV_NO_SLOT;
+    int rc = remo__kv_find_locked(kv, mine, &key, &place);
+    if (rc == 0 && op->kind == REMO_KV_PUT) {
+        overwrite_value(kv, mine, op, &place);
+        return;
+    }
+    if (rc == 0)
+        rc = remo__fail_static(-EEXIST, "the key is present; change it with an update or a put");
+    else if (rc == -ENOENT)
+        rc = (slot = take_slot(kv)) == REMO__KV_NO_SLOT ? -ENOSPC : 0;
+    if (rc != 0) {
+        unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, rc);
+        return;
+    }
+    uint64_t head = remo__kv_slot_fill(&kv->shape, kv->own + remo__kv_slot_at(kv, slot), &key, op->value,
+                                       op->value_bytes, mine->scratch);
+    state->entry = remo__kv_entry_make(remo__kv_index_hash(kv, state->hash), kv->rank, slot,
+                                       remo__kv_head_generation(head));
+    state->step = REMO__KV_STEP_SEND;
+    mine->to_send_count++;
+}
+
+/* Set the state of a slot of this node. */
+static void set_own_state(struct remo_kv *kv, uint64_t entry, enum remo__kv_state state) {
+    char *slot = kv->own + remo__kv_slot_at(kv, remo__kv_entry_slot(entry));
+    remo__store(slot, remo__kv_head_with(remo__load(slot), state));
+}
+
+void remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    set_own_state(kv, remo__kv_op_state(op)->entry, REMO__KV_VALID);
+    /* Place it before the next holder of the lock, and callers that learn of the insert, read it. */
+    remo__mapped_fence();
+    unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, 0);
+}
+
+/* ---- all changes ---- */
+
+struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct remo_kv_op *op) {
+    const struct remo__kv_op_state *state = (const struct remo__kv_op_state *)op->internal;
+    uint64_t kind = op->kind == REMO_KV_DELETE ? REMO__KV_RECORD_REMOVE : REMO__KV_RECORD_ADD;
+    return (struct remo__kv_record){.hash = remo__kv_index_hash(kv, state->hash),
+                                    .entry = (state->entry & ~(UINT64_C(0xffff) << 48)) | kind << 48};
+}
+
+void remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                           int status) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    bool is_sent = state->step == REMO__KV_STEP_ACK;
+    if (!is_sent)
+        mine->to_send_count--;
+    bool is_insert = op->kind != REMO_KV_DELETE; /* an insert, or a put of an absent key */
+    if (is_insert)
+        set_own_state(kv, state->entry, REMO__KV_DELETED);
+    if (is_insert && !is_sent) {
+        give_slot(kv, remo__kv_entry_slot(state->entry));
+    } else { /* the slot becomes free when this node applies the record */
+        struct remo__kv_record record = remo__kv_record_of(kv, op);
+        record.entry = (record.entry & ~(UINT64_C(0xffff) << 48)) | REMO__KV_RECORD_REMOVE << 48;
+        remo__kv_defer_record(kv, &record);
+    }
+    unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, status);
+}
+
+int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                    uint64_t timeout_ns) {
+    int rc = lock_stripe(kv, mine, remo__kv_op_state(op)->hash, timeout_ns);
+    if (rc == -ETIMEDOUT)
+        return rc;
+    if (rc != 0)
+        remo__kv_complete(mine, op, rc);
+    else if (op->kind == REMO_KV_UPDATE || op->kind > REMO_KV_PUT)
+        update_key(kv, mine, op);
+    else if (op->kind == REMO_KV_DELETE)
+        delete_key(kv, mine, op);
+    else
+        insert_key(kv, mine, op);
+    return 0;
+}

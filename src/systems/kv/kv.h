@@ -1,0 +1,299 @@
+/* kv.h - the map from inside: what its files share.
+ *
+ *   kv.c          open, close, single operations
+ *   kv/find.c     from a key to the slot that holds it
+ *   kv/change.c   each change under the lock of the key's stripe
+ *   kv/cursor.c   iteration over all keys
+ *   kv/op.c       operations in flight: a window per thread
+ *   kv/tracker.c  records to the indices of all participants
+ *   kv/reclaim.c  slots that a failed node marked DELETED without a record
+ *   kv/thread.c   the state of each thread
+ *   kv_index, kv_slot, kv_pool: parts that do not depend on each other
+ *
+ * The protocol, its proof of linearizability, its states after a failure and the size of the index:
+ * docs/internals/kv.md. */
+#pragma once
+
+#include <remo/kv.h>
+#include <remo/lock.h>
+#include <remo/ringbuffer.h>
+
+#include "systems/kv/index.h"
+#include "systems/kv/pool.h"
+#include "systems/kv/slot.h"
+#include "fabric/access.h"
+#include "objects/region.h"
+
+#ifdef REMO_SIM_SMALL
+/* As small as possible: the simulator copies all memory for each schedule. */
+#define REMO__KV_TRACKER_BYTES (4u << 10)
+#define REMO__KV_BATCH_MAX 16u
+#define REMO__KV_DEFERRED_MAX 32u
+#define REMO__KV_READS_MAX 4u
+#define REMO__KV_DEADLINE_POLLS 4u
+#else
+#define REMO__KV_TRACKER_BYTES (64u << 10) /* ring of each sender at each receiver */
+#define REMO__KV_BATCH_MAX 256u            /* records in one message */
+#define REMO__KV_DEFERRED_MAX 1024u        /* records of aborted operations that were not sent in time */
+#define REMO__KV_READS_MAX 62u             /* of a thread, in flight; only on fabrics that are not mapped */
+#define REMO__KV_DEADLINE_POLLS 64u        /* polls from one check of the deadlines to the next */
+#endif
+#define REMO__KV_READS_BYTES (4u << 20) /* memory for these reads: fewer if slots are large */
+#define REMO__KV_LOCK_TRIES_MAX 4u      /* failed attempts in one poll */
+#define REMO__KV_QUEUE_TIMEOUT_NS (20 * REMO__NS_PER_US)    /* wait for a lock, at most once in a poll */
+#define REMO__KV_RELEASE_TIMEOUT_NS REMO__NS_PER_MS         /* wait for the write under a kept stripe */
+#define REMO__KV_RELEASE_INTERVAL_NS (10 * REMO__NS_PER_MS) /* between two attempts to release it */
+
+/* A change of all indices. It is sent as it is: two words. */
+struct remo__kv_record {
+    uint64_t hash;  /* remo__kv_index_hash; its low 16 bits yield the fingerprint */
+    uint64_t entry; /* remo__kv_entry_make, with REMO__KV_RECORD_... in place of the fingerprint */
+};
+#define REMO__KV_RECORD_ADD UINT64_C(1)
+#define REMO__KV_RECORD_REMOVE UINT64_C(2)
+
+struct remo__kv_tracker {
+    struct remo_kv *kv;
+    struct remo_ringbuffer *ring;
+    uint32_t sender;
+};
+
+/* State of one thread in the map. */
+struct remo__kv_thread {
+    struct remo_kv *kv;
+    struct remo__thread *thread;
+    struct remo_stats *stats;        /* counters of the region of slots */
+    struct remo_kv_op *first, *last; /* in flight, in the order of their start */
+    uint32_t in_flight_count;
+    uint32_t locks_held;
+    bool is_kept; /* a stripe stays locked: this thread's write to kept_node may still be in flight */
+    uint32_t kept_stripe, kept_node;
+    uint64_t kept_next_ns;  /* time of the next attempt to release it */
+    uint32_t to_send_count; /* operations at REMO__KV_STEP_SEND */
+    uint32_t failed_tries;
+    uint32_t polls;
+    bool is_ack_missing; /* this poll has met a record that is not acknowledged; later ones are not either */
+    uint64_t acked_position; /* records up to here, in this node's tracker, are acknowledged */
+    char *scratch;           /* one slot: a value that does not fit, or is only verified */
+    char *outgoing;          /* one slot: a copy that is being written */
+    char *image;             /* one slot: read from the network */
+    /* Slots: outgoing, image, and one for each read in flight. NULL on a mapped fabric. */
+    char *buffers;
+    uint64_t buffers_offset, buffers_bytes; /* in the arena */
+    uint64_t buffers_free;                  /* one bit for each buffer */
+};
+
+struct remo_kv {
+    struct remo_channel *channel;
+    struct remo_node *node;
+    struct remo_region *slots;
+    struct remo_lock *locks;
+    struct remo__kv_shape shape;
+    struct remo__kv_index index;
+    uint64_t hash_mask; /* all ones; tests clear bits, so that keys collide */
+    bool is_small;      /* keys and values of at most 8 bytes, on a mapped fabric: a slot is one cache line */
+    uint32_t stripes, slots_per_node, rank;
+    const _Atomic uint64_t *offsets;   /* of the slots of each node in its arena */
+    char *own;                         /* slots of this node */
+    struct remo__kv_tracker *trackers; /* [node->size] */
+    _Atomic(struct remo__kv_thread *) threads[REMO__THREADS_MAX];
+
+    struct remo__mutex index_mutex REMO__CACHE_ALIGNED; /* protects changes of index and pool */
+    struct remo__kv_pool pool;
+    uint64_t reclaimed_ns; /* time of the last scan of kv/reclaim.c */
+    struct remo__mutex send_mutex
+        REMO__CACHE_ALIGNED; /* protects this node's tracker, and the next two fields */
+    uint32_t deferred_count;
+    struct remo__kv_record deferred[REMO__KV_DEFERRED_MAX];
+};
+
+/* Steps of an operation in flight. Changes: docs/internals/kv.md. */
+enum remo__kv_step {
+    REMO__KV_STEP_SEARCH,   /* get: search the index for the next entry */
+    REMO__KV_STEP_PROBE,    /* get: probe the slot of `entry`, which has been prefetched */
+    REMO__KV_STEP_READ,     /* get: a read of the slot into a buffer is in flight */
+    REMO__KV_STEP_PREFETCH, /* change: prefetch the slot before the lock is acquired */
+    REMO__KV_STEP_LOCK,     /* change: acquire the lock, and make the change */
+    REMO__KV_STEP_SEND,     /* insert, delete: send the record of `entry`; the lock is held */
+    REMO__KV_STEP_ACK, /* insert: wait until all receivers have acknowledged `position`; the lock is held */
+};
+
+/* The contents of remo_kv_op.internal. */
+struct remo__kv_op_state {
+    struct remo_kv_op *next, *previous;
+    uint64_t hash;
+    uint64_t deadline_ns; /* 0: not set; the first check of the deadlines sets it */
+    uint64_t entry;
+    uint64_t position;
+    struct remo_ack ack;
+    struct remo__kv_cursor cursor;
+    int16_t lost_error; /* -errno of a node that could not be read and may have the key, or 0 */
+    uint8_t step;
+    uint8_t buffer;  /* number of the buffer of the read */
+    bool was_probed; /* this slot was probed, and not GOOD: now OLDER suffices */
+} __attribute__((may_alias));
+
+_Static_assert(sizeof(struct remo__kv_op_state) <= sizeof((struct remo_kv_op *)0)->internal,
+               "the state does not fit in remo_kv_op.internal");
+
+static inline struct remo__kv_op_state *remo__kv_op_state(struct remo_kv_op *op) {
+    return (struct remo__kv_op_state *)op->internal;
+}
+
+/* ---- kv/thread.c ---- */
+
+/* Create the calling thread's state. NULL with the sentence set: no memory. */
+struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__thread *thread);
+void remo__kv_threads_close(struct remo_kv *kv);
+/* Take a buffer, and return its number; -1 if all are in use. */
+int remo__kv_buffer_take(struct remo__kv_thread *mine);
+void remo__kv_buffer_give(struct remo__kv_thread *mine, uint32_t index);
+char *remo__kv_buffer(const struct remo__kv_thread *mine, uint32_t index);
+/* Replace `outgoing` or `image` by another buffer, or NULL if all are in use: the network may still use the
+ * old one, after an operation that timed out. */
+void remo__kv_buffer_replace(struct remo__kv_thread *mine, char **buffer);
+/* Make sure that `outgoing` or `image` is not NULL. Errors: -ENOBUFS (all buffers are in use). */
+int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer);
+
+/* ---- kv.c, and inline functions ---- */
+
+/* Return the calling thread's state. NULL with the sentence set: too many threads, or no memory. */
+static inline struct remo__kv_thread *remo__kv_thread(struct remo_kv *kv) {
+    struct remo__thread *thread = remo__thread(kv->node);
+    if (remo__unlikely(!thread))
+        return NULL;
+    struct remo__kv_thread *mine = atomic_load_explicit(&kv->threads[thread->index], memory_order_acquire);
+    return remo__likely(mine != NULL) ? mine : remo__kv_thread_make(kv, thread);
+}
+
+static inline uint64_t remo__kv_index_hash(const struct remo_kv *kv, uint64_t hash) {
+    return hash & kv->hash_mask;
+}
+
+static inline uint32_t remo__kv_stripe_of(const struct remo_kv *kv, uint64_t hash) {
+    return (uint32_t)(((hash >> 16 & UINT32_MAX) * kv->stripes) >> 32);
+}
+
+static inline uint64_t remo__kv_slot_at(const struct remo_kv *kv, uint32_t slot) {
+    return slot * kv->shape.slot_bytes;
+}
+
+static inline struct remo__kv_key remo__kv_key_of(const struct remo_kv_op *op, uint64_t hash) {
+    return (struct remo__kv_key){.bytes = op->key, .bytes_count = op->key_bytes, .hash = hash};
+}
+
+static inline bool remo__kv_key_fits(const struct remo_kv *kv, const void *key, size_t key_bytes) {
+    return key_bytes > 0 && key_bytes <= kv->shape.key_bytes_max && key;
+}
+
+/* Set the sentence for a key that does not fit, and return -EINVAL or -EMSGSIZE. */
+int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes);
+/* Set the sentence for a value that is longer than the caller's buffer, and return -EMSGSIZE. */
+int remo__kv_refuse_capacity(size_t bytes, size_t cap);
+
+/* For tests: reduce hashes in the index to these bits. On all nodes, before the first operation. */
+void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask);
+
+/* ---- kv/find.c ---- */
+
+/* Return the CPU address of the slot of `entry`, or NULL if its node is not mapped. */
+static inline const char *remo__kv_mapped(const struct remo_kv *kv, const struct remo__kv_thread *mine,
+                                          uint64_t entry) {
+    uint32_t node = remo__kv_entry_node(entry);
+    uint64_t at = remo__memory_at(kv->slots->memory, node, remo__kv_slot_at(kv, remo__kv_entry_slot(entry)));
+    const char *base = remo__peer_base(mine->thread, node);
+    return remo__likely(base != NULL && at != REMO__NO_OFFSET) ? base + at : NULL;
+}
+
+/* Do the same, where slots are one cache line. `entry` may be 0, if it was removed after its fingerprint was
+ * read: the result is NULL. */
+static inline const char *remo__kv_mapped_small(const struct remo_kv *kv, const struct remo__kv_thread *mine,
+                                                uint64_t entry) {
+    uint32_t node = remo__kv_entry_node(entry);
+    uint64_t start = atomic_load_explicit(&kv->offsets[node], memory_order_relaxed);
+    const char *base = remo__peer_base(mine->thread, node);
+    if (remo__unlikely(!base || start == REMO__NO_OFFSET || entry == 0))
+        return NULL;
+    return base + start + (uint64_t)remo__kv_entry_slot(entry) * REMO__CACHE_LINE;
+}
+
+/* Read the slot of `entry` once, as remo__kv_slot_read does. Errors: those of remo_region_read. */
+int remo__kv_probe(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
+                   uint64_t entry, void *dst, size_t cap, enum remo__kv_verdict *ret_verdict,
+                   struct remo__kv_snapshot *ret_snapshot);
+
+/* Count one read of the slot of `entry`. *ret_slot is the slot in place on a mapped fabric, else a copy in
+ * mine->image. Errors: those of remo_region_read. */
+int remo__kv_slot_open(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t entry,
+                       const char **ret_slot);
+
+/* Return whether `rc` is the error of a read whose target has failed, or has closed the map. */
+static inline bool remo__kv_is_unreachable(int rc) {
+    return rc == -EHOSTDOWN || rc == -ENOTCONN;
+}
+
+/* The entry and the slot of a key. */
+struct remo__kv_location {
+    uint64_t entry;
+    struct remo__kv_snapshot snapshot;
+};
+
+/* Find the key, and leave its value in mine->scratch. The caller has locked the stripe. The search removes
+ * stale entries that it finds.
+ * Errors: -ENOENT; -EHOSTDOWN, -ENOTCONN (not found, but it may be on a node that cannot be reached);
+ *         -ENOBUFS; -ETIMEDOUT; -EIO (the slot is damaged). */
+int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
+                         struct remo__kv_location *ret_place);
+
+/* Set the sentence for a search without a result. Return `lost_error`, the error of a node that could not be
+ * read, or -ENOENT if it is 0. */
+int remo__kv_fail_not_found(int lost_error);
+
+/* ---- kv/change.c ---- */
+
+/* Acquire the key's stripe, and make the change up to step SEND, or completely. After 0, see op->status.
+ * Errors: -ETIMEDOUT (the lock was not free within `timeout_ns`; 0: try once). */
+int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                    uint64_t timeout_ns);
+/* Make the slot VALID, and complete the insert: all receivers have acknowledged it. */
+void remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
+/* Release the kept stripe if its write is no longer in flight. An attempt takes at most
+ * REMO__KV_RELEASE_TIMEOUT_NS, once in REMO__KV_RELEASE_INTERVAL_NS. Errors: -ETIMEDOUT (it stays locked). */
+int remo__kv_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine);
+/* Do so in a call that is not a change: the thread's next change may come much later. */
+static inline void remo__kv_try_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    if (remo__unlikely(mine->is_kept))
+        (void)remo__kv_release_kept(kv, mine);
+}
+/* Complete the delete: its record is in the tracker. */
+void remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
+/* Abort an operation at step SEND or ACK: undo an insert, defer the record of a delete, release the lock. */
+void remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                           int status);
+/* Return the record of an insert or delete. */
+struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct remo_kv_op *op);
+
+/* ---- kv/op.c ---- */
+
+/* Check the arguments, and add the operation to those in flight. Errors: -EINVAL, -EMSGSIZE. */
+int remo__kv_start(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
+/* Remove the operation from those in flight, and set its status. */
+void remo__kv_complete(struct remo__kv_thread *mine, struct remo_kv_op *op, int status);
+
+/* ---- kv/tracker.c ---- */
+
+int remo__kv_trackers_open(struct remo_kv *kv);
+void remo__kv_trackers_close(struct remo_kv *kv);
+/* Send the records of this thread's operations, and advance these. Does not block.
+ * Errors: -ETIMEDOUT (the tracker is full: records are left); those of remo_ringbuffer_send. */
+int remo__kv_send_records(struct remo_kv *kv, struct remo__kv_thread *mine);
+/* Return whether all receivers have acknowledged this node's tracker up to `position`. */
+bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position);
+/* Defer a record until the next message is sent. */
+void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record);
+
+/* ---- kv/reclaim.c ---- */
+
+/* Return the slots of this node to the pool that are DELETED and still have an index entry, at most once a
+ * second. Returns their number. The caller holds the index mutex. */
+uint32_t remo__kv_reclaim(struct remo_kv *kv);

@@ -1,0 +1,353 @@
+/* op.c - operations in flight: each thread has a list of them, and a poll advances each by one step.
+ *
+ * Invariant: an operation is in the list while its status is -EINPROGRESS. The steps are those of enum
+ * remo__kv_step (kv.h); docs/internals/kv.md describes the steps of changes. */
+#include <errno.h>
+
+#include "base/mutant.h"
+#include "systems/kv/kv.h"
+
+/* ---- in flight ---- */
+
+static int refuse_value(const struct remo_kv *kv, size_t bytes) {
+    return remo__fail(-EMSGSIZE, "the value has %zu bytes; %s was opened with value_bytes_max = %u", bytes,
+                      remo_channel_name(kv->channel), kv->shape.value_bytes_max);
+}
+
+/* Check fetch_add and compare_put, and refuse unknown kinds. */
+static int check_rare_kind(const struct remo_kv *kv, const struct remo_kv_op *op) {
+    if (op->kind == REMO_KV_FETCH_ADD && op->value && op->value_bytes < sizeof(uint64_t))
+        return remo__fail(
+            -EMSGSIZE, "the buffer for the old value is too small; fetch_add needs %zu bytes, or NULL and 0",
+            sizeof(uint64_t));
+    if (op->kind == REMO_KV_COMPARE_PUT && op->expected_bytes > 0 && !op->expected)
+        return remo__fail(-EINVAL, "the expected value is NULL, but its length is %zu bytes",
+                          op->expected_bytes);
+    if (op->kind == REMO_KV_COMPARE_PUT && op->expected_bytes > kv->shape.value_bytes_max)
+        return refuse_value(kv, op->expected_bytes);
+    if ((uint32_t)op->kind > REMO_KV_COMPARE_PUT)
+        return remo__fail(-EINVAL, "kind %u is not an operation of a map; see enum remo_kv_kind",
+                          (uint32_t)op->kind);
+    return 0;
+}
+
+static int check_op(const struct remo_kv *kv, const struct remo_kv_op *op) {
+    if (remo__unlikely(!remo__kv_key_fits(kv, op->key, op->key_bytes)))
+        return remo__kv_refuse_key(kv, op->key_bytes);
+    if (remo__unlikely(op->value_bytes > 0 && !op->value))
+        return remo__fail(-EINVAL, "the value is NULL, but its length is %zu bytes", op->value_bytes);
+    bool gives_value = op->kind != REMO_KV_GET && op->kind != REMO_KV_DELETE && op->kind != REMO_KV_FETCH_ADD;
+    if (remo__unlikely(gives_value && op->value_bytes > kv->shape.value_bytes_max))
+        return refuse_value(kv, op->value_bytes);
+    return remo__likely(op->kind <= REMO_KV_PUT) ? 0 : check_rare_kind(kv, op);
+}
+
+int remo__kv_start(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    int rc = check_op(kv, op);
+    if (rc != 0) {
+        op->status = rc;
+        return rc;
+    }
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    uint64_t hash = remo__kv_hash(op->key, op->key_bytes);
+    *state = (struct remo__kv_op_state){
+        .previous = mine->last,
+        .hash = hash,
+        .cursor = remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, hash)),
+        .step = op->kind == REMO_KV_GET ? REMO__KV_STEP_SEARCH
+                : kv->node->mapped      ? REMO__KV_STEP_PREFETCH
+                                        : REMO__KV_STEP_LOCK,
+    };
+    op->status = -EINPROGRESS;
+    if (mine->last)
+        remo__kv_op_state(mine->last)->next = op;
+    else
+        mine->first = op;
+    mine->last = op;
+    mine->in_flight_count++;
+    return 0;
+}
+
+void remo__kv_complete(struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    if (state->previous)
+        remo__kv_op_state(state->previous)->next = state->next;
+    else
+        mine->first = state->next;
+    if (state->next)
+        remo__kv_op_state(state->next)->previous = state->previous;
+    else
+        mine->last = state->previous;
+    mine->in_flight_count--;
+    op->status = status;
+}
+
+/* ---- get ---- */
+
+/* Always inline: GCC treats a function that only prefetches as one without effect, and removes the call. */
+static inline __attribute__((always_inline)) void prefetch_slot(const struct remo_kv *kv, const char *slot) {
+    __builtin_prefetch(slot);
+    if (kv->shape.slot_bytes > REMO__CACHE_LINE) {
+        __builtin_prefetch(slot + kv->shape.copies_at);
+        __builtin_prefetch(slot + kv->shape.copies_at + kv->shape.copy_bytes);
+    }
+}
+
+/* Start to read the slot of state->entry on a fabric that is not mapped. If all buffers are in use, the next
+ * poll retries. */
+static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo__kv_op_state *state) {
+    int buffer = remo__kv_buffer_take(mine);
+    state->step = REMO__KV_STEP_PROBE;
+    if (buffer < 0)
+        return;
+    state->buffer = (uint8_t)buffer;
+    state->ack = (struct remo_ack)REMO_ACK_INIT;
+    state->step = REMO__KV_STEP_READ;
+    int rc = remo_region_read(kv->slots, remo__kv_entry_node(state->entry),
+                              remo__kv_slot_at(kv, remo__kv_entry_slot(state->entry)),
+                              remo__kv_buffer(mine, state->buffer), kv->shape.slot_bytes, &state->ack);
+    if (rc == 0)
+        return;
+    remo__kv_buffer_give(mine, state->buffer);
+    state->lost_error = (int16_t)rc;
+    state->step = REMO__KV_STEP_SEARCH;
+}
+
+static void search_index(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    state->entry = remo__kv_index_next(&kv->index, &state->cursor);
+    state->was_probed = false;
+    if (state->entry == 0) {
+        remo__kv_complete(mine, op, remo__kv_fail_not_found(state->lost_error));
+        return;
+    }
+    const char *slot = remo__kv_mapped(kv, mine, state->entry);
+    state->step = REMO__KV_STEP_PROBE;
+    if (remo__likely(slot != NULL))
+        prefetch_slot(kv, slot);
+    else
+        start_read(kv, mine, state);
+}
+
+static void complete_get(struct remo__kv_thread *mine, struct remo_kv_op *op, uint64_t meta) {
+    size_t cap = op->value_bytes;
+    int status = 0;
+    op->value_bytes = remo__kv_meta_value_bytes(meta);
+    if (remo__unlikely(op->value_bytes > cap))
+        status = remo__kv_refuse_capacity(op->value_bytes, cap);
+    remo__kv_complete(mine, op, status);
+}
+
+/* Complete the get, or select its next step. */
+static void apply_verdict(struct remo__kv_thread *mine, struct remo_kv_op *op, enum remo__kv_verdict verdict,
+                          const struct remo__kv_snapshot *snapshot) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    if (remo__likely(verdict == REMO__KV_VERDICT_GOOD)
+        || (verdict == REMO__KV_VERDICT_OLDER && (state->was_probed || REMO__MUTANT(kv_second_look)))) {
+        complete_get(mine, op, snapshot->meta);
+        return;
+    }
+    state->step = verdict == REMO__KV_VERDICT_OTHER ? REMO__KV_STEP_SEARCH : REMO__KV_STEP_PROBE;
+    state->was_probed = true;
+}
+
+static void probe_slot(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    struct remo__kv_key key = remo__kv_key_of(op, state->hash);
+    struct remo__kv_snapshot snapshot;
+    enum remo__kv_verdict verdict;
+    if (remo__unlikely(!kv->node->mapped)) {
+        start_read(kv, mine, state);
+        return;
+    }
+    int rc = remo__kv_probe(kv, mine, &key, state->entry, op->value, op->value_bytes, &verdict, &snapshot);
+    if (remo__likely(rc == 0)) {
+        apply_verdict(mine, op, verdict, &snapshot);
+        return;
+    }
+    state->lost_error = (int16_t)rc;
+    state->step = REMO__KV_STEP_SEARCH;
+}
+
+static void finish_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    struct remo__kv_key key = remo__kv_key_of(op, state->hash);
+    struct remo__kv_snapshot snapshot;
+    uint32_t buffer = state->buffer; /* the caller may reuse the operation once it is complete */
+    int rc = remo_ack_test(&state->ack);
+    if (rc == -EINPROGRESS)
+        return;
+    if (rc == 0) {
+        apply_verdict(mine, op,
+                      remo__kv_slot_read(&kv->shape, remo__kv_buffer(mine, state->buffer), &key, op->value,
+                                         op->value_bytes, mine->scratch, &snapshot),
+                      &snapshot);
+    } else {
+        state->lost_error = (int16_t)rc;
+        state->step = REMO__KV_STEP_SEARCH;
+    }
+    remo__kv_buffer_give(mine, buffer);
+}
+
+/* ---- changes ---- */
+
+/* Prefetch the slot that the change will probably need. The index may change before the lock is acquired. */
+static void prefetch_first(const struct remo_kv *kv, struct remo__kv_thread *mine,
+                           struct remo__kv_op_state *state) {
+    uint64_t entry = remo__kv_index_next(&kv->index, &state->cursor);
+    const char *slot = entry ? remo__kv_mapped(kv, mine, entry) : NULL;
+    if (slot)
+        prefetch_slot(kv, slot);
+    state->step = REMO__KV_STEP_LOCK;
+}
+
+/* A try-lock does not queue and can starve under contention, so the first contended lock of each poll is
+ * acquired with a short timeout. A thread that holds another lock must not wait, because a peer may wait for
+ * that lock. If the lock is free, an acquire with a timeout also costs less than a try-lock. */
+static void try_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    if (mine->failed_tries >= REMO__KV_LOCK_TRIES_MAX)
+        return;
+    bool may_queue_now = mine->locks_held == 0 && mine->failed_tries == 0;
+    if (remo__kv_change(kv, mine, op, may_queue_now ? REMO__KV_QUEUE_TIMEOUT_NS : 0) != 0)
+        mine->failed_tries++;
+}
+
+/* ---- poll ---- */
+
+static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    switch ((enum remo__kv_step)state->step) {
+    case REMO__KV_STEP_SEARCH: search_index(kv, mine, op); break;
+    case REMO__KV_STEP_PROBE: probe_slot(kv, mine, op); break;
+    case REMO__KV_STEP_READ: finish_read(kv, mine, op); break;
+    case REMO__KV_STEP_PREFETCH: prefetch_first(kv, mine, state); break;
+    case REMO__KV_STEP_LOCK: try_change(kv, mine, op); break;
+    case REMO__KV_STEP_SEND: break;
+    case REMO__KV_STEP_ACK:
+        if (REMO__MUTANT(kv_insert_acks) || remo__kv_is_acked(kv, mine, state->position))
+            remo__kv_insert_finish(kv, mine, op);
+        break;
+    }
+}
+
+static void abort_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    if (state->step == REMO__KV_STEP_SEND || state->step == REMO__KV_STEP_ACK) {
+        remo__kv_change_abort(kv, mine, op, status);
+        return;
+    }
+    if (state->step == REMO__KV_STEP_READ) {
+        bool pending = remo_ack_test(&state->ack) == -EINPROGRESS;
+        remo_ack_cancel(&state->ack);
+        if (!pending) /* a buffer that the network may still write is never reused */
+            remo__kv_buffer_give(mine, state->buffer);
+    }
+    remo__kv_complete(mine, op, status);
+}
+
+/* Abort operations that have been in flight for op_timeout_ns. */
+static void check_deadlines(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    uint64_t now = remo__now_ns();
+    struct remo_kv_op *next;
+    for (struct remo_kv_op *op = mine->first; op; op = next) {
+        struct remo__kv_op_state *state = remo__kv_op_state(op);
+        next = state->next;
+        if (state->deadline_ns == 0)
+            state->deadline_ns = now + kv->node->op_timeout_ns;
+        else if (now >= state->deadline_ns)
+            abort_op(kv, mine, op,
+                     remo__fail(-ETIMEDOUT, "an operation on %s timed out: %s",
+                                remo_channel_name(kv->channel),
+                                state->step == REMO__KV_STEP_ACK || state->step == REMO__KV_STEP_SEND
+                                    ? "a peer that is up has not acknowledged its record"
+                                    : "the lock of its key was not free, or its slot could not be read"));
+    }
+}
+
+static void fail_unsent_ops(struct remo_kv *kv, struct remo__kv_thread *mine, int status) {
+    struct remo_kv_op *next;
+    for (struct remo_kv_op *op = mine->first; op; op = next) {
+        next = remo__kv_op_state(op)->next;
+        if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND)
+            remo__kv_change_abort(kv, mine, op, status);
+    }
+}
+
+static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    struct remo_kv_op *next;
+    mine->failed_tries = 0;
+    mine->is_ack_missing = false;
+    remo__kv_try_release_kept(kv, mine);
+    remo__cork(mine->thread); /* post the reads of a window together */
+    for (struct remo_kv_op *op = mine->first; op; op = next) {
+        next = remo__kv_op_state(op)->next;
+        advance_op(kv, mine, op);
+    }
+    remo__uncork(mine->thread);
+    if (mine->to_send_count > 0) {
+        int rc = remo__kv_send_records(kv, mine);
+        if (rc != 0 && rc != -ETIMEDOUT)
+            fail_unsent_ops(kv, mine, rc);
+    }
+    if (++mine->polls % REMO__KV_DEADLINE_POLLS == 0)
+        check_deadlines(kv, mine);
+}
+
+int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op) {
+    REMO__REQUIRE(kv);
+    REMO__REQUIRE(op);
+    struct remo__kv_thread *mine = remo__kv_thread(kv);
+    if (remo__unlikely(!mine)) {
+        op->status = -EAGAIN;
+        return -EAGAIN;
+    }
+    return remo__kv_start(kv, mine, op);
+}
+
+int remo_kv_poll(struct remo_kv *kv) {
+    REMO__REQUIRE(kv);
+    struct remo__kv_thread *mine = remo__kv_thread(kv);
+    if (remo__unlikely(!mine))
+        return -EAGAIN;
+    poll_all(kv, mine);
+    return (int)mine->in_flight_count;
+}
+
+/* ---- wait ---- */
+
+struct wait {
+    struct remo_kv *kv;
+    struct remo__kv_thread *mine;
+    struct remo_kv_op *op;
+};
+
+/* Return whether the thread may sleep in the wait queue of the operation's lock. A thread that holds a lock
+ * must not, because a peer may wait for that lock. */
+static bool may_queue(const struct wait *wait) {
+    return wait->mine->locks_held == 0 && remo__kv_op_state(wait->op)->step == REMO__KV_STEP_LOCK;
+}
+
+/* A wait condition: the operation is complete, or the thread may queue for its lock. */
+static int done_or_may_queue(void *ctx) {
+    const struct wait *wait = ctx;
+    if (wait->op->status == -EINPROGRESS)
+        poll_all(wait->kv, wait->mine);
+    return wait->op->status != -EINPROGRESS || may_queue(wait);
+}
+
+int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
+    REMO__REQUIRE(kv);
+    REMO__REQUIRE(op);
+    struct wait wait = {.kv = kv, .mine = remo__kv_thread(kv), .op = op};
+    if (remo__unlikely(!wait.mine))
+        return -EAGAIN;
+    if (op->status == -EINPROGRESS && remo__kv_op_state(op)->step == REMO__KV_STEP_PREFETCH)
+        prefetch_first(kv, wait.mine, remo__kv_op_state(op));
+    while (op->status == -EINPROGRESS) {
+        if (may_queue(&wait) && remo__kv_change(kv, wait.mine, op, kv->node->op_timeout_ns) == -ETIMEDOUT)
+            abort_op(kv, wait.mine, op, -ETIMEDOUT);
+        else if (op->status == -EINPROGRESS)
+            (void)remo__wait(kv->node, done_or_may_queue, &wait, REMO_FOREVER); /* op has its own deadline */
+    }
+    return op->status;
+}

@@ -1,0 +1,205 @@
+/* tracker.c - the trackers of a map: each node sends records of its inserts and deletes to the indices of
+ * all participants through one ring buffer. Invariant: a receiver acknowledges a message after it has applied
+ * its records. The protocol: docs/internals/kv.md. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mutant.h"
+#include "systems/kv/kv.h"
+
+/* ---- receiving ---- */
+
+static uint64_t record_kind(const struct remo__kv_record *record) {
+    return record->entry >> 48;
+}
+
+/* Return the entry that the record adds or removes. */
+static uint64_t record_entry(const struct remo__kv_record *record) {
+    return (record->entry & ~(UINT64_C(0xffff) << 48)) | (uint64_t)remo__kv_fingerprint(record->hash) << 48;
+}
+
+/* Return whether the record, which a peer wrote, is valid: the slot exists, and a node adds only its own
+ * slots. */
+static bool is_valid_record(const struct remo_kv *kv, const struct remo__kv_record *record, uint32_t sender) {
+    uint32_t node = remo__kv_entry_node(record->entry), slot = remo__kv_entry_slot(record->entry);
+    if (slot >= kv->slots_per_node || !remo_nodeset_has(remo_channel_participants(kv->channel), node))
+        return false;
+    return record_kind(record) == REMO__KV_RECORD_REMOVE
+           || (record_kind(record) == REMO__KV_RECORD_ADD && node == sender);
+}
+
+static void apply_record(struct remo_kv *kv, const struct remo__kv_record *record, uint32_t sender) {
+    uint64_t entry = record_entry(record);
+    if (!is_valid_record(kv, record, sender)) {
+        remo__log(&kv->node->log, REMO_LOG_ERROR, "map %s: dropped an invalid record from node %u",
+                  remo_channel_name(kv->channel), sender);
+    } else if (record_kind(record) == REMO__KV_RECORD_ADD) {
+        if (remo__kv_index_add(&kv->index, record->hash, entry) != 0)
+            remo__log(&kv->node->log, REMO_LOG_ERROR,
+                      "map %s: the index is full; gets on this node do not find a key of node %u",
+                      remo_channel_name(kv->channel), sender);
+    } else if ((remo__kv_index_remove(&kv->index, record->hash, entry) || REMO__MUTANT(kv_give_once))
+               && remo__kv_entry_node(entry) == kv->rank) {
+        remo__kv_pool_give(&kv->pool, remo__kv_entry_slot(entry));
+    }
+}
+
+static void apply_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
+                          uint32_t sender) {
+    for (uint32_t i = 0; i < count; i++)
+        __builtin_prefetch(&kv->index.lines[remo__kv_index_line_of(&kv->index, records[i].hash)], 1);
+    (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
+    for (uint32_t i = 0; i < count; i++)
+        apply_record(kv, &records[i], sender);
+    remo__mutex_unlock(kv->node, &kv->index_mutex);
+}
+
+/* Receive the messages of tracker->sender, without blocking. Runs in the service thread. Each message is
+ * acknowledged as soon as it is applied. Otherwise the ring, which acknowledges every half of its capacity by
+ * itself, could acknowledge records before they are applied. */
+static void on_arrival(void *ctx) {
+    struct remo__kv_tracker *tracker = ctx;
+    struct remo__kv_record records[REMO__KV_BATCH_MAX];
+    size_t bytes;
+    int rc;
+    while ((rc = remo_ringbuffer_receive(tracker->ring, records, sizeof records, &bytes, 0)) == 0) {
+        apply_records(tracker->kv, records, (uint32_t)(bytes / sizeof records[0]), tracker->sender);
+        (void)remo_ringbuffer_acknowledge(tracker->ring);
+    }
+    if (rc == -EMSGSIZE)
+        remo__log(&tracker->kv->node->log, REMO_LOG_ERROR,
+                  "map %s: node %u sent a message that is too long; its records are no longer applied",
+                  remo_channel_name(tracker->kv->channel), tracker->sender);
+}
+
+/* ---- open and close ---- */
+
+static int open_tracker(struct remo_kv *kv, uint32_t sender) {
+    struct remo__kv_tracker *tracker = &kv->trackers[sender];
+    *tracker = (struct remo__kv_tracker){.kv = kv, .sender = sender};
+    struct remo_ringbuffer_options options = {
+        .sender = sender, .capacity_bytes = REMO__KV_TRACKER_BYTES, .ctx = tracker, .on_arrival = on_arrival};
+    char name[32];
+    snprintf(name, sizeof name, "tracker-%u", sender);
+    return remo_ringbuffer_open(kv->channel, name, &options, &tracker->ring);
+}
+
+int remo__kv_trackers_open(struct remo_kv *kv) {
+    const struct remo_nodeset *participants = remo_channel_participants(kv->channel);
+    kv->trackers = calloc(kv->node->size, sizeof *kv->trackers);
+    if (!kv->trackers)
+        return remo__fail(-ENOMEM, "cannot allocate the trackers of a map");
+    for (uint32_t node = remo__nodeset_next(participants, 0); node < kv->node->size;
+         node = remo__nodeset_next(participants, node + 1)) {
+        int rc = open_tracker(kv, node);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+void remo__kv_trackers_close(struct remo_kv *kv) {
+    for (uint32_t node = 0; kv->trackers && node < kv->node->size; node++)
+        remo_ringbuffer_close(kv->trackers[node].ring);
+    free(kv->trackers);
+    kv->trackers = NULL;
+}
+
+/* ---- sending ---- */
+
+void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record) {
+    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
+    bool has_room = kv->deferred_count < REMO__KV_DEFERRED_MAX;
+    if (has_room)
+        kv->deferred[kv->deferred_count++] = *record;
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    if (!has_room)
+        remo__log(
+            &kv->node->log, REMO_LOG_WARNING,
+            "map %s: dropped a record, because a peer does not read its tracker; peers keep a stale entry",
+            remo_channel_name(kv->channel));
+}
+
+/* Advance an operation whose record was sent. */
+static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                       uint64_t position) {
+    mine->to_send_count--;
+    if (op->kind == REMO_KV_DELETE) {
+        remo__kv_delete_finish(kv, mine, op);
+        return;
+    }
+    remo__kv_op_state(op)->step = REMO__KV_STEP_ACK;
+    remo__kv_op_state(op)->position = position;
+}
+
+struct message {
+    struct remo__kv_record records[REMO__KV_BATCH_MAX];
+    uint32_t count, deferred_count; /* the first deferred_count are of aborted operations */
+};
+
+static void fill_message(struct remo_kv *kv, struct remo__kv_thread *mine, struct message *message) {
+    message->deferred_count =
+        kv->deferred_count < REMO__KV_BATCH_MAX / 2 ? kv->deferred_count : REMO__KV_BATCH_MAX / 2;
+    message->count = message->deferred_count;
+    memcpy(message->records, kv->deferred, message->deferred_count * sizeof kv->deferred[0]);
+    for (struct remo_kv_op *op = mine->first; op && message->count < REMO__KV_BATCH_MAX;
+         op = remo__kv_op_state(op)->next)
+        if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND)
+            message->records[message->count++] = remo__kv_record_of(kv, op);
+}
+
+/* Send one message with as many records as fit. *ret_count of them are of this thread's operations. */
+static int send_message(struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t *ret_count,
+                        uint64_t *ret_position) {
+    struct message message;
+    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
+    fill_message(kv, mine, &message);
+    int rc = remo_ringbuffer_send(kv->trackers[kv->rank].ring, message.records,
+                                  message.count * sizeof message.records[0], 0, ret_position);
+    if (rc == 0 && message.deferred_count > 0) {
+        kv->deferred_count -= message.deferred_count;
+        memmove(kv->deferred, kv->deferred + message.deferred_count,
+                kv->deferred_count * sizeof kv->deferred[0]);
+    }
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    if (rc != 0)
+        return rc;
+    apply_records(kv, message.records, message.count, kv->rank);
+    *ret_count = message.count - message.deferred_count;
+    return 0;
+}
+
+int remo__kv_send_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    while (mine->to_send_count > 0) {
+        uint32_t count;
+        uint64_t position;
+        int rc = send_message(kv, mine, &count, &position);
+        if (rc != 0)
+            return rc;
+        struct remo_kv_op *op = mine->first;
+        while (count > 0) {
+            struct remo_kv_op *next = remo__kv_op_state(op)->next;
+            if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND) {
+                advance_op(kv, mine, op, position);
+                count--;
+            }
+            op = next;
+        }
+    }
+    return 0;
+}
+
+bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position) {
+    if (position <= mine->acked_position)
+        return true;
+    if (mine->is_ack_missing)
+        return false;
+    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
+    int rc = remo_ringbuffer_wait_received(kv->trackers[kv->rank].ring, position, 0);
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    if (rc == 0)
+        mine->acked_position = position;
+    mine->is_ack_missing = rc != 0;
+    return rc == 0;
+}
