@@ -14,7 +14,7 @@
 
 #include <stdarg.h>
 
-#include "node/node.h"
+#include "remote/thread.h"
 #include "sim/turn.h"
 
 #ifdef SIM_TIMED /* the other world: timed.h */

@@ -148,8 +148,8 @@ REMO_API int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uin
 
 /* ---- operations by address ---- */
 
-/* Read or write at an address that network memory holds. As in region.h; they count as operations
- * of the root channel.
+/* Read or write at an address that network memory holds. As in region.h; all operations by address
+ * count as operations of the root channel.
  * Errors: those of region.h, and
  *   -ESTALE  the address belongs to an earlier incarnation of its node
  *   -EFAULT  the address is outside the node's arena */
@@ -157,6 +157,15 @@ REMO_API int remo_read(struct remo_node *node, struct remo_addr addr, void *dst,
                        struct remo_ack *ack);
 REMO_API int remo_write(struct remo_node *node, struct remo_addr addr, const void *src, size_t size_bytes,
                         struct remo_ack *ack);
+/* Add to a word of 8 bytes, or replace it by `desired` if it equals `expected`. The offset of `addr`
+ * is a multiple of 8. Change a word by atomics only, as region.h explains. *ret_old is the value before
+ * the change; `ret_old` may be NULL. Cost: 1 atomic. Errors: as above, and
+ *   -EINVAL      the address is not a multiple of 8
+ *   -EOPNOTSUPP  the fabric has no atomics (caps) */
+REMO_API int remo_fetch_add(struct remo_node *node, struct remo_addr addr, uint64_t addend, uint64_t *ret_old,
+                            struct remo_ack *ack);
+REMO_API int remo_compare_swap(struct remo_node *node, struct remo_addr addr, uint64_t expected,
+                               uint64_t desired, uint64_t *ret_old, struct remo_ack *ack);
 
 /* ---- buffers (LOCO's mem_refs, A.2) ---- */
 

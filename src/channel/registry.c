@@ -1,4 +1,4 @@
-/* registry.c - the tables of channels, and the open and close of a node with its root channel.
+/* registry.c - the tables of channels, by name and by id.
  * Invariant: a channel stays in its slot until no peer can use its memory. */
 #include "channel/registry.h"
 
@@ -72,64 +72,4 @@ void remo__registry_destroy(struct remo__registry *registry, struct remo_channel
 void remo__registry_changed(struct remo__registry *registry) {
     atomic_fetch_add(&registry->changes, 1);
     remo__wake(registry->node);
-}
-
-/* ---- open and close of the node: the root channel exists before the first callback ---- */
-
-static void attach(void *ctx, struct remo_node *node) {
-    struct remo__registry *registry = ctx;
-    registry->node = node;
-    registry->root->node = node;
-    for (uint32_t peer = 0; peer < node->size; peer++)
-        remo_nodeset_add(&registry->root->participants, peer);
-    node->channels = registry;
-}
-
-static void free_registry(struct remo__registry *registry) {
-    if (!registry)
-        return;
-    free(registry->root);
-    pthread_mutex_destroy(&registry->lock);
-    free(registry);
-}
-
-int remo_node_open(const struct remo_config *config, struct remo_node **ret_node) {
-    struct remo__registry *registry = calloc(1, sizeof *registry);
-    if (registry)
-        registry->root = calloc(1, sizeof *registry->root);
-    if (!registry || !registry->root) {
-        free(registry);
-        return remo__fail(-ENOMEM, "no memory for the channels of a node");
-    }
-    pthread_mutex_init(&registry->lock, NULL);
-    registry->slots[0] = registry->root;
-    registry->root->joined = true;
-    struct remo__node_hooks hooks = {.ctx = registry,
-                                     .attach = attach,
-                                     .peer_up = remo__join_peer_up,
-                                     .peer_down = remo__join_peer_down,
-                                     .frame = remo__join_frame,
-                                     .immediate = remo__join_immediate};
-    int rc = ret_node ? remo__node_open(config, &hooks, ret_node) : remo__fail(-EINVAL, "ret_node is NULL");
-    if (rc != 0)
-        free_registry(registry);
-    return rc;
-}
-
-void remo_node_close(struct remo_node *node) {
-    if (!node)
-        return;
-    struct remo__registry *registry = remo__registry(node);
-    while (registry->root->first_child)
-        remo_channel_close(registry->root->first_child);
-    remo__node_close_helpers(node); /* no callback runs from here on */
-    for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++)
-        if (registry->slots[slot])
-            remo__registry_destroy(registry, registry->slots[slot]);
-    remo__node_close(node);
-    free_registry(registry);
-}
-
-struct remo_channel *remo_node_root(struct remo_node *node) {
-    return node ? remo__registry(node)->root : NULL;
 }

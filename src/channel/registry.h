@@ -23,6 +23,7 @@ static_assert(REMO_CHANNEL_IMMEDIATE_MAX == (1u << (32 - REMO__ID_BITS)) - 1,
  * operation. */
 struct remo__registry {
     struct remo_node *node;
+    struct remo__service *service;
     pthread_mutex_t lock;
     struct remo_channel *buckets[REMO__NAME_BUCKETS]; /* open channels, by full name */
     struct remo_channel *slots[REMO__CHANNELS_MAX];   /* and closed ones that peers may still use */

@@ -1,8 +1,7 @@
-/* node.h - internals of a node: peers, attached threads, and hooks of the layer above.
+/* node.h - internals of a node: peers, membership, and hooks of the layers above.
  *
- * The data path reads two structs: struct remo__fabric_peer (is the peer connected, where is its memory) and
- * struct remo__thread (the thread's counters and operations). On the data path no other thread writes either.
- */
+ * Of these structs the data path reads only struct remo__fabric_peer: is the peer connected, and where is its
+ * memory. */
 #pragma once
 
 #include <pthread.h>
@@ -15,15 +14,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "bootstrap/control/control.h"
-#include "fabric/fabric.h"
+#include "fabric/mapped.h"
 
 #ifdef REMO_SIM_SMALL
 #define REMO__THREADS_MAX \
     8u /* small, because the simulator copies its whole state at the start of each run */
-#define REMO__COUNTERS_MAX 64u
 #else
 #define REMO__THREADS_MAX 256u
-#define REMO__COUNTERS_MAX 4096u /* sets of counters per thread: one for each open channel */
 #endif
 
 /* Frame types on the control stream. Types of the node are below 100; those of channels begin at 100. */
@@ -42,11 +39,10 @@ struct remo__peer {
     _Atomic uint64_t mapped_bytes; /* its arena is reachable up to this offset; 0: not at all */
 };
 
-/* Hooks of the layer above, set once before the control thread starts. The service thread calls `immediate`,
- * the control thread all others. */
+/* Hooks of the layers above, set before the control thread starts. The service thread calls `immediate`, the
+ * control thread all others. */
 struct remo__node_hooks {
     void *ctx;
-    void (*attach)(void *ctx, struct remo_node *node); /* called before all other hooks */
     void (*peer_up)(void *ctx, uint32_t peer);
     void (*peer_down)(void *ctx, uint32_t peer);
     void (*frame)(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes);
@@ -54,23 +50,7 @@ struct remo__node_hooks {
 };
 
 struct remo__arena;
-struct remo__slots;
-
-/* One attached thread. Only this thread writes its counters; all threads read them (relaxed). */
-struct remo__thread {
-    struct remo_node *node;
-    struct remo_stats *stats;          /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root channel */
-    struct remo_stats stats_at_attach; /* counted by earlier threads that used this struct */
-    bool unfenced;                     /* mapped fabrics: has written since the last CPU fence */
-    uint32_t index;
-    struct remo__slots *slots; /* endpoint and operations in flight */
-    char *buffers; /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL before the first remo_buffer_get */
-    uint32_t buffers_free; /* one bit for each block */
-    _Atomic uint32_t attached;
-    struct remo__thread *next_of_os_thread;
-    uint64_t node_id; /* a copy, readable after the node is freed */
-} REMO__CACHE_ALIGNED;
-
+struct remo__threads;
 struct remo_node {
     uint64_t id; /* unique among all nodes of this process, past and present */
     uint32_t rank, size;
@@ -83,51 +63,20 @@ struct remo_node {
     void (*on_peer)(void *ctx, uint32_t peer, enum remo_peer_state state); /* the program's, or NULL */
     void *on_peer_ctx;
     _Atomic bool reporting; /* on_peer runs, on the control thread */
-    uint64_t op_timeout_ns;
-    uint32_t spins; /* iterations of a wait before it yields (wait.c) */
+    uint64_t join_timeout_ns, op_timeout_ns;
     struct remo__doorbell *doorbell;
 
-    pthread_mutex_t threads_lock;
     uint32_t threads_max;
-    struct remo__thread *threads[REMO__THREADS_MAX];
-    _Atomic uint32_t threads_count; /* entries of threads[] that were ever used */
+    struct remo__threads *threads; /* of the data plane (remote/thread.h) */
 
     struct remo__control *control;
     struct remo__roster *roster;
-    pthread_t service;
-    bool service_started;
-    _Atomic bool closing;
-    _Atomic bool is_sweeping; /* the service thread drives operations that their threads do not (op.c) */
     struct remo__node_hooks hooks;
     void *channels;       /* registry of the channel layer */
     char join_error[256]; /* why a peer cannot join, for the thread that waits in remo_node_open */
     int join_rc;
     _Atomic bool refused; /* join_error and join_rc are set */
 };
-
-/* ---- threads ---- */
-
-struct remo__tls {
-    uint64_t node_id;
-    struct remo__thread *thread;
-};
-extern _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
-
-#ifdef REMO_SIM
-extern _Thread_local struct remo__thread *remo__threads_of_os_thread;
-#endif
-
-struct remo__thread *remo__thread_attach(struct remo_node *node);
-
-/* Return the calling thread's struct of the node; attach the thread at its first call. NULL, with the
- * sentence set, if the thread cannot be attached; callers return -EAGAIN. */
-static inline struct remo__thread *remo__thread(struct remo_node *node) {
-    if (remo__likely(remo__tls.node_id == node->id))
-        return remo__tls.thread;
-    return remo__thread_attach(node);
-}
-/* Release all threads of the node. No other thread may be inside a call. */
-void remo__threads_close(struct remo_node *node);
 
 /* ---- peers ---- */
 
@@ -149,10 +98,21 @@ static inline int remo__node_send(struct remo_node *node, uint32_t peer, uint16_
     return remo__control_send(node->control, peer, type, data, bytes, -1);
 }
 
-/* Open a node with the hooks of the layer above. Errors: those of remo_node_open, which calls it. */
-int remo__node_open(const struct remo_config *config, const struct remo__node_hooks *hooks,
-                    struct remo_node **ret_node);
-/* Leave the job, and stop the control and the service thread. No hook is called after return. */
-void remo__node_close_helpers(struct remo_node *node);
-/* Free the node; stop its threads if they run. Accepts a half-open node. */
-void remo__node_close(struct remo_node *node);
+/* Open the parts of a node: roster, fabric and arena. Peers join only after remo__node_start.
+ * Errors: those of remo_node_open. */
+int remo__node_open(const struct remo_config *config, struct remo_node **ret_node);
+/* Start the control thread: peers join, and it calls the hooks. Errors: those of remo_node_open. */
+int remo__node_start(struct remo_node *node, const struct remo__node_hooks *hooks);
+/* All nodes have joined: fix the size of the arena. */
+void remo__node_joined(struct remo_node *node);
+/* Leave the job, so that peers do not detect a failure. The control thread calls no hook after the return. */
+void remo__node_leave(struct remo_node *node);
+/* Free the node, after remo__node_leave. */
+void remo__node_free(struct remo_node *node);
+
+/* Wake all waiters of this node, after a change of local memory. Cost: a fence and a load if none sleeps. */
+static inline void remo__wake(struct remo_node *node) {
+    remo__mapped_fence();
+    if (atomic_load_explicit(&node->doorbell->sleepers, memory_order_relaxed) != 0)
+        remo__doorbell_ring(node->doorbell);
+}

@@ -218,9 +218,9 @@ static int fence_queues(struct fence *fence) {
         return fence_slots(fence, fence->writer);
     int rc = fence_slots(fence, fence->me);
     bool all = fence->scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads);
-    uint32_t count = all ? atomic_load(&node->threads_count) : 0;
+    uint32_t count = all ? atomic_load(&node->threads->count) : 0;
     for (uint32_t i = 0; i < count; i++) {
-        int other = node->threads[i] == fence->me ? 0 : fence_slots(fence, node->threads[i]);
+        int other = node->threads->of[i] == fence->me ? 0 : fence_slots(fence, node->threads->of[i]);
         rc = rc ? rc : other;
     }
     return rc;
@@ -234,9 +234,9 @@ static int fence_end(struct fence *fence, int rc) {
     if (loss->error == 0 || (rc != 0 && !REMO__MUTANT(fence_take_errors)))
         return rc;
     take_errors(fence, fence->writer ? fence->writer : fence->me);
-    uint32_t count = fence->scope == REMO_FENCE_GLOBAL ? atomic_load(&node->threads_count) : 0;
+    uint32_t count = fence->scope == REMO_FENCE_GLOBAL ? atomic_load(&node->threads->count) : 0;
     for (uint32_t i = 0; i < count; i++)
-        take_errors(fence, node->threads[i]);
+        take_errors(fence, node->threads->of[i]);
     if (rc == 0)
         (void)remo__fail(loss->error,
                          "a write to node %u since the last fence failed (%s); whether it was applied is "
@@ -357,9 +357,9 @@ int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t 
 }
 
 bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer) {
-    uint32_t count = node->mapped ? 0 : atomic_load(&node->threads_count);
+    uint32_t count = node->mapped ? 0 : atomic_load(&node->threads->count);
     for (uint32_t i = 0; i < count; i++) {
-        const struct remo__slots_peer *of = &node->threads[i]->slots->peers[peer];
+        const struct remo__slots_peer *of = &node->threads->of[i]->slots->peers[peer];
         if (remo__slots_get(&of->writes) > 0 || remo__slots_get(&of->others) > 0
             || atomic_load(&of->written) != atomic_load(&of->flushed))
             return false;

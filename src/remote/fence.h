@@ -13,7 +13,7 @@
  *          other fences treat them like any write. */
 #pragma once
 
-#include "node/node.h"
+#include "remote/thread.h"
 
 /* Fence, and retry transient failures for op_timeout_ns at most. Returns 0 if all writes that `scope` covers
  * are placed or lost. *ret_loss is then 0, or the error of a lost write, whose sentence is set. `ret_loss`

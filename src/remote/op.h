@@ -1,7 +1,7 @@
 /* op.h - one network operation of a thread on a peer: the hot path.
  *
  * Model:      on a mapped fabric an operation is a few inline instructions on the peer's memory: no queue, no
- *             table, no system call. On other fabrics it uses a slot of the thread (op.c). The slot holds
+ *             table, no system call. On other fabrics it uses a slot of the thread (slots.c). It holds
  *             everything that the completion needs, so a caller may stop waiting at any time.
  * Parameters: `offset` is an offset in the peer's arena, which the caller has checked. `stats` are the
  *             thread's counters of the channel. With an ack, the result is in place when the ack is complete;
@@ -12,7 +12,7 @@
 #include <errno.h>
 
 #include "fabric/mapped.h"
-#include "node/node.h"
+#include "remote/thread.h"
 
 /* REMO__SLOTS_MAX is the limit of operations in flight per thread. */
 #ifdef REMO_SIM_SMALL

@@ -1,4 +1,4 @@
-/* slots.h - the operations in flight of one thread; used by op.c, ack.c, event.c and fence.c.
+/* slots.h - the operations in flight of one thread; the internals that files of this folder share.
  *
  * Fields change only under the lock. Fields marked (A) are also read without it, so remo__slots_set writes
  * them and remo__slots_get reads them. */
@@ -48,8 +48,23 @@ struct remo__slots {
     struct remo__slots_peer peers[]; /* [size] */
 };
 
-/* Set the sentence of an operation of these slots that failed with `status`. Returns `status`. */
-int remo__slots_fail(struct remo__slots *slots, int status);
+/* An operation to start: of at most the size that the fabric moves at once. */
+struct remo__start {
+    struct remo__slots *slots;
+    struct remo__thread *thread;
+    struct remo__op op;
+    bool bounce;     /* the network accesses the slot's bounce block instead of the caller's buffer */
+    bool exempt;     /* see struct remo__slot */
+    const void *src; /* a write through the bounce block: the source to copy into the block */
+    void *dst;       /* a read or atomic through the block: where the result is copied to, or NULL */
+    struct remo_ack *ack;
+};
+
+/* Post or defer the operation if a slot is free and the fabric's queue has room. Never blocks. Returns 1, 0
+ * (retry later), or the error of the post. */
+int remo__slots_try_start(struct remo__start *start);
+/* Ask the service thread to drive operations of threads that do not poll, if it does not do so already. */
+void remo__request_sweeps(struct remo_node *node);
 
 static inline uint32_t remo__slots_get(const uint32_t *counter) {
     return __atomic_load_n(counter, __ATOMIC_ACQUIRE);

@@ -1,4 +1,4 @@
-/* stats.c - implements stats.h, and the statistics of remo/node.h. Only its own thread writes a counter, so
+/* stats.c - implements stats.h, and remo_node_stats. Only its own thread writes a counter, so
  * sums read all counters with relaxed loads, and are exact when the threads are quiescent. */
 #include <string.h>
 
@@ -26,9 +26,9 @@ void remo__stats_subtract(struct remo_stats *sum, const struct remo_stats *part)
 
 void remo__stats_of_slot(struct remo_node *node, uint32_t slot, struct remo_stats *ret_sum) {
     struct remo_stats sum = {0};
-    uint32_t count = atomic_load(&node->threads_count);
+    uint32_t count = atomic_load(&node->threads->count);
     for (uint32_t i = 0; i < count; i++)
-        remo__stats_add(&sum, &node->threads[i]->stats[slot]);
+        remo__stats_add(&sum, &node->threads->of[i]->stats[slot]);
     *ret_sum = sum;
 }
 
@@ -43,22 +43,11 @@ void remo__stats_of_thread(const struct remo__thread *thread, struct remo_stats 
     *ret_sum = sum;
 }
 
-void remo_thread_stats(struct remo_node *node, struct remo_stats *ret_stats) {
-    struct remo_stats sum = {0};
-    const struct remo__thread *thread = node ? remo__thread(node) : NULL;
-    if (thread) {
-        remo__stats_of_thread(thread, &sum);
-        remo__stats_subtract(&sum, &thread->stats_at_attach);
-    }
-    if (ret_stats)
-        *ret_stats = sum;
-}
-
 void remo_node_stats(struct remo_node *node, struct remo_stats *ret_stats) {
     struct remo_stats sum = {0};
-    uint32_t count = node ? atomic_load(&node->threads_count) : 0;
+    uint32_t count = node ? atomic_load(&node->threads->count) : 0;
     for (uint32_t i = 0; i < count; i++)
-        add_thread(&sum, node->threads[i]);
+        add_thread(&sum, node->threads->of[i]);
     if (ret_stats)
         *ret_stats = sum;
 }

@@ -1,7 +1,7 @@
 /* stats.h - sums of the counters of a node's threads. Threads: any, at any time. */
 #pragma once
 
-#include "node/node.h"
+#include "remote/thread.h"
 
 /* Add or subtract each counter. */
 void remo__stats_add(struct remo_stats *sum, const struct remo_stats *part);

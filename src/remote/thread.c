@@ -4,10 +4,14 @@
  * in any order, each with one atomic exchange; the second to do so frees it. */
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "node/arena.h"
 #include "remote/op.h"
 #include "remote/stats.h"
+
+#define SPINS 1000u       /* about 20 us, longer than a message takes on one machine */
+#define SPINS_CROWDED 20u /* if a machine has more nodes than processors */
 
 enum { ATTACHED = 1, DETACHED = 2 /* the thread has ended */, ORPHANED = 3 /* the node is closed */ };
 
@@ -81,10 +85,10 @@ static struct remo__thread *make_thread(struct remo_node *node, uint32_t index) 
 
 /* Reuse the struct of a thread that has ended, or make one. The lock is held. */
 static struct remo__thread *take_thread(struct remo_node *node) {
-    uint32_t count = atomic_load(&node->threads_count);
+    uint32_t count = atomic_load(&node->threads->count);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t detached = DETACHED;
-        struct remo__thread *thread = node->threads[i];
+        struct remo__thread *thread = node->threads->of[i];
         if (!atomic_compare_exchange_strong(&thread->attached, &detached, ATTACHED))
             continue;
         remo__stats_of_thread(thread, &thread->stats_at_attach);
@@ -105,8 +109,8 @@ static struct remo__thread *take_thread(struct remo_node *node) {
         remo__fail(-ENOMEM, "cannot attach thread number %u to the node: %s", count, remo_last_error());
         return NULL;
     }
-    node->threads[count] = thread;
-    atomic_store(&node->threads_count, count + 1);
+    node->threads->of[count] = thread;
+    atomic_store(&node->threads->count, count + 1);
     return thread;
 }
 
@@ -114,9 +118,9 @@ struct remo__thread *remo__thread_attach(struct remo_node *node) {
     pthread_once(&exit_once, make_exit_key);
     struct remo__thread *thread = find_thread(node);
     if (!thread) {
-        pthread_mutex_lock(&node->threads_lock);
+        pthread_mutex_lock(&node->threads->lock);
         thread = take_thread(node);
-        pthread_mutex_unlock(&node->threads_lock);
+        pthread_mutex_unlock(&node->threads->lock);
         if (!thread)
             return NULL;
         thread->next_of_os_thread = threads_of_os_thread;
@@ -127,14 +131,46 @@ struct remo__thread *remo__thread_attach(struct remo_node *node) {
     return thread;
 }
 
+void remo_thread_stats(struct remo_node *node, struct remo_stats *ret_stats) {
+    struct remo_stats sum = {0};
+    const struct remo__thread *thread = node ? remo__thread(node) : NULL;
+    if (thread) {
+        remo__stats_of_thread(thread, &sum);
+        remo__stats_subtract(&sum, &thread->stats_at_attach);
+    }
+    if (ret_stats)
+        *ret_stats = sum;
+}
+
+int remo__threads_open(struct remo_node *node) {
+    node->threads = calloc(1, sizeof *node->threads);
+    if (!node->threads)
+        return remo__fail(-ENOMEM, "no memory for the threads of a node");
+    node->threads->spins = SPINS_CROWDED;
+    pthread_mutex_init(&node->threads->lock, NULL);
+    return 0;
+}
+
+void remo__threads_choose_spins(struct remo_node *node) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    long local_count = 0;
+    for (uint32_t peer = 0; peer < node->size; peer++)
+        local_count += node->peers[peer].same_machine;
+    node->threads->spins = local_count > processors ? SPINS_CROWDED : SPINS;
+}
+
 void remo__threads_close(struct remo_node *node) {
-    uint32_t count = atomic_load(&node->threads_count);
+    if (!node->threads)
+        return;
+    uint32_t count = atomic_load(&node->threads->count);
     for (uint32_t i = 0; i < count; i++) {
-        struct remo__thread *thread = node->threads[i];
+        struct remo__thread *thread = node->threads->of[i];
         free_parts(thread);
         if (atomic_exchange(&thread->attached, ORPHANED) == DETACHED)
             free(thread);
     }
-    atomic_store(&node->threads_count, 0);
+    pthread_mutex_destroy(&node->threads->lock);
+    free(node->threads);
+    node->threads = NULL;
     remo__tls = (struct remo__tls){0};
 }

@@ -61,20 +61,20 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
     for (uint32_t i = 0;; i++) {
         drive(node, thread);
         int rc = ready(ctx);
-        if (rc == 0 && i >= node->spins + YIELDS)
+        if (rc == 0 && i >= node->threads->spins + YIELDS)
             rc = sleep_once(node, thread, ready, ctx, deadline_ns);
         if (rc != 0)
             return rc < 0 ? rc : 0;
-        if (i < node->spins) {
+        if (i < node->threads->spins) {
             remo__relax();
             continue;
         }
         if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
             return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
-        if (i < node->spins + YIELDS)
+        if (i < node->threads->spins + YIELDS)
             sched_yield();
         else
-            i = node->spins + YIELDS; /* from here on only sleep */
+            i = node->threads->spins + YIELDS; /* from here on only sleep */
     }
 }
 #endif

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "fabric/mapped.h"
-#include "node/node.h"
+#include "remote/thread.h"
 
 #define REMO__SLEEP_NS_MAX (20 * REMO__NS_PER_MS)
 
@@ -23,13 +23,6 @@ void remo__sim_pause(const struct remo_node *node, uint64_t version, uint64_t de
 
 /* Wait until `ready(ctx)` returns a value other than 0. Returns 0 or an error (above). Threads: any. */
 int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns);
-
-/* Wake all waiters of this node, after a change of local memory. Cost: a fence and a load if none sleeps. */
-static inline void remo__wake(struct remo_node *node) {
-    remo__mapped_fence();
-    if (atomic_load_explicit(&node->doorbell->sleepers, memory_order_relaxed) != 0)
-        remo__doorbell_ring(node->doorbell);
-}
 
 /* Mutual exclusion between threads of a node, for code that waits or uses the network. (Other code uses a
  * pthread mutex.) All zero is unlocked. Waiters have no order. */

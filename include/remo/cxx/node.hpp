@@ -199,6 +199,19 @@ class node : public detail::handle<remo_node, remo_node_close> {
     void write(remo_addr address, const_bytes from, on_error errors = {}) {
         call(errors, [&](remo_node *n) { return remo_write(n, address, from.data(), from.size(), nullptr); });
     }
+    /* Return the value of the word before the change. */
+    std::uint64_t fetch_add(remo_addr address, std::uint64_t addend, on_error errors = {}) {
+        std::uint64_t old = 0;
+        call(errors, [&](remo_node *n) { return remo_fetch_add(n, address, addend, &old, nullptr); });
+        return old;
+    }
+    std::uint64_t compare_swap(remo_addr address, std::uint64_t expected, std::uint64_t desired,
+                               on_error errors = {}) {
+        std::uint64_t old = 0;
+        call(errors,
+             [&](remo_node *n) { return remo_compare_swap(n, address, expected, desired, &old, nullptr); });
+        return old;
+    }
     remo_stats stats() const noexcept {
         remo_stats stats{};
         remo_node_stats(get(), &stats);

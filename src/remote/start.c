@@ -1,0 +1,49 @@
+/* start.c - starts an operation: takes a slot, and posts or defers the operation.
+ *
+ * Operations to one peer are posted in the order of their starts, so none overtakes a deferred one. A start
+ * waits while all slots are in use or the fabric's queue is full, for op_timeout_ns at most. */
+#include "remote/start.h"
+
+#include "node/arena.h"
+#include "remote/wait.h"
+
+/* A wait condition: the operation is posted or deferred. */
+static int try_start(void *ctx) {
+    struct remo__start *start = ctx;
+    const struct remo__slots *slots = start->slots;
+    int rc = remo__slots_try_start(start);
+    if (rc == 0 && !remo__peer_is_up(slots->node, start->op.peer))
+        return remo__peer_fail(slots->node, start->op.peer, "start an operation with");
+    return rc;
+}
+
+int remo__start(struct remo__start *start) {
+    struct remo_node *node = start->slots->node;
+    if (!remo__peer_is_up(node, start->op.peer))
+        return remo__peer_fail(node, start->op.peer, "start an operation with");
+    if (start->ack) {
+        start->ack->thread = start->thread;
+        __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
+    }
+    int rc = remo__wait(node, try_start, start, remo__deadline(node->op_timeout_ns));
+    if (rc != 0 && start->ack)
+        __atomic_fetch_sub(&start->ack->pending, 1, __ATOMIC_RELAXED);
+    return rc;
+}
+
+bool remo__is_direct(const struct remo_node *node, const void *buffer) {
+    const char *base = remo__arena_base(node->arena);
+    return node->mapped
+           || ((const char *)buffer >= base
+               && (const char *)buffer < base + remo__arena_reserved(node->arena));
+}
+
+uint64_t remo__piece_bytes_max(const struct remo_node *node, bool is_direct) {
+    uint64_t bytes = node->fabric->caps.message_bytes_max;
+    return is_direct ? bytes : remo__min(bytes, REMO__BOUNCE_BYTES);
+}
+
+void remo__ensure_progress(struct remo__thread *thread) {
+    if (!thread->node->mapped && !thread->node->fabric->caps.driven_by_device)
+        remo__request_sweeps(thread->node);
+}

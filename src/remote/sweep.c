@@ -1,0 +1,63 @@
+/* sweep.c - sweeps: the service thread drives operations that their threads do not.
+ *
+ * A write without an ack is in flight when the call returns, and its thread may then compute or sleep. If the
+ * fabric makes progress only when it is polled, the service thread polls for that thread. The writing thread
+ * wakes the service thread once. The service thread then sweeps until more than QUIET_SWEEPS_MAX sweeps in
+ * succession have found no such operation. So a thread that posts often causes no further wake-ups. */
+#include "remote/slots.h"
+
+#define QUIET_SWEEPS_MAX 16u
+
+void remo__request_sweeps(struct remo_node *node) {
+    /* Orders the store of in_flight before the load of is_sweeping; pairs with remo__slots_sweep. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!atomic_load_explicit(&node->threads->is_sweeping, memory_order_relaxed)
+        && !atomic_exchange(&node->threads->is_sweeping, true))
+        node->fabric->ops->imm_wake(node->fabric);
+}
+
+/* Operations may stay deferred, because the queue is full or another thread holds the lock. Later polls of
+ * this thread post them. If the thread does not poll, only sweeps do, so every fabric needs sweeps here. */
+void remo__slots_uncork(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    remo__slots_set(&slots->cork_depth, slots->cork_depth - 1);
+    if (slots->cork_depth > 0)
+        return;
+    remo__slots_post_deferred(thread);
+    if (remo__slots_get(&slots->deferred_count) > 0)
+        remo__request_sweeps(thread->node);
+}
+
+/* Drive the operations of threads that have not polled since the last sweep. Returns their number. */
+static uint32_t sweep_once(struct remo_node *node, bool *ret_completed) {
+    uint32_t count = atomic_load(&node->threads->count), found = 0, left = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo__slots *slots = node->threads->of[i]->slots;
+        uint32_t polls = atomic_load_explicit(&slots->polls, memory_order_relaxed);
+        uint32_t in_flight = remo__slots_get(&slots->in_flight);
+        if (in_flight > 0 && polls == slots->polls_swept) {
+            found += in_flight;
+            left += remo__slots_progress(node->threads->of[i]);
+            polls = atomic_load_explicit(&slots->polls, memory_order_relaxed);
+        }
+        slots->polls_swept = polls;
+    }
+    *ret_completed = left < found;
+    if (left < found)
+        remo__wake(node); /* a thread may sleep because it has read these operations as in flight */
+    return found;
+}
+
+bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_completed) {
+    *quiet = sweep_once(node, ret_completed) > 0 ? 0 : *quiet + 1;
+    if (*quiet <= QUIET_SWEEPS_MAX)
+        return true;
+    atomic_store(&node->threads->is_sweeping, false);
+    atomic_thread_fence(memory_order_seq_cst);
+    uint32_t count = atomic_load(&node->threads->count);
+    for (uint32_t i = 0; i < count; i++)
+        if (remo__slots_get(&node->threads->of[i]->slots->in_flight) > 0)
+            atomic_store(&node->threads->is_sweeping, true);
+    *quiet = 0;
+    return atomic_load(&node->threads->is_sweeping);
+}

@@ -1,0 +1,64 @@
+/* thread.h - the threads of the program that use a node, and their state on the data path.
+ *
+ * On the data path only its own thread writes a struct remo__thread. All threads read its counters. */
+#pragma once
+
+#include "node/node.h"
+
+/* Sets of counters per thread: one for each open channel. */
+#ifdef REMO_SIM_SMALL
+#define REMO__COUNTERS_MAX 64u
+#else
+#define REMO__COUNTERS_MAX 4096u
+#endif
+
+struct remo__slots;
+
+/* One attached thread. Only this thread writes its counters; all threads read them (relaxed). */
+struct remo__thread {
+    struct remo_node *node;
+    struct remo_stats *stats;          /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root channel */
+    struct remo_stats stats_at_attach; /* counted by earlier threads that used this struct */
+    bool unfenced;                     /* mapped fabrics: has written since the last CPU fence */
+    uint32_t index;
+    struct remo__slots *slots; /* endpoint and operations in flight */
+    char *buffers; /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL before the first remo_buffer_get */
+    uint32_t buffers_free; /* one bit for each block */
+    _Atomic uint32_t attached;
+    struct remo__thread *next_of_os_thread;
+    uint64_t node_id; /* a copy, readable after the node is freed */
+} REMO__CACHE_ALIGNED;
+
+struct remo__threads {
+    pthread_mutex_t lock;
+    _Atomic uint32_t count;   /* entries of `of` that were ever used */
+    uint32_t spins;           /* iterations of a wait before it yields (wait.c) */
+    _Atomic bool is_sweeping; /* the service thread drives operations that their threads do not (sweep.c) */
+    struct remo__thread *of[REMO__THREADS_MAX];
+};
+
+struct remo__tls {
+    uint64_t node_id;
+    struct remo__thread *thread;
+};
+extern _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
+
+#ifdef REMO_SIM
+extern _Thread_local struct remo__thread *remo__threads_of_os_thread;
+#endif
+
+struct remo__thread *remo__thread_attach(struct remo_node *node);
+
+/* Return the calling thread's struct of the node; attach the thread at its first call. NULL, with the
+ * sentence set, if the thread cannot be attached; callers return -EAGAIN. */
+static inline struct remo__thread *remo__thread(struct remo_node *node) {
+    if (remo__likely(remo__tls.node_id == node->id))
+        return remo__tls.thread;
+    return remo__thread_attach(node);
+}
+/* Make the table of a node. Errors: -ENOMEM. */
+int remo__threads_open(struct remo_node *node);
+/* All nodes have joined: choose how long waits spin, by the number of nodes on this machine. */
+void remo__threads_choose_spins(struct remo_node *node);
+/* Release all threads of the node. No other thread may be inside a call. */
+void remo__threads_close(struct remo_node *node);

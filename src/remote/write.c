@@ -1,0 +1,47 @@
+/* write.c - writes of any fabric and size. A large write is several operations. Its notification follows the
+ * last one, so on fabrics that reorder writes a fence places the others first. */
+#include "remote/op.h"
+#include "remote/start.h"
+
+int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                   const void *src, size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack) {
+    struct remo_node *node = thread->node;
+    const struct remo__fabric_caps *caps = &node->fabric->caps;
+    bool direct = remo__is_direct(node, src);
+    uint64_t piece_max = remo__piece_bytes_max(node, direct), at = 0;
+    uint8_t last_flags = (flags & REMO__WRITE_IMM)      ? REMO__OP_IMM
+                         : (flags & REMO__WRITE_NOTIFY) ? REMO__OP_NOTIFY
+                                                        : 0;
+    int rc = 0;
+    do {
+        uint64_t piece = remo__min(bytes - at, piece_max);
+        bool last = at + piece == bytes, is_inline = piece <= caps->inline_bytes;
+        const char *from = (const char *)src + at;
+        struct remo__start start = {
+            .slots = thread->slots,
+            .thread = thread,
+            .bounce = !direct && !is_inline,
+            .exempt = (flags & REMO__WRITE_EXEMPT) != 0,
+            .src = from,
+            .ack = ack,
+            .op = {.kind = REMO__OP_WRITE,
+                   .peer = (uint16_t)peer,
+                   .remote = offset + at,
+                   .flags = (uint8_t)((last ? last_flags : 0) | (is_inline ? REMO__OP_INLINE : 0)),
+                   .imm = imm,
+                   .local = (void *)(uintptr_t)from,
+                   .size_bytes = piece}};
+        if (last && last_flags && at > 0 && !caps->writes_ordered)
+            rc = remo_fence(node, REMO_FENCE_PAIR, peer); /* all pieces are placed before the notification */
+        if (rc == 0)
+            rc = remo__start(&start);
+        remo__count(&stats->writes, rc == 0);
+        remo__count(&stats->bytes, rc == 0 ? piece : 0);
+        at += piece;
+    } while (rc == 0 && at < bytes);
+    remo__count(&stats->imms, rc == 0 && last_flags);
+    if (rc == 0 && node->mapped)
+        thread->unfenced = true;
+    remo__ensure_progress(thread);
+    return rc;
+}
