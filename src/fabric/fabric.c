@@ -1,4 +1,4 @@
-/* fabric.c - implements fabric.h: the list of fabrics, doorbells, and stubs for missing operations.
+/* fabric.c - the parts of fabric.h that all fabrics share: doorbells, and stubs for missing operations.
  *
  * Doorbells lose no wake-up. The ringer does a full fence and then reads `sleepers`; the sleeper counts
  * itself and then checks its condition. It reads `seen_seq` before that check, so the futex does not sleep
@@ -6,34 +6,9 @@
 #include "fabric/fabric.h"
 
 #include <errno.h>
-#include <string.h>
 
-#include "base/bits.h"
 #include "base/error.h"
 #include "base/futex.h"
-
-/* The fabrics of this build, the preferred one first. */
-static const struct remo__fabric_ops *const fabrics[] = {
-    &remo__fabric_shm,
-#ifdef REMO_HAVE_OFI
-    &remo__fabric_ofi,
-#endif
-#ifdef REMO_HAVE_VERBS
-    &remo__fabric_verbs,
-#endif
-};
-
-const struct remo__fabric_ops *remo__fabric_at(uint32_t n) {
-    return n < REMO__ARRAY_COUNT(fabrics) ? fabrics[n] : NULL;
-}
-
-const struct remo__fabric_ops *remo__fabric_find(const char *name) {
-    for (size_t i = 0; name && i < REMO__ARRAY_COUNT(fabrics); i++) {
-        if (strcmp(fabrics[i]->name, name) == 0)
-            return fabrics[i];
-    }
-    return NULL;
-}
 
 /* ---- doorbells ---- */
 

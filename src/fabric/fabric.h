@@ -202,6 +202,7 @@ extern const struct remo__fabric_ops remo__fabric_stubs;
 /* A copy of `ops` with stubs for missing operations. The tables of find and at are complete. */
 struct remo__fabric_ops remo__fabric_complete(const struct remo__fabric_ops *ops);
 
+/* fabric/list.c */
 /* The fabric called `name` ("shm", "ofi", "verbs"), or NULL. */
 const struct remo__fabric_ops *remo__fabric_find(const char *name);
 /* The n-th fabric of this build, or NULL: for listings. */

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "bootstrap/address.h"
 #include "bootstrap/boot_id.h"
@@ -26,6 +27,7 @@
 #define REMO__PENDING_EXTRA 64u
 #define REMO__LISTENERS_MAX (REMO__PLACES_MAX + 2u)
 #define REMO__WHY_BYTES_MAX 384u
+#define REMO__READ_EVENTS (EPOLLIN | EPOLLRDHUP)
 
 /* The target of an epoll event. */
 struct remo__watch {
@@ -126,20 +128,25 @@ struct remo__control {
     size_t notes_bytes;
 };
 
+/* Run the timers no later than `when`. */
+static inline void remo__control_arm(struct remo__control *control, uint64_t when) {
+    control->timer_at = remo__min(control->timer_at, when);
+}
+
 /* ---- connection.c -------------------------------------------------------------------------------------- */
 
-/* Create a connection from a socket; it owns `fd`, also on failure. Errors: -ENOMEM, those of epoll_ctl. */
-int remo__connection_accepted(struct remo__control *control, int fd, const struct remo__place *place);
-int remo__connection_dialed(struct remo__control *control, struct remo__member *peer, int fd,
-                            const struct remo__place *place, bool established);
-void remo__connection_event(struct remo__connection *connection, uint32_t events);
-/* Read the available data; also called before a peer is declared silent. */
-void remo__connection_receive(struct remo__connection *connection);
+/* Create a connection that is not watched yet; it owns `fd`, also on failure. Errors: -ENOMEM. */
+int remo__connection_new(struct remo__control *control, int fd, const struct remo__place *place,
+                         bool connector, struct remo__connection **ret_connection);
+/* Add the connection to epoll (EPOLL_CTL_ADD), or replace its events (EPOLL_CTL_MOD). */
+int remo__connection_watch(struct remo__connection *connection, int operation, uint32_t events);
+/* The handshake is complete: establish the connection and call `up` with the peer's blob. */
+void remo__connection_up(struct remo__connection *connection, const void *hello, size_t hello_bytes);
+/* Close an established connection and call `down` with `reason`. */
+void remo__connection_down(struct remo__connection *connection, int reason);
 /* Close a connection that is not up, with the reason for the peer's `why` and the log. */
 void remo__connection_drop(struct remo__connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Close an established connection and call `down` with `reason`. */
-void remo__connection_down(struct remo__connection *connection, int reason);
 /* Close the connection and free it at the end of the round; no callback. */
 void remo__connection_close(struct remo__connection *connection);
 /* Queue and send a frame, as remo__control_send. The caller holds the peer's lock once up. */
@@ -148,10 +155,19 @@ int remo__connection_send(struct remo__connection *connection, uint16_t type, ui
 /* Send queued frames. The caller holds the peer's lock once up. */
 void remo__connection_flush(struct remo__connection *connection);
 
-/* ---- dial.c -------------------------------------------------------------------------------------------- */
+/* ---- receive.c ----------------------------------------------------------------------------------------- */
 
-/* Dial the peer if this node dials it and the retry time has come; else arm the timer. */
-void remo__member_dial_when_due(struct remo__control *control, struct remo__member *peer, uint64_t now);
+/* Create a connection from a socket, and begin the handshake; it owns `fd`, also on failure. Errors: -ENOMEM,
+ * those of epoll_ctl. */
+int remo__connection_accepted(struct remo__control *control, int fd, const struct remo__place *place);
+int remo__connection_dialed(struct remo__control *control, struct remo__member *peer, int fd,
+                            const struct remo__place *place, bool established);
+void remo__connection_event(struct remo__connection *connection, uint32_t events);
+/* Read the available data; also called before a peer is declared silent. */
+void remo__connection_receive(struct remo__connection *connection);
+
+/* ---- member.c ------------------------------------------------------------------------------------------ */
+
 /* Dialing `place` failed: record the reason, then continue as remo__member_dial_later. */
 void remo__member_dial_failed(struct remo__control *control, struct remo__member *peer,
                               const struct remo__place *place, int rc);
@@ -165,6 +181,11 @@ bool remo__member_switch_to_unix(struct remo__member *peer, const struct remo__c
 void remo__member_why(struct remo__control *control, struct remo__member *peer, enum remo__why kind,
                       const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* ---- dial.c -------------------------------------------------------------------------------------------- */
+
+/* Dial the peer if this node dials it and the retry time has come; else arm the timer. */
+void remo__member_dial_when_due(struct remo__control *control, struct remo__member *peer, uint64_t now);
+
 /* ---- listen.c ------------------------------------------------------------------------------------------ */
 
 int remo__listeners_open(struct remo__control *control);
@@ -172,8 +193,3 @@ void remo__listeners_close(struct remo__control *control);
 /* EPOLL_CTL_ADD or EPOLL_CTL_DEL */
 void remo__listeners_watch(struct remo__control *control, int operation);
 void remo__listener_event(struct remo__control *control, struct remo__listener *listener);
-
-/* ---- control.c ----------------------------------------------------------------------------------------- */
-
-/* Run the timers no later than `when`. */
-void remo__control_arm(struct remo__control *control, uint64_t when);

@@ -1,7 +1,7 @@
 /* control.c - the thread of the control plane: events, timers, frames to this node, and the orderly end.
  *
  * One thread runs every callback, so callbacks need no lock among themselves. control.h describes the
- * service, connection.c implements the connections. */
+ * service, connection.h its connections. */
 #include "bootstrap/control/control.h"
 
 #include <assert.h>
@@ -25,10 +25,6 @@
 #define STALL_NS (2 * REMO__NS_PER_MS)
 #define LEAVE_NS (1 * REMO__NS_PER_S)
 #define EVENTS_MAX 64
-
-void remo__control_arm(struct remo__control *control, uint64_t when) {
-    control->timer_at = remo__min(control->timer_at, when);
-}
 
 static void wake(struct remo__control *control) {
     uint64_t one = 1;

@@ -10,7 +10,7 @@
  * Proof:   key file, PMIx: HMAC-SHA256 of (role, both hellos). Munge: a credential that carries this HMAC and
  *          a random share of the session's secret. The role prevents reflection of a proof to its maker; the
  *          nonces prevent replay.
- * Users:   without a credential the kernel identifies both ends: connection.c drops a connection whose other
+ * Users:   without a credential the kernel identifies both ends: receive.c drops a connection whose other
  *          end belongs to another user, before the proofs.
  * Sealing: all frames after the proofs are sealed (frame.h). The keys are derived from the secret and both
  *          hellos, one for each direction. Without a credential (Unix sockets, loopback) the proof shows only

@@ -1,7 +1,7 @@
 /* endpoint.c - endpoints of the ofi fabric: post, poll, wait, and operations on the node itself.
  *
- * An operation occupies a slot from its post to the poll of its completion. One thread at a time holds an
- * endpoint: its own thread, or the target thread that helps. */
+ * One thread at a time holds an endpoint: its own thread, or the target thread that helps. ofi/slot.c keeps
+ * the operations, ofi/link.c sends them. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -103,46 +103,6 @@ bool remo__ofi_endpoints_help(struct ofi_fabric *ofi) {
     return queued;
 }
 
-/* ---- slots ---- */
-
-void remo__ofi_fifo_push(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo, uint16_t slot) {
-    endpoint->slots[slot].next = REMO__OFI_NONE;
-    if (fifo->count++ == 0)
-        fifo->head = slot;
-    else
-        endpoint->slots[fifo->tail].next = slot;
-    fifo->tail = slot;
-}
-
-uint16_t remo__ofi_fifo_pop(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo) {
-    assert(fifo->count > 0);
-    uint16_t slot = fifo->head;
-    fifo->head = endpoint->slots[slot].next;
-    fifo->count--;
-    return slot;
-}
-
-void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int status) {
-    endpoint->slots[slot].status = status;
-    remo__ofi_fifo_push(endpoint, &endpoint->done, slot);
-}
-
-static uint16_t slot_take(struct ofi_endpoint *endpoint, const struct remo__op *op) {
-    uint16_t index = endpoint->free[--endpoint->free_count];
-    struct ofi_slot *slot = &endpoint->slots[index];
-    slot->op = *op;
-    slot->sent_bytes = 0;
-    slot->left_bytes = op->size_bytes;
-    slot->unanswered = 0;
-    slot->status = 0;
-    slot->all_sent = false;
-    if ((op->flags & REMO__OP_INLINE) && op->kind == REMO__OP_WRITE && op->size_bytes > 0) {
-        memcpy(slot->copy, op->local, op->size_bytes);
-        slot->op.local = slot->copy;
-    }
-    return index;
-}
-
 /* ---- open and close ---- */
 
 static int index_take(struct ofi_fabric *ofi, struct ofi_endpoint *endpoint) {
@@ -207,16 +167,6 @@ void remo__ofi_endpoint_close(struct remo__endpoint *public) {
     index_release(endpoint->ofi, endpoint); /* the target thread no longer helps it */
     remo__ofi_links_close(endpoint);
     endpoint_free(endpoint);
-}
-
-void remo__ofi_endpoints_wake(struct ofi_fabric *ofi) {
-    uint64_t one = 1;
-    pthread_mutex_lock(&ofi->endpoints_lock);
-    for (uint32_t i = 0; i < ofi->endpoints_max; i++) {
-        ssize_t written = ofi->endpoints[i] ? write(ofi->endpoints[i]->wake_fd, &one, sizeof one) : 0;
-        (void)written; /* fails only if the counter is full: the wake-up is pending then */
-    }
-    pthread_mutex_unlock(&ofi->endpoints_lock);
 }
 
 /* ---- operations on the node itself: executed immediately ---- */
@@ -305,7 +255,7 @@ static int post_one(struct ofi_endpoint *endpoint, const struct remo__op *op) {
     rc = op->peer == ofi->base.rank ? self_execute(ofi, op) : remo__ofi_link_get(endpoint, contact, &link);
     if (rc < 0)
         return rc;
-    uint16_t slot = slot_take(endpoint, op);
+    uint16_t slot = remo__ofi_slot_take(endpoint, op);
     if (!link) {
         remo__ofi_slot_finish(endpoint, slot, 0);
         return 0;
@@ -369,12 +319,8 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
     endpoint_acquire(endpoint);
     gathered_push(endpoint);
     links_progress(endpoint);
-    while (count < max && endpoint->done.count > 0) {
-        uint16_t slot = remo__ofi_fifo_pop(endpoint, &endpoint->done);
-        done[count++] = (struct remo__completion){.token = endpoint->slots[slot].op.token,
-                                                  .status = endpoint->slots[slot].status};
-        endpoint->free[endpoint->free_count++] = slot;
-    }
+    while (count < max && remo__ofi_slot_poll(endpoint, &done[count]))
+        count++;
     if (count > 0)
         endpoint->sleeps = 0;
     endpoint_release(endpoint);

@@ -62,7 +62,7 @@ static void link_break(struct ofi_link *link, int status, const char *why) {
             remo__ofi_slot_finish(endpoint, index, slot->status ? slot->status : status);
     }
     while (link->queue.count > 0)
-        remo__ofi_slot_finish(endpoint, remo__ofi_link_unqueue(link), status);
+        remo__ofi_slot_finish(endpoint, remo__ofi_slot_unqueue(link), status);
     link->state = OFI_LINK_BROKEN;
     deactivate(link);
 }
@@ -73,7 +73,7 @@ static void link_retire(struct ofi_link *link) {
     remo__ofi_block_unregister(&link->block);
     deactivate(link);
     while (link->queue.count > 0)
-        remo__ofi_link_unqueue(link);
+        remo__ofi_slot_unqueue(link);
     endpoint->links[link->contact->rank] = NULL;
     link->older = endpoint->retired;
     endpoint->retired = link;
@@ -228,20 +228,8 @@ static void acceptance_take(struct ofi_link *link) {
 
 /* ---- requests ---- */
 
-static void count_queued(struct ofi_endpoint *endpoint, int32_t more) {
-    uint32_t queued = atomic_load_explicit(&endpoint->queued, memory_order_relaxed);
-    atomic_store_explicit(&endpoint->queued, queued + (uint32_t)more, memory_order_relaxed);
-}
-
-uint16_t remo__ofi_link_unqueue(struct ofi_link *link) {
-    count_queued(link->endpoint, -1);
-    return remo__ofi_fifo_pop(link->endpoint, &link->queue);
-}
-
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot) {
-    count_queued(link->endpoint, 1);
-    remo__ofi_fifo_push(link->endpoint, &link->queue, slot);
-    link->queue_bytes += sizeof(struct remo__ofi_record) + link->endpoint->slots[slot].op.size_bytes;
+    remo__ofi_slot_queue(link, slot);
     activate(link);
 }
 

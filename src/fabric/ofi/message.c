@@ -93,7 +93,7 @@ static bool draft_add(struct ofi_link *link, struct draft *draft) {
     slot->unanswered++;
     slot->all_sent = last;
     if (last)
-        remo__ofi_link_unqueue(link);
+        remo__ofi_slot_unqueue(link);
     return true;
 }
 

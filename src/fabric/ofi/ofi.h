@@ -193,8 +193,6 @@ void remo__ofi_target_close(struct ofi_fabric *ofi);
 void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank);
 /* Cut a peer off: after return none of its requests is executed. */
 void remo__ofi_target_cut_off(struct ofi_fabric *ofi, uint32_t rank);
-/* An operation is queued: make the target thread drive the endpoint if its own thread does not. */
-void remo__ofi_target_watch(struct ofi_fabric *ofi);
 
 /* ofi/endpoint.c */
 int remo__ofi_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint);
@@ -202,22 +200,16 @@ void remo__ofi_endpoint_close(struct remo__endpoint *endpoint);
 int remo__ofi_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count);
 int remo__ofi_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max);
 void remo__ofi_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
-void remo__ofi_endpoints_wake(struct ofi_fabric *ofi);
 /* Drive the endpoints with queued operations whose threads do not. Returns true if any endpoint has queued
  * operations. */
 bool remo__ofi_endpoints_help(struct ofi_fabric *ofi);
-void remo__ofi_fifo_push(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo, uint16_t slot);
-uint16_t remo__ofi_fifo_pop(struct ofi_endpoint *endpoint, struct ofi_fifo *fifo);
-/* Queue the completion of an operation for the next poll. */
-void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int status);
 
 /* ofi/link.c */
 /* Find or open the link of an endpoint to a connected peer. Errors: -EHOSTDOWN and others. */
 int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact,
                        struct ofi_link **ret_link);
-/* Append a slot to the queue; remove the first slot. */
+/* Append an operation to the queue, and activate the link. */
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot);
-uint16_t remo__ofi_link_unqueue(struct ofi_link *link);
 /* True if reads in the queue may wait for other operations, to share a request. */
 bool remo__ofi_link_may_gather(const struct ofi_link *link);
 /* Send the offer or queued operations, as far as possible now. */
@@ -235,3 +227,22 @@ size_t remo__ofi_request_make(struct ofi_link *link, uint8_t *message, uint32_t 
 /* Complete the operations of an answer. False if the answer is malformed. */
 bool remo__ofi_answer_take(struct ofi_link *link, const uint8_t *message, size_t bytes,
                            const struct remo__ofi_head *head);
+
+/* ofi/slot.c */
+/* Take a free slot for an operation; at least one is free. */
+uint16_t remo__ofi_slot_take(struct ofi_endpoint *endpoint, const struct remo__op *op);
+/* Append a slot to the queue of a link; remove the first slot. */
+void remo__ofi_slot_queue(struct ofi_link *link, uint16_t slot);
+uint16_t remo__ofi_slot_unqueue(struct ofi_link *link);
+/* Queue the completion of an operation for the next poll. */
+void remo__ofi_slot_finish(struct ofi_endpoint *endpoint, uint16_t slot, int status);
+/* Take the oldest completion, and free its slot. False if there is none. */
+bool remo__ofi_slot_poll(struct ofi_endpoint *endpoint, struct remo__completion *ret_done);
+
+/* ofi/wake.c */
+/* Wake the target thread. */
+void remo__ofi_target_wake(struct ofi_target *target);
+/* An operation is queued: make the target thread drive the endpoint if its own thread does not. */
+void remo__ofi_target_watch(struct ofi_fabric *ofi);
+/* Wake all threads that sleep in remo__ofi_wait. */
+void remo__ofi_endpoints_wake(struct ofi_fabric *ofi);

@@ -291,20 +291,6 @@ static void serve_once(struct ofi_fabric *ofi) {
     pthread_mutex_unlock(&target->lock);
 }
 
-static void target_wake(struct ofi_target *target) {
-    uint64_t one = 1;
-    ssize_t written = write(target->wake_fd, &one, sizeof one);
-    (void)written; /* fails only if the counter is full: the wake-up is pending then */
-}
-
-void remo__ofi_target_watch(struct ofi_fabric *ofi) {
-    struct ofi_target *target = &ofi->target;
-    if (atomic_load_explicit(&target->is_watching, memory_order_relaxed))
-        return;
-    atomic_store(&target->is_watching, true);
-    target_wake(target);
-}
-
 /* Help endpoints whose threads do not drive them. They notify this thread once. From then on it checks, first
  * after a millisecond and then less often, until no endpoint has needed help for a while. A thread that waits
  * for a connection always has queued operations, and drives them itself. With many nodes on one machine,
@@ -434,7 +420,7 @@ static void target_stop(struct ofi_target *target) {
     if (!target->started)
         return;
     atomic_store(&target->stop, true);
-    target_wake(target);
+    remo__ofi_target_wake(target);
     pthread_join(target->thread, NULL);
     target->started = false;
 }

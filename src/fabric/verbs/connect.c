@@ -1,4 +1,4 @@
-/* connect.c - connects a link, step by step, as the connection manager reports events.
+/* connect.c - finds or connects the link to a peer, step by step, as the connection manager reports events.
  *
  * A post waits only for the usual time of a connection; a later post continues the attempt. So retries end
  * with the caller's deadline or the peer's failure, and no thread holds an endpoint for long. An attempt
@@ -213,6 +213,8 @@ static void link_advance(struct verbs_endpoint *endpoint, struct verbs_link *lin
         attempt_begin(endpoint, link);
 }
 
+/* ---- the link for a post ---- */
+
 static void events_await(const struct verbs_endpoint *endpoint, uint64_t until_ns) {
     struct pollfd fd = {.fd = endpoint->channel->fd, .events = POLLIN};
     uint64_t left_ns = remo__min(remo__remaining_ns(until_ns), CHECK_NS);
@@ -220,7 +222,9 @@ static void events_await(const struct verbs_endpoint *endpoint, uint64_t until_n
     ppoll(&fd, 1, &rest, NULL);
 }
 
-int remo__verbs_link_connect(struct verbs_endpoint *endpoint, struct verbs_link *link) {
+/* Advance the connection of a link. Returns 0 if it is up, -EAGAIN if it is not up yet and the peer is
+ * connected, or another error if it failed. */
+static int link_connect(struct verbs_endpoint *endpoint, struct verbs_link *link) {
     if (link->wait_end_ns == 0)
         link->wait_end_ns = remo__deadline(POST_WAIT_NS);
     for (;;) { /* ends at wait_end_ns */
@@ -237,4 +241,30 @@ int remo__verbs_link_connect(struct verbs_endpoint *endpoint, struct verbs_link 
             return remo__fail_static(-EAGAIN, "the peer is not connected yet; poll, then retry");
         events_await(endpoint, link->wait_end_ns);
     }
+}
+
+int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *contact,
+                         struct verbs_link **ret_link) {
+    struct verbs_link *link = endpoint->links[contact->rank];
+    if (remo__likely(link && link->stage == VERBS_LINK_UP && link->contact == contact)) {
+        *ret_link = link;
+        return 0;
+    }
+    if (!link && !(link = endpoint->links[contact->rank] = calloc(1, sizeof *link)))
+        return remo__fail(-ENOMEM, "no memory for a connection to node %u", contact->rank);
+    if (link->contact != contact) {
+        if (link->id) {
+            snprintf(endpoint->why, sizeof endpoint->why,
+                     "an earlier incarnation of node %u is no longer connected", contact->rank);
+            remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
+        }
+        link->contact = contact;
+        link->attempts = 0;
+        link->retry_ns = link->wait_end_ns = 0;
+        link->fatal = 0;
+    }
+    int rc = link_connect(endpoint, link);
+    if (rc == 0)
+        *ret_link = link;
+    return rc;
 }

@@ -106,13 +106,6 @@ void remo__verbs_endpoints_wake(struct verbs_fabric *verbs) {
 
 /* ---- completions ---- */
 
-void remo__verbs_finish(struct verbs_endpoint *endpoint, uint64_t token, int status) {
-    assert(endpoint->done_count < REMO__VERBS_DEPTH);
-    uint32_t at = (endpoint->done_head + endpoint->done_count++) % REMO__VERBS_DEPTH;
-    endpoint->done[at] =
-        (struct remo__completion){.token = token, .status = status, .why = status < 0 ? endpoint->why : NULL};
-}
-
 int remo__verbs_status_of(enum ibv_wc_status status) {
     switch (status) {
     case IBV_WC_RETRY_EXC_ERR: /* the peer does not respond */

@@ -1,21 +1,27 @@
-/* link.c - links: the initiator's connections to peers, made on first use and ended by their first
- * error.
+/* link.c - operations in flight on a link, and the end of a link at its first error.
  *
  * When a link ends, its queue pair is destroyed before its operations complete, so the device no longer
  * touches their buffers. verbs/connect.c makes the connection. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "fabric/verbs/verbs.h"
 
 /* ---- operations in flight ---- */
 
+/* Queue the completion of an operation for the next poll. */
+static void finish(struct verbs_endpoint *endpoint, uint64_t token, int status) {
+    assert(endpoint->done_count < REMO__VERBS_DEPTH);
+    uint32_t at = (endpoint->done_head + endpoint->done_count++) % REMO__VERBS_DEPTH;
+    endpoint->done[at] =
+        (struct remo__completion){.token = token, .status = status, .why = status < 0 ? endpoint->why : NULL};
+}
+
 void remo__verbs_link_retire(struct verbs_endpoint *endpoint, struct verbs_link *link, uint32_t end) {
     for (; link->tail != end; link->tail++) {
         const struct verbs_sent *sent = &link->sent[link->tail % REMO__VERBS_SENDS_MAX];
         if (sent->last)
-            remo__verbs_finish(endpoint, sent->token, 0);
+            finish(endpoint, sent->token, 0);
     }
 }
 
@@ -40,7 +46,7 @@ void remo__verbs_link_end(struct verbs_endpoint *endpoint, struct verbs_link *li
         const struct verbs_sent *sent = &link->sent[link->tail % REMO__VERBS_SENDS_MAX];
         if (!sent->last)
             continue;
-        remo__verbs_finish(endpoint, sent->token, status);
+        finish(endpoint, sent->token, status);
         status = others;
     }
 }
@@ -54,30 +60,4 @@ void remo__verbs_links_check(struct verbs_endpoint *endpoint) {
         snprintf(endpoint->why, sizeof endpoint->why, "node %u is no longer connected", peer);
         remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
     }
-}
-
-int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *contact,
-                         struct verbs_link **ret_link) {
-    struct verbs_link *link = endpoint->links[contact->rank];
-    if (remo__likely(link && link->stage == VERBS_LINK_UP && link->contact == contact)) {
-        *ret_link = link;
-        return 0;
-    }
-    if (!link && !(link = endpoint->links[contact->rank] = calloc(1, sizeof *link)))
-        return remo__fail(-ENOMEM, "no memory for a connection to node %u", contact->rank);
-    if (link->contact != contact) {
-        if (link->id) {
-            snprintf(endpoint->why, sizeof endpoint->why,
-                     "an earlier incarnation of node %u is no longer connected", contact->rank);
-            remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
-        }
-        link->contact = contact;
-        link->attempts = 0;
-        link->retry_ns = link->wait_end_ns = 0;
-        link->fatal = 0;
-    }
-    int rc = remo__verbs_link_connect(endpoint, link);
-    if (rc == 0)
-        *ret_link = link;
-    return rc;
 }

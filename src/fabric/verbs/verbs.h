@@ -279,8 +279,6 @@ int remo__verbs_poll(struct remo__endpoint *endpoint, struct remo__completion *d
 /* The status of an operation whose work request ended with `status`. */
 int remo__verbs_status_of(enum ibv_wc_status status);
 void remo__verbs_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
-/* Queue the completion of an operation for the next poll. */
-void remo__verbs_finish(struct verbs_endpoint *endpoint, uint64_t token, int status);
 /* A peer was cut off: make all endpoints check their links. */
 void remo__verbs_endpoints_wake(struct verbs_fabric *verbs);
 
@@ -288,14 +286,12 @@ void remo__verbs_endpoints_wake(struct verbs_fabric *verbs);
 int remo__verbs_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count);
 
 /* verbs/connect.c */
-/* Advance the connection of a link. Returns 0 if it is up, -EAGAIN if it is not up yet and the peer is
- * connected, or another error if it failed. */
-int remo__verbs_link_connect(struct verbs_endpoint *endpoint, struct verbs_link *link);
-
-/* verbs/link.c */
-/* Find the link to `contact`, or connect it; errors as remo__verbs_link_connect. */
+/* Find the link to `contact`, or advance its connection. Errors: -EAGAIN if the link is not up yet and the
+ * peer is connected, others if it failed. */
 int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *contact,
                          struct verbs_link **ret_link);
+
+/* verbs/link.c */
 /* Complete all operations before the work request `end`. */
 void remo__verbs_link_retire(struct verbs_endpoint *endpoint, struct verbs_link *link, uint32_t end);
 /* End the connection or the attempt; operations in flight stay recorded. */
