@@ -45,7 +45,7 @@ static const struct argp_option arguments[] = {
     {"faults", KEY_FAULTS, NULL, 0, "each of these in turn, and none", 0},
     {"at", KEY_AT, "N", 0, "the fault comes at this step (post, completion) only", 0},
     {"nightly", KEY_NIGHTLY, NULL, 0,
-     "--faults with 100000 schedules each, then all mutants: about an hour and a half", 0},
+     "--faults with 100000 schedules each, then all mutants: about three hours of one processor", 0},
     {"replay", 'r', "FILE", 0, "run the schedule of a file and print each step", 0},
     {"trace", KEY_TRACE, NULL, 0, "print each step of the schedule of --seed (requires --object and --case)",
      0},
