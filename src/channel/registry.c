@@ -89,6 +89,7 @@ static void free_registry(struct remo__registry *registry) {
     if (!registry)
         return;
     free(registry->root);
+    pthread_cond_destroy(&registry->leaving.changed);
     pthread_mutex_destroy(&registry->lock);
     free(registry);
 }
@@ -102,6 +103,7 @@ int remo_node_open(const struct remo_config *config, struct remo_node **ret_node
         return remo__fail(-ENOMEM, "no memory for the channels of a node");
     }
     pthread_mutex_init(&registry->lock, NULL);
+    pthread_cond_init(&registry->leaving.changed, NULL);
     registry->slots[0] = registry->root;
     registry->root->joined = true;
     struct remo__node_hooks hooks = {.ctx = registry,
@@ -122,6 +124,7 @@ void remo_node_close(struct remo_node *node) {
     struct remo__registry *registry = remo__registry(node);
     while (registry->root->first_child)
         remo_channel_close(registry->root->first_child);
+    remo__leaving_stop(registry);
     remo__node_close_helpers(node); /* no callback runs from here on */
     for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++)
         if (registry->slots[slot])
