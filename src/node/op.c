@@ -209,8 +209,7 @@ static bool has_abandoned(struct remo__slots *slots, uint32_t peer) {
     for (uint32_t i = 0; i < slots->depth && !found; i++) {
         const struct remo__slot *slot = &slots->slot[i];
         bool is_atomic = slot->kind != REMO__OP_READ && slot->kind != REMO__OP_WRITE;
-        bool counts = is_atomic ? slot->peer == peer : slot->kind == REMO__OP_READ || slot->exempt;
-        found = slot->busy && !slot->ack && counts;
+        found = slot->busy && !slot->ack && (slot->tracked || (is_atomic && slot->peer == peer));
     }
     remo__mutex_unlock(slots->node, &slots->lock);
     return found;
@@ -312,8 +311,9 @@ struct start {
     struct remo__slots *slots;
     struct remo__thread *thread;
     struct remo__op op;
-    bool bounce;     /* the network accesses the slot's bounce block instead of the caller's buffer */
-    bool exempt;     /* see struct remo__slot */
+    bool bounce; /* the network accesses the slot's bounce block instead of the caller's buffer */
+    bool exempt; /* this and `tracked`: see struct remo__slot */
+    bool tracked;
     const void *src; /* a write through the bounce block: the source to copy into the block */
     void *dst;       /* a read or atomic through the block: where the result is copied to, or NULL */
     struct remo_ack *ack;
@@ -327,6 +327,7 @@ static void fill_slot(struct start *start, uint32_t index) {
     slot->peer = start->op.peer;
     slot->kind = start->op.kind;
     slot->exempt = start->exempt;
+    slot->tracked = start->tracked;
     start->op.token = index;
     if (!start->bounce)
         return;
@@ -502,6 +503,7 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
             .thread = thread,
             .bounce = !direct && !is_inline,
             .exempt = (flags & REMO__WRITE_EXEMPT) != 0,
+            .tracked = (flags & REMO__WRITE_TRACKED) != 0,
             .src = from,
             .ack = ack,
             .op = {.kind = REMO__OP_WRITE,
@@ -522,6 +524,20 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
     remo__count(&stats->imms, rc == 0 && last_flags);
     if (rc == 0 && node->mapped)
         thread->unfenced = true;
+    ensure_progress(thread);
+    return rc;
+}
+
+int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset) {
+    struct start start = {
+        .slots = thread->slots,
+        .thread = thread,
+        .bounce = true,
+        .tracked = true,
+        .op = {.kind = REMO__OP_READ, .peer = (uint16_t)peer, .remote = offset, .size_bytes = 8}};
+    int rc = start_operation(&start);
+    remo__count(&stats->reads, rc == 0);
+    remo__count(&stats->bytes, rc == 0 ? 8 : 0);
     ensure_progress(thread);
     return rc;
 }

@@ -16,7 +16,8 @@ struct remo__slot {
     uint16_t peer;
     uint8_t kind;
     bool busy;
-    bool exempt; /* a write that fences skip */
+    bool exempt;  /* a write that fences skip */
+    bool tracked; /* remo__op_abandoned counts it at any peer */
 };
 
 struct remo__slots_peer {

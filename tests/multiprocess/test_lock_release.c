@@ -35,6 +35,16 @@ static int open_data(struct remo_node *node, struct remo_lock **ret_lock, struct
     return cluster_meet();
 }
 
+/* Open a lock of the nodes that do not pause. */
+static int open_of_two(struct remo_node *node, struct remo_lock **ret_lock) {
+    struct remo_lock_options options = {0};
+    remo_nodeset_add(&options.participants, 0);
+    remo_nodeset_add(&options.participants, 2);
+    CHECK_OK(remo_lock_open(remo_node_root(node), "of-two", &options, ret_lock));
+    CHECK_OK(remo_channel_wait(remo_lock_channel(*ret_lock), 100 * SECOND));
+    return 0;
+}
+
 /* Write under the lock to a node that pauses. The release fails, since the write may arrive at any time. */
 static int write_and_fail(struct remo_lock *lock, struct remo_region *data, uint64_t word) {
     CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
@@ -149,20 +159,15 @@ static int closed_while_held(struct remo_node *node, void *ctx) {
 /* A node closes the lock with a write under it in flight, to a node that does not participate in the lock.
  * The lock has no next holder until the write is placed. */
 static int closed_with_write_in_flight(struct remo_node *node, void *ctx) {
-    struct remo_lock_options options = {0};
     struct remo_lock *all, *lock = NULL;
     struct remo_region *data;
     uint32_t rank = remo_node_rank(node);
     uint64_t word = 0;
     (void)ctx;
-    remo_nodeset_add(&options.participants, 0);
-    remo_nodeset_add(&options.participants, 2);
     if (open_data(node, &all, &data) != 0)
         return 1;
-    if (rank != PAUSED) {
-        CHECK_OK(remo_lock_open(remo_node_root(node), "of-two", &options, &lock));
-        CHECK_OK(remo_channel_wait(remo_lock_channel(lock), 100 * SECOND));
-    }
+    if (rank != PAUSED && open_of_two(node, &lock) != 0)
+        return 1;
     CHECK_OK(cluster_meet());
     if (rank == 0) {
         CHECK_OK(reach_turn(1));
@@ -244,6 +249,40 @@ static int released_late(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* After a release without an answer, the lock becomes usable although a read from another node is in flight:
+ * the read cannot change the lock. */
+static int read_does_not_count(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    struct remo_region *data;
+    uint64_t word;
+    (void)ctx;
+    if (open_data(node, &lock, &data) != 0)
+        return 1;
+    remo_lock_close(lock);
+    lock = NULL;
+    if (remo_node_rank(node) != PAUSED && open_of_two(node, &lock) != 0)
+        return 1;
+    if (lock)
+        CHECK(use_in_turn(lock) == 0); /* connects */
+    if (remo_node_rank(node) == 2)
+        CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 2) {
+        kill(atomic_load(&shared->pids[PAUSED]), SIGSTOP);
+        cluster_sleep_ms(20);
+        CHECK_CODE(remo_region_read(data, PAUSED, 0, &word, 8, NULL), -ETIMEDOUT);
+        int rc = release_without_answer(lock);
+        kill(atomic_load(&shared->pids[0]), SIGCONT);
+        CHECK(rc == 0);
+        CHECK(use_in_turn(lock) == 0);
+        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT);
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(data);
+    remo_lock_close(lock);
+    return 0;
+}
+
 /* A node closes the lock with its release in flight, while the home pauses. */
 static int closed_with_release_in_flight(struct remo_node *node, void *ctx) {
     struct remo_lock *lock;
@@ -280,6 +319,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(closed_while_held, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(closed_with_write_in_flight, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(closed_with_release_in_flight, NODES, .op_timeout_ns = SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(read_does_not_count, NODES, .op_timeout_ns = SECOND, .only_on = "ofi"),
         CLUSTER_TEST(released_late, NODES, .op_timeout_ns = SECOND, .only_on = "ofi"),
         {0},
     };
