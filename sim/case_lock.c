@@ -636,3 +636,50 @@ const struct sim_case sim_case_lock_slow_pair = {
     .body = slow_pair_body,
     .after = slow_pair_after,
     .has_own_fault = true};
+
+/* ---- a close whose operations are not complete ---- */
+
+/* Node SLOW acquires the lock, writes, and releases it, with one of these operations delayed. It then closes
+ * the table. Returns after the close; the operation may take effect later. */
+static void close_delayed(struct lock_state *s) {
+    int rc = acquire(s, SLOW, FOREVER);
+    sim_require(rc == 0, "acquire: %d (%s)", rc, remo_last_error());
+    enter(s, SLOW);
+    sim_delay(SLOW, 1 + sim_choose(3), 1); /* the read of the data is not delayed */
+    (void)increment(s, SLOW, elsewhere.home, false);
+    leave(s, SLOW);
+    s->nodes[SLOW]->op_timeout_ns = 400; /* expires even while other nodes make steps */
+    rc = remo_lock_release(s->locks[SLOW], 0, elsewhere.fence);
+    sim_require(rc == 0 || rc == -EAGAIN || rc == -ETIMEDOUT, "release: %d (%s)", rc, remo_last_error());
+    remo_lock_close(s->locks[SLOW]);
+    s->locks[SLOW] = NULL;
+}
+
+static void leaving_body(void *state, uint32_t rank, uint32_t thread) {
+    if (rank != SLOW) {
+        elsewhere_body(state, rank, thread);
+        return;
+    }
+    close_delayed(state);
+    for (uint32_t turns = sim_choose(40); turns > 0; turns--)
+        sim_point("before the operation takes effect");
+    sim_delay_end();
+}
+
+static void leaving_after(void *state, uint32_t rank) {
+    if (rank != SLOW)
+        section(state, rank, &elsewhere);
+}
+
+const struct sim_case sim_case_lock_leaving = {
+    .object = "lock",
+    .name = "leaving",
+    .about = "a node closes the lock; a write or a release of it takes effect after the close",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct lock_state),
+    .open = open_lock,
+    .close = close_lock,
+    .body = leaving_body,
+    .after = leaving_after,
+    .has_own_fault = true};

@@ -19,7 +19,8 @@
  *           after a successful wait; the wait of its peer still succeeds. After a close, peers get
  *           REMO_CHANNEL_LEFT. Memory is reused when all peers that have its address have closed
  *           too, or have failed. An operation of a closing node may still be in flight after
- *           op_timeout_ns. The memory that it may use is reused after that node has left or failed.
+ *           op_timeout_ns. The memory that it may use is reused after the operation has ended, or
+ *           after that node has left or failed. on_cut_off reports the same moment.
  * Threads: any. Callbacks run on the node's control thread (join, connect, leave, message) or
  *          service thread (immediate), one at a time on each. They may open channels and send. They
  *          must not wait for peers, close their own channel, or run for long.
@@ -58,6 +59,8 @@ struct remo_channel_options {
     void (*on_leave)(void *ctx, uint32_t node, enum remo_channel_state state);
     void (*on_message)(void *ctx, uint32_t node, const void *data, size_t size_bytes);
     void (*on_immediate)(void *ctx, uint32_t node, uint32_t value);
+    /* no operation of the peer on this channel reaches this node's memory any more; follows on_leave */
+    void (*on_cut_off)(void *ctx, uint32_t node);
 };
 
 /* Open an endpoint `name` (1..63 characters of [A-Za-z0-9_-]) below `parent`. `type` is the same on
@@ -99,8 +102,9 @@ REMO_API int remo_channel_join(struct remo_channel *channel);
  *   -ENOTCONN   a participant has closed the channel */
 REMO_API int remo_channel_wait(struct remo_channel *channel, uint64_t timeout_ns);
 /* Close the channel and its sub-channels. Waits for the end of this channel's callbacks, and for
- * op_timeout_ns at most for writes of this node; does not wait for peers to close. NULL has no
- * effect. The channel need not have joined. */
+ * op_timeout_ns at most for operations of this node; does not wait for peers to close. If operations
+ * are still in flight, a helper thread completes them, and peers are notified then (on_cut_off). NULL
+ * has no effect. The channel need not have joined. */
 REMO_API void remo_channel_close(struct remo_channel *channel);
 
 REMO_API struct remo_node *remo_channel_node(const struct remo_channel *channel);

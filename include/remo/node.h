@@ -115,7 +115,8 @@ struct remo_config {
  *   -ENOSPC, -ENOMEM  no memory */
 REMO_API int remo_node_open(const struct remo_config *config, struct remo_node **ret_node);
 /* Leave the job and free the node. Close the node's channels first; no other thread may be inside a
- * call. NULL has no effect. */
+ * call. Blocks for op_timeout_ns at most if operations of a closed channel are in flight. NULL has no
+ * effect. */
 REMO_API void remo_node_close(struct remo_node *node);
 
 REMO_API uint32_t remo_node_rank(const struct remo_node *node);

@@ -7,7 +7,6 @@
 
 #include "channel/registry.h"
 #include "node/arena.h"
-#include "remote/fence.h"
 #include "remote/stats.h"
 
 #define NAME_PART_BYTES_MAX 63u
@@ -428,31 +427,13 @@ static struct remo_channel *first_child(struct remo__registry *registry, const s
     return child;
 }
 
-/* A wait condition, for a thread that cannot fence. */
-static int is_quiescent(void *ctx) {
-    const struct remo_node *node = ctx;
-    for (uint32_t peer = 0; peer < node->size; peer++)
-        if (remo__peer_is_up(node, peer) && !remo__peer_quiescent(node, peer))
-            return 0;
-    return 1;
-}
-
-/* Complete all operations of the node: a peer reuses its memory after LEAVE. A lost write is no obstacle,
- * because its target has failed; a later fence returns the loss. */
-static bool complete_operations(struct remo_node *node) {
-    struct remo__thread *thread = remo__thread(node);
-    if (!thread) /* the node has no room for this thread */
-        return remo__wait(node, is_quiescent, node, remo__deadline(node->op_timeout_ns)) == 0;
-    return remo__fence_retry(thread, REMO_FENCE_GLOBAL, 0, NULL) == 0;
-}
-
 /* `is_fenced`: no fence of this close has failed yet. After a failure the next ones would fail too, slowly.
  * Return the new value. */
 static bool close_tree(struct remo_channel *channel, bool is_fenced) {
     struct remo__registry *registry = remo__registry(channel->node);
     for (struct remo_channel *child; (child = first_child(registry, channel)) != NULL;)
         is_fenced = close_tree(child, is_fenced);
-    is_fenced = is_fenced && complete_operations(channel->node);
+    is_fenced = is_fenced && remo__leaving_fence(channel->node);
     pthread_mutex_lock(&registry->lock);
     channel->closing = true;
     remo__registry_unname(registry, channel);

@@ -29,6 +29,8 @@ struct remo__channel_peer {
     _Atomic uint32_t id;    /* the peer's endpoint whose addresses this one has; 0: none yet */
     uint32_t granted_id;    /* the peer's endpoint that has received our addresses; 0: none */
     bool met;               /* was CONNECTED */
+    bool is_cut_off;        /* no operation of the peer reaches this node's memory any more */
+    uint32_t leaving_id;    /* after close: the peer's endpoint that awaits the final LEAVE; 0: none */
     bool asked;             /* our JOIN was sent */
     _Atomic bool awaited;   /* our first JOIN was sent, and ANSWERED has not arrived */
     bool refused;           /* REFUSE was sent or received; a later JOIN is of a later incarnation */
@@ -52,7 +54,8 @@ struct remo_channel {
     char error_text[REMO__MISMATCH_BYTES];
     _Atomic uint32_t busy; /* running callbacks */
     bool closing;
-    uint32_t grants; /* after close: peers that may still use our addresses */
+    uint32_t grants; /* after close: peers that may still use our addresses, and 1 while it is leaving */
+    uint64_t leaving_fence; /* after close: number of the fence that completes its operations (leaving.c) */
     struct remo_stats stats_at_open;
 };
 
@@ -76,6 +79,12 @@ int remo__channel_reach(struct remo_channel *channel, uint32_t node);
 /* For wait conditions: return 0 if `node` may still answer (it is up, or has not joined yet), else -EHOSTDOWN
  * or -ENOTCONN with the sentence. */
 int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node);
+
+/* Return whether no operation of `node` on this channel reaches this node's memory any more: on_cut_off has
+ * been or is about to be called. Threads: control. */
+static inline bool remo__channel_is_cut_off(const struct remo_channel *channel, uint32_t node) {
+    return channel->peers[node].is_cut_off;
+}
 
 /* Write, and deliver the immediate `value` to the same channel at `node`. */
 int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory,

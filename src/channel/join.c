@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/mutant.h"
 #include "channel/message.h"
 #include "channel/registry.h"
 #include "node/arena.h"
@@ -111,7 +112,7 @@ static void end_handling(struct remo__registry *registry) {
 /* The change of one pair, for the callbacks. The channel stays busy until the callbacks have returned. */
 struct pair_change {
     struct remo_channel *channel; /* NULL: no change */
-    bool joined, connected;
+    bool joined, connected, cut_off;
     uint32_t ended; /* REMO_CHANNEL_LEFT or DOWN; else 0 */
 };
 
@@ -123,7 +124,7 @@ static void end_busy(struct remo_channel *channel) {
 
 /* Keep the channel busy if the pair has changed. The lock is held. */
 static void begin_busy(struct remo_channel *channel, struct pair_change *change) {
-    if (!change->joined && !change->connected && !change->ended)
+    if (!change->joined && !change->connected && !change->ended && !change->cut_off)
         return;
     change->channel = channel;
     atomic_fetch_add(&channel->busy, 1);
@@ -139,6 +140,8 @@ static void call_back(const struct pair_change *change, uint32_t peer) {
         options->on_connect(options->ctx, peer);
     if (change->ended && options->on_leave)
         options->on_leave(options->ctx, peer, (enum remo_channel_state)change->ended);
+    if (change->cut_off && options->on_cut_off)
+        options->on_cut_off(options->ctx, peer);
     end_busy(change->channel);
 }
 
@@ -337,13 +340,13 @@ static bool accept_addresses(struct remo_channel *channel, uint32_t peer,
  * them. The lock is held. */
 static bool answer_connect(struct remo_channel *channel, uint32_t peer, const struct remo__connect *connect,
                            struct pair_change *change) {
-    if (!channel || channel->slot == 0 || channel->closing || !takes_part(channel, peer))
+    if (!channel || channel->slot == 0 || !takes_part(channel, peer))
         return false;
     struct remo__channel_peer *known = &channel->peers[peer];
     uint32_t id = atomic_load(&known->id);
     if (id == connect->id)
-        return true; /* a repetition */
-    if (id != 0 || known->refused || atomic_load(&known->state) != REMO_CHANNEL_WAITING)
+        return true; /* a repetition; a close sends the LEAVE */
+    if (channel->closing || id != 0 || known->refused || atomic_load(&known->state) != REMO_CHANNEL_WAITING)
         return false;
     if (atomic_load(&channel->mismatched) || !accept_addresses(channel, peer, connect)) {
         refuse(channel, peer, connect->id, channel->error_text);
@@ -409,16 +412,21 @@ static void end_grant(struct remo__registry *registry, struct remo_channel *chan
         remo__registry_destroy(registry, channel);
 }
 
-/* End the pair of an open channel. The lock is held. */
+/* End the pair of an open channel. `is_cut_off`: no operation of the peer reaches this node's memory any
+ * more. Otherwise a later call states that. The lock is held. */
 static void end_pair(struct remo_channel *channel, uint32_t peer, enum remo_channel_state state,
-                     struct pair_change *change) {
+                     bool is_cut_off, struct pair_change *change) {
     struct remo__channel_peer *known = &channel->peers[peer];
-    if (channel->closing || !takes_part(channel, peer) || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED)
+    if (channel->closing || !takes_part(channel, peer))
         return;
-    for (uint32_t i = 0; i < channel->memory_count; i++)
-        atomic_store(&channel->memories[i].offsets[peer], REMO__NO_OFFSET);
-    atomic_store(&known->state, state);
-    change->ended = state;
+    if (atomic_load(&known->state) <= REMO_CHANNEL_CONNECTED) {
+        for (uint32_t i = 0; i < channel->memory_count; i++)
+            atomic_store(&channel->memories[i].offsets[peer], REMO__NO_OFFSET);
+        atomic_store(&known->state, state);
+        change->ended = state;
+    }
+    change->cut_off = is_cut_off && !known->is_cut_off;
+    known->is_cut_off = known->is_cut_off || is_cut_off;
     begin_busy(channel, change);
 }
 
@@ -432,11 +440,10 @@ static void on_leave(struct remo__registry *registry, uint32_t peer, const void 
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *channel = remo__registry_by_id(registry, leave.to_id);
     if (channel && channel->slot != 0) {
+        bool is_final = !leave.in_flight || REMO__MUTANT(leave_cut_off);
         if (atomic_load(&channel->peers[peer].id) == leave.id)
-            end_pair(channel, peer, REMO_CHANNEL_LEFT, &change);
-        /* A write in flight could overwrite a later object: the memory stays reserved until the peer's node
-         * leaves or fails. */
-        if (channel->peers[peer].granted_id == leave.id && !leave.in_flight)
+            end_pair(channel, peer, REMO_CHANNEL_LEFT, is_final, &change);
+        if (channel->peers[peer].granted_id == leave.id && is_final)
             end_grant(registry, channel, peer);
     }
     pthread_mutex_unlock(&registry->lock);
@@ -444,7 +451,6 @@ static void on_leave(struct remo__registry *registry, uint32_t peer, const void 
 }
 
 void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
-    bool any_in_flight = false;
     for (uint32_t peer = 0; peer < channel->node->size; peer++) {
         struct remo__channel_peer *known = &channel->peers[peer];
         uint32_t id = atomic_load(&known->id) ? atomic_load(&known->id) : known->granted_id;
@@ -453,11 +459,22 @@ void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
         channel->grants += known->granted_id != 0;
         if (!remo__peer_is_up(channel->node, peer))
             continue; /* remo__join_peer_down ends the grant, after the peer was cut off */
-        bool in_flight = !is_fenced && !remo__peer_quiescent(channel->node, peer);
-        any_in_flight = any_in_flight || in_flight;
-        send_leave(channel->node, peer, channel->id, id, in_flight);
+        known->leaving_id = is_fenced ? 0 : id;
+        send_leave(channel->node, peer, channel->id, id, !is_fenced);
     }
-    channel->grants += any_in_flight; /* never ends: operations in flight may access this node's memory too */
+    if (is_fenced)
+        return;
+    channel->grants++; /* operations in flight may access this node's memory too */
+    remo__leaving_add(remo__registry(channel->node), channel);
+}
+
+void remo__join_leave_finally(struct remo_channel *channel) {
+    for (uint32_t peer = 0; peer < channel->node->size; peer++)
+        if (channel->peers[peer].leaving_id != 0)
+            send_leave(channel->node, peer, channel->id, channel->peers[peer].leaving_id, false);
+    channel->leaving_fence = 0;
+    if (--channel->grants == 0 && !channel->parent)
+        remo__registry_destroy(remo__registry(channel->node), channel);
 }
 
 void remo__join_peer_up(void *ctx, uint32_t peer) {
@@ -486,7 +503,8 @@ void remo__join_peer_down(void *ctx, uint32_t peer) {
         pthread_mutex_lock(&registry->lock);
         struct remo_channel *channel = registry->slots[slot];
         if (channel) {
-            end_pair(channel, peer, REMO_CHANNEL_DOWN, &change);
+            channel->peers[peer].leaving_id = 0;
+            end_pair(channel, peer, REMO_CHANNEL_DOWN, true, &change);
             end_grant(registry, channel, peer);
         }
         pthread_mutex_unlock(&registry->lock);

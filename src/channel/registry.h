@@ -19,6 +19,15 @@ static_assert(REMO__CHANNELS_MAX == REMO__COUNTERS_MAX, "every channel has its c
 static_assert(REMO_CHANNEL_IMMEDIATE_MAX == (1u << (32 - REMO__ID_BITS)) - 1,
               "id and value share an immediate");
 
+/* The closed channels of this node that are leaving: their operations may be in flight (leaving.c). */
+struct remo__leaving {
+    uint32_t count;
+    uint64_t fences; /* number of fences that the helper has begun */
+    pthread_t helper;
+    bool has_helper, stops;
+    pthread_cond_t changed; /* `count` or `stops` */
+};
+
 /* The lock protects all fields but the atomic ones. It is never held during a callback, a wait or a network
  * operation. */
 struct remo__registry {
@@ -34,6 +43,7 @@ struct remo__registry {
     _Atomic(pthread_t) control_thread; /* handles frames, runs most callbacks */
     _Atomic bool handling;             /* that thread is handling a frame */
     _Atomic uint64_t changes;          /* of any state that remo_channel_wait examines */
+    struct remo__leaving leaving;
 };
 
 static inline struct remo__registry *remo__registry(const struct remo_node *node) {
@@ -58,8 +68,19 @@ int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id)
  * held. */
 void remo__join_refuse_early(struct remo_channel *channel);
 /* Send LEAVE to each peer that has received the endpoint's addresses or sent its own, and count the grants.
- * `is_fenced`: no operation of this node is in flight. The lock is held. */
+ * `is_fenced`: no operation of this node is in flight. Otherwise the channel is leaving until
+ * remo__join_leave_finally. The lock is held. */
 void remo__join_leave(struct remo_channel *channel, bool is_fenced);
+/* Send the final LEAVE: the operations of a channel that is leaving have ended. Destroys the channel if no
+ * peer can use its memory. The lock is held. */
+void remo__join_leave_finally(struct remo_channel *channel);
+
+/* Complete all operations of the node, for op_timeout_ns at most. Returns whether they are complete. */
+bool remo__leaving_fence(struct remo_node *node);
+/* Call remo__join_leave_finally when the operations of a closed channel are complete. The lock is held. */
+void remo__leaving_add(struct remo__registry *registry, struct remo_channel *channel);
+/* Stop the helper thread. Blocks for op_timeout_ns at most, if a channel is leaving. */
+void remo__leaving_stop(struct remo__registry *registry);
 /* Hooks of the node. */
 void remo__join_peer_up(void *ctx, uint32_t peer);
 void remo__join_peer_down(void *ctx, uint32_t peer);

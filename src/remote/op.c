@@ -49,6 +49,20 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
     return rc;
 }
 
+int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset) {
+    struct remo__start start = {
+        .slots = thread->slots,
+        .thread = thread,
+        .bounce = true,
+        .tracked = true,
+        .op = {.kind = REMO__OP_READ, .peer = (uint16_t)peer, .remote = offset, .size_bytes = 8}};
+    int rc = remo__start(&start);
+    remo__count(&stats->reads, rc == 0);
+    remo__count(&stats->bytes, rc == 0 ? 8 : 0);
+    remo__ensure_progress(thread);
+    return rc;
+}
+
 int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
                     uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
                     struct remo_ack *ack) {

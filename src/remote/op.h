@@ -29,7 +29,8 @@ enum {
     REMO__WRITE_IMM = 2,    /* deliver an immediate */
     /* An exempt write, always with an ack: fences neither flush it, nor fail if its target fails. The object
      * that writes it does so itself if necessary. */
-    REMO__WRITE_EXEMPT = 4
+    REMO__WRITE_EXEMPT = 4,
+    REMO__WRITE_TRACKED = 8 /* remo__op_abandoned counts the write */
 };
 
 /* ---- slots: the operations in flight of a thread ---- */
@@ -69,8 +70,8 @@ bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_comple
  * Errors: those of remo_fence; those of failed writes only if `writer` is the caller. */
 int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
 /* Return whether an operation of this node is in flight although its caller no longer waits: an atomic at
- * `peer`, a read, or a REMO__WRITE_EXEMPT write. It may be applied at any time. Drives operations; not for
- * the hot path. */
+ * `peer`, or a REMO__WRITE_TRACKED write or a remo__op_flush to any peer. It may be applied at any time.
+ * Drives operations; not for the hot path. */
 bool remo__op_abandoned(struct remo_node *node, uint32_t peer);
 /* Post deferred operations, then sleep until a completion, or `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
@@ -81,6 +82,9 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
                   void *dst, size_t bytes, struct remo_ack *ack);
 int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
                    const void *src, size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack);
+/* Post a read of the word at `offset`. When it is complete, the earlier writes of `thread` to `peer` are
+ * placed. Does not wait for it: remo__op_abandoned and fences do. */
+int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset);
 int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
                     uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
                     struct remo_ack *ack);

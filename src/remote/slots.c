@@ -195,8 +195,7 @@ static bool has_abandoned(struct remo__slots *slots, uint32_t peer) {
     for (uint32_t i = 0; i < slots->depth && !found; i++) {
         const struct remo__slot *slot = &slots->slot[i];
         bool is_atomic = slot->kind != REMO__OP_READ && slot->kind != REMO__OP_WRITE;
-        bool counts = is_atomic ? slot->peer == peer : slot->kind == REMO__OP_READ || slot->exempt;
-        found = slot->busy && !slot->ack && counts;
+        found = slot->busy && !slot->ack && (slot->tracked || (is_atomic && slot->peer == peer));
     }
     remo__mutex_unlock(slots->node, &slots->lock);
     return found;
@@ -234,6 +233,7 @@ static void fill_slot(struct remo__start *start, uint32_t index) {
     slot->peer = start->op.peer;
     slot->kind = start->op.kind;
     slot->exempt = start->exempt;
+    slot->tracked = start->tracked;
     start->op.token = index;
     if (!start->bounce)
         return;

@@ -16,7 +16,8 @@ struct remo__slot {
     uint16_t peer;
     uint8_t kind;
     bool busy;
-    bool exempt; /* a write that fences skip */
+    bool exempt;  /* a write that fences skip */
+    bool tracked; /* remo__op_abandoned counts it at any peer */
 };
 
 struct remo__slots_peer {
@@ -53,8 +54,9 @@ struct remo__start {
     struct remo__slots *slots;
     struct remo__thread *thread;
     struct remo__op op;
-    bool bounce;     /* the network accesses the slot's bounce block instead of the caller's buffer */
-    bool exempt;     /* see struct remo__slot */
+    bool bounce; /* the network accesses the slot's bounce block instead of the caller's buffer */
+    bool exempt; /* this and `tracked`: see struct remo__slot */
+    bool tracked;
     const void *src; /* a write through the bounce block: the source to copy into the block */
     void *dst;       /* a read or atomic through the block: where the result is copied to, or NULL */
     struct remo_ack *ack;

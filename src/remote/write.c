@@ -22,6 +22,7 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
             .thread = thread,
             .bounce = !direct && !is_inline,
             .exempt = (flags & REMO__WRITE_EXEMPT) != 0,
+            .tracked = (flags & REMO__WRITE_TRACKED) != 0,
             .src = from,
             .ack = ack,
             .op = {.kind = REMO__OP_WRITE,

@@ -1,5 +1,6 @@
 /* test_lock_release.c - releases whose fence or whose own atomic fails. The lock is handed over only when no
- * write under it is in flight, and a late atomic gives it to one node only. One node pauses meanwhile. */
+ * write under it is in flight, also after a close, and a late atomic gives it to one node only. One node
+ * pauses meanwhile. */
 #include <errno.h>
 #include <remo/lock.h>
 #include <signal.h>
@@ -32,6 +33,16 @@ static int open_data(struct remo_node *node, struct remo_lock **ret_lock, struct
     CHECK_OK(remo_channel_wait(remo_region_channel(*ret_data), 100 * SECOND));
     atomic_store(&shared->pids[remo_node_rank(node)], getpid());
     return cluster_meet();
+}
+
+/* Open a lock of the nodes that do not pause. */
+static int open_of_two(struct remo_node *node, struct remo_lock **ret_lock) {
+    struct remo_lock_options options = {0};
+    remo_nodeset_add(&options.participants, 0);
+    remo_nodeset_add(&options.participants, 2);
+    CHECK_OK(remo_lock_open(remo_node_root(node), "of-two", &options, ret_lock));
+    CHECK_OK(remo_channel_wait(remo_lock_channel(*ret_lock), 100 * SECOND));
+    return 0;
 }
 
 /* Write under the lock to a node that pauses. The release fails, since the write may arrive at any time. */
@@ -145,6 +156,41 @@ static int closed_while_held(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* A node closes the lock with a write under it in flight, to a node that does not participate in the lock.
+ * The lock has no next holder until the write is placed. */
+static int closed_with_write_in_flight(struct remo_node *node, void *ctx) {
+    struct remo_lock *all, *lock = NULL;
+    struct remo_region *data;
+    uint32_t rank = remo_node_rank(node);
+    uint64_t word = 0;
+    (void)ctx;
+    if (open_data(node, &all, &data) != 0)
+        return 1;
+    if (rank != PAUSED && open_of_two(node, &lock) != 0)
+        return 1;
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        CHECK_OK(reach_turn(1));
+        atomic_store(&shared->turn, 2);
+        while (remo_channel_peer(remo_lock_channel(lock), 2) != REMO_CHANNEL_LEFT)
+            cluster_sleep_ms(1);
+        CHECK_CODE(remo_lock_acquire(lock, 0, SECOND), -ETIMEDOUT);
+        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT);
+        CHECK_CODE(remo_lock_acquire(lock, 0, 100 * SECOND), -EOWNERDEAD);
+        CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
+        CHECK_EQUAL(word, 8);
+    } else if (rank == 2) {
+        CHECK(write_and_fail(lock, data, 7) == 0);
+        remo_lock_close(lock);
+        lock = NULL;
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(data);
+    remo_lock_close(lock);
+    remo_lock_close(all);
+    return 0;
+}
+
 /* Acquire the lock, and check that no other node holds it. */
 static int enter(struct remo_lock *lock) {
     int rc;
@@ -203,6 +249,65 @@ static int released_late(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* After a release without an answer, the lock becomes usable although a read from another node is in flight:
+ * the read cannot change the lock. */
+static int read_does_not_count(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    struct remo_region *data;
+    uint64_t word;
+    (void)ctx;
+    if (open_data(node, &lock, &data) != 0)
+        return 1;
+    remo_lock_close(lock);
+    lock = NULL;
+    if (remo_node_rank(node) != PAUSED && open_of_two(node, &lock) != 0)
+        return 1;
+    if (lock)
+        CHECK(use_in_turn(lock) == 0); /* connects */
+    if (remo_node_rank(node) == 2)
+        CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 2) {
+        kill(atomic_load(&shared->pids[PAUSED]), SIGSTOP);
+        cluster_sleep_ms(20);
+        CHECK_CODE(remo_region_read(data, PAUSED, 0, &word, 8, NULL), -ETIMEDOUT);
+        int rc = release_without_answer(lock);
+        kill(atomic_load(&shared->pids[0]), SIGCONT);
+        CHECK(rc == 0);
+        CHECK(use_in_turn(lock) == 0);
+        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT);
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(data);
+    remo_lock_close(lock);
+    return 0;
+}
+
+/* A node closes the lock with its release in flight, while the home pauses. */
+static int closed_with_release_in_flight(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    struct remo_region *data;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (open_data(node, &lock, &data) != 0)
+        return 1;
+    CHECK(use_in_turn(lock) == 0); /* connects */
+    CHECK_OK(cluster_meet());
+    if (rank == 2) {
+        int rc = release_without_answer(lock);
+        remo_lock_close(lock);
+        lock = NULL;
+        kill(atomic_load(&shared->pids[0]), SIGCONT);
+        CHECK(rc == 0);
+    } else {
+        CHECK(use_in_turn(lock) == 0);
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(data);
+    remo_lock_close(lock);
+    return 0;
+}
+
 static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
@@ -212,6 +317,9 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(held_until_placed, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(released_with_loss, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(closed_while_held, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(closed_with_write_in_flight, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(closed_with_release_in_flight, NODES, .op_timeout_ns = 3 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(read_does_not_count, NODES, .op_timeout_ns = 3 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(released_late, NODES, .op_timeout_ns = SECOND, .only_on = "ofi"),
         {0},
     };

@@ -18,9 +18,9 @@ static void on_connect(void *ctx, uint32_t node) {
     remo__lock_recovery_connected(ctx, node);
 }
 
-static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
+static void on_cut_off(void *ctx, uint32_t node) {
     struct remo_lock *lock = ctx;
-    (void)node, (void)state;
+    (void)node;
     remo__lock_report_continue(lock); /* an answer may wait until this node is cut off */
     remo__lock_recovery_start(lock);
 }
@@ -92,7 +92,7 @@ static int open_channel(struct remo_lock *lock, struct remo_channel *parent, con
     struct remo_channel_options options = {.participants = *participants,
                                            .ctx = lock,
                                            .on_connect = on_connect,
-                                           .on_leave = on_leave,
+                                           .on_cut_off = on_cut_off,
                                            .on_message = on_message};
     snprintf(type, sizeof type, "table of %u lock%s", lock->count, lock->count == 1 ? "" : "s");
     int rc = remo_channel_open(parent, name, type, &options, &lock->channel);

@@ -99,13 +99,8 @@ static int send_grant_message(struct remo_lock *lock, uint32_t index, uint32_t w
  * So the write is placed before the home sends the grant by message. A write placed after that could
  * overwrite the grant word of a later ticket. */
 static void flush_grant(struct remo_lock *lock, struct remo__thread *thread, uint32_t waiter, uint64_t at) {
-    struct remo_ack ack = REMO_ACK_INIT;
-    uint64_t word;
-    if (lock->node->fabric->caps.completion_placed)
-        return;
-    (void)remo__read(thread, remo__channel_counters(lock->channel, thread), waiter, at, &word, sizeof word,
-                     &ack);
-    remo_ack_cancel(&ack);
+    if (!lock->node->fabric->caps.completion_placed)
+        (void)remo__op_flush(thread, remo__channel_counters(lock->channel, thread), waiter, at);
 }
 
 /* Wait until the write is complete: this thread might never call the library again to drive it. */
@@ -120,7 +115,7 @@ static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thre
             return rc;
     }
     int rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant,
-                         sizeof grant, REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT, &ack);
+                         sizeof grant, REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT | REMO__WRITE_TRACKED, &ack);
     if (rc == 0 && remo__ack_pending(&ack))
         rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
     if (remo__ack_pending(&ack))

@@ -66,10 +66,9 @@ bool remo__lock_has_our_addresses(const struct remo_lock *lock, uint32_t node) {
 
 bool remo__lock_is_cut_off(const struct remo_lock *lock, uint32_t node) {
     enum remo_peer_state in_job = remo_node_peer(lock->node, node);
-    enum remo_channel_state in_channel = remo_channel_peer(lock->channel, node);
-    /* The control thread cuts a failed node off before it calls on_leave. */
-    return in_job == REMO_PEER_DEAD || in_job == REMO_PEER_LEFT || in_channel == REMO_CHANNEL_LEFT
-           || in_channel == REMO_CHANNEL_DOWN;
+    /* The control thread cuts a failed node off before it calls on_cut_off. */
+    return in_job == REMO_PEER_DEAD || in_job == REMO_PEER_LEFT
+           || remo__channel_is_cut_off(lock->channel, node);
 }
 
 static uint32_t index_of(const struct remo_lock *lock, uint32_t at) {

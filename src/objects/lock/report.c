@@ -151,7 +151,7 @@ void remo__lock_report_continue(struct remo_lock *lock) {
         struct remo__lock_report *report = &lock->reports[slot];
         if (!report->is_requested
             || (!all_cut_off(lock, &report->failed) && !REMO__MUTANT(lock_report_cut_off)))
-            continue; /* on_leave continues */
+            continue; /* on_cut_off continues */
         report->is_requested = !report_some(lock, slot);
         more |= report->is_requested;
     }

@@ -15,14 +15,19 @@
 
 /* ---- open ---- */
 
-/* Runs on the control thread, after `node` was cut off from this node's memory. The stored bit allows pops to
- * free the slots that `node` has claimed and not filled. */
 static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
     struct remo_queue *queue = ctx;
-    char *word = queue->slots_memory->own + REMO__QUEUE_CUT_OFF + node / 64 * 8;
-    (void)state;
-    remo__store(word, remo__load(word) | UINT64_C(1) << node % 64);
+    (void)node, (void)state;
     atomic_fetch_add_explicit(&queue->departures, 1, memory_order_release);
+    remo__wake(queue->node);
+}
+
+/* Runs on the control thread. The stored bit allows pops to free the slots that `node` has claimed and not
+ * filled. */
+static void on_cut_off(void *ctx, uint32_t node) {
+    struct remo_queue *queue = ctx;
+    char *word = queue->slots_memory->own + REMO__QUEUE_CUT_OFF + node / 64 * 8;
+    remo__store(word, remo__load(word) | UINT64_C(1) << node % 64);
     remo__wake(queue->node);
 }
 
@@ -52,7 +57,8 @@ static int open_channel(struct remo_queue *queue, struct remo_channel *parent, c
                         const struct remo_nodeset *participants) {
     char type[REMO__TYPE_BYTES_MAX + 1];
     struct remo_nodeset home = {0};
-    struct remo_channel_options options = {.participants = *participants, .ctx = queue, .on_leave = on_leave};
+    struct remo_channel_options options = {
+        .participants = *participants, .ctx = queue, .on_leave = on_leave, .on_cut_off = on_cut_off};
     uint64_t slots_bytes = REMO__QUEUE_SLOTS + queue->capacity / queue->member_count * queue->stride;
     uint32_t home_index = 0, slots_index = 0;
     snprintf(type, sizeof type, "queue of %llu elements of %u bytes at node %u",

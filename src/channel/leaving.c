@@ -1,0 +1,78 @@
+/* leaving.c - completes the operations of a node before its closed endpoints leave their peers.
+ * If they do not complete in time, a helper thread continues, and sends the final LEAVE.
+ * Invariant: a final LEAVE follows a fence that began after the close (docs/internals/join.md). */
+#include "base/helper.h"
+#include "base/mutant.h"
+#include "channel/registry.h"
+#include "remote/fence.h"
+
+/* A wait condition, for a thread that cannot fence. */
+static int is_quiescent(void *ctx) {
+    const struct remo_node *node = ctx;
+    for (uint32_t peer = 0; peer < node->size; peer++)
+        if (remo__peer_is_up(node, peer) && !remo__peer_quiescent(node, peer))
+            return 0;
+    return 1;
+}
+
+/* A lost write is no obstacle, because its target has failed; a later fence returns the loss. */
+bool remo__leaving_fence(struct remo_node *node) {
+    struct remo__thread *thread = remo__thread(node);
+    if (!thread) /* the node has no room for this thread */
+        return remo__wait(node, is_quiescent, node, remo__deadline(node->op_timeout_ns)) == 0;
+    return remo__fence_retry(thread, REMO_FENCE_GLOBAL, 0, NULL) == 0;
+}
+
+/* End the leaving of the channels whose operations `fence` has completed. The lock is held. */
+static void leave_finally(struct remo__registry *registry, uint64_t fence) {
+    for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++) {
+        struct remo_channel *channel = registry->slots[slot];
+        if (!channel || channel->leaving_fence == 0 || channel->leaving_fence > fence)
+            continue;
+        registry->leaving.count--;
+        remo__join_leave_finally(channel);
+    }
+}
+
+static void *help(void *ctx) {
+    struct remo__registry *registry = ctx;
+    struct remo__leaving *leaving = &registry->leaving;
+    pthread_mutex_lock(&registry->lock);
+    while (!leaving->stops) {
+        if (leaving->count == 0) {
+            pthread_cond_wait(&leaving->changed, &registry->lock);
+            continue;
+        }
+        uint64_t fence = ++leaving->fences;
+        pthread_mutex_unlock(&registry->lock);
+        bool is_complete = REMO__MUTANT(leave_final) || remo__leaving_fence(registry->node);
+        pthread_mutex_lock(&registry->lock);
+        if (is_complete)
+            leave_finally(registry, fence);
+    }
+    pthread_mutex_unlock(&registry->lock);
+    return NULL;
+}
+
+void remo__leaving_add(struct remo__registry *registry, struct remo_channel *channel) {
+    struct remo__leaving *leaving = &registry->leaving;
+    channel->leaving_fence = leaving->fences + 1;
+    leaving->count++;
+    if (!leaving->has_helper)
+        leaving->has_helper = remo__helper_start(&leaving->helper, "remo-leave", help, registry) == 0;
+    if (!leaving->has_helper)
+        remo__log(&registry->node->log, REMO_LOG_ERROR,
+                  "peers wait for the operations of channel %s until this node closes: %s", channel->name,
+                  remo_last_error());
+    pthread_cond_broadcast(&leaving->changed);
+}
+
+void remo__leaving_stop(struct remo__registry *registry) {
+    struct remo__leaving *leaving = &registry->leaving;
+    pthread_mutex_lock(&registry->lock);
+    leaving->stops = true;
+    pthread_cond_broadcast(&leaving->changed);
+    pthread_mutex_unlock(&registry->lock);
+    if (leaving->has_helper)
+        pthread_join(leaving->helper, NULL);
+}
