@@ -118,6 +118,7 @@ static const struct sim_hint hints[] = {
     {"queue_still_claimed", "queue", "overtaken", "shm", SIM_NO_FAULT},
     {"sst_invalidate", "sst", "rows", "cxl_nc", SIM_NO_FAULT},
     {"ringbuffer_last_look", "ringbuffer", "laps", "ibta_rc", SIM_CRASH},
+    {"ringbuffer_mask", "ringbuffer", "late", "rc_relaxed", SIM_NO_FAULT},
 };
 
 const struct sim_hint *sim_mutant_hint(const char *name, const char *object) {

@@ -5,7 +5,7 @@
  *          all receivers that are up have acknowledged.
  * Layout:  per receiver `capacity_bytes`. A message is {u32 size, u32 lap, u64 checksum, payload},
  *          aligned to 16 bytes, and never wraps. A filler of 16 bytes ends a lap that has no room
- *          for the next message.
+ *          for the next message. On a fabric that does not order writes the payload is masked.
  * Cost:    send to n receivers: n writes (notify, or with an immediate), and n more per lap for the
  *          filler. receive: none, except 1 write to acknowledge every consumed half of the ring, or
  *          on request.

@@ -96,6 +96,7 @@ static int open_parts(struct remo_ringbuffer *ring, struct remo_channel *parent,
         return rc;
     ring->node = remo_channel_node(ring->channel);
     ring->is_sender = ring->node->rank == ring->sender;
+    ring->cursor.masked = !ring->node->fabric->caps.writes_ordered;
     rc = open_memory(ring, ring->node->size, &receivers);
     if (rc == 0)
         rc = remo_sst_open(ring->channel, "consumed", sizeof ring->cursor.position, NULL, &ring->consumed);
