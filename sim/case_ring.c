@@ -163,3 +163,34 @@ const struct sim_case sim_case_ring_late = {.object = "ringbuffer",
                                             .open = open_ring,
                                             .close = close_ring,
                                             .body = late_body};
+
+/* ---- credit ---- */
+
+/* The receiver acknowledges messages 2 and 5. Message 8 makes the third acknowledgement due: its failure must
+ * not leave the sender without room for the next message, whose filler and record take 112 bytes. */
+static const size_t credit_sizes[] = {0, 48, 48, 48, 32, 16, 48, 32, 48, 48, 48, 48};
+
+static void credit_body(void *state, uint32_t rank, uint32_t thread) {
+    struct ring_state *s = state;
+    uint64_t message[WORDS_MAX];
+    (void)thread;
+    for (uint32_t number = 0; number < sizeof credit_sizes / sizeof credit_sizes[0]; number++) {
+        for (uint32_t i = 0; i < WORDS_MAX; i++)
+            message[i] = number + 1;
+        if (!pass_words(s, rank, message, credit_sizes[number]))
+            return;
+    }
+    repair_last(s, rank);
+}
+
+const struct sim_case sim_case_ring_credit = {
+    .object = "ringbuffer",
+    .name = "credit",
+    .about = "a receiver that has drained the ring repeats an acknowledgement",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct ring_state),
+    .open = open_ring,
+    .close = close_ring,
+    .body = credit_body,
+    .continues_after_failure = true};

@@ -117,6 +117,7 @@ static const struct sim_hint hints[] = {
     {"queue_mask", "queue", "late", "shm", SIM_NO_FAULT},
     {"queue_still_claimed", "queue", "overtaken", "shm", SIM_NO_FAULT},
     {"sst_invalidate", "sst", "rows", "cxl_nc", SIM_NO_FAULT},
+    {"ringbuffer_credit", "ringbuffer", "credit", "ibta_rc", SIM_FAIL_POST},
     {"ringbuffer_last_look", "ringbuffer", "laps", "ibta_rc", SIM_CRASH},
     {"ringbuffer_mask", "ringbuffer", "late", "rc_relaxed", SIM_NO_FAULT},
 };

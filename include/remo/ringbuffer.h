@@ -15,7 +15,8 @@
  *          nothing was sent). The sender skips failed receivers, and waits for receivers that have
  *          not opened the ring. If the sender fails, receivers get all complete messages, then
  *          -EHOSTDOWN; if it closes the ring, then -ENOTCONN. A message of a failed sender may have
- *          reached some receivers only.
+ *          reached some receivers only. If an acknowledgement fails, the following calls of receive
+ *          repeat it.
  * Threads: send and wait_received: one thread at a time. receive and acknowledge: one thread at a
  *          time.
  * Source:  LOCO 5.4; FaRM. Differs in: each record carries its lap, and a checksum that covers its
