@@ -122,6 +122,10 @@ static const struct sim_hint hints[] = {
     {"ringbuffer_mask", "ringbuffer", "late", "rc_relaxed", SIM_NO_FAULT},
 };
 
+const struct sim_hint *sim_hint_at(uint32_t n) {
+    return n < sizeof hints / sizeof hints[0] ? &hints[n] : NULL;
+}
+
 const struct sim_hint *sim_mutant_hint(const char *name, const char *object) {
     for (uint32_t i = 0; i < sizeof hints / sizeof hints[0]; i++)
         if (strcmp(hints[i].mutant, name) == 0 && strcmp(hints[i].object, object) == 0)
