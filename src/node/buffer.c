@@ -13,7 +13,7 @@ int remo_buffer_get(struct remo_node *node, void **ret_buffer) {
     REMO__REQUIRE(ret_buffer);
     struct remo__thread *thread = remo__thread(node);
     if (!thread)
-        return -EAGAIN;
+        return remo__last_code();
     if (remo__unlikely(!thread->buffers)) {
         uint64_t offset;
         int rc =
@@ -99,7 +99,7 @@ int remo_read(struct remo_node *node, struct remo_addr addr, void *dst, size_t s
     int rc = check_address(node, addr, dst, size_bytes);
     struct remo__thread *thread = rc == 0 ? remo__thread(node) : NULL;
     if (!thread)
-        return rc ? rc : -EAGAIN;
+        return rc ? rc : remo__last_code();
     return remo__read(thread, &thread->stats[0], remo_addr_node(addr), remo_addr_offset(addr), dst,
                       size_bytes, ack);
 }
@@ -110,7 +110,7 @@ int remo_write(struct remo_node *node, struct remo_addr addr, const void *src, s
     int rc = check_address(node, addr, src, size_bytes);
     struct remo__thread *thread = rc == 0 ? remo__thread(node) : NULL;
     if (!thread)
-        return rc ? rc : -EAGAIN;
+        return rc ? rc : remo__last_code();
     return remo__write(thread, &thread->stats[0], remo_addr_node(addr), remo_addr_offset(addr), src,
                        size_bytes, 0, ack);
 }

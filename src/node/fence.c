@@ -308,7 +308,7 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
         return rc;
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
-        return -EAGAIN;
+        return remo__last_code();
 #ifdef REMO_SIM
     remo__sim_turn("fence");
 #endif
@@ -432,7 +432,7 @@ void remo__exempt_placed(struct remo__exempt_writes *exempt) {
 int remo__fence_except(struct remo_node *node, const struct remo__exempt_writes *exempt) {
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
-        return -EAGAIN;
+        return remo__last_code();
     if (node->mapped || exempt->thread != thread)
         return remo_fence(node, REMO_FENCE_GLOBAL, 0);
 #ifdef REMO_SIM
