@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sim/mutant.h"
-
 #define FIRST_ROUND 100u /* schedules of each case, in the search for a mutant */
 
 struct sums {
@@ -331,6 +329,29 @@ static bool run_object(const struct sim_campaign *campaign, const char *object, 
     return ran;
 }
 
+bool sim_hint_check(const struct sim_hint *hint) {
+    const char *name = NULL;
+    for (uint32_t i = 0; (name = sim_mutant_at(i)) != NULL && strcmp(name, hint->mutant) != 0; i++)
+        continue;
+    if (!name)
+        fprintf(stderr, "remo sim: a hint names the unknown mutant %s\n", hint->mutant);
+    else if (!sim_case_find(hint->object, hint->test))
+        fprintf(stderr, "remo sim: mutant %s names the unknown case %s %s\n", name, hint->object, hint->test);
+    else if (!sim_profile_find(hint->profile))
+        fprintf(stderr, "remo sim: mutant %s names the unknown profile %s\n", name, hint->profile);
+    else
+        return true;
+    return false;
+}
+
+static bool are_hints_good(void) {
+    const struct sim_hint *hint;
+    bool good = true;
+    for (uint32_t i = 0; (hint = sim_hint_at(i)) != NULL; i++)
+        good &= sim_hint_check(hint);
+    return good;
+}
+
 bool sim_campaign(const struct sim_campaign *campaign) {
     uint64_t failures = 0;
     bool known = false, ran = false;
@@ -338,6 +359,8 @@ bool sim_campaign(const struct sim_campaign *campaign) {
         fprintf(stderr, "remo sim: there is no profile %s; see remo sim --list\n", campaign->profile);
         return false;
     }
+    if (campaign->mutant && !are_hints_good())
+        return false;
     for (uint32_t i = 0; i < sim_cases_count; i++) {
         const char *object = sim_cases[i]->object;
         if (!first_of_object(i) || (campaign->object && strcmp(campaign->object, object) != 0))

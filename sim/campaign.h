@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sim/explore.h"
+#include "sim/mutant.h"
 
 struct sim_campaign {
     const char *object, *test, *profile; /* NULL: all */
@@ -14,3 +15,5 @@ struct sim_campaign {
 /* Run a campaign. Returns false if a case failed, a mutant survived, or nothing could run. */
 bool sim_campaign(const struct sim_campaign *campaign);
 int sim_campaign_list(void);
+/* Return whether mutant, case and profile of a hint exist; otherwise print a sentence. */
+bool sim_hint_check(const struct sim_hint *hint);

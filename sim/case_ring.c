@@ -70,6 +70,12 @@ static bool receive_one(struct ring_state *s, uint32_t rank, uint32_t number) {
     return true;
 }
 
+/* The next call of the sender repairs a failed part of the last message. */
+static void repair_last(struct ring_state *s, uint32_t rank) {
+    if (rank == 0)
+        (void)remo_ringbuffer_wait_received(s->rings[0], 0, 0);
+}
+
 static void ring_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     for (uint32_t number = 0; number < MESSAGES; number++)
@@ -77,8 +83,7 @@ static void ring_body(void *state, uint32_t rank, uint32_t thread) {
             send_one(state, number);
         else if (!receive_one(state, rank, number))
             return;
-    if (rank == 0) /* the next call repairs a failed part of the last message */
-        (void)remo_ringbuffer_wait_received(((struct ring_state *)state)->rings[0], 0, 0);
+    repair_last(state, rank);
 }
 
 /* The sender continues with the surviving receivers; after its failure no receiver waits. */
@@ -110,3 +115,82 @@ const struct sim_case sim_case_ringbuffer = {
     .close = close_ring,
     .body = ring_body,
     .after = ring_after};
+
+/* ---- late words ---- */
+
+/* Each lap has the same sizes, and fills the ring. The messages of even laps end with words that are zero, as
+ * in new memory. So a receiver could accept such a message although its end is still to be placed. */
+#define LATE_LAPS 3u
+static const size_t late_sizes[] = {0, 48, 48, 48, 32};
+#define LATE_PER_LAP (sizeof late_sizes / sizeof late_sizes[0])
+#define WORDS_MAX 6u
+
+/* Send a message of words at node 0, or receive it at node 1. Returns false if a node has failed. */
+static bool pass_words(struct ring_state *s, uint32_t rank, const uint64_t *message, size_t size) {
+    uint64_t found[WORDS_MAX] = {0};
+    size_t found_size = 0;
+    int rc;
+    do
+        rc = rank == 0 ? remo_ringbuffer_send(s->rings[0], message, size, FOREVER, NULL)
+                       : remo_ringbuffer_receive(s->rings[1], found, sizeof found, &found_size, FOREVER);
+    while (rc != 0 && sim_hurt(0) && !sim_any_out());
+    if (rc != 0 && sim_excused(rank, SIM_ANY, rc))
+        return false;
+    sim_require(rc == 0, "send or receive: %d (%s)", rc, remo_last_error());
+    sim_require(rank == 0 || (found_size == size && memcmp(found, message, size) == 0),
+                "a message of %zu bytes is damaged", size);
+    return true;
+}
+
+static void late_body(void *state, uint32_t rank, uint32_t thread) {
+    uint64_t message[WORDS_MAX];
+    (void)thread;
+    for (uint32_t number = 0; number < LATE_LAPS * LATE_PER_LAP; number++) {
+        for (uint32_t i = 0; i < WORDS_MAX; i++)
+            message[i] = i >= 4 && number / LATE_PER_LAP % 2 == 0 ? 0 : number + 1;
+        if (!pass_words(state, rank, message, late_sizes[number % LATE_PER_LAP]))
+            return;
+    }
+    repair_last(state, rank);
+}
+
+const struct sim_case sim_case_ring_late = {.object = "ringbuffer",
+                                            .name = "late",
+                                            .about = "messages whose last words are placed late",
+                                            .nodes = 2,
+                                            .threads = 1,
+                                            .state_bytes = sizeof(struct ring_state),
+                                            .open = open_ring,
+                                            .close = close_ring,
+                                            .body = late_body};
+
+/* ---- credit ---- */
+
+/* The receiver acknowledges messages 2 and 5. Message 8 makes the third acknowledgement due: its failure must
+ * not leave the sender without room for the next message, whose filler and record take 112 bytes. */
+static const size_t credit_sizes[] = {0, 48, 48, 48, 32, 16, 48, 32, 48, 48, 48, 48};
+
+static void credit_body(void *state, uint32_t rank, uint32_t thread) {
+    struct ring_state *s = state;
+    uint64_t message[WORDS_MAX];
+    (void)thread;
+    for (uint32_t number = 0; number < sizeof credit_sizes / sizeof credit_sizes[0]; number++) {
+        for (uint32_t i = 0; i < WORDS_MAX; i++)
+            message[i] = number + 1;
+        if (!pass_words(s, rank, message, credit_sizes[number]))
+            return;
+    }
+    repair_last(s, rank);
+}
+
+const struct sim_case sim_case_ring_credit = {
+    .object = "ringbuffer",
+    .name = "credit",
+    .about = "a receiver that has drained the ring repeats an acknowledgement",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct ring_state),
+    .open = open_ring,
+    .close = close_ring,
+    .body = credit_body,
+    .continues_after_failure = true};

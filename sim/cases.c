@@ -7,7 +7,7 @@
 #define CASES(X)                                                                                             \
     X(refusals)                                                                                              \
     X(publish_pair) X(publish_thread) X(publish_global) X(cross) X(fence_again) X(fence_ends)                \
-    X(fence_losses)                                                                                          \
+    X(fence_losses) X(fence_peers) X(fence_reports) X(fence_exempt)                                          \
     X(counter) X(word)                                                                                       \
     X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers)                                 \
     X(sst) X(sst_readers)                                                                                    \
@@ -16,7 +16,7 @@
     X(lock_timed) X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)        \
     X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
     X(lock_leaving)                                                                                          \
-    X(ringbuffer)                                                                                            \
+    X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
     X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_outrun) X(queue_notified)           \
     X(queue_leaving)                                                                                         \

@@ -75,9 +75,13 @@ static const struct sim_hint hints[] = {
     {"cell_invalidate", "owned_var", "changes", "cxl_nc", SIM_CRASH},
     {"cell_invalidate_slot", "owned_var", "changes", "cxl_nc", SIM_NO_FAULT},
     {"fence_errors", "region", "publish_elsewhere", "ibta_rc", SIM_FAIL_COMPLETION},
+    {"fence_exempt", "region", "fence_exempt", "efa", SIM_NO_FAULT},
+    {"fence_flush_all", "region", "fence_peers", "ibta_rc", SIM_NO_FAULT},
     {"fence_flush_failed", "region", "fence_again", "rc_relaxed", SIM_FAIL_POST},
     {"fence_take_errors", "region", "fence_losses", "ibta_rc", SIM_NO_FAULT},
+    {"fence_known_lost", "region", "fence_reports", "rc_relaxed", SIM_NO_FAULT},
     {"fence_lost", "region", "publish_elsewhere", "ibta_rc", SIM_CUT},
+    {"fence_other_errors", "region", "fence_reports", "ibta_rc", SIM_NO_FAULT},
     {"fence_pair_reads", "region", "cross", "shm", SIM_NO_FAULT},
     {"kv_generation", "kv", "reborn", "tcp", SIM_NO_FAULT},
     {"kv_key_sum", "kv", "long_keys", "rc_relaxed", SIM_NO_FAULT},
@@ -125,8 +129,14 @@ static const struct sim_hint hints[] = {
     {"queue_taken_earlier", "queue", "behind", "ibta_rc", SIM_NO_FAULT},
     {"queue_wait_bit", "queue", "notified", "ibta_rc", SIM_NO_FAULT},
     {"sst_invalidate", "sst", "rows", "cxl_nc", SIM_NO_FAULT},
+    {"ringbuffer_credit", "ringbuffer", "credit", "ibta_rc", SIM_FAIL_POST},
     {"ringbuffer_last_look", "ringbuffer", "laps", "ibta_rc", SIM_CRASH},
+    {"ringbuffer_mask", "ringbuffer", "late", "rc_relaxed", SIM_NO_FAULT},
 };
+
+const struct sim_hint *sim_hint_at(uint32_t n) {
+    return n < sizeof hints / sizeof hints[0] ? &hints[n] : NULL;
+}
 
 const struct sim_hint *sim_mutant_hint(const char *name, const char *object) {
     for (uint32_t i = 0; i < sizeof hints / sizeof hints[0]; i++)

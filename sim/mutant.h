@@ -21,3 +21,5 @@ struct sim_hint {
     enum sim_fault_kind fault;
 };
 const struct sim_hint *sim_mutant_hint(const char *name, const char *object);
+/* Return the n-th hint; NULL: no more. */
+const struct sim_hint *sim_hint_at(uint32_t n);

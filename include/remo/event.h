@@ -49,7 +49,8 @@ REMO_API int remo_event_fd(const struct remo_event *event);
  * again. Does not block.
  * Errors:
  *   -EINVAL  `event` is NULL
- *   -EAGAIN  too many threads use the node */
+ *   -EAGAIN  too many threads use the node
+ *   -ENOMEM  no memory for the state of the thread */
 REMO_API int remo_event_arm(struct remo_event *event);
 
 REMO_END

@@ -143,7 +143,10 @@ REMO_API enum remo_peer_state remo_node_peer(const struct remo_node *node, uint3
  *   -EHOSTDOWN  a peer has failed
  *   -ETIMEDOUT  a peer does not answer; the sentence names it
  *   others      that of the first write without an ack that failed since the last fence; GLOBAL
- *               includes writes of other threads, even of threads that have ended */
+ *               includes writes of other threads, even of threads that have ended
+ * The writing thread gets each failure from its next fence that covers the write, once. A GLOBAL
+ * fence of another thread gets it too, also once, if it runs before that fence. A fence returns one
+ * error for all failures that it covers. */
 enum remo_fence_scope { REMO_FENCE_NONE, REMO_FENCE_PAIR, REMO_FENCE_THREAD, REMO_FENCE_GLOBAL };
 REMO_API int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer);
 

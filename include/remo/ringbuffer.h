@@ -5,7 +5,7 @@
  *          all receivers that are up have acknowledged.
  * Layout:  per receiver `capacity_bytes`. A message is {u32 size, u32 lap, u64 checksum, payload},
  *          aligned to 16 bytes, and never wraps. A filler of 16 bytes ends a lap that has no room
- *          for the next message.
+ *          for the next message. On a fabric that does not order writes the payload is masked.
  * Cost:    send to n receivers: n writes (notify, or with an immediate), and n more per lap for the
  *          filler. receive: none, except 1 write to acknowledge every consumed half of the ring, or
  *          on request.
@@ -15,7 +15,8 @@
  *          nothing was sent). The sender skips failed receivers, and waits for receivers that have
  *          not opened the ring. If the sender fails, receivers get all complete messages, then
  *          -EHOSTDOWN; if it closes the ring, then -ENOTCONN. A message of a failed sender may have
- *          reached some receivers only.
+ *          reached some receivers only. If an acknowledgement fails, the following calls of receive
+ *          repeat it.
  * Threads: send and wait_received: one thread at a time. receive and acknowledge: one thread at a
  *          time.
  * Source:  LOCO 5.4; FaRM. Differs in: each record carries its lap, and a checksum that covers its

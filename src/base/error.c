@@ -61,6 +61,7 @@ static const struct {
 
 static _Thread_local struct {
     const char *sentence; /* NULL: none yet; else `text` or a static string */
+    int code;             /* 0: none yet */
     char text[REMO__SENTENCE_MAX];
 } last_error;
 
@@ -71,6 +72,10 @@ static int errno_of(int code) {
 
 const char *remo_last_error(void) {
     return last_error.sentence ? last_error.sentence : "";
+}
+
+int remo__sentence_code(void) {
+    return last_error.code;
 }
 
 const char *remo_error_name(int code) {
@@ -93,12 +98,13 @@ const char *remo_error_text(int code) {
 
 /* Replace the sentence. The caller has formatted it elsewhere: the old sentence may be one of its
  * arguments. */
-static void sentence_set(const char *text) {
+static void sentence_set(int code, const char *text) {
     size_t length = strlen(text);
     for (size_t i = 0; i < length; i++) /* names from users and peers must not control a terminal */
         last_error.text[i] = (unsigned char)text[i] < ' ' || text[i] == '\x7f' ? '?' : text[i];
     last_error.text[length] = '\0';
     last_error.sentence = last_error.text;
+    last_error.code = code;
 }
 
 int remo__fail_null(const char *function, const char *argument) {
@@ -114,7 +120,7 @@ int remo__fail(int code, const char *format, ...) {
     if (vsnprintf(text, sizeof text, format, args) < 0)
         text[0] = '\0';
     va_end(args);
-    sentence_set(text);
+    sentence_set(code, text);
     errno = saved_errno;
     return code;
 }
@@ -129,7 +135,7 @@ int remo__fail_more(int code, const char *format, ...) {
     va_end(args);
     if (length >= 0 && (size_t)length < sizeof text)
         snprintf(text + length, sizeof text - (size_t)length, ": %s", remo_last_error());
-    sentence_set(text);
+    sentence_set(code, text);
     errno = saved_errno;
     return code;
 }
@@ -137,5 +143,6 @@ int remo__fail_more(int code, const char *format, ...) {
 int remo__fail_static(int code, const char *sentence) {
     assert(code < 0);
     last_error.sentence = sentence;
+    last_error.code = code;
     return code;
 }

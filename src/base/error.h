@@ -6,6 +6,7 @@
  *     return remo__fail_more(rc, "opening queue %s", name); */
 #pragma once
 
+#include <errno.h>
 #include <remo/error.h>
 
 /* The longest sentence, its terminator included; longer sentences are truncated. */
@@ -21,6 +22,15 @@ int remo__fail_more(int code, const char *format, ...) __attribute__((format(pri
 /* As remo__fail, for frequent, ordinary results (an empty queue, a missing key). Stores the pointer, and
  * neither formats nor copies. `sentence` must have static lifetime. */
 int remo__fail_static(int code, const char *sentence);
+
+int remo__sentence_code(void);
+
+/* After a function that returns NULL: return the code of this thread's sentence. It is negative, and the
+ * compiler can see that: outputs are set if the caller returns 0. */
+static inline int remo__last_code(void) {
+    int code = remo__sentence_code();
+    return code < 0 ? code : -EIO;
+}
 
 /* Set a sentence that names the function and its NULL argument; return -EINVAL. */
 int remo__fail_null(const char *function, const char *argument);

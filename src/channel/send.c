@@ -34,7 +34,7 @@ int remo__channel_write_immediate(struct remo_channel *channel, const struct rem
                                   uint32_t value, struct remo_ack *ack) {
     struct remo__thread *thread = remo__thread(channel->node);
     if (!thread)
-        return -EAGAIN;
+        return remo__last_code();
     uint64_t at = remo__memory_at(memory, node, offset);
     if (at == REMO__NO_OFFSET)
         return remo__fail(-ENOTCONN, "node %u is not connected to channel %s", node, channel->name);

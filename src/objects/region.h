@@ -54,13 +54,14 @@ struct remo__region_target {
     uint64_t at;
 };
 
-/* Prepare an operation. The caller has checked the range. Errors: -EAGAIN; those of remo__region_reach. */
+/* Prepare an operation. The caller has checked the range. Errors: those of remo__thread and
+ * remo__region_reach. */
 static inline __attribute__((always_inline)) int
 remo__region_find_target(struct remo_region *region, uint32_t node, uint64_t offset,
                          struct remo__region_target *ret_target) {
     struct remo__thread *thread = remo__thread(region->node);
     if (remo__unlikely(!thread))
-        return -EAGAIN;
+        return remo__last_code();
     uint64_t at = remo__memory_at(region->memory, node, offset);
     if (remo__unlikely(at == REMO__NO_OFFSET)) {
         uint64_t found = at; /* a separate variable, so that `at` stays in a register */

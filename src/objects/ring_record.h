@@ -3,13 +3,20 @@
  * Layout:  record = {u32 size, u32 lap, u64 checksum, payload}, each at a multiple of 16 bytes. If the next
  *          record does not fit before the end of the ring, a filler ends the lap. The checksum covers size,
  *          lap, payload and the position in the stream, so neither a record of an earlier lap nor a torn
- *          record matches. It covers every written byte: when a record matches, no byte of it can arrive
- *          later and overwrite the next record.
+ *          record matches. It covers every written byte: when a record matches, all its bytes are in
+ *          place.
+ * Masks:   a byte that is in place may be a remainder of the last lap that equals the new byte. Where the
+ *          network does not order writes, the new byte could then arrive in the next lap, and overwrite the
+ *          next record. There the payload is padded to words, and each word is XORed with a key derived from
+ *          the position. So a word of an earlier lap equals the expected word with probability 2^-64, and
+ *          when a record matches, no word of it is still to arrive. Where writes are ordered, all words of a
+ *          record arrive before those of the next lap.
  * Bounds:  `size` comes from another node. It is used only after a check against the ring and the longest
  *          message. A receiver never reads outside [0, capacity) of the ring, whatever the ring contains.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -27,6 +34,7 @@ struct remo__ring_cursor {
     uint64_t position;
     uint64_t offset;
     uint32_t lap; /* from 1, so that zeroed memory is no record; wraps */
+    bool masked;  /* payloads are masked: the same at all nodes of a job */
 };
 
 enum remo__record_kind { REMO__RECORD_NONE, REMO__RECORD_FILLING, REMO__RECORD_MESSAGE };
@@ -60,21 +68,37 @@ static inline uint64_t remo__record_checksum(const struct remo__ring_cursor *cur
                                 remo__random_mix(REMO__MUTANT(ringbuffer_lap) ? 0 : cursor->position) ^ head);
 }
 
+/* Return the bytes of a payload in the ring. */
+static inline size_t remo__record_payload_bytes(const struct remo__ring_cursor *cursor, uint32_t size) {
+    return cursor->masked ? remo__align_up(size, sizeof(uint64_t)) : size;
+}
+
+/* Mask or unmask the payload of the record at `cursor`, if payloads are masked. */
+static inline void remo__record_mask(const struct remo__ring_cursor *cursor, uint64_t *words, size_t bytes) {
+    uint64_t key = REMO__MUTANT(ringbuffer_mask) ? 0 : remo__random_mix(cursor->position);
+    for (size_t i = 0; cursor->masked && i < bytes / sizeof *words; i++)
+        words[i] ^= key;
+}
+
 /* Encode the record at `cursor` into `image`, which has room for it. Return the number of bytes to write. */
 static inline uint64_t remo__record_encode(void *image, const struct remo__ring_cursor *cursor, uint32_t size,
                                            const void *payload) {
-    uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
+    uint32_t message_bytes = size == REMO__RECORD_FILLER ? 0 : size;
+    size_t payload_bytes = remo__record_payload_bytes(cursor, message_bytes);
     uint64_t head = (uint64_t)cursor->lap << 32 | size, *words = image;
+    if (message_bytes > 0) {
+        words[1 + (payload_bytes + 7) / 8] = 0; /* the padding */
+        memcpy(words + 2, payload, message_bytes);
+    }
     words[0] = head;
-    words[1] = remo__record_checksum(cursor, head, payload, payload_bytes);
-    if (payload_bytes > 0)
-        memcpy(words + 2, payload, payload_bytes);
+    words[1] = remo__record_checksum(cursor, head, words + 2, payload_bytes);
+    remo__record_mask(cursor, words + 2, payload_bytes);
     return REMO__RECORD_HEADER_BYTES + payload_bytes;
 }
 
 /* Decode the record at `cursor`. A message is copied to `buffer`, or to `scratch` (which has room for the
  * longest) if the buffer is too small. Return REMO__RECORD_NONE if the checksum does not match; the buffer's
- * contents are undefined then. */
+ * contents are undefined then. `scratch` is aligned to words. */
 static inline enum remo__record_kind remo__record_decode(const char *ring,
                                                          const struct remo__ring_cursor *cursor, void *buffer,
                                                          size_t buffer_bytes, void *scratch,
@@ -89,10 +113,14 @@ static inline enum remo__record_kind remo__record_decode(const char *ring,
     if (size > remo__record_message_max(cursor->capacity)
         || remo__record_bytes(size) > cursor->capacity - cursor->offset)
         return REMO__RECORD_NONE;
-    void *to = size <= buffer_bytes ? buffer : scratch;
-    remo__copy_from(to, record + REMO__RECORD_HEADER_BYTES, size);
-    if (sum != remo__record_checksum(cursor, head, to, size) && !REMO__MUTANT(ringbuffer_checksum))
+    size_t payload_bytes = remo__record_payload_bytes(cursor, size);
+    void *to = size <= buffer_bytes && !cursor->masked ? buffer : scratch;
+    remo__copy_from(to, record + REMO__RECORD_HEADER_BYTES, payload_bytes);
+    remo__record_mask(cursor, scratch, payload_bytes);
+    if (sum != remo__record_checksum(cursor, head, to, payload_bytes) && !REMO__MUTANT(ringbuffer_checksum))
         return REMO__RECORD_NONE;
+    if (cursor->masked && size > 0 && size <= buffer_bytes)
+        memcpy(buffer, scratch, size);
     *ret_size = size;
     return REMO__RECORD_MESSAGE;
 }

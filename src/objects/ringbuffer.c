@@ -14,6 +14,7 @@
 #define CAPACITY_DEFAULT (64u << 10)
 #define CAPACITY_MIN 256u
 #define CAPACITY_MAX (UINT64_C(1) << 32)
+#define RETRY_PAUSE_NS REMO__NS_PER_MS /* between attempts to acknowledge */
 
 struct receiver {
     uint16_t node;
@@ -96,6 +97,7 @@ static int open_parts(struct remo_ringbuffer *ring, struct remo_channel *parent,
         return rc;
     ring->node = remo_channel_node(ring->channel);
     ring->is_sender = ring->node->rank == ring->sender;
+    ring->cursor.masked = !ring->node->fabric->caps.writes_ordered;
     rc = open_memory(ring, ring->node->size, &receivers);
     if (rc == 0)
         rc = remo_sst_open(ring->channel, "consumed", sizeof ring->cursor.position, NULL, &ring->consumed);
@@ -371,6 +373,25 @@ static int has_arrived(void *ctx) {
     return rc != 0 && !REMO__MUTANT(ringbuffer_last_look) && probe_record(arrival) ? 1 : rc;
 }
 
+static bool is_acknowledgement_due(const struct remo_ringbuffer *ring) {
+    return ring->cursor.position - ring->acknowledged >= ring->cursor.capacity / 2;
+}
+
+/* Wait for a message. If the last acknowledgement failed, the sender may have no room for the message: repeat
+ * the acknowledgement until it succeeds. Its errors are ignored: has_arrived returns those of the sender. */
+static int await_message(struct arrival *arrival, uint64_t timeout_ns) {
+    struct remo_ringbuffer *ring = arrival->ring;
+    uint64_t deadline_ns = remo__deadline(timeout_ns);
+    while (is_acknowledgement_due(ring) && !REMO__MUTANT(ringbuffer_credit)
+           && remo_ringbuffer_acknowledge(ring) != 0) {
+        uint64_t pause_end_ns = remo__min(deadline_ns, remo__deadline(RETRY_PAUSE_NS));
+        int rc = remo__wait(ring->node, has_arrived, arrival, pause_end_ns);
+        if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)
+            return rc;
+    }
+    return remo__wait(ring->node, has_arrived, arrival, deadline_ns);
+}
+
 int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
                             size_t *ret_size_bytes, uint64_t timeout_ns) {
     REMO__REQUIRE(ring);
@@ -381,7 +402,7 @@ int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t b
     if (remo__unlikely(!ret_size_bytes))
         return remo__fail(-EINVAL, "cannot receive from ring %s: ret_size_bytes is NULL", name);
     if (!probe_record(&arrival)) {
-        int rc = remo__wait(ring->node, has_arrived, &arrival, remo__deadline(timeout_ns));
+        int rc = await_message(&arrival, timeout_ns);
         if (rc != 0)
             return rc;
     }
@@ -392,7 +413,7 @@ int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t b
             "cannot receive from ring %s: the message has %u bytes, the buffer %zu; use a larger buffer",
             name, ring->found_bytes, arrival.buffer_bytes);
     remo__ring_advance(&ring->cursor, remo__record_bytes(ring->found_bytes));
-    if (ring->cursor.position - ring->acknowledged >= ring->cursor.capacity / 2)
+    if (is_acknowledgement_due(ring))
         (void)remo_ringbuffer_acknowledge(ring); /* the next receive repeats one that failed */
     return 0;
 }

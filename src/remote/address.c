@@ -57,7 +57,7 @@ static int find_target(struct remo_node *node, struct remo_addr addr, const void
     if (remo__unlikely(rc != 0))
         return rc;
     *ret_thread = remo__thread(node);
-    return *ret_thread ? 0 : -EAGAIN;
+    return *ret_thread ? 0 : remo__last_code();
 }
 
 static int find_word(struct remo_node *node, struct remo_addr addr, struct remo__thread **ret_thread) {

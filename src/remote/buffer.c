@@ -10,7 +10,7 @@ int remo_buffer_get(struct remo_node *node, void **ret_buffer) {
     REMO__REQUIRE(ret_buffer);
     struct remo__thread *thread = remo__thread(node);
     if (!thread)
-        return -EAGAIN;
+        return remo__last_code();
     if (remo__unlikely(!thread->buffers)) {
         uint64_t offset;
         int rc =

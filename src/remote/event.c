@@ -143,7 +143,7 @@ int remo_event_arm(struct remo_event *event) {
         return remo__fail(-EINVAL, "cannot arm an event: it is NULL");
     struct remo__thread *thread = remo__thread(event->node);
     if (!thread)
-        return -EAGAIN;
+        return remo__last_code();
     struct remo__doorbell *bell = event->node->doorbell;
     pthread_mutex_lock(&event->lock);
     if (!event->is_armed)

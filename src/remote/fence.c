@@ -51,14 +51,16 @@ static void advance(_Atomic uint64_t *flushed, uint64_t written) {
         continue;
 }
 
-/* Record that a completed write to a failed node may not have been placed. collect_errors finds the record,
- * in this fence or a later one. */
-static void note_lost(struct remo__slots_peer *peer, uint64_t written) {
-    int none = 0;
-    advance(&peer->flushed, written);
-    atomic_compare_exchange_strong(&peer->global_error, &none, -EHOSTDOWN);
-    none = 0;
-    atomic_compare_exchange_strong(&peer->thread_error, &none, -EHOSTDOWN);
+/* Record that a completed write to a failed node may not have been placed; this fence or a later one returns
+ * the loss. The error precedes `flushed`: a concurrent fence that needs no flush finds the error. */
+static void note_lost(struct remo__slots *slots, uint32_t peer, uint64_t written) {
+    struct remo__slots_peer *of = &slots->peers[peer];
+    (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
+    if (atomic_load(&of->flushed) < written) {
+        remo__slots_note_error(of, -EHOSTDOWN);
+        advance(&of->flushed, written);
+    }
+    remo__mutex_unlock(slots->node, &slots->lock);
 }
 
 /* Return -ETIMEDOUT with a sentence that names the first peer with operations in flight. */
@@ -79,10 +81,11 @@ struct fence {
     const struct remo__exempt_writes *exempt; /* the round to skip, or NULL */
     uint64_t timeout_ns;
     uint64_t deadline_ns; /* one for all threads and peers; 0: not determined yet */
+    uint64_t scratch;     /* the result of flushing reads, which is not used */
     struct loss {
         int error; /* 0: no write was lost */
         uint32_t peer;
-    } loss; /* the first loss that this fence has found */
+    } loss; /* the first loss that this fence has taken */
 };
 
 /* The clock is read only if the fence has to wait. */
@@ -103,76 +106,106 @@ static bool only_exempt(const struct remo__exempt_writes *exempt, uint32_t peer,
     return written == exempt->peer[peer].after || REMO__MUTANT(barrier_news);
 }
 
-/* Flush the writes of `thread` by a read from each peer of the range that may have unplaced ones. The reads
- * count as operations of the fencing thread. Returns transient errors only. */
-static int flush(struct fence *fence, struct remo__thread *thread) {
+/* The flush of the writes of one thread to one peer. */
+struct flush {
+    struct remo_ack ack; /* of the read */
+    uint64_t written;    /* number of writes that are placed when the read is complete; 0: there is no read */
+};
+
+/* Post the read that flushes the writes of `thread` to `peer`, if some may be unplaced. The read counts as an
+ * operation of the fencing thread. Returns transient errors only. */
+static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t peer, struct flush *flush) {
     struct remo_node *node = thread->node;
-    struct remo_ack ack = REMO_ACK_INIT;
-    uint64_t scratch[1], written[REMO_NODES_MAX];
-    int rc = 0;
-    for (uint32_t peer = fence->first; peer < fence->end; peer++) {
-        const struct remo__slots_peer *of = &thread->slots->peers[peer];
-        uint64_t flushed = atomic_load(&of->flushed);
-        written[peer] = atomic_load(&of->written);
-        if (fence->exempt && thread == fence->exempt->thread
-            && only_exempt(fence->exempt, peer, written[peer]))
-            written[peer] = flushed;
-        if (written[peer] == flushed)
-            continue;
-        if (!remo__peer_is_up(node, peer)) {
-            if (!REMO__MUTANT(fence_lost))
-                note_lost(&thread->slots->peers[peer], written[peer]);
-            continue;
-        }
-        int one = remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), scratch,
-                                sizeof scratch, &ack);
-        rc = rc ? rc : one;
+    const struct remo__slots_peer *of = &thread->slots->peers[peer];
+    uint64_t flushed = atomic_load(&of->flushed), written = atomic_load(&of->written);
+    *flush = (struct flush){.ack = REMO_ACK_INIT};
+    if (written == flushed)
+        return 0;
+    if (fence->exempt && thread == fence->exempt->thread && only_exempt(fence->exempt, peer, written))
+        return 0;
+    if (!remo__peer_is_up(node, peer)) {
+        if (!REMO__MUTANT(fence_lost))
+            note_lost(thread->slots, peer, written);
+        return 0;
     }
-    if (remo__ack_pending(&ack) || ack.status != 0) {
-        int waited = remo_ack_wait(&ack, remo__remaining_ns(deadline_of(fence)));
-        remo_ack_cancel(&ack);
-        rc = rc ? rc : waited;
-    }
-    for (uint32_t peer = fence->first; peer < fence->end && (rc == 0 || REMO__MUTANT(fence_flush_failed));
-         peer++)
-        advance(&thread->slots->peers[peer].flushed, written[peer]);
+    int rc = remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), &fence->scratch,
+                           sizeof fence->scratch, &flush->ack);
+    flush->written = rc == 0 || REMO__MUTANT(fence_flush_failed) ? written : 0;
     return rc;
 }
 
-/* Find an error of a write without an ack. A fence of the writing thread returns the error if it runs first.
- * A global fence of another thread may return it, because the writing thread may have ended. A fence with a
- * transient error leaves the errors in place, and a later fence returns them. */
-static void collect_errors(struct fence *fence, const struct remo__thread *thread) {
+/* Wait for the read. Returns transient errors only. */
+static int flush_wait(struct fence *fence, uint32_t peer, struct flush *flush) {
+    if (!remo__ack_pending(&flush->ack) && flush->ack.status == 0)
+        return 0;
+    int rc = remo_ack_wait(&flush->ack, remo__remaining_ns(deadline_of(fence)));
+    remo_ack_cancel(&flush->ack);
+    return rc == -ETIMEDOUT ? remo__peer_timeout(fence->me->node, peer, "complete operations on") : rc;
+}
+
+/* Flush the writes of `thread`. All reads are posted before the first wait. A peer that does not answer
+ * leaves only the writes to itself unplaced. Returns the last transient error, to which the sentence
+ * belongs. */
+static int flush(struct fence *fence, struct remo__thread *thread) {
+    struct flush flushes[REMO_NODES_MAX];
+    int rc = 0;
+    for (uint32_t peer = fence->first; peer < fence->end; peer++) {
+        int one = flush_post(fence, thread, peer, &flushes[peer]);
+        rc = one ? one : rc;
+    }
+    for (uint32_t peer = fence->first; peer < fence->end; peer++) {
+        int one = flush_wait(fence, peer, &flushes[peer]);
+        rc = one ? one : rc;
+        if ((REMO__MUTANT(fence_flush_all) ? rc : one) == 0 || REMO__MUTANT(fence_flush_failed))
+            advance(&thread->slots->peers[peer].flushed, flushes[peer].written);
+    }
+    return rc;
+}
+
+/* Take the error of writes of `thread` to one peer, if this fence covers them. The lock makes the two words
+ * one: a failure that is noted or taken concurrently is returned once. */
+static int take_error(const struct fence *fence, struct remo__thread *thread, uint32_t peer) {
+    struct remo__slots *slots = thread->slots;
+    struct remo__slots_peer *of = &slots->peers[peer];
     bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
-    for (uint32_t peer = fence->first; peer < fence->end && fence->loss.error == 0; peer++) {
-        struct remo__slots_peer *of = &thread->slots->peers[peer];
-        int error = own ? atomic_load(&of->thread_error) : 0;
-        error = error == 0 && global ? atomic_load(&of->global_error) : error;
-        if (error != 0 && !REMO__MUTANT(fence_errors))
+    if (!(own && atomic_load(&of->thread_error) != 0) && !(global && atomic_load(&of->global_error) != 0))
+        return 0;
+    (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
+    int error = own ? atomic_load(&of->thread_error) : 0;
+    if (error != 0 && !remo__peer_is_up(thread->node, peer)) /* the error covers all writes so far */
+        advance(&of->flushed, atomic_load(&of->written));
+    if (error == 0 && global)
+        error = atomic_load(&of->global_error);
+    if (error != 0)
+        atomic_store(&of->global_error, 0);
+    if (own || REMO__MUTANT(fence_other_errors))
+        atomic_store(&of->thread_error, 0);
+    remo__mutex_unlock(slots->node, &slots->lock);
+    return error;
+}
+
+static void take_errors_of(struct fence *fence, struct remo__thread *thread) {
+    for (uint32_t peer = fence->first; peer < fence->end && !REMO__MUTANT(fence_errors); peer++) {
+        int error = take_error(fence, thread, peer);
+        if (error != 0 && fence->loss.error == 0)
             fence->loss = (struct loss){.error = error, .peer = peer};
     }
 }
 
-static int take_error(_Atomic int *error) {
-    return atomic_load(error) ? atomic_exchange(error, 0) : 0;
+/* Take the errors of writes without an ack. The writing thread gets an error from its next fence that covers
+ * the write. A global fence of another thread gets it too if it runs earlier, because the writing thread may
+ * have ended. The fence returns one error for all losses that it takes. */
+static void take_errors(struct fence *fence) {
+    struct remo_node *node = fence->me->node;
+    take_errors_of(fence, fence->writer ? fence->writer : fence->me);
+    uint32_t count = fence->scope == REMO_FENCE_GLOBAL ? atomic_load(&node->threads->count) : 0;
+    for (uint32_t i = 0; i < count; i++)
+        take_errors_of(fence, node->threads->of[i]);
 }
 
-/* The fence returns one error for all losses that it covers: remove them. */
-static void take_errors(const struct fence *fence, const struct remo__thread *thread) {
-    bool own = thread == fence->me, global = fence->scope == REMO_FENCE_GLOBAL;
-    for (uint32_t peer = fence->first; peer < fence->end; peer++) {
-        struct remo__slots_peer *of = &thread->slots->peers[peer];
-        int error = own ? take_error(&of->thread_error) : 0;
-        if (error != 0 || global)
-            (void)take_error(&of->global_error);
-        if (error != 0 && !remo__peer_is_up(thread->node, peer)) /* the error covers all writes so far */
-            advance(&of->flushed, atomic_load(&of->written));
-    }
-}
-
-/* Fence the operations of one thread, and record losses in *fence. Returns 0, or a transient error: writes
- * may be in flight. If the fabric keeps the order of writes, and of reads after writes, a pair fence needs
- * neither a flush nor a wait for writes. */
+/* Fence the operations of one thread. Returns 0, or a transient error: writes may be in flight. If the fabric
+ * keeps the order of writes, and of reads after writes, a pair fence needs neither a flush nor a wait for
+ * writes. */
 static int fence_slots(struct fence *fence, struct remo__thread *thread) {
     struct remo_node *node = fence->me->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
@@ -188,8 +221,7 @@ static int fence_slots(struct fence *fence, struct remo__thread *thread) {
     if (!ordered && !caps->completion_placed && !REMO__MUTANT(fence_flush))
         rc = flush(fence, thread);
     int waited = drain_wait(fence, &drain);
-    collect_errors(fence, thread);
-    return rc ? rc : waited;
+    return waited ? waited : rc;
 }
 
 static struct fence fence_of(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer) {
@@ -221,23 +253,18 @@ static int fence_queues(struct fence *fence) {
     uint32_t count = all ? atomic_load(&node->threads->count) : 0;
     for (uint32_t i = 0; i < count; i++) {
         int other = node->threads->of[i] == fence->me ? 0 : fence_slots(fence, node->threads->of[i]);
-        rc = rc ? rc : other;
+        rc = other ? other : rc;
     }
     return rc;
 }
 
 /* End a fence whose last attempt returned `rc`. A transient error has precedence over a loss, because a
- * caller that gets a loss assumes that no write is in flight. */
+ * caller that gets a loss assumes that no write is in flight. The losses then remain for a later fence. */
 static int fence_end(struct fence *fence, int rc) {
-    struct remo_node *node = fence->me->node;
     const struct loss *loss = &fence->loss;
-    if (loss->error == 0 || (rc != 0 && !REMO__MUTANT(fence_take_errors)))
-        return rc;
-    take_errors(fence, fence->writer ? fence->writer : fence->me);
-    uint32_t count = fence->scope == REMO_FENCE_GLOBAL ? atomic_load(&node->threads->count) : 0;
-    for (uint32_t i = 0; i < count; i++)
-        take_errors(fence, node->threads->of[i]);
-    if (rc == 0)
+    if (rc == 0 || REMO__MUTANT(fence_take_errors))
+        take_errors(fence);
+    if (rc == 0 && loss->error != 0)
         (void)remo__fail(loss->error,
                          "a write to node %u since the last fence failed (%s); whether it was applied is "
                          "unknown",
@@ -281,7 +308,7 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
         return rc;
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
-        return -EAGAIN;
+        return remo__last_code();
 #ifdef REMO_SIM
     remo__sim_turn("fence");
 #endif
@@ -405,7 +432,7 @@ void remo__exempt_placed(struct remo__exempt_writes *exempt) {
 int remo__fence_except(struct remo_node *node, const struct remo__exempt_writes *exempt) {
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
-        return -EAGAIN;
+        return remo__last_code();
     if (node->mapped || exempt->thread != thread)
         return remo_fence(node, REMO_FENCE_GLOBAL, 0);
 #ifdef REMO_SIM

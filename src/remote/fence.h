@@ -2,7 +2,8 @@
  *
  * Failure: a fence fails in two ways. Transient: a flush was not posted or did not complete in time. Writes
  *          may still be in flight, and a later fence may succeed. Loss: a write or its target has failed.
- *          The write is not in flight, and one fence returns the loss. An object that passes data to
+ *          The write is not in flight. The next fence of the writing thread returns the loss, and so does a
+ *          global fence of another thread that runs earlier. An object that passes data to
  *          another node after a fence must retry a transient failure. Otherwise a late write could
  *          overwrite data of the next node.
  *

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "node/arena.h"
 
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots) {
@@ -57,27 +58,28 @@ static void finish_ack(struct remo_ack *ack, int status) {
     __atomic_fetch_sub(&ack->pending, 1, __ATOMIC_RELEASE);
 }
 
-/* Record the error of a write without an ack, unless an earlier error is recorded. */
-static void note_error(struct remo__slots_peer *peer, int status) {
-    int none = 0;
-    atomic_compare_exchange_strong(&peer->global_error, &none, status);
-    none = 0;
-    atomic_compare_exchange_strong(&peer->thread_error, &none, status);
-}
-
 void remo__slots_inherit(struct remo__thread *thread) {
     for (uint32_t peer = 0; peer < thread->node->size; peer++)
         atomic_store(&thread->slots->peers[peer].thread_error, 0);
 }
 
-/* Complete an operation, and free its slot. The lock is held. */
+/* Return whether a fence has recorded all writes to the peer as lost while some were in flight. Otherwise
+ * `flushed` passes a write only after its completion. */
+static bool is_known_lost(const struct remo__slots *slots, const struct remo__slots_peer *peer) {
+    return !slots->node->fabric->caps.completion_placed
+           && atomic_load(&peer->flushed) == atomic_load(&peer->written) && !REMO__MUTANT(fence_known_lost);
+}
+
+/* Complete an operation, and free its slot. The error precedes the count: a fence that finds no write in
+ * flight also finds the error. The lock is held. */
 static void finish(struct remo__slots *slots, uint32_t index, int status) {
     struct remo__slot *slot = &slots->slot[index];
     struct remo__slots_peer *peer = &slots->peers[slot->peer];
     if (slot->kind == REMO__OP_WRITE) {
+        if (status != 0 && !slot->ack && (!slot->exempt || REMO__MUTANT(fence_exempt))
+            && !is_known_lost(slots, peer))
+            remo__slots_note_error(peer, status);
         remo__slots_set(&peer->writes, peer->writes - 1);
-        if (status != 0 && !slot->ack)
-            note_error(peer, status);
     } else {
         if (status == 0 && slot->dst)
             memcpy(slot->dst, slot->bounce, slot->bytes);

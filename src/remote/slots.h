@@ -22,8 +22,8 @@ struct remo__slot {
 
 struct remo__slots_peer {
     uint32_t writes, others; /* (A) in flight */
-    /* The first error of a write without an ack: for the next fence of its thread, and for the next global
-     * fence of another thread. */
+    /* The first error of a write without an ack: for the next fence of its thread, and for a global fence of
+     * another thread that runs earlier. Noted and taken under the lock; read also without it. */
     _Atomic int thread_error, global_error;
     _Atomic uint64_t written; /* number of writes posted, if completion does not mean placed */
     _Atomic uint64_t flushed; /* number of them that are placed */
@@ -74,4 +74,12 @@ static inline uint32_t remo__slots_get(const uint32_t *counter) {
 
 static inline void remo__slots_set(uint32_t *counter, uint32_t value) {
     __atomic_store_n(counter, value, __ATOMIC_RELEASE);
+}
+
+/* Record the error of a write without an ack, unless an earlier error is recorded. The lock is held. */
+static inline void remo__slots_note_error(struct remo__slots_peer *peer, int status) {
+    if (atomic_load(&peer->global_error) == 0)
+        atomic_store(&peer->global_error, status);
+    if (atomic_load(&peer->thread_error) == 0)
+        atomic_store(&peer->thread_error, status);
 }

@@ -106,7 +106,7 @@ static struct remo__thread *take_thread(struct remo_node *node) {
     }
     struct remo__thread *thread = make_thread(node, count);
     if (!thread) {
-        remo__fail(-ENOMEM, "cannot attach thread number %u to the node: %s", count, remo_last_error());
+        remo__fail_more(remo__last_code(), "cannot attach thread number %u to the node", count);
         return NULL;
     }
     node->threads->of[count] = thread;

@@ -50,7 +50,8 @@ extern _Thread_local struct remo__thread *remo__threads_of_os_thread;
 struct remo__thread *remo__thread_attach(struct remo_node *node);
 
 /* Return the calling thread's struct of the node; attach the thread at its first call. NULL, with the
- * sentence set, if the thread cannot be attached; callers return -EAGAIN. */
+ * sentence set, if the thread cannot be attached; callers return remo__last_code(). Its codes: -EAGAIN (too
+ * many threads), -ENOMEM, and those of remo__slots_open. */
 static inline struct remo__thread *remo__thread(struct remo_node *node) {
     if (remo__likely(remo__tls.node_id == node->id))
         return remo__tls.thread;

@@ -1,5 +1,7 @@
 /* write.c - writes of any fabric and size. A large write is several operations. Its notification follows the
  * last one, so on fabrics that reorder writes a fence places the others first. */
+#include <assert.h>
+
 #include "remote/op.h"
 #include "remote/start.h"
 
@@ -13,6 +15,7 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
                          : (flags & REMO__WRITE_NOTIFY) ? REMO__OP_NOTIFY
                                                         : 0;
     int rc = 0;
+    assert(ack || !(flags & REMO__WRITE_EXEMPT)); /* only the ack reports its failure */
     do {
         uint64_t piece = remo__min(bytes - at, piece_max);
         bool last = at + piece == bytes, is_inline = piece <= caps->inline_bytes;

@@ -10,7 +10,7 @@
 
 #define PREFIX_BYTES 8u
 
-enum { GOOD_SUM = 1, GOOD_LAP = 2 };
+enum { GOOD_SUM = 1, GOOD_LAP = 2, MASKED = 4 };
 
 /* Write the right checksum, as a malicious sender would: without it a fuzzer does not reach the code behind
  * the check. */
@@ -20,9 +20,13 @@ static void mend(char *ring, const struct remo__ring_cursor *cursor, uint8_t fla
         words[0] = (uint64_t)cursor->lap << 32 | (uint32_t)words[0];
     uint32_t size = (uint32_t)words[0];
     uint64_t room = cursor->capacity - cursor->offset - REMO__RECORD_HEADER_BYTES;
-    if (flags & GOOD_SUM)
-        words[1] = remo__record_checksum(cursor, words[0], words + 2,
-                                         size == REMO__RECORD_FILLER ? 0 : remo__min(size, room));
+    if (!(flags & GOOD_SUM))
+        return;
+    uint32_t message_bytes = size == REMO__RECORD_FILLER ? 0 : (uint32_t)remo__min(size, room);
+    size_t payload_bytes = remo__record_payload_bytes(cursor, message_bytes);
+    remo__record_mask(cursor, words + 2, payload_bytes);
+    words[1] = remo__record_checksum(cursor, words[0], words + 2, payload_bytes);
+    remo__record_mask(cursor, words + 2, payload_bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
@@ -32,8 +36,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     uint32_t place = (data[2] | data[3] << 8) % (uint32_t)(capacity / 16),
              lap = (uint32_t)(data[4] | data[5] << 8);
     size_t room = (size_t)(data[6] | data[7] << 8), most = remo__record_message_max(capacity);
-    struct remo__ring_cursor cursor = {
-        .capacity = capacity, .offset = 16 * place, .lap = lap + 1, .position = lap * capacity + 16 * place};
+    struct remo__ring_cursor cursor = {.capacity = capacity,
+                                       .offset = 16 * place,
+                                       .lap = lap + 1,
+                                       .position = lap * capacity + 16 * place,
+                                       .masked = data[0] & MASKED};
     char *ring = aligned_alloc(64, capacity), *buffer = malloc(room ? room : 1),
          *scratch = malloc(most ? most : 1);
     assert(ring && buffer && scratch);
@@ -43,9 +50,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     uint32_t size = 0;
     enum remo__record_kind kind = remo__record_decode(ring, &cursor, buffer, room, scratch, &size);
     if (kind == REMO__RECORD_MESSAGE) {
+        uint64_t *payload = (uint64_t *)(void *)(ring + cursor.offset + REMO__RECORD_HEADER_BYTES);
         assert(size <= most && remo__record_bytes(size) <= capacity - cursor.offset);
-        assert(memcmp(size <= room ? buffer : scratch, ring + cursor.offset + REMO__RECORD_HEADER_BYTES, size)
-               == 0);
+        remo__record_mask(&cursor, payload, remo__record_payload_bytes(&cursor, size));
+        assert(memcmp(size <= room ? buffer : scratch, payload, size) == 0);
     }
     free(ring);
     free(buffer);
@@ -54,26 +62,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 }
 
 /* A message, one at the end of its lap, the longest one, an empty one, a filler; each with and without
- * `mend`. */
+ * `mend` and a mask. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     static const struct {
         uint32_t size;
         uint16_t place;
     } records[] = {{5, 0}, {16, 14}, {48, 3}, {0, 15}, {REMO__RECORD_FILLER, 9}};
-    if (n >= 2 * sizeof records / sizeof records[0])
+    uint32_t index = n / 4;
+    if (index >= sizeof records / sizeof records[0])
         return 0;
     uint64_t image[64] = {0};
     char payload[256];
     const struct remo__ring_cursor cursor = {.capacity = 256,
-                                             .offset = records[n / 2].place * 16u,
+                                             .offset = records[index].place * 16u,
                                              .lap = 1,
-                                             .position = records[n / 2].place * 16u};
+                                             .position = records[index].place * 16u,
+                                             .masked = n & 2};
     memset(payload, 'x', sizeof payload);
     memset(ret_data, 0, PREFIX_BYTES + 256);
-    ret_data[0] = n % 2 ? GOOD_SUM | GOOD_LAP : 0;
-    ret_data[2] = (uint8_t)records[n / 2].place;
+    ret_data[0] = (uint8_t)((n & 1 ? GOOD_SUM | GOOD_LAP : 0) | (n & 2 ? MASKED : 0));
+    ret_data[2] = (uint8_t)records[index].place;
     ret_data[6] = 64;
-    uint64_t length = remo__record_encode(image, &cursor, records[n / 2].size, payload);
+    uint64_t length = remo__record_encode(image, &cursor, records[index].size, payload);
     memcpy(ret_data + PREFIX_BYTES + cursor.offset, image, length);
     return PREFIX_BYTES + 256;
 }

@@ -71,12 +71,14 @@ static void close_buffer(struct remo_node *node, void *object) {
     remo_buffer_put(node, object);
 }
 
+#define MAP_NOT_OPENED (-ENOTRECOVERABLE) /* of open_kv_thread */
+
 /* The state that a thread needs in a map. */
 static int open_kv_thread(struct remo_node *node, void **ret_object) {
     static struct remo_kv *kv; /* stays open if the call fails */
     uint64_t key = 1, value = 2;
     if (!kv && open_kv(node, (void **)&kv) != 0)
-        return -ENOTRECOVERABLE;
+        return MAP_NOT_OPENED;
     int rc = remo_kv_insert(kv, &key, sizeof key, &value, sizeof value);
     *ret_object = kv;
     if (rc == 0)
@@ -125,6 +127,11 @@ static int open_node(struct remo_node *unused, void **ret_object) {
     return rc;
 }
 
+/* Return whether the subject is a thread's first use of a node or a map. */
+static bool is_first_use(const struct subject *subject) {
+    return subject->open == open_thread || subject->open == open_buffer || subject->open == open_kv_thread;
+}
+
 static int judge(const struct attempt *attempt) {
     bool may_succeed = attempt->kind == FAILING_MEMORY || attempt->kind == FAILING_DESCRIPTOR;
     if (!attempt->hit)
@@ -133,6 +140,9 @@ static int judge(const struct attempt *attempt) {
         CHECK(may_succeed);
     else
         CHECK(attempt->rc < 0 && remo_last_error()[0] != '\0');
+    if (attempt->hit && attempt->kind == FAILING_ALLOCATION && is_first_use(attempt->subject)
+        && attempt->rc != MAP_NOT_OPENED)
+        CHECK_EQUAL(attempt->rc, -ENOMEM);
     return 0;
 }
 

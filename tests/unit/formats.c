@@ -119,11 +119,11 @@ struct stream {
     struct remo__ring_cursor cursor;
 };
 
-static struct stream stream_open(void) {
+static struct stream stream_open(bool masked) {
     struct stream stream = {.ring = aligned_alloc(64, CAPACITY),
                             .image = malloc(CAPACITY),
                             .scratch = malloc(CAPACITY),
-                            .cursor = {.capacity = CAPACITY, .lap = 1}};
+                            .cursor = {.capacity = CAPACITY, .lap = 1, .masked = masked}};
     memset(stream.ring, 0, CAPACITY);
     return stream;
 }
@@ -148,17 +148,16 @@ static void close_lap(struct stream *stream) {
 }
 
 /* Every record is placed word by word over remains of earlier laps. */
-static void records_survive_tearing(void **state) {
-    struct stream stream = stream_open();
+static void check_tearing(bool masked) {
+    struct stream stream = stream_open(masked);
     unsigned char message[CAPACITY], found[CAPACITY];
-    (void)state;
     for (uint32_t n = 0; n < 20000; n++) {
         uint32_t size = (uint32_t)remo__random_below(&dice, remo__record_message_max(CAPACITY) + 1), got = 0;
         memset(message, (int)n, size);
         if (remo__record_bytes(size) > CAPACITY - stream.cursor.offset)
             close_lap(&stream);
         uint64_t bytes = remo__record_encode(stream.image, &stream.cursor, size, message);
-        assert_int_equal(bytes, REMO__RECORD_HEADER_BYTES + size);
+        assert_int_equal(bytes, REMO__RECORD_HEADER_BYTES + (masked ? remo__align_up(size, 8) : size));
         for (uint64_t odds = 0; odds <= 64; odds += 16) {
             place_some(stream.ring + stream.cursor.offset, stream.image, bytes, odds);
             enum remo__record_kind kind = decode(&stream, found, &got);
@@ -175,9 +174,38 @@ static void records_survive_tearing(void **state) {
     stream_close(&stream);
 }
 
+static void records_survive_tearing(void **state) {
+    (void)state;
+    check_tearing(false);
+}
+
+static void masked_records_survive_tearing(void **state) {
+    (void)state;
+    check_tearing(true);
+}
+
+/* A masked record does not match before its last word is in place, even if the message equals the memory. */
+static void late_words_are_awaited(void **state) {
+    (void)state;
+    for (uint32_t masked = 0; masked < 2; masked++)
+        for (uint32_t size = 1; size <= 64; size++) {
+            struct stream stream = stream_open(masked);
+            unsigned char message[64] = {0}, found[CAPACITY];
+            uint32_t got = 0;
+            uint64_t bytes = remo__record_encode(stream.image, &stream.cursor, size, message);
+            memcpy(stream.ring, stream.image, (bytes - 1) / 8 * 8);
+            assert_int_equal(decode(&stream, found, &got), masked ? REMO__RECORD_NONE : REMO__RECORD_MESSAGE);
+            memcpy(stream.ring, stream.image, bytes);
+            assert_int_equal(decode(&stream, found, &got), REMO__RECORD_MESSAGE);
+            assert_int_equal(got, size);
+            assert_memory_equal(found, message, size);
+            stream_close(&stream);
+        }
+}
+
 /* A record from 2^32 laps ago, whose lap number is the same, is not accepted as a new record. */
 static void old_records_stay_old(void **state) {
-    struct stream stream = stream_open();
+    struct stream stream = stream_open(false);
     unsigned char found[CAPACITY];
     uint32_t size;
     (void)state;
@@ -190,11 +218,10 @@ static void old_records_stay_old(void **state) {
 }
 
 /* A read into a buffer that is too small writes nothing beyond its end; the message is still verified. */
-static void small_buffers(void **state) {
-    struct stream stream = stream_open();
+static void check_small_buffer(bool masked) {
+    struct stream stream = stream_open(masked);
     unsigned char found[8] = "1234567";
     uint32_t size = 0;
-    (void)state;
     memcpy(stream.ring, stream.image, remo__record_encode(stream.image, &stream.cursor, 8, "abcdefgh"));
     assert_int_equal(remo__record_decode(stream.ring, &stream.cursor, found, 7, stream.scratch, &size),
                      REMO__RECORD_MESSAGE);
@@ -206,12 +233,20 @@ static void small_buffers(void **state) {
     stream_close(&stream);
 }
 
+static void small_buffers(void **state) {
+    (void)state;
+    check_small_buffer(false);
+    check_small_buffer(true);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(cells_survive_tearing),
                                        cmocka_unit_test(cells_begin_with_zero),
                                        cmocka_unit_test(torn_cells_are_refused),
                                        cmocka_unit_test(small_cells_share_a_line),
                                        cmocka_unit_test(records_survive_tearing),
+                                       cmocka_unit_test(masked_records_survive_tearing),
+                                       cmocka_unit_test(late_words_are_awaited),
                                        cmocka_unit_test(old_records_stay_old),
                                        cmocka_unit_test(small_buffers)};
     remo__random_seed(&dice, 4711);

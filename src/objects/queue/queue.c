@@ -134,7 +134,7 @@ static int begin_op(struct remo_queue *queue, enum remo__queue_side side, struct
         .thread = remo__thread(queue->node),
         .seen_departures = atomic_load_explicit(&queue->reported_departures, memory_order_relaxed)};
     if (remo__unlikely(!op->thread))
-        return -EAGAIN;
+        return remo__last_code();
     int rc = remo__queue_report_departure(op);
     return rc != 0 ? rc : remo__channel_check_peer(queue->channel, queue->home);
 }

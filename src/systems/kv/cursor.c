@@ -108,7 +108,7 @@ int remo_kv_next(struct remo_kv *kv, struct remo_kv_cursor *cursor, void *key, s
         return rc;
     visit.mine = remo__kv_thread(kv);
     if (!visit.mine)
-        return -EAGAIN;
+        return remo__last_code();
     remo__kv_try_release_kept(kv, visit.mine);
     rc = find_next(&visit, &cursor->internal[0]);
     if (rc == 1 || rc == -EMSGSIZE)

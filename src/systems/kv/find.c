@@ -264,7 +264,7 @@ int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *val
     REMO__REQUIRE(kv);
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine))
-        return -EAGAIN;
+        return remo__last_code();
     remo__kv_try_release_kept(kv, mine);
     if (remo__unlikely(!kv->is_small || key_bytes != 8 || cap < 8 || !key || !value
                        || !get_small_value(kv, mine, key, value)))

@@ -157,7 +157,8 @@ int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer);
 
 /* ---- kv.c, and inline functions ---- */
 
-/* Return the calling thread's state. NULL with the sentence set: too many threads, or no memory. */
+/* Return the calling thread's state. NULL with the sentence set if the thread cannot be attached, or memory
+ * is missing; callers return remo__last_code(). */
 static inline struct remo__kv_thread *remo__kv_thread(struct remo_kv *kv) {
     struct remo__thread *thread = remo__thread(kv->node);
     if (remo__unlikely(!thread))

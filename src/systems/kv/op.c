@@ -298,8 +298,8 @@ int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op) {
     REMO__REQUIRE(op);
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine)) {
-        op->status = -EAGAIN;
-        return -EAGAIN;
+        op->status = remo__last_code();
+        return op->status;
     }
     return remo__kv_start(kv, mine, op);
 }
@@ -308,7 +308,7 @@ int remo_kv_poll(struct remo_kv *kv) {
     REMO__REQUIRE(kv);
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine))
-        return -EAGAIN;
+        return remo__last_code();
     poll_all(kv, mine);
     return (int)mine->in_flight_count;
 }
@@ -340,7 +340,7 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
     REMO__REQUIRE(op);
     struct wait wait = {.kv = kv, .mine = remo__kv_thread(kv), .op = op};
     if (remo__unlikely(!wait.mine))
-        return -EAGAIN;
+        return remo__last_code();
     if (op->status == -EINPROGRESS && remo__kv_op_state(op)->step == REMO__KV_STEP_PREFETCH)
         prefetch_first(kv, wait.mine, remo__kv_op_state(op));
     while (op->status == -EINPROGRESS) {
