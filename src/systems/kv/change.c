@@ -70,7 +70,7 @@ static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, 
     bool is_fenced = !REMO__MUTANT(kv_update_fence);
     bool is_same_node = remo_lock_home(kv->locks, stripe) == node || REMO__MUTANT(kv_update_fence_scope);
     int loss = 0, rc = 0;
-    if (!is_same_node && REMO__MUTANT(kv_settle))
+    if (!is_same_node && REMO__MUTANT(kv_fence_retry))
         loss = remo__fence_peer(mine->thread, mine->thread, node);
     else if (!is_same_node && is_fenced && !kv->node->mapped)
         rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);

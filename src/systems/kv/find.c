@@ -181,7 +181,7 @@ static __attribute__((noinline)) int continue_get(struct remo_kv *kv, struct rem
     for (;;) {
         if (search->entry != 0 && search->rc == 0 && search->verdict != REMO__KV_VERDICT_OTHER) {
             bool good = search->verdict == REMO__KV_VERDICT_GOOD
-                        || (search->verdict == REMO__KV_VERDICT_OLDER && REMO__MUTANT(kv_second_look));
+                        || (search->verdict == REMO__KV_VERDICT_OLDER && REMO__MUTANT(kv_second_probe));
             search->rc =
                 good ? 1
                      : probe_until_whole(kv, mine, &search->key, search->entry, dst, cap, &search->snapshot);

@@ -143,7 +143,7 @@ static void apply_verdict(struct remo__kv_thread *mine, struct remo_kv_op *op, e
                           const struct remo__kv_snapshot *snapshot) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     if (remo__likely(verdict == REMO__KV_VERDICT_GOOD)
-        || (verdict == REMO__KV_VERDICT_OLDER && (state->was_probed || REMO__MUTANT(kv_second_look)))) {
+        || (verdict == REMO__KV_VERDICT_OLDER && (state->was_probed || REMO__MUTANT(kv_second_probe)))) {
         complete_get(mine, op, snapshot->meta);
         return;
     }
