@@ -112,8 +112,9 @@ static inline __attribute__((always_inline)) int compute_next_value(const struct
         return 0;
     if (op->kind == REMO_KV_FETCH_ADD) {
         if (count != sizeof ret_next->old)
-            return remo__fail(-EINVAL, "the value has %zu bytes; fetch_add needs a value of %zu bytes", count,
-                              sizeof ret_next->old);
+            return remo__fail(
+                -EINVAL, "cannot add to the value: it has %zu bytes; fetch_add needs a value of %zu bytes",
+                count, sizeof ret_next->old);
         memcpy(&ret_next->old, mine->scratch, sizeof ret_next->old);
         ret_next->sum = ret_next->old + op->delta;
         ret_next->bytes = &ret_next->sum;
@@ -124,8 +125,8 @@ static inline __attribute__((always_inline)) int compute_next_value(const struct
         count == op->expected_bytes && (count == 0 || memcmp(mine->scratch, op->expected, count) == 0);
     if (is_equal || REMO__MUTANT(kv_compare))
         return 0;
-    return remo__fail_static(-ESTALE,
-                             "the value of the key is not the expected one; read it again with a get");
+    return remo__fail_static(
+        -ESTALE, "cannot replace the value: it is not the expected one; read it again with a get");
 }
 
 /* Write the next version over the older copy, in one write. `outgoing` is in use until `ack` is complete. */
@@ -253,7 +254,9 @@ static uint32_t take_slot(struct remo_kv *kv) {
         slot = remo__kv_pool_take(&kv->pool);
     remo__mutex_unlock(kv->node, &kv->index_mutex);
     if (slot == REMO__KV_NO_SLOT)
-        remo__fail(-ENOSPC, "all %u slots of %s on this node are in use; open the map with a larger capacity",
+        remo__fail(-ENOSPC,
+                   "cannot insert the key: all %u slots of %s on this node are in use; open the map with a "
+                   "larger capacity",
                    kv->slots_per_node, remo_channel_name(kv->channel));
     return slot;
 }
@@ -275,7 +278,8 @@ static void insert_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
         return;
     }
     if (rc == 0)
-        rc = remo__fail_static(-EEXIST, "the key is present; change it with an update or a put");
+        rc = remo__fail_static(-EEXIST,
+                               "cannot insert the key: it is present; change it with an update or a put");
     else if (rc == -ENOENT)
         rc = (slot = take_slot(kv)) == REMO__KV_NO_SLOT ? -ENOSPC : 0;
     if (rc != 0) {

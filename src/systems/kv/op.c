@@ -10,24 +10,30 @@
 /* ---- in flight ---- */
 
 static int refuse_value(const struct remo_kv *kv, size_t bytes) {
-    return remo__fail(-EMSGSIZE, "the value has %zu bytes; %s was opened with value_bytes_max = %u", bytes,
-                      remo_channel_name(kv->channel), kv->shape.value_bytes_max);
+    return remo__fail(
+        -EMSGSIZE,
+        "cannot use a value of %zu bytes: %s was opened with value_bytes_max = %u; open it with a larger one",
+        bytes, remo_channel_name(kv->channel), kv->shape.value_bytes_max);
 }
 
 /* Check fetch_add and compare_put, and refuse unknown kinds. */
 static int check_rare_kind(const struct remo_kv *kv, const struct remo_kv_op *op) {
     if (op->kind == REMO_KV_FETCH_ADD && op->value && op->value_bytes < sizeof(uint64_t))
         return remo__fail(
-            -EMSGSIZE, "the buffer for the old value is too small; fetch_add needs %zu bytes, or NULL and 0",
-            sizeof(uint64_t));
+            -EMSGSIZE,
+            "cannot return the old value: the buffer has %zu bytes; fetch_add needs %zu bytes, or NULL and 0",
+            op->value_bytes, sizeof(uint64_t));
     if (op->kind == REMO_KV_COMPARE_PUT && op->expected_bytes > 0 && !op->expected)
-        return remo__fail(-EINVAL, "the expected value is NULL, but its length is %zu bytes",
+        return remo__fail(-EINVAL,
+                          "cannot compare: the expected value is NULL, but its length is %zu bytes; give the "
+                          "value, or a length of 0",
                           op->expected_bytes);
     if (op->kind == REMO_KV_COMPARE_PUT && op->expected_bytes > kv->shape.value_bytes_max)
         return refuse_value(kv, op->expected_bytes);
     if ((uint32_t)op->kind > REMO_KV_COMPARE_PUT)
-        return remo__fail(-EINVAL, "kind %u is not an operation of a map; see enum remo_kv_kind",
-                          (uint32_t)op->kind);
+        return remo__fail(
+            -EINVAL, "cannot start an operation of kind %u: a map has no such kind; see enum remo_kv_kind",
+            (uint32_t)op->kind);
     return 0;
 }
 
@@ -35,7 +41,10 @@ static int check_op(const struct remo_kv *kv, const struct remo_kv_op *op) {
     if (remo__unlikely(!remo__kv_key_fits(kv, op->key, op->key_bytes)))
         return remo__kv_refuse_key(kv, op->key_bytes);
     if (remo__unlikely(op->value_bytes > 0 && !op->value))
-        return remo__fail(-EINVAL, "the value is NULL, but its length is %zu bytes", op->value_bytes);
+        return remo__fail(
+            -EINVAL,
+            "cannot use the value: it is NULL, but its length is %zu bytes; give the value, or a length of 0",
+            op->value_bytes);
     bool gives_value = op->kind != REMO_KV_GET && op->kind != REMO_KV_DELETE && op->kind != REMO_KV_FETCH_ADD;
     if (remo__unlikely(gives_value && op->value_bytes > kv->shape.value_bytes_max))
         return refuse_value(kv, op->value_bytes);
@@ -256,11 +265,12 @@ static void check_deadlines(struct remo_kv *kv, struct remo__kv_thread *mine) {
             state->deadline_ns = now + kv->node->op_timeout_ns;
         else if (now >= state->deadline_ns)
             abort_op(kv, mine, op,
-                     remo__fail(-ETIMEDOUT, "an operation on %s timed out: %s",
-                                remo_channel_name(kv->channel),
-                                state->step == REMO__KV_STEP_ACK || state->step == REMO__KV_STEP_SEND
-                                    ? "a peer that is up has not acknowledged its record"
-                                    : "the lock of its key was not free, or its slot could not be read"));
+                     remo__fail(
+                         -ETIMEDOUT, "an operation on %s timed out: %s", remo_channel_name(kv->channel),
+                         state->step == REMO__KV_STEP_ACK || state->step == REMO__KV_STEP_SEND
+                             ? "a peer that is up has not acknowledged its record; its outcome is unknown: "
+                               "read the key"
+                             : "the lock of its key was not free, or its slot could not be read; try again"));
     }
 }
 

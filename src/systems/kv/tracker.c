@@ -89,7 +89,7 @@ int remo__kv_trackers_open(struct remo_kv *kv) {
     const struct remo_nodeset *participants = remo_channel_participants(kv->channel);
     kv->trackers = calloc(kv->node->size, sizeof *kv->trackers);
     if (!kv->trackers)
-        return remo__fail(-ENOMEM, "cannot allocate the trackers of a map");
+        return remo__fail(-ENOMEM, "no memory for the trackers of a map");
     for (uint32_t node = remo__nodeset_next(participants, 0); node < kv->node->size;
          node = remo__nodeset_next(participants, node + 1)) {
         int rc = open_tracker(kv, node);
