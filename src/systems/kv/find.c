@@ -132,6 +132,21 @@ static int probe_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const 
 
 /* ---- a key ---- */
 
+int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes) {
+    if (key_bytes <= kv->shape.key_bytes_max)
+        return remo__fail(-EINVAL, "cannot use the key: it is empty or NULL; give a key of 1 to %u bytes",
+                          kv->shape.key_bytes_max);
+    return remo__fail(
+        -EMSGSIZE,
+        "cannot use a key of %zu bytes: %s was opened with key_bytes_max = %u; open it with a larger one",
+        key_bytes, remo_channel_name(kv->channel), kv->shape.key_bytes_max);
+}
+
+int remo__kv_refuse_capacity(size_t bytes, size_t cap) {
+    return remo__fail(
+        -EMSGSIZE, "cannot return a value of %zu bytes: the buffer has %zu; use a larger buffer", bytes, cap);
+}
+
 int remo__kv_fail_not_found(int lost_error) {
     if (lost_error == 0)
         return remo__fail_static(-ENOENT, "cannot find the key: it is not in the map; insert it first");

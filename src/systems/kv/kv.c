@@ -136,21 +136,6 @@ void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask) {
 
 /* ---- single operations ---- */
 
-int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes) {
-    if (key_bytes <= kv->shape.key_bytes_max)
-        return remo__fail(-EINVAL, "cannot use the key: it is empty or NULL; give a key of 1 to %u bytes",
-                          kv->shape.key_bytes_max);
-    return remo__fail(
-        -EMSGSIZE,
-        "cannot use a key of %zu bytes: %s was opened with key_bytes_max = %u; open it with a larger one",
-        key_bytes, remo_channel_name(kv->channel), kv->shape.key_bytes_max);
-}
-
-int remo__kv_refuse_capacity(size_t bytes, size_t cap) {
-    return remo__fail(
-        -EMSGSIZE, "cannot return a value of %zu bytes: the buffer has %zu; use a larger buffer", bytes, cap);
-}
-
 static int run_now(struct remo_kv *kv, struct remo_kv_op *op) {
     int rc = remo_kv_start(kv, op);
     return rc != 0 ? rc : remo_kv_wait(kv, op);
