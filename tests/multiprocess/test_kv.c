@@ -1,5 +1,6 @@
 /* test_kv.c - tests of the calls of the map: results, costs, sizes, keys with equal hashes, reuse of slots,
  * and slots that a failed node left. */
+#include "../support/job.h"
 #include "systems/kv/kv.h"
 #include "kv_common.h"
 
@@ -458,6 +459,27 @@ static int mismatch(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* The arena has room for the 5 slots of the map, 4 MiB each, but not for the buffers of a thread. A mapped
+ * fabric needs no buffers. */
+static int full_arena(struct remo_node *node, void *ctx) {
+    const struct remo_config config = {.arena_bytes = 32u << 20};
+    const struct remo_kv_options options = {.capacity = 4, .value_bytes_max = 2u << 20};
+    bool is_mapped = strcmp(remo_node_fabric(node), "shm") == 0;
+    struct remo_node *small;
+    struct remo_kv *kv;
+    struct job job;
+    (void)ctx;
+    CHECK_OK(job_make(&job, 1));
+    CHECK_OK(job_open(&job, 0, remo_node_fabric(node), &config, &small));
+    CHECK_OK(remo_kv_open(remo_node_root(small), "map", &options, &kv));
+    CHECK_SENTENCE(remo_kv_get(kv, "key", 3, NULL, 0, NULL), is_mapped ? -ENOENT : -EAGAIN,
+                   is_mapped ? "key" : "raise arena_bytes");
+    remo_kv_close(kv);
+    remo_node_close(small);
+    job_remove(&job);
+    return 0;
+}
+
 /* A single node, with default options. */
 static int alone(struct remo_node *node, void *ctx) {
     (void)ctx;
@@ -551,6 +573,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(unfinished_delete, 3),
         CLUSTER_TEST(unfinished_update, 3),
         CLUSTER_TEST(mismatch, 2),
+        CLUSTER_TEST(full_arena, 1),
         CLUSTER_TEST(survivors, 3),
         {0},
     };

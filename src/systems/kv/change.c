@@ -11,36 +11,6 @@
 
 /* ---- locks ---- */
 
-/* Keep the stripe locked: a write under it may still be in flight, and would overwrite a change of the next
- * holder. A thread has at most one such stripe, because it makes no other change before the release. */
-static int keep_locked(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t stripe,
-                       uint32_t node) {
-    mine->is_kept = true;
-    mine->kept_stripe = stripe;
-    mine->kept_node = node;
-    return remo__fail_more(-ETIMEDOUT, "map %s: the outcome of the change is unknown",
-                           remo_channel_name(kv->channel));
-}
-
-static int try_release(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    if (remo__now_ns() < mine->kept_next_ns
-        || remo__fence_retry_peer(mine->thread, mine->kept_node, REMO__KV_RELEASE_TIMEOUT_NS, NULL) != 0)
-        return -ETIMEDOUT;
-    int rc = remo_lock_release(kv->locks, mine->kept_stripe, REMO_FENCE_NONE);
-    return rc == -EAGAIN ? -ETIMEDOUT : 0; /* other errors do not concern this call */
-}
-
-int remo__kv_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    if (try_release(kv, mine) != 0) {
-        mine->kept_next_ns = remo__max(mine->kept_next_ns, remo__deadline(REMO__KV_RELEASE_INTERVAL_NS));
-        mine->failed_tries = REMO__KV_LOCK_TRIES_MAX; /* no change begins in this poll */
-        return -ETIMEDOUT;
-    }
-    mine->is_kept = false;
-    mine->locks_held--;
-    return 0;
-}
-
 static int lock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
     if (remo__unlikely(mine->is_kept) && remo__kv_release_kept(kv, mine) != 0)
@@ -63,6 +33,12 @@ static int unlock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint6
     return REMO__MUTANT(kv_lock) ? 0 : remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
 }
 
+/* Release the stripe. Return `status` or, if that is 0, the release's result. */
+static int unlock_with_status(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, int status) {
+    int rc = unlock_stripe(kv, mine, hash, REMO_FENCE_NONE);
+    return status != 0 ? status : rc;
+}
+
 /* Release the stripe after a write to `node`, when the write is no longer in flight. */
 static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
                               uint32_t node) {
@@ -70,24 +46,17 @@ static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, 
     bool is_fenced = !REMO__MUTANT(kv_update_fence);
     bool is_same_node = remo_lock_home(kv->locks, stripe) == node || REMO__MUTANT(kv_update_fence_scope);
     int loss = 0, rc = 0;
-    if (!is_same_node && REMO__MUTANT(kv_settle))
+    if (!is_same_node && REMO__MUTANT(kv_fence_retry))
         loss = remo__fence_peer(mine->thread, mine->thread, node);
     else if (!is_same_node && is_fenced && !kv->node->mapped)
         rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
     if (rc != 0)
-        return keep_locked(kv, mine, stripe, node);
+        return remo__kv_keep_locked(kv, mine, stripe, node);
     rc = unlock_stripe(kv, mine, hash, is_same_node && is_fenced ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
     if (rc != -EAGAIN)
         return loss != 0 ? loss : rc;
     mine->locks_held++;
-    return keep_locked(kv, mine, stripe, node);
-}
-
-/* Release the stripe, and complete the operation with `status` or, if that is 0, the release's result. */
-static void unlock_and_complete(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                                enum remo_fence_scope fence, int status) {
-    int rc = unlock_stripe(kv, mine, remo__kv_op_state(op)->hash, fence);
-    remo__kv_complete(mine, op, status != 0 ? status : rc);
+    return remo__kv_keep_locked(kv, mine, stripe, node);
 }
 
 /* ---- update, fetch_add, compare_put; and put of a key that is present ---- */
@@ -112,8 +81,9 @@ static inline __attribute__((always_inline)) int compute_next_value(const struct
         return 0;
     if (op->kind == REMO_KV_FETCH_ADD) {
         if (count != sizeof ret_next->old)
-            return remo__fail(-EINVAL, "the value has %zu bytes; fetch_add needs a value of %zu bytes", count,
-                              sizeof ret_next->old);
+            return remo__fail(
+                -EINVAL, "cannot add to the value: it has %zu bytes; fetch_add needs a value of %zu bytes",
+                count, sizeof ret_next->old);
         memcpy(&ret_next->old, mine->scratch, sizeof ret_next->old);
         ret_next->sum = ret_next->old + op->delta;
         ret_next->bytes = &ret_next->sum;
@@ -124,8 +94,8 @@ static inline __attribute__((always_inline)) int compute_next_value(const struct
         count == op->expected_bytes && (count == 0 || memcmp(mine->scratch, op->expected, count) == 0);
     if (is_equal || REMO__MUTANT(kv_compare))
         return 0;
-    return remo__fail_static(-ESTALE,
-                             "the value of the key is not the expected one; read it again with a get");
+    return remo__fail_static(
+        -ESTALE, "cannot replace the value: it is not the expected one; read it again with a get");
 }
 
 /* Write the next version over the older copy, in one write. `outgoing` is in use until `ack` is complete. */
@@ -173,32 +143,28 @@ write_and_unlock(struct remo_kv *kv, struct remo__kv_thread *mine, const struct 
 
 /* Change the value of the key at `place`. Inline, with its callees, so that the other kinds do not make an
  * update slower. */
-static inline __attribute__((always_inline)) void overwrite_value(struct remo_kv *kv,
-                                                                  struct remo__kv_thread *mine,
-                                                                  struct remo_kv_op *op,
-                                                                  const struct remo__kv_location *place) {
+static inline __attribute__((always_inline)) int overwrite_value(struct remo_kv *kv,
+                                                                 struct remo__kv_thread *mine,
+                                                                 struct remo_kv_op *op,
+                                                                 const struct remo__kv_location *place) {
     struct next_value next = {0};
+    uint64_t hash = remo__kv_op_state(op)->hash;
     int rc = compute_next_value(mine, op, place, &next);
-    if (rc != 0) {
-        unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, rc);
-        return;
-    }
-    rc = write_and_unlock(kv, mine, &next, remo__kv_op_state(op)->hash, place);
+    if (rc != 0)
+        return unlock_with_status(kv, mine, hash, rc);
+    rc = write_and_unlock(kv, mine, &next, hash, place);
     if (rc == 0 && op->kind == REMO_KV_FETCH_ADD && op->value) {
         memcpy(op->value, &next.old, sizeof next.old);
         op->value_bytes = sizeof next.old;
     }
-    remo__kv_complete(mine, op, rc);
+    return rc;
 }
 
-static void update_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+static int update_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_key key = remo__kv_key_of(op, remo__kv_op_state(op)->hash);
     struct remo__kv_location place;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
-    if (rc != 0)
-        unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, rc);
-    else
-        overwrite_value(kv, mine, op, &place);
+    return rc != 0 ? unlock_with_status(kv, mine, key.hash, rc) : overwrite_value(kv, mine, op, &place);
 }
 
 /* ---- delete ---- */
@@ -218,29 +184,26 @@ static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
     return rc != 0 ? -EAGAIN : loss;
 }
 
-static void delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+static int delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
     struct remo__kv_location place;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc == 0)
         rc = mark_deleted(kv, mine, &place);
-    if (rc == -EAGAIN) {
-        rc = keep_locked(kv, mine, remo__kv_stripe_of(kv, state->hash), remo__kv_entry_node(place.entry));
-        remo__kv_complete(mine, op, rc);
-        return;
-    }
-    if (rc != 0) {
-        unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, rc);
-        return;
-    }
+    if (rc == -EAGAIN)
+        return remo__kv_keep_locked(kv, mine, remo__kv_stripe_of(kv, state->hash),
+                                    remo__kv_entry_node(place.entry));
+    if (rc != 0)
+        return unlock_with_status(kv, mine, state->hash, rc);
     state->entry = place.entry;
     state->step = REMO__KV_STEP_SEND;
     mine->to_send_count++;
+    return -EINPROGRESS;
 }
 
-void remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
-    unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, 0);
+int remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    return unlock_with_status(kv, mine, remo__kv_op_state(op)->hash, 0);
 }
 
 /* ---- insert; and put of a key that is absent ---- */
@@ -253,7 +216,9 @@ static uint32_t take_slot(struct remo_kv *kv) {
         slot = remo__kv_pool_take(&kv->pool);
     remo__mutex_unlock(kv->node, &kv->index_mutex);
     if (slot == REMO__KV_NO_SLOT)
-        remo__fail(-ENOSPC, "all %u slots of %s on this node are in use; open the map with a larger capacity",
+        remo__fail(-ENOSPC,
+                   "cannot insert the key: all %u slots of %s on this node are in use; open the map with a "
+                   "larger capacity",
                    kv->slots_per_node, remo_channel_name(kv->channel));
     return slot;
 }
@@ -264,30 +229,28 @@ static void give_slot(struct remo_kv *kv, uint32_t slot) {
     remo__mutex_unlock(kv->node, &kv->index_mutex);
 }
 
-static void insert_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+static int insert_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
     struct remo__kv_location place;
     uint32_t slot = REMO__KV_NO_SLOT;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
-    if (rc == 0 && op->kind == REMO_KV_PUT) {
-        overwrite_value(kv, mine, op, &place);
-        return;
-    }
+    if (rc == 0 && op->kind == REMO_KV_PUT)
+        return overwrite_value(kv, mine, op, &place);
     if (rc == 0)
-        rc = remo__fail_static(-EEXIST, "the key is present; change it with an update or a put");
+        rc = remo__fail_static(-EEXIST,
+                               "cannot insert the key: it is present; change it with an update or a put");
     else if (rc == -ENOENT)
         rc = (slot = take_slot(kv)) == REMO__KV_NO_SLOT ? -ENOSPC : 0;
-    if (rc != 0) {
-        unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, rc);
-        return;
-    }
+    if (rc != 0)
+        return unlock_with_status(kv, mine, state->hash, rc);
     uint64_t head = remo__kv_slot_fill(&kv->shape, kv->own + remo__kv_slot_at(kv, slot), &key, op->value,
                                        op->value_bytes, mine->scratch);
     state->entry = remo__kv_entry_make(remo__kv_index_hash(kv, state->hash), kv->rank, slot,
                                        remo__kv_head_generation(head));
     state->step = REMO__KV_STEP_SEND;
     mine->to_send_count++;
+    return -EINPROGRESS;
 }
 
 /* Set the state of a slot of this node. */
@@ -296,11 +259,11 @@ static void set_own_state(struct remo_kv *kv, uint64_t entry, enum remo__kv_stat
     remo__store(slot, remo__kv_head_with(remo__load(slot), state));
 }
 
-void remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+int remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     set_own_state(kv, remo__kv_op_state(op)->entry, REMO__KV_VALID);
     /* Place it before the next holder of the lock, and callers that learn of the insert, read it. */
     remo__mapped_fence();
-    unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, 0);
+    return unlock_with_status(kv, mine, remo__kv_op_state(op)->hash, 0);
 }
 
 /* ---- all changes ---- */
@@ -312,8 +275,8 @@ struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct
                                     .entry = (state->entry & ~(UINT64_C(0xffff) << 48)) | kind << 48};
 }
 
-void remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                           int status) {
+int remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                          int status) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     bool is_sent = state->step == REMO__KV_STEP_ACK;
     if (!is_sent)
@@ -328,21 +291,21 @@ void remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, str
         record.entry = (record.entry & ~(UINT64_C(0xffff) << 48)) | REMO__KV_RECORD_REMOVE << 48;
         remo__kv_defer_record(kv, &record);
     }
-    unlock_and_complete(kv, mine, op, REMO_FENCE_NONE, status);
+    return unlock_with_status(kv, mine, state->hash, status);
 }
 
 int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                    uint64_t timeout_ns) {
+                    uint64_t timeout_ns, int *ret_status) {
     int rc = lock_stripe(kv, mine, remo__kv_op_state(op)->hash, timeout_ns);
     if (rc == -ETIMEDOUT)
         return rc;
     if (rc != 0)
-        remo__kv_complete(mine, op, rc);
+        *ret_status = rc;
     else if (op->kind == REMO_KV_UPDATE || op->kind > REMO_KV_PUT)
-        update_key(kv, mine, op);
+        *ret_status = update_key(kv, mine, op);
     else if (op->kind == REMO_KV_DELETE)
-        delete_key(kv, mine, op);
+        *ret_status = delete_key(kv, mine, op);
     else
-        insert_key(kv, mine, op);
+        *ret_status = insert_key(kv, mine, op);
     return 0;
 }

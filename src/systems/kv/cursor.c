@@ -29,8 +29,8 @@ static bool is_current(const struct visit *visit, uint64_t head) {
 }
 
 static int refuse_key_room(const struct visit *visit) {
-    return remo__fail(-EMSGSIZE, "the next key has %zu bytes; the buffer has %zu", visit->key_bytes,
-                      visit->key_cap);
+    return remo__fail(-EMSGSIZE, "cannot return a key of %zu bytes: the buffer has %zu; use a larger buffer",
+                      visit->key_bytes, visit->key_cap);
 }
 
 /* Read the slot once. Errors: -EMSGSIZE (the key is too long); those of a read. */
@@ -86,7 +86,9 @@ static int find_next(struct visit *visit, uint64_t *place) {
         if (rc != 0)
             return rc;
     }
-    return remo__fail_static(-ENOENT, "the cursor has visited all keys");
+    return remo__fail_static(
+        -ENOENT,
+        "cannot return a key: the cursor has visited all keys; begin again with REMO_KV_CURSOR_INIT");
 }
 
 static int check_arguments(const struct remo_kv *kv, const struct remo_kv_cursor *cursor,

@@ -121,7 +121,9 @@ static int probe_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const 
     if (rc != 0)
         return rc;
     if (verdict == REMO__KV_VERDICT_TORN)
-        return remo__fail(-EIO, "slot %u of node %u is damaged: both copies have a checksum mismatch",
+        return remo__fail(-EIO,
+                          "cannot use slot %u of node %u: both copies have a checksum mismatch; copy the "
+                          "other keys into a new map",
                           remo__kv_entry_slot(entry), remo__kv_entry_node(entry));
     if (verdict == REMO__KV_VERDICT_OTHER)
         drop_if_stale(kv, remo__kv_index_hash(kv, key->hash), entry, snapshot->head);
@@ -130,10 +132,27 @@ static int probe_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const 
 
 /* ---- a key ---- */
 
+int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes) {
+    if (key_bytes <= kv->shape.key_bytes_max)
+        return remo__fail(-EINVAL, "cannot use the key: it is empty or NULL; give a key of 1 to %u bytes",
+                          kv->shape.key_bytes_max);
+    return remo__fail(
+        -EMSGSIZE,
+        "cannot use a key of %zu bytes: %s was opened with key_bytes_max = %u; open it with a larger one",
+        key_bytes, remo_channel_name(kv->channel), kv->shape.key_bytes_max);
+}
+
+int remo__kv_refuse_capacity(size_t bytes, size_t cap) {
+    return remo__fail(
+        -EMSGSIZE, "cannot return a value of %zu bytes: the buffer has %zu; use a larger buffer", bytes, cap);
+}
+
 int remo__kv_fail_not_found(int lost_error) {
     if (lost_error == 0)
-        return remo__fail_static(-ENOENT, "the key is not in the map");
-    return remo__fail(lost_error, "the key was not found, and may be on a node that %s",
+        return remo__fail_static(-ENOENT, "cannot find the key: it is not in the map; insert it first");
+    return remo__fail(lost_error,
+                      "cannot find the key: it may be on a node that %s; open a map with the other nodes, "
+                      "and insert it there",
                       lost_error == -ENOTCONN ? "has closed the map" : "has failed");
 }
 
@@ -181,7 +200,7 @@ static __attribute__((noinline)) int continue_get(struct remo_kv *kv, struct rem
     for (;;) {
         if (search->entry != 0 && search->rc == 0 && search->verdict != REMO__KV_VERDICT_OTHER) {
             bool good = search->verdict == REMO__KV_VERDICT_GOOD
-                        || (search->verdict == REMO__KV_VERDICT_OLDER && REMO__MUTANT(kv_second_look));
+                        || (search->verdict == REMO__KV_VERDICT_OLDER && REMO__MUTANT(kv_second_probe));
             search->rc =
                 good ? 1
                      : probe_until_whole(kv, mine, &search->key, search->entry, dst, cap, &search->snapshot);
@@ -206,7 +225,10 @@ static __attribute__((noinline)) int get_value(struct remo_kv *kv, struct remo__
     if (remo__unlikely(!remo__kv_key_fits(kv, key, key_bytes)))
         return remo__kv_refuse_key(kv, key_bytes);
     if (remo__unlikely(!value && cap > 0))
-        return remo__fail(-EINVAL, "the buffer for the value is NULL, but its capacity is %zu bytes", cap);
+        return remo__fail(-EINVAL,
+                          "cannot return the value: the buffer is NULL, but its capacity is %zu bytes; give "
+                          "a buffer, or a capacity of 0",
+                          cap);
     struct search search = {
         .key = {.bytes = key, .bytes_count = key_bytes, .hash = remo__kv_hash(key, key_bytes)}};
     search.cursor = remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, search.key.hash));

@@ -24,9 +24,10 @@ int remo__kv_index_open(struct remo__kv_index *index, uint64_t entries_max) {
     uint64_t bytes = remo__align_up(lines * sizeof(struct remo__kv_line), HUGE_PAGE_BYTES);
     void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED)
-        return remo__fail(-ENOMEM,
-                          "cannot allocate %llu MiB for an index of %llu entries; use a smaller capacity",
-                          (unsigned long long)(bytes >> 20), (unsigned long long)entries_max);
+        return remo__fail(
+            -ENOMEM,
+            "cannot create an index of %llu entries: no memory for its %llu MiB; use a smaller capacity",
+            (unsigned long long)entries_max, (unsigned long long)(bytes >> 20));
     /* A search is one cache miss. Without huge pages it would also miss the TLB. */
     madvise(mapping, bytes, MADV_HUGEPAGE);
     index->lines = mapping;
@@ -73,7 +74,9 @@ int remo__kv_index_add(struct remo__kv_index *index, uint64_t hash, uint64_t ent
     while ((at = find_place(&index->lines[line], 0)) == REMO__KV_LINE_ENTRIES) {
         line = line_after(index, line);
         if (line == home)
-            return remo__fail_static(-ENOSPC, "the index of the map is full");
+            return remo__fail_static(
+                -ENOSPC,
+                "cannot add an entry: the index of the map is full; open the map with a larger capacity");
     }
     change_displaced(index, home, line, 1);
     atomic_store_explicit(&index->lines[line].entry[at], entry, memory_order_release);

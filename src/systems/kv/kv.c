@@ -15,14 +15,16 @@
 
 static int check_options(const struct remo_kv_options *options, uint32_t nodes) {
     if (options->key_bytes_max > REMO__KV_KEY_BYTES_MAX)
-        return remo__fail(-EINVAL, "key_bytes_max is %u; the limit is %u", options->key_bytes_max,
-                          REMO__KV_KEY_BYTES_MAX);
+        return remo__fail(-EINVAL, "cannot open a map with key_bytes_max = %u: the maximum is %u",
+                          options->key_bytes_max, REMO__KV_KEY_BYTES_MAX);
     if (options->value_bytes_max > REMO__KV_VALUE_BYTES_MAX)
-        return remo__fail(-EINVAL, "value_bytes_max is %u; the limit is %u", options->value_bytes_max,
-                          REMO__KV_VALUE_BYTES_MAX);
+        return remo__fail(-EINVAL, "cannot open a map with value_bytes_max = %u: the maximum is %u",
+                          options->value_bytes_max, REMO__KV_VALUE_BYTES_MAX);
     if (options->capacity / nodes >= REMO__KV_SLOTS_MAX / 11 * 10)
-        return remo__fail(-EINVAL, "the capacity is %llu keys for %u nodes; the limit is %u keys per node",
-                          (unsigned long long)options->capacity, nodes, REMO__KV_SLOTS_MAX / 11 * 10);
+        return remo__fail(
+            -EINVAL,
+            "cannot open a map with a capacity of %llu keys on %u nodes: the maximum is %u keys per node",
+            (unsigned long long)options->capacity, nodes, REMO__KV_SLOTS_MAX / 11 * 10);
     return 0;
 }
 
@@ -82,7 +84,7 @@ int remo_kv_open(struct remo_channel *parent, const char *name, const struct rem
         return rc;
     struct remo_kv *kv = aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *kv, REMO__CACHE_LINE));
     if (!kv)
-        return remo__fail(-ENOMEM, "cannot allocate memory for a map");
+        return remo__fail(-ENOMEM, "no memory for a map");
     memset(kv, 0, sizeof *kv);
     rc = open_channel(kv, parent, name, &all);
     if (rc != 0)
@@ -133,18 +135,6 @@ void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask) {
 }
 
 /* ---- single operations ---- */
-
-int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes) {
-    if (key_bytes <= kv->shape.key_bytes_max)
-        return remo__fail(-EINVAL, "the key is empty or NULL; a key has 1 to %u bytes",
-                          kv->shape.key_bytes_max);
-    return remo__fail(-EMSGSIZE, "the key has %zu bytes; %s was opened with key_bytes_max = %u", key_bytes,
-                      remo_channel_name(kv->channel), kv->shape.key_bytes_max);
-}
-
-int remo__kv_refuse_capacity(size_t bytes, size_t cap) {
-    return remo__fail(-EMSGSIZE, "the value has %zu bytes; the buffer has %zu", bytes, cap);
-}
 
 static int run_now(struct remo_kv *kv, struct remo_kv_op *op) {
     int rc = remo_kv_start(kv, op);

@@ -1,14 +1,17 @@
 /* kv.h - the map from inside: what its files share.
  *
- *   kv.c          open, close, single operations
- *   kv/find.c     from a key to the slot that holds it
- *   kv/change.c   each change under the lock of the key's stripe
- *   kv/cursor.c   iteration over all keys
- *   kv/op.c       operations in flight: a window per thread
- *   kv/tracker.c  records to the indices of all participants
- *   kv/reclaim.c  slots that a failed node marked DELETED without a record
- *   kv/thread.c   the state of each thread
- *   kv_index, kv_slot, kv_pool: parts that do not depend on each other
+ *   kv.c           open, close, single operations
+ *   cursor.c       iteration over all keys
+ *   op.c           operations in flight: a window per thread
+ *   change.c       each change under the lock of the key's stripe
+ *   find.c         from a key to the slot that holds it
+ *   kept_stripe.c  a stripe that stays locked while a write may be in flight
+ *   tracker.c      records to the indices of all participants
+ *   reclaim.c      slots that a failed node marked DELETED without a record
+ *   thread.c       the state of each thread
+ *   index.c, slot.c, pool.c: parts that do not depend on each other
+ *
+ * A file uses only files below it in this list.
  *
  * The protocol, its proof of linearizability, its states after a failure and the size of the index:
  * docs/internals/kv.md. */
@@ -100,7 +103,7 @@ struct remo_kv {
 
     struct remo__mutex index_mutex REMO__CACHE_ALIGNED; /* protects changes of index and pool */
     struct remo__kv_pool pool;
-    uint64_t reclaimed_ns; /* time of the last scan of kv/reclaim.c */
+    uint64_t reclaimed_ns; /* time of the last scan of reclaim.c */
     struct remo__mutex send_mutex
         REMO__CACHE_ALIGNED; /* protects this node's tracker, and the next two fields */
     uint32_t deferred_count;
@@ -140,7 +143,7 @@ static inline struct remo__kv_op_state *remo__kv_op_state(struct remo_kv_op *op)
     return (struct remo__kv_op_state *)op->internal;
 }
 
-/* ---- kv/thread.c ---- */
+/* ---- thread.c ---- */
 
 /* Create the calling thread's state. NULL with the sentence set: no memory. */
 struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__thread *thread);
@@ -155,7 +158,7 @@ void remo__kv_buffer_replace(struct remo__kv_thread *mine, char **buffer);
 /* Make sure that `outgoing` or `image` is not NULL. Errors: -ENOBUFS (all buffers are in use). */
 int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer);
 
-/* ---- kv.c, and inline functions ---- */
+/* ---- inline functions ---- */
 
 /* Return the calling thread's state. NULL with the sentence set if the thread cannot be attached, or memory
  * is missing; callers return remo__last_code(). */
@@ -187,15 +190,43 @@ static inline bool remo__kv_key_fits(const struct remo_kv *kv, const void *key, 
     return key_bytes > 0 && key_bytes <= kv->shape.key_bytes_max && key;
 }
 
-/* Set the sentence for a key that does not fit, and return -EINVAL or -EMSGSIZE. */
-int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes);
-/* Set the sentence for a value that is longer than the caller's buffer, and return -EMSGSIZE. */
-int remo__kv_refuse_capacity(size_t bytes, size_t cap);
+/* ---- reclaim.c ---- */
 
-/* For tests: reduce hashes in the index to these bits. On all nodes, before the first operation. */
-void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask);
+/* Return the slots of this node to the pool that are DELETED and still have an index entry, at most once a
+ * second. Returns their number. The caller holds the index mutex. */
+uint32_t remo__kv_reclaim(struct remo_kv *kv);
 
-/* ---- kv/find.c ---- */
+/* ---- tracker.c ---- */
+
+int remo__kv_trackers_open(struct remo_kv *kv);
+void remo__kv_trackers_close(struct remo_kv *kv);
+/* Send one message with the deferred records, and with as many of `records` (at most REMO__KV_BATCH_MAX) as
+ * fit, at least half of REMO__KV_BATCH_MAX. This node has then applied them. Does not block.
+ * *ret_sent_count of `records`, the first, were sent; *ret_position is the position behind them.
+ * Errors: -ETIMEDOUT (the tracker is full); those of remo_ringbuffer_send. */
+int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
+                          uint32_t *ret_sent_count, uint64_t *ret_position);
+/* Return whether all receivers have acknowledged this node's tracker up to `position`. */
+bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position);
+/* Defer a record until the next message is sent. */
+void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record);
+
+/* ---- kept_stripe.c ---- */
+
+/* Keep the stripe locked: a write to `node` under it may still be in flight, and would overwrite a change of
+ * the next holder. Return -ETIMEDOUT with the sentence set. */
+int remo__kv_keep_locked(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t stripe,
+                         uint32_t node);
+/* Release the kept stripe if its write is no longer in flight. An attempt takes at most
+ * REMO__KV_RELEASE_TIMEOUT_NS, once in REMO__KV_RELEASE_INTERVAL_NS. Errors: -ETIMEDOUT (it stays locked). */
+int remo__kv_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine);
+/* Do so in a call that is not a change: the thread's next change may come much later. */
+static inline void remo__kv_try_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    if (remo__unlikely(mine->is_kept))
+        (void)remo__kv_release_kept(kv, mine);
+}
+
+/* ---- find.c ---- */
 
 /* Return the CPU address of the slot of `entry`, or NULL if its node is not mapped. */
 static inline const char *remo__kv_mapped(const struct remo_kv *kv, const struct remo__kv_thread *mine,
@@ -246,55 +277,34 @@ struct remo__kv_location {
 int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
                          struct remo__kv_location *ret_place);
 
+/* Set the sentence for a key that does not fit, and return -EINVAL or -EMSGSIZE. */
+int remo__kv_refuse_key(const struct remo_kv *kv, size_t key_bytes);
+/* Set the sentence for a value that is longer than the caller's buffer, and return -EMSGSIZE. */
+int remo__kv_refuse_capacity(size_t bytes, size_t cap);
 /* Set the sentence for a search without a result. Return `lost_error`, the error of a node that could not be
  * read, or -ENOENT if it is 0. */
 int remo__kv_fail_not_found(int lost_error);
 
-/* ---- kv/change.c ---- */
+/* ---- change.c ---- */
 
-/* Acquire the key's stripe, and make the change up to step SEND, or completely. After 0, see op->status.
+/* Acquire the key's stripe, and make the change up to step SEND, or completely. *ret_status is the status of
+ * the operation: -EINPROGRESS at step SEND, with the stripe locked.
  * Errors: -ETIMEDOUT (the lock was not free within `timeout_ns`; 0: try once). */
 int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                    uint64_t timeout_ns);
-/* Make the slot VALID, and complete the insert: all receivers have acknowledged it. */
-void remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
-/* Release the kept stripe if its write is no longer in flight. An attempt takes at most
- * REMO__KV_RELEASE_TIMEOUT_NS, once in REMO__KV_RELEASE_INTERVAL_NS. Errors: -ETIMEDOUT (it stays locked). */
-int remo__kv_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine);
-/* Do so in a call that is not a change: the thread's next change may come much later. */
-static inline void remo__kv_try_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    if (remo__unlikely(mine->is_kept))
-        (void)remo__kv_release_kept(kv, mine);
-}
-/* Complete the delete: its record is in the tracker. */
-void remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
-/* Abort an operation at step SEND or ACK: undo an insert, defer the record of a delete, release the lock. */
-void remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                           int status);
+                    uint64_t timeout_ns, int *ret_status);
+/* Make the slot VALID, release the stripe, and return the status of the insert: all receivers have
+ * acknowledged it. */
+int remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
+/* Release the stripe, and return the status of the delete: its record is in the tracker. */
+int remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
+/* Abort an operation at step SEND or ACK: undo an insert, defer the record of a delete, release the stripe.
+ * Return `status`, the status of the operation. */
+int remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                          int status);
 /* Return the record of an insert or delete. */
 struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct remo_kv_op *op);
 
-/* ---- kv/op.c ---- */
+/* ---- kv.c ---- */
 
-/* Check the arguments, and add the operation to those in flight. Errors: -EINVAL, -EMSGSIZE. */
-int remo__kv_start(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
-/* Remove the operation from those in flight, and set its status. */
-void remo__kv_complete(struct remo__kv_thread *mine, struct remo_kv_op *op, int status);
-
-/* ---- kv/tracker.c ---- */
-
-int remo__kv_trackers_open(struct remo_kv *kv);
-void remo__kv_trackers_close(struct remo_kv *kv);
-/* Send the records of this thread's operations, and advance these. Does not block.
- * Errors: -ETIMEDOUT (the tracker is full: records are left); those of remo_ringbuffer_send. */
-int remo__kv_send_records(struct remo_kv *kv, struct remo__kv_thread *mine);
-/* Return whether all receivers have acknowledged this node's tracker up to `position`. */
-bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position);
-/* Defer a record until the next message is sent. */
-void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record);
-
-/* ---- kv/reclaim.c ---- */
-
-/* Return the slots of this node to the pool that are DELETED and still have an index entry, at most once a
- * second. Returns their number. The caller holds the index mutex. */
-uint32_t remo__kv_reclaim(struct remo_kv *kv);
+/* For tests: reduce hashes in the index to these bits. On all nodes, before the first operation. */
+void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask);

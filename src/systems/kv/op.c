@@ -10,24 +10,30 @@
 /* ---- in flight ---- */
 
 static int refuse_value(const struct remo_kv *kv, size_t bytes) {
-    return remo__fail(-EMSGSIZE, "the value has %zu bytes; %s was opened with value_bytes_max = %u", bytes,
-                      remo_channel_name(kv->channel), kv->shape.value_bytes_max);
+    return remo__fail(
+        -EMSGSIZE,
+        "cannot use a value of %zu bytes: %s was opened with value_bytes_max = %u; open it with a larger one",
+        bytes, remo_channel_name(kv->channel), kv->shape.value_bytes_max);
 }
 
 /* Check fetch_add and compare_put, and refuse unknown kinds. */
 static int check_rare_kind(const struct remo_kv *kv, const struct remo_kv_op *op) {
     if (op->kind == REMO_KV_FETCH_ADD && op->value && op->value_bytes < sizeof(uint64_t))
         return remo__fail(
-            -EMSGSIZE, "the buffer for the old value is too small; fetch_add needs %zu bytes, or NULL and 0",
-            sizeof(uint64_t));
+            -EMSGSIZE,
+            "cannot return the old value: the buffer has %zu bytes; fetch_add needs %zu bytes, or NULL and 0",
+            op->value_bytes, sizeof(uint64_t));
     if (op->kind == REMO_KV_COMPARE_PUT && op->expected_bytes > 0 && !op->expected)
-        return remo__fail(-EINVAL, "the expected value is NULL, but its length is %zu bytes",
+        return remo__fail(-EINVAL,
+                          "cannot compare: the expected value is NULL, but its length is %zu bytes; give the "
+                          "value, or a length of 0",
                           op->expected_bytes);
     if (op->kind == REMO_KV_COMPARE_PUT && op->expected_bytes > kv->shape.value_bytes_max)
         return refuse_value(kv, op->expected_bytes);
     if ((uint32_t)op->kind > REMO_KV_COMPARE_PUT)
-        return remo__fail(-EINVAL, "kind %u is not an operation of a map; see enum remo_kv_kind",
-                          (uint32_t)op->kind);
+        return remo__fail(
+            -EINVAL, "cannot start an operation of kind %u: a map has no such kind; see enum remo_kv_kind",
+            (uint32_t)op->kind);
     return 0;
 }
 
@@ -35,19 +41,18 @@ static int check_op(const struct remo_kv *kv, const struct remo_kv_op *op) {
     if (remo__unlikely(!remo__kv_key_fits(kv, op->key, op->key_bytes)))
         return remo__kv_refuse_key(kv, op->key_bytes);
     if (remo__unlikely(op->value_bytes > 0 && !op->value))
-        return remo__fail(-EINVAL, "the value is NULL, but its length is %zu bytes", op->value_bytes);
+        return remo__fail(
+            -EINVAL,
+            "cannot use the value: it is NULL, but its length is %zu bytes; give the value, or a length of 0",
+            op->value_bytes);
     bool gives_value = op->kind != REMO_KV_GET && op->kind != REMO_KV_DELETE && op->kind != REMO_KV_FETCH_ADD;
     if (remo__unlikely(gives_value && op->value_bytes > kv->shape.value_bytes_max))
         return refuse_value(kv, op->value_bytes);
     return remo__likely(op->kind <= REMO_KV_PUT) ? 0 : check_rare_kind(kv, op);
 }
 
-int remo__kv_start(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
-    int rc = check_op(kv, op);
-    if (rc != 0) {
-        op->status = rc;
-        return rc;
-    }
+/* Add the operation to those in flight. */
+static void add_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     uint64_t hash = remo__kv_hash(op->key, op->key_bytes);
     *state = (struct remo__kv_op_state){
@@ -65,10 +70,10 @@ int remo__kv_start(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
         mine->first = op;
     mine->last = op;
     mine->in_flight_count++;
-    return 0;
 }
 
-void remo__kv_complete(struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
+/* Remove the operation from those in flight, and set its status. */
+static void complete_op(struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     if (state->previous)
         remo__kv_op_state(state->previous)->next = state->next;
@@ -118,7 +123,7 @@ static void search_index(struct remo_kv *kv, struct remo__kv_thread *mine, struc
     state->entry = remo__kv_index_next(&kv->index, &state->cursor);
     state->was_probed = false;
     if (state->entry == 0) {
-        remo__kv_complete(mine, op, remo__kv_fail_not_found(state->lost_error));
+        complete_op(mine, op, remo__kv_fail_not_found(state->lost_error));
         return;
     }
     const char *slot = remo__kv_mapped(kv, mine, state->entry);
@@ -135,7 +140,7 @@ static void complete_get(struct remo__kv_thread *mine, struct remo_kv_op *op, ui
     op->value_bytes = remo__kv_meta_value_bytes(meta);
     if (remo__unlikely(op->value_bytes > cap))
         status = remo__kv_refuse_capacity(op->value_bytes, cap);
-    remo__kv_complete(mine, op, status);
+    complete_op(mine, op, status);
 }
 
 /* Complete the get, or select its next step. */
@@ -143,7 +148,7 @@ static void apply_verdict(struct remo__kv_thread *mine, struct remo_kv_op *op, e
                           const struct remo__kv_snapshot *snapshot) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     if (remo__likely(verdict == REMO__KV_VERDICT_GOOD)
-        || (verdict == REMO__KV_VERDICT_OLDER && (state->was_probed || REMO__MUTANT(kv_second_look)))) {
+        || (verdict == REMO__KV_VERDICT_OLDER && (state->was_probed || REMO__MUTANT(kv_second_probe)))) {
         complete_get(mine, op, snapshot->meta);
         return;
     }
@@ -201,6 +206,15 @@ static void prefetch_first(const struct remo_kv *kv, struct remo__kv_thread *min
     state->step = REMO__KV_STEP_LOCK;
 }
 
+/* Make the change, and complete the operation if its change is complete. Errors: those of remo__kv_change. */
+static int make_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                       uint64_t timeout_ns) {
+    int status, rc = remo__kv_change(kv, mine, op, timeout_ns, &status);
+    if (rc == 0 && status != -EINPROGRESS)
+        complete_op(mine, op, status);
+    return rc;
+}
+
 /* A try-lock does not queue and can starve under contention, so the first contended lock of each poll is
  * acquired with a short timeout. A thread that holds another lock must not wait, because a peer may wait for
  * that lock. If the lock is free, an acquire with a timeout also costs less than a try-lock. */
@@ -208,8 +222,56 @@ static void try_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     if (mine->failed_tries >= REMO__KV_LOCK_TRIES_MAX)
         return;
     bool may_queue_now = mine->locks_held == 0 && mine->failed_tries == 0;
-    if (remo__kv_change(kv, mine, op, may_queue_now ? REMO__KV_QUEUE_TIMEOUT_NS : 0) != 0)
+    if (make_change(kv, mine, op, may_queue_now ? REMO__KV_QUEUE_TIMEOUT_NS : 0) != 0)
         mine->failed_tries++;
+}
+
+/* ---- records ---- */
+
+/* Collect the records of operations at step SEND, and return their number. */
+static uint32_t collect_records(const struct remo_kv *kv, const struct remo__kv_thread *mine,
+                                struct remo__kv_record records[REMO__KV_BATCH_MAX]) {
+    uint32_t count = 0;
+    for (struct remo_kv_op *op = mine->first; op && count < REMO__KV_BATCH_MAX;
+         op = remo__kv_op_state(op)->next)
+        if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND)
+            records[count++] = remo__kv_record_of(kv, op);
+    return count;
+}
+
+/* Advance an operation whose record was sent. */
+static void advance_sent_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                            uint64_t position) {
+    mine->to_send_count--;
+    if (op->kind == REMO_KV_DELETE) {
+        complete_op(mine, op, remo__kv_delete_finish(kv, mine, op));
+        return;
+    }
+    remo__kv_op_state(op)->step = REMO__KV_STEP_ACK;
+    remo__kv_op_state(op)->position = position;
+}
+
+/* Send the records of this thread's operations, and advance these. Errors: those of remo__kv_send_records. */
+static int send_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    struct remo__kv_record records[REMO__KV_BATCH_MAX];
+    while (mine->to_send_count > 0) {
+        uint32_t sent_count;
+        uint64_t position;
+        int rc =
+            remo__kv_send_records(kv, records, collect_records(kv, mine, records), &sent_count, &position);
+        if (rc != 0)
+            return rc;
+        struct remo_kv_op *op = mine->first;
+        while (sent_count > 0) {
+            struct remo_kv_op *next = remo__kv_op_state(op)->next;
+            if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND) {
+                advance_sent_op(kv, mine, op, position);
+                sent_count--;
+            }
+            op = next;
+        }
+    }
+    return 0;
 }
 
 /* ---- poll ---- */
@@ -225,7 +287,7 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     case REMO__KV_STEP_SEND: break;
     case REMO__KV_STEP_ACK:
         if (REMO__MUTANT(kv_insert_acks) || remo__kv_is_acked(kv, mine, state->position))
-            remo__kv_insert_finish(kv, mine, op);
+            complete_op(mine, op, remo__kv_insert_finish(kv, mine, op));
         break;
     }
 }
@@ -233,7 +295,7 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
 static void abort_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     if (state->step == REMO__KV_STEP_SEND || state->step == REMO__KV_STEP_ACK) {
-        remo__kv_change_abort(kv, mine, op, status);
+        complete_op(mine, op, remo__kv_change_abort(kv, mine, op, status));
         return;
     }
     if (state->step == REMO__KV_STEP_READ) {
@@ -242,7 +304,7 @@ static void abort_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct re
         if (!pending) /* a buffer that the network may still write is never reused */
             remo__kv_buffer_give(mine, state->buffer);
     }
-    remo__kv_complete(mine, op, status);
+    complete_op(mine, op, status);
 }
 
 /* Abort operations that have been in flight for op_timeout_ns. */
@@ -256,11 +318,12 @@ static void check_deadlines(struct remo_kv *kv, struct remo__kv_thread *mine) {
             state->deadline_ns = now + kv->node->op_timeout_ns;
         else if (now >= state->deadline_ns)
             abort_op(kv, mine, op,
-                     remo__fail(-ETIMEDOUT, "an operation on %s timed out: %s",
-                                remo_channel_name(kv->channel),
-                                state->step == REMO__KV_STEP_ACK || state->step == REMO__KV_STEP_SEND
-                                    ? "a peer that is up has not acknowledged its record"
-                                    : "the lock of its key was not free, or its slot could not be read"));
+                     remo__fail(
+                         -ETIMEDOUT, "an operation on %s timed out: %s", remo_channel_name(kv->channel),
+                         state->step == REMO__KV_STEP_ACK || state->step == REMO__KV_STEP_SEND
+                             ? "a peer that is up has not acknowledged its record; its outcome is unknown: "
+                               "read the key"
+                             : "the lock of its key was not free, or its slot could not be read; try again"));
     }
 }
 
@@ -269,7 +332,7 @@ static void fail_unsent_ops(struct remo_kv *kv, struct remo__kv_thread *mine, in
     for (struct remo_kv_op *op = mine->first; op; op = next) {
         next = remo__kv_op_state(op)->next;
         if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND)
-            remo__kv_change_abort(kv, mine, op, status);
+            complete_op(mine, op, remo__kv_change_abort(kv, mine, op, status));
     }
 }
 
@@ -285,7 +348,7 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     }
     remo__uncork(mine->thread);
     if (mine->to_send_count > 0) {
-        int rc = remo__kv_send_records(kv, mine);
+        int rc = send_records(kv, mine);
         if (rc != 0 && rc != -ETIMEDOUT)
             fail_unsent_ops(kv, mine, rc);
     }
@@ -301,7 +364,12 @@ int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op) {
         op->status = remo__last_code();
         return op->status;
     }
-    return remo__kv_start(kv, mine, op);
+    int rc = check_op(kv, op);
+    if (remo__likely(rc == 0))
+        add_op(kv, mine, op);
+    else
+        op->status = rc;
+    return rc;
 }
 
 int remo_kv_poll(struct remo_kv *kv) {
@@ -344,7 +412,7 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
     if (op->status == -EINPROGRESS && remo__kv_op_state(op)->step == REMO__KV_STEP_PREFETCH)
         prefetch_first(kv, wait.mine, remo__kv_op_state(op));
     while (op->status == -EINPROGRESS) {
-        if (may_queue(&wait) && remo__kv_change(kv, wait.mine, op, kv->node->op_timeout_ns) == -ETIMEDOUT)
+        if (may_queue(&wait) && make_change(kv, wait.mine, op, kv->node->op_timeout_ns) == -ETIMEDOUT)
             abort_op(kv, wait.mine, op, -ETIMEDOUT);
         else if (op->status == -EINPROGRESS)
             (void)remo__wait(kv->node, done_or_may_queue, &wait, REMO_FOREVER); /* op has its own deadline */

@@ -12,7 +12,7 @@
 int remo__kv_pool_open(struct remo__kv_pool *pool, uint32_t slots) {
     uint32_t *ring = malloc((size_t)slots * sizeof *ring);
     if (!ring)
-        return remo__fail(-ENOMEM, "cannot allocate the list of %u free slots", slots);
+        return remo__fail(-ENOMEM, "no memory for the list of %u free slots", slots);
     *pool = (struct remo__kv_pool){.ring = ring, .slots = slots};
     return 0;
 }

@@ -15,7 +15,8 @@ static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine) 
     uint32_t count = (uint32_t)reads + SPARE_BUFFERS;
     mine->scratch = aligned_alloc(REMO__CACHE_LINE, kv->shape.slot_bytes);
     if (!mine->scratch)
-        return -ENOMEM;
+        return remo__fail(-ENOMEM, "no memory for a slot of %llu bytes",
+                          (unsigned long long)kv->shape.slot_bytes);
     mine->outgoing = mine->image = mine->scratch;
     if (kv->node->mapped)
         return 0;
@@ -33,16 +34,16 @@ static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine) 
 /* Only the thread with this index calls this for its index, so there is no race. */
 struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__thread *thread) {
     struct remo__kv_thread *mine = calloc(1, sizeof *mine);
-    int rc = -ENOMEM;
-    if (mine) {
-        mine->kv = kv;
-        rc = make_buffers(kv, mine);
+    if (!mine) {
+        remo__fail(-ENOMEM, "no memory for the state of a thread in map %s", remo_channel_name(kv->channel));
+        return NULL;
     }
+    mine->kv = kv;
+    int rc = make_buffers(kv, mine);
     if (rc != 0) {
-        if (mine)
-            free(mine->scratch);
+        free(mine->scratch);
         free(mine);
-        remo__fail(rc, "cannot allocate the buffers of a thread for map %s", remo_channel_name(kv->channel));
+        remo__fail_more(rc, "map %s: the buffers of a thread", remo_channel_name(kv->channel));
         return NULL;
     }
     mine->thread = thread;
@@ -90,8 +91,6 @@ int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer) {
     remo__kv_buffer_replace(mine, buffer);
     if (*buffer)
         return 0;
-    return remo__fail(
-        -ENOBUFS,
-        "all buffers of this thread are in use, by operations in flight or by operations that timed out; "
-        "wait for those in flight");
+    return remo__fail(-ENOBUFS, "cannot access a slot: all buffers of this thread are in use, by operations "
+                                "in flight or by operations that timed out; wait for those in flight");
 }

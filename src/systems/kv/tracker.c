@@ -89,7 +89,7 @@ int remo__kv_trackers_open(struct remo_kv *kv) {
     const struct remo_nodeset *participants = remo_channel_participants(kv->channel);
     kv->trackers = calloc(kv->node->size, sizeof *kv->trackers);
     if (!kv->trackers)
-        return remo__fail(-ENOMEM, "cannot allocate the trackers of a map");
+        return remo__fail(-ENOMEM, "no memory for the trackers of a map");
     for (uint32_t node = remo__nodeset_next(participants, 0); node < kv->node->size;
          node = remo__nodeset_next(participants, node + 1)) {
         int rc = open_tracker(kv, node);
@@ -121,40 +121,27 @@ void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *rec
             remo_channel_name(kv->channel));
 }
 
-/* Advance an operation whose record was sent. */
-static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                       uint64_t position) {
-    mine->to_send_count--;
-    if (op->kind == REMO_KV_DELETE) {
-        remo__kv_delete_finish(kv, mine, op);
-        return;
-    }
-    remo__kv_op_state(op)->step = REMO__KV_STEP_ACK;
-    remo__kv_op_state(op)->position = position;
-}
-
 struct message {
     struct remo__kv_record records[REMO__KV_BATCH_MAX];
     uint32_t count, deferred_count; /* the first deferred_count are of aborted operations */
 };
 
-static void fill_message(struct remo_kv *kv, struct remo__kv_thread *mine, struct message *message) {
-    message->deferred_count =
-        kv->deferred_count < REMO__KV_BATCH_MAX / 2 ? kv->deferred_count : REMO__KV_BATCH_MAX / 2;
-    message->count = message->deferred_count;
-    memcpy(message->records, kv->deferred, message->deferred_count * sizeof kv->deferred[0]);
-    for (struct remo_kv_op *op = mine->first; op && message->count < REMO__KV_BATCH_MAX;
-         op = remo__kv_op_state(op)->next)
-        if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND)
-            message->records[message->count++] = remo__kv_record_of(kv, op);
+/* Fill the message with deferred records, and as many of `records` as fit. */
+static void fill_message(const struct remo_kv *kv, struct message *message,
+                         const struct remo__kv_record *records, uint32_t count) {
+    uint32_t deferred_count = remo__min(kv->deferred_count, REMO__KV_BATCH_MAX / 2);
+    count = remo__min(count, REMO__KV_BATCH_MAX - deferred_count);
+    memcpy(message->records, kv->deferred, deferred_count * sizeof records[0]);
+    memcpy(message->records + deferred_count, records, count * sizeof records[0]);
+    message->deferred_count = deferred_count;
+    message->count = deferred_count + count;
 }
 
-/* Send one message with as many records as fit. *ret_count of them are of this thread's operations. */
-static int send_message(struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t *ret_count,
-                        uint64_t *ret_position) {
+int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
+                          uint32_t *ret_sent_count, uint64_t *ret_position) {
     struct message message;
     (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
-    fill_message(kv, mine, &message);
+    fill_message(kv, &message, records, count);
     int rc = remo_ringbuffer_send(kv->trackers[kv->rank].ring, message.records,
                                   message.count * sizeof message.records[0], 0, ret_position);
     if (rc == 0 && message.deferred_count > 0) {
@@ -166,27 +153,7 @@ static int send_message(struct remo_kv *kv, struct remo__kv_thread *mine, uint32
     if (rc != 0)
         return rc;
     apply_records(kv, message.records, message.count, kv->rank);
-    *ret_count = message.count - message.deferred_count;
-    return 0;
-}
-
-int remo__kv_send_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    while (mine->to_send_count > 0) {
-        uint32_t count;
-        uint64_t position;
-        int rc = send_message(kv, mine, &count, &position);
-        if (rc != 0)
-            return rc;
-        struct remo_kv_op *op = mine->first;
-        while (count > 0) {
-            struct remo_kv_op *next = remo__kv_op_state(op)->next;
-            if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND) {
-                advance_op(kv, mine, op, position);
-                count--;
-            }
-            op = next;
-        }
-    }
+    *ret_sent_count = message.count - message.deferred_count;
     return 0;
 }
 
