@@ -37,8 +37,13 @@ extern struct sim_fault sim_fault;
 
 extern const char *const sim_fault_names[SIM_FAULT_KINDS]; /* "crash", ...; "" for none */
 
+/* ---- strike.c: for the world ---- */
 /* Apply the fault if it is due before the next step. */
 void sim_fault_due(void);
+/* Note the end of a program's body. The end of the last body ends all faults; the liveness phase follows. */
+void sim_body_ended(struct sim_actor *actor);
+
+/* ---- fault.c: for the heap and the network ---- */
 /* Return whether the n-th post (completion, allocation) must fail, and note the node as hurt. */
 bool sim_fault_hits(enum sim_fault_kind kind, uint64_t n, uint32_t node);
 
@@ -55,6 +60,8 @@ bool sim_any_out(void);
 /* Return whether an operation of this node was made to fail. */
 bool sim_hurt(uint32_t node);
 bool sim_any_hurt(void);
+/* Crash a node at once. */
+void sim_crash(uint32_t node);
 /* Make the peers detect a failure of the node, each at its own time, and the node a failure of its
  * peers. The node itself continues. */
 void sim_lose(uint32_t node);
@@ -64,8 +71,3 @@ void sim_delay(uint32_t node, uint32_t skip, uint32_t count);
 void sim_delay_end(void);
 /* Return whether an operation was delayed since the last sim_delay. */
 bool sim_delay_hit(void);
-#define SIM_ANY UINT32_MAX
-/* Return whether a call on node `rank` may fail with `rc`: because `depends_on` (SIM_ANY: any node)
- * is out, or because the node itself is out or hurt. An error without a sentence is never excused.
- * A hurt node leaves here: the call does not return. */
-bool sim_excused(uint32_t rank, uint32_t depends_on, int rc);

@@ -49,7 +49,6 @@ static struct {
     void *program_ctx;
 } at;
 
-struct sim_world *sim_world;
 bool sim_tracing;
 
 void sim_trace_print(const char *format, ...) {

@@ -8,6 +8,7 @@
 #include "sim/world.h"
 
 struct sim_turn sim_turn;
+struct sim_world *sim_world;
 
 void sim_switch(struct sim_actor *to) {
     struct sim_actor *from = sim_turn.current;

@@ -1,364 +1,20 @@
-/* world.c - the simulated world: actors, scheduling points, the loop that picks steps, set-up and restore.
- * Only one actor runs at a time; every access to network memory is a scheduling point. The model is described
- * in world.h. */
+/* world.c - the simulated world: set-up, save and restore, and the phases of each node's program.
+ * A node's program opens the node and its objects before the save, and runs its body after it. */
 #include "sim/world.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "node/arena.h"
-#include "remote/wait.h"
-#include "sim/cache.h"
+#include "sim/actor.h"
 #include "sim/case.h"
-#include "sim/fault.h"
 #include "sim/heap.h"
 #include "sim/net.h"
 #include "sim/ready.h"
 #include "sim/scheduler.h"
-#include "sim/threads.h"
 
-#define STEPS_CAP 256u
-#define SLEEP_NS (20 * REMO__NS_PER_MS) /* a sleeper checks again after this time */
-#define IDLE_JUMPS_MAX 4u               /* of one sleep each; then to the next deadline */
-#define HANG_JUMPS_MAX 64u
-#define SETUP_STEPS_MAX 2000000u
-
-struct sim_world *sim_world;
-
-static char *stacks[SIM_ACTORS_MAX];
-
-/* ---- possible steps ---- */
-
-/* List the possible steps: the actor that ran last, operations, buffered stores, then the other
- * actors. */
-static uint32_t possible(struct sim_step *steps) {
-    uint32_t count = 0, able = sim_ready(), lingering = sim_world->lingering;
-    const struct sim_actor *last = sim_current();
-    if (last && (able & 1u << last->index)) {
-        sim_step_set(&steps[count++], SIM_STEP_ACTOR, 0, last->index, last->index);
-        able &= ~(1u << last->index);
-    }
-    count += sim_net_steps(steps + count, STEPS_CAP - 2 * SIM_ACTORS_MAX - 1);
-    for (uint32_t left = able | lingering; left != 0; left &= left - 1) {
-        uint32_t index = (uint32_t)__builtin_ctz(left);
-        if (lingering & 1u << index)
-            sim_step_set(&steps[count++], SIM_STEP_STORE, 0, index, SIM_ACTORS_MAX + index);
-        if (able & 1u << index)
-            sim_step_set(&steps[count++], SIM_STEP_ACTOR, 0, index, index);
-    }
-    return count;
-}
-
-/* Advance time when no step is possible. Returns false if no step will ever be possible. */
-static bool jump(void) {
-    uint64_t next = UINT64_MAX;
-    struct sim_world *world = sim_world;
-    world->idle_jumps++;
-    for (uint32_t node = 0; node < SIM_NODES_MAX; node++) {
-        if (world->paused[node])
-            return true; /* it resumes before the deadlines of its peers */
-    }
-    for (uint32_t i = 0; i < world->actors_count; i++) {
-        const struct sim_actor *actor = &world->actors[i];
-        if (actor->state == SIM_PAUSED && !world->crashed[actor->node] && !world->paused[actor->node])
-            next = remo__min(next, actor->wake_at);
-    }
-    if (next == UINT64_MAX || world->idle_jumps > HANG_JUMPS_MAX)
-        return false;
-    world->now_ns = remo__max(world->now_ns, next);
-    return true;
-}
-
-static void describe_hang(void) {
-    char text[SIM_FAILURE_BYTES];
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < sim_world->actors_count; i++) {
-        const struct sim_actor *actor = &sim_world->actors[i];
-        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE && actor->state != SIM_CRASHED
-            && used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, " node %u thread %u waits in \"%s\";",
-                                     actor->node, actor->thread, actor->doing ? actor->doing : "?");
-    }
-    sim_fail("no step is possible, and no actor has a deadline:%s", text);
-}
-
-void sim_linger(struct sim_actor *actor, uint64_t *word, uint64_t value) {
-    if (actor->stores_count == SIM_STORES_MAX)
-        sim_drain(actor);
-    actor->stores[actor->stores_count++] = (struct sim_store){.word = word, .value = value};
-    sim_world->lingering |= 1u << actor->index;
-}
-
-static void drain_one(struct sim_actor *actor) {
-    struct sim_store store = actor->stores[0];
-    if (--actor->stores_count == 0)
-        sim_world->lingering &= ~(1u << actor->index);
-    memmove(actor->stores, actor->stores + 1, actor->stores_count * sizeof store);
-    sim_cache_store(actor->node, store.word, store.value);
-    sim_changed(actor->node);
-    sim_trace("  store of node %u arrives at %s", actor->node, sim_place(store.word));
-}
-
-static bool too_long(const struct sim_world *world) {
-    unsigned long long steps = world->steps;
-    if (sim_faults_over() && world->steps > world->faults_over_step + SIM_RECOVERY_STEPS_MAX)
-        sim_fail("the surviving nodes have not ended %u steps after all faults: they make no progress",
-                 SIM_RECOVERY_STEPS_MAX);
-    else if (world->steps > (world->running ? SIM_STEPS_MAX : SETUP_STEPS_MAX))
-        sim_fail("the program has not ended after %llu steps: it makes no progress", steps);
-    else
-        return false;
-    return true;
-}
-
-/* Return whether all programs have ended and, where all nodes close at the end, the library's
- * threads too. */
-static bool is_over(const struct sim_world *world) {
-    bool over = world->running && world->programs_left == 0;
-    for (uint32_t i = 0; over && sim_fault_fails() && i < world->actors_count; i++)
-        over = world->actors[i].state == SIM_DONE;
-    return over;
-}
-
-/* Take steps until one is an actor's step; switch to that actor. */
-static void schedule(void) {
-    struct sim_step steps[STEPS_CAP];
-    if (sim_current())
-        sim_ready_stopped(sim_current());
-    for (;;) {
-        struct sim_world *world = sim_world;
-        if (sim_turn.failed || is_over(world)) {
-            sim_switch(NULL);
-            return;
-        }
-        sim_fault_due();
-        uint32_t count = possible(steps);
-        if (count == 0 && (!world->running || !jump())) {
-            if (world->running)
-                describe_hang();
-            sim_switch(NULL);
-            return;
-        }
-        if (count == 0)
-            continue;
-        world->steps++;
-        if (too_long(world))
-            continue;
-        const struct sim_step *step = &steps[sim_scheduler_pick(steps, count)];
-        if (step->kind == SIM_STEP_NET) {
-            world->idle_jumps = 0;
-            sim_net_do(step);
-        } else if (step->kind == SIM_STEP_STORE) {
-            drain_one(&world->actors[step->index]);
-        } else {
-            struct sim_actor *next = &world->actors[step->index];
-            sim_ready_taken(next);
-            if (next != sim_current())
-                sim_switch(next);
-            return;
-        }
-    }
-}
-
-/* ---- scheduling points ---- */
-
-void sim_point(const char *what) {
-    struct sim_actor *actor = sim_current();
-    if (!actor)
-        return;
-    if (!actor->is_polling)
-        sim_changed(actor->node);
-    actor->doing = what;
-    actor->state = SIM_READY;
-    actor->turns++;
-    schedule();
-}
-
-void sim_until(bool (*until)(void *ctx), void *ctx, const char *what) {
-    struct sim_actor *actor = sim_current();
-    if (!actor) {
-        if (!until(ctx))
-            sim_fail("the scheduler itself cannot wait in \"%s\"", what);
-        return;
-    }
-    sim_drain(actor);
-    sim_changed(actor->node);
-    while (!until(ctx)) {
-        actor->doing = what;
-        actor->until = until;
-        actor->until_ctx = ctx;
-        actor->state = SIM_UNTIL;
-        schedule();
-    }
-}
-
-void sim_drain(struct sim_actor *actor) {
-    while (actor && actor->stores_count > 0)
-        drain_one(actor);
-}
-
-uint64_t remo__sim_version(const struct remo_node *node) {
-    struct sim_actor *actor = sim_current();
-    if (actor)
-        actor->is_polling = true;
-    return sim_world->version[node->rank];
-}
-
-void remo__sim_pause(const struct remo_node *node, uint64_t seen_version, uint64_t deadline_ns) {
-    struct sim_actor *actor = sim_current();
-    if (!actor) {
-        sim_fail("a check waits for the network");
-        return;
-    }
-    sim_drain(actor);
-    actor->is_polling = false;
-    if (sim_world->version[node->rank] != seen_version)
-        sim_scheduler_yield(actor->index);
-    actor->doing = "wait";
-    actor->seen_version = seen_version;
-    uint64_t sleep = sim_world->now_ns + SLEEP_NS;
-    if (sim_world->idle_jumps > IDLE_JUMPS_MAX)
-        sleep = deadline_ns != REMO_FOREVER
-                    ? deadline_ns
-                    : sim_world->now_ns + SIM_OP_TIMEOUT_NS; /* the wait's own deadline may be later */
-    actor->wake_at = remo__min(sleep, deadline_ns);
-    actor->state = SIM_PAUSED;
-    schedule();
-}
-
-/* ---- actors ---- */
-
-static bool never(void *ctx) {
-    (void)ctx;
-    return false;
-}
-
-static void __attribute__((noreturn)) end_actor(struct sim_actor *actor) {
-    if (sim_thread_exit)
-        sim_thread_exit(NULL);
-    sim_drain(actor);
-    actor->state = SIM_DONE;
-    if (actor->role == SIM_PROGRAM)
-        sim_world->programs_left--;
-    sim_changed(actor->node);
-    for (;;) {
-        schedule();
-        sim_until(never, NULL, "nothing");
-    }
-}
-
-static void actor_main(void) {
-    struct sim_actor *actor = sim_current();
-    (void)actor->run(actor->run_ctx);
-    end_actor(actor);
-}
-
-static struct sim_actor *spawn(uint32_t node, uint32_t thread, enum sim_role role, void *(*run)(void *ctx),
-                               void *ctx) {
-    struct sim_world *world = sim_world;
-    if (world->actors_count == SIM_ACTORS_MAX) {
-        sim_fail("too many actors");
-        return NULL;
-    }
-    struct sim_actor *actor = &world->actors[world->actors_count];
-    *actor = (struct sim_actor){.index = world->actors_count,
-                                .node = node,
-                                .thread = thread,
-                                .role = role,
-                                .state = SIM_READY,
-                                .run = run,
-                                .run_ctx = ctx};
-    coroutine_make(&actor->coroutine, stacks[actor->index], actor_main);
-    world->actors_count++;
-    sim_ready_add(actor);
-    return actor;
-}
-
-int sim_thread_create(pthread_t *ret_thread, void *(*run)(void *ctx), void *ctx) {
-    const struct sim_actor *made = spawn(sim_current()->node, 0, SIM_SERVICE, run, ctx);
-    if (!made)
-        return 11; /* EAGAIN */
-    *ret_thread = (pthread_t)made->index;
-    return 0;
-}
-
-void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx) {
-    (void)spawn(node, 0, SIM_CONTROL, run, ctx);
-}
-
-static bool is_done(void *ctx) {
-    const struct sim_actor *actor = ctx;
-    return actor->state == SIM_DONE;
-}
-
-int sim_thread_join(pthread_t thread) {
-    sim_until(is_done, &sim_world->actors[(uint32_t)thread], "join a thread");
-    return 0;
-}
-
-int sim_yield(void) {
-    if (sim_current())
-        sim_scheduler_yield(sim_current()->index);
-    sim_point("yield");
-    return 0;
-}
-
-/* ---- time ---- */
-
-uint64_t remo__now_ns(void) {
-    return sim_world->now_ns += 10;
-}
-
-uint64_t remo__deadline(uint64_t timeout_ns) {
-    uint64_t deadline;
-    if (timeout_ns == REMO_FOREVER || __builtin_add_overflow(remo__now_ns(), timeout_ns, &deadline))
-        return REMO_FOREVER;
-    return deadline;
-}
-
-/* ---- crash ---- */
-
-/* The end of the last body ends all faults; the liveness phase follows. */
-static void body_ended(struct sim_actor *actor) {
-    struct sim_world *world = sim_world;
-    if (actor->role != SIM_PROGRAM || actor->body_ended)
-        return;
-    actor->body_ended = true;
-    world->after_left += actor->thread == 0 && !world->crashed[actor->node];
-    if (--world->bodies_left > 0)
-        return;
-    world->faults_over_step = world->steps;
-    sim_scheduler_end_faults();
-}
-
-void sim_crash(uint32_t node) {
-    struct sim_world *world = sim_world;
-    if (world->crashed[node])
-        return;
-    sim_trace("* node %u crashes", node);
-    world->crashed[node] = true;
-    world->ready.crashed |= world->ready.of_node[node];
-    world->partings++;
-    for (uint32_t i = 0; i < world->actors_count; i++) {
-        struct sim_actor *actor = &world->actors[i];
-        if (actor->node != node)
-            continue;
-        actor->stores_count = 0;
-        world->lingering &= ~(1u << i);
-        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE)
-            world->programs_left--;
-        body_ended(actor);
-        if (actor->state != SIM_DONE)
-            actor->state = SIM_CRASHED;
-    }
-    sim_net_crash(node);
-    for (uint32_t i = 0; i < SIM_NODES_MAX; i++)
-        sim_changed(i);
-}
-
-/* ---- set-up ---- */
+/* ---- the program of a node ---- */
 
 static bool go(void *ctx) {
     (void)ctx;
@@ -419,16 +75,33 @@ static void end_node(struct sim_actor *actor) {
     close_node(actor);
 }
 
-void sim_leave(void) {
+/* Close all objects of the current actor's node, leave the job, and end the actor's body. */
+static void __attribute__((noreturn)) leave(void) {
     struct sim_actor *actor = sim_current();
     sim_trace("closes all objects and leaves");
     sim_world->lost[actor->node] = true;
     sim_world->partings++;
     sim_ready_recheck_all();
     close_node(actor);
-    body_ended(actor);
+    sim_body_ended(actor);
     sim_world->after_left--;
-    end_actor(actor);
+    sim_end_actor(actor);
+}
+
+bool sim_excused(uint32_t rank, uint32_t depends_on, int rc) {
+    if (rc >= 0)
+        return false;
+    if (remo_last_error()[0] == '\0')
+        sim_fail("error %d has no sentence", rc);
+    if (sim_hurt(rank) && !sim_out(rank) && !sim_world->test->continues_after_failure)
+        leave();
+    if (sim_out(rank) || sim_hurt(rank))
+        return true;
+    if (sim_any_hurt() && rc == -ETIMEDOUT)
+        return true;
+    if (rc != -EHOSTDOWN && rc != -ENOTCONN)
+        return false;
+    return depends_on == SIM_ANY ? sim_any_out() : sim_out(depends_on);
 }
 
 static void *program(void *ctx) {
@@ -442,11 +115,13 @@ static void *program(void *ctx) {
     remo_thread_stats(world->nodes[actor->node], &stats); /* attaches the thread */
     sim_until(go, NULL, "begin");
     world->test->body(world->state, actor->node, actor->thread);
-    body_ended(actor);
+    sim_body_ended(actor);
     if (actor->thread == 0)
         end_node(actor);
     return NULL;
 }
+
+/* ---- set-up and restore ---- */
 
 static void set_up(const struct sim_case *test) {
     sim_world = sim_calloc(1, sizeof *sim_world);
@@ -457,7 +132,7 @@ static void set_up(const struct sim_case *test) {
     sim_net_open();
     for (uint32_t thread = 0; thread < test->threads; thread++)
         for (uint32_t node = 0; node < test->nodes; node++) {
-            struct sim_actor *actor = spawn(node, thread, SIM_PROGRAM, program, NULL);
+            struct sim_actor *actor = sim_spawn(node, thread, SIM_PROGRAM, program, NULL);
             actor->run_ctx = actor;
         }
 }
@@ -467,7 +142,7 @@ static void save(void) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < sim_world->actors_count; i++) {
         const struct sim_actor *actor = &sim_world->actors[i];
-        char *sp = actor->coroutine.sp, *top = stacks[i] + COROUTINE_STACK_BYTES;
+        char *sp = actor->coroutine.sp, *top = actor->coroutine.stack + COROUTINE_STACK_BYTES;
         extents[count++] = (struct sim_extent){.from = sp, .bytes = (size_t)(top - sp)};
     }
     if (sim_net_count() > 0)
@@ -486,12 +161,9 @@ bool sim_world_open(const struct sim_case *test) {
     const struct sim_schedule in_turn = {.policy = SIM_IN_TURN};
     sim_turn.failed = false;
     sim_heap_open();
-    for (uint32_t i = 0; i < SIM_ACTORS_MAX; i++)
-        if (!stacks[i])
-            stacks[i] = aligned_alloc(64, COROUTINE_STACK_BYTES);
     set_up(test);
     sim_scheduler_begin(&in_turn);
-    schedule();
+    sim_schedule();
     for (uint32_t node = 0; node < test->nodes && !sim_turn.failed; node++)
         if (!sim_world->nodes[node])
             sim_fail("the set-up of node %u does not end", node);
@@ -510,7 +182,7 @@ bool sim_world_run(void) {
     sim_heap_restore();
     sim_history.count = 0;
     sim_history.full = false;
-    schedule();
+    sim_schedule();
     if (!sim_turn.failed && sim_world->test->check)
         sim_world->test->check(sim_world->state);
     return !sim_turn.failed;

@@ -100,7 +100,7 @@ struct sim_world { /* allocated in the simulated heap, as all state of a schedul
     struct sim_control *controls[SIM_NODES_MAX];
 };
 
-extern struct sim_world *sim_world;
+extern struct sim_world *sim_world; /* defined in turn.c, for both worlds */
 
 /* Set up a world for a case under the current profile. Returns false on failure; see
  * sim_failure(). */
@@ -116,8 +116,6 @@ void sim_point(const char *what);
 /* Suspend the current actor until `until` returns true. A library thread may wait only for state of
  * its own node, and for changes that sim_changed reports there (ready.h). */
 void sim_until(bool (*until)(void *ctx), void *ctx, const char *what);
-/* Put a store into the actor's store buffer. */
-void sim_linger(struct sim_actor *actor, uint64_t *word, uint64_t value);
 void sim_drain(struct sim_actor *actor);
 #ifdef SIM_TIMED
 void sim_changed(uint32_t node);
@@ -127,10 +125,6 @@ static inline void sim_changed(uint32_t node) {
     sim_world->ready.recheck |= sim_world->ready.of_node[node];
 }
 #endif
-/* Close all objects of the current actor's node, leave the job, and end the actor's body. */
-void sim_leave(void) __attribute__((noreturn));
-/* Crash a node at once. */
-void sim_crash(uint32_t node);
 void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx);
 
 /* Return whether all bodies, and with them all faults, have ended. */
