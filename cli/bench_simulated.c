@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/beside.h"
+#include "cli/programs.h"
 #include "cli/bench_job.h"
 
 static int start(const char *path, char *const *argv, pid_t *ret_pid, FILE **ret_lines) {

@@ -16,7 +16,7 @@
 #include "bench/peers/peers.h"
 #include "bench/text.h"
 #include "cli/bench_job.h"
-#include "cli/doctor.h"
+#include "cli/programs.h"
 
 #define RESULTS_MAX 4096u
 #define PASSES_MAX 4u
@@ -277,7 +277,7 @@ static int check_plot(const char *file) {
     fclose(plot);
     if (is_new)
         unlink(file);
-    if (!doctor_in_path("gnuplot"))
+    if (!cli_is_in_path("gnuplot"))
         return remo__fail(-ENOENT, "gnuplot is not installed (apt-get install gnuplot-nox)");
     return 0;
 }

@@ -16,13 +16,9 @@ struct doctor {
     unsigned bad, changes;
 };
 
-/* Print a finding. `remedy` is the action to take; "": none. */
+/* Print a finding, and count it. `remedy` is the action to take; "": none. */
 void doctor_say(struct doctor *doctor, enum doctor_state state, const char *subject, const char *remedy,
                 const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-/* Read the first line of a file, without its end; "" if it cannot be read. */
-void doctor_read_line(const char *path, char *ret_line, unsigned line_bytes);
-bool doctor_in_path(const char *command);
 
 /* Open a node without peers on the fabric, and move a word. Returns 0 or the error. */
 int doctor_probe(const char *fabric, remo_log_fn log, void *log_ctx);

@@ -23,6 +23,18 @@
 #define PROCESSES_LOW 512u
 #define UNLIMITED_FROM (UINT64_C(1) << 60) /* the kernel writes such values for "unlimited" */
 
+/* Read the first line of a file, without its end; "" if it cannot be read. */
+static void read_line(const char *path, char *ret_line, unsigned line_bytes) {
+    FILE *file = fopen(path, "re");
+    ret_line[0] = '\0';
+    if (!file)
+        return;
+    if (!fgets(ret_line, (int)line_bytes, file))
+        ret_line[0] = '\0';
+    ret_line[strcspn(ret_line, "\n")] = '\0';
+    fclose(file);
+}
+
 /* Return bytes, or a count without unit, of a line of /proc/meminfo; 0 if it is missing. */
 static uint64_t meminfo(const char *name) {
     FILE *file = fopen("/proc/meminfo", "re");
@@ -68,7 +80,7 @@ static void check_processors(struct doctor *doctor) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)online;
     char quota[64];
-    doctor_read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota);
+    read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota);
     if (usable < online)
         doctor_say(doctor, DOCTOR_CHANGE, "processors",
                    "Start Remo without taskset, or widen the container's processors", "%d of %ld may be used",
@@ -137,8 +149,8 @@ static void check_dev_shm(struct doctor *doctor) {
 static void check_huge_pages(struct doctor *doctor) {
     char private_pages[160], shared_pages[160];
     uint64_t bytes = meminfo("Hugepagesize");
-    doctor_read_line("/sys/kernel/mm/transparent_hugepage/enabled", private_pages, sizeof private_pages);
-    doctor_read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", shared_pages, sizeof shared_pages);
+    read_line("/sys/kernel/mm/transparent_hugepage/enabled", private_pages, sizeof private_pages);
+    read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", shared_pages, sizeof shared_pages);
     bool never = strstr(private_pages, "[never]") != NULL;
     doctor_say(doctor, DOCTOR_NOTE, "huge pages",
                never ? "As root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled" : "",

@@ -12,6 +12,7 @@
 #include "bootstrap/roster/environment.h"
 #include "bootstrap/key.h"
 #include "cli/doctor.h"
+#include "cli/programs.h"
 #include "fabric/fabric.h"
 #include "fabric/ofi/library.h"
 
@@ -144,14 +145,14 @@ static void check_launchers(struct doctor *doctor) {
     char list[128] = "";
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         size_t used = strlen(list);
-        if (doctor_in_path(commands[i]))
+        if (cli_is_in_path(commands[i]))
             snprintf(list + used, sizeof list - used, ", %s", commands[i]);
     }
     doctor_say(doctor, DOCTOR_OK, "launchers", "", "remo run%s%s", list,
                list[0] ? " (with PMIx)" : "; mpirun and srun would work too");
-    doctor_say(doctor, doctor_in_path("ssh") ? DOCTOR_OK : DOCTOR_NOTE, "ssh",
-               doctor_in_path("ssh") ? "" : "apt-get install openssh-client", "%s",
-               doctor_in_path("ssh") ? "there, for remo run --hosts"
+    doctor_say(doctor, cli_is_in_path("ssh") ? DOCTOR_OK : DOCTOR_NOTE, "ssh",
+               cli_is_in_path("ssh") ? "" : "apt-get install openssh-client", "%s",
+               cli_is_in_path("ssh") ? "there, for remo run --hosts"
                                      : "not there: remo run --hosts needs it");
 }
 

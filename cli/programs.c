@@ -1,9 +1,10 @@
-/* beside.c - finds programs that belong to this one (beside.h).
+/* programs.c - finds the programs that belong to this one, and commands of the system (programs.h).
  * A build folder is searched first, then the place of installation. */
-#include "cli/beside.h"
+#include "cli/programs.h"
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,4 +22,17 @@ void cli_beside(const char *name, char *ret_path, size_t cap) {
             return;
     }
     snprintf(ret_path, cap, "%s/%s", REMO_LIBEXEC, name);
+}
+
+bool cli_is_in_path(const char *command) {
+    const char *path = getenv("PATH");
+    char file[PATH_MAX];
+    for (const char *at = path ? path : "/usr/bin:/bin"; *at;) {
+        size_t length = strcspn(at, ":");
+        snprintf(file, sizeof file, "%.*s/%s", (int)length, at, command);
+        if (length > 0 && access(file, X_OK) == 0)
+            return true;
+        at += length + (at[length] == ':');
+    }
+    return false;
 }
