@@ -2,7 +2,7 @@
  * conditions that its results must satisfy. */
 #pragma once
 
-#include "sim/fault.h"
+#include "sim/world/fault.h"
 #include "sim/history.h"
 
 struct sim_case {

@@ -1,6 +1,6 @@
-/* control.c - the control plane of simulated nodes (bootstrap/control/control.h), the roster, and memory segments.
- * Frames of one pair of nodes arrive in order, frames of different pairs in any order. All nodes share one
- * process, so every arena is already mapped. */
+/* control.c - the control plane of simulated nodes (bootstrap/control/control.h), the roster, and memory
+ * segments. Frames of one pair of nodes arrive in order, frames of different pairs in any order. All nodes
+ * share one process, so every arena is already mapped. */
 #include "bootstrap/control/control.h"
 #include "bootstrap/roster/ended.h"
 
@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "memory/segment.h"
-#include "sim/control.h"
-#include "sim/heap.h"
+#include "sim/network/control.h"
+#include "sim/memory/heap.h"
 #include "sim/scheduler.h"
-#include "sim/world.h"
+#include "sim/world/world.h"
 
 struct frame {
     struct frame *next;

@@ -1,8 +1,8 @@
 /* ready.c - the masks of ready.h.
  * An actor is in `able`, or in `asleep`, or in `in_until`; its bit moves when its condition becomes true. */
-#include "sim/ready.h"
+#include "sim/world/ready.h"
 
-#include "sim/fault.h"
+#include "sim/world/fault.h"
 
 static uint32_t bit_of(const struct sim_actor *actor) {
     return 1u << actor->index;

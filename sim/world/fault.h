@@ -12,7 +12,7 @@
  * steps. */
 #pragma once
 
-#include "sim/world.h"
+#include "sim/world/world.h"
 
 enum sim_fault_kind {
     SIM_NO_FAULT,

@@ -1,8 +1,8 @@
 /* strike.c - applies the fault of a schedule to its node: a crash, a pause, a loss of contact.
  * Faults end with the last body; see fault.h. */
-#include "sim/control.h"
-#include "sim/fault.h"
-#include "sim/net.h"
+#include "sim/network/control.h"
+#include "sim/world/fault.h"
+#include "sim/network/net.h"
 #include "sim/scheduler.h"
 
 void sim_body_ended(struct sim_actor *actor) {

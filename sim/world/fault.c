@@ -1,6 +1,6 @@
 /* fault.c - the fault of a schedule (fault.h), and the nodes that it has struck.
  * At most one fault strikes per schedule. */
-#include "sim/fault.h"
+#include "sim/world/fault.h"
 
 struct sim_fault sim_fault;
 

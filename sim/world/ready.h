@@ -8,7 +8,7 @@
 
 #include <assert.h>
 
-#include "sim/world.h"
+#include "sim/world/world.h"
 
 static_assert(SIM_ACTORS_MAX <= 32, "each has a bit");
 

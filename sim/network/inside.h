@@ -1,13 +1,13 @@
-/* net_inside.h - internals that the files of the simulated network share.
+/* inside.h - internals that the files of the simulated network share.
  *
- *   net.c         operations in flight, and the possible steps of each
- *   net_fabric.c  the network as the library uses it: struct remo__fabric_ops */
+ *   net.c     operations in flight, and the possible steps of each
+ *   fabric.c  the network as the library uses it: struct remo__fabric_ops */
 #pragma once
 
 #include <string.h>
 
-#include "sim/net.h"
-#include "sim/world.h"
+#include "sim/network/net.h"
+#include "sim/world/world.h"
 
 #define OPS_MAX 96u
 #define VARIANTS 3u /* times SIM_NODES_MAX peers and 3 stages: SIM_NET_LINES_ENDPOINT */

@@ -3,14 +3,14 @@
  * completion, the placement of each line, and its immediate are separate steps. A read reads lines
  * at the target in any order, places them, then completes. An atomic reads, then writes; in between
  * the target's card admits no other atomic, but writes and CPUs may intervene. */
-#include "sim/net_inside.h"
+#include "sim/network/inside.h"
 
 #include <assert.h>
 #include <errno.h>
 
-#include "sim/cache.h"
-#include "sim/fault.h"
-#include "sim/heap.h"
+#include "sim/memory/cache.h"
+#include "sim/world/fault.h"
+#include "sim/memory/heap.h"
 
 static_assert(SIM_NET_LINES == 2 * SIM_ACTORS_MAX && SIM_NET_LINES_ENDPOINT == SIM_NODES_MAX * VARIANTS * 3,
               "the lines of the scheduler");

@@ -1,4 +1,4 @@
-/* timed_net.c - the network of the world with a clock: the path of each operation, by the costs of model.h.
+/* net.c - the network of the world with a clock: the path of each operation, by the costs of model.h.
  * It makes the promises of the fabric `verbs`. */
 #include <errno.h>
 #include <stdlib.h>
@@ -7,10 +7,10 @@
 #include "base/bits.h"
 #include "base/error.h"
 #include "fabric/fabric.h"
-#include "sim/model.h"
-#include "sim/net.h"
+#include "sim/timed/model.h"
+#include "sim/network/net.h"
 #include "sim/nothing_to_map.h"
-#include "sim/timed.h"
+#include "sim/timed/timed.h"
 
 #define ENDPOINTS_MAX 64u /* per node */
 #define DEPTH 128u

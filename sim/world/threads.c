@@ -1,11 +1,11 @@
 /* threads.c - mutexes, conditions and random numbers of the library in both simulated worlds (threads.h).
  * Waiting is sim_until, so a mutex is a scheduling point only if it is held. */
-#include "sim/threads.h"
+#include "sim/world/threads.h"
 
 #include <string.h>
 
 #include "base/bits.h"
-#include "sim/world.h"
+#include "sim/world/world.h"
 
 /* The first word of a mutex is 1 while it is held. */
 int sim_mutex_init(pthread_mutex_t *mutex) {

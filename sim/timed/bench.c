@@ -1,4 +1,4 @@
-/* timed_bench.c - the program behind `remo bench --fabric sim`.
+/* bench.c - the program behind `remo bench --fabric sim`.
  * It runs the unmodified benchmarks of bench/ on nodes with a simulated network and clock
  * (timed.h). It sends the messages of nodes, one JSON object per line, after the parameters of the
  * model. */
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "sim/model.h"
-#include "sim/timed.h"
+#include "sim/timed/model.h"
+#include "sim/timed/timed.h"
 
 struct request {
     const struct bench *bench;

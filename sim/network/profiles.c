@@ -2,7 +2,7 @@
  * A profile is data; an object claims a profile if all its cases pass under it. */
 #include <string.h>
 
-#include "sim/net.h"
+#include "sim/network/net.h"
 
 const struct sim_profile sim_profiles[] = {
     {.name = "ibta_rc",

@@ -1,6 +1,6 @@
 /* model.c - the parameters of model.h and their defaults.
  * Each default names its source, or is marked as assumed. */
-#include "sim/model.h"
+#include "sim/timed/model.h"
 
 #include <errno.h>
 #include <stdlib.h>

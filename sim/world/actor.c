@@ -1,19 +1,19 @@
 /* actor.c - actors, their scheduling points, and the loop that picks the next step.
  * Only one actor runs at a time; every access to network memory is a scheduling point. The model is described
  * in world.h. */
-#include "sim/actor.h"
+#include "sim/world/actor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "remote/wait.h"
-#include "sim/cache.h"
-#include "sim/fault.h"
-#include "sim/net.h"
-#include "sim/ready.h"
+#include "sim/memory/cache.h"
+#include "sim/world/fault.h"
+#include "sim/network/net.h"
+#include "sim/world/ready.h"
 #include "sim/scheduler.h"
-#include "sim/threads.h"
+#include "sim/world/threads.h"
 
 #define STEPS_CAP 256u
 #define SLEEP_NS (20 * REMO__NS_PER_MS) /* a sleeper checks again after this time */

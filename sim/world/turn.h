@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "sim/coroutine.h"
+#include "sim/world/coroutine.h"
 
 #define SIM_FAILURE_BYTES 512u
 

@@ -1,8 +1,8 @@
 /* heap.c - the heap of heap.h: free lists by size class, in a range that sim_heap_save copies.
  * All allocator state that changes during a schedule lies inside the range (struct notes). */
-#include "sim/heap.h"
+#include "sim/memory/heap.h"
 
-#include "sim/fault.h"
+#include "sim/world/fault.h"
 
 #include <assert.h>
 #include <stdio.h>

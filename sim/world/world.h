@@ -15,7 +15,7 @@
 #include <stdarg.h>
 
 #include "node/node.h"
-#include "sim/turn.h"
+#include "sim/world/turn.h"
 
 #ifdef SIM_TIMED /* the other world: timed.h */
 #define SIM_NODES_MAX 128u

@@ -1,17 +1,17 @@
 /* world.c - the simulated world: set-up, save and restore, and the phases of each node's program.
  * A node's program opens the node and its objects before the save, and runs its body after it. */
-#include "sim/world.h"
+#include "sim/world/world.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "node/arena.h"
-#include "sim/actor.h"
+#include "sim/world/actor.h"
 #include "sim/case.h"
-#include "sim/heap.h"
-#include "sim/net.h"
-#include "sim/ready.h"
+#include "sim/memory/heap.h"
+#include "sim/network/net.h"
+#include "sim/world/ready.h"
 #include "sim/scheduler.h"
 
 /* ---- the program of a node ---- */

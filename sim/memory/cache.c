@@ -1,14 +1,14 @@
 /* cache.c - the caches of cache.h: at most LINES_MAX lines per node; a full cache evicts one.
  * A line is written back whole, so it overwrites concurrent changes by other nodes to its other bytes. */
-#include "sim/cache.h"
+#include "sim/memory/cache.h"
 
 #include <string.h>
 
 #include "base/bits.h"
 #include "node/arena.h"
-#include "sim/heap.h"
-#include "sim/net.h"
-#include "sim/world.h"
+#include "sim/memory/heap.h"
+#include "sim/network/net.h"
+#include "sim/world/world.h"
 
 #define LINE_BYTES 64u
 #define LINES_MAX 48u /* per node; a further line evicts one */

@@ -1,7 +1,7 @@
 /* actor.h - actors of the simulated world (world.h), and the loop that picks steps. */
 #pragma once
 
-#include "sim/world.h"
+#include "sim/world/world.h"
 
 /* Take steps until one is an actor's step; switch to that actor. Outside actors, returns when the schedule
  * has ended or failed. */

@@ -1,6 +1,6 @@
 /* timed.c - the world with a clock: threads with their own times, a heap of events, accesses that cost time.
  * The thread or event with the earliest time runs next. The model is described in timed.h. */
-#include "sim/timed.h"
+#include "sim/timed/timed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #include "base/bits.h"
 #include "fabric/access.h"
 #include "remote/wait.h"
-#include "sim/heap.h"
-#include "sim/model.h"
-#include "sim/net.h"
+#include "sim/memory/heap.h"
+#include "sim/timed/model.h"
+#include "sim/network/net.h"
 #include "sim/scheduler.h"
-#include "sim/threads.h"
+#include "sim/world/threads.h"
 
 #define THREADS_MAX 16384u
 #define LINE_BYTES 64u

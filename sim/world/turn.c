@@ -1,11 +1,11 @@
 /* turn.c - the running actor and its failure (turn.h).
  * A switch saves and restores the library's thread-locals with the actor. */
-#include "sim/turn.h"
+#include "sim/world/turn.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "sim/world.h"
+#include "sim/world/world.h"
 
 struct sim_turn sim_turn;
 struct sim_world *sim_world;

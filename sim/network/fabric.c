@@ -1,12 +1,12 @@
-/* net_fabric.c - the simulated network as a fabric (struct remo__fabric_ops).
+/* fabric.c - the simulated network as a fabric (struct remo__fabric_ops).
  * Opens, connects, cuts off, posts, polls, and takes immediates. Operations in flight are those of net.c. */
 #include <assert.h>
 #include <errno.h>
 
 #include "base/error.h"
-#include "sim/fault.h"
-#include "sim/heap.h"
-#include "sim/net_inside.h"
+#include "sim/world/fault.h"
+#include "sim/memory/heap.h"
+#include "sim/network/inside.h"
 #include "sim/nothing_to_map.h"
 
 #define DEPTH 16u

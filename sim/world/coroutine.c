@@ -1,6 +1,6 @@
 /* coroutine.c - the stack switch of coroutine.h, for x86-64 and aarch64.
  * It pushes the callee-saved registers onto the stack, then changes the stack pointer. */
-#include "sim/coroutine.h"
+#include "sim/world/coroutine.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* timed_main.c - runs a user's program on the simulated network with a clock.
+/* main.c - runs a user's program on the simulated network with a clock.
  * PROGRAM NODES [--model NAME=VALUE,...] ARGUMENT... runs it on NODES nodes, each with the same
  * arguments. */
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "sim/model.h"
-#include "sim/timed.h"
+#include "sim/timed/model.h"
+#include "sim/timed/timed.h"
 
 int sim_program_main(int argc, char **argv);
 int sim_clock_gettime(clockid_t clock, struct timespec *ret_now);

@@ -2,9 +2,9 @@
  * Each access is a scheduling point. A store enters the actor's store buffer (world.h). */
 #include "fabric/access.h"
 
-#include "sim/actor.h"
-#include "sim/cache.h"
-#include "sim/net.h"
+#include "sim/world/actor.h"
+#include "sim/memory/cache.h"
+#include "sim/network/net.h"
 
 void remo__sim_turn(const char *what) {
     sim_point(what);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "node/arena.h"
-#include "sim/world.h"
+#include "sim/world/world.h"
 
 bool sim_tracing;
 
