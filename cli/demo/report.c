@@ -1,9 +1,9 @@
-/* demo_report.c - the output of the demo at its start and at its end.
+/* report.c - the output of the demo at its start and at its end.
  * Widths are those of a terminal of 80 columns or more. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 
 /* Format a count: "1,234,567". */
 static const char *format_count(double count, char text[32]) {

@@ -1,10 +1,10 @@
-/* doctor_verbs.c - `remo doctor --verbs`: the attributes and limits of each RDMA device.
+/* verbs.c - `remo doctor --verbs`: the attributes and limits of each RDMA device.
  * The report is meant to be sent back by users with hardware devices. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/doctor.h"
+#include "cli/doctor/doctor.h"
 #include "fabric/verbs/library.h"
 
 static const char *atomics_name(enum ibv_atomic_cap cap) {

@@ -1,4 +1,4 @@
-/* doctor_network.c - checks of fabrics, devices, launchers and credentials.
+/* network.c - checks of fabrics, devices, launchers and credentials.
  * A fabric is checked by opening a node and moving a word. */
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "bootstrap/roster/environment.h"
 #include "bootstrap/key.h"
-#include "cli/doctor.h"
+#include "cli/doctor/doctor.h"
 #include "cli/programs.h"
 #include "fabric/fabric.h"
 #include "fabric/ofi/library.h"

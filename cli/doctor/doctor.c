@@ -1,6 +1,6 @@
 /* doctor.c - `remo doctor`: runs the checks of this machine, and prints the verdict.
- * The checks are in doctor_machine.c, doctor_network.c and doctor_verbs.c. */
-#include "cli/doctor.h"
+ * The checks are in machine.c, network.c and verbs.c. */
+#include "cli/doctor/doctor.h"
 
 #include <argp.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* bench_suite.h - `remo bench` in the starting process: starts a job of nodes per benchmark and
+/* suite.h - `remo bench` in the starting process: starts a job of nodes per benchmark and
  * run, collects the results, runs the peers, and prints. */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* bench.c - `remo bench`: its options.
- * The measurement itself is in bench_suite.c; the benchmarks are in bench/. */
+ * The measurement itself is in suite.c; the benchmarks are in bench/. */
 #include <argp.h>
 #include <errno.h>
 #include <limits.h>
@@ -12,7 +12,7 @@
 #include "bench/gnuplot.h"
 #include "bench/litmus_real.h"
 #include "bench/program.h"
-#include "cli/bench_suite.h"
+#include "cli/bench/suite.h"
 #include "cli/commands.h"
 #include "fabric/fabric.h"
 

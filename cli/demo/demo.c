@@ -1,5 +1,5 @@
 /* demo.c - `remo demo`: starts the nodes, and shows their output and progress.
- * The same program is started again as each node (demo_node.c). */
+ * The same program is started again as each node (node.c). */
 #include <argp.h>
 #include <errno.h>
 #include <limits.h>
@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "bench/program.h"
 #include "cli/commands.h"
-#include "cli/demo.h"
-#include "cli/launch.h"
+#include "cli/demo/demo.h"
+#include "cli/launch/launch.h"
 #include "fabric/fabric.h"
 
 #define FILE_DEFAULT "/var/lib/dpkg/status"

@@ -1,6 +1,6 @@
 /* launch.c - the loop of the launcher: output, ends of nodes, signals and time limits.
  * All events are descriptors of one poll. The calling thread does all the work. */
-#include "cli/launch.h"
+#include "cli/launch/launch.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,8 +21,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bootstrap/roster/ended.h"
-#include "cli/launch_folder.h"
-#include "cli/launch_node.h"
+#include "cli/launch/folder.h"
+#include "cli/launch/node.h"
 
 #define STATUS_TIMEOUT 124 /* as timeout(1) */
 #define WATCHES_PER_NODE 3 /* output, errors, end */

@@ -23,6 +23,6 @@ void doctor_say(struct doctor *doctor, enum doctor_state state, const char *subj
 /* Open a node without peers on the fabric, and move a word. Returns 0 or the error. */
 int doctor_probe(const char *fabric, remo_log_fn log, void *log_ctx);
 
-void doctor_check_machine(struct doctor *doctor); /* doctor_machine.c: processors, memory, limits */
-void doctor_check_verbs(struct doctor *doctor);   /* doctor_verbs.c: RDMA devices, in detail */
-void doctor_check_network(struct doctor *doctor); /* doctor_network.c: fabrics, launchers, credentials */
+void doctor_check_machine(struct doctor *doctor); /* machine.c: processors, memory, limits */
+void doctor_check_verbs(struct doctor *doctor);   /* verbs.c: RDMA devices, in detail */
+void doctor_check_network(struct doctor *doctor); /* network.c: fabrics, launchers, credentials */

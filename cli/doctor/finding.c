@@ -1,4 +1,4 @@
-/* doctor_finding.c - prints a finding of `remo doctor`, as text or JSON, and counts it.
+/* finding.c - prints a finding of `remo doctor`, as text or JSON, and counts it.
  * A terminal gets wrapped lines; a pipe gets one line for each finding. */
 #include <jansson.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "bench/text.h"
-#include "cli/doctor.h"
+#include "cli/doctor/doctor.h"
 
 #define FINDING_COLUMN 24
 

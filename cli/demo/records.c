@@ -1,4 +1,4 @@
-/* demo_records.c - the data of the demo: package records, or lines of key<TAB>value.
+/* records.c - the data of the demo: package records, or lines of key<TAB>value.
  * Records are sorted by key; of repeated keys the first is kept. */
 #include <errno.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 
 #define TEXT_BYTES_MAX (1u << 30)
 #define KEY_BYTES_MAX 1024u

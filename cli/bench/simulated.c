@@ -1,4 +1,4 @@
-/* bench_simulated.c - a benchmark on the simulated network.
+/* simulated.c - a benchmark on the simulated network.
  * One program, remo-sim-bench, contains all nodes, and sends the objects that nodes would send. */
 #include <errno.h>
 #include <limits.h>
@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "cli/programs.h"
-#include "cli/bench_job.h"
+#include "cli/bench/job.h"
 
 static int start(const char *path, char *const *argv, pid_t *ret_pid, FILE **ret_lines) {
     int pipes[2];

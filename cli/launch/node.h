@@ -1,11 +1,11 @@
-/* launch_node.h - internals of the launcher: the state of one launch, and functions shared by its files.
+/* node.h - internals of the launcher: the state of one launch, and functions shared by its files.
  *
- *     launch.c         the loop: signals, time limits, ends of nodes
- *     launch_start.c   fork and exec of one node
- *     launch_output.c  output of nodes that passes through the launcher
- *     launch_job.c     common state of all nodes: addresses and environment
- *     launch_folder.c  the job's folder, with the key
- *     launch_guard.c   cleans up if the launcher is killed
+ *     launch.c  the loop: signals, time limits, ends of nodes
+ *     start.c   fork and exec of one node
+ *     output.c  output of nodes that passes through the launcher
+ *     job.c     common state of all nodes: addresses and environment
+ *     folder.c  the job's folder, with the key
+ *     guard.c   cleans up if the launcher is killed
  *
  * Each local node leads a process group, so that a signal reaches its children too. Exceptions stay in the
  * launcher's group: a node that reads from the terminal, because the terminal stops readers of other groups;
@@ -17,8 +17,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-#include "cli/launch_guard.h"
-#include "cli/launch_job.h"
+#include "cli/launch/guard.h"
+#include "cli/launch/job.h"
 
 /* One output of a node that passes through the launcher. */
 struct stream {

@@ -1,5 +1,5 @@
-/* demo.h - common parts of `remo demo`. demo.c is the starting process, demo_node.c one of its
- * nodes; demo_records.c reads the data, demo_report.c prints the figures. */
+/* demo.h - common parts of `remo demo`. demo.c is the starting process, node.c one of its
+ * nodes; records.c reads the data, report.c prints the figures. */
 #pragma once
 
 #include <remo/remo.h>
@@ -18,7 +18,7 @@ struct demo_options {
     bool worker; /* this process is a node */
 };
 
-/* ---- demo_records.c ---- */
+/* ---- records.c ---- */
 
 struct demo_record {
     const char *key, *value; /* in `text` */
@@ -46,7 +46,7 @@ size_t demo_value(const struct demo_record *record, uint32_t version, char *buff
 /* Return the number of updates that a value has; UINT32_MAX: it is not a value of the record. */
 uint32_t demo_version(const struct demo_record *record, const char *value, size_t bytes);
 
-/* ---- demo_node.c ---- */
+/* ---- node.c ---- */
 
 enum demo_kind { DEMO_GET, DEMO_UPDATE, DEMO_INSERT, DEMO_DELETE, DEMO_KINDS };
 
@@ -64,7 +64,7 @@ struct demo_results {
 /* Run a node; node 0 writes to standard output. Returns the exit status. */
 int demo_node(const struct demo_options *options);
 
-/* ---- demo_report.c ---- */
+/* ---- report.c ---- */
 
 struct demo_limit {
     double ns; /* 0: unknown on this fabric */

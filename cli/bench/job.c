@@ -1,6 +1,6 @@
-/* bench_job.c - starts the nodes of one benchmark and reads the JSON objects that they send.
+/* job.c - starts the nodes of one benchmark and reads the JSON objects that they send.
  * A deadline bounds the job, so a hanging node cannot block `remo bench`. */
-#include "cli/bench_job.h"
+#include "cli/bench/job.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/launch.h"
+#include "cli/launch/launch.h"
 
 #define STATUS_TIMEOUT 124
 #define STATUS_SIGNAL 128

@@ -1,7 +1,7 @@
-/* launch_folder.h - the folder that the nodes of a job share: key, sockets, lock, record of ended nodes. */
+/* folder.h - the folder that the nodes of a job share: key, sockets, lock, record of ended nodes. */
 #pragma once
 
-#include "cli/launch_job.h"
+#include "cli/launch/job.h"
 
 /* Remove folders that killed launchers of this user left behind, then make the folder of `job`, lock it and
  * write the key file. Sets name, folder and key. Errors: those of launch_nodes. */

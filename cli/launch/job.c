@@ -1,6 +1,6 @@
-/* launch_job.c - the common state of a job's nodes: hosts, addresses, environment, ssh command lines.
+/* job.c - the common state of a job's nodes: hosts, addresses, environment, ssh command lines.
  * The key reaches other hosts only through ssh's standard input (launch.h). */
-#include "cli/launch_job.h"
+#include "cli/launch/job.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "bootstrap/roster/environment.h"
 #include "bootstrap/key.h"
-#include "cli/launch_folder.h"
+#include "cli/launch/folder.h"
 
 #define PORT_FIRST 20000u /* below the ports that kernels assign automatically */
 #define PORTS 10000u

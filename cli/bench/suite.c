@@ -1,6 +1,6 @@
-/* bench_suite.c - runs the benchmarks of one call: starts the jobs, collects results, runs peers, prints.
+/* suite.c - runs the benchmarks of one call: starts the jobs, collects results, runs peers, prints.
  * A failed benchmark is reported and counted; all others still run. */
-#include "cli/bench_suite.h"
+#include "cli/bench/suite.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "bench/output.h"
 #include "bench/peers/peers.h"
 #include "bench/text.h"
-#include "cli/bench_job.h"
+#include "cli/bench/job.h"
 #include "cli/programs.h"
 
 #define RESULTS_MAX 4096u

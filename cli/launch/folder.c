@@ -1,8 +1,8 @@
-/* launch_folder.c - the folder of a job: mode 0700, removed at the end, or swept by a later launcher.
+/* folder.c - the folder of a job: mode 0700, removed at the end, or swept by a later launcher.
  * Launcher and guard hold a lock (flock) on the file `lock` in the folder; a folder with a free lock has no
  * launcher. A sweep can take the lock of a new folder first. Therefore its maker checks, with the lock held,
  * that the path still names the locked file. */
-#include "cli/launch_folder.h"
+#include "cli/launch/folder.h"
 
 #include <errno.h>
 #include <dirent.h>

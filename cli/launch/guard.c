@@ -1,8 +1,8 @@
-/* launch_guard.c - the guard process (launch_guard.h).
+/* guard.c - the guard process (guard.h).
  * It is a fork without exec, and keeps only the pipe and the folder's lock open, so readers of the
  * launcher's output do not wait for it. It has its own session, so signals to the launcher's group
  * do not reach it. */
-#include "cli/launch_guard.h"
+#include "cli/launch/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/launch_folder.h"
+#include "cli/launch/folder.h"
 
 #define DISMISS 0
 #define FD_PIPE 3

@@ -1,9 +1,9 @@
-/* bench_job.h - the job of nodes of one benchmark, as its starting process sees it. */
+/* job.h - the job of nodes of one benchmark, as its starting process sees it. */
 #pragma once
 
 #include <jansson.h>
 
-#include "cli/bench_suite.h"
+#include "cli/bench/suite.h"
 
 #define BENCH_ARGUMENTS_MAX 32
 #define BENCH_ARGUMENT_BYTES 48

@@ -1,11 +1,11 @@
-/* launch_job.h - the common state of the nodes of a job: name, folder, key, addresses,
+/* job.h - the common state of the nodes of a job: name, folder, key, addresses,
  * environment. */
 #pragma once
 
 #include <limits.h>
 
 #include "bootstrap/roster/hosts.h"
-#include "cli/launch.h"
+#include "cli/launch/launch.h"
 
 struct launch_place { /* the place of one node */
     bool remote;

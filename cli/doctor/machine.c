@@ -1,4 +1,4 @@
-/* doctor_machine.c - checks of processors, memory and limits of this process.
+/* machine.c - checks of processors, memory and limits of this process.
  * Each check tries or reads what a node would use. */
 #include <sched.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/doctor.h"
+#include "cli/doctor/doctor.h"
 #include "memory/available.h"
 #include "memory/segment.h"
 

@@ -1,4 +1,4 @@
-/* launch_output.c - output of nodes that passes through a pipe of the launcher, and its own messages.
+/* output.c - output of nodes that passes through a pipe of the launcher, and its own messages.
  * Complete lines are passed on; a line longer than LAUNCH_LINE_BYTES_MAX is passed on in pieces. */
 #include <errno.h>
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/launch_node.h"
+#include "cli/launch/node.h"
 
 #define DRAIN_READS_MAX 1024
 

@@ -1,4 +1,4 @@
-/* launch_start.c - starts one node: pipes, fork, exec.
+/* start.c - starts one node: pipes, fork, exec.
  * All memory is allocated before the fork, because the child of a process with threads must not
  * take a lock. The failure of a child arrives through a pipe that closes on exec. */
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/launch_node.h"
+#include "cli/launch/node.h"
 
 /* Why a child did not become the program. */
 struct failure {

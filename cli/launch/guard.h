@@ -1,4 +1,4 @@
-/* launch_guard.h - a process that cleans up if the launcher is killed.
+/* guard.h - a process that cleans up if the launcher is killed.
  *
  * Model:   the guard holds the read end of a pipe; only the launcher has the write end. The launcher writes
  *          the processes or process groups that it starts. If the pipe ends without a dismissal, the guard
@@ -9,7 +9,7 @@
 
 #include <sys/types.h>
 
-#include "cli/launch_job.h"
+#include "cli/launch/job.h"
 
 #define LAUNCH_GRACE_NS (2 * REMO__NS_PER_S) /* from SIGTERM to SIGKILL */
 

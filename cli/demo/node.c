@@ -1,4 +1,4 @@
-/* demo_node.c - one node of the demo: loads its share, works, reads records back, and reports to node 0.
+/* node.c - one node of the demo: loads its share, works, reads records back, and reports to node 0.
  * Record i is loaded by node i mod n, changed by the next node, and read back by the one after
  * that. So the reader has neither the slot nor the last value; the writer publishes its number of
  * changes through a region. */
@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "bench/limit.h"
 #include "channel/channel.h"
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 
 #define LOAD_WINDOW 64u
 #define EXTRAS 16u /* keys that each node inserts and deletes while it works */

@@ -1,8 +1,8 @@
 /* launch.h - start the nodes of a job, here or on other hosts, and wait for their end.
  *
  * Model:   each node is a child process (on another host: of ssh) with the environment of
- *          bootstrap/roster/environment.h. The nodes share a folder with mode 0700 for their sockets and a key file
- *          with mode 0600. Both are removed at the end, also if the launcher is killed.
+ *          bootstrap/roster/environment.h. The nodes share a folder with mode 0700 for their sockets and a
+ *          key file with mode 0600. Both are removed at the end, also if the launcher is killed.
  * Signals: SIGINT, SIGTERM and SIGHUP during the call go to all nodes and their children; a second one kills
  *          them. A signal that this process ignores (nohup, a background job of a script) has no effect.
  *          SIGTSTP stops them with the launcher. If the reader of the output closes it, nodes get SIGPIPE at
