@@ -1,4 +1,4 @@
-/* case_atomic.c - atomic_var and region: a counter, a word that is swapped, a register, publication.
+/* atomic.c - atomic_var and region: a counter, a word that is swapped, a register, publication.
  * Calls on words must be linearizable (oracle_word); published data must be visible after its
  * flag. */
 #include <errno.h>

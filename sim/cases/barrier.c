@@ -1,4 +1,4 @@
-/* case_barrier.c - the barrier: no node leaves a round before all participants have arrived.
+/* barrier.c - the barrier: no node leaves a round before all participants have arrived.
  * Data written before the round is visible after it, and the failure of a node ends the round for
  * all. */
 #include <errno.h>

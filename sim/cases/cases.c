@@ -1,5 +1,5 @@
 /* cases.c - the table of all cases, object by object.
- * A case is defined in the file of its object (case_lock.c); its name here is that of sim_case_NAME. */
+ * A case is defined in the file of its object (lock.c); its name here is that of sim_case_NAME. */
 #include "sim/case.h"
 
 /* One line per object. clang-format would fill the lines. */

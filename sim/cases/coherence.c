@@ -1,4 +1,4 @@
-/* case_coherence.c - objects that refuse to open without coherent CPU caches (profile cxl_nc).
+/* coherence.c - objects that refuse to open without coherent CPU caches (profile cxl_nc).
  * Each refusal is -EOPNOTSUPP with a sentence that names the object. */
 #include <errno.h>
 #include <remo/remo.h>

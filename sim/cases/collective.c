@@ -1,4 +1,4 @@
-/* case_collective.c - collectives: every participant gets the contributions of all participants.
+/* collective.c - collectives: every participant gets the contributions of all participants.
  * Calls follow each other without a barrier, and the failure of a node ends them for all. */
 #include <errno.h>
 #include <remo/collective.h>

@@ -1,4 +1,4 @@
-/* case_copies.c - owned_var and sst: registers with one writer and copies at every node.
+/* copies.c - owned_var and sst: registers with one writer and copies at every node.
  * They are weaker than linearizable, so they are checked against their own promises. A load
  * returns a whole value, never an older one than before. After a fenced push, no node loads an
  * older value. */

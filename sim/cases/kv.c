@@ -1,4 +1,4 @@
-/* case_kv.c - the map: each key is a register that may be absent.
+/* kv.c - the map: each key is a register that may be absent.
  * After a fault, acknowledged changes on surviving nodes persist; unacknowledged ones happened once
  * or not at all, as the history decides. Calls fail only for keys of failed nodes, or changes whose
  * lock was there. */

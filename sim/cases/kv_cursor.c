@@ -1,4 +1,4 @@
-/* case_kv_cursor.c - a walk over the map while other nodes change it.
+/* kv_cursor.c - a walk over the map while other nodes change it.
  * Each key that stays is met once, and each returned pair was in the map: it is judged as a get of
  * its key. */
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* case_lock.c - the lock: one holder at a time, no lost writes, order by ticket, bounded hand-overs.
+/* lock.c - the lock: one holder at a time, no lost writes, order by ticket, bounded hand-overs.
  * Further cases cover failed nodes, nodes wrongly declared failed, and operations with unknown
  * outcome. */
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* case_queue.c - the queue: linearizable as long as no node fails.
+/* queue.c - the queue: linearizable as long as no node fails.
  * After a failure, elements in the failed node's slots are lost; every other element is popped
  * once, and no waiter waits for the failed node. */
 #include <errno.h>

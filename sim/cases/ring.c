@@ -1,4 +1,4 @@
-/* case_ring.c - the ring buffer: messages arrive in order, none lost, repeated or torn.
+/* ring.c - the ring buffer: messages arrive in order, none lost, repeated or torn.
  * A failed node delays no other node. */
 #include <errno.h>
 #include <remo/ringbuffer.h>
