@@ -10,39 +10,10 @@
 
 #include "base/error.h"
 #include "memory/segment.h"
-#include "sim/network/control.h"
+#include "sim/network/streams.h"
 #include "sim/memory/heap.h"
 #include "sim/scheduler.h"
 #include "sim/world/world.h"
-
-struct frame {
-    struct frame *next;
-    uint16_t type;
-    uint32_t bytes;
-    uint8_t data[];
-};
-
-struct inbox {
-    struct frame *first, **last;
-    bool up;   /* `up` was called */
-    bool down; /* `down` was called */
-};
-
-struct sim_control {
-    struct remo__control_config config;
-    uint8_t hello[REMO__HELLO_BYTES_MAX];
-    uint32_t rank, size;
-    struct inbox inboxes[SIM_NODES_MAX];
-    uint32_t frames; /* in all inboxes */
-    bool closed;
-    bool has_peer_event; /* a peer has come up or gone down, as found at .. */
-    uint64_t partings;   /* .. this count of the world; 0: not checked yet */
-    uint32_t last;       /* the peer whose event was delivered last */
-};
-
-static struct sim_control *control_of(uint32_t node) {
-    return sim_world->controls[node];
-}
 
 /* Return whether the stream between two nodes has ended without an orderly close. */
 static bool is_lost(uint32_t node, uint32_t peer) {
@@ -147,44 +118,13 @@ int remo__control_open(const struct remo__control_config *config, struct remo__c
     return 0;
 }
 
-static void drop_frames(struct sim_control *control, uint32_t peer, uint32_t kept) {
-    struct inbox *inbox = &control->inboxes[peer];
-    struct frame **link = &inbox->first;
-    for (; kept > 0; kept--)
-        link = &(*link)->next;
-    while (*link) {
-        struct frame *frame = *link;
-        *link = frame->next;
-        control->frames--;
-        sim_free(frame);
-    }
-    inbox->last = link;
-}
-
 void remo__control_close(struct remo__control *closed) {
     struct sim_control *control = (struct sim_control *)closed;
     control->closed = true;
     for (uint32_t peer = 0; peer < SIM_NODES_MAX; peer++)
-        drop_frames(control, peer, 0);
+        sim_control_drop(control, peer, 0);
     for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
         sim_changed(node);
-    sim_world->partings++;
-}
-
-static void lose_tail(struct sim_control *control, uint32_t peer) {
-    uint32_t count = 0;
-    for (const struct frame *frame = control->inboxes[peer].first; frame; frame = frame->next)
-        count++;
-    drop_frames(control, peer, sim_choose(count + 1));
-}
-
-void sim_control_lose(uint32_t node) {
-    for (uint32_t peer = 0; peer < SIM_NODES_MAX; peer++) {
-        if (peer == node || !control_of(peer))
-            continue;
-        lose_tail(control_of(peer), node);
-        lose_tail(control_of(node), peer);
-    }
     sim_world->partings++;
 }
 

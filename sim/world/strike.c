@@ -1,6 +1,6 @@
 /* strike.c - applies the fault of a schedule to its node: a crash, a pause, a loss of contact.
  * Faults end with the last body; see fault.h. */
-#include "sim/network/control.h"
+#include "sim/network/streams.h"
 #include "sim/world/fault.h"
 #include "sim/network/net.h"
 #include "sim/scheduler.h"

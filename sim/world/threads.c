@@ -63,8 +63,6 @@ int sim_once(const void *once, void (*run)(void)) {
     return 0;
 }
 
-void (*sim_thread_exit)(void *value);
-
 int sim_key_create(const pthread_key_t *key, void (*destroy)(void *value)) {
     (void)key;
     sim_thread_exit = destroy;

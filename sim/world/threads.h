@@ -13,10 +13,9 @@ int sim_cond_broadcast(pthread_cond_t *cond);
 int sim_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
 int sim_thread_create(pthread_t *ret_thread, void *(*run)(void *ctx), void *ctx);
 int sim_thread_join(pthread_t thread);
-/* There is one key; its destructor runs when any thread ends. */
+/* There is one key; its destructor becomes sim_thread_exit (turn.h). */
 int sim_once(const void *once, void (*run)(void));
 int sim_key_create(const pthread_key_t *key, void (*destroy)(void *value));
-extern void (*sim_thread_exit)(void *value);
 /* Let other actors run first. */
 int sim_yield(void);
 ssize_t sim_getrandom(void *at, size_t bytes);

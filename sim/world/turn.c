@@ -9,6 +9,7 @@
 
 struct sim_turn sim_turn;
 struct sim_world *sim_world;
+void (*sim_thread_exit)(void *value);
 
 void sim_switch(struct sim_actor *to) {
     struct sim_actor *from = sim_turn.current;

@@ -18,6 +18,9 @@ struct sim_turn {
 };
 extern struct sim_turn sim_turn;
 
+/* Runs when an actor ends: the destructor of its thread-local data. NULL: none yet. */
+extern void (*sim_thread_exit)(void *value);
+
 /* Return the running actor, or NULL. */
 static inline struct sim_actor *sim_current(void) {
     return sim_turn.current;
