@@ -150,6 +150,8 @@ const struct bench *bench_find(const char *name);
  * the error. */
 int bench_work(const struct bench *bench, const struct bench_options *options, int fd);
 
+/* ---- processors.c ---- */
+/* Find the processors that this process may use. */
 void bench_find_cpus(struct bench_options *options);
 /* Return the processor of a thread of a node, whether pinned or not. */
 int bench_cpu(const struct bench_options *options, uint32_t rank, uint32_t thread);

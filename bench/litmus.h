@@ -60,7 +60,7 @@ struct litmus_row {
 extern const struct litmus_row litmus_rows[];
 extern const uint32_t litmus_rows_count;
 
-/* ---- the runner provides ---- */
+/* ---- the runner provides: litmus_wait.c, tests/sim/litmus.c ---- */
 
 /* A point where another actor may run. */
 void litmus_point(const char *what);

@@ -10,24 +10,6 @@
 /* Rows that no program of this report can show. */
 static const char not_run[] = "22 and 23 (a node or a connection fails) need the simulator: remo sim";
 
-/* On a mapped fabric the CPU itself executes operations in the order of their posts. */
-bool litmus_excludes(const struct remo__fabric_caps *caps, uint32_t row) {
-    const bool excluded[LITMUS_RULES] = {[LITMUS_NEVER] = true,
-                                         [LITMUS_PUT_PUT] = caps->writes_ordered,
-                                         [LITMUS_PUT_GET] = caps->read_flushes || caps->mapped,
-                                         [LITMUS_PUT_GET_OTHER] = caps->read_flushes,
-                                         [LITMUS_PUT_RMW] = caps->writes_ordered,
-                                         [LITMUS_GET_PUT] = caps->mapped,
-                                         [LITMUS_GET_GET] = caps->reads_ordered,
-                                         [LITMUS_RMW_PUT] = caps->mapped,
-                                         [LITMUS_RMW_GET] = caps->mapped,
-                                         [LITMUS_PLACED] = caps->completion_placed,
-                                         [LITMUS_COMPLETIONS] = caps->mapped,
-                                         [LITMUS_COHERENT] = caps->atomics_coherent,
-                                         [LITMUS_CACHED] = caps->coherent};
-    return excluded[litmus_rows[row].rule];
-}
-
 static const struct promise {
     const char *name;
     size_t at;

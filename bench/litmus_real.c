@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,26 +17,22 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "bench/litmus.h"
+#include "bench/litmus_wait.h"
 #include "fabric/access.h"
 #include "node/node.h"
 
 #define ACTORS 4u        /* one per node, and thread 1 of node 0 */
 #define DELAY_TURNS 400u /* maximum before a run: about 2 us */
-#define SPINS 64u        /* then yield the processor */
-#define YIELDS 256u      /* then sleep, for threads of low priority */
-#define SLEEP_US 20u
 #define OPEN_NS (60 * REMO__NS_PER_S)
 #define GRACE_NS (60 * REMO__NS_PER_S) /* a report that is later than this is lost */
 
 struct shared {
     _Atomic uint32_t arrived_count, meeting;
-    _Atomic bool stop; /* the run was aborted: all actors end */
+    struct litmus_stop stop;
     _Atomic bool row_done;
     struct litmus litmus; /* each process uses only the pointers that it wrote */
     struct litmus_count rows[LITMUS_ROWS_MAX];
     struct remo__fabric_caps caps;
-    _Atomic bool failed;
-    char error[400];
 };
 
 static struct shared *shared;
@@ -48,44 +43,6 @@ struct actor {
     struct remo__random random;
 };
 
-/* ---- functions for the programs ---- */
-
-static void pause_a_little(uint32_t turn) {
-    if (turn % SPINS != SPINS - 1)
-        return;
-    if (turn / SPINS < YIELDS)
-        sched_yield();
-    else
-        usleep(SLEEP_US);
-}
-
-void litmus_point(const char *what) {
-    (void)what;
-}
-
-void litmus_until(bool (*is)(void *ctx), void *ctx, const char *what) {
-    (void)what;
-    for (uint32_t turn = 0; !is(ctx) && !shared->stop; turn++)
-        pause_a_little(turn);
-}
-
-/* The awaited state is reached in the end. */
-bool litmus_again(uint32_t look) {
-    pause_a_little(look);
-    return !shared->stop;
-}
-
-static void abort_run(const char *what, int rc) {
-    if (!atomic_exchange(&shared->failed, true))
-        snprintf(shared->error, sizeof shared->error, "%s: %s (%s)", what, remo_last_error(),
-                 remo_error_name(rc));
-    shared->stop = true;
-}
-
-void litmus_fail(const char *what, int rc) {
-    abort_run(what, rc);
-}
-
 /* ---- runs ---- */
 
 static void meet(void) {
@@ -94,8 +51,8 @@ static void meet(void) {
         shared->arrived_count = 0;
         shared->meeting++;
     }
-    for (uint32_t turn = 0; shared->meeting == meeting && !shared->stop; turn++)
-        pause_a_little(turn);
+    for (uint32_t turn = 0; shared->meeting == meeting && !litmus_stop->requested; turn++)
+        litmus_pause(turn);
 }
 
 /* Count the last run and clear the state for the next one; called by node 1 while no operation is
@@ -119,7 +76,7 @@ static void begin_run(const struct actor *actor, uint32_t row, bool counts, uint
 static void run_row(struct actor *actor, uint32_t row) {
     const struct litmus_row *test = &litmus_rows[row];
     uint64_t until_ns = remo__now_ns() + actor->row_ns;
-    for (bool counts = false; !shared->stop; counts = true) {
+    for (bool counts = false; !litmus_stop->requested; counts = true) {
         meet();
         if (actor->node == 1)
             begin_run(actor, row, counts, until_ns);
@@ -128,18 +85,18 @@ static void run_row(struct actor *actor, uint32_t row) {
             return;
         for (volatile uint64_t turns = remo__random_below(&actor->random, DELAY_TURNS); turns > 0;)
             turns--;
-        if (!shared->stop && (actor->thread == 0 || test->threads))
+        if (!litmus_stop->requested && (actor->thread == 0 || test->threads))
             test->body(&shared->litmus, actor->node, actor->thread);
         int rc = remo_fence(shared->litmus.nodes[actor->node], REMO_FENCE_THREAD, 0);
         if (rc != 0)
-            abort_run(test->program, rc);
+            litmus_fail(test->program, rc);
     }
 }
 
 static void *run_actor(void *ctx) {
     struct actor *actor = ctx;
     remo__random_seed(&actor->random, 1 + actor->node * 2 + actor->thread);
-    for (uint32_t row = 0; row < litmus_rows_count && !shared->stop; row++)
+    for (uint32_t row = 0; row < litmus_rows_count && !litmus_stop->requested; row++)
         run_row(actor, row);
     return NULL;
 }
@@ -173,7 +130,7 @@ static int run_node(const char *fabric, const char *folder, double seconds, uint
         rc = -pthread_create(&thread, NULL, run_actor, &second);
     }
     if (rc != 0) {
-        abort_run("cannot start a node", rc);
+        litmus_fail("cannot start a node", rc);
         return 1;
     }
     (void)run_actor(&first);
@@ -198,14 +155,14 @@ static void wait_for(const pid_t pids[LITMUS_NODES], uint64_t deadline_ns) {
             ended[i] = true;
             left--;
             if (pids[i] < 0 || status != 0)
-                shared->stop = true;
-            if (status != 0 && !atomic_exchange(&shared->failed, true))
-                snprintf(shared->error, sizeof shared->error, "node %u ended with status 0x%x", i,
+                litmus_stop->requested = true;
+            if (status != 0 && !atomic_exchange(&litmus_stop->failed, true))
+                snprintf(litmus_stop->error, sizeof litmus_stop->error, "node %u ended with status 0x%x", i,
                          (unsigned)status);
         }
         bool late = remo__now_ns() > deadline_ns;
-        if (late && !killed && !atomic_exchange(&shared->failed, true))
-            snprintf(shared->error, sizeof shared->error, "the nodes timed out and were killed");
+        if (late && !killed && !atomic_exchange(&litmus_stop->failed, true))
+            snprintf(litmus_stop->error, sizeof litmus_stop->error, "the nodes timed out and were killed");
         for (uint32_t i = 0; late && !killed && i < LITMUS_NODES; i++)
             if (!ended[i])
                 kill(pids[i], SIGKILL);
@@ -221,8 +178,26 @@ static void start_nodes(const char *fabric, const char *folder, double seconds,
         if (ret_pids[i] == 0)
             _exit(run_node(fabric, folder, seconds, i));
         if (ret_pids[i] < 0)
-            abort_run("cannot start a node", -errno);
+            litmus_fail("cannot start a node", -errno);
     }
+}
+
+/* On a mapped fabric the CPU itself executes operations in the order of their posts. */
+bool litmus_excludes(const struct remo__fabric_caps *caps, uint32_t row) {
+    const bool excluded[LITMUS_RULES] = {[LITMUS_NEVER] = true,
+                                         [LITMUS_PUT_PUT] = caps->writes_ordered,
+                                         [LITMUS_PUT_GET] = caps->read_flushes || caps->mapped,
+                                         [LITMUS_PUT_GET_OTHER] = caps->read_flushes,
+                                         [LITMUS_PUT_RMW] = caps->writes_ordered,
+                                         [LITMUS_GET_PUT] = caps->mapped,
+                                         [LITMUS_GET_GET] = caps->reads_ordered,
+                                         [LITMUS_RMW_PUT] = caps->mapped,
+                                         [LITMUS_RMW_GET] = caps->mapped,
+                                         [LITMUS_PLACED] = caps->completion_placed,
+                                         [LITMUS_COMPLETIONS] = caps->mapped,
+                                         [LITMUS_COHERENT] = caps->atomics_coherent,
+                                         [LITMUS_CACHED] = caps->coherent};
+    return excluded[litmus_rows[row].rule];
 }
 
 int litmus_run(const char *fabric, double seconds, struct litmus_report *ret_report) {
@@ -234,6 +209,7 @@ int litmus_run(const char *fabric, double seconds, struct litmus_report *ret_rep
     if (shared == MAP_FAILED || !mkdtemp(folder))
         return remo__fail(-errno, "cannot make a folder or shared memory for the nodes: %s; check TMPDIR",
                           strerror(errno));
+    litmus_stop = &shared->stop;
     start_nodes(fabric, folder, seconds, pids);
     wait_for(pids, remo__now_ns() + (uint64_t)(litmus_rows_count * seconds * 1e9) + GRACE_NS);
     for (uint32_t i = 0; i < LITMUS_NODES; i++) {
@@ -241,7 +217,7 @@ int litmus_run(const char *fabric, double seconds, struct litmus_report *ret_rep
         unlink(path);
     }
     rmdir(folder);
-    int rc = shared->failed ? remo__fail(-EIO, "%s", shared->error) : 0;
+    int rc = litmus_stop->failed ? remo__fail(-EIO, "%s", litmus_stop->error) : 0;
     *ret_report = (struct litmus_report){.caps = shared->caps};
     snprintf(ret_report->fabric, sizeof ret_report->fabric, "%s", fabric);
     memcpy(ret_report->rows, shared->rows, sizeof ret_report->rows);

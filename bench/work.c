@@ -2,7 +2,6 @@
  * All nodes run the same points in the same order, with a barrier after each. */
 #include <errno.h>
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,33 +26,6 @@ struct figures {
     struct remo__fabric_wire wire;
     struct remo__histogram histogram;
 };
-
-/* ---- processors ---- */
-
-void bench_find_cpus(struct bench_options *options) {
-    cpu_set_t set;
-    options->cpus_count = 0;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return;
-    for (int cpu = 0; cpu < CPU_SETSIZE && options->cpus_count < BENCH_CPUS_MAX; cpu++)
-        if (CPU_ISSET(cpu, &set))
-            options->cpus[options->cpus_count++] = cpu;
-}
-
-int bench_cpu(const struct bench_options *options, uint32_t rank, uint32_t thread) {
-    if (options->cpus_count == 0)
-        return 0;
-    return options->cpus[(thread * options->nodes + rank) % options->cpus_count];
-}
-
-void bench_pin(const struct bench_options *options, uint32_t rank, uint32_t thread) {
-    cpu_set_t set;
-    if (!options->pin || options->cpus_count == 0)
-        return;
-    CPU_ZERO(&set);
-    CPU_SET(bench_cpu(options, rank, thread), &set);
-    sched_setaffinity(0, sizeof set, &set);
-}
 
 /* ---- output ---- */
 
@@ -97,38 +69,6 @@ static void fill_subject(const struct bench_job *job, struct bench_result *resul
 void bench_emit(struct bench_job *job, struct bench_result *result) {
     fill_subject(job, result);
     send_text(job->fd, bench_result_format(result));
-}
-
-/* ---- addresses ---- */
-
-uint32_t bench_target(const struct bench_job *job) {
-    return (job->rank + 1) % job->size;
-}
-
-void *bench_mapping(struct bench_job *job, struct remo_region *region, uint32_t node, uint64_t offset) {
-    struct remo__thread *thread = remo__thread(job->node);
-    struct remo_addr addr;
-    if (!job->mapped || !thread || remo_region_address(region, node, offset, &addr) != 0)
-        return NULL;
-    char *base = remo__peer_base(thread, node);
-    return base ? base + remo_addr_offset(addr) : NULL;
-}
-
-void *bench_scratch(struct bench_job *job) {
-    return bench_mapping(job, job->scratch, bench_target(job), 0);
-}
-
-const void *bench_arena(struct bench_job *job, uint64_t *ret_bytes) {
-    struct remo__thread *thread = remo__thread(job->node);
-    uint32_t target = bench_target(job);
-    *ret_bytes = atomic_load(&job->node->peers[target].mapped_bytes);
-    return thread && job->mapped ? remo__peer_base(thread, target) : NULL;
-}
-
-uint32_t bench_active(const struct bench_options *options) {
-    if (options->active == 0)
-        return 1;
-    return options->active < options->nodes ? options->active : options->nodes;
 }
 
 /* ---- points ---- */

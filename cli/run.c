@@ -9,8 +9,8 @@
 
 #include "bootstrap/roster/roster.h"
 #include "cli/commands.h"
-#include "cli/launch.h"
-#include "cli/launch_job.h"
+#include "cli/launch/launch.h"
+#include "cli/launch/job.h"
 #include <remo/error.h>
 
 #define STATUS_USAGE 2

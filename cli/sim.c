@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/beside.h"
+#include "cli/programs.h"
 #include "cli/commands.h"
 
 int cli_sim(int argc, char **argv) {

@@ -22,7 +22,7 @@ static bool wanted(const struct sim_campaign *campaign, const struct sim_case *t
 }
 
 /* Objects that refuse to open if hardware does not keep caches coherent, and the reasons:
- * case_coherence.c. */
+ * cases/coherence.c. */
 static const struct {
     const char *object, *why;
 } incoherent[] = {

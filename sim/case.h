@@ -2,7 +2,7 @@
  * conditions that its results must satisfy. */
 #pragma once
 
-#include "sim/fault.h"
+#include "sim/world/fault.h"
 #include "sim/history.h"
 
 struct sim_case {
@@ -49,3 +49,8 @@ struct sim_bound sim_bound_begin(void);
 void sim_bound_end(const struct sim_bound *begin, const char *what, uint64_t posts_max, uint64_t turns_max);
 /* Require that an open or a wait of the set-up returned 0. */
 void sim_opened(int rc, const char *what);
+#define SIM_ANY UINT32_MAX
+/* Return whether a call on node `rank` may fail with `rc`: because `depends_on` (SIM_ANY: any node)
+ * is out, or because the node itself is out or hurt. An error without a sentence is never excused.
+ * A hurt node leaves here: the call does not return. */
+bool sim_excused(uint32_t rank, uint32_t depends_on, int rc);

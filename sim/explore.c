@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "base/random.h"
-#include "sim/heap.h"
+#include "sim/memory/heap.h"
 #include "sim/linear.h"
 #include "sim/mutant.h"
 

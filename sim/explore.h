@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "sim/case.h"
-#include "sim/fault.h"
-#include "sim/net.h"
+#include "sim/world/fault.h"
+#include "sim/network/net.h"
 #include "sim/scheduler.h"
 
 struct sim_run {

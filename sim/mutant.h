@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sim/fault.h"
+#include "sim/world/fault.h"
 
 /* Return the n-th name, sorted and without repetition; NULL: no more. */
 const char *sim_mutant_at(uint32_t n);

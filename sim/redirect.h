@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#include "sim/heap.h"
+#include "sim/memory/heap.h"
 #include "sim/redirect_threads.h"
 
 #define malloc(bytes) sim_malloc(bytes)

@@ -1,6 +1,6 @@
 /* redirect_program.h - included before a user's program that runs on the simulated network with a
  * clock. Its threads are coroutines, its clock is the simulated one, and its main runs once per
- * node (timed_main.c). */
+ * node (timed/main.c). */
 #pragma once
 
 #include <time.h>

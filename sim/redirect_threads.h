@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "sim/threads.h"
+#include "sim/world/threads.h"
 
 #define getenv(name) ((void)(name), (char *)NULL)
 #define getrandom(at, bytes, flags) sim_getrandom(at, bytes)

@@ -8,7 +8,7 @@
 #include "bench/litmus.h"
 #include "fabric/access.h"
 #include "sim/case.h"
-#include "sim/net.h"
+#include "sim/network/net.h"
 #include "sim/scheduler.h"
 
 #define SCHEDULES 20000u

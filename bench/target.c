@@ -1,0 +1,34 @@
+/* target.c - which nodes operate in a benchmark, and on which memory of which peer.
+ * Each node operates on the next one. */
+#include "bench/bench.h"
+#include "remote/op.h"
+
+uint32_t bench_target(const struct bench_job *job) {
+    return (job->rank + 1) % job->size;
+}
+
+void *bench_mapping(struct bench_job *job, struct remo_region *region, uint32_t node, uint64_t offset) {
+    struct remo__thread *thread = remo__thread(job->node);
+    struct remo_addr addr;
+    if (!job->mapped || !thread || remo_region_address(region, node, offset, &addr) != 0)
+        return NULL;
+    char *base = remo__peer_base(thread, node);
+    return base ? base + remo_addr_offset(addr) : NULL;
+}
+
+void *bench_scratch(struct bench_job *job) {
+    return bench_mapping(job, job->scratch, bench_target(job), 0);
+}
+
+const void *bench_arena(struct bench_job *job, uint64_t *ret_bytes) {
+    struct remo__thread *thread = remo__thread(job->node);
+    uint32_t target = bench_target(job);
+    *ret_bytes = atomic_load(&job->node->peers[target].mapped_bytes);
+    return thread && job->mapped ? remo__peer_base(thread, target) : NULL;
+}
+
+uint32_t bench_active(const struct bench_options *options) {
+    if (options->active == 0)
+        return 1;
+    return options->active < options->nodes ? options->active : options->nodes;
+}

@@ -1,0 +1,33 @@
+/* cases.c - the table of all cases, object by object.
+ * A case is defined in the file of its object (lock.c); its name here is that of sim_case_NAME. */
+#include "sim/case.h"
+
+/* One line per object. clang-format would fill the lines. */
+/* clang-format off */
+#define CASES(X)                                                                                             \
+    X(refusals)                                                                                              \
+    X(publish_pair) X(publish_thread) X(publish_global) X(cross) X(fence_again) X(fence_ends)                \
+    X(fence_losses) X(fence_peers) X(fence_reports) X(fence_exempt)                                          \
+    X(counter) X(word)                                                                                       \
+    X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers)                                 \
+    X(sst) X(sst_readers)                                                                                    \
+    X(barrier) X(barrier_death) X(barrier_absent) X(barrier_again)                                           \
+    X(lock) X(lock_elsewhere) X(lock_settled) X(lock_settled_threads) X(lock_threads) X(lock_late)           \
+    X(lock_timed) X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)        \
+    X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
+    X(lock_leaving)                                                                                          \
+    X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
+    X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
+    X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_outrun) X(queue_notified)           \
+    X(queue_leaving)                                                                                         \
+    X(kv_updates) X(kv_lives) X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)       \
+    X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled)                                          \
+    X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)
+/* clang-format on */
+
+#define DECLARE(name) extern const struct sim_case sim_case_##name;
+CASES(DECLARE)
+
+#define ENTRY(name) &sim_case_##name,
+const struct sim_case *const sim_cases[] = {CASES(ENTRY)};
+const uint32_t sim_cases_count = sizeof sim_cases / sizeof sim_cases[0];

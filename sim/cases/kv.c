@@ -1,0 +1,512 @@
+/* kv.c - the map: each key is a register that may be absent.
+ * After a fault, acknowledged changes on surviving nodes persist; unacknowledged ones happened once
+ * or not at all, as the history decides. Calls fail only for keys of failed nodes, or changes whose
+ * lock was there. */
+#include <errno.h>
+#include <remo/kv.h>
+#include <string.h>
+
+#include "systems/kv/kv.h"
+#include "sim/case.h"
+#include "sim/oracle.h"
+
+#define FOREVER REMO_FOREVER
+#define VALUE_WORDS 9u /* more than a cache line */
+#define KEYS_MAX 16u
+#define LONG_KEY_WORDS 15u /* with the slot header two cache lines; keys differ in the second one */
+#define NOTIFY_TURNS 100u  /* until a node has received the deletes of its peers */
+
+struct kv_state {
+    struct remo_kv *kvs[SIM_NODES_MAX];
+    uint32_t words;      /* of a value */
+    uint32_t key_words;  /* 0: 1 */
+    bool alike;          /* the index cannot distinguish the keys: any key may lead to any node */
+    bool there, deleted; /* private memory: signals between nodes */
+    /* the node has tried to insert the key, which may lie there */
+    bool inserted[SIM_NODES_MAX][KEYS_MAX];
+};
+
+static uint32_t key_bytes(const struct kv_state *s) {
+    return 8 * remo__max(s->key_words, 1);
+}
+
+/* Return the key with this number: zeros, and the number last. */
+static const void *key_of(const struct kv_state *s, uint64_t number, uint64_t *words) {
+    memset(words, 0, LONG_KEY_WORDS * sizeof *words);
+    words[key_bytes(s) / 8 - 1] = number;
+    return words;
+}
+
+static void open_map(void *state, struct remo_node *node, uint32_t rank, uint32_t capacity, uint32_t words) {
+    struct kv_state *s = state;
+    s->words = words;
+    struct remo_kv_options options = {
+        .capacity = capacity, .key_bytes_max = key_bytes(s), .value_bytes_max = words * 8, .stripes = 2};
+    sim_opened(remo_kv_open(remo_node_root(node), "map", &options, &s->kvs[rank]), "open");
+    sim_opened(remo_channel_wait(remo_kv_channel(s->kvs[rank]), FOREVER), "wait");
+}
+
+static void open_kv(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 8, VALUE_WORDS);
+}
+
+static void close_kv(void *state, uint32_t rank) {
+    remo_kv_close(((struct kv_state *)state)->kvs[rank]);
+}
+
+/* ---- calls ---- */
+
+static bool is_answer(uint32_t function, int rc) {
+    if (rc == 0 || function == MAP_PUT)
+        return rc == 0;
+    return function == MAP_INSERT ? rc == -EEXIST
+                                  : rc == -ENOENT || (function == MAP_COMPARE && rc == -ESTALE);
+}
+
+static bool inserts(uint32_t function) {
+    return function == MAP_INSERT || function == MAP_PUT;
+}
+
+/* Return whether a failure explains the error: the failed node was home of the key's lock, or may
+ * hold the key. */
+static bool is_lost(const struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, int rc) {
+    const struct remo_kv *kv = s->kvs[rank];
+    uint64_t words[LONG_KEY_WORDS], hash = remo__kv_hash(key_of(s, key, words), key_bytes(s));
+    uint32_t home = remo_lock_home(kv->locks, remo__kv_stripe_of(kv, hash));
+    bool lost = function != MAP_GET && sim_excused(rank, home, rc);
+    for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
+        for (uint32_t i = 0; i < KEYS_MAX; i++)
+            lost =
+                lost
+                || (s->inserted[node][i] && (s->alike || i == key % KEYS_MAX) && sim_excused(rank, node, rc));
+    lost = lost || (inserts(function) && rc == -ENOSPC); /* the case checks the consequences */
+    return lost || ((sim_out(rank) || sim_hurt(rank)) && sim_excused(rank, SIM_ANY, rc));
+}
+
+/* Make the call. `value` is the value to put, and the result. */
+static int do_call(struct kv_state *s, struct remo_kv *kv, uint32_t function, uint64_t key, uint64_t expected,
+                   uint64_t *value) {
+    uint64_t key_words[LONG_KEY_WORDS], compared[VALUE_WORDS];
+    size_t bytes = s->words * 8, size = s->words * 8, key_size = key_bytes(s);
+    const void *at = key_of(s, key, key_words);
+    int rc;
+    for (uint32_t i = 0; i < s->words; i++)
+        compared[i] = expected;
+    switch (function) {
+    case MAP_GET: rc = remo_kv_get(kv, at, key_size, value, size, &bytes); break;
+    case MAP_INSERT: return remo_kv_insert(kv, at, key_size, value, size);
+    case MAP_UPDATE: return remo_kv_update(kv, at, key_size, value, size);
+    case MAP_DELETE: return remo_kv_delete(kv, at, key_size);
+    case MAP_PUT: return remo_kv_put(kv, at, key_size, value, size);
+    case MAP_ADD: return remo_kv_fetch_add(kv, at, key_size, value[0], value);
+    default: return remo_kv_compare_put(kv, at, key_size, compared, size, value, size);
+    }
+    sim_require(rc != 0 || bytes == size, "get returns a value of %zu bytes", bytes);
+    return rc;
+}
+
+static void require_whole(const struct kv_state *s, const uint64_t *value) {
+    for (uint32_t i = 1; i < s->words; i++)
+        sim_require(value[i] == value[0], "a torn value was returned");
+}
+
+static int call_kv_expecting(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key,
+                             uint64_t number, uint64_t expected) {
+    uint64_t value[VALUE_WORDS] = {0};
+    for (uint32_t i = 0; i < s->words; i++)
+        value[i] = number;
+    s->inserted[rank][key % KEYS_MAX] |= inserts(function);
+    uint32_t call = sim_begin(function, key, number, expected);
+    int rc = do_call(s, s->kvs[rank], function, key, expected, value);
+    if (function == MAP_GET && rc == 0)
+        require_whole(s, value);
+    /* Reads of a node that was declared failed do not count; its changes may count. */
+    if (is_answer(function, rc) && !sim_out(rank)) {
+        sim_end(call, rc, value[0]);
+        return rc;
+    }
+    sim_require(sim_out(rank) || is_lost(s, rank, function, key, rc), "function %u of the map: %d (%s)",
+                function, rc, remo_last_error());
+    if (function == MAP_GET)
+        sim_forget(call);
+    return rc;
+}
+
+static int call_kv(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number) {
+    return call_kv_expecting(s, rank, function, key, number, 0);
+}
+
+/* The surviving nodes can make all calls that do not depend on failed nodes. */
+static void kv_after(void *state, uint32_t rank) {
+    for (uint64_t key = 1; key <= 2; key++) {
+        (void)call_kv(state, rank, MAP_GET, key, 0);
+        (void)call_kv(state, rank, MAP_UPDATE, key, 1000 + rank);
+        (void)call_kv(state, rank, MAP_DELETE, key, 0);
+        (void)call_kv(state, rank, MAP_INSERT, key, 2000 + rank);
+        (void)call_kv(state, rank, MAP_GET, key, 0);
+    }
+}
+
+/* ---- cases ---- */
+
+/* Two nodes change one key, the third reads it. */
+static void updates_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    if (rank == 0)
+        (void)call_kv(state, rank, MAP_INSERT, 1, 10);
+    for (uint32_t i = 0; i < 2; i++)
+        (void)call_kv(state, rank, rank == 2 ? MAP_GET : MAP_UPDATE, 1, 100 * rank + i + 1);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_updates = {.object = "kv",
+                                             .name = "updates",
+                                             .about = "an insert, updates of two nodes, and gets of one key",
+                                             .nodes = 3,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_kv,
+                                             .close = close_kv,
+                                             .body = updates_body,
+                                             .after = kv_after,
+                                             .oracle = &oracle_map};
+
+/* Two nodes insert, delete and get one key. */
+static void lives_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 1);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+    (void)call_kv(state, rank, MAP_DELETE, 1, 0);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+    (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 2);
+}
+
+const struct sim_case sim_case_kv_lives = {.object = "kv",
+                                           .name = "lives",
+                                           .about = "two nodes insert, delete and get one key",
+                                           .nodes = 2,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct kv_state),
+                                           .open = open_kv,
+                                           .close = close_kv,
+                                           .body = lives_body,
+                                           .after = kv_after,
+                                           .oracle = &oracle_map};
+
+static void threads_body(void *state, uint32_t rank, uint32_t thread) {
+    uint64_t key = thread + 1;
+    (void)call_kv(state, rank, MAP_INSERT, key, 10 * rank + 1);
+    (void)call_kv(state, rank, MAP_UPDATE, key, 10 * rank + 2);
+    (void)call_kv(state, rank, MAP_GET, 3 - key, 0);
+    if (rank == 0)
+        (void)call_kv(state, rank, MAP_DELETE, key, 0);
+}
+
+const struct sim_case sim_case_kv_threads = {.object = "kv",
+                                             .name = "threads",
+                                             .about = "two threads of each node on two keys",
+                                             .nodes = 2,
+                                             .threads = 2,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_kv,
+                                             .close = close_kv,
+                                             .body = threads_body,
+                                             .after = kv_after,
+                                             .oracle = &oracle_map};
+
+/* One node updates a key repeatedly while another reads it. A read may meet a slot after two
+ * updates: one line has the older copy and the header of the newer one, the next line the rest of
+ * the newer one. */
+static void open_short(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 8, 2);
+}
+
+static bool is_there(void *ctx) {
+    return ((const struct kv_state *)ctx)->there || sim_out(0);
+}
+
+static void overtaken_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)call_kv(s, rank, MAP_INSERT, 1, 1);
+        (void)call_kv(s, rank, MAP_UPDATE, 1, 2);
+        s->there = true;
+    } else {
+        sim_until(is_there, s, "wait for the key");
+    }
+    for (uint32_t i = 0; i < (rank == 0 ? 8u : 4u); i++)
+        (void)call_kv(s, rank, rank == 0 ? MAP_UPDATE : MAP_GET, 1, 3 + i);
+}
+
+const struct sim_case sim_case_kv_overtaken = {.object = "kv",
+                                               .name = "overtaken",
+                                               .about = "gets that are slower than the updates of their key",
+                                               .nodes = 2,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct kv_state),
+                                               .open = open_short,
+                                               .close = close_kv,
+                                               .body = overtaken_body,
+                                               .after = kv_after,
+                                               .oracle = &oracle_map,
+                                               .fault_first = 1};
+
+/* A key is inserted into its old slot again: a read may meet both generations. */
+static void open_reborn(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 1, VALUE_WORDS);
+}
+
+static void reborn_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)call_kv(s, 0, MAP_INSERT, 2, 1); /* occupies one of the two slots */
+        (void)call_kv(s, 0, MAP_INSERT, 1, 11);
+        (void)call_kv(s, 0, MAP_UPDATE, 1, 12);
+        (void)call_kv(s, 0, MAP_DELETE, 1, 0);
+        s->there = true;
+        (void)call_kv(s, 0, MAP_INSERT, 1, 21);
+        return;
+    }
+    sim_until(is_there, state, "wait for the first delete");
+    (void)call_kv(s, 1, MAP_GET, 1, 0);
+    (void)call_kv(s, 1, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_reborn = {
+    .object = "kv",
+    .name = "reborn",
+    .about = "gets of a key that is deleted and inserted into its slot again",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct kv_state),
+    .open = open_reborn,
+    .close = close_kv,
+    .body = reborn_body,
+    .oracle = &oracle_map,
+    .fault_first = 1};
+
+/* The slot of a key is reused for another key with the same first line: a read may meet both. */
+static void open_long_keys(void *state, struct remo_node *node, uint32_t rank) {
+    ((struct kv_state *)state)->key_words = LONG_KEY_WORDS;
+    open_map(state, node, rank, 1, 1);
+}
+
+static void long_keys_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)call_kv(s, 0, MAP_INSERT, 2, 1); /* occupies one of the two slots */
+        (void)call_kv(s, 0, MAP_INSERT, 1, 11);
+        s->there = true;
+        (void)call_kv(s, 0, MAP_DELETE, 1, 0);
+        (void)call_kv(s, 0, MAP_INSERT, 3, 21);
+        return;
+    }
+    sim_until(is_there, state, "wait for the key");
+    (void)call_kv(s, 1, MAP_GET, 1, 0);
+    (void)call_kv(s, 1, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_long_keys = {.object = "kv",
+                                               .name = "long_keys",
+                                               .about = "gets of a key whose slot is reused for another key",
+                                               .nodes = 2,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct kv_state),
+                                               .open = open_long_keys,
+                                               .close = close_kv,
+                                               .body = long_keys_body,
+                                               .oracle = &oracle_map,
+                                               .fault_first = 1};
+
+/* The index cannot distinguish the keys; each node has two slots. A node inserts a key that its
+ * peer deleted before it is notified: the notification then concerns a slot that it has already
+ * found free. */
+static void open_collide(void *state, struct remo_node *node, uint32_t rank) {
+    ((struct kv_state *)state)->alike = true;
+    open_map(state, node, rank, 2, 1);
+    remo__kv_set_hash_mask(((struct kv_state *)state)->kvs[rank], 0);
+}
+
+static bool is_deleted(void *ctx) {
+    return ((const struct kv_state *)ctx)->deleted || sim_out(1);
+}
+
+static void collide_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)call_kv(s, 0, MAP_INSERT, 2, 1);
+        (void)call_kv(s, 0, MAP_INSERT, 1, 2);
+        s->there = true;
+        sim_until(is_deleted, s, "wait until it is deleted");
+        (void)call_kv(s, 0, MAP_INSERT, 1, 3);
+        (void)call_kv(s, 0, MAP_INSERT, 3, 4);
+    } else {
+        sim_until(is_there, s, "wait for the keys");
+        (void)call_kv(s, 1, MAP_DELETE, 1, 0);
+        s->deleted = true;
+    }
+    for (uint64_t key = 1; key <= 3; key++)
+        (void)call_kv(s, rank, MAP_GET, key, 0);
+}
+
+const struct sim_case sim_case_kv_collide = {.object = "kv",
+                                             .name = "collide",
+                                             .about = "keys that the index cannot tell apart",
+                                             .nodes = 2,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_collide,
+                                             .close = close_kv,
+                                             .body = collide_body,
+                                             .oracle = &oracle_map,
+                                             .fault_first = 1};
+
+/* Two slots per node. Node 1 deletes a key of node 0, and may fail before it notifies node 0: the
+ * slots must be reclaimed. */
+static void open_tight(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 2, VALUE_WORDS);
+}
+
+/* Return the n-th key, from 0, whose lock has node 0 as its home: the other nodes may fail. */
+static uint64_t key_at_home(const struct kv_state *s, uint32_t rank, uint32_t n) {
+    const struct remo_kv *kv = s->kvs[rank];
+    for (uint64_t key = 1;; key++)
+        if (remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key))) == 0
+            && n-- == 0)
+            return key;
+}
+
+static void tight_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    for (uint32_t n = 0; n < 2; n++)
+        (void)call_kv(state, rank, rank == 0 ? MAP_INSERT : MAP_DELETE, key_at_home(state, rank, n), 1);
+    if (rank != 0)
+        (void)call_kv(state, rank, MAP_DELETE, key_at_home(state, rank, 0), 0);
+}
+
+/* For each absent key, node 0 must find room for another one, even without a notification. A slot
+ * that a peer deleted becomes free when its notification arrives. */
+static void tight_after(void *state, uint32_t rank) {
+    uint32_t absent = 0;
+    for (uint32_t n = 0; n < 2 && rank == 0; n++)
+        absent += call_kv(state, 0, MAP_GET, key_at_home(state, 0, n), 0) == -ENOENT;
+    for (uint32_t n = 0; n < absent; n++) {
+        int rc = call_kv(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
+        for (uint32_t i = 0; i < NOTIFY_TURNS && rc == -ENOSPC; i++) {
+            sim_point("wait for a slot");
+            rc = call_kv(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
+        }
+        sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_any_hurt()), "a slot was lost: %d (%s)", rc,
+                    remo_last_error());
+    }
+}
+
+const struct sim_case sim_case_kv_tight = {.object = "kv",
+                                           .name = "tight",
+                                           .about = "slots that a failed node left half deleted are reused",
+                                           .nodes = 3,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct kv_state),
+                                           .open = open_tight,
+                                           .close = close_kv,
+                                           .body = tight_body,
+                                           .after = tight_after,
+                                           .oracle = &oracle_map};
+
+/* ---- put, fetch_add, compare_put ---- */
+
+static void open_word(void *state, struct remo_node *node, uint32_t rank) {
+    open_map(state, node, rank, 8, 1);
+}
+
+/* Two nodes add to a counter, and one replaces it if it has not changed since the read. */
+static void counter_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (rank == 0 && i == 0)
+            (void)call_kv(state, rank, MAP_PUT, 1, 100);
+        (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
+        (void)call_kv_expecting(state, rank, MAP_COMPARE, 1, 1000 * (rank + 1), 100 + rank + 1);
+    }
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+}
+
+static void counter_after(void *state, uint32_t rank) {
+    (void)call_kv(state, rank, MAP_PUT, 1, 5000 + rank);
+    (void)call_kv(state, rank, MAP_ADD, 1, 1);
+    (void)call_kv_expecting(state, rank, MAP_COMPARE, 1, 6000, 5001 + rank);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_counter = {.object = "kv",
+                                             .name = "counter",
+                                             .about = "put, fetch_add and compare_put of one key",
+                                             .nodes = 3,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_word,
+                                             .close = close_kv,
+                                             .body = counter_body,
+                                             .after = counter_after,
+                                             .oracle = &oracle_map};
+
+/* The counter lies at another node than its lock. An addition that is written late undoes those of
+ * peers. */
+static void settled_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    uint64_t words[LONG_KEY_WORDS], hash = remo__kv_hash(key_of(s, 1, words), key_bytes(s));
+    uint32_t home = remo_lock_home(s->kvs[rank]->locks, remo__kv_stripe_of(s->kvs[rank], hash));
+    (void)thread;
+    if (rank == (home + 1) % 3)
+        (void)call_kv(state, rank, MAP_PUT, 1, 1000);
+    for (uint32_t i = 0; i < 2; i++)
+        (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
+}
+
+/* Additions with unknown outcome multiply the search of the judge: none follow the failure of a
+ * node. */
+static void settled_after(void *state, uint32_t rank) {
+    if (!sim_any_out())
+        (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_settled = {
+    .object = "kv",
+    .name = "settled",
+    .about = "fetch_add of three nodes; a node continues after a failed operation",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct kv_state),
+    .open = open_word,
+    .close = close_kv,
+    .body = settled_body,
+    .after = settled_after,
+    .oracle = &oracle_map,
+    .continues_after_failure = true};
+
+/* Puts of a key that peers delete: each put inserts or updates. */
+static void puts_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    (void)call_kv(state, rank, MAP_PUT, 1, 10 * rank + 1);
+    (void)call_kv(state, rank, MAP_DELETE, 1, 0);
+    (void)call_kv(state, rank, MAP_PUT, 1, 10 * rank + 2);
+    (void)call_kv_expecting(state, rank, MAP_COMPARE, 1, 10 * rank + 3, 10 * rank + 2);
+    (void)call_kv(state, rank, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_puts = {.object = "kv",
+                                          .name = "puts",
+                                          .about = "two nodes put, delete and compare one key",
+                                          .nodes = 2,
+                                          .threads = 1,
+                                          .state_bytes = sizeof(struct kv_state),
+                                          .open = open_kv,
+                                          .close = close_kv,
+                                          .body = puts_body,
+                                          .after = kv_after,
+                                          .oracle = &oracle_map};

@@ -1,0 +1,219 @@
+/* fabric.c - the simulated network as a fabric (struct remo__fabric_ops).
+ * Opens, connects, cuts off, posts, polls, and takes immediates. Operations in flight are those of net.c. */
+#include <assert.h>
+#include <errno.h>
+
+#include "base/error.h"
+#include "sim/world/fault.h"
+#include "sim/memory/heap.h"
+#include "sim/network/inside.h"
+#include "sim/nothing_to_map.h"
+
+#define DEPTH 16u
+static_assert(DEPTH <= DONE_MAX, "what completes before it is polled has room");
+
+static int sim_probe(const struct remo__fabric_config *config) {
+    (void)config;
+    return 0;
+}
+
+static int sim_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
+    extern const struct remo__fabric_ops remo__fabric_sim;
+    struct fabric *fabric = sim_calloc(1, sizeof *fabric);
+    if (!fabric)
+        return remo__fail(-ENOMEM, "no memory for the simulated network");
+    const struct sim_profile *p = sim_profile;
+    fabric->base = (struct remo__fabric){.ops = &remo__fabric_sim,
+                                         .rank = config->rank,
+                                         .size = config->size,
+                                         .private_bytes = 64,
+                                         .peers = fabric->peers,
+                                         .doorbell = &fabric->bell,
+                                         .log = config->log,
+                                         .caps = {.coherent = !p->cached,
+                                                  .atomics_coherent = p->rmw_one_step,
+                                                  .writes_ordered = p->put_put && p->put_rmw,
+                                                  .reads_ordered = p->get_get,
+                                                  .completion_placed = p->placed,
+                                                  .read_flushes = p->put_get,
+                                                  .local_registered = true,
+                                                  .inline_bytes = p->inline_bytes,
+                                                  .batch_max = 1,
+                                                  .depth = DEPTH,
+                                                  .message_bytes_max = OP_BYTES_MAX}};
+    net()->arenas[config->rank] = config->arena;
+    *ret_fabric = &fabric->base;
+    return 0;
+}
+
+static void sim_close(struct remo__fabric *fabric) {
+    sim_free(fabric);
+}
+
+static int sim_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
+    (void)blob, (void)blob_bytes;
+    atomic_store(&fabric->peers[peer].connected, 1);
+    return 0;
+}
+
+/* Fail all operations between this node and the peer: unplaced data of the peer never lands
+ * here. */
+static void sim_disconnect(struct remo__fabric *fabric, uint32_t peer) {
+    atomic_store(&fabric->peers[peer].connected, 0);
+    net()->cut[fabric->rank][peer] = true;
+    for (uint32_t i = net()->count; i-- > 0;) {
+        struct op *op = op_at(i);
+        if ((op->node == peer && op->is.peer == fabric->rank)
+            || (op->node == fabric->rank && op->is.peer == peer)) {
+            sim_net_fail(op);
+            sim_net_end_if_over(i);
+        }
+    }
+    sim_trace("cuts off node %u", peer);
+}
+
+static int sim_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint) {
+    struct remo__endpoint *endpoint =
+        net()->endpoints < ENDPOINTS_MAX ? sim_calloc(1, sizeof *endpoint) : NULL;
+    if (!endpoint)
+        return remo__fail(-ENOMEM, "no memory for an endpoint");
+    endpoint->index = net()->endpoints++;
+    endpoint->node = fabric->rank;
+    endpoint->fabric = fabric;
+    net()->endpoint[endpoint->index] = endpoint;
+    *ret_endpoint = endpoint;
+    return 0;
+}
+
+static void sim_endpoint_close(struct remo__endpoint *endpoint) {
+    for (uint32_t i = net()->count; i-- > 0;)
+        if (op_at(i)->endpoint == endpoint->index)
+            sim_net_remove(i);
+    net()->endpoint[endpoint->index] = NULL;
+    sim_free(endpoint);
+}
+
+static uint32_t lines_of(const struct remo__op *op) {
+    if (op->size_bytes == 0)
+        return 0;
+    uint64_t size = sim_profile->line_bytes;
+    return (uint32_t)((op->remote % size + op->size_bytes + size - 1) / size);
+}
+
+/* Return whether the target has failed, has cut the poster off, or is severed. */
+static bool is_unreachable(const struct op *op) {
+    const struct sim_world *world = sim_world;
+    bool severed = op->node != op->is.peer && (world->severed[op->node] || world->severed[op->is.peer]);
+    return world->crashed[op->is.peer] || net()->cut[op->is.peer][op->node] || severed;
+}
+
+static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
+    uint8_t slot = net()->unused[--net()->unused_count];
+    struct op *op = &net()->ops[slot];
+    uint32_t lines = lines_of(is);
+    uint64_t all = lines == 64 ? UINT64_MAX : (1ull << lines) - 1;
+    memset(op, 0, offsetof(struct op, bytes));
+    op->is = *is;
+    op->node = endpoint->node;
+    op->endpoint = endpoint->index;
+    op->lines = lines;
+    op->variant = (uint32_t)(net()->posts % VARIANTS);
+    op->source_todo = op->place_todo = is->kind == REMO__OP_READ || is->kind == REMO__OP_WRITE ? all : 0;
+    op->delivered = !(is->flags & REMO__OP_IMM);
+    if (is->kind == REMO__OP_WRITE && ((is->flags & REMO__OP_INLINE) || lines == 0)) {
+        if (is->size_bytes > 0)
+            memcpy(op->bytes, is->local, is->size_bytes);
+        op->source_todo = 0;
+        op->sent = true;
+    }
+    op->delayed = sim_delay_takes(op->node);
+    if (is_unreachable(op))
+        sim_net_fail(op);
+    net()->order[net()->count++] = slot;
+    sim_trace("posts %s, %llu bytes at %s%s", name_of(op), (unsigned long long)is->size_bytes,
+              sim_place(remote_of(op)), op->delayed ? ", delayed" : "");
+}
+
+static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count) {
+    (void)count;
+    sim_point("post");
+    sim_drain(sim_current());
+    net()->posts++;
+    if (sim_current())
+        sim_current()->posts++;
+    if (net()->unused_count == 0)
+        return -EAGAIN;
+    if (sim_fault_hits(SIM_FAIL_POST, net()->posts, endpoint->node))
+        return remo__fail(-EIO, "cannot post the operation: the schedule injects a failure");
+    if (!atomic_load(&endpoint->fabric->peers[ops[0].peer].connected))
+        return remo__fail_static(-EHOSTDOWN, "cannot post the operation: the peer is cut off");
+    if (lines_of(&ops[0]) > LINES_MAX || ops[0].size_bytes > OP_BYTES_MAX)
+        return remo__fail(-EINVAL, "cannot post the operation: %llu bytes are too many",
+                          (unsigned long long)ops[0].size_bytes);
+    start(endpoint, &ops[0]);
+    sim_changed(endpoint->node);
+    return 1;
+}
+
+static int sim_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max) {
+    uint32_t count = (uint32_t)remo__min(max, endpoint->done_count);
+    if (count == 0)
+        return 0;
+    memcpy(done, endpoint->done, count * sizeof *done);
+    endpoint->done_count -= count;
+    memmove(endpoint->done, endpoint->done + count, endpoint->done_count * sizeof *done);
+    sim_changed(endpoint->node);
+    return (int)count;
+}
+
+static void sim_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns) {
+    (void)endpoint, (void)timeout_ns;
+}
+
+static int sim_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max) {
+    struct imms *here = &net()->imms[fabric->rank];
+    uint32_t count = (uint32_t)remo__min(max, here->count);
+    memcpy(imms, here->imm, count * sizeof *imms);
+    here->count -= count;
+    memmove(here->imm, here->imm + count, here->count * sizeof *imms);
+    return (int)count;
+}
+
+static bool imm_there(void *ctx) {
+    const struct imms *here = ctx;
+    return here->count > 0 || here->woken;
+}
+
+static void sim_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
+    (void)timeout_ns;
+    sim_until(imm_there, &net()->imms[fabric->rank], "wait for an immediate");
+    net()->imms[fabric->rank].woken = false;
+}
+
+static void sim_imm_wake(struct remo__fabric *fabric) {
+    net()->imms[fabric->rank].woken = true;
+}
+
+const struct remo__fabric_ops remo__fabric_sim = {
+    .name = "sim",
+    .probe = sim_probe,
+    .open = sim_open,
+    .close = sim_close,
+    .add_segment = sim_no_add_segment,
+    .map_segment = sim_no_map_segment,
+    .describe = sim_no_describe,
+    .connect = sim_connect,
+    .disconnect = sim_disconnect,
+    .endpoint_open = sim_endpoint_open,
+    .endpoint_close = sim_endpoint_close,
+    .post = sim_post,
+    .poll = sim_poll,
+    .wait = sim_wait,
+    .imm_poll = sim_imm_poll,
+    .imm_wait = sim_imm_wait,
+    .imm_wake = sim_imm_wake,
+};
+
+const struct remo__fabric_ops *remo__fabric_find(const char *name) {
+    return strcmp(name, remo__fabric_sim.name) == 0 ? &remo__fabric_sim : NULL;
+}

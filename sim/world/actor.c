@@ -1,0 +1,317 @@
+/* actor.c - actors, their scheduling points, and the loop that picks the next step.
+ * Only one actor runs at a time; every access to network memory is a scheduling point. The model is described
+ * in world.h. */
+#include "sim/world/actor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/wait.h"
+#include "sim/memory/cache.h"
+#include "sim/world/fault.h"
+#include "sim/network/net.h"
+#include "sim/world/ready.h"
+#include "sim/scheduler.h"
+#include "sim/world/threads.h"
+
+#define STEPS_CAP 256u
+#define SLEEP_NS (20 * REMO__NS_PER_MS) /* a sleeper checks again after this time */
+#define IDLE_JUMPS_MAX 4u               /* of one sleep each; then to the next deadline */
+#define HANG_JUMPS_MAX 64u
+#define SETUP_STEPS_MAX 2000000u
+
+static char *stacks[SIM_ACTORS_MAX]; /* kept for the next world */
+
+/* ---- possible steps ---- */
+
+/* List the possible steps: the actor that ran last, operations, buffered stores, then the other
+ * actors. */
+static uint32_t possible(struct sim_step *steps) {
+    uint32_t count = 0, able = sim_ready(), lingering = sim_world->lingering;
+    const struct sim_actor *last = sim_current();
+    if (last && (able & 1u << last->index)) {
+        sim_step_set(&steps[count++], SIM_STEP_ACTOR, 0, last->index, last->index);
+        able &= ~(1u << last->index);
+    }
+    count += sim_net_steps(steps + count, STEPS_CAP - 2 * SIM_ACTORS_MAX - 1);
+    for (uint32_t left = able | lingering; left != 0; left &= left - 1) {
+        uint32_t index = (uint32_t)__builtin_ctz(left);
+        if (lingering & 1u << index)
+            sim_step_set(&steps[count++], SIM_STEP_STORE, 0, index, SIM_ACTORS_MAX + index);
+        if (able & 1u << index)
+            sim_step_set(&steps[count++], SIM_STEP_ACTOR, 0, index, index);
+    }
+    return count;
+}
+
+/* Advance time when no step is possible. Returns false if no step will ever be possible. */
+static bool jump(void) {
+    uint64_t next = UINT64_MAX;
+    struct sim_world *world = sim_world;
+    world->idle_jumps++;
+    for (uint32_t node = 0; node < SIM_NODES_MAX; node++) {
+        if (world->paused[node])
+            return true; /* it resumes before the deadlines of its peers */
+    }
+    for (uint32_t i = 0; i < world->actors_count; i++) {
+        const struct sim_actor *actor = &world->actors[i];
+        if (actor->state == SIM_PAUSED && !world->crashed[actor->node] && !world->paused[actor->node])
+            next = remo__min(next, actor->wake_at);
+    }
+    if (next == UINT64_MAX || world->idle_jumps > HANG_JUMPS_MAX)
+        return false;
+    world->now_ns = remo__max(world->now_ns, next);
+    return true;
+}
+
+static void describe_hang(void) {
+    char text[SIM_FAILURE_BYTES];
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < sim_world->actors_count; i++) {
+        const struct sim_actor *actor = &sim_world->actors[i];
+        if (actor->role == SIM_PROGRAM && actor->state != SIM_DONE && actor->state != SIM_CRASHED
+            && used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, " node %u thread %u waits in \"%s\";",
+                                     actor->node, actor->thread, actor->doing ? actor->doing : "?");
+    }
+    sim_fail("no step is possible, and no actor has a deadline:%s", text);
+}
+
+void sim_linger(struct sim_actor *actor, uint64_t *word, uint64_t value) {
+    if (actor->stores_count == SIM_STORES_MAX)
+        sim_drain(actor);
+    actor->stores[actor->stores_count++] = (struct sim_store){.word = word, .value = value};
+    sim_world->lingering |= 1u << actor->index;
+}
+
+static void drain_one(struct sim_actor *actor) {
+    struct sim_store store = actor->stores[0];
+    if (--actor->stores_count == 0)
+        sim_world->lingering &= ~(1u << actor->index);
+    memmove(actor->stores, actor->stores + 1, actor->stores_count * sizeof store);
+    sim_cache_store(actor->node, store.word, store.value);
+    sim_changed(actor->node);
+    sim_trace("  store of node %u arrives at %s", actor->node, sim_place(store.word));
+}
+
+static bool too_long(const struct sim_world *world) {
+    unsigned long long steps = world->steps;
+    if (sim_faults_over() && world->steps > world->faults_over_step + SIM_RECOVERY_STEPS_MAX)
+        sim_fail("the surviving nodes have not ended %u steps after all faults: they make no progress",
+                 SIM_RECOVERY_STEPS_MAX);
+    else if (world->steps > (world->running ? SIM_STEPS_MAX : SETUP_STEPS_MAX))
+        sim_fail("the program has not ended after %llu steps: it makes no progress", steps);
+    else
+        return false;
+    return true;
+}
+
+/* Return whether all programs have ended and, where all nodes close at the end, the library's
+ * threads too. */
+static bool is_over(const struct sim_world *world) {
+    bool over = world->running && world->programs_left == 0;
+    for (uint32_t i = 0; over && sim_fault_fails() && i < world->actors_count; i++)
+        over = world->actors[i].state == SIM_DONE;
+    return over;
+}
+
+/* Take steps until one is an actor's step; switch to that actor. */
+void sim_schedule(void) {
+    struct sim_step steps[STEPS_CAP];
+    if (sim_current())
+        sim_ready_stopped(sim_current());
+    for (;;) {
+        struct sim_world *world = sim_world;
+        if (sim_turn.failed || is_over(world)) {
+            sim_switch(NULL);
+            return;
+        }
+        sim_fault_due();
+        uint32_t count = possible(steps);
+        if (count == 0 && (!world->running || !jump())) {
+            if (world->running)
+                describe_hang();
+            sim_switch(NULL);
+            return;
+        }
+        if (count == 0)
+            continue;
+        world->steps++;
+        if (too_long(world))
+            continue;
+        const struct sim_step *step = &steps[sim_scheduler_pick(steps, count)];
+        if (step->kind == SIM_STEP_NET) {
+            world->idle_jumps = 0;
+            sim_net_do(step);
+        } else if (step->kind == SIM_STEP_STORE) {
+            drain_one(&world->actors[step->index]);
+        } else {
+            struct sim_actor *next = &world->actors[step->index];
+            sim_ready_taken(next);
+            if (next != sim_current())
+                sim_switch(next);
+            return;
+        }
+    }
+}
+
+/* ---- scheduling points ---- */
+
+void sim_point(const char *what) {
+    struct sim_actor *actor = sim_current();
+    if (!actor)
+        return;
+    if (!actor->is_polling)
+        sim_changed(actor->node);
+    actor->doing = what;
+    actor->state = SIM_READY;
+    actor->turns++;
+    sim_schedule();
+}
+
+void sim_until(bool (*until)(void *ctx), void *ctx, const char *what) {
+    struct sim_actor *actor = sim_current();
+    if (!actor) {
+        if (!until(ctx))
+            sim_fail("the scheduler itself cannot wait in \"%s\"", what);
+        return;
+    }
+    sim_drain(actor);
+    sim_changed(actor->node);
+    while (!until(ctx)) {
+        actor->doing = what;
+        actor->until = until;
+        actor->until_ctx = ctx;
+        actor->state = SIM_UNTIL;
+        sim_schedule();
+    }
+}
+
+void sim_drain(struct sim_actor *actor) {
+    while (actor && actor->stores_count > 0)
+        drain_one(actor);
+}
+
+uint64_t remo__sim_version(const struct remo_node *node) {
+    struct sim_actor *actor = sim_current();
+    if (actor)
+        actor->is_polling = true;
+    return sim_world->version[node->rank];
+}
+
+void remo__sim_pause(const struct remo_node *node, uint64_t seen_version, uint64_t deadline_ns) {
+    struct sim_actor *actor = sim_current();
+    if (!actor) {
+        sim_fail("a check waits for the network");
+        return;
+    }
+    sim_drain(actor);
+    actor->is_polling = false;
+    if (sim_world->version[node->rank] != seen_version)
+        sim_scheduler_yield(actor->index);
+    actor->doing = "wait";
+    actor->seen_version = seen_version;
+    uint64_t sleep = sim_world->now_ns + SLEEP_NS;
+    if (sim_world->idle_jumps > IDLE_JUMPS_MAX)
+        sleep = deadline_ns != REMO_FOREVER
+                    ? deadline_ns
+                    : sim_world->now_ns + SIM_OP_TIMEOUT_NS; /* the wait's own deadline may be later */
+    actor->wake_at = remo__min(sleep, deadline_ns);
+    actor->state = SIM_PAUSED;
+    sim_schedule();
+}
+
+/* ---- actors ---- */
+
+static bool never(void *ctx) {
+    (void)ctx;
+    return false;
+}
+
+void sim_end_actor(struct sim_actor *actor) {
+    if (sim_thread_exit)
+        sim_thread_exit(NULL);
+    sim_drain(actor);
+    actor->state = SIM_DONE;
+    if (actor->role == SIM_PROGRAM)
+        sim_world->programs_left--;
+    sim_changed(actor->node);
+    for (;;) {
+        sim_schedule();
+        sim_until(never, NULL, "nothing");
+    }
+}
+
+static void actor_main(void) {
+    struct sim_actor *actor = sim_current();
+    (void)actor->run(actor->run_ctx);
+    sim_end_actor(actor);
+}
+
+struct sim_actor *sim_spawn(uint32_t node, uint32_t thread, enum sim_role role, void *(*run)(void *ctx),
+                            void *ctx) {
+    struct sim_world *world = sim_world;
+    if (world->actors_count == SIM_ACTORS_MAX) {
+        sim_fail("too many actors");
+        return NULL;
+    }
+    struct sim_actor *actor = &world->actors[world->actors_count];
+    char **stack = &stacks[world->actors_count];
+    if (!*stack)
+        *stack = aligned_alloc(64, COROUTINE_STACK_BYTES);
+    *actor = (struct sim_actor){.index = world->actors_count,
+                                .node = node,
+                                .thread = thread,
+                                .role = role,
+                                .state = SIM_READY,
+                                .run = run,
+                                .run_ctx = ctx};
+    coroutine_make(&actor->coroutine, *stack, actor_main);
+    world->actors_count++;
+    sim_ready_add(actor);
+    return actor;
+}
+
+int sim_thread_create(pthread_t *ret_thread, void *(*run)(void *ctx), void *ctx) {
+    const struct sim_actor *made = sim_spawn(sim_current()->node, 0, SIM_SERVICE, run, ctx);
+    if (!made)
+        return 11; /* EAGAIN */
+    *ret_thread = (pthread_t)made->index;
+    return 0;
+}
+
+void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx) {
+    (void)sim_spawn(node, 0, SIM_CONTROL, run, ctx);
+}
+
+static bool is_done(void *ctx) {
+    const struct sim_actor *actor = ctx;
+    return actor->state == SIM_DONE;
+}
+
+int sim_thread_join(pthread_t thread) {
+    sim_until(is_done, &sim_world->actors[(uint32_t)thread], "join a thread");
+    return 0;
+}
+
+int sim_yield(void) {
+    if (sim_current())
+        sim_scheduler_yield(sim_current()->index);
+    sim_point("yield");
+    return 0;
+}
+
+/* ---- time ---- */
+
+uint64_t remo__now_ns(void) {
+    return sim_world->now_ns += 10;
+}
+
+uint64_t remo__deadline(uint64_t timeout_ns) {
+    uint64_t deadline;
+    if (timeout_ns == REMO_FOREVER || __builtin_add_overflow(remo__now_ns(), timeout_ns, &deadline))
+        return REMO_FOREVER;
+    return deadline;
+}

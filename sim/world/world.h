@@ -1,0 +1,140 @@
+/* world.h - the simulated world: nodes whose threads are coroutines; the scheduler takes one step at a time.
+ *
+ * Model:   an actor is one thread of a node: a program thread, the control thread or the service thread. It
+ *          runs until its next scheduling point: an access to network memory, a post, one iteration of a
+ *          wait, or a held mutex. There the scheduler picks one of all possible steps: an actor, one store
+ *          that leaves an actor's store buffer, or one micro-step of an operation in flight.
+ * Memory:  a CPU store stays in its actor's buffer (total store order; the actor's own loads see it) until a
+ *          step drains it, or until the actor executes a fence, an atomic, a post or a lock.
+ * Waiting: a waiting actor is checked again after a change at its node (ready.h). If no step is possible,
+ *          time jumps to the end of a sleep, then to the next deadline. Without a deadline the world hangs,
+ *          which is a failure.
+ * Restore: sim_world_open sets up nodes and objects once; each schedule starts from a copy of that state. */
+#pragma once
+
+#include <stdarg.h>
+
+#include "remote/thread.h"
+#include "sim/world/turn.h"
+
+#ifdef SIM_TIMED /* the other world: timed.h */
+#define SIM_NODES_MAX 128u
+#else
+#define SIM_NODES_MAX 4u
+#endif
+#define SIM_THREADS_MAX 3u /* program threads per node */
+#define SIM_ACTORS_MAX 24u
+#define SIM_STORES_MAX 8u
+#define SIM_STEPS_MAX 30000u /* per schedule; more is a failure: no progress */
+#define SIM_RECOVERY_STEPS_MAX \
+    6000u /* from the end of all faults to the end of the schedule: surviving nodes must make progress */
+#define SIM_ARENA_BYTES (2ull << 20)
+#define SIM_OP_TIMEOUT_NS (10 * REMO__NS_PER_S)
+
+enum sim_actor_state { SIM_UNUSED, SIM_READY, SIM_PAUSED, SIM_UNTIL, SIM_DONE, SIM_CRASHED };
+enum sim_role { SIM_PROGRAM, SIM_CONTROL, SIM_SERVICE };
+
+struct sim_store {
+    uint64_t *word;
+    uint64_t value;
+};
+
+struct sim_actor {
+    struct coroutine coroutine;
+    uint32_t index, node, thread;
+    enum sim_role role;
+    enum sim_actor_state state;
+    bool is_polling;                /* polling inside a wait: changes nothing */
+    uint64_t seen_version, wake_at; /* SIM_PAUSED */
+    bool (*until)(void *ctx);       /* SIM_UNTIL */
+    void *until_ctx;
+    void *(*run)(void *ctx);
+    void *run_ctx;
+    struct remo__tls tls;
+    struct remo__thread *threads;
+    struct sim_store stores[SIM_STORES_MAX];
+    uint32_t stores_count;
+    bool body_ended;
+    uint64_t turns, posts; /* scheduling points and operations posted so far, for claimed bounds */
+    const char *doing;     /* for the trace */
+};
+
+/* Masks of actors (ready.h). */
+struct sim_ready {
+    uint32_t able;
+    uint32_t asleep;   /* in state SIM_PAUSED */
+    uint32_t in_until; /* in state SIM_UNTIL */
+    uint32_t recheck;  /* to be checked again */
+    uint32_t programs; /* program threads */
+    uint32_t crashed;  /* actors of crashed nodes */
+    uint32_t of_node[SIM_NODES_MAX];
+    uint64_t wake_at; /* the earliest end of a sleep */
+};
+
+struct sim_case;
+
+struct sim_world { /* allocated in the simulated heap, as all state of a schedule */
+    const struct sim_case *test;
+    uint32_t nodes_count;
+    struct sim_actor actors[SIM_ACTORS_MAX];
+    uint32_t actors_count;
+    struct sim_ready ready;
+    uint32_t lingering; /* mask of the actors with stores in their buffers */
+    uint64_t version[SIM_NODES_MAX];
+    uint64_t now_ns, steps, idle_jumps, random_calls;
+    bool running; /* a schedule runs, not the set-up */
+    bool crashed[SIM_NODES_MAX], paused[SIM_NODES_MAX];
+    bool lost[SIM_NODES_MAX];    /* its streams to all peers have ended; the node itself may still run */
+    bool severed[SIM_NODES_MAX]; /* all its other traffic has ended too */
+    bool hurt[SIM_NODES_MAX];    /* one of its operations was made to fail */
+    uint64_t partings;           /* number of streams opened, closed or lost */
+    bool fault_over;
+    uint64_t allocations_before; /* before the schedule */
+    uint32_t programs_left, bodies_left, after_left;
+    uint64_t
+        faults_over_step; /* the step at which the last body, and with it all faults, ended; 0: not yet */
+    struct remo_node *nodes[SIM_NODES_MAX];
+    void *state; /* state of the case */
+    struct sim_net *net;
+    struct sim_cache *caches; /* [SIM_NODES_MAX] */
+    struct sim_control *controls[SIM_NODES_MAX];
+};
+
+extern struct sim_world *sim_world; /* defined in turn.c, for both worlds */
+
+/* Set up a world for a case under the current profile. Returns false on failure; see
+ * sim_failure(). */
+bool sim_world_open(const struct sim_case *test);
+void sim_world_close(void);
+/* Run from the saved state to the end of all programs. Returns false on failure; see
+ * sim_failure(). */
+bool sim_world_run(void);
+
+/* ---- for the fabric and the control plane ---- */
+/* A scheduling point of the current actor; `what` describes the next action. */
+void sim_point(const char *what);
+/* Suspend the current actor until `until` returns true. A library thread may wait only for state of
+ * its own node, and for changes that sim_changed reports there (ready.h). */
+void sim_until(bool (*until)(void *ctx), void *ctx, const char *what);
+void sim_drain(struct sim_actor *actor);
+#ifdef SIM_TIMED
+void sim_changed(uint32_t node);
+#else
+static inline void sim_changed(uint32_t node) {
+    sim_world->version[node]++;
+    sim_world->ready.recheck |= sim_world->ready.of_node[node];
+}
+#endif
+void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx);
+
+/* Return whether all bodies, and with them all faults, have ended. */
+static inline bool sim_faults_over(void) {
+    return sim_world->faults_over_step != 0;
+}
+
+/* ---- the trace ---- */
+extern bool sim_tracing;
+void sim_trace_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define sim_trace(...) (__builtin_expect(sim_tracing, 0) ? sim_trace_print(__VA_ARGS__) : (void)0)
+/* Describe an address in an arena, as in "node 1 +0x40"; the text is the same in every run. */
+const char *sim_place(const void *at);
