@@ -369,3 +369,85 @@ const struct sim_case sim_case_queue_skipped = {.object = "queue",
                                                 .after = skipped_after,
                                                 .check = count_lost,
                                                 .has_own_fault = true};
+
+/* ---- a close whose operations are not complete ---- */
+
+#define SLOW 1u /* the node that closes the queue */
+
+/* Push an element. The departure of node SLOW is reported once. */
+static int push_on(struct queue_state *s, uint32_t rank, uint64_t number) {
+    uint64_t element[ELEMENT_WORDS];
+    int rc = -EHOSTDOWN;
+    for (uint32_t i = 0; i < ELEMENT_WORDS; i++)
+        element[i] = word_of(number, i);
+    s->fate[number] = PUSHING;
+    for (uint32_t i = 0; i < 2 && rc == -EHOSTDOWN; i++)
+        rc = remo_queue_push(s->queues[rank], element, sizeof element, 0);
+    sim_require(rank == SLOW || rc == 0 || rc == -ETIMEDOUT, "push: %d (%s)", rc, remo_last_error());
+    if (rc == 0 && s->fate[number] == PUSHING) {
+        s->fate[number] = PUSHED;
+        s->owner[number] = owner_of_last(s->queues[rank]);
+    }
+    return rc;
+}
+
+static int pop_on(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
+    uint64_t element[ELEMENT_WORDS] = {0};
+    size_t size = 0;
+    int rc = -EHOSTDOWN;
+    for (uint32_t i = 0; i < 2 && rc == -EHOSTDOWN; i++)
+        rc = remo_queue_pop(s->queues[rank], element, sizeof element, &size, timeout_ns);
+    sim_require(rc == 0 || rc == -ETIMEDOUT, "pop: %d (%s)", rc, remo_last_error());
+    if (rc == 0)
+        note_popped(s, element, size);
+    return rc;
+}
+
+/* Node SLOW closes the queue after pushes, of which one operation is delayed. Other nodes push to the same
+ * slots. */
+static void leaving_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    (void)thread;
+    if (rank != SLOW) {
+        for (uint64_t i = 1; i <= 4; i++) {
+            (void)push_on(s, rank, 10 * rank + i);
+            (void)pop_on(s, rank, 0);
+        }
+        return;
+    }
+    sim_delay(SLOW, sim_choose(8), 1);
+    s->queues[SLOW]->node->op_timeout_ns = 400; /* expires even while other nodes make steps */
+    for (uint64_t i = 1; i <= 3 && push_on(s, SLOW, 10 * SLOW + i) == 0; i++)
+        continue;
+    remo_queue_close(s->queues[SLOW]);
+    s->queues[SLOW] = NULL;
+    for (uint32_t turns = sim_choose(40); turns > 0; turns--)
+        sim_point("before the operation takes effect");
+    sim_delay_end();
+}
+
+/* Pop all elements. A pop may wait until the slots' owners have cut node SLOW off. */
+static void leaving_after(void *state, uint32_t rank) {
+    while (rank != SLOW && pop_on(state, rank, REMO_MS(100)) == 0)
+        continue;
+}
+
+static void leaving_check(void *state) {
+    const struct queue_state *s = state;
+    for (uint32_t number = 0; number < VALUES_MAX; number++)
+        sim_require(s->fate[number] != PUSHED || s->owner[number] == SLOW, "element %u was lost", number);
+}
+
+const struct sim_case sim_case_queue_leaving = {
+    .object = "queue",
+    .name = "leaving",
+    .about = "a node closes the queue; an operation of its push takes effect after the close",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct queue_state),
+    .open = open_queue,
+    .close = close_queue,
+    .body = leaving_body,
+    .after = leaving_after,
+    .check = leaving_check,
+    .has_own_fault = true};

@@ -15,10 +15,10 @@
     X(lock) X(lock_elsewhere) X(lock_settled) X(lock_settled_threads) X(lock_threads) X(lock_late)           \
     X(lock_timed) X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)        \
     X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
-    X(lock_leaving)                                                                                      \
+    X(lock_leaving)                                                                                          \
     X(ringbuffer)                                                                                            \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
-    X(queue_settled) X(queue_late)                                                                           \
+    X(queue_settled) X(queue_late) X(queue_leaving)                                                          \
     X(kv_updates) X(kv_lives) X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)       \
     X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled)                                          \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)

@@ -56,7 +56,7 @@ bool sim_mutant_set(const char *name) {
 bool sim_mutant_concerns(const char *name, const char *object) {
     static const struct {
         const char *part, *objects;
-    } lower[] = {{"fence_", "region"}, {"cell_", "owned_var"}, {"node_", "lock"}, {"leave_", "lock"}};
+    } lower[] = {{"fence_", "region"}, {"cell_", "owned_var"}, {"node_", "lock"}, {"leave_", "lock queue"}};
     size_t length = strlen(object);
     if (strncmp(name, object, length) == 0 && name[length] == '_')
         return true;
@@ -87,7 +87,9 @@ static const struct sim_hint hints[] = {
     {"kv_settle", "kv", "settled", "ibta_rc", SIM_FAIL_POST},
     {"kv_update_fence", "kv", "threads", "ibta_rc", SIM_NO_FAULT},
     {"leave_cut_off", "lock", "leaving", "ibta_rc", SIM_NO_FAULT},
+    {"leave_cut_off", "queue", "leaving", "shm", SIM_NO_FAULT},
     {"leave_final", "lock", "leaving", "ibta_rc", SIM_NO_FAULT},
+    {"leave_final", "queue", "leaving", "shm", SIM_NO_FAULT},
     {"lock_dead_passer", "lock", "timed", "efa", SIM_CRASH},
     {"lock_dead_releaser", "lock", "sections", "ibta_rc", SIM_CRASH},
     {"lock_doubt", "lock", "failures", "ibta_rc", SIM_FAIL_POST},
@@ -109,6 +111,7 @@ static const struct sim_hint hints[] = {
     {"owned_var_pulled_turn", "owned_var", "pull_and_load", "tcp", SIM_NO_FAULT},
     {"queue_claim_behind", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
     {"queue_cut_off", "queue", "deaths", "ibta_rc", SIM_CRASH},
+    {"queue_flush_kept", "queue", "leaving", "ibta_rc", SIM_NO_FAULT},
     {"queue_go_back", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
     {"queue_retract", "queue", "settled", "ibta_rc", SIM_FAIL_POST},
     {"queue_skipped", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
