@@ -27,8 +27,9 @@
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if the holder fails, it is cut off first. The next holder gets -EOWNERDEAD and holds the
  *          lock: repair the protected data, then call remo_lock_consistent. After a release without
- *          that call, every acquire returns -ENOTRECOVERABLE. A waiter that fails is skipped. A
- *          node that fails during a hand-over to it, or during a release, may count as a holder. To
+ *          that call, every acquire returns -ENOTRECOVERABLE. A waiter that fails is skipped. If a
+ *          node closes the table, the effect is the same, after its operations have ended. A node
+ *          that fails during a hand-over to it, or during a release, may count as a holder. To
  *          find orphaned tickets, the home exchanges a query and an answer with each participant
  *          that is up. If the home fails, all calls return -EHOSTDOWN; if it closes the table,
  *          -ENOTCONN. A timed-out acquire leaves a marked ticket in the wait queue. Releases skip
