@@ -15,11 +15,14 @@ static int is_quiescent(void *ctx) {
     return 1;
 }
 
-/* A lost write is no obstacle, because its target has failed; a later fence returns the loss. */
+/* A late exempt write too could overwrite memory that is reused, so the fence covers these. A lost write is
+ * no obstacle, because its target has failed; a later fence returns the loss. */
 bool remo__leaving_fence(struct remo_node *node) {
     struct remo__thread *thread = remo__thread(node);
     if (!thread) /* the node has no room for this thread */
         return remo__wait(node, is_quiescent, node, remo__deadline(node->op_timeout_ns)) == 0;
+    if (!REMO__MUTANT(queue_leave_exempt) && remo__op_flush_exempt(thread) != 0)
+        return false;
     return remo__fence_retry(thread, REMO_FENCE_GLOBAL, 0, NULL) == 0;
 }
 

@@ -347,6 +347,8 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
     }
     remo__slots_set(&peer->writes, peer->writes + 1);
     atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed && !slot->exempt);
+    if (slot->exempt)
+        atomic_store(&peer->has_exempt, true);
 }
 
 /* Return whether to defer the operation. The caller may reuse the source of an inline write on return, so a
@@ -540,6 +542,24 @@ int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32
     remo__count(&stats->bytes, rc == 0 ? 8 : 0);
     ensure_progress(thread);
     return rc;
+}
+
+int remo__op_flush_exempt(struct remo__thread *caller) {
+    struct remo_node *node = caller->node;
+    uint32_t count = node->fabric->caps.completion_placed ? 0 : atomic_load(&node->threads_count);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t peer = 0; peer < node->size; peer++) {
+            _Atomic bool *has_exempt = &node->threads[i]->slots->peers[peer].has_exempt;
+            if (!atomic_load(has_exempt) || !remo__peer_is_up(node, peer))
+                continue;
+            atomic_store(has_exempt, false);
+            int rc = remo__op_flush(node->threads[i], &caller->stats[0], peer, node->fabric->private_bytes);
+            if (rc == 0 || !remo__peer_is_up(node, peer))
+                continue;
+            atomic_store(has_exempt, true);
+            return rc;
+        }
+    return 0;
 }
 
 int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,

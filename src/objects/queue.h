@@ -96,9 +96,7 @@ struct remo__queue_op {
  * Errors: those of remo_queue_push and remo_queue_pop, without -ETIMEDOUT. */
 int remo__queue_try_push(void *ctx);
 int remo__queue_try_pop(void *ctx);
-/* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. The
- * writes to the slots are exempt from fences, so a read flushes them: the fence of the close covers the
- * read. */
+/* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
 void remo__queue_drop_kept_claims(struct remo_queue *queue);
 
 /* Find the arena offset of `offset` in the memory of `node`. Blocks for op_timeout_ns at most, while the node

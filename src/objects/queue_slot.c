@@ -323,16 +323,8 @@ static void retract_kept_claims(struct remo__queue_op *op) {
 }
 
 void remo__queue_drop_kept_claims(struct remo_queue *queue) {
-    uint32_t count = atomic_load(&queue->kept_count);
-    struct remo__thread *thread = count > 0 ? remo__thread(queue->node) : NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        struct remo__queue_kept_claim *kept = &queue->kept[i];
-        struct remo__thread *counted = thread ? thread : kept->thread;
-        remo_ack_cancel(&kept->ack);
-        if (!queue->node->fabric->caps.completion_placed && !REMO__MUTANT(queue_flush_kept))
-            (void)remo__op_flush(kept->thread, remo__channel_counters(queue->channel, counted),
-                                 kept->slot.owner, kept->slot.at);
-    }
+    for (uint32_t i = 0; i < atomic_load(&queue->kept_count); i++)
+        remo_ack_cancel(&queue->kept[i].ack);
 }
 
 /* Retract the kept claims. If too many remain, a push fails; a pop always continues. */
