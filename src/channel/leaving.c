@@ -6,6 +6,8 @@
 #include "channel/registry.h"
 #include "remote/fence.h"
 
+#define RETRY_NS REMO__NS_PER_MS /* between fences: one that cannot be posted fails immediately */
+
 /* A wait condition, for a thread that cannot fence. */
 static int is_quiescent(void *ctx) {
     const struct remo_node *node = ctx;
@@ -15,11 +17,14 @@ static int is_quiescent(void *ctx) {
     return 1;
 }
 
-/* A lost write is no obstacle, because its target has failed; a later fence returns the loss. */
+/* A late exempt write too could overwrite memory that is reused, so the fence covers these. A lost write is
+ * no obstacle, because its target has failed; a later fence returns the loss. */
 bool remo__leaving_fence(struct remo_node *node) {
     struct remo__thread *thread = remo__thread(node);
     if (!thread) /* the node has no room for this thread */
         return remo__wait(node, is_quiescent, node, remo__deadline(node->op_timeout_ns)) == 0;
+    if (!REMO__MUTANT(queue_leave_exempt) && remo__op_flush_exempt(thread) != 0)
+        return false;
     return remo__fence_retry(thread, REMO_FENCE_GLOBAL, 0, NULL) == 0;
 }
 
@@ -34,11 +39,16 @@ static void leave_finally(struct remo__registry *registry, uint64_t fence) {
     }
 }
 
+static int is_stopped(void *ctx) {
+    const struct remo__leaving *leaving = ctx;
+    return atomic_load(&leaving->stops);
+}
+
 static void *help(void *ctx) {
     struct remo__registry *registry = ctx;
     struct remo__leaving *leaving = &registry->leaving;
     pthread_mutex_lock(&registry->lock);
-    while (!leaving->stops) {
+    while (!atomic_load(&leaving->stops)) {
         if (leaving->count == 0) {
             pthread_cond_wait(&leaving->changed, &registry->lock);
             continue;
@@ -46,6 +56,8 @@ static void *help(void *ctx) {
         uint64_t fence = ++leaving->fences;
         pthread_mutex_unlock(&registry->lock);
         bool is_complete = REMO__MUTANT(leave_final) || remo__leaving_fence(registry->node);
+        if (!is_complete)
+            (void)remo__wait(registry->node, is_stopped, leaving, remo__deadline(RETRY_NS));
         pthread_mutex_lock(&registry->lock);
         if (is_complete)
             leave_finally(registry, fence);
@@ -70,7 +82,7 @@ void remo__leaving_add(struct remo__registry *registry, struct remo_channel *cha
 void remo__leaving_stop(struct remo__registry *registry) {
     struct remo__leaving *leaving = &registry->leaving;
     pthread_mutex_lock(&registry->lock);
-    leaving->stops = true;
+    atomic_store(&leaving->stops, true);
     pthread_cond_broadcast(&leaving->changed);
     pthread_mutex_unlock(&registry->lock);
     if (leaving->has_helper)

@@ -24,7 +24,8 @@ struct remo__leaving {
     uint32_t count;
     uint64_t fences; /* number of fences that the helper has begun */
     pthread_t helper;
-    bool has_helper, stops;
+    bool has_helper;
+    _Atomic bool stops;
     pthread_cond_t changed; /* `count` or `stops` */
 };
 

@@ -63,6 +63,24 @@ int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32
     return rc;
 }
 
+int remo__op_flush_exempt(struct remo__thread *caller) {
+    struct remo_node *node = caller->node;
+    uint32_t count = node->fabric->caps.completion_placed ? 0 : atomic_load(&node->threads->count);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t peer = 0; peer < node->size; peer++) {
+            _Atomic bool *has_exempt = &node->threads->of[i]->slots->peers[peer].has_exempt;
+            if (!atomic_load(has_exempt) || !remo__peer_is_up(node, peer))
+                continue;
+            atomic_store(has_exempt, false);
+            int rc = remo__op_flush(node->threads->of[i], &caller->stats[0], peer, node->fabric->private_bytes);
+            if (rc == 0 || !remo__peer_is_up(node, peer))
+                continue;
+            atomic_store(has_exempt, true);
+            return rc;
+        }
+    return 0;
+}
+
 int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
                     uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
                     struct remo_ack *ack) {

@@ -255,6 +255,8 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
     }
     remo__slots_set(&peer->writes, peer->writes + 1);
     atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed && !slot->exempt);
+    if (slot->exempt)
+        atomic_store(&peer->has_exempt, true);
 }
 
 /* Return whether to defer the operation. The caller may reuse the source of an inline write on return, so a

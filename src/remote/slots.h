@@ -27,6 +27,7 @@ struct remo__slots_peer {
     _Atomic int thread_error, global_error;
     _Atomic uint64_t written; /* number of writes posted, if completion does not mean placed */
     _Atomic uint64_t flushed; /* number of them that are placed */
+    _Atomic bool has_exempt;  /* since the last remo__op_flush_exempt an exempt write was posted */
 };
 
 struct remo__slots {

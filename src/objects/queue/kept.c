@@ -118,13 +118,6 @@ void remo__queue_retract_kept_claims(struct remo__queue_op *op) {
 }
 
 void remo__queue_drop_kept_claims(struct remo_queue *queue) {
-    struct remo__thread *thread = atomic_load(&queue->kept_count) > 0 ? remo__thread(queue->node) : NULL;
-    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX; i++) {
-        struct remo__queue_kept_claim *kept = &queue->kept[i];
-        remo_ack_cancel(&kept->ack);
-        if (kept->is_used && !queue->node->fabric->caps.completion_placed && !REMO__MUTANT(queue_flush_kept))
-            (void)remo__op_flush(kept->thread,
-                                 remo__channel_counters(queue->channel, thread ? thread : kept->thread),
-                                 kept->slot.owner, kept->slot.at);
-    }
+    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX; i++)
+        remo_ack_cancel(&queue->kept[i].ack);
 }
