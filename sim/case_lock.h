@@ -29,6 +29,9 @@ struct lock_state {
     uint64_t done;          /* increments in sections that ended */
     uint64_t last;          /* the last holder's value; 0: none yet */
     uint32_t ticket, turns; /* the ticket of the last holder; its number of turns */
+    uint32_t round;         /* of the last query that node 1 has seen */
+    bool posed;             /* the node of the case has reached the state under test */
+    bool ended;             /* .. and has ended its test */
     /* odd: in an acquire; incremented at each begin and end */
     uint32_t asking[SIM_NODES_MAX][SIM_THREADS_MAX];
 };
