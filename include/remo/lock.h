@@ -20,6 +20,7 @@
  *            more atomics for each skipped ticket;
  *          - a timed-out acquire: 1 atomic after draw and arrive; the next acquire resumes its
  *            ticket with 1 atomic;
+ *          - the next acquire after an operation with unknown outcome: 1 more atomic;
  *          - timeout 0: none if a thread of this node holds the lock; 1 atomic if this node was the
  *            last holder or the lock is held; otherwise 2 atomics.
  * Order:   FIFO between nodes, FIFO between threads of a node. Operations before a release, covered
@@ -73,7 +74,8 @@ REMO_API struct remo_channel *remo_lock_channel(struct remo_lock *lock);
 REMO_API uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index);
 
 /* Acquire lock `index`. The caller holds the lock if the call returns 0 or -EOWNERDEAD. Blocks up
- * to `timeout_ns` (0: try once). Locks are not recursive. Threads: any.
+ * to `timeout_ns` (0: try once); longer if the lock is being handed to this node at that moment, until
+ * the hand-over ends. Locks are not recursive. Threads: any.
  * Errors:
  *   -EOWNERDEAD       acquired, but the previous holder failed: repair the protected data
  *   -ETIMEDOUT        the lock was not free

@@ -143,7 +143,8 @@ static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops,
         sim_current()->posts++;
     if (net()->unused_count == 0)
         return -EAGAIN;
-    if (sim_fault_hits(SIM_FAIL_POST, net()->posts, endpoint->node))
+    if (sim_fault_hits(SIM_FAIL_POST, net()->posts, endpoint->node)
+        || sim_fail_takes(SIM_FAIL_POST, endpoint->node))
         return remo__fail(-EIO, "cannot post the operation: the schedule injects a failure");
     if (!atomic_load(&endpoint->fabric->peers[ops[0].peer].connected))
         return remo__fail_static(-EHOSTDOWN, "cannot post the operation: the peer is cut off");

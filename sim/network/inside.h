@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim/network/net.h"
+#include "sim/world/fault.h"
 #include "sim/world/world.h"
 
 #define OPS_MAX 96u
@@ -39,6 +40,10 @@ struct op {
     int status;
     uint64_t old;
     char bytes[OP_BYTES_MAX]; /* in flight */
+};
+
+struct failing {
+    uint32_t node, skip, count;
 };
 
 struct remo__endpoint {
@@ -75,6 +80,7 @@ struct sim_net {
         uint32_t node, skip, count;
         bool hit;
     } delay;
+    struct failing failing[2]; /* sim_fail_next: posts, completions */
 };
 
 static inline struct sim_net *net(void) {
@@ -124,3 +130,5 @@ void sim_net_end_if_over(uint32_t place);
 void sim_net_remove(uint32_t place);
 /* Return whether the operation that the node posts now is to be delayed. */
 bool sim_delay_takes(uint32_t node);
+/* Return whether this post or completion of the node fails. */
+bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node);

@@ -258,7 +258,8 @@ static void do_complete(uint32_t place) {
     op->completed = true;
     net()->completions++;
     int status = op->outcome_unknown ? -EHOSTDOWN : op->status;
-    if (sim_fault_hits(SIM_FAIL_COMPLETION, net()->completions, op->node))
+    if (sim_fault_hits(SIM_FAIL_COMPLETION, net()->completions, op->node)
+        || sim_fail_takes(SIM_FAIL_COMPLETION, op->node))
         status = -EIO;
     if (endpoint && endpoint->done_count < DONE_MAX)
         endpoint->done[endpoint->done_count++] =
@@ -378,6 +379,28 @@ void sim_delay_end(void) {
     for (uint32_t i = 0; i < net()->count; i++)
         op_at(i)->delayed = false;
     sim_trace("* no operation is delayed any longer");
+}
+
+/* ---- failures that a case injects ---- */
+
+static struct failing *failing(enum sim_fault_kind kind) {
+    return &net()->failing[kind == SIM_FAIL_COMPLETION];
+}
+
+void sim_fail_next(enum sim_fault_kind kind, uint32_t node, uint32_t skip, uint32_t count) {
+    *failing(kind) = (struct failing){.node = node, .skip = skip, .count = count};
+}
+
+bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node) {
+    struct failing *is = failing(kind);
+    if (node != is->node || is->count == 0)
+        return false;
+    if (is->skip > 0) {
+        is->skip--;
+        return false;
+    }
+    is->count--;
+    return true;
 }
 
 uint64_t sim_net_posts(void) {

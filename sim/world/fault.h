@@ -69,5 +69,8 @@ void sim_lose(uint32_t node);
  * step until sim_delay_end. They may time out meanwhile, and take effect later. One delay at a time. */
 void sim_delay(uint32_t node, uint32_t skip, uint32_t count);
 void sim_delay_end(void);
+/* Skip the next `skip` posts (SIM_FAIL_POST) or completions (SIM_FAIL_COMPLETION) of the node, then let the
+ * following `count` fail. An operation whose completion fails was applied. */
+void sim_fail_next(enum sim_fault_kind kind, uint32_t node, uint32_t skip, uint32_t count);
 /* Return whether an operation was delayed since the last sim_delay. */
 bool sim_delay_hit(void);

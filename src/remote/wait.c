@@ -10,7 +10,6 @@
 #include "remote/op.h"
 
 #ifndef REMO_SIM
-#define YIELDS 200u                      /* before sleeping */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions ring no doorbell */
 #endif
 
@@ -61,7 +60,7 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
     for (uint32_t i = 0;; i++) {
         drive(node, thread);
         int rc = ready(ctx);
-        if (rc == 0 && i >= node->threads->spins + YIELDS)
+        if (rc == 0 && i >= node->threads->spins + REMO__CHECKS_BEFORE_SLEEP)
             rc = sleep_once(node, thread, ready, ctx, deadline_ns);
         if (rc != 0)
             return rc < 0 ? rc : 0;
@@ -71,10 +70,10 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
         }
         if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
             return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
-        if (i < node->threads->spins + YIELDS)
+        if (i < node->threads->spins + REMO__CHECKS_BEFORE_SLEEP)
             sched_yield();
         else
-            i = node->threads->spins + YIELDS; /* from here on only sleep */
+            i = node->threads->spins + REMO__CHECKS_BEFORE_SLEEP; /* from here on only sleep */
     }
 }
 #endif

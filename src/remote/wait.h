@@ -13,6 +13,7 @@
 #include "remote/thread.h"
 
 #define REMO__SLEEP_NS_MAX (20 * REMO__NS_PER_MS)
+#define REMO__CHECKS_BEFORE_SLEEP 200u /* a wait checks its condition at least so often before it sleeps */
 
 #ifdef REMO_SIM
 /* One iteration of a wait is one step of a schedule. Read the version of the state that the node can observe,

@@ -1,29 +1,16 @@
 /* test_kv_release.c - a change whose write cannot be placed keeps its stripe locked, because the late write
  * could overwrite the change of another node. The node that holds the key is paused. */
 #include <errno.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "../support/cluster.h"
 #include "systems/kv/kv.h"
+#include "turns.h"
 
 #define NODES 3u
 #define PAUSED 1u /* the node that holds the keys */
 #define STRIPES 64u
 
-static struct shared {
-    _Atomic uint32_t turn; /* the present step of a test whose steps run one after the other */
-    _Atomic pid_t pids[NODES];
-} * shared;
-
-/* Wait for step `turn`. */
-static int reach_turn(uint32_t turn) {
-    while (atomic_load(&shared->turn) != turn)
-        cluster_sleep_ms(1);
-    return 0;
-}
+static struct shared { struct turns turns; } * shared;
 
 static uint32_t stripe_of(const struct remo_kv *kv, uint64_t key) {
     return remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key));
@@ -40,7 +27,7 @@ static int open_map(struct remo_node *node, struct remo_kv **ret_kv) {
     struct remo_kv_options options = {.capacity = 64, .value_bytes_max = 8, .stripes = STRIPES};
     CHECK_OK(remo_kv_open(remo_node_root(node), "map", &options, ret_kv));
     CHECK_OK(remo_channel_wait(remo_kv_channel(*ret_kv), 100 * SECOND));
-    atomic_store(&shared->pids[remo_node_rank(node)], getpid());
+    record_process(&shared->turns, remo_node_rank(node));
     return cluster_meet();
 }
 
@@ -63,20 +50,19 @@ static int change_while_paused(struct remo_kv *kv, uint64_t key, uint64_t other)
     int rc;
     CHECK_OK(remo_kv_update(kv, &key, sizeof key, &value, sizeof value)); /* connects */
     CHECK_OK(remo_lock_acquire(kv->locks, stripe_of(kv, key), 100 * SECOND));
-    kill(atomic_load(&shared->pids[PAUSED]), SIGSTOP);
-    cluster_sleep_ms(20);
+    pause_node(&shared->turns, PAUSED);
     if (keep_stripe(kv, key) != 0)
         return 1;
     CHECK_CODE(remo_kv_update(kv, &other, sizeof other, &value, sizeof value), -ETIMEDOUT);
-    atomic_store(&shared->turn, 1);
-    CHECK_OK(reach_turn(2));
-    kill(atomic_load(&shared->pids[PAUSED]), SIGCONT);
+    begin_turn(&shared->turns, 1);
+    CHECK_OK(reach_turn(&shared->turns, 2));
+    resume_node(&shared->turns, PAUSED);
     while ((rc = remo_kv_update(kv, &other, sizeof other, &value, sizeof value)) == -ETIMEDOUT)
         continue;
     CHECK_OK(rc);
     CHECK(!remo__kv_thread(kv)->is_kept);
     CHECK_EQUAL(remo__kv_thread(kv)->locks_held, 0);
-    atomic_store(&shared->turn, 3);
+    begin_turn(&shared->turns, 3);
     return 0;
 }
 
@@ -105,10 +91,10 @@ static int released_by_change(struct remo_node *node, void *ctx) {
     if (rank == 0 && change_while_paused(kv, key, other) != 0)
         return 1;
     if (rank == 2) {
-        CHECK_OK(reach_turn(1));
+        CHECK_OK(reach_turn(&shared->turns, 1));
         CHECK_CODE(remo_lock_acquire(kv->locks, stripe_of(kv, key), 0), -ETIMEDOUT);
-        atomic_store(&shared->turn, 2);
-        CHECK_OK(reach_turn(3));
+        begin_turn(&shared->turns, 2);
+        CHECK_OK(reach_turn(&shared->turns, 3));
         CHECK_OK(remo_lock_acquire(kv->locks, stripe_of(kv, key), 100 * SECOND));
         CHECK_OK(remo_lock_release(kv->locks, stripe_of(kv, key), REMO_FENCE_NONE));
     }

@@ -3,35 +3,24 @@
  * pauses meanwhile. */
 #include <errno.h>
 #include <remo/lock.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "../support/cluster.h"
+#include "turns.h"
 
 #define NODES 3u
 #define PAUSED 1u /* node of the data */
 
 static struct shared {
-    _Atomic uint32_t turn; /* the step of a test whose steps run one after the other */
-    _Atomic pid_t pids[NODES];
+    struct turns turns;
     _Atomic uint32_t inside; /* holders */
 } * shared;
-
-/* Wait for the step `turn`. */
-static int reach_turn(uint32_t turn) {
-    while (atomic_load(&shared->turn) != turn)
-        cluster_sleep_ms(1);
-    return 0;
-}
 
 static int open_data(struct remo_node *node, struct remo_lock **ret_lock, struct remo_region **ret_data) {
     CHECK_OK(remo_lock_open(remo_node_root(node), "lock", NULL, ret_lock));
     CHECK_OK(remo_channel_wait(remo_lock_channel(*ret_lock), 100 * SECOND));
     CHECK_OK(remo_region_open(remo_node_root(node), "data", 64, NULL, ret_data));
     CHECK_OK(remo_channel_wait(remo_region_channel(*ret_data), 100 * SECOND));
-    atomic_store(&shared->pids[remo_node_rank(node)], getpid());
+    record_process(&shared->turns, remo_node_rank(node));
     return cluster_meet();
 }
 
@@ -50,13 +39,12 @@ static int write_and_fail(struct remo_lock *lock, struct remo_region *data, uint
     CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
     CHECK_OK(remo_region_write(data, PAUSED, 0, &word, 8, 0, NULL));
     CHECK_OK(remo_fence(remo_channel_node(remo_lock_channel(lock)), REMO_FENCE_THREAD, 0)); /* connects */
-    kill(atomic_load(&shared->pids[PAUSED]), SIGSTOP);
-    cluster_sleep_ms(20);
+    pause_node(&shared->turns, PAUSED);
     word++;
     CHECK_OK(remo_region_write(data, PAUSED, 0, &word, 8, 0, NULL));
     CHECK_SENTENCE(remo_lock_release(lock, 0, REMO_FENCE_THREAD), -EAGAIN, "still held");
-    atomic_store(&shared->turn, 1);
-    CHECK_OK(reach_turn(2));
+    begin_turn(&shared->turns, 1);
+    CHECK_OK(reach_turn(&shared->turns, 2));
     return 0;
 }
 
@@ -72,16 +60,16 @@ static int held_until_placed(struct remo_node *node, void *ctx) {
     if (rank == 0) {
         if (write_and_fail(lock, data, 7) != 0)
             return 1;
-        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT);
+        resume_node(&shared->turns, PAUSED);
         int rc;
         while ((rc = remo_lock_release(lock, 0, REMO_FENCE_THREAD)) == -EAGAIN)
             continue;
         CHECK_OK(rc);
         CHECK_CODE(remo_lock_release(lock, 0, REMO_FENCE_THREAD), -EPERM);
     } else if (rank == 2) {
-        CHECK_OK(reach_turn(1));
+        CHECK_OK(reach_turn(&shared->turns, 1));
         CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
-        atomic_store(&shared->turn, 2);
+        begin_turn(&shared->turns, 2);
         CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
         CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
         CHECK_EQUAL(word, 8);
@@ -114,9 +102,9 @@ static int released_with_loss(struct remo_node *node, void *ctx) {
         CHECK_CODE(rc, -EHOSTDOWN);
         CHECK_CODE(remo_lock_release(lock, 0, REMO_FENCE_THREAD), -EPERM);
     } else {
-        CHECK_OK(reach_turn(1));
+        CHECK_OK(reach_turn(&shared->turns, 1));
         CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
-        atomic_store(&shared->turn, 2);
+        begin_turn(&shared->turns, 2);
         CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* its holder is up: no repair */
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
     }
@@ -135,10 +123,10 @@ static int closed_while_held(struct remo_node *node, void *ctx) {
     if (open_data(node, &lock, &data) != 0)
         return 1;
     if (rank == 0)
-        CHECK_OK(reach_turn(1));
+        CHECK_OK(reach_turn(&shared->turns, 1));
     if (rank == 0) {
         CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
-        atomic_store(&shared->turn, 2);
+        begin_turn(&shared->turns, 2);
         CHECK_CODE(remo_lock_acquire(lock, 0, 100 * SECOND), -EOWNERDEAD);
         CHECK_OK(remo_lock_consistent(lock, 0));
         CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
@@ -148,7 +136,7 @@ static int closed_while_held(struct remo_node *node, void *ctx) {
     if (rank == 2) {
         remo_lock_close(lock);
         lock = NULL;
-        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT); /* the home queries all participants */
+        resume_node(&shared->turns, PAUSED); /* the home queries all participants */
     }
     CHECK_OK(cluster_meet());
     remo_region_close(data);
@@ -170,12 +158,12 @@ static int closed_with_write_in_flight(struct remo_node *node, void *ctx) {
         return 1;
     CHECK_OK(cluster_meet());
     if (rank == 0) {
-        CHECK_OK(reach_turn(1));
-        atomic_store(&shared->turn, 2);
+        CHECK_OK(reach_turn(&shared->turns, 1));
+        begin_turn(&shared->turns, 2);
         while (remo_channel_peer(remo_lock_channel(lock), 2) != REMO_CHANNEL_LEFT)
             cluster_sleep_ms(1);
         CHECK_CODE(remo_lock_acquire(lock, 0, SECOND), -ETIMEDOUT);
-        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT);
+        resume_node(&shared->turns, PAUSED);
         CHECK_CODE(remo_lock_acquire(lock, 0, 100 * SECOND), -EOWNERDEAD);
         CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
         CHECK_EQUAL(word, 8);
@@ -217,8 +205,7 @@ static int use_in_turn(struct remo_lock *lock) {
 static int release_without_answer(struct remo_lock *lock) {
     if (enter(lock) != 0)
         return 1;
-    kill(atomic_load(&shared->pids[0]), SIGSTOP);
-    cluster_sleep_ms(20);
+    pause_node(&shared->turns, 0);
     CHECK_SENTENCE(remo_lock_release(lock, 0, REMO_FENCE_NONE), -ETIMEDOUT, "node 0");
     CHECK_CODE(remo_lock_release(lock, 0, REMO_FENCE_NONE), -EPERM);
     CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
@@ -239,7 +226,7 @@ static int released_late(struct remo_node *node, void *ctx) {
     for (uint32_t turn = 0; turn < 3; turn++) {
         int rc = rank == 2 ? release_without_answer(lock) : 0;
         if (rank == 2)
-            kill(atomic_load(&shared->pids[0]), SIGCONT);
+            resume_node(&shared->turns, 0);
         CHECK(rc == 0);
         CHECK(use_in_turn(lock) == 0);
         CHECK_OK(cluster_meet());
@@ -268,14 +255,13 @@ static int read_does_not_count(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 2) {
-        kill(atomic_load(&shared->pids[PAUSED]), SIGSTOP);
-        cluster_sleep_ms(20);
+        pause_node(&shared->turns, PAUSED);
         CHECK_CODE(remo_region_read(data, PAUSED, 0, &word, 8, NULL), -ETIMEDOUT);
         int rc = release_without_answer(lock);
-        kill(atomic_load(&shared->pids[0]), SIGCONT);
+        resume_node(&shared->turns, 0);
         CHECK(rc == 0);
         CHECK(use_in_turn(lock) == 0);
-        kill(atomic_load(&shared->pids[PAUSED]), SIGCONT);
+        resume_node(&shared->turns, PAUSED);
     }
     CHECK_OK(cluster_meet());
     remo_region_close(data);
@@ -297,7 +283,7 @@ static int closed_with_release_in_flight(struct remo_node *node, void *ctx) {
         int rc = release_without_answer(lock);
         remo_lock_close(lock);
         lock = NULL;
-        kill(atomic_load(&shared->pids[0]), SIGCONT);
+        resume_node(&shared->turns, 0);
         CHECK(rc == 0);
     } else {
         CHECK(use_in_turn(lock) == 0);

@@ -122,6 +122,7 @@ int remo_lock_open(struct remo_channel *parent, const char *name, const struct r
         return remo__fail(-ENOMEM, "no memory for lock %s", name ? name : "");
     *lock = (struct remo_lock){.count = chosen->count ? chosen->count : 1};
     lock->places = (uint32_t)remo__power_of_two_from(2 * remo__nodeset_count(&participants));
+    lock->guarded_max = lock->places - remo__nodeset_count(&participants) - 1;
     lock->stride = (uint32_t)remo__align_up(8 * (1 + lock->places), REMO__CACHE_LINE);
     rc = choose_homes(lock, &chosen->homes, &participants);
     if (rc == 0)
@@ -179,7 +180,7 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
         return fail_index(lock, index);
     struct remo__thread *thread = remo__thread(lock->node);
     if (remo__unlikely(!thread))
-        return -EAGAIN;
+        return remo__last_code();
     if (remo__unlikely(timeout_ns == 0))
         return remo__lock_try(lock, index, thread);
     struct remo__lock_local *local = &lock->locals[index];
@@ -198,7 +199,7 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
         remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
         return rc;
     }
-    if (remo__unlikely((!remo__word_is_free(drawn) && !REMO__MUTANT(lock_drawn_free))
+    if (remo__unlikely((!remo__word_is_free(drawn) && !REMO__MUTANT(lock_drawn_served))
                        || (remo__word_flags(drawn) != 0 && !REMO__MUTANT(lock_drawn_flags))))
         return remo__lock_use_ticket(lock, index, thread, previous, drawn, remo__deadline(timeout_ns));
     atomic_store_explicit(&local->owner, thread->index, memory_order_relaxed);
@@ -234,7 +235,7 @@ static bool is_plain(const struct remo__lock_local *local) {
 static int settle(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                   enum remo_fence_scope scope, int *ret_loss) {
     uint32_t home = lock->locals[index].home;
-    if (REMO__MUTANT(lock_settle)) {
+    if (REMO__MUTANT(lock_retry_fence)) {
         *ret_loss = remo_fence(lock->node, scope, home);
         return 0;
     }
@@ -250,7 +251,7 @@ static int settle_for_threads(const struct remo_lock *lock, uint32_t index, stru
     uint32_t home = lock->locals[index].home;
     if (lock->node->mapped || REMO__MUTANT(lock_fence_for_threads))
         return 0;
-    if (REMO__MUTANT(lock_settle_for_threads)) {
+    if (REMO__MUTANT(lock_retry_fence_for_threads)) {
         *ret_loss = remo__fence_peer(thread, thread, home);
         return 0;
     }
@@ -296,7 +297,8 @@ static int release_plain(struct remo_lock *lock, uint32_t index, struct remo__th
     atomic_store_explicit(&local->state, remo__state_busy(state), memory_order_release);
     int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), local->home, at, step,
                              &word, NULL);
-    if (remo__unlikely(rc != 0 || (remo__word_next(word) != ticket + 1 && !REMO__MUTANT(lock_pass_on)))) {
+    if (remo__unlikely(rc != 0
+                       || (remo__word_next(word) != ticket + 1 && !REMO__MUTANT(lock_release_grant)))) {
         if (rc == 0)
             rc = remo__lock_grant_next(lock, index, thread, ticket, word + step, false);
         else if (fence != REMO_FENCE_NONE)
@@ -321,7 +323,7 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
         return fail_index(lock, index);
     struct remo__thread *thread = remo__thread(lock->node);
     if (remo__unlikely(!thread))
-        return -EAGAIN;
+        return remo__last_code();
     if (remo__unlikely((uint32_t)fence > REMO_FENCE_GLOBAL))
         return fail_scope(lock, index, fence);
     struct remo__lock_local *local = &lock->locals[index];
@@ -352,7 +354,7 @@ int remo_lock_consistent(struct remo_lock *lock, uint32_t index) {
         return fail_index(lock, index);
     const struct remo__thread *thread = remo__thread(lock->node);
     if (!thread)
-        return -EAGAIN;
+        return remo__last_code();
     struct remo__lock_local *local = &lock->locals[index];
     if (!holds(local, atomic_load_explicit(&local->state, memory_order_relaxed), thread))
         return fail_not_held(lock, index, "call consistent");

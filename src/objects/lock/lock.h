@@ -12,6 +12,7 @@
 #include <remo/lock.h>
 
 #include "base/bytes.h"
+#include "base/threads_fence.h"
 #include "channel/channel.h"
 
 /* ---- words ---- */
@@ -48,6 +49,11 @@ static inline uint32_t remo__word_flags(uint64_t word) {
  * acquired it. */
 static inline bool remo__word_is_free(uint64_t word) {
     return (uint16_t)(word >> 32) == (uint16_t)word;
+}
+
+/* Return the number of pending tickets. */
+static inline uint32_t remo__word_pending(uint64_t word) {
+    return (uint16_t)((uint32_t)(word >> 32) - (uint32_t)word);
 }
 
 /* Return the addend that releases `ticket`. It adds 1 to `serving`, without a carry into the flags. */
@@ -87,17 +93,18 @@ static inline uint64_t remo__grant_of(uint64_t queue_word, uint32_t ticket) {
 /* ---- local state ---- */
 
 /* The state word of a lock on this node is {used:1, state:8, nonce:16, ticket:32}. While it is BUSY, one
- * thread of this node is changing the ticket, and the word may lag behind the home. In all other states the
- * word is exact. Any thread may change FREE or SKIPPED to BUSY by compare-and-swap. Any thread may change
- * UNSETTLED to FREE when the operation has ended. All other changes are made by the thread that made the
- * state BUSY, holds the lock, or waits for it. */
+ * thread of this node is changing the ticket, and the word may lag behind the home. In all other states
+ * the word is exact. Any thread may change FREE, GUARDED or SKIPPED to BUSY by compare-and-swap. Any
+ * thread may change UNSETTLED to GUARDED when the operation has ended. All other changes are made by the
+ * thread that made the state BUSY, holds the lock, or waits for it. */
 enum remo__lock_state {
     REMO__LOCK_FREE = 0,
     REMO__LOCK_BUSY = 1,
     REMO__LOCK_HELD = 2,
-    REMO__LOCK_WAITING = 3,  /* has arrived at the queue word of the ticket */
-    REMO__LOCK_SKIPPED = 4,  /* timed out; the next acquire resumes the ticket if it can */
-    REMO__LOCK_UNSETTLED = 5 /* no ticket; an operation that timed out may still be applied */
+    REMO__LOCK_WAITING = 3,   /* has arrived at the queue word of the ticket */
+    REMO__LOCK_SKIPPED = 4,   /* timed out; the next acquire resumes the ticket if it can */
+    REMO__LOCK_UNSETTLED = 5, /* no ticket; an operation that timed out may still be applied */
+    REMO__LOCK_GUARDED = 6    /* FREE, but earlier tickets of this node may be pending: remo__lock_guard */
 };
 
 static inline uint64_t remo__state_word(enum remo__lock_state kind, uint16_t nonce, uint32_t ticket) {
@@ -118,7 +125,7 @@ static inline uint64_t remo__state_busy(uint64_t state) {
 
 static inline bool remo__state_is_open(uint64_t state) {
     enum remo__lock_state kind = remo__state_kind(state);
-    return kind == REMO__LOCK_FREE || kind == REMO__LOCK_SKIPPED;
+    return kind == REMO__LOCK_FREE || kind == REMO__LOCK_SKIPPED || kind == REMO__LOCK_GUARDED;
 }
 
 /* Marks of a held lock. UNRESET: the queue word may still be nonzero. UNSURE: a release failed with unknown
@@ -135,13 +142,13 @@ struct remo__lock_local {
     struct remo_ack reset;          /* resets the queue word while the lock is held */
     _Atomic uint16_t queued;        /* threads of this node in the queue of lock/threads.c */
     _Atomic uint16_t owner;         /* index of the thread that holds the lock */
-    uint32_t failed_grant;          /* busy: the ticket whose grant failed, if has_failed_grant */
+    _Atomic uint32_t failed_grant;  /* the ticket of the last grant that failed, if has_failed_grant */
     uint16_t home;
-    int16_t loss;      /* holder: an error that a release found and did not return */
-    uint8_t handovers; /* holder: consecutive local hand-overs */
-    uint8_t marks;     /* holder */
-    bool has_failed_grant;
-    bool outcome_unknown; /* busy: an operation at the home may have been applied */
+    int16_t loss;                  /* holder: an error that a release found and did not return */
+    uint8_t handovers;             /* holder: consecutive local hand-overs */
+    uint8_t marks;                 /* holder */
+    _Atomic bool has_failed_grant; /* stored after failed_grant; the control thread reads both at any time */
+    bool outcome_unknown;          /* busy: an operation at the home may have been applied */
 } REMO__CACHE_ALIGNED;
 
 static_assert(sizeof(struct remo__lock_local) == REMO__CACHE_LINE,
@@ -157,7 +164,14 @@ struct remo__lock_stripe {
 } REMO__CACHE_ALIGNED;
 
 struct remo__lock_recovery;
-struct remo__lock_report;
+
+/* A query of one home, until this node has answered it. Control thread only. */
+struct remo__lock_report {
+    bool is_requested;
+    uint32_t round;
+    uint32_t next;              /* lock to report */
+    struct remo_nodeset failed; /* answer when this node has cut them off too */
+};
 
 struct remo_lock {
     struct remo_node *node;
@@ -167,8 +181,9 @@ struct remo_lock {
     struct remo__lock_local *locals;
     uint32_t count;
     uint32_t rank;
-    uint32_t places; /* queue words of a lock: a power of two */
-    uint32_t stride; /* bytes of a lock at its home */
+    uint32_t places;      /* queue words of a lock: a power of two */
+    uint32_t guarded_max; /* pending tickets beyond which a guarded draw waits */
+    uint32_t stride;      /* bytes of a lock at its home */
     uint32_t home_count;
     uint16_t homes[REMO_NODES_MAX];
     struct remo__lock_report *reports;    /* [home_count] */
@@ -182,11 +197,12 @@ static inline struct remo__lock_stripe *remo__lock_stripe(struct remo_lock *lock
 }
 
 /* Replace the BUSY state, and wake queued threads of this node. A queued thread increments `queued` before it
- * reads the state; this stores the state before it reads `queued`. No CPU fence separates the two here: a
- * queued thread polls for far longer than a store buffer takes to drain before it sleeps. */
+ * reads the state; this stores the state before it reads `queued`. The CPU could exchange the two here. So a
+ * queued thread executes the fence for both, before it sleeps: remo__threads_fence in lock/threads.c. */
 static inline void remo__lock_set_state(struct remo_lock *lock, struct remo__lock_local *local,
                                         uint64_t state) {
     atomic_store_explicit(&local->state, state, memory_order_release);
+    remo__threads_fence_hot();
     if (remo__unlikely(atomic_load_explicit(&local->queued, memory_order_relaxed) != 0))
         remo__wake(lock->node);
 }
@@ -246,12 +262,17 @@ int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *
                    uint64_t addend, uint64_t *ret_old, struct remo_ack *ack);
 int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                     uint64_t expected, uint64_t desired, uint64_t *ret_old);
-/* Change the BUSY state to FREE after an operation that returned `rc`; the node has no ticket. While an
- * operation that timed out may still be applied, the new state is UNSETTLED. If the outcome is unknown,
- * request a recount now, and again when the node next draws a ticket that is not served immediately. */
+/* Change the BUSY state to FREE after an operation that returned `rc`; the node has no ticket. If the
+ * outcome is unknown, the new state is GUARDED, or UNSETTLED while the operation may still be applied.
+ * Then request a recount now, and again when the node next draws a ticket that is not served immediately. */
 void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket);
-/* Make an UNSETTLED state FREE if the operation has ended. Any thread may call this. */
+/* Make an UNSETTLED state GUARDED if the operation has ended. Any thread may call this. */
 void remo__lock_reopen(struct remo_lock *lock, uint32_t index);
+
+/* Return 1 if the wait queue has room for a ticket of a node whose earlier tickets may be pending.
+ * Otherwise return 0 or an error; the state is then no longer BUSY. The state is BUSY and was `previous`
+ * before, which was GUARDED. docs/internals/lock.md has the proof. */
+int remo__lock_guard(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t previous);
 
 /* Return the number of the queue word of `ticket`, for remo__lock_add. */
 static inline uint32_t remo__lock_queue_word(const struct remo_lock *lock, uint32_t ticket) {

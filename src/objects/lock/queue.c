@@ -10,6 +10,7 @@
 #include "remote/fence.h"
 
 #define TRIES_MAX 4u /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
+#define FLUSH_PAUSE_NS REMO__NS_PER_MS
 
 /* ---- operations on a lock's words ---- */
 
@@ -62,23 +63,42 @@ static void request_recount(struct remo_lock *lock, uint32_t index) {
 void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket) {
     struct remo__lock_local *local = &lock->locals[index];
     enum remo__lock_state state = REMO__LOCK_FREE;
-    if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN && !REMO__MUTANT(lock_doubt)) {
+    if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN && !REMO__MUTANT(lock_outcome_unknown)) {
         local->outcome_unknown = true;
         if (remo__op_abandoned(lock->node, local->home) && !REMO__MUTANT(lock_unsettled))
             state = REMO__LOCK_UNSETTLED;
+        else
+            state = REMO__LOCK_GUARDED;
+        nonce = (uint16_t)(nonce + !REMO__MUTANT(lock_unsettled_nonce)); /* see remo__lock_reopen */
         request_recount(lock, index);
     }
     remo__lock_set_state(lock, local, remo__state_word(state, nonce, ticket));
 }
+
+/* No two UNSETTLED words are equal, because each has its own nonce. So if the state has become UNSETTLED
+ * again since it was read, because of a later operation, the compare-and-swap fails. */
 
 void remo__lock_reopen(struct remo_lock *lock, uint32_t index) {
     struct remo__lock_local *local = &lock->locals[index];
     uint64_t state = atomic_load(&local->state);
     if (remo__state_kind(state) != REMO__LOCK_UNSETTLED || remo__op_abandoned(lock->node, local->home))
         return;
-    uint64_t open = remo__state_word(REMO__LOCK_FREE, remo__state_nonce(state), (uint32_t)state);
+    uint64_t open = remo__state_word(REMO__LOCK_GUARDED, remo__state_nonce(state), (uint32_t)state);
     if (atomic_compare_exchange_strong(&local->state, &state, open) && atomic_load(&local->queued) != 0)
         remo__wake(lock->node);
+}
+
+int remo__lock_guard(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t previous) {
+    uint64_t word = 0;
+    int rc = remo__lock_add(lock, index, thread, 0, 0, &word, NULL);
+    if (rc != 0) {
+        remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
+        return rc;
+    }
+    if (remo__word_pending(word) <= lock->guarded_max || REMO__MUTANT(lock_guard))
+        return 1;
+    remo__lock_set_state(lock, &lock->locals[index], previous);
+    return 0;
 }
 
 /* ---- grants ---- */
@@ -95,15 +115,42 @@ static int send_grant_message(struct remo_lock *lock, uint32_t index, uint32_t w
     return rc;
 }
 
-/* Post a read after a failed write of a grant word. While the read is in flight, the state stays UNSETTLED.
- * So the write is placed before the home sends the grant by message. A write placed after that could
- * overwrite the grant word of a later ticket. */
-static void flush_grant(struct remo_lock *lock, struct remo__thread *thread, uint32_t waiter, uint64_t at) {
-    if (!lock->node->fabric->caps.completion_placed)
-        (void)remo__op_flush(thread, remo__channel_counters(lock->channel, thread), waiter, at);
+/* Record that the waiter may not receive the grant. The recount that remo__lock_end requests lets the home
+ * find the ticket and send the grant by message. */
+static void note_failed_grant(struct remo_lock *lock, uint32_t index, uint32_t ticket) {
+    struct remo__lock_local *local = &lock->locals[index];
+    if (REMO__MUTANT(lock_note_failed_grant))
+        return;
+    atomic_store_explicit(&local->failed_grant, ticket, memory_order_relaxed);
+    atomic_store_explicit(&local->has_failed_grant, true, memory_order_release);
 }
 
-/* Wait until the write is complete: this thread might never call the library again to drive it. */
+/* A wait condition that is never true: the wait lasts until its deadline. */
+static int never(void *ctx) {
+    (void)ctx;
+    return 0;
+}
+
+/* Post a read after a failed write of a grant word, and repeat a failed post for op_timeout_ns. While the
+ * read is in flight, the state stays UNSETTLED. So the write is placed before the home sends the grant by
+ * message. A write placed after that could overwrite the grant word of a later ticket. Returns whether a
+ * read was posted, or the write needs none. */
+static bool flush_grant(struct remo_lock *lock, struct remo__thread *thread, uint32_t waiter, uint64_t at) {
+    if (lock->node->fabric->caps.completion_placed || REMO__MUTANT(lock_flush_grant))
+        return true;
+    uint64_t deadline_ns = remo__deadline(lock->node->op_timeout_ns);
+    struct remo_stats *stats = remo__channel_counters(lock->channel, thread);
+    int rc = remo__op_flush(thread, stats, waiter, at);
+    while (rc != 0 && rc != -EHOSTDOWN && remo__remaining_ns(deadline_ns) > 0
+           && !REMO__MUTANT(lock_flush_again)) {
+        (void)remo__wait(lock->node, never, NULL, remo__deadline(FLUSH_PAUSE_NS));
+        rc = remo__op_flush(thread, stats, waiter, at);
+    }
+    return rc == 0 || rc == -EHOSTDOWN || REMO__MUTANT(lock_flush_again);
+}
+
+/* Wait until the write is complete: this thread might never call the library again to drive it. If the write
+ * failed and was not flushed, the home must not send the grant as well: it does so when this node leaves. */
 static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
                        uint64_t grant) {
     struct remo_ack ack = REMO_ACK_INIT;
@@ -111,6 +158,8 @@ static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thre
     if (at == REMO__NO_OFFSET) {
         int rc = remo__channel_reach(lock->channel, waiter);
         at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
+        if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN)
+            note_failed_grant(lock, index, (uint32_t)grant);
         if (rc != 0 || at == REMO__NO_OFFSET)
             return rc;
     }
@@ -120,8 +169,8 @@ static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thre
         rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
     if (remo__ack_pending(&ack))
         remo_ack_cancel(&ack);
-    if (rc != 0 && rc != -EHOSTDOWN && !REMO__MUTANT(lock_flush_grant))
-        flush_grant(lock, thread, waiter, at);
+    if (rc != 0 && rc != -EHOSTDOWN && flush_grant(lock, thread, waiter, at))
+        note_failed_grant(lock, index, (uint32_t)grant);
     return rc == -ETIMEDOUT ? remo__peer_timeout(lock->node, waiter, "grant a lock to") : rc;
 }
 
@@ -139,35 +188,25 @@ int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__t
     return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
 }
 
-/* Record that the waiter may not receive the grant. The recount that remo__lock_end requests lets the home
- * find the ticket and send the grant by message. */
-static int note_failed_grant(struct remo_lock *lock, uint32_t index, uint32_t ticket, int rc,
-                             bool by_message) {
-    struct remo__lock_local *local = &lock->locals[index];
-    if (rc < 0 && !by_message && !REMO__MUTANT(lock_untold)) {
-        local->failed_grant = ticket;
-        local->has_failed_grant = true;
-    }
-    return rc;
-}
-
 int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
                      uint32_t flags, bool by_message) {
     uint64_t grant = remo__queue_word_grant(by_message ? REMO__GRANTER_RECOVERY : lock->rank, flags), before;
     uint32_t queue_word = remo__lock_queue_word(lock, ticket);
     int rc = remo__lock_add(lock, index, thread, queue_word, grant, &before, NULL);
-    if (rc != 0)
-        return note_failed_grant(lock, index, ticket, rc, by_message);
+    if (rc != 0) {
+        if (!by_message)
+            note_failed_grant(lock, index, ticket);
+        return rc;
+    }
     if ((before & REMO__QUEUE_WORD_SKIP) && !REMO__MUTANT(lock_skip)) {
         if (!REMO__MUTANT(lock_skip_reset))
             rc = remo__lock_add(lock, index, thread, queue_word, -(before + grant), NULL, NULL);
         return rc != 0 ? rc : 1;
     }
-    if (before == 0 || REMO__MUTANT(lock_tell))
+    if (before == 0 || REMO__MUTANT(lock_send_grant))
         return 0; /* the waiter finds the grant when it arrives */
-    rc = remo__lock_send_grant(lock, index, thread, remo__queue_word_waiter(before),
-                               remo__grant_of(before + grant, ticket), by_message);
-    return note_failed_grant(lock, index, ticket, rc, by_message);
+    return remo__lock_send_grant(lock, index, thread, remo__queue_word_waiter(before),
+                                 remo__grant_of(before + grant, ticket), by_message);
 }
 
 /* Each iteration ends a skipped ticket. Its node can draw another one only after that. So the number of
@@ -197,6 +236,20 @@ int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
 
 /* ---- holding and releasing ---- */
 
+struct settling {
+    struct remo_lock *lock;
+    uint32_t home;
+};
+
+/* A wait condition: no operation of this node that may still change a word at the home is in flight. */
+static int has_settled(void *ctx) {
+    const struct settling *settling = ctx;
+    struct remo_lock *lock = settling->lock;
+    return !remo__op_abandoned(lock->node, settling->home)
+               ? 1
+               : remo__channel_check_peer(lock->channel, settling->home);
+}
+
 /* Complete the reset of the queue word, which must be 0 before `serving` moves on. If a reset has failed, its
  * outcome is unknown: read the word. While the lock is held, no other node changes it. */
 static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
@@ -213,8 +266,13 @@ static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thr
     local->reset = (struct remo_ack)REMO_ACK_INIT;
     if ((rc == 0 && !unreset) || rc == -EHOSTDOWN || REMO__MUTANT(lock_reset_failed))
         return 0;
-    if (remo__op_abandoned(lock->node, local->home))
+    struct settling settling = {.lock = lock, .home = local->home};
+    uint64_t timeout_ns = REMO__MUTANT(lock_reset_once) ? 0 : lock->node->op_timeout_ns;
+    rc = remo__wait(lock->node, has_settled, &settling, remo__deadline(timeout_ns));
+    if (rc == -ETIMEDOUT)
         return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
+    if (rc != 0)
+        return rc;
     uint64_t is = 0;
     rc = remo__lock_swap(lock, index, thread, queue_word, 0, 0, &is);
     return rc == 0 && is != 0 ? remo__lock_swap(lock, index, thread, queue_word, is, 0, &is) : rc;
@@ -380,7 +438,7 @@ static int set_skip(struct remo_lock *lock, uint32_t index, struct remo__thread 
     uint64_t old;
     int rc = remo__lock_swap(lock, index, thread, remo__lock_queue_word(lock, ticket), arrived,
                              arrived | REMO__QUEUE_WORD_SKIP, &old);
-    return rc == 0 && old != arrived && !REMO__MUTANT(lock_give_up_granted) ? -EALREADY : rc;
+    return rc == 0 && old != arrived && !REMO__MUTANT(lock_set_skip_granted) ? -EALREADY : rc;
 }
 
 /* Wait for the grant, after the arrival; the state is BUSY, and becomes WAITING. */
@@ -430,7 +488,7 @@ static int clear_skip(struct remo_lock *lock, uint32_t index, struct remo__threa
     uint32_t ticket = (uint32_t)previous;
     int rc = remo__lock_swap(lock, index, thread, remo__lock_queue_word(lock, ticket),
                              arrived | REMO__QUEUE_WORD_SKIP, arrived, &old);
-    if (rc != 0 || old == (arrived | REMO__QUEUE_WORD_SKIP) || REMO__MUTANT(lock_take_up_passed))
+    if (rc != 0 || old == (arrived | REMO__QUEUE_WORD_SKIP) || REMO__MUTANT(lock_clear_skip_failed))
         return rc;
     atomic_store_explicit(&local->last_skipped, REMO__LOCK_DRAW | ticket, memory_order_release);
     return -EALREADY;

@@ -1,7 +1,7 @@
 /* recovery.c - finds orphaned tickets after a failure, a leave or a RECOUNT, and ends them; at the home.
  * A round scans the held locks, queries all participants, and resolves each ticket that no node claims.
- * All steps run on the control thread and never block. The steps and their proof are described in
- * docs/internals/lock.md. */
+ * All steps run on the control thread and never block. A RECOUNT never restarts a round. The steps and their
+ * proof are described in docs/internals/lock.md. */
 #include "base/mutant.h"
 #include "objects/lock/lock.h"
 
@@ -33,6 +33,7 @@ struct remo__lock_recovery {
     struct remo_nodeset unsent;     /* of these: the query could not be sent yet */
     bool has_unsent_grant;          /* begin a round again when the next node connects */
     bool drains; /* after a RECOUNT: query all once before the scan, so that late operations have ended */
+    bool recount_due; /* a RECOUNT arrived during the round: begin another one after it */
     struct held_lock batch[BATCH_LOCKS];
     uint8_t *claims; /* [BATCH_LOCKS][places] */
     uint64_t words[READ_BYTES / 8];
@@ -96,12 +97,24 @@ void remo__lock_recovery_start(struct remo_lock *lock) {
     continue_round(lock);
 }
 
+static void begin_recount(struct remo_lock *lock) {
+    lock->recovery->recount_due = false;
+    lock->recovery->drains = !REMO__MUTANT(lock_drains);
+    remo__lock_recovery_start(lock);
+}
+
+static void end_round(struct remo_lock *lock) {
+    lock->recovery->phase = IDLE;
+    if (lock->recovery->recount_due && !REMO__MUTANT(lock_recount_due))
+        begin_recount(lock);
+}
+
 /* ---- SCANNING ---- */
 
 static void record_lock(struct remo_lock *lock, uint32_t at, const uint64_t *words) {
     struct remo__lock_recovery *recovery = lock->recovery;
     uint64_t word = words[0];
-    uint32_t span = (uint16_t)(remo__word_next(word) - (uint32_t)(word & 0xffff));
+    uint32_t span = remo__word_pending(word);
     if (span == 0)
         return;
     if (span > lock->places) {
@@ -253,10 +266,10 @@ static int read_word(const struct resolve *resolve, uint32_t which, uint64_t *re
 static int end_orphaned(const struct resolve *resolve, uint32_t ticket, uint64_t queue_word, bool entered) {
     struct remo_lock *lock = resolve->lock;
     uint64_t change = 0;
-    if (entered && remo__word_flags(resolve->word) == 0 && !REMO__MUTANT(lock_mark_dead))
+    if (entered && remo__word_flags(resolve->word) == 0 && !REMO__MUTANT(lock_mark_owner_dead))
         change = (uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT;
     int rc = 0;
-    if (queue_word != 0 && !REMO__MUTANT(lock_dead_reset))
+    if (queue_word != 0 && !REMO__MUTANT(lock_orphaned_reset))
         rc = remo__lock_add(lock, resolve->index, resolve->thread, remo__lock_queue_word(lock, ticket),
                             -queue_word, NULL, NULL);
     if (rc == 0)
@@ -278,7 +291,7 @@ static int skip_orphaned(const struct resolve *resolve, uint32_t ticket) {
         if (queue_word & REMO__QUEUE_WORD_SKIP)
             return 0;
         /* The grant came after the cut-off, so the failed node never held the lock. */
-        if (remo__queue_word_is_granted(queue_word) && !REMO__MUTANT(lock_over_granted))
+        if (remo__queue_word_is_granted(queue_word) && !REMO__MUTANT(lock_orphaned_granted))
             return end_orphaned(resolve, ticket, queue_word, false);
         rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, queue_word,
                              queue_word | REMO__QUEUE_WORD_SKIP, &old);
@@ -294,7 +307,7 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
     struct remo_lock *lock = resolve->lock;
     uint8_t claims = all_claims & (uint8_t)~REMO__CLAIM_FAILED_GRANT;
     uint64_t queue_word;
-    if ((claims & REMO__CLAIM_HELD) && !REMO__MUTANT(lock_claim_hold))
+    if ((claims & REMO__CLAIM_HELD) && !REMO__MUTANT(lock_claim_held))
         return 0;
     int rc = read_word(resolve, remo__lock_queue_word(lock, ticket), &queue_word);
     if (rc != 0)
@@ -305,13 +318,13 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
         return end_orphaned(
             resolve, ticket, queue_word,
             queue_word == 0 || (is_granted && !skipped && remo__queue_word_waiter(queue_word) != UINT32_MAX));
-    if (queue_word == 0 && (claims & REMO__CLAIM_WAITING) && !REMO__MUTANT(lock_has_since))
+    if (queue_word == 0 && (claims & REMO__CLAIM_WAITING) && !REMO__MUTANT(lock_acquired_since))
         return 0; /* its node has acquired the lock since, and has reset the queue word */
     /* A node that failed was about to skip the ticket of a node that is up. */
-    if ((queue_word == 0 || (is_granted && skipped)) && !REMO__MUTANT(lock_dead_passer))
+    if ((queue_word == 0 || (is_granted && skipped)) && !REMO__MUTANT(lock_failed_skipper))
         return end_orphaned(resolve, ticket, queue_word, false);
     if (!is_granted) { /* the node that released the ticket before failed before the grant */
-        if (REMO__MUTANT(lock_dead_releaser))
+        if (REMO__MUTANT(lock_failed_releaser))
             return 0;
         rc = remo__lock_grant(lock, resolve->index, resolve->thread, ticket, remo__word_flags(resolve->word),
                               true);
@@ -321,7 +334,7 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
     if (granter < lock->node->size && !remo__lock_is_cut_off(lock, granter)
         && !(all_claims & REMO__CLAIM_FAILED_GRANT))
         return 0; /* it sends the grant word itself */
-    if (REMO__MUTANT(lock_dead_granter))
+    if (REMO__MUTANT(lock_failed_granter))
         return 0;
     return remo__lock_send_grant(lock, resolve->index, resolve->thread, remo__queue_word_waiter(queue_word),
                                  remo__grant_of(queue_word, ticket), true);
@@ -335,7 +348,7 @@ static int resolve_lock(struct resolve *resolve, const struct held_lock *held, c
     if (rc != 0 || done >= held->span)
         return rc;
     for (uint32_t i = held->span - 1; rc == 0 && i > 0 && i >= done; i--)
-        if ((claims[i] & ~REMO__CLAIM_FAILED_GRANT) == 0 && !REMO__MUTANT(lock_pass_over))
+        if ((claims[i] & ~REMO__CLAIM_FAILED_GRANT) == 0 && !REMO__MUTANT(lock_skip_orphaned))
             rc = skip_orphaned(resolve, held->first + i);
     if (rc == 0 && done == 0)
         rc = resolve_first(resolve, held->first, claims[0]);
@@ -356,11 +369,13 @@ static void resolve_some(struct remo_lock *lock, struct remo__thread *thread) {
         continue_round(lock);
         return;
     }
-    recovery->phase = recovery->scanned < recovery->locks ? SCANNING : IDLE;
+    recovery->phase = SCANNING;
     recovery->round++;
     recovery->count = 0;
-    if (recovery->phase == SCANNING)
+    if (recovery->scanned < recovery->locks)
         continue_round(lock);
+    else
+        end_round(lock);
 }
 
 /* ---- steps ---- */
@@ -383,7 +398,7 @@ static void scan_step(struct remo_lock *lock, struct remo__thread *thread) {
     else if (recovery->scanned < recovery->locks)
         continue_round(lock);
     else
-        recovery->phase = IDLE;
+        end_round(lock);
 }
 
 static void on_continue(struct remo_lock *lock, struct remo__reader *reader) {
@@ -402,9 +417,14 @@ static void on_continue(struct remo_lock *lock, struct remo__reader *reader) {
         resolve_some(lock, thread);
 }
 
+/* A round in progress ends first: its result is safe, since a node whose operation has an unknown outcome
+ * answers only when the operation has ended. Otherwise a series of RECOUNTs could keep the round from
+ * ending. */
 static void recount(struct remo_lock *lock) {
-    lock->recovery->drains = !REMO__MUTANT(lock_drains);
-    remo__lock_recovery_start(lock);
+    if (lock->recovery->phase == IDLE || REMO__MUTANT(lock_recount_restarts))
+        begin_recount(lock);
+    else
+        lock->recovery->recount_due = true;
 }
 
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes) {

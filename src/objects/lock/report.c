@@ -16,13 +16,6 @@
 #define ANSWER_BYTES 8192u
 #define CLAIMS_PER_LOCK 3u
 
-struct remo__lock_report {
-    bool is_requested;
-    uint32_t round;
-    uint32_t next;              /* lock to report */
-    struct remo_nodeset failed; /* answer when this node has cut them off too */
-};
-
 int remo__lock_report_open(struct remo_lock *lock) {
     lock->reports = calloc(lock->home_count, sizeof *lock->reports);
     return lock->reports ? 0 : remo__fail(-ENOMEM, "no memory for the recovery of locks");
@@ -100,13 +93,15 @@ static bool put_claims(struct answer *answer, struct remo_lock *lock, uint32_t i
     if (!read_state(lock, index, &state))
         return false;
     uint64_t last_skipped = atomic_load(&local->last_skipped);
-    if (local->has_failed_grant)
-        put_claim(answer, index, local->failed_grant, REMO__CLAIM_FAILED_GRANT);
+    if (atomic_load_explicit(&local->has_failed_grant, memory_order_acquire))
+        put_claim(answer, index, atomic_load_explicit(&local->failed_grant, memory_order_relaxed),
+                  REMO__CLAIM_FAILED_GRANT);
     switch (remo__state_kind(state)) {
     case REMO__LOCK_HELD: put_claim(answer, index, (uint32_t)state, REMO__CLAIM_HELD); break;
     case REMO__LOCK_WAITING: put_claim(answer, index, (uint32_t)state, REMO__CLAIM_WAITING); break;
     case REMO__LOCK_SKIPPED: put_claim(answer, index, (uint32_t)state, REMO__CLAIM_SKIPPED); break;
     case REMO__LOCK_FREE:
+    case REMO__LOCK_GUARDED:
     case REMO__LOCK_UNSETTLED:
     case REMO__LOCK_BUSY: break;
     }

@@ -4,6 +4,9 @@
 #include "base/mutant.h"
 #include "objects/lock/lock.h"
 
+#define CHECKS_BEFORE_FENCE (REMO__CHECKS_BEFORE_SLEEP / 2)
+#define ROOM_PAUSE_NS REMO__NS_PER_MS /* between reads of a home word without room */
+
 /* On the stack of the waiting thread. Other threads write `first` and `granted`, with the stripe's mutex. */
 struct remo__lock_waiter {
     struct remo__lock_waiter *next;
@@ -26,7 +29,7 @@ static void append(struct remo_lock *lock, struct remo__lock_waiter *waiter) {
     atomic_store(&waiter->first, *find_first(stripe, waiter->index) == NULL);
     *stripe->last = waiter;
     stripe->last = &waiter->next;
-    /* pairs with the load in remo__lock_set_state */
+    /* pairs with the load in remo__lock_set_state; fence_before_sleep has the fence for both */
     atomic_fetch_add(&lock->locals[waiter->index].queued, 1);
     pthread_mutex_unlock(&stripe->mutex);
 }
@@ -63,11 +66,26 @@ struct wait {
     struct remo_lock *lock;
     struct remo__lock_local *local;
     struct remo__lock_waiter waiter;
+    uint32_t checks; /* of the condition is_turn */
 };
+
+/* Pairs with the store and the load in remo__lock_set_state, which have no fence. After this either that
+ * load returns this thread's increment of `queued`, or this thread reads that store. Only a thread that is
+ * about to sleep needs it. Without the system call a lost wake-up delays the thread by REMO__SLEEP_NS_MAX
+ * at most. */
+static void fence_before_sleep(struct wait *wait) {
+#ifndef REMO_SIM
+    if (++wait->checks == CHECKS_BEFORE_FENCE)
+        (void)remo__threads_fence();
+#else
+    (void)wait;
+#endif
+}
 
 /* A wait condition: 1 if the lock was handed over, or if the waiter is the first and the state is open. */
 static int is_turn(void *ctx) {
-    const struct wait *wait = ctx;
+    struct wait *wait = ctx;
+    fence_before_sleep(wait);
     if (atomic_load_explicit(&wait->waiter.granted, memory_order_acquire))
         return 1;
     if (atomic_load_explicit(&wait->waiter.first, memory_order_relaxed)) {
@@ -78,6 +96,28 @@ static int is_turn(void *ctx) {
     return remo__channel_check_peer(wait->lock->channel, wait->local->home);
 }
 
+/* A wait condition: the lock was handed over. */
+static int is_granted(void *ctx) {
+    const struct wait *wait = ctx;
+    return atomic_load_explicit(&wait->waiter.granted, memory_order_acquire)
+               ? 1
+               : remo__channel_check_peer(wait->lock->channel, wait->local->home);
+}
+
+/* Return 1 if this node may draw a ticket; the state stays BUSY. Return 0 after a pause if the wait queue
+ * at the home has no room for a guarded draw, or an error that ends the acquire. */
+static int wait_for_room(struct wait *wait, struct remo__thread *thread, uint64_t previous,
+                         uint64_t deadline_ns) {
+    if (remo__state_kind(previous) != REMO__LOCK_GUARDED)
+        return 1;
+    int rc = remo__lock_guard(wait->lock, wait->waiter.index, thread, previous);
+    if (rc != 0)
+        return rc;
+    uint64_t pause_end_ns = remo__deadline(ROOM_PAUSE_NS);
+    rc = remo__wait(wait->lock->node, is_granted, wait, remo__min(deadline_ns, pause_end_ns));
+    return rc == -ETIMEDOUT && pause_end_ns < deadline_ns ? 0 : rc;
+}
+
 int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                                uint64_t deadline_ns) {
     struct remo__lock_local *local = &lock->locals[index];
@@ -86,6 +126,7 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
     struct wait wait = {.lock = lock, .local = local, .waiter = {.index = index, .thread = thread->index}};
     append(lock, &wait.waiter);
     for (;;) {
+        wait.checks = 0;
         int rc = remo__wait(lock->node, is_turn, &wait, deadline_ns);
         if (rc != 0)
             return leave_queue(lock, &wait.waiter) ? rc : 0;
@@ -95,6 +136,11 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
         if (!remo__state_is_open(previous)
             || !atomic_compare_exchange_strong(&local->state, &previous, remo__state_busy(previous)))
             continue; /* another thread acquired the lock before this one had queued */
+        rc = wait_for_room(&wait, thread, previous, deadline_ns);
+        if (rc == 0)
+            continue;
+        if (rc < 0)
+            return leave_queue(lock, &wait.waiter) ? rc : 0;
         (void)leave_queue(lock, &wait.waiter);
         return remo__lock_join_queue(lock, index, thread, previous, deadline_ns);
     }

@@ -1,0 +1,18 @@
+/* threads_fence.h - an asymmetric memory fence: its caller executes it for all threads of the process.
+ *
+ * Use:  a hot path stores A and then loads B, with a compiler fence between the two. A slow path stores B,
+ *       calls remo__threads_fence, and then loads A. At least one of the loads returns the other's store, as
+ *       if the hot path had a fence too. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* Execute a full memory fence on each running thread of the process. Cost: a system call of microseconds.
+ * Returns false if the kernel has no such call; the caller's wait must then be bounded. */
+bool remo__threads_fence(void);
+
+/* The hot path's part: the compiler must not exchange the store and the load. */
+static inline void remo__threads_fence_hot(void) {
+    atomic_signal_fence(memory_order_seq_cst);
+}
