@@ -15,14 +15,18 @@
 #define VALUES_MAX 64u
 #define DRAIN_MAX 64u
 
-enum fate { NOT_PUSHED, PUSHING, PUSHED, POPPED };
+/* COPIED: returned by a pop whose outcome is unknown; one later pop may return it again. */
+enum fate { NOT_PUSHED, PUSHING, PUSHED, COPIED, POPPED };
 
 struct queue_state {
     struct remo_queue *queues[SIM_NODES_MAX];
     enum fate fate[VALUES_MAX];
     uint32_t owner[VALUES_MAX];      /* of its slot */
     bool filled;                     /* private memory: a signal between nodes */
-    uint32_t pops_begun, pops_ended; /* a pop that failed or never ended may have taken an element */
+    uint32_t pops_begun, pops_ended; /* a pop that never ended may have taken an element */
+    bool is_outrunning;              /* node 1 pushes and pops */
+    const struct sim_actor *outrun;  /* the thread of node 0, and its posts that node 1 has seen */
+    uint64_t seen_posts;
 };
 
 static void open_queue(void *state, struct remo_node *node, uint32_t rank) {
@@ -61,22 +65,24 @@ static int push(struct queue_state *s, uint32_t rank, uint64_t number, uint64_t 
         s->fate[number] = PUSHED;
         s->owner[number] = owner_of_last(s->queues[rank]);
     }
-    sim_require(rc == 0 || rc == -ETIMEDOUT || sim_excused(rank, SIM_ANY, rc), "push: %d (%s)", rc,
-                remo_last_error());
+    bool was_delayed = rc == -EIO && sim_delay_hit();
+    sim_require(rc == 0 || rc == -ETIMEDOUT || was_delayed || sim_excused(rank, SIM_ANY, rc), "push: %d (%s)",
+                rc, remo_last_error());
     if (rc == 0 || (rc == -ETIMEDOUT && !sim_hurt(rank)))
         sim_end(call, rc, 0);
     return rc;
 }
 
-static void note_popped(struct queue_state *s, const uint64_t *element, size_t size) {
+static void note_popped(struct queue_state *s, const uint64_t *element, size_t size, enum fate fate) {
     for (uint32_t i = 1; i < ELEMENT_WORDS; i++)
         sim_require(element[i] == word_of(element[0], i) && size == ELEMENT_WORDS * 8,
                     "a torn element was popped");
     sim_require(element[0] < VALUES_MAX && s->fate[element[0]] != NOT_PUSHED,
                 "element %llu was popped, and never pushed", (unsigned long long)element[0]);
-    sim_require(s->fate[element[0]] != POPPED, "element %llu was popped twice",
+    sim_require(s->fate[element[0]] != POPPED || fate == COPIED, "element %llu was popped twice",
                 (unsigned long long)element[0]);
-    s->fate[element[0]] = POPPED;
+    if (s->fate[element[0]] != POPPED)
+        s->fate[element[0]] = fate;
 }
 
 static int pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
@@ -87,9 +93,9 @@ static int pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
     int rc = remo_queue_pop(s->queues[rank], element, sizeof element, &size, timeout_ns);
     if (sim_out(rank)) /* its peers have lost the elements in its own slots */
         return -EHOSTDOWN;
-    s->pops_ended += rc == 0 || rc == -ETIMEDOUT;
-    if (rc == 0)
-        note_popped(s, element, size);
+    s->pops_ended++;
+    if (rc == 0 || (rc == -EIO && size != REMO_QUEUE_NO_ELEMENT))
+        note_popped(s, element, size, rc == 0 ? POPPED : COPIED);
     sim_require(rc == 0 || rc == -ETIMEDOUT || sim_excused(rank, SIM_ANY, rc), "pop: %d (%s)", rc,
                 remo_last_error());
     if (rc == 0 || (rc == -ETIMEDOUT && !sim_hurt(rank)))
@@ -131,6 +137,14 @@ static void count_lost(void *state) {
 
 /* ---- cases ---- */
 
+#define QUEUE_CASE(...)                                                                   \
+    {                                                                                     \
+        .object = "queue", .state_bytes = sizeof(struct queue_state), .open = open_queue, \
+        .close = close_queue, .check = count_lost, __VA_ARGS__                            \
+    }
+/* A case whose history is linearizable. */
+#define JUDGED_CASE(...) QUEUE_CASE(.after = drain, .oracle = &oracle_queue, .whole_only = true, __VA_ARGS__)
+
 static void tries_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
     (void)thread;
@@ -140,19 +154,9 @@ static void tries_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-const struct sim_case sim_case_queue = {.object = "queue",
-                                        .name = "tries",
-                                        .about = "pushes and pops of two nodes that do not wait; two slots",
-                                        .nodes = 2,
-                                        .threads = 1,
-                                        .state_bytes = sizeof(struct queue_state),
-                                        .open = open_queue,
-                                        .close = close_queue,
-                                        .body = tries_body,
-                                        .after = drain,
-                                        .check = count_lost,
-                                        .oracle = &oracle_queue,
-                                        .whole_only = true};
+const struct sim_case sim_case_queue =
+    JUDGED_CASE(.name = "tries", .about = "pushes and pops of two nodes that do not wait; two slots",
+                .nodes = 2, .threads = 1, .body = tries_body);
 
 static void threads_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
@@ -163,19 +167,9 @@ static void threads_body(void *state, uint32_t rank, uint32_t thread) {
             (void)pop(s, rank, 0);
 }
 
-const struct sim_case sim_case_queue_threads = {.object = "queue",
-                                                .name = "threads",
-                                                .about = "of each node one thread pushes and one pops",
-                                                .nodes = 2,
-                                                .threads = 2,
-                                                .state_bytes = sizeof(struct queue_state),
-                                                .open = open_queue,
-                                                .close = close_queue,
-                                                .body = threads_body,
-                                                .after = drain,
-                                                .check = count_lost,
-                                                .oracle = &oracle_queue,
-                                                .whole_only = true};
+const struct sim_case sim_case_queue_threads =
+    JUDGED_CASE(.name = "threads", .about = "of each node one thread pushes and one pops", .nodes = 2,
+                .threads = 2, .body = threads_body);
 
 /* A producer and a consumer wait for each other: every pushed element is popped. A failed call may
  * have been applied: the producer pushes another element, the consumer counts it. */
@@ -192,19 +186,9 @@ static void waits_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-const struct sim_case sim_case_queue_waits = {.object = "queue",
-                                              .name = "waits",
-                                              .about = "a producer and a consumer that wait for each other",
-                                              .nodes = 2,
-                                              .threads = 1,
-                                              .state_bytes = sizeof(struct queue_state),
-                                              .open = open_queue,
-                                              .close = close_queue,
-                                              .body = waits_body,
-                                              .after = drain,
-                                              .check = count_lost,
-                                              .oracle = &oracle_queue,
-                                              .whole_only = true};
+const struct sim_case sim_case_queue_waits =
+    JUDGED_CASE(.name = "waits", .about = "a producer and a consumer that wait for each other", .nodes = 2,
+                .threads = 1, .body = waits_body);
 
 /* One node pops once while another goes round the queue: it is never empty, so the pop must find an
  * element. */
@@ -229,19 +213,9 @@ static void overtaken_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-const struct sim_case sim_case_queue_overtaken = {.object = "queue",
-                                                  .name = "overtaken",
-                                                  .about = "pops that are slower than those of another node",
-                                                  .nodes = 2,
-                                                  .threads = 1,
-                                                  .state_bytes = sizeof(struct queue_state),
-                                                  .open = open_queue,
-                                                  .close = close_queue,
-                                                  .body = overtaken_body,
-                                                  .after = drain,
-                                                  .check = count_lost,
-                                                  .oracle = &oracle_queue,
-                                                  .whole_only = true};
+const struct sim_case sim_case_queue_overtaken =
+    JUDGED_CASE(.name = "overtaken", .about = "pops that are slower than those of another node", .nodes = 2,
+                .threads = 1, .body = overtaken_body);
 
 /* One push is slow. Meanwhile the other node pops its element and pushes to the slot again. */
 static void late_body(void *state, uint32_t rank, uint32_t thread) {
@@ -258,19 +232,9 @@ static void late_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-const struct sim_case sim_case_queue_late = {.object = "queue",
-                                             .name = "late",
-                                             .about = "a push that writes after its element was popped",
-                                             .nodes = 2,
-                                             .threads = 1,
-                                             .state_bytes = sizeof(struct queue_state),
-                                             .open = open_queue,
-                                             .close = close_queue,
-                                             .body = late_body,
-                                             .after = drain,
-                                             .check = count_lost,
-                                             .oracle = &oracle_queue,
-                                             .whole_only = true};
+const struct sim_case sim_case_queue_late =
+    JUDGED_CASE(.name = "late", .about = "a push that writes after its element was popped", .nodes = 2,
+                .threads = 1, .body = late_body);
 
 /* Three nodes push and pop without waiting; one may fail between. The slots of all other nodes keep
  * working. */
@@ -284,47 +248,36 @@ static void deaths_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-/* A surviving node can push, and pop its element. */
-static void deaths_after(void *state, uint32_t rank) {
-    struct queue_state *s = state;
+/* A surviving node can push. The first push may report the failure; the queue may be full. */
+static void push_again(struct queue_state *s, uint32_t rank) {
     uint64_t number = 40 + rank;
-    for (uint32_t i = 0; i < DRAIN_MAX && !sim_out(0);
-         i++) { /* the first push may report the failure; the queue may be full */
+    for (uint32_t i = 0; i < DRAIN_MAX && !sim_out(0); i++) {
         if (push(s, rank, number, 0) == 0)
             break;
         (void)pop(s, rank, 0);
     }
-    sim_require(sim_out(0) || s->fate[number] == PUSHED || s->fate[number] == POPPED,
-                "node %u can no longer push", rank);
+    sim_require(sim_out(0) || s->fate[number] >= PUSHED, "node %u can no longer push", rank);
+}
+
+static void deaths_after(void *state, uint32_t rank) {
+    push_again(state, rank);
     drain(state, rank);
 }
 
-const struct sim_case sim_case_queue_deaths = {.object = "queue",
-                                               .name = "deaths",
-                                               .about = "three nodes push and pop; surviving nodes continue",
-                                               .nodes = 3,
-                                               .threads = 1,
-                                               .state_bytes = sizeof(struct queue_state),
-                                               .open = open_queue,
-                                               .close = close_queue,
-                                               .body = deaths_body,
-                                               .after = deaths_after,
-                                               .check = count_lost};
+const struct sim_case sim_case_queue_deaths =
+    QUEUE_CASE(.name = "deaths", .about = "three nodes push and pop; surviving nodes continue", .nodes = 3,
+               .threads = 1, .body = deaths_body, .after = deaths_after);
 
-/* The slot of a push that failed does not block the queue. */
-const struct sim_case sim_case_queue_settled = {
-    .object = "queue",
-    .name = "settled",
-    .about = "as tries, and a node goes on after an operation has failed",
-    .nodes = 2,
-    .threads = 1,
-    .state_bytes = sizeof(struct queue_state),
-    .open = open_queue,
-    .close = close_queue,
-    .body = tries_body,
-    .after = deaths_after,
-    .check = count_lost,
-    .continues_after_failure = true};
+/* The slot of a push that failed does not block the queue; the pops wait while its claim is retracted. */
+static void settled_after(void *state, uint32_t rank) {
+    push_again(state, rank);
+    drain_slowly(state, rank, REMO_MS(1));
+}
+
+const struct sim_case sim_case_queue_settled =
+    QUEUE_CASE(.name = "settled", .about = "as tries, and a node goes on after an operation has failed",
+               .nodes = 2, .threads = 1, .body = tries_body, .after = settled_after,
+               .continues_after_failure = true);
 
 /* Node 2 is declared failed, goes round the queue, and skips the slots of a node that has cut it
  * off. */
@@ -356,16 +309,136 @@ static void skipped_after(void *state, uint32_t rank) {
     }
 }
 
-const struct sim_case sim_case_queue_skipped = {.object = "queue",
-                                                .name = "skipped",
-                                                .about =
-                                                    "a node that was cut off skips the slots of its peers",
-                                                .nodes = 3,
-                                                .threads = 1,
-                                                .state_bytes = sizeof(struct queue_state),
-                                                .open = open_queue,
-                                                .close = close_queue,
-                                                .body = skipped_body,
-                                                .after = skipped_after,
-                                                .check = count_lost,
-                                                .has_own_fault = true};
+const struct sim_case sim_case_queue_skipped =
+    QUEUE_CASE(.name = "skipped", .about = "a node that was cut off skips the slots of its peers", .nodes = 3,
+               .threads = 1, .body = skipped_body, .after = skipped_after, .has_own_fault = true);
+
+/* Nodes 0 and 1 search one lap further than the element of node 2, as after a cut-off. Node 1 pops that
+ * element and pushes the next one to the same slot, while node 0 reads the slot. */
+static void behind_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    (void)thread;
+    if (rank == 2) {
+        (void)push(s, rank, 1, 0);
+        return;
+    }
+    for (uint32_t side = 0; side < 2; side++)
+        atomic_store(&s->queues[rank]->hint[side], s->queues[rank]->capacity);
+    (void)pop(s, rank, rank == 0 ? 0 : REMO_MS(1));
+    if (rank == 1)
+        (void)push(s, rank, 11, REMO_MS(1));
+}
+
+static void behind_after(void *state, uint32_t rank) {
+    if (rank == 0)
+        drain(state, rank);
+}
+
+const struct sim_case sim_case_queue_behind =
+    QUEUE_CASE(.name = "behind",
+               .about = "an element of an earlier lap is popped while another node reads it", .nodes = 3,
+               .threads = 1, .body = behind_body, .after = behind_after, .has_own_fault = true);
+
+/* While a claim of a failed push is retracted, a pop without a timeout returns the element before it and
+ * waits for no operation of the retraction. */
+static bool has_written(void *ctx) {
+    struct remo_queue *queue = ctx;
+    return remo_ack_test(&queue->kept[0].ack) != -EINPROGRESS;
+}
+
+static void kept_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    (void)thread;
+    if (rank != 0) {
+        sim_until(is_filled, s, "wait for the pop");
+        (void)push(s, rank, 11, 0);
+        (void)pop(s, rank, 0);
+        return;
+    }
+    (void)push(s, rank, 1, 0);
+    sim_delay(rank, 1, 1); /* the write to the slot at node 1 */
+    int rc = push(s, rank, 2, 0);
+    sim_require(rc == -EIO && s->queues[rank]->kept_count == 1, "push with a delayed write: %d", rc);
+    sim_delay_end();
+    sim_until(has_written, s->queues[rank], "wait for the write");
+    sim_delay(rank, 0, 1); /* the read of the retraction */
+    uint64_t before_ns = remo__now_ns();
+    rc = pop(s, rank, 0);
+    uint64_t took_ns = remo__now_ns() - before_ns;
+    sim_require(rc == 0 && sim_delay_hit(), "pop during a retraction: %d", rc);
+    sim_require(took_ns < REMO_MS(1), "a pop without a timeout took %llu ns", (unsigned long long)took_ns);
+    sim_delay_end();
+    s->filled = true;
+}
+
+const struct sim_case sim_case_queue_kept =
+    QUEUE_CASE(.name = "kept", .about = "a pop while the claim of a failed push is retracted", .nodes = 2,
+               .threads = 1, .body = kept_body, .after = settled_after, .has_own_fault = true);
+
+/* Another node pushes and pops after each operation of a try. The try ends after a bounded number of passes:
+ * each takes at most three operations, and the last ones move the word. */
+#define OUTRUN_ROUNDS 60u
+#define OUTRUN_POSTS_MAX 40u
+
+static bool has_posted(void *ctx) {
+    struct queue_state *s = ctx;
+    return (s->outrun && s->outrun->posts != s->seen_posts) || !s->is_outrunning;
+}
+
+static void outrun_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    uint64_t element[ELEMENT_WORDS] = {1};
+    size_t size;
+    (void)thread;
+    if (rank == 0) {
+        s->outrun = sim_current();
+        sim_until(is_filled, s, "wait for the other node");
+        struct sim_bound begin = sim_bound_begin();
+        int rc = remo_queue_pop(s->queues[rank], element, sizeof element, &size, 0);
+        sim_bound_end(&begin, "a pop without a timeout", OUTRUN_POSTS_MAX, UINT64_MAX);
+        s->is_outrunning = false;
+        sim_require(rc == 0 || rc == -ETIMEDOUT, "pop: %d (%s)", rc, remo_last_error());
+        return;
+    }
+    s->is_outrunning = true;
+    s->filled = true;
+    for (uint32_t round = 0; round < OUTRUN_ROUNDS && s->is_outrunning; round++) {
+        sim_until(has_posted, s, "wait for an operation of the pop");
+        s->seen_posts = s->outrun->posts;
+        (void)remo_queue_push(s->queues[rank], element, sizeof element, 0);
+        (void)remo_queue_pop(s->queues[rank], element, sizeof element, &size, 0);
+    }
+}
+
+const struct sim_case sim_case_queue_outrun =
+    QUEUE_CASE(.name = "outrun", .about = "a try that another node outruns again and again", .nodes = 2,
+               .threads = 1, .body = outrun_body, .has_own_fault = true);
+
+/* Two nodes wait at once, so each changes the set of waiters while the other one does. A push notifies both:
+ * neither sleeps until its next retry. */
+static bool are_waiting(void *ctx) {
+    const struct queue_state *s = ctx;
+    return s->queues[1]->waiters[REMO__QUEUE_TAIL].thread_count
+               + s->queues[2]->waiters[REMO__QUEUE_TAIL].thread_count
+           == 2;
+}
+
+static void notified_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    (void)thread;
+    if (rank != 0) {
+        uint64_t before_ns = remo__now_ns();
+        (void)pop(s, rank, FOREVER);
+        uint64_t took_ns = remo__now_ns() - before_ns;
+        sim_require(took_ns < REMO_MS(10), "node %u was not notified for %llu ns", rank,
+                    (unsigned long long)took_ns);
+        return;
+    }
+    sim_until(are_waiting, s, "wait for both nodes");
+    (void)push(s, rank, 1, 0);
+    (void)push(s, rank, 2, 0);
+}
+
+const struct sim_case sim_case_queue_notified =
+    JUDGED_CASE(.name = "notified", .about = "two nodes that begin to wait at once are both notified",
+                .nodes = 3, .threads = 1, .body = notified_body, .has_own_fault = true);

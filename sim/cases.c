@@ -17,7 +17,7 @@
     X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
     X(ringbuffer)                                                                                            \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
-    X(queue_settled) X(queue_late)                                                                           \
+    X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_outrun) X(queue_notified)           \
     X(kv_updates) X(kv_lives) X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)       \
     X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled)                                          \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)

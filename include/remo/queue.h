@@ -32,10 +32,14 @@
  *          push to an owner that is up fails, it returns -EIO, and its slot is skipped. In both
  *          cases the element was pushed at most once, and the sentence states whether the outcome
  *          is unknown. While the owner is up and does not answer, pops wait at the slot. After the
- *          owner answers, the next call on the pushing node frees the slot.
- *          Operations that time out have no effect. A pop waits for a push that has claimed its
+ *          owner answers, the next calls on the pushing node free the slot, without waiting for it.
+ *          If a pop cannot confirm that it removed the first element, it returns -EIO, and the
+ *          outcome is unknown: either the pop removed the element, which no other pop returns, or
+ *          the element stays in the queue. The caller gets a copy, so no element is lost silently.
+ *          Calls that time out have no effect. A pop waits for a push that has claimed its
  *          slot and has not filled it. Without time to wait, the pop returns -ETIMEDOUT, as if the
- *          queue were empty.
+ *          queue were empty. A call whose search is outrun by other nodes 64 times in succession
+ *          also returns -ETIMEDOUT, if its timeout has passed.
  * Threads: any.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by
  *          compare-and-swap instead of tickets by fetch-and-add, so no failed or timed-out
@@ -48,6 +52,7 @@
 REMO_BEGIN
 
 #define REMO_QUEUE_SLOT_BYTES_MAX (1u << 20)
+#define REMO_QUEUE_NO_ELEMENT SIZE_MAX /* *ret_size_bytes of a failed pop that removed no element */
 
 struct remo_queue;
 
@@ -73,7 +78,7 @@ REMO_API struct remo_channel *remo_queue_channel(struct remo_queue *queue);
 /* Append the `size_bytes` bytes at `data` (0 to slot_bytes). `data` may be reused on return. Blocks
  * up to `timeout_ns` (0: try once).
  * Errors:
- *   -ETIMEDOUT  the queue is full
+ *   -ETIMEDOUT  the queue is full, or other nodes were faster until the timeout
  *   -EMSGSIZE   the element is longer than slot_bytes
  *   -EHOSTDOWN  the home, or a participant, has failed or left
  *   -ENOTCONN   the home has closed the queue
@@ -82,14 +87,16 @@ REMO_API struct remo_channel *remo_queue_channel(struct remo_queue *queue);
 REMO_API int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_bytes,
                              uint64_t timeout_ns);
 /* Remove the first element and copy it to `buffer`. The contents of `buffer` are undefined after an
- * error. Blocks up to `timeout_ns` (0: try once).
+ * error other than -EIO. Blocks up to `timeout_ns` (0: try once).
  * Errors:
- *   -ETIMEDOUT  the queue is empty
+ *   -ETIMEDOUT  the queue is empty, or other nodes were faster until the timeout
  *   -EMSGSIZE   the first element has *ret_size_bytes, more than `buffer_bytes`; it stays in the
  *               queue
  *   -EHOSTDOWN  the home, or a participant, has failed or left
  *   -ENOTCONN   the home has closed the queue
- *   -EIO        the network reported an error
+ *   -EIO        the network reported an error. If *ret_size_bytes is REMO_QUEUE_NO_ELEMENT, no
+ *               element was removed. Otherwise `buffer` has the first element, of *ret_size_bytes,
+ *               and whether it was removed is unknown
  *   -EINVAL     an argument is NULL */
 REMO_API int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes,
                             size_t *ret_size_bytes, uint64_t timeout_ns);

@@ -139,8 +139,12 @@ static int run_op(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t
     int rc = attempt(op);
     if (remo__likely(rc == 1))
         return 0;
-    if (rc == 0)
-        rc = timeout_ns == 0 ? -ETIMEDOUT : remo__queue_wait(op, attempt, remo__deadline(timeout_ns));
+    if (rc == 0 && timeout_ns > 0) {
+        op->deadline_ns = remo__deadline(timeout_ns);
+        rc = remo__queue_wait(op, attempt);
+    } else if (rc == 0) {
+        rc = -ETIMEDOUT;
+    }
     return rc == -ETIMEDOUT ? remo__fail_static(rc, sentence) : rc;
 }
 
@@ -158,7 +162,8 @@ int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_byte
         return rc;
     op.data = data ? data : "";
     op.size_bytes = size_bytes;
-    return run_op(&op, remo__queue_try_push, timeout_ns, "cannot push: the queue was full until the timeout");
+    return run_op(&op, remo__queue_try_push, timeout_ns,
+                  "cannot push: the queue was full, or other nodes pushed first, until the timeout");
 }
 
 int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes, size_t *ret_size_bytes,
@@ -171,9 +176,12 @@ int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes, 
         return rc;
     op.buffer = buffer;
     op.buffer_bytes = buffer_bytes;
-    rc = run_op(&op, remo__queue_try_pop, timeout_ns, "cannot pop: the queue was empty until the timeout");
+    rc = run_op(&op, remo__queue_try_pop, timeout_ns,
+                "cannot pop: the queue was empty, or other nodes popped first, until the timeout");
     if (rc == 0 || rc == -EMSGSIZE)
         *ret_size_bytes = op.size_bytes;
+    if (remo__unlikely(rc == -EIO))
+        *ret_size_bytes = op.is_removal_unknown ? op.size_bytes : REMO_QUEUE_NO_ELEMENT;
     if (remo__unlikely(rc == -EMSGSIZE))
         return remo__fail(rc,
                           "cannot pop from queue %s: its first element has %zu bytes, the buffer %zu; "

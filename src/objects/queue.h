@@ -8,6 +8,7 @@
  * Checksum, meta and data are written without atomics, by the node that claimed the slot. */
 #pragma once
 
+#include <errno.h>
 #include <remo/queue.h>
 
 #include "channel/channel.h"
@@ -41,13 +42,23 @@ struct remo__queue_slot {
     uint64_t at; /* offset in the owner's arena */
 };
 
+/* The steps of a retraction: wait for the writes of the push, read the claim, free the slot. */
+enum remo__queue_retraction {
+    REMO__QUEUE_RETRACT_WRITES,
+    REMO__QUEUE_RETRACT_READ,
+    REMO__QUEUE_RETRACT_SWAP
+};
+
 /* A claim of a failed push, which is to be retracted. */
 struct remo__queue_kept_claim {
     struct remo__thread *thread; /* the thread that claimed the slot */
     struct remo__queue_slot slot;
     uint64_t claim;
-    struct remo_ack ack;  /* of the writes to the slot */
+    uint64_t found; /* the claim word, as the operation of the step returned it */
+    enum remo__queue_retraction step;
+    struct remo_ack ack;  /* of the operations of the step */
     bool outcome_unknown; /* an attempt to retract it failed, and may have been applied */
+    bool is_used;         /* this entry of the table has a claim */
 };
 
 /* Threads of this node that wait at one side. */
@@ -72,7 +83,7 @@ struct remo_queue {
     struct remo__queue_waiters waiters[2];
     struct remo__mutex kept_mutex; /* protects `kept` */
     struct remo__queue_kept_claim kept[REMO__QUEUE_KEPT_MAX];
-    _Atomic uint32_t kept_count;
+    _Atomic uint32_t kept_count;                  /* entries of `kept` in use */
     _Atomic uint64_t hint[2] REMO__CACHE_ALIGNED; /* by side: ticket at which the next search begins */
 };
 
@@ -85,20 +96,29 @@ struct remo__queue_op {
     const void *data; /* push */
     void *buffer;     /* pop */
     size_t buffer_bytes;
-    size_t size_bytes; /* of the element */
-    bool is_too_large; /* pop: the element does not fit the buffer */
+    size_t size_bytes;       /* of the element */
+    bool is_too_large;       /* pop: the element does not fit the buffer */
+    bool is_removal_unknown; /* pop: the element is in the buffer, and was removed or not */
+    uint64_t deadline_ns;    /* of the wait; 0 before it */
 };
+
+/* The claim word of a slot that is free for a lap. */
+static inline uint64_t remo__queue_free_claim(uint64_t lap) {
+    return lap << REMO__SLOT_LAP_SHIFT;
+}
+
+/* Return whether an operation failed because its target has failed or left. */
+static inline bool remo__queue_is_departure(int rc) {
+    return rc == -EHOSTDOWN || rc == -ENOTCONN;
+}
 
 /* ---- queue_slot.c ---- */
 
 /* Try once to push or to pop. `ctx` is a struct remo__queue_op; these are wait conditions of remo__wait.
- * Return 1 if done, 0 if the queue is full or empty.
+ * Return 1 if done, 0 if the queue is full or empty, or if other nodes were faster until the deadline.
  * Errors: those of remo_queue_push and remo_queue_pop, without -ETIMEDOUT. */
 int remo__queue_try_push(void *ctx);
 int remo__queue_try_pop(void *ctx);
-/* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
-void remo__queue_drop_kept_claims(struct remo_queue *queue);
-
 /* Wait until the memory of `node` can be reached, and find the arena offset of `offset` in it.
  * Blocks for op_timeout_ns at most, while the node has not opened the queue.
  * Errors: those of remo__channel_reach; -ENOTCONN: the node has just left. */
@@ -121,11 +141,23 @@ bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node);
 /* Turn the timeout of a network operation into -EIO: for callers -ETIMEDOUT means a full or empty queue. */
 int remo__queue_convert_timeout(const struct remo__queue_op *op, int rc);
 
+/* ---- queue_kept.c ---- */
+
+/* Retract a claim, or keep it if that fails. Blocks for the operations of the retraction. Returns 1 if a pop
+ * has removed the element, 0 if the element was not pushed.
+ * Errors: those of the operations; -EINPROGRESS, -EIO: the outcome of the push is unknown. */
+int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_kept_claim *kept);
+/* Advance the retraction of claims that earlier calls kept, without waiting for the owners of their slots. A
+ * claim is dropped if its slot's owner has failed or left. */
+void remo__queue_retract_kept_claims(struct remo__queue_op *op);
+/* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
+void remo__queue_drop_kept_claims(struct remo_queue *queue);
+
 /* ---- queue_wait.c ---- */
 
 /* Move the side's word to `to`, unless it is there or beyond, and ring the doorbells of nodes that wait for
  * that. `expected`: the value that the word probably has. Cost: 1 atomic if it has, without waiters. */
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to);
-/* Repeat `try` until it returns a value other than 0.
- * Errors: -ETIMEDOUT at the deadline; those of `try`; -EHOSTDOWN and -ENOTCONN of the home. */
-int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t deadline_ns);
+/* Repeat `attempt` until it returns a value other than 0.
+ * Errors: -ETIMEDOUT at the deadline of `op`; those of `try`; -EHOSTDOWN and -ENOTCONN of the home. */
+int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx));

@@ -12,6 +12,12 @@
 #include "objects/queue.h"
 
 #define RETRIES_MAX 2u /* of an atomic whose outcome is unknown */
+/* Searches that other nodes outrun, after which a try returns if its deadline has passed. */
+#ifdef REMO_SIM_SMALL
+#define PASSES_MAX 8u
+#else
+#define PASSES_MAX 64u
+#endif
 
 /* The contents of a slot, in the order of network memory. */
 struct snapshot {
@@ -56,11 +62,6 @@ int remo__queue_report_departure(struct remo__queue_op *op) {
         remo_channel_name(queue->channel));
 }
 
-/* Return whether an operation failed because its target has failed or left. */
-static bool is_departure(int rc) {
-    return rc == -EHOSTDOWN || rc == -ENOTCONN;
-}
-
 /* Find the slot of `ticket`, or of the first ticket after it whose owner still participates. */
 static int find_slot(struct remo_queue *queue, uint64_t ticket, struct remo__queue_slot *ret_slot) {
     for (uint32_t i = 0; i <= queue->member_count; i++, ticket++) {
@@ -68,7 +69,7 @@ static int find_slot(struct remo_queue *queue, uint64_t ticket, struct remo__que
         uint32_t owner = queue->members[index % queue->member_count];
         uint64_t offset = REMO__QUEUE_SLOTS + index / queue->member_count * queue->stride;
         int rc = remo__queue_find_offset(queue, queue->slots_memory, owner, offset, &at);
-        if (is_departure(rc))
+        if (remo__queue_is_departure(rc))
             continue;
         *ret_slot = (struct remo__queue_slot){
             .ticket = ticket, .lap = ticket / queue->capacity, .owner = owner, .at = at};
@@ -79,10 +80,6 @@ static int find_slot(struct remo_queue *queue, uint64_t ticket, struct remo__que
 }
 
 /* ---- operations on a slot ---- */
-
-static uint64_t free_claim(uint64_t lap) {
-    return lap << REMO__SLOT_LAP_SHIFT;
-}
 
 static uint64_t own_claim(const struct remo__queue_op *op, uint64_t lap) {
     return lap << REMO__SLOT_LAP_SHIFT | REMO__SLOT_CLAIMED | (uint64_t)(op->thread->index & 0xff) << 16
@@ -163,7 +160,7 @@ static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_s
                            uint64_t free_before, uint64_t *ret_old) {
     uint64_t mine = own_claim(op, slot->lap);
     int rc = swap_claim(op, slot, free_before, mine, ret_old);
-    for (uint32_t i = 0; rc != 0 && !is_departure(rc) && i < RETRIES_MAX; i++) {
+    for (uint32_t i = 0; rc != 0 && !remo__queue_is_departure(rc) && i < RETRIES_MAX; i++) {
         rc = swap_claim(op, slot, free_before, mine, ret_old);
         if (rc == 0 && *ret_old == mine)
             return 1;
@@ -175,7 +172,7 @@ static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_s
 /* Claim a slot, even one that is free in an earlier lap. The loop ends, because the lap of a slot only
  * increases. */
 static int claim_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t *ret_old) {
-    int rc = claim_slot_from(op, slot, free_claim(slot->lap), ret_old);
+    int rc = claim_slot_from(op, slot, remo__queue_free_claim(slot->lap), ret_old);
     while (rc == 0 && is_free_earlier(*ret_old, slot) && !REMO__MUTANT(queue_claim_behind))
         rc = claim_slot_from(op, slot, *ret_old, ret_old);
     return rc;
@@ -206,6 +203,12 @@ static void raise_hint(struct remo__queue_op *op, uint64_t ticket) {
     _Atomic uint64_t *hint = &op->queue->hint[op->side];
     if (ticket > atomic_load_explicit(hint, memory_order_relaxed))
         atomic_store_explicit(hint, ticket, memory_order_relaxed);
+}
+
+/* Return whether a search ends without a result. Each pass needs progress of another node, so the queue as a
+ * whole makes progress; but a slow node may be outrun in each pass. */
+static bool is_outrun(const struct remo__queue_op *op, uint32_t passes) {
+    return passes >= PASSES_MAX && remo__remaining_ns(op->deadline_ns) == 0 && !REMO__MUTANT(queue_outrun);
 }
 
 /* ---- push ---- */
@@ -256,99 +259,14 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
     if (rc != 0) { /* a slot without its header is not filled */
         if (remo__ack_pending(ack))
             (void)remo_ack_wait(ack, op->queue->node->op_timeout_ns);
-        return is_departure(rc) ? 1 : rc;
+        return remo__queue_is_departure(rc) ? 1 : rc;
     }
     return place_writes(op, slot, ack);
 }
 
-/* Free the slot of a claim whose push failed. Returns 0 if the slot is free and the element was not pushed.
- * Returns 1 if a pop has removed the element, or (outcome_unknown) an earlier attempt has freed the slot.
- * Errors: -EINPROGRESS: a write to the slot is in flight; those of the operations. */
-static int retract_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
-    const struct remo__queue_slot *slot = &kept->slot;
-    uint64_t old;
-    if (remo__ack_pending(&kept->ack)) {
-        int rc = remo_ack_test(&kept->ack);
-        if (rc == -EINPROGRESS)
-            return rc;
-    }
-    /* This read follows the writes on their connection: when it is complete, they are placed. */
-    int rc = remo__read(kept->thread, counters(op), slot->owner, slot->at, &old, sizeof old, NULL);
-    if (rc == 0 && old == kept->claim) {
-        rc = swap_claim(op, slot, kept->claim, free_claim(slot->lap + 1), &old);
-        kept->outcome_unknown = kept->outcome_unknown || rc != 0;
-    }
-    return rc != 0 ? rc : old != kept->claim;
-}
-
-/* Keep a claim, so that a later call retracts it. If the table is full, the claim is never retracted. The
- * table can be full only if several pushes passed the check of begin_try concurrently. */
-static void keep_claim(struct remo_queue *queue, struct remo__queue_kept_claim *kept) {
-    (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
-    uint32_t count = atomic_load(&queue->kept_count);
-    if (count < REMO__QUEUE_KEPT_MAX) {
-        struct remo__queue_kept_claim *entry = &queue->kept[count];
-        *entry = *kept;
-        entry->ack = (struct remo_ack)REMO_ACK_INIT;
-        remo_ack_join(&entry->ack, &kept->ack);
-        atomic_store(&queue->kept_count, count + 1);
-    }
-    remo__mutex_unlock(queue->node, &queue->kept_mutex);
-    remo_ack_cancel(&kept->ack);
-}
-
-/* Retract a claim, or keep it if that fails. Returns 1 if a pop has removed the element, 0 if the element was
- * not pushed. Errors: those of retract_claim; -EIO: the outcome of the push is unknown. */
-static int retract_or_keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
-    int rc = -EINPROGRESS;
-    if (REMO__MUTANT(queue_retract)) {
-        remo_ack_cancel(&kept->ack);
-        return -EIO;
-    }
-    for (uint32_t i = 0; i <= RETRIES_MAX && rc < 0 && !is_departure(rc); i++)
-        rc = retract_claim(op, kept);
-    if (rc < 0 && !is_departure(rc))
-        keep_claim(op->queue, kept);
-    else
-        remo_ack_cancel(&kept->ack);
-    return rc == 1 && kept->outcome_unknown ? -EIO : rc;
-}
-
-/* Retract the claims that earlier calls kept. A claim is dropped if its slot's owner has failed or left. */
-static void retract_kept_claims(struct remo__queue_op *op) {
-    struct remo_queue *queue = op->queue;
-    if (remo__mutex_lock(queue->node, &queue->kept_mutex, remo__deadline(0)) != 0)
-        return; /* another thread retracts them */
-    uint32_t count = atomic_load(&queue->kept_count);
-    for (uint32_t i = 0; i < count;) {
-        struct remo__queue_kept_claim *kept = &queue->kept[i];
-        int rc = retract_claim(op, kept);
-        if (rc < 0 && !is_departure(rc)) {
-            i++;
-            continue;
-        }
-        remo_ack_cancel(&kept->ack);
-        struct remo__queue_kept_claim *last = &queue->kept[--count];
-        if (last == kept)
-            break;
-        struct remo_ack ack = REMO_ACK_INIT;
-        remo_ack_join(&ack, &last->ack);
-        *kept = *last;
-        kept->ack = (struct remo_ack)REMO_ACK_INIT;
-        remo_ack_join(&kept->ack, &ack);
-    }
-    atomic_store(&queue->kept_count, count);
-    remo__mutex_unlock(queue->node, &queue->kept_mutex);
-}
-
-void remo__queue_drop_kept_claims(struct remo_queue *queue) {
-    for (uint32_t i = 0; i < atomic_load(&queue->kept_count); i++)
-        remo_ack_cancel(&queue->kept[i].ack);
-}
-
-/* Retract the kept claims. If too many remain, a push fails; a pop always continues. */
-static int retry_kept_claims(struct remo__queue_op *op) {
-    retract_kept_claims(op);
+/* Advance the retraction of kept claims. If too many remain, a push fails; a pop always continues. */
+static int advance_kept_claims(struct remo__queue_op *op) {
+    remo__queue_retract_kept_claims(op);
     if (op->side == REMO__QUEUE_HEAD || atomic_load(&op->queue->kept_count) < REMO__QUEUE_KEPT_MAX)
         return 0;
     return remo__fail(-EIO,
@@ -360,7 +278,7 @@ static int retry_kept_claims(struct remo__queue_op *op) {
 static int begin_try(struct remo__queue_op *op) {
     if (remo__likely(atomic_load_explicit(&op->queue->kept_count, memory_order_relaxed) == 0))
         return 0;
-    return retry_kept_claims(op);
+    return advance_kept_claims(op);
 }
 
 static struct remo__queue_kept_claim make_kept_claim(struct remo__queue_op *op,
@@ -373,14 +291,14 @@ static struct remo__queue_kept_claim make_kept_claim(struct remo__queue_op *op,
 static int fail_unknown(struct remo__queue_op *op, const struct remo__queue_slot *slot, int rc,
                         const char *reason) {
     return remo__fail(
-        is_departure(rc) ? -EHOSTDOWN : -EIO,
+        remo__queue_is_departure(rc) ? -EHOSTDOWN : -EIO,
         "cannot put an element into a slot at node %u of queue %s: %s; whether it was pushed is "
         "unknown, and if it was, it may be lost",
         slot->owner, remo_channel_name(op->queue->channel), reason);
 }
 
-static int fail_retracted(struct remo__queue_op *op, const struct remo__queue_slot *slot,
-                          const char *reason) {
+static int fail_not_pushed(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                           const char *reason) {
     return remo__fail(
         -EIO,
         "cannot put an element into a slot at node %u of queue %s: %s; it was not pushed: push it again",
@@ -388,12 +306,12 @@ static int fail_retracted(struct remo__queue_op *op, const struct remo__queue_sl
 }
 
 /* End a push whose claim has an unknown outcome: retract the claim, so that it does not block the queue. */
-static int fail_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, int rc) {
+static int fail_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot) {
     char reason[REMO__SENTENCE_MAX];
     struct remo__queue_kept_claim kept = make_kept_claim(op, slot);
     snprintf(reason, sizeof reason, "%s", remo_last_error());
-    (void)retract_or_keep_claim(op, &kept);
-    return remo__fail(rc, "%s", reason);
+    (void)remo__queue_retract_or_keep(op, &kept);
+    return fail_not_pushed(op, slot, reason);
 }
 
 /* End a push that claimed its slot but could not write the element. Returns 1 if the element was pushed
@@ -404,10 +322,10 @@ static int end_failed_push(struct remo__queue_op *op, const struct remo__queue_s
     struct remo__queue_kept_claim kept = make_kept_claim(op, slot);
     snprintf(reason, sizeof reason, "%s", remo_last_error());
     remo_ack_join(&kept.ack, ack);
-    int rc = retract_or_keep_claim(op, &kept);
+    int rc = remo__queue_retract_or_keep(op, &kept);
     if (rc == 1)
         return 1;
-    return rc == 0 ? fail_retracted(op, slot, reason) : fail_unknown(op, slot, rc, reason);
+    return rc == 0 ? fail_not_pushed(op, slot, reason) : fail_unknown(op, slot, rc, reason);
 }
 
 /* Fill the claimed slot and move the word. Returns 1 if the element was pushed, 0 to continue with the next
@@ -438,7 +356,7 @@ int remo__queue_try_push(void *ctx) {
     if (remo__unlikely(begun != 0))
         return begun;
     /* Each pass finds a ticket that another push claimed, or a failed owner. */
-    for (;;) {
+    for (uint32_t passes = 0; !is_outrun(op, passes); passes++) {
         struct remo__queue_slot slot;
         int rc = find_slot(queue, ticket, &slot);
         if (rc != 0)
@@ -457,11 +375,12 @@ int remo__queue_try_push(void *ctx) {
             if (rc != 0)
                 return rc;
             continue;
-        } else if (!is_departure(rc)) {
-            return fail_claim(op, &slot, rc);
+        } else if (!remo__queue_is_departure(rc)) {
+            return fail_claim(op, &slot);
         }
         ticket++;
     }
+    return remo__queue_report_departure(op);
 }
 
 /* ---- pop ---- */
@@ -587,7 +506,7 @@ static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, 
             bool same = false;
             rc = compare_claim(op, slot, snapshot.claim, &same);
             if (rc == 0 && !same)
-                continue; /* a pop freed the slot during the read; each repetition needs another pop */
+                continue; /* a pop freed the slot during the read, so the next pass finds a later lap */
         }
         if (rc < 0)
             return rc;
@@ -615,15 +534,27 @@ static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue
     int rc = read_word(op, REMO__QUEUE_TAIL, &tail);
     if (rc != 0 || tail >> 1 <= slot->ticket)
         return rc;
-    rc = swap_claim(op, slot, claimed, free_claim(slot->lap + 1), &old);
-    return rc == 0 || is_departure(rc) ? 1 : rc;
+    rc = swap_claim(op, slot, claimed, remo__queue_free_claim(slot->lap + 1), &old);
+    return rc == 0 || remo__queue_is_departure(rc) ? 1 : rc;
+}
+
+/* Set the sentence of a pop whose removal of the element has an unknown outcome. */
+static int fail_removal(struct remo__queue_op *op, const struct remo__queue_slot *slot) {
+    char reason[REMO__SENTENCE_MAX];
+    snprintf(reason, sizeof reason, "%s", remo_last_error());
+    op->is_removal_unknown = !REMO__MUTANT(queue_removal);
+    return remo__fail(
+        -EIO,
+        "cannot remove the first element of queue %s from its slot at node %u: %s; whether it was "
+        "removed is unknown, and if it was, no other pop returns it",
+        remo_channel_name(op->queue->channel), slot->owner, reason);
 }
 
 /* Move the hint and the word after a pop of `slot`, by a search that had reached `ticket`. If `slot` was of
  * an earlier lap, the next search begins at `ticket` again. */
 static void finish_pop(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t ticket,
                        uint64_t word) {
-    uint64_t next = slot->ticket == ticket ? ticket + 1 : ticket;
+    uint64_t next = slot->ticket == ticket || REMO__MUTANT(queue_finish_earlier) ? ticket + 1 : ticket;
     raise_hint(op, next);
     remo__queue_advance(op, word, next);
 }
@@ -635,7 +566,7 @@ int remo__queue_try_pop(void *ctx) {
              claimed, old;
     (void)begin_try(op);
     /* Each pass finds a ticket that another pop freed, a failed owner, or an abandoned or skipped slot. */
-    for (;;) {
+    for (uint32_t passes = 0; !is_outrun(op, passes); passes++) {
         struct remo__queue_slot slot;
         enum verdict verdict = VERDICT_FREE;
         int rc = find_slot(queue, ticket, &slot);
@@ -656,22 +587,27 @@ int remo__queue_try_pop(void *ctx) {
         }
         if (rc == 0 && verdict == VERDICT_FILLED && op->is_too_large)
             return -EMSGSIZE; /* for the first element: all earlier tickets have been freed */
-        if (rc == 0 && verdict != VERDICT_TAKEN)
-            rc = swap_claim(op, &slot, claimed, free_claim(slot.lap + 1), &old);
-        if (rc != 0 && !is_departure(rc))
+        if (rc == 0 && verdict != VERDICT_TAKEN) {
+            rc = swap_claim(op, &slot, claimed, remo__queue_free_claim(slot.lap + 1), &old);
+            if (rc != 0 && !remo__queue_is_departure(rc) && verdict == VERDICT_FILLED)
+                return fail_removal(op, &slot);
+        }
+        if (rc != 0 && !remo__queue_is_departure(rc))
             return remo__queue_convert_timeout(op, rc);
         if (rc == 0 && verdict == VERDICT_FILLED && (old == claimed || REMO__MUTANT(queue_pop_once))) {
             finish_pop(op, &slot, ticket, word);
             return 1;
         }
-        if (rc == 0 && verdict == VERDICT_TAKEN && slot.ticket != ticket)
+        if (rc == 0 && verdict == VERDICT_TAKEN && slot.ticket != ticket
+            && !REMO__MUTANT(queue_taken_earlier))
             continue; /* another pop has removed the element of an earlier lap */
         if (rc == 0 && verdict == VERDICT_TAKEN) {
             rc = continue_search(op, &word, &ticket);
             if (rc != 0)
                 return rc;
-        } else if (rc != 0 || slot.ticket == ticket) {
+        } else if (rc != 0 || slot.ticket == ticket || REMO__MUTANT(queue_lost_earlier)) {
             ticket++;
         }
     }
+    return remo__queue_report_departure(op);
 }

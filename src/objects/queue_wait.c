@@ -2,6 +2,7 @@
  * Invariant: a waiter sets bit 0 of the word before its last try, and a call moves the word after it changed
  * a slot; so the waiter observes the change, or the call observes the bit and rings the doorbells. The
  * protocol is described in docs/internals/queue.md, "Waiting". */
+#include "base/mutant.h"
 #include "node/access.h"
 #include "objects/queue.h"
 
@@ -93,7 +94,7 @@ static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side,
     for (uint32_t i = 0; i < BIT_SWAPS_MAX && rc == 0; i++) {
         rc = remo__compare_swap(op->thread, counters(op), queue->home, at, expected,
                                 set ? expected | bit : expected & ~bit, &old, NULL);
-        if (rc != 0 || old == expected)
+        if (rc != 0 || old == expected || REMO__MUTANT(queue_wait_bit))
             break;
         expected = old;
     }
@@ -156,8 +157,8 @@ static int was_rung(void *ctx) {
 
 /* Wait until a try succeeds. This node's bit is set. The try between the flag and the sleep is essential: a
  * push or pop that moved the word before the flag was set rings no doorbell. */
-static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx), enum remo__queue_side side,
-                            uint64_t deadline_ns) {
+static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx),
+                            enum remo__queue_side side) {
     struct doorbell_wait wait = {.op = op,
                                  .doorbell = op->queue->slots_memory->own + REMO__QUEUE_DOORBELL(side)};
     for (;;) {
@@ -168,13 +169,14 @@ static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx)
         if (rc != 0)
             return rc;
         uint64_t retry_at = remo__deadline(RETRY_NS);
-        rc = remo__wait(op->queue->node, was_rung, &wait, remo__min(retry_at, deadline_ns));
-        if (rc != 0 && (rc != -ETIMEDOUT || deadline_ns <= retry_at))
+        rc = remo__wait(op->queue->node, was_rung, &wait, remo__min(retry_at, op->deadline_ns));
+        if (rc != 0 && (rc != -ETIMEDOUT || op->deadline_ns <= retry_at))
             return rc;
     }
 }
 
-int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t deadline_ns) {
+int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx)) {
+    uint64_t deadline_ns = op->deadline_ns;
     enum remo__queue_side side =
         op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD : REMO__QUEUE_TAIL; /* a push waits for pops */
     int rc = remo__wait(op->queue->node, attempt, op, remo__min(deadline_ns, remo__deadline(SPIN_NS)));
@@ -183,7 +185,7 @@ int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx), uint6
     rc = remo__queue_convert_timeout(op, begin_wait(op, side));
     if (rc != 0)
         return rc;
-    rc = wait_at_doorbell(op, attempt, side, deadline_ns);
+    rc = wait_at_doorbell(op, attempt, side);
     end_wait(op, side);
     return rc > 0 ? 0 : rc;
 }

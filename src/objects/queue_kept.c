@@ -1,0 +1,124 @@
+/* queue_kept.c - retracts the claims of failed pushes, and keeps those that cannot be retracted yet.
+ * Invariant: a claim is retracted only when no write of its push is in flight. The calls that retract kept
+ * claims do not wait for the owner of a slot: they post an operation, and a later call takes its result.
+ * docs/internals/queue.md, "Failed pushes", describes the steps. */
+#include "base/mutant.h"
+#include "objects/queue.h"
+
+#define RETRIES_MAX 2u /* of a retraction that fails */
+
+/* Post the operation of the next step. The read follows the writes on their connection: when it is complete,
+ * they are placed. */
+static int post_next(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+    const struct remo__queue_slot *slot = &kept->slot;
+    struct remo_stats *stats = remo__channel_counters(op->queue->channel, op->thread);
+    kept->step++;
+    if (kept->step == REMO__QUEUE_RETRACT_READ)
+        return remo__read(kept->thread, stats, slot->owner, slot->at, &kept->found, sizeof kept->found,
+                          &kept->ack);
+    return remo__compare_swap(kept->thread, stats, slot->owner, slot->at, kept->claim,
+                              remo__queue_free_claim(slot->lap + 1), &kept->found, &kept->ack);
+}
+
+/* Forget the result of a failed read or compare-swap. The next step is a new read. A compare-swap that is
+ * applied late has no effect: the word never has the value of the claim again. */
+static void restart(struct remo__queue_kept_claim *kept) {
+    remo_ack_cancel(&kept->ack);
+    kept->outcome_unknown = kept->outcome_unknown || kept->step == REMO__QUEUE_RETRACT_SWAP;
+    kept->step = REMO__QUEUE_RETRACT_WRITES;
+}
+
+/* Advance a retraction without waiting for the owner. Returns 0 if the slot is free and the element was not
+ * pushed. Returns 1 if a pop has removed the element, or (outcome_unknown) an earlier attempt has freed the
+ * slot. Errors: -EINPROGRESS: an operation of the step is in flight; those of the operations. */
+static int advance(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+    int rc = remo_ack_test(&kept->ack);
+    while (rc != -EINPROGRESS) {
+        enum remo__queue_retraction done = kept->step;
+        if (done == REMO__QUEUE_RETRACT_WRITES) {
+            remo_ack_cancel(&kept->ack); /* failed writes are as good as completed ones */
+        } else if (rc != 0) {
+            restart(kept);
+            return rc;
+        } else if (kept->found != kept->claim) {
+            return 1;
+        } else if (done == REMO__QUEUE_RETRACT_SWAP) {
+            return 0;
+        }
+        rc = post_next(op, kept);
+        if (rc == 0)
+            rc = remo_ack_test(&kept->ack);
+    }
+    return rc;
+}
+
+/* Advance a retraction, and wait for its read and compare-swap. Writes in flight are not waited for: the push
+ * has done so already. Errors: those of advance. */
+static int advance_and_wait(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+    uint64_t deadline_ns = remo__deadline(op->queue->node->op_timeout_ns);
+    int rc = advance(op, kept);
+    while (rc == -EINPROGRESS && kept->step != REMO__QUEUE_RETRACT_WRITES
+           && remo_ack_wait(&kept->ack, remo__remaining_ns(deadline_ns)) != -ETIMEDOUT)
+        rc = advance(op, kept);
+    return rc;
+}
+
+/* Keep a claim, so that later calls retract it. If the table is full, the claim is never retracted. The table
+ * can be full only if several pushes passed the check of begin_try concurrently. */
+static void keep_claim(struct remo_queue *queue, struct remo__queue_kept_claim *kept) {
+    if (kept->step != REMO__QUEUE_RETRACT_WRITES)
+        restart(kept); /* the operation in flight refers to *kept */
+    (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
+    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX; i++) {
+        struct remo__queue_kept_claim *entry = &queue->kept[i];
+        if (entry->is_used)
+            continue;
+        *entry = *kept;
+        entry->is_used = true;
+        entry->ack = (struct remo_ack)REMO_ACK_INIT;
+        remo_ack_join(&entry->ack, &kept->ack);
+        atomic_fetch_add(&queue->kept_count, 1);
+        break;
+    }
+    remo__mutex_unlock(queue->node, &queue->kept_mutex);
+    remo_ack_cancel(&kept->ack);
+}
+
+int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+    int rc = -EIO;
+    if (REMO__MUTANT(queue_retract)) {
+        remo_ack_cancel(&kept->ack);
+        return -EIO;
+    }
+    for (uint32_t i = 0; i <= RETRIES_MAX && rc < 0 && rc != -EINPROGRESS && !remo__queue_is_departure(rc);
+         i++)
+        rc = advance_and_wait(op, kept);
+    if (rc < 0 && !remo__queue_is_departure(rc))
+        keep_claim(op->queue, kept);
+    else
+        remo_ack_cancel(&kept->ack);
+    return rc == 1 && kept->outcome_unknown ? -EIO : rc;
+}
+
+void remo__queue_retract_kept_claims(struct remo__queue_op *op) {
+    struct remo_queue *queue = op->queue;
+    if (remo__mutex_lock(queue->node, &queue->kept_mutex, remo__deadline(0)) != 0)
+        return; /* another thread retracts them */
+    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX; i++) {
+        struct remo__queue_kept_claim *kept = &queue->kept[i];
+        if (!kept->is_used)
+            continue;
+        int rc = REMO__MUTANT(queue_retract_now) ? advance_and_wait(op, kept) : advance(op, kept);
+        if (rc < 0 && !remo__queue_is_departure(rc))
+            continue;
+        remo_ack_cancel(&kept->ack);
+        kept->is_used = false;
+        atomic_fetch_sub(&queue->kept_count, 1);
+    }
+    remo__mutex_unlock(queue->node, &queue->kept_mutex);
+}
+
+void remo__queue_drop_kept_claims(struct remo_queue *queue) {
+    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX; i++)
+        remo_ack_cancel(&queue->kept[i].ack);
+}
