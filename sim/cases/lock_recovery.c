@@ -6,7 +6,7 @@
 
 #define SLOW 2u /* the node whose operation is delayed */
 #define FAILURES 3u
-#define OPENS_BEFORE 1000u /* points, for a read to end */
+#define OPENS_BEFORE 1000u /* points, for a flush to end */
 #define ORPHANS_MAX 9u     /* more than three nodes have queue words */
 #define ORPHAN_WAIT_NS 500u
 #define WAITS_BEFORE 100u /* points, for node 1 to wait */
@@ -106,14 +106,12 @@ static uint64_t word_of_state(const struct lock_state *s, uint32_t rank) {
     return atomic_load(&s->locks[rank]->locals[0].state);
 }
 
-/* Leave a read of the node in flight until sim_delay_end. */
-static void abandon_read(const struct lock_state *s) {
-    struct remo_ack ack = REMO_ACK_INIT;
-    uint64_t word;
+/* Leave an operation of the node in flight until sim_delay_end: the flush of a grant. */
+static void abandon_flush(const struct lock_state *s) {
+    struct remo__thread *thread = remo__thread(s->nodes[SLOW]);
     sim_delay(SLOW, 0, 1);
-    sim_require(remo_region_read(s->data[SLOW], 1, 0, &word, sizeof word, &ack) == 0, "read: %s",
-                remo_last_error());
-    remo_ack_cancel(&ack);
+    sim_require(remo__op_flush(thread, &thread->stats[0], 1, s->nodes[SLOW]->fabric->private_bytes) == 0,
+                "flush: %s", remo_last_error());
 }
 
 /* Several acquires fail while an operation is in flight. Each leaves another UNSETTLED word. Otherwise a
@@ -123,7 +121,7 @@ static void unsettled_body(void *state, uint32_t rank, uint32_t thread) {
     uint64_t words[FAILURES];
     (void)thread;
     for (uint32_t i = 0; rank == SLOW && i < FAILURES; i++) {
-        abandon_read(s);
+        abandon_flush(s);
         sim_fail_next(SIM_FAIL_POST, SLOW, 0, 1);
         int rc = sim_lock_acquire(s, SLOW, FOREVER);
         sim_require(rc == -EIO, "acquire: %d (%s)", rc, remo_last_error());
@@ -134,7 +132,7 @@ static void unsettled_body(void *state, uint32_t rank, uint32_t thread) {
                         (unsigned long long)words[i]);
         sim_delay_end();
         for (uint32_t turns = OPENS_BEFORE; turns > 0 && word_of_state(s, SLOW) == words[i]; turns--) {
-            sim_point("before the read ends");
+            sim_point("before the flush ends");
             remo__lock_reopen(s->locks[SLOW], 0);
         }
     }
@@ -144,15 +142,15 @@ LOCK_CASE(lock_unsettled, .name = "unsettled",
           .about = "several acquires of a node fail while an operation is in flight", .nodes = 3,
           .threads = 1, .body = unsettled_body, .after = sim_lock_take_after, .has_own_fault = true);
 
-/* The queue word may need another reset at the release, and an unrelated read of the node is in flight. The
- * release waits for that read, and succeeds. */
+/* The queue word may need another reset at the release, and a flush of the node is in flight. The
+ * release waits for that flush, and succeeds. */
 static void slow_reset_body(void *state, uint32_t rank, uint32_t thread) {
     struct lock_state *s = state;
     (void)thread;
     if (rank == 1) {
-        sim_until(is_posed, s, "wait until the read is in flight");
+        sim_until(is_posed, s, "wait until the flush is in flight");
         for (uint32_t turns = sim_choose(40); turns > 0; turns--)
-            sim_point("before the read ends");
+            sim_point("before the flush ends");
         sim_delay_end();
     }
     if (rank != SLOW)
@@ -160,7 +158,7 @@ static void slow_reset_body(void *state, uint32_t rank, uint32_t thread) {
     sim_require(sim_lock_acquire(s, SLOW, FOREVER) == 0, "acquire: %s", remo_last_error());
     sim_lock_enter(s, SLOW);
     s->locks[SLOW]->locals[0].marks |= REMO__LOCK_UNRESET; /* as after a reset that failed */
-    abandon_read(s);
+    abandon_flush(s);
     s->posed = true;
     sim_changed(1);
     sim_lock_leave(s, SLOW);
@@ -338,5 +336,5 @@ static void leaving_after(void *state, uint32_t rank) {
 }
 
 LOCK_CASE(lock_leaving, .name = "leaving",
-          .about = "a node closes the lock; a write or a release of it takes effect after the close", .nodes = 3,
-          .threads = 1, .body = leaving_body, .after = leaving_after, .has_own_fault = true);
+          .about = "a node closes the lock; a write or a release of it takes effect after the close",
+          .nodes = 3, .threads = 1, .body = leaving_body, .after = leaving_after, .has_own_fault = true);

@@ -80,7 +80,8 @@ static inline int await_count(_Atomic uint32_t *number, uint32_t expected) {
     return 0;
 }
 
-/* Send `count` messages of up to `most` bytes, numbered as on_message expects. Their bytes are added to *sum. */
+/* Send `count` messages of up to `most` bytes, with the contents that on_message expects. Add their sizes to
+ * *sum. */
 static inline int send_all(struct remo_channel *channel, uint32_t to, uint32_t count, size_t most,
                            uint64_t *sum) {
     unsigned char *data = malloc(most);

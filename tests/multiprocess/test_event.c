@@ -3,6 +3,7 @@
  * notification. So tests make many round trips: these delays alone would exceed the limit for a hang. */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,7 +18,11 @@
 #define WAITS 1000u
 #define READS_MAX 100000u
 
-static struct shared { struct job job; } * shared;
+static struct shared {
+    struct job job;
+    _Atomic pid_t pid;      /* of node 1 */
+    _Atomic uint32_t armed; /* rounds of channel_closes in which node 0 has armed its event */
+} * shared;
 
 /* Poll the descriptor for 100 s. */
 static int await(struct remo_event *event) {
@@ -165,6 +170,69 @@ static int wrong_calls(struct remo_node *node, void *ctx) {
 }
 
 /* ---- membership ---- */
+
+#define CLOSES 3000u /* x 20 ms = 60 s: more than PATIENCE_HANG_NS */
+
+/* Node 1 closes its endpoint, and then node 0 its own, while the event of node 0 is armed. */
+static int channel_closes(struct remo_node *node, void *ctx) {
+    struct remo_event *event;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    CHECK_OK(remo_event_open(node, &event));
+    uint64_t start = cluster_now_ns();
+    for (uint32_t i = 0; i < CLOSES; i++) {
+        struct remo_region *region;
+        CHECK_OK(remo_region_open(remo_node_root(node), "closing", 64, NULL, &region));
+        CHECK_OK(remo_channel_wait(remo_region_channel(region), 100 * SECOND));
+        while (rank == 1 && atomic_load(&shared->armed) <= i)
+            sched_yield();
+        while (rank == 0 && remo_event_arm(event) == 0
+               && remo_channel_peer(remo_region_channel(region), 1) != REMO_CHANNEL_LEFT) {
+            atomic_store(&shared->armed, i + 1);
+            CHECK_OK(await(event));
+        }
+        remo_region_close(region);
+    }
+    CHECK(in_time(cluster_now_ns() - start, 10 * SECOND)); /* 60 s if the event ignored the closes */
+    if (rank == 0)
+        CHECK_OK(await(event)); /* armed before the last close */
+    remo_event_close(event);
+    return 0;
+}
+
+/* Node 1 is paused and then killed while node 0 has an operation on it in flight and an armed event. Where
+ * memory is mapped, the operation is complete at once. */
+static int failure_while_armed(struct remo_node *node, void *ctx) {
+    struct remo_region *region;
+    struct remo_event *event;
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint64_t value;
+    (void)ctx;
+    CHECK_OK(remo_region_open(remo_node_root(node), "region", 4096, NULL, &region));
+    CHECK_OK(remo_channel_wait(remo_region_channel(region), 100 * SECOND));
+    if (remo_node_rank(node) == 1)
+        atomic_store(&shared->pid, getpid());
+    CHECK_OK(cluster_meet());
+    while (remo_node_rank(node) == 1)
+        cluster_sleep_ms(1000);
+    CHECK_OK(remo_event_open(node, &event));
+    CHECK(kill(atomic_load(&shared->pid), SIGSTOP) == 0);
+    CHECK_OK(remo_region_read(region, 1, 0, &value, sizeof value, &ack));
+    CHECK_OK(remo_event_arm(event));
+    CHECK_OK(cluster_kill(1));
+    while (remo_event_arm(event),
+           remo_ack_test(&ack) == -EINPROGRESS || remo_node_peer(node, 1) == REMO_PEER_UP)
+        CHECK_OK(await(event));
+    int rc = remo_ack_test(&ack);
+    CHECK(rc == 0 || rc == -EHOSTDOWN);
+    CHECK_EQUAL(remo_node_peer(node, 1), REMO_PEER_DEAD);
+    while ((rc = remo_region_read(region, 1, 0, &value, sizeof value, NULL)) == 0) /* until it is cut off */
+        cluster_sleep_ms(1);
+    CHECK_CODE(rc, -EHOSTDOWN);
+    remo_event_close(event); /* while armed */
+    remo_region_close(region);
+    return 0;
+}
 
 struct changes {
     _Atomic uint32_t up, left, failed;
@@ -318,9 +386,17 @@ static int any_ack(struct remo_node *node, void *ctx) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(messages, 2), CLUSTER_TEST(completions, 2),      CLUSTER_TEST(armed_once, 1),
-        CLUSTER_TEST(idle, 2),     CLUSTER_TEST(wrong_calls, 1),      CLUSTER_TEST(membership, 3),
-        CLUSTER_TEST(any_ack, 2),  CLUSTER_TEST(open_in_callback, 3), {0},
+        CLUSTER_TEST(messages, 2),
+        CLUSTER_TEST(completions, 2),
+        CLUSTER_TEST(armed_once, 1),
+        CLUSTER_TEST(idle, 2),
+        CLUSTER_TEST(wrong_calls, 1),
+        CLUSTER_TEST(membership, 3),
+        CLUSTER_TEST(any_ack, 2),
+        CLUSTER_TEST(open_in_callback, 3),
+        CLUSTER_TEST(channel_closes, 2),
+        CLUSTER_TEST(failure_while_armed, 2),
+        {0},
     };
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, NULL);

@@ -1,4 +1,5 @@
-/* test_node_access.c - reads and writes of a node by address, acks, and statistics. */
+/* test_node_access.c - operations of a node by address: reads and writes of all sizes, addresses that are
+ * refused, acks, and statistics. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -470,6 +470,40 @@ static int owner_fails(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* A participant with a copy fails: a push to it fails, and push_all skips it. */
+static int copy_fails(struct remo_node *node, void *ctx) {
+    struct remo_owned_var *var;
+    uint32_t rank = remo_node_rank(node);
+    uint64_t value = 5, found = 0;
+    (void)ctx;
+    if (open_var(node, "value", sizeof value, 0, &var) != 0)
+        return 1;
+    CHECK_OK(cluster_meet());
+    if (rank == 1) {
+        cluster_sleep_ms(60000);
+        return 1;
+    }
+    if (rank == 0) {
+        int rc;
+        CHECK_OK(cluster_kill(1));
+        CHECK_OK(remo_owned_var_store(var, &value));
+        while ((rc = remo_owned_var_push(var, 1, NULL)) == 0) /* until it is cut off */
+            cluster_sleep_ms(1);
+        CHECK_CODE(rc, -EHOSTDOWN);
+        rc = remo_fence(node, REMO_FENCE_THREAD,
+                        0); /* returns the loss of an earlier push, if there was one */
+        CHECK(rc == 0 || rc == -EHOSTDOWN);
+        CHECK_OK(remo_owned_var_push_all(var, NULL));
+        CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
+    } else {
+        while (found != value)
+            CHECK_OK(remo_owned_var_wait(var, &found, &found, 100 * SECOND));
+    }
+    CHECK_OK(cluster_meet());
+    remo_owned_var_close(var);
+    return 0;
+}
+
 static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
@@ -485,6 +519,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(waiting, 3),
         CLUSTER_TEST(late_and_absent, 4),
         CLUSTER_TEST(owner_fails, 3),
+        CLUSTER_TEST(copy_fails, 3),
         CLUSTER_TEST_NAMED("owner_fails_2", owner_fails, 2),
         CLUSTER_TEST_NAMED("owner_fails_4", owner_fails, 4),
         {0}};

@@ -594,6 +594,40 @@ static int home_killed(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* A participant closes the queue: this is reported once, as a failure is. Then the home closes it. */
+static int participants_close(struct remo_node *node, void *ctx) {
+    struct remo_queue *queue;
+    uint64_t buffer[7];
+    size_t size;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (open_queue(node, 0, 4, 0, &queue) != 0)
+        return 1;
+    if (rank == 2)
+        remo_queue_close(queue);
+    else
+        CHECK_SENTENCE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 100 * SECOND), -EHOSTDOWN,
+                       "call again");
+    CHECK_OK(cluster_meet());
+    if (rank == 1) {
+        CHECK_OK(push_number(queue, 1, 0));
+        CHECK_OK(pop_number(queue, 1));
+    }
+    CHECK_OK(cluster_meet());
+    if (rank == 0)
+        remo_queue_close(queue);
+    while (rank == 1 && atomic_load(&queue->departures) < 2) /* until the queue detects it */
+        cluster_sleep_ms(1);
+    if (rank == 1) {
+        CHECK_CODE(push_number(queue, 1, 100 * SECOND), -EHOSTDOWN);
+        CHECK_CODE(push_number(queue, 1, 100 * SECOND), -ENOTCONN);
+        CHECK_CODE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 100 * SECOND), -ENOTCONN);
+        remo_queue_close(queue);
+    }
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
 /* ---- invalid arguments ---- */
 
 static int refusals(struct remo_node *node, void *ctx) {
@@ -640,6 +674,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(killed_anywhere, 4),
         CLUSTER_TEST(waiters_get_error_once, 4),
         CLUSTER_TEST(home_killed, 3),
+        CLUSTER_TEST(participants_close, 3),
         CLUSTER_TEST(refusals, 2),
         {0},
     };

@@ -28,7 +28,8 @@ class queue : public detail::object<remo_queue, remo_queue_close, remo_queue_cha
         });
     }
     /* Remove the first element, copy it to `into`, and return its size; std::nullopt if the queue stayed
-     * empty for `time`. Errors: message_size (`into` is too small; the element stays), and others. */
+     * empty for `time`. Errors: message_size (`into` is too small; the element stays); io_error (the message
+     * states whether the removal has an unknown outcome; if so, `into` has the element); and others. */
     std::optional<std::size_t> pop(bytes into, timeout time = forever, on_error errors = {}) {
         std::size_t size = 0;
         bool popped = within(errors, [&](remo_queue *q) {

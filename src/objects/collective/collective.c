@@ -133,10 +133,10 @@ static void publish_parts(const struct remo_collective *collective, const struct
                           char *block) {
     for (uint32_t i = 0; i < collective->count; i++) {
         uint64_t begin = remo__part_begin(call->bytes, i, collective->count);
-        uint64_t end = remo__part_begin(call->bytes, i + 1, collective->count);
         char *part = block + remo__part_at(collective, call->bytes, i);
         store_header(collective, part);
-        remo__copy_to(part + REMO__COLLECTIVE_HEADER_BYTES, (const char *)call->send + begin, end - begin);
+        remo__copy_to(part + REMO__COLLECTIVE_HEADER_BYTES, (const char *)call->send + begin,
+                      remo__part_bytes(call->bytes, i, collective->count));
     }
 }
 
@@ -242,6 +242,8 @@ static int check_call(const struct remo_collective *collective, const struct rem
 
 static int call_collective(struct remo_collective *collective, const struct remo__collective_call *call,
                            uint64_t timeout_ns) {
+    if (!collective)
+        return remo__fail(-EINVAL, "cannot call a collective: it is NULL");
     int rc = check_call(collective, call);
     if (rc != 0)
         return rc;
@@ -254,10 +256,11 @@ static int call_collective(struct remo_collective *collective, const struct remo
     return run_round(collective, call, timeout_ns);
 }
 
-/* Return the index of a rank among the participants; `count` if it is no participant. */
+/* Return the index of a rank among the participants; `count` if it is no participant. `collective` may be
+ * NULL. */
 static uint32_t index_of(const struct remo_collective *collective, uint32_t rank) {
     uint32_t index = 0;
-    while (index < collective->count && collective->nodes[index] != rank)
+    while (collective && index < collective->count && collective->nodes[index] != rank)
         index++;
     return index;
 }
@@ -267,14 +270,8 @@ static size_t bytes_of_numbers(size_t count) {
     return count <= BYTES_MAX / 8 ? count * 8 : SIZE_MAX;
 }
 
-static int fail_null(void) {
-    return remo__fail(-EINVAL, "cannot call a collective: it is NULL");
-}
-
 int remo_collective_broadcast(struct remo_collective *collective, uint32_t root, void *data, size_t bytes,
                               uint64_t timeout_ns) {
-    if (!collective)
-        return fail_null();
     struct remo__collective_call call = {.kind = REMO__CALL_BROADCAST,
                                          .root = index_of(collective, root),
                                          .send = data,
@@ -286,8 +283,6 @@ int remo_collective_broadcast(struct remo_collective *collective, uint32_t root,
 int remo_collective_reduce(struct remo_collective *collective, uint32_t root, const void *send, void *receive,
                            size_t count, enum remo_number number, enum remo_reduction reduction,
                            uint64_t timeout_ns) {
-    if (!collective)
-        return fail_null();
     struct remo__collective_call call = {.kind = REMO__CALL_REDUCE,
                                          .root = index_of(collective, root),
                                          .number = number,
@@ -301,8 +296,6 @@ int remo_collective_reduce(struct remo_collective *collective, uint32_t root, co
 int remo_collective_all_reduce(struct remo_collective *collective, const void *send, void *receive,
                                size_t count, enum remo_number number, enum remo_reduction reduction,
                                uint64_t timeout_ns) {
-    if (!collective)
-        return fail_null();
     struct remo__collective_call call = {.kind = REMO__CALL_ALL_REDUCE,
                                          .number = number,
                                          .reduction = reduction,
@@ -314,8 +307,6 @@ int remo_collective_all_reduce(struct remo_collective *collective, const void *s
 
 int remo_collective_gather(struct remo_collective *collective, uint32_t root, const void *send, void *receive,
                            size_t bytes, uint64_t timeout_ns) {
-    if (!collective)
-        return fail_null();
     struct remo__collective_call call = {.kind = REMO__CALL_GATHER,
                                          .root = index_of(collective, root),
                                          .send = send,
@@ -326,8 +317,6 @@ int remo_collective_gather(struct remo_collective *collective, uint32_t root, co
 
 int remo_collective_all_gather(struct remo_collective *collective, const void *send, void *receive,
                                size_t bytes, uint64_t timeout_ns) {
-    if (!collective)
-        return fail_null();
     struct remo__collective_call call = {
         .kind = REMO__CALL_ALL_GATHER, .send = send, .receive = receive, .bytes = bytes};
     return call_collective(collective, &call, timeout_ns);

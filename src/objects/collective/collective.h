@@ -72,6 +72,10 @@ static inline uint64_t remo__part_begin(uint64_t bytes, uint32_t index, uint32_t
     return bytes / 8 * index / count * 8;
 }
 
+static inline uint64_t remo__part_bytes(uint64_t bytes, uint32_t index, uint32_t count) {
+    return remo__part_begin(bytes, index + 1, count) - remo__part_begin(bytes, index, count);
+}
+
 /* Return the offset of part `index` in a contribution to a large all-reduce: there each part has a header. */
 static inline uint64_t remo__part_at(const struct remo_collective *collective, uint64_t bytes,
                                      uint32_t index) {

@@ -26,21 +26,11 @@ struct piece {
     bool exists, with_header;
 };
 
-static uint64_t part_begin(const struct remo_collective *collective, const struct remo__collective_call *call,
-                           uint32_t index) {
-    return remo__part_begin(call->bytes, index, collective->count);
-}
-
-static uint64_t part_bytes(const struct remo_collective *collective, const struct remo__collective_call *call,
-                           uint32_t index) {
-    return part_begin(collective, call, index + 1) - part_begin(collective, call, index);
-}
-
 static uint64_t bytes_of_source(const struct move *move, uint32_t source) {
     const struct remo_collective *collective = move->collective;
-    if (move->is_part)
-        return part_bytes(collective, move->call, collective->index);
-    return move->is_exchange ? part_bytes(collective, move->call, source) : move->call->bytes;
+    uint32_t part = move->is_part ? collective->index : source;
+    bool is_whole = !move->is_part && !move->is_exchange;
+    return is_whole ? move->call->bytes : remo__part_bytes(move->call->bytes, part, collective->count);
 }
 
 /* Return piece `number`. Pieces are ordered by offset, and then by source. */
@@ -150,7 +140,7 @@ static int take_piece(const struct move *move, const struct piece *piece, uint32
         return 0;
     uint64_t to = piece->offset;
     if (move->is_exchange)
-        to += part_begin(collective, call, piece->source);
+        to += remo__part_begin(call->bytes, piece->source, collective->count);
     else if (call->kind == REMO__CALL_GATHER || call->kind == REMO__CALL_ALL_GATHER)
         to += call->bytes * piece->source;
     else if (call->kind != REMO__CALL_BROADCAST) {

@@ -1,18 +1,19 @@
 /* kept.c - retracts the claims of failed pushes, and keeps those that cannot be retracted yet.
  * Invariant: a claim is retracted only when no write of its push is in flight. The calls that retract kept
- * claims never wait for the owner of a slot: they post an operation, and a later call takes its result.
+ * claims do not wait for the owner of a slot: they post an operation, and a later call takes its result.
  * docs/internals/queue.md, "Failed pushes", describes the steps. */
 #include "base/mutant.h"
 #include "objects/queue/queue.h"
 
 #define RETRIES_MAX 2u /* of a retraction that fails */
 
+/* Post the operation of the next step. The read follows the writes on their connection: when it is complete,
+ * they are placed. */
 static int post_next(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     const struct remo__queue_slot *slot = &kept->slot;
     struct remo_stats *stats = remo__channel_counters(op->queue->channel, op->thread);
     kept->step++;
-    if (kept->step
-        == REMO__QUEUE_RETRACT_READ) /* follows the writes on their connection, so they are placed */
+    if (kept->step == REMO__QUEUE_RETRACT_READ)
         return remo__read(kept->thread, stats, slot->owner, slot->at, &kept->found, sizeof kept->found,
                           &kept->ack);
     return remo__compare_swap(kept->thread, stats, slot->owner, slot->at, kept->claim,

@@ -150,9 +150,7 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
 /* Advance the retraction of claims that earlier calls kept, without waiting for the owners of their slots. A
  * claim is dropped if its slot's owner has failed or left. */
 void remo__queue_retract_kept_claims(struct remo__queue_op *op);
-/* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. The
- * writes to the slots are exempt from fences, so a read flushes them: the fence of the close covers the
- * read. */
+/* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
 void remo__queue_drop_kept_claims(struct remo_queue *queue);
 
 /* ---- queue/wait.c ---- */
