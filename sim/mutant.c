@@ -56,7 +56,7 @@ bool sim_mutant_set(const char *name) {
 bool sim_mutant_concerns(const char *name, const char *object) {
     static const struct {
         const char *part, *objects;
-    } lower[] = {{"fence_", "region"}, {"cell_", "owned_var"}, {"node_", "lock"}};
+    } lower[] = {{"fence_", "region"}, {"cell_", "owned_var"}, {"node_", "lock heap"}};
     size_t length = strlen(object);
     if (strncmp(name, object, length) == 0 && name[length] == '_')
         return true;
@@ -79,6 +79,8 @@ static const struct sim_hint hints[] = {
     {"fence_take_errors", "region", "fence_losses", "ibta_rc", SIM_NO_FAULT},
     {"fence_lost", "region", "publish_elsewhere", "ibta_rc", SIM_CUT},
     {"fence_pair_reads", "region", "cross", "shm", SIM_NO_FAULT},
+    {"heap_pin_fence", "heap", "copies", "shm", SIM_NO_FAULT},
+    {"heap_unpin_fence", "heap", "grace", "rc_relaxed", SIM_NO_FAULT},
     {"kv_generation", "kv", "reborn", "tcp", SIM_NO_FAULT},
     {"kv_key_sum", "kv", "long_keys", "rc_relaxed", SIM_NO_FAULT},
     {"kv_other_copy", "kv", "updates", "shm", SIM_CRASH},
