@@ -256,7 +256,6 @@ static void produce(struct exchanger *me, uint32_t number) {
     uint64_t *words = remo_heap_local(x->heap, addr);
     words[0] = bytes;
     words[1] = addr.word;
-    words[bytes / 8 - 1] ^= 0; /* the last word belongs to the block */
     _Atomic uint64_t *slot = &x->ring[me->index][number % RING];
     while (atomic_load(slot) != 0)
         sched_yield();
