@@ -90,6 +90,7 @@ struct bench_job {
     struct remo_region *results;
     struct bare_ofi *bare; /* network.c */
     uint64_t bare_rounds;
+    double reserved_per_live; /* of the point, set by `check` of a benchmark of memory; 0: none */
 };
 
 /* One operating thread. */

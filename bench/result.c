@@ -45,6 +45,11 @@ static const struct figure wire_figures[] = {
     {"bytes", offsetof(struct bench_result, wire_bytes), false},
 };
 
+/* Present only in results of memory. */
+static const struct figure memory_figures[] = {
+    {"reserved_per_live", offsetof(struct bench_result, reserved_per_live), false},
+};
+
 static double *figure_at(struct bench_result *result, const struct figure *figure) {
     return (double *)((char *)result + figure->at);
 }
@@ -61,6 +66,8 @@ void bench_result_reset(struct bench_result *result) {
         *figure_at(result, &net_figures[i]) = NAN;
     for (size_t i = 0; i < REMO__ARRAY_COUNT(wire_figures); i++)
         *figure_at(result, &wire_figures[i]) = NAN;
+    for (size_t i = 0; i < REMO__ARRAY_COUNT(memory_figures); i++)
+        *figure_at(result, &memory_figures[i]) = NAN;
 }
 
 /* ---- to JSON ---- */
@@ -130,6 +137,8 @@ char *bench_result_format(const struct bench_result *result) {
         if (isfinite(result->wire_requests))
             json_object_set(object, "verbs", wire);
         json_decref(wire);
+        if (isfinite(result->reserved_per_live))
+            put_figures(object, result, memory_figures, REMO__ARRAY_COUNT(memory_figures));
     }
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(object);
@@ -187,6 +196,7 @@ int bench_result_parse(const json_t *object, struct bench_result *ret_result) {
     result.ratio = json_is_number(ratio) ? json_number_value(ratio) : NAN;
     take_figures(json_object_get(object, "net"), &result, net_figures, REMO__ARRAY_COUNT(net_figures));
     take_figures(json_object_get(object, "verbs"), &result, wire_figures, REMO__ARRAY_COUNT(wire_figures));
+    take_figures(object, &result, memory_figures, REMO__ARRAY_COUNT(memory_figures));
     *ret_result = result;
     return 0;
 }
@@ -249,6 +259,8 @@ void bench_result_median(const struct bench_result *const *results, uint32_t cou
         *figure_at(&median, &net_figures[i]) = median_of(results, count, &net_figures[i]);
     for (size_t i = 0; i < REMO__ARRAY_COUNT(wire_figures); i++)
         *figure_at(&median, &wire_figures[i]) = median_of(results, count, &wire_figures[i]);
+    for (size_t i = 0; i < REMO__ARRAY_COUNT(memory_figures); i++)
+        *figure_at(&median, &memory_figures[i]) = median_of(results, count, &memory_figures[i]);
     median.ratio = median.p50_ns / median.limit_ns;
     median.runs = count;
     *ret_result = median;
@@ -280,7 +292,8 @@ void bench_result_peer(const struct bench_result *result, char *ret_text, size_t
 }
 
 void bench_result_title(const struct bench_result *result, char *ret_text, size_t text_bytes) {
-    char bytes[40] = "", reads[24] = "", window[24] = "", distribution[40] = "", nodes[24] = "";
+    char bytes[40] = "", reads[24] = "", window[24] = "", distribution[40] = "", nodes[24] = "",
+         memory[48] = "";
     const char *variant = result->variant;
     bool is_kv = strcmp(result->bench, "kv") == 0;
     if (result->bytes && !is_kv) {
@@ -301,6 +314,8 @@ void bench_result_title(const struct bench_result *result, char *ret_text, size_
     }
     if (strcmp(result->fabric, "sim") == 0)
         snprintf(nodes, sizeof nodes, ", %u nodes", result->nodes);
-    snprintf(ret_text, text_bytes, "%s%s%s%s%s%s%s%s", result->bench, variant[0] ? " " : "", variant, bytes,
-             reads, window, distribution, nodes);
+    if (isfinite(result->reserved_per_live))
+        snprintf(memory, sizeof memory, ", %.2f B reserved per B", result->reserved_per_live);
+    snprintf(ret_text, text_bytes, "%s%s%s%s%s%s%s%s%s", result->bench, variant[0] ? " " : "", variant, bytes,
+             reads, window, distribution, nodes, memory);
 }

@@ -27,8 +27,9 @@ struct bench_result {
     double reads, writes, atomics, imms, net_bytes; /* network operations per operation */
     /* of fabric verbs, per operation */
     double wire_requests, wire_posts, wire_signalled, wire_inlined, wire_bytes;
-    char error[400];   /* instead of figures */
-    char skipped[256]; /* reason why the peer was not measured */
+    double reserved_per_live; /* bytes of memory taken per byte in use; NAN: does not apply */
+    char error[400];          /* instead of figures */
+    char skipped[256];        /* reason why the peer was not measured */
 };
 
 /* Initialise an empty result; every figure is unknown. */

@@ -56,7 +56,8 @@ bool sim_mutant_set(const char *name) {
 bool sim_mutant_concerns(const char *name, const char *object) {
     static const struct {
         const char *part, *objects;
-    } lower[] = {{"fence_", "region"}, {"cell_", "owned_var"}, {"node_", "lock"}, {"leave_", "lock queue"}};
+    } lower[] = {
+        {"fence_", "region"}, {"cell_", "owned_var"}, {"node_", "lock heap"}, {"leave_", "lock queue"}};
     size_t length = strlen(object);
     if (strncmp(name, object, length) == 0 && name[length] == '_')
         return true;
@@ -83,6 +84,8 @@ static const struct sim_hint hints[] = {
     {"fence_lost", "region", "publish_elsewhere", "ibta_rc", SIM_CUT},
     {"fence_other_errors", "region", "fence_reports", "ibta_rc", SIM_NO_FAULT},
     {"fence_pair_reads", "region", "cross", "shm", SIM_NO_FAULT},
+    {"heap_pin_fence", "heap", "copies", "shm", SIM_NO_FAULT},
+    {"heap_unpin_fence", "heap", "grace", "rc_relaxed", SIM_NO_FAULT},
     {"kv_fence_retry", "kv", "settled", "ibta_rc", SIM_FAIL_POST},
     {"kv_generation", "kv", "reborn", "tcp", SIM_NO_FAULT},
     {"kv_key_sum", "kv", "long_keys", "rc_relaxed", SIM_NO_FAULT},

@@ -9,6 +9,7 @@
 #include <remo/collective.h>
 #include <remo/error.h>
 #include <remo/event.h>
+#include <remo/heap.h>
 #include <remo/kv.h>
 #include <remo/lock.h>
 #include <remo/log.h>

@@ -359,10 +359,10 @@ static void clear(char *at, uint64_t bytes) {
 
 /* Take a zeroed piece. It is cleared here, without the lock, and not when it is freed, because the control
  * thread frees memory too. */
-static int take_zeroed(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
+static int take_zeroed(struct remo__arena *arena, uint64_t bytes, uint64_t alignment, uint64_t *ret_offset) {
     uint64_t offset = 0;
     pthread_mutex_lock(&arena->lock);
-    int rc = take_free(arena, bytes, bytes >= BIG_BYTES ? SEGMENT_ALIGN : REMO__CACHE_LINE, &offset);
+    int rc = take_free(arena, bytes, alignment, &offset);
     uint64_t zero_from = arena->zero_from;
     if (rc == 0)
         arena->zero_from = remo__max(zero_from, offset + bytes);
@@ -375,7 +375,8 @@ static int take_zeroed(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_
     return 0;
 }
 
-int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
+int remo__arena_alloc_aligned(struct remo__arena *arena, uint64_t bytes, uint64_t alignment,
+                              uint64_t *ret_offset) {
     if (bytes > arena->limit)
         return remo__fail(
             -ENOSPC,
@@ -383,15 +384,20 @@ int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_o
             "remo_config",
             (unsigned long long)bytes, (unsigned long long)arena->limit);
     bytes = remo__align_up(remo__max(bytes, 1), REMO__CACHE_LINE);
-    int rc = take_zeroed(arena, bytes, ret_offset);
+    int rc = take_zeroed(arena, bytes, alignment, ret_offset);
     if (rc != -ENOSPC)
         return rc;
     pthread_mutex_lock(&arena->growth);
     do { /* other threads may take the new memory first; ends when the arena cannot grow */
-        rc = take_zeroed(arena, bytes, ret_offset);
+        rc = take_zeroed(arena, bytes, alignment, ret_offset);
     } while (rc == -ENOSPC && (rc = grow(arena, bytes)) == 0);
     pthread_mutex_unlock(&arena->growth);
     return rc;
+}
+
+int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset) {
+    return remo__arena_alloc_aligned(arena, bytes, bytes >= BIG_BYTES ? SEGMENT_ALIGN : REMO__CACHE_LINE,
+                                     ret_offset);
 }
 
 void remo__arena_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes) {

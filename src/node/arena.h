@@ -30,6 +30,9 @@ int remo__arena_start(struct remo__arena *arena);
 /* Allocate zeroed memory, aligned to 64 bytes, or from 1 MiB on to 2 MiB for huge pages. Grows the arena if
  * needed. Threads: any. Errors: -ENOSPC, -ENOMEM. */
 int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_offset);
+/* The same with an alignment: a power of two of at least 64. */
+int remo__arena_alloc_aligned(struct remo__arena *arena, uint64_t bytes, uint64_t alignment,
+                              uint64_t *ret_offset);
 /* Free memory of remo__arena_alloc, with the same `bytes`. Threads: any. */
 void remo__arena_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes);
 /* Announce all segments to a peer that has connected, and later ones when they are made. Threads: control. */

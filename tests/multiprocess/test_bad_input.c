@@ -56,6 +56,10 @@ static int open_kv(struct remo_channel *parent, const char *name, void **ret) {
     return remo_kv_open(parent, name, NULL, (struct remo_kv **)ret);
 }
 
+static int open_heap(struct remo_channel *parent, const char *name, void **ret) {
+    return remo_heap_open(parent, name, NULL, (struct remo_heap **)ret);
+}
+
 static void close_region(void *object) {
     remo_region_close(object);
 }
@@ -80,6 +84,9 @@ static void close_ringbuffer(void *object) {
 static void close_queue(void *object) {
     remo_queue_close(object);
 }
+static void close_heap(void *object) {
+    remo_heap_close(object);
+}
 static void close_kv(void *object) {
     remo_kv_close(object);
 }
@@ -96,6 +103,7 @@ static const struct kind {
              {"lock", open_lock, close_lock},
              {"ringbuffer", open_ringbuffer, close_ringbuffer},
              {"queue", open_queue, close_queue},
+             {"heap", open_heap, close_heap},
              {"kv", open_kv, close_kv}};
 
 #define KINDS (sizeof kinds / sizeof kinds[0])

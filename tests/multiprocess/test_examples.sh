@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests of the examples, with the launcher and without; and of the code in the tutorial and README, which must
 # be that of the examples.
-#   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT WINDOW FEED
+#   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT WINDOW FEED VERSIONS
 set -u
 
 fabric=$1
@@ -12,6 +12,7 @@ power_controller=$5
 top=$6
 window=$7
 feed=$8
+versions=$9
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -86,6 +87,8 @@ run 'read 262144 words in a window of 1, 262144 of them right' 3 "$window" 1
 run 'read 262144 words in a window of 64, 262144 of them right' 1 "$window" 64
 run '2 nodes received 10000 lines in order' 3 "$feed"
 run '0 nodes received 5 lines in order' 1 "$feed" 5
+run 'version 10000 is the last; 256 bytes are in use' 3 "$versions"
+run 'version 1 is the last; 256 bytes are in use' 1 "$versions" 1
 # A fifth of a second, a thousand times slower than real time: one line for each turn of the loop.
 timeout 120 "$remo" run -n 3 --fabric "$fabric" -- "$power_controller" 40 0.19 1000 \
     >"$scratch/out" 2>"$scratch/err" || fail "status $? of power_controller"

@@ -286,6 +286,28 @@ static int collectives(struct remo_channel *root) {
     return 0;
 }
 
+static int heaps(struct remo_channel *root) {
+    struct remo_heap *heap;
+    struct remo_addr addr = {0};
+    struct remo_heap_sizes sizes;
+    CHECK_NULL(remo_heap_open(NULL, "x", NULL, &heap));
+    CHECK_NULL(remo_heap_open(root, "x", NULL, NULL));
+    CHECK_OK(remo_heap_open(root, "x", NULL, &heap));
+    CHECK_NULL(remo_heap_alloc(NULL, 8, 0, &addr));
+    CHECK_NULL(remo_heap_alloc(heap, 8, 0, NULL));
+    CHECK_NULL(remo_heap_free(NULL, addr));
+    CHECK_NULL(remo_heap_retire(NULL, addr));
+    CHECK_NULL(remo_heap_reclaim(NULL, 0));
+    CHECK_NULL(remo_heap_pin(NULL));
+    CHECK_NULL(remo_heap_unpin(NULL));
+    CHECK(!remo_heap_channel(NULL) && !remo_heap_local(NULL, addr));
+    remo_heap_stats(NULL, &sizes);
+    remo_heap_stats(heap, NULL);
+    remo_heap_close(NULL);
+    remo_heap_close(heap);
+    return 0;
+}
+
 static int null_arguments(struct remo_node *node, void *ctx) {
     struct remo_channel *root = remo_node_root(node);
     (void)ctx;
@@ -293,7 +315,7 @@ static int null_arguments(struct remo_node *node, void *ctx) {
     remo_node_close(NULL);
     return nodes(node) || events(node) || channels(root) || regions(root) || atomic_vars(root)
            || owned_vars(root) || ssts_and_barriers(root) || locks_and_queues(root) || ringbuffers(root)
-           || maps(root) || collectives(root);
+           || maps(root) || collectives(root) || heaps(root);
 }
 
 int main(int argc, char **argv) {

@@ -51,7 +51,21 @@ SUBJECT(barrier, NULL)
 SUBJECT(lock, &lock_options)
 SUBJECT(ringbuffer, NULL)
 SUBJECT(queue, NULL)
+SUBJECT(heap, NULL)
 SUBJECT(kv, &kv_options)
+
+/* A block of the heap, and the state that a thread needs in it. */
+static int open_block(struct remo_node *node, void **ret_object) {
+    static struct remo_heap *heap; /* stays open if the call fails */
+    struct remo_addr addr;
+    if (!heap && open_heap(node, (void **)&heap) != 0)
+        return -ENOTRECOVERABLE;
+    int rc = remo_heap_alloc(heap, 64, 0, &addr);
+    *ret_object = heap;
+    if (rc == 0)
+        heap = NULL;
+    return rc;
+}
 
 /* The state that a thread needs in a node. */
 static int open_thread(struct remo_node *node, void **ret_object) {
@@ -96,10 +110,13 @@ static void close_node(struct remo_node *unused, void *object) {
 #define ENTRY(object) \
     { #object, open_##object, close_##object }
 static const struct subject node_subject = ENTRY(node);
-static const struct subject objects[] = {
-    ENTRY(thread),     ENTRY(buffer), ENTRY(region),  ENTRY(atomic_var),
-    ENTRY(owned_var),  ENTRY(sst),    ENTRY(barrier), ENTRY(lock),
-    ENTRY(ringbuffer), ENTRY(queue),  ENTRY(kv),      {"kv_thread", open_kv_thread, close_kv}};
+static const struct subject objects[] = {ENTRY(thread),     ENTRY(buffer),
+                                         ENTRY(region),     ENTRY(atomic_var),
+                                         ENTRY(owned_var),  ENTRY(sst),
+                                         ENTRY(barrier),    ENTRY(lock),
+                                         ENTRY(ringbuffer), ENTRY(queue),
+                                         ENTRY(kv),         {"kv_thread", open_kv_thread, close_kv},
+                                         ENTRY(heap),       {"block", open_block, close_heap}};
 
 /* ---- one attempt, in a new thread, whose state in a node ends with it ---- */
 

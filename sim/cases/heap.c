@@ -1,0 +1,234 @@
+/* heap.c - heap: node 0 replaces a block that two nodes read and mark under pins, and retires the old
+ * one. A block must not change while a reader is pinned, and no late mark may reach a block that is used
+ * again. */
+#include <errno.h>
+#include <remo/heap.h>
+#include <remo/owned_var.h>
+#include <remo/region.h>
+#include <string.h>
+
+#include "sim/case.h"
+
+#define FOREVER REMO_FOREVER
+
+#define OWNER 0u
+#define BLOCKS 4u
+#define VISITS 3u
+
+/* Two words with the number of the block, then a mark of each reader: 0, or the same number. */
+struct content {
+    uint64_t number[2];
+    uint64_t marks[SIM_NODES_MAX];
+};
+
+struct heap_state {
+    struct remo_heap *heaps[SIM_NODES_MAX];
+    /* the address of the current block: a word at the owner, or copies at all nodes */
+    struct remo_region *heads[SIM_NODES_MAX];
+    struct remo_owned_var *copies[SIM_NODES_MAX];
+    struct remo_node *nodes[SIM_NODES_MAX];
+    struct remo_addr current;
+    uint64_t number;
+    uint64_t held[SIM_NODES_MAX]; /* the address that a pinned reader has loaded; 0: none */
+};
+
+static bool publish(struct heap_state *s);
+
+static void open_heap(void *state, struct remo_node *node, uint32_t rank) {
+    struct heap_state *s = state;
+    s->nodes[rank] = node;
+    sim_opened(remo_heap_open(remo_node_root(node), "heap", NULL, &s->heaps[rank]), "open");
+    if (!s->copies[rank])
+        sim_opened(remo_region_open(remo_node_root(node), "head", 64, NULL, &s->heads[rank]), "open");
+    sim_opened(remo_channel_wait(remo_node_root(node), FOREVER), "wait");
+}
+
+static void open_copies(void *state, struct remo_node *node, uint32_t rank) {
+    struct heap_state *s = state;
+    sim_opened(remo_owned_var_open(remo_node_root(node), "copies", 8, NULL, &s->copies[rank]), "open");
+    open_heap(state, node, rank);
+    if (rank == OWNER)
+        (void)publish(s);
+}
+
+static void close_heap(void *state, uint32_t rank) {
+    struct heap_state *s = state;
+    remo_heap_close(s->heaps[rank]);
+    remo_region_close(s->heads[rank]);
+    remo_owned_var_close(s->copies[rank]);
+}
+
+/* ---- the owner ---- */
+
+/* A call of the owner succeeds, unless one of its own operations was made to fail. A write that a failed
+ * reader has lost does not concern the other readers. */
+static bool owner_did(int rc, const char *what) {
+    if (rc == -EHOSTDOWN && sim_any_out() && !sim_out(OWNER))
+        return true;
+    sim_require(rc == 0 || sim_excused(OWNER, OWNER, rc), "%s: %d (%s)", what, rc, remo_last_error());
+    return rc == 0;
+}
+
+/* All marks are of this block: a mark of an earlier block has the same address, but a smaller number. */
+static void check_marks(struct heap_state *s, struct remo_addr addr, uint64_t number) {
+    struct content content;
+    if (!owner_did(remo_read(s->nodes[OWNER], addr, &content, sizeof content, NULL), "read"))
+        return;
+    for (uint32_t node = 0; node < SIM_NODES_MAX && !sim_out(OWNER); node++)
+        sim_require(content.marks[node] == 0 || content.marks[node] == number,
+                    "block %llu has a mark of block %llu, by node %u", (unsigned long long)number,
+                    (unsigned long long)content.marks[node], node);
+}
+
+/* No reader that is pinned has the address of a block that is free. */
+static void check_held(struct heap_state *s, struct remo_addr addr) {
+    for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
+        sim_require(s->held[node] != addr.word || sim_out(node) || sim_hurt(node) || sim_out(OWNER),
+                    "a block became free while node %u was pinned and had its address", node);
+}
+
+static int set_head(struct heap_state *s, struct remo_addr addr) {
+    if (s->heads[OWNER])
+        return remo_region_write(s->heads[OWNER], OWNER, 0, &addr.word, 8, 0, NULL);
+    int rc = remo_owned_var_store(s->copies[OWNER], &addr.word);
+    return rc == 0 ? remo_owned_var_push_all(s->copies[OWNER], NULL) : rc;
+}
+
+/* Make the next block and publish its address. */
+static bool publish(struct heap_state *s) {
+    struct remo_node *node = s->nodes[OWNER];
+    struct content content = {.number = {s->number + 1, s->number + 1}};
+    struct remo_addr addr;
+    if (!owner_did(remo_heap_alloc(s->heaps[OWNER], sizeof content, 64, &addr), "alloc"))
+        return false;
+    check_held(s, addr);
+    if (!owner_did(remo_write(node, addr, &content, sizeof content, NULL), "write")
+        || !owner_did(remo_fence(node, REMO_FENCE_THREAD, 0), "fence"))
+        return false;
+    check_marks(s, addr, s->number + 1);
+    if (!owner_did(set_head(s, addr), "publish")
+        || !owner_did(remo_fence(node, REMO_FENCE_THREAD, 0), "fence"))
+        return false;
+    s->current = addr;
+    s->number++;
+    return true;
+}
+
+static void owner_body(struct heap_state *s) {
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        struct remo_addr old = s->current;
+        uint64_t number = s->number;
+        if (!publish(s))
+            return;
+        if (old.word == 0)
+            continue;
+        check_marks(s, old, number);
+        if (!owner_did(remo_heap_retire(s->heaps[OWNER], old), "retire"))
+            return;
+        int rc = remo_heap_reclaim(s->heaps[OWNER], 0);
+        sim_require(rc == 0 || rc == -ETIMEDOUT, "reclaim: %d (%s)", rc, remo_last_error());
+    }
+}
+
+/* ---- the readers ---- */
+
+static bool reader_did(uint32_t rank, int rc, const char *what) {
+    sim_require(rc == 0 || sim_excused(rank, OWNER, rc), "%s: %d (%s)", what, rc, remo_last_error());
+    return rc == 0;
+}
+
+static bool same_number(const struct content *a, const struct content *b) {
+    return a->number[0] == a->number[1] && a->number[0] == b->number[0] && b->number[0] == b->number[1];
+}
+
+/* Read the current block twice, and mark it. Nodes that are out read what others have done meanwhile. */
+static bool visit_block(struct heap_state *s, uint32_t rank, struct remo_addr addr) {
+    struct remo_node *node = s->nodes[rank];
+    struct content first, second;
+    struct remo_addr mark = {addr.word + offsetof(struct content, marks) + 8 * rank};
+    if (!reader_did(rank, remo_read(node, addr, &first, sizeof first, NULL), "read")
+        || !reader_did(rank, remo_read(node, addr, &second, sizeof second, NULL), "read"))
+        return false;
+    sim_require(sim_out(rank) || sim_out(OWNER) || same_number(&first, &second),
+                "block %llu became %llu while node %u was pinned", (unsigned long long)first.number[0],
+                (unsigned long long)second.number[1], rank);
+    return reader_did(rank, remo_write(node, mark, &first.number[0], 8, NULL), "write");
+}
+
+static int get_head(struct heap_state *s, uint32_t rank, struct remo_addr *ret_addr) {
+    if (s->heads[rank])
+        return remo_region_read(s->heads[rank], OWNER, 0, &ret_addr->word, 8, NULL);
+    return remo_owned_var_load(s->copies[rank], &ret_addr->word);
+}
+
+static bool visit(struct heap_state *s, uint32_t rank) {
+    struct remo_addr addr = {0};
+    if (!reader_did(rank, remo_heap_pin(s->heaps[rank]), "pin"))
+        return false;
+    bool done = reader_did(rank, get_head(s, rank, &addr), "read");
+    s->held[rank] = addr.word;
+    done = done && (addr.word == 0 || visit_block(s, rank, addr));
+    s->held[rank] = 0;
+    return reader_did(rank, remo_heap_unpin(s->heaps[rank]), "unpin") && done;
+}
+
+static void body(void *state, uint32_t rank, uint32_t thread) {
+    struct heap_state *s = state;
+    (void)thread;
+    if (rank == OWNER)
+        owner_body(s);
+    for (uint32_t i = 0; rank != OWNER && i < VISITS && visit(s, rank); i++)
+        continue;
+}
+
+/* No pin of a failed node delays the owner. */
+static void after(void *state, uint32_t rank) {
+    struct heap_state *s = state;
+    struct remo_heap_sizes sizes;
+    if (rank != OWNER)
+        return;
+    int rc = remo_heap_reclaim(s->heaps[OWNER], FOREVER);
+    remo_heap_stats(s->heaps[OWNER], &sizes);
+    sim_require(rc == 0 && sizes.retired_bytes == 0, "reclaim: %d (%s)", rc, remo_last_error());
+}
+
+const struct sim_case sim_case_heap = {.object = "heap",
+                                       .name = "grace",
+                                       .about = "blocks are replaced and retired while two nodes use them",
+                                       .nodes = 3,
+                                       .threads = 1,
+                                       .state_bytes = sizeof(struct heap_state),
+                                       .open = open_heap,
+                                       .close = close_heap,
+                                       .body = body,
+                                       .after = after};
+
+/* The shortest schedule that needs the fence of a pin: the reader loads its copy of the address while its pin
+ * is in its store buffer. */
+static void copies_body(void *state, uint32_t rank, uint32_t thread) {
+    struct heap_state *s = state;
+    struct remo_addr old = s->current, none = {0};
+    (void)thread;
+    if (rank != OWNER) {
+        (void)visit(s, rank);
+        return;
+    }
+    if (!owner_did(set_head(s, none), "publish")
+        || !owner_did(remo_fence(s->nodes[OWNER], REMO_FENCE_THREAD, 0), "fence")
+        || !owner_did(remo_heap_retire(s->heaps[OWNER], old), "retire"))
+        return;
+    if (remo_heap_reclaim(s->heaps[OWNER], 0) == 0)
+        check_held(s, old);
+}
+
+const struct sim_case sim_case_heap_copies = {
+    .object = "heap",
+    .name = "copies",
+    .about = "a block is retired while a node loads its address from a local copy",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct heap_state),
+    .open = open_copies,
+    .close = close_heap,
+    .body = copies_body,
+    .after = after};
