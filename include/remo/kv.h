@@ -166,7 +166,7 @@ struct remo_kv_op {
 /* Start an operation. Does not block.
  * Errors (op->status has them too): those of a wrong key or value, and
  *   -EAGAIN  too many threads use the node
- *   -ENOMEM  no memory for the state of the thread */
+ *   -ENOMEM, -ENOSPC  no memory for the state of the thread, or no room for it in the arena */
 REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
 /* Advance each of this thread's operations by one step. Returns the number of operations in flight,
  * or -errno. Never sleeps; may spin for some microseconds to acquire a lock. */
@@ -204,6 +204,7 @@ struct remo_kv_cursor {
  *   -EINVAL     an argument is wrong
  *   -EAGAIN     too many threads use the node
  *   -ENOMEM     no memory for the state of the thread
+ *   -ENOSPC     no room in the arena for the buffers of the thread
  * After -EMSGSIZE and the errors below it, the cursor stays at the entry. */
 REMO_API int remo_kv_next(struct remo_kv *kv, struct remo_kv_cursor *cursor, void *key, size_t key_cap,
                           size_t *ret_key_bytes, void *value, size_t value_cap, size_t *ret_value_bytes);

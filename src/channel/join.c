@@ -462,10 +462,7 @@ void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
         known->leaving_id = is_fenced ? 0 : id;
         send_leave(channel->node, peer, channel->id, id, !is_fenced);
     }
-    if (is_fenced)
-        return;
-    channel->grants++; /* operations in flight may access this node's memory too */
-    remo__leaving_add(remo__registry(channel->node), channel);
+    channel->grants += !is_fenced; /* operations in flight may access this node's memory too */
 }
 
 void remo__join_leave_finally(struct remo_channel *channel) {

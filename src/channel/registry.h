@@ -70,7 +70,7 @@ int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id)
 void remo__join_refuse_early(struct remo_channel *channel);
 /* Send LEAVE to each peer that has received the endpoint's addresses or sent its own, and count the grants.
  * `is_fenced`: no operation of this node is in flight. Otherwise the channel is leaving until
- * remo__join_leave_finally. The lock is held. */
+ * remo__join_leave_finally, and the caller calls remo__leaving_add. The lock is held. */
 void remo__join_leave(struct remo_channel *channel, bool is_fenced);
 /* Send the final LEAVE: the operations of a channel that is leaving have ended. Destroys the channel if no
  * peer can use its memory. The lock is held. */

@@ -1,4 +1,5 @@
-/* op.c - reads and atomics of any fabric: each starts its operations, and waits for them without an ack. */
+/* op.c - reads and atomics of any fabric. Without an ack a call waits until its operations are complete, for
+ * op_timeout_ns at most. */
 #include "remote/op.h"
 
 #include "remote/start.h"
@@ -68,11 +69,12 @@ int remo__op_flush_exempt(struct remo__thread *caller) {
     uint32_t count = node->fabric->caps.completion_placed ? 0 : atomic_load(&node->threads->count);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t peer = 0; peer < node->size; peer++) {
-            _Atomic bool *has_exempt = &node->threads->of[i]->slots->peers[peer].has_exempt;
+            struct remo__thread *writer = node->threads->of[i];
+            _Atomic bool *has_exempt = &writer->slots->peers[peer].has_exempt;
             if (!atomic_load(has_exempt) || !remo__peer_is_up(node, peer))
                 continue;
             atomic_store(has_exempt, false);
-            int rc = remo__op_flush(node->threads->of[i], &caller->stats[0], peer, node->fabric->private_bytes);
+            int rc = remo__op_flush(writer, &caller->stats[0], peer, node->fabric->private_bytes);
             if (rc == 0 || !remo__peer_is_up(node, peer))
                 continue;
             atomic_store(has_exempt, true);

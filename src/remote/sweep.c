@@ -1,9 +1,8 @@
-/* sweep.c - sweeps: the service thread drives operations that their threads do not.
+/* sweep.c - sweeps: the service thread drives operations whose threads do not poll.
  *
- * A write without an ack is in flight when the call returns, and its thread may then compute or sleep. If the
- * fabric makes progress only when it is polled, the service thread polls for that thread. The writing thread
- * wakes the service thread once. The service thread then sweeps until more than QUIET_SWEEPS_MAX sweeps in
- * succession have found no such operation. So a thread that posts often causes no further wake-ups. */
+ * A write without an ack is in flight when the call returns, and its thread may then compute or sleep. The
+ * writing thread wakes the service thread once. The sweeps end when more than QUIET_SWEEPS_MAX in succession
+ * have found no such operation. So a thread that posts often causes no further wake-ups. */
 #include "remote/slots.h"
 
 #define QUIET_SWEEPS_MAX 16u

@@ -52,6 +52,8 @@ void test_region(remo::node &node) {
     region.fetch_add(0, 0, 2);
     all.wait(patience);
     CHECK(region.compare_swap(0, 0, 1, 9) == 2 * node.size());
+    CHECK(node.compare_swap(region.address(0, 0), 1, 9) == 2 * node.size());
+    CHECK(node.fetch_add(region.address(0, 0), 0) == 2 * node.size());
     CHECK(region.size_bytes() == 4096 && region.local().size() == 4096);
     CHECK(region.channel().stats().atomics > 0 && region.channel().name() == "region");
     all.wait(patience);

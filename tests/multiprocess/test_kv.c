@@ -472,7 +472,7 @@ static int full_arena(struct remo_node *node, void *ctx) {
     CHECK_OK(job_make(&job, 1));
     CHECK_OK(job_open(&job, 0, remo_node_fabric(node), &config, &small));
     CHECK_OK(remo_kv_open(remo_node_root(small), "map", &options, &kv));
-    CHECK_SENTENCE(remo_kv_get(kv, "key", 3, NULL, 0, NULL), is_mapped ? -ENOENT : -EAGAIN,
+    CHECK_SENTENCE(remo_kv_get(kv, "key", 3, NULL, 0, NULL), is_mapped ? -ENOENT : -ENOSPC,
                    is_mapped ? "key" : "raise arena_bytes");
     remo_kv_close(kv);
     remo_node_close(small);

@@ -73,9 +73,58 @@ static int wrong_addresses(struct remo_node *node) {
                    "has not announced memory at offset");
     CHECK_SENTENCE(remo_read(node, good, NULL, 8, NULL), -EINVAL, "NULL");
     CHECK_CODE(remo_write(node, good, NULL, 8, NULL), -EINVAL);
+    CHECK_SENTENCE(remo_fetch_add(node, address_of(1 - rank, 4), 1, &word, NULL), -EINVAL, "multiple of 8");
+    CHECK_CODE(remo_compare_swap(node, address_of(1 - rank, 1), 0, 1, &word, NULL), -EINVAL);
+    CHECK_CODE(remo_fetch_add(node, null, 1, &word, NULL), -EFAULT);
+    CHECK_CODE(
+        remo_compare_swap(node, remo_addr_make(1 - rank, 5, remo_addr_offset(good)), 0, 1, &word, NULL),
+        -ESTALE);
     CHECK_EQUAL(word, 1);
     remo_node_stats(node, &after);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
+    return 0;
+}
+
+#define ADDS 500u
+
+/* All nodes add to two words of node 0, with and without an ack, and take turns in a third one. */
+static int count_together(struct remo_node *node) {
+    uint32_t size = remo_node_size(node);
+    struct remo_stats before, after;
+    struct remo_ack ack = REMO_ACK_INIT;
+    uint64_t old = UINT64_MAX, last = 0;
+    remo_thread_stats(node, &before);
+    for (uint32_t i = 0; i < ADDS; i++) {
+        CHECK_OK(remo_fetch_add(node, address_of(0, 0), 1, &old, NULL));
+        CHECK(i == 0 || old > last);
+        last = old;
+        CHECK_OK(remo_fetch_add(node, address_of(0, 8), 2, NULL, &ack));
+        CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
+    }
+    remo_thread_stats(node, &after);
+    CHECK_EQUAL(after.atomics - before.atomics, 2 * ADDS);
+    CHECK_OK(cluster_meet());
+    CHECK_OK(remo_fetch_add(node, address_of(0, 0), 0, &old, NULL));
+    CHECK_EQUAL(old, size * ADDS);
+    CHECK_OK(remo_fetch_add(node, address_of(0, 8), 0, &old, NULL));
+    CHECK_EQUAL(old, 2 * size * ADDS);
+    for (uint64_t mine = remo_node_rank(node); mine < 20; mine += size)
+        do /* until it is this node's turn */
+            CHECK_OK(remo_compare_swap(node, address_of(0, 16), mine, mine + 1, &old, NULL));
+        while (old != mine);
+    CHECK_OK(cluster_meet());
+    CHECK_OK(remo_compare_swap(node, address_of(0, 16), 0, 1, &old, NULL));
+    CHECK_EQUAL(old, 20);
+    return 0;
+}
+
+static int atomics_by_address(struct remo_node *node, void *ctx) {
+    struct remo_region *region;
+    (void)ctx;
+    if (open_all(node, &region) || count_together(node))
+        return 1;
+    CHECK_OK(cluster_meet());
+    remo_region_close(region);
     return 0;
 }
 
@@ -235,6 +284,7 @@ static void setup(void) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {CLUSTER_TEST(by_address, 2, .op_timeout_ns = 3 * SECOND),
+                                                CLUSTER_TEST(atomics_by_address, 2),
                                                 CLUSTER_TEST(statistics, 2),
                                                 CLUSTER_TEST(acks, 2),
                                                 {0}};

@@ -19,6 +19,8 @@ static int nodes(struct remo_node *node) {
     CHECK_NULL(remo_fence(NULL, REMO_FENCE_GLOBAL, 0));
     CHECK_NULL(remo_read(NULL, addr, &word, 8, NULL));
     CHECK_NULL(remo_write(NULL, addr, &word, 8, NULL));
+    CHECK_NULL(remo_fetch_add(NULL, addr, 1, &word, NULL));
+    CHECK_NULL(remo_compare_swap(NULL, addr, 0, 1, &word, NULL));
     CHECK_NULL(remo_buffer_get(NULL, &(void *){NULL}));
     CHECK_NULL(remo_buffer_get(node, NULL));
     CHECK_NULL(remo_ack_test(NULL));

@@ -8,22 +8,6 @@
 
 #include "node/arena.h"
 
-int remo__heap_thread(struct remo_heap *heap, struct remo__thread **ret_thread,
-                      struct heap_thread **ret_state) {
-    struct remo__thread *thread = remo__thread(heap->node);
-    if (remo__unlikely(!thread))
-        return -EAGAIN;
-    struct heap_thread **state = &heap->threads[thread->index];
-    if (remo__unlikely(!*state)) { /* only the thread with this index uses the entry */
-        *state = calloc(1, sizeof **state);
-        if (!*state)
-            return remo__fail(-ENOMEM, "no memory for the slabs of a thread");
-    }
-    *ret_thread = thread;
-    *ret_state = *state;
-    return 0;
-}
-
 /* ---- open and close ---- */
 
 static int open_parts(struct remo_heap *heap, struct remo_channel *parent, const char *name,

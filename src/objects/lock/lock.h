@@ -189,6 +189,7 @@ struct remo_lock {
     struct remo__lock_report *reports;    /* [home_count] */
     bool report_continues;                /* a REPORT_CONTINUE is queued; control thread only */
     struct remo__lock_recovery *recovery; /* NULL if this node is not a home */
+    bool has_unsent_grant; /* a grant by message waits until the next node connects; control thread only */
     struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
 };
 
@@ -315,8 +316,6 @@ void remo__lock_recovery_close(struct remo_lock *lock);
 void remo__lock_recovery_start(struct remo_lock *lock);
 void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node);
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes);
-/* Record that a grant by message could not be sent yet. */
-void remo__lock_recovery_unsent(struct remo_lock *lock);
 /* Return whether the node has the addresses of this home. A node without them has no ticket here. */
 bool remo__lock_has_our_addresses(const struct remo_lock *lock, uint32_t node);
 /* Return whether the node has failed or left the channel, and is cut off from this node's memory. */

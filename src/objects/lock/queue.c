@@ -111,7 +111,7 @@ static int send_grant_message(struct remo_lock *lock, uint32_t index, uint32_t w
     remo__put_u64(&writer, grant);
     int rc = remo_channel_send(lock->channel, waiter, message, (size_t)(writer.at - message));
     if (rc == -ENOTCONN)
-        remo__lock_recovery_unsent(lock);
+        lock->has_unsent_grant = true;
     return rc;
 }
 

@@ -31,7 +31,6 @@ struct remo__lock_recovery {
     uint32_t scanned, resolved, count;
     struct remo_nodeset unanswered; /* participants whose answer is missing */
     struct remo_nodeset unsent;     /* of these: the query could not be sent yet */
-    bool has_unsent_grant;          /* begin a round again when the next node connects */
     bool drains; /* after a RECOUNT: query all once before the scan, so that late operations have ended */
     bool recount_due; /* a RECOUNT arrived during the round: begin another one after it */
     struct held_lock batch[BATCH_LOCKS];
@@ -93,7 +92,7 @@ void remo__lock_recovery_start(struct remo_lock *lock) {
     recovery->phase = SCANNING;
     recovery->round++;
     recovery->scanned = recovery->count = 0;
-    recovery->has_unsent_grant = false;
+    lock->has_unsent_grant = false;
     continue_round(lock);
 }
 
@@ -180,16 +179,12 @@ void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node) {
     struct remo__lock_recovery *recovery = lock->recovery;
     if (!recovery)
         return;
-    if (recovery->has_unsent_grant) {
+    if (lock->has_unsent_grant) {
         remo__lock_recovery_start(lock);
     } else if (recovery->phase == ASKING && remo_nodeset_has(&recovery->unsent, node)) {
         remo_nodeset_remove(&recovery->unsent, node);
         query_node(lock, node);
     }
-}
-
-void remo__lock_recovery_unsent(struct remo_lock *lock) {
-    lock->recovery->has_unsent_grant = true;
 }
 
 static struct held_lock *find_held(struct remo__lock_recovery *recovery, uint32_t at) {

@@ -112,13 +112,8 @@ static inline bool remo__queue_is_departure(int rc) {
     return rc == -EHOSTDOWN || rc == -ENOTCONN;
 }
 
-/* ---- queue/slot.c ---- */
+/* ---- queue/reach.c ---- */
 
-/* Try once to push or to pop. `ctx` is a struct remo__queue_op; these are wait conditions of remo__wait.
- * Return 1 if done, 0 if the queue is full or empty, or if other nodes were faster until the deadline.
- * Errors: those of remo_queue_push and remo_queue_pop, without -ETIMEDOUT. */
-int remo__queue_try_push(void *ctx);
-int remo__queue_try_pop(void *ctx);
 /* Wait until the memory of `node` can be reached, and find the arena offset of `offset` in it.
  * Blocks for op_timeout_ns at most, while the node has not opened the queue.
  * Errors: those of remo__channel_reach; -ENOTCONN: the node has just left. */
@@ -141,6 +136,13 @@ bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node);
 /* Turn the timeout of a network operation into -EIO: for callers -ETIMEDOUT means a full or empty queue. */
 int remo__queue_convert_timeout(const struct remo__queue_op *op, int rc);
 
+/* ---- queue/slot.c ---- */
+
+/* Try once to push or to pop. `ctx` is a struct remo__queue_op; these are wait conditions of remo__wait.
+ * Return 1 if done, 0 if the queue is full or empty, or if other nodes were faster until the deadline.
+ * Errors: those of remo_queue_push and remo_queue_pop, without -ETIMEDOUT. */
+int remo__queue_try_push(void *ctx);
+int remo__queue_try_pop(void *ctx);
 /* ---- queue/kept.c ---- */
 
 /* Retract a claim, or keep it if that fails. Blocks for the operations of the retraction. Returns 1 if a pop
