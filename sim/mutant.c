@@ -129,6 +129,7 @@ static const struct sim_hint hints[] = {
     {"queue_mask", "queue", "late", "shm", SIM_NO_FAULT},
     {"queue_outrun", "queue", "outrun", "ibta_rc", SIM_NO_FAULT},
     {"queue_removal", "queue", "settled", "ibta_rc", SIM_FAIL_COMPLETION},
+    {"queue_is_kept", "queue", "leaving", "shm", SIM_NO_FAULT},
     {"queue_leave_exempt", "queue", "leaving", "ibta_rc", SIM_NO_FAULT},
     {"queue_retract", "queue", "settled", "ibta_rc", SIM_FAIL_POST},
     {"queue_retract_now", "queue", "kept", "ibta_rc", SIM_NO_FAULT},

@@ -490,8 +490,8 @@ static void leaving_body(void *state, uint32_t rank, uint32_t thread) {
     }
     sim_delay(SLOW, sim_choose(8), 1);
     s->queues[SLOW]->node->op_timeout_ns = 400; /* expires even while other nodes make steps */
-    for (uint64_t i = 1; i <= 3 && push_on(s, SLOW, 10 * SLOW + i) == 0; i++)
-        continue;
+    for (uint64_t i = 1; i <= 3; i++)
+        (void)push_on(s, SLOW, 10 * SLOW + i);
     remo_queue_close(s->queues[SLOW]);
     s->queues[SLOW] = NULL;
     for (uint32_t turns = sim_choose(40); turns > 0; turns--)

@@ -118,6 +118,17 @@ void remo__queue_retract_kept_claims(struct remo__queue_op *op) {
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
 }
 
+bool remo__queue_is_kept(struct remo_queue *queue, const struct remo__queue_slot *slot, uint64_t claim) {
+    bool found = false;
+    (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
+    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX && !REMO__MUTANT(queue_is_kept); i++) {
+        const struct remo__queue_kept_claim *kept = &queue->kept[i];
+        found = found || (kept->is_used && kept->slot.ticket == slot->ticket && kept->claim == claim);
+    }
+    remo__mutex_unlock(queue->node, &queue->kept_mutex);
+    return found;
+}
+
 void remo__queue_drop_kept_claims(struct remo_queue *queue) {
     for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX; i++)
         remo_ack_cancel(&queue->kept[i].ack);

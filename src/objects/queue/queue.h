@@ -152,6 +152,8 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
 /* Advance the retraction of claims that earlier calls kept, without waiting for the owners of their slots. A
  * claim is dropped if its slot's owner has failed or left. */
 void remo__queue_retract_kept_claims(struct remo__queue_op *op);
+/* Return whether this node keeps the claim. An earlier push of the same thread made it for the same slot. */
+bool remo__queue_is_kept(struct remo_queue *queue, const struct remo__queue_slot *slot, uint64_t claim);
 /* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
 void remo__queue_drop_kept_claims(struct remo_queue *queue);
 

@@ -126,8 +126,8 @@ static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_s
     int rc = swap_claim(op, slot, free_before, mine, ret_old);
     for (uint32_t i = 0; rc != 0 && !remo__queue_is_departure(rc) && i < RETRIES_MAX; i++) {
         rc = swap_claim(op, slot, free_before, mine, ret_old);
-        if (rc == 0 && *ret_old == mine)
-            return 1;
+        if (rc == 0 && *ret_old == mine) /* the claim of this call, or a kept one */
+            return !remo__queue_is_kept(op->queue, slot, mine);
     }
     return rc != 0 ? remo__queue_convert_timeout(op, rc)
                    : *ret_old == free_before || REMO__MUTANT(queue_claim);
