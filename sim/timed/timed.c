@@ -11,7 +11,6 @@
 #include "remote/wait.h"
 #include "sim/memory/heap.h"
 #include "sim/timed/model.h"
-#include "sim/network/net.h"
 #include "sim/scheduler.h"
 #include "sim/world/threads.h"
 
@@ -402,7 +401,7 @@ static void *run_program(void *ctx) {
     return NULL;
 }
 
-bool sim_timed_run(uint32_t nodes, void (*program)(void *ctx, uint32_t node), void *ctx) {
+bool sim_timed_open(uint32_t nodes, void (*program)(void *ctx, uint32_t node), void *ctx) {
     sim_heap_open();
     sim_world = calloc(1, sizeof *sim_world);
     at.actors = calloc(THREADS_MAX, sizeof *at.actors);
@@ -415,8 +414,11 @@ bool sim_timed_run(uint32_t nodes, void (*program)(void *ctx, uint32_t node), vo
     sim_world->nodes_count = nodes;
     sim_world->programs_left = nodes;
     sim_world->running = true;
-    sim_net_open();
-    for (uint32_t node = 0; node < nodes && !sim_turn.failed; node++)
+    return true;
+}
+
+bool sim_timed_start(void) {
+    for (uint32_t node = 0; node < sim_world->nodes_count && !sim_turn.failed; node++)
         (void)spawn(node, SIM_PROGRAM, run_program, NULL);
     run_events();
     return !sim_turn.failed;

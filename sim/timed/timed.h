@@ -13,6 +13,10 @@
  * or after sim_fail; see sim_failure. */
 bool sim_timed_run(uint32_t nodes, void (*program)(void *ctx, uint32_t node), void *ctx);
 
+/* The two parts of it: set up the world, and run the nodes on a network that is open. */
+bool sim_timed_open(uint32_t nodes, void (*program)(void *ctx, uint32_t node), void *ctx);
+bool sim_timed_start(void);
+
 /* Return the time of the running thread or event. */
 uint64_t sim_timed_now(void);
 /* Advance the time of the running thread. */
