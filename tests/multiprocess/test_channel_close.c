@@ -76,6 +76,14 @@ static const void *close_second(struct remo_region *data) {
     return before;
 }
 
+/* Close the regions that are still open, after all nodes have ended the test. */
+static int finish(struct remo_region *data, struct remo_region *stuck) {
+    int rc = cluster_meet();
+    remo_region_close(data);
+    remo_region_close(stuck);
+    return rc;
+}
+
 static int memory_is_reused(struct remo_node *node, void *ctx) {
     struct remo_region *data, *stuck;
     bool same = false;
@@ -90,7 +98,7 @@ static int memory_is_reused(struct remo_node *node, void *ctx) {
         CHECK(reopen(node, close_second(data), &same) == 0);
         CHECK(same);
     }
-    return cluster_meet();
+    return finish(NULL, stuck);
 }
 
 /* The memory stays reserved while an operation of the writer is in flight, and no longer. */
@@ -111,7 +119,7 @@ static int memory_is_kept(struct remo_node *node, void *ctx) {
         while (!same)
             CHECK(reopen(node, before, &same) == 0);
     }
-    return cluster_meet();
+    return finish(NULL, stuck);
 }
 
 /* A wait for the writer ends when it has closed, although its operations are in flight. */
@@ -132,8 +140,9 @@ static int wait_ends(struct remo_node *node, void *ctx) {
     } else if (remo_node_rank(node) == TARGET) {
         CHECK_CODE(remo_barrier_wait(barrier, 100 * SECOND), -ENOTCONN);
         kill(atomic_load(&shared->paused), SIGCONT);
+        remo_barrier_close(barrier);
     }
-    return cluster_meet();
+    return finish(data, stuck);
 }
 
 /* The writer leaves the job with an operation in flight: its peers cut it off, and reuse the memory. */
@@ -143,8 +152,12 @@ static int node_close_ends(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (open_regions(node, &data, &stuck) != 0)
         return 1;
-    if (remo_node_rank(node) == WRITER)
-        return get_stuck(node, stuck); /* the node closes when this returns */
+    if (remo_node_rank(node) == WRITER) {
+        int rc = get_stuck(node, stuck);
+        remo_region_close(data);
+        remo_region_close(stuck);
+        return rc; /* then the node closes */
+    }
     if (remo_node_rank(node) == TARGET) {
         const void *before = remo_region_local(data);
         while (remo_node_peer(node, WRITER) != REMO_PEER_LEFT)
@@ -154,7 +167,7 @@ static int node_close_ends(struct remo_node *node, void *ctx) {
             CHECK(reopen(node, before, &same) == 0);
         kill(atomic_load(&shared->paused), SIGCONT);
     }
-    return cluster_meet();
+    return finish(NULL, stuck);
 }
 
 static void setup(void) {
