@@ -66,7 +66,7 @@ REMO_API struct remo_channel *remo_heap_channel(struct remo_heap *heap);
  *   -EINVAL  the size is 0, or the alignment is wrong
  *   -ENOSPC  the arena or limit_bytes is exhausted: free blocks, or reclaim retired ones
  *   -ENOMEM  no memory
- *   -EAGAIN  no room to attach this thread
+ *   -EAGAIN  too many threads use the node
  *   -EPROTO  a peer opened another object under this name */
 REMO_API int remo_heap_alloc(struct remo_heap *heap, uint64_t size_bytes, uint64_t alignment,
                              struct remo_addr *ret_addr);
@@ -96,7 +96,8 @@ REMO_API int remo_heap_retire(struct remo_heap *heap, struct remo_addr addr);
 REMO_API int remo_heap_reclaim(struct remo_heap *heap, uint64_t timeout_ns);
 
 /* Pin the heap: blocks whose addresses this thread loads from now on are not reused until the thread
- * unpins. Pins nest. Does not block. Errors: -EAGAIN, -ENOMEM, -EPROTO as in remo_heap_alloc. */
+ * unpins. Pins nest. Does not block.
+ * Errors: -EAGAIN, -ENOMEM, -ENOSPC, -EPROTO as in remo_heap_alloc. */
 REMO_API int remo_heap_pin(struct remo_heap *heap);
 /* Unpin the heap, after the writes of this thread are placed (a THREAD fence). Addresses loaded
  * under the pin must not be used again, and operations with an ack must be complete. Blocks for
