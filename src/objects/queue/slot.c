@@ -1,6 +1,6 @@
 /* slot.c - tries to push an element to a slot, and to pop one from a slot.
- * Invariant: tickets are claimed in order and freed in order. A search passes a ticket only after it has read
- * that the ticket was claimed (push) or freed (pop), or that the owner of its slot has failed or left.
+ * Invariant: tickets are claimed in order and freed in order. A search passes a ticket in two cases: the
+ * ticket was claimed (push) or freed (pop), or the owner of its slot has failed or left.
  * docs/internals/queue.md describes the protocol. */
 #include <stdio.h>
 #include <string.h>
