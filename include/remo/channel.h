@@ -20,7 +20,7 @@
  *           REMO_CHANNEL_LEFT. Memory is reused when all peers that have its address have closed
  *           too, or have failed. An operation of a closing node may still be in flight after
  *           op_timeout_ns. The memory that it may use is reused after the operation has ended, or
- *           after that node has left or failed. on_cut_off reports the same moment.
+ *           after that node has left or failed. on_cut_off reports that moment.
  * Threads: any. Callbacks run on the node's control thread (join, connect, leave, message) or
  *          service thread (immediate), one at a time on each. They may open channels and send. They
  *          must not wait for peers, close their own channel, or run for long.

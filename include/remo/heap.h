@@ -2,22 +2,23 @@
  * arena, and any node reads and writes them by address.
  *
  * Model:   each participant has its own heap of blocks, and allocates and frees them; peers access
- *          them with remo_read and remo_write. A heap is a channel because reuse depends on its
- *          participants: a block that peers may know is retired, and reused after a grace period.
- *          Grace period: a reader pins the heap while it uses addresses. A pin is a word in the
- *          reader's own network memory. The owner of retired blocks reads the pins of all
- *          participants once per batch, and frees the batch when each thread that was pinned has
- *          unpinned since. Generations in addresses were rejected: the 64 bits of an address have
- *          no room for one, and a generation cannot undo a write to a reused block.
- * Layout:  72 size classes: multiples of 16 bytes up to 128, then 8 per doubling up to 32 KiB, so a
+ *          them with remo_read and remo_write. A heap is a channel, because reuse depends on its
+ *          participants. A block whose address peers may have is retired, and is reused after a grace
+ *          period. Grace period: a reader pins the heap while it uses addresses. A pin is a word in
+ *          the reader's own network memory. The owner of retired blocks reads the pins of all
+ *          participants. It frees a batch of blocks when each thread that was pinned has unpinned
+ *          since. Addresses have no generations: their 64 bits have no room for them, and a
+ *          generation does not prevent a late write to a reused block.
+ * Layout:  72 size classes: multiples of 16 bytes up to 128, then 8 per doubling up to 32 KiB. A
  *          block above 128 bytes has at most 12.5 % padding. Blocks of a class fill slabs of 64 KiB
- *          (above 8 KiB: 256 KiB) without headers; at most 9 % of a slab is left over. Larger blocks
- *          are runs of pages of 4 KiB in chunks of 2 MiB, or a piece of the arena. All metadata is in
- *          private memory: writes of peers cannot damage the allocator.
+ *          (above 8 KiB: 256 KiB) without headers; at most 9 % of a slab is left over. A larger block
+ *          is a run of 4 KiB pages in a chunk of 2 MiB; above 2 MiB, a chunk of its own. All metadata
+ *          is in private memory: writes of peers cannot damage the allocator.
  * Cost:    alloc, free, retire, pin: no network operation; O(1), no lock and no system call, except
- *          once per slab and for blocks above 32 KiB. unpin: a THREAD fence. A reclaim that begins
- *          or ends a grace period: 1 read per other participant. Every REMO_HEAP_BATCH calls,
- *          retire includes one attempt to reclaim. A thread keeps at most one slab per size class.
+ *          once per slab and for blocks above 32 KiB. unpin: a THREAD fence. An attempt to reclaim: 1
+ *          read per other participant at most, or 2 if an earlier grace period has not ended. Every
+ *          REMO_HEAP_BATCH calls, retire includes one attempt. A thread keeps at most one slab per
+ *          size class.
  * Order:   an access by an address that was loaded under a pin precedes the reuse of its block.
  * Caches:  works without hardware coherence (see region.h), if each line of 64 bytes has one
  *          writer: allocate blocks with an alignment of 64 there.
@@ -51,9 +52,10 @@ struct remo_heap_options {
  * Errors: those of remo_region_open. */
 REMO_API int remo_heap_open(struct remo_channel *parent, const char *name,
                             const struct remo_heap_options *options, struct remo_heap **ret_heap);
-/* Close the heap and free all blocks of this node. Remove all references to them before; unpin all
- * threads before. Waits for op_timeout_ns at most until no peer is pinned. If a peer is still
- * pinned then, the blocks stay allocated until the node closes. NULL has no effect. */
+/* Close the heap and free all blocks of this node. Before this call remove all references to the
+ * blocks, and unpin all threads of this node. Waits for op_timeout_ns at most until no peer is
+ * pinned. If a peer is still pinned then, the blocks stay allocated until the node closes. NULL has
+ * no effect. */
 REMO_API void remo_heap_close(struct remo_heap *heap);
 REMO_API struct remo_channel *remo_heap_channel(struct remo_heap *heap);
 
@@ -62,22 +64,22 @@ REMO_API struct remo_channel *remo_heap_channel(struct remo_heap *heap);
  * the address immediately. Does not block, except to commit memory.
  * Errors:
  *   -EINVAL  the size is 0, or the alignment is wrong
- *   -ENOSPC  the arena or limit_bytes is exhausted; the sentence states the retired size
+ *   -ENOSPC  the arena or limit_bytes is exhausted: free blocks, or reclaim retired ones
  *   -ENOMEM  no memory
- *   -EAGAIN  no room to attach this thread
+ *   -EAGAIN  too many threads use the node
  *   -EPROTO  a peer opened another object under this name */
 REMO_API int remo_heap_alloc(struct remo_heap *heap, uint64_t size_bytes, uint64_t alignment,
                              struct remo_addr *ret_addr);
 /* Return the CPU address of a byte of this node's blocks, or NULL if `addr` is no address of this
  * heap on this node. Peers may modify the memory concurrently (region.h). Does not block. */
 REMO_API void *remo_heap_local(const struct remo_heap *heap, struct remo_addr addr);
-/* Free a block of this node at once. No peer has its address, or each peer that has it will not use
- * it again and its writes are placed. Does not block. An error changes nothing. A block that was
- * freed and allocated again has the same address: freeing it again frees the new block, undetected.
+/* Free a block of this node immediately. Call this only if no peer uses the address from now on, and
+ * all writes of peers to the block are placed. Does not block. An error changes nothing. If the
+ * address was allocated again after an earlier free, a repeated free frees the new block.
  * Errors:
  *   -EINVAL   the block belongs to another node, or `addr` is not the first byte of a block
  *   -ESTALE   the address belongs to an earlier incarnation of this node
- *   -EFAULT   the address is not in this heap
+ *   -EFAULT   the address is not in this heap, or no longer: its slab was empty
  *   -EALREADY the block is free or retired */
 REMO_API int remo_heap_free(struct remo_heap *heap, struct remo_addr addr);
 /* Free a block of this node after a grace period: when all threads that are pinned now have
@@ -89,12 +91,13 @@ REMO_API int remo_heap_retire(struct remo_heap *heap, struct remo_addr addr);
 /* Wait until all blocks that this node retired before this call are free. Blocks up to `timeout_ns`
  * (0: one attempt); an attempt reads the pins of each participant, for op_timeout_ns at most.
  * Errors:
- *   -ETIMEDOUT  a participant is pinned, has not opened the heap, or does not answer; the sentence
- *               names it */
+ *   -ETIMEDOUT  a participant is pinned, has not opened the heap, or does not answer: the sentence
+ *               names it; or another thread of this node reclaims */
 REMO_API int remo_heap_reclaim(struct remo_heap *heap, uint64_t timeout_ns);
 
-/* Pin the heap: blocks whose addresses this thread loads from now on are not reused before its
- * unpin. Pins nest. Does not block. Errors: -EAGAIN, -ENOMEM, -EPROTO as in remo_heap_alloc. */
+/* Pin the heap: blocks whose addresses this thread loads from now on are not reused until the thread
+ * unpins. Pins nest. Does not block.
+ * Errors: -EAGAIN, -ENOMEM, -ENOSPC, -EPROTO as in remo_heap_alloc. */
 REMO_API int remo_heap_pin(struct remo_heap *heap);
 /* Unpin the heap, after the writes of this thread are placed (a THREAD fence). Addresses loaded
  * under the pin must not be used again, and operations with an ack must be complete. Blocks for

@@ -28,8 +28,8 @@
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if the holder fails, it is cut off first. The next holder gets -EOWNERDEAD and holds the
  *          lock: repair the protected data, then call remo_lock_consistent. After a release without
- *          that call, every acquire returns -ENOTRECOVERABLE. A waiter that fails is skipped. If a
- *          node closes the table, the effect is the same, after its operations have ended. A node
+ *          that call, every acquire returns -ENOTRECOVERABLE. A waiter that fails is skipped. A node
+ *          that closes the table is treated like a failed node when its operations have ended. A node
  *          that fails during a hand-over to it, or during a release, may count as a holder. To
  *          find orphaned tickets, the home exchanges a query and an answer with each participant
  *          that is up. If the home fails, all calls return -EHOSTDOWN; if it closes the table,
@@ -74,8 +74,8 @@ REMO_API struct remo_channel *remo_lock_channel(struct remo_lock *lock);
 REMO_API uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index);
 
 /* Acquire lock `index`. The caller holds the lock if the call returns 0 or -EOWNERDEAD. Blocks up
- * to `timeout_ns` (0: try once); longer if the lock is being handed to this node at that moment, until
- * the hand-over ends. Locks are not recursive. Threads: any.
+ * to `timeout_ns` (0: try once). If a hand-over to this node is in progress then, blocks until it ends.
+ * Locks are not recursive. Threads: any.
  * Errors:
  *   -EOWNERDEAD       acquired, but the previous holder failed: repair the protected data
  *   -ETIMEDOUT        the lock was not free

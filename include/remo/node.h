@@ -144,9 +144,9 @@ REMO_API enum remo_peer_state remo_node_peer(const struct remo_node *node, uint3
  *   -ETIMEDOUT  a peer does not answer; the sentence names it
  *   others      that of the first write without an ack that failed since the last fence; GLOBAL
  *               includes writes of other threads, even of threads that have ended
- * The writing thread gets each failure from its next fence that covers the write, once. A GLOBAL
- * fence of another thread gets it too, also once, if it runs before that fence. A fence returns one
- * error for all failures that it covers. */
+ * The next fence of the writing thread that covers the write returns the failure, once. A GLOBAL
+ * fence of another thread that runs earlier returns it too, once. A fence returns one error for all
+ * failures that it covers. */
 enum remo_fence_scope { REMO_FENCE_NONE, REMO_FENCE_PAIR, REMO_FENCE_THREAD, REMO_FENCE_GLOBAL };
 REMO_API int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer);
 
@@ -161,9 +161,10 @@ REMO_API int remo_read(struct remo_node *node, struct remo_addr addr, void *dst,
                        struct remo_ack *ack);
 REMO_API int remo_write(struct remo_node *node, struct remo_addr addr, const void *src, size_t size_bytes,
                         struct remo_ack *ack);
-/* Add to a word of 8 bytes, or replace it by `desired` if it equals `expected`. The offset of `addr`
+/* Add to a word of 8 bytes, or replace it with `desired` if it equals `expected`. The offset of `addr`
  * is a multiple of 8. Change a word by atomics only, as region.h explains. *ret_old is the value before
- * the change; `ret_old` may be NULL. Cost: 1 atomic. Errors: as above, and
+ * the change; `ret_old` may be NULL. Cost: 1 atomic.
+ * Errors: those of remo_read, and
  *   -EINVAL      the address is not a multiple of 8
  *   -EOPNOTSUPP  the fabric has no atomics (caps) */
 REMO_API int remo_fetch_add(struct remo_node *node, struct remo_addr addr, uint64_t addend, uint64_t *ret_old,

@@ -32,14 +32,14 @@
  *          push to an owner that is up fails, it returns -EIO, and its slot is skipped. In both
  *          cases the element was pushed at most once, and the sentence states whether the outcome
  *          is unknown. While the owner is up and does not answer, pops wait at the slot. After the
- *          owner answers, the next calls on the pushing node free the slot, without waiting for it.
- *          If a pop cannot confirm that it removed the first element, it returns -EIO, and the
- *          outcome is unknown: either the pop removed the element, which no other pop returns, or
- *          the element stays in the queue. The caller gets a copy, so no element is lost silently.
+ *          owner answers, later calls on the pushing node free the slot, without waiting for the owner.
+ *          If a pop cannot confirm that it removed the first element, it returns -EIO and a copy of the
+ *          element. The outcome is unknown: if the pop removed the element, no other pop returns it;
+ *          otherwise the element stays in the queue.
  *          Calls that time out have no effect. A pop waits for a push that has claimed its
  *          slot and has not filled it. Without time to wait, the pop returns -ETIMEDOUT, as if the
- *          queue were empty. A call whose search is outrun by other nodes 64 times in succession
- *          also returns -ETIMEDOUT, if its timeout has passed.
+ *          queue were empty. If other nodes outrun the search of a call 64 times in succession, the
+ *          call also returns -ETIMEDOUT after its timeout.
  * Threads: any.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by
  *          compare-and-swap instead of tickets by fetch-and-add, so no failed or timed-out
@@ -95,8 +95,8 @@ REMO_API int remo_queue_push(struct remo_queue *queue, const void *data, size_t 
  *   -EHOSTDOWN  the home, or a participant, has failed or left
  *   -ENOTCONN   the home has closed the queue
  *   -EIO        the network reported an error. If *ret_size_bytes is REMO_QUEUE_NO_ELEMENT, no
- *               element was removed. Otherwise `buffer` has the first element, of *ret_size_bytes,
- *               and whether it was removed is unknown
+ *               element was removed. Otherwise `buffer` has the first element, of *ret_size_bytes:
+ *               it was removed, or stays in the queue
  *   -EINVAL     an argument is NULL */
 REMO_API int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes,
                             size_t *ret_size_bytes, uint64_t timeout_ns);

@@ -1,6 +1,5 @@
 /* heap.c - heap: node 0 replaces a block that two nodes read and mark under pins, and retires the old
- * one. A block must not change while a reader is pinned, and no late mark may reach a block that is used
- * again. */
+ * one. A block must not change while a reader is pinned. No late mark may reach a reused block. */
 #include <errno.h>
 #include <remo/heap.h>
 #include <remo/owned_var.h>

@@ -2,7 +2,7 @@
  *
  *   lock.c           the judge, and cases with data under the lock
  *   lock_turns.c     cases of the lock alone
- *   lock/recovery.c  cases whose operations take effect late, and whose nodes fail repeatedly */
+ *   lock_recovery.c  cases whose operations take effect late, and whose nodes fail repeatedly */
 #pragma once
 
 #include <errno.h>

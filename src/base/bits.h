@@ -1,4 +1,4 @@
-/* bits.h - helpers of all floors: cache lines, branch hints, powers of two, alignment. */
+/* bits.h - helpers of all layers: cache lines, branch hints, powers of two, alignment. */
 #pragma once
 
 #include <assert.h>

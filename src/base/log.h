@@ -6,7 +6,7 @@
 /* The longest message, its terminator included; longer messages are truncated. */
 #define REMO__LOG_MAX 1024
 
-/* All zero is valid and silent. remo_node_open fills it; the floors below hold a pointer or a copy. */
+/* All zero is valid and silent. remo_node_open fills it; the layers below hold a pointer or a copy. */
 struct remo__log {
     remo_log_fn fn; /* NULL: silent */
     void *ctx;

@@ -413,7 +413,7 @@ static void end_grant(struct remo__registry *registry, struct remo_channel *chan
 }
 
 /* End the pair of an open channel. `is_cut_off`: no operation of the peer reaches this node's memory any
- * more. Otherwise a later call states that. The lock is held. */
+ * more. Otherwise a later call with is_cut_off follows. The lock is held. */
 static void end_pair(struct remo_channel *channel, uint32_t peer, enum remo_channel_state state,
                      bool is_cut_off, struct pair_change *change) {
     struct remo__channel_peer *known = &channel->peers[peer];

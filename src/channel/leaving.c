@@ -17,8 +17,8 @@ static int is_quiescent(void *ctx) {
     return 1;
 }
 
-/* A late exempt write too could overwrite memory that is reused, so the fence covers these. A lost write is
- * no obstacle, because its target has failed; a later fence returns the loss. */
+/* The fence covers exempt writes too: a late one could overwrite memory that is reused. A lost write is no
+ * obstacle, because it is no longer in flight; a later fence returns the loss. */
 bool remo__leaving_fence(struct remo_node *node) {
     struct remo__thread *thread = remo__thread(node);
     if (!thread) /* the node has no room for this thread */
@@ -28,7 +28,7 @@ bool remo__leaving_fence(struct remo_node *node) {
     return remo__fence_retry(thread, REMO_FENCE_GLOBAL, 0, NULL) == 0;
 }
 
-/* End the leaving of the channels whose operations `fence` has completed. The lock is held. */
+/* Send the final LEAVE of the channels whose operations `fence` has completed. The lock is held. */
 static void leave_finally(struct remo__registry *registry, uint64_t fence) {
     for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++) {
         struct remo_channel *channel = registry->slots[slot];

@@ -1,4 +1,4 @@
-/* available.c - implements memory.h from /proc/meminfo and the control groups' files.
+/* available.c - implements available.h from /proc/meminfo and the control groups' files.
  *
  * The result is the minimum over the machine and all visible groups, because every limit applies. */
 #include "memory/available.h"

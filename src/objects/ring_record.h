@@ -3,14 +3,13 @@
  * Layout:  record = {u32 size, u32 lap, u64 checksum, payload}, each at a multiple of 16 bytes. If the next
  *          record does not fit before the end of the ring, a filler ends the lap. The checksum covers size,
  *          lap, payload and the position in the stream, so neither a record of an earlier lap nor a torn
- *          record matches. It covers every written byte: when a record matches, all its bytes are in
- *          place.
- * Masks:   a byte that is in place may be a remainder of the last lap that equals the new byte. Where the
+ *          record matches. It covers every written byte: a record that matches has all its bytes.
+ * Masks:   a byte that matches may be a remainder of the last lap that equals the new byte. Where the
  *          network does not order writes, the new byte could then arrive in the next lap, and overwrite the
  *          next record. There the payload is padded to words, and each word is XORed with a key derived from
- *          the position. So a word of an earlier lap equals the expected word with probability 2^-64, and
- *          when a record matches, no word of it is still to arrive. Where writes are ordered, all words of a
- *          record arrive before those of the next lap.
+ *          the position. So a word of an earlier lap equals the expected word with probability 2^-64. When a
+ *          record matches, no word of it is in flight. Where writes are ordered, all words of a record
+ *          arrive before those of the next lap.
  * Bounds:  `size` comes from another node. It is used only after a check against the ring and the longest
  *          message. A receiver never reads outside [0, capacity) of the ring, whatever the ring contains.
  */

@@ -3,9 +3,9 @@
  * Failure: a fence fails in two ways. Transient: a flush was not posted or did not complete in time. Writes
  *          may still be in flight, and a later fence may succeed. Loss: a write or its target has failed.
  *          The write is not in flight. The next fence of the writing thread returns the loss, and so does a
- *          global fence of another thread that runs earlier. An object that passes data to
- *          another node after a fence must retry a transient failure. Otherwise a late write could
- *          overwrite data of the next node.
+ *          global fence of another thread that runs earlier. An object that passes data to another node
+ *          after a fence must retry a transient failure. Otherwise a late write could overwrite data of the
+ *          next node.
  *
  * Exempt:  a barrier writes its arrival to each peer, and fences before the next arrival. Without an
  *          exemption that fence would flush only the earlier arrivals, by a read from each peer. The flush

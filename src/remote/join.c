@@ -1,7 +1,7 @@
 /* join.c - waits until all nodes of the job have joined.
  *
- * A node that ended before it joined never will. The record of the launcher names such nodes (ended.h), so
- * the wait fails at once instead of at its deadline. */
+ * A node that ended before it joined never joins. The record of the launcher names such nodes (ended.h), so
+ * the wait fails immediately instead of at its deadline. */
 #include "remote/join.h"
 
 #include <errno.h>

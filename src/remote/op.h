@@ -27,8 +27,8 @@
 enum {
     REMO__WRITE_NOTIFY = 1, /* ring the target's doorbell */
     REMO__WRITE_IMM = 2,    /* deliver an immediate */
-    /* An exempt write, always with an ack: fences neither flush it, nor return its failure. The object that
-     * writes it does so itself if necessary. No call reports a failure after remo_ack_cancel. */
+    /* An exempt write, always with an ack. Fences neither flush it nor return its failure; the object that
+     * writes it does both if necessary. No call reports a failure after remo_ack_cancel. */
     REMO__WRITE_EXEMPT = 4,
     REMO__WRITE_TRACKED = 8 /* remo__op_abandoned counts the write */
 };

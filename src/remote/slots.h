@@ -66,7 +66,7 @@ struct remo__start {
 /* Post or defer the operation if a slot is free and the fabric's queue has room. Never blocks. Returns 1, 0
  * (retry later), or the error of the post. */
 int remo__slots_try_start(struct remo__start *start);
-/* Ask the service thread to drive operations of threads that do not poll, if it does not do so already. */
+/* Make the service thread drive operations of threads that do not poll, if it does not do so already. */
 void remo__request_sweeps(struct remo_node *node);
 
 static inline uint32_t remo__slots_get(const uint32_t *counter) {

@@ -1,5 +1,5 @@
-/* wait.c - implements wait.h: spin, then yield, then sleep. If every node of the machine has a processor, the
- * peer is probably about to change the condition, and a wake-up costs more than a short spin. With more nodes
+/* wait.c - implements wait.h: spin, then yield, then sleep. If every node of the machine has a processor, a
+ * short spin costs less than a wake-up, and the peer probably changes the condition soon. With more nodes
  * than processors, spinning delays the peer. No wake-up is lost: a sleeper counts itself before its last
  * check. */
 #include "remote/wait.h"

@@ -1,4 +1,4 @@
-/* roster.c - builds the roster of bootstrap.h from the first source that is present.
+/* roster.c - builds the roster of roster.h from the first source that is present.
  *
  * The order is: the program's addresses or hosts file, the environment of `remo run`, PMIx, a job of one
  * node. A job whose addresses other machines can reach has a key or munge. */

@@ -1,4 +1,4 @@
-/* execute.c - implements ofi_execute.h: ranges of network memory, and the records of a request.
+/* execute.c - implements execute.h: ranges of network memory, and the records of a request.
  *
  * Every offset and size of a record is checked against the ranges and the request before it is used. A record
  * that fails reports a status; a malformed request ends the whole run. */

@@ -1,4 +1,4 @@
-/* imm.c - implements ofi_imm.h: the queue of arrived immediates.
+/* imm.c - implements imm.h: the queue of arrived immediates.
  *
  * An immediate is delivered at most once, and only if its sender was not cut off since it was queued. */
 #include "fabric/ofi/imm.h"

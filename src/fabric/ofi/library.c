@@ -1,4 +1,4 @@
-/* library.c - implements ofi_library.h: the table and the stubs of libfabric.
+/* library.c - implements library.h: the table and the stubs of libfabric.
  * A stub is valid only after remo__ofi_library_load has returned 0. */
 #include "fabric/ofi/library.h"
 

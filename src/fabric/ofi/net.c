@@ -1,4 +1,4 @@
-/* net.c - implements ofi_net.h: the provider, ports, registered memory, writes and polls.
+/* net.c - implements net.h: the provider, ports, registered memory, writes and polls.
  *
  * It works around defects of libfabric 1.17: settings that make ports large, providers that crash when a peer
  * fails, and injected writes that crash the process. */

@@ -1,4 +1,4 @@
-/* library.c - implements verbs_library.h: the table and the stubs of libibverbs and librdmacm.
+/* library.c - implements library.h: the table and the stubs of libibverbs and librdmacm.
  * A stub is valid only after remo__verbs_library_load has returned 0. */
 #include "fabric/verbs/library.h"
 

@@ -76,7 +76,7 @@ void remo__heap_grace_note(struct remo_heap *heap, struct heap_slab *slab) {
         continue;
 }
 
-/* Record the retired blocks of a slab as waiting; returns whether there are any. */
+/* Record the retired blocks of a slab as waiting. Return whether there are any. */
 static bool mark_waiting(struct heap_slab *slab) {
     uint32_t any = 0;
     atomic_store(&slab->in_limbo, false); /* a later retirement enters the slab again */
@@ -115,7 +115,7 @@ static void end(struct remo_heap *heap) {
     grace->is_active = false;
     while (slab) {
         struct heap_slab *next = slab->next_in_grace;
-        uint32_t words = slab->word_count; /* after the last block the slab may be used again */
+        uint32_t words = slab->word_count; /* the release of the last block may free the slab for reuse */
         uint32_t waiting[1u << (HEAP_CAPACITIES - 1)];
         memcpy(waiting, slab->waiting, words * sizeof waiting[0]);
         memset(slab->waiting, 0, words * sizeof waiting[0]);
@@ -131,7 +131,7 @@ static void end(struct remo_heap *heap) {
 
 enum verdict { PASSED, PINNED, NOT_OPENED, UNKNOWN };
 
-/* Compare a copy of a participant's pins with the first one of this grace period. */
+/* Compare a copy of a participant's pins with the first copy of this grace period. */
 static enum verdict compare_pins(struct remo_heap *heap, uint32_t node) {
     struct heap_grace *grace = &heap->grace;
     uint64_t *pinned = grace->pinned + (size_t)node * REMO__THREADS_MAX, any = 0;
@@ -156,9 +156,9 @@ static void copy_own_pins(struct remo_heap *heap) {
     }
 }
 
-/* Return whether a participant may use a block of the current grace period. The state of its channel is used,
- * and not that of its node, because it changes after the node was cut off: until then a write of the failed
- * node may be placed. */
+/* Examine whether a participant may use a block of the current grace period. After a failure the state of the
+ * channel changes later than that of the node, after the node was cut off. Until then a write of the failed
+ * node may be placed, so the state of the channel decides. */
 static enum verdict examine(struct remo_heap *heap, uint32_t node) {
     uint32_t state = atomic_load(&heap->region->channel->peers[node].state);
     enum remo_peer_state in_job = remo_node_peer(heap->node, node);
@@ -172,7 +172,7 @@ static enum verdict examine(struct remo_heap *heap, uint32_t node) {
     if (state == REMO_CHANNEL_WAITING)
         return NOT_OPENED;
     if (remo_region_read(heap->region, node, 0, heap->grace.pins, PINS_BYTES, NULL) != 0)
-        return UNKNOWN; /* if it has failed, its state changes soon */
+        return UNKNOWN; /* if the participant has failed, its state changes soon */
     return compare_pins(heap, node);
 }
 
@@ -186,13 +186,14 @@ static int delayed_by(const struct remo_heap *heap, uint32_t node, enum verdict 
                           name, node);
     if (verdict == NOT_OPENED)
         return remo__fail(-ETIMEDOUT,
-                          "retired blocks of heap %s cannot be reused: node %u has not opened the heap", name,
-                          node);
+                          "retired blocks of heap %s cannot be reused: node %u has not opened the heap; open "
+                          "it there",
+                          name, node);
     return remo__fail_more(-ETIMEDOUT, "retired blocks of heap %s cannot be reused", name);
 }
 
-/* Examine all participants that may still use blocks of the grace period. Returns 0 if there are none left,
- * or -ETIMEDOUT with a sentence. */
+/* Examine all participants that may still use blocks of the grace period. Return 0 if none may, or -ETIMEDOUT
+ * with a sentence. */
 static int examine_all(struct remo_heap *heap) {
     struct remo_nodeset *pending = &heap->grace.pending;
     int rc = 0;
@@ -208,7 +209,7 @@ static int examine_all(struct remo_heap *heap) {
 }
 
 /* Begin, continue or end grace periods until number `goal` has ended, or no block is retired. The caller
- * holds `busy`. Returns 0, or -ETIMEDOUT with a sentence: a participant delays. */
+ * holds `busy`. Return 0, or -ETIMEDOUT with a sentence that names a participant. */
 static int advance(struct remo_heap *heap, uint64_t goal) {
     struct heap_grace *grace = &heap->grace;
     while (atomic_load(&grace->ended) < goal) {
@@ -229,7 +230,9 @@ static int try_reclaim(struct remo_heap *heap, uint64_t goal) {
     if (atomic_load(&grace->ended) >= goal)
         return 0;
     if (atomic_exchange(&grace->busy, true))
-        return remo__fail(-ETIMEDOUT, "retired blocks of heap %s are being reclaimed by another thread",
+        return remo__fail(-ETIMEDOUT,
+                          "retired blocks of heap %s cannot be reused: another thread of this node reclaims "
+                          "them; try again",
                           remo_channel_name(heap->region->channel));
     int rc = advance(heap, goal);
     atomic_store(&grace->busy, false);

@@ -1,7 +1,7 @@
 /* heap.c - implements remo/heap.h: open, close, and the checks of arguments.
  *
- * Blocks are in heap/slab.c, their memory is in heap/page.c, and the reuse of blocks that peers know is in
- * heap/grace.c. The states of blocks and slabs are described in heap.h. */
+ * Blocks are in heap/slab.c, their memory is in heap/page.c, and the reuse of retired blocks is in
+ * heap/grace.c. heap.h describes the states of blocks and slabs. */
 #include "objects/heap/heap.h"
 
 #include <stdlib.h>
@@ -103,7 +103,7 @@ int remo_heap_alloc(struct remo_heap *heap, uint64_t size_bytes, uint64_t alignm
     return 0;
 }
 
-/* Check that an address is one of this node. */
+/* Return the error of an address that is not one of this incarnation of the node. */
 static int check_own(const struct remo_heap *heap, struct remo_addr addr) {
     const char *name = remo_channel_name(heap->region->channel);
     if (addr.word == 0)
@@ -145,7 +145,7 @@ int remo_heap_retire(struct remo_heap *heap, struct remo_addr addr) {
         return rc;
     remo__heap_grace_note(heap, block.slab);
     if (atomic_fetch_add(&heap->retired_count, 1) % REMO_HEAP_BATCH == REMO_HEAP_BATCH - 1)
-        (void)remo_heap_reclaim(heap, 0); /* a delay is no error: the blocks wait */
+        (void)remo_heap_reclaim(heap, 0); /* after a failed attempt the blocks wait for the next one */
     return 0;
 }
 

@@ -3,14 +3,15 @@
  * Model:  a chunk is a piece of the arena, aligned to its size. A slab is a run of pages of one chunk with
  *         blocks of one size. A block above HEAP_CLASS_BYTES_MAX has a slab of its own, and one above
  *         HEAP_CHUNK_BYTES a chunk of its own.
- * Blocks: the slab's words hold two bits for each of 32 blocks: allocated (low half) and retired (high half).
+ * Blocks: a word of a slab has two bits for each of 32 blocks: allocated (low half) and retired (high half).
  *         A block is FREE (00), LIVE (01) or RETIRED (11). FREE to LIVE: only the thread that owns the slab.
  *         LIVE to FREE or RETIRED: any thread, by one compare-swap, so each block is freed once. RETIRED to
  *         FREE: only the end of a grace period.
- * Slabs:  OWNED by a thread, which allocates from it until it has visited all words once. Then FULL or, if an
- *         eighth of its blocks is free, PARTIAL, where the next thread finds it. States change under `lock`.
- * Memory: slabs and chunks are never returned to the C library before the heap closes. A wrong address can
- *         therefore be looked up at any time. */
+ * Slabs:  a thread allocates from an OWNED slab until it has visited all words once. The slab is then FULL
+ *         or, if an eighth of its blocks is free, PARTIAL, where the next thread finds it. States change
+ *         under `lock`.
+ * Memory: descriptors of slabs and chunks are not returned to the C library before the heap closes. So a
+ *         wrong address can be looked up at any time. */
 #pragma once
 
 #include <remo/heap.h>
@@ -35,7 +36,7 @@
 #define HEAP_BITS 32u                                     /* blocks in a word */
 #define HEAP_RUN_BINS 10u                                 /* 2^i <= free run < 2^(i+1) pages */
 #define HEAP_CAPACITIES 8u                                /* 1 to 128 words */
-#define HEAP_PIN_BYTES 32u /* of a thread's pin: all pins are one read on every fabric */
+#define HEAP_PIN_BYTES 32u /* of a thread's pin: one read has all pins of a participant, on every fabric */
 
 enum heap_slab_state { HEAP_SLAB_OWNED, HEAP_SLAB_PARTIAL, HEAP_SLAB_FULL, HEAP_SLAB_UNUSED };
 
@@ -77,7 +78,7 @@ struct heap_grace {
     _Atomic bool busy;
     bool is_active;
     _Atomic uint64_t begun, ended; /* number of grace periods */
-    struct heap_slab *slabs;       /* with waiting blocks */
+    struct heap_slab *slabs;       /* slabs with waiting blocks */
     struct remo_nodeset pending;   /* participants that may use waiting blocks */
     struct remo_nodeset read;      /* participants whose pins are in `pinned` */
     uint64_t *pinned;              /* [size][REMO__THREADS_MAX] the pins of that time; 0: has unpinned */
@@ -139,7 +140,8 @@ int remo__heap_grace_open(struct remo_heap *heap);
 void remo__heap_grace_close(struct remo_heap *heap);
 /* Record that a block of the slab was retired. */
 void remo__heap_grace_note(struct remo_heap *heap, struct heap_slab *slab);
-/* Wait until no participant uses any block of this node, for op_timeout_ns at most. Return whether. */
+/* Wait until no participant uses any block of this node, for op_timeout_ns at most. Return whether that is
+ * so. */
 bool remo__heap_grace_last(struct remo_heap *heap);
 /* Return the calling thread's state. Errors: -EAGAIN, -ENOMEM. */
 int remo__heap_thread(struct remo_heap *heap, struct remo__thread **ret_thread,

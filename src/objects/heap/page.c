@@ -1,8 +1,8 @@
 /* page.c - chunks and runs of pages of a heap (heap.h).
  *
  * Chunks are in bins by the logarithm of their longest free run, so a search examines at most one chunk that
- * does not fit. Invariant: the table has a chunk for exactly the memory that the heap has taken from the
- * arena. All functions that change anything run under `lock`. */
+ * does not fit. Invariant: the table has chunks for exactly the memory that the heap has taken from the
+ * arena. All functions but remo__heap_slab_at and remo__heap_pages_close run under `lock`. */
 #include <stdlib.h>
 
 #include "node/arena.h"
@@ -124,8 +124,8 @@ static void rebin(struct remo_heap *heap, struct heap_chunk *chunk) {
         bin_insert(heap, chunk, log2_of(longest));
 }
 
-/* Return a chunk with a free run of `pages`, and its first page; NULL: none has. Each run in a bin above that
- * of `pages` fits. */
+/* Return a chunk with a free run of `pages`, and the first page of the run, or NULL. In a bin above that of
+ * `pages`, the longest run of each chunk fits. */
 static struct heap_chunk *find_run(struct remo_heap *heap, uint64_t pages, uint32_t *ret_first) {
     for (uint32_t bin = log2_of(pages); bin < HEAP_RUN_BINS; bin++) {
         struct heap_chunk *chunk = heap->bins[bin];

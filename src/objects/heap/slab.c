@@ -1,7 +1,7 @@
 /* slab.c - size classes, slabs and blocks of a heap (heap.h).
  *
- * Invariant: a block is handed out by the thread that owns its slab, and ended by the one compare-swap that
- * clears its bit; so no bad input frees a block twice. The state machine of blocks and slabs is in heap.h. */
+ * Invariant: only the thread that owns a slab allocates its blocks, and one compare-swap from LIVE ends a
+ * block; so a free block cannot be freed again. heap.h describes the states of blocks and slabs. */
 #include <stdlib.h>
 
 #include "node/arena.h"
@@ -27,8 +27,8 @@ static uint64_t class_bytes(uint32_t class) {
     return (uint64_t)(9 + (class - 8) % 8) << ((class - 8) / 8 + 4);
 }
 
-/* Return the smallest class whose blocks all have the alignment: slabs begin on a page. At most 8 steps,
- * because each doubling ends with a power of two. */
+/* Return the smallest class whose blocks all have the alignment; slabs begin on a page. The search takes 8
+ * steps at most, because each doubling ends with a power of two. */
 static uint32_t class_for(uint64_t bytes, uint64_t alignment) {
     if (bytes > HEAP_CLASS_BYTES_MAX)
         return HEAP_NO_CLASS;
@@ -115,7 +115,7 @@ static int make_slab(struct remo_heap *heap, uint32_t class, uint64_t block_byte
     return 0;
 }
 
-/* The blocks that a word has: the last one may have less than HEAP_BITS. */
+/* Return a mask of the blocks of a word: the last word may have less than HEAP_BITS. */
 static uint32_t blocks_in(const struct heap_slab *slab, uint32_t word) {
     uint32_t rest = slab->block_count - word * HEAP_BITS;
     return rest >= HEAP_BITS ? UINT32_MAX : (1u << rest) - 1;
@@ -212,8 +212,8 @@ static int exchange_slab(struct remo_heap *heap, struct heap_thread *state, uint
 
 /* ---- allocation ---- */
 
-/* Take a free block of a slab of this thread; false: all words were visited once. Only this thread sets bits,
- * so a free block stays free. */
+/* Take a free block of a slab of this thread. Return false if all words were visited once. Only this thread
+ * sets allocated bits, so a free block stays free. */
 static bool take_from(struct heap_slab *slab, uint32_t *ret_index) {
     for (; slab->cursor < slab->word_count; slab->cursor++) {
         uint32_t i = slab->cursor;
@@ -298,7 +298,7 @@ int remo__heap_block_find(const struct remo_heap *heap, uint64_t offset, struct 
     return 0;
 }
 
-/* After `count` blocks of a slab became free, and its word became `word`. */
+/* Update the state of a slab after `count` blocks became free. `word` is the new value of their word. */
 static void after_free(struct remo_heap *heap, struct heap_slab *slab, uint32_t count, uint64_t word) {
     uint32_t state = atomic_load(&slab->state);
     if (remo__likely(state == HEAP_SLAB_OWNED))

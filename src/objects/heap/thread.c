@@ -1,5 +1,5 @@
-/* thread.c - the state of a thread in a heap (heap.h). It is made at the first call of the thread, and freed
- * at the close of the heap. */
+/* thread.c - the state of a thread in a heap (heap.h). The first call of the thread makes it, and the close
+ * of the heap frees it. */
 #include <stdlib.h>
 
 #include "objects/heap/heap.h"

@@ -45,8 +45,8 @@ static inline uint32_t remo__word_flags(uint64_t word) {
     return (uint32_t)(word >> REMO__LOCK_FLAG_SHIFT) & REMO__LOCK_FLAGS;
 }
 
-/* Return whether the next draw acquires the lock. On the old value that a draw returned: whether that draw
- * acquired it. */
+/* Return whether the next draw acquires the lock or, if `word` is the old value of a draw, whether that draw
+ * acquired the lock. */
 static inline bool remo__word_is_free(uint64_t word) {
     return (uint16_t)(word >> 32) == (uint16_t)word;
 }
@@ -271,8 +271,8 @@ void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t non
 void remo__lock_reopen(struct remo_lock *lock, uint32_t index);
 
 /* Return 1 if the wait queue has room for a ticket of a node whose earlier tickets may be pending.
- * Otherwise return 0 or an error; the state is then no longer BUSY. The state is BUSY and was `previous`
- * before, which was GUARDED. docs/internals/lock.md has the proof. */
+ * Otherwise return 0 or an error; the state is then no longer BUSY. The state is BUSY at the call, and was
+ * `previous`, which is GUARDED, before. docs/internals/lock.md has the proof. */
 int remo__lock_guard(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t previous);
 
 /* Return the number of the queue word of `ticket`, for remo__lock_add. */

@@ -150,7 +150,8 @@ static bool flush_grant(struct remo_lock *lock, struct remo__thread *thread, uin
 }
 
 /* Wait until the write is complete: this thread might never call the library again to drive it. If the write
- * failed and was not flushed, the home must not send the grant as well: it does so when this node leaves. */
+ * failed and was not flushed, this node does not report it. The home then sends the grant only after this
+ * node has left or failed. */
 static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
                        uint64_t grant) {
     struct remo_ack ack = REMO_ACK_INIT;

@@ -1,7 +1,7 @@
 /* report.c - answers the home's query for this node's tickets, after a failure or a RECOUNT.
  * A local state is exact when it is read, unless it is BUSY or UNSETTLED. Such a state is read again, first
- * immediately, then after other work of the control thread. It changes, because an operation on a home that
- * is up ends. The control thread never blocks here. docs/internals/lock.md describes the protocol. */
+ * immediately, then after other work of the control thread. The state changes, because each operation on a
+ * home that is up ends. The control thread never waits for that. docs/internals/lock.md has the protocol. */
 #include "base/mutant.h"
 #include "objects/lock/lock.h"
 
@@ -85,7 +85,7 @@ static bool read_state(struct remo_lock *lock, uint32_t index, uint64_t *ret_sta
     return false;
 }
 
-/* `last_skipped` is read after the state. It may belong to a later moment, and then names another ticket
+/* `last_skipped` is read after the state. The ticket may have been skipped later, and is then another ticket
  * of this node. */
 static bool put_claims(struct answer *answer, struct remo_lock *lock, uint32_t index) {
     const struct remo__lock_local *local = &lock->locals[index];

@@ -104,8 +104,8 @@ static int is_granted(void *ctx) {
                : remo__channel_check_peer(wait->lock->channel, wait->local->home);
 }
 
-/* Return 1 if this node may draw a ticket; the state stays BUSY. Return 0 after a pause if the wait queue
- * at the home has no room for a guarded draw, or an error that ends the acquire. */
+/* Return 1 if this node may draw a ticket; the state stays BUSY. If the wait queue at the home has no room
+ * for a guarded draw, pause and return 0. Return an error if it ends the acquire. */
 static int wait_for_room(struct wait *wait, struct remo__thread *thread, uint64_t previous,
                          uint64_t deadline_ns) {
     if (remo__state_kind(previous) != REMO__LOCK_GUARDED)

@@ -30,13 +30,14 @@ static void restart(struct remo__queue_kept_claim *kept) {
 
 /* Advance a retraction without waiting for the owner. Returns 0 if the slot is free and the element was not
  * pushed. Returns 1 if a pop has removed the element, or (outcome_unknown) an earlier attempt has freed the
- * slot. Errors: -EINPROGRESS: an operation of the step is in flight; those of the operations. */
+ * slot.
+ * Errors: those of the operations; -EINPROGRESS: an operation of the step is in flight. */
 static int advance(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     int rc = remo_ack_test(&kept->ack);
     while (rc != -EINPROGRESS) {
         enum remo__queue_retraction done = kept->step;
         if (done == REMO__QUEUE_RETRACT_WRITES) {
-            remo_ack_cancel(&kept->ack); /* failed writes are as good as completed ones */
+            remo_ack_cancel(&kept->ack); /* a failed write is no longer in flight either */
         } else if (rc != 0) {
             restart(kept);
             return rc;
@@ -52,8 +53,8 @@ static int advance(struct remo__queue_op *op, struct remo__queue_kept_claim *kep
     return rc;
 }
 
-/* Advance a retraction, and wait for its read and compare-swap. Writes in flight are not waited for: the push
- * has done so already. Errors: those of advance. */
+/* Advance a retraction, and wait for its read and compare-swap. It does not wait for writes in flight: the
+ * push has waited for them already. Errors: those of advance. */
 static int advance_and_wait(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     uint64_t deadline_ns = remo__deadline(op->queue->node->op_timeout_ns);
     int rc = advance(op, kept);

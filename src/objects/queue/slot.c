@@ -1,6 +1,6 @@
 /* slot.c - tries to push an element to a slot, and to pop one from a slot.
- * Invariant: tickets are claimed in order and freed in order. A search passes a ticket only after it has read
- * that the ticket was claimed (push) or freed (pop), or that the owner of its slot has failed or left.
+ * Invariant: tickets are claimed in order and freed in order. A search passes a ticket in two cases: the
+ * ticket was claimed (push) or freed (pop), or the owner of its slot has failed or left.
  * docs/internals/queue.md describes the protocol. */
 #include <stdio.h>
 #include <string.h>
@@ -169,8 +169,8 @@ static void raise_hint(struct remo__queue_op *op, uint64_t ticket) {
         atomic_store_explicit(hint, ticket, memory_order_relaxed);
 }
 
-/* Return whether a search ends without a result. Each pass needs progress of another node, so the queue as a
- * whole makes progress; but a slow node may be outrun in each pass. */
+/* Return whether a search ends without a result. A pass repeats only after progress of another node, so the
+ * queue as a whole makes progress; but a slow node may be outrun in each pass. */
 static bool is_outrun(const struct remo__queue_op *op, uint32_t passes) {
     return passes >= PASSES_MAX && remo__remaining_ns(op->deadline_ns) == 0 && !REMO__MUTANT(queue_outrun);
 }
@@ -278,8 +278,8 @@ static int fail_claim(struct remo__queue_op *op, const struct remo__queue_slot *
     return fail_not_pushed(op, slot, reason);
 }
 
-/* End a push that claimed its slot but could not write the element. Returns 1 if the element was pushed
- * nevertheless, else an error. */
+/* End a push that claimed its slot, and whose writes failed. Returns 1 if the element was pushed, else an
+ * error. */
 static int end_failed_push(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                            struct remo_ack *ack) {
     char reason[REMO__SENTENCE_MAX];

@@ -84,7 +84,7 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
 
 /* Set or clear this node's bit in the set of waiters. Not by fetch-add: an atomic whose outcome is unknown is
  * repeated, and would change another node's bit. If peers change the word during every attempt, the bit stays
- * as it is; then this node retries every RETRY_NS, or has its doorbell rung without need. */
+ * as it is. Then this node retries every RETRY_NS, or peers ring its doorbell without need. */
 static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set) {
     struct remo_queue *queue = op->queue;
     uint32_t rank = queue->node->rank;

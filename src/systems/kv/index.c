@@ -1,4 +1,4 @@
-/* index.c - implements kv_index.h: open and close, adds and removes, and searches beyond the first line.
+/* index.c - implements index.h: open and close, adds and removes, and searches beyond the first line.
  *
  * Invariant: while an entry is displaced, each line that its search must pass has a count of at least 1. */
 #include "systems/kv/index.h"

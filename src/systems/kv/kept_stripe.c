@@ -1,8 +1,8 @@
 /* kept_stripe.c - a stripe that stays locked after its change, while a write of the change may be in flight.
  *
- * Invariant: it is released only when the write is no longer in flight, since the write would overwrite the
- * next holder's change. A thread keeps at most one stripe, because it makes no other change before the
- * release. */
+ * Invariant: the stripe is released only when the write is no longer in flight, because a late write would
+ * overwrite the next holder's change. A thread keeps at most one stripe, because it makes no other change
+ * before the release. */
 #include <errno.h>
 
 #include "systems/kv/kv.h"

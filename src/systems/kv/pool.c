@@ -1,4 +1,4 @@
-/* pool.c - implements kv_pool.h.
+/* pool.c - implements pool.h.
  *
  * Invariant: slots from `fresh` on were never used; of the others, exactly the free ones are in the ring. */
 #include "systems/kv/pool.h"

@@ -1,4 +1,4 @@
-/* slot.c - implements kv_slot.h: layout, long keys, and writing of slots.
+/* slot.c - implements slot.h: layout, long keys, and writing of slots.
  *
  * Invariant: a reader that probes a slot while it is filled accepts no contents of an earlier generation. */
 #include "systems/kv/slot.h"
