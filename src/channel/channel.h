@@ -25,15 +25,15 @@ struct remo__memory {
 
 /* One pair: this endpoint and a peer's. Changed under the registry's lock. */
 struct remo__channel_peer {
-    _Atomic uint32_t state; /* enum remo_channel_state; CONNECTED when each has the other's addresses */
-    _Atomic uint32_t id;    /* the peer's endpoint whose addresses this one has; 0: none yet */
-    uint32_t granted_id;    /* the peer's endpoint that has received our addresses; 0: none */
-    bool met;               /* was CONNECTED */
-    bool is_cut_off;        /* no operation of the peer reaches this node's memory any more */
-    uint32_t leaving_id;    /* after close: the peer's endpoint that awaits the final LEAVE; 0: none */
-    bool asked;             /* our JOIN was sent */
-    _Atomic bool awaited;   /* our first JOIN was sent, and ANSWERED has not arrived */
-    bool refused;           /* REFUSE was sent or received; a later JOIN is of a later incarnation */
+    _Atomic uint32_t state;  /* enum remo_channel_state; CONNECTED when each has the other's addresses */
+    _Atomic uint32_t id;     /* the peer's endpoint whose addresses this one has; 0: none yet */
+    uint32_t granted_id;     /* the peer's endpoint that has received our addresses; 0: none */
+    bool met;                /* was CONNECTED */
+    _Atomic bool is_cut_off; /* no operation of the peer reaches this node's memory any more */
+    uint32_t leaving_id;     /* after close: the peer's endpoint that awaits the final LEAVE; 0: none */
+    bool asked;              /* our JOIN was sent */
+    _Atomic bool awaited;    /* our first JOIN was sent, and ANSWERED has not arrived */
+    bool refused;            /* REFUSE was sent or received; a later JOIN is of a later incarnation */
 };
 
 struct remo_channel {
@@ -81,7 +81,7 @@ int remo__channel_reach(struct remo_channel *channel, uint32_t node);
 int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node);
 
 /* Return whether no operation of `node` on this channel reaches this node's memory any more: on_cut_off has
- * been or is about to be called. Threads: control. */
+ * been or is about to be called. */
 static inline bool remo__channel_is_cut_off(const struct remo_channel *channel, uint32_t node) {
     return channel->peers[node].is_cut_off;
 }

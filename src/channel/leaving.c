@@ -10,11 +10,7 @@
 
 /* A wait condition, for a thread that cannot fence. */
 static int is_quiescent(void *ctx) {
-    const struct remo_node *node = ctx;
-    for (uint32_t peer = 0; peer < node->size; peer++)
-        if (remo__peer_is_up(node, peer) && !remo__peer_quiescent(node, peer))
-            return 0;
-    return 1;
+    return remo__node_quiescent(ctx);
 }
 
 /* The fence covers exempt writes too: a late one could overwrite memory that is reused. A lost write is no
@@ -23,7 +19,11 @@ bool remo__leaving_fence(struct remo_node *node) {
     struct remo__thread *thread = remo__thread(node);
     if (!thread) /* the node has no room for this thread */
         return remo__wait(node, is_quiescent, node, remo__deadline(node->op_timeout_ns)) == 0;
-    if (!REMO__MUTANT(queue_leave_exempt) && remo__op_flush_exempt(thread) != 0)
+    struct remo__mutex *mutex = &remo__registry(node)->leaving.flush_mutex;
+    (void)remo__mutex_lock(node, mutex, REMO_FOREVER);
+    int rc = REMO__MUTANT(queue_leave_exempt) ? 0 : remo__op_flush_exempt(thread);
+    remo__mutex_unlock(node, mutex);
+    if (rc != 0)
         return false;
     return remo__fence_retry(thread, REMO_FENCE_GLOBAL, 0, NULL) == 0;
 }

@@ -394,6 +394,13 @@ bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer) {
     return true;
 }
 
+bool remo__node_quiescent(const struct remo_node *node) {
+    for (uint32_t peer = 0; peer < node->size; peer++)
+        if (remo__peer_is_up(node, peer) && !remo__peer_quiescent(node, peer))
+            return false;
+    return true;
+}
+
 /* ---- exempt writes ---- */
 
 int remo__exempt_open(struct remo_node *node, struct remo__exempt_writes **ret_exempt) {

@@ -29,6 +29,9 @@ int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t 
  * placed yet. Does not block. For callers whose fence has failed. */
 bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer);
 
+/* Return whether this holds for all peers that are up. */
+bool remo__node_quiescent(const struct remo_node *node);
+
 struct remo__exempt_writes; /* one round of notification writes, of one thread to any peers */
 
 /* Allocate a round for one object of the node. Release it by free. Errors: -ENOMEM. */

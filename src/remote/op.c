@@ -50,18 +50,23 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
     return rc;
 }
 
-int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset) {
+static int post_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                      bool tracked) {
     struct remo__start start = {
         .slots = thread->slots,
         .thread = thread,
         .bounce = true,
-        .tracked = true,
+        .tracked = tracked,
         .op = {.kind = REMO__OP_READ, .peer = (uint16_t)peer, .remote = offset, .size_bytes = 8}};
     int rc = remo__start(&start);
     remo__count(&stats->reads, rc == 0);
     remo__count(&stats->bytes, rc == 0 ? 8 : 0);
     remo__ensure_progress(thread);
     return rc;
+}
+
+int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset) {
+    return post_flush(thread, stats, peer, offset, true);
 }
 
 int remo__op_flush_exempt(struct remo__thread *caller) {
@@ -74,7 +79,7 @@ int remo__op_flush_exempt(struct remo__thread *caller) {
             if (!atomic_load(has_exempt) || !remo__peer_is_up(node, peer))
                 continue;
             atomic_store(has_exempt, false);
-            int rc = remo__op_flush(writer, &caller->stats[0], peer, node->fabric->private_bytes);
+            int rc = post_flush(writer, &caller->stats[0], peer, node->fabric->private_bytes, false);
             if (rc == 0 || !remo__peer_is_up(node, peer))
                 continue;
             atomic_store(has_exempt, true);

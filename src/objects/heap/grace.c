@@ -88,6 +88,8 @@ static bool mark_waiting(struct heap_slab *slab) {
 /* Begin a grace period for all blocks that are retired now, if there are any. */
 static void begin(struct remo_heap *heap) {
     struct heap_grace *grace = &heap->grace;
+    atomic_fetch_add(&grace->begun,
+                     1); /* first: a block that is retired after the exchange needs the next one */
     struct heap_slab *slab = atomic_exchange(&heap->limbo, NULL);
     pthread_mutex_lock(&heap->lock); /* a slab may have been emptied since it entered the list */
     while (slab) {
@@ -99,12 +101,13 @@ static void begin(struct remo_heap *heap) {
         slab = next;
     }
     pthread_mutex_unlock(&heap->lock);
-    if (!grace->slabs)
+    if (!grace->slabs) {
+        atomic_fetch_add(&grace->ended, 1);
         return;
+    }
     grace->is_active = true;
     grace->pending = heap->region->channel->participants;
     grace->read = (struct remo_nodeset){0};
-    atomic_fetch_add(&grace->begun, 1);
     remo__mapped_fence(); /* pairs with the fence in remo_heap_pin: a CPU store may have removed a block */
 }
 
@@ -158,13 +161,18 @@ static void copy_own_pins(struct remo_heap *heap) {
 
 /* Examine whether a participant may use a block of the current grace period. After a failure the state of the
  * channel changes later than that of the node, after the node was cut off. Until then a write of the failed
- * node may be placed, so the state of the channel decides. */
+ * node may be placed, so the state of the channel decides. A participant that has closed the heap may have a
+ * write in flight until it is cut off. */
 static enum verdict examine(struct remo_heap *heap, uint32_t node) {
     uint32_t state = atomic_load(&heap->region->channel->peers[node].state);
     enum remo_peer_state in_job = remo_node_peer(heap->node, node);
     if (node == heap->rank) {
         copy_own_pins(heap);
         return compare_pins(heap, node);
+    }
+    if (state == REMO_CHANNEL_LEFT && !remo__channel_is_cut_off(heap->region->channel, node)) {
+        remo__fail(-ETIMEDOUT, "operations of node %u, which has closed the heap, are in flight", node);
+        return UNKNOWN;
     }
     if (state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN
         || (in_job > REMO_PEER_UP && remo_nodeset_has(&heap->absent, node)))

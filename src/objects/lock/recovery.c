@@ -32,7 +32,8 @@ struct remo__lock_recovery {
     struct remo_nodeset unanswered; /* participants whose answer is missing */
     struct remo_nodeset unsent;     /* of these: the query could not be sent yet */
     bool drains; /* after a RECOUNT: query all once before the scan, so that late operations have ended */
-    bool recount_due; /* a RECOUNT arrived during the round: begin another one after it */
+    uint64_t began_ns; /* of the round */
+    bool recount_due;  /* a RECOUNT arrived during the round: begin another one after it */
     struct held_lock batch[BATCH_LOCKS];
     uint8_t *claims; /* [BATCH_LOCKS][places] */
     uint64_t words[READ_BYTES / 8];
@@ -91,6 +92,7 @@ void remo__lock_recovery_start(struct remo_lock *lock) {
         return;
     recovery->phase = SCANNING;
     recovery->round++;
+    recovery->began_ns = remo__now_ns();
     recovery->scanned = recovery->count = 0;
     lock->has_unsent_grant = false;
     continue_round(lock);
@@ -414,9 +416,11 @@ static void on_continue(struct remo_lock *lock, struct remo__reader *reader) {
 
 /* A round in progress ends first: its result is safe, since a node whose operation has an unknown outcome
  * answers only when the operation has ended. Otherwise a series of RECOUNTs could keep the round from
- * ending. */
+ * ending. A round is stuck if a message of it could not be sent for lack of memory; then it restarts. */
 static void recount(struct remo_lock *lock) {
-    if (lock->recovery->phase == IDLE || REMO__MUTANT(lock_recount_restarts))
+    const struct remo__lock_recovery *recovery = lock->recovery;
+    bool is_stuck = remo__now_ns() - recovery->began_ns > 2 * lock->node->op_timeout_ns;
+    if (recovery->phase == IDLE || is_stuck || REMO__MUTANT(lock_recount_restarts))
         begin_recount(lock);
     else
         lock->recovery->recount_due = true;

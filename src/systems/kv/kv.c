@@ -113,7 +113,7 @@ void remo_kv_close(struct remo_kv *kv) {
         return;
     remo__kv_trackers_close(kv);
     remo_lock_close(kv->locks);
-    remo_region_close(kv->slots); /* waits for operations in flight: then buffers can be freed */
+    remo_region_close(kv->slots); /* waits for operations in flight */
     remo_channel_close(kv->channel);
     if (kv->node)
         remo__kv_threads_close(kv);

@@ -7,6 +7,7 @@
 
 #include "systems/kv/kv.h"
 #include "node/arena.h"
+#include "remote/fence.h"
 
 #define SPARE_BUFFERS 2u /* `outgoing` and `image` */
 
@@ -52,12 +53,14 @@ struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__th
     return mine;
 }
 
+/* Buffers that a late operation may access stay allocated until the node closes. */
 void remo__kv_threads_close(struct remo_kv *kv) {
+    bool are_unused = remo__node_quiescent(kv->node);
     for (uint32_t i = 0; i < REMO__THREADS_MAX; i++) {
         struct remo__kv_thread *mine = atomic_load(&kv->threads[i]);
         if (!mine)
             continue;
-        if (mine->buffers)
+        if (mine->buffers && are_unused)
             remo__arena_free(kv->node->arena, mine->buffers_offset, mine->buffers_bytes);
         free(mine->scratch);
         free(mine);
