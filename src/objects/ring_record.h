@@ -67,32 +67,50 @@ static inline uint64_t remo__record_checksum(const struct remo__ring_cursor *cur
                                 remo__random_mix(REMO__MUTANT(ringbuffer_lap) ? 0 : cursor->position) ^ head);
 }
 
-/* Return the bytes of a payload in the ring. */
-static inline size_t remo__record_payload_bytes(const struct remo__ring_cursor *cursor, uint32_t size) {
-    return cursor->masked ? remo__align_up(size, sizeof(uint64_t)) : size;
+/* Return the words of a masked payload. */
+static inline size_t remo__record_words(uint32_t size) {
+    return remo__align_up(size, sizeof(uint64_t)) / sizeof(uint64_t);
 }
 
-/* Mask or unmask the payload of the record at `cursor`, if payloads are masked. */
-static inline void remo__record_mask(const struct remo__ring_cursor *cursor, uint64_t *words, size_t bytes) {
+/* Mask or unmask the payload of the record at `cursor`. */
+static inline void remo__record_mask(const struct remo__ring_cursor *cursor, uint64_t *words, size_t count) {
     uint64_t key = REMO__MUTANT(ringbuffer_mask) ? 0 : remo__random_mix(cursor->position);
-    for (size_t i = 0; cursor->masked && i < bytes / sizeof *words; i++)
+    for (size_t i = 0; i < count; i++)
         words[i] ^= key;
+}
+
+/* Encode a payload that is masked: pad it to words. Return the number of bytes of the record. */
+static inline uint64_t remo__record_encode_masked(uint64_t *words, const struct remo__ring_cursor *cursor,
+                                                  uint64_t head, uint32_t size, const void *payload) {
+    size_t count = remo__record_words(size);
+    words[1 + count] = 0; /* the padding, or the checksum */
+    memcpy(words + 2, payload, size);
+    words[1] = remo__record_checksum(cursor, head, words + 2, count * sizeof *words);
+    remo__record_mask(cursor, words + 2, count);
+    return REMO__RECORD_HEADER_BYTES + count * sizeof *words;
 }
 
 /* Encode the record at `cursor` into `image`, which has room for it. Return the number of bytes to write. */
 static inline uint64_t remo__record_encode(void *image, const struct remo__ring_cursor *cursor, uint32_t size,
                                            const void *payload) {
-    uint32_t message_bytes = size == REMO__RECORD_FILLER ? 0 : size;
-    size_t payload_bytes = remo__record_payload_bytes(cursor, message_bytes);
+    uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
     uint64_t head = (uint64_t)cursor->lap << 32 | size, *words = image;
-    if (message_bytes > 0) {
-        words[1 + (payload_bytes + 7) / 8] = 0; /* the padding */
-        memcpy(words + 2, payload, message_bytes);
-    }
     words[0] = head;
-    words[1] = remo__record_checksum(cursor, head, words + 2, payload_bytes);
-    remo__record_mask(cursor, words + 2, payload_bytes);
+    if (remo__unlikely(cursor->masked && payload_bytes > 0))
+        return remo__record_encode_masked(words, cursor, head, size, payload);
+    words[1] = remo__record_checksum(cursor, head, payload, payload_bytes);
+    if (payload_bytes > 0)
+        memcpy(words + 2, payload, payload_bytes);
     return REMO__RECORD_HEADER_BYTES + payload_bytes;
+}
+
+/* Unmask the payload at `network` into `scratch`. Return whether it matches the checksum. */
+static inline bool remo__record_unmask(const struct remo__ring_cursor *cursor, uint64_t head, uint64_t sum,
+                                       const void *network, uint64_t *scratch) {
+    size_t count = remo__record_words((uint32_t)head);
+    remo__copy_from(scratch, network, count * sizeof *scratch);
+    remo__record_mask(cursor, scratch, count);
+    return sum == remo__record_checksum(cursor, head, scratch, count * sizeof *scratch);
 }
 
 /* Decode the record at `cursor`. A message is copied to `buffer`, or to `scratch` (which has room for the
@@ -112,14 +130,19 @@ static inline enum remo__record_kind remo__record_decode(const char *ring,
     if (size > remo__record_message_max(cursor->capacity)
         || remo__record_bytes(size) > cursor->capacity - cursor->offset)
         return REMO__RECORD_NONE;
-    size_t payload_bytes = remo__record_payload_bytes(cursor, size);
-    void *to = size <= buffer_bytes && !cursor->masked ? buffer : scratch;
-    remo__copy_from(to, record + REMO__RECORD_HEADER_BYTES, payload_bytes);
-    remo__record_mask(cursor, scratch, payload_bytes);
-    if (sum != remo__record_checksum(cursor, head, to, payload_bytes) && !REMO__MUTANT(ringbuffer_checksum))
+    const char *network = record + REMO__RECORD_HEADER_BYTES;
+    void *to = size <= buffer_bytes ? buffer : scratch;
+    bool matches;
+    if (remo__unlikely(cursor->masked && size > 0)) {
+        matches = remo__record_unmask(cursor, head, sum, network, scratch);
+        if (to != scratch)
+            memcpy(to, scratch, size);
+    } else {
+        remo__copy_from(to, network, size);
+        matches = sum == remo__record_checksum(cursor, head, to, size);
+    }
+    if (!matches && !REMO__MUTANT(ringbuffer_checksum))
         return REMO__RECORD_NONE;
-    if (cursor->masked && size > 0 && size <= buffer_bytes)
-        memcpy(buffer, scratch, size);
     *ret_size = size;
     return REMO__RECORD_MESSAGE;
 }

@@ -169,6 +169,10 @@ size_t remo_ringbuffer_message_bytes_max(const struct remo_ringbuffer *ring) {
     return ring ? remo__record_message_max(ring->cursor.capacity) : 0;
 }
 
+static const char *name_of(const struct remo_ringbuffer *ring) {
+    return remo_channel_name(ring->channel);
+}
+
 /* ---- the sender ---- */
 
 /* Return whether the receiver has failed, or has left the job or the ring. */
@@ -269,7 +273,6 @@ static int has_room(void *ctx) {
 /* Wait until the next `bytes` of the ring may be overwritten at every receiver. */
 static int make_room(struct remo_ringbuffer *ring, uint64_t bytes, uint64_t timeout_ns) {
     struct room room = {.ring = ring, .bytes = bytes};
-    const char *name = remo_channel_name(ring->channel);
     if (remo__likely(ring->all_opened
                      && ring->cursor.position + bytes - ring->consumed_by_all <= ring->cursor.capacity))
         return 0;
@@ -278,22 +281,21 @@ static int make_room(struct remo_ringbuffer *ring, uint64_t bytes, uint64_t time
         return rc;
     if (!ring->all_opened)
         return remo__fail(rc, "node %u has not opened ring %s yet; nothing was sent",
-                          ring->receivers[room.late_index].node, name);
+                          ring->receivers[room.late_index].node, name_of(ring));
     return remo__fail(
-        rc, "ring %s is full: its slowest receiver has not acknowledged %llu bytes; nothing was sent", name,
-        (unsigned long long)(ring->cursor.position - ring->consumed_by_all));
+        rc, "ring %s is full: its slowest receiver has not acknowledged %llu bytes; nothing was sent",
+        name_of(ring), (unsigned long long)(ring->cursor.position - ring->consumed_by_all));
 }
 
 static int check_send(const struct remo_ringbuffer *ring, const void *message, size_t size_bytes) {
-    const char *name = remo_channel_name(ring->channel);
     if (!ring->is_sender)
         return remo__fail(-EPERM, "node %u is the sender of ring %s; this node can only receive",
-                          ring->sender, name);
+                          ring->sender, name_of(ring));
     if (size_bytes > remo_ringbuffer_message_bytes_max(ring))
         return remo__fail(-EMSGSIZE, "a message of %zu bytes is too long for ring %s: the maximum is %zu",
-                          size_bytes, name, remo_ringbuffer_message_bytes_max(ring));
+                          size_bytes, name_of(ring), remo_ringbuffer_message_bytes_max(ring));
     if (!message && size_bytes > 0)
-        return remo__fail(-EINVAL, "cannot send on ring %s: the message is NULL", name);
+        return remo__fail(-EINVAL, "cannot send on ring %s: the message is NULL", name_of(ring));
     return 0;
 }
 
@@ -334,7 +336,7 @@ int remo_ringbuffer_wait_received(struct remo_ringbuffer *ring, uint64_t positio
         return rc;
     if (position > ring->cursor.position)
         return remo__fail(-EINVAL, "cannot wait for position %llu of ring %s: the sender is at %llu",
-                          (unsigned long long)position, remo_channel_name(ring->channel),
+                          (unsigned long long)position, name_of(ring),
                           (unsigned long long)ring->cursor.position);
     if (ring->has_pending)
         rc = write_pending(ring);
@@ -396,11 +398,10 @@ int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t b
                             size_t *ret_size_bytes, uint64_t timeout_ns) {
     REMO__REQUIRE(ring);
     struct arrival arrival = {.ring = ring, .buffer = buffer, .buffer_bytes = buffer ? buffer_bytes : 0};
-    const char *name = remo_channel_name(ring->channel);
     if (remo__unlikely(ring->is_sender))
-        return remo__fail(-EPERM, "this node cannot receive from ring %s: it is the sender", name);
+        return remo__fail(-EPERM, "this node cannot receive from ring %s: it is the sender", name_of(ring));
     if (remo__unlikely(!ret_size_bytes))
-        return remo__fail(-EINVAL, "cannot receive from ring %s: ret_size_bytes is NULL", name);
+        return remo__fail(-EINVAL, "cannot receive from ring %s: ret_size_bytes is NULL", name_of(ring));
     if (!probe_record(&arrival)) {
         int rc = await_message(&arrival, timeout_ns);
         if (rc != 0)
@@ -411,7 +412,7 @@ int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t b
         return remo__fail(
             -EMSGSIZE,
             "cannot receive from ring %s: the message has %u bytes, the buffer %zu; use a larger buffer",
-            name, ring->found_bytes, arrival.buffer_bytes);
+            name_of(ring), ring->found_bytes, arrival.buffer_bytes);
     remo__ring_advance(&ring->cursor, remo__record_bytes(ring->found_bytes));
     if (is_acknowledgement_due(ring))
         (void)remo_ringbuffer_acknowledge(ring); /* the next receive repeats one that failed */
@@ -422,7 +423,7 @@ int remo_ringbuffer_acknowledge(struct remo_ringbuffer *ring) {
     REMO__REQUIRE(ring);
     if (ring->is_sender)
         return remo__fail(-EPERM, "this node cannot acknowledge messages of ring %s: it is the sender",
-                          remo_channel_name(ring->channel));
+                          name_of(ring));
     if (ring->acknowledged == ring->cursor.position)
         return 0;
     int rc = remo_sst_store(ring->consumed, &ring->cursor.position);

@@ -23,10 +23,11 @@ static void mend(char *ring, const struct remo__ring_cursor *cursor, uint8_t fla
     if (!(flags & GOOD_SUM))
         return;
     uint32_t message_bytes = size == REMO__RECORD_FILLER ? 0 : (uint32_t)remo__min(size, room);
-    size_t payload_bytes = remo__record_payload_bytes(cursor, message_bytes);
-    remo__record_mask(cursor, words + 2, payload_bytes);
-    words[1] = remo__record_checksum(cursor, words[0], words + 2, payload_bytes);
-    remo__record_mask(cursor, words + 2, payload_bytes);
+    size_t count = cursor->masked ? remo__record_words(message_bytes) : 0;
+    remo__record_mask(cursor, words + 2, count);
+    words[1] = remo__record_checksum(cursor, words[0], words + 2,
+                                     cursor->masked ? count * sizeof *words : message_bytes);
+    remo__record_mask(cursor, words + 2, count);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
@@ -52,7 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (kind == REMO__RECORD_MESSAGE) {
         uint64_t *payload = (uint64_t *)(void *)(ring + cursor.offset + REMO__RECORD_HEADER_BYTES);
         assert(size <= most && remo__record_bytes(size) <= capacity - cursor.offset);
-        remo__record_mask(&cursor, payload, remo__record_payload_bytes(&cursor, size));
+        if (cursor.masked)
+            remo__record_mask(&cursor, payload, remo__record_words(size));
         assert(memcmp(size <= room ? buffer : scratch, payload, size) == 0);
     }
     free(ring);
