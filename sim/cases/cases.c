@@ -19,7 +19,7 @@
     X(lock_recounts) X(lock_two_failures)                                                                    \
     X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
-    X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_outrun) X(queue_notified)           \
+    X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads) X(queue_outrun) X(queue_notified)           \
     X(queue_leaving)                                                                                         \
     X(kv_updates) X(kv_lives) X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)       \
     X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled)                                          \
