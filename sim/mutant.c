@@ -104,6 +104,7 @@ static const struct sim_hint hints[] = {
     {"lock_flush_grant", "lock", "slow_pair", "ibta_rc", SIM_NO_FAULT},
     {"lock_guard", "lock", "orphans", "ibta_rc", SIM_NO_FAULT},
     {"lock_hand_over_marks", "lock", "careless_threads", "ibta_rc", SIM_CRASH},
+    {"lock_membership", "lock", "lost_release", "ibta_rc", SIM_NO_FAULT},
     {"lock_note_failed_grant", "lock", "failures", "ibta_rc", SIM_FAIL_POST},
     {"lock_outcome_unknown", "lock", "failures", "ibta_rc", SIM_FAIL_POST},
     {"lock_recount_restarts", "lock", "recounts", "ibta_rc", SIM_NO_FAULT},
