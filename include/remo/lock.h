@@ -80,7 +80,7 @@ REMO_API uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index);
  *   -EOWNERDEAD       acquired, but the previous holder failed: repair the protected data
  *   -ETIMEDOUT        the lock was not free
  *   -EDEADLK          this thread holds the lock; returned immediately, with any timeout
- *   -EHOSTDOWN        the home has failed
+ *   -EHOSTDOWN        the home has failed, or the connection to it was lost
  *   -ENOTCONN         the home has closed the table
  *   -ENOTRECOVERABLE  a holder failed, and its data was not repaired
  *   -EINVAL           there is no such lock */
@@ -99,9 +99,10 @@ REMO_API int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t 
  *            hands the lock over when it answers again; the next holder may get -EOWNERDEAD. Until
  *            then this node cannot acquire the lock. If operations are in flight, a release with
  *            REMO_FENCE_NONE returns this error, and any other release returns -EAGAIN
- *   others   the lock is released, and the home failed or left (-EHOSTDOWN, -ENOTCONN), or a write
- *            under the lock was lost (-EIO, ...). To repair the protected data before the next
- *            holder reads it, call remo_fence first and release after the repair */
+ *   others   the lock is released, and the home failed or left, or the connection to it was lost
+ *            (-EHOSTDOWN, -ENOTCONN), or a write under the lock was lost (-EIO, ...). To repair the
+ *            protected data before the next holder reads it, call remo_fence first and release
+ *            after the repair */
 REMO_API int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence);
 /* Declare the protected data repaired, after -EOWNERDEAD and in the thread that got it. Takes
  * effect at the release. Does not block.

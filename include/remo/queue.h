@@ -33,6 +33,7 @@
  *          cases the element was pushed at most once, and the sentence states whether the outcome
  *          is unknown. While the owner is up and does not answer, pops wait at the slot. After the
  *          owner answers, later calls on the pushing node free the slot, without waiting for the owner.
+ *          Until then the next pushes of the thread whose push failed return -EIO, without effect.
  *          If a pop cannot confirm that it removed the first element, it returns -EIO and a copy of the
  *          element. The outcome is unknown: if the pop removed the element, no other pop returns it;
  *          otherwise the element stays in the queue.
@@ -82,7 +83,8 @@ REMO_API struct remo_channel *remo_queue_channel(struct remo_queue *queue);
  *   -EMSGSIZE   the element is longer than slot_bytes
  *   -EHOSTDOWN  the home, or a participant, has failed or left
  *   -ENOTCONN   the home has closed the queue
- *   -EIO        the network reported an error; the sentence states the outcome
+ *   -EIO        the network reported an error; the sentence states the outcome. Or an earlier push
+ *               of this thread failed, and may still write to its slot: no element was pushed
  *   -EINVAL     an argument is NULL */
 REMO_API int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_bytes,
                              uint64_t timeout_ns);

@@ -16,11 +16,11 @@
     X(lock_timed) X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)        \
     X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
     X(lock_leaving) X(lock_unsettled) X(lock_slow_reset) X(lock_slow_grant) X(lock_orphans)                  \
-    X(lock_recounts) X(lock_two_failures)                                                                    \
+    X(lock_lost_release) X(lock_lost_reset) X(lock_recounts) X(lock_two_failures)                            \
     X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
-    X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_outrun) X(queue_notified)           \
-    X(queue_leaving)                                                                                         \
+    X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads)                  \
+    X(queue_outrun) X(queue_notified) X(queue_leaving)                                                       \
     X(kv_updates) X(kv_lives) X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)       \
     X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled)                                          \
     X(heap) X(heap_copies)                                                                                   \

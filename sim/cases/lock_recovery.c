@@ -176,13 +176,8 @@ static bool is_waiting(const struct lock_state *s, uint32_t rank) {
     return remo__state_kind(word_of_state(s, rank)) == REMO__LOCK_WAITING;
 }
 
-static void slow_grant_body(void *state, uint32_t rank, uint32_t thread) {
-    struct lock_state *s = state;
-    if (rank != SLOW) {
-        sim_until(is_posed, s, "wait until node 2 holds the lock");
-        sim_lock_turns_body(state, rank, thread);
-        return;
-    }
+/* Node SLOW acquires the lock, and is about to release it. Usually node 1 waits then. */
+static void hold_until_waiting(struct lock_state *s) {
     sim_require(sim_lock_acquire(s, SLOW, FOREVER) == 0, "acquire: %s", remo_last_error());
     sim_lock_enter(s, SLOW);
     s->posed = true;
@@ -190,6 +185,16 @@ static void slow_grant_body(void *state, uint32_t rank, uint32_t thread) {
     for (uint32_t turns = WAITS_BEFORE; turns > 0 && !is_waiting(s, 1); turns--)
         sim_point("wait until node 1 waits");
     sim_lock_leave(s, SLOW);
+}
+
+static void slow_grant_body(void *state, uint32_t rank, uint32_t thread) {
+    struct lock_state *s = state;
+    if (rank != SLOW) {
+        sim_until(is_posed, s, "wait until node 2 holds the lock");
+        sim_lock_turns_body(state, rank, thread);
+        return;
+    }
+    hold_until_waiting(s);
     sim_delay(SLOW, 2, 1); /* release, grant, write */
     sim_fail_next(SIM_FAIL_POST, SLOW, 3, 1 + sim_choose(2));
     int rc = remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_NONE);
@@ -202,6 +207,47 @@ static void slow_grant_body(void *state, uint32_t rank, uint32_t thread) {
 LOCK_CASE(lock_slow_grant, .name = "slow_grant",
           .about = "a grant takes effect after its timeout, and its flush cannot be posted at first",
           .nodes = 3, .threads = 1, .body = slow_grant_body, .after = slow_after, .has_own_fault = true);
+
+/* The connection of an operation of a release is lost, while all nodes are up: of the release itself, of the
+ * grant at the home, or of the grant word. The next waiter gets the lock nevertheless. */
+static void lost_release_body(void *state, uint32_t rank, uint32_t thread) {
+    struct lock_state *s = state;
+    if (rank != SLOW) {
+        sim_until(is_posed, s, "wait until node 2 holds the lock");
+        sim_lock_turns_body(state, rank, thread);
+        return;
+    }
+    hold_until_waiting(s);
+    uint32_t lost = sim_choose(3);
+    sim_lose_next(SLOW, lost, 1);
+    int rc = remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_NONE);
+    sim_require(rc == 0 || (rc == -EHOSTDOWN && lost < 2), "release: %d (%s)", rc, remo_last_error());
+    sim_lose_next(SLOW, 0, 0);
+}
+
+LOCK_CASE(lock_lost_release, .name = "lost_release",
+          .about = "the connection of an operation of a release is lost", .nodes = 3, .threads = 1,
+          .body = lost_release_body, .after = sim_lock_take_after, .has_own_fault = true);
+
+/* The connection of the reset of a queue word is lost. The release repeats the reset, so later tickets can
+ * use the word. */
+static void lost_reset_body(void *state, uint32_t rank, uint32_t thread) {
+    struct lock_state *s = state;
+    if (rank == SLOW) {
+        hold_until_waiting(s);
+        if (is_waiting(s, 1))
+            sim_lose_next(1, 0, 1); /* its next operation is the reset */
+        sim_require(remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_NONE) == 0, "release: %s",
+                    remo_last_error());
+        return;
+    }
+    sim_until(is_posed, s, "wait until node 2 holds the lock");
+    for (uint32_t laps = 0; laps < 2; laps++)
+        sim_lock_turns_body(state, rank, thread);
+}
+
+LOCK_CASE(lock_lost_reset, .name = "lost_reset", .about = "the connection of a reset is lost", .nodes = 3,
+          .threads = 1, .body = lost_reset_body, .after = sim_lock_take_after, .has_own_fault = true);
 
 /* Node 1 holds the lock while all draws of another node return an error, but are applied. The orphaned
  * tickets never fill the wait queue, and the lock works after the release. */
@@ -221,12 +267,19 @@ static void orphans_body(void *state, uint32_t rank, uint32_t thread) {
     if (rank != SLOW)
         return;
     sim_until(is_posed, s, "wait until node 1 holds the lock");
+    bool loses = sim_choose(2) == 0;
     for (uint32_t i = 0; i < ORPHANS_MAX; i++) {
-        sim_fail_next(SIM_FAIL_COMPLETION, SLOW, i > 0, 1); /* of a guarded draw, the second operation */
+        uint32_t skip = i > 0; /* of a guarded draw, the second operation */
+        if (loses)
+            sim_lose_next(SLOW, skip, 1);
+        else
+            sim_fail_next(SIM_FAIL_COMPLETION, SLOW, skip, 1);
         int rc = sim_lock_acquire(s, SLOW, ORPHAN_WAIT_NS);
-        sim_require(rc == -EIO || rc == -ETIMEDOUT, "acquire: %d (%s)", rc, remo_last_error());
+        sim_require(rc == (loses ? -EHOSTDOWN : -EIO) || rc == -ETIMEDOUT, "acquire: %d (%s)", rc,
+                    remo_last_error());
     }
     sim_fail_next(SIM_FAIL_COMPLETION, SLOW, 0, 0);
+    sim_lose_next(SLOW, 0, 0);
     s->ended = true;
     sim_changed(1);
 }

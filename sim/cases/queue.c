@@ -341,9 +341,12 @@ const struct sim_case sim_case_queue_behind =
 
 /* While a claim of a failed push is retracted, a pop without a timeout returns the element before it and
  * waits for no operation of the retraction. */
+static struct remo__queue_kept_claim *kept_of_thread(struct remo_queue *queue) {
+    return &queue->kept[remo__thread(queue->node)->index];
+}
+
 static bool has_written(void *ctx) {
-    struct remo_queue *queue = ctx;
-    return remo_ack_test(&queue->kept[0].ack) != -EINPROGRESS;
+    return remo_ack_test(&kept_of_thread(ctx)->ack) != -EINPROGRESS;
 }
 
 static void kept_body(void *state, uint32_t rank, uint32_t thread) {
@@ -374,6 +377,46 @@ static void kept_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_queue_kept =
     QUEUE_CASE(.name = "kept", .about = "a pop while the claim of a failed push is retracted", .nodes = 2,
                .threads = 1, .body = kept_body, .after = settled_after, .has_own_fault = true);
+
+/* The pushes of two threads of node 0 fail at once, while their writes are in flight. Each thread keeps its
+ * claim, and pushes again only after the claim is retracted. A dropped claim would block the queue. */
+static bool is_delayed(void *ctx) {
+    (void)ctx;
+    return sim_delay_hit();
+}
+
+static bool are_kept(void *ctx) {
+    return ((const struct queue_state *)ctx)->queues[0]->kept_count == 2;
+}
+
+static void push_delayed(struct queue_state *s, uint64_t number, uint32_t skip) {
+    sim_delay(0, skip, 1);
+    int rc = push(s, 0, number, 0);
+    sim_require(rc == -EIO, "push with a delayed write: %d", rc);
+}
+
+static void kept_threads_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    if (rank != 0)
+        return;
+    if (thread == 1) {
+        sim_until(is_delayed, s, "wait for the write of thread 0");
+        push_delayed(s, 2, 3); /* after a failed claim, a read of the word, and a claim */
+        return;
+    }
+    push_delayed(s, 1, 1); /* after the claim */
+    sim_until(are_kept, s, "wait for the claim of thread 1");
+    int rc = push(s, 0, 3, 0);
+    sim_require(rc == -EIO, "push while an earlier write is in flight: %d", rc);
+    sim_delay_end();
+    sim_until(has_written, s->queues[0], "wait for the write");
+    rc = push(s, 0, 4, 0);
+    sim_require(rc == 0, "push after the writes: %d (%s)", rc, remo_last_error());
+}
+
+const struct sim_case sim_case_queue_kept_threads =
+    QUEUE_CASE(.name = "kept_threads", .about = "pushes of two threads fail at once", .nodes = 2,
+               .threads = 2, .body = kept_threads_body, .after = settled_after, .has_own_fault = true);
 
 /* Another node pushes and pops after each operation of a try. The try ends after a bounded number of passes:
  * each takes at most three operations, and the last ones move the word. */

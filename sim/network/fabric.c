@@ -127,7 +127,8 @@ static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
         op->sent = true;
     }
     op->delayed = sim_delay_takes(op->node);
-    if (is_unreachable(op))
+    op->is_lost = sim_lose_takes(op->node);
+    if (is_unreachable(op) || (op->is_lost && sim_choose(2) == 0))
         sim_net_fail(op);
     net()->order[net()->count++] = slot;
     sim_trace("posts %s, %llu bytes at %s%s", name_of(op), (unsigned long long)is->size_bytes,

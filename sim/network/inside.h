@@ -37,6 +37,7 @@ struct op {
     bool completed;
     bool delayed;         /* makes no step until sim_delay_end */
     bool outcome_unknown; /* it may take effect, but its poster gets an error */
+    bool is_lost;         /* it takes effect, and completes with -EHOSTDOWN */
     int status;
     uint64_t old;
     char bytes[OP_BYTES_MAX]; /* in flight */
@@ -81,6 +82,7 @@ struct sim_net {
         bool hit;
     } delay;
     struct failing failing[2]; /* sim_fail_next: posts, completions */
+    struct failing losing;     /* sim_lose_next */
 };
 
 static inline struct sim_net *net(void) {
@@ -128,6 +130,8 @@ static inline struct remo__endpoint *endpoint_of(const struct op *op) {
 void sim_net_fail(struct op *op);
 void sim_net_end_if_over(uint32_t place);
 void sim_net_remove(uint32_t place);
+/* Return whether the connection of the operation that the node posts now is to be lost. */
+bool sim_lose_takes(uint32_t node);
 /* Return whether the operation that the node posts now is to be delayed. */
 bool sim_delay_takes(uint32_t node);
 /* Return whether this post or completion of the node fails. */

@@ -257,7 +257,7 @@ static void do_complete(uint32_t place) {
         memcpy(op->is.local, &op->old, sizeof op->old);
     op->completed = true;
     net()->completions++;
-    int status = op->outcome_unknown ? -EHOSTDOWN : op->status;
+    int status = op->outcome_unknown || op->is_lost ? -EHOSTDOWN : op->status;
     if (sim_fault_hits(SIM_FAIL_COMPLETION, net()->completions, op->node)
         || sim_fail_takes(SIM_FAIL_COMPLETION, op->node))
         status = -EIO;
@@ -391,8 +391,7 @@ void sim_fail_next(enum sim_fault_kind kind, uint32_t node, uint32_t skip, uint3
     *failing(kind) = (struct failing){.node = node, .skip = skip, .count = count};
 }
 
-bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node) {
-    struct failing *is = failing(kind);
+static bool takes(struct failing *is, uint32_t node) {
     if (node != is->node || is->count == 0)
         return false;
     if (is->skip > 0) {
@@ -401,6 +400,18 @@ bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node) {
     }
     is->count--;
     return true;
+}
+
+bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node) {
+    return takes(failing(kind), node);
+}
+
+void sim_lose_next(uint32_t node, uint32_t skip, uint32_t count) {
+    net()->losing = (struct failing){.node = node, .skip = skip, .count = count};
+}
+
+bool sim_lose_takes(uint32_t node) {
+    return takes(&net()->losing, node);
 }
 
 uint64_t sim_net_posts(void) {

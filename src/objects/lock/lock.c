@@ -305,7 +305,7 @@ static int release_plain(struct remo_lock *lock, uint32_t index, struct remo__th
             rc = remo__lock_release_failed(lock, index, thread, 0, rc);
         if (rc != -EAGAIN)
             remo__lock_end(lock, index, rc, remo__state_nonce(state), ticket);
-        return rc;
+        return rc > 0 ? 0 : rc;
     }
     remo__lock_set_state(lock, local, remo__state_word(REMO__LOCK_FREE, remo__state_nonce(state), ticket));
     return 0;

@@ -53,6 +53,13 @@ int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread 
                               expected, desired, ret_old, NULL);
 }
 
+/* Return whether an operation on the node failed because the node has failed or left. A lost connection to a
+ * node that is up returns the same codes, so the membership decides. */
+static bool is_departure(const struct remo_lock *lock, uint32_t node, int rc) {
+    return (rc == -EHOSTDOWN || rc == -ENOTCONN)
+           && (remo__channel_check_peer(lock->channel, node) != 0 || REMO__MUTANT(lock_membership));
+}
+
 static void request_recount(struct remo_lock *lock, uint32_t index) {
     const uint8_t message[] = {REMO__LOCK_RECOUNT};
     (void)remo_channel_send(lock->channel, lock->locals[index].home, message, sizeof message);
@@ -63,7 +70,7 @@ static void request_recount(struct remo_lock *lock, uint32_t index) {
 void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket) {
     struct remo__lock_local *local = &lock->locals[index];
     enum remo__lock_state state = REMO__LOCK_FREE;
-    if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN && !REMO__MUTANT(lock_outcome_unknown)) {
+    if (rc != 0 && !is_departure(lock, local->home, rc) && !REMO__MUTANT(lock_outcome_unknown)) {
         local->outcome_unknown = true;
         if (remo__op_abandoned(lock->node, local->home) && !REMO__MUTANT(lock_unsettled))
             state = REMO__LOCK_UNSETTLED;
@@ -141,12 +148,12 @@ static bool flush_grant(struct remo_lock *lock, struct remo__thread *thread, uin
     uint64_t deadline_ns = remo__deadline(lock->node->op_timeout_ns);
     struct remo_stats *stats = remo__channel_counters(lock->channel, thread);
     int rc = remo__op_flush(thread, stats, waiter, at);
-    while (rc != 0 && rc != -EHOSTDOWN && remo__remaining_ns(deadline_ns) > 0
+    while (rc != 0 && !is_departure(lock, waiter, rc) && remo__remaining_ns(deadline_ns) > 0
            && !REMO__MUTANT(lock_flush_again)) {
         (void)remo__wait(lock->node, never, NULL, remo__deadline(FLUSH_PAUSE_NS));
         rc = remo__op_flush(thread, stats, waiter, at);
     }
-    return rc == 0 || rc == -EHOSTDOWN || REMO__MUTANT(lock_flush_again);
+    return rc == 0 || is_departure(lock, waiter, rc) || REMO__MUTANT(lock_flush_again);
 }
 
 /* Wait until the write is complete: this thread might never call the library again to drive it. If the write
@@ -159,7 +166,7 @@ static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thre
     if (at == REMO__NO_OFFSET) {
         int rc = remo__channel_reach(lock->channel, waiter);
         at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
-        if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN)
+        if (rc != 0 && !is_departure(lock, waiter, rc))
             note_failed_grant(lock, index, (uint32_t)grant);
         if (rc != 0 || at == REMO__NO_OFFSET)
             return rc;
@@ -170,12 +177,13 @@ static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thre
         rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
     if (remo__ack_pending(&ack))
         remo_ack_cancel(&ack);
-    if (rc != 0 && rc != -EHOSTDOWN && flush_grant(lock, thread, waiter, at))
+    if (rc != 0 && !is_departure(lock, waiter, rc) && flush_grant(lock, thread, waiter, at))
         note_failed_grant(lock, index, (uint32_t)grant);
     return rc == -ETIMEDOUT ? remo__peer_timeout(lock->node, waiter, "grant a lock to") : rc;
 }
 
-/* A waiter that cannot be reached has failed: the home resolves its tickets when it detects the failure. */
+/* If the waiter has failed or left, the home resolves its tickets. A grant whose connection was lost, to a
+ * waiter that is up, is no error of the caller: the home sends it. */
 int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint32_t waiter, uint64_t grant, bool by_message) {
     if (waiter >= lock->node->size || !remo_nodeset_has(&lock->channel->participants, waiter))
@@ -186,7 +194,9 @@ int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__t
             index, remo_channel_name(lock->channel), waiter);
     int rc = by_message ? send_grant_message(lock, index, waiter, grant)
                         : write_grant(lock, index, thread, waiter, grant);
-    return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
+    if (rc != -EHOSTDOWN && rc != -ENOTCONN)
+        return rc;
+    return by_message || is_departure(lock, waiter, rc) ? 0 : REMO__LOCK_GRANT_LOST;
 }
 
 int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
@@ -202,7 +212,7 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
     if ((before & REMO__QUEUE_WORD_SKIP) && !REMO__MUTANT(lock_skip)) {
         if (!REMO__MUTANT(lock_skip_reset))
             rc = remo__lock_add(lock, index, thread, queue_word, -(before + grant), NULL, NULL);
-        return rc != 0 ? rc : 1;
+        return rc != 0 ? rc : REMO__LOCK_TICKET_SKIPPED;
     }
     if (before == 0 || REMO__MUTANT(lock_send_grant))
         return 0; /* the waiter finds the grant when it arrives */
@@ -217,7 +227,7 @@ int remo__lock_grant_next(struct remo_lock *lock, uint32_t index, struct remo__t
     while (remo__word_next(word) != ticket + 1) {
         ticket++;
         int rc = remo__lock_grant(lock, index, thread, ticket, remo__word_flags(word), by_message);
-        if (rc != 1)
+        if (rc != REMO__LOCK_TICKET_SKIPPED)
             return rc;
         uint64_t step = remo__word_step(ticket);
         rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
@@ -265,7 +275,7 @@ static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thr
         return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
     }
     local->reset = (struct remo_ack)REMO_ACK_INIT;
-    if ((rc == 0 && !unreset) || rc == -EHOSTDOWN || REMO__MUTANT(lock_reset_failed))
+    if ((rc == 0 && !unreset) || is_departure(lock, local->home, rc) || REMO__MUTANT(lock_reset_failed))
         return 0;
     struct settling settling = {.lock = lock, .home = local->home};
     uint64_t timeout_ns = REMO__MUTANT(lock_reset_once) ? 0 : lock->node->op_timeout_ns;
@@ -289,7 +299,7 @@ int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct rem
                               uint8_t marks, int rc) {
     struct remo__lock_local *local = &lock->locals[index];
     char sentence[REMO__SENTENCE_MAX];
-    if (rc == -EHOSTDOWN || rc == -ENOTCONN || REMO__MUTANT(lock_release_failed))
+    if (is_departure(lock, local->home, rc) || REMO__MUTANT(lock_release_failed))
         return rc;
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());
     if (remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, NULL) == 0)
@@ -355,7 +365,7 @@ int remo__lock_return(struct remo_lock *lock, uint32_t index, struct remo__threa
     if (rc == 0)
         rc = remo__lock_grant_next(lock, index, thread, ticket, word, false);
     /* After an earlier release that was applied, the recount lets the home grant the next ticket. */
-    remo__lock_end(lock, index, rc > 0 ? -EIO : rc, remo__state_nonce(state), ticket);
+    remo__lock_end(lock, index, rc, remo__state_nonce(state), ticket);
     return rc > 0 ? 0 : rc;
 }
 

@@ -325,7 +325,7 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
             return 0;
         rc = remo__lock_grant(lock, resolve->index, resolve->thread, ticket, remo__word_flags(resolve->word),
                               true);
-        return rc == 1 ? end_orphaned(resolve, ticket, 0, false) : rc;
+        return rc == REMO__LOCK_TICKET_SKIPPED ? end_orphaned(resolve, ticket, 0, false) : rc;
     }
     uint32_t granter = (uint32_t)(queue_word >> REMO__QUEUE_WORD_GRANTER_SHIFT) - 1;
     if (granter < lock->node->size && !remo__lock_is_cut_off(lock, granter)

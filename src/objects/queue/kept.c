@@ -2,10 +2,16 @@
  * Invariant: a claim is retracted only when no write of its push is in flight. The calls that retract kept
  * claims do not wait for the owner of a slot: they post an operation, and a later call takes its result.
  * docs/internals/queue.md, "Failed pushes", describes the steps. */
+#include <assert.h>
+
 #include "base/mutant.h"
 #include "objects/queue/queue.h"
 
 #define RETRIES_MAX 2u /* of a retraction that fails */
+
+static struct remo__queue_kept_claim *own_entry(const struct remo__queue_op *op) {
+    return &op->queue->kept[REMO__MUTANT(queue_kept_entry) ? 0 : op->thread->index];
+}
 
 /* Post the operation of the next step. The read follows the writes on their connection: when it is complete,
  * they are placed. */
@@ -64,23 +70,19 @@ static int advance_and_wait(struct remo__queue_op *op, struct remo__queue_kept_c
     return rc;
 }
 
-/* Keep a claim, so that later calls retract it. If the table is full, the claim is never retracted. The table
- * can be full only if several pushes passed the check of begin_try concurrently. */
-static void keep_claim(struct remo_queue *queue, struct remo__queue_kept_claim *kept) {
+/* Keep a claim, so that later calls retract it. The entry is free: otherwise the push had not begun. */
+static void keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+    struct remo_queue *queue = op->queue;
+    struct remo__queue_kept_claim *entry = own_entry(op);
     if (kept->step != REMO__QUEUE_RETRACT_WRITES)
         restart(kept); /* the operation in flight refers to *kept */
     (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
-    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX; i++) {
-        struct remo__queue_kept_claim *entry = &queue->kept[i];
-        if (entry->is_used)
-            continue;
-        *entry = *kept;
-        entry->is_used = true;
-        entry->ack = (struct remo_ack)REMO_ACK_INIT;
-        remo_ack_join(&entry->ack, &kept->ack);
-        atomic_fetch_add(&queue->kept_count, 1);
-        break;
-    }
+    assert(!entry->is_used || REMO__MUTANT(queue_kept_entry) || REMO__MUTANT(queue_settle));
+    *entry = *kept;
+    entry->ack = (struct remo_ack)REMO_ACK_INIT;
+    remo_ack_join(&entry->ack, &kept->ack);
+    atomic_store(&entry->is_used, true);
+    atomic_fetch_add(&queue->kept_count, 1);
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
     remo_ack_cancel(&kept->ack);
 }
@@ -95,42 +97,66 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
          i++)
         rc = advance_and_wait(op, kept);
     if (rc < 0 && !remo__queue_is_departure(rc))
-        keep_claim(op->queue, kept);
+        keep_claim(op, kept);
     else
         remo_ack_cancel(&kept->ack);
     return rc == 1 && kept->outcome_unknown ? -EIO : rc;
+}
+
+/* Advance the retraction of a kept claim; the mutex is held. The entry is free if the claim is retracted, or
+ * if its slot's owner has failed or left. Returns whether an operation of the retraction is in flight. */
+static bool advance_kept(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+    int rc = REMO__MUTANT(queue_retract_now) ? advance_and_wait(op, kept) : advance(op, kept);
+    if (rc < 0 && !remo__queue_is_departure(rc))
+        return rc == -EINPROGRESS && kept->step != REMO__QUEUE_RETRACT_WRITES;
+    remo_ack_cancel(&kept->ack);
+    atomic_store(&kept->is_used, false);
+    atomic_fetch_sub(&op->queue->kept_count, 1);
+    return false;
 }
 
 void remo__queue_retract_kept_claims(struct remo__queue_op *op) {
     struct remo_queue *queue = op->queue;
     if (remo__mutex_lock(queue->node, &queue->kept_mutex, remo__deadline(0)) != 0)
         return; /* another thread retracts them */
-    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX; i++) {
-        struct remo__queue_kept_claim *kept = &queue->kept[i];
-        if (!kept->is_used)
-            continue;
-        int rc = REMO__MUTANT(queue_retract_now) ? advance_and_wait(op, kept) : advance(op, kept);
-        if (rc < 0 && !remo__queue_is_departure(rc))
-            continue;
-        remo_ack_cancel(&kept->ack);
-        kept->is_used = false;
-        atomic_fetch_sub(&queue->kept_count, 1);
-    }
+    for (uint32_t i = 0; i < REMO__THREADS_MAX; i++)
+        if (atomic_load(&queue->kept[i].is_used))
+            (void)advance_kept(op, &queue->kept[i]);
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
 }
 
-bool remo__queue_is_kept(struct remo_queue *queue, const struct remo__queue_slot *slot, uint64_t claim) {
-    bool found = false;
-    (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
-    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX && !REMO__MUTANT(queue_is_kept); i++) {
-        const struct remo__queue_kept_claim *kept = &queue->kept[i];
-        found = found || (kept->is_used && kept->slot.ticket == slot->ticket && kept->claim == claim);
-    }
+/* A wait condition: the claim of this thread is retracted. Fails unless an operation of the retraction is in
+ * flight: the next push tries again. */
+static int is_settled(void *ctx) {
+    struct remo__queue_op *op = ctx;
+    struct remo_queue *queue = op->queue;
+    struct remo__queue_kept_claim *kept = own_entry(op);
+    if (!atomic_load(&kept->is_used))
+        return 1;
+    if (remo__mutex_lock(queue->node, &queue->kept_mutex, remo__deadline(0)) != 0)
+        return 0; /* another thread advances it */
+    bool continues = atomic_load(&kept->is_used) && advance_kept(op, kept);
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
-    return found;
+    if (!atomic_load(&kept->is_used))
+        return 1;
+    return continues && !REMO__MUTANT(queue_settle_wait) ? 0 : -EIO;
+}
+
+int remo__queue_settle_own_claim(struct remo__queue_op *op) {
+    struct remo_queue *queue = op->queue;
+    if (remo__likely(atomic_load_explicit(&queue->kept_count, memory_order_relaxed) == 0)
+        || REMO__MUTANT(queue_settle))
+        return 0;
+    if (remo__wait(queue->node, is_settled, op, remo__deadline(queue->node->op_timeout_ns)) == 0)
+        return 0;
+    return remo__fail(
+        -EIO,
+        "cannot push to queue %s: an earlier push of this thread has failed, and may still write "
+        "to its slot at node %u; push again when the node answers",
+        remo_channel_name(queue->channel), own_entry(op)->slot.owner);
 }
 
 void remo__queue_drop_kept_claims(struct remo_queue *queue) {
-    for (uint32_t i = 0; i < REMO__QUEUE_KEPT_MAX; i++)
+    for (uint32_t i = 0; i < REMO__THREADS_MAX; i++)
         remo_ack_cancel(&queue->kept[i].ack);
 }

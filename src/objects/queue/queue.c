@@ -164,6 +164,8 @@ int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_byte
                           "larger slot_bytes",
                           size_bytes, remo_channel_name(queue->channel), queue->slot_bytes);
     int rc = begin_op(queue, REMO__QUEUE_TAIL, &op);
+    if (rc == 0)
+        rc = remo__queue_settle_own_claim(&op);
     if (rc != 0)
         return rc;
     op.data = data ? data : "";

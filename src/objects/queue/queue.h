@@ -33,8 +33,6 @@
  * pushes, pushes at the head for pops. */
 enum remo__queue_side { REMO__QUEUE_TAIL = 0, REMO__QUEUE_HEAD = 1 };
 
-#define REMO__QUEUE_KEPT_MAX 4u /* claims of failed pushes; beyond that, pushes fail */
-
 /* The slot of a ticket. */
 struct remo__queue_slot {
     uint64_t ticket, lap;
@@ -49,7 +47,8 @@ enum remo__queue_retraction {
     REMO__QUEUE_RETRACT_SWAP
 };
 
-/* A claim of a failed push, which is to be retracted. */
+/* A claim of a failed push, which is to be retracted. A thread keeps one at most: its next pushes fail until
+ * the claim is retracted. */
 struct remo__queue_kept_claim {
     struct remo__thread *thread; /* the thread that claimed the slot */
     struct remo__queue_slot slot;
@@ -58,7 +57,8 @@ struct remo__queue_kept_claim {
     enum remo__queue_retraction step;
     struct remo_ack ack;  /* of the operations of the step */
     bool outcome_unknown; /* an attempt to retract it failed, and may have been applied */
-    bool is_used;         /* this entry of the table has a claim */
+    /* This entry of the table has a claim. Its own thread sets it, and any thread clears it. */
+    _Atomic bool is_used;
 };
 
 /* Threads of this node that wait at one side. */
@@ -81,9 +81,9 @@ struct remo_queue {
     _Atomic uint32_t reported_departures; /* of these, reported to a caller */
     _Atomic uint64_t ring_count;          /* makes each value that is written to a doorbell unique */
     struct remo__queue_waiters waiters[2];
-    struct remo__mutex kept_mutex; /* protects `kept` */
-    struct remo__queue_kept_claim kept[REMO__QUEUE_KEPT_MAX];
-    _Atomic uint32_t kept_count;                  /* entries of `kept` in use */
+    struct remo__mutex kept_mutex;                         /* protects `kept` */
+    struct remo__queue_kept_claim kept[REMO__THREADS_MAX]; /* by thread */
+    _Atomic uint32_t kept_count;                           /* entries of `kept` in use */
     _Atomic uint64_t hint[2] REMO__CACHE_ALIGNED; /* by side: ticket at which the next search begins */
 };
 
@@ -152,8 +152,9 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
 /* Advance the retraction of claims that earlier calls kept, without waiting for the owners of their slots. A
  * claim is dropped if its slot's owner has failed or left. */
 void remo__queue_retract_kept_claims(struct remo__queue_op *op);
-/* Return whether this node keeps the claim. An earlier push of the same thread made it for the same slot. */
-bool remo__queue_is_kept(struct remo_queue *queue, const struct remo__queue_slot *slot, uint64_t claim);
+/* Retract the claim that an earlier push of this thread kept. Blocks for op_timeout_ns at most, and not for
+ * writes of that push. Errors: -EIO: the claim is still kept. */
+int remo__queue_settle_own_claim(struct remo__queue_op *op);
 /* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
 void remo__queue_drop_kept_claims(struct remo_queue *queue);
 

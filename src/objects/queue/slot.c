@@ -126,8 +126,8 @@ static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_s
     int rc = swap_claim(op, slot, free_before, mine, ret_old);
     for (uint32_t i = 0; rc != 0 && !remo__queue_is_departure(rc) && i < RETRIES_MAX; i++) {
         rc = swap_claim(op, slot, free_before, mine, ret_old);
-        if (rc == 0 && *ret_old == mine) /* the claim of this call, or a kept one */
-            return !remo__queue_is_kept(op->queue, slot, mine);
+        if (rc == 0 && *ret_old == mine) /* of this call: a thread that keeps a claim does not push */
+            return 1;
     }
     return rc != 0 ? remo__queue_convert_timeout(op, rc)
                    : *ret_old == free_before || REMO__MUTANT(queue_claim);
@@ -173,6 +173,11 @@ static void raise_hint(struct remo__queue_op *op, uint64_t ticket) {
  * queue as a whole makes progress; but a slow node may be outrun in each pass. */
 static bool is_outrun(const struct remo__queue_op *op, uint32_t passes) {
     return passes >= PASSES_MAX && remo__remaining_ns(op->deadline_ns) == 0 && !REMO__MUTANT(queue_outrun);
+}
+
+static void begin_try(struct remo__queue_op *op) {
+    if (remo__unlikely(atomic_load_explicit(&op->queue->kept_count, memory_order_relaxed) != 0))
+        remo__queue_retract_kept_claims(op);
 }
 
 /* ---- push ---- */
@@ -226,23 +231,6 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
         return remo__queue_is_departure(rc) ? 1 : rc;
     }
     return place_writes(op, slot, ack);
-}
-
-/* Advance the retraction of kept claims. If too many remain, a push fails; a pop always continues. */
-static int advance_kept_claims(struct remo__queue_op *op) {
-    remo__queue_retract_kept_claims(op);
-    if (op->side == REMO__QUEUE_HEAD || atomic_load(&op->queue->kept_count) < REMO__QUEUE_KEPT_MAX)
-        return 0;
-    return remo__fail(-EIO,
-                      "cannot push to queue %s: %u earlier pushes have failed and may still write to their "
-                      "slots; push again when the owners of those slots answer",
-                      remo_channel_name(op->queue->channel), REMO__QUEUE_KEPT_MAX);
-}
-
-static int begin_try(struct remo__queue_op *op) {
-    if (remo__likely(atomic_load_explicit(&op->queue->kept_count, memory_order_relaxed) == 0))
-        return 0;
-    return advance_kept_claims(op);
 }
 
 static struct remo__queue_kept_claim make_kept_claim(struct remo__queue_op *op,
@@ -316,9 +304,7 @@ int remo__queue_try_push(void *ctx) {
     struct remo_queue *queue = op->queue;
     uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1,
              old;
-    int begun = begin_try(op);
-    if (remo__unlikely(begun != 0))
-        return begun;
+    begin_try(op);
     /* Each pass finds a ticket that another push claimed, or a failed owner. */
     for (uint32_t passes = 0; !is_outrun(op, passes); passes++) {
         struct remo__queue_slot slot;
@@ -528,7 +514,7 @@ int remo__queue_try_pop(void *ctx) {
     struct remo_queue *queue = op->queue;
     uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1,
              claimed, old;
-    (void)begin_try(op);
+    begin_try(op);
     /* Each pass finds a ticket that another pop freed, a failed owner, or an abandoned or skipped slot. */
     for (uint32_t passes = 0; !is_outrun(op, passes); passes++) {
         struct remo__queue_slot slot;
