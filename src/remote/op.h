@@ -116,8 +116,10 @@ static inline char *remo__peer_base(const struct remo__thread *thread, uint32_t 
     return remo__node_base(thread->node, peer);
 }
 
-static inline int remo__read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
-                             uint64_t offset, void *dst, size_t bytes, struct remo_ack *ack) {
+static inline __attribute__((always_inline)) int remo__read(struct remo__thread *thread,
+                                                            struct remo_stats *stats, uint32_t peer,
+                                                            uint64_t offset, void *dst, size_t bytes,
+                                                            struct remo_ack *ack) {
     char *base = remo__peer_base(thread, peer);
     if (remo__unlikely(!base))
         return remo__op_read(thread, stats, peer, offset, dst, bytes, ack);
@@ -127,9 +129,10 @@ static inline int remo__read(struct remo__thread *thread, struct remo_stats *sta
     return 0;
 }
 
-static inline int remo__write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
-                              uint64_t offset, const void *src, size_t bytes, uint32_t flags,
-                              struct remo_ack *ack) {
+static inline __attribute__((always_inline)) int remo__write(struct remo__thread *thread,
+                                                             struct remo_stats *stats, uint32_t peer,
+                                                             uint64_t offset, const void *src, size_t bytes,
+                                                             uint32_t flags, struct remo_ack *ack) {
     char *base = remo__peer_base(thread, peer);
     if (remo__unlikely(!base))
         return remo__op_write(thread, stats, peer, offset, src, bytes, flags, 0, ack);
@@ -145,8 +148,10 @@ static inline int remo__write(struct remo__thread *thread, struct remo_stats *st
     return 0;
 }
 
-static inline int remo__fetch_add(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
-                                  uint64_t offset, uint64_t addend, uint64_t *ret_old, struct remo_ack *ack) {
+static inline __attribute__((always_inline)) int remo__fetch_add(struct remo__thread *thread,
+                                                                 struct remo_stats *stats, uint32_t peer,
+                                                                 uint64_t offset, uint64_t addend,
+                                                                 uint64_t *ret_old, struct remo_ack *ack) {
     char *base = remo__peer_base(thread, peer);
     if (remo__unlikely(!base))
         return remo__op_atomic(thread, stats, peer, offset, REMO__OP_FETCH_ADD, addend, 0, ret_old, ack);
@@ -159,9 +164,9 @@ static inline int remo__fetch_add(struct remo__thread *thread, struct remo_stats
     return 0;
 }
 
-static inline int remo__compare_swap(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
-                                     uint64_t offset, uint64_t expected, uint64_t desired, uint64_t *ret_old,
-                                     struct remo_ack *ack) {
+static inline __attribute__((always_inline)) int
+remo__compare_swap(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
+                   uint64_t expected, uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
     char *base = remo__peer_base(thread, peer);
     if (remo__unlikely(!base))
         return remo__op_atomic(thread, stats, peer, offset, REMO__OP_COMPARE_SWAP, desired, expected, ret_old,

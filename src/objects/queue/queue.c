@@ -136,7 +136,9 @@ static int begin_op(struct remo_queue *queue, enum remo__queue_side side, struct
     if (remo__unlikely(!op->thread))
         return remo__last_code();
     int rc = remo__queue_report_departure(op);
-    return rc != 0 ? rc : remo__channel_check_peer(queue->channel, queue->home);
+    if (rc != 0 || remo__likely(remo__channel_is_connected(queue->channel, queue->home)))
+        return rc;
+    return remo__channel_check_peer(queue->channel, queue->home);
 }
 
 /* Try once, then wait up to `timeout_ns`. `sentence` explains -ETIMEDOUT. */
