@@ -27,8 +27,9 @@
 enum {
     REMO__WRITE_NOTIFY = 1, /* ring the target's doorbell */
     REMO__WRITE_IMM = 2,    /* deliver an immediate */
-    /* An exempt write, always with an ack. Fences neither flush it nor return its failure; the object that
-     * writes it does both if necessary. No call reports a failure after remo_ack_cancel. */
+    /* An exempt write, always with an ack. Only remo__fence_leave flushes it, and no fence returns its
+     * failure: the object that writes it does both if necessary. No call reports a failure after
+     * remo_ack_cancel. */
     REMO__WRITE_EXEMPT = 4,
     REMO__WRITE_TRACKED = 8 /* remo__op_abandoned counts the write */
 };
@@ -85,9 +86,6 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
 /* Post a read of the word at `offset`. When it is complete, the earlier writes of `thread` to `peer` are
  * placed. Does not wait for it: remo__op_abandoned and fences do. */
 int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset);
-/* Post reads that flush all exempt writes of the node, so that the next fence covers these too. Errors: those
- * of an operation; a peer that has left or failed is no error. */
-int remo__op_flush_exempt(struct remo__thread *caller);
 int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
                     uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
                     struct remo_ack *ack);
