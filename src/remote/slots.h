@@ -73,8 +73,8 @@ struct remo__start {
 /* Post or defer the operation if a slot is free and the fabric's queue has room. Never blocks. Returns 1, 0
  * (retry later), or the error of the post. */
 int remo__slots_try_start(struct remo__start *start);
-/* Post a read that flushes all writes of `thread` to `peer`. Blocks until `deadline_ns` while no slot is free.
- * Does not wait for the read, which counts in `others`. Errors: those of remo__start. */
+/* Post a read that flushes all writes of `thread` to `peer`. Blocks until `deadline_ns` while no slot is
+ * free. Does not wait for the read, which counts in `others`. Errors: those of remo__start. */
 int remo__op_flush_writes(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
                           uint64_t deadline_ns);
 /* Set the sentence of an operation of these slots that failed with `status`. Returns `status`. */
