@@ -277,15 +277,20 @@ int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, u
     return 0;
 }
 
+static bool is_scope(const struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
+    return (scope != REMO_FENCE_PAIR || peer < node->size) && (uint32_t)scope <= REMO_FENCE_GLOBAL;
+}
+
 static int check_scope(const struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
-    if (remo__likely((scope != REMO_FENCE_PAIR || peer < node->size) && (uint32_t)scope <= REMO_FENCE_GLOBAL))
+    if (remo__likely(is_scope(node, scope, peer)))
         return 0;
     return remo__fail(-EINVAL, "cannot fence: scope %d with node %u is invalid in a job of %u nodes",
                       (int)scope, peer, node->size);
 }
 
-int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
-    REMO__REQUIRE(node);
+/* Any fabric, and the first call of a thread. Not inline, so that a mapped fence needs no stack frame. */
+static __attribute__((noinline)) int fence_any(struct remo_node *node, enum remo_fence_scope scope,
+                                               uint32_t peer) {
     int rc = check_scope(node, scope, peer);
     if (remo__unlikely(rc != 0))
         return rc;
@@ -301,15 +306,16 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
     return scope == REMO_FENCE_NONE ? 0 : fence_once(&fence);
 }
 
+int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
+    REMO__REQUIRE(node);
+    if (remo__likely(remo__tls.node_id == node->id && is_scope(node, scope, peer) && node->mapped))
+        return fence_mapped(remo__tls.thread, scope);
+    return fence_any(node, scope, peer);
+}
+
 /* ---- fences that retry until no write is in flight ---- */
 
 #define RETRY_PAUSE_NS REMO__NS_PER_MS
-
-/* A wait condition that is never true: the wait lasts until its deadline. */
-static int never(void *ctx) {
-    (void)ctx;
-    return 0;
-}
 
 /* Retry after a first attempt that returned `rc`. Pauses between the attempts let the fabric recover. */
 static int retry_fence(struct fence *fence, int rc) {
@@ -322,7 +328,7 @@ static int retry_fence(struct fence *fence, int rc) {
             return 0;
         snprintf(last, sizeof last, "%s", remo_last_error());
         uint64_t pause_end = remo__deadline(RETRY_PAUSE_NS);
-        (void)remo__wait(node, never, NULL, remo__min(deadline_ns, pause_end));
+        remo__pause(node, remo__min(deadline_ns, pause_end));
         remo__fail(rc, "%s", last);
     }
     return rc;
