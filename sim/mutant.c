@@ -75,6 +75,7 @@ static const struct sim_hint hints[] = {
     {"barrier_told", "barrier", "death", "ibta_rc", SIM_FAIL_POST},
     {"cell_invalidate", "owned_var", "changes", "cxl_nc", SIM_CRASH},
     {"cell_invalidate_slot", "owned_var", "changes", "cxl_nc", SIM_NO_FAULT},
+    {"cell_order_loss", "owned_var", "lost", "efa", SIM_NO_FAULT},
     {"fence_errors", "region", "publish_elsewhere", "ibta_rc", SIM_FAIL_COMPLETION},
     {"fence_exempt", "region", "fence_exempt", "efa", SIM_NO_FAULT},
     {"fence_flush_failed", "region", "fence_again", "rc_relaxed", SIM_FAIL_POST},

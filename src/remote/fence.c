@@ -277,6 +277,14 @@ int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, u
     return 0;
 }
 
+int remo__fence_writer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
+    struct fence fence = fence_of_peer(caller, writer, peer);
+    if (!caller->node->mapped)
+        return fence_queues(&fence);
+    remo__mapped_fence();
+    return 0;
+}
+
 static bool is_scope(const struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
     return (scope != REMO_FENCE_PAIR || peer < node->size) && (uint32_t)scope <= REMO_FENCE_GLOBAL;
 }
