@@ -8,7 +8,7 @@
 
 #include "remote/fence.h"
 #include "objects/region.h"
-#include "sim/case.h"
+#include "sim/cases/region.h"
 #include "sim/oracle.h"
 
 #define FOREVER REMO_FOREVER
@@ -125,19 +125,14 @@ const struct sim_case sim_case_word = {.object = "atomic_var",
 #define BODY_BYTES 200u
 #define FLAG_AT 256u
 
-struct region_state {
-    struct remo_region *regions[SIM_NODES_MAX];
-    struct remo_node *nodes[SIM_NODES_MAX];
-};
-
-static void open_region(void *state, struct remo_node *node, uint32_t rank) {
+void sim_region_open(void *state, struct remo_node *node, uint32_t rank) {
     struct region_state *s = state;
     s->nodes[rank] = node;
     sim_opened(remo_region_open(remo_node_root(node), "region", 512, NULL, &s->regions[rank]), "open");
     sim_opened(remo_channel_wait(remo_region_channel(s->regions[rank]), FOREVER), "wait");
 }
 
-static void close_region(void *state, uint32_t rank) {
+void sim_region_close(void *state, uint32_t rank) {
     remo_region_close(((struct region_state *)state)->regions[rank]);
 }
 
@@ -213,8 +208,8 @@ const struct sim_case sim_case_publish_pair = {
     .nodes = 3,
     .threads = 1,
     .state_bytes = sizeof(struct region_state),
-    .open = open_region,
-    .close = close_region,
+    .open = sim_region_open,
+    .close = sim_region_close,
     .body = pair_body,
     .after = region_after};
 
@@ -249,8 +244,8 @@ const struct sim_case sim_case_cross = {.object = "region",
                                         .nodes = 3,
                                         .threads = 1,
                                         .state_bytes = sizeof(struct cross_state),
-                                        .open = open_region,
-                                        .close = close_region,
+                                        .open = sim_region_open,
+                                        .close = sim_region_close,
                                         .body = cross_body,
                                         .after = region_after,
                                         .check = cross_check};
@@ -269,8 +264,8 @@ const struct sim_case sim_case_publish_thread = {.object = "region",
                                                  .nodes = 3,
                                                  .threads = 1,
                                                  .state_bytes = sizeof(struct region_state),
-                                                 .open = open_region,
-                                                 .close = close_region,
+                                                 .open = sim_region_open,
+                                                 .close = sim_region_close,
                                                  .body = thread_body,
                                                  .after = region_after};
 
@@ -310,8 +305,8 @@ const struct sim_case sim_case_publish_global = {
     .nodes = 3,
     .threads = 2,
     .state_bytes = sizeof(struct global_state),
-    .open = open_region,
-    .close = close_region,
+    .open = sim_region_open,
+    .close = sim_region_close,
     .body = global_body,
     .after = region_after};
 
@@ -342,187 +337,11 @@ const struct sim_case sim_case_fence_again = {.object = "region",
                                               .nodes = 3,
                                               .threads = 1,
                                               .state_bytes = sizeof(struct region_state),
-                                              .open = open_region,
-                                              .close = close_region,
+                                              .open = sim_region_open,
+                                              .close = sim_region_close,
                                               .body = again_body,
                                               .after = region_after,
                                               .continues_after_failure = true};
-
-/* A fence that times out returns none of the losses that it has found: each later fence that covers one
- * returns it. Writes to nodes 2 and 3 are lost with those nodes; the write to node 1 is delayed. */
-static void losses_body(void *state, uint32_t rank, uint32_t thread) {
-    struct region_state *s = state;
-    uint64_t word = 7;
-    (void)thread;
-    if (rank != 0)
-        return;
-    sim_delay(0, 0, 3);
-    for (uint32_t to = 1; to < 4; to++)
-        sim_require(remo_region_write(s->regions[0], to, 0, &word, sizeof word, 0, NULL) == 0, "write: %s",
-                    remo_last_error());
-    sim_crash(2);
-    sim_crash(3);
-    int rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
-    sim_require(rc == -ETIMEDOUT || rc == -EHOSTDOWN, "the fence returns %d while a write is in flight", rc);
-    sim_delay_end();
-    for (uint32_t to = 2; to < 4; to++)
-        sim_require(remo_fence(s->nodes[0], REMO_FENCE_PAIR, to) != 0,
-                    "a write to node %u is lost, and no fence has returned it", to);
-    sim_require(remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0) == 0, "a loss is returned twice: %s",
-                remo_last_error());
-}
-
-const struct sim_case sim_case_fence_losses = {.object = "region",
-                                               .name = "fence_losses",
-                                               .about =
-                                                   "a fence that times out leaves lost writes to later ones",
-                                               .nodes = 4,
-                                               .threads = 1,
-                                               .state_bytes = sizeof(struct region_state),
-                                               .open = open_region,
-                                               .close = close_region,
-                                               .body = losses_body,
-                                               .has_own_fault = true};
-
-/* A fence that node 1 does not answer places the writes to node 2. The next fence flushes those to node 1
- * only. */
-static void peers_body(void *state, uint32_t rank, uint32_t thread) {
-    struct region_state *s = state;
-    uint64_t word = 7;
-    (void)thread;
-    if (rank != 0)
-        return;
-    sim_delay(0, 2, 1); /* of two writes and two reads, the read from node 1 */
-    for (uint32_t to = 1; to < 3; to++)
-        sim_require(remo_region_write(s->regions[0], to, 0, &word, sizeof word, 0, NULL) == 0, "write: %s",
-                    remo_last_error());
-    int rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
-    sim_require(rc == -ETIMEDOUT && strstr(remo_last_error(), "node 1"), "fence: %d (%s)", rc,
-                remo_last_error());
-    sim_require(remo__peer_quiescent(s->nodes[0], 2), "the write to node 2 counts as unplaced");
-    sim_require(!remo__peer_quiescent(s->nodes[0], 1), "the write to node 1 counts as placed");
-    sim_delay_end();
-    struct sim_bound bound = sim_bound_begin();
-    rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
-    sim_require(rc == 0, "fence: %s", remo_last_error());
-    sim_bound_end(&bound, "fence", 1, UINT64_MAX);
-}
-
-const struct sim_case sim_case_fence_peers = {.object = "region",
-                                              .name = "fence_peers",
-                                              .about = "a peer that does not answer delays no other's flush",
-                                              .nodes = 3,
-                                              .threads = 1,
-                                              .state_bytes = sizeof(struct region_state),
-                                              .open = open_region,
-                                              .close = close_region,
-                                              .body = peers_body,
-                                              .profiles = "ibta_rc, rc_relaxed", /* others need no flush */
-                                              .has_own_fault = true};
-
-/* A write of thread 0 is lost. Of the global fences of threads 1 and 2 one returns the loss, and so does the
- * next fence of thread 0. */
-struct reports_state {
-    struct region_state base;
-    bool written;
-    uint32_t done, own_losses, other_losses;
-};
-
-static bool is_lost(void *ctx) {
-    return ((struct reports_state *)ctx)->written;
-}
-
-static bool have_others_fenced(void *ctx) {
-    return ((struct reports_state *)ctx)->done == 2;
-}
-
-/* Fence twice. Returns the number of fences that returned a loss. */
-static uint32_t count_losses(const struct reports_state *s, enum remo_fence_scope scope) {
-    struct remo_node *node = s->base.nodes[0];
-    uint32_t losses = 0;
-    for (uint32_t i = 0; i < 2; i++) {
-        int loss = 0, rc = remo__fence_retry(remo__thread(node), scope, 0, &loss);
-        sim_require(rc == 0, "fence: %d", rc);
-        losses += loss != 0;
-    }
-    return losses;
-}
-
-static void reports_body(void *state, uint32_t rank, uint32_t thread) {
-    struct reports_state *s = state;
-    uint64_t word = 7;
-    if (rank != 0)
-        return;
-    if (thread != 0) {
-        sim_until(is_lost, s, "wait for the lost write");
-        s->other_losses += count_losses(s, REMO_FENCE_GLOBAL);
-        s->done++;
-        return;
-    }
-    sim_delay(0, 0, 1);
-    sim_require(remo_region_write(s->base.regions[0], 1, 0, &word, sizeof word, 0, NULL) == 0, "write: %s",
-                remo_last_error());
-    sim_crash(1);
-    s->written = true;
-    sim_until(have_others_fenced, s, "wait for the fences of the other threads");
-    s->own_losses = count_losses(s, REMO_FENCE_THREAD);
-}
-
-static void reports_check(void *state) {
-    const struct reports_state *s = state;
-    sim_require(s->own_losses == 1, "the writing thread got the loss %u times", s->own_losses);
-    sim_require(s->other_losses == 1, "the other threads got the loss %u times", s->other_losses);
-}
-
-const struct sim_case sim_case_fence_reports = {.object = "region",
-                                                .name = "fence_reports",
-                                                .about =
-                                                    "a lost write, and global fences of two other threads",
-                                                .nodes = 2,
-                                                .threads = 3,
-                                                .state_bytes = sizeof(struct reports_state),
-                                                .open = open_region,
-                                                .close = close_region,
-                                                .body = reports_body,
-                                                .check = reports_check,
-                                                .has_own_fault = true};
-
-static bool has_no_operation(void *ctx) {
-    return remo__slots_progress(ctx) == 0;
-}
-
-/* No fence returns the failure of an exempt write, even if its ack was cancelled. */
-static void exempt_body(void *state, uint32_t rank, uint32_t thread) {
-    struct region_state *s = state;
-    struct remo_region *region = s->regions[rank];
-    struct remo__thread *self = remo__thread(s->nodes[rank]);
-    struct remo_ack ack = REMO_ACK_INIT;
-    uint64_t word = 7;
-    int loss = 0;
-    (void)thread;
-    if (rank != 0)
-        return;
-    sim_delay(0, 0, 1);
-    int rc = remo__write(self, &self->stats[0], 1, remo__memory_at(region->memory, 1, 0), &word, sizeof word,
-                         REMO__WRITE_EXEMPT, &ack);
-    sim_require(rc == 0, "write: %s", remo_last_error());
-    remo_ack_cancel(&ack);
-    sim_crash(1);
-    sim_until(has_no_operation, self, "wait for the end of the write");
-    rc = remo__fence_retry(self, REMO_FENCE_THREAD, 0, &loss);
-    sim_require(rc == 0 && loss == 0, "fence: %d, loss %d", rc, loss);
-}
-
-const struct sim_case sim_case_fence_exempt = {.object = "region",
-                                               .name = "fence_exempt",
-                                               .about = "an exempt write whose ack was cancelled is lost",
-                                               .nodes = 2,
-                                               .threads = 1,
-                                               .state_bytes = sizeof(struct region_state),
-                                               .open = open_region,
-                                               .close = close_region,
-                                               .body = exempt_body,
-                                               .has_own_fault = true};
 
 /* Operations that began before a fence have ended after it. */
 static void ends_body(void *state, uint32_t rank, uint32_t thread) {
@@ -547,7 +366,7 @@ const struct sim_case sim_case_fence_ends = {.object = "region",
                                              .nodes = 2,
                                              .threads = 1,
                                              .state_bytes = sizeof(struct region_state),
-                                             .open = open_region,
-                                             .close = close_region,
+                                             .open = sim_region_open,
+                                             .close = sim_region_close,
                                              .body = ends_body,
                                              .after = region_after};

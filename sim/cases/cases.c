@@ -7,9 +7,9 @@
 #define CASES(X)                                                                                             \
     X(refusals)                                                                                              \
     X(publish_pair) X(publish_thread) X(publish_global) X(cross) X(fence_again) X(fence_ends)                \
-    X(fence_losses) X(fence_peers) X(fence_reports) X(fence_exempt)                                          \
+    X(fence_losses) X(fence_peers) X(fence_reports) X(fence_exempt) X(fence_leave) X(fence_full)             \
     X(counter) X(word)                                                                                       \
-    X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers)                                 \
+    X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers) X(owned_var_lost)               \
     X(sst) X(sst_readers)                                                                                    \
     X(barrier) X(barrier_death) X(barrier_absent) X(barrier_again)                                           \
     X(lock) X(lock_elsewhere) X(lock_settled) X(lock_settled_threads) X(lock_threads) X(lock_late)           \

@@ -245,6 +245,34 @@ const struct sim_case sim_case_owned_var_pushers = {.object = "owned_var",
                                                     .body = pushers_body,
                                                     .after = var_after};
 
+/* A push fails. The next one succeeds, and leaves the loss to the fence after it. */
+static void lost_body(void *state, uint32_t rank, uint32_t thread) {
+    struct var_state *s = state;
+    struct remo_node *node = remo_channel_node(remo_owned_var_channel(s->vars[rank]));
+    (void)thread;
+    if (rank != 0)
+        return;
+    sim_fail_next(SIM_FAIL_COMPLETION, 0, 0, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        int rc = remo_owned_var_push(s->vars[0], 1, NULL);
+        sim_require(rc == 0, "push %u: %d (%s)", i, rc, remo_last_error());
+    }
+    sim_require(remo_fence(node, REMO_FENCE_THREAD, 0) != 0, "no fence has returned the loss");
+    sim_require(remo_fence(node, REMO_FENCE_THREAD, 0) == 0, "a loss is returned twice: %s",
+                remo_last_error());
+}
+
+const struct sim_case sim_case_owned_var_lost = {.object = "owned_var",
+                                                 .name = "lost",
+                                                 .about = "a push fails, then another one",
+                                                 .nodes = 2,
+                                                 .threads = 1,
+                                                 .state_bytes = sizeof(struct var_state),
+                                                 .open = open_var,
+                                                 .close = close_var,
+                                                 .body = lost_body,
+                                                 .has_own_fault = true};
+
 /* ---- sst ---- */
 
 struct sst_state {

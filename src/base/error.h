@@ -14,7 +14,7 @@
 
 /* Set this thread's sentence; return `code` (negative). Keeps errno. The arguments may include
  * remo_last_error(). */
-int remo__fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int remo__fail(int code, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 
 /* Put "<context>: " in front of this thread's sentence; return `code`. */
 int remo__fail_more(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -33,7 +33,7 @@ static inline int remo__last_code(void) {
 }
 
 /* Set a sentence that names the function and its NULL argument; return -EINVAL. */
-int remo__fail_null(const char *function, const char *argument);
+int remo__fail_null(const char *function, const char *argument) __attribute__((cold));
 
 /* At the entry of a public function that returns a code: return -EINVAL if `pointer` is NULL. */
 #define REMO__REQUIRE(pointer)                          \

@@ -430,6 +430,13 @@ static void end_pair(struct remo_channel *channel, uint32_t peer, enum remo_chan
     begin_busy(channel, change);
 }
 
+/* Report the final LEAVE of an endpoint that is granted but not known. It may have used this node's memory. A
+ * later endpoint of the peer may still connect, so the pair is not cut off. The lock is held. */
+static void report_unknown(struct remo_channel *channel, struct pair_change *change) {
+    change->cut_off = !channel->closing;
+    begin_busy(channel, change);
+}
+
 static void on_leave(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__leave leave;
     struct pair_change change = {0};
@@ -441,9 +448,13 @@ static void on_leave(struct remo__registry *registry, uint32_t peer, const void 
     struct remo_channel *channel = remo__registry_by_id(registry, leave.to_id);
     if (channel && channel->slot != 0) {
         bool is_final = !leave.in_flight || REMO__MUTANT(leave_cut_off);
-        if (atomic_load(&channel->peers[peer].id) == leave.id)
+        uint32_t id = atomic_load(&channel->peers[peer].id);
+        bool ends_grant = channel->peers[peer].granted_id == leave.id && is_final;
+        if (id == leave.id)
             end_pair(channel, peer, REMO_CHANNEL_LEFT, is_final, &change);
-        if (channel->peers[peer].granted_id == leave.id && is_final)
+        else if (id == 0 && ends_grant)
+            report_unknown(channel, &change);
+        if (ends_grant)
             end_grant(registry, channel, peer);
     }
     pthread_mutex_unlock(&registry->lock);

@@ -13,19 +13,12 @@ static int is_quiescent(void *ctx) {
     return remo__node_quiescent(ctx);
 }
 
-/* The fence covers exempt writes too: a late one could overwrite memory that is reused. A lost write is no
- * obstacle, because it is no longer in flight; a later fence returns the loss. */
+/* A lost write is no obstacle, because it is no longer in flight; a later fence returns the loss. */
 bool remo__leaving_fence(struct remo_node *node) {
     struct remo__thread *thread = remo__thread(node);
     if (!thread) /* the node has no room for this thread */
         return remo__wait(node, is_quiescent, node, remo__deadline(node->op_timeout_ns)) == 0;
-    struct remo__mutex *mutex = &remo__registry(node)->leaving.flush_mutex;
-    (void)remo__mutex_lock(node, mutex, REMO_FOREVER);
-    int rc = REMO__MUTANT(queue_leave_exempt) ? 0 : remo__op_flush_exempt(thread);
-    remo__mutex_unlock(node, mutex);
-    if (rc != 0)
-        return false;
-    return remo__fence_retry(thread, REMO_FENCE_GLOBAL, 0, NULL) == 0;
+    return remo__fence_leave(thread) == 0;
 }
 
 /* Send the final LEAVE of the channels whose operations `fence` has completed. The lock is held. */

@@ -23,7 +23,6 @@ static_assert(REMO_CHANNEL_IMMEDIATE_MAX == (1u << (32 - REMO__ID_BITS)) - 1,
 struct remo__leaving {
     uint32_t count;
     uint64_t fences; /* number of fences that the helper has begun */
-    struct remo__mutex flush_mutex; /* one thread flushes: the next one's fence covers these reads */
     pthread_t helper;
     bool has_helper;
     _Atomic bool stops;

@@ -127,15 +127,16 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
 }
 
 /* Ensure that the next push to a copy is placed after the previous one: see "Order" in cell.h. Writes of one
- * thread are placed in order if the fabric orders writes. Writes of two threads need a fence. On mapped
- * memory stores are never reordered. */
+ * thread are placed in order if the fabric orders writes. Writes of two threads need a fence, which leaves
+ * losses to the caller's next fence. On mapped memory stores are never reordered. */
 static int order_pushes(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
     const struct remo_node *own_node = thread->node;
     struct remo__thread *last = cell->last_pushers[node];
     if (own_node->mapped || !last
         || ((last == thread || REMO__MUTANT(cell_order_threads)) && own_node->fabric->caps.writes_ordered))
         return 0;
-    return remo__fence_peer(thread, last, node);
+    return REMO__MUTANT(cell_order_loss) ? remo__fence_peer(thread, last, node)
+                                         : remo__fence_writer(thread, last, node);
 }
 
 static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {

@@ -41,11 +41,12 @@ static inline int remo__channel_check_match(const struct remo_channel *channel) 
 
 /* Return -EINVAL with a sentence that names the wrong node, range or alignment: "cannot <verb> ...". */
 int remo__region_refuse(const struct remo_region *region, uint32_t node, uint64_t offset, uint64_t size_bytes,
-                        const char *verb);
+                        const char *verb) __attribute__((cold));
 
 /* Find the arena offset of `offset` in the share of a node that is not connected. Blocks for op_timeout_ns at
  * most, while the node has not opened the region. Errors: those of remo_region_read. */
-int remo__region_reach(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t *ret_at);
+int remo__region_reach(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t *ret_at)
+    __attribute__((cold));
 
 /* The thread, the counters and the arena offset of an operation. */
 struct remo__region_target {

@@ -7,17 +7,15 @@
 
 #include "remote/slots.h"
 
-/* Set the sentence of an operation of these slots that failed with `status`. Returns `status`. */
-static int fail_operation(struct remo__slots *slots, int status) {
+int remo__op_fail(struct remo__slots *slots, int status) {
     char why[REMO__SENTENCE_MAX] = "";
     (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
     if (slots->why_status == status)
         memcpy(why, slots->why, sizeof why);
     remo__mutex_unlock(slots->node, &slots->lock);
     return why[0] ? remo__fail(status, "%s", why)
-                  : remo__fail_static(
-                      status,
-                      "an operation of this ack failed: its peer has failed or left, or has rejected it");
+                  : remo__fail_static(status,
+                                      "an operation failed: its peer has failed or left, or has rejected it");
 }
 
 int remo_ack_test(struct remo_ack *ack) {
@@ -27,7 +25,7 @@ int remo_ack_test(struct remo_ack *ack) {
     if (remo__ack_pending(ack))
         return remo__fail_static(-EINPROGRESS, "operations of this ack are still in flight");
     const struct remo__thread *thread = ack->thread;
-    return ack->status == 0 ? 0 : fail_operation(thread->slots, ack->status);
+    return ack->status == 0 ? 0 : remo__op_fail(thread->slots, ack->status);
 }
 
 /* A wait condition: no operation of the ack is in flight. */

@@ -19,11 +19,6 @@ struct remo__exempt_writes {
     } peer[];
 };
 
-/* The offset that flushing reads use: after the fabric's private part, and never allocated (arena.c). */
-static uint64_t flush_offset(const struct remo_node *node) {
-    return node->fabric->private_bytes;
-}
-
 struct drain {
     struct remo__slots *slots;
     struct remo__thread *thread;
@@ -31,46 +26,35 @@ struct drain {
     bool writes;
 };
 
-/* A wait condition: no operation on the peers of the range is in flight. Writes count only if `writes`. */
+static bool has_others(const struct remo__slots_peer *of) {
+    bool is_flushing = atomic_load(&of->flushing) > atomic_load(&of->flushed);
+    return remo__slots_get(&of->others) > 0 && (is_flushing || !REMO__MUTANT(fence_others));
+}
+
+/* A wait condition: at some time since the fence began, no operation on each peer of the range was in flight.
+ * Writes count only if `writes`. */
 static int drained(void *ctx) {
-    const struct drain *drain = ctx;
+    struct drain *drain = ctx;
     remo__slots_progress(drain->thread);
-    for (uint32_t peer = drain->first; peer < drain->end; peer++) {
-        const struct remo__slots_peer *of = &drain->slots->peers[peer];
-        if ((remo__slots_get(&of->others) > 0 && !REMO__MUTANT(fence_others))
-            || (drain->writes && remo__slots_get(&of->writes) > 0))
+    for (; drain->first < drain->end; drain->first++) {
+        const struct remo__slots_peer *of = &drain->slots->peers[drain->first];
+        if (has_others(of) || (drain->writes && remo__slots_get(&of->writes) > 0))
             return 0;
     }
     return 1;
 }
 
-/* Raise `flushed` to at least `written`. Another thread may raise it concurrently. */
-static void advance(_Atomic uint64_t *flushed, uint64_t written) {
-    uint64_t before = atomic_load(flushed);
-    while (before < written && !atomic_compare_exchange_weak(flushed, &before, written))
-        continue;
-}
-
-/* Record that a completed write to a failed node may not have been placed; this fence or a later one returns
+/* Record that completed writes to a failed node may not have been placed; this fence or a later one returns
  * the loss. The error precedes `flushed`: a concurrent fence that needs no flush finds the error. */
-static void note_lost(struct remo__slots *slots, uint32_t peer, uint64_t written) {
+static void note_lost(struct remo__slots *slots, uint32_t peer) {
     struct remo__slots_peer *of = &slots->peers[peer];
     (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
-    if (atomic_load(&of->flushed) < written) {
+    uint64_t written = atomic_load(&of->written);
+    if (atomic_load(&of->flushed) < written && !REMO__MUTANT(fence_lost)) {
         remo__slots_note_error(of, -EHOSTDOWN);
-        advance(&of->flushed, written);
+        remo__slots_advance(&of->flushed, written);
     }
     remo__mutex_unlock(slots->node, &slots->lock);
-}
-
-/* Return -ETIMEDOUT with a sentence that names the first peer with operations in flight. */
-static int drain_timeout(const struct drain *drain) {
-    const struct remo__slots_peer *peers = drain->slots->peers;
-    uint32_t peer = drain->first;
-    while (peer + 1 < drain->end && remo__slots_get(&peers[peer].others) == 0
-           && remo__slots_get(&peers[peer].writes) == 0)
-        peer++;
-    return remo__peer_timeout(drain->slots->node, peer, "complete operations on");
 }
 
 struct fence {
@@ -79,9 +63,9 @@ struct fence {
     uint32_t first, end;         /* peers */
     enum remo_fence_scope scope;
     const struct remo__exempt_writes *exempt; /* the round to skip, or NULL */
+    bool is_leaving;                          /* covers exempt writes too */
     uint64_t timeout_ns;
     uint64_t deadline_ns; /* one for all threads and peers; 0: not determined yet */
-    uint64_t scratch;     /* the result of flushing reads, which is not used */
     struct loss {
         int error; /* 0: no write was lost */
         uint32_t peer;
@@ -97,7 +81,8 @@ static uint64_t deadline_of(struct fence *fence) {
 
 static int drain_wait(struct fence *fence, struct drain *drain) {
     int rc = drained(drain) ? 0 : remo__wait(fence->me->node, drained, drain, deadline_of(fence));
-    return rc == -ETIMEDOUT ? drain_timeout(drain) : rc;
+    return rc == -ETIMEDOUT ? remo__peer_timeout(fence->me->node, drain->first, "complete operations on")
+                            : rc;
 }
 
 /* Return whether all writes to the peer that may be unplaced are exempt. The fence before the round has
@@ -106,58 +91,59 @@ static bool only_exempt(const struct remo__exempt_writes *exempt, uint32_t peer,
     return written == exempt->peer[peer].after || REMO__MUTANT(barrier_news);
 }
 
-/* The flush of the writes of one thread to one peer. */
-struct flush {
-    struct remo_ack ack; /* of the read */
-    uint64_t written;    /* number of writes that are placed when the read is complete; 0: there is no read */
-};
-
-/* Post the read that flushes the writes of `thread` to `peer`, if some may be unplaced. The read counts as an
- * operation of the fencing thread. Returns transient errors only. */
-static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t peer, struct flush *flush) {
-    struct remo_node *node = thread->node;
+/* Post the read that flushes the writes of `thread` to `peer`, unless none is unplaced or a read in flight
+ * flushes them. The read counts as an operation of the fencing thread. *ret_target: the write that this fence
+ * must place, with all earlier ones; 0: none. Returns transient errors only. */
+static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t peer, uint64_t *ret_target) {
     const struct remo__slots_peer *of = &thread->slots->peers[peer];
-    uint64_t flushed = atomic_load(&of->flushed), written = atomic_load(&of->written);
-    *flush = (struct flush){.ack = REMO_ACK_INIT};
-    if (written == flushed)
+    uint64_t target =
+        atomic_load(fence->is_leaving && !REMO__MUTANT(queue_leave_exempt) ? &of->posted : &of->written);
+    *ret_target = 0;
+    if (atomic_load(&of->flushed) >= target)
         return 0;
-    if (fence->exempt && thread == fence->exempt->thread && only_exempt(fence->exempt, peer, written))
+    if (fence->exempt && thread == fence->exempt->thread && only_exempt(fence->exempt, peer, target))
         return 0;
-    if (!remo__peer_is_up(node, peer)) {
-        if (!REMO__MUTANT(fence_lost))
-            note_lost(thread->slots, peer, written);
+    if (!remo__peer_is_up(thread->node, peer)) {
+        note_lost(thread->slots, peer);
         return 0;
     }
-    int rc = remo__op_read(thread, &fence->me->stats[0], peer, flush_offset(node), &fence->scratch,
-                           sizeof fence->scratch, &flush->ack);
-    flush->written = rc == 0 || REMO__MUTANT(fence_flush_failed) ? written : 0;
-    return rc;
-}
-
-/* Wait for the read. Returns transient errors only. */
-static int flush_wait(struct fence *fence, uint32_t peer, struct flush *flush) {
-    if (!remo__ack_pending(&flush->ack) && flush->ack.status == 0)
+    *ret_target = target;
+    if (atomic_load(&of->flushing) >= target && !REMO__MUTANT(fence_flush_once))
         return 0;
-    int rc = remo_ack_wait(&flush->ack, remo__remaining_ns(deadline_of(fence)));
-    remo_ack_cancel(&flush->ack);
-    return rc == -ETIMEDOUT ? remo__peer_timeout(fence->me->node, peer, "complete operations on") : rc;
+    int rc = remo__op_flush_writes(thread, &fence->me->stats[0], peer, deadline_of(fence));
+    if (rc != 0)
+        *ret_target = 0;
+    return REMO__MUTANT(fence_flush_failed) ? 0 : rc;
 }
 
-/* Flush the writes of `thread`. All reads are posted before the first wait. A peer that does not answer
- * leaves only the writes to itself unplaced. Returns the last transient error, to which the sentence
- * belongs. */
-static int flush(struct fence *fence, struct remo__thread *thread) {
-    struct flush flushes[REMO_NODES_MAX];
+/* No flush read is in flight. Return 0 if the writes up to `target` are placed or lost, else the error of the
+ * flush read, which is transient. */
+static int flush_end(struct remo__thread *thread, uint32_t peer, uint64_t target) {
+    const struct remo__slots_peer *of = &thread->slots->peers[peer];
+    if (atomic_load(&of->flushed) >= target || REMO__MUTANT(fence_flush_status))
+        return 0;
+    if (remo__peer_is_up(thread->node, peer))
+        return remo__op_fail(thread->slots, atomic_load(&of->flush_status));
+    note_lost(thread->slots, peer);
+    return 0;
+}
+
+/* Flush the writes of `thread`, and complete its other operations. All reads are posted before the wait. A
+ * peer that does not answer leaves only the writes to itself unplaced (slots.c). Returns the last transient
+ * error, to which the sentence belongs. */
+static int flush(struct fence *fence, struct remo__thread *thread, struct drain *drain) {
+    uint64_t targets[REMO_NODES_MAX];
     int rc = 0;
     for (uint32_t peer = fence->first; peer < fence->end; peer++) {
-        int one = flush_post(fence, thread, peer, &flushes[peer]);
+        int one = flush_post(fence, thread, peer, &targets[peer]);
         rc = one ? one : rc;
     }
+    int waited = drain_wait(fence, drain);
+    if (waited != 0)
+        return waited;
     for (uint32_t peer = fence->first; peer < fence->end; peer++) {
-        int one = flush_wait(fence, peer, &flushes[peer]);
+        int one = flush_end(thread, peer, targets[peer]);
         rc = one ? one : rc;
-        if ((REMO__MUTANT(fence_flush_all) ? rc : one) == 0 || REMO__MUTANT(fence_flush_failed))
-            advance(&thread->slots->peers[peer].flushed, flushes[peer].written);
     }
     return rc;
 }
@@ -173,7 +159,7 @@ static int take_error(const struct fence *fence, struct remo__thread *thread, ui
     (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
     int error = own ? atomic_load(&of->thread_error) : 0;
     if (error != 0 && !remo__peer_is_up(thread->node, peer)) /* the error covers all writes so far */
-        advance(&of->flushed, atomic_load(&of->written));
+        remo__slots_advance(&of->flushed, atomic_load(&of->written));
     if (error == 0 && global)
         error = atomic_load(&of->global_error);
     if (error != 0)
@@ -217,11 +203,8 @@ static int fence_slots(struct fence *fence, struct remo__thread *thread) {
                           .first = fence->first,
                           .end = fence->end,
                           .writes = !ordered && caps->completion_placed && !REMO__MUTANT(fence_drain)};
-    int rc = 0;
-    if (!ordered && !caps->completion_placed && !REMO__MUTANT(fence_flush))
-        rc = flush(fence, thread);
-    int waited = drain_wait(fence, &drain);
-    return waited ? waited : rc;
+    bool flushes = !ordered && !caps->completion_placed && !REMO__MUTANT(fence_flush);
+    return flushes ? flush(fence, thread, &drain) : drain_wait(fence, &drain);
 }
 
 static struct fence fence_of(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer) {
@@ -294,15 +277,28 @@ int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, u
     return 0;
 }
 
+int remo__fence_writer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
+    struct fence fence = fence_of_peer(caller, writer, peer);
+    if (!caller->node->mapped)
+        return fence_queues(&fence);
+    remo__mapped_fence();
+    return 0;
+}
+
+static bool is_scope(const struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
+    return (scope != REMO_FENCE_PAIR || peer < node->size) && (uint32_t)scope <= REMO_FENCE_GLOBAL;
+}
+
 static int check_scope(const struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
-    if (remo__likely((scope != REMO_FENCE_PAIR || peer < node->size) && (uint32_t)scope <= REMO_FENCE_GLOBAL))
+    if (remo__likely(is_scope(node, scope, peer)))
         return 0;
     return remo__fail(-EINVAL, "cannot fence: scope %d with node %u is invalid in a job of %u nodes",
                       (int)scope, peer, node->size);
 }
 
-int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
-    REMO__REQUIRE(node);
+/* Any fabric, and the first call of a thread. Not inline, so that a mapped fence needs no stack frame. */
+static __attribute__((noinline)) int fence_any(struct remo_node *node, enum remo_fence_scope scope,
+                                               uint32_t peer) {
     int rc = check_scope(node, scope, peer);
     if (remo__unlikely(rc != 0))
         return rc;
@@ -318,15 +314,16 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
     return scope == REMO_FENCE_NONE ? 0 : fence_once(&fence);
 }
 
+int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
+    REMO__REQUIRE(node);
+    if (remo__likely(remo__tls.node_id == node->id && is_scope(node, scope, peer) && node->mapped))
+        return fence_mapped(remo__tls.thread, scope);
+    return fence_any(node, scope, peer);
+}
+
 /* ---- fences that retry until no write is in flight ---- */
 
 #define RETRY_PAUSE_NS REMO__NS_PER_MS
-
-/* A wait condition that is never true: the wait lasts until its deadline. */
-static int never(void *ctx) {
-    (void)ctx;
-    return 0;
-}
 
 /* Retry after a first attempt that returned `rc`. Pauses between the attempts let the fabric recover. */
 static int retry_fence(struct fence *fence, int rc) {
@@ -339,7 +336,7 @@ static int retry_fence(struct fence *fence, int rc) {
             return 0;
         snprintf(last, sizeof last, "%s", remo_last_error());
         uint64_t pause_end = remo__deadline(RETRY_PAUSE_NS);
-        (void)remo__wait(node, never, NULL, remo__min(deadline_ns, pause_end));
+        remo__pause(node, remo__min(deadline_ns, pause_end));
         remo__fail(rc, "%s", last);
     }
     return rc;
@@ -383,12 +380,23 @@ int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t 
     return 0;
 }
 
+int remo__fence_leave(struct remo__thread *thread) {
+#ifdef REMO_SIM
+    remo__sim_turn("fence");
+#endif
+    if (thread->node->mapped)
+        return fence_mapped(thread, REMO_FENCE_GLOBAL);
+    struct fence fence = fence_of(thread, REMO_FENCE_GLOBAL, 0);
+    fence.is_leaving = true;
+    return fence_and_retry(&fence, NULL);
+}
+
 bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer) {
     uint32_t count = node->mapped ? 0 : atomic_load(&node->threads->count);
     for (uint32_t i = 0; i < count; i++) {
         const struct remo__slots_peer *of = &node->threads->of[i]->slots->peers[peer];
         if (remo__slots_get(&of->writes) > 0 || remo__slots_get(&of->others) > 0
-            || atomic_load(&of->written) != atomic_load(&of->flushed))
+            || atomic_load(&of->flushed) < atomic_load(&of->posted))
             return false;
     }
     return true;
@@ -433,7 +441,7 @@ void remo__exempt_drop(struct remo__exempt_writes *exempt) {
 
 void remo__exempt_placed(struct remo__exempt_writes *exempt) {
     for (uint32_t peer = 0; exempt->thread && peer < exempt->peers; peer++)
-        advance(&exempt->thread->slots->peers[peer].flushed, exempt->peer[peer].before);
+        remo__slots_advance(&exempt->thread->slots->peers[peer].flushed, exempt->peer[peer].before);
 }
 
 int remo__fence_except(struct remo_node *node, const struct remo__exempt_writes *exempt) {

@@ -11,7 +11,8 @@
  *          exemption that fence would flush only the earlier arrivals, by a read from each peer. The flush
  *          is unnecessary: the next arrival follows the last one on the same connection, and the peers'
  *          answers prove that the earlier one is placed. So the barrier's fence skips these writes. All
- *          other fences treat them like any write. */
+ *          other fences treat them like any write. A REMO__WRITE_EXEMPT write (op.h) is different: only
+ *          remo__fence_leave covers it. */
 #pragma once
 
 #include "remote/thread.h"
@@ -25,8 +26,12 @@ int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, 
 /* The same for all writes of `thread` to `peer` (remo__fence_peer in op.h), for `timeout_ns` at most. */
 int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
 
-/* Return whether no thread of this node has an operation on `peer` in flight, or a write that may not be
- * placed yet. Does not block. For callers whose fence has failed. */
+/* Fence all operations of the node, exempt writes too, and retry as remo__fence_retry. For the close of a
+ * channel: a late exempt write could overwrite memory that is reused. Errors: as there. */
+int remo__fence_leave(struct remo__thread *thread);
+
+/* Return whether no thread of this node has an operation on `peer` in flight, or a write, exempt or not,
+ * that may not be placed yet. Does not block. For callers whose fence has failed. */
 bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer);
 
 /* Return whether this holds for all peers that are up. */

@@ -51,12 +51,14 @@ int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_
 }
 
 static int post_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                      bool tracked) {
+                      bool tracked, uint64_t deadline_ns) {
     struct remo__start start = {
         .slots = thread->slots,
         .thread = thread,
         .bounce = true,
         .tracked = tracked,
+        .flushes = true,
+        .deadline_ns = deadline_ns,
         .op = {.kind = REMO__OP_READ, .peer = (uint16_t)peer, .remote = offset, .size_bytes = 8}};
     int rc = remo__start(&start);
     remo__count(&stats->reads, rc == 0);
@@ -66,26 +68,13 @@ static int post_flush(struct remo__thread *thread, struct remo_stats *stats, uin
 }
 
 int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset) {
-    return post_flush(thread, stats, peer, offset, true);
+    return post_flush(thread, stats, peer, offset, true, 0);
 }
 
-int remo__op_flush_exempt(struct remo__thread *caller) {
-    struct remo_node *node = caller->node;
-    uint32_t count = node->fabric->caps.completion_placed ? 0 : atomic_load(&node->threads->count);
-    for (uint32_t i = 0; i < count; i++)
-        for (uint32_t peer = 0; peer < node->size; peer++) {
-            struct remo__thread *writer = node->threads->of[i];
-            _Atomic bool *has_exempt = &writer->slots->peers[peer].has_exempt;
-            if (!atomic_load(has_exempt) || !remo__peer_is_up(node, peer))
-                continue;
-            atomic_store(has_exempt, false);
-            int rc = post_flush(writer, &caller->stats[0], peer, node->fabric->private_bytes, false);
-            if (rc == 0 || !remo__peer_is_up(node, peer))
-                continue;
-            atomic_store(has_exempt, true);
-            return rc;
-        }
-    return 0;
+/* The offset is after the fabric's private part, and never allocated (arena.c). */
+int remo__op_flush_writes(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
+                          uint64_t deadline_ns) {
+    return post_flush(thread, stats, peer, thread->node->fabric->private_bytes, false, deadline_ns);
 }
 
 int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,

@@ -27,8 +27,9 @@
 enum {
     REMO__WRITE_NOTIFY = 1, /* ring the target's doorbell */
     REMO__WRITE_IMM = 2,    /* deliver an immediate */
-    /* An exempt write, always with an ack. Fences neither flush it nor return its failure; the object that
-     * writes it does both if necessary. No call reports a failure after remo_ack_cancel. */
+    /* An exempt write, always with an ack. Only remo__fence_leave flushes it, and no fence returns its
+     * failure: the object that writes it does both if necessary. No call reports a failure after
+     * remo_ack_cancel. */
     REMO__WRITE_EXEMPT = 4,
     REMO__WRITE_TRACKED = 8 /* remo__op_abandoned counts the write */
 };
@@ -69,6 +70,8 @@ bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_comple
  * thread, so the failure of another node does not affect it.
  * Errors: those of remo_fence; those of failed writes only if `writer` is the caller. */
 int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
+/* The same, but leave the errors of failed writes to the next fence of the program. */
+int remo__fence_writer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
 /* Return whether an operation of this node is in flight although its caller no longer waits: an atomic at
  * `peer`, or a REMO__WRITE_TRACKED write or a remo__op_flush to any peer. It may be applied at any time.
  * Drives operations; not for the hot path. */
@@ -85,9 +88,6 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
 /* Post a read of the word at `offset`. When it is complete, the earlier writes of `thread` to `peer` are
  * placed. Does not wait for it: remo__op_abandoned and fences do. */
 int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset);
-/* Post reads that flush all exempt writes of the node, so that the next fence covers these too. Errors: those
- * of an operation; a peer that has left or failed is no error. */
-int remo__op_flush_exempt(struct remo__thread *caller);
 int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
                     uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
                     struct remo_ack *ack);

@@ -67,10 +67,20 @@ void remo__slots_inherit(struct remo__thread *thread) {
  * `flushed` passes a write only after its completion. */
 static bool is_known_lost(const struct remo__slots *slots, const struct remo__slots_peer *peer) {
     return !slots->node->fabric->caps.completion_placed
-           && atomic_load(&peer->flushed) == atomic_load(&peer->written) && !REMO__MUTANT(fence_known_lost);
+           && atomic_load(&peer->flushed) >= atomic_load(&peer->written) && !REMO__MUTANT(fence_known_lost);
 }
 
-/* Complete an operation, and free its slot. The error precedes the count: a fence that finds no write in
+static void finish_flush(struct remo__slots_peer *peer, uint64_t places, int status) {
+    if (status == 0) {
+        remo__slots_advance(&peer->flushed, places);
+        return;
+    }
+    atomic_store(&peer->flush_status, status);
+    if (atomic_load(&peer->flushing) == places)
+        atomic_store(&peer->flushing, 0); /* the next fence posts another one */
+}
+
+/* Complete an operation, and free its slot. The error precedes the count: a fence that finds no operation in
  * flight also finds the error. The lock is held. */
 static void finish(struct remo__slots *slots, uint32_t index, int status) {
     struct remo__slot *slot = &slots->slot[index];
@@ -83,6 +93,8 @@ static void finish(struct remo__slots *slots, uint32_t index, int status) {
     } else {
         if (status == 0 && slot->dst)
             memcpy(slot->dst, slot->bounce, slot->bytes);
+        if (slot->flushes)
+            finish_flush(peer, slot->places, status);
         remo__slots_set(&peer->others, peer->others - 1);
     }
     if (slot->ack)
@@ -236,12 +248,21 @@ static void fill_slot(struct remo__start *start, uint32_t index) {
     slot->kind = start->op.kind;
     slot->exempt = start->exempt;
     slot->tracked = start->tracked;
+    slot->flushes = start->flushes;
     start->op.token = index;
     if (!start->bounce)
         return;
     start->op.local = slot->bounce;
     if (start->src)
         memcpy(slot->bounce, start->src, start->op.size_bytes);
+}
+
+/* Number a write. A fence that reads `written` before the next flush read also finds `posted`. */
+static void number_write(struct remo__slots_peer *peer, bool is_exempt) {
+    uint64_t number = atomic_load(&peer->posted) + 1;
+    atomic_store(&peer->posted, number);
+    if (!is_exempt)
+        atomic_store(&peer->written, number);
 }
 
 static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
@@ -251,12 +272,14 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
     remo__slots_set(&slots->in_flight, slots->in_flight + 1);
     if (slot->kind != REMO__OP_WRITE) {
         remo__slots_set(&peer->others, peer->others + 1);
+        slot->places = atomic_load(&peer->posted);
+        if (slot->flushes)
+            atomic_store(&peer->flushing, slot->places);
         return;
     }
     remo__slots_set(&peer->writes, peer->writes + 1);
-    atomic_fetch_add(&peer->written, !slots->node->fabric->caps.completion_placed && !slot->exempt);
-    if (slot->exempt)
-        atomic_store(&peer->has_exempt, true);
+    if (!slots->node->fabric->caps.completion_placed)
+        number_write(peer, slot->exempt);
 }
 
 /* Return whether to defer the operation. The caller may reuse the source of an inline write on return, so a

@@ -18,6 +18,8 @@ struct remo__slot {
     bool busy;
     bool exempt;  /* a write that fences skip */
     bool tracked; /* remo__op_abandoned counts it at any peer */
+    bool flushes; /* a read that flushes writes: those up to number `places` are placed when it is complete */
+    uint64_t places;
 };
 
 struct remo__slots_peer {
@@ -25,9 +27,12 @@ struct remo__slots_peer {
     /* The first error of a write without an ack: for the next fence of its thread, and for a global fence of
      * another thread that runs earlier. Noted and taken under the lock; read also without it. */
     _Atomic int thread_error, global_error;
-    _Atomic uint64_t written; /* number of writes posted, if completion does not mean placed */
-    _Atomic uint64_t flushed; /* number of them that are placed */
-    _Atomic bool has_exempt;  /* since the last remo__op_flush_exempt an exempt write was posted */
+    /* If completion does not mean placed, the writes to the peer have the numbers 1, 2, ... */
+    _Atomic uint64_t posted;   /* the last write */
+    _Atomic uint64_t written;  /* the last write that is not exempt */
+    _Atomic uint64_t flushing; /* a flush read in flight places all writes up to this one */
+    _Atomic uint64_t flushed;  /* all writes up to this one are placed */
+    _Atomic int flush_status;  /* of the last flush read that failed */
 };
 
 struct remo__slots {
@@ -56,16 +61,24 @@ struct remo__start {
     struct remo__thread *thread;
     struct remo__op op;
     bool bounce; /* the network accesses the slot's bounce block instead of the caller's buffer */
-    bool exempt; /* this and `tracked`: see struct remo__slot */
+    bool exempt; /* this and the next two: see struct remo__slot */
     bool tracked;
+    bool flushes;
     const void *src; /* a write through the bounce block: the source to copy into the block */
     void *dst;       /* a read or atomic through the block: where the result is copied to, or NULL */
     struct remo_ack *ack;
+    uint64_t deadline_ns; /* 0: op_timeout_ns from now */
 };
 
 /* Post or defer the operation if a slot is free and the fabric's queue has room. Never blocks. Returns 1, 0
  * (retry later), or the error of the post. */
 int remo__slots_try_start(struct remo__start *start);
+/* Post a read that flushes all writes of `thread` to `peer`. Blocks until `deadline_ns` while no slot is
+ * free. Does not wait for the read, which counts in `others`. Errors: those of remo__start. */
+int remo__op_flush_writes(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
+                          uint64_t deadline_ns);
+/* Set the sentence of an operation of these slots that failed with `status`. Returns `status`. */
+int remo__op_fail(struct remo__slots *slots, int status);
 /* Make the service thread drive operations of threads that do not poll, if it does not do so already. */
 void remo__request_sweeps(struct remo_node *node);
 
@@ -75,6 +88,13 @@ static inline uint32_t remo__slots_get(const uint32_t *counter) {
 
 static inline void remo__slots_set(uint32_t *counter, uint32_t value) {
     __atomic_store_n(counter, value, __ATOMIC_RELEASE);
+}
+
+/* Raise `flushed` to at least `number`. Another thread may raise it concurrently. */
+static inline void remo__slots_advance(_Atomic uint64_t *flushed, uint64_t number) {
+    uint64_t before = atomic_load(flushed);
+    while (before < number && !atomic_compare_exchange_weak(flushed, &before, number))
+        continue;
 }
 
 /* Record the error of a write without an ack, unless an earlier error is recorded. The lock is held. */

@@ -1,7 +1,8 @@
 /* start.c - starts an operation: takes a slot, and posts or defers the operation.
  *
  * Operations to one peer are posted in the order of their starts, so none overtakes a deferred one. A start
- * waits while all slots are in use or the fabric's queue is full, for op_timeout_ns at most. */
+ * waits while all slots are in use or the fabric's queue is full, for op_timeout_ns at most, or until the
+ * deadline of the fence that starts it. */
 #include "remote/start.h"
 
 #include "node/arena.h"
@@ -25,7 +26,8 @@ int remo__start(struct remo__start *start) {
         start->ack->thread = start->thread;
         __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
     }
-    int rc = remo__wait(node, try_start, start, remo__deadline(node->op_timeout_ns));
+    uint64_t deadline_ns = start->deadline_ns ? start->deadline_ns : remo__deadline(node->op_timeout_ns);
+    int rc = remo__wait(node, try_start, start, deadline_ns);
     if (rc != 0 && start->ack)
         __atomic_fetch_sub(&start->ack->pending, 1, __ATOMIC_RELAXED);
     return rc;

@@ -47,7 +47,7 @@ extern _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initia
 extern _Thread_local struct remo__thread *remo__threads_of_os_thread;
 #endif
 
-struct remo__thread *remo__thread_attach(struct remo_node *node);
+struct remo__thread *remo__thread_attach(struct remo_node *node) __attribute__((cold));
 
 /* Return the calling thread's struct of the node; attach the thread at its first call. NULL, with the
  * sentence set, if the thread cannot be attached; callers return remo__last_code(). Its codes: -EAGAIN (too

@@ -88,6 +88,16 @@ int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint6
     return wait_long(node, ready, ctx, deadline_ns);
 }
 
+/* A wait condition that is never true. */
+static int never(void *ctx) {
+    (void)ctx;
+    return 0;
+}
+
+void remo__pause(struct remo_node *node, uint64_t deadline_ns) {
+    (void)remo__wait(node, never, NULL, deadline_ns);
+}
+
 static int try_lock_contended(void *ctx) {
     struct remo__mutex *mutex = ctx;
     return atomic_exchange_explicit(&mutex->state, 2, memory_order_acquire) == 0;

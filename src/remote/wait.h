@@ -25,6 +25,9 @@ void remo__sim_pause(const struct remo_node *node, uint64_t version, uint64_t de
 /* Wait until `ready(ctx)` returns a value other than 0. Returns 0 or an error (above). Threads: any. */
 int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns);
 
+/* Pause between two attempts, until the deadline. Sets the sentence of a wait that timed out. */
+void remo__pause(struct remo_node *node, uint64_t deadline_ns);
+
 /* Mutual exclusion between threads of a node, for code that waits or uses the network. (Other code uses a
  * pthread mutex.) All zero is unlocked. Waiters have no order. */
 struct remo__mutex {

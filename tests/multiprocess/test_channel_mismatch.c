@@ -108,6 +108,34 @@ static int mismatch_of_peers(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Node 0 accepts the endpoint of node 1, which refuses that of node 0: node 0 does not get its addresses. The
+ * close of node 1 ends the use of node 0's memory, which on_cut_off reports. */
+static void count_cut_off(void *ctx, uint32_t node) {
+    atomic_fetch_add(&((struct events *)ctx)->downs[node], 1);
+}
+
+static int cut_off_of_unknown(struct remo_node *node, void *ctx) {
+    struct events events = {0};
+    struct remo_channel_options options = {.ctx = &events, .on_join = on_join, .on_cut_off = count_cut_off};
+    struct remo_channel *channel;
+    uint32_t memory, rank = remo_node_rank(node);
+    (void)ctx;
+    CHECK_OK(remo_channel_open(remo_node_root(node), "odd", "test", &options, &channel));
+    CHECK_OK(remo_channel_add_memory(channel, "data", 64, rank ? 64 : 128, NULL, &memory));
+    if (rank == 1)
+        CHECK_OK(cluster_meet());
+    CHECK_OK(remo_channel_join(channel));
+    if (rank == 0) {
+        CHECK_OK(cluster_meet());
+        if (await_count(&events.joins[1], 1) || await_count(&events.downs[1], 1))
+            return 1;
+        CHECK(remo_channel_peer(channel, 1) == REMO_CHANNEL_WAITING);
+    }
+    remo_channel_close(channel);
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
 /* ---- a JOIN that arrives late ---- */
 
 /* Node 0 closes its endpoint, and opens the next one with another size, after the CONNECT that completes the
@@ -189,6 +217,7 @@ int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(mismatch, 2),
         CLUSTER_TEST(mismatch_of_peers, 3),
+        CLUSTER_TEST(cut_off_of_unknown, 2),
         CLUSTER_TEST(join_of_closed_endpoint, 2),
         {0},
     };

@@ -247,15 +247,9 @@ static int try_reclaim(struct remo_heap *heap, uint64_t goal) {
     return rc;
 }
 
-/* A wait condition that is never true: the wait lasts until its deadline. */
-static int never(void *ctx) {
-    (void)ctx;
-    return 0;
-}
-
 /* Pause between two attempts, longer each time. */
 static void pause_attempts(struct remo_heap *heap, uint64_t deadline_ns, uint64_t *pause_ns) {
-    (void)remo__wait(heap->node, never, NULL, remo__min(deadline_ns, remo__deadline(*pause_ns)));
+    remo__pause(heap->node, remo__min(deadline_ns, remo__deadline(*pause_ns)));
     *pause_ns = remo__min(2 * *pause_ns, PAUSE_NS_MAX);
 }
 

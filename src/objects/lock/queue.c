@@ -132,12 +132,6 @@ static void note_failed_grant(struct remo_lock *lock, uint32_t index, uint32_t t
     atomic_store_explicit(&local->has_failed_grant, true, memory_order_release);
 }
 
-/* A wait condition that is never true: the wait lasts until its deadline. */
-static int never(void *ctx) {
-    (void)ctx;
-    return 0;
-}
-
 /* Post a read after a failed write of a grant word, and repeat a failed post for op_timeout_ns. While the
  * read is in flight, the state stays UNSETTLED. So the write is placed before the home sends the grant by
  * message. A write placed after that could overwrite the grant word of a later ticket. Returns whether a
@@ -150,7 +144,7 @@ static bool flush_grant(struct remo_lock *lock, struct remo__thread *thread, uin
     int rc = remo__op_flush(thread, stats, waiter, at);
     while (rc != 0 && !is_departure(lock, waiter, rc) && remo__remaining_ns(deadline_ns) > 0
            && !REMO__MUTANT(lock_flush_again)) {
-        (void)remo__wait(lock->node, never, NULL, remo__deadline(FLUSH_PAUSE_NS));
+        remo__pause(lock->node, remo__deadline(FLUSH_PAUSE_NS));
         rc = remo__op_flush(thread, stats, waiter, at);
     }
     return rc == 0 || is_departure(lock, waiter, rc) || REMO__MUTANT(lock_flush_again);

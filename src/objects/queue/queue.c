@@ -23,9 +23,11 @@ static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
 }
 
 /* Runs on the control thread. The stored bit allows pops to free the slots that `node` has claimed and not
- * filled. */
+ * filled. Not set while a later endpoint of the node may connect. */
 static void on_cut_off(void *ctx, uint32_t node) {
     struct remo_queue *queue = ctx;
+    if (!remo__channel_is_cut_off(queue->channel, node))
+        return;
     char *word = queue->slots_memory->own + REMO__QUEUE_CUT_OFF + node / 64 * 8;
     remo__store(word, remo__load(word) | UINT64_C(1) << node % 64);
     remo__wake(queue->node);
