@@ -145,8 +145,19 @@ static int reopening(struct remo_node *node, void *ctx) {
 #define EXCHANGED 20000u
 #define RING 64u
 
+/* Sizes of the blocks that threads exchange: of all kinds; and large blocks, whose slabs are often emptied
+ * and made again for another class. */
+struct exchange_sizes {
+    uint32_t count;
+    uint64_t bytes[9];
+};
+
+static struct exchange_sizes sizes_of_all_kinds = {9, {16, 24, 64, 200, 1024, 5000, 8192, 20000, 50000}};
+static struct exchange_sizes large_sizes = {4, {9000, 13000, 20000, 32768}};
+
 struct exchange {
     struct remo_heap *heap;
+    const struct exchange_sizes *sizes;
     _Atomic uint64_t ring[THREADS][RING]; /* addresses, from thread i to thread i + 1 */
     _Atomic uint32_t errors;
 };
@@ -156,16 +167,15 @@ struct exchanger {
     uint32_t index;
 };
 
-static uint64_t bytes_of(uint32_t number) {
-    static const uint64_t bytes[] = {16, 24, 64, 200, 1024, 5000, 8192, 20000, 50000};
-    return bytes[number * 7 % (sizeof bytes / sizeof bytes[0])];
+static uint64_t bytes_of(const struct exchange *exchange, uint32_t number) {
+    return exchange->sizes->bytes[number * 7 % exchange->sizes->count];
 }
 
 /* Put a new block into the ring of the next thread. Its first words are its size and address. */
 static void produce(struct exchanger *me, uint32_t number) {
     struct exchange *x = me->exchange;
     struct remo_addr addr;
-    uint64_t bytes = bytes_of(number);
+    uint64_t bytes = bytes_of(x, number);
     if (remo_heap_alloc(x->heap, bytes, 0, &addr) != 0) {
         atomic_fetch_add(&x->errors, 1);
         return;
@@ -186,7 +196,7 @@ static bool consume(struct exchanger *me, uint32_t number) {
     if (addr.word == 0)
         return false;
     const uint64_t *words = remo_heap_local(x->heap, addr);
-    if (words[0] != bytes_of(number) || words[1] != addr.word)
+    if (words[0] != bytes_of(x, number) || words[1] != addr.word)
         atomic_fetch_add(&x->errors, 1);
     if ((number % 5 == 0 ? remo_heap_retire(x->heap, addr) : remo_heap_free(x->heap, addr)) != 0)
         atomic_fetch_add(&x->errors, 1);
@@ -216,8 +226,8 @@ static int threads(struct remo_node *node, void *ctx) {
     struct exchange *x = calloc(1, sizeof *x);
     struct exchanger exchangers[THREADS];
     pthread_t ids[THREADS];
-    (void)ctx;
     CHECK(x != NULL);
+    x->sizes = ctx;
     if (open_heap(node, 0, &x->heap) != 0)
         return 1;
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -277,8 +287,13 @@ static int double_frees(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(all_sizes, 1),    CLUSTER_TEST(exhaustion, 1),
-                                                CLUSTER_TEST(reopening, 2),    CLUSTER_TEST(threads, 2),
-                                                CLUSTER_TEST(double_frees, 1), {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(all_sizes, 1),
+        CLUSTER_TEST(exhaustion, 1),
+        CLUSTER_TEST(reopening, 2),
+        CLUSTER_TEST(threads, 2, .ctx = &sizes_of_all_kinds),
+        CLUSTER_TEST_NAMED("threads_large", threads, 2, .ctx = &large_sizes),
+        CLUSTER_TEST(double_frees, 1),
+        {0}};
     return heap_main(argc, argv, tests);
 }

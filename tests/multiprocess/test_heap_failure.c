@@ -52,6 +52,9 @@ static int bad_input(struct remo_node *node, void *ctx) {
     CHECK_EQUAL(sizes_of(heap).retired_bytes + sizes_of(heap).live_bytes, 0);
     CHECK_OK(remo_heap_alloc(heap, 3 * MIB, 0, &last));
     CHECK_CODE(remo_heap_free(heap, (struct remo_addr){last.word + 2 * MIB}), -EINVAL);
+    CHECK_CODE(remo_heap_free(heap, (struct remo_addr){last.word + 3 * MIB}), -EFAULT);
+    CHECK(remo_heap_local(heap, (struct remo_addr){last.word + 3 * MIB - 1}) != NULL);
+    CHECK(remo_heap_local(heap, (struct remo_addr){last.word + 3 * MIB}) == NULL);
     CHECK_OK(remo_heap_free(heap, last));
     CHECK_CODE(remo_heap_free(heap, last), -EFAULT);
     remo_heap_close(heap);

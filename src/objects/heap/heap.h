@@ -40,11 +40,14 @@
 
 enum heap_slab_state { HEAP_SLAB_OWNED, HEAP_SLAB_PARTIAL, HEAP_SLAB_FULL, HEAP_SLAB_UNUSED };
 
+/* A thread that has freed a block, or that looks up a wrong address, may read the slab while another thread
+ * makes it again. So the fields that it reads are atomic. A mixture of old and new values is harmless: only
+ * a LIVE block ends, and the thread examines the state of the slab again under `lock`. */
 struct heap_slab {
-    uint64_t start, bytes; /* arena offset, and pages */
-    uint64_t block_bytes;
-    uint64_t reciprocal; /* of the block size in grains; see index_at */
-    uint32_t block_count, word_count;
+    _Atomic uint64_t start, bytes; /* arena offset, and pages */
+    _Atomic uint64_t block_bytes;
+    _Atomic uint64_t reciprocal; /* of the block size in grains; see index_at */
+    _Atomic uint32_t block_count, word_count;
     uint32_t class;
     uint32_t cursor;   /* the word that the owner searches next */
     uint32_t capacity; /* words[]; constant */
@@ -58,7 +61,8 @@ struct heap_slab {
 };
 
 struct heap_chunk {
-    uint64_t start, bytes;          /* bytes > HEAP_CHUNK_BYTES: one block */
+    uint64_t start;
+    _Atomic uint64_t bytes;         /* > HEAP_CHUNK_BYTES: one block; a lookup reads it at any time */
     struct heap_chunk *next, *prev; /* of its bin, or unused */
     struct heap_chunk *next_of_all;
     uint32_t bin; /* HEAP_RUN_BINS: in none */
