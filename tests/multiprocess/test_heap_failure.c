@@ -123,6 +123,77 @@ static int failing(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Open the heap, and connect node 0 to all others, as an operation of a paused node must not connect. */
+static int open_connected(struct remo_node *node, struct remo_heap **ret_heap) {
+    struct remo_addr addr;
+    if (open_heap(node, 0, ret_heap) != 0)
+        return 1;
+    record_process(&shared->turns, remo_node_rank(node));
+    CHECK_OK(remo_heap_alloc(*ret_heap, 64, 0, &addr));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_heap_retire(*ret_heap, addr));
+        CHECK_OK(remo_heap_reclaim(*ret_heap, 100 * SECOND));
+        CHECK_OK(remo_heap_alloc(*ret_heap, 64, 0, &addr));
+        CHECK_OK(remo_heap_retire(*ret_heap, addr));
+    }
+    return 0;
+}
+
+static void *run_reclaim(void *ctx) {
+    return remo_heap_reclaim(ctx, 0) == 0 ? NULL : ctx;
+}
+
+/* One attempt to reclaim reads the pins of nodes 2 and 3 while node 1 pauses. */
+static int overlapping(struct remo_node *node, void *ctx) {
+    struct remo_heap *heap;
+    struct remo_stats before, now;
+    pthread_t id;
+    void *failed;
+    (void)ctx;
+    if (open_connected(node, &heap) != 0)
+        return 1;
+    if (remo_node_rank(node) == 0) {
+        struct remo_channel *channel = remo_heap_channel(heap);
+        pause_node(&shared->turns, 1);
+        remo_channel_stats(channel, &before);
+        CHECK_OK(pthread_create(&id, NULL, run_reclaim, heap));
+        do
+            remo_channel_stats(channel, &now);
+        while (now.reads - before.reads < 3);
+        resume_node(&shared->turns, 1);
+        CHECK_OK(pthread_join(id, &failed));
+        CHECK(failed == NULL);
+    }
+    CHECK_OK(cluster_meet());
+    remo_heap_close(heap);
+    return 0;
+}
+
+/* Two nodes pause. They delay an attempt for one op_timeout together. */
+static int silent(struct remo_node *node, void *ctx) {
+    struct remo_heap *heap;
+    (void)ctx;
+    if (open_connected(node, &heap) != 0)
+        return 1;
+    if (remo_node_rank(node) == 0) {
+        struct remo_channel *channel = remo_heap_channel(heap);
+        pause_node(&shared->turns, 1);
+        pause_node(&shared->turns, 2);
+        uint64_t begin = cluster_now_ns();
+        CHECK_COST(channel, CHECK_SENTENCE(remo_heap_reclaim(heap, 0), -ETIMEDOUT, "has not answered"), 3, 0,
+                   0, 0);
+        CHECK(in_time(cluster_now_ns() - begin, 3 * SECOND / 4));
+        resume_node(&shared->turns, 1);
+        resume_node(&shared->turns, 2);
+        CHECK_OK(remo_heap_reclaim(heap, 100 * SECOND));
+        CHECK_EQUAL(sizes_of(heap).retired_bytes, 0);
+    }
+    CHECK_OK(cluster_meet());
+    remo_heap_close(heap);
+    return 0;
+}
+
 /* The memory of a heap that is closed while a peer is pinned stays allocated. */
 static int close_pinned(struct remo_node *node, void *ctx) {
     struct remo_heap *heap;
@@ -159,10 +230,13 @@ static int close_pinned(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(bad_input, 1),
-                                                CLUSTER_TEST(absent, 2),
-                                                CLUSTER_TEST(failing, 3),
-                                                CLUSTER_TEST(close_pinned, 2, .op_timeout_ns = SECOND / 2),
-                                                {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(bad_input, 1),
+        CLUSTER_TEST(absent, 2),
+        CLUSTER_TEST(failing, 3),
+        CLUSTER_TEST(overlapping, 4, .only_on = "ofi"),
+        CLUSTER_TEST(silent, 4, .op_timeout_ns = SECOND / 2, .only_on = "ofi"),
+        CLUSTER_TEST(close_pinned, 2, .op_timeout_ns = SECOND / 2),
+        {0}};
     return heap_main(argc, argv, tests);
 }

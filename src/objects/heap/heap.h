@@ -86,7 +86,8 @@ struct heap_grace {
     struct remo_nodeset pending;   /* participants that may use waiting blocks */
     struct remo_nodeset read;      /* participants whose pins are in `pinned` */
     uint64_t *pinned;              /* [size][REMO__THREADS_MAX] the pins of that time; 0: has unpinned */
-    char *pins;                    /* a copy of one participant's pins */
+    char *pins;                    /* [size][PINS_BYTES] a copy of each participant's pins */
+    struct remo_ack *acks;         /* [size] of the reads of pins */
 };
 
 struct remo_heap {
