@@ -167,6 +167,52 @@ static int own_pin(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Pin the heap twice, take a slab, and write to a block of node 0. The thread then ends. */
+static void *run_ending(void *ctx) {
+    struct remo_heap *heap = ctx;
+    struct remo_addr addr;
+    uint64_t word = 77;
+    if (remo_heap_pin(heap) != 0 || remo_heap_pin(heap) != 0 || remo_heap_alloc(heap, 64, 0, &addr) != 0
+        || remo_heap_free(heap, addr) != 0)
+        return heap;
+    struct remo_node *node = remo_channel_node(remo_heap_channel(heap));
+    return remo_write(node, shared->addr, &word, sizeof word, NULL) == 0 ? NULL : heap;
+}
+
+/* The end of a thread ends its pin, after its write is placed. Others use its slabs: with one chunk as the
+ * limit, a block of the whole chunk fits. The next thread with the same index is not pinned. */
+static int ended_thread(struct remo_node *node, void *ctx) {
+    struct remo_heap *heap;
+    struct remo_addr addr;
+    uint64_t word = 0;
+    void *failed;
+    (void)ctx;
+    if (open_heap(node, 2 * MIB, &heap) != 0)
+        return 1;
+    if (remo_node_rank(node) == 0)
+        CHECK_OK(remo_heap_alloc(heap, 64, 0, &shared->addr));
+    CHECK_OK(cluster_meet());
+    for (int round = 0; round < 3; round++) {
+        pthread_t id;
+        CHECK_OK(pthread_create(&id, NULL, run_ending, heap));
+        CHECK_OK(pthread_join(id, &failed));
+        CHECK(failed == NULL);
+        CHECK_OK(cluster_meet());
+        if (remo_node_rank(node) == 0) {
+            CHECK_OK(remo_read(node, shared->addr, &word, sizeof word, NULL));
+            CHECK_EQUAL(word, 77);
+            CHECK_OK(remo_heap_retire(heap, shared->addr));
+            CHECK_OK(remo_heap_reclaim(heap, 0));
+            CHECK_OK(remo_heap_alloc(heap, 2 * MIB, 0, &addr));
+            CHECK_OK(remo_heap_free(heap, addr));
+            CHECK_OK(remo_heap_alloc(heap, 64, 0, &shared->addr));
+        }
+        CHECK_OK(cluster_meet());
+    }
+    remo_heap_close(heap);
+    return 0;
+}
+
 /* Retired blocks are reused without a call of reclaim. */
 static int automatic(struct remo_node *node, void *ctx) {
     struct remo_heap *heap;
@@ -185,8 +231,12 @@ static int automatic(struct remo_node *node, void *ctx) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(costs, 3),     CLUSTER_TEST_NAMED("costs_threads", costs, 3, .as_threads = 1),
-        CLUSTER_TEST(grace, 2),     CLUSTER_TEST(own_pin, 1),
-        CLUSTER_TEST(automatic, 2), {0}};
+        CLUSTER_TEST(costs, 3),
+        CLUSTER_TEST_NAMED("costs_threads", costs, 3, .as_threads = 1),
+        CLUSTER_TEST(grace, 2),
+        CLUSTER_TEST(own_pin, 1),
+        CLUSTER_TEST(ended_thread, 2),
+        CLUSTER_TEST(automatic, 2),
+        {0}};
     return heap_main(argc, argv, tests);
 }

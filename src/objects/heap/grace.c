@@ -37,7 +37,8 @@ int remo_heap_pin(struct remo_heap *heap) {
         rc = remo__channel_check_match(heap->region->channel);
     if (rc != 0 || state->pin_depth++ > 0)
         return rc;
-    if (!REMO__MUTANT(heap_pin))
+    if (state->pin % 2 == 0
+        && !REMO__MUTANT(heap_pin)) /* else an earlier thread could not unpin at its end */
         store_pin(own_pin(heap, thread), ++state->pin);
     if (!REMO__MUTANT(heap_pin_fence))
         remo__mapped_fence(); /* pairs with the fence in begin() */
@@ -64,6 +65,13 @@ int remo_heap_unpin(struct remo_heap *heap) {
     }
     state->pin_depth--;
     return loss;
+}
+
+void remo__heap_grace_unpin(struct remo_heap *heap, struct remo__thread *thread, struct heap_thread *state) {
+    int loss;
+    state->pin_depth = 0;
+    if (state->pin % 2 == 1 && remo__fence_retry(thread, REMO_FENCE_THREAD, 0, &loss) == 0)
+        store_pin(own_pin(heap, thread), ++state->pin);
 }
 
 /* ---- the retired blocks ---- */

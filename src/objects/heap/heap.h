@@ -105,6 +105,7 @@ struct remo_heap {
     uint64_t chunk_count;                 /* entries of the table */
     _Atomic(struct heap_chunk *) *chunks; /* by offset / HEAP_CHUNK_BYTES */
     struct heap_thread *threads[REMO__THREADS_MAX];
+    struct remo__thread_observer observer; /* releases the slabs and the pin of a thread that ends */
     _Atomic(struct heap_slab *) limbo;
     _Atomic uint64_t retired_count;
     struct heap_grace grace;
@@ -137,17 +138,25 @@ int remo__heap_block_find(const struct remo_heap *heap, uint64_t offset, struct 
 int remo__heap_block_end(struct remo_heap *heap, struct heap_block block, bool retire);
 /* Change blocks of a word from RETIRED to FREE; `mask` has a bit for each. */
 void remo__heap_blocks_release(struct remo_heap *heap, struct heap_slab *slab, uint32_t word, uint32_t mask);
+/* End the ownership of all slabs of a thread. */
+void remo__heap_slabs_disown(struct remo_heap *heap, struct heap_thread *state);
 void remo__heap_slabs_close(struct remo_heap *heap);
 
 /* ---- heap/grace.c: pins and grace periods ---- */
 
 int remo__heap_grace_open(struct remo_heap *heap);
 void remo__heap_grace_close(struct remo_heap *heap);
+/* Unpin a thread that ends. If its writes are not placed within op_timeout_ns, the pin lasts until the next
+ * thread with the same index unpins or ends. */
+void remo__heap_grace_unpin(struct remo_heap *heap, struct remo__thread *thread, struct heap_thread *state);
 /* Record that a block of the slab was retired. */
 void remo__heap_grace_note(struct remo_heap *heap, struct heap_slab *slab);
 /* Wait until no participant uses any block of this node, for op_timeout_ns at most. Return whether that is
  * so. */
 bool remo__heap_grace_last(struct remo_heap *heap);
+
+/* ---- heap/thread.c ---- */
+
 /* Return the calling thread's state. Errors: -EAGAIN, -ENOMEM. */
 int remo__heap_thread(struct remo_heap *heap, struct remo__thread **ret_thread,
                       struct heap_thread **ret_state);
