@@ -57,7 +57,7 @@ bool sim_mutant_concerns(const char *name, const char *object) {
     static const struct {
         const char *part, *objects;
     } lower[] = {
-        {"fence_", "region"}, {"cell_", "owned_var"}, {"node_", "lock heap"}, {"leave_", "lock queue"}};
+        {"fence_", "region"}, {"cell_", "owned_var"}, {"node_", "lock heap"}, {"leave_", "lock queue heap"}};
     size_t length = strlen(object);
     if (strncmp(name, object, length) == 0 && name[length] == '_')
         return true;
@@ -86,6 +86,8 @@ static const struct sim_hint hints[] = {
     {"fence_lost", "region", "publish_elsewhere", "ibta_rc", SIM_CUT},
     {"fence_other_errors", "region", "fence_reports", "ibta_rc", SIM_NO_FAULT},
     {"fence_pair_reads", "region", "cross", "shm", SIM_NO_FAULT},
+    {"heap_begun", "heap", "reclaims", "ibta_rc", SIM_NO_FAULT},
+    {"heap_left", "heap", "leaving", "ibta_rc", SIM_NO_FAULT},
     {"heap_pin_fence", "heap", "copies", "shm", SIM_NO_FAULT},
     {"heap_unpin_fence", "heap", "grace", "rc_relaxed", SIM_NO_FAULT},
     {"kv_fence_retry", "kv", "settled", "ibta_rc", SIM_FAIL_POST},
@@ -95,8 +97,10 @@ static const struct sim_hint hints[] = {
     {"kv_reclaim", "kv", "tight", "ibta_rc", SIM_CRASH},
     {"kv_second_probe", "kv", "overtaken", "tcp", SIM_NO_FAULT},
     {"kv_update_fence", "kv", "threads", "ibta_rc", SIM_NO_FAULT},
+    {"leave_cut_off", "heap", "leaving", "ibta_rc", SIM_NO_FAULT},
     {"leave_cut_off", "lock", "leaving", "ibta_rc", SIM_NO_FAULT},
     {"leave_cut_off", "queue", "leaving", "shm", SIM_NO_FAULT},
+    {"leave_final", "heap", "leaving", "ibta_rc", SIM_NO_FAULT},
     {"leave_final", "lock", "leaving", "ibta_rc", SIM_NO_FAULT},
     {"leave_final", "queue", "leaving", "shm", SIM_NO_FAULT},
     {"lock_drains", "lock", "slow_none", "ibta_rc", SIM_NO_FAULT},
@@ -121,6 +125,7 @@ static const struct sim_hint hints[] = {
     {"lock_round", "lock", "careless", "rc_relaxed", SIM_ZOMBIE},
     {"lock_unsettled", "lock", "slow_none", "ibta_rc", SIM_NO_FAULT},
     {"lock_unsettled_nonce", "lock", "unsettled", "ibta_rc", SIM_NO_FAULT},
+    {"node_cut_off", "heap", "grace", "ibta_rc", SIM_CRASH},
     {"owned_var_last_look", "owned_var", "changes", "ibta_rc", SIM_CRASH},
     {"owned_var_newest_again", "owned_var", "pull_and_load", "efa", SIM_NO_FAULT},
     {"owned_var_pulled_turn", "owned_var", "pull_and_load", "tcp", SIM_NO_FAULT},

@@ -16,9 +16,9 @@
  *          is in private memory: writes of peers cannot damage the allocator.
  * Cost:    alloc, free, retire, pin: no network operation; O(1), no lock and no system call, except
  *          once per slab and for blocks above 32 KiB. unpin: a THREAD fence. An attempt to reclaim: 1
- *          read per other participant at most, or 2 if an earlier grace period has not ended. Every
- *          REMO_HEAP_BATCH calls, retire includes one attempt. A thread keeps at most one slab per
- *          size class.
+ *          read per other participant at most, or 2 if an earlier grace period has not ended. The
+ *          reads overlap. Every REMO_HEAP_BATCH calls, retire includes one attempt. A thread keeps
+ *          at most one slab per size class.
  * Order:   an access by an address that was loaded under a pin precedes the reuse of its block.
  * Caches:  works without hardware coherence (see region.h), if each line of 64 bytes has one
  *          writer: allocate blocks with an alignment of 64 there.
@@ -26,7 +26,8 @@
  *          participant that has failed and is cut off, or has left, no longer count. A participant
  *          that has not opened the heap, and a thread that stays pinned, delay reuse. No call waits
  *          for them, except reclaim and close, within their time limits.
- * Threads: any, concurrently; any thread of the owner frees a block. A pin belongs to its thread.
+ * Threads: any, concurrently; any thread of the owner frees a block. A pin belongs to its thread. The
+ *          end of a thread ends its pins as unpin does, and leaves its slabs to other threads.
  * Source:  slabs of one thread, with frees by any thread: mimalloc (Leijen, Zorn and de Moura,
  *          2019); grace periods: read-copy-update (Desnoyers et al., 2012). Differs in: allocation
  *          state is a bitmap outside the blocks, and a reader is polled by a network read.
@@ -88,8 +89,9 @@ REMO_API int remo_heap_free(struct remo_heap *heap, struct remo_addr addr);
  * remo_heap_reclaim without a timeout, and blocks for op_timeout_ns at most.
  * Errors: those of remo_heap_free. */
 REMO_API int remo_heap_retire(struct remo_heap *heap, struct remo_addr addr);
-/* Wait until all blocks that this node retired before this call are free. Blocks up to `timeout_ns`
- * (0: one attempt); an attempt reads the pins of each participant, for op_timeout_ns at most.
+/* Wait until all blocks that this node retired before this call are free. Makes attempts for up to
+ * `timeout_ns` (0: one attempt). An attempt reads the pins of all participants at once, and blocks
+ * for op_timeout_ns at most, however many of them do not answer.
  * Errors:
  *   -ETIMEDOUT  a participant is pinned, has not opened the heap, or does not answer: the sentence
  *               names it; or another thread of this node reclaims */

@@ -20,6 +20,7 @@
 #include <remo/cxx/collective.hpp>
 #include <remo/cxx/error.hpp>
 #include <remo/cxx/event.hpp>
+#include <remo/cxx/heap.hpp>
 #include <remo/cxx/kv.hpp>
 #include <remo/cxx/lock.hpp>
 #include <remo/cxx/node.hpp>

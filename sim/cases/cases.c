@@ -23,7 +23,7 @@
     X(queue_outrun) X(queue_notified) X(queue_leaving)                                                       \
     X(kv_updates) X(kv_lives) X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)       \
     X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled)                                          \
-    X(heap) X(heap_copies)                                                                                   \
+    X(heap) X(heap_copies) X(heap_leaving) X(heap_reclaims)                                                  \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)
 /* clang-format on */
 

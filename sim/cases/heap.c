@@ -7,12 +7,15 @@
 #include <string.h>
 
 #include "sim/case.h"
+#include "sim/scheduler.h"
 
 #define FOREVER REMO_FOREVER
 
 #define OWNER 0u
 #define BLOCKS 4u
 #define VISITS 3u
+#define RECLAIMERS 2u /* threads */
+#define RECLAIMS 3u
 
 /* Two words with the number of the block, then a mark of each reader: 0, or the same number. */
 struct content {
@@ -29,6 +32,7 @@ struct heap_state {
     struct remo_addr current;
     uint64_t number;
     uint64_t held[SIM_NODES_MAX]; /* the address that a pinned reader has loaded; 0: none */
+    struct remo_addr blocks[RECLAIMERS][RECLAIMS];
 };
 
 static bool publish(struct heap_state *s);
@@ -231,3 +235,93 @@ const struct sim_case sim_case_heap_copies = {
     .close = close_heap,
     .body = copies_body,
     .after = after};
+
+/* ---- a close of a reader that is pinned, with a write in flight ---- */
+
+#define SLOW 1u /* the reader */
+
+/* Node SLOW marks a block, and closes the heap before the mark is placed. */
+static void close_pinned(struct heap_state *s) {
+    struct remo_addr addr = {0};
+    if (!reader_did(SLOW, remo_heap_pin(s->heaps[SLOW]), "pin")
+        || !reader_did(SLOW, get_head(s, SLOW, &addr), "read"))
+        return;
+    s->held[SLOW] = addr.word;
+    sim_delay(SLOW, 2, 1); /* the reads of the block are not delayed */
+    if (addr.word != 0)
+        (void)visit_block(s, SLOW, addr);
+    s->nodes[SLOW]->op_timeout_ns = 400; /* expires even while other nodes make steps */
+    s->held[SLOW] = 0;
+    remo_heap_close(s->heaps[SLOW]);
+    s->heaps[SLOW] = NULL;
+    for (uint32_t turns = sim_choose(40); turns > 0; turns--)
+        sim_point("before the mark is placed");
+    sim_delay_end();
+}
+
+static void leaving_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    if (rank == OWNER)
+        owner_body(state);
+    else
+        close_pinned(state);
+}
+
+/* The departure of node SLOW ends its pin, and no mark is in a block of another number. */
+static void leaving_after(void *state, uint32_t rank) {
+    struct heap_state *s = state;
+    after(state, rank);
+    if (rank == OWNER)
+        check_marks(s, s->current, s->number);
+}
+
+const struct sim_case sim_case_heap_leaving = {
+    .object = "heap",
+    .name = "leaving",
+    .about = "a pinned node closes the heap; its write to a block is placed after the close",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct heap_state),
+    .open = open_heap,
+    .close = close_heap,
+    .body = leaving_body,
+    .after = leaving_after,
+    .has_own_fault = true};
+
+/* ---- two threads that reclaim ---- */
+
+/* One block stays allocated, so that the slab does too. */
+static void open_blocks(void *state, struct remo_node *node, uint32_t rank) {
+    struct heap_state *s = state;
+    open_heap(state, node, rank);
+    if (rank != OWNER)
+        return;
+    sim_opened(remo_heap_alloc(s->heaps[rank], 16, 0, &s->current), "alloc");
+    for (uint32_t i = 0; i < RECLAIMERS * RECLAIMS; i++)
+        sim_opened(remo_heap_alloc(s->heaps[rank], 16, 0, &s->blocks[i / RECLAIMS][i % RECLAIMS]), "alloc");
+}
+
+/* A successful reclaim has freed each block that its thread retired before. */
+static void reclaims_body(void *state, uint32_t rank, uint32_t thread) {
+    struct heap_state *s = state;
+    for (uint32_t i = 0; rank == OWNER && i < RECLAIMS; i++) {
+        if (!owner_did(remo_heap_retire(s->heaps[OWNER], s->blocks[thread][i]), "retire"))
+            return;
+        if (remo_heap_reclaim(s->heaps[OWNER], FOREVER) != 0)
+            continue;
+        int rc = remo_heap_free(s->heaps[OWNER], s->blocks[thread][i]);
+        sim_require(rc == -EALREADY && strstr(remo_last_error(), "is free"), "a block is not free: %d (%s)",
+                    rc, remo_last_error());
+    }
+}
+
+const struct sim_case sim_case_heap_reclaims = {.object = "heap",
+                                                .name = "reclaims",
+                                                .about = "two threads retire blocks and reclaim them",
+                                                .nodes = 2,
+                                                .threads = RECLAIMERS,
+                                                .state_bytes = sizeof(struct heap_state),
+                                                .open = open_blocks,
+                                                .close = close_heap,
+                                                .body = reclaims_body,
+                                                .after = after};

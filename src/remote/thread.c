@@ -1,8 +1,10 @@
 /* thread.c - attaches threads of the program to a node, and detaches them when they end.
  *
  * A struct remo__thread has two owners: the thread, by its thread-local list, and the node. They release it
- * in any order, each with one atomic exchange; the second to do so frees it. */
+ * in any order, each with one atomic exchange; the second to do so frees it. The node waits for a thread that
+ * releases its state in objects (ENDING). */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,7 +15,12 @@
 #define SPINS 1000u       /* about 20 us, longer than a message takes on one machine */
 #define SPINS_CROWDED 20u /* if a machine has more nodes than processors */
 
-enum { ATTACHED = 1, DETACHED = 2 /* the thread has ended */, ORPHANED = 3 /* the node is closed */ };
+enum {
+    ATTACHED = 1,
+    DETACHED = 2, /* the thread has ended */
+    ORPHANED = 3, /* the node is closed */
+    ENDING = 4    /* the thread ends, and observers run: the node must not be freed */
+};
 
 _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
 #ifdef REMO_SIM
@@ -27,15 +34,34 @@ static _Thread_local struct remo__thread *threads_of_os_thread;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static pthread_key_t exit_key; /* its destructor runs when a thread ends; its value is not used */
 
+static void call_observers(struct remo__thread *thread) {
+    struct remo__threads *threads = thread->node->threads;
+    pthread_mutex_lock(&threads->observers_lock);
+    for (struct remo__thread_observer *at = threads->observers; at; at = at->next)
+        at->ended(at, thread);
+    pthread_mutex_unlock(&threads->observers_lock);
+}
+
+static void end_thread(struct remo__thread *thread) {
+    uint32_t attached = ATTACHED;
+    if (!atomic_compare_exchange_strong(&thread->attached, &attached, ENDING)) {
+        free(thread); /* orphaned */
+        return;
+    }
+    call_observers(thread);
+    atomic_store(&thread->attached, DETACHED);
+}
+
+/* A struct stays in the list while its observers run, because they find it there. */
 static void os_thread_exit(void *unused) {
     (void)unused;
     remo__tls = (struct remo__tls){0};
     while (threads_of_os_thread) {
-        struct remo__thread *thread = threads_of_os_thread;
-        threads_of_os_thread = thread->next_of_os_thread;
-        if (atomic_exchange(&thread->attached, DETACHED) == ORPHANED)
-            free(thread);
+        struct remo__thread *next = threads_of_os_thread->next_of_os_thread;
+        end_thread(threads_of_os_thread);
+        threads_of_os_thread = next;
     }
+    remo__tls = (struct remo__tls){0};
 }
 
 static void make_exit_key(void) {
@@ -142,12 +168,32 @@ void remo_thread_stats(struct remo_node *node, struct remo_stats *ret_stats) {
         *ret_stats = sum;
 }
 
+void remo__thread_observe(struct remo_node *node, struct remo__thread_observer *observer) {
+    struct remo__threads *threads = node->threads;
+    pthread_mutex_lock(&threads->observers_lock);
+    observer->next = threads->observers;
+    threads->observers = observer;
+    pthread_mutex_unlock(&threads->observers_lock);
+}
+
+void remo__thread_unobserve(struct remo_node *node, const struct remo__thread_observer *observer) {
+    struct remo__threads *threads = node->threads;
+    pthread_mutex_lock(&threads->observers_lock);
+    struct remo__thread_observer **link = &threads->observers;
+    while (*link && *link != observer)
+        link = &(*link)->next;
+    if (*link)
+        *link = observer->next;
+    pthread_mutex_unlock(&threads->observers_lock);
+}
+
 int remo__threads_open(struct remo_node *node) {
     node->threads = calloc(1, sizeof *node->threads);
     if (!node->threads)
         return remo__fail(-ENOMEM, "no memory for the threads of a node");
     node->threads->spins = SPINS_CROWDED;
     pthread_mutex_init(&node->threads->lock, NULL);
+    pthread_mutex_init(&node->threads->observers_lock, NULL);
     return 0;
 }
 
@@ -159,6 +205,18 @@ void remo__threads_choose_spins(struct remo_node *node) {
     node->threads->spins = local_count > processors ? SPINS_CROWDED : SPINS;
 }
 
+/* Release the node's ownership of a struct. All objects are closed, so a thread that ends has no observers,
+ * but it may still access their lock. */
+static void orphan(struct remo__thread *thread) {
+    uint32_t attached = atomic_load(&thread->attached);
+    while (attached == ENDING || !atomic_compare_exchange_weak(&thread->attached, &attached, ORPHANED)) {
+        sched_yield();
+        attached = atomic_load(&thread->attached);
+    }
+    if (attached == DETACHED)
+        free(thread);
+}
+
 void remo__threads_close(struct remo_node *node) {
     if (!node->threads)
         return;
@@ -166,10 +224,10 @@ void remo__threads_close(struct remo_node *node) {
     for (uint32_t i = 0; i < count; i++) {
         struct remo__thread *thread = node->threads->of[i];
         free_parts(thread);
-        if (atomic_exchange(&thread->attached, ORPHANED) == DETACHED)
-            free(thread);
+        orphan(thread);
     }
     pthread_mutex_destroy(&node->threads->lock);
+    pthread_mutex_destroy(&node->threads->observers_lock);
     free(node->threads);
     node->threads = NULL;
     remo__tls = (struct remo__tls){0};

@@ -29,8 +29,18 @@ struct remo__thread {
     uint64_t node_id; /* a copy, readable after the node is freed */
 } REMO__CACHE_ALIGNED;
 
+/* An object that has a state of each thread, by the thread's index. */
+struct remo__thread_observer {
+    /* Release the state of a thread that ends; called in that thread, before another thread can have its
+     * index. May wait for op_timeout_ns at most. */
+    void (*ended)(struct remo__thread_observer *observer, struct remo__thread *thread);
+    struct remo__thread_observer *next;
+};
+
 struct remo__threads {
     pthread_mutex_t lock;
+    pthread_mutex_t observers_lock; /* held while observers run */
+    struct remo__thread_observer *observers;
     _Atomic uint32_t count;   /* entries of `of` that were ever used */
     uint32_t spins;           /* iterations of a wait before it yields (wait.c) */
     _Atomic bool is_sweeping; /* the service thread drives operations that their threads do not (sweep.c) */
@@ -57,6 +67,10 @@ static inline struct remo__thread *remo__thread(struct remo_node *node) {
         return remo__tls.thread;
     return remo__thread_attach(node);
 }
+/* Call the observer for each attached thread that ends from now on. */
+void remo__thread_observe(struct remo_node *node, struct remo__thread_observer *observer);
+/* Remove an observer, and wait until no call of it runs. Without effect if it was not added. */
+void remo__thread_unobserve(struct remo_node *node, const struct remo__thread_observer *observer);
 /* Make the table of a node. Errors: -ENOMEM. */
 int remo__threads_open(struct remo_node *node);
 /* All nodes have joined: choose how long waits spin, by the number of nodes on this machine. */

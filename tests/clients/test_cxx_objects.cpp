@@ -345,6 +345,46 @@ void test_bytes(remo::node &) {
     CHECK(remo_nodeset_empty(&none));
 }
 
+/* Node 0 publishes a block; node 1 uses it under a pin, which delays its reuse. */
+void test_heap(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo::atomic_var head(node, "head");
+    remo::heap heap(node, "heap");
+    heap.channel().wait(patience);
+    if (node.rank() == 0) {
+        remo_addr block = heap.alloc(64, 64);
+        std::memset(heap.local(block), 0, 64);
+        head.store(0, block.word);
+    }
+    all.wait(patience);
+    remo_addr block{head.load(0)};
+    std::error_code code;
+    if (node.rank() == 1) {
+        remo::heap_pin outer(heap);
+        remo::heap_pin pin(heap);
+        node.write(block, remo::object_bytes(std::uint64_t{7}));
+        pin.unpin();
+        all.wait(patience);
+        all.wait(patience);
+        heap.free(block, code);
+        CHECK(code == remo::errc::invalid_argument);
+    } else {
+        all.wait(patience);
+        std::uint64_t word = 0;
+        node.read(block, remo::object_bytes(word));
+        CHECK(word == 7);
+        heap.retire(block);
+        CHECK(!heap.reclaim(0ms) && heap.sizes().retired_bytes == 64);
+        all.wait(patience);
+        CHECK(heap.reclaim(patience) && heap.sizes().retired_bytes == 0);
+    }
+    heap.unpin(code);
+    CHECK(code == remo::errc::invalid_argument);
+    CHECK(heap.alloc(0, 0, code).word == 0 && code == remo::errc::invalid_argument);
+    heap.free(heap.alloc(100));
+    all.wait(patience);
+}
+
 /* A channel of the program is the parent of objects; a buffer of the node needs no copy. */
 void test_channel(remo::node &node) {
     remo::channel outer(node, "outer", "test");
@@ -375,6 +415,7 @@ const area areas[] = {
     {"queue", test_queue},   {"ringbuffer", test_ringbuffer}, {"shared", test_shared},
     {"kv", test_kv},         {"kv_entries", test_kv_entries}, {"collective", test_collective},
     {"event", test_event},   {"channel", test_channel},       {"bytes", test_bytes},
+    {"heap", test_heap},
 };
 
 } // namespace

@@ -6,6 +6,7 @@ Every node that survives prints "passed".
 import array
 import asyncio
 import collections.abc
+import contextlib
 import os
 import pathlib
 import queue
@@ -474,6 +475,40 @@ def test_event(node):
     event.close()
     expect(ValueError, event.fileno, 'closed')
     remo.Event(node).arm()  # closed by the node
+
+
+def test_heap(node):
+    """Node 0 publishes a block; node 1 uses it under a pin, which delays its reuse."""
+    barrier, head = remo.Barrier(node, 'all'), remo.AtomicVar(node, 'head')
+    heap = remo.Heap(node, 'heap', limit_bytes=8 << 20)
+    heap.wait_connected(PATIENCE)
+    if node.rank == 0:
+        block = heap.alloc(64, 64)
+        node.write(block, bytes(64))
+        head.store(block)
+        assert heap.sizes()['live_bytes'] == 64
+    barrier.wait(PATIENCE)
+    with heap.pinned() if node.rank == 1 else contextlib.nullcontext():
+        block = head.load()
+        node.fetch_add(block, 5)
+        barrier.wait(PATIENCE)
+        assert node.compare_swap(block, 10, 2**64 - 1) in (10, 2**64 - 1)
+        barrier.wait(PATIENCE)
+        assert node.read(block, 8) == b'\xff' * 8
+        barrier.wait(PATIENCE)
+        if node.rank == 0:
+            heap.retire(block)
+            expect(remo.Timeout, lambda: heap.reclaim(0), 'node 1 is still pinned')
+        barrier.wait(PATIENCE)
+    expect(remo.InvalidArgument, heap.unpin, 'has not pinned')
+    if node.rank == 0:
+        heap.reclaim(PATIENCE)
+        assert heap.sizes()['retired_bytes'] == 0
+        expect(remo.Error, lambda: heap.free(block), 'EALREADY')
+        heap.free(heap.alloc(100))
+    else:
+        expect(remo.InvalidArgument, lambda: heap.free(block), 'free it at its own node')
+    barrier.wait(PATIENCE)
 
 
 def test_close(node):

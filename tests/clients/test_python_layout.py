@@ -52,10 +52,13 @@ def declarations():
 
 
 def kind_of_c(text):
-    """Return how a type of C is passed: nothing, a pointer, or an integer with its size and sign."""
+    """Return how a type of C is passed: nothing, a pointer, a structure, or an integer with its size and
+    sign."""
     words = text.split()
     if '*' in text or '[' in text:
         return 'pointer'
+    if 'struct' in words:
+        return words[words.index('struct') + 1]
     kinds = {'void': 'nothing', 'int': 'i4', 'int32_t': 'i4', 'enum': 'i4', 'uint32_t': 'u4',
              'uint64_t': 'u8', 'size_t': 'u8'}
     return next((kinds[word] for word in words if word in kinds), text)
@@ -66,6 +69,8 @@ def kind_of_python(type_):
     ctypes = _library.ctypes
     if type_ is None:
         return 'nothing'
+    if issubclass(type_, ctypes.Structure):
+        return type_._c_name_
     if not issubclass(type_, ctypes._SimpleCData) or type_ in (ctypes.c_void_p, ctypes.c_char_p):
         return 'pointer'
     return ('i' if type_(-1).value == -1 else 'u') + str(ctypes.sizeof(type_))

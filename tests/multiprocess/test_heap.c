@@ -1,34 +1,8 @@
-/* test_heap.c - the run-time allocator: sizes, alignments, bad input, exhaustion, frees by any thread. Also
- * grace periods, costs, and participants that are pinned, absent, or fail. */
-#include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
+/* test_heap.c - allocation: sizes, alignments, exhaustion, and frees by any thread.
+ * Bad input and failures are in test_heap_failure.c, grace periods in test_heap_reclaim.c. */
+#include "heap_common.h"
 
-#include "../support/cluster.h"
-
-#define MIB (1ull << 20)
 #define CLASS_BYTES_MAX 32768u
-
-static struct shared {
-    struct remo_addr addr;
-    _Atomic uint32_t step;
-} * shared;
-
-static int open_heap(struct remo_node *node, uint64_t limit_bytes, struct remo_heap **ret_heap) {
-    struct remo_heap_options options = {.limit_bytes = limit_bytes};
-    CHECK_OK(remo_heap_open(remo_node_root(node), "heap", &options, ret_heap));
-    CHECK_OK(remo_channel_wait(remo_heap_channel(*ret_heap), 100 * SECOND));
-    return 0;
-}
-
-static struct remo_heap_sizes sizes_of(struct remo_heap *heap) {
-    struct remo_heap_sizes sizes;
-    remo_heap_stats(heap, &sizes);
-    return sizes;
-}
 
 /* ---- sizes ---- */
 
@@ -84,63 +58,6 @@ static int all_sizes(struct remo_node *node, void *ctx) {
                 return 1;
     CHECK_EQUAL(sizes_of(heap).live_bytes, 0);
     remo_heap_close(heap);
-    return 0;
-}
-
-/* ---- bad input: a code and a sentence, and no block is lost ---- */
-
-static int wrong_addresses(struct remo_heap *heap, uint32_t rank, struct remo_addr good) {
-    uint64_t offset = remo_addr_offset(good);
-    uint32_t incarnation = remo_addr_incarnation(good);
-    struct remo_addr null = {0};
-    CHECK_SENTENCE(remo_heap_free(heap, null), -EFAULT, "null");
-    CHECK_SENTENCE(remo_heap_free(heap, remo_addr_make(rank + 1, incarnation, offset)), -EINVAL,
-                   "free it at its own node");
-    CHECK_SENTENCE(remo_heap_free(heap, remo_addr_make(rank, incarnation + 1, offset)), -ESTALE, "stale");
-    CHECK_SENTENCE(remo_heap_free(heap, remo_addr_make(rank, incarnation, offset + 1)), -EINVAL,
-                   "blocks of 112 bytes begin at");
-    CHECK_CODE(remo_heap_free(heap, remo_addr_make(rank, incarnation, offset + 16)), -EINVAL);
-    CHECK_CODE(remo_heap_retire(heap, remo_addr_make(rank, incarnation, offset + 100)), -EINVAL);
-    CHECK_SENTENCE(remo_heap_free(heap, remo_addr_make(rank, incarnation, 64)), -EFAULT, "another object");
-    CHECK_CODE(remo_heap_free(heap, remo_addr_make(rank, incarnation, (1ull << 44) - 16)), -EFAULT);
-    CHECK(remo_heap_local(heap, null) == NULL && remo_heap_local(NULL, good) == NULL);
-    CHECK(remo_heap_local(heap, remo_addr_make(rank + 1, incarnation, offset)) == NULL);
-    return 0;
-}
-
-static int bad_input(struct remo_node *node, void *ctx) {
-    struct remo_heap *heap;
-    struct remo_addr good, other, last;
-    (void)ctx;
-    if (open_heap(node, 0, &heap) != 0)
-        return 1;
-    CHECK_SENTENCE(remo_heap_alloc(heap, 0, 0, &good), -EINVAL, "0 bytes");
-    CHECK_SENTENCE(remo_heap_alloc(heap, 8, 24, &good), -EINVAL, "alignment of 24");
-    CHECK_SENTENCE(remo_heap_alloc(heap, 8, 2 * REMO_HEAP_ALIGNMENT_MAX, &good), -EINVAL, "4096");
-    CHECK_CODE(remo_heap_alloc(heap, UINT64_MAX, 0, &good), -ENOSPC);
-    CHECK_CODE(remo_heap_alloc(heap, 1ull << 50, 0, &good), -ENOSPC);
-    CHECK_SENTENCE(remo_heap_unpin(heap), -EINVAL, "has not pinned");
-    CHECK_OK(remo_heap_alloc(heap, 100, 0, &good));
-    CHECK_OK(remo_heap_alloc(heap, 100, 0, &other));
-    if (wrong_addresses(heap, remo_node_rank(node), good) != 0)
-        return 1;
-    CHECK_EQUAL(sizes_of(heap).live_bytes, 224);
-    CHECK_OK(remo_heap_free(heap, good));
-    CHECK_SENTENCE(remo_heap_free(heap, good), -EALREADY, "free already");
-    CHECK_CODE(remo_heap_retire(heap, good), -EALREADY);
-    CHECK_OK(remo_heap_retire(heap, other));
-    CHECK_SENTENCE(remo_heap_retire(heap, other), -EALREADY, "retired already");
-    CHECK_CODE(remo_heap_free(heap, other), -EALREADY);
-    CHECK_EQUAL(sizes_of(heap).retired_bytes, 112);
-    CHECK_OK(remo_heap_reclaim(heap, 0));
-    CHECK_CODE(remo_heap_free(heap, other), -EALREADY);
-    CHECK_EQUAL(sizes_of(heap).retired_bytes + sizes_of(heap).live_bytes, 0);
-    CHECK_OK(remo_heap_alloc(heap, 3 * MIB, 0, &last));
-    CHECK_CODE(remo_heap_free(heap, (struct remo_addr){last.word + 2 * MIB}), -EINVAL);
-    CHECK_OK(remo_heap_free(heap, last));
-    CHECK_CODE(remo_heap_free(heap, last), -EFAULT);
-    remo_heap_close(heap);
-    remo_heap_close(NULL);
     return 0;
 }
 
@@ -228,8 +145,19 @@ static int reopening(struct remo_node *node, void *ctx) {
 #define EXCHANGED 20000u
 #define RING 64u
 
+/* Sizes of the blocks that threads exchange: of all kinds; and large blocks, whose slabs are often emptied
+ * and made again for another class. */
+struct exchange_sizes {
+    uint32_t count;
+    uint64_t bytes[9];
+};
+
+static struct exchange_sizes sizes_of_all_kinds = {9, {16, 24, 64, 200, 1024, 5000, 8192, 20000, 50000}};
+static struct exchange_sizes large_sizes = {4, {9000, 13000, 20000, 32768}};
+
 struct exchange {
     struct remo_heap *heap;
+    const struct exchange_sizes *sizes;
     _Atomic uint64_t ring[THREADS][RING]; /* addresses, from thread i to thread i + 1 */
     _Atomic uint32_t errors;
 };
@@ -239,16 +167,15 @@ struct exchanger {
     uint32_t index;
 };
 
-static uint64_t bytes_of(uint32_t number) {
-    static const uint64_t bytes[] = {16, 24, 64, 200, 1024, 5000, 8192, 20000, 50000};
-    return bytes[number * 7 % (sizeof bytes / sizeof bytes[0])];
+static uint64_t bytes_of(const struct exchange *exchange, uint32_t number) {
+    return exchange->sizes->bytes[number * 7 % exchange->sizes->count];
 }
 
 /* Put a new block into the ring of the next thread. Its first words are its size and address. */
 static void produce(struct exchanger *me, uint32_t number) {
     struct exchange *x = me->exchange;
     struct remo_addr addr;
-    uint64_t bytes = bytes_of(number);
+    uint64_t bytes = bytes_of(x, number);
     if (remo_heap_alloc(x->heap, bytes, 0, &addr) != 0) {
         atomic_fetch_add(&x->errors, 1);
         return;
@@ -269,7 +196,7 @@ static bool consume(struct exchanger *me, uint32_t number) {
     if (addr.word == 0)
         return false;
     const uint64_t *words = remo_heap_local(x->heap, addr);
-    if (words[0] != bytes_of(number) || words[1] != addr.word)
+    if (words[0] != bytes_of(x, number) || words[1] != addr.word)
         atomic_fetch_add(&x->errors, 1);
     if ((number % 5 == 0 ? remo_heap_retire(x->heap, addr) : remo_heap_free(x->heap, addr)) != 0)
         atomic_fetch_add(&x->errors, 1);
@@ -299,8 +226,8 @@ static int threads(struct remo_node *node, void *ctx) {
     struct exchange *x = calloc(1, sizeof *x);
     struct exchanger exchangers[THREADS];
     pthread_t ids[THREADS];
-    (void)ctx;
     CHECK(x != NULL);
+    x->sizes = ctx;
     if (open_heap(node, 0, &x->heap) != 0)
         return 1;
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -359,252 +286,14 @@ static int double_frees(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- peers ---- */
-
-static int access(struct remo_node *node, void *ctx) {
-    struct remo_heap *heap;
-    uint32_t rank = remo_node_rank(node), size = remo_node_size(node);
-    uint64_t words[4] = {1, 2, 3, rank}, found[4];
-    struct remo_addr addr;
-    (void)ctx;
-    if (open_heap(node, 0, &heap) != 0)
-        return 1;
-    struct remo_channel *channel = remo_heap_channel(heap);
-    CHECK_COST(channel, CHECK_OK(remo_heap_alloc(heap, 32, 0, &addr)), 0, 0, 0, 0);
-    if (rank == 0)
-        shared->addr = addr;
-    CHECK_OK(cluster_meet());
-    if (rank == 1)
-        CHECK_OK(remo_write(node, shared->addr, words, sizeof words, NULL));
-    CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
-    CHECK_OK(cluster_meet());
-    CHECK_COST(channel, CHECK_OK(remo_heap_pin(heap)), 0, 0, 0, 0);
-    CHECK_OK(remo_heap_pin(heap));
-    CHECK_OK(remo_read(node, shared->addr, found, sizeof found, NULL));
-    CHECK(found[0] == 1 && found[3] == 1);
-    CHECK_OK(remo_heap_unpin(heap));
-    CHECK_COST(channel, CHECK_OK(remo_heap_unpin(heap)), 0, 0, 0, 0);
-    CHECK_CODE(remo_heap_unpin(heap), -EINVAL);
-    CHECK_OK(cluster_meet());
-    if (rank == 1)
-        CHECK_SENTENCE(remo_heap_free(heap, shared->addr), -EINVAL, "node 1 cannot free a block of node 0");
-    CHECK_COST(channel, CHECK_OK(remo_heap_retire(heap, addr)), 0, 0, 0, 0);
-    CHECK_COST(channel, CHECK_OK(remo_heap_reclaim(heap, 0)), size - 1, 0, 0, 0);
-    CHECK_COST(channel, CHECK_OK(remo_heap_reclaim(heap, 0)), 0, 0, 0, 0);
-    CHECK_EQUAL(sizes_of(heap).retired_bytes, 0);
-    CHECK_OK(cluster_meet());
-    remo_heap_close(heap);
-    return 0;
-}
-
-/* Node 1 pins; node 0 retires a block, which is not reused until node 1 unpins. Later pins do not delay. */
-static int grace(struct remo_node *node, void *ctx) {
-    struct remo_heap *heap;
-    struct remo_addr addr, next;
-    uint32_t rank = remo_node_rank(node);
-    (void)ctx;
-    if (open_heap(node, 0, &heap) != 0)
-        return 1;
-    if (rank == 1)
-        CHECK_OK(remo_heap_pin(heap));
-    CHECK_OK(remo_heap_alloc(heap, 8192, 0, &addr));
-    CHECK_OK(cluster_meet());
-    if (rank == 0) {
-        CHECK_OK(remo_heap_retire(heap, addr));
-        CHECK_SENTENCE(remo_heap_reclaim(heap, 0), -ETIMEDOUT, "node 1 is still pinned");
-        CHECK_SENTENCE(remo_heap_reclaim(heap, SECOND / 20), -ETIMEDOUT, "node 1 is still pinned");
-        for (int i = 0; i < 100; i++) {
-            CHECK_OK(remo_heap_alloc(heap, 8192, 0, &next));
-            CHECK(next.word != addr.word);
-        }
-        CHECK_EQUAL(sizes_of(heap).retired_bytes, 8192);
-    }
-    CHECK_OK(cluster_meet());
-    if (rank == 1) {
-        CHECK_OK(remo_heap_unpin(heap));
-        CHECK_OK(remo_heap_pin(heap));
-    }
-    CHECK_OK(cluster_meet());
-    if (rank == 0) {
-        CHECK_OK(remo_heap_reclaim(heap, 0));
-        CHECK_EQUAL(sizes_of(heap).retired_bytes, 0);
-        CHECK_CODE(remo_heap_retire(heap, addr), -EALREADY);
-    }
-    CHECK_OK(cluster_meet());
-    if (rank == 1)
-        CHECK_OK(remo_heap_unpin(heap));
-    CHECK_OK(cluster_meet());
-    remo_heap_close(heap);
-    return 0;
-}
-
-static void *run_unpin(void *ctx) {
-    struct remo_heap *heap = ctx;
-    if (remo_heap_pin(heap) != 0)
-        return heap;
-    atomic_store(&shared->step, 1);
-    while (atomic_load(&shared->step) != 2)
-        sched_yield();
-    return remo_heap_unpin(heap) == 0 ? NULL : heap;
-}
-
-/* A pin of another thread of the owner delays too; reclaim waits for its unpin. */
-static int own_pin(struct remo_node *node, void *ctx) {
-    struct remo_heap *heap;
-    struct remo_addr addr;
-    pthread_t id;
-    void *failed;
-    (void)ctx;
-    if (open_heap(node, 0, &heap) != 0)
-        return 1;
-    CHECK_OK(remo_heap_alloc(heap, 64, 0, &addr));
-    CHECK_OK(pthread_create(&id, NULL, run_unpin, heap));
-    while (atomic_load(&shared->step) != 1)
-        sched_yield();
-    CHECK_OK(remo_heap_retire(heap, addr));
-    CHECK_SENTENCE(remo_heap_reclaim(heap, 0), -ETIMEDOUT, "node 0 is still pinned");
-    atomic_store(&shared->step, 2);
-    CHECK_OK(remo_heap_reclaim(heap, 100 * SECOND));
-    CHECK_EQUAL(sizes_of(heap).retired_bytes, 0);
-    CHECK_OK(pthread_join(id, &failed));
-    CHECK(failed == NULL);
-    remo_heap_close(heap);
-    return 0;
-}
-
-/* Retired blocks are reused without a call of reclaim. */
-static int automatic(struct remo_node *node, void *ctx) {
-    struct remo_heap *heap;
-    struct remo_addr addr;
-    (void)ctx;
-    if (open_heap(node, 4 * MIB, &heap) != 0)
-        return 1;
-    for (uint32_t i = 0; i < 20000; i++) {
-        CHECK_OK(remo_heap_alloc(heap, 4096, 0, &addr));
-        CHECK_OK(remo_heap_retire(heap, addr));
-    }
-    CHECK_OK(cluster_meet());
-    remo_heap_close(heap);
-    return 0;
-}
-
-/* ---- participants that are absent, leave or fail ---- */
-
-static int absent(struct remo_node *node, void *ctx) {
-    struct remo_heap *heap;
-    struct remo_addr addr;
-    uint32_t rank = remo_node_rank(node);
-    (void)ctx;
-    if (rank == 1)
-        CHECK_OK(cluster_meet());
-    CHECK_OK(remo_heap_open(remo_node_root(node), "heap", NULL, &heap));
-    if (rank == 0) {
-        CHECK_OK(remo_heap_alloc(heap, 64, 0, &addr));
-        CHECK_OK(remo_heap_retire(heap, addr));
-        CHECK_SENTENCE(remo_heap_reclaim(heap, 0), -ETIMEDOUT, "node 1 has not opened the heap");
-        CHECK_OK(cluster_meet());
-        CHECK_OK(remo_channel_wait(remo_heap_channel(heap), 100 * SECOND));
-        CHECK_OK(remo_heap_reclaim(heap, 0));
-        CHECK_OK(remo_heap_alloc(heap, 64, 0, &addr));
-    }
-    CHECK_OK(cluster_meet());
-    if (rank == 1)
-        remo_heap_close(heap);
-    CHECK_OK(cluster_meet());
-    if (rank == 0) {
-        CHECK_OK(remo_heap_retire(heap, addr));
-        CHECK_OK(remo_heap_reclaim(heap, 100 * SECOND)); /* node 1 has left */
-        remo_heap_close(heap);
-    }
-    return 0;
-}
-
-/* Node 1 is killed while it is pinned. */
-static int failing(struct remo_node *node, void *ctx) {
-    struct remo_heap *heap;
-    struct remo_addr addr;
-    uint32_t rank = remo_node_rank(node);
-    (void)ctx;
-    if (open_heap(node, 0, &heap) != 0)
-        return 1;
-    if (rank == 1)
-        CHECK_OK(remo_heap_pin(heap));
-    CHECK_OK(remo_heap_alloc(heap, 64, 0, &addr));
-    CHECK_OK(cluster_meet());
-    if (rank != 1) {
-        CHECK_OK(remo_heap_retire(heap, addr));
-        CHECK_CODE(remo_heap_reclaim(heap, 0), -ETIMEDOUT);
-    }
-    CHECK_OK(cluster_meet());
-    if (rank == 1) {
-        cluster_sleep_ms(60000);
-        return 1;
-    }
-    if (rank == 0)
-        CHECK_OK(cluster_kill(1));
-    CHECK_OK(remo_heap_reclaim(heap, 100 * SECOND));
-    CHECK_EQUAL(sizes_of(heap).retired_bytes, 0);
-    CHECK_OK(cluster_meet());
-    remo_heap_close(heap);
-    return 0;
-}
-
-/* The memory of a heap that is closed while a peer is pinned stays allocated. */
-static int close_pinned(struct remo_node *node, void *ctx) {
-    struct remo_heap *heap;
-    struct remo_addr addr;
-    uint32_t rank = remo_node_rank(node);
-    uint64_t word = 0;
-    (void)ctx;
-    if (open_heap(node, 0, &heap) != 0)
-        return 1;
-    CHECK_OK(remo_heap_alloc(heap, 64, 0, &addr));
-    *(uint64_t *)remo_heap_local(heap, addr) = 77;
-    if (rank == 1)
-        CHECK_OK(remo_heap_pin(heap));
-    else
-        shared->addr = addr;
-    CHECK_OK(cluster_meet());
-    if (rank == 0) {
-        remo_heap_close(heap);
-        CHECK_OK(remo_heap_open(remo_node_root(node), "second", NULL, &heap));
-        struct remo_addr next;
-        CHECK_OK(remo_heap_alloc(heap, 64, 0, &next));
-        CHECK(next.word != addr.word);
-        memset(remo_heap_local(heap, next), 0, 64);
-    }
-    CHECK_OK(cluster_meet());
-    if (rank == 1) {
-        CHECK_OK(remo_read(node, shared->addr, &word, sizeof word, NULL));
-        CHECK_EQUAL(word, 77);
-        CHECK_OK(remo_heap_unpin(heap));
-    }
-    CHECK_OK(cluster_meet());
-    remo_heap_close(heap);
-    return 0;
-}
-
-static void setup(void) {
-    memset(shared, 0, sizeof *shared);
-}
-
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(all_sizes, 1),
-        CLUSTER_TEST(bad_input, 1),
         CLUSTER_TEST(exhaustion, 1),
         CLUSTER_TEST(reopening, 2),
-        CLUSTER_TEST(threads, 2),
+        CLUSTER_TEST(threads, 2, .ctx = &sizes_of_all_kinds),
+        CLUSTER_TEST_NAMED("threads_large", threads, 2, .ctx = &large_sizes),
         CLUSTER_TEST(double_frees, 1),
-        CLUSTER_TEST(access, 3),
-        CLUSTER_TEST_NAMED("access_threads", access, 3, .as_threads = 1),
-        CLUSTER_TEST(grace, 2),
-        CLUSTER_TEST(own_pin, 1),
-        CLUSTER_TEST(automatic, 2),
-        CLUSTER_TEST(absent, 2),
-        CLUSTER_TEST(failing, 3),
-        CLUSTER_TEST(close_pinned, 2, .op_timeout_ns = SECOND / 2),
         {0}};
-    shared = cluster_shared(sizeof *shared);
-    return cluster_main(argc, argv, tests, setup);
+    return heap_main(argc, argv, tests);
 }

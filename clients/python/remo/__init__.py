@@ -16,6 +16,7 @@ from .collective import Collective, Reduction
 from .errors import (Again, Error, Exists, HostDown, InvalidArgument, NotConnected, NotFound,
                      NotRecoverable, OwnerDead, Timeout)
 from .event import Event
+from .heap import Heap
 from .kv import KV
 from .lock import Acquired, Barrier, Lock, LockTable
 from .node import Fence, Node, Peer
@@ -24,6 +25,6 @@ from .region import AtomicVar, Region
 from .shared import SST, OwnedVar
 
 __all__ = ['Ack', 'Acquired', 'Again', 'AtomicVar', 'Barrier', 'Collective', 'Error', 'Event', 'Exists',
-           'Fence', 'HostDown', 'InvalidArgument', 'KV', 'Lock', 'LockTable', 'Node', 'NotConnected',
-           'NotFound', 'NotRecoverable', 'OwnedVar', 'OwnerDead', 'Peer', 'Queue', 'Reduction', 'Region',
-           'RingBuffer', 'SST', 'Timeout', 'wait_any']
+           'Fence', 'Heap', 'HostDown', 'InvalidArgument', 'KV', 'Lock', 'LockTable', 'Node',
+           'NotConnected', 'NotFound', 'NotRecoverable', 'OwnedVar', 'OwnerDead', 'Peer', 'Queue',
+           'Reduction', 'Region', 'RingBuffer', 'SST', 'Timeout', 'wait_any']

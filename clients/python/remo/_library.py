@@ -105,6 +105,16 @@ class CollectiveOptions(ctypes.Structure):
     _fields_ = [('participants', Nodeset), ('bytes_max', c_uint32)]
 
 
+class HeapOptions(ctypes.Structure):
+    _c_name_ = 'remo_heap_options'
+    _fields_ = [('participants', Nodeset), ('limit_bytes', c_uint64)]
+
+
+class HeapSizes(ctypes.Structure):
+    _c_name_ = 'remo_heap_sizes'
+    _fields_ = [(name, c_uint64) for name in ('reserved_bytes', 'live_bytes', 'retired_bytes')]
+
+
 class Ack(ctypes.Structure):
     _c_name_ = 'remo_ack'
     _fields_ = [('thread', c_void_p), ('pending', c_uint32), ('status', c_int32)]
@@ -117,7 +127,7 @@ class KVCursor(ctypes.Structure):
 
 STRUCTURES = (Nodeset, Address, Stats, Config, RegionOptions, AtomicVarOptions, LockOptions, BarrierOptions,
               QueueOptions, RingBufferOptions, KVOptions, OwnedVarOptions, SSTOptions, CollectiveOptions,
-              Ack, KVCursor)
+              HeapOptions, HeapSizes, Ack, KVCursor)
 
 # The callbacks of struct remo_config and of remo_sst_wait.
 ON_PEER = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_int)
@@ -152,6 +162,10 @@ FUNCTIONS = {
     'remo_node_peer': (c_int, c_void_p, c_uint32),
     'remo_node_stats': (None, c_void_p, POINTER(Stats)),
     'remo_fence': (c_int, c_void_p, c_int, c_uint32),
+    'remo_read': (c_int, c_void_p, Address, c_void_p, c_size_t, _ack),
+    'remo_write': (c_int, c_void_p, Address, c_void_p, c_size_t, _ack),
+    'remo_fetch_add': (c_int, c_void_p, Address, c_uint64, _word, _ack),
+    'remo_compare_swap': (c_int, c_void_p, Address, c_uint64, c_uint64, _word, _ack),
     'remo_channel_wait': (c_int, c_void_p, c_uint64),
     'remo_channel_participants': (POINTER(Nodeset), c_void_p),
     'remo_ack_test': (c_int, _ack),
@@ -193,6 +207,14 @@ FUNCTIONS = {
     'remo_collective_all_reduce': (c_int, c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_uint64),
     'remo_collective_gather': (c_int, c_void_p, c_uint32, c_void_p, c_void_p, c_size_t, c_uint64),
     'remo_collective_all_gather': (c_int, c_void_p, c_void_p, c_void_p, c_size_t, c_uint64),
+    **_object('heap', POINTER(HeapOptions)),
+    'remo_heap_alloc': (c_int, c_void_p, c_uint64, c_uint64, POINTER(Address)),
+    'remo_heap_free': (c_int, c_void_p, Address),
+    'remo_heap_retire': (c_int, c_void_p, Address),
+    'remo_heap_reclaim': (c_int, c_void_p, c_uint64),
+    'remo_heap_pin': (c_int, c_void_p),
+    'remo_heap_unpin': (c_int, c_void_p),
+    'remo_heap_stats': (None, c_void_p, POINTER(HeapSizes)),
     **_object('lock', POINTER(LockOptions)),
     'remo_lock_acquire': (c_int, c_void_p, c_uint32, c_uint64),
     'remo_lock_release': (c_int, c_void_p, c_uint32, c_int),

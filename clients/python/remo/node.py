@@ -9,7 +9,7 @@ import weakref
 from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
 from . import _library
-from ._library import FOREVER, NODES_MAX, Config, Nodeset, Stats, library
+from ._library import FOREVER, NODES_MAX, Address, Config, Nodeset, Stats, library
 from .errors import check, error
 
 Bytes = Union[bytes, bytearray, memoryview, str]
@@ -158,6 +158,28 @@ class Node(Closing):
     def fence(self, scope: Fence = Fence.THREAD, peer: int = 0) -> None:
         """Order operations: those before the fence are placed before those after it."""
         check(library.remo_fence(self.pointer, scope, peer))
+
+    def read(self, address: int, size_bytes: int) -> bytes:
+        """Read bytes at an address (see Heap)."""
+        into = ctypes.create_string_buffer(size_bytes)
+        check(library.remo_read(self.pointer, Address(address), into, size_bytes, None))
+        return into.raw
+
+    def write(self, address: int, data: Bytes) -> None:
+        """Write bytes at an address. A fence orders the write and reports its failure."""
+        check(library.remo_write(self.pointer, Address(address), *source(data), None))
+
+    def fetch_add(self, address: int, addend: int = 1) -> int:
+        """Add to the word of 8 bytes at an address, modulo 2**64; return its old value."""
+        old = ctypes.c_uint64()
+        check(library.remo_fetch_add(self.pointer, Address(address), addend, old, None))
+        return old.value
+
+    def compare_swap(self, address: int, expected: int, desired: int) -> int:
+        """Replace the word of 8 bytes at an address if it is `expected`; return its old value."""
+        old = ctypes.c_uint64()
+        check(library.remo_compare_swap(self.pointer, Address(address), expected, desired, old, None))
+        return old.value
 
     def wait_connected(self, timeout: Optional[float] = None) -> None:
         """Wait until all objects of this node are connected to all their participants."""

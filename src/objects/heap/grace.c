@@ -37,7 +37,8 @@ int remo_heap_pin(struct remo_heap *heap) {
         rc = remo__channel_check_match(heap->region->channel);
     if (rc != 0 || state->pin_depth++ > 0)
         return rc;
-    if (!REMO__MUTANT(heap_pin))
+    if (state->pin % 2 == 0
+        && !REMO__MUTANT(heap_pin)) /* else an earlier thread could not unpin at its end */
         store_pin(own_pin(heap, thread), ++state->pin);
     if (!REMO__MUTANT(heap_pin_fence))
         remo__mapped_fence(); /* pairs with the fence in begin() */
@@ -66,6 +67,13 @@ int remo_heap_unpin(struct remo_heap *heap) {
     return loss;
 }
 
+void remo__heap_grace_unpin(struct remo_heap *heap, struct remo__thread *thread, struct heap_thread *state) {
+    int loss;
+    state->pin_depth = 0;
+    if (state->pin % 2 == 1 && remo__fence_retry(thread, REMO_FENCE_THREAD, 0, &loss) == 0)
+        store_pin(own_pin(heap, thread), ++state->pin);
+}
+
 /* ---- the retired blocks ---- */
 
 void remo__heap_grace_note(struct remo_heap *heap, struct heap_slab *slab) {
@@ -85,11 +93,18 @@ static bool mark_waiting(struct heap_slab *slab) {
     return any != 0;
 }
 
+/* The mutant counts the begin of a grace period at its end. */
+static void count_end(struct heap_grace *grace) {
+    if (REMO__MUTANT(heap_begun))
+        atomic_fetch_add(&grace->begun, 1);
+    atomic_fetch_add(&grace->ended, 1);
+}
+
 /* Begin a grace period for all blocks that are retired now, if there are any. */
 static void begin(struct remo_heap *heap) {
     struct heap_grace *grace = &heap->grace;
-    atomic_fetch_add(&grace->begun,
-                     1); /* first: a block that is retired after the exchange needs the next one */
+    if (!REMO__MUTANT(heap_begun)) /* before the exchange: a block that is retired later needs the next one */
+        atomic_fetch_add(&grace->begun, 1);
     struct heap_slab *slab = atomic_exchange(&heap->limbo, NULL);
     pthread_mutex_lock(&heap->lock); /* a slab may have been emptied since it entered the list */
     while (slab) {
@@ -102,7 +117,7 @@ static void begin(struct remo_heap *heap) {
     }
     pthread_mutex_unlock(&heap->lock);
     if (!grace->slabs) {
-        atomic_fetch_add(&grace->ended, 1);
+        count_end(grace);
         return;
     }
     grace->is_active = true;
@@ -127,12 +142,16 @@ static void end(struct remo_heap *heap) {
                 remo__heap_blocks_release(heap, slab, i, waiting[i]);
         slab = next;
     }
-    atomic_fetch_add(&grace->ended, 1);
+    count_end(grace);
 }
 
 /* ---- the pins of the participants ---- */
 
-enum verdict { PASSED, PINNED, NOT_OPENED, UNKNOWN };
+enum verdict { PASSED, PINNED, NOT_OPENED, UNKNOWN, READING };
+
+static char *copy_of_pins(const struct remo_heap *heap, uint32_t node) {
+    return heap->grace.pins + (size_t)node * PINS_BYTES;
+}
 
 /* Compare a copy of a participant's pins with the first copy of this grace period. */
 static enum verdict compare_pins(struct remo_heap *heap, uint32_t node) {
@@ -141,7 +160,7 @@ static enum verdict compare_pins(struct remo_heap *heap, uint32_t node) {
     bool is_first = !remo_nodeset_has(&grace->read, node);
     for (uint32_t i = 0; i < REMO__THREADS_MAX; i++) {
         uint64_t pin;
-        memcpy(&pin, grace->pins + (uint64_t)i * HEAP_PIN_BYTES, sizeof pin);
+        memcpy(&pin, copy_of_pins(heap, node) + (uint64_t)i * HEAP_PIN_BYTES, sizeof pin);
         if (is_first)
             pinned[i] = pin % 2 ? pin : 0;
         else if (pinned[i] != pin)
@@ -155,8 +174,28 @@ static enum verdict compare_pins(struct remo_heap *heap, uint32_t node) {
 static void copy_own_pins(struct remo_heap *heap) {
     for (uint32_t i = 0; i < REMO__THREADS_MAX; i++) {
         uint64_t pin = remo__load(heap->region->memory->own + (uint64_t)i * HEAP_PIN_BYTES);
-        memcpy(heap->grace.pins + (uint64_t)i * HEAP_PIN_BYTES, &pin, sizeof pin);
+        memcpy(copy_of_pins(heap, heap->rank) + (uint64_t)i * HEAP_PIN_BYTES, &pin, sizeof pin);
     }
+}
+
+/* Start to read the pins of a participant. */
+static enum verdict start_read(struct remo_heap *heap, uint32_t node) {
+    struct remo_ack *ack = &heap->grace.acks[node];
+    *ack = (struct remo_ack)REMO_ACK_INIT;
+    int rc = remo_region_read(heap->region, node, 0, copy_of_pins(heap, node), PINS_BYTES, ack);
+    return rc == 0 ? READING : UNKNOWN; /* if the participant has failed, its state changes soon */
+}
+
+/* Wait for the read of a participant's pins, until the deadline. */
+static enum verdict finish_read(struct remo_heap *heap, uint32_t node, uint64_t deadline_ns) {
+    struct remo_ack *ack = &heap->grace.acks[node];
+    int rc = remo_ack_wait(ack, remo__remaining_ns(deadline_ns));
+    if (rc == 0)
+        return compare_pins(heap, node);
+    if (rc == -ETIMEDOUT)
+        remo__fail(rc, "node %u has not answered a read of its pins", node);
+    remo_ack_cancel(ack); /* a late answer must not change the copy */
+    return UNKNOWN;
 }
 
 /* Examine whether a participant may use a block of the current grace period. After a failure the state of the
@@ -170,18 +209,15 @@ static enum verdict examine(struct remo_heap *heap, uint32_t node) {
         copy_own_pins(heap);
         return compare_pins(heap, node);
     }
-    if (state == REMO_CHANNEL_LEFT && !remo__channel_is_cut_off(heap->region->channel, node)) {
+    if (state == REMO_CHANNEL_LEFT && !remo__channel_is_cut_off(heap->region->channel, node)
+        && !REMO__MUTANT(heap_left)) {
         remo__fail(-ETIMEDOUT, "operations of node %u, which has closed the heap, are in flight", node);
         return UNKNOWN;
     }
     if (state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN
         || (in_job > REMO_PEER_UP && remo_nodeset_has(&heap->absent, node)))
         return PASSED;
-    if (state == REMO_CHANNEL_WAITING)
-        return NOT_OPENED;
-    if (remo_region_read(heap->region, node, 0, heap->grace.pins, PINS_BYTES, NULL) != 0)
-        return UNKNOWN; /* if the participant has failed, its state changes soon */
-    return compare_pins(heap, node);
+    return state == REMO_CHANNEL_WAITING ? NOT_OPENED : start_read(heap, node);
 }
 
 /* Return -ETIMEDOUT with a sentence that names the participant. */
@@ -200,32 +236,45 @@ static int delayed_by(const struct remo_heap *heap, uint32_t node, enum verdict 
     return remo__fail_more(-ETIMEDOUT, "retired blocks of heap %s cannot be reused", name);
 }
 
-/* Examine all participants that may still use blocks of the grace period. Return 0 if none may, or -ETIMEDOUT
- * with a sentence. */
-static int examine_all(struct remo_heap *heap) {
-    struct remo_nodeset *pending = &heap->grace.pending;
+/* Record the verdict on a participant. Return 0, or -ETIMEDOUT if the participant delays the end. */
+static int conclude(struct remo_heap *heap, uint32_t node, enum verdict verdict) {
+    if (verdict != PASSED)
+        return delayed_by(heap, node, verdict);
+    remo_nodeset_remove(&heap->grace.pending, node);
+    return 0;
+}
+
+/* Examine all participants that may still use blocks of the grace period. The reads of their pins overlap,
+ * and end at the deadline. Return 0 if none may, or -ETIMEDOUT with a sentence. */
+static int examine_all(struct remo_heap *heap, uint64_t deadline_ns) {
+    const struct remo_nodeset *pending = &heap->grace.pending;
+    struct remo_nodeset reading = {0};
     int rc = 0;
     for (uint32_t node = remo__nodeset_next(pending, 0); node < REMO_NODES_MAX;
          node = remo__nodeset_next(pending, node + 1)) {
         enum verdict verdict = examine(heap, node);
-        if (verdict == PASSED)
-            remo_nodeset_remove(pending, node);
+        if (verdict == READING)
+            remo_nodeset_add(&reading, node);
         else
-            rc = delayed_by(heap, node, verdict);
+            rc = conclude(heap, node, verdict) ? -ETIMEDOUT : rc;
     }
+    for (uint32_t node = remo__nodeset_next(&reading, 0); node < REMO_NODES_MAX;
+         node = remo__nodeset_next(&reading, node + 1))
+        rc = conclude(heap, node, finish_read(heap, node, deadline_ns)) ? -ETIMEDOUT : rc;
     return rc;
 }
 
 /* Begin, continue or end grace periods until number `goal` has ended, or no block is retired. The caller
- * holds `busy`. Return 0, or -ETIMEDOUT with a sentence that names a participant. */
+ * holds `busy`. Ends after op_timeout_ns. Return 0, or -ETIMEDOUT and a sentence with a participant. */
 static int advance(struct remo_heap *heap, uint64_t goal) {
     struct heap_grace *grace = &heap->grace;
+    uint64_t deadline_ns = remo__deadline(heap->node->op_timeout_ns);
     while (atomic_load(&grace->ended) < goal) {
         if (!grace->is_active)
             begin(heap);
         if (!grace->is_active)
             return 0;
-        int rc = examine_all(heap);
+        int rc = examine_all(heap, deadline_ns);
         if (rc != 0)
             return rc;
         end(heap);
@@ -274,13 +323,17 @@ int remo_heap_reclaim(struct remo_heap *heap, uint64_t timeout_ns) {
 int remo__heap_grace_open(struct remo_heap *heap) {
     struct heap_grace *grace = &heap->grace;
     grace->pinned = calloc((size_t)heap->node->size * REMO__THREADS_MAX, sizeof grace->pinned[0]);
-    grace->pins = malloc(PINS_BYTES);
-    return grace->pinned && grace->pins ? 0 : remo__fail(-ENOMEM, "no memory for the pins of a heap");
+    grace->pins = calloc(heap->node->size, PINS_BYTES);
+    grace->acks = calloc(heap->node->size, sizeof grace->acks[0]);
+    return grace->pinned && grace->pins && grace->acks
+               ? 0
+               : remo__fail(-ENOMEM, "no memory for the pins of a heap");
 }
 
 void remo__heap_grace_close(struct remo_heap *heap) {
     free(heap->grace.pinned);
     free(heap->grace.pins);
+    free(heap->grace.acks);
 }
 
 /* Return whether the open of a participant may have returned: it returns after this node has granted it the
@@ -304,7 +357,7 @@ bool remo__heap_grace_last(struct remo_heap *heap) {
         if (node != heap->rank && may_have_opened(heap, node))
             remo_nodeset_add(&grace->pending, node);
     remo__mapped_fence();
-    while (examine_all(heap) != 0 && remo__remaining_ns(deadline_ns) > 0)
+    while (examine_all(heap, deadline_ns) != 0 && remo__remaining_ns(deadline_ns) > 0)
         pause_attempts(heap, deadline_ns, &pause_ns);
     return remo_nodeset_empty(&grace->pending);
 }

@@ -4,11 +4,23 @@
  * heap/grace.c. heap.h describes the states of blocks and slabs. */
 #include "objects/heap/heap.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "node/arena.h"
 
 /* ---- open and close ---- */
+
+/* An observer of struct remo_heap: release the slabs and the pin of a thread that ends. */
+static void thread_ended(struct remo__thread_observer *observer, struct remo__thread *thread) {
+    struct remo_heap *heap =
+        (struct remo_heap *)(void *)((char *)observer - offsetof(struct remo_heap, observer));
+    struct heap_thread *state = heap->threads[thread->index];
+    if (!state)
+        return;
+    remo__heap_slabs_disown(heap, state);
+    remo__heap_grace_unpin(heap, thread, state);
+}
 
 static int open_parts(struct remo_heap *heap, struct remo_channel *parent, const char *name,
                       const struct remo_channel_options *channel) {
@@ -26,7 +38,11 @@ static int open_parts(struct remo_heap *heap, struct remo_channel *parent, const
         if (remo_node_peer(heap->node, node) > REMO_PEER_UP)
             remo_nodeset_add(&heap->absent, node);
     rc = remo__heap_grace_open(heap);
-    return rc == 0 ? remo_channel_join(heap->region->channel) : rc;
+    if (rc != 0)
+        return rc;
+    heap->observer.ended = thread_ended;
+    remo__thread_observe(heap->node, &heap->observer);
+    return remo_channel_join(heap->region->channel);
 }
 
 int remo_heap_open(struct remo_channel *parent, const char *name, const struct remo_heap_options *options,
@@ -54,6 +70,8 @@ int remo_heap_open(struct remo_channel *parent, const char *name, const struct r
 void remo_heap_close(struct remo_heap *heap) {
     if (!heap)
         return;
+    if (heap->node)
+        remo__thread_unobserve(heap->node, &heap->observer);
     bool is_unused = heap->reserved_bytes == 0 || remo__heap_grace_last(heap);
     if (!is_unused)
         remo__log(&heap->node->log, REMO_LOG_WARNING,

@@ -40,11 +40,14 @@
 
 enum heap_slab_state { HEAP_SLAB_OWNED, HEAP_SLAB_PARTIAL, HEAP_SLAB_FULL, HEAP_SLAB_UNUSED };
 
+/* A thread that has freed a block, or that looks up a wrong address, may read the slab while another thread
+ * makes it again. So the fields that it reads are atomic. A mixture of old and new values is harmless: only
+ * a LIVE block ends, and the thread examines the state of the slab again under `lock`. */
 struct heap_slab {
-    uint64_t start, bytes; /* arena offset, and pages */
-    uint64_t block_bytes;
-    uint64_t reciprocal; /* of the block size in grains; see index_at */
-    uint32_t block_count, word_count;
+    _Atomic uint64_t start, bytes; /* arena offset, and pages */
+    _Atomic uint64_t block_bytes;
+    _Atomic uint64_t reciprocal; /* of the block size in grains; see index_at */
+    _Atomic uint32_t block_count, word_count;
     uint32_t class;
     uint32_t cursor;   /* the word that the owner searches next */
     uint32_t capacity; /* words[]; constant */
@@ -58,7 +61,8 @@ struct heap_slab {
 };
 
 struct heap_chunk {
-    uint64_t start, bytes;          /* bytes > HEAP_CHUNK_BYTES: one block */
+    uint64_t start;
+    _Atomic uint64_t bytes;         /* > HEAP_CHUNK_BYTES: one block; a lookup reads it at any time */
     struct heap_chunk *next, *prev; /* of its bin, or unused */
     struct heap_chunk *next_of_all;
     uint32_t bin; /* HEAP_RUN_BINS: in none */
@@ -82,7 +86,8 @@ struct heap_grace {
     struct remo_nodeset pending;   /* participants that may use waiting blocks */
     struct remo_nodeset read;      /* participants whose pins are in `pinned` */
     uint64_t *pinned;              /* [size][REMO__THREADS_MAX] the pins of that time; 0: has unpinned */
-    char *pins;                    /* a copy of one participant's pins */
+    char *pins;                    /* [size][PINS_BYTES] a copy of each participant's pins */
+    struct remo_ack *acks;         /* [size] of the reads of pins */
 };
 
 struct remo_heap {
@@ -100,6 +105,7 @@ struct remo_heap {
     uint64_t chunk_count;                 /* entries of the table */
     _Atomic(struct heap_chunk *) *chunks; /* by offset / HEAP_CHUNK_BYTES */
     struct heap_thread *threads[REMO__THREADS_MAX];
+    struct remo__thread_observer observer; /* releases the slabs and the pin of a thread that ends */
     _Atomic(struct heap_slab *) limbo;
     _Atomic uint64_t retired_count;
     struct heap_grace grace;
@@ -132,17 +138,25 @@ int remo__heap_block_find(const struct remo_heap *heap, uint64_t offset, struct 
 int remo__heap_block_end(struct remo_heap *heap, struct heap_block block, bool retire);
 /* Change blocks of a word from RETIRED to FREE; `mask` has a bit for each. */
 void remo__heap_blocks_release(struct remo_heap *heap, struct heap_slab *slab, uint32_t word, uint32_t mask);
+/* End the ownership of all slabs of a thread. */
+void remo__heap_slabs_disown(struct remo_heap *heap, struct heap_thread *state);
 void remo__heap_slabs_close(struct remo_heap *heap);
 
 /* ---- heap/grace.c: pins and grace periods ---- */
 
 int remo__heap_grace_open(struct remo_heap *heap);
 void remo__heap_grace_close(struct remo_heap *heap);
+/* Unpin a thread that ends. If its writes are not placed within op_timeout_ns, the pin lasts until the next
+ * thread with the same index unpins or ends. */
+void remo__heap_grace_unpin(struct remo_heap *heap, struct remo__thread *thread, struct heap_thread *state);
 /* Record that a block of the slab was retired. */
 void remo__heap_grace_note(struct remo_heap *heap, struct heap_slab *slab);
 /* Wait until no participant uses any block of this node, for op_timeout_ns at most. Return whether that is
  * so. */
 bool remo__heap_grace_last(struct remo_heap *heap);
+
+/* ---- heap/thread.c ---- */
+
 /* Return the calling thread's state. Errors: -EAGAIN, -ENOMEM. */
 int remo__heap_thread(struct remo_heap *heap, struct remo__thread **ret_thread,
                       struct heap_thread **ret_state);

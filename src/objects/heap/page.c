@@ -178,8 +178,11 @@ struct heap_slab *remo__heap_slab_at(const struct remo_heap *heap, uint64_t offs
         atomic_load_explicit(&heap->chunks[offset / HEAP_CHUNK_BYTES], memory_order_acquire);
     if (remo__unlikely(!chunk))
         return NULL;
-    if (remo__unlikely(chunk->bytes > HEAP_CHUNK_BYTES))
-        return slab_of_page(chunk, 0);
+    if (remo__unlikely(chunk->bytes > HEAP_CHUNK_BYTES)) {
+        struct heap_slab *slab = slab_of_page(chunk, 0);
+        return slab && offset - slab->start < slab->bytes ? slab
+                                                          : NULL; /* its last piece may be partly used */
+    }
     return slab_of_page(chunk, offset % HEAP_CHUNK_BYTES / HEAP_PAGE_BYTES);
 }
 

@@ -180,13 +180,19 @@ static int find_slab(struct remo_heap *heap, uint32_t class, struct heap_slab **
     return 0;
 }
 
-/* End the ownership of all slabs of a thread, because there is no memory. `lock` is held. */
+/* End the ownership of all slabs of a thread. `lock` is held. */
 static void disown_all(struct remo_heap *heap, struct heap_thread *state) {
     for (uint32_t class = 0; class < HEAP_CLASSES; class ++)
         if (state->slabs[class]) {
             disown(heap, state->slabs[class]);
             state->slabs[class] = NULL;
         }
+}
+
+void remo__heap_slabs_disown(struct remo_heap *heap, struct heap_thread *state) {
+    pthread_mutex_lock(&heap->lock);
+    disown_all(heap, state);
+    pthread_mutex_unlock(&heap->lock);
 }
 
 /* Exchange the thread's slab of a class, or NULL, for one with free blocks. */

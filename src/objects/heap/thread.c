@@ -1,5 +1,6 @@
-/* thread.c - the state of a thread in a heap (heap.h). The first call of the thread makes it, and the close
- * of the heap frees it. */
+/* thread.c - the state of a thread in a heap (heap.h). The first call of the thread makes it, the end of the
+ * thread releases what it owns, the next thread with the index inherits it, and the close of the heap frees
+ * it. */
 #include <stdlib.h>
 
 #include "objects/heap/heap.h"
