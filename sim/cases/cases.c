@@ -19,10 +19,10 @@
     X(lock_lost_release) X(lock_lost_reset) X(lock_recounts) X(lock_two_failures)                            \
     X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
-    X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads)                  \
+    X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads)                       \
     X(queue_outrun) X(queue_notified) X(queue_leaving)                                                       \
     X(kv_updates) X(kv_lives) X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)       \
-    X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled)                                          \
+    X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled) X(kv_outcome)                            \
     X(heap) X(heap_copies) X(heap_leaving) X(heap_reclaims)                                                  \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)
 /* clang-format on */

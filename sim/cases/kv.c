@@ -9,6 +9,7 @@
 #include "systems/kv/kv.h"
 #include "sim/case.h"
 #include "sim/oracle.h"
+#include "sim/scheduler.h"
 
 #define FOREVER REMO_FOREVER
 #define VALUE_WORDS 9u /* more than a cache line */
@@ -18,10 +19,10 @@
 
 struct kv_state {
     struct remo_kv *kvs[SIM_NODES_MAX];
-    uint32_t words;      /* of a value */
-    uint32_t key_words;  /* 0: 1 */
-    bool alike;          /* the index cannot distinguish the keys: any key may lead to any node */
-    bool there, deleted; /* private memory: signals between nodes */
+    uint32_t words;     /* of a value */
+    uint32_t key_words; /* 0: 1 */
+    bool alike;         /* the index cannot distinguish the keys: any key may lead to any node */
+    bool there, deleted, is_kept, has_tried; /* private memory: signals between nodes */
     /* the node has tried to insert the key, which may lie there */
     bool inserted[SIM_NODES_MAX][KEYS_MAX];
 };
@@ -453,6 +454,90 @@ const struct sim_case sim_case_kv_counter = {.object = "kv",
                                              .body = counter_body,
                                              .after = counter_after,
                                              .oracle = &oracle_map};
+
+/* ---- the outcome of a delete ---- */
+
+#define DELETE_OPERATIONS 9u /* of a delete, and more */
+
+static int call_once(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key) {
+    uint64_t value[VALUE_WORDS] = {0};
+    return do_call(s, s->kvs[rank], function, key, 0, value);
+}
+
+static bool is_present(struct kv_state *s, uint64_t key) {
+    int rc = call_once(s, 1, MAP_GET, key);
+    sim_require(rc == 0 || rc == -ENOENT, "get: %d (%s)", rc, remo_last_error());
+    return rc == 0;
+}
+
+static bool is_kept(void *ctx) {
+    return ((const struct kv_state *)ctx)->is_kept || is_deleted(ctx);
+}
+
+static bool has_tried(void *ctx) {
+    return ((const struct kv_state *)ctx)->has_tried;
+}
+
+/* An operation of each delete is not posted, so it has no effect: an error means that the key is present. The
+ * record of the first delete may be sent again before that of the second. */
+static void delete_unposted(struct kv_state *s) {
+    for (uint64_t key = 1; key <= 2; key++) {
+        sim_fail_next(SIM_FAIL_POST, 1, sim_choose(DELETE_OPERATIONS), 1);
+        int rc = call_once(s, 1, MAP_DELETE, key);
+        sim_fail_next(SIM_FAIL_POST, 1, 0, 0);
+        sim_require(is_present(s, key) == (rc != 0), "delete: %d, and the key is %s", rc,
+                    rc ? "absent" : "present");
+    }
+}
+
+/* An operation of the delete is delayed. While it may be the write to the slot, no node can change the key.
+ * When it has taken effect, the next delete states the outcome. */
+static void delete_delayed(struct kv_state *s) {
+    sim_delay(1, sim_choose(DELETE_OPERATIONS), 1);
+    int rc = call_once(s, 1, MAP_DELETE, 1);
+    s->is_kept = remo__kv_thread(s->kvs[1])->is_kept;
+    sim_require(rc == 0 || rc == -ETIMEDOUT, "delete: %d (%s)", rc, remo_last_error());
+    sim_require(rc != 0 || !is_present(s, 1), "the key is present after its delete");
+    if (s->is_kept)
+        sim_until(has_tried, s, "wait until the other node has tried to change the key");
+    sim_delay_end();
+    while (rc == -ETIMEDOUT)
+        rc = call_once(s, 1, MAP_DELETE, 1);
+    sim_require(rc == (s->is_kept ? -ENOENT : 0), "delete again: %d", rc);
+}
+
+static void outcome_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        for (uint64_t key = 1; key <= 2; key++)
+            sim_require(call_once(s, 0, MAP_INSERT, key) == 0, "insert: %s", remo_last_error());
+        s->there = true;
+        sim_until(is_kept, s, "wait for the delete");
+        if (s->is_kept)
+            sim_require(call_once(s, 0, MAP_UPDATE, 1) == -ETIMEDOUT,
+                        "update while a delete may take effect");
+        s->has_tried = true;
+        return;
+    }
+    sim_until(is_there, s, "wait for the key");
+    if (sim_choose(2) == 0)
+        delete_unposted(s);
+    else
+        delete_delayed(s);
+    s->deleted = true;
+}
+
+const struct sim_case sim_case_kv_outcome = {.object = "kv",
+                                             .name = "outcome",
+                                             .about = "a delete states whether it took effect",
+                                             .nodes = 2,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_kv,
+                                             .close = close_kv,
+                                             .body = outcome_body,
+                                             .has_own_fault = true};
 
 /* The counter lies at another node than its lock. An addition that is written late undoes those of
  * peers. */

@@ -170,9 +170,10 @@ static int update_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
 /* ---- delete ---- */
 
 /* Mark the slot DELETED, before other nodes are notified: otherwise a reader may find the key after another
- * reader has missed it. Errors: -EAGAIN (the write may be in flight); those of a write. */
+ * reader has missed it. *ret_in_flight: after an error, whether the write may be in flight.
+ * Errors: those of a write. */
 static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
-                        const struct remo__kv_location *place) {
+                        const struct remo__kv_location *place, bool *ret_in_flight) {
     int loss = 0;
     uint64_t head = remo__kv_head_with(place->snapshot.head, REMO__KV_DELETED);
     uint32_t node = remo__kv_entry_node(place->entry);
@@ -181,17 +182,19 @@ static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
     if (rc != 0 || REMO__MUTANT(kv_delete_fence))
         return rc;
     rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
-    return rc != 0 ? -EAGAIN : loss;
+    *ret_in_flight = rc != 0;
+    return rc != 0 ? rc : loss;
 }
 
 static int delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
     struct remo__kv_location place;
+    bool in_flight = false;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc == 0)
-        rc = mark_deleted(kv, mine, &place);
-    if (rc == -EAGAIN)
+        rc = mark_deleted(kv, mine, &place, &in_flight);
+    if (in_flight && !REMO__MUTANT(kv_delete_keep))
         return remo__kv_keep_locked(kv, mine, remo__kv_stripe_of(kv, state->hash),
                                     remo__kv_entry_node(place.entry));
     if (rc != 0)
@@ -202,8 +205,10 @@ static int delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
     return -EINPROGRESS;
 }
 
+/* The key is deleted, whatever the release returns. */
 int remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
-    return unlock_with_status(kv, mine, remo__kv_op_state(op)->hash, 0);
+    int rc = unlock_stripe(kv, mine, remo__kv_op_state(op)->hash, REMO_FENCE_NONE);
+    return REMO__MUTANT(kv_delete_release) ? rc : 0;
 }
 
 /* ---- insert; and put of a key that is absent ---- */
@@ -291,6 +296,8 @@ int remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, stru
         record.entry = (record.entry & ~(UINT64_C(0xffff) << 48)) | REMO__KV_RECORD_REMOVE << 48;
         remo__kv_defer_record(kv, &record);
     }
+    if (!is_insert && !REMO__MUTANT(kv_delete_sent))
+        return remo__kv_delete_finish(kv, mine, op);
     return unlock_with_status(kv, mine, state->hash, status);
 }
 
