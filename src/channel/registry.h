@@ -22,7 +22,7 @@ static_assert(REMO_CHANNEL_IMMEDIATE_MAX == (1u << (32 - REMO__ID_BITS)) - 1,
 /* The closed channels of this node that are leaving: their operations may be in flight (leaving.c). */
 struct remo__leaving {
     uint32_t count;
-    uint64_t fences; /* number of fences that the helper has begun */
+    uint64_t fences;                /* number of fences that the helper has begun */
     struct remo__mutex flush_mutex; /* one thread flushes: the next one's fence covers these reads */
     pthread_t helper;
     bool has_helper;
@@ -66,9 +66,9 @@ void remo__registry_changed(struct remo__registry *registry);
 /* Send JOIN to the endpoint `to_id` of `peer`, or to the endpoint of this name (0). A peer that has failed is
  * no error. The lock is held. Errors: -ENOMEM, -ENOBUFS. */
 int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id);
-/* Refuse the nodes that sent a JOIN before the channel was opened and are not its participants. The lock is
- * held. */
-void remo__join_refuse_early(struct remo_channel *channel);
+/* Send JOIN to the nodes that sent one before the channel was opened and are not its participants: if their
+ * endpoints are still open, they do not match. The lock is held. Errors: as remo__join_send. */
+int remo__join_answer_early(struct remo_channel *channel);
 /* Send LEAVE to each peer that has received the endpoint's addresses or sent its own, and count the grants.
  * `is_fenced`: no operation of this node is in flight. Otherwise the channel is leaving until
  * remo__join_leave_finally, and the caller calls remo__leaving_add. The lock is held. */
