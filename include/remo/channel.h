@@ -12,9 +12,9 @@
  *          -EPROTO at both nodes, with a sentence that has both descriptions. A node that joins
  *          either of the two later gets the same sentence. The node that joins later cannot use the
  *          channel: its calls return -EPROTO, including those on its own memory. So two nodes that
- *          do not match never both hold one lock. If only one of the two counts the other as a
- *          participant, only that node gets -EPROTO. Disjoint sets of participants are separate
- *          channels of the same name.
+ *          do not match never both hold one lock. Two nodes are compared if one of them counts the
+ *          other as a participant. Disjoint sets of participants are separate channels of the
+ *          same name.
  * Lifetime: an endpoint connects to at most one endpoint of each peer. A node may close immediately
  *           after a successful wait; the wait of its peer still succeeds. After a close, peers get
  *           REMO_CHANNEL_LEFT. Memory is reused when all peers that have its address have closed

@@ -138,6 +138,12 @@ int remo__munge_seal(const void *data, size_t bytes, char **ret_text) {
     return 0;
 }
 
+/* Return whether the daemon may verify a later credential of the same peer. */
+static bool is_transient(munge_err_t err) {
+    return err == EMUNGE_SNAFU || err == EMUNGE_NO_MEMORY || err == EMUNGE_SOCKET || err == EMUNGE_TIMEOUT
+           || err == EMUNGE_CRED_EXPIRED || err == EMUNGE_CRED_REWOUND || err == EMUNGE_CRED_REPLAYED;
+}
+
 int remo__munge_open(const char *text, void *ret_data, size_t bytes) {
     const struct remo__munge *munge;
     int rc = remo__munge_library_load(&munge);
@@ -152,7 +158,8 @@ int remo__munge_open(const char *text, void *ret_data, size_t bytes) {
     munge_err_t err = munge->munge_decode(text, ctx, &data, &length, &user, NULL);
     munge->munge_ctx_destroy(ctx);
     if (err != EMUNGE_SUCCESS)
-        rc = remo__fail(-EACCES, "munge rejected the peer's credential: %s", munge->munge_strerror(err));
+        rc = remo__fail(is_transient(err) ? -EAGAIN : -EACCES, "munge rejected the peer's credential: %s",
+                        munge->munge_strerror(err));
     else if (user != geteuid())
         rc = remo__fail(-EACCES, "the peer runs as user %u, this node as user %u", user, geteuid());
     else if (length < 0 || (size_t)length != bytes)

@@ -23,6 +23,8 @@ bool remo__munge_present(void);
 /* Create a credential that carries `data`; only this user can open it, and only once. Blocks for seconds if
  * the daemon is slow. The caller frees *ret_text. Errors: -EACCES with a sentence. */
 int remo__munge_seal(const void *data, size_t bytes, char **ret_text);
-/* Open a credential and return its data. The daemon verifies it; the sender must be this user. Errors:
- * -EACCES. */
+/* Open a credential and return its data. The daemon verifies it; the sender must be this user. Errors, each
+ * with a sentence:
+ *   -EACCES  the credential is wrong
+ *   -EAGAIN  the daemon cannot verify it now: it does not answer, or the credential is late or not new */
 int remo__munge_open(const char *text, void *ret_data, size_t bytes);

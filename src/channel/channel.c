@@ -221,7 +221,8 @@ int remo_channel_join(struct remo_channel *channel) {
             atomic_store(&channel->peers[peer].awaited, remo__peer_is_up(channel->node, peer));
             rc = remo__join_send(channel, peer, 0);
         }
-    remo__join_refuse_early(channel);
+    if (rc == 0)
+        rc = remo__join_answer_early(channel);
     bool waits = waits_for_answers(channel, registry);
     pthread_mutex_unlock(&registry->lock);
     remo__registry_changed(registry);
@@ -232,7 +233,10 @@ int remo_channel_join(struct remo_channel *channel) {
 
 /* ---- waiting for participants ---- */
 
+/* A peer that has refused this endpoint closes its side of the pair: the mismatch is the reason. */
 static int peer_problem(const struct remo_channel *channel, uint32_t node, enum remo_channel_state state) {
+    if (atomic_load(&channel->mismatched))
+        return remo__fail(-EPROTO, "%s", channel->error_text);
     if (state == REMO_CHANNEL_LEFT)
         return remo__fail(-ENOTCONN, "node %u has closed channel %s", node, channel->name);
     return remo__fail(-EHOSTDOWN, "channel %s: node %u has %s", channel->name, node,

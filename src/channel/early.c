@@ -9,21 +9,19 @@ static uint64_t hash_of(const char *name) {
     return XXH3_64bits(name, strlen(name));
 }
 
-void remo__early_keep(struct remo__early *early, uint32_t peer, const struct remo__join *join) {
-    early->joins[early->next++ % REMO__EARLY_JOINS_MAX] = (struct remo__early_join){
-        .name_hash = hash_of(join->name), .peer = peer, .id = join->id, .participants = join->participants};
+void remo__early_keep(struct remo__early *early, uint32_t peer, const char *name, uint32_t id) {
+    early->joins[early->next++ % REMO__EARLY_JOINS_MAX] =
+        (struct remo__early_join){.name_hash = hash_of(name), .peer = peer, .id = id};
 }
 
-bool remo__early_take(struct remo__early *early, const char *name, uint32_t *ret_peer,
-                      struct remo__join *ret_join) {
+bool remo__early_take(struct remo__early *early, const char *name, uint32_t *ret_peer, uint32_t *ret_id) {
     uint64_t hash = hash_of(name);
     for (uint32_t i = 0; i < REMO__EARLY_JOINS_MAX; i++) {
         struct remo__early_join *found = &early->joins[i];
         if (found->id == 0 || found->name_hash != hash)
             continue;
         *ret_peer = found->peer;
-        ret_join->id = found->id;
-        ret_join->participants = found->participants;
+        *ret_id = found->id;
         found->id = 0;
         return true;
     }

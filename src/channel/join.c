@@ -232,20 +232,24 @@ static bool matches(const struct remo_channel *channel, uint32_t peer, const str
     return true;
 }
 
-/* Refuse a sender that counts this node as a participant, while this endpoint does not count the sender. Only
- * the sender gets the error: the participants of this endpoint may be complete without it. */
+/* Refuse the endpoint of a node that is no participant of this endpoint, but counts this node as one. */
 static void refuse_stranger(struct remo_channel *channel, uint32_t peer, const struct remo__join *join) {
     struct remo__refuse frame = {.to_id = join->id};
     (void)same_participants(channel, peer, join, frame.text, sizeof frame.text);
     send_refuse(channel->node, peer, &frame);
+    set_mismatch(channel, frame.text);
 }
 
-void remo__join_refuse_early(struct remo_channel *channel) {
-    struct remo__join join;
-    uint32_t peer;
-    while (remo__early_take(&remo__registry(channel->node)->early, channel->name, &peer, &join))
-        if (!takes_part(channel, peer))
-            refuse_stranger(channel, peer, &join);
+int remo__join_answer_early(struct remo_channel *channel) {
+    uint32_t peer, id;
+    int rc = 0;
+    while (rc == 0 && remo__early_take(&remo__registry(channel->node)->early, channel->name, &peer, &id)) {
+        if (takes_part(channel, peer))
+            continue; /* remo_channel_join sends it a JOIN */
+        atomic_store(&channel->peers[peer].awaited, remo__peer_is_up(channel->node, peer));
+        rc = remo__join_send(channel, peer, id);
+    }
+    return rc;
 }
 
 /* Return whether this pair may connect; refuse the peer otherwise. */
@@ -269,12 +273,12 @@ static void answer_join(struct remo_channel *channel, uint32_t peer, const struc
                         struct pair_change *change) {
     struct remo__channel_peer *known = &channel->peers[peer];
     uint32_t id = atomic_load(&known->id);
-    if (known->refused || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED || (id != 0 && id != join->id))
-        return;
     if (!takes_part(channel, peer)) {
         refuse_stranger(channel, peer, join);
         return;
     }
+    if (known->refused || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED || (id != 0 && id != join->id))
+        return;
     if (!accept_join(channel, peer, join))
         return;
     change->joined = known->granted_id != join->id;
@@ -298,8 +302,8 @@ static void on_join(struct remo__registry *registry, uint32_t peer, const void *
     if (channel && channel->joined && (join.to_id == 0 || join.to_id == channel->id))
         answer_join(channel, peer, &join, &change);
     else if (join.to_id == 0)
-        remo__early_keep(&registry->early, peer, &join);
-    if (join.to_id == 0)
+        remo__early_keep(&registry->early, peer, join.name, join.id);
+    if (join.to_id == 0 || !remo_nodeset_has(&join.participants, registry->node->rank))
         send_answered(registry->node, peer, join.id);
     pthread_mutex_unlock(&registry->lock);
     call_back(&change, peer);
@@ -380,7 +384,7 @@ static void on_refuse(struct remo__registry *registry, uint32_t peer, const void
     }
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *channel = remo__registry_by_id(registry, refuse.to_id);
-    if (channel && channel->slot != 0 && takes_part(channel, peer)) {
+    if (channel && channel->slot != 0) {
         channel->peers[peer].refused = true;
         set_mismatch(channel, refuse.text);
     }

@@ -65,9 +65,9 @@ void remo__registry_changed(struct remo__registry *registry);
 /* Send JOIN to the endpoint `to_id` of `peer`, or to the endpoint of this name (0). A peer that has failed is
  * no error. The lock is held. Errors: -ENOMEM, -ENOBUFS. */
 int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id);
-/* Refuse the nodes that sent a JOIN before the channel was opened and are not its participants. The lock is
- * held. */
-void remo__join_refuse_early(struct remo_channel *channel);
+/* Send JOIN to the nodes that sent one before the channel was opened and are not its participants: if their
+ * endpoints are still open, they do not match. The lock is held. Errors: as remo__join_send. */
+int remo__join_answer_early(struct remo_channel *channel);
 /* Send LEAVE to each peer that has received the endpoint's addresses or sent its own, and count the grants.
  * `is_fenced`: no operation of this node is in flight. Otherwise the channel is leaving until
  * remo__join_leave_finally, and the caller calls remo__leaving_add. The lock is held. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests of remo run, mpirun and srun: the environment of the nodes, and the status after their end.
-#   test_run.sh REMO MEMBER [CASE...]       without cases: all except other_hosts and mpirun
+#   test_run.sh REMO MEMBER [CASE...]       without cases: all except those of other hosts and mpirun
 # A case that this machine cannot run is skipped; if all cases are skipped, the status is 77.
 # Commands for the shells of the nodes are in single quotes:
 # shellcheck disable=SC2016
@@ -588,6 +588,7 @@ END
 hosts_remove() {
     ip netns del "$near" 2>/dev/null
     ip netns del "$far" 2>/dev/null
+    near=
 }
 
 near_run() {
@@ -625,6 +626,39 @@ case_other_hosts() {
     near_run --timeout 1 -- sh -c 'sleep 1000 & echo "pid $!"; wait'
     expect_status 124
     await_nodes_end
+    hosts_remove
+}
+
+# open_at HOST RANK KEY: open a node of a job with a node on each host. The timeout of the join is longer than
+# that of the command.
+open_at() {
+    ip netns exec "$1" env REMO_RANK="$2" REMO_SIZE=2 REMO_FABRIC=ofi REMO_JOIN_TIMEOUT=1000000 \
+        REMO_KEY_FILE="$scratch/key$3" REMO_ADDRESSES="tcp:10.99.7.1:7001;tcp:10.99.7.2:7002" \
+        timeout 100 "$member" --open 0
+}
+
+# Nodes of two hosts have different keys: both report it at once.
+case_keys_of_other_hosts() {
+    if [ "$(id -u)" -ne 0 ] || ! command -v ip >/dev/null || ! hosts_make; then
+        skip "no network namespaces for this user"
+        return
+    fi
+    for key in 1 2; do
+        (umask 077 && printf '%064d' "$key" >"$scratch/key$key")
+    done
+    for far_key in 2 1; do
+        open_at "$near" 0 1 >"$scratch/near" 2>&1 &
+        try open_at "$far" 1 "$far_key"
+        wait "$!"
+        near_status=$?
+        expect_status $((far_key == 1 ? 0 : 3))
+        [ "$near_status" -eq "$status" ] || fail "status $near_status on one host, $status on the other"
+        [ "$far_key" -eq 2 ] || continue
+        expect_error 'EACCES: node 0: the credential is wrong'
+        grep -q 'EACCES: node 1: the credential is wrong' "$scratch/near" ||
+            fail "the near node reports: $(cat "$scratch/near")"
+    done
+    hosts_remove
 }
 
 # ---- mpirun --------------------------------------------------------------------------------------

@@ -36,12 +36,15 @@ static const char *const refusal_texts[REMO__REFUSAL_COUNT] = {
                            "rank",
     [REMO__REFUSAL_CREDENTIAL_KIND] = "one node has a key file, the other uses munge or no credential; give "
                                       "all nodes the same credential",
-    [REMO__REFUSAL_CREDENTIAL] = "the credential is wrong; give all nodes the same key file",
+    [REMO__REFUSAL_CREDENTIAL] = "the credential is wrong; give all nodes the same key file, or all munge "
+                                 "daemons the same munge.key",
     [REMO__REFUSAL_INCARNATION] = "this rank has already joined with this incarnation or a later one; check "
                                   "whether it was started twice",
     [REMO__REFUSAL_USER] =
         "the nodes belong to different users, or the kernel does not report the users of TCP "
         "connections; start all nodes as one user, or give all the same key file",
+    [REMO__REFUSAL_MUNGE] = "the munge daemon cannot verify the credential; check it with: munge -n | "
+                            "unmunge, and the clocks of both machines",
 };
 
 const char *remo__refusal_text(uint16_t refusal) {

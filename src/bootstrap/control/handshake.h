@@ -41,6 +41,7 @@ enum remo__refusal {
     REMO__REFUSAL_CREDENTIAL,
     REMO__REFUSAL_INCARNATION,
     REMO__REFUSAL_USER,
+    REMO__REFUSAL_MUNGE,
     REMO__REFUSAL_COUNT
 };
 
@@ -74,7 +75,9 @@ enum remo__refusal remo__handshake_hello_read(struct remo__handshake *handshake,
 /* Make this node's proof. Requires both hellos. Errors: -EACCES (munge, with a sentence). */
 int remo__handshake_prove(struct remo__handshake *handshake, uint8_t ret_proof[REMO__PROOF_WIRE_MAX],
                           size_t *ret_bytes);
-/* Verify the peer's proof, in constant time. Errors: -EACCES with a sentence. */
+/* Verify the peer's proof, in constant time. Errors, each with a sentence:
+ *   -EACCES  the proof is wrong
+ *   -EAGAIN  the munge daemon cannot verify it now */
 int remo__handshake_verify(struct remo__handshake *handshake, const void *proof, size_t bytes);
 /* Derive the seals of both directions. Requires this node's proof and the verified proof of the peer. */
 void remo__handshake_seals(const struct remo__handshake *handshake, struct remo__seal *ret_send,

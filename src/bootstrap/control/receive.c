@@ -41,12 +41,14 @@ static bool is_plausible(const struct remo__connection *connection) {
     return false;
 }
 
-/* Different keys stay different: report them at once. A munge daemon may recover, so munge is retried. */
+/* A wrong credential stays wrong: report it at once. A munge daemon that cannot verify one may recover, so
+ * the peer retries. */
 static void denied_report(struct remo__connection *connection, enum remo__refusal refusal) {
     const struct remo__control *control = connection->control;
     const struct remo__member *peer = connection->peer;
-    bool final = refusal == REMO__REFUSAL_CREDENTIAL_KIND
-                 || (refusal == REMO__REFUSAL_CREDENTIAL && control->roster->has_key);
+    bool has_credential = control->roster->has_key || control->roster->use_munge;
+    bool final =
+        refusal == REMO__REFUSAL_CREDENTIAL_KIND || (refusal == REMO__REFUSAL_CREDENTIAL && has_credential);
     if (final && control->config.denied && peer && !peer->was_up && is_plausible(connection))
         control->config.denied(control->config.ctx, peer->rank, remo__refusal_text((uint16_t)refusal));
 }
@@ -144,10 +146,11 @@ static void on_hello(struct remo__connection *connection, const struct remo__fra
 static void on_proof(struct remo__connection *connection, const struct remo__frame *frame) {
     struct remo__handshake *handshake = connection->handshake;
     struct remo__seal send_seal, receive_seal;
-    if (remo__handshake_verify(handshake, frame->data, frame->bytes) != 0) {
+    int rc = remo__handshake_verify(handshake, frame->data, frame->bytes);
+    if (rc != 0) {
         remo__log(&connection->control->config.log, REMO_LOG_DEBUG, "rank %u: %s", connection->peer->rank,
                   remo_last_error());
-        refuse(connection, REMO__REFUSAL_CREDENTIAL);
+        refuse(connection, rc == -EAGAIN ? REMO__REFUSAL_MUNGE : REMO__REFUSAL_CREDENTIAL);
         return;
     }
     if (!is_new_incarnation(connection)) {
