@@ -16,7 +16,7 @@
     X(lock_timed) X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)        \
     X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
     X(lock_leaving) X(lock_unsettled) X(lock_slow_reset) X(lock_slow_grant) X(lock_orphans)                  \
-    X(lock_lost_release) X(lock_lost_reset) X(lock_recounts) X(lock_two_failures)                            \
+    X(lock_lost_release) X(lock_lost_reset) X(lock_unsent) X(lock_recounts) X(lock_two_failures)             \
     X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
     X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads)                       \

@@ -10,6 +10,7 @@
 #define ORPHANS_MAX 9u     /* more than three nodes have queue words */
 #define ORPHAN_WAIT_NS 500u
 #define WAITS_BEFORE 100u /* points, for node 1 to wait */
+#define UNSENT_MAX 24u    /* messages that a node sends in its rounds, or more */
 #define FAILS_BEFORE 100u /* points at most, before a node fails */
 
 /* Returns false after the timeout of a delayed operation: node SLOW then holds nothing. */
@@ -248,6 +249,26 @@ static void lost_reset_body(void *state, uint32_t rank, uint32_t thread) {
 
 LOCK_CASE(lock_lost_reset, .name = "lost_reset", .about = "the connection of a reset is lost", .nodes = 3,
           .threads = 1, .body = lost_reset_body, .after = sim_lock_take_after, .has_own_fault = true);
+
+/* A release of node SLOW is lost, so a waiter depends on a round of the home. One message of the round cannot
+ * be sent, by any node. A node that waits has the message repeated. */
+static void unsent_body(void *state, uint32_t rank, uint32_t thread) {
+    struct lock_state *s = state;
+    if (rank != SLOW) {
+        sim_until(is_posed, s, "wait until node 2 holds the lock");
+        sim_lock_turns_body(state, rank, thread);
+        return;
+    }
+    hold_until_waiting(s);
+    sim_lose_next(SLOW, sim_choose(3), 1);
+    sim_fail_next(SIM_FAIL_ALLOCATION, sim_choose(3), sim_choose(UNSENT_MAX), 1);
+    int rc = remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_NONE);
+    sim_require(rc == 0 || rc == -EHOSTDOWN, "release: %d (%s)", rc, remo_last_error());
+    sim_lose_next(SLOW, 0, 0);
+}
+
+LOCK_CASE(lock_unsent, .name = "unsent", .about = "a message of a search for orphaned tickets cannot be sent",
+          .nodes = 3, .threads = 1, .body = unsent_body, .after = slow_after, .has_own_fault = true);
 
 /* Node 1 holds the lock while all draws of another node return an error, but are applied. The orphaned
  * tickets never fill the wait queue, and the lock works after the release. */

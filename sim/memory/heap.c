@@ -93,8 +93,9 @@ static bool fails(const struct notes *n) {
     return false;
 #else
     return sim_world && sim_world->running && sim_current()
-           && sim_fault_hits(SIM_FAIL_ALLOCATION, n->allocations - sim_world->allocations_before,
-                             sim_current()->node);
+           && (sim_fault_hits(SIM_FAIL_ALLOCATION, n->allocations - sim_world->allocations_before,
+                              sim_current()->node)
+               || sim_fail_takes(SIM_FAIL_ALLOCATION, sim_current()->node));
 #endif
 }
 

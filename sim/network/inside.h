@@ -81,7 +81,7 @@ struct sim_net {
         uint32_t node, skip, count;
         bool hit;
     } delay;
-    struct failing failing[2]; /* sim_fail_next: posts, completions */
+    struct failing failing[3]; /* sim_fail_next: posts, completions, allocations */
     struct failing losing;     /* sim_lose_next */
 };
 
@@ -134,5 +134,3 @@ void sim_net_remove(uint32_t place);
 bool sim_lose_takes(uint32_t node);
 /* Return whether the operation that the node posts now is to be delayed. */
 bool sim_delay_takes(uint32_t node);
-/* Return whether this post or completion of the node fails. */
-bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node);

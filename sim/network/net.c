@@ -384,7 +384,7 @@ void sim_delay_end(void) {
 /* ---- failures that a case injects ---- */
 
 static struct failing *failing(enum sim_fault_kind kind) {
-    return &net()->failing[kind == SIM_FAIL_COMPLETION];
+    return &net()->failing[kind - SIM_FAIL_POST];
 }
 
 void sim_fail_next(enum sim_fault_kind kind, uint32_t node, uint32_t skip, uint32_t count) {

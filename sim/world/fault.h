@@ -47,6 +47,9 @@ void sim_body_ended(struct sim_actor *actor);
 /* Return whether the n-th post (completion, allocation) must fail, and note the node as hurt. */
 bool sim_fault_hits(enum sim_fault_kind kind, uint64_t n, uint32_t node);
 
+/* Return whether sim_fail_next demands that the post, completion or allocation of the node fails now. */
+bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node);
+
 /* Return whether the fault makes a call fail. Then all nodes close at the end, and leaks are
  * counted. */
 static inline bool sim_fault_fails(void) {
@@ -69,8 +72,9 @@ void sim_lose(uint32_t node);
  * step until sim_delay_end. They may time out meanwhile, and take effect later. One delay at a time. */
 void sim_delay(uint32_t node, uint32_t skip, uint32_t count);
 void sim_delay_end(void);
-/* Skip the next `skip` posts (SIM_FAIL_POST) or completions (SIM_FAIL_COMPLETION) of the node, then let the
- * following `count` fail. An operation whose completion fails was applied. */
+/* Skip the next `skip` posts (SIM_FAIL_POST), completions (SIM_FAIL_COMPLETION) or allocations
+ * (SIM_FAIL_ALLOCATION) of the node, then let the following `count` fail. An operation whose completion fails
+ * was applied. */
 void sim_fail_next(enum sim_fault_kind kind, uint32_t node, uint32_t skip, uint32_t count);
 /* Skip the next `skip` operations that the node posts, then let the connections of the following `count` be
  * lost: each completes with -EHOSTDOWN, and was applied or not. All nodes stay up. */

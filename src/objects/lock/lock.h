@@ -189,7 +189,7 @@ struct remo_lock {
     struct remo__lock_report *reports;    /* [home_count] */
     bool report_continues;                /* a REPORT_CONTINUE is queued; control thread only */
     struct remo__lock_recovery *recovery; /* NULL if this node is not a home */
-    bool has_unsent_grant; /* a grant by message waits until the next node connects; control thread only */
+    bool has_unsent_grant; /* a grant by message waits for a connection or a REMIND; control thread only */
     struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
 };
 
@@ -276,6 +276,16 @@ void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t non
 /* Make an UNSETTLED state GUARDED if the operation has ended. Any thread may call this. */
 void remo__lock_reopen(struct remo_lock *lock, uint32_t index);
 
+/* Between reminders of one waiting thread. In the simulator they follow the timeouts of operations. */
+#ifdef REMO_SIM_SMALL
+#define REMO__LOCK_REMIND_NS (60 * REMO__NS_PER_S)
+#else
+#define REMO__LOCK_REMIND_NS (10 * REMO__NS_PER_S)
+#endif
+
+/* Send REMIND to the home if *remind_at_ns has passed, and advance *remind_at_ns. */
+void remo__lock_remind(struct remo_lock *lock, uint32_t index, uint64_t *remind_at_ns);
+
 /* Return 1 if the wait queue has room for a ticket of a node whose earlier tickets may be pending.
  * Otherwise return 0 or an error; the state is then no longer BUSY. The state is BUSY at the call, and was
  * `previous`, which is GUARDED, before. docs/internals/lock.md has the proof. */
@@ -302,6 +312,7 @@ enum remo__lock_message {
     REMO__LOCK_ANSWER,  /* to the home: u32 round, u8 last, u16 count, {u32 index, ticket, u8 kind}[count] */
     REMO__LOCK_GRANT,   /* home to a waiter whose granter failed: u32 index, u64 grant word */
     REMO__LOCK_RECOUNT, /* to the home, after an operation with unknown outcome */
+    REMO__LOCK_REMIND,  /* to the home, from a node that waits: repeat what could not be sent */
     REMO__LOCK_REPORT_CONTINUE,  /* to the node itself */
     REMO__LOCK_RECOVERY_CONTINUE /* to the node itself: u32 round */
 };

@@ -9,8 +9,8 @@
 #include "fabric/access.h"
 #include "remote/fence.h"
 
-#define TRIES_MAX 4u /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
-#define FLUSH_PAUSE_NS REMO__NS_PER_MS
+#define TRIES_MAX 4u             /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
+#define PAUSE_NS REMO__NS_PER_MS /* between attempts to flush a grant, or to request a round */
 
 /* ---- operations on a lock's words ---- */
 
@@ -60,9 +60,25 @@ static bool is_departure(const struct remo_lock *lock, uint32_t node, int rc) {
            && (remo__channel_check_peer(lock->channel, node) != 0 || REMO__MUTANT(lock_membership));
 }
 
+static int send_home(struct remo_lock *lock, uint32_t index, enum remo__lock_message type) {
+    const uint8_t message[] = {(uint8_t)type};
+    return remo_channel_send(lock->channel, lock->locals[index].home, message, sizeof message);
+}
+
+/* Request a round from the home. Without memory for the message, repeat it for op_timeout_ns at most. */
 static void request_recount(struct remo_lock *lock, uint32_t index) {
-    const uint8_t message[] = {REMO__LOCK_RECOUNT};
-    (void)remo_channel_send(lock->channel, lock->locals[index].home, message, sizeof message);
+    uint64_t deadline_ns = remo__deadline(lock->node->op_timeout_ns);
+    while (send_home(lock, index, REMO__LOCK_RECOUNT) != 0
+           && remo__channel_check_peer(lock->channel, lock->locals[index].home) == 0
+           && remo__remaining_ns(deadline_ns) > 0 && !REMO__MUTANT(lock_request_again))
+        remo__pause(lock->node, remo__deadline(PAUSE_NS));
+}
+
+void remo__lock_remind(struct remo_lock *lock, uint32_t index, uint64_t *remind_at_ns) {
+    if (remo__remaining_ns(*remind_at_ns) > 0)
+        return;
+    *remind_at_ns = remo__deadline(REMO__LOCK_REMIND_NS);
+    (void)send_home(lock, index, REMO__LOCK_REMIND); /* a later call repeats it */
 }
 
 /* In state UNSETTLED the node does not answer the home. If it did, the home could end the ticket first, and
@@ -117,7 +133,7 @@ static int send_grant_message(struct remo_lock *lock, uint32_t index, uint32_t w
     remo__put_u32(&writer, index);
     remo__put_u64(&writer, grant);
     int rc = remo_channel_send(lock->channel, waiter, message, (size_t)(writer.at - message));
-    if (rc == -ENOTCONN)
+    if (rc != 0 && rc != -EHOSTDOWN && !REMO__MUTANT(lock_unsent_grant))
         lock->has_unsent_grant = true;
     return rc;
 }
@@ -144,7 +160,7 @@ static bool flush_grant(struct remo_lock *lock, struct remo__thread *thread, uin
     int rc = remo__op_flush(thread, stats, waiter, at);
     while (rc != 0 && !is_departure(lock, waiter, rc) && remo__remaining_ns(deadline_ns) > 0
            && !REMO__MUTANT(lock_flush_again)) {
-        remo__pause(lock->node, remo__deadline(FLUSH_PAUSE_NS));
+        remo__pause(lock->node, remo__deadline(PAUSE_NS));
         rc = remo__op_flush(thread, stats, waiter, at);
     }
     return rc == 0 || is_departure(lock, waiter, rc) || REMO__MUTANT(lock_flush_again);
@@ -437,6 +453,18 @@ static int granted(void *ctx) {
     return 1;
 }
 
+/* Wait for the grant, and remind the home of messages that it, or its peers, could not send. */
+static int wait_until_granted(struct grant_wait *wait, uint32_t index, uint64_t deadline_ns) {
+    uint64_t remind_at_ns = remo__deadline(REMO__LOCK_REMIND_NS);
+    for (;;) {
+        uint64_t until_ns = remo__min(deadline_ns, remind_at_ns);
+        int rc = remo__wait(wait->lock->node, granted, wait, until_ns);
+        if (rc != -ETIMEDOUT || until_ns == deadline_ns)
+            return rc;
+        remo__lock_remind(wait->lock, index, &remind_at_ns);
+    }
+}
+
 /* Set SKIP in the queue word of this node. Returns 0, -EALREADY if it was granted before, or an error. */
 static int set_skip(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t arrived,
                     uint32_t ticket) {
@@ -457,7 +485,7 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
                               .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket};
     atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_WAITING, nonce, ticket),
                           memory_order_release);
-    int rc = remo__wait(lock->node, granted, &wait, deadline_ns);
+    int rc = wait_until_granted(&wait, index, deadline_ns);
     if (rc == -ETIMEDOUT) {
         atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_BUSY, nonce, ticket),
                               memory_order_release);
@@ -471,7 +499,7 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
         if (rc == -EALREADY) {
             atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_WAITING, nonce, ticket),
                                   memory_order_release);
-            rc = remo__wait(lock->node, granted, &wait, REMO_FOREVER);
+            rc = wait_until_granted(&wait, index, REMO_FOREVER);
         }
     }
     if (rc != 0) {

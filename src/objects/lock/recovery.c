@@ -31,9 +31,9 @@ struct remo__lock_recovery {
     uint32_t scanned, resolved, count;
     struct remo_nodeset unanswered; /* participants whose answer is missing */
     struct remo_nodeset unsent;     /* of these: the query could not be sent yet */
-    bool drains; /* after a RECOUNT: query all once before the scan, so that late operations have ended */
-    uint64_t began_ns; /* of the round */
-    bool recount_due;  /* a RECOUNT arrived during the round: begin another one after it */
+    bool drains;    /* after a RECOUNT: query all once before the scan, so that late operations have ended */
+    bool is_paused; /* the message that continues the round was not sent, or could not be handled */
+    bool recount_due; /* a RECOUNT arrived during the round: begin another one after it */
     struct held_lock batch[BATCH_LOCKS];
     uint8_t *claims; /* [BATCH_LOCKS][places] */
     uint64_t words[READ_BYTES / 8];
@@ -81,7 +81,9 @@ static void continue_round(struct remo_lock *lock) {
     struct remo__writer writer = remo__writer_of(message, sizeof message);
     remo__put_u8(&writer, REMO__LOCK_RECOVERY_CONTINUE);
     remo__put_u32(&writer, lock->recovery->round);
-    if (remo_channel_send(lock->channel, lock->rank, message, (size_t)(writer.at - message)) != 0)
+    size_t bytes = (size_t)(writer.at - message);
+    lock->recovery->is_paused = remo_channel_send(lock->channel, lock->rank, message, bytes) != 0;
+    if (lock->recovery->is_paused)
         remo__log(&lock->node->log, REMO_LOG_ERROR, "cannot recover locks of %s: %s",
                   remo_channel_name(lock->channel), remo_last_error());
 }
@@ -92,7 +94,6 @@ void remo__lock_recovery_start(struct remo_lock *lock) {
         return;
     recovery->phase = SCANNING;
     recovery->round++;
-    recovery->began_ns = remo__now_ns();
     recovery->scanned = recovery->count = 0;
     lock->has_unsent_grant = false;
     continue_round(lock);
@@ -160,7 +161,14 @@ static void query_node(struct remo_lock *lock, uint32_t node) {
     for (uint32_t i = 0; i < REMO__ARRAY_COUNT(failed.word); i++)
         remo__put_u64(&writer, failed.word[i]);
     if (remo_channel_send(lock->channel, node, message, (size_t)(writer.at - message)) != 0)
-        remo_nodeset_add(&recovery->unsent, node); /* until it connects or fails */
+        remo_nodeset_add(&recovery->unsent, node); /* until it connects or fails, or a REMIND */
+}
+
+static void query_unanswered(struct remo_lock *lock) {
+    struct remo_nodeset queried = lock->recovery->unanswered;
+    for (uint32_t node = remo__nodeset_next(&queried, 0); node < REMO_NODES_MAX;
+         node = remo__nodeset_next(&queried, node + 1))
+        query_node(lock, node);
 }
 
 static void query_all(struct remo_lock *lock) {
@@ -171,10 +179,7 @@ static void query_all(struct remo_lock *lock) {
     for (uint32_t node = 0; node < lock->node->size; node++)
         if (remo__lock_has_our_addresses(lock, node) && !remo__lock_is_cut_off(lock, node))
             remo_nodeset_add(&recovery->unanswered, node);
-    struct remo_nodeset queried = recovery->unanswered;
-    for (uint32_t node = remo__nodeset_next(&queried, 0); node < REMO_NODES_MAX;
-         node = remo__nodeset_next(&queried, node + 1))
-        query_node(lock, node);
+    query_unanswered(lock);
 }
 
 void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node) {
@@ -404,6 +409,7 @@ static void on_continue(struct remo_lock *lock, struct remo__reader *reader) {
         return;
     struct remo__thread *thread = remo__thread(lock->node);
     if (!thread) {
+        recovery->is_paused = true;
         remo__log(&lock->node->log, REMO_LOG_ERROR, "cannot recover locks of %s: %s",
                   remo_channel_name(lock->channel), remo_last_error());
         return;
@@ -416,14 +422,26 @@ static void on_continue(struct remo_lock *lock, struct remo__reader *reader) {
 
 /* A round in progress ends first: its result is safe, since a node whose operation has an unknown outcome
  * answers only when the operation has ended. Otherwise a series of RECOUNTs could keep the round from
- * ending. A round is stuck if a message of it could not be sent for lack of memory; then it restarts. */
+ * ending. */
 static void recount(struct remo_lock *lock) {
-    const struct remo__lock_recovery *recovery = lock->recovery;
-    bool is_stuck = remo__now_ns() - recovery->began_ns > 2 * lock->node->op_timeout_ns;
-    if (recovery->phase == IDLE || is_stuck || REMO__MUTANT(lock_recount_restarts))
+    if (lock->recovery->phase == IDLE || REMO__MUTANT(lock_recount_restarts))
         begin_recount(lock);
     else
         lock->recovery->recount_due = true;
+}
+
+/* Repeat messages that could not be sent for lack of memory. A query that has arrived is repeated too,
+ * because its answer may not have been sent. */
+static void remind(struct remo_lock *lock) {
+    const struct remo__lock_recovery *recovery = lock->recovery;
+    if (REMO__MUTANT(lock_remind))
+        return;
+    if (recovery->phase == IDLE && lock->has_unsent_grant)
+        remo__lock_recovery_start(lock);
+    else if (recovery->phase == ASKING)
+        query_unanswered(lock);
+    else if (recovery->phase != IDLE && recovery->is_paused)
+        continue_round(lock);
 }
 
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes) {
@@ -435,6 +453,8 @@ void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const vo
         on_answer(lock, from, &reader);
     else if (type == REMO__LOCK_RECOUNT)
         recount(lock);
+    else if (type == REMO__LOCK_REMIND)
+        remind(lock);
     else if (type == REMO__LOCK_RECOVERY_CONTINUE && from == lock->rank)
         on_continue(lock, &reader);
 }

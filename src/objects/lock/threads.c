@@ -67,6 +67,7 @@ struct wait {
     struct remo__lock_local *local;
     struct remo__lock_waiter waiter;
     uint32_t checks; /* of the condition is_turn */
+    uint64_t remind_at_ns;
 };
 
 /* Pairs with the store and the load in remo__lock_set_state, which have no fence. After this either that
@@ -113,6 +114,7 @@ static int wait_for_room(struct wait *wait, struct remo__thread *thread, uint64_
     int rc = remo__lock_guard(wait->lock, wait->waiter.index, thread, previous);
     if (rc != 0)
         return rc;
+    remo__lock_remind(wait->lock, wait->waiter.index, &wait->remind_at_ns);
     uint64_t pause_end_ns = remo__deadline(ROOM_PAUSE_NS);
     rc = remo__wait(wait->lock->node, is_granted, wait, remo__min(deadline_ns, pause_end_ns));
     return rc == -ETIMEDOUT && pause_end_ns < deadline_ns ? 0 : rc;
@@ -123,7 +125,10 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
     struct remo__lock_local *local = &lock->locals[index];
     if (remo__lock_is_held_by(local, thread))
         return remo__lock_fail_deadlock();
-    struct wait wait = {.lock = lock, .local = local, .waiter = {.index = index, .thread = thread->index}};
+    struct wait wait = {.lock = lock,
+                        .local = local,
+                        .waiter = {.index = index, .thread = thread->index},
+                        .remind_at_ns = remo__deadline(REMO__LOCK_REMIND_NS)};
     append(lock, &wait.waiter);
     for (;;) {
         wait.checks = 0;
