@@ -43,10 +43,6 @@ struct op {
     char bytes[OP_BYTES_MAX]; /* in flight */
 };
 
-struct failing {
-    uint32_t node, skip, count;
-};
-
 struct remo__endpoint {
     uint32_t index, node;
     struct remo__fabric *fabric;
@@ -81,8 +77,6 @@ struct sim_net {
         uint32_t node, skip, count;
         bool hit;
     } delay;
-    struct failing failing[3]; /* sim_fail_next: posts, completions, allocations */
-    struct failing losing;     /* sim_lose_next */
 };
 
 static inline struct sim_net *net(void) {
@@ -130,7 +124,5 @@ static inline struct remo__endpoint *endpoint_of(const struct op *op) {
 void sim_net_fail(struct op *op);
 void sim_net_end_if_over(uint32_t place);
 void sim_net_remove(uint32_t place);
-/* Return whether the connection of the operation that the node posts now is to be lost. */
-bool sim_lose_takes(uint32_t node);
 /* Return whether the operation that the node posts now is to be delayed. */
 bool sim_delay_takes(uint32_t node);

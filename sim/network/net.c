@@ -381,39 +381,6 @@ void sim_delay_end(void) {
     sim_trace("* no operation is delayed any longer");
 }
 
-/* ---- failures that a case injects ---- */
-
-static struct failing *failing(enum sim_fault_kind kind) {
-    return &net()->failing[kind - SIM_FAIL_POST];
-}
-
-void sim_fail_next(enum sim_fault_kind kind, uint32_t node, uint32_t skip, uint32_t count) {
-    *failing(kind) = (struct failing){.node = node, .skip = skip, .count = count};
-}
-
-static bool takes(struct failing *is, uint32_t node) {
-    if (node != is->node || is->count == 0)
-        return false;
-    if (is->skip > 0) {
-        is->skip--;
-        return false;
-    }
-    is->count--;
-    return true;
-}
-
-bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node) {
-    return takes(failing(kind), node);
-}
-
-void sim_lose_next(uint32_t node, uint32_t skip, uint32_t count) {
-    net()->losing = (struct failing){.node = node, .skip = skip, .count = count};
-}
-
-bool sim_lose_takes(uint32_t node) {
-    return takes(&net()->losing, node);
-}
-
 uint64_t sim_net_posts(void) {
     return net()->posts;
 }

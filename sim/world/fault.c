@@ -36,3 +36,36 @@ bool sim_fault_hits(enum sim_fault_kind kind, uint64_t n, uint32_t node) {
     sim_world->hurt[node] = true;
     return true;
 }
+
+/* ---- failures that a case injects ---- */
+
+static struct sim_failing *failing(enum sim_fault_kind kind) {
+    return &sim_world->failing[kind - SIM_FAIL_POST];
+}
+
+void sim_fail_next(enum sim_fault_kind kind, uint32_t node, uint32_t skip, uint32_t count) {
+    *failing(kind) = (struct sim_failing){.node = node, .skip = skip, .count = count};
+}
+
+static bool takes(struct sim_failing *is, uint32_t node) {
+    if (node != is->node || is->count == 0)
+        return false;
+    if (is->skip > 0) {
+        is->skip--;
+        return false;
+    }
+    is->count--;
+    return true;
+}
+
+bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node) {
+    return takes(failing(kind), node);
+}
+
+void sim_lose_next(uint32_t node, uint32_t skip, uint32_t count) {
+    sim_world->losing = (struct sim_failing){.node = node, .skip = skip, .count = count};
+}
+
+bool sim_lose_takes(uint32_t node) {
+    return takes(&sim_world->losing, node);
+}

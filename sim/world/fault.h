@@ -49,6 +49,8 @@ bool sim_fault_hits(enum sim_fault_kind kind, uint64_t n, uint32_t node);
 
 /* Return whether sim_fail_next demands that the post, completion or allocation of the node fails now. */
 bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node);
+/* Return whether the connection of the operation that the node posts now is to be lost. */
+bool sim_lose_takes(uint32_t node);
 
 /* Return whether the fault makes a call fail. Then all nodes close at the end, and leaks are
  * counted. */

@@ -34,6 +34,11 @@
 enum sim_actor_state { SIM_UNUSED, SIM_READY, SIM_PAUSED, SIM_UNTIL, SIM_DONE, SIM_CRASHED };
 enum sim_role { SIM_PROGRAM, SIM_CONTROL, SIM_SERVICE };
 
+/* Failures that a case injects at a node: skip some operations, then let some fail. */
+struct sim_failing {
+    uint32_t node, skip, count;
+};
+
 struct sim_store {
     uint64_t *word;
     uint64_t value;
@@ -89,6 +94,8 @@ struct sim_world { /* allocated in the simulated heap, as all state of a schedul
     bool hurt[SIM_NODES_MAX];    /* one of its operations was made to fail */
     uint64_t partings;           /* number of streams opened, closed or lost */
     bool fault_over;
+    struct sim_failing failing[3]; /* sim_fail_next: posts, completions, allocations */
+    struct sim_failing losing;     /* sim_lose_next */
     uint64_t allocations_before; /* before the schedule */
     uint32_t programs_left, bodies_left, after_left;
     uint64_t
