@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fabric/access.h"
 #include "objects/region.h"
@@ -94,9 +95,10 @@ int remo_queue_open(struct remo_channel *parent, const char *name, const struct 
     struct remo_queue *queue = aligned_alloc(REMO__CACHE_LINE, sizeof *queue);
     if (!queue)
         return remo__fail(-ENOMEM, "no memory for queue %s", name ? name : "");
-    *queue = (struct remo_queue){.home = chosen->home,
-                                 .slot_bytes = chosen->slot_bytes ? chosen->slot_bytes : SLOT_BYTES_DEFAULT,
-                                 .capacity = chosen->capacity ? chosen->capacity : CAPACITY_DEFAULT};
+    memset(queue, 0, sizeof *queue);
+    queue->home = chosen->home;
+    queue->slot_bytes = chosen->slot_bytes ? chosen->slot_bytes : SLOT_BYTES_DEFAULT;
+    queue->capacity = chosen->capacity ? chosen->capacity : CAPACITY_DEFAULT;
     rc = check_options(queue, &participants);
     if (rc == 0) {
         lay_out(queue, &participants);
