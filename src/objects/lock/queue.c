@@ -68,9 +68,8 @@ static int send_home(struct remo_lock *lock, uint32_t index, enum remo__lock_mes
 /* Request a round from the home. Without memory for the message, repeat it for op_timeout_ns at most. */
 static void request_recount(struct remo_lock *lock, uint32_t index) {
     uint64_t deadline_ns = remo__deadline(lock->node->op_timeout_ns);
-    while (send_home(lock, index, REMO__LOCK_RECOUNT) != 0
-           && remo__channel_check_peer(lock->channel, lock->locals[index].home) == 0
-           && remo__remaining_ns(deadline_ns) > 0 && !REMO__MUTANT(lock_request_again))
+    while (send_home(lock, index, REMO__LOCK_RECOUNT) == -ENOMEM && remo__remaining_ns(deadline_ns) > 0
+           && !REMO__MUTANT(lock_request_again))
         remo__pause(lock->node, remo__deadline(PAUSE_NS));
 }
 
