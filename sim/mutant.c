@@ -110,7 +110,7 @@ static const struct sim_hint hints[] = {
     {"lock_failed_releaser", "lock", "sections", "ibta_rc", SIM_CRASH},
     {"lock_failed_skipper", "lock", "timed", "efa", SIM_CRASH},
     {"lock_flush_again", "lock", "slow_grant", "ibta_rc", SIM_NO_FAULT},
-    {"lock_flush_grant", "lock", "slow_pair", "ibta_rc", SIM_NO_FAULT},
+    {"lock_flush_grant", "lock", "lost_release", "ibta_rc", SIM_NO_FAULT},
     {"lock_guard", "lock", "orphans", "ibta_rc", SIM_NO_FAULT},
     {"lock_hand_over_marks", "lock", "careless_threads", "ibta_rc", SIM_CRASH},
     {"lock_membership", "lock", "lost_release", "ibta_rc", SIM_NO_FAULT},
