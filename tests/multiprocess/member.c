@@ -25,7 +25,7 @@
 
 #define WAIT_NS (100 * REMO__NS_PER_S)
 
-static atomic_uint ups, readies, downs;
+static atomic_uint ups, readies, failures;
 static atomic_int failed_rank = -1;
 
 static void on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_machine, const void *hello,
@@ -50,11 +50,13 @@ static void on_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, 
     atomic_fetch_add(&readies, 1);
 }
 
+/* A peer that has detected the failure may leave before this node detects it. */
 static void on_down(void *ctx, uint32_t peer, int reason) {
     (void)ctx;
-    if (reason != 0)
-        atomic_store(&failed_rank, (int)peer);
-    atomic_fetch_add(&downs, 1);
+    if (reason == 0)
+        return;
+    atomic_store(&failed_rank, (int)peer);
+    atomic_fetch_add(&failures, 1);
 }
 
 static int wait_for(atomic_uint *counter, uint32_t count) {
@@ -93,7 +95,7 @@ static int take_part(struct remo__control *control, const struct remo__roster *r
     if (failing_rank == (int)roster->rank)
         kill(getpid(), SIGKILL);
     if (failing_rank >= 0) {
-        if (wait_for(&downs, 1) != 0)
+        if (wait_for(&failures, 1) != 0)
             return 1;
         printf("rank %u detected the failure of %d\n", roster->rank, atomic_load(&failed_rank));
     }
