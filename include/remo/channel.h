@@ -59,8 +59,9 @@ struct remo_channel_options {
     void (*on_leave)(void *ctx, uint32_t node, enum remo_channel_state state);
     void (*on_message)(void *ctx, uint32_t node, const void *data, size_t size_bytes);
     void (*on_immediate)(void *ctx, uint32_t node, uint32_t value);
-    /* No operation of the peer's endpoint reaches this node's memory any more. Follows on_leave; without it
-     * after on_join alone, and a later endpoint of the peer may connect then. */
+    /* No operation of the peer's endpoint reaches this node's memory any more. Follows on_leave. An
+     * endpoint that closes between on_join and on_connect has no on_leave; a later endpoint of the
+     * peer may connect then. */
     void (*on_cut_off)(void *ctx, uint32_t node);
 };
 

@@ -89,9 +89,9 @@ REMO_API int remo_heap_free(struct remo_heap *heap, struct remo_addr addr);
  * remo_heap_reclaim without a timeout, and blocks for op_timeout_ns at most.
  * Errors: those of remo_heap_free. */
 REMO_API int remo_heap_retire(struct remo_heap *heap, struct remo_addr addr);
-/* Wait until all blocks that this node retired before this call are free. Makes attempts for up to
- * `timeout_ns` (0: one attempt). An attempt reads the pins of all participants at once, and blocks
- * for op_timeout_ns at most, however many of them do not answer.
+/* Wait until all blocks that this node retired before this call are free. Repeats attempts for
+ * up to `timeout_ns` (0: one attempt). An attempt reads the pins of all participants at once, and
+ * blocks for op_timeout_ns at most, however many of them do not answer.
  * Errors:
  *   -ETIMEDOUT  a participant is pinned, has not opened the heap, or does not answer: the sentence
  *               names it; or another thread of this node reclaims */

@@ -129,9 +129,9 @@ REMO_API int remo_kv_fetch_add(struct remo_kv *kv, const void *key, size_t key_b
 REMO_API int remo_kv_compare_put(struct remo_kv *kv, const void *key, size_t key_bytes, const void *expected,
                                  size_t expected_bytes, const void *value, size_t value_bytes);
 /* Delete the key. After 0 the key is absent on all nodes. After -ETIMEDOUT, or another error of a
- * node or the network, the deletion may take effect, even later: repeat the call until it returns
- * another code. -ENOENT then means that the deletion took effect, or that another node deleted the
- * key.
+ * node or the network, the outcome is unknown: the deletion may take effect after the return. To
+ * determine the outcome, repeat the call. 0 and -ENOENT are definite: -ENOENT then means that an
+ * earlier attempt took effect, or that another node deleted the key.
  * Errors:
  *   -ENOENT  the key is absent */
 REMO_API int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_bytes);

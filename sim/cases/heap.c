@@ -290,7 +290,7 @@ const struct sim_case sim_case_heap_leaving = {
 
 /* ---- two threads that reclaim ---- */
 
-/* One block stays allocated, so that the slab does too. */
+/* One block stays allocated, so the slab stays too. */
 static void open_blocks(void *state, struct remo_node *node, uint32_t rank) {
     struct heap_state *s = state;
     open_heap(state, node, rank);

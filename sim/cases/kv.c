@@ -457,7 +457,7 @@ const struct sim_case sim_case_kv_counter = {.object = "kv",
 
 /* ---- the outcome of a delete ---- */
 
-#define DELETE_OPERATIONS 9u /* of a delete, and more */
+#define DELETE_OPERATIONS 9u /* more than a delete posts */
 
 static int call_once(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key) {
     uint64_t value[VALUE_WORDS] = {0};
@@ -478,8 +478,8 @@ static bool has_tried(void *ctx) {
     return ((const struct kv_state *)ctx)->has_tried;
 }
 
-/* An operation of each delete is not posted, so it has no effect: an error means that the key is present. The
- * record of the first delete may be sent again before that of the second. */
+/* One operation of each delete may fail to post; it has no effect. So an error means that the key is present.
+ * The record of the first delete may be sent again before that of the second. */
 static void delete_unposted(struct kv_state *s) {
     for (uint64_t key = 1; key <= 2; key++) {
         sim_fail_next(SIM_FAIL_POST, 1, sim_choose(DELETE_OPERATIONS), 1);
@@ -490,8 +490,8 @@ static void delete_unposted(struct kv_state *s) {
     }
 }
 
-/* An operation of the delete is delayed. While it may be the write to the slot, no node can change the key.
- * When it has taken effect, the next delete states the outcome. */
+/* An operation of the delete is delayed. If it is the write to the slot, no node can change the key until the
+ * write has taken effect. Then the next delete states the outcome. */
 static void delete_delayed(struct kv_state *s) {
     sim_delay(1, sim_choose(DELETE_OPERATIONS), 1);
     int rc = call_once(s, 1, MAP_DELETE, 1);

@@ -10,7 +10,7 @@
 #define ORPHANS_MAX 9u     /* more than three nodes have queue words */
 #define ORPHAN_WAIT_NS 500u
 #define WAITS_BEFORE 100u /* points, for node 1 to wait */
-#define UNSENT_MAX 24u    /* messages that a node sends in its rounds, or more */
+#define UNSENT_MAX 24u    /* a node sends at most this many messages in its rounds */
 #define FAILS_BEFORE 100u /* points at most, before a node fails */
 
 /* Returns false after the timeout of a delayed operation: node SLOW then holds nothing. */
@@ -177,7 +177,7 @@ static bool is_waiting(const struct lock_state *s, uint32_t rank) {
     return remo__state_kind(word_of_state(s, rank)) == REMO__LOCK_WAITING;
 }
 
-/* Node SLOW acquires the lock, and is about to release it. Usually node 1 waits then. */
+/* Node SLOW acquires the lock, and pauses until node 1 waits for it, usually. The caller releases it. */
 static void hold_until_waiting(struct lock_state *s) {
     sim_require(sim_lock_acquire(s, SLOW, FOREVER) == 0, "acquire: %s", remo_last_error());
     sim_lock_enter(s, SLOW);
@@ -251,7 +251,7 @@ LOCK_CASE(lock_lost_reset, .name = "lost_reset", .about = "the connection of a r
           .threads = 1, .body = lost_reset_body, .after = sim_lock_take_after, .has_own_fault = true);
 
 /* A release of node SLOW is lost, so a waiter depends on a round of the home. One message of the round cannot
- * be sent, by any node. A node that waits has the message repeated. */
+ * be sent, by any node. The reminder of a waiting node makes the sender repeat it. */
 static void unsent_body(void *state, uint32_t rank, uint32_t thread) {
     struct lock_state *s = state;
     if (rank != SLOW) {

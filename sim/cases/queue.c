@@ -339,8 +339,6 @@ const struct sim_case sim_case_queue_behind =
                .about = "an element of an earlier lap is popped while another node reads it", .nodes = 3,
                .threads = 1, .body = behind_body, .after = behind_after, .has_own_fault = true);
 
-/* While a claim of a failed push is retracted, a pop without a timeout returns the element before it and
- * waits for no operation of the retraction. */
 static struct remo__queue_kept_claim *kept_of_thread(struct remo_queue *queue) {
     return &queue->kept[remo__thread(queue->node)->index];
 }
@@ -349,6 +347,8 @@ static bool has_written(void *ctx) {
     return remo_ack_test(&kept_of_thread(ctx)->ack) != -EINPROGRESS;
 }
 
+/* While a claim of a failed push is retracted, a pop without a timeout returns the element before it and
+ * waits for no operation of the retraction. */
 static void kept_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
     (void)thread;
@@ -378,8 +378,6 @@ const struct sim_case sim_case_queue_kept =
     QUEUE_CASE(.name = "kept", .about = "a pop while the claim of a failed push is retracted", .nodes = 2,
                .threads = 1, .body = kept_body, .after = settled_after, .has_own_fault = true);
 
-/* The pushes of two threads of node 0 fail at once, while their writes are in flight. Each thread keeps its
- * claim, and pushes again only after the claim is retracted. A dropped claim would block the queue. */
 static bool is_delayed(void *ctx) {
     (void)ctx;
     return sim_delay_hit();
@@ -395,6 +393,8 @@ static void push_delayed(struct queue_state *s, uint64_t number, uint32_t skip) 
     sim_require(rc == -EIO, "push with a delayed write: %d", rc);
 }
 
+/* The pushes of two threads of node 0 fail at once, while their writes are in flight. Each thread keeps its
+ * claim, and pushes again only after the claim is retracted. A dropped claim would block the queue. */
 static void kept_threads_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
     if (rank != 0)

@@ -37,7 +37,7 @@ struct op {
     bool completed;
     bool delayed;         /* makes no step until sim_delay_end */
     bool outcome_unknown; /* it may take effect, but its poster gets an error */
-    bool is_lost;         /* it takes effect, and completes with -EHOSTDOWN */
+    bool is_lost;         /* it completes with -EHOSTDOWN, and takes effect or not */
     int status;
     uint64_t old;
     char bytes[OP_BYTES_MAX]; /* in flight */

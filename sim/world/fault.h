@@ -79,7 +79,7 @@ void sim_delay_end(void);
  * was applied. */
 void sim_fail_next(enum sim_fault_kind kind, uint32_t node, uint32_t skip, uint32_t count);
 /* Skip the next `skip` operations that the node posts, then let the connections of the following `count` be
- * lost: each completes with -EHOSTDOWN, and was applied or not. All nodes stay up. */
+ * lost: each completes with -EHOSTDOWN, and may have been applied. All nodes stay up. */
 void sim_lose_next(uint32_t node, uint32_t skip, uint32_t count);
 /* Return whether an operation was delayed since the last sim_delay. */
 bool sim_delay_hit(void);

@@ -26,5 +26,6 @@ int remo__munge_seal(const void *data, size_t bytes, char **ret_text);
 /* Open a credential and return its data. The daemon verifies it; the sender must be this user. Errors, each
  * with a sentence:
  *   -EACCES  the credential is wrong
- *   -EAGAIN  the daemon cannot verify it now: it does not answer, or the credential is late or not new */
+ *   -EAGAIN  the daemon cannot verify it now: it does not answer, or the credential has expired, is dated in
+ *            the future, or was used before */
 int remo__munge_open(const char *text, void *ret_data, size_t bytes);

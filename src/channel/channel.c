@@ -233,7 +233,7 @@ int remo_channel_join(struct remo_channel *channel) {
 
 /* ---- waiting for participants ---- */
 
-/* A peer that has refused this endpoint closes its side of the pair: the mismatch is the reason. */
+/* A peer that has refused this endpoint may have closed its own since: the mismatch is the cause. */
 static int peer_problem(const struct remo_channel *channel, uint32_t node, enum remo_channel_state state) {
     if (atomic_load(&channel->mismatched))
         return remo__fail(-EPROTO, "%s", channel->error_text);

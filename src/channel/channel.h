@@ -79,7 +79,7 @@ int remo__channel_reach(struct remo_channel *channel, uint32_t node);
 /* For wait conditions: return 0 if `node` may still answer (it is up, or has not joined yet), else -EHOSTDOWN
  * or -ENOTCONN with the sentence. */
 int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node);
-/* Return whether the node is up and connected: the common case, without a call. */
+/* Return whether the node is up and connected: the common case of remo__channel_check_peer, inline. */
 static inline bool remo__channel_is_connected(const struct remo_channel *channel, uint32_t node) {
     return atomic_load(&channel->peers[node].state) == REMO_CHANNEL_CONNECTED
            && atomic_load(&channel->node->peers[node].state) == REMO_PEER_UP;

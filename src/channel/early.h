@@ -1,9 +1,9 @@
 /* early.h - a table of JOINs that arrived before this node opened their channel.
  *
- * The open sends its own JOIN to the endpoints of nodes that it does not count as participants, which then
- * detect the mismatch. Without the table their nodes would wait until the timeout. An endpoint may have been
- * closed since. Participants need no entry: the open sends them a JOIN. The table is bounded: a new entry
- * replaces the oldest, whose sender times out. */
+ * The open sends its own JOIN to the senders that it does not count as participants. Their endpoints, if
+ * still open, then detect the mismatch. Without the table these nodes would wait until the timeout.
+ * Participants need no entry: the open sends them a JOIN. The table is bounded: a new entry replaces the
+ * oldest, whose sender times out. */
 #pragma once
 
 #include "channel/message.h"
@@ -26,7 +26,7 @@ struct remo__early {
 
 /* Add the JOIN of the endpoint `id` of `peer`. The registry's lock is held, here and below. */
 void remo__early_keep(struct remo__early *early, uint32_t peer, const char *name, uint32_t id);
-/* Remove one JOIN for the channel `name` and return its sender. False: the table has none. */
+/* Remove one JOIN for the channel `name`, and return its sender and endpoint. False: the table has none. */
 bool remo__early_take(struct remo__early *early, const char *name, uint32_t *ret_peer, uint32_t *ret_id);
 /* Remove the JOINs of a peer that has failed. */
 void remo__early_forget(struct remo__early *early, uint32_t peer);

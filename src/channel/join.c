@@ -434,8 +434,8 @@ static void end_pair(struct remo_channel *channel, uint32_t peer, enum remo_chan
     begin_busy(channel, change);
 }
 
-/* Report the final LEAVE of an endpoint that is granted but not known. It may have used this node's memory. A
- * later endpoint of the peer may still connect, so the pair is not cut off. The lock is held. */
+/* Report the final LEAVE of an endpoint that is granted but not known: it may have used this node's memory. A
+ * later endpoint of the peer may still connect, so `is_cut_off` of the pair stays false. The lock is held. */
 static void report_unknown(struct remo_channel *channel, struct pair_change *change) {
     change->cut_off = !channel->closing;
     begin_busy(channel, change);

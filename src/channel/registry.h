@@ -66,7 +66,7 @@ void remo__registry_changed(struct remo__registry *registry);
  * no error. The lock is held. Errors: -ENOMEM, -ENOBUFS. */
 int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id);
 /* Send JOIN to the nodes that sent one before the channel was opened and are not its participants: if their
- * endpoints are still open, they do not match. The lock is held. Errors: as remo__join_send. */
+ * endpoints are still open, these detect the mismatch. The lock is held. Errors: as remo__join_send. */
 int remo__join_answer_early(struct remo_channel *channel);
 /* Send LEAVE to each peer that has received the endpoint's addresses or sent its own, and count the grants.
  * `is_fenced`: no operation of this node is in flight. Otherwise the channel is leaving until

@@ -61,7 +61,8 @@ REMO__MAPPED_INLINE void remo__mapped_fence(void) {
     _Atomic uint32_t word = 0; /* ThreadSanitizer does not support fences, and warns */
     atomic_fetch_add(&word, 0);
 #elif defined(__x86_64__)
-    /* Compilers lock the word at the stack pointer; a pop or return then waits for the fence. */
+    /* Compilers lock the word at the stack pointer; a pop or return then waits for the fence. This word is in
+     * another cache line, and does not change. */
     __asm__ volatile("lock orl $0, -64(%%rsp)" ::: "memory", "cc");
 #else
     atomic_thread_fence(memory_order_seq_cst);

@@ -128,7 +128,7 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
 
 /* Ensure that the next push to a copy is placed after the previous one: see "Order" in cell.h. Writes of one
  * thread are placed in order if the fabric orders writes. Writes of two threads need a fence, which leaves
- * losses to the caller's next fence. On mapped memory stores are never reordered. */
+ * losses to later fences of the program. On mapped memory stores are never reordered. */
 static int order_pushes(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
     const struct remo_node *own_node = thread->node;
     struct remo__thread *last = cell->last_pushers[node];

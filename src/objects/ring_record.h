@@ -79,11 +79,11 @@ static inline void remo__record_mask(const struct remo__ring_cursor *cursor, uin
         words[i] ^= key;
 }
 
-/* Encode a payload that is masked: pad it to words. Return the number of bytes of the record. */
+/* Encode a record with a masked payload (`size` > 0), padded to words. Return the bytes to write. */
 static inline uint64_t remo__record_encode_masked(uint64_t *words, const struct remo__ring_cursor *cursor,
                                                   uint64_t head, uint32_t size, const void *payload) {
     size_t count = remo__record_words(size);
-    words[1 + count] = 0; /* the padding, or the checksum */
+    words[1 + count] = 0; /* the padding is in the last word */
     memcpy(words + 2, payload, size);
     words[1] = remo__record_checksum(cursor, head, words + 2, count * sizeof *words);
     remo__record_mask(cursor, words + 2, count);

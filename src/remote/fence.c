@@ -31,7 +31,7 @@ static bool has_others(const struct remo__slots_peer *of) {
     return remo__slots_get(&of->others) > 0 && (is_flushing || !REMO__MUTANT(fence_others));
 }
 
-/* A wait condition: at some time since the fence began, no operation on each peer of the range was in flight.
+/* A wait condition: each peer of the range had, at some time since the fence began, no operation in flight.
  * Writes count only if `writes`. */
 static int drained(void *ctx) {
     struct drain *drain = ctx;
@@ -92,8 +92,8 @@ static bool only_exempt(const struct remo__exempt_writes *exempt, uint32_t peer,
 }
 
 /* Post the read that flushes the writes of `thread` to `peer`, unless none is unplaced or a read in flight
- * flushes them. The read counts as an operation of the fencing thread. *ret_target: the write that this fence
- * must place, with all earlier ones; 0: none. Returns transient errors only. */
+ * flushes them. The read counts as an operation of the fencing thread. *ret_target: the number of the last
+ * write that this fence must place; 0: none. Returns transient errors only. */
 static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t peer, uint64_t *ret_target) {
     const struct remo__slots_peer *of = &thread->slots->peers[peer];
     uint64_t target =
@@ -116,8 +116,8 @@ static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t
     return REMO__MUTANT(fence_flush_failed) ? 0 : rc;
 }
 
-/* No flush read is in flight. Return 0 if the writes up to `target` are placed or lost, else the error of the
- * flush read, which is transient. */
+/* Requires that the flush read has ended. Return 0 if the writes up to `target` are placed or lost, else the
+ * error of the flush read, which is transient. */
 static int flush_end(struct remo__thread *thread, uint32_t peer, uint64_t target) {
     const struct remo__slots_peer *of = &thread->slots->peers[peer];
     if (atomic_load(&of->flushed) >= target || REMO__MUTANT(fence_flush_status))
@@ -296,7 +296,8 @@ static int check_scope(const struct remo_node *node, enum remo_fence_scope scope
                       (int)scope, peer, node->size);
 }
 
-/* Any fabric, and the first call of a thread. Not inline, so that a mapped fence needs no stack frame. */
+/* Fence on any fabric; attach the thread if necessary. Not inline, so that a mapped fence needs no stack
+ * frame. */
 static __attribute__((noinline)) int fence_any(struct remo_node *node, enum remo_fence_scope scope,
                                                uint32_t peer) {
     int rc = check_scope(node, scope, peer);

@@ -27,7 +27,7 @@ int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, 
 int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
 
 /* Fence all operations of the node, exempt writes too, and retry as remo__fence_retry. For the close of a
- * channel: a late exempt write could overwrite memory that is reused. Errors: as there. */
+ * channel: a late exempt write could overwrite memory that is reused. Errors: those of remo__fence_retry. */
 int remo__fence_leave(struct remo__thread *thread);
 
 /* Return whether no thread of this node has an operation on `peer` in flight, or a write, exempt or not,

@@ -70,7 +70,7 @@ bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_comple
  * thread, so the failure of another node does not affect it.
  * Errors: those of remo_fence; those of failed writes only if `writer` is the caller. */
 int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
-/* The same, but leave the errors of failed writes to the next fence of the program. */
+/* The same, but leave the errors of failed writes to later fences of the program. */
 int remo__fence_writer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
 /* Return whether an operation of this node is in flight although its caller no longer waits: an atomic at
  * `peer`, or a REMO__WRITE_TRACKED write or a remo__op_flush to any peer. It may be applied at any time.

@@ -257,7 +257,8 @@ static void fill_slot(struct remo__start *start, uint32_t index) {
         memcpy(slot->bounce, start->src, start->op.size_bytes);
 }
 
-/* Number a write. A fence that reads `written` before the next flush read also finds `posted`. */
+/* Number a write. `posted` is stored first: a flush read that a fence posts after it has read `written`
+ * places at least the writes up to that number. */
 static void number_write(struct remo__slots_peer *peer, bool is_exempt) {
     uint64_t number = atomic_load(&peer->posted) + 1;
     atomic_store(&peer->posted, number);

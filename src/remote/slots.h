@@ -28,8 +28,8 @@ struct remo__slots_peer {
      * another thread that runs earlier. Noted and taken under the lock; read also without it. */
     _Atomic int thread_error, global_error;
     /* If completion does not mean placed, the writes to the peer have the numbers 1, 2, ... */
-    _Atomic uint64_t posted;   /* the last write */
-    _Atomic uint64_t written;  /* the last write that is not exempt */
+    _Atomic uint64_t posted;   /* number of the last write */
+    _Atomic uint64_t written;  /* number of the last write that is not exempt */
     _Atomic uint64_t flushing; /* a flush read in flight places all writes up to this one */
     _Atomic uint64_t flushed;  /* all writes up to this one are placed */
     _Atomic int flush_status;  /* of the last flush read that failed */

@@ -19,7 +19,7 @@ enum {
     ATTACHED = 1,
     DETACHED = 2, /* the thread has ended */
     ORPHANED = 3, /* the node is closed */
-    ENDING = 4    /* the thread ends, and observers run: the node must not be freed */
+    ENDING = 4    /* the thread ends, and its observers run: the node must not be freed */
 };
 
 _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
@@ -205,8 +205,8 @@ void remo__threads_choose_spins(struct remo_node *node) {
     node->threads->spins = local_count > processors ? SPINS_CROWDED : SPINS;
 }
 
-/* Release the node's ownership of a struct. All objects are closed, so a thread that ends has no observers,
- * but it may still access their lock. */
+/* Release the node's ownership of a struct. All objects are closed, so there are no observers; but a thread
+ * that ends may still hold `observers_lock`. */
 static void orphan(struct remo__thread *thread) {
     uint32_t attached = atomic_load(&thread->attached);
     while (attached == ENDING || !atomic_compare_exchange_weak(&thread->attached, &attached, ORPHANED)) {

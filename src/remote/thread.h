@@ -29,7 +29,7 @@ struct remo__thread {
     uint64_t node_id; /* a copy, readable after the node is freed */
 } REMO__CACHE_ALIGNED;
 
-/* An object that has a state of each thread, by the thread's index. */
+/* Observes the end of threads, for an object that keeps a state per thread, by the thread's index. */
 struct remo__thread_observer {
     /* Release the state of a thread that ends; called in that thread, before another thread can have its
      * index. May wait for op_timeout_ns at most. */

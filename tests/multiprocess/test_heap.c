@@ -146,7 +146,7 @@ static int reopening(struct remo_node *node, void *ctx) {
 #define RING 64u
 
 /* Sizes of the blocks that threads exchange: of all kinds; and large blocks, whose slabs are often emptied
- * and made again for another class. */
+ * and initialised for another class. */
 struct exchange_sizes {
     uint32_t count;
     uint64_t bytes[9];

@@ -123,7 +123,7 @@ static int failing(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Open the heap, and connect node 0 to all others, as an operation of a paused node must not connect. */
+/* Open the heap, and connect node 0 to all others before a node pauses: a paused node cannot connect. */
 static int open_connected(struct remo_node *node, struct remo_heap **ret_heap) {
     struct remo_addr addr;
     if (open_heap(node, 0, ret_heap) != 0)
@@ -170,7 +170,7 @@ static int overlapping(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Two nodes pause. They delay an attempt for one op_timeout together. */
+/* Two nodes pause. Together they delay an attempt by one op_timeout_ns. */
 static int silent(struct remo_node *node, void *ctx) {
     struct remo_heap *heap;
     (void)ctx;

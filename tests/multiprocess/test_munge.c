@@ -1,5 +1,6 @@
-/* test_munge.c - nodes that authenticate with munge, with a libmunge of this test: the daemons have the same
- * key, different keys, or do not answer. A wrong credential is reported at once; a daemon may recover. */
+/* test_munge.c - nodes that authenticate with munge. A libmunge of this test simulates daemons with the same
+ * key, with different keys, or without an answer. A wrong credential is reported at once. After an error of
+ * the daemon the nodes retry. */
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>

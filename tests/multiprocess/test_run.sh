@@ -637,7 +637,7 @@ open_at() {
         timeout 100 "$member" --open 0
 }
 
-# Nodes of two hosts have different keys: both report it at once.
+# Nodes of two hosts: with different keys, both report the error at once; with one key, both join.
 case_keys_of_other_hosts() {
     if [ "$(id -u)" -ne 0 ] || ! command -v ip >/dev/null || ! hosts_make; then
         skip "no network namespaces for this user"

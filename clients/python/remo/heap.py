@@ -27,15 +27,15 @@ class Heap(Object):
         return address.word
 
     def free(self, address: int) -> None:
-        """Free a block of this node immediately: no peer uses its address."""
+        """Free a block of this node immediately. Requires that no peer uses its address."""
         check(self._call('free', Address(address)))
 
     def retire(self, address: int) -> None:
-        """Free a block of this node when all threads that are pinned now have unpinned."""
+        """Free a block of this node after all currently pinned threads have unpinned."""
         check(self._call('retire', Address(address)))
 
     def reclaim(self, timeout: Optional[float] = None) -> None:
-        """Wait until all blocks that this node has retired are free; a timeout raises Timeout."""
+        """Wait until all blocks that this node retired before the call are free. A timeout raises Timeout."""
         check(wait_in_slices(timeout, lambda ns: self._call('reclaim', ns)))
 
     @contextlib.contextmanager

@@ -23,15 +23,15 @@ class heap : public detail::object<remo_heap, remo_heap_close, remo_heap_channel
         call(errors, [&](remo_heap *h) { return remo_heap_alloc(h, size_bytes, alignment, &address); });
         return address;
     }
-    /* Free a block of this node immediately: no peer uses its address. */
+    /* Free a block of this node immediately. Requires that no peer uses its address. */
     void free(remo_addr address, on_error errors = {}) {
         call(errors, [&](remo_heap *h) { return remo_heap_free(h, address); });
     }
-    /* Free a block of this node when all threads that are pinned now have unpinned. */
+    /* Free a block of this node after all currently pinned threads have unpinned. */
     void retire(remo_addr address, on_error errors = {}) {
         call(errors, [&](remo_heap *h) { return remo_heap_retire(h, address); });
     }
-    /* Wait until all retired blocks are free. Return false if some are not after `time`. */
+    /* Wait until all blocks that this node retired before are free. False: not within `time`. */
     bool reclaim(timeout time = forever, on_error errors = {}) {
         bool in_time = true;
         bool done = call(errors, [&](remo_heap *h) {

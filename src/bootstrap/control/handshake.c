@@ -43,8 +43,8 @@ static const char *const refusal_texts[REMO__REFUSAL_COUNT] = {
     [REMO__REFUSAL_USER] =
         "the nodes belong to different users, or the kernel does not report the users of TCP "
         "connections; start all nodes as one user, or give all the same key file",
-    [REMO__REFUSAL_MUNGE] = "the munge daemon cannot verify the credential; check it with: munge -n | "
-                            "unmunge, and the clocks of both machines",
+    [REMO__REFUSAL_MUNGE] = "the munge daemon cannot verify the credential; check the clocks of both "
+                            "machines, and the daemon with: munge -n | unmunge",
 };
 
 const char *remo__refusal_text(uint16_t refusal) {

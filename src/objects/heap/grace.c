@@ -38,7 +38,7 @@ int remo_heap_pin(struct remo_heap *heap) {
     if (rc != 0 || state->pin_depth++ > 0)
         return rc;
     if (state->pin % 2 == 0
-        && !REMO__MUTANT(heap_pin)) /* else an earlier thread could not unpin at its end */
+        && !REMO__MUTANT(heap_pin)) /* else an earlier thread failed to unpin at its end */
         store_pin(own_pin(heap, thread), ++state->pin);
     if (!REMO__MUTANT(heap_pin_fence))
         remo__mapped_fence(); /* pairs with the fence in begin() */
@@ -245,7 +245,7 @@ static int conclude(struct remo_heap *heap, uint32_t node, enum verdict verdict)
 }
 
 /* Examine all participants that may still use blocks of the grace period. The reads of their pins overlap,
- * and end at the deadline. Return 0 if none may, or -ETIMEDOUT with a sentence. */
+ * and end at the deadline. Return 0 if no participant may, or -ETIMEDOUT with a sentence. */
 static int examine_all(struct remo_heap *heap, uint64_t deadline_ns) {
     const struct remo_nodeset *pending = &heap->grace.pending;
     struct remo_nodeset reading = {0};
@@ -265,7 +265,8 @@ static int examine_all(struct remo_heap *heap, uint64_t deadline_ns) {
 }
 
 /* Begin, continue or end grace periods until number `goal` has ended, or no block is retired. The caller
- * holds `busy`. Ends after op_timeout_ns. Return 0, or -ETIMEDOUT and a sentence with a participant. */
+ * holds `busy`. Blocks for op_timeout_ns at most. Return 0, or -ETIMEDOUT with a sentence that names a
+ * participant. */
 static int advance(struct remo_heap *heap, uint64_t goal) {
     struct heap_grace *grace = &heap->grace;
     uint64_t deadline_ns = remo__deadline(heap->node->op_timeout_ns);

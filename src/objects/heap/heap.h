@@ -41,8 +41,8 @@
 enum heap_slab_state { HEAP_SLAB_OWNED, HEAP_SLAB_PARTIAL, HEAP_SLAB_FULL, HEAP_SLAB_UNUSED };
 
 /* A thread that has freed a block, or that looks up a wrong address, may read the slab while another thread
- * makes it again. So the fields that it reads are atomic. A mixture of old and new values is harmless: only
- * a LIVE block ends, and the thread examines the state of the slab again under `lock`. */
+ * initialises it for other blocks. So the fields that it reads are atomic. A mixture of old and new values is
+ * harmless: only a LIVE block ends, and the thread examines the state of the slab again under `lock`. */
 struct heap_slab {
     _Atomic uint64_t start, bytes; /* arena offset, and pages */
     _Atomic uint64_t block_bytes;

@@ -181,7 +181,7 @@ struct heap_slab *remo__heap_slab_at(const struct remo_heap *heap, uint64_t offs
     if (remo__unlikely(chunk->bytes > HEAP_CHUNK_BYTES)) {
         struct heap_slab *slab = slab_of_page(chunk, 0);
         return slab && offset - slab->start < slab->bytes ? slab
-                                                          : NULL; /* its last piece may be partly used */
+                                                          : NULL; /* the end of the chunk may be unused */
     }
     return slab_of_page(chunk, offset % HEAP_CHUNK_BYTES / HEAP_PAGE_BYTES);
 }

@@ -245,8 +245,8 @@ int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct rem
                               uint8_t marks, int rc);
 /* Set the sentence for a release that keeps the lock, because writes may be in flight. Returns -EAGAIN. */
 int remo__lock_still_held(const struct remo_lock *lock, uint32_t index);
-/* Results of a grant besides 0 and errors. GRANT_LOST: the connection to the waiter, which is up, was lost.
- * The release has succeeded, and the home sends the grant after the recount of remo__lock_end. */
+/* Results of a grant besides 0 and errors. REMO__LOCK_GRANT_LOST: the connection to the waiter, which is up,
+ * was lost. The release has succeeded, and the home sends the grant after the recount of remo__lock_end. */
 enum { REMO__LOCK_TICKET_SKIPPED = 1, REMO__LOCK_GRANT_LOST = 2 };
 
 /* Grant the lock to the first ticket after `ticket` that is not skipped, and end the skipped ones. `word` is
@@ -256,11 +256,11 @@ int remo__lock_grant_next(struct remo_lock *lock, uint32_t index, struct remo__t
 /* End `ticket`, add `change` to the flags of the home word, and grant the next ticket. */
 int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint32_t ticket, uint64_t change, bool by_message);
-/* Grant `ticket` at its queue word. Returns TICKET_SKIPPED if the ticket has SKIP; then its queue word is 0
- * again. */
+/* Grant `ticket` at its queue word. Returns REMO__LOCK_TICKET_SKIPPED if the ticket has SKIP; then its
+ * queue word is 0 again. */
 int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
                      uint32_t flags, bool by_message);
-/* Send a grant word to the waiter: by a write, or by message, which is never GRANT_LOST. */
+/* Send a grant word to the waiter: by a write, or by message, which never returns REMO__LOCK_GRANT_LOST. */
 int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint32_t waiter, uint64_t grant, bool by_message);
 /* Execute an atomic on a word of the lock at its home. Word 0 is the home word, 1 + n is queue word n. */
@@ -276,7 +276,7 @@ void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t non
 /* Make an UNSETTLED state GUARDED if the operation has ended. Any thread may call this. */
 void remo__lock_reopen(struct remo_lock *lock, uint32_t index);
 
-/* Between reminders of one waiting thread. In the simulator they follow the timeouts of operations. */
+/* The time between reminders of one waiting thread; in the simulator longer than op_timeout_ns. */
 #ifdef REMO_SIM_SMALL
 #define REMO__LOCK_REMIND_NS (60 * REMO__NS_PER_S)
 #else

@@ -65,7 +65,7 @@ static int send_home(struct remo_lock *lock, uint32_t index, enum remo__lock_mes
     return remo_channel_send(lock->channel, lock->locals[index].home, message, sizeof message);
 }
 
-/* Request a round from the home. Without memory for the message, repeat it for op_timeout_ns at most. */
+/* Request a round from the home. Without memory for the message, retry for op_timeout_ns at most. */
 static void request_recount(struct remo_lock *lock, uint32_t index) {
     uint64_t deadline_ns = remo__deadline(lock->node->op_timeout_ns);
     while (send_home(lock, index, REMO__LOCK_RECOUNT) == -ENOMEM && remo__remaining_ns(deadline_ns) > 0
@@ -191,8 +191,8 @@ static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thre
     return rc == -ETIMEDOUT ? remo__peer_timeout(lock->node, waiter, "grant a lock to") : rc;
 }
 
-/* If the waiter has failed or left, the home resolves its tickets. A grant whose connection was lost, to a
- * waiter that is up, is no error of the caller: the home sends it. */
+/* If the waiter has failed or left, the home resolves its tickets. If only the connection to the waiter was
+ * lost, that is no error of the caller: the home sends the grant. */
 int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint32_t waiter, uint64_t grant, bool by_message) {
     if (waiter >= lock->node->size || !remo_nodeset_has(&lock->channel->participants, waiter))

@@ -161,7 +161,7 @@ static void query_node(struct remo_lock *lock, uint32_t node) {
     for (uint32_t i = 0; i < REMO__ARRAY_COUNT(failed.word); i++)
         remo__put_u64(&writer, failed.word[i]);
     if (remo_channel_send(lock->channel, node, message, (size_t)(writer.at - message)) != 0)
-        remo_nodeset_add(&recovery->unsent, node); /* until it connects or fails, or a REMIND */
+        remo_nodeset_add(&recovery->unsent, node); /* until it connects or fails, or a REMIND arrives */
 }
 
 static void query_unanswered(struct remo_lock *lock) {

@@ -112,8 +112,8 @@ static bool put_claims(struct answer *answer, struct remo_lock *lock, uint32_t i
 
 /* ---- steps ---- */
 
-/* Report as many locks as possible now. Return true if the answer is complete, or cannot be sent: then the
- * home repeats its query. */
+/* Report as many locks as possible now. Return true if the answer is complete, or cannot be sent; the home
+ * repeats its query then. */
 static bool report_some(struct remo_lock *lock, uint32_t slot) {
     struct remo__lock_report *report = &lock->reports[slot];
     struct answer answer;
@@ -171,7 +171,7 @@ static void on_query(struct remo_lock *lock, uint32_t from, struct remo__reader 
             continue;
         request.next = slot;
         if (!lock->reports[slot].is_requested || lock->reports[slot].round != request.round)
-            lock->reports[slot] = request; /* otherwise the query is repeated */
+            lock->reports[slot] = request; /* otherwise this query is a repetition */
         remo__lock_report_continue(lock);
     }
 }

@@ -70,7 +70,8 @@ static int advance_and_wait(struct remo__queue_op *op, struct remo__queue_kept_c
     return rc;
 }
 
-/* Keep a claim, so that later calls retract it. The entry is free: otherwise the push had not begun. */
+/* Keep a claim, so that later calls retract it. The entry is free: otherwise the push would have failed
+ * at its start. */
 static void keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     struct remo_queue *queue = op->queue;
     struct remo__queue_kept_claim *entry = own_entry(op);
@@ -125,8 +126,8 @@ void remo__queue_retract_kept_claims(struct remo__queue_op *op) {
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
 }
 
-/* A wait condition: the claim of this thread is retracted. Fails unless an operation of the retraction is in
- * flight: the next push tries again. */
+/* A wait condition: the claim of this thread is retracted. Fails if no operation of the retraction is in
+ * flight: the next push retries. */
 static int is_settled(void *ctx) {
     struct remo__queue_op *op = ctx;
     struct remo_queue *queue = op->queue;

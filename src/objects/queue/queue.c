@@ -24,7 +24,7 @@ static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
 }
 
 /* Runs on the control thread. The stored bit allows pops to free the slots that `node` has claimed and not
- * filled. Not set while a later endpoint of the node may connect. */
+ * filled. The bit is not set while a later endpoint of the node may connect. */
 static void on_cut_off(void *ctx, uint32_t node) {
     struct remo_queue *queue = ctx;
     if (!remo__channel_is_cut_off(queue->channel, node))

@@ -57,7 +57,7 @@ struct remo__queue_kept_claim {
     enum remo__queue_retraction step;
     struct remo_ack ack;  /* of the operations of the step */
     bool outcome_unknown; /* an attempt to retract it failed, and may have been applied */
-    /* This entry of the table has a claim. Its own thread sets it, and any thread clears it. */
+    /* This entry of the table has a claim. Only `thread` sets the flag; any thread clears it. */
     _Atomic bool is_used;
 };
 

@@ -295,10 +295,10 @@ int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct rem
 /* Make the slot VALID, release the stripe, and return the status of the insert: all receivers have
  * acknowledged it. */
 int remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
-/* Release the stripe, and return 0, the status of the delete: its slot is DELETED. */
+/* Release the stripe, and return 0, the status of the delete, because its slot is DELETED. */
 int remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
 /* Abort an operation at step SEND or ACK: undo an insert, defer the record of a delete, release the stripe.
- * Return the status of the operation: `status`, or 0 of a delete, which has taken effect. */
+ * Return the status of the operation: `status`, or 0 for a delete, which has taken effect. */
 int remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
                           int status);
 /* Return the record of an insert or delete. */
