@@ -77,7 +77,8 @@ REMO_API void remo_queue_close(struct remo_queue *queue);
 REMO_API struct remo_channel *remo_queue_channel(struct remo_queue *queue);
 
 /* Append the `size_bytes` bytes at `data` (0 to slot_bytes). `data` may be reused on return. Blocks
- * up to `timeout_ns` (0: try once).
+ * up to `timeout_ns` (0: try once). After a failed push, the next push of the thread frees the slot
+ * first, and blocks for op_timeout_ns longer at most.
  * Errors:
  *   -ETIMEDOUT  the queue is full, or other nodes were faster until the timeout
  *   -EMSGSIZE   the element is longer than slot_bytes
