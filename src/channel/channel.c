@@ -235,7 +235,7 @@ int remo_channel_join(struct remo_channel *channel) {
 
 /* A peer that has refused this endpoint may have closed its own since: the mismatch is the cause. */
 static int peer_problem(const struct remo_channel *channel, uint32_t node, enum remo_channel_state state) {
-    if (atomic_load(&channel->mismatched))
+    if (atomic_load(&channel->peers[node].refused) && atomic_load(&channel->mismatched))
         return remo__fail(-EPROTO, "%s", channel->error_text);
     if (state == REMO_CHANNEL_LEFT)
         return remo__fail(-ENOTCONN, "node %u has closed channel %s", node, channel->name);

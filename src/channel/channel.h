@@ -33,7 +33,7 @@ struct remo__channel_peer {
     uint32_t leaving_id;     /* after close: the peer's endpoint that awaits the final LEAVE; 0: none */
     bool asked;              /* our JOIN was sent */
     _Atomic bool awaited;    /* our first JOIN was sent, and ANSWERED has not arrived */
-    bool refused;            /* REFUSE was sent or received; a later JOIN is of a later incarnation */
+    _Atomic bool refused;    /* REFUSE was sent or received; a later JOIN is of a later incarnation */
 };
 
 struct remo_channel {

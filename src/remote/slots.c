@@ -260,10 +260,10 @@ static void fill_slot(struct remo__start *start, uint32_t index) {
 /* Number a write. `posted` is stored first: a flush read that a fence posts after it has read `written`
  * places at least the writes up to that number. */
 static void number_write(struct remo__slots_peer *peer, bool is_exempt) {
-    uint64_t number = atomic_load(&peer->posted) + 1;
-    atomic_store(&peer->posted, number);
+    uint64_t number = atomic_load_explicit(&peer->posted, memory_order_relaxed) + 1;
+    atomic_store_explicit(&peer->posted, number, memory_order_release);
     if (!is_exempt)
-        atomic_store(&peer->written, number);
+        atomic_store_explicit(&peer->written, number, memory_order_release);
 }
 
 static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {

@@ -85,11 +85,6 @@ static struct remo__thread *find_thread(const struct remo_node *node) {
     return NULL;
 }
 
-static void free_parts(struct remo__thread *thread) {
-    remo__slots_close(thread->slots);
-    free(thread->stats);
-}
-
 static struct remo__thread *make_thread(struct remo_node *node, uint32_t index) {
     struct remo__thread *thread =
         aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *thread, REMO__CACHE_LINE));
@@ -205,27 +200,28 @@ void remo__threads_choose_spins(struct remo_node *node) {
     node->threads->spins = local_count > processors ? SPINS_CROWDED : SPINS;
 }
 
-/* Release the node's ownership of a struct. All objects are closed, so there are no observers; but a thread
- * that ends may still hold `observers_lock`. */
-static void orphan(struct remo__thread *thread) {
+/* Release the struct of a thread. All objects are closed, so there are no observers; but a thread that ends
+ * may still hold `observers_lock`, and use the slots. */
+static void release_thread(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    struct remo_stats *stats = thread->stats;
     uint32_t attached = atomic_load(&thread->attached);
     while (attached == ENDING || !atomic_compare_exchange_weak(&thread->attached, &attached, ORPHANED)) {
         sched_yield();
         attached = atomic_load(&thread->attached);
     }
     if (attached == DETACHED)
-        free(thread);
+        free(thread); /* otherwise its thread frees it */
+    remo__slots_close(slots);
+    free(stats);
 }
 
 void remo__threads_close(struct remo_node *node) {
     if (!node->threads)
         return;
     uint32_t count = atomic_load(&node->threads->count);
-    for (uint32_t i = 0; i < count; i++) {
-        struct remo__thread *thread = node->threads->of[i];
-        free_parts(thread);
-        orphan(thread);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        release_thread(node->threads->of[i]);
     pthread_mutex_destroy(&node->threads->lock);
     pthread_mutex_destroy(&node->threads->observers_lock);
     free(node->threads);

@@ -59,18 +59,18 @@ int remo_heap_unpin(struct remo_heap *heap) {
         if (!REMO__MUTANT(heap_unpin_fence))
             rc = remo__fence_retry(thread, REMO_FENCE_THREAD, 0, &loss);
         if (rc != 0) /* a write may be placed later */
-            return remo__fail_more(rc, "unpinning heap %s", remo_channel_name(heap->region->channel));
+            return remo__fail_more(-ETIMEDOUT, "unpinning heap %s", remo_channel_name(heap->region->channel));
         if (!REMO__MUTANT(heap_pin))
             store_pin(own_pin(heap, thread), ++state->pin);
     }
     state->pin_depth--;
-    return loss;
+    return loss == -ETIMEDOUT ? remo__fail_more(-EIO, "heap %s", remo_channel_name(heap->region->channel))
+                              : loss;
 }
 
 void remo__heap_grace_unpin(struct remo_heap *heap, struct remo__thread *thread, struct heap_thread *state) {
-    int loss;
     state->pin_depth = 0;
-    if (state->pin % 2 == 1 && remo__fence_retry(thread, REMO_FENCE_THREAD, 0, &loss) == 0)
+    if (state->pin % 2 == 1 && remo__fence_retry(thread, REMO_FENCE_THREAD, 0, NULL) == 0)
         store_pin(own_pin(heap, thread), ++state->pin);
 }
 

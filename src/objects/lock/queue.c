@@ -65,12 +65,15 @@ static int send_home(struct remo_lock *lock, uint32_t index, enum remo__lock_mes
     return remo_channel_send(lock->channel, lock->locals[index].home, message, sizeof message);
 }
 
-/* Request a round from the home. Without memory for the message, retry for op_timeout_ns at most. */
+/* Request a round from the home. Without room for the message, retry for op_timeout_ns at most. */
 static void request_recount(struct remo_lock *lock, uint32_t index) {
     uint64_t deadline_ns = remo__deadline(lock->node->op_timeout_ns);
-    while (send_home(lock, index, REMO__LOCK_RECOUNT) == -ENOMEM && remo__remaining_ns(deadline_ns) > 0
-           && !REMO__MUTANT(lock_request_again))
+    int rc = send_home(lock, index, REMO__LOCK_RECOUNT);
+    while ((rc == -ENOMEM || rc == -ENOBUFS) && remo__remaining_ns(deadline_ns) > 0
+           && !REMO__MUTANT(lock_request_again)) {
         remo__pause(lock->node, remo__deadline(PAUSE_NS));
+        rc = send_home(lock, index, REMO__LOCK_RECOUNT);
+    }
 }
 
 void remo__lock_remind(struct remo_lock *lock, uint32_t index, uint64_t *remind_at_ns) {

@@ -33,7 +33,8 @@ struct remo__lock_recovery {
     struct remo_nodeset unsent;     /* of these: the query could not be sent yet */
     bool drains;    /* after a RECOUNT: query all once before the scan, so that late operations have ended */
     bool is_paused; /* the message that continues the round was not sent, or could not be handled */
-    bool recount_due; /* a RECOUNT arrived during the round: begin another one after it */
+    uint64_t reminded_at_ns; /* a REMIND soon after it has no effect: many threads may wait */
+    bool recount_due;        /* a RECOUNT arrived during the round: begin another one after it */
     struct held_lock batch[BATCH_LOCKS];
     uint8_t *claims; /* [BATCH_LOCKS][places] */
     uint64_t words[READ_BYTES / 8];
@@ -433,9 +434,11 @@ static void recount(struct remo_lock *lock) {
 /* Repeat messages that could not be sent for lack of memory. A query that has arrived is repeated too,
  * because its answer may not have been sent. */
 static void remind(struct remo_lock *lock) {
-    const struct remo__lock_recovery *recovery = lock->recovery;
-    if (REMO__MUTANT(lock_remind))
+    struct remo__lock_recovery *recovery = lock->recovery;
+    uint64_t now_ns = remo__now_ns();
+    if (now_ns - recovery->reminded_at_ns < REMO__LOCK_REMIND_NS / 2 || REMO__MUTANT(lock_remind))
         return;
+    recovery->reminded_at_ns = now_ns;
     if (recovery->phase == IDLE && lock->has_unsent_grant)
         remo__lock_recovery_start(lock);
     else if (recovery->phase == ASKING)
