@@ -33,10 +33,9 @@ static_assert(offsetof(struct snapshot, data) == REMO__SLOT_HEAD_BYTES,
 /* Find the slot of `ticket`, or of the first ticket after it whose owner still participates. */
 static int find_slot(struct remo_queue *queue, uint64_t ticket, struct remo__queue_slot *ret_slot) {
     for (uint32_t i = 0; i <= queue->member_count; i++, ticket++) {
-        uint64_t lap = ticket / queue->capacity, at = 0;
-        uint32_t index = (uint32_t)(ticket - lap * queue->capacity);
-        uint32_t member = index % queue->member_count, owner = queue->members[member];
-        uint64_t offset = REMO__QUEUE_SLOTS + (uint64_t)(index / queue->member_count) * queue->stride;
+        uint64_t lap = ticket / queue->capacity, index = ticket - lap * queue->capacity, at = 0;
+        uint32_t owner = queue->members[index % queue->member_count];
+        uint64_t offset = REMO__QUEUE_SLOTS + index / queue->member_count * queue->stride;
         int rc = remo__queue_find_offset(queue, queue->slots_memory, owner, offset, &at);
         if (remo__queue_is_departure(rc))
             continue;
