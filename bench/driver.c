@@ -259,9 +259,8 @@ static int run_workers(struct worker *workers, uint32_t count, struct gate *gate
     for (uint32_t i = 1; i < started; i++)
         pthread_join(workers[i].id, NULL);
     if (rc != 0)
-        return remo__fail(
-            -rc, "cannot start thread %u of %u (%s); ask for fewer with --threads, or raise ulimit -u",
-            started, count, strerror(rc));
+        return remo__fail(-rc, "cannot start thread %u of %u (%s); reduce --threads, or raise ulimit -u",
+                          started, count, strerror(rc));
     for (uint32_t i = 0; i < count; i++)
         if (workers[i].thread->status != 0)
             return remo__fail(workers[i].thread->status, "%s", workers[i].thread->error);

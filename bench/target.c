@@ -8,11 +8,10 @@ uint32_t bench_target(const struct bench_job *job) {
 }
 
 void *bench_mapping(struct bench_job *job, struct remo_region *region, uint32_t node, uint64_t offset) {
-    struct remo__thread *thread = remo__thread(job->node);
     struct remo_addr addr;
-    if (!job->mapped || !thread || remo_region_address(region, node, offset, &addr) != 0)
+    if (!job->mapped || remo_region_address(region, node, offset, &addr) != 0)
         return NULL;
-    char *base = remo__peer_base(thread, node);
+    char *base = remo__peer_base(job->node, node);
     return base ? base + remo_addr_offset(addr) : NULL;
 }
 
@@ -21,10 +20,9 @@ void *bench_scratch(struct bench_job *job) {
 }
 
 const void *bench_arena(struct bench_job *job, uint64_t *ret_bytes) {
-    struct remo__thread *thread = remo__thread(job->node);
     uint32_t target = bench_target(job);
     *ret_bytes = atomic_load(&job->node->peers[target].mapped_bytes);
-    return thread && job->mapped ? remo__peer_base(thread, target) : NULL;
+    return job->mapped ? remo__peer_base(job->node, target) : NULL;
 }
 
 uint32_t bench_active(const struct bench_options *options) {

@@ -37,6 +37,8 @@ static const struct argp_option arguments[] = {
     {"pause", KEY_FAULT + SIM_PAUSE, NULL, 0, "a node pauses for some steps", 0},
     {"zombie", KEY_FAULT + SIM_ZOMBIE, NULL, 0, "a node pauses, is declared failed, and resumes", 0},
     {"cut", KEY_FAULT + SIM_CUT, NULL, 0, "a node is cut off from its peers", 0},
+    {"lose", KEY_FAULT + SIM_LOSE, NULL, 0,
+     "the connection of the n-th operation is lost, and one of its nodes counts as failed", 0},
     {"fail-post", KEY_FAULT + SIM_FAIL_POST, NULL, 0,
      "the n-th operation cannot be posted: for every n of some seeds, and one n of many", 0},
     {"fail-completion", KEY_FAULT + SIM_FAIL_COMPLETION, NULL, 0,

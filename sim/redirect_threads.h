@@ -16,6 +16,7 @@
 #define pthread_mutex_init(mutex, attributes) sim_mutex_init(mutex)
 #define pthread_mutex_destroy(mutex) ((void)(mutex))
 #define pthread_mutex_lock(mutex) sim_mutex_lock(mutex)
+#define pthread_mutex_trylock(mutex) sim_mutex_trylock(mutex)
 #define pthread_mutex_unlock(mutex) sim_mutex_unlock(mutex)
 #define pthread_cond_broadcast(cond) sim_cond_broadcast(cond)
 #define pthread_cond_wait(cond, mutex) sim_cond_wait(cond, mutex)

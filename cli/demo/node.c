@@ -361,11 +361,10 @@ static void two_processors(int ret_cpu[2]) {
 
 /* Return the memory of the last node as this node's CPU sees it, or NULL. */
 static char *scratch_mapping(struct demo *demo) {
-    struct remo__thread *thread = remo__thread(demo->node);
     struct remo_addr addr;
-    if (!thread || remo_region_address(demo->scratch, demo->size - 1, 0, &addr) != 0)
+    if (remo_region_address(demo->scratch, demo->size - 1, 0, &addr) != 0)
         return NULL;
-    char *base = remo__peer_base(thread, demo->size - 1);
+    char *base = remo__peer_base(demo->node, demo->size - 1);
     return base ? base + remo_addr_offset(addr) : NULL;
 }
 

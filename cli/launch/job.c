@@ -75,12 +75,11 @@ static int hosts_read(const struct launch_options *options, struct launch_job *j
             return rc;
         job->nodes = options->nodes ? options->nodes : job->hosts.count;
         if (job->nodes > job->hosts.count)
-            return remo__fail(-EINVAL,
-                              "%u nodes are asked for, but %s has slots for %u; add hosts or slots=N",
+            return remo__fail(-EINVAL, "cannot start %u nodes: %s has slots for %u; add hosts or slots=N",
                               job->nodes, options->hosts_file, job->hosts.count);
     }
     if (job->nodes > REMO__NODES_MAX)
-        return remo__fail(-EINVAL, "%u nodes are asked for; from 1 to %u are possible", job->nodes,
+        return remo__fail(-EINVAL, "cannot start %u nodes: a job has 1 to %u nodes; change -n", job->nodes,
                           REMO__NODES_MAX);
     job->places = calloc(job->nodes, sizeof *job->places);
     if (!job->places)

@@ -13,8 +13,9 @@
  *          either of the two later gets the same sentence. The node that joins later cannot use the
  *          channel: its calls return -EPROTO, including those on its own memory. So two nodes that
  *          do not match never both hold one lock. Two nodes are compared if one of them counts the
- *          other as a participant. Disjoint sets of participants are separate channels of the
- *          same name.
+ *          other as a participant. If the earlier node does not count the later node as a
+ *          participant, only the later node gets -EPROTO, and the earlier node continues.
+ *          Disjoint sets of participants are separate channels of the same name.
  * Lifetime: an endpoint connects to at most one endpoint of each peer. A node may close immediately
  *           after a successful wait; the wait of its peer still succeeds. After a close, peers get
  *           REMO_CHANNEL_LEFT. Memory is reused when all peers that have its address have closed
@@ -93,7 +94,8 @@ REMO_API int remo_channel_add_memory(struct remo_channel *channel, const char *n
  * Errors:
  *   -EINVAL            `channel` is NULL, or the root channel
  *   -ENOMEM, -ENOBUFS  no memory for the message
- *   -ETIMEDOUT         a participant does not answer */
+ *   -ETIMEDOUT         a participant does not answer, or another node that has announced a channel of
+ *                      this name with this node as a participant */
 REMO_API int remo_channel_join(struct remo_channel *channel);
 /* Wait until every participant is connected to this channel and to all its sub-channels (root: to
  * every channel). Blocks up to `timeout_ns`.

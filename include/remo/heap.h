@@ -7,8 +7,7 @@
  *          period. Grace period: a reader pins the heap while it uses addresses. A pin is a word in
  *          the reader's own network memory. The owner of retired blocks reads the pins of all
  *          participants. It frees a batch of blocks when each thread that was pinned has unpinned
- *          since. Addresses have no generations: their 64 bits have no room for them, and a
- *          generation does not prevent a late write to a reused block.
+ *          since.
  * Layout:  72 size classes: multiples of 16 bytes up to 128, then 8 per doubling up to 32 KiB. A
  *          block above 128 bytes has at most 12.5 % padding. Blocks of a class fill slabs of 64 KiB
  *          (above 8 KiB: 256 KiB) without headers; at most 9 % of a slab is left over. A larger block

@@ -31,16 +31,14 @@
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: keys on a failed node: -EHOSTDOWN; on a node that has closed the map: -ENOTCONN. An
  *          absent key gets the same error if its fingerprint equals that of a lost key. Keys whose
- *          stripe has its lock on a failed node (one key in n) become read-only: insert, update and
- *          delete return -EHOSTDOWN. All other keys are unaffected. To change all remaining keys
- *          again, copy them into a new map with fewer participants. A change that a node had begun
- *          when it failed is applied or not applied, and leaves nothing to repair. After -ETIMEDOUT
- *          (op_timeout_ns), as after every error of a node or the network, the outcome of the
- *          change is unknown. While a write of the change may still arrive, its stripe stays
- *          locked: changes of keys of the stripe return -ETIMEDOUT. The thread's other changes wait
- *          too. After the node answers or has failed, the thread's next call on the map (of any
- *          kind) releases the stripe. So a thread that got -ETIMEDOUT must not end before such a
- *          call.
+ *          stripe has its lock on a failed node (one key in n) become read-only: changes return
+ *          -EHOSTDOWN. All other keys are unaffected. To change all remaining keys again, copy them
+ *          into a new map with fewer participants. A change that a node had begun when it failed is
+ *          applied or not applied, and leaves nothing to repair. After -ETIMEDOUT (op_timeout_ns),
+ *          as after every error of a node or the network, the outcome of the change is unknown.
+ *          While its write may still arrive, changes of keys of its stripe return -ETIMEDOUT, and
+ *          the thread's other changes wait. The thread's next call on the map, after the node
+ *          answers or has failed, unlocks the stripe. So make such a call before the thread ends.
  * Threads: any.
  * Source:  LOCO 6 and Appendix C. Differs in: a get compares the key in the slot, so keys may have
  *          any length and share fingerprints; two copies of the value; deletes need no

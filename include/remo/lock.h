@@ -29,16 +29,13 @@
  * Failure: if the holder fails, it is cut off first. The next holder gets -EOWNERDEAD and holds the
  *          lock: repair the protected data, then call remo_lock_consistent. After a release without
  *          that call, every acquire returns -ENOTRECOVERABLE. A waiter that fails is skipped. A node
- *          that closes the table is treated like a failed node when its operations have ended. A node
- *          that fails during a hand-over to it, or during a release, may count as a holder. To
- *          find orphaned tickets, the home exchanges a query and an answer with each participant
- *          that is up. If the home fails, all calls return -EHOSTDOWN; if it closes the table,
- *          -ENOTCONN. A timed-out acquire leaves a marked ticket in the wait queue. Releases skip
- *          the ticket, or the node's next acquire resumes it. A timeout of 0 leaves no ticket. A
+ *          that closes the table is treated like a failed node when its operations have ended. A
+ *          node that fails during a hand-over to it, or during a release, may count as a holder. If
+ *          the home fails, all calls return -EHOSTDOWN; if it closes the table, -ENOTCONN. A
  *          release hands the lock over only when no write that its fence covers is in flight. It
  *          repeats a failed fence for op_timeout_ns. Then it returns -EAGAIN, and the lock is still
- *          held. A write whose target has failed, or that completed with an error, is no longer in
- *          flight. The release then hands the lock over and returns the error of the write.
+ *          held. If such a write is lost, because it or its target has failed, the release hands
+ *          the lock over and returns the error.
  * Threads: any. If a thread ends while it holds a lock, the lock stays held.
  * Source:  LOCO 5.4; Mellor-Crummey and Scott 1991. Differs in: waiters wait on their own memory
  *          instead of polling `now serving`; timeouts; recovery after a holder's failure. The
@@ -74,13 +71,15 @@ REMO_API struct remo_channel *remo_lock_channel(struct remo_lock *lock);
 REMO_API uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index);
 
 /* Acquire lock `index`. The caller holds the lock if the call returns 0 or -EOWNERDEAD. Blocks up
- * to `timeout_ns` (0: try once). If a hand-over to this node is in progress then, blocks until it ends.
- * Locks are not recursive. Threads: any.
+ * to `timeout_ns` (0: try once). If a hand-over to this node is in progress at that time, blocks
+ * until it ends, for op_timeout_ns at most. Locks are not recursive. Threads: any.
  * Errors:
  *   -EOWNERDEAD       acquired, but the previous holder failed: repair the protected data
- *   -ETIMEDOUT        the lock was not free
+ *   -ETIMEDOUT        the lock was not free, or a hand-over to this node did not end in time,
+ *                     because a node or the network is paused. In the second case the home grants
+ *                     the lock to another waiter, or frees it, and the next holder gets -EOWNERDEAD
  *   -EDEADLK          this thread holds the lock; returned immediately, with any timeout
- *   -EHOSTDOWN        the home has failed, or the connection to it was lost
+ *   -EHOSTDOWN        the home has failed
  *   -ENOTCONN         the home has closed the table
  *   -ENOTRECOVERABLE  a holder failed, and its data was not repaired
  *   -EINVAL           there is no such lock */
@@ -99,8 +98,8 @@ REMO_API int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t 
  *            hands the lock over when it answers again; the next holder may get -EOWNERDEAD. Until
  *            then this node cannot acquire the lock. If operations are in flight, a release with
  *            REMO_FENCE_NONE returns this error, and any other release returns -EAGAIN
- *   others   the lock is released, and the home failed or left, or the connection to it was lost
- *            (-EHOSTDOWN, -ENOTCONN), or a write under the lock was lost (-EIO, ...). To repair the
+ *   others   the lock is released, and the home has failed (-EHOSTDOWN) or has closed the table
+ *            (-ENOTCONN), or a write under the lock was lost (-EIO, ...). To repair the
  *            protected data before the next holder reads it, call remo_fence first and release
  *            after the repair */
 REMO_API int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence);

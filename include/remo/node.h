@@ -6,16 +6,17 @@
  *          several nodes.
  * Threads: any thread may call any function. A thread is attached to the node at its first call and
  *          detached when it ends. At most `threads_max` threads are attached at a time.
- * Failure: a node detects the failure of a peer by the peer's socket (same machine: immediately) or
- *          heartbeat. Every wait for the peer, and every later operation on it, then ends with
- *          -EHOSTDOWN. A peer that closes its node has left: REMO_PEER_LEFT, with the same error
- *          code. Until this node has cut the failed peer off, an operation may still succeed, even
- *          after remo_node_peer has returned REMO_PEER_DEAD. On shm the memory of a failed peer
- *          stays mapped, a read returns its last contents, and the cut-off comes microseconds after
- *          the socket closes. On other fabrics the cut-off comes when all operations in flight have
- *          failed. To detect a failure reliably, wait on the peer or acquire a lock; a successful
- *          read proves nothing. A forked child that does not call exec keeps the sockets of its
- *          parent open. While the child runs, peers do not detect the failure of the parent.
+ * Failure: a node detects the failure of a peer by the peer's socket (same machine: immediately),
+ *          or by a missing heartbeat. If a connection of the data plane is lost although both nodes
+ *          are up, one of the two fails for all (docs/failures.md). Every wait for a failed
+ *          peer, and every later operation on it, ends with -EHOSTDOWN. A peer that closes its node
+ *          has left: REMO_PEER_LEFT, with the same error code. Until this node has cut the failed
+ *          peer off, an operation may still succeed, even after remo_node_peer has returned
+ *          REMO_PEER_DEAD. On shm the memory of a failed peer stays mapped, a read returns its last
+ *          contents, and the cut-off comes microseconds after the socket closes. To detect a
+ *          failure reliably, wait on the peer or acquire a lock; a successful read proves nothing.
+ *          A forked child that does not call exec keeps the sockets of its parent open. While the
+ *          child runs, peers do not detect the failure of the parent.
  * Errors:  functions return 0 or -errno; remo_last_error() explains the calling thread's last
  *          failure.
  * Source:  LOCO 4.2 (manager), A.1, A.2.
@@ -34,7 +35,7 @@ REMO_BEGIN
 struct remo_node;
 struct remo_channel;
 
-enum remo_peer_state { REMO_PEER_COMING, REMO_PEER_UP, REMO_PEER_LEFT, REMO_PEER_DEAD };
+enum remo_peer_state { REMO_PEER_JOINING, REMO_PEER_UP, REMO_PEER_LEFT, REMO_PEER_DEAD };
 
 /* A set of nodes. In options the empty set means the default: all nodes, or those of the parent. */
 struct remo_nodeset {

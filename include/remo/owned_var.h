@@ -76,8 +76,8 @@ REMO_API int remo_owned_var_push_all(struct remo_owned_var *var, struct remo_ack
  *   -EAGAIN     every attempt was a torn read */
 REMO_API int remo_owned_var_pull(struct remo_owned_var *var, void *ret_value);
 /* Wait until the local copy differs from `old`, and copy it to `ret_value` (may be NULL, or
- * `old`). A push, or a pull of another thread, wakes the caller. At the owner, a store is noticed
- * at its next push, or within 20 ms. Blocks up to `timeout_ns`.
+ * `old`). A push, or a pull of another thread, wakes the caller. A wait at the owner detects
+ * a store at the owner's next push, or within 20 ms. Blocks up to `timeout_ns`.
  * Errors:
  *   -ETIMEDOUT  the copy did not change
  *   -EHOSTDOWN  the owner has failed

@@ -25,22 +25,12 @@
  * Failure: if the home fails, calls return -EHOSTDOWN (-ENOTCONN if it closed the queue). If
  *          another participant fails or closes the queue, waiting calls and the next call of each
  *          node return -EHOSTDOWN, once and without effect. The elements in its slots are lost; the
- *          others stay in the queue, in order. A node that fails during a push has
- *          pushed its element or not; during a pop, it may have removed the element. Completed
- *          pushes into slots of nodes that are up are never lost, and no element is returned twice.
- *          If the owner of a slot fails during a push, the push returns -EHOSTDOWN or -EIO. If a
- *          push to an owner that is up fails, it returns -EIO, and its slot is skipped. In both
- *          cases the element was pushed at most once, and the sentence states whether the outcome
- *          is unknown. While the owner is up and does not answer, pops wait at the slot. After the
- *          owner answers, later calls on the pushing node free the slot, without waiting for the owner.
- *          Until then the next pushes of the thread whose push failed return -EIO, without effect.
- *          If a pop cannot confirm that it removed the first element, it returns -EIO and a copy of the
- *          element. The outcome is unknown: if the pop removed the element, no other pop returns it;
- *          otherwise the element stays in the queue.
- *          Calls that time out have no effect. A pop waits for a push that has claimed its
- *          slot and has not filled it. Without time to wait, the pop returns -ETIMEDOUT, as if the
- *          queue were empty. If other nodes outrun the search of a call 64 times in succession, the
- *          call also returns -ETIMEDOUT after its timeout.
+ *          others stay in the queue, in order. A node that fails during a push has pushed its
+ *          element or not; during a pop, it may have removed the element. Completed pushes into
+ *          slots of nodes that are up are never lost, and no element is returned twice. A call that
+ *          times out has no effect. After -EIO the outcome may be unknown: see push and pop. A pop
+ *          waits for a push that has claimed its slot and has not filled it. Without time to wait,
+ *          the pop returns -ETIMEDOUT, as if the queue were empty.
  * Threads: any.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by
  *          compare-and-swap instead of tickets by fetch-and-add, so no failed or timed-out
@@ -77,8 +67,11 @@ REMO_API void remo_queue_close(struct remo_queue *queue);
 REMO_API struct remo_channel *remo_queue_channel(struct remo_queue *queue);
 
 /* Append the `size_bytes` bytes at `data` (0 to slot_bytes). `data` may be reused on return. Blocks
- * up to `timeout_ns` (0: try once). After a failed push, the next push of the thread frees the slot
- * first, and blocks for op_timeout_ns longer at most.
+ * up to `timeout_ns` (0: try once). If the owner of the slot fails, or the network reports an
+ * error, the element was pushed at most once, and the sentence states whether the outcome is
+ * unknown. If the owner is up, pops wait at the slot until the owner answers and a later call on
+ * this node frees the slot. The next push of this thread frees the slot first, and blocks for
+ * op_timeout_ns longer at most. If the owner does not answer, it returns -EIO without effect.
  * Errors:
  *   -ETIMEDOUT  the queue is full, or other nodes were faster until the timeout
  *   -EMSGSIZE   the element is longer than slot_bytes
@@ -98,8 +91,9 @@ REMO_API int remo_queue_push(struct remo_queue *queue, const void *data, size_t 
  *   -EHOSTDOWN  the home, or a participant, has failed or left
  *   -ENOTCONN   the home has closed the queue
  *   -EIO        the network reported an error. If *ret_size_bytes is REMO_QUEUE_NO_ELEMENT, no
- *               element was removed. Otherwise `buffer` has the first element, of *ret_size_bytes:
- *               it was removed, or stays in the queue
+ *               element was removed. Otherwise `buffer` has the first element, of *ret_size_bytes,
+ *               and the outcome is unknown: no other pop returns the element, or it stays in the
+ *               queue
  *   -EINVAL     an argument is NULL */
 REMO_API int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes,
                             size_t *ret_size_bytes, uint64_t timeout_ns);

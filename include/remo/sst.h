@@ -60,8 +60,8 @@ REMO_API int remo_sst_push_all(struct remo_sst *sst, struct remo_ack *ack);
 REMO_API uint32_t remo_sst_next(const struct remo_sst *sst, uint32_t from);
 /* Wait until `ready` returns nonzero; a negative result is an error, which the call returns.
  * `ready` runs again when a row may have changed and at each membership change. It checks the
- * participants that it depends on with remo_channel_peer. A store of this node is noticed at its
- * next push, or within 20 ms. Blocks up to `timeout_ns`.
+ * participants that it depends on with remo_channel_peer. The wait detects a store of this node at
+ * the node's next push, or within 20 ms. Blocks up to `timeout_ns`.
  * Errors:
  *   -ETIMEDOUT  `ready` returned 0 until the deadline
  *   -EINVAL     an argument is NULL */

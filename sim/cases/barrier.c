@@ -111,23 +111,23 @@ const struct sim_case sim_case_barrier = {
     .body = rounds_body,
     .after = after};
 
-static void death_body(void *state, uint32_t rank, uint32_t thread) {
+static void failures_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     for (uint32_t round = 0; round < ROUNDS; round++)
         if (!arrive(state, rank))
             return;
 }
 
-const struct sim_case sim_case_barrier_death = {
+const struct sim_case sim_case_barrier_failures = {
     .object = "barrier",
-    .name = "death",
+    .name = "failures",
     .about = "rounds in which a node may fail: no node hangs or leaves early",
     .nodes = 3,
     .threads = 1,
     .state_bytes = sizeof(struct barrier_state),
     .open = open_barrier,
     .close = close_barrier,
-    .body = death_body,
+    .body = failures_body,
     .after = after,
     .continues_after_failure = true};
 

@@ -6,24 +6,28 @@
 /* clang-format off */
 #define CASES(X)                                                                                             \
     X(refusals)                                                                                              \
+    X(join_sets) X(join_withdrawn)                                                                           \
     X(publish_pair) X(publish_thread) X(publish_global) X(cross) X(fence_again) X(fence_ends)                \
     X(fence_losses) X(fence_peers) X(fence_reports) X(fence_exempt) X(fence_leave) X(fence_full)             \
     X(counter) X(word)                                                                                       \
     X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers) X(owned_var_lost)               \
     X(sst) X(sst_readers)                                                                                    \
-    X(barrier) X(barrier_death) X(barrier_absent) X(barrier_again)                                           \
-    X(lock) X(lock_elsewhere) X(lock_settled) X(lock_settled_threads) X(lock_threads) X(lock_late)           \
+    X(barrier) X(barrier_failures) X(barrier_absent) X(barrier_again)                                        \
+    X(lock) X(lock_elsewhere) X(lock_continues) X(lock_continues_threads) X(lock_threads) X(lock_late)       \
     X(lock_timed) X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)        \
     X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
     X(lock_leaving) X(lock_unsettled) X(lock_slow_reset) X(lock_slow_grant) X(lock_orphans)                  \
-    X(lock_lost_release) X(lock_lost_reset) X(lock_unsent) X(lock_recounts) X(lock_two_failures)             \
+    X(lock_unsent) X(lock_recounts) X(lock_two_failures) X(lock_long_hold) X(lock_unsent_brief)              \
+    X(lock_late_grant) X(lock_late_grant_lost) X(lock_lost_pair) X(lock_unsent_grant)                        \
+    X(lock_report) X(lock_report_hot) X(lock_report_tries) X(lock_report_unsettled) X(lock_report_again)     \
+    X(lock_report_dropped)                                                                                   \
     X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
-    X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_deaths) X(queue_skipped)             \
-    X(queue_settled) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads)                       \
-    X(queue_outrun) X(queue_notified) X(queue_leaving)                                                       \
-    X(kv_updates) X(kv_lives) X(kv_threads) X(kv_overtaken) X(kv_reborn) X(kv_long_keys) X(kv_collide)       \
-    X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_settled) X(kv_outcome)                            \
-    X(heap) X(heap_copies) X(heap_leaving) X(heap_reclaims)                                                  \
+    X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_failures) X(queue_skipped)           \
+    X(queue_continues) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads)                     \
+    X(queue_kept_full) X(queue_outrun) X(queue_notified) X(queue_leaving)                                    \
+    X(kv_updates) X(kv_deletes) X(kv_threads) X(kv_overtaken) X(kv_reinserted) X(kv_long_keys)               \
+    X(kv_collide) X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_continues) X(kv_outcome)            \
+    X(heap) X(heap_copies) X(heap_leaving) X(heap_leaving_full) X(heap_reclaims) X(heap_full)                \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)
 /* clang-format on */
 

@@ -8,18 +8,31 @@
 #include "remote/slots.h"
 #include "sim/cases/region.h"
 
+#define FENCE_CASE(variable, ...)                                           \
+    const struct sim_case sim_case_##variable = {.object = "region",        \
+                                                 .open = sim_region_open,   \
+                                                 .close = sim_region_close, \
+                                                 .has_own_fault = true,     \
+                                                 __VA_ARGS__}
+#define NEED_FLUSHES "ibta_rc, rc_relaxed" /* the profiles whose fences flush by reads */
+
+/* Node 0 writes a word to each node from 1 to `last`. */
+static void write_to(const struct region_state *s, uint32_t last) {
+    static const uint64_t word = 7;
+    for (uint32_t to = 1; to <= last; to++)
+        sim_require(remo_region_write(s->regions[0], to, 0, &word, sizeof word, 0, NULL) == 0, "write: %s",
+                    remo_last_error());
+}
+
 /* A fence that times out returns none of the losses that it has found: each later fence that covers one
  * returns it. Writes to nodes 2 and 3 are lost with those nodes; the write to node 1 is delayed. */
 static void losses_body(void *state, uint32_t rank, uint32_t thread) {
     struct region_state *s = state;
-    uint64_t word = 7;
     (void)thread;
     if (rank != 0)
         return;
     sim_delay(0, 0, 3);
-    for (uint32_t to = 1; to < 4; to++)
-        sim_require(remo_region_write(s->regions[0], to, 0, &word, sizeof word, 0, NULL) == 0, "write: %s",
-                    remo_last_error());
+    write_to(s, 3);
     sim_crash(2);
     sim_crash(3);
     int rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
@@ -32,17 +45,9 @@ static void losses_body(void *state, uint32_t rank, uint32_t thread) {
                 remo_last_error());
 }
 
-const struct sim_case sim_case_fence_losses = {.object = "region",
-                                               .name = "fence_losses",
-                                               .about =
-                                                   "a fence that times out leaves lost writes to later ones",
-                                               .nodes = 4,
-                                               .threads = 1,
-                                               .state_bytes = sizeof(struct region_state),
-                                               .open = sim_region_open,
-                                               .close = sim_region_close,
-                                               .body = losses_body,
-                                               .has_own_fault = true};
+FENCE_CASE(fence_losses, .name = "fence_losses",
+           .about = "a fence that times out leaves lost writes to later ones", .nodes = 4, .threads = 1,
+           .state_bytes = sizeof(struct region_state), .body = losses_body);
 
 static uint64_t reads_of(struct remo_node *node) {
     struct remo_stats stats;
@@ -54,14 +59,11 @@ static uint64_t reads_of(struct remo_node *node) {
  * later fences post no other one. */
 static void peers_body(void *state, uint32_t rank, uint32_t thread) {
     struct region_state *s = state;
-    uint64_t word = 7;
     (void)thread;
     if (rank != 0)
         return;
     sim_delay(0, 2, 1); /* of two writes and two reads, the read from node 1 */
-    for (uint32_t to = 1; to < 3; to++)
-        sim_require(remo_region_write(s->regions[0], to, 0, &word, sizeof word, 0, NULL) == 0, "write: %s",
-                    remo_last_error());
+    write_to(s, 2);
     int rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
     sim_require(rc == -ETIMEDOUT && strstr(remo_last_error(), "node 1"), "fence: %d (%s)", rc,
                 remo_last_error());
@@ -76,17 +78,9 @@ static void peers_body(void *state, uint32_t rank, uint32_t thread) {
     sim_require(reads_of(s->nodes[0]) == reads, "a fence has posted a second flush read to node 1");
 }
 
-const struct sim_case sim_case_fence_peers = {.object = "region",
-                                              .name = "fence_peers",
-                                              .about = "a peer that does not answer delays no other's flush",
-                                              .nodes = 3,
-                                              .threads = 1,
-                                              .state_bytes = sizeof(struct region_state),
-                                              .open = sim_region_open,
-                                              .close = sim_region_close,
-                                              .body = peers_body,
-                                              .profiles = "ibta_rc, rc_relaxed", /* others need no flush */
-                                              .has_own_fault = true};
+FENCE_CASE(fence_peers, .name = "fence_peers", .about = "a peer that does not answer delays no other's flush",
+           .nodes = 3, .threads = 1, .state_bytes = sizeof(struct region_state), .body = peers_body,
+           .profiles = NEED_FLUSHES);
 
 /* A write of thread 0 is lost. Of the global fences of threads 1 and 2 one returns the loss, and so does the
  * next fence of thread 0. */
@@ -118,7 +112,6 @@ static uint32_t count_losses(const struct reports_state *s, enum remo_fence_scop
 
 static void reports_body(void *state, uint32_t rank, uint32_t thread) {
     struct reports_state *s = state;
-    uint64_t word = 7;
     if (rank != 0)
         return;
     if (thread != 0) {
@@ -128,8 +121,7 @@ static void reports_body(void *state, uint32_t rank, uint32_t thread) {
         return;
     }
     sim_delay(0, 0, 1);
-    sim_require(remo_region_write(s->base.regions[0], 1, 0, &word, sizeof word, 0, NULL) == 0, "write: %s",
-                remo_last_error());
+    write_to(&s->base, 1);
     sim_crash(1);
     s->written = true;
     sim_until(have_others_fenced, s, "wait for the fences of the other threads");
@@ -142,18 +134,9 @@ static void reports_check(void *state) {
     sim_require(s->other_losses == 1, "the other threads got the loss %u times", s->other_losses);
 }
 
-const struct sim_case sim_case_fence_reports = {.object = "region",
-                                                .name = "fence_reports",
-                                                .about =
-                                                    "a lost write, and global fences of two other threads",
-                                                .nodes = 2,
-                                                .threads = 3,
-                                                .state_bytes = sizeof(struct reports_state),
-                                                .open = sim_region_open,
-                                                .close = sim_region_close,
-                                                .body = reports_body,
-                                                .check = reports_check,
-                                                .has_own_fault = true};
+FENCE_CASE(fence_reports, .name = "fence_reports",
+           .about = "a lost write, and global fences of two other threads", .nodes = 2, .threads = 3,
+           .state_bytes = sizeof(struct reports_state), .body = reports_body, .check = reports_check);
 
 static bool has_no_operation(void *ctx) {
     return remo__slots_progress(ctx) == 0;
@@ -171,8 +154,9 @@ static void exempt_body(void *state, uint32_t rank, uint32_t thread) {
     if (rank != 0)
         return;
     sim_delay(0, 0, 1);
-    int rc = remo__write(self, &self->stats[0], 1, remo__memory_at(region->memory, 1, 0), &word, sizeof word,
-                         REMO__WRITE_EXEMPT, &ack);
+    struct remo__ref ref;
+    sim_require(remo__memory_find_now(region->memory, self, 1, 0, &ref), "node 1 is not connected");
+    int rc = remo__write(ref, &word, sizeof word, REMO__WRITE_EXEMPT, &ack);
     sim_require(rc == 0, "write: %s", remo_last_error());
     remo_ack_cancel(&ack);
     sim_crash(1);
@@ -181,16 +165,8 @@ static void exempt_body(void *state, uint32_t rank, uint32_t thread) {
     sim_require(rc == 0 && loss == 0, "fence: %d, loss %d", rc, loss);
 }
 
-const struct sim_case sim_case_fence_exempt = {.object = "region",
-                                               .name = "fence_exempt",
-                                               .about = "an exempt write whose ack was cancelled is lost",
-                                               .nodes = 2,
-                                               .threads = 1,
-                                               .state_bytes = sizeof(struct region_state),
-                                               .open = sim_region_open,
-                                               .close = sim_region_close,
-                                               .body = exempt_body,
-                                               .has_own_fault = true};
+FENCE_CASE(fence_exempt, .name = "fence_exempt", .about = "an exempt write whose ack was cancelled is lost",
+           .nodes = 2, .threads = 1, .state_bytes = sizeof(struct region_state), .body = exempt_body);
 
 /* The read that flushes an exempt write fails: the fence of a close repeats it. */
 static void leave_body(void *state, uint32_t rank, uint32_t thread) {
@@ -202,30 +178,23 @@ static void leave_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     if (rank != 0)
         return;
-    int rc = remo__write(self, &self->stats[0], 1, remo__memory_at(s->regions[0]->memory, 1, 0), &word,
-                         sizeof word, REMO__WRITE_EXEMPT, &ack);
+    struct remo__ref ref;
+    sim_require(remo__memory_find_now(s->regions[0]->memory, self, 1, 0, &ref), "node 1 is not connected");
+    int rc = remo__write(ref, &word, sizeof word, REMO__WRITE_EXEMPT, &ack);
     rc = rc ? rc : remo_ack_wait(&ack, node->op_timeout_ns);
     sim_require(rc == 0, "write: %s", remo_last_error());
     sim_require(!remo__node_quiescent(node), "an exempt write that is not flushed counts as placed");
     sim_fail_next(SIM_FAIL_COMPLETION, 0, 0, 1);
-    rc = remo__fence_leave(self);
+    rc = remo__fence_leave(node);
     sim_require(rc == 0, "fence: %d (%s)", rc, remo_last_error());
     sim_require(remo__node_quiescent(node), "the write counts as unplaced after the fence");
     sim_require(reads_of(node) == reads + 2, "the fence has posted %llu reads",
                 (unsigned long long)(reads_of(node) - reads));
 }
 
-const struct sim_case sim_case_fence_leave = {.object = "region",
-                                              .name = "fence_leave",
-                                              .about = "the flush of an exempt write fails, before a close",
-                                              .nodes = 2,
-                                              .threads = 1,
-                                              .state_bytes = sizeof(struct region_state),
-                                              .open = sim_region_open,
-                                              .close = sim_region_close,
-                                              .body = leave_body,
-                                              .profiles = "ibta_rc, rc_relaxed", /* others need no flush */
-                                              .has_own_fault = true};
+FENCE_CASE(fence_leave, .name = "fence_leave", .about = "the flush of an exempt write fails, before a close",
+           .nodes = 2, .threads = 1, .state_bytes = sizeof(struct region_state), .body = leave_body,
+           .profiles = NEED_FLUSHES);
 
 /* All slots of the thread are in use, so the flush read cannot be posted, and an atomic is in flight: the
  * fence takes op_timeout_ns, not twice that. */
@@ -233,7 +202,6 @@ static void full_body(void *state, uint32_t rank, uint32_t thread) {
     struct region_state *s = state;
     struct remo_node *node = s->nodes[rank];
     struct remo_ack ack = REMO_ACK_INIT;
-    uint64_t word = 7;
     (void)thread;
     if (rank != 0)
         return;
@@ -241,8 +209,7 @@ static void full_body(void *state, uint32_t rank, uint32_t thread) {
     int rc = remo_region_fetch_add(s->regions[0], 1, 8, 1, NULL, &ack);
     sim_require(rc == 0, "fetch_add: %s", remo_last_error());
     for (uint32_t i = 1; i < REMO__SLOTS_MAX; i++)
-        sim_require(remo_region_write(s->regions[0], 1, 0, &word, sizeof word, 0, NULL) == 0, "write: %s",
-                    remo_last_error());
+        write_to(s, 1);
     uint64_t start_ns = remo__now_ns();
     rc = remo_fence(node, REMO_FENCE_THREAD, 0);
     uint64_t ns = remo__now_ns() - start_ns;
@@ -253,14 +220,6 @@ static void full_body(void *state, uint32_t rank, uint32_t thread) {
     sim_require(rc == 0, "wait: %s", remo_last_error());
 }
 
-const struct sim_case sim_case_fence_full = {.object = "region",
-                                             .name = "fence_full",
-                                             .about = "no slot is free for the flush read of a fence",
-                                             .nodes = 2,
-                                             .threads = 1,
-                                             .state_bytes = sizeof(struct region_state),
-                                             .open = sim_region_open,
-                                             .close = sim_region_close,
-                                             .body = full_body,
-                                             .profiles = "ibta_rc, rc_relaxed", /* others need no flush */
-                                             .has_own_fault = true};
+FENCE_CASE(fence_full, .name = "fence_full", .about = "no slot is free for the flush read of a fence",
+           .nodes = 2, .threads = 1, .state_bytes = sizeof(struct region_state), .body = full_body,
+           .profiles = NEED_FLUSHES);

@@ -6,6 +6,7 @@
 #include <remo/region.h>
 #include <string.h>
 
+#include "objects/heap/heap.h"
 #include "sim/case.h"
 #include "sim/scheduler.h"
 
@@ -240,20 +241,31 @@ const struct sim_case sim_case_heap_copies = {
 
 #define SLOW 1u /* the reader */
 
-/* Node SLOW marks a block, and closes the heap before the mark is placed. */
-static void close_pinned(struct heap_state *s) {
-    struct remo_addr addr = {0};
+/* Pin the heap, and load the address of the current block. */
+static bool pin_block(struct heap_state *s, struct remo_addr *ret_addr) {
     if (!reader_did(SLOW, remo_heap_pin(s->heaps[SLOW]), "pin")
-        || !reader_did(SLOW, get_head(s, SLOW, &addr), "read"))
-        return;
-    s->held[SLOW] = addr.word;
-    sim_delay(SLOW, 2, 1); /* the reads of the block are not delayed */
-    if (addr.word != 0)
-        (void)visit_block(s, SLOW, addr);
+        || !reader_did(SLOW, get_head(s, SLOW, ret_addr), "read"))
+        return false;
+    s->held[SLOW] = ret_addr->word;
+    return true;
+}
+
+static void close_before_fence(struct heap_state *s) {
     s->nodes[SLOW]->op_timeout_ns = 400; /* expires even while other nodes make steps */
     s->held[SLOW] = 0;
     remo_heap_close(s->heaps[SLOW]);
     s->heaps[SLOW] = NULL;
+}
+
+/* Node SLOW marks a block, and closes the heap before the mark is placed. */
+static void close_pinned(struct heap_state *s) {
+    struct remo_addr addr = {0};
+    if (!pin_block(s, &addr))
+        return;
+    sim_delay(SLOW, 2, 1); /* the reads of the block are not delayed */
+    if (addr.word != 0)
+        (void)visit_block(s, SLOW, addr);
+    close_before_fence(s);
     for (uint32_t turns = sim_choose(40); turns > 0; turns--)
         sim_point("before the mark is placed");
     sim_delay_end();
@@ -285,6 +297,55 @@ const struct sim_case sim_case_heap_leaving = {
     .open = open_heap,
     .close = close_heap,
     .body = leaving_body,
+    .after = leaving_after,
+    .has_own_fault = true};
+
+static bool has_published(void *ctx) {
+    return ((struct heap_state *)ctx)->number > 0;
+}
+
+static bool is_cut_off(void *ctx) {
+    const struct heap_state *s = ctx;
+    return remo__channel_is_cut_off(s->heaps[OWNER]->region->channel, SLOW);
+}
+
+/* Node SLOW marks a block, and closes the heap while no slot is free for the flush of the mark. The node has
+ * no room for another thread: its helper thread posts the flush later, and is not attached. */
+static void leaving_full_body(void *state, uint32_t rank, uint32_t thread) {
+    struct heap_state *s = state;
+    struct remo_node *node = s->nodes[rank];
+    struct remo_ack acks[REMO__SLOTS_MAX] = {REMO_ACK_INIT};
+    uint64_t words[REMO__SLOTS_MAX];
+    struct remo_addr addr = {0};
+    (void)thread;
+    if (rank == OWNER) {
+        owner_body(s);
+        return;
+    }
+    sim_until(has_published, s, "wait for the first block");
+    if (!pin_block(s, &addr) || !visit_block(s, SLOW, addr))
+        return;
+    node->threads_max = node->threads->count;
+    sim_delay(SLOW, 0, REMO__SLOTS_MAX);
+    for (uint32_t i = 0; i < REMO__SLOTS_MAX; i++)
+        sim_opened(remo_region_read(s->heads[SLOW], OWNER, 0, &words[i], sizeof words[i], &acks[i]), "read");
+    close_before_fence(s);
+    sim_delay_end();
+    for (uint32_t i = 0; i < REMO__SLOTS_MAX; i++)
+        sim_opened(remo_ack_wait(&acks[i], FOREVER), "wait");
+    sim_until(is_cut_off, s, "wait for the final LEAVE"); /* the end of this thread would make room */
+}
+
+const struct sim_case sim_case_heap_leaving_full = {
+    .object = "heap",
+    .name = "leaving_full",
+    .about = "a node with the most threads closes the heap, and cannot flush its write before",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct heap_state),
+    .open = open_heap,
+    .close = close_heap,
+    .body = leaving_full_body,
     .after = leaving_after,
     .has_own_fault = true};
 
@@ -325,3 +386,40 @@ const struct sim_case sim_case_heap_reclaims = {.object = "heap",
                                                 .close = close_heap,
                                                 .body = reclaims_body,
                                                 .after = after};
+
+/* All slots of the owner's thread are in use, so it cannot start to read pins. An attempt to reclaim takes
+ * op_timeout_ns, however many participants there are. */
+static void full_body(void *state, uint32_t rank, uint32_t thread) {
+    struct heap_state *s = state;
+    struct remo_ack acks[REMO__SLOTS_MAX] = {REMO_ACK_INIT};
+    uint64_t words[REMO__SLOTS_MAX], op_timeout_ns = s->nodes[rank]->op_timeout_ns;
+    (void)thread;
+    if (rank != OWNER)
+        return;
+    sim_opened(remo_heap_retire(s->heaps[OWNER], s->blocks[0][0]), "retire");
+    sim_delay(OWNER, 0, REMO__SLOTS_MAX);
+    for (uint32_t i = 0; i < REMO__SLOTS_MAX; i++)
+        sim_opened(remo_region_read(s->heads[OWNER], 1, 0, &words[i], sizeof words[i], &acks[i]), "read");
+    uint64_t before_ns = remo__now_ns();
+    int rc = remo_heap_reclaim(s->heaps[OWNER], 0);
+    uint64_t took_ns = remo__now_ns() - before_ns;
+    sim_require(rc == -ETIMEDOUT && strstr(remo_last_error(), "has not started"), "reclaim: %d (%s)", rc,
+                remo_last_error());
+    sim_require(took_ns < op_timeout_ns * 3 / 2, "an attempt to reclaim took %llu ns",
+                (unsigned long long)took_ns);
+    sim_delay_end();
+    for (uint32_t i = 0; i < REMO__SLOTS_MAX; i++)
+        sim_opened(remo_ack_wait(&acks[i], FOREVER), "wait");
+}
+
+const struct sim_case sim_case_heap_full = {.object = "heap",
+                                            .name = "full",
+                                            .about = "no slot is free to read the pins of two nodes",
+                                            .nodes = 3,
+                                            .threads = 1,
+                                            .state_bytes = sizeof(struct heap_state),
+                                            .open = open_blocks,
+                                            .close = close_heap,
+                                            .body = full_body,
+                                            .after = after,
+                                            .has_own_fault = true};

@@ -173,7 +173,7 @@ const struct sim_case sim_case_kv_updates = {.object = "kv",
                                              .oracle = &oracle_map};
 
 /* Two nodes insert, delete and get one key. */
-static void lives_body(void *state, uint32_t rank, uint32_t thread) {
+static void deletes_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 1);
     (void)call_kv(state, rank, MAP_GET, 1, 0);
@@ -182,17 +182,17 @@ static void lives_body(void *state, uint32_t rank, uint32_t thread) {
     (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 2);
 }
 
-const struct sim_case sim_case_kv_lives = {.object = "kv",
-                                           .name = "lives",
-                                           .about = "two nodes insert, delete and get one key",
-                                           .nodes = 2,
-                                           .threads = 1,
-                                           .state_bytes = sizeof(struct kv_state),
-                                           .open = open_kv,
-                                           .close = close_kv,
-                                           .body = lives_body,
-                                           .after = kv_after,
-                                           .oracle = &oracle_map};
+const struct sim_case sim_case_kv_deletes = {.object = "kv",
+                                             .name = "deletes",
+                                             .about = "two nodes insert, delete and get one key",
+                                             .nodes = 2,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_kv,
+                                             .close = close_kv,
+                                             .body = deletes_body,
+                                             .after = kv_after,
+                                             .oracle = &oracle_map};
 
 static void threads_body(void *state, uint32_t rank, uint32_t thread) {
     uint64_t key = thread + 1;
@@ -254,11 +254,11 @@ const struct sim_case sim_case_kv_overtaken = {.object = "kv",
                                                .fault_first = 1};
 
 /* A key is inserted into its old slot again: a read may meet both generations. */
-static void open_reborn(void *state, struct remo_node *node, uint32_t rank) {
+static void open_reinserted(void *state, struct remo_node *node, uint32_t rank) {
     open_map(state, node, rank, 1, VALUE_WORDS);
 }
 
-static void reborn_body(void *state, uint32_t rank, uint32_t thread) {
+static void reinserted_body(void *state, uint32_t rank, uint32_t thread) {
     struct kv_state *s = state;
     (void)thread;
     if (rank == 0) {
@@ -275,16 +275,16 @@ static void reborn_body(void *state, uint32_t rank, uint32_t thread) {
     (void)call_kv(s, 1, MAP_GET, 1, 0);
 }
 
-const struct sim_case sim_case_kv_reborn = {
+const struct sim_case sim_case_kv_reinserted = {
     .object = "kv",
-    .name = "reborn",
+    .name = "reinserted",
     .about = "gets of a key that is deleted and inserted into its slot again",
     .nodes = 2,
     .threads = 1,
     .state_bytes = sizeof(struct kv_state),
-    .open = open_reborn,
+    .open = open_reinserted,
     .close = close_kv,
-    .body = reborn_body,
+    .body = reinserted_body,
     .oracle = &oracle_map,
     .fault_first = 1};
 
@@ -541,7 +541,7 @@ const struct sim_case sim_case_kv_outcome = {.object = "kv",
 
 /* The counter lies at another node than its lock. An addition that is written late undoes those of
  * peers. */
-static void settled_body(void *state, uint32_t rank, uint32_t thread) {
+static void continues_body(void *state, uint32_t rank, uint32_t thread) {
     struct kv_state *s = state;
     uint64_t words[LONG_KEY_WORDS], hash = remo__kv_hash(key_of(s, 1, words), key_bytes(s));
     uint32_t home = remo_lock_home(s->kvs[rank]->locks, remo__kv_stripe_of(s->kvs[rank], hash));
@@ -554,23 +554,23 @@ static void settled_body(void *state, uint32_t rank, uint32_t thread) {
 
 /* Additions with unknown outcome multiply the search of the judge: none follow the failure of a
  * node. */
-static void settled_after(void *state, uint32_t rank) {
+static void continues_after(void *state, uint32_t rank) {
     if (!sim_any_out())
         (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
     (void)call_kv(state, rank, MAP_GET, 1, 0);
 }
 
-const struct sim_case sim_case_kv_settled = {
+const struct sim_case sim_case_kv_continues = {
     .object = "kv",
-    .name = "settled",
+    .name = "continues",
     .about = "fetch_add of three nodes; a node continues after a failed operation",
     .nodes = 3,
     .threads = 1,
     .state_bytes = sizeof(struct kv_state),
     .open = open_word,
     .close = close_kv,
-    .body = settled_body,
-    .after = settled_after,
+    .body = continues_body,
+    .after = continues_after,
     .oracle = &oracle_map,
     .continues_after_failure = true};
 

@@ -211,11 +211,11 @@ LOCK_CASE(lock_elsewhere, .name = "elsewhere", .about = "data at another node th
           .nodes = 3, .threads = 1, .body = elsewhere_body, .after = elsewhere_after);
 
 /* If a fence fails and the release continues, a late write can overwrite the next holder's data. */
-LOCK_CASE(lock_settled, .name = "settled", .about = "as elsewhere; a node continues after a failed operation",
-          .nodes = 3, .threads = 1, .body = elsewhere_body, .after = elsewhere_after,
-          .continues_after_failure = true);
+LOCK_CASE(lock_continues, .name = "continues",
+          .about = "as elsewhere; a node continues after a failed operation", .nodes = 3, .threads = 1,
+          .body = elsewhere_body, .after = elsewhere_after, .continues_after_failure = true);
 
-LOCK_CASE(lock_settled_threads, .name = "settled_threads",
+LOCK_CASE(lock_continues_threads, .name = "continues_threads",
           .about = "as threads; a node continues after a failed operation", .nodes = 2, .threads = 2,
           .body = sim_lock_pair_body, .after = home_after, .continues_after_failure = true);
 

@@ -2,7 +2,8 @@
  *
  *   lock.c           the judge, and cases with data under the lock
  *   lock_turns.c     cases of the lock alone
- *   lock_recovery.c  cases whose operations take effect late, and whose nodes fail repeatedly */
+ *   lock_recovery.c  cases whose operations take effect late, and whose nodes fail repeatedly
+ *   lock_report.c    cases whose queries arrive while a node changes its ticket */
 #pragma once
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 
 #define FOREVER REMO_FOREVER
 #define HOME 0u
+#define SLOW 2u /* the node whose operations are delayed */
 
 struct lock_state {
     struct remo_lock *locks[SIM_NODES_MAX];
@@ -32,16 +34,19 @@ struct lock_state {
     uint32_t round;         /* of the last query that node 1 has seen */
     bool posed;             /* the node of the case has reached the state under test */
     bool ended;             /* .. and has ended its test */
+    uint32_t threads_ended; /* threads of the node that have ended their test */
     /* odd: in an acquire; incremented at each begin and end */
     uint32_t asking[SIM_NODES_MAX][SIM_THREADS_MAX];
 };
 
 /* A case of the lock. `variable` is its name in cases.c; the other arguments are members of struct sim_case.
  */
-#define LOCK_CASE(variable, ...)                                                           \
+#define LOCK_CASE(variable, ...) LOCK_CASE_OPENED(variable, sim_lock_open, __VA_ARGS__)
+/* The same, with another function that opens the lock. */
+#define LOCK_CASE_OPENED(variable, opens, ...)                                             \
     const struct sim_case sim_case_##variable = {.object = "lock",                         \
                                                  .state_bytes = sizeof(struct lock_state), \
-                                                 .open = sim_lock_open,                    \
+                                                 .open = opens,                            \
                                                  .close = sim_lock_close,                  \
                                                  __VA_ARGS__}
 
@@ -82,3 +87,19 @@ void sim_lock_take(struct lock_state *s, uint32_t rank, uint64_t timeout_ns);
 void sim_lock_take_after(void *state, uint32_t rank);
 /* Three turns of a node. */
 void sim_lock_turns_body(void *state, uint32_t rank, uint32_t thread);
+
+/* ---- one step under test (lock_recovery.c) ---- */
+/* Conditions for sim_until: `posed` and `ended`. */
+bool sim_lock_is_posed(void *ctx);
+bool sim_lock_has_ended(void *ctx);
+/* Return the local state of the lock. */
+uint64_t sim_lock_state_of(const struct lock_state *s, uint32_t rank);
+/* Wait some time until the local state is of this kind. */
+void sim_lock_until_state(const struct lock_state *s, uint32_t rank, enum remo__lock_state kind);
+/* Pause until no node can make a step: time advances only then. Drives the operations of the thread. */
+void sim_lock_until_idle(const struct lock_state *s, uint32_t rank);
+/* Send RECOUNT to the home. */
+void sim_lock_request_recount(struct lock_state *s, uint32_t rank);
+/* On node SLOW: acquire the lock, and release it while a write is in flight until sim_delay_end. The release
+ * waits for the write. Sets `posed`. */
+void sim_lock_release_after_write(struct lock_state *s);

@@ -238,7 +238,7 @@ const struct sim_case sim_case_queue_late =
 
 /* Three nodes push and pop without waiting; one may fail between. The slots of all other nodes keep
  * working. */
-static void deaths_body(void *state, uint32_t rank, uint32_t thread) {
+static void failures_body(void *state, uint32_t rank, uint32_t thread) {
     struct queue_state *s = state;
     (void)thread;
     for (uint64_t i = 1; i <= 3; i++) {
@@ -259,24 +259,24 @@ static void push_again(struct queue_state *s, uint32_t rank) {
     sim_require(sim_out(0) || s->fate[number] >= PUSHED, "node %u can no longer push", rank);
 }
 
-static void deaths_after(void *state, uint32_t rank) {
+static void failures_after(void *state, uint32_t rank) {
     push_again(state, rank);
     drain(state, rank);
 }
 
-const struct sim_case sim_case_queue_deaths =
-    QUEUE_CASE(.name = "deaths", .about = "three nodes push and pop; surviving nodes continue", .nodes = 3,
-               .threads = 1, .body = deaths_body, .after = deaths_after);
+const struct sim_case sim_case_queue_failures =
+    QUEUE_CASE(.name = "failures", .about = "three nodes push and pop; surviving nodes continue", .nodes = 3,
+               .threads = 1, .body = failures_body, .after = failures_after);
 
 /* The slot of a push that failed does not block the queue; the pops wait while its claim is retracted. */
-static void settled_after(void *state, uint32_t rank) {
+static void continues_after(void *state, uint32_t rank) {
     push_again(state, rank);
     drain_slowly(state, rank, REMO_MS(1));
 }
 
-const struct sim_case sim_case_queue_settled =
-    QUEUE_CASE(.name = "settled", .about = "as tries, and a node goes on after an operation has failed",
-               .nodes = 2, .threads = 1, .body = tries_body, .after = settled_after,
+const struct sim_case sim_case_queue_continues =
+    QUEUE_CASE(.name = "continues", .about = "as tries, and a node goes on after an operation has failed",
+               .nodes = 2, .threads = 1, .body = tries_body, .after = continues_after,
                .continues_after_failure = true);
 
 /* Node 2 is declared failed, goes round the queue, and skips the slots of a node that has cut it
@@ -376,11 +376,15 @@ static void kept_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_queue_kept =
     QUEUE_CASE(.name = "kept", .about = "a pop while the claim of a failed push is retracted", .nodes = 2,
-               .threads = 1, .body = kept_body, .after = settled_after, .has_own_fault = true);
+               .threads = 1, .body = kept_body, .after = continues_after, .has_own_fault = true);
 
 static bool is_delayed(void *ctx) {
     (void)ctx;
     return sim_delay_hit();
+}
+
+static bool has_popped(void *ctx) {
+    return !is_filled(ctx);
 }
 
 static bool are_kept(void *ctx) {
@@ -416,7 +420,50 @@ static void kept_threads_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_queue_kept_threads =
     QUEUE_CASE(.name = "kept_threads", .about = "pushes of two threads fail at once", .nodes = 2,
-               .threads = 2, .body = kept_threads_body, .after = settled_after, .has_own_fault = true);
+               .threads = 2, .body = kept_threads_body, .after = continues_after, .has_own_fault = true);
+
+/* The thread that keeps a claim has as many operations in flight as it can have. A pop of another thread
+ * waits for none of them: a later call starts the read of the retraction. */
+static void kept_full_body(void *state, uint32_t rank, uint32_t thread) {
+    struct queue_state *s = state;
+    struct remo_queue *queue = s->queues[rank];
+    struct remo__queue_kept_claim *kept = kept_of_thread(queue);
+    struct remo_ack acks[REMO__SLOTS_MAX] = {REMO_ACK_INIT};
+    uint64_t words[REMO__SLOTS_MAX];
+    if (rank != 0)
+        return;
+    if (thread == 1) {
+        sim_until(is_filled, s, "wait for the operations of thread 0");
+        uint64_t before_ns = remo__now_ns();
+        int rc = pop(s, rank, 0);
+        uint64_t took_ns = remo__now_ns() - before_ns;
+        sim_require(rc == 0 || rc == -ETIMEDOUT, "pop: %d (%s)", rc, remo_last_error());
+        sim_require(took_ns < REMO_MS(1), "a pop without a timeout took %llu ns",
+                    (unsigned long long)took_ns);
+        s->filled = false;
+        return;
+    }
+    push_delayed(s, 2, 1); /* after the claim */
+    sim_delay_end();
+    sim_until(has_written, queue, "wait for the write");
+    sim_delay(rank, 0, REMO__SLOTS_MAX);
+    for (uint32_t i = 0; i < REMO__SLOTS_MAX; i++) {
+        int rc = remo__read(kept->slot.ref, &words[i], sizeof words[i], &acks[i]);
+        sim_require(rc == 0, "read: %s", remo_last_error());
+    }
+    s->filled = true;
+    sim_until(has_popped, s, "wait for the pop of thread 1");
+    sim_delay_end();
+    for (uint32_t i = 0; i < REMO__SLOTS_MAX; i++)
+        sim_require(remo_ack_wait(&acks[i], FOREVER) == 0, "read: %s", remo_last_error());
+    int rc = push(s, rank, 4, 0);
+    sim_require(rc == 0, "push after the retraction: %d (%s)", rc, remo_last_error());
+}
+
+const struct sim_case sim_case_queue_kept_full =
+    QUEUE_CASE(.name = "kept_full", .about = "a pop while no slot is free for the retraction of a claim",
+               .nodes = 2, .threads = 2, .body = kept_full_body, .after = continues_after,
+               .has_own_fault = true);
 
 /* Another node pushes and pops after each operation of a try. The try ends after a bounded number of passes:
  * each takes at most three operations, and the last ones move the word. */

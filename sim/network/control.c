@@ -75,6 +75,10 @@ static void deliver_event(struct sim_control *control, uint32_t peer) {
     struct frame *frame = inbox->first;
     if (!frame) {
         inbox->down = true;
+        if (sim_world->ends[control->rank] && !control->has_ended) {
+            control->has_ended = true;
+            config->ended(config->ctx);
+        }
         sim_trace("detects that node %u has failed or left", peer);
         config->down(config->ctx, peer, is_lost(control->rank, peer) ? -EHOSTDOWN : 0);
         return;
@@ -154,6 +158,15 @@ int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t typ
     return 0;
 }
 
+/* The simulated networks report no loss: the world declares the nodes failed. */
+void remo__control_wake(struct remo__control *control) {
+    (void)control;
+}
+
+void remo__control_lose(struct remo__control *control, uint32_t peer) {
+    (void)control, (void)peer;
+}
+
 enum remo__why remo__control_why(struct remo__control *control, uint32_t peer, char *ret_text, size_t cap) {
     (void)control;
     snprintf(ret_text, cap, "node %u has not started", peer);
@@ -210,7 +223,7 @@ void *remo__segment_reserve(uint64_t bytes) {
 
 /* ---- doorbells: every change re-checks all waiters, so none sleeps ---- */
 
-void remo__doorbell_ring(struct remo__doorbell *bell) {
+void remo__doorbell_notify(struct remo__doorbell *bell) {
     atomic_fetch_add(&bell->seq, 1);
 }
 

@@ -7,40 +7,28 @@
 #include "sim/world/fault.h"
 #include "sim/memory/heap.h"
 #include "sim/network/inside.h"
-#include "sim/nothing_to_map.h"
 
 #define DEPTH 16u
 static_assert(DEPTH <= DONE_MAX, "what completes before it is polled has room");
 
-static int sim_probe(const struct remo__fabric_config *config) {
-    (void)config;
-    return 0;
-}
-
 static int sim_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
     extern const struct remo__fabric_ops remo__fabric_sim;
-    struct fabric *fabric = sim_calloc(1, sizeof *fabric);
+    struct sim_fabric *fabric = sim_calloc(1, sizeof *fabric);
     if (!fabric)
         return remo__fail(-ENOMEM, "no memory for the simulated network");
     const struct sim_profile *p = sim_profile;
-    fabric->base = (struct remo__fabric){.ops = &remo__fabric_sim,
-                                         .rank = config->rank,
-                                         .size = config->size,
-                                         .private_bytes = 64,
-                                         .peers = fabric->peers,
-                                         .doorbell = &fabric->bell,
-                                         .log = config->log,
-                                         .caps = {.coherent = !p->cached,
-                                                  .atomics_coherent = p->rmw_one_step,
-                                                  .writes_ordered = p->put_put && p->put_rmw,
-                                                  .reads_ordered = p->get_get,
-                                                  .completion_placed = p->placed,
-                                                  .read_flushes = p->put_get,
-                                                  .local_registered = true,
-                                                  .inline_bytes = p->inline_bytes,
-                                                  .batch_max = 1,
-                                                  .depth = DEPTH,
-                                                  .message_bytes_max = OP_BYTES_MAX}};
+    struct remo__fabric_caps caps = {.coherent = !p->cached,
+                                     .atomics_coherent = p->rmw_one_step,
+                                     .writes_ordered = p->put_put && p->put_rmw,
+                                     .reads_ordered = p->get_get,
+                                     .completion_placed = p->placed,
+                                     .read_flushes = p->put_get,
+                                     .local_registered = true,
+                                     .inline_bytes = p->inline_bytes,
+                                     .batch_max = 1,
+                                     .depth = DEPTH,
+                                     .message_bytes_max = OP_BYTES_MAX};
+    sim_fabric_init(fabric, &remo__fabric_sim, config, &caps);
     net()->arenas[config->rank] = config->arena;
     *ret_fabric = &fabric->base;
     return 0;
@@ -50,25 +38,9 @@ static void sim_close(struct remo__fabric *fabric) {
     sim_free(fabric);
 }
 
-static int sim_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
-    (void)blob, (void)blob_bytes;
-    atomic_store(&fabric->peers[peer].connected, 1);
-    return 0;
-}
-
-/* Fail all operations between this node and the peer: unplaced data of the peer never lands
- * here. */
 static void sim_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     atomic_store(&fabric->peers[peer].connected, 0);
-    net()->cut[fabric->rank][peer] = true;
-    for (uint32_t i = net()->count; i-- > 0;) {
-        struct op *op = op_at(i);
-        if ((op->node == peer && op->is.peer == fabric->rank)
-            || (op->node == fabric->rank && op->is.peer == peer)) {
-            sim_net_fail(op);
-            sim_net_end_if_over(i);
-        }
-    }
+    sim_net_cut_off(fabric->rank, peer);
     sim_trace("cuts off node %u", peer);
 }
 
@@ -127,12 +99,17 @@ static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
         op->sent = true;
     }
     op->delayed = sim_delay_takes(op->node);
-    op->is_lost = sim_lose_takes(op->node);
-    if (is_unreachable(op) || (op->is_lost && sim_choose(2) == 0))
+    if (is_unreachable(op))
         sim_net_fail(op);
     net()->order[net()->count++] = slot;
     sim_trace("posts %s, %llu bytes at %s%s", name_of(op), (unsigned long long)is->size_bytes,
               sim_place(remote_of(op)), op->delayed ? ", delayed" : "");
+    if (op->node != op->is.peer && sim_fault_hits(SIM_LOSE, net()->posts, op->node)) {
+        sim_net_lose(op);
+        uint32_t ends = remo__max(op->node, op->is.peer);
+        sim_world->ends[ends] = true;
+        sim_lose(ends);
+    }
 }
 
 static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count) {
@@ -149,6 +126,8 @@ static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops,
         return remo__fail(-EIO, "cannot post the operation: the schedule injects a failure");
     if (!atomic_load(&endpoint->fabric->peers[ops[0].peer].connected))
         return remo__fail_static(-EHOSTDOWN, "cannot post the operation: the peer is cut off");
+    if (endpoint->lost & 1u << ops[0].peer)
+        return -EAGAIN;
     if (lines_of(&ops[0]) > LINES_MAX || ops[0].size_bytes > OP_BYTES_MAX)
         return remo__fail(-EINVAL, "cannot post the operation: %llu bytes are too many",
                           (unsigned long long)ops[0].size_bytes);
@@ -158,18 +137,10 @@ static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops,
 }
 
 static int sim_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max) {
-    uint32_t count = (uint32_t)remo__min(max, endpoint->done_count);
-    if (count == 0)
-        return 0;
-    memcpy(done, endpoint->done, count * sizeof *done);
-    endpoint->done_count -= count;
-    memmove(endpoint->done, endpoint->done + count, endpoint->done_count * sizeof *done);
-    sim_changed(endpoint->node);
+    uint32_t count = sim_take_completions(endpoint->done, &endpoint->done_count, done, max);
+    if (count > 0)
+        sim_changed(endpoint->node);
     return (int)count;
-}
-
-static void sim_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns) {
-    (void)endpoint, (void)timeout_ns;
 }
 
 static int sim_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max) {
@@ -198,22 +169,24 @@ static void sim_imm_wake(struct remo__fabric *fabric) {
 
 const struct remo__fabric_ops remo__fabric_sim = {
     .name = "sim",
-    .probe = sim_probe,
+    .probe = sim_common_probe,
     .open = sim_open,
     .close = sim_close,
-    .add_segment = sim_no_add_segment,
-    .map_segment = sim_no_map_segment,
-    .describe = sim_no_describe,
-    .connect = sim_connect,
+    .add_segment = sim_common_add_segment,
+    .map_segment = sim_common_map_segment,
+    .describe = sim_common_describe,
+    .connect = sim_common_connect,
     .disconnect = sim_disconnect,
+    .is_lost = sim_common_is_lost,
     .endpoint_open = sim_endpoint_open,
     .endpoint_close = sim_endpoint_close,
     .post = sim_post,
     .poll = sim_poll,
-    .wait = sim_wait,
+    .wait = sim_common_wait,
     .imm_poll = sim_imm_poll,
     .imm_wait = sim_imm_wait,
     .imm_wake = sim_imm_wake,
+    .wire = sim_common_wire,
 };
 
 const struct remo__fabric_ops *remo__fabric_find(const char *name) {

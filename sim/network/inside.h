@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "sim/network/common.h"
 #include "sim/network/net.h"
 #include "sim/world/fault.h"
 #include "sim/world/world.h"
@@ -36,8 +37,7 @@ struct op {
     bool delivered; /* the immediate is delivered, or there is none */
     bool completed;
     bool delayed;         /* makes no step until sim_delay_end */
-    bool outcome_unknown; /* it may take effect, but its poster gets an error */
-    bool is_lost;         /* it completes with -EHOSTDOWN, and takes effect or not */
+    bool outcome_unknown; /* it may take effect; its poster gets an error when it cuts the target off */
     int status;
     uint64_t old;
     char bytes[OP_BYTES_MAX]; /* in flight */
@@ -48,18 +48,13 @@ struct remo__endpoint {
     struct remo__fabric *fabric;
     struct remo__completion done[DONE_MAX];
     uint32_t done_count;
+    uint32_t lost; /* mask of the peers whose connection is lost */
 };
 
 struct imms {
     struct remo__imm imm[IMMS_MAX];
     uint32_t count;
     bool woken;
-};
-
-struct fabric {
-    struct remo__fabric base;
-    struct remo__doorbell bell;
-    struct remo__fabric_peer peers[SIM_NODES_MAX];
 };
 
 struct sim_net {
@@ -122,6 +117,11 @@ static inline struct remo__endpoint *endpoint_of(const struct op *op) {
 
 /* Make the operation fail. Its poster, if it has not failed, is notified by a completion. */
 void sim_net_fail(struct op *op);
+/* The node cuts the peer off: unplaced data of the peer never lands here, and all operations on the peer
+ * fail. If the peer has not failed, they may still land there, until it cuts this node off. */
+void sim_net_cut_off(uint32_t node, uint32_t peer);
+/* Lose the connection of the operation: some operations in flight on it vanish, others may still land. */
+void sim_net_lose(const struct op *op);
 void sim_net_end_if_over(uint32_t place);
 void sim_net_remove(uint32_t place);
 /* Return whether the operation that the node posts now is to be delayed. */

@@ -70,8 +70,10 @@ static bool may_arrive(uint32_t place) {
 
 static bool may_complete(uint32_t place) {
     const struct op *op = op_at(place);
-    if (op->status == 0 && !op->outcome_unknown
-        && (!has_result(op) || (is_write(op) && sim_profile->placed && op->place_todo != 0)))
+    bool has_failed = op->status != 0 || op->outcome_unknown;
+    if (has_failed && !net()->cut[op->node][op->is.peer] && op->node != op->is.peer)
+        return false;
+    if (!has_failed && (!has_result(op) || (is_write(op) && sim_profile->placed && op->place_todo != 0)))
         return false;
     for (uint32_t i = 0; sim_profile->completion_order && i < place; i++)
         if (same_line(op_at(i), op) && !op_at(i)->completed && !passes(op_at(i), op))
@@ -257,7 +259,7 @@ static void do_complete(uint32_t place) {
         memcpy(op->is.local, &op->old, sizeof op->old);
     op->completed = true;
     net()->completions++;
-    int status = op->outcome_unknown || op->is_lost ? -EHOSTDOWN : op->status;
+    int status = op->outcome_unknown ? -EHOSTDOWN : op->status;
     if (sim_fault_hits(SIM_FAIL_COMPLETION, net()->completions, op->node)
         || sim_fail_takes(SIM_FAIL_COMPLETION, op->node))
         status = -EIO;
@@ -346,6 +348,55 @@ void sim_net_sever(uint32_t node) {
         op->outcome_unknown = true;
         if (vanished[i])
             sim_net_fail(op);
+    }
+}
+
+/* Fail the operations for which `does` returns true: they complete when their poster cuts the target off, and
+ * some of them vanish. */
+static void fail_matching(bool (*does)(const struct op *op, const void *ctx), const void *ctx) {
+    bool vanished[OPS_MAX] = {0};
+    for (uint32_t i = 0; i < net()->count; i++) {
+        struct op *op = op_at(i);
+        if (op->completed || !does(op, ctx))
+            continue;
+        vanished[i] = op->status != 0 || vanishes(i, vanished);
+        op->outcome_unknown = true;
+        op->delayed = false;
+        if (vanished[i])
+            sim_net_fail(op);
+    }
+}
+
+static bool is_of_line(const struct op *op, const void *line) {
+    return same_line(op, line);
+}
+
+void sim_net_lose(const struct op *lost) {
+    endpoint_of(lost)->lost |= 1u << lost->is.peer;
+    sim_trace("* the connection of node %u to node %u is lost", lost->node, lost->is.peer);
+    fail_matching(is_of_line, lost);
+}
+
+struct pair {
+    uint32_t from, to;
+};
+
+static bool is_of_pair(const struct op *op, const void *ctx) {
+    const struct pair *pair = ctx;
+    return op->node == pair->from && op->is.peer == pair->to;
+}
+
+void sim_net_cut_off(uint32_t node, uint32_t peer) {
+    const struct pair own = {.from = node, .to = peer};
+    bool is_reachable = !sim_world->crashed[peer] && !net()->cut[peer][node];
+    net()->cut[node][peer] = true;
+    if (is_reachable)
+        fail_matching(is_of_pair, &own);
+    for (uint32_t i = net()->count; i-- > 0;) {
+        struct op *op = op_at(i);
+        if ((op->node == peer && op->is.peer == node) || (!is_reachable && is_of_pair(op, &own)))
+            sim_net_fail(op);
+        sim_net_end_if_over(i);
     }
 }
 

@@ -24,6 +24,7 @@ struct sim_control {
     struct inbox inboxes[SIM_NODES_MAX];
     uint32_t frames; /* in all inboxes */
     bool closed;
+    bool has_ended;      /* `ended` was called */
     bool has_peer_event; /* a peer has come up or gone down, as found at .. */
     uint64_t partings;   /* .. this count of the world; 0: not checked yet */
     uint32_t last;       /* the peer whose event was delivered last */

@@ -38,7 +38,7 @@ const struct sim_parameter sim_parameters[] = {
     PARAMETER(nic_atomic_ns, "assumed: one atomic at a time in a card, each a PCIe round trip"),
     PARAMETER(pcie_ns, "a PCIe round trip, 300 to 400 ns unloaded (Storm 3.1); a posted write: half of it"),
     PARAMETER(cpu_touch_ns, "assumed: a load or store of network memory"),
-    PARAMETER(cpu_post_ns, "assumed: a post, that is, writing requests and ringing the doorbell"),
+    PARAMETER(cpu_post_ns, "assumed: a post, that is, writing requests and the doorbell"),
     PARAMETER(cpu_look_ns, "assumed: until a waiting thread detects a change"),
     PARAMETER(cpu_spin_ns, "Remo: a thread that waited for longer sleeps"),
     PARAMETER(cpu_wake_ns, "assumed: interrupt and wake-up of a sleeping thread"),

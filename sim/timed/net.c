@@ -7,9 +7,9 @@
 #include "base/bits.h"
 #include "base/error.h"
 #include "fabric/fabric.h"
-#include "sim/timed/model.h"
+#include "sim/network/common.h"
 #include "sim/network/net.h"
-#include "sim/nothing_to_map.h"
+#include "sim/timed/model.h"
 #include "sim/timed/timed.h"
 
 #define ENDPOINTS_MAX 64u /* per node */
@@ -52,9 +52,7 @@ struct card {
 };
 
 struct fabric {
-    struct remo__fabric base;
-    struct remo__doorbell bell;
-    struct remo__fabric_peer peers[SIM_NODES_MAX];
+    struct sim_fabric is;
     char *arena;
     uint32_t endpoints;
     struct card card;
@@ -248,11 +246,6 @@ static void start(struct remo__endpoint *from, const struct remo__op *is) {
 
 /* ---- the table of operations ---- */
 
-static int timed_probe(const struct remo__fabric_config *config) {
-    (void)config;
-    return 0;
-}
-
 static int timed_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
     extern const struct remo__fabric_ops remo__fabric_sim;
     struct fabric *fabric = calloc(1, sizeof *fabric);
@@ -260,38 +253,26 @@ static int timed_open(const struct remo__fabric_config *config, struct remo__fab
         free(fabric);
         return remo__fail(-ENOMEM, "no memory for the simulated network");
     }
-    fabric->base = (struct remo__fabric){.ops = &remo__fabric_sim,
-                                         .rank = config->rank,
-                                         .size = config->size,
-                                         .private_bytes = 64,
-                                         .peers = fabric->peers,
-                                         .doorbell = &fabric->bell,
-                                         .log = config->log,
-                                         .caps = {.coherent = true,
-                                                  .writes_ordered = true,
-                                                  .read_flushes = true,
-                                                  .driven_by_device = true,
-                                                  .local_registered = true,
-                                                  .inline_bytes = INLINE_BYTES,
-                                                  .batch_max = BATCH_MAX,
-                                                  .depth = DEPTH,
-                                                  .message_bytes_max = MESSAGE_BYTES}};
+    struct remo__fabric_caps caps = {.coherent = true,
+                                     .writes_ordered = true,
+                                     .read_flushes = true,
+                                     .driven_by_device = true,
+                                     .local_registered = true,
+                                     .inline_bytes = INLINE_BYTES,
+                                     .batch_max = BATCH_MAX,
+                                     .depth = DEPTH,
+                                     .message_bytes_max = MESSAGE_BYTES};
+    sim_fabric_init(&fabric->is, &remo__fabric_sim, config, &caps);
     fabric->arena = config->arena;
     fabric->card.cache.next[CONNECTIONS] = fabric->card.cache.before[CONNECTIONS] = CONNECTIONS;
     fabrics[config->rank] = fabric;
-    *ret_fabric = &fabric->base;
+    *ret_fabric = &fabric->is.base;
     return 0;
 }
 
 /* Free nothing: operations in flight may still use the fabric. */
 static void timed_close(struct remo__fabric *fabric) {
     (void)fabric;
-}
-
-static int timed_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
-    (void)blob, (void)blob_bytes;
-    atomic_store(&fabric->peers[peer].connected, 1);
-    return 0;
 }
 
 static void timed_disconnect(struct remo__fabric *fabric, uint32_t peer) {
@@ -330,17 +311,11 @@ static int timed_post(struct remo__endpoint *endpoint, const struct remo__op *op
 }
 
 static int timed_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max) {
-    uint32_t count = (uint32_t)remo__min(max, endpoint->done_count);
+    uint32_t seen = endpoint->done_count; /* others may arrive while this thread spends time */
     sim_timed_spend(sim_model.cpu_touch_ns);
-    memcpy(done, endpoint->done, count * sizeof *done);
-    endpoint->done_count -= count;
+    uint32_t count = sim_take_completions(endpoint->done, &endpoint->done_count, done, remo__min(max, seen));
     endpoint->in_flight -= count;
-    memmove(endpoint->done, endpoint->done + count, endpoint->done_count * sizeof *done);
     return (int)count;
-}
-
-static void timed_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns) {
-    (void)endpoint, (void)timeout_ns;
 }
 
 static int timed_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max) {
@@ -369,31 +344,26 @@ static void timed_imm_wake(struct remo__fabric *fabric) {
     sim_changed(fabric->rank);
 }
 
-/* The library counts its operations itself. */
-static void timed_wire(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire) {
-    (void)fabric;
-    *ret_wire = (struct remo__fabric_wire){0};
-}
-
 const struct remo__fabric_ops remo__fabric_sim = {
     .name = "sim",
-    .probe = timed_probe,
+    .probe = sim_common_probe,
     .open = timed_open,
     .close = timed_close,
-    .add_segment = sim_no_add_segment,
-    .map_segment = sim_no_map_segment,
-    .describe = sim_no_describe,
-    .connect = timed_connect,
+    .add_segment = sim_common_add_segment,
+    .map_segment = sim_common_map_segment,
+    .describe = sim_common_describe,
+    .connect = sim_common_connect,
     .disconnect = timed_disconnect,
+    .is_lost = sim_common_is_lost,
     .endpoint_open = timed_endpoint_open,
     .endpoint_close = timed_endpoint_close,
     .post = timed_post,
     .poll = timed_poll,
-    .wait = timed_wait,
+    .wait = sim_common_wait,
     .imm_poll = timed_imm_poll,
     .imm_wait = timed_imm_wait,
     .imm_wake = timed_imm_wake,
-    .wire = timed_wire,
+    .wire = sim_common_wire,
 };
 
 /* Every name finds the simulated network. */

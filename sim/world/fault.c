@@ -5,7 +5,7 @@
 struct sim_fault sim_fault;
 
 const char *const sim_fault_names[SIM_FAULT_KINDS] = {
-    "", "crash", "pause", "zombie", "cut", "fail-post", "fail-completion", "fail-allocation"};
+    "", "crash", "pause", "zombie", "cut", "lose", "fail-post", "fail-completion", "fail-allocation"};
 
 bool sim_out(uint32_t node) {
     return sim_world->crashed[node] || sim_world->lost[node];
@@ -33,7 +33,7 @@ bool sim_fault_hits(enum sim_fault_kind kind, uint64_t n, uint32_t node) {
     if (sim_fault.kind != kind || n != sim_fault.at || sim_faults_over() || !sim_world->running)
         return false;
     sim_trace("* %s at node %u", sim_fault_names[kind], node);
-    sim_world->hurt[node] = true;
+    sim_world->hurt[node] = sim_fault_fails();
     return true;
 }
 
@@ -60,12 +60,4 @@ static bool takes(struct sim_failing *is, uint32_t node) {
 
 bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node) {
     return takes(failing(kind), node);
-}
-
-void sim_lose_next(uint32_t node, uint32_t skip, uint32_t count) {
-    sim_world->losing = (struct sim_failing){.node = node, .skip = skip, .count = count};
-}
-
-bool sim_lose_takes(uint32_t node) {
-    return takes(&sim_world->losing, node);
 }

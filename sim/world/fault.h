@@ -5,6 +5,8 @@
  * Pause:   the node pauses for some steps, undetected.
  * Zombie:  the node pauses, is declared failed, and resumes: it must not be able to do harm.
  * Cut:     no traffic passes between the node and its peers; each side declares the other failed.
+ * Lose:    the connection of the n-th operation is lost: the one of its nodes with the higher rank is
+ *          declared failed, and continues. Operations in flight on the connection may still take effect.
  * Fail:    the n-th post, completion or allocation of the schedule fails, at any node. The call must return
  *          an error with a sentence. The node then closes all objects and leaves; its peers continue, and
  *          no memory may leak.
@@ -20,6 +22,7 @@ enum sim_fault_kind {
     SIM_PAUSE,
     SIM_ZOMBIE,
     SIM_CUT,
+    SIM_LOSE,
     SIM_FAIL_POST,
     SIM_FAIL_COMPLETION,
     SIM_FAIL_ALLOCATION,
@@ -30,7 +33,7 @@ enum sim_fault_kind {
 struct sim_fault {
     enum sim_fault_kind kind;
     uint32_t node;
-    uint64_t at;          /* before this step; of SIM_FAIL_*: this post, completion or allocation */
+    uint64_t at;          /* before this step; of SIM_LOSE, SIM_FAIL_*: this post, completion or allocation */
     uint64_t pause_steps; /* SIM_PAUSE, SIM_ZOMBIE */
 };
 extern struct sim_fault sim_fault;
@@ -49,8 +52,6 @@ bool sim_fault_hits(enum sim_fault_kind kind, uint64_t n, uint32_t node);
 
 /* Return whether sim_fail_next demands that the post, completion or allocation of the node fails now. */
 bool sim_fail_takes(enum sim_fault_kind kind, uint32_t node);
-/* Return whether the connection of the operation that the node posts now is to be lost. */
-bool sim_lose_takes(uint32_t node);
 
 /* Return whether the fault makes a call fail. Then all nodes close at the end, and leaks are
  * counted. */
@@ -78,8 +79,5 @@ void sim_delay_end(void);
  * (SIM_FAIL_ALLOCATION) of the node, then let the following `count` fail. An operation whose completion fails
  * was applied. */
 void sim_fail_next(enum sim_fault_kind kind, uint32_t node, uint32_t skip, uint32_t count);
-/* Skip the next `skip` operations that the node posts, then let the connections of the following `count` be
- * lost: each completes with -EHOSTDOWN, and may have been applied. All nodes stay up. */
-void sim_lose_next(uint32_t node, uint32_t skip, uint32_t count);
 /* Return whether an operation was delayed since the last sim_delay. */
 bool sim_delay_hit(void);

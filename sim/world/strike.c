@@ -75,7 +75,7 @@ static bool still_paused(const struct sim_world *world) {
 
 void sim_fault_due(void) {
     struct sim_world *world = sim_world;
-    if (!world->running || world->fault_over || sim_fault.at == 0 || sim_fault.kind >= SIM_FAIL_POST)
+    if (!world->running || world->fault_over || sim_fault.at == 0 || sim_fault.kind >= SIM_LOSE)
         return;
     if (world->steps + 1 < sim_fault.at && !sim_faults_over())
         return;

@@ -2,6 +2,7 @@
  * Waiting is sim_until, so a mutex is a scheduling point only if it is held. */
 #include "sim/world/threads.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -21,6 +22,13 @@ int sim_mutex_lock(pthread_mutex_t *mutex) {
     int *held = (int *)mutex;
     sim_until(is_free, held, "lock a mutex");
     *held = 1;
+    return 0;
+}
+
+int sim_mutex_trylock(pthread_mutex_t *mutex) {
+    if (!is_free(mutex))
+        return EBUSY;
+    *(int *)mutex = 1;
     return 0;
 }
 

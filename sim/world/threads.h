@@ -8,6 +8,7 @@
 
 int sim_mutex_init(pthread_mutex_t *mutex);
 int sim_mutex_lock(pthread_mutex_t *mutex);
+int sim_mutex_trylock(pthread_mutex_t *mutex);
 int sim_mutex_unlock(pthread_mutex_t *mutex);
 int sim_cond_broadcast(pthread_cond_t *cond);
 int sim_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);

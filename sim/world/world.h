@@ -90,13 +90,13 @@ struct sim_world { /* allocated in the simulated heap, as all state of a schedul
     bool running; /* a schedule runs, not the set-up */
     bool crashed[SIM_NODES_MAX], paused[SIM_NODES_MAX];
     bool lost[SIM_NODES_MAX];    /* its streams to all peers have ended; the node itself may still run */
+    bool ends[SIM_NODES_MAX];    /* it is lost because it ends its streams */
     bool severed[SIM_NODES_MAX]; /* all its other traffic has ended too */
     bool hurt[SIM_NODES_MAX];    /* one of its operations was made to fail */
     uint64_t partings;           /* number of streams opened, closed or lost */
     bool fault_over;
     struct sim_failing failing[3]; /* sim_fail_next: posts, completions, allocations */
-    struct sim_failing losing;     /* sim_lose_next */
-    uint64_t allocations_before; /* before the schedule */
+    uint64_t allocations_before;   /* before the schedule */
     uint32_t programs_left, bodies_left, after_left;
     uint64_t
         faults_over_step; /* the step at which the last body, and with it all faults, ended; 0: not yet */

@@ -141,8 +141,10 @@ int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint
     if (rc != 0)
         return rc;
     struct remo__memory *memory = &channel->memories[channel->memory_count];
-    *memory = (struct remo__memory){
-        .own_bytes = own_bytes, .expected_bytes = expected_bytes, .own_offset = REMO__NO_OFFSET};
+    *memory = (struct remo__memory){.channel = channel,
+                                    .own_bytes = own_bytes,
+                                    .expected_bytes = expected_bytes,
+                                    .own_offset = REMO__NO_OFFSET};
     snprintf(memory->name, sizeof memory->name, "%s", name);
     memory->providers = providers && !remo_nodeset_empty(providers) ? *providers : channel->participants;
     rc = alloc_offsets(channel, memory);
@@ -329,7 +331,8 @@ static int peer_ready(void *ctx) {
     return state == REMO_CHANNEL_WAITING ? 0 : peer_problem(one->channel, one->node, state);
 }
 
-int remo__channel_reach(struct remo_channel *channel, uint32_t node) {
+/* Wait until `node` is connected, for op_timeout_ns at most. */
+static int wait_connected(const struct remo_channel *channel, uint32_t node) {
     struct one_peer one = {.channel = channel, .node = node};
     if (node >= channel->node->size || !remo_nodeset_has(&channel->participants, node))
         return remo__fail(-EINVAL, "node %u is not a participant of channel %s", node, channel->name);
@@ -337,6 +340,30 @@ int remo__channel_reach(struct remo_channel *channel, uint32_t node) {
     if (rc == -ETIMEDOUT)
         return remo__fail(rc, "node %u has not opened channel %s yet; wait for it with remo_channel_wait",
                           node, channel->name);
+    return rc;
+}
+
+int remo__memory_wait(const struct remo__memory *memory, uint32_t node, uint64_t *ret_start) {
+    const struct remo_channel *channel = memory->channel;
+    int rc = wait_connected(channel, node);
+    if (rc != 0)
+        return rc;
+    *ret_start = atomic_load(&memory->offsets[node]);
+    if (*ret_start != REMO__NO_OFFSET)
+        return 0;
+    if (!remo_nodeset_has(&memory->providers, node))
+        return remo__fail(-EINVAL, "node %u provides no memory to %s", node, channel->name);
+    rc = remo__channel_check_peer(channel, node);
+    return rc != 0 ? rc : remo__fail(-ENOTCONN, "node %u has just left %s", node, channel->name);
+}
+
+int remo__memory_address(const struct remo__memory *memory, uint32_t node, uint64_t offset,
+                         struct remo_addr *ret_addr) {
+    const struct remo_node *self = memory->channel->node;
+    uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
+    int rc = start != REMO__NO_OFFSET ? 0 : remo__memory_wait(memory, node, &start);
+    if (rc == 0)
+        *ret_addr = remo_addr_make(node, atomic_load(&self->peers[node].incarnation), start + offset);
     return rc;
 }
 
@@ -349,6 +376,14 @@ int remo__channel_check_peer(const struct remo_channel *channel, uint32_t node) 
                        || node_state == REMO_PEER_LEFT))
         return peer_problem(channel, node, REMO_CHANNEL_DOWN);
     return 0;
+}
+
+bool remo__channel_may_have_opened(const struct remo_channel *channel, uint32_t node) {
+    struct remo__registry *registry = remo__registry(channel->node);
+    pthread_mutex_lock(&registry->lock);
+    bool is_granted = channel->peers[node].granted_id != 0;
+    pthread_mutex_unlock(&registry->lock);
+    return is_granted;
 }
 
 /* ---- close ---- */
@@ -428,9 +463,9 @@ enum remo_channel_state remo_channel_peer(const struct remo_channel *channel, ui
         return REMO_CHANNEL_DOWN;
     enum remo_peer_state node_state = remo_node_peer(channel->node, node);
     if (channel->slot == 0)
-        return node_state == REMO_PEER_UP       ? REMO_CHANNEL_CONNECTED
-               : node_state == REMO_PEER_COMING ? REMO_CHANNEL_WAITING
-                                                : REMO_CHANNEL_DOWN;
+        return node_state == REMO_PEER_UP        ? REMO_CHANNEL_CONNECTED
+               : node_state == REMO_PEER_JOINING ? REMO_CHANNEL_WAITING
+                                                 : REMO_CHANNEL_DOWN;
     enum remo_channel_state state = (enum remo_channel_state)atomic_load(&channel->peers[node].state);
     return state == REMO_CHANNEL_WAITING && node_state > REMO_PEER_UP ? REMO_CHANNEL_DOWN : state;
 }

@@ -15,6 +15,7 @@
 #define REMO__NODESET_TEXT_BYTES 64u
 
 struct remo__memory {
+    const struct remo_channel *channel;
     char name[REMO__MEMORY_NAME_BYTES_MAX + 1];
     uint64_t own_bytes, expected_bytes;
     struct remo_nodeset providers;
@@ -33,6 +34,7 @@ struct remo__channel_peer {
     uint32_t leaving_id;     /* after close: the peer's endpoint that awaits the final LEAVE; 0: none */
     bool asked;              /* our JOIN was sent */
     _Atomic bool awaited;    /* our first JOIN was sent, and ANSWERED has not arrived */
+    uint32_t early_id;       /* the outsider's endpoint that our JOIN answers; 0: none */
     _Atomic bool refused;    /* REFUSE was sent or received; a later JOIN is of a later incarnation */
 };
 
@@ -65,16 +67,66 @@ static inline struct remo_stats *remo__channel_counters(const struct remo_channe
     return &thread->stats[channel->slot];
 }
 
-/* Return the arena offset of `offset` in `node`'s share of the memory, or REMO__NO_OFFSET; see
- * remo__channel_reach. The caller has checked the range against the size of the memory. */
-static inline uint64_t remo__memory_at(const struct remo__memory *memory, uint32_t node, uint64_t offset) {
-    uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
-    return remo__unlikely(start == REMO__NO_OFFSET) ? REMO__NO_OFFSET : start + offset;
+/* Return whether this node can reach the share of `node` now. */
+static inline bool remo__memory_is_reachable(const struct remo__memory *memory, uint32_t node) {
+    return atomic_load_explicit(&memory->offsets[node], memory_order_relaxed) != REMO__NO_OFFSET;
 }
 
-/* Wait until the memory of `node` can be reached, for op_timeout_ns at most. Errors, with sentences:
- * -EHOSTDOWN, -ENOTCONN (closed by the peer), -ETIMEDOUT, -EPROTO, -EINVAL (not a participant). */
-int remo__channel_reach(struct remo_channel *channel, uint32_t node);
+/* Set *ret_ref to `offset` in the share of `node`. Returns false if this node cannot reach the share now. The
+ * caller has checked the range against the size of the memory. */
+static inline __attribute__((always_inline)) bool remo__memory_find_now(const struct remo__memory *memory,
+                                                                        struct remo__thread *thread,
+                                                                        uint32_t node, uint64_t offset,
+                                                                        struct remo__ref *ret_ref) {
+    uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
+    if (remo__unlikely(start == REMO__NO_OFFSET))
+        return false;
+    *ret_ref = remo__ref_make(thread, remo__channel_counters(memory->channel, thread), node, start + offset);
+    return true;
+}
+
+/* Return the CPU address of `offset` in the share of `node`, or NULL if the node is not mapped, or this node
+ * cannot reach the share now. Does not need an attached thread. */
+static inline const char *remo__memory_mapped(const struct remo__memory *memory, uint32_t node,
+                                              uint64_t offset) {
+    const char *base = remo__peer_base(memory->channel->node, node);
+    uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
+    return base && start != REMO__NO_OFFSET ? base + start + offset : NULL;
+}
+
+/* Wait until `node` has opened the channel, and return the offset of its share in its arena. */
+int remo__memory_wait(const struct remo__memory *memory, uint32_t node, uint64_t *ret_start)
+    __attribute__((cold));
+
+/* Set *ret_ref to `offset` in the share of `node`. Blocks for op_timeout_ns at most, while the node has not
+ * opened the channel. Errors, with sentences: -EHOSTDOWN, -ENOTCONN (closed by the peer), -ETIMEDOUT,
+ * -EPROTO, -EINVAL (not a participant, or no provider). */
+static inline __attribute__((always_inline)) int remo__memory_find(const struct remo__memory *memory,
+                                                                   struct remo__thread *thread, uint32_t node,
+                                                                   uint64_t offset,
+                                                                   struct remo__ref *ret_ref) {
+    uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
+    if (remo__unlikely(start == REMO__NO_OFFSET)) {
+        uint64_t found; /* a separate variable, so that `start` stays in a register */
+        int rc = remo__memory_wait(memory, node, &found);
+        if (rc != 0)
+            return rc;
+        start = found;
+    }
+    *ret_ref = remo__ref_make(thread, remo__channel_counters(memory->channel, thread), node, start + offset);
+    return 0;
+}
+
+/* Set *ret_addr to the address of `offset` in the share of `node`. Does not need an attached thread. Blocks,
+ * and fails, as remo__memory_find. */
+int remo__memory_address(const struct remo__memory *memory, uint32_t node, uint64_t offset,
+                         struct remo_addr *ret_addr);
+
+/* Return whether an operation ended with `rc` because its target has failed or left (-EHOSTDOWN), or has
+ * closed the channel (-ENOTCONN). */
+static inline bool remo__is_departure(int rc) {
+    return rc == -EHOSTDOWN || rc == -ENOTCONN;
+}
 
 /* For wait conditions: return 0 if `node` may still answer (it is up, or has not joined yet), else -EHOSTDOWN
  * or -ENOTCONN with the sentence. */
@@ -85,16 +137,19 @@ static inline bool remo__channel_is_connected(const struct remo_channel *channel
            && atomic_load(&channel->node->peers[node].state) == REMO_PEER_UP;
 }
 
+/* Return whether the join of `node` may have returned: it returns after this node has granted it the
+ * addresses of its memory (docs/internals/join.md). */
+bool remo__channel_may_have_opened(const struct remo_channel *channel, uint32_t node);
+
 /* Return whether no operation of `node` on this channel reaches this node's memory any more: on_cut_off has
  * been or is about to be called. */
 static inline bool remo__channel_is_cut_off(const struct remo_channel *channel, uint32_t node) {
     return channel->peers[node].is_cut_off;
 }
 
-/* Write, and deliver the immediate `value` to the same channel at `node`. */
-int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory,
-                                  uint32_t node, uint64_t offset, const void *src, size_t bytes,
-                                  uint32_t value, struct remo_ack *ack);
+/* Write to a memory of the channel, and deliver the immediate `value` to the same channel at that node. */
+int remo__channel_write_immediate(const struct remo_channel *channel, struct remo__ref ref, const void *src,
+                                  size_t bytes, uint32_t value, struct remo_ack *ack);
 
 /* The number of members of a set; in rank order, the first >= from; the n-th. */
 uint32_t remo__nodeset_count(const struct remo_nodeset *set);

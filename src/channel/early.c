@@ -28,6 +28,12 @@ bool remo__early_take(struct remo__early *early, const char *name, uint32_t *ret
     return false;
 }
 
+void remo__early_remove(struct remo__early *early, uint32_t peer, uint32_t id) {
+    for (uint32_t i = 0; i < REMO__EARLY_JOINS_MAX; i++)
+        if (early->joins[i].peer == peer && early->joins[i].id == id)
+            early->joins[i].id = 0;
+}
+
 void remo__early_forget(struct remo__early *early, uint32_t peer) {
     for (uint32_t i = 0; i < REMO__EARLY_JOINS_MAX; i++)
         if (early->joins[i].peer == peer)

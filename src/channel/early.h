@@ -28,5 +28,7 @@ struct remo__early {
 void remo__early_keep(struct remo__early *early, uint32_t peer, const char *name, uint32_t id);
 /* Remove one JOIN for the channel `name`, and return its sender and endpoint. False: the table has none. */
 bool remo__early_take(struct remo__early *early, const char *name, uint32_t *ret_peer, uint32_t *ret_id);
+/* Remove the JOIN of the endpoint `id` of `peer`, which has closed. */
+void remo__early_remove(struct remo__early *early, uint32_t peer, uint32_t id);
 /* Remove the JOINs of a peer that has failed. */
 void remo__early_forget(struct remo__early *early, uint32_t peer);

@@ -12,7 +12,7 @@
 #include "node/arena.h"
 #include "remote/fence.h"
 
-static bool takes_part(const struct remo_channel *channel, uint32_t node) {
+static bool is_participant(const struct remo_channel *channel, uint32_t node) {
     return remo_nodeset_has(&channel->participants, node);
 }
 
@@ -116,12 +116,6 @@ struct pair_change {
     uint32_t ended; /* REMO_CHANNEL_LEFT or DOWN; else 0 */
 };
 
-static void end_busy(struct remo_channel *channel) {
-    struct remo_node *node = channel->node;
-    atomic_fetch_sub(&channel->busy, 1);
-    remo__wake(node);
-}
-
 /* Keep the channel busy if the pair has changed. The lock is held. */
 static void begin_busy(struct remo_channel *channel, struct pair_change *change) {
     if (!change->joined && !change->connected && !change->ended && !change->cut_off)
@@ -142,7 +136,7 @@ static void call_back(const struct pair_change *change, uint32_t peer) {
         options->on_leave(options->ctx, peer, (enum remo_channel_state)change->ended);
     if (change->cut_off && options->on_cut_off)
         options->on_cut_off(options->ctx, peer);
-    end_busy(change->channel);
+    remo__channel_release(change->channel);
 }
 
 /* Make the pair CONNECTED if each endpoint now has the other's addresses. Returns whether it did. */
@@ -153,12 +147,6 @@ static bool becomes_connected(struct remo__channel_peer *known) {
     known->met = true;
     atomic_store(&known->state, REMO_CHANNEL_CONNECTED);
     return true;
-}
-
-static void log_malformed(struct remo__registry *registry, uint32_t peer, const char *what) {
-    remo__log(&registry->node->log, REMO_LOG_ERROR,
-              "node %u sent a malformed %s; it was discarded; start all nodes from the same build", peer,
-              what);
 }
 
 /* ---- JOIN ---- */
@@ -232,20 +220,24 @@ static bool matches(const struct remo_channel *channel, uint32_t peer, const str
     return true;
 }
 
-/* Refuse the endpoint of a node that is no participant of this endpoint, but counts this node as one. */
-static void refuse_stranger(struct remo_channel *channel, uint32_t peer, const struct remo__join *join) {
+/* Refuse the endpoint of an outsider. This endpoint does not wait for the outsider, and is not affected. */
+static void refuse_outsider(struct remo_channel *channel, uint32_t peer, const struct remo__join *join) {
     struct remo__refuse frame = {.to_id = join->id};
     (void)same_participants(channel, peer, join, frame.text, sizeof frame.text);
-    send_refuse(channel->node, peer, &frame);
-    set_mismatch(channel, frame.text);
+    remo__log(&channel->node->log, REMO_LOG_WARNING, "%s", frame.text);
+    if (!REMO__MUTANT(channel_refuse))
+        send_refuse(channel->node, peer, &frame);
+    if (REMO__MUTANT(channel_outsider))
+        set_mismatch(channel, frame.text);
 }
 
 int remo__join_answer_early(struct remo_channel *channel) {
     uint32_t peer, id;
     int rc = 0;
     while (rc == 0 && remo__early_take(&remo__registry(channel->node)->early, channel->name, &peer, &id)) {
-        if (takes_part(channel, peer))
-            continue; /* remo_channel_join sends it a JOIN */
+        if (is_participant(channel, peer) || REMO__MUTANT(channel_early))
+            continue; /* remo_channel_join sends a participant a JOIN */
+        channel->peers[peer].early_id = id;
         atomic_store(&channel->peers[peer].awaited, remo__peer_is_up(channel->node, peer));
         rc = remo__join_send(channel, peer, id);
     }
@@ -273,8 +265,8 @@ static void answer_join(struct remo_channel *channel, uint32_t peer, const struc
                         struct pair_change *change) {
     struct remo__channel_peer *known = &channel->peers[peer];
     uint32_t id = atomic_load(&known->id);
-    if (!takes_part(channel, peer)) {
-        refuse_stranger(channel, peer, join);
+    if (!is_participant(channel, peer)) {
+        refuse_outsider(channel, peer, join);
         return;
     }
     if (known->refused || atomic_load(&known->state) > REMO_CHANNEL_CONNECTED || (id != 0 && id != join->id))
@@ -294,7 +286,7 @@ static void on_join(struct remo__registry *registry, uint32_t peer, const void *
     struct remo__join join;
     struct pair_change change = {0};
     if (!remo__join_decode(frame, bytes, &join) || !remo_nodeset_has(&join.participants, peer)) {
-        log_malformed(registry, peer, "JOIN");
+        remo__registry_log_malformed(registry, peer, "JOIN");
         return;
     }
     pthread_mutex_lock(&registry->lock);
@@ -344,7 +336,7 @@ static bool accept_addresses(struct remo_channel *channel, uint32_t peer,
  * them. The lock is held. */
 static bool answer_connect(struct remo_channel *channel, uint32_t peer, const struct remo__connect *connect,
                            struct pair_change *change) {
-    if (!channel || channel->slot == 0 || !takes_part(channel, peer))
+    if (!channel || channel->slot == 0 || !is_participant(channel, peer))
         return false;
     struct remo__channel_peer *known = &channel->peers[peer];
     uint32_t id = atomic_load(&known->id);
@@ -366,7 +358,7 @@ static void on_connect(struct remo__registry *registry, uint32_t peer, const voi
     struct remo__connect connect;
     struct pair_change change = {0};
     if (!remo__connect_decode(frame, bytes, &connect)) {
-        log_malformed(registry, peer, "CONNECT");
+        remo__registry_log_malformed(registry, peer, "CONNECT");
         return;
     }
     pthread_mutex_lock(&registry->lock);
@@ -379,7 +371,7 @@ static void on_connect(struct remo__registry *registry, uint32_t peer, const voi
 static void on_refuse(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__refuse refuse;
     if (!remo__refuse_decode(frame, bytes, &refuse)) {
-        log_malformed(registry, peer, "REFUSE");
+        remo__registry_log_malformed(registry, peer, "REFUSE");
         return;
     }
     pthread_mutex_lock(&registry->lock);
@@ -394,7 +386,7 @@ static void on_refuse(struct remo__registry *registry, uint32_t peer, const void
 static void on_answered(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__answered answered;
     if (!remo__answered_decode(frame, bytes, &answered)) {
-        log_malformed(registry, peer, "ANSWERED");
+        remo__registry_log_malformed(registry, peer, "ANSWERED");
         return;
     }
     pthread_mutex_lock(&registry->lock);
@@ -421,7 +413,7 @@ static void end_grant(struct remo__registry *registry, struct remo_channel *chan
 static void end_pair(struct remo_channel *channel, uint32_t peer, enum remo_channel_state state,
                      bool is_cut_off, struct pair_change *change) {
     struct remo__channel_peer *known = &channel->peers[peer];
-    if (channel->closing || !takes_part(channel, peer))
+    if (channel->closing || !is_participant(channel, peer))
         return;
     if (atomic_load(&known->state) <= REMO_CHANNEL_CONNECTED) {
         for (uint32_t i = 0; i < channel->memory_count; i++)
@@ -441,15 +433,28 @@ static void report_unknown(struct remo_channel *channel, struct pair_change *cha
     begin_busy(channel, change);
 }
 
+/* The endpoint `id` of a peer has closed, and has withdrawn its JOIN. A join that has answered it stops
+ * waiting, because the peer may be paused. The lock is held. */
+static void withdraw(struct remo__registry *registry, uint32_t peer, uint32_t id) {
+    remo__early_remove(&registry->early, peer, id);
+    for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++) {
+        const struct remo_channel *channel = registry->slots[slot];
+        if (channel && channel->peers[peer].early_id == id)
+            atomic_store(&channel->peers[peer].awaited, false);
+    }
+}
+
 static void on_leave(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
     struct remo__leave leave;
     struct pair_change change = {0};
     if (!remo__leave_decode(frame, bytes, &leave)) {
-        log_malformed(registry, peer, "LEAVE");
+        remo__registry_log_malformed(registry, peer, "LEAVE");
         return;
     }
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *channel = remo__registry_by_id(registry, leave.to_id);
+    if (leave.to_id == 0)
+        withdraw(registry, peer, leave.id);
     if (channel && channel->slot != 0) {
         bool is_final = !leave.in_flight || REMO__MUTANT(leave_cut_off);
         uint32_t id = atomic_load(&channel->peers[peer].id);
@@ -469,6 +474,9 @@ void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
     for (uint32_t peer = 0; peer < channel->node->size; peer++) {
         struct remo__channel_peer *known = &channel->peers[peer];
         uint32_t id = atomic_load(&known->id) ? atomic_load(&known->id) : known->granted_id;
+        if (id == 0 && known->asked && remo__peer_is_up(channel->node, peer)
+            && !REMO__MUTANT(channel_withdraw))
+            send_leave(channel->node, peer, channel->id, 0, false); /* the peer may have kept the JOIN */
         if (peer == channel->node->rank || id == 0)
             continue;
         channel->grants += known->granted_id != 0;
@@ -495,7 +503,7 @@ void remo__join_peer_up(void *ctx, uint32_t peer) {
     pthread_mutex_lock(&registry->lock);
     for (uint32_t slot = 1; slot < REMO__CHANNELS_MAX; slot++) {
         struct remo_channel *channel = registry->slots[slot];
-        if (channel && channel->joined && !channel->closing && takes_part(channel, peer)
+        if (channel && channel->joined && !channel->closing && is_participant(channel, peer)
             && atomic_load(&channel->peers[peer].state) == REMO_CHANNEL_WAITING
             && !channel->peers[peer].asked)
             (void)remo__join_send(channel, peer, 0);
@@ -516,6 +524,7 @@ void remo__join_peer_down(void *ctx, uint32_t peer) {
         struct remo_channel *channel = registry->slots[slot];
         if (channel) {
             channel->peers[peer].leaving_id = 0;
+            atomic_store(&channel->peers[peer].awaited, false);
             end_pair(channel, peer, REMO_CHANNEL_DOWN, true, &change);
             end_grant(registry, channel, peer);
         }
@@ -526,34 +535,7 @@ void remo__join_peer_down(void *ctx, uint32_t peer) {
     remo__registry_changed(registry);
 }
 
-/* ---- messages and immediates that arrive ---- */
-
-static struct remo_channel *hold_open(struct remo__registry *registry, uint32_t id) {
-    pthread_mutex_lock(&registry->lock);
-    struct remo_channel *channel = remo__registry_by_id(registry, id);
-    if (channel && (channel->closing || channel->slot == 0))
-        channel = NULL;
-    if (channel)
-        atomic_fetch_add(&channel->busy, 1);
-    pthread_mutex_unlock(&registry->lock);
-    return channel;
-}
-
-static void on_message(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes) {
-    const void *data;
-    size_t data_bytes;
-    uint32_t to_id;
-    if (!remo__user_decode(frame, bytes, &to_id, &data, &data_bytes)) {
-        log_malformed(registry, peer, "message");
-        return;
-    }
-    struct remo_channel *channel = hold_open(registry, to_id);
-    if (!channel)
-        return;
-    if (channel->options.on_message && takes_part(channel, peer))
-        channel->options.on_message(channel->options.ctx, peer, data, data_bytes);
-    end_busy(channel);
-}
+/* ---- frames that arrive ---- */
 
 void remo__join_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes) {
     struct remo__registry *registry = ctx;
@@ -564,19 +546,10 @@ void remo__join_frame(void *ctx, uint32_t peer, uint16_t type, const void *data,
     case REMO__MESSAGE_REFUSE: on_refuse(registry, peer, data, bytes); break;
     case REMO__MESSAGE_LEAVE: on_leave(registry, peer, data, bytes); break;
     case REMO__MESSAGE_ANSWERED: on_answered(registry, peer, data, bytes); break;
-    case REMO__MESSAGE_USER: on_message(registry, peer, data, bytes); break;
-    default: log_malformed(registry, peer, "message of unknown type");
+    case REMO__MESSAGE_USER: remo__deliver_message(registry, peer, data, bytes); break;
+    default: remo__registry_log_malformed(registry, peer, "message of unknown type");
     }
     end_handling(registry);
     if (type != REMO__MESSAGE_USER)
         remo__registry_changed(registry);
-}
-
-void remo__join_immediate(void *ctx, uint32_t peer, uint32_t value) {
-    struct remo_channel *channel = hold_open(ctx, value >> (32 - REMO__ID_BITS));
-    if (!channel)
-        return;
-    if (channel->options.on_immediate && takes_part(channel, peer))
-        channel->options.on_immediate(channel->options.ctx, peer, value & REMO_CHANNEL_IMMEDIATE_MAX);
-    end_busy(channel);
 }

@@ -8,17 +8,9 @@
 
 #define RETRY_NS REMO__NS_PER_MS /* between fences: one that cannot be posted fails immediately */
 
-/* A wait condition, for a thread that cannot fence. */
-static int is_quiescent(void *ctx) {
-    return remo__node_quiescent(ctx);
-}
-
 /* A lost write is no obstacle, because it is no longer in flight; a later fence returns the loss. */
 bool remo__leaving_fence(struct remo_node *node) {
-    struct remo__thread *thread = remo__thread(node);
-    if (!thread) /* the node has no room for this thread */
-        return remo__wait(node, is_quiescent, node, remo__deadline(node->op_timeout_ns)) == 0;
-    return remo__fence_leave(thread) == 0;
+    return remo__fence_leave(node) == 0;
 }
 
 /* Send the final LEAVE of the channels whose operations `fence` has completed. The lock is held. */

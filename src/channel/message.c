@@ -125,7 +125,7 @@ bool remo__leave_decode(const void *frame, size_t bytes, struct remo__leave *ret
     ret_leave->to_id = remo__get_u32(&reader);
     uint32_t in_flight = remo__get_u32(&reader);
     ret_leave->in_flight = in_flight != 0;
-    return remo__reader_complete(&reader) && ret_leave->id != 0 && ret_leave->to_id != 0 && in_flight <= 1;
+    return remo__reader_complete(&reader) && ret_leave->id != 0 && in_flight <= (ret_leave->to_id != 0);
 }
 
 bool remo__user_decode(const void *frame, size_t bytes, uint32_t *ret_to_id, const void **ret_data,

@@ -5,7 +5,8 @@
  *     CONNECT  id, to_id, and for each memory its offset in the sender's arena and its bytes
  *     REFUSE   to_id, and the sentence
  *     ANSWERED to_id: its JOIN has been compared; the CONNECT or REFUSE, if any, came before
- *     LEAVE    id, to_id, and whether writes of the sender to the receiver may be in flight
+ *     LEAVE    id, to_id (0: to the node, which may have kept the JOIN of `id`), and whether writes of the
+ *              sender to the receiver may be in flight
  *     MESSAGE  to_id, and bytes of the user
  *
  * `id` is the sender's endpoint, `to_id` the receiver's; no id is 0. A decoder returns false for a malformed

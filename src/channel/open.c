@@ -63,7 +63,7 @@ static int start_node(struct remo_node *node) {
                                      .peer_up = remo__join_peer_up,
                                      .peer_down = remo__join_peer_down,
                                      .frame = remo__join_frame,
-                                     .immediate = remo__join_immediate};
+                                     .immediate = remo__deliver_immediate};
     int rc = remo__threads_open(node);
     if (rc == 0)
         rc = remo__node_start(node, &hooks);

@@ -73,3 +73,9 @@ void remo__registry_changed(struct remo__registry *registry) {
     atomic_fetch_add(&registry->changes, 1);
     remo__wake(registry->node);
 }
+
+void remo__registry_log_malformed(const struct remo__registry *registry, uint32_t peer, const char *what) {
+    remo__log(&registry->node->log, REMO_LOG_ERROR,
+              "node %u sent a malformed %s; it was discarded; start all nodes from the same build", peer,
+              what);
+}

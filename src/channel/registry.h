@@ -69,6 +69,7 @@ int remo__join_send(struct remo_channel *channel, uint32_t peer, uint32_t to_id)
  * endpoints are still open, these detect the mismatch. The lock is held. Errors: as remo__join_send. */
 int remo__join_answer_early(struct remo_channel *channel);
 /* Send LEAVE to each peer that has received the endpoint's addresses or sent its own, and count the grants.
+ * A LEAVE to any other peer that has received the JOIN withdraws it.
  * `is_fenced`: no operation of this node is in flight. Otherwise the channel is leaving until
  * remo__join_leave_finally, and the caller calls remo__leaving_add. The lock is held. */
 void remo__join_leave(struct remo_channel *channel, bool is_fenced);
@@ -86,4 +87,11 @@ void remo__leaving_stop(struct remo__registry *registry);
 void remo__join_peer_up(void *ctx, uint32_t peer);
 void remo__join_peer_down(void *ctx, uint32_t peer);
 void remo__join_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes);
-void remo__join_immediate(void *ctx, uint32_t peer, uint32_t value);
+void remo__deliver_immediate(void *ctx, uint32_t peer, uint32_t value);
+
+/* Log a frame of `peer` that cannot be decoded. */
+void remo__registry_log_malformed(const struct remo__registry *registry, uint32_t peer, const char *what);
+/* Deliver a message of a channel. Threads: control. */
+void remo__deliver_message(struct remo__registry *registry, uint32_t peer, const void *frame, size_t bytes);
+/* End a callback: the channel may close. */
+void remo__channel_release(struct remo_channel *channel);

@@ -29,17 +29,9 @@ int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *d
     return remo__node_send(channel->node, node, REMO__MESSAGE_USER, frame, (size_t)(writer.at - frame));
 }
 
-int remo__channel_write_immediate(struct remo_channel *channel, const struct remo__memory *memory,
-                                  uint32_t node, uint64_t offset, const void *src, size_t bytes,
-                                  uint32_t value, struct remo_ack *ack) {
-    struct remo__thread *thread = remo__thread(channel->node);
-    if (!thread)
-        return remo__last_code();
-    uint64_t at = remo__memory_at(memory, node, offset);
-    if (at == REMO__NO_OFFSET)
-        return remo__fail(-ENOTCONN, "node %u is not connected to channel %s", node, channel->name);
-    uint32_t imm =
-        atomic_load(&channel->peers[node].id) << (32 - REMO__ID_BITS) | (value & REMO_CHANNEL_IMMEDIATE_MAX);
-    return remo__op_write(thread, remo__channel_counters(channel, thread), node, at, src, bytes,
-                          REMO__WRITE_IMM, imm, ack);
+int remo__channel_write_immediate(const struct remo_channel *channel, struct remo__ref ref, const void *src,
+                                  size_t bytes, uint32_t value, struct remo_ack *ack) {
+    uint32_t id = atomic_load(&channel->peers[ref.node].id);
+    uint32_t imm = id << (32 - REMO__ID_BITS) | (value & REMO_CHANNEL_IMMEDIATE_MAX);
+    return remo__op_write(ref, src, bytes, REMO__WRITE_IMM, imm, ack);
 }

@@ -1,8 +1,8 @@
-/* fabric.c - the parts of fabric.h that all fabrics share: doorbells, and stubs for missing operations.
+/* fabric.c - the parts of fabric.h that all fabrics share: doorbells, and the check of operations.
  *
- * Doorbells lose no wake-up. The ringer does a full fence and then reads `sleepers`; the sleeper counts
+ * Doorbells lose no wake-up. The notifier does a full fence and then reads `sleepers`; the sleeper counts
  * itself and then checks its condition. It reads `seen_seq` before that check, so the futex does not sleep
- * after a ring in between. */
+ * after a notification in between. */
 #include "fabric/fabric.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 /* ---- doorbells ---- */
 
-void remo__doorbell_ring(struct remo__doorbell *bell) {
+void remo__doorbell_notify(struct remo__doorbell *bell) {
     atomic_fetch_add(&bell->seq, 1);
     remo__futex_wake_all(&bell->seq);
 }
@@ -21,139 +21,38 @@ void remo__doorbell_sleep(struct remo__doorbell *bell, uint32_t seen_seq, uint64
     remo__futex_wait(&bell->seq, seen_seq, timeout_ns);
 }
 
-/* ---- stubs ---- */
+/* ---- operations ---- */
 
-static int stub_fail(void) {
-    return remo__fail_static(-EOPNOTSUPP,
-                             "this fabric does not support the operation; choose another fabric");
+int remo__fabric_check_op(const struct remo__fabric *fabric, const struct remo__op *op) {
+    bool is_atomic = op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
+    if (op->peer >= fabric->size)
+        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", op->peer, fabric->size);
+    if (op->kind > REMO__OP_COMPARE_SWAP)
+        return remo__fail(-EINVAL, "no operation of kind %u exists", op->kind);
+    if (is_atomic && (op->size_bytes != sizeof(uint64_t) || op->remote % sizeof(uint64_t) != 0))
+        return remo__fail(-EINVAL,
+                          "an atomic needs 8 bytes at a multiple of 8, not %llu bytes at offset %#llx",
+                          (unsigned long long)op->size_bytes, (unsigned long long)op->remote);
+    if (op->kind != REMO__OP_WRITE && (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)))
+        return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
+    if (op->size_bytes > fabric->caps.message_bytes_max)
+        return remo__fail(-EMSGSIZE, "an operation of %llu bytes is too large: at most %llu",
+                          (unsigned long long)op->size_bytes,
+                          (unsigned long long)fabric->caps.message_bytes_max);
+    if ((op->flags & REMO__OP_INLINE) && op->size_bytes > fabric->caps.inline_bytes)
+        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inline write: at most %u",
+                          (unsigned long long)op->size_bytes, fabric->caps.inline_bytes);
+    return 0;
 }
 
-static int stub_probe(const struct remo__fabric_config *config) {
-    (void)config;
-    return stub_fail();
-}
+/* ---- entries of fabrics without connections or counters ---- */
 
-static int stub_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
-    (void)config, (void)ret_fabric;
-    return stub_fail();
-}
-
-static void stub_close(struct remo__fabric *fabric) {
-    (void)fabric;
-}
-
-static int stub_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t offset, uint64_t bytes,
-                            int fd, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
-    (void)fabric, (void)index, (void)offset, (void)bytes, (void)fd, (void)blob, (void)blob_cap,
-        (void)ret_blob_bytes;
-    return stub_fail();
-}
-
-static int stub_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t index, uint64_t offset,
-                            uint64_t bytes, const void *blob, size_t blob_bytes, int fd) {
-    (void)fabric, (void)peer, (void)index, (void)offset, (void)bytes, (void)blob, (void)blob_bytes, (void)fd;
-    return stub_fail();
-}
-
-static int stub_describe(struct remo__fabric *fabric, void *blob, size_t blob_cap, size_t *ret_blob_bytes) {
-    (void)fabric, (void)blob, (void)blob_cap, (void)ret_blob_bytes;
-    return stub_fail();
-}
-
-static int stub_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
-    (void)fabric, (void)peer, (void)blob, (void)blob_bytes;
-    return stub_fail();
-}
-
-static void stub_disconnect(struct remo__fabric *fabric, uint32_t peer) {
+bool remo__fabric_never_lost(struct remo__fabric *fabric, uint32_t peer) {
     (void)fabric, (void)peer;
-}
-
-static int stub_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint) {
-    (void)fabric, (void)ret_endpoint;
-    return stub_fail();
-}
-
-static void stub_endpoint_close(struct remo__endpoint *endpoint) {
-    (void)endpoint;
-}
-
-static int stub_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count) {
-    (void)endpoint, (void)ops, (void)count;
-    return stub_fail();
-}
-
-static int stub_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max) {
-    (void)endpoint, (void)done, (void)max;
-    return stub_fail();
-}
-
-static void stub_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns) {
-    (void)endpoint, (void)timeout_ns;
-}
-
-static int stub_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max) {
-    (void)fabric, (void)imms, (void)max;
-    return stub_fail();
-}
-
-static void stub_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
-    (void)fabric, (void)timeout_ns;
-}
-
-static void stub_imm_wake(struct remo__fabric *fabric) {
-    (void)fabric;
+    return false;
 }
 
 void remo__fabric_wire_none(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire) {
     (void)fabric;
     *ret_wire = (struct remo__fabric_wire){0};
-}
-
-const struct remo__fabric_ops remo__fabric_stubs = {
-    .name = "none",
-    .probe = stub_probe,
-    .open = stub_open,
-    .close = stub_close,
-    .add_segment = stub_add_segment,
-    .map_segment = stub_map_segment,
-    .describe = stub_describe,
-    .connect = stub_connect,
-    .disconnect = stub_disconnect,
-    .endpoint_open = stub_endpoint_open,
-    .endpoint_close = stub_endpoint_close,
-    .post = stub_post,
-    .poll = stub_poll,
-    .wait = stub_wait,
-    .imm_poll = stub_imm_poll,
-    .imm_wait = stub_imm_wait,
-    .imm_wake = stub_imm_wake,
-    .wire = remo__fabric_wire_none,
-};
-
-struct remo__fabric_ops remo__fabric_complete(const struct remo__fabric_ops *ops) {
-    struct remo__fabric_ops whole = *ops;
-#define FILL(member)   \
-    if (!whole.member) \
-    whole.member = remo__fabric_stubs.member
-    FILL(name);
-    FILL(probe);
-    FILL(open);
-    FILL(close);
-    FILL(add_segment);
-    FILL(map_segment);
-    FILL(describe);
-    FILL(connect);
-    FILL(disconnect);
-    FILL(endpoint_open);
-    FILL(endpoint_close);
-    FILL(post);
-    FILL(poll);
-    FILL(wait);
-    FILL(imm_poll);
-    FILL(imm_wait);
-    FILL(imm_wake);
-    FILL(wire);
-#undef FILL
-    return whole;
 }

@@ -14,8 +14,11 @@
  *          `disconnect`. One thread at a time uses an endpoint (the node holds its lock). One thread polls
  *          immediates.
  *
- * Errors:  0 or -errno with the sentence set (remo__fail). A stub that returns -EOPNOTSUPP replaces a missing
- *          operation, so callers never test for NULL.
+ * Loss:    a connection that is lost is not made again, because the order of operations and the outcome of
+ *          those in flight would be unknown. The fabric calls `lost`; until the node cuts the peer off,
+ *          operations on it do not complete, and posts return -EAGAIN.
+ *
+ * Errors:  0 or -errno with the sentence set (remo__fail). Every table is complete: no entry is NULL.
  */
 #pragma once
 
@@ -50,20 +53,20 @@ struct remo__fabric_caps {
 };
 
 /* Sleep and wake-up words of a node. A waiter increments `sleepers`, checks its condition once more, then
- * sleeps on `seq` (futex). A writer changes the condition, does a full fence, reads `sleepers`, and rings if
- * it is not 0. */
+ * sleeps on `seq` (futex). A writer changes the condition, does a full fence, reads `sleepers`, and notifies
+ * if it is not 0. */
 struct remo__doorbell {
     _Atomic uint32_t seq;
     _Atomic uint32_t sleepers;
 };
-void remo__doorbell_ring(struct remo__doorbell *bell);
-/* Sleep until a ring or `timeout_ns`; may return early. The caller checks its condition again. */
+void remo__doorbell_notify(struct remo__doorbell *bell);
+/* Sleep until a notification or `timeout_ns`; may return early. The caller checks its condition again. */
 void remo__doorbell_sleep(struct remo__doorbell *bell, uint32_t seen_seq, uint64_t timeout_ns);
 
 enum remo__op_kind { REMO__OP_READ, REMO__OP_WRITE, REMO__OP_FETCH_ADD, REMO__OP_COMPARE_SWAP };
 
 enum remo__op_flags {
-    REMO__OP_NOTIFY = 1,  /* write: ring the target's doorbell after the data is placed */
+    REMO__OP_NOTIFY = 1,  /* write: notify the target after the data is placed */
     REMO__OP_IMM = 2,     /* write: deliver `imm` to the target after the data is placed; implies NOTIFY */
     REMO__OP_FENCE = 4,   /* start only after earlier reads and atomics to this peer have completed */
     REMO__OP_INLINE = 8,  /* write: `local` may be reused on return (size <= caps.inline_bytes) */
@@ -85,9 +88,14 @@ struct remo__op {
     uint64_t token; /* returned in the completion */
 };
 
+/* `status` is 0, or
+ *   -EHOSTDOWN  this node has cut the peer off
+ *   -EACCES     the target refused the operation, or this node's device refused its local buffer
+ *   -ECANCELED  the operation was not executed, because an earlier one of its connection was refused
+ *   -EIO        this node's own device failed, in an operation on the node itself */
 struct remo__completion {
     uint64_t token;
-    int status;      /* 0, -EHOSTDOWN, -EACCES, -ETIMEDOUT, -EIO, -ECANCELED */
+    int status;
     const char *why; /* status < 0: a sentence, valid until the endpoint is polled again; NULL: none */
 };
 
@@ -99,7 +107,7 @@ struct remo__imm {
 /* Traffic of all endpoints of a fabric. Only verbs counts it. */
 struct remo__fabric_wire {
     uint64_t requests;  /* work requests */
-    uint64_t posts;     /* calls that ring the device's doorbell once */
+    uint64_t posts;     /* calls that write the device's doorbell once */
     uint64_t signalled; /* work requests with a completion */
     uint64_t inlined;   /* work requests that carried their data inline */
     uint64_t bytes;     /* of data, in both directions */
@@ -148,13 +156,23 @@ struct remo__fabric_ops {
      * prevent it). */
     void (*disconnect)(struct remo__fabric *fabric, uint32_t peer);
 
+    /* Return whether a connection to the peer was lost since the last connect. Only the thread that calls
+     * connect and disconnect calls it. */
+    bool (*is_lost)(struct remo__fabric *fabric, uint32_t peer);
+
     int (*endpoint_open)(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint);
     void (*endpoint_close)(struct remo__endpoint *endpoint); /* cancels operations in flight */
     /* Post in order. Returns the number of accepted operations (>= 1), or the error of ops[0]. An accepted
      * operation completes exactly once.
-     * Errors: -EAGAIN     no room, or the peer is not reachable yet: poll, then retry
+     * Errors: -EAGAIN     no room, or the peer is not reachable yet, or its connection is lost: poll, then
+     *                     retry
      *         -EHOSTDOWN  the peer is cut off
-     *         -EINVAL     malformed */
+     *         -EINVAL     malformed
+     *         -EMSGSIZE   too large
+     *         -EFAULT     `remote`, or `local` if local_registered, is not network memory
+     *         -ENOMEM     no memory for the connection to the peer
+     *         -ENOSPC     no room for the connection to the peer
+     *         -EIO        the connection cannot be made, because this node's own device or library failed */
     int (*post)(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count);
     /* Take completions, at most `max`; returns their number. Never sleeps. Drives this endpoint. */
     int (*poll)(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max);
@@ -162,7 +180,7 @@ struct remo__fabric_ops {
     void (*wait)(struct remo__endpoint *endpoint, uint64_t timeout_ns);
 
     /* Take immediates sent to this node, at most `max`. An arrival with NOTIFY alone is not returned; it
-     * rings `fabric->doorbell`. */
+     * notifies `fabric->doorbell`. */
     int (*imm_poll)(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max);
     /* Sleep until an immediate or a notification may be available, `timeout_ns`, or imm_wake. Return at once
      * if imm_wake was called since the last imm_wait returned. Only the service thread calls it. */
@@ -189,7 +207,15 @@ struct remo__fabric {
     struct remo__fabric_peer *peers; /* [size] */
     struct remo__doorbell *doorbell; /* own doorbell; usable after add_segment(0) */
     struct remo__log log;
+    /* Called by any thread after a connection was lost (is_lost). Set by the node after open. */
+    void (*lost)(void *ctx);
+    void *lost_ctx;
 };
+
+static inline void remo__fabric_report_loss(const struct remo__fabric *fabric) {
+    if (fabric->lost)
+        fabric->lost(fabric->lost_ctx);
+}
 
 extern const struct remo__fabric_ops remo__fabric_shm;
 extern const struct remo__fabric_ops remo__fabric_ofi;
@@ -197,10 +223,13 @@ extern const struct remo__fabric_ops remo__fabric_verbs;
 
 /* `wire` of fabrics that do not count. */
 void remo__fabric_wire_none(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire);
-/* Operations without effect: they return -EOPNOTSUPP, or nothing. */
-extern const struct remo__fabric_ops remo__fabric_stubs;
-/* A copy of `ops` with stubs for missing operations. The tables of find and at are complete. */
-struct remo__fabric_ops remo__fabric_complete(const struct remo__fabric_ops *ops);
+/* Check an operation against the interface and the limits in `caps`, for `post`. The fabric itself checks
+ * that the peer is connected and the memory is mapped.
+ * Errors: -EINVAL    malformed
+ *         -EMSGSIZE  too large */
+int remo__fabric_check_op(const struct remo__fabric *fabric, const struct remo__op *op);
+/* `is_lost` of fabrics without connections. */
+bool remo__fabric_never_lost(struct remo__fabric *fabric, uint32_t peer);
 
 /* fabric/list.c */
 /* The fabric called `name` ("shm", "ofi", "verbs"), or NULL. */

@@ -193,7 +193,7 @@ static inline void remo__mapped_notify(struct remo__fabric_peer *peer) {
     remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
     struct remo__doorbell *bell = atomic_load_explicit(&peer->doorbell, memory_order_relaxed);
     if (remo__unlikely(atomic_load_explicit(&bell->sleepers, memory_order_relaxed) != 0))
-        remo__doorbell_ring(bell);
+        remo__doorbell_notify(bell);
 }
 
 #endif

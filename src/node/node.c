@@ -68,6 +68,16 @@ static int open_arena(struct remo_node *node, const struct remo__settings *setti
     return remo__arena_open(node, &arena, &node->arena);
 }
 
+/* Any thread. The control thread handles the loss. */
+static void on_loss(void *ctx) {
+    struct remo_node *node = ctx;
+    atomic_store(&node->has_loss, true);
+    pthread_mutex_lock(&node->leave_lock);
+    if (!node->is_leaving)
+        remo__control_wake(node->control);
+    pthread_mutex_unlock(&node->leave_lock);
+}
+
 static int open_fabric(struct remo_node *node, const struct remo__settings *settings,
                        const struct remo__fabric_ops *ops) {
     struct remo__fabric_config fabric = {.rank = node->rank,
@@ -83,6 +93,8 @@ static int open_fabric(struct remo_node *node, const struct remo__settings *sett
     if (rc != 0)
         return rc;
     node->mapped = node->fabric->caps.mapped;
+    node->fabric->lost = on_loss;
+    node->fabric->lost_ctx = node;
     return 0;
 }
 
@@ -96,6 +108,9 @@ static int connect_self(struct remo_node *node, struct remo__writer *hello) {
     remo__put_string(hello, node->fabric->ops->name);
     remo__put_u64(hello, remo__arena_reserved(node->arena));
     remo__put_u32(hello, remo__arena_is_set(node->arena));
+    for (uint32_t i = 0; i < REMO__ARRAY_COUNT(node->processors.word); i++)
+        remo__put_u64(hello, node->processors.word[i]);
+    remo__put_u64(hello, node->processors.quota_group);
     remo__put_bytes(hello, blob, blob_bytes);
     return rc;
 }
@@ -119,9 +134,11 @@ int remo__node_open(const struct remo_config *given, struct remo_node **ret_node
     node->join_timeout_ns = settings.join_timeout_ns;
     node->op_timeout_ns = settings.op_timeout_ns;
     node->threads_max = settings.threads_max;
+    node->processors = remo__processors_available();
     node->on_peer = config->on_peer;
     node->on_peer_ctx = config->on_peer_ctx;
     pthread_mutex_init(&node->fabric_lock, NULL);
+    pthread_mutex_init(&node->leave_lock, NULL);
     rc = open_roster(node, config, &settings);
     if (rc == 0)
         rc = find_fabric(&settings, &ops);
@@ -150,7 +167,7 @@ int remo__node_start(struct remo_node *node, const struct remo__node_hooks *hook
     atomic_store(&node->peers[node->rank].state, REMO_PEER_UP);
     atomic_store(&node->peers[node->rank].reported, true);
     atomic_store(&node->peers[node->rank].incarnation, node->roster->incarnation);
-    node->peers[node->rank].same_machine = true;
+    node->peers[node->rank].shares_processors = node->peers[node->rank].shares_quota = true;
     struct remo__control_config control = {.roster = node->roster,
                                            .hello = hello,
                                            .hello_bytes = (size_t)(writer.at - hello),
@@ -159,6 +176,8 @@ int remo__node_start(struct remo_node *node, const struct remo__node_hooks *hook
                                            .up = remo__peer_on_up,
                                            .frame = remo__peer_on_frame,
                                            .down = remo__peer_on_down,
+                                           .ended = remo__peer_on_end,
+                                           .woken = remo__peer_on_wake,
                                            .denied = remo__peer_on_denied};
     return remo__control_open(&control, &node->control);
 }
@@ -168,6 +187,9 @@ void remo__node_joined(struct remo_node *node) {
 }
 
 void remo__node_leave(struct remo_node *node) {
+    pthread_mutex_lock(&node->leave_lock);
+    node->is_leaving = true;
+    pthread_mutex_unlock(&node->leave_lock);
     if (node->control)
         remo__control_close(node->control);
     node->control = NULL;
@@ -179,6 +201,7 @@ void remo__node_free(struct remo_node *node) {
     remo__arena_close(node->arena);
     remo__roster_close(node->roster);
     pthread_mutex_destroy(&node->fabric_lock);
+    pthread_mutex_destroy(&node->leave_lock);
     free(node->peers);
     free(node);
 }

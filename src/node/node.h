@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/processors.h"
 #include "bootstrap/control/control.h"
 #include "fabric/mapped.h"
 
@@ -33,7 +34,8 @@ enum remo__node_frame {
 struct remo__peer {
     _Atomic uint32_t state; /* enum remo_peer_state */
     _Atomic uint32_t incarnation;
-    bool same_machine;
+    bool shares_processors;        /* it may use only processors that this node may use */
+    bool shares_quota;             /* it is in the group of this node's quota */
     _Atomic bool reported;         /* on_peer has returned for its join; remo_node_open waits for this */
     _Atomic bool was_connected;    /* from then on its leave or failure is reported */
     _Atomic uint64_t mapped_bytes; /* its arena is reachable up to this offset; 0: not at all */
@@ -56,8 +58,12 @@ struct remo_node {
     uint32_t rank, size;
     struct remo__fabric *fabric;
     pthread_mutex_t fabric_lock; /* for connect, add_segment, map_segment and disconnect of the fabric */
-    bool mapped;                 /* fabric->caps.mapped */
-    struct remo__peer *peers;    /* [size] */
+    struct remo__processors processors; /* of the thread that opened the node */
+    pthread_mutex_t leave_lock;         /* protects is_leaving */
+    bool is_leaving;                    /* the control plane may be closed */
+    _Atomic bool has_loss;              /* the fabric has lost a connection */
+    bool mapped;                        /* fabric->caps.mapped */
+    struct remo__peer *peers;           /* [size] */
     struct remo__arena *arena;
     struct remo__log log;
     void (*on_peer)(void *ctx, uint32_t peer, enum remo_peer_state state); /* the program's, or NULL */
@@ -114,5 +120,5 @@ void remo__node_free(struct remo_node *node);
 static inline void remo__wake(struct remo_node *node) {
     remo__mapped_fence();
     if (atomic_load_explicit(&node->doorbell->sleepers, memory_order_relaxed) != 0)
-        remo__doorbell_ring(node->doorbell);
+        remo__doorbell_notify(node->doorbell);
 }

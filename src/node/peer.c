@@ -23,11 +23,11 @@ enum remo_peer_state remo_node_peer(const struct remo_node *node, uint32_t peer)
 int remo__peer_fail(const struct remo_node *node, uint32_t peer, const char *what) {
     switch (remo_node_peer(node, peer)) {
     case REMO_PEER_LEFT: return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has left the job", what, peer);
-    case REMO_PEER_COMING:
+    case REMO_PEER_JOINING:
         return remo__fail(-EHOSTDOWN, "cannot %s node %u: it has not joined yet", what, peer);
     case REMO_PEER_UP:
         return remo__fail(-EHOSTDOWN,
-                          "cannot %s node %u: the connection to it was lost; the node may have failed", what,
+                          "cannot %s node %u: it failed during the operation, and has joined again", what,
                           peer);
     default:
         return remo__fail(-EHOSTDOWN,
@@ -75,8 +75,16 @@ void remo__peer_on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_
     remo__get_string(&reader, fabric, sizeof fabric);
     uint64_t arena_bytes = remo__get_u64(&reader);
     bool arena_is_set = remo__get_u32(&reader) != 0;
+    struct remo__processors processors = {0};
+    for (uint32_t i = 0; i < REMO__ARRAY_COUNT(processors.word); i++)
+        processors.word[i] = remo__get_u64(&reader);
+    processors.quota_group = remo__get_u64(&reader);
     size_t blob_bytes = remo__reader_left(&reader);
     const void *blob = remo__get_span(&reader, blob_bytes);
+    if (reader.bad) {
+        refuse(node, peer, -EPROTO, "it sent a malformed hello; start all nodes from the same build");
+        return;
+    }
     if (strcmp(fabric, node->fabric->ops->name) != 0) {
         refuse(node, peer, -EPROTO, "it uses another fabric; start all nodes with the same one");
         return;
@@ -86,7 +94,9 @@ void remo__peer_on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_
         return;
     }
     atomic_store(&node->peers[peer].incarnation, incarnation);
-    node->peers[peer].same_machine = same_machine;
+    node->peers[peer].shares_processors =
+        same_machine && remo__processors_within(&processors, &node->processors);
+    node->peers[peer].shares_quota = same_machine && processors.quota_group == node->processors.quota_group;
     atomic_store(&node->peers[peer].mapped_bytes, 0);
     pthread_mutex_lock(&node->fabric_lock);
     int rc = node->fabric->ops->connect(node->fabric, peer, blob, blob_bytes);
@@ -149,6 +159,29 @@ void remo__peer_on_frame(void *ctx, uint32_t peer, uint16_t type, const void *da
     }
     if (fd >= 0)
         close(fd);
+    remo__wake(node);
+}
+
+/* After a loss the order of operations on the peer, and the outcome of those in flight, would be unknown. So
+ * the control plane lets one of the two nodes fail. */
+void remo__peer_on_wake(void *ctx) {
+    struct remo_node *node = ctx;
+    if (!atomic_exchange(&node->has_loss, false))
+        return;
+    for (uint32_t peer = 0; peer < node->size; peer++)
+        if (peer != node->rank && node->fabric->ops->is_lost(node->fabric, peer))
+            remo__control_lose(node->control, peer);
+}
+
+/* All states change before any peer is cut off. Otherwise a thread could detect the failure of one peer, and
+ * release a lock at another one that still counts this node as up. */
+void remo__peer_on_end(void *ctx) {
+    struct remo_node *node = ctx;
+    for (uint32_t peer = 0; peer < node->size; peer++) {
+        uint32_t up = REMO_PEER_UP;
+        if (peer != node->rank && !REMO__MUTANT(node_end))
+            atomic_compare_exchange_strong(&node->peers[peer].state, &up, REMO_PEER_DEAD);
+    }
     remo__wake(node);
 }
 

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/mutant.h"
-#include "remote/fence.h"
 #include "objects/region.h"
 
 /* After a peer has abandoned the barrier, a node waits this long to detect the failure itself. */
@@ -30,8 +29,8 @@ struct remo_barrier {
     bool has_abandoned;     /* this node arrives in no later round */
     uint64_t abandoned_ns;  /* when this node detected that a peer has abandoned the barrier; 0: none has */
     struct remo_ack writes; /* the writes of the last announcement */
-    struct remo__exempt_writes *news; /* the same writes, which the fence of the next arrival skips */
-    uint32_t behind;                  /* peers[] before this index have arrived in `round` */
+    struct remo__skipped_writes *skipped; /* the same writes: the fence of the next arrival skips them */
+    uint32_t behind;                      /* peers[] before this index have arrived in `round` */
     uint32_t peer_count;
     uint16_t peers[REMO_NODES_MAX];
 };
@@ -47,7 +46,7 @@ int remo_barrier_open(struct remo_channel *parent, const char *name,
         channel.participants = options->participants;
     int rc = remo_channel_open(parent, name, "barrier", &channel, &barrier->channel);
     if (rc == 0)
-        rc = remo__exempt_open(remo_channel_node(barrier->channel), &barrier->news);
+        rc = remo__skipped_open(remo_channel_node(barrier->channel), &barrier->skipped);
     if (rc == 0)
         rc = remo_sst_open(barrier->channel, "sst", sizeof barrier->round, NULL, &barrier->sst);
     if (rc == 0)
@@ -71,7 +70,7 @@ void remo_barrier_close(struct remo_barrier *barrier) {
     remo_ack_cancel(&barrier->writes);
     remo_sst_close(barrier->sst);
     remo_channel_close(barrier->channel);
-    free(barrier->news);
+    free(barrier->skipped);
     free(barrier);
 }
 
@@ -108,8 +107,7 @@ static int wait_opened(struct remo_barrier *barrier, uint64_t timeout_ns) {
 /* Wait for the writes of the last announcement. The failure of a target is no error: it may have arrived
  * before it failed. The writes have an ack, so no fence returns that failure either. */
 static int finish_announcement(struct remo_barrier *barrier) {
-    int rc = remo_ack_wait(&barrier->writes, barrier->node->op_timeout_ns);
-    remo_ack_cancel(&barrier->writes);
+    int rc = remo__ack_settle(&barrier->writes, barrier->node->op_timeout_ns);
     return rc == -EHOSTDOWN ? 0 : rc;
 }
 
@@ -117,7 +115,7 @@ static int finish_announcement(struct remo_barrier *barrier) {
  * placement, so the fence is repeated after -EHOSTDOWN. Other errors end the wait. */
 static int fence_writes(void *ctx) {
     struct remo_barrier *barrier = ctx;
-    int rc = REMO__MUTANT(barrier_fence) ? 0 : remo__fence_except(barrier->node, barrier->news);
+    int rc = REMO__MUTANT(barrier_fence) ? 0 : remo__fence_except(barrier->node, barrier->skipped);
     int announced = finish_announcement(barrier);
     if (rc != 0 && (rc != -EHOSTDOWN || REMO__MUTANT(barrier_dead_fence)))
         return rc;
@@ -135,16 +133,16 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
         barrier->has_announced = false;
         barrier->behind = 0;
         remo_sst_store(barrier->sst, &barrier->round);
-        remo__exempt_begin(barrier->news, remo__thread(barrier->node));
+        remo__skipped_begin(barrier->skipped, remo__thread(barrier->node));
     }
     if (barrier->has_announced)
         return 0;
     int rc = remo_sst_push_all(barrier->sst, &barrier->writes);
-    if (rc == 0 || REMO__MUTANT(barrier_news_drop))
-        remo__exempt_end(barrier->news);
+    if (rc == 0 || REMO__MUTANT(barrier_skipped_drop))
+        remo__skipped_end(barrier->skipped);
     else
-        remo__exempt_drop(barrier->news);
-    barrier->has_announced = rc == 0 || REMO__MUTANT(barrier_told);
+        remo__skipped_drop(barrier->skipped);
+    barrier->has_announced = rc == 0 || REMO__MUTANT(barrier_announced);
     return rc;
 }
 
@@ -179,7 +177,7 @@ static int check_peer(struct remo_barrier *barrier, uint32_t node) {
         return 0;
     if (peer_has_arrived(barrier, node) && !REMO__MUTANT(barrier_came_first))
         return 1;
-    if (has_abandoned && !REMO__MUTANT(barrier_believed) && !is_abandonment_confirmed(barrier))
+    if (has_abandoned && !REMO__MUTANT(barrier_unconfirmed) && !is_abandonment_confirmed(barrier))
         return 0;
     if (has_abandoned)
         rc = remo__fail(-EHOSTDOWN, "node %u has abandoned the barrier, because a participant failed or left",
@@ -216,7 +214,7 @@ static int have_all_arrived(void *ctx) {
 void remo__barrier_abandon(struct remo_barrier *barrier) {
     char sentence[REMO__SENTENCE_MAX];
     uint64_t row = barrier->round | ABANDONED;
-    if (barrier->has_abandoned || REMO__MUTANT(barrier_give_up))
+    if (barrier->has_abandoned || REMO__MUTANT(barrier_abandon))
         return;
     barrier->has_abandoned = true;
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());
@@ -229,7 +227,7 @@ void remo__barrier_abandon(struct remo_barrier *barrier) {
  * write is placed, and so are earlier writes on the same connections. */
 static void complete_round(struct remo_barrier *barrier) {
     barrier->has_arrived = false;
-    remo__exempt_placed(barrier->news);
+    remo__skipped_placed(barrier->skipped);
 }
 
 int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {

@@ -141,18 +141,17 @@ static int order_pushes(struct remo__cell *cell, struct remo__thread *thread, ui
 
 static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {
     const struct remo__cell_shape *shape = &cell->shape;
-    struct remo__region_target target;
+    struct remo__ref ref;
     bool word = shape->slot_bytes == 0;
     size_t bytes = word ? sizeof(uint64_t) : REMO__CELL_HEADER_BYTES + shape->value_bytes;
     uint64_t slot = cell->offset + cell->next_slots[node] * shape->slot_bytes;
-    int rc = remo__region_find_target(cell->region, node, slot, &target);
+    int rc = remo__region_find(cell->region, node, slot, &ref);
     if (rc == 0 && !REMO__MUTANT(cell_order))
-        rc = order_pushes(cell, target.thread, node);
+        rc = order_pushes(cell, ref.thread, node);
     if (rc != 0)
         return rc;
-    rc = remo__write(target.thread, target.stats, node, target.at, cell->image, bytes, REMO__WRITE_NOTIFY,
-                     ack);
-    cell->last_pushers[node] = target.thread;
+    rc = remo__write(ref, cell->image, bytes, REMO__WRITE_NOTIFY, ack);
+    cell->last_pushers[node] = ref.thread;
     /* After a failed push the same slot again: the other one holds the last placed value. */
     if (rc == 0 && !word && !REMO__MUTANT(cell_turns))
         cell->next_slots[node] ^= 1;
@@ -174,26 +173,25 @@ static int push_to_late(struct remo__cell *cell, const struct remo_nodeset *late
     for (uint32_t node = remo__nodeset_next(late, 0); node < REMO_NODES_MAX;
          node = remo__nodeset_next(late, node + 1)) {
         int rc = push_to(cell, node, ack);
-        if (rc != 0 && rc != -EHOSTDOWN && rc != -ENOTCONN)
+        if (rc != 0 && !remo__is_departure(rc))
             return rc;
     }
     return 0;
 }
 
 int remo__cell_push_all(struct remo__cell *cell, struct remo_ack *ack) {
-    const struct remo__memory *memory = cell->region->memory;
     struct remo_nodeset late = {0};
     bool any_late = false;
     int rc = 0;
     for (uint32_t i = 0; i < cell->peer_count; i++) {
         uint32_t node = cell->peers[i];
-        if (remo__unlikely(remo__memory_at(memory, node, 0) == REMO__NO_OFFSET)) {
+        if (remo__unlikely(!remo__memory_is_reachable(cell->region->memory, node))) {
             remo_nodeset_add(&late, node);
             any_late = true;
             continue;
         }
         int one = push_to(cell, node, ack);
-        if (remo__unlikely(one != 0) && one != -EHOSTDOWN && one != -ENOTCONN && rc == 0)
+        if (remo__unlikely(one != 0) && !remo__is_departure(one) && rc == 0)
             rc = one;
     }
     if (remo__unlikely(any_late) && rc == 0)

@@ -16,7 +16,6 @@
  */
 #pragma once
 
-#include "fabric/access.h"
 #include "objects/region.h"
 
 /* Attempts to find a whole slot. Each fails only if the value was written twice meanwhile. */

@@ -215,7 +215,7 @@ static int has_changed(void *ctx) {
         return rc;
     rc = remo__channel_check_peer(var->region->channel, var->owner);
     /* The owner may have pushed a last value before it failed or left. */
-    return rc != 0 && !REMO__MUTANT(owned_var_last_look) && load_and_use(use) > 0 ? 1 : rc;
+    return rc != 0 && !REMO__MUTANT(owned_var_last_probe) && load_and_use(use) > 0 ? 1 : rc;
 }
 
 int remo_owned_var_wait(struct remo_owned_var *var, const void *old, void *ret_value, uint64_t timeout_ns) {

@@ -122,37 +122,13 @@ int remo__region_refuse(const struct remo_region *region, uint32_t node, uint64_
     return remo__fail(-EINVAL, "cannot %s %s: the buffer is NULL, or the flags are unknown", verb, name);
 }
 
-int remo__region_reach(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t *ret_at) {
-    const struct remo__memory *memory = region->memory;
-    const char *name = remo_channel_name(region->channel);
-    int rc = remo__channel_reach(region->channel, node);
-    if (rc != 0)
-        return rc;
-    uint64_t at = remo__memory_at(memory, node, offset);
-    if (at != REMO__NO_OFFSET) {
-        *ret_at = at;
-        return 0;
-    }
-    if (!remo_nodeset_has(&memory->providers, node))
-        return remo__fail(-EINVAL, "node %u provides no memory to %s", node, name);
-    rc = remo__channel_check_peer(region->channel, node);
-    return rc != 0 ? rc : remo__fail(-ENOTCONN, "node %u has just left %s", node, name);
-}
-
 int remo_region_address(const struct remo_region *region, uint32_t node, uint64_t offset,
                         struct remo_addr *ret_addr) {
     REMO__REQUIRE(region);
     REMO__REQUIRE(ret_addr);
     if (!remo__region_contains(region, node, offset, 0))
         return remo__region_refuse(region, node, offset, 0, "return the address of");
-    uint64_t at = remo__memory_at(region->memory, node, offset);
-    if (at == REMO__NO_OFFSET) {
-        int rc = remo__region_reach((struct remo_region *)region, node, offset, &at);
-        if (rc != 0)
-            return rc;
-    }
-    *ret_addr = remo_addr_make(node, region->node->peers[node].incarnation, at);
-    return 0;
+    return remo__memory_address(region->memory, node, offset, ret_addr);
 }
 
 /* ---- operations ---- */
@@ -160,26 +136,26 @@ int remo_region_address(const struct remo_region *region, uint32_t node, uint64_
 int remo_region_read(struct remo_region *region, uint32_t node, uint64_t offset, void *dst, size_t size_bytes,
                      struct remo_ack *ack) {
     REMO__REQUIRE(region);
-    struct remo__region_target target;
+    struct remo__ref ref;
     if (remo__unlikely(!remo__region_contains(region, node, offset, size_bytes) || !dst))
         return remo__region_refuse(region, node, offset, size_bytes, "read");
-    int rc = remo__region_find_target(region, node, offset, &target);
+    int rc = remo__region_find(region, node, offset, &ref);
     if (remo__unlikely(rc != 0))
         return rc;
-    return remo__read(target.thread, target.stats, node, target.at, dst, size_bytes, ack);
+    return remo__read(ref, dst, size_bytes, ack);
 }
 
 int remo_region_write(struct remo_region *region, uint32_t node, uint64_t offset, const void *src,
                       size_t size_bytes, uint32_t flags, struct remo_ack *ack) {
     REMO__REQUIRE(region);
-    struct remo__region_target target;
+    struct remo__ref ref;
     if (remo__unlikely(!remo__region_contains(region, node, offset, size_bytes) || !src
                        || flags > REMO_WRITE_NOTIFY))
         return remo__region_refuse(region, node, offset, size_bytes, "write");
-    int rc = remo__region_find_target(region, node, offset, &target);
+    int rc = remo__region_find(region, node, offset, &ref);
     if (remo__unlikely(rc != 0))
         return rc;
-    return remo__write(target.thread, target.stats, node, target.at, src, size_bytes, flags, ack);
+    return remo__write(ref, src, size_bytes, flags, ack);
 }
 
 int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint64_t offset, const void *src,
@@ -190,24 +166,20 @@ int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint6
     if (value > REMO_CHANNEL_IMMEDIATE_MAX)
         return remo__fail(-EINVAL, "cannot write with the immediate value %u: the maximum is %u", value,
                           REMO_CHANNEL_IMMEDIATE_MAX);
-    struct remo__region_target target; /* waits for a peer that has not opened the region */
-    int rc = remo__region_find_target(region, node, offset, &target);
+    struct remo__ref ref;
+    int rc = remo__region_find(region, node, offset, &ref);
     if (rc != 0)
         return rc;
-    return remo__channel_write_immediate(region->channel, region->memory, node, offset, src, size_bytes,
-                                         value, ack);
+    return remo__channel_write_immediate(region->channel, ref, src, size_bytes, value, ack);
 }
 
 void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
                           size_t size_bytes) {
     if (remo__unlikely(!region || !remo__region_contains(region, node, offset, size_bytes)))
         return;
-    uint64_t at = remo__memory_at(region->memory, node, offset);
-    const char *base = remo__node_base(region->node, node);
-    if (remo__unlikely(at == REMO__NO_OFFSET || !base))
-        return;
-    for (uint64_t line = 0; line < size_bytes; line += REMO__CACHE_LINE)
-        __builtin_prefetch(base + at + line, 1);
+    const char *place = remo__memory_mapped(region->memory, node, offset);
+    for (uint64_t line = 0; place && line < size_bytes; line += REMO__CACHE_LINE)
+        __builtin_prefetch(place + line, 1);
 }
 
 static inline bool holds_word(const struct remo_region *region, uint32_t node, uint64_t offset) {
@@ -217,23 +189,23 @@ static inline bool holds_word(const struct remo_region *region, uint32_t node, u
 int remo_region_fetch_add(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t addend,
                           uint64_t *ret_old, struct remo_ack *ack) {
     REMO__REQUIRE(region);
-    struct remo__region_target target;
+    struct remo__ref ref;
     if (remo__unlikely(!holds_word(region, node, offset)))
         return remo__region_refuse(region, node, offset, 8, "add to");
-    int rc = remo__region_find_target(region, node, offset, &target);
+    int rc = remo__region_find(region, node, offset, &ref);
     if (remo__unlikely(rc != 0))
         return rc;
-    return remo__fetch_add(target.thread, target.stats, node, target.at, addend, ret_old, ack);
+    return remo__fetch_add(ref, addend, ret_old, ack);
 }
 
 int remo_region_compare_swap(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t expected,
                              uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
     REMO__REQUIRE(region);
-    struct remo__region_target target;
+    struct remo__ref ref;
     if (remo__unlikely(!holds_word(region, node, offset)))
         return remo__region_refuse(region, node, offset, 8, "compare and swap in");
-    int rc = remo__region_find_target(region, node, offset, &target);
+    int rc = remo__region_find(region, node, offset, &ref);
     if (remo__unlikely(rc != 0))
         return rc;
-    return remo__compare_swap(target.thread, target.stats, node, target.at, expected, desired, ret_old, ack);
+    return remo__compare_swap(ref, expected, desired, ret_old, ack);
 }

@@ -8,7 +8,7 @@
 
 #include <remo/region.h>
 
-#include "channel/channel.h"
+#include "channel/remote.h"
 
 struct remo_region {
     struct remo_node *node;
@@ -43,37 +43,15 @@ static inline int remo__channel_check_match(const struct remo_channel *channel) 
 int remo__region_refuse(const struct remo_region *region, uint32_t node, uint64_t offset, uint64_t size_bytes,
                         const char *verb) __attribute__((cold));
 
-/* Find the arena offset of `offset` in the share of a node that is not connected. Blocks for op_timeout_ns at
- * most, while the node has not opened the region. Errors: those of remo_region_read. */
-int remo__region_reach(struct remo_region *region, uint32_t node, uint64_t offset, uint64_t *ret_at)
-    __attribute__((cold));
-
-/* The thread, the counters and the arena offset of an operation. */
-struct remo__region_target {
-    struct remo__thread *thread;
-    struct remo_stats *stats;
-    uint64_t at;
-};
-
-/* Prepare an operation. The caller has checked the range. Errors: those of remo__thread and
- * remo__region_reach. */
-static inline __attribute__((always_inline)) int
-remo__region_find_target(struct remo_region *region, uint32_t node, uint64_t offset,
-                         struct remo__region_target *ret_target) {
+/* Set *ret_ref to `offset` in the share of `node`, for the calling thread. The caller has checked the range.
+ * Errors: those of remo__thread and remo__memory_find. */
+static inline __attribute__((always_inline)) int remo__region_find(const struct remo_region *region,
+                                                                   uint32_t node, uint64_t offset,
+                                                                   struct remo__ref *ret_ref) {
     struct remo__thread *thread = remo__thread(region->node);
     if (remo__unlikely(!thread))
         return remo__last_code();
-    uint64_t at = remo__memory_at(region->memory, node, offset);
-    if (remo__unlikely(at == REMO__NO_OFFSET)) {
-        uint64_t found = at; /* a separate variable, so that `at` stays in a register */
-        int rc = remo__region_reach(region, node, offset, &found);
-        if (rc != 0)
-            return rc;
-        at = found;
-    }
-    *ret_target = (struct remo__region_target){
-        .thread = thread, .stats = remo__channel_counters(region->channel, thread), .at = at};
-    return 0;
+    return remo__memory_find(region->memory, thread, node, offset, ret_ref);
 }
 
 /* Return whether [offset, offset + size_bytes) is in the share of `node`. The checks cannot wrap around. */

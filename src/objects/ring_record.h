@@ -22,7 +22,7 @@
 #include "base/mutant.h"
 #include "base/bits.h"
 #include "base/random.h"
-#include "fabric/access.h"
+#include "channel/remote.h"
 
 #define REMO__RECORD_HEADER_BYTES 16u
 #define REMO__RECORD_FILLER UINT32_MAX /* as a size: this record ends the lap */

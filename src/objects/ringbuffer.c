@@ -190,7 +190,7 @@ static int write_image(struct remo_ringbuffer *ring, uint32_t node, bool immedia
                  ? remo_region_write_immediate(region, node, offset, ring->image, ring->image_bytes, 0, NULL)
                  : remo_region_write(region, node, offset, ring->image, ring->image_bytes, REMO_WRITE_NOTIFY,
                                      NULL);
-    return rc == -EHOSTDOWN || rc == -ENOTCONN ? 0 : rc;
+    return remo__is_departure(rc) ? 0 : rc;
 }
 
 /* Write `image` to the receivers that do not have it yet. The next record is not sent before all have it. */
@@ -227,7 +227,7 @@ static void update_consumed(struct remo_ringbuffer *ring) {
     for (uint32_t i = 0; i < ring->receiver_count; i++) {
         struct receiver *receiver = &ring->receivers[i];
         uint64_t position = 0;
-        if (has_departed(ring, receiver->node) && !REMO__MUTANT(ringbuffer_gone))
+        if (has_departed(ring, receiver->node) && !REMO__MUTANT(ringbuffer_departed))
             continue;
         if (remo_sst_load(ring->consumed, receiver->node, &position) == 0 && position > receiver->consumed
             && position <= ring->cursor.position)
@@ -372,7 +372,7 @@ static int has_arrived(void *ctx) {
         return 1;
     int rc = remo__channel_check_peer(arrival->ring->region->channel, arrival->ring->sender);
     /* Messages that the sender sent before it failed or left are received first. */
-    return rc != 0 && !REMO__MUTANT(ringbuffer_last_look) && probe_record(arrival) ? 1 : rc;
+    return rc != 0 && !REMO__MUTANT(ringbuffer_last_probe) && probe_record(arrival) ? 1 : rc;
 }
 
 static bool is_acknowledgement_due(const struct remo_ringbuffer *ring) {

@@ -5,17 +5,18 @@
 #include <remo/ack.h>
 #include <string.h>
 
+#include "remote/op.h"
 #include "remote/slots.h"
 
 int remo__op_fail(struct remo__slots *slots, int status) {
-    char why[REMO__SENTENCE_MAX] = "";
+    char reason[REMO__SENTENCE_MAX] = "";
     (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
-    if (slots->why_status == status)
-        memcpy(why, slots->why, sizeof why);
+    if (slots->reason_status == status)
+        memcpy(reason, slots->reason, sizeof reason);
     remo__mutex_unlock(slots->node, &slots->lock);
-    return why[0] ? remo__fail(status, "%s", why)
-                  : remo__fail_static(status,
-                                      "an operation failed: its peer has failed or left, or has rejected it");
+    return reason[0] ? remo__fail(status, "%s", reason)
+                     : remo__fail_static(
+                         status, "an operation failed: its peer has failed or left, or has rejected it");
 }
 
 int remo_ack_test(struct remo_ack *ack) {
@@ -139,4 +140,10 @@ void remo_ack_cancel(struct remo_ack *ack) {
         remo__mutex_unlock(thread->node, &thread->slots->lock);
     }
     *ack = (struct remo_ack)REMO_ACK_INIT;
+}
+
+int remo__ack_settle(struct remo_ack *ack, uint64_t timeout_ns) {
+    int rc = remo_ack_wait(ack, timeout_ns);
+    remo_ack_cancel(ack);
+    return rc;
 }

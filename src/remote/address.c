@@ -51,58 +51,56 @@ static int check_address(struct remo_node *node, struct remo_addr addr, const vo
 }
 
 /* Check the address of `bytes` bytes and of their local buffer, and find the calling thread. */
-static int find_target(struct remo_node *node, struct remo_addr addr, const void *local, size_t bytes,
-                       struct remo__thread **ret_thread) {
+static int find(struct remo_node *node, struct remo_addr addr, const void *local, size_t bytes,
+                struct remo__ref *ret_ref) {
     int rc = check_address(node, addr, local, bytes);
     if (remo__unlikely(rc != 0))
         return rc;
-    *ret_thread = remo__thread(node);
-    return *ret_thread ? 0 : remo__last_code();
+    struct remo__thread *thread = remo__thread(node);
+    if (remo__unlikely(!thread))
+        return remo__last_code();
+    *ret_ref = (struct remo__ref){.thread = thread,
+                                  .stats = &thread->stats[0],
+                                  .node = remo_addr_node(addr),
+                                  .at = remo_addr_offset(addr)};
+    return 0;
 }
 
-static int find_word(struct remo_node *node, struct remo_addr addr, struct remo__thread **ret_thread) {
+static int find_word(struct remo_node *node, struct remo_addr addr, struct remo__ref *ret_ref) {
     if (remo__unlikely(addr.word % 8 != 0))
         return remo__fail(-EINVAL, "cannot execute an atomic at 0x%llx: its address must be a multiple of 8",
                           (unsigned long long)addr.word);
-    return find_target(node, addr, node, 8, ret_thread);
+    return find(node, addr, node, 8, ret_ref);
 }
 
 int remo_read(struct remo_node *node, struct remo_addr addr, void *dst, size_t size_bytes,
               struct remo_ack *ack) {
     REMO__REQUIRE(node);
-    struct remo__thread *thread = NULL;
-    int rc = find_target(node, addr, dst, size_bytes, &thread);
-    return rc ? rc
-              : remo__read(thread, &thread->stats[0], remo_addr_node(addr), remo_addr_offset(addr), dst,
-                           size_bytes, ack);
+    struct remo__ref ref = {0};
+    int rc = find(node, addr, dst, size_bytes, &ref);
+    return rc != 0 ? rc : remo__read(ref, dst, size_bytes, ack);
 }
 
 int remo_write(struct remo_node *node, struct remo_addr addr, const void *src, size_t size_bytes,
                struct remo_ack *ack) {
     REMO__REQUIRE(node);
-    struct remo__thread *thread = NULL;
-    int rc = find_target(node, addr, src, size_bytes, &thread);
-    return rc ? rc
-              : remo__write(thread, &thread->stats[0], remo_addr_node(addr), remo_addr_offset(addr), src,
-                            size_bytes, 0, ack);
+    struct remo__ref ref = {0};
+    int rc = find(node, addr, src, size_bytes, &ref);
+    return rc != 0 ? rc : remo__write(ref, src, size_bytes, 0, ack);
 }
 
 int remo_fetch_add(struct remo_node *node, struct remo_addr addr, uint64_t addend, uint64_t *ret_old,
                    struct remo_ack *ack) {
     REMO__REQUIRE(node);
-    struct remo__thread *thread = NULL;
-    int rc = find_word(node, addr, &thread);
-    return rc ? rc
-              : remo__fetch_add(thread, &thread->stats[0], remo_addr_node(addr), remo_addr_offset(addr),
-                                addend, ret_old, ack);
+    struct remo__ref ref = {0};
+    int rc = find_word(node, addr, &ref);
+    return rc != 0 ? rc : remo__fetch_add(ref, addend, ret_old, ack);
 }
 
 int remo_compare_swap(struct remo_node *node, struct remo_addr addr, uint64_t expected, uint64_t desired,
                       uint64_t *ret_old, struct remo_ack *ack) {
     REMO__REQUIRE(node);
-    struct remo__thread *thread = NULL;
-    int rc = find_word(node, addr, &thread);
-    return rc ? rc
-              : remo__compare_swap(thread, &thread->stats[0], remo_addr_node(addr), remo_addr_offset(addr),
-                                   expected, desired, ret_old, ack);
+    struct remo__ref ref = {0};
+    int rc = find_word(node, addr, &ref);
+    return rc != 0 ? rc : remo__compare_swap(ref, expected, desired, ret_old, ack);
 }

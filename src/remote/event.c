@@ -14,12 +14,12 @@
 #include "remote/slots.h"
 
 #define POLL_NS_MIN \
-    (50 * REMO__NS_PER_US) /* between polls for completions, which ring no doorbell; doubles */
+    (50 * REMO__NS_PER_US) /* between polls for completions, which notify no doorbell; doubles */
 #define POLL_NS_MAX REMO__NS_PER_MS
 
 /* The state when the event was armed, with which the helper compares. */
 struct armed {
-    uint32_t rings;              /* sequence number of the doorbell */
+    uint32_t seq;                /* sequence number of the doorbell */
     uint64_t deadline_ns;        /* the event becomes readable at this time at the latest */
     struct remo__thread *thread; /* the thread that armed the event */
     uint32_t completed;          /* number of its completed operations; it may start others meanwhile */
@@ -48,7 +48,7 @@ static void fire(struct remo_event *event) {
         remo__log(&event->node->log, REMO_LOG_ERROR, "cannot signal an event: %s", strerror(errno));
 }
 
-/* Drive the thread's operations, because completions ring no doorbell. Returns the number in flight. */
+/* Drive the thread's operations, because completions notify no doorbell. Returns the number in flight. */
 static uint32_t drive(struct remo__thread *thread) {
     return thread->node->mapped ? 0 : remo__slots_progress(thread);
 }
@@ -61,12 +61,12 @@ static uint32_t completed(const struct remo__thread *thread) {
 static void await_change(const struct remo_event *event, const struct armed *armed) {
     struct remo__doorbell *bell = event->node->doorbell;
     uint64_t poll_ns = POLL_NS_MIN;
-    while (atomic_load(&bell->seq) == armed->rings) {
+    while (atomic_load(&bell->seq) == armed->seq) {
         uint64_t left_ns = remo__remaining_ns(armed->deadline_ns);
         uint32_t count = drive(armed->thread);
         if (left_ns == 0 || completed(armed->thread) != armed->completed)
             return;
-        remo__doorbell_sleep(bell, armed->rings, count > 0 ? remo__min(left_ns, poll_ns) : left_ns);
+        remo__doorbell_sleep(bell, armed->seq, count > 0 ? remo__min(left_ns, poll_ns) : left_ns);
         poll_ns = remo__min(2 * poll_ns, POLL_NS_MAX);
     }
 }
@@ -128,7 +128,7 @@ void remo_event_close(struct remo_event *event) {
         disarm(event);
     pthread_cond_broadcast(&event->changed);
     pthread_mutex_unlock(&event->lock);
-    remo__doorbell_ring(event->node->doorbell);
+    remo__doorbell_notify(event->node->doorbell);
     pthread_join(event->helper, NULL);
     free_event(event);
 }
@@ -150,7 +150,7 @@ int remo_event_arm(struct remo_event *event) {
         atomic_fetch_add(&bell->sleepers, 1);
     event->is_armed = true;
     (void)drive(thread);
-    event->armed = (struct armed){.rings = atomic_load(&bell->seq),
+    event->armed = (struct armed){.seq = atomic_load(&bell->seq),
                                   .deadline_ns = remo__deadline(REMO__SLEEP_NS_MAX),
                                   .thread = thread,
                                   .completed = completed(thread)};

@@ -11,7 +11,7 @@
 #include "base/mutant.h"
 #include "remote/slots.h"
 
-struct remo__exempt_writes {
+struct remo__skipped_writes {
     struct remo__thread *thread; /* the writer; NULL: no round that a fence may skip */
     uint32_t peers;
     struct {
@@ -46,7 +46,7 @@ static int drained(void *ctx) {
 
 /* Record that completed writes to a failed node may not have been placed; this fence or a later one returns
  * the loss. The error precedes `flushed`: a concurrent fence that needs no flush finds the error. */
-static void note_lost(struct remo__slots *slots, uint32_t peer) {
+static void record_loss(struct remo__slots *slots, uint32_t peer) {
     struct remo__slots_peer *of = &slots->peers[peer];
     (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
     uint64_t written = atomic_load(&of->written);
@@ -58,12 +58,14 @@ static void note_lost(struct remo__slots *slots, uint32_t peer) {
 }
 
 struct fence {
-    struct remo__thread *me;
+    struct remo_node *node;
+    struct remo__thread *me;     /* the calling thread; NULL: it is not attached (remo__fence_leave) */
+    struct remo_stats *stats;    /* counts the flush reads */
     struct remo__thread *writer; /* the only thread whose writes count; NULL: all threads of the scope */
     uint32_t first, end;         /* peers */
     enum remo_fence_scope scope;
-    const struct remo__exempt_writes *exempt; /* the round to skip, or NULL */
-    bool is_leaving;                          /* covers exempt writes too */
+    const struct remo__skipped_writes *skipped; /* the round to skip, or NULL */
+    bool is_leaving;                            /* covers exempt writes too */
     uint64_t timeout_ns;
     uint64_t deadline_ns; /* one for all threads and peers; 0: not determined yet */
     struct loss {
@@ -80,15 +82,14 @@ static uint64_t deadline_of(struct fence *fence) {
 }
 
 static int drain_wait(struct fence *fence, struct drain *drain) {
-    int rc = drained(drain) ? 0 : remo__wait(fence->me->node, drained, drain, deadline_of(fence));
-    return rc == -ETIMEDOUT ? remo__peer_timeout(fence->me->node, drain->first, "complete operations on")
-                            : rc;
+    int rc = drained(drain) ? 0 : remo__wait(fence->node, drained, drain, deadline_of(fence));
+    return rc == -ETIMEDOUT ? remo__peer_timeout(fence->node, drain->first, "complete operations on") : rc;
 }
 
-/* Return whether all writes to the peer that may be unplaced are exempt. The fence before the round has
- * placed all earlier ones. */
-static bool only_exempt(const struct remo__exempt_writes *exempt, uint32_t peer, uint64_t written) {
-    return written == exempt->peer[peer].after || REMO__MUTANT(barrier_news);
+/* Return whether all writes to the peer that may be unplaced belong to the skipped round. The fence
+ * before the round has placed all earlier ones. */
+static bool only_skipped(const struct remo__skipped_writes *skipped, uint32_t peer, uint64_t written) {
+    return written == skipped->peer[peer].after || REMO__MUTANT(barrier_skipped);
 }
 
 /* Post the read that flushes the writes of `thread` to `peer`, unless none is unplaced or a read in flight
@@ -101,16 +102,16 @@ static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t
     *ret_target = 0;
     if (atomic_load(&of->flushed) >= target)
         return 0;
-    if (fence->exempt && thread == fence->exempt->thread && only_exempt(fence->exempt, peer, target))
+    if (fence->skipped && thread == fence->skipped->thread && only_skipped(fence->skipped, peer, target))
         return 0;
     if (!remo__peer_is_up(thread->node, peer)) {
-        note_lost(thread->slots, peer);
+        record_loss(thread->slots, peer);
         return 0;
     }
     *ret_target = target;
     if (atomic_load(&of->flushing) >= target && !REMO__MUTANT(fence_flush_once))
         return 0;
-    int rc = remo__op_flush_writes(thread, &fence->me->stats[0], peer, deadline_of(fence));
+    int rc = remo__op_flush_writes(thread, fence->stats, peer, deadline_of(fence));
     if (rc != 0)
         *ret_target = 0;
     return REMO__MUTANT(fence_flush_failed) ? 0 : rc;
@@ -124,7 +125,7 @@ static int flush_end(struct remo__thread *thread, uint32_t peer, uint64_t target
         return 0;
     if (remo__peer_is_up(thread->node, peer))
         return remo__op_fail(thread->slots, atomic_load(&of->flush_status));
-    note_lost(thread->slots, peer);
+    record_loss(thread->slots, peer);
     return 0;
 }
 
@@ -182,7 +183,7 @@ static void take_errors_of(struct fence *fence, struct remo__thread *thread) {
  * the write. A global fence of another thread gets it too if it runs earlier, because the writing thread may
  * have ended. The fence returns one error for all losses that it takes. */
 static void take_errors(struct fence *fence) {
-    struct remo_node *node = fence->me->node;
+    struct remo_node *node = fence->node;
     take_errors_of(fence, fence->writer ? fence->writer : fence->me);
     uint32_t count = fence->scope == REMO_FENCE_GLOBAL ? atomic_load(&node->threads->count) : 0;
     for (uint32_t i = 0; i < count; i++)
@@ -193,7 +194,7 @@ static void take_errors(struct fence *fence) {
  * keeps the order of writes, and of reads after writes, a pair fence needs neither a flush nor a wait for
  * writes. */
 static int fence_slots(struct fence *fence, struct remo__thread *thread) {
-    struct remo_node *node = fence->me->node;
+    struct remo_node *node = fence->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
     bool reads_ordered = caps->read_flushes || REMO__MUTANT(fence_pair_reads);
     bool ordered = fence->scope == REMO_FENCE_PAIR
@@ -208,9 +209,11 @@ static int fence_slots(struct fence *fence, struct remo__thread *thread) {
 }
 
 static struct fence fence_of(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer) {
-    const struct remo_node *node = thread->node;
+    struct remo_node *node = thread->node;
     bool pair = scope == REMO_FENCE_PAIR;
-    return (struct fence){.me = thread,
+    return (struct fence){.node = node,
+                          .me = thread,
+                          .stats = &thread->stats[0],
                           .first = pair ? peer : 0,
                           .end = pair ? peer + 1 : node->size,
                           .scope = scope,
@@ -218,7 +221,9 @@ static struct fence fence_of(struct remo__thread *thread, enum remo_fence_scope 
 }
 
 static struct fence fence_of_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
-    return (struct fence){.me = caller,
+    return (struct fence){.node = caller->node,
+                          .me = caller,
+                          .stats = &caller->stats[0],
                           .writer = writer,
                           .first = peer,
                           .end = peer + 1,
@@ -228,10 +233,10 @@ static struct fence fence_of_peer(struct remo__thread *caller, struct remo__thre
 
 /* Fence the operations of all threads of the scope, on a fabric without mapping. Returns as fence_slots. */
 static int fence_queues(struct fence *fence) {
-    struct remo_node *node = fence->me->node;
+    struct remo_node *node = fence->node;
     if (fence->writer)
         return fence_slots(fence, fence->writer);
-    int rc = fence_slots(fence, fence->me);
+    int rc = fence->me ? fence_slots(fence, fence->me) : 0;
     bool all = fence->scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads);
     uint32_t count = all ? atomic_load(&node->threads->count) : 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -328,7 +333,7 @@ int remo_fence(struct remo_node *node, enum remo_fence_scope scope, uint32_t pee
 
 /* Retry after a first attempt that returned `rc`. Pauses between the attempts let the fabric recover. */
 static int retry_fence(struct fence *fence, int rc) {
-    struct remo_node *node = fence->me->node;
+    struct remo_node *node = fence->node;
     uint64_t deadline_ns = deadline_of(fence);
     char last[REMO__SENTENCE_MAX];
     while (rc != 0 && remo__remaining_ns(deadline_ns) > 0) {
@@ -381,15 +386,24 @@ int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t 
     return 0;
 }
 
-int remo__fence_leave(struct remo__thread *thread) {
+/* A flush read is an operation of the thread whose writes it places. So the calling thread needs no slots. */
+int remo__fence_leave(struct remo_node *node) {
+    struct remo__thread *thread = remo__thread_attached(node);
+    struct remo_stats uncounted = {0}; /* only an attached thread has counters */
+    struct fence fence = {.node = node,
+                          .me = thread,
+                          .stats = thread ? &thread->stats[0] : &uncounted,
+                          .end = node->size,
+                          .scope = REMO_FENCE_GLOBAL,
+                          .is_leaving = true,
+                          .timeout_ns = node->op_timeout_ns};
 #ifdef REMO_SIM
     remo__sim_turn("fence");
 #endif
-    if (thread->node->mapped)
-        return fence_mapped(thread, REMO_FENCE_GLOBAL);
-    struct fence fence = fence_of(thread, REMO_FENCE_GLOBAL, 0);
-    fence.is_leaving = true;
-    return fence_and_retry(&fence, NULL);
+    if (!node->mapped)
+        return fence_and_retry(&fence, NULL);
+    remo__mapped_fence();
+    return 0;
 }
 
 bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer) {
@@ -410,51 +424,51 @@ bool remo__node_quiescent(const struct remo_node *node) {
     return true;
 }
 
-/* ---- exempt writes ---- */
+/* ---- skipped writes ---- */
 
-int remo__exempt_open(struct remo_node *node, struct remo__exempt_writes **ret_exempt) {
-    struct remo__exempt_writes *exempt = calloc(1, sizeof *exempt + node->size * sizeof exempt->peer[0]);
-    if (!exempt)
+int remo__skipped_open(struct remo_node *node, struct remo__skipped_writes **ret_skipped) {
+    struct remo__skipped_writes *skipped = calloc(1, sizeof *skipped + node->size * sizeof skipped->peer[0]);
+    if (!skipped)
         return remo__fail(-ENOMEM, "no memory to count the writes to %u peers", node->size);
-    exempt->peers = node->size;
-    *ret_exempt = exempt;
+    skipped->peers = node->size;
+    *ret_skipped = skipped;
     return 0;
 }
 
-/* Exempt the writes only if a fence would flush them, and if the fabric keeps the order of writes. On such a
+/* Skip the writes only if a fence would flush them, and if the fabric keeps the order of writes. On such a
  * fabric, a write that the peer has read proves that all earlier writes to the peer are placed. */
-void remo__exempt_begin(struct remo__exempt_writes *exempt, struct remo__thread *thread) {
+void remo__skipped_begin(struct remo__skipped_writes *skipped, struct remo__thread *thread) {
     const struct remo_node *node = thread->node;
     bool useful = !node->mapped && !node->fabric->caps.completion_placed && node->fabric->caps.writes_ordered;
-    exempt->thread = useful ? thread : NULL;
-    for (uint32_t peer = 0; useful && peer < exempt->peers; peer++)
-        exempt->peer[peer].before = atomic_load(&thread->slots->peers[peer].written);
+    skipped->thread = useful ? thread : NULL;
+    for (uint32_t peer = 0; useful && peer < skipped->peers; peer++)
+        skipped->peer[peer].before = atomic_load(&thread->slots->peers[peer].written);
 }
 
-void remo__exempt_end(struct remo__exempt_writes *exempt) {
-    for (uint32_t peer = 0; exempt->thread && peer < exempt->peers; peer++)
-        exempt->peer[peer].after = atomic_load(&exempt->thread->slots->peers[peer].written);
+void remo__skipped_end(struct remo__skipped_writes *skipped) {
+    for (uint32_t peer = 0; skipped->thread && peer < skipped->peers; peer++)
+        skipped->peer[peer].after = atomic_load(&skipped->thread->slots->peers[peer].written);
 }
 
-void remo__exempt_drop(struct remo__exempt_writes *exempt) {
-    exempt->thread = NULL;
+void remo__skipped_drop(struct remo__skipped_writes *skipped) {
+    skipped->thread = NULL;
 }
 
-void remo__exempt_placed(struct remo__exempt_writes *exempt) {
-    for (uint32_t peer = 0; exempt->thread && peer < exempt->peers; peer++)
-        remo__slots_advance(&exempt->thread->slots->peers[peer].flushed, exempt->peer[peer].before);
+void remo__skipped_placed(struct remo__skipped_writes *skipped) {
+    for (uint32_t peer = 0; skipped->thread && peer < skipped->peers; peer++)
+        remo__slots_advance(&skipped->thread->slots->peers[peer].flushed, skipped->peer[peer].before);
 }
 
-int remo__fence_except(struct remo_node *node, const struct remo__exempt_writes *exempt) {
+int remo__fence_except(struct remo_node *node, const struct remo__skipped_writes *skipped) {
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
         return remo__last_code();
-    if (node->mapped || exempt->thread != thread)
+    if (node->mapped || skipped->thread != thread)
         return remo_fence(node, REMO_FENCE_GLOBAL, 0);
 #ifdef REMO_SIM
     remo__sim_turn("fence");
 #endif
     struct fence fence = fence_of(thread, REMO_FENCE_GLOBAL, 0);
-    fence.exempt = exempt;
+    fence.skipped = skipped;
     return fence_once(&fence);
 }

@@ -7,12 +7,13 @@
  *          after a fence must retry a transient failure. Otherwise a late write could overwrite data of the
  *          next node.
  *
- * Exempt:  a barrier writes its arrival to each peer, and fences before the next arrival. Without an
- *          exemption that fence would flush only the earlier arrivals, by a read from each peer. The flush
- *          is unnecessary: the next arrival follows the last one on the same connection, and the peers'
- *          answers prove that the earlier one is placed. So the barrier's fence skips these writes. All
- *          other fences treat them like any write. A REMO__WRITE_EXEMPT write (op.h) is different: only
- *          remo__fence_leave covers it. */
+ * Exempt:  only remo__fence_leave flushes a REMO__WRITE_EXEMPT write (op.h), and no fence returns its loss.
+ *
+ * Skipped: a barrier writes its arrival to each peer, and fences before the next arrival. The fence would
+ *          flush only the earlier arrivals, by a read from each peer. The flush is unnecessary: the next
+ *          arrival follows the last one on the same connection, and the peers' answers prove that the earlier
+ *          one is placed. So the barrier's own fence skips these writes (remo__fence_except). All other
+ *          fences cover them. */
 #pragma once
 
 #include "remote/thread.h"
@@ -27,8 +28,9 @@ int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, 
 int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
 
 /* Fence all operations of the node, exempt writes too, and retry as remo__fence_retry. For the close of a
- * channel: a late exempt write could overwrite memory that is reused. Errors: those of remo__fence_retry. */
-int remo__fence_leave(struct remo__thread *thread);
+ * channel: a late exempt write could overwrite memory that is reused. Threads: any. The calling thread need
+ * not be attached, and the call does not attach it. Errors: those of remo__fence_retry. */
+int remo__fence_leave(struct remo_node *node);
 
 /* Return whether no thread of this node has an operation on `peer` in flight, or a write, exempt or not,
  * that may not be placed yet. Does not block. For callers whose fence has failed. */
@@ -37,20 +39,20 @@ bool remo__peer_quiescent(const struct remo_node *node, uint32_t peer);
 /* Return whether this holds for all peers that are up. */
 bool remo__node_quiescent(const struct remo_node *node);
 
-struct remo__exempt_writes; /* one round of notification writes, of one thread to any peers */
+struct remo__skipped_writes; /* one round of notification writes, of one thread to any peers */
 
 /* Allocate a round for one object of the node. Release it by free. Errors: -ENOMEM. */
-int remo__exempt_open(struct remo_node *node, struct remo__exempt_writes **ret_exempt);
-/* Begin a round: the writes of `thread` until its end are exempt. The caller has just called
+int remo__skipped_open(struct remo_node *node, struct remo__skipped_writes **ret_skipped);
+/* Begin a round: it consists of the writes of `thread` until its end. The caller has just called
  * remo__fence_except, so all earlier writes are placed, except those of the last round. */
-void remo__exempt_begin(struct remo__exempt_writes *exempt, struct remo__thread *thread);
+void remo__skipped_begin(struct remo__skipped_writes *skipped, struct remo__thread *thread);
 /* End the round, after all its writes are posted. */
-void remo__exempt_end(struct remo__exempt_writes *exempt);
+void remo__skipped_end(struct remo__skipped_writes *skipped);
 /* Abandon the round instead, because a write of it was not posted. The next fence skips nothing. */
-void remo__exempt_drop(struct remo__exempt_writes *exempt);
+void remo__skipped_drop(struct remo__skipped_writes *skipped);
 /* Record that all writes before the latest round are placed, or that their targets have left or failed: the
  * peers' answers prove it. */
-void remo__exempt_placed(struct remo__exempt_writes *exempt);
+void remo__skipped_placed(struct remo__skipped_writes *skipped);
 /* Do a global fence that skips the latest round, if the calling thread wrote it. Errors: those of
  * remo_fence. */
-int remo__fence_except(struct remo_node *node, const struct remo__exempt_writes *exempt);
+int remo__fence_except(struct remo_node *node, const struct remo__skipped_writes *skipped);

@@ -28,7 +28,7 @@ static int all_up(void *ctx) {
                 peer);
         if (state == REMO_PEER_LEFT && atomic_load(&node->peers[peer].mapped_bytes) == 0)
             return remo__fail(-EHOSTDOWN, "cannot join: node %u failed to join; see its own error", peer);
-        ready = state == REMO_PEER_COMING || !atomic_load(&node->peers[peer].reported) ? 0 : ready;
+        ready = state == REMO_PEER_JOINING || !atomic_load(&node->peers[peer].reported) ? 0 : ready;
     }
     return ready;
 }
@@ -39,7 +39,7 @@ static void describe_missing(struct remo_node *node, char *ret_text, size_t cap)
     enum remo__why kind = REMO__WHY_AWAY;
     ret_text[0] = '\0';
     for (uint32_t peer = 0; peer < node->size && kind == REMO__WHY_AWAY; peer++) {
-        if (atomic_load(&node->peers[peer].state) != REMO_PEER_COMING)
+        if (atomic_load(&node->peers[peer].state) != REMO_PEER_JOINING)
             continue;
         kind = remo__control_why(node->control, peer, why, sizeof why);
         if (!ret_text[0] || kind == REMO__WHY_REFUSED)
@@ -51,7 +51,7 @@ static int fail_missing(struct remo_node *node, uint64_t timeout_ns) {
     char list[128] = "", why[288];
     size_t used = 0, missing = 0;
     for (uint32_t peer = 0; peer < node->size; peer++) {
-        if (atomic_load(&node->peers[peer].state) != REMO_PEER_COMING)
+        if (atomic_load(&node->peers[peer].state) != REMO_PEER_JOINING)
             continue;
         missing++;
         if (used < sizeof list - 8)

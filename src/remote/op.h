@@ -3,9 +3,8 @@
  * Model:      on a mapped fabric an operation is a few inline instructions on the peer's memory: no queue, no
  *             table, no system call. On other fabrics it uses a slot of the thread (slots.c). It holds
  *             everything that the completion needs, so a caller may stop waiting at any time.
- * Parameters: `offset` is an offset in the peer's arena, which the caller has checked. `stats` are the
- *             thread's counters of the channel. With an ack, the result is in place when the ack is complete;
- *             without one, on return.
+ * Parameters: `ref` is the place. With an ack, the result is in place when the ack is complete; without one,
+ *             on return.
  * Errors:     -EHOSTDOWN, -ETIMEDOUT, and those of the fabric's post. */
 #pragma once
 
@@ -23,9 +22,36 @@
 #define REMO__SLOTS_MAX 128u
 #endif
 
+/* A reference: the place of an operation, and the thread that executes it. It is made from the memory of a
+ * channel (remo__memory_find in channel.h) or from an address (address.c), which check it; operations do not
+ * check it again. Passed by value: the mapped path keeps it in registers. */
+struct remo__ref {
+    struct remo__thread *thread;
+    struct remo_stats *stats; /* the thread's counters of the channel */
+    uint32_t node;
+    uint64_t at; /* offset in the node's arena */
+};
+
+static inline struct remo__ref remo__ref_make(struct remo__thread *thread, struct remo_stats *stats,
+                                              uint32_t node, uint64_t at) {
+    return (struct remo__ref){.thread = thread, .stats = stats, .node = node, .at = at};
+}
+
+/* Return the reference to the place `bytes` after `ref`, in the same memory. */
+static inline struct remo__ref remo__ref_after(struct remo__ref ref, uint64_t bytes) {
+    ref.at += bytes;
+    return ref;
+}
+
+/* Return a copy for a call out of line. Without it the compiler keeps `ref` in memory on the mapped path
+ * too. */
+static inline struct remo__ref remo__ref_in_memory(struct remo__ref ref) {
+    return remo__ref_make(ref.thread, ref.stats, ref.node, ref.at);
+}
+
 /* Flags of a write. */
 enum {
-    REMO__WRITE_NOTIFY = 1, /* ring the target's doorbell */
+    REMO__WRITE_NOTIFY = 1, /* notify the target when the data is placed */
     REMO__WRITE_IMM = 2,    /* deliver an immediate */
     /* An exempt write, always with an ack. Only remo__fence_leave flushes it, and no fence returns its
      * failure: the object that writes it does both if necessary. No call reports a failure after
@@ -62,6 +88,8 @@ void remo__slots_post_deferred(struct remo__thread *thread);
 /* Collect completions, and post operations that an uncork has left deferred. Returns the number of operations
  * in flight. Never blocks. Cost: one load if none is in flight. */
 uint32_t remo__slots_progress(struct remo__thread *thread);
+/* Make the service thread drive operations of threads that do not poll, if it does not do so already. */
+void remo__request_sweeps(struct remo_node *node);
 /* Drive the operations of threads that have not polled since the last call. Returns false if there was none
  * for some calls: the caller then sleeps until a thread requests sweeps again. *ret_completed: an operation
  * has completed. Threads: service. */
@@ -73,29 +101,35 @@ int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, u
 /* The same, but leave the errors of failed writes to later fences of the program. */
 int remo__fence_writer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
 /* Return whether an operation of this node is in flight although its caller no longer waits: an atomic at
- * `peer`, or a REMO__WRITE_TRACKED write or a remo__op_flush to any peer. It may be applied at any time.
- * Drives operations; not for the hot path. */
+ * `peer`, or a REMO__WRITE_TRACKED write to any peer. It may be applied at any time. Drives operations; not
+ * for the hot path. */
 bool remo__op_abandoned(struct remo_node *node, uint32_t peer);
 /* Post deferred operations, then sleep until a completion, or `timeout_ns`. */
 void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
 
 /* The general path: any fabric, any size. Mapped fabrics use it for immediates, and for peers that are not
  * mapped, to set the sentence of the error. */
-int remo__op_read(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                  void *dst, size_t bytes, struct remo_ack *ack);
-int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                   const void *src, size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack);
-/* Post a read of the word at `offset`. When it is complete, the earlier writes of `thread` to `peer` are
- * placed. Does not wait for it: remo__op_abandoned and fences do. */
-int remo__op_flush(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset);
-int remo__op_atomic(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                    uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
+int remo__op_read(struct remo__ref ref, void *dst, size_t bytes, struct remo_ack *ack);
+int remo__op_write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags, uint32_t imm,
+                   struct remo_ack *ack);
+int remo__op_atomic(struct remo__ref ref, uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
                     struct remo_ack *ack);
+
+/* Start a read of at most REMO__BOUNCE_BYTES, or a compare-swap, for a caller with a time limit. Block until
+ * `deadline_ns` (0: not at all) while no slot of the thread is free or the fabric's queue is full.
+ * Errors: as above; after an error the operation is not in flight. */
+int remo__op_start_read(struct remo__ref ref, void *dst, size_t bytes, struct remo_ack *ack,
+                        uint64_t deadline_ns);
+int remo__op_start_compare_swap(struct remo__ref ref, uint64_t expected, uint64_t desired, uint64_t *ret_old,
+                                struct remo_ack *ack, uint64_t deadline_ns);
 
 /* Return whether an operation of the ack is in flight. The service thread may complete it at any time. */
 static inline bool remo__ack_pending(const struct remo_ack *ack) {
     return __atomic_load_n(&ack->pending, __ATOMIC_ACQUIRE) > 0;
 }
+/* Wait for the operations of an ack, and cancel those still in flight after `timeout_ns`. The ack may then be
+ * used again. Errors: those of remo_ack_wait. */
+int remo__ack_settle(struct remo_ack *ack, uint64_t timeout_ns);
 
 /* Add to a counter. Only its thread writes it; all threads read it. */
 static inline void remo__count(uint64_t *counter, uint64_t by) {
@@ -103,7 +137,7 @@ static inline void remo__count(uint64_t *counter, uint64_t by) {
 }
 
 /* Return the address at which a peer's arena is mapped, or NULL. */
-static inline char *remo__node_base(const struct remo_node *node, uint32_t peer) {
+static inline char *remo__peer_base(const struct remo_node *node, uint32_t peer) {
 #ifdef REMO_SIM
     (void)node, (void)peer;
     return NULL;
@@ -112,70 +146,66 @@ static inline char *remo__node_base(const struct remo_node *node, uint32_t peer)
 #endif
 }
 
-static inline char *remo__peer_base(const struct remo__thread *thread, uint32_t peer) {
-    return remo__node_base(thread->node, peer);
+/* Return the CPU address of the place, or NULL if its node is not mapped. */
+static inline const char *remo__ref_mapped(struct remo__ref ref) {
+    const char *base = remo__peer_base(ref.thread->node, ref.node);
+    return remo__likely(base != NULL) ? base + ref.at : NULL;
 }
 
-static inline __attribute__((always_inline)) int remo__read(struct remo__thread *thread,
-                                                            struct remo_stats *stats, uint32_t peer,
-                                                            uint64_t offset, void *dst, size_t bytes,
+static inline __attribute__((always_inline)) int remo__read(struct remo__ref ref, void *dst, size_t bytes,
                                                             struct remo_ack *ack) {
-    char *base = remo__peer_base(thread, peer);
+    char *base = remo__peer_base(ref.thread->node, ref.node);
     if (remo__unlikely(!base))
-        return remo__op_read(thread, stats, peer, offset, dst, bytes, ack);
-    remo__mapped_copy_from(dst, base + offset, bytes);
-    remo__count(&stats->reads, 1);
-    remo__count(&stats->bytes, bytes);
-    return 0;
-}
-
-static inline __attribute__((always_inline)) int remo__write(struct remo__thread *thread,
-                                                             struct remo_stats *stats, uint32_t peer,
-                                                             uint64_t offset, const void *src, size_t bytes,
-                                                             uint32_t flags, struct remo_ack *ack) {
-    char *base = remo__peer_base(thread, peer);
-    if (remo__unlikely(!base))
-        return remo__op_write(thread, stats, peer, offset, src, bytes, flags, 0, ack);
-    remo__mapped_copy_to(base + offset, src, bytes);
-    remo__count(&stats->writes, 1);
-    remo__count(&stats->bytes, bytes);
-    thread->unfenced = true;
-    if (flags & REMO__WRITE_NOTIFY) {
-        remo__count(&stats->imms, 1);
-        thread->unfenced = false; /* notifying is a full fence */
-        remo__mapped_notify(&thread->node->fabric->peers[peer]);
-    }
-    return 0;
-}
-
-static inline __attribute__((always_inline)) int remo__fetch_add(struct remo__thread *thread,
-                                                                 struct remo_stats *stats, uint32_t peer,
-                                                                 uint64_t offset, uint64_t addend,
-                                                                 uint64_t *ret_old, struct remo_ack *ack) {
-    char *base = remo__peer_base(thread, peer);
-    if (remo__unlikely(!base))
-        return remo__op_atomic(thread, stats, peer, offset, REMO__OP_FETCH_ADD, addend, 0, ret_old, ack);
-    uint64_t old =
-        atomic_fetch_add_explicit((_Atomic uint64_t *)(base + offset), addend, memory_order_seq_cst);
-    if (ret_old)
-        *ret_old = old;
-    remo__count(&stats->atomics, 1);
-    remo__count(&stats->bytes, 8);
+        return remo__op_read(remo__ref_in_memory(ref), dst, bytes, ack);
+    remo__mapped_copy_from(dst, base + ref.at, bytes);
+    remo__count(&ref.stats->reads, 1);
+    remo__count(&ref.stats->bytes, bytes);
     return 0;
 }
 
 static inline __attribute__((always_inline)) int
-remo__compare_swap(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                   uint64_t expected, uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
-    char *base = remo__peer_base(thread, peer);
+remo__write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags, struct remo_ack *ack) {
+    char *base = remo__peer_base(ref.thread->node, ref.node);
     if (remo__unlikely(!base))
-        return remo__op_atomic(thread, stats, peer, offset, REMO__OP_COMPARE_SWAP, desired, expected, ret_old,
+        return remo__op_write(remo__ref_in_memory(ref), src, bytes, flags, 0, ack);
+    remo__mapped_copy_to(base + ref.at, src, bytes);
+    remo__count(&ref.stats->writes, 1);
+    remo__count(&ref.stats->bytes, bytes);
+    ref.thread->unfenced = true;
+    if (flags & REMO__WRITE_NOTIFY) {
+        remo__count(&ref.stats->imms, 1);
+        ref.thread->unfenced = false; /* notifying is a full fence */
+        remo__mapped_notify(&ref.thread->node->fabric->peers[ref.node]);
+    }
+    return 0;
+}
+
+static inline __attribute__((always_inline)) int remo__fetch_add(struct remo__ref ref, uint64_t addend,
+                                                                 uint64_t *ret_old, struct remo_ack *ack) {
+    char *base = remo__peer_base(ref.thread->node, ref.node);
+    if (remo__unlikely(!base))
+        return remo__op_atomic(remo__ref_in_memory(ref), REMO__OP_FETCH_ADD, addend, 0, ret_old, ack);
+    uint64_t old =
+        atomic_fetch_add_explicit((_Atomic uint64_t *)(base + ref.at), addend, memory_order_seq_cst);
+    if (ret_old)
+        *ret_old = old;
+    remo__count(&ref.stats->atomics, 1);
+    remo__count(&ref.stats->bytes, 8);
+    return 0;
+}
+
+static inline __attribute__((always_inline)) int remo__compare_swap(struct remo__ref ref, uint64_t expected,
+                                                                    uint64_t desired, uint64_t *ret_old,
+                                                                    struct remo_ack *ack) {
+    char *base = remo__peer_base(ref.thread->node, ref.node);
+    if (remo__unlikely(!base))
+        return remo__op_atomic(remo__ref_in_memory(ref), REMO__OP_COMPARE_SWAP, desired, expected, ret_old,
                                ack);
-    atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(base + offset), &expected, desired,
+    atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(base + ref.at), &expected, desired,
                                             memory_order_seq_cst, memory_order_seq_cst);
     if (ret_old)
         *ret_old = expected;
-    remo__count(&stats->atomics, 1);
-    remo__count(&stats->bytes, 8);
+    remo__count(&ref.stats->atomics, 1);
+    remo__count(&ref.stats->bytes, 8);
     return 0;
 }

@@ -106,10 +106,10 @@ static void finish(struct remo__slots *slots, uint32_t index, int status) {
     slots->free[slots->free_count++] = (uint16_t)index;
 }
 
-static void keep_why(struct remo__slots *slots, const struct remo__completion *done) {
-    slots->why_status = done->why ? done->status : 0;
+static void record_reason(struct remo__slots *slots, const struct remo__completion *done) {
+    slots->reason_status = done->why ? done->status : 0;
     if (done->why)
-        snprintf(slots->why, sizeof slots->why, "%s", done->why);
+        snprintf(slots->reason, sizeof slots->reason, "%s", done->why);
 }
 
 /* Poll the fabric endpoint until it has no more completions, and finish the operations. The lock is held. */
@@ -121,7 +121,7 @@ static void collect(struct remo__slots *slots) {
         count = slots->node->fabric->ops->poll(slots->endpoint, done, REMO__ARRAY_COUNT(done));
         for (int i = 0; i < count; i++) {
             if (remo__unlikely(done[i].status != 0))
-                keep_why(slots, &done[i]);
+                record_reason(slots, &done[i]);
             finish(slots, (uint32_t)done[i].token, done[i].status);
         }
     } while (count == (int)REMO__ARRAY_COUNT(done));

@@ -16,7 +16,7 @@ struct remo__slot {
     uint16_t peer;
     uint8_t kind;
     bool busy;
-    bool exempt;  /* a write that fences skip */
+    bool exempt;  /* a write that only remo__fence_leave flushes */
     bool tracked; /* remo__op_abandoned counts it at any peer */
     bool flushes; /* a read that flushes writes: those up to number `places` are placed when it is complete */
     uint64_t places;
@@ -41,14 +41,14 @@ struct remo__slots {
     struct remo__endpoint *endpoint;
     uint64_t bounce_offset;
     uint32_t depth, free_count;
-    uint32_t in_flight;           /* (A) */
-    uint32_t completed;           /* (A) number of operations completed so far; wraps */
-    uint32_t cork_depth;          /* (A) above 0: operations are deferred; only the owner changes it */
-    uint32_t deferred_count;      /* (A) deferred operations; they count as in flight */
-    _Atomic uint32_t polls;       /* number of polls of the endpoint; wraps */
-    uint32_t polls_swept;         /* `polls` at the service thread's last sweep */
-    int why_status;               /* status of the last operation that failed with a sentence */
-    char why[REMO__SENTENCE_MAX]; /* and the sentence */
+    uint32_t in_flight;              /* (A) */
+    uint32_t completed;              /* (A) number of operations completed so far; wraps */
+    uint32_t cork_depth;             /* (A) above 0: operations are deferred; only the owner changes it */
+    uint32_t deferred_count;         /* (A) deferred operations; they count as in flight */
+    _Atomic uint32_t polls;          /* number of polls of the endpoint; wraps */
+    uint32_t polls_swept;            /* `polls` at the service thread's last sweep */
+    int reason_status;               /* status of the last operation that failed with a sentence */
+    char reason[REMO__SENTENCE_MAX]; /* and the sentence */
     uint16_t free[REMO__SLOTS_MAX];
     struct remo__slot slot[REMO__SLOTS_MAX];
     struct remo__op deferred[REMO__SLOTS_MAX];
@@ -67,7 +67,7 @@ struct remo__start {
     const void *src; /* a write through the bounce block: the source to copy into the block */
     void *dst;       /* a read or atomic through the block: where the result is copied to, or NULL */
     struct remo_ack *ack;
-    uint64_t deadline_ns; /* 0: op_timeout_ns from now */
+    uint64_t deadline_ns; /* 0: do not wait */
 };
 
 /* Post or defer the operation if a slot is free and the fabric's queue has room. Never blocks. Returns 1, 0
@@ -79,8 +79,6 @@ int remo__op_flush_writes(struct remo__thread *thread, struct remo_stats *stats,
                           uint64_t deadline_ns);
 /* Set the sentence of an operation of these slots that failed with `status`. Returns `status`. */
 int remo__op_fail(struct remo__slots *slots, int status);
-/* Make the service thread drive operations of threads that do not poll, if it does not do so already. */
-void remo__request_sweeps(struct remo_node *node);
 
 static inline uint32_t remo__slots_get(const uint32_t *counter) {
     return __atomic_load_n(counter, __ATOMIC_ACQUIRE);

@@ -1,8 +1,7 @@
 /* start.c - starts an operation: takes a slot, and posts or defers the operation.
  *
  * Operations to one peer are posted in the order of their starts, so none overtakes a deferred one. A start
- * waits while all slots are in use or the fabric's queue is full, for op_timeout_ns at most, or until the
- * deadline of the fence that starts it. */
+ * waits while all slots are in use or the fabric's queue is full, until its deadline. */
 #include "remote/start.h"
 
 #include "node/arena.h"
@@ -26,8 +25,7 @@ int remo__start(struct remo__start *start) {
         start->ack->thread = start->thread;
         __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
     }
-    uint64_t deadline_ns = start->deadline_ns ? start->deadline_ns : remo__deadline(node->op_timeout_ns);
-    int rc = remo__wait(node, try_start, start, deadline_ns);
+    int rc = remo__wait(node, try_start, start, start->deadline_ns);
     if (rc != 0 && start->ack)
         __atomic_fetch_sub(&start->ack->pending, 1, __ATOMIC_RELAXED);
     return rc;

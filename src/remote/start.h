@@ -3,7 +3,7 @@
 
 #include "remote/slots.h"
 
-/* Start the operation. Blocks until its deadline, while no slot is free or the queue is full.
+/* Start the operation. Blocks until its deadline (0: not at all), while no slot is free or the queue is full.
  * Errors: -EHOSTDOWN, -ETIMEDOUT, those of the fabric's post. */
 int remo__start(struct remo__start *start);
 /* Ensure progress of operations that the caller has started and does not wait for. */

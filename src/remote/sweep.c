@@ -47,16 +47,41 @@ static uint32_t sweep_once(struct remo_node *node, bool *ret_completed) {
     return found;
 }
 
+/* Return whether a further sweep is necessary. This thread must not wait for the lock. If another thread has
+ * it, a later sweep calls the observers. */
+static bool call_observers(struct remo__threads *threads) {
+    if (pthread_mutex_trylock(&threads->observers_lock) != 0)
+        return true;
+    bool more = false;
+    for (struct remo__thread_observer *at = threads->observers; at; at = at->next)
+        if (at->swept && at->swept(at))
+            more = true;
+    pthread_mutex_unlock(&threads->observers_lock);
+    return more;
+}
+
+static bool any_in_flight(const struct remo__threads *threads) {
+    uint32_t count = atomic_load(&threads->count);
+    for (uint32_t i = 0; i < count; i++)
+        if (remo__slots_get(&threads->of[i]->slots->in_flight) > 0)
+            return true;
+    return false;
+}
+
 bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_completed) {
     *quiet = sweep_once(node, ret_completed) > 0 ? 0 : *quiet + 1;
+    (void)call_observers(node->threads);
     if (*quiet <= QUIET_SWEEPS_MAX)
         return true;
     atomic_store(&node->threads->is_sweeping, false);
     atomic_thread_fence(memory_order_seq_cst);
-    uint32_t count = atomic_load(&node->threads->count);
-    for (uint32_t i = 0; i < count; i++)
-        if (remo__slots_get(&node->threads->of[i]->slots->in_flight) > 0)
-            atomic_store(&node->threads->is_sweeping, true);
+    /* A thread may have ended its operations since the observers were called, or may have requested sweeps
+     * before the store. So the observers are called again, after the fence. */
+    bool more = any_in_flight(node->threads);
+    if (call_observers(node->threads))
+        more = true;
+    if (more)
+        atomic_store(&node->threads->is_sweeping, true);
     *quiet = 0;
     return atomic_load(&node->threads->is_sweeping);
 }

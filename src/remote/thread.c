@@ -6,14 +6,13 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "node/arena.h"
 #include "remote/op.h"
 #include "remote/stats.h"
 
 #define SPINS 1000u       /* about 20 us, longer than a message takes on one machine */
-#define SPINS_CROWDED 20u /* if a machine has more nodes than processors */
+#define SPINS_CROWDED 20u /* if nodes that share processors outnumber them */
 
 enum {
     ATTACHED = 1,
@@ -34,11 +33,21 @@ static _Thread_local struct remo__thread *threads_of_os_thread;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static pthread_key_t exit_key; /* its destructor runs when a thread ends; its value is not used */
 
+/* An observer may wait, so the lock is not held during its call. It stays in the list until its calls have
+ * returned, so its `next` stays valid. */
 static void call_observers(struct remo__thread *thread) {
     struct remo__threads *threads = thread->node->threads;
     pthread_mutex_lock(&threads->observers_lock);
-    for (struct remo__thread_observer *at = threads->observers; at; at = at->next)
+    for (struct remo__thread_observer *at = threads->observers; at; at = at->next) {
+        if (!at->ended)
+            continue;
+        at->calls++;
+        pthread_mutex_unlock(&threads->observers_lock);
         at->ended(at, thread);
+        pthread_mutex_lock(&threads->observers_lock);
+        if (--at->calls == 0)
+            pthread_cond_broadcast(&threads->observers_idle);
+    }
     pthread_mutex_unlock(&threads->observers_lock);
 }
 
@@ -83,6 +92,10 @@ static struct remo__thread *find_thread(const struct remo_node *node) {
         link = &thread->next_of_os_thread;
     }
     return NULL;
+}
+
+struct remo__thread *remo__thread_attached(const struct remo_node *node) {
+    return remo__tls.node_id == node->id ? remo__tls.thread : find_thread(node);
 }
 
 static struct remo__thread *make_thread(struct remo_node *node, uint32_t index) {
@@ -174,6 +187,8 @@ void remo__thread_observe(struct remo_node *node, struct remo__thread_observer *
 void remo__thread_unobserve(struct remo_node *node, const struct remo__thread_observer *observer) {
     struct remo__threads *threads = node->threads;
     pthread_mutex_lock(&threads->observers_lock);
+    while (observer->calls > 0)
+        pthread_cond_wait(&threads->observers_idle, &threads->observers_lock);
     struct remo__thread_observer **link = &threads->observers;
     while (*link && *link != observer)
         link = &(*link)->next;
@@ -189,15 +204,19 @@ int remo__threads_open(struct remo_node *node) {
     node->threads->spins = SPINS_CROWDED;
     pthread_mutex_init(&node->threads->lock, NULL);
     pthread_mutex_init(&node->threads->observers_lock, NULL);
+    pthread_cond_init(&node->threads->observers_idle, NULL);
     return 0;
 }
 
 void remo__threads_choose_spins(struct remo_node *node) {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    long local_count = 0;
-    for (uint32_t peer = 0; peer < node->size; peer++)
-        local_count += node->peers[peer].same_machine;
-    node->threads->spins = local_count > processors ? SPINS_CROWDED : SPINS;
+    const struct remo__processors *processors = &node->processors;
+    uint32_t by_affinity = 0, by_quota = 0;
+    for (uint32_t peer = 0; peer < node->size; peer++) {
+        by_affinity += node->peers[peer].shares_processors;
+        by_quota += node->peers[peer].shares_quota;
+    }
+    bool is_crowded = by_affinity > processors->count || by_quota > processors->quota;
+    node->threads->spins = is_crowded ? SPINS_CROWDED : SPINS;
 }
 
 /* Release the struct of a thread. All objects are closed, so there are no observers; but a thread that ends
@@ -224,6 +243,7 @@ void remo__threads_close(struct remo_node *node) {
         release_thread(node->threads->of[i]);
     pthread_mutex_destroy(&node->threads->lock);
     pthread_mutex_destroy(&node->threads->observers_lock);
+    pthread_cond_destroy(&node->threads->observers_idle);
     free(node->threads);
     node->threads = NULL;
     remo__tls = (struct remo__tls){0};

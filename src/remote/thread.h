@@ -29,17 +29,23 @@ struct remo__thread {
     uint64_t node_id; /* a copy, readable after the node is freed */
 } REMO__CACHE_ALIGNED;
 
-/* Observes the end of threads, for an object that keeps a state per thread, by the thread's index. */
+/* Observes the threads of a node, for an object. Either function may be NULL. */
 struct remo__thread_observer {
     /* Release the state of a thread that ends; called in that thread, before another thread can have its
-     * index. May wait for op_timeout_ns at most. */
+     * index. May wait for op_timeout_ns at most. Threads that end at the same time call it concurrently. */
     void (*ended)(struct remo__thread_observer *observer, struct remo__thread *thread);
+    /* Called by the service thread after a sweep, with observers_lock held; must not wait. A sweep skips the
+     * call if another thread holds the lock. Returns true if the observer waits for an operation: the sweeps
+     * do not end then. */
+    bool (*swept)(struct remo__thread_observer *observer);
     struct remo__thread_observer *next;
+    uint32_t calls; /* of `ended` that run now */
 };
 
 struct remo__threads {
     pthread_mutex_t lock;
-    pthread_mutex_t observers_lock; /* held while observers run */
+    pthread_mutex_t observers_lock; /* protects the list of observers, and their `calls` */
+    pthread_cond_t observers_idle;  /* `calls` of an observer has become 0 */
     struct remo__thread_observer *observers;
     _Atomic uint32_t count;   /* entries of `of` that were ever used */
     uint32_t spins;           /* iterations of a wait before it yields (wait.c) */
@@ -67,13 +73,15 @@ static inline struct remo__thread *remo__thread(struct remo_node *node) {
         return remo__tls.thread;
     return remo__thread_attach(node);
 }
-/* Call the observer for each attached thread that ends from now on. */
+/* Return the calling thread's struct of the node, or NULL if the thread is not attached. */
+struct remo__thread *remo__thread_attached(const struct remo_node *node);
+/* Call the observer from now on, for each attached thread that ends, and after sweeps. */
 void remo__thread_observe(struct remo_node *node, struct remo__thread_observer *observer);
 /* Remove an observer, and wait until no call of it runs. Without effect if it was not added. */
 void remo__thread_unobserve(struct remo_node *node, const struct remo__thread_observer *observer);
 /* Make the table of a node. Errors: -ENOMEM. */
 int remo__threads_open(struct remo_node *node);
-/* All nodes have joined: choose how long waits spin, by the number of nodes on this machine. */
+/* All nodes have joined: choose how long waits spin, by the number of nodes that share processors. */
 void remo__threads_choose_spins(struct remo_node *node);
 /* Release all threads of the node. No other thread may be inside a call. */
 void remo__threads_close(struct remo_node *node);

@@ -1,7 +1,6 @@
-/* wait.c - implements wait.h: spin, then yield, then sleep. If every node of the machine has a processor, a
- * short spin costs less than a wake-up, and the peer probably changes the condition soon. With more nodes
- * than processors, spinning delays the peer. No wake-up is lost: a sleeper counts itself before its last
- * check. */
+/* wait.c - implements wait.h: spin, then yield, then sleep. If every node has a processor, a short spin costs
+ * less than a wake-up, and the peer probably changes the condition soon. If nodes share a processor,
+ * spinning delays the peer. No wake-up is lost: a sleeper counts itself before its last check. */
 #include "remote/wait.h"
 
 #include <sched.h>
@@ -10,13 +9,14 @@
 #include "remote/op.h"
 
 #ifndef REMO_SIM
-#define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions ring no doorbell */
+#define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions notify no doorbell */
 #endif
 
-/* Drive the thread's operations. Returns the number in flight. `thread` is NULL if it cannot be attached
- * (threads_max): it has no operations then, but may wait. */
-static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
-    if (node->mapped || !thread)
+/* Drive the operations of the calling thread. Returns the number in flight. A thread that is not attached has
+ * none, and a wait does not attach it. */
+static uint32_t drive(struct remo_node *node) {
+    struct remo__thread *thread = node->mapped ? NULL : remo__thread_attached(node);
+    if (!thread)
         return 0;
     remo__slots_post_deferred(thread); /* the condition may depend on them */
     return remo__slots_progress(thread);
@@ -24,10 +24,9 @@ static uint32_t drive(struct remo_node *node, struct remo__thread *thread) {
 
 #ifdef REMO_SIM
 static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
-    struct remo__thread *thread = remo__thread(node);
     for (;;) {
         uint64_t version = remo__sim_version(node);
-        drive(node, thread);
+        drive(node);
         int rc = ready(ctx);
         if (rc != 0)
             return rc < 0 ? rc : 0;
@@ -38,16 +37,15 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
 }
 #else
 /* Sleep once, unless the condition holds after this thread is counted as a sleeper. */
-static int sleep_once(struct remo_node *node, struct remo__thread *thread, int (*ready)(void *ctx), void *ctx,
-                      uint64_t deadline_ns) {
+static int sleep_once(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
     struct remo__doorbell *bell = node->doorbell;
     uint32_t seen = atomic_load(&bell->seq);
     atomic_fetch_add(&bell->sleepers, 1); /* pairs with the fence in remo__wake and remo__mapped_notify */
     int rc = ready(ctx);
     if (rc == 0) {
         uint64_t left = remo__remaining_ns(deadline_ns);
-        if (drive(node, thread) > 0)
-            remo__slots_sleep(thread, remo__min(left, OWN_SLEEP_NS_MAX));
+        if (drive(node) > 0)
+            remo__slots_sleep(remo__thread_attached(node), remo__min(left, OWN_SLEEP_NS_MAX));
         else
             remo__doorbell_sleep(bell, seen, remo__min(left, REMO__SLEEP_NS_MAX));
     }
@@ -56,12 +54,11 @@ static int sleep_once(struct remo_node *node, struct remo__thread *thread, int (
 }
 
 static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
-    struct remo__thread *thread = remo__thread(node);
     for (uint32_t i = 0;; i++) {
-        drive(node, thread);
+        drive(node);
         int rc = ready(ctx);
         if (rc == 0 && i >= node->threads->spins + REMO__CHECKS_BEFORE_SLEEP)
-            rc = sleep_once(node, thread, ready, ctx, deadline_ns);
+            rc = sleep_once(node, ready, ctx, deadline_ns);
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (i < node->threads->spins) {

@@ -1,7 +1,7 @@
 /* wait.h - the only way to wait: spin, then yield, then sleep, until a condition holds.
  *
  * Condition: `ready` returns 1 if the condition holds, 0 to continue, or a negative code, which ends the
- *            wait. A change of what it reads must ring the node's doorbell (peers: REMO_WRITE_NOTIFY; this
+ *            wait. A change of what it reads must notify the node's doorbell (peers: REMO_WRITE_NOTIFY; this
  *            node: remo__wake). It checks itself that the peers on which it depends are up. It is called
  *            often, and must not block.
  * Progress:  a wait drives the thread's own operations in flight. A sleep ends after REMO__SLEEP_NS_MAX at

@@ -5,9 +5,9 @@
 #include "remote/op.h"
 #include "remote/start.h"
 
-int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer, uint64_t offset,
-                   const void *src, size_t bytes, uint32_t flags, uint32_t imm, struct remo_ack *ack) {
-    struct remo_node *node = thread->node;
+int remo__op_write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags, uint32_t imm,
+                   struct remo_ack *ack) {
+    struct remo_node *node = ref.thread->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
     bool direct = remo__is_direct(node, src);
     uint64_t piece_max = remo__piece_bytes_max(node, direct), at = 0;
@@ -21,31 +21,33 @@ int remo__op_write(struct remo__thread *thread, struct remo_stats *stats, uint32
         bool last = at + piece == bytes, is_inline = piece <= caps->inline_bytes;
         const char *from = (const char *)src + at;
         struct remo__start start = {
-            .slots = thread->slots,
-            .thread = thread,
+            .slots = ref.thread->slots,
+            .thread = ref.thread,
             .bounce = !direct && !is_inline,
             .exempt = (flags & REMO__WRITE_EXEMPT) != 0,
             .tracked = (flags & REMO__WRITE_TRACKED) != 0,
             .src = from,
             .ack = ack,
+            .deadline_ns = remo__deadline(node->op_timeout_ns),
             .op = {.kind = REMO__OP_WRITE,
-                   .peer = (uint16_t)peer,
-                   .remote = offset + at,
+                   .peer = (uint16_t)ref.node,
+                   .remote = ref.at + at,
                    .flags = (uint8_t)((last ? last_flags : 0) | (is_inline ? REMO__OP_INLINE : 0)),
                    .imm = imm,
                    .local = (void *)(uintptr_t)from,
                    .size_bytes = piece}};
+        /* All pieces are placed before the notification. */
         if (last && last_flags && at > 0 && !caps->writes_ordered)
-            rc = remo_fence(node, REMO_FENCE_PAIR, peer); /* all pieces are placed before the notification */
+            rc = remo_fence(node, REMO_FENCE_PAIR, ref.node);
         if (rc == 0)
             rc = remo__start(&start);
-        remo__count(&stats->writes, rc == 0);
-        remo__count(&stats->bytes, rc == 0 ? piece : 0);
+        remo__count(&ref.stats->writes, rc == 0);
+        remo__count(&ref.stats->bytes, rc == 0 ? piece : 0);
         at += piece;
     } while (rc == 0 && at < bytes);
-    remo__count(&stats->imms, rc == 0 && last_flags);
+    remo__count(&ref.stats->imms, rc == 0 && last_flags);
     if (rc == 0 && node->mapped)
-        thread->unfenced = true;
-    remo__ensure_progress(thread);
+        ref.thread->unfenced = true;
+    remo__ensure_progress(ref.thread);
     return rc;
 }

@@ -341,18 +341,18 @@ static void notify_wakes(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
-static void *ring_soon(void *arg) {
+static void *notify_soon(void *arg) {
     usleep(20000);
-    remo__doorbell_ring(arg);
+    remo__doorbell_notify(arg);
     return NULL;
 }
 
-/* The doorbell alone: a ring before the sleep, a ring during it, a timeout. */
+/* The doorbell alone: notified before the sleep, notified during it, a timeout. */
 static void doorbell(const struct suite *suite) {
     (void)suite;
     struct remo__doorbell bell = {0};
     uint64_t start = remo__now_ns();
-    remo__doorbell_ring(&bell);
+    remo__doorbell_notify(&bell);
     remo__doorbell_sleep(&bell, 0, REMO_FOREVER);
     CHECK(in_time(remo__now_ns() - start, 500 * REMO__NS_PER_MS));
     CHECK_EQ(atomic_load(&bell.seq), 1);
@@ -360,7 +360,7 @@ static void doorbell(const struct suite *suite) {
     remo__doorbell_sleep(&bell, 1, 5 * REMO__NS_PER_MS);
     uint64_t deadline = remo__deadline(SUITE_LIMIT_NS);
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, ring_soon, &bell), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, notify_soon, &bell), 0);
     start = remo__now_ns();
     while (atomic_load(&bell.seq) == 1) {
         CHECK(remo__now_ns() < deadline);

@@ -13,6 +13,7 @@
 #define UNIT_BYTES 4u
 #define CALLS 8u
 #define BYTES_MAX 256u /* of an input; the rest has no effect */
+#define EDGE_BYTES 64u /* of a block that are filled, at each end */
 
 enum state { FREE, LIVE, RETIRED };
 
@@ -45,6 +46,16 @@ static int tag_of(const struct model *model, const struct slot *slot) {
     return (int)(slot - model->slots) + 1;
 }
 
+/* No other block overlaps the block of the slot. */
+static void check_apart(const struct model *model, const struct slot *slot) {
+    uint64_t start = remo_addr_offset(slot->addr);
+    for (const struct slot *other = model->slots; other < model->slots + SLOTS; other++) {
+        uint64_t other_start = remo_addr_offset(other->addr);
+        assert(other == slot || other->state != LIVE || start + slot->bytes <= other_start
+               || other_start + other->bytes <= start);
+    }
+}
+
 static void take(struct model *model, struct slot *slot, uint32_t number) {
     uint64_t bytes = number % 64 == 0 ? 1 + (uint64_t)number * 40 : 1 + number % 1000;
     uint64_t alignment = number % 5 == 0 ? 1u << number % 13 : 0;
@@ -57,14 +68,18 @@ static void take(struct model *model, struct slot *slot, uint32_t number) {
     slot->state = LIVE;
     slot->bytes = bytes;
     assert(alignment == 0 || remo_addr_offset(slot->addr) % alignment == 0);
-    memset(remo_heap_local(model->heap, slot->addr), tag_of(model, slot), bytes);
+    check_apart(model, slot);
+    char *at = remo_heap_local(model->heap, slot->addr);
+    uint64_t edge = bytes < EDGE_BYTES ? bytes : EDGE_BYTES;
+    memset(at, tag_of(model, slot), edge);
+    memset(at + bytes - edge, tag_of(model, slot), edge);
 }
 
-/* The content of a block is that of its slot: no other block has overlapped it. */
+/* The edges of a block are as its owner wrote them: the allocator has not used them. */
 static void check(const struct model *model, const struct slot *slot) {
     const unsigned char *at = remo_heap_local(model->heap, slot->addr);
-    for (uint64_t i = 0; i < slot->bytes; i++)
-        assert(at[i] == tag_of(model, slot));
+    for (uint64_t i = 0; i < slot->bytes && i < EDGE_BYTES; i++)
+        assert(at[i] == tag_of(model, slot) && at[slot->bytes - 1 - i] == tag_of(model, slot));
 }
 
 static bool is_live(const struct model *model, struct remo_addr addr) {

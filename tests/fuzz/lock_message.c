@@ -1,7 +1,8 @@
 /* lock_message.c - fuzzes messages of the lock protocol: any bytes, to the home or to a participant. Input:
- * u8 flags, the message. The flags select the step of the recovery at which the message arrives, and whether
- * it names that round. The only node of the job holds two locks; its messages to itself are dropped, and the
- * test makes the steps. Invariant: nothing outside the tables is accessed, and the table closes. */
+ * u8 flags, the message. The flags select the step of the recovery at which the message arrives, whether it
+ * names that round, and whether a grant is unsent. The only node of the job holds two locks; its messages to
+ * itself are dropped, and the test makes the steps. Invariant: nothing outside the tables is accessed, and
+ * the table closes. */
 #include "objects/lock/recovery.c" /* for the rounds of recovery */
 
 #include <assert.h>
@@ -14,7 +15,9 @@
 #define ROUND_AT 1u
 #define STEPS_MAX 8u
 
-enum { START = 1, STEP = 2, MEND_ROUND = 4, STEP_AFTER = 8 };
+#define TYPES (REMO__LOCK_RECOVERY_CONTINUE - REMO__LOCK_QUERY + 1u)
+
+enum { START = 1, STEP = 2, MEND_ROUND = 4, STEP_AFTER = 8, UNSENT = 16, ALL_FLAGS = 31 };
 
 static struct remo_node *node;
 static struct remo_lock *lock;
@@ -76,6 +79,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         uint32_t round = htole32(lock->recovery->round);
         memcpy(message + ROUND_AT, &round, sizeof round);
     }
+    lock->has_unsent_grant = (flags & UNSENT) != 0;
+    lock->recovery->reminded_at_ns = lock->recovery->recounted_at_ns = 0; /* each REMIND has an effect */
     on_message(message, bytes - 1);
     free(message);
     for (uint32_t i = 0; (flags & STEP_AFTER) && i < STEPS_MAX; i++)
@@ -89,7 +94,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 
 /* Each kind of message, at each step of a round; answers with held tickets, and with others. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
-    uint32_t flags = n % 16, type = n / 16 % 6 + REMO__LOCK_QUERY, variant = n / 96;
+    uint32_t flags = n & ALL_FLAGS, kind = n / (ALL_FLAGS + 1), type = kind % TYPES + REMO__LOCK_QUERY;
+    uint32_t variant = kind / TYPES;
     static const uint8_t claims[2 * REMO__CLAIM_BYTES] = {0, 0, 0, 0, 0, 0, 0, 0, REMO__CLAIM_HELD,
                                                           7, 0, 0, 0, 1, 0, 0, 0, REMO__CLAIM_WAITING};
     uint8_t dead[32];

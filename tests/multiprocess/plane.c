@@ -137,6 +137,19 @@ static void on_log(void *ctx, int level, const char *message) {
 
 /* ---- opening ------------------------------------------------------------------------------------------- */
 
+static void on_ended(void *ctx) {
+    struct plane *plane = ctx;
+    atomic_fetch_add(&plane->ends, 1);
+}
+
+static void on_woken(void *ctx) {
+    struct plane *plane = ctx;
+    uint64_t lost = atomic_load(&plane->lost);
+    for (uint32_t peer = 0; peer < plane->roster->size && peer < 64; peer++)
+        if (lost >> peer & 1)
+            remo__control_lose(plane->control, peer);
+}
+
 int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct plane_options *options) {
     static char unix_text[REMO__NODES_MAX][96];
     const char *addresses[REMO__NODES_MAX];
@@ -178,6 +191,8 @@ int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct p
                                           .up = on_up,
                                           .frame = on_frame,
                                           .down = on_down,
+                                          .ended = on_ended,
+                                          .woken = on_woken,
                                           .denied = on_denied};
     rc = remo__control_open(&config, &plane->control);
     if (rc != 0) {
@@ -185,6 +200,11 @@ int plane_open(struct plane *plane, uint32_t rank, uint32_t size, const struct p
         plane->roster = NULL;
     }
     return rc;
+}
+
+void plane_lose(struct plane *plane, uint64_t peers) {
+    atomic_store(&plane->lost, peers);
+    remo__control_wake(plane->control);
 }
 
 void plane_close(struct plane *plane) {

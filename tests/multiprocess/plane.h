@@ -35,7 +35,9 @@ struct plane {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct plane_peer peers[REMO__NODES_MAX];
-    atomic_bool hold; /* while set, callbacks of frames wait */
+    atomic_bool hold;      /* while set, callbacks of frames wait */
+    _Atomic uint64_t lost; /* a mask of peers whose data connections are lost */
+    atomic_int ends;       /* how many times `ended` was called */
     struct remo__log log;
 };
 
@@ -66,6 +68,9 @@ bool plane_wait_frames(struct plane *plane, uint32_t peer, uint64_t frames);
 bool plane_wait_denied(struct plane *plane, uint32_t peer);
 /* Wait until the reason for which `peer` is not connected contains `text`; false after 100 s. */
 bool plane_wait_why(struct plane *plane, uint32_t peer, const char *text);
+
+/* Report the data connections to the peers in the mask as lost. */
+void plane_lose(struct plane *plane, uint64_t peers);
 
 /* Send the numbered frame that the recorder expects next: {u64 number; bytes computed from the number}. */
 int plane_send(struct plane *plane, uint32_t peer, uint64_t number, size_t bytes, int fd);

@@ -89,9 +89,11 @@ static int immediates(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     for (uint64_t i = 0; i < COUNT; i++) {
         uint32_t value = (uint32_t)(i % (REMO_CHANNEL_IMMEDIATE_MAX + 1));
-        for (uint32_t to = 0; to < size; to++)
-            CHECK_OK(remo__channel_write_immediate(channel, &channel->memories[0], to, rank * 8, &i, 8, value,
-                                                   NULL));
+        for (uint32_t to = 0; to < size; to++) {
+            struct remo__ref ref;
+            CHECK_OK(remo__memory_find(&channel->memories[0], remo__thread(node), to, rank * 8, &ref));
+            CHECK_OK(remo__channel_write_immediate(channel, ref, &i, sizeof i, value, NULL));
+        }
     }
     for (uint32_t from = 0; from < size; from++)
         if (await_count(&events.immediates[from], COUNT))

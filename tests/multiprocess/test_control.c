@@ -23,6 +23,7 @@
 #include "../support/ports.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "bootstrap/control/connection.h"
 #include "bootstrap/key.h"
 #include "plane.h"
 
@@ -508,6 +509,114 @@ static void leaving(void) {
     }
 }
 
+/* ---- lost data connections ----------------------------------------------------------------------------- */
+
+static const struct plane_options quick = {.silence_ns = 25 * REMO__NS_PER_MS};
+
+/* Wait until the nodes of the mask have failed for all four, and check that no other node has. */
+static void check_only_failed(uint64_t failed) {
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t j = 0; j < 4; j++)
+            if (i != j && ((failed >> i | failed >> j) & 1))
+                CHECK(plane_wait_down(&planes[i], j, 1) && planes[i].peers[j].reason == -EHOSTDOWN);
+    usleep(200 * 1000);
+    for (uint32_t i = 0; i < 4; i++) {
+        CHECK(atomic_load(&planes[i].ends) == (int)(failed >> i & 1));
+        pthread_mutex_lock(&planes[i].lock);
+        for (uint32_t j = 0; j < 4; j++)
+            CHECK(planes[i].peers[j].downs == (i != j && ((failed >> i | failed >> j) & 1)));
+        pthread_mutex_unlock(&planes[i].lock);
+    }
+}
+
+/* The node with the higher rank fails, whichever of the two detects the loss. */
+static void loss(void) {
+    static const uint64_t rows[][3] = {{1, 3, 1 << 3}, {3, 1, 1 << 3}, {0, 1, 1 << 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        open_all(4, &quick);
+        plane_lose(&planes[rows[i][0]], 1u << rows[i][1]);
+        if (i == 0)
+            plane_lose(&planes[rows[i][1]], 1u << rows[i][0]);
+        check_only_failed(rows[i][2]);
+        close_all(4);
+    }
+}
+
+/* A node that loses two connections fails itself, and no other node. */
+static void loss_of_two(void) {
+    open_all(4, &quick);
+    plane_lose(&planes[0], 1 << 1 | 1 << 2);
+    check_only_failed(1 << 0);
+    close_all(4);
+}
+
+/* Two nodes lose their connections to a third one with a higher rank: only this node fails. */
+static void loss_by_two(void) {
+    open_all(4, &quick);
+    plane_lose(&planes[0], 1 << 3);
+    plane_lose(&planes[1], 1 << 3);
+    check_only_failed(1 << 3);
+    close_all(4);
+}
+
+/* A demand that has taken effect counts as a loss for a limited time. Later, the next loss ends the next
+ * peer. */
+static void loss_after_loss(void) {
+    open_all(4, &quick);
+    plane_lose(&planes[0], 1 << 1);
+    check_only_failed(1 << 1);
+    usleep((useconds_t)(2 * quick.silence_ns * REMO__LOSS_DEMAND_WAITS / 1000));
+    plane_lose(&planes[0], 1 << 2);
+    check_only_failed(1 << 1 | 1 << 2);
+    close_all(4);
+}
+
+/* Two nodes leave while the control thread of node 0 is busy, before it decides the losses of both. It reads
+ * the ends of their streams first. */
+static void loss_unread(void) {
+    struct plane_options options = {.silence_ns = 200 * REMO__NS_PER_MS};
+    uint64_t wait_ns = 2 * options.silence_ns;
+    open_all(4, &options);
+    plane_lose(&planes[0], 1 << 1 | 1 << 2);
+    usleep(20 * 1000); /* the losses are recorded */
+    atomic_store(&planes[0].hold, true);
+    CHECK(plane_send(&planes[3], 0, 0, 8, -1) == 0);
+    usleep(20 * 1000); /* the control thread is held */
+    plane_close(&planes[1]);
+    plane_close(&planes[2]);
+    usleep((useconds_t)(wait_ns / 1000)); /* the time of the decision has just passed */
+    atomic_store(&planes[0].hold, false);
+    CHECK(plane_wait_down(&planes[0], 1, 1) && plane_wait_down(&planes[0], 2, 1));
+    usleep((useconds_t)(2 * wait_ns / 1000));
+    CHECK(atomic_load(&planes[0].ends) == 0);
+    plane_close(&planes[0]);
+    plane_close(&planes[3]);
+}
+
+/* Only a node with a lower rank can demand the end. */
+static void end_from_higher(void) {
+    open_all(4, &quick);
+    struct remo__member *peer = &planes[3].control->peers[1];
+    pthread_mutex_lock(&peer->lock);
+    CHECK(remo__connection_send(peer->connection, REMO__FRAME_END, REMO__FRAME_INTERNAL, NULL, 0, -1) == 0);
+    pthread_mutex_unlock(&peer->lock);
+    CHECK(plane_send(&planes[3], 1, 0, 8, -1) == 0 && plane_wait_frames(&planes[1], 3, 1));
+    check_only_failed(0);
+    close_all(4);
+}
+
+/* A peer that leaves or fails ends its connection of the data plane too. No other node fails. */
+static void loss_of_leaver(void) {
+    struct plane_options slow = {.silence_ns = 100 * REMO__NS_PER_S};
+    open_all(4, &slow);
+    plane_lose(&planes[3], 1 << 0);
+    plane_close(&planes[0]);
+    for (uint32_t i = 1; i < 4; i++)
+        CHECK(plane_wait_down(&planes[i], 0, 1) && planes[i].peers[0].reason == 0);
+    for (uint32_t i = 1; i < 4; i++)
+        plane_close(&planes[i]);
+}
+
 /* A rank comes up again only with a higher incarnation. Rank `restarting` leaves and joins again. */
 static void restart_rank(uint32_t restarting) {
     uint32_t other = 1 - restarting;
@@ -651,6 +760,13 @@ static const struct {
     {"killed_unix", killed_unix},
     {"killed_tcp", killed_tcp},
     {"leaving", leaving},
+    {"loss", loss},
+    {"loss_of_two", loss_of_two},
+    {"loss_by_two", loss_by_two},
+    {"loss_after_loss", loss_after_loss},
+    {"loss_unread", loss_unread},
+    {"loss_of_leaver", loss_of_leaver},
+    {"end_from_higher", end_from_higher},
     {"incarnations", incarnations},
     {"restart_before_failure", restart_before_failure},
     {"silence", silence},

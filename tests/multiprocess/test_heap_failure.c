@@ -73,8 +73,7 @@ static int absent(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
     CHECK_OK(remo_heap_open(remo_node_root(node), "heap", NULL, &heap));
     if (rank == 0) {
-        CHECK_OK(remo_heap_alloc(heap, 64, 0, &addr));
-        CHECK_OK(remo_heap_retire(heap, addr));
+        CHECK(retire_new(heap, 64) == 0);
         CHECK_SENTENCE(remo_heap_reclaim(heap, 0), -ETIMEDOUT, "node 1 has not opened the heap");
         CHECK_OK(cluster_meet());
         CHECK_OK(remo_channel_wait(remo_heap_channel(heap), 100 * SECOND));
@@ -99,12 +98,8 @@ static int failing(struct remo_node *node, void *ctx) {
     struct remo_addr addr;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
-    if (open_heap(node, 0, &heap) != 0)
+    if (open_pinned(node, 64, &heap, &addr) != 0)
         return 1;
-    if (rank == 1)
-        CHECK_OK(remo_heap_pin(heap));
-    CHECK_OK(remo_heap_alloc(heap, 64, 0, &addr));
-    CHECK_OK(cluster_meet());
     if (rank != 1) {
         CHECK_OK(remo_heap_retire(heap, addr));
         CHECK_CODE(remo_heap_reclaim(heap, 0), -ETIMEDOUT);
@@ -131,13 +126,11 @@ static int open_connected(struct remo_node *node, struct remo_heap **ret_heap) {
     record_process(&shared->turns, remo_node_rank(node));
     CHECK_OK(remo_heap_alloc(*ret_heap, 64, 0, &addr));
     CHECK_OK(cluster_meet());
-    if (remo_node_rank(node) == 0) {
-        CHECK_OK(remo_heap_retire(*ret_heap, addr));
-        CHECK_OK(remo_heap_reclaim(*ret_heap, 100 * SECOND));
-        CHECK_OK(remo_heap_alloc(*ret_heap, 64, 0, &addr));
-        CHECK_OK(remo_heap_retire(*ret_heap, addr));
-    }
-    return 0;
+    if (remo_node_rank(node) != 0)
+        return 0;
+    CHECK_OK(remo_heap_retire(*ret_heap, addr));
+    CHECK_OK(remo_heap_reclaim(*ret_heap, 100 * SECOND));
+    return retire_new(*ret_heap, 64);
 }
 
 static void *run_reclaim(void *ctx) {

@@ -60,8 +60,7 @@ static int pinned_costs(struct remo_heap *heap, uint32_t rank, uint32_t peers) {
         CHECK_OK(remo_heap_unpin(heap));
     CHECK_OK(cluster_meet());
     if (rank == 0) {
-        CHECK_OK(remo_heap_alloc(heap, 32, 0, &addr));
-        CHECK_OK(remo_heap_retire(heap, addr));
+        CHECK(retire_new(heap, 32) == 0);
         COST(heap, remo_heap_reclaim(heap, 0), 0, 1 + peers); /* the end of one grace period, and the next */
     }
     return 0;
@@ -98,12 +97,8 @@ static int grace(struct remo_node *node, void *ctx) {
     struct remo_addr addr, next;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
-    if (open_heap(node, 0, &heap) != 0)
+    if (open_pinned(node, 8192, &heap, &addr) != 0)
         return 1;
-    if (rank == 1)
-        CHECK_OK(remo_heap_pin(heap));
-    CHECK_OK(remo_heap_alloc(heap, 8192, 0, &addr));
-    CHECK_OK(cluster_meet());
     if (rank == 0) {
         CHECK_OK(remo_heap_retire(heap, addr));
         CHECK_SENTENCE(remo_heap_reclaim(heap, 0), -ETIMEDOUT, "node 1 is still pinned");
@@ -216,14 +211,11 @@ static int ended_thread(struct remo_node *node, void *ctx) {
 /* Retired blocks are reused without a call of reclaim. */
 static int automatic(struct remo_node *node, void *ctx) {
     struct remo_heap *heap;
-    struct remo_addr addr;
     (void)ctx;
     if (open_heap(node, 4 * MIB, &heap) != 0)
         return 1;
-    for (uint32_t i = 0; i < 20000; i++) {
-        CHECK_OK(remo_heap_alloc(heap, 4096, 0, &addr));
-        CHECK_OK(remo_heap_retire(heap, addr));
-    }
+    for (uint32_t i = 0; i < 20000; i++)
+        CHECK(retire_new(heap, 4096) == 0);
     CHECK_OK(cluster_meet());
     remo_heap_close(heap);
     return 0;

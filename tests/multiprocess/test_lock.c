@@ -122,7 +122,7 @@ static int threads_in_order(struct remo_node *node, void *ctx) {
         for (uint32_t i = 0; i < 8; i++) {
             workers[i] = (struct worker){.lock = lock, .index = i};
             CHECK(pthread_create(&threads[i], NULL, take_in_turn, &workers[i]) == 0);
-            while (atomic_load(&lock->locals[0].queued) != i + 1)
+            while (atomic_load(&lock->locals[0].waiters) != i + 1)
                 sched_yield();
         }
         struct remo_stats before, after;

@@ -15,13 +15,34 @@ static struct shared {
     _Atomic uint32_t inside; /* holders */
 } * shared;
 
-static int open_data(struct remo_node *node, struct remo_lock **ret_lock, struct remo_region **ret_data) {
-    CHECK_OK(remo_lock_open(remo_node_root(node), "lock", NULL, ret_lock));
-    CHECK_OK(remo_channel_wait(remo_lock_channel(*ret_lock), 100 * SECOND));
-    CHECK_OK(remo_region_open(remo_node_root(node), "data", 64, NULL, ret_data));
-    CHECK_OK(remo_channel_wait(remo_region_channel(*ret_data), 100 * SECOND));
-    record_process(&shared->turns, remo_node_rank(node));
+/* The lock and the data of one node. */
+struct setting {
+    uint32_t rank;
+    struct remo_lock *lock; /* NULL: closed */
+    struct remo_region *data;
+};
+
+static int setting_open(struct remo_node *node, struct setting *ret_setting) {
+    *ret_setting = (struct setting){.rank = remo_node_rank(node)};
+    CHECK_OK(remo_lock_open(remo_node_root(node), "lock", NULL, &ret_setting->lock));
+    CHECK_OK(remo_channel_wait(remo_lock_channel(ret_setting->lock), 100 * SECOND));
+    CHECK_OK(remo_region_open(remo_node_root(node), "data", 64, NULL, &ret_setting->data));
+    CHECK_OK(remo_channel_wait(remo_region_channel(ret_setting->data), 100 * SECOND));
+    record_process(&shared->turns, ret_setting->rank);
     return cluster_meet();
+}
+
+static void lock_close(struct setting *s) {
+    remo_lock_close(s->lock);
+    s->lock = NULL;
+}
+
+/* Close both when all nodes have ended their part. */
+static int setting_close(struct setting *s) {
+    CHECK_OK(cluster_meet());
+    remo_region_close(s->data);
+    lock_close(s);
+    return 0;
 }
 
 /* Open a lock of the nodes that do not pause. */
@@ -35,148 +56,132 @@ static int open_of_two(struct remo_node *node, struct remo_lock **ret_lock) {
 }
 
 /* Write under the lock to a node that pauses. The release fails, since the write may arrive at any time. */
-static int write_and_fail(struct remo_lock *lock, struct remo_region *data, uint64_t word) {
-    CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
-    CHECK_OK(remo_region_write(data, PAUSED, 0, &word, 8, 0, NULL));
-    CHECK_OK(remo_fence(remo_channel_node(remo_lock_channel(lock)), REMO_FENCE_THREAD, 0)); /* connects */
+static int write_and_fail(const struct setting *s) {
+    uint64_t word = 7;
+    CHECK_OK(remo_lock_acquire(s->lock, 0, 100 * SECOND));
+    CHECK_OK(remo_region_write(s->data, PAUSED, 0, &word, 8, 0, NULL));
+    CHECK_OK(remo_fence(remo_channel_node(remo_lock_channel(s->lock)), REMO_FENCE_THREAD, 0)); /* connects */
     pause_node(&shared->turns, PAUSED);
     word++;
-    CHECK_OK(remo_region_write(data, PAUSED, 0, &word, 8, 0, NULL));
-    CHECK_SENTENCE(remo_lock_release(lock, 0, REMO_FENCE_THREAD), -EAGAIN, "still held");
+    CHECK_OK(remo_region_write(s->data, PAUSED, 0, &word, 8, 0, NULL));
+    CHECK_SENTENCE(remo_lock_release(s->lock, 0, REMO_FENCE_THREAD), -EAGAIN, "still held");
     begin_turn(&shared->turns, 1);
     CHECK_OK(reach_turn(&shared->turns, 2));
     return 0;
 }
 
+/* Release the lock when its writes are placed, or lost. */
+static int release_when_placed(struct remo_lock *lock) {
+    int rc;
+    while ((rc = remo_lock_release(lock, 0, REMO_FENCE_THREAD)) == -EAGAIN)
+        continue;
+    return rc;
+}
+
 /* The next holder reads the write that was in flight when the first release failed. */
 static int held_until_placed(struct remo_node *node, void *ctx) {
-    struct remo_lock *lock;
-    struct remo_region *data;
-    uint32_t rank = remo_node_rank(node);
+    struct setting s;
     uint64_t word = 0;
     (void)ctx;
-    if (open_data(node, &lock, &data) != 0)
+    if (setting_open(node, &s) != 0)
         return 1;
-    if (rank == 0) {
-        if (write_and_fail(lock, data, 7) != 0)
+    if (s.rank == 0) {
+        if (write_and_fail(&s) != 0)
             return 1;
         resume_node(&shared->turns, PAUSED);
-        int rc;
-        while ((rc = remo_lock_release(lock, 0, REMO_FENCE_THREAD)) == -EAGAIN)
-            continue;
-        CHECK_OK(rc);
-        CHECK_CODE(remo_lock_release(lock, 0, REMO_FENCE_THREAD), -EPERM);
-    } else if (rank == 2) {
+        CHECK_OK(release_when_placed(s.lock));
+        CHECK_CODE(remo_lock_release(s.lock, 0, REMO_FENCE_THREAD), -EPERM);
+    } else if (s.rank == 2) {
         CHECK_OK(reach_turn(&shared->turns, 1));
-        CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
+        CHECK_CODE(remo_lock_acquire(s.lock, 0, 0), -ETIMEDOUT);
         begin_turn(&shared->turns, 2);
-        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
-        CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
+        CHECK_OK(remo_lock_acquire(s.lock, 0, 100 * SECOND));
+        CHECK_OK(remo_region_read(s.data, PAUSED, 0, &word, 8, NULL));
         CHECK_EQUAL(word, 8);
-        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+        CHECK_OK(remo_lock_release(s.lock, 0, REMO_FENCE_NONE));
     }
-    CHECK_OK(cluster_meet());
-    remo_region_close(data);
-    remo_lock_close(lock);
-    return 0;
+    return setting_close(&s);
 }
 
 /* The node of the data fails, so no write to it is in flight: the release succeeds, and returns the loss. */
 static int released_with_loss(struct remo_node *node, void *ctx) {
-    struct remo_lock *lock;
-    struct remo_region *data;
-    uint32_t rank = remo_node_rank(node);
+    struct setting s;
     (void)ctx;
-    if (open_data(node, &lock, &data) != 0)
+    if (setting_open(node, &s) != 0)
         return 1;
-    if (rank == PAUSED)
+    if (s.rank == PAUSED)
         for (;;)
             cluster_sleep_ms(1000);
-    if (rank == 0) {
-        if (write_and_fail(lock, data, 7) != 0)
+    if (s.rank == 0) {
+        if (write_and_fail(&s) != 0)
             return 1;
         CHECK_OK(cluster_kill(PAUSED));
-        int rc;
-        while ((rc = remo_lock_release(lock, 0, REMO_FENCE_THREAD)) == -EAGAIN)
-            continue;
-        CHECK_CODE(rc, -EHOSTDOWN);
-        CHECK_CODE(remo_lock_release(lock, 0, REMO_FENCE_THREAD), -EPERM);
+        CHECK_CODE(release_when_placed(s.lock), -EHOSTDOWN);
+        CHECK_CODE(remo_lock_release(s.lock, 0, REMO_FENCE_THREAD), -EPERM);
     } else {
         CHECK_OK(reach_turn(&shared->turns, 1));
-        CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
+        CHECK_CODE(remo_lock_acquire(s.lock, 0, 0), -ETIMEDOUT);
         begin_turn(&shared->turns, 2);
-        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND)); /* its holder is up: no repair */
-        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+        CHECK_OK(remo_lock_acquire(s.lock, 0, 100 * SECOND)); /* its holder is up: no repair */
+        CHECK_OK(remo_lock_release(s.lock, 0, REMO_FENCE_NONE));
     }
-    CHECK_OK(cluster_meet());
-    remo_region_close(data);
-    remo_lock_close(lock);
-    return 0;
+    return setting_close(&s);
 }
 
 /* A node closes the lock while its release fails: the next holder gets -EOWNERDEAD. */
 static int closed_while_held(struct remo_node *node, void *ctx) {
-    struct remo_lock *lock;
-    struct remo_region *data;
-    uint32_t rank = remo_node_rank(node);
+    struct setting s;
     (void)ctx;
-    if (open_data(node, &lock, &data) != 0)
+    if (setting_open(node, &s) != 0)
         return 1;
-    if (rank == 0)
+    if (s.rank == 0) {
         CHECK_OK(reach_turn(&shared->turns, 1));
-    if (rank == 0) {
-        CHECK_CODE(remo_lock_acquire(lock, 0, 0), -ETIMEDOUT);
+        CHECK_CODE(remo_lock_acquire(s.lock, 0, 0), -ETIMEDOUT);
         begin_turn(&shared->turns, 2);
-        CHECK_CODE(remo_lock_acquire(lock, 0, 100 * SECOND), -EOWNERDEAD);
-        CHECK_OK(remo_lock_consistent(lock, 0));
-        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
-    } else if (rank == 2 && write_and_fail(lock, data, 7) != 0) {
+        CHECK_CODE(remo_lock_acquire(s.lock, 0, 100 * SECOND), -EOWNERDEAD);
+        CHECK_OK(remo_lock_consistent(s.lock, 0));
+        CHECK_OK(remo_lock_release(s.lock, 0, REMO_FENCE_NONE));
+    } else if (s.rank == 2 && write_and_fail(&s) != 0) {
         return 1;
     }
-    if (rank == 2) {
-        remo_lock_close(lock);
-        lock = NULL;
+    if (s.rank == 2) {
+        lock_close(&s);
         resume_node(&shared->turns, PAUSED); /* the home queries all participants */
     }
-    CHECK_OK(cluster_meet());
-    remo_region_close(data);
-    remo_lock_close(lock);
-    return 0;
+    return setting_close(&s);
 }
 
 /* A node closes the lock with a write under it in flight, to a node that does not participate in the lock.
  * The lock has no next holder until the write is placed. */
 static int closed_with_write_in_flight(struct remo_node *node, void *ctx) {
-    struct remo_lock *all, *lock = NULL;
-    struct remo_region *data;
-    uint32_t rank = remo_node_rank(node);
+    struct setting s;
+    struct remo_lock *all;
     uint64_t word = 0;
     (void)ctx;
-    if (open_data(node, &all, &data) != 0)
+    if (setting_open(node, &s) != 0)
         return 1;
-    if (rank != PAUSED && open_of_two(node, &lock) != 0)
+    all = s.lock;
+    s.lock = NULL;
+    if (s.rank != PAUSED && open_of_two(node, &s.lock) != 0)
         return 1;
     CHECK_OK(cluster_meet());
-    if (rank == 0) {
+    if (s.rank == 0) {
         CHECK_OK(reach_turn(&shared->turns, 1));
         begin_turn(&shared->turns, 2);
-        while (remo_channel_peer(remo_lock_channel(lock), 2) != REMO_CHANNEL_LEFT)
+        while (remo_channel_peer(remo_lock_channel(s.lock), 2) != REMO_CHANNEL_LEFT)
             cluster_sleep_ms(1);
-        CHECK_CODE(remo_lock_acquire(lock, 0, SECOND), -ETIMEDOUT);
+        CHECK_CODE(remo_lock_acquire(s.lock, 0, SECOND), -ETIMEDOUT);
         resume_node(&shared->turns, PAUSED);
-        CHECK_CODE(remo_lock_acquire(lock, 0, 100 * SECOND), -EOWNERDEAD);
-        CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
+        CHECK_CODE(remo_lock_acquire(s.lock, 0, 100 * SECOND), -EOWNERDEAD);
+        CHECK_OK(remo_region_read(s.data, PAUSED, 0, &word, 8, NULL));
         CHECK_EQUAL(word, 8);
-    } else if (rank == 2) {
-        CHECK(write_and_fail(lock, data, 7) == 0);
-        remo_lock_close(lock);
-        lock = NULL;
+    } else if (s.rank == 2) {
+        CHECK(write_and_fail(&s) == 0);
+        lock_close(&s);
     }
-    CHECK_OK(cluster_meet());
-    remo_region_close(data);
-    remo_lock_close(lock);
+    int rc = setting_close(&s);
     remo_lock_close(all);
-    return 0;
+    return rc;
 }
 
 /* Acquire the lock, and check that no other node holds it. */
@@ -215,83 +220,68 @@ static int release_without_answer(struct remo_lock *lock) {
 
 /* After a late release the lock has one holder at a time, and works for all nodes. */
 static int released_late(struct remo_node *node, void *ctx) {
-    struct remo_lock *lock;
-    struct remo_region *data;
-    uint32_t rank = remo_node_rank(node);
+    struct setting s;
     (void)ctx;
-    if (open_data(node, &lock, &data) != 0)
+    if (setting_open(node, &s) != 0)
         return 1;
-    CHECK(use_in_turn(lock) == 0); /* connects */
+    CHECK(use_in_turn(s.lock) == 0); /* connects */
     CHECK_OK(cluster_meet());
     for (uint32_t turn = 0; turn < 3; turn++) {
-        int rc = rank == 2 ? release_without_answer(lock) : 0;
-        if (rank == 2)
+        int rc = s.rank == 2 ? release_without_answer(s.lock) : 0;
+        if (s.rank == 2)
             resume_node(&shared->turns, 0);
         CHECK(rc == 0);
-        CHECK(use_in_turn(lock) == 0);
+        CHECK(use_in_turn(s.lock) == 0);
         CHECK_OK(cluster_meet());
     }
-    remo_region_close(data);
-    remo_lock_close(lock);
-    return 0;
+    return setting_close(&s);
 }
 
 /* After a release without an answer, the lock becomes usable although a read from another node is in flight:
  * the read cannot change the lock. */
 static int read_does_not_count(struct remo_node *node, void *ctx) {
-    struct remo_lock *lock;
-    struct remo_region *data;
+    struct setting s;
     uint64_t word;
     (void)ctx;
-    if (open_data(node, &lock, &data) != 0)
+    if (setting_open(node, &s) != 0)
         return 1;
-    remo_lock_close(lock);
-    lock = NULL;
-    if (remo_node_rank(node) != PAUSED && open_of_two(node, &lock) != 0)
+    lock_close(&s);
+    if (s.rank != PAUSED && open_of_two(node, &s.lock) != 0)
         return 1;
-    if (lock)
-        CHECK(use_in_turn(lock) == 0); /* connects */
-    if (remo_node_rank(node) == 2)
-        CHECK_OK(remo_region_read(data, PAUSED, 0, &word, 8, NULL));
+    if (s.lock)
+        CHECK(use_in_turn(s.lock) == 0); /* connects */
+    if (s.rank == 2)
+        CHECK_OK(remo_region_read(s.data, PAUSED, 0, &word, 8, NULL));
     CHECK_OK(cluster_meet());
-    if (remo_node_rank(node) == 2) {
+    if (s.rank == 2) {
         pause_node(&shared->turns, PAUSED);
-        CHECK_CODE(remo_region_read(data, PAUSED, 0, &word, 8, NULL), -ETIMEDOUT);
-        int rc = release_without_answer(lock);
+        CHECK_CODE(remo_region_read(s.data, PAUSED, 0, &word, 8, NULL), -ETIMEDOUT);
+        int rc = release_without_answer(s.lock);
         resume_node(&shared->turns, 0);
         CHECK(rc == 0);
-        CHECK(use_in_turn(lock) == 0);
+        CHECK(use_in_turn(s.lock) == 0);
         resume_node(&shared->turns, PAUSED);
     }
-    CHECK_OK(cluster_meet());
-    remo_region_close(data);
-    remo_lock_close(lock);
-    return 0;
+    return setting_close(&s);
 }
 
 /* A node closes the lock with its release in flight, while the home pauses. */
 static int closed_with_release_in_flight(struct remo_node *node, void *ctx) {
-    struct remo_lock *lock;
-    struct remo_region *data;
-    uint32_t rank = remo_node_rank(node);
+    struct setting s;
     (void)ctx;
-    if (open_data(node, &lock, &data) != 0)
+    if (setting_open(node, &s) != 0)
         return 1;
-    CHECK(use_in_turn(lock) == 0); /* connects */
+    CHECK(use_in_turn(s.lock) == 0); /* connects */
     CHECK_OK(cluster_meet());
-    if (rank == 2) {
-        int rc = release_without_answer(lock);
-        remo_lock_close(lock);
-        lock = NULL;
+    if (s.rank == 2) {
+        int rc = release_without_answer(s.lock);
+        lock_close(&s);
         resume_node(&shared->turns, 0);
         CHECK(rc == 0);
     } else {
-        CHECK(use_in_turn(lock) == 0);
+        CHECK(use_in_turn(s.lock) == 0);
     }
-    CHECK_OK(cluster_meet());
-    remo_region_close(data);
-    remo_lock_close(lock);
-    return 0;
+    return setting_close(&s);
 }
 
 static void setup(void) {

@@ -12,6 +12,10 @@
 
 #include "../support/cluster.h"
 #include "../support/job.h"
+#include "base/bytes.h"
+#include "node/arena.h"
+#include "node/peer.h"
+#include "remote/thread.h"
 
 static struct shared {
     struct job job;
@@ -431,6 +435,40 @@ static int unattached_thread_closes(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* An observer that waits, in the end of one thread, for the end of another thread. */
+struct patient {
+    struct remo__thread_observer observer;
+    _Atomic uint32_t ends;
+};
+
+static void wait_for_both(struct remo__thread_observer *observer, struct remo__thread *thread) {
+    struct patient *patient = (struct patient *)observer;
+    (void)thread;
+    atomic_fetch_add(&patient->ends, 1);
+    while (atomic_load(&patient->ends) < 2)
+        cluster_sleep_ms(1);
+}
+
+static void *attach(void *ctx) {
+    (void)remo_fence(ctx, REMO_FENCE_THREAD, 0);
+    return NULL;
+}
+
+/* The end of a thread that waits in an object does not delay the end of another thread. */
+static int threads_end_at_once(struct remo_node *node, void *ctx) {
+    struct patient patient = {.observer.ended = wait_for_both};
+    pthread_t threads[2];
+    (void)ctx;
+    remo__thread_observe(node, &patient.observer);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, attach, node) == 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    remo__thread_unobserve(node, &patient.observer);
+    CHECK_EQUAL(patient.ends, 2);
+    return 0;
+}
+
 /* One thread uses several nodes in turn; threads outlive nodes, and nodes outlive threads. */
 static int several_nodes(struct remo_node *node, void *ctx) {
     struct remo_node *nodes[3];
@@ -572,6 +610,21 @@ static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
 
+/* A peer is refused if its hello ends within a field. The node is its own peer here. */
+static int malformed_hello(struct remo_node *node, void *ctx) {
+    uint8_t hello[64];
+    struct remo__writer writer = remo__writer_of(hello, sizeof hello);
+    (void)ctx;
+    remo__put_string(&writer, node->fabric->ops->name);
+    remo__put_u64(&writer, remo__arena_reserved(node->arena));
+    remo__put_u32(&writer, remo__arena_is_set(node->arena));
+    remo__put_bytes(&writer, "7 bytes", 7);
+    remo__peer_on_up(node, 0, 0, true, hello, (size_t)(writer.at - hello));
+    CHECK(atomic_load(&node->refused));
+    CHECK(strstr(node->join_error, "malformed"));
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(start_orders, 1),
@@ -587,9 +640,11 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(second_incarnation, 1),
         CLUSTER_TEST(too_many_threads, 1),
         CLUSTER_TEST(unattached_thread_closes, 1),
+        CLUSTER_TEST(threads_end_at_once, 1),
         CLUSTER_TEST(several_nodes, 1),
         CLUSTER_TEST(buffers, 2),
         CLUSTER_TEST(growing, 3),
+        CLUSTER_TEST(malformed_hello, 1),
         {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);

@@ -1,6 +1,6 @@
 /* test_ofi_endpoint.c - endpoints of fabric ofi. Reads in flight share a request if the thread polls soon
  * after it posts, and are sent at once otherwise. Links share a port: each uses few resources, and the
- * failure of a peer breaks only its link. The tests count requests, descriptors and bytes, not time. */
+ * failure of a peer ends only its link. The tests count requests, descriptors and bytes, not time. */
 #include <dirent.h>
 #include <errno.h>
 #include <remo/remo.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "../support/cluster.h"
@@ -21,6 +22,7 @@
 #define COMPUTE_MS 5u
 #define NODES 14u
 #define LINK_DESCRIPTORS_MAX 2u
+#define FDS_MAX 1024
 #define LINK_BYTES_MAX (UINT64_C(1) << 20)
 
 static _Atomic pid_t *pids; /* [NODES] */
@@ -190,7 +192,7 @@ static int lose_one(struct remo_node *node, struct remo_region *region) {
     CHECK_OK(cluster_kill(1));
     CHECK_EQUAL(remo_ack_wait(&ack, 100 * SECOND), -EHOSTDOWN);
     CHECK_OK(remo_region_read(region, 2, 0, &words[2], 8, NULL));
-    CHECK_EQUAL(endpoint->links[1]->state, OFI_LINK_BROKEN);
+    CHECK_EQUAL(endpoint->links[1]->state, OFI_LINK_ENDED);
     CHECK_EQUAL(endpoint->links[2]->state, OFI_LINK_UP);
     CHECK_EQUAL(endpoint->links[2]->owner, owner);
     return 0;
@@ -205,6 +207,52 @@ static int one_fails(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0 && lose_one(node, region))
         return 1;
+    CHECK_OK(cluster_meet());
+    remo_region_close(region);
+    return 0;
+}
+
+/* ---- a lost connection ---- */
+
+/* Shut down all TCP connections of this process. Its control plane uses Unix sockets. */
+static int shut_connections(void) {
+    int count = 0;
+    for (int fd = 0; fd < FDS_MAX; fd++) {
+        struct sockaddr_storage peer;
+        socklen_t bytes = sizeof peer;
+        if (getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0 && peer.ss_family == AF_INET)
+            count += shutdown(fd, SHUT_RDWR) == 0;
+    }
+    return count;
+}
+
+static int wait_dead(struct remo_node *node, uint32_t peer) {
+    uint64_t deadline = cluster_now_ns() + 100 * SECOND;
+    while (remo_node_peer(node, peer) != REMO_PEER_DEAD && cluster_now_ns() < deadline)
+        cluster_sleep_ms(1);
+    return remo_node_peer(node, peer) == REMO_PEER_DEAD ? 0 : 1;
+}
+
+/* Nodes 1 and 2 lose their connection, and both continue. Node 2 fails for all; operations on it end with an
+ * error. */
+static int connection_lost(struct remo_node *node, void *ctx) {
+    struct remo_region *region;
+    uint64_t word;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    CHECK_OK(remo_region_open(remo_node_root(node), "region", 4096, NULL, &region));
+    CHECK_OK(remo_channel_wait(remo_region_channel(region), 100 * SECOND));
+    if (rank == 1) {
+        CHECK_OK(remo_region_read(region, 2, 0, &word, 8, NULL));
+        CHECK(shut_connections() > 0);
+        CHECK_SENTENCE(remo_region_read(region, 2, 0, &word, 8, NULL), -EHOSTDOWN, "it has failed");
+    }
+    CHECK_OK(rank == 2 ? wait_dead(node, 0) || wait_dead(node, 1) : wait_dead(node, 2));
+    CHECK_OK(cluster_meet());
+    if (rank < 2) {
+        CHECK_OK(remo_region_read(region, 1 - rank, 0, &word, 8, NULL));
+        CHECK_EQUAL(remo_node_peer(node, 1 - rank), REMO_PEER_UP);
+    }
     CHECK_OK(cluster_meet());
     remo_region_close(region);
     return 0;
@@ -295,10 +343,13 @@ static int target_nice(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(gather, 2, .only_on = "ofi"),      CLUSTER_TEST(many_links, NODES, .only_on = "ofi"),
-        CLUSTER_TEST(one_fails, 3, .only_on = "ofi"),   CLUSTER_TEST(greeting_lost, 2, .only_on = "ofi"),
-        CLUSTER_TEST(target_nice, 2, .only_on = "ofi"), {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(gather, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(many_links, NODES, .only_on = "ofi"),
+                                                CLUSTER_TEST(one_fails, 3, .only_on = "ofi"),
+                                                CLUSTER_TEST(connection_lost, 3, .only_on = "ofi"),
+                                                CLUSTER_TEST(greeting_lost, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(target_nice, 2, .only_on = "ofi"),
+                                                {0}};
     errno = 0; /* nice returns the new value, which may be negative */
     if (nice(1) < 0 && errno != 0)
         return 1;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../support/cluster.h"
+#include "objects/region.h"
 
 #define BYTES 8192u
 
@@ -531,24 +532,47 @@ static int addresses(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+struct detached {
+    const struct remo_region *region;
+    uint32_t other;
+};
+
+/* On a thread that has not used the node: the calls need none of its resources, so none can be exhausted. */
+static void *use_detached(void *argument) {
+    const struct detached *detached = argument;
+    struct remo_addr addr;
+    intptr_t rc = remo_region_address(detached->region, detached->other, 128, &addr);
+    remo_region_prefetch(detached->region, detached->other, 128, 8);
+    return (void *)(rc == 0 && remo__thread_attached(detached->region->node) ? 1 : rc);
+}
+
+static int unattached(struct remo_node *node, void *ctx) {
+    struct remo_region *region;
+    pthread_t thread;
+    void *result;
+    (void)ctx;
+    if (open_all(node, BYTES, &region) != 0)
+        return 1;
+    struct detached detached = {.region = region, .other = 1 - remo_node_rank(node)};
+    CHECK_EQUAL(pthread_create(&thread, NULL, use_detached, &detached), 0);
+    CHECK_EQUAL(pthread_join(thread, &result), 0);
+    CHECK(result == NULL);
+    CHECK_OK(cluster_meet());
+    remo_region_close(region);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(sizes, 3),
-        CLUSTER_TEST_NAMED("sizes_threads", sizes, 3, .as_threads = 1),
-        CLUSTER_TEST(costs, 2),
-        CLUSTER_TEST(acks, 2),
-        CLUSTER_TEST(atomics, 3),
-        CLUSTER_TEST_NAMED("atomics_threads", atomics, 2, .as_threads = 1),
-        CLUSTER_TEST(publish, 2),
-        CLUSTER_TEST(immediates, 2),
-        CLUSTER_TEST(some_take_part, 3),
-        CLUSTER_TEST(late, 2, .op_timeout_ns = 3 * SECOND),
-        CLUSTER_TEST(mismatch, 2),
-        CLUSTER_TEST(any_order, 4),
-        CLUSTER_TEST(leaving, 2),
-        CLUSTER_TEST(failing, 3),
-        CLUSTER_TEST(wrong, 1),
-        CLUSTER_TEST(addresses, 2),
-        {0}};
+        CLUSTER_TEST(sizes, 3),          CLUSTER_TEST_NAMED("sizes_threads", sizes, 3, .as_threads = 1),
+        CLUSTER_TEST(costs, 2),          CLUSTER_TEST(acks, 2),
+        CLUSTER_TEST(atomics, 3),        CLUSTER_TEST_NAMED("atomics_threads", atomics, 2, .as_threads = 1),
+        CLUSTER_TEST(publish, 2),        CLUSTER_TEST(immediates, 2),
+        CLUSTER_TEST(some_take_part, 3), CLUSTER_TEST(late, 2, .op_timeout_ns = 3 * SECOND),
+        CLUSTER_TEST(mismatch, 2),       CLUSTER_TEST(any_order, 4),
+        CLUSTER_TEST(leaving, 2),        CLUSTER_TEST(failing, 3),
+        CLUSTER_TEST(wrong, 1),          CLUSTER_TEST(addresses, 2),
+        CLUSTER_TEST(unattached, 2),     {0},
+    };
     return cluster_main(argc, argv, tests, NULL);
 }

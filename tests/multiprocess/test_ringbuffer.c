@@ -454,7 +454,7 @@ static int find_memory(struct remo_node *node, const char *channel_name, uint32_
     struct remo__registry *registry = remo__registry(node);
     pthread_mutex_lock(&registry->lock);
     struct remo_channel *channel = remo__registry_by_name(registry, channel_name);
-    uint64_t offset = channel ? remo__memory_at(&channel->memories[0], peer, 0) : REMO__NO_OFFSET;
+    uint64_t offset = channel ? atomic_load(&channel->memories[0].offsets[peer]) : REMO__NO_OFFSET;
     pthread_mutex_unlock(&registry->lock);
     CHECK(offset != REMO__NO_OFFSET);
     *ret_addr = remo_addr_make(peer, node->peers[peer].incarnation, offset);

@@ -504,6 +504,32 @@ case_containers() {
     expect_lines 3 ': opened$'
 }
 
+# hidden_open RANK: open a node of a job of two on fabric shm. The folder of its Unix socket is its own, so
+# the nodes connect by TCP, which carries no descriptors.
+hidden_open() {
+    REMO_RANK=$1 REMO_SIZE=2 REMO_FABRIC=shm REMO_ADDRESSES="$addresses" "${namespaces[@]}" sh -c '
+        mount -t tmpfs none "$0" && exec timeout 100 "$1" --open 0' "$scratch/hidden" "$member"
+}
+
+# Nodes in containers that share no Unix socket: the error names the network that works there.
+case_separate_containers() {
+    local namespaces=(unshare -m) host=127.77.$(($$ / 256 % 256)).$(($$ % 256)) other addresses
+    mkdir "$scratch/hidden"
+    "${namespaces[@]}" mount -t tmpfs none "$scratch/hidden" 2>/dev/null || namespaces=(unshare -Urm)
+    "${namespaces[@]}" mount -t tmpfs none "$scratch/hidden" 2>/dev/null || {
+        skip "no mount namespaces for this user"
+        return
+    }
+    addresses="unix:$scratch/hidden/0,tcp:$host:7001;unix:$scratch/hidden/1,tcp:$host:7002"
+    hidden_open 1 >"$scratch/other" 2>&1 &
+    other=$!
+    try hidden_open 0
+    wait "$other"
+    expect_status 3
+    cat "$scratch/other" >>"$scratch/err" # the peer may detect first that the other has ended
+    expect_error 'EPROTO: node [01]: .*no Unix socket connects the nodes.*; set REMO_FABRIC=ofi on all nodes'
+}
+
 case_many_members() {
     local start=$EPOCHREALTIME
     try "$remo" run -n 64 --timeout 100 -- "$member"
@@ -691,8 +717,8 @@ case_mpirun() {
 
 cases=(environment secret standard_input tag env output help pin descriptors status first_failure_counts
     kill_on_failure timeout signals ignored_signals children killed_launcher stale_folder broken_pipe members
-    failure_is_reported early_end settings little_address_space valgrind containers many_members bad_hosts
-    far_children)
+    failure_is_reported early_end settings little_address_space valgrind containers separate_containers
+    many_members bad_hosts far_children)
 for name in "${@:-${cases[@]}}"; do
     echo "$name"
     : >"$scratch/out" # a case that waits for lines must not find those of an earlier case

@@ -97,8 +97,8 @@ static void zombie_cut(struct litmus *s, uint32_t node, uint32_t thread) {
     }
 }
 
-/* A connection breaks while an atomic is in flight: the call returns an error or not, and the atomic was
- * applied or not. */
+/* A connection breaks while an atomic is in flight, and each end cuts the other off: the call returns an
+ * error or not, and the atomic was applied or not. */
 enum end { ENDED_OK = 1, ENDED_IN_ERROR };
 
 static uint64_t add_and_cut(struct litmus *s, uint32_t node) {
@@ -114,6 +114,10 @@ static uint64_t add_and_cut(struct litmus *s, uint32_t node) {
     struct remo__fabric *fabric = s->nodes[1]->fabric;
     sim_point("break the connection");
     fabric->ops->disconnect(fabric, 0);
+    sim_point("the other end detects it");
+    fabric = s->nodes[0]->fabric;
+    fabric->ops->disconnect(fabric, 1);
+    sim_changed(0);
     sim_until(is_flag, s, "the end of the atomic");
     return cpu_load(s);
 }

@@ -269,7 +269,7 @@ static int endpoint_open(struct remo__fabric *of, struct remo__endpoint **ret_en
     return fails(FAILING_NETWORK, ENOMEM) ? network_fails() : fabric->endpoint_open(of, ret_endpoint);
 }
 
-static pthread_once_t replace_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t replace_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int fabric_open(const struct remo__fabric_config *config, struct remo__fabric **ret_fabric) {
     int rc = fabric->open(config, ret_fabric);
@@ -278,8 +278,9 @@ static int fabric_open(const struct remo__fabric_config *config, struct remo__fa
     return rc;
 }
 
-static void replace(void) {
-    replaced = *fabric;
+static void replace(const struct remo__fabric_ops *found) {
+    fabric = found;
+    replaced = *found;
     replaced.open = fabric_open;
     replaced.add_segment = add_segment;
     replaced.map_segment = map_segment;
@@ -293,8 +294,10 @@ WRAP(const struct remo__fabric_ops *, remo__fabric_find, (const char *name)) {
     const struct remo__fabric_ops *found = __real_remo__fabric_find(name);
     if (!found)
         return NULL;
-    fabric = found;
-    pthread_once(&replace_once, replace);
+    pthread_mutex_lock(&replace_lock);
+    if (!fabric)
+        replace(found);
+    pthread_mutex_unlock(&replace_lock);
     return &replaced;
 }
 

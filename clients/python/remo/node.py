@@ -58,7 +58,7 @@ class Fence(enum.IntEnum):
 
 class Peer(enum.IntEnum):
     """The state of a node of the job."""
-    COMING = 0
+    JOINING = 0
     UP = 1
     LEFT = 2
     DEAD = 3

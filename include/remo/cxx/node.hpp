@@ -80,7 +80,7 @@ template <class Object, void (*Close)(Object *)> class handle {
 
 /* The state of a node of the job, as this node has detected it. */
 enum class peer_state {
-    coming = REMO_PEER_COMING,
+    joining = REMO_PEER_JOINING,
     up = REMO_PEER_UP,
     left = REMO_PEER_LEFT,
     dead = REMO_PEER_DEAD,

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -151,12 +152,28 @@ int remo__connection_send(struct remo__connection *connection, uint16_t type, ui
 
 /* ---- up and down --------------------------------------------------------------------------------------- */
 
+/* Record the machine of a peer that is up. Nodes of this machine, which reach each other without a network
+ * device, count as machines of their own. */
+static void record_machine(struct remo__control *control, const struct remo__connection *connection) {
+    struct remo__member *peer = connection->peer;
+    uint32_t machine = control->machine_count++;
+    for (uint32_t i = 0; i < control->size && !connection->same_machine; i++) {
+        const struct remo__member *other = &control->peers[i];
+        if (other != peer && other->was_up
+            && memcmp(other->boot_id, connection->boot_id, sizeof other->boot_id) == 0)
+            machine = control->losses.of[i].machine;
+    }
+    memcpy(peer->boot_id, connection->boot_id, sizeof peer->boot_id);
+    control->losses.of[peer->rank].machine = machine;
+}
+
 void remo__connection_up(struct remo__connection *connection, const void *hello, size_t hello_bytes) {
     struct remo__control *control = connection->control;
     struct remo__member *peer = connection->peer;
     uint64_t now = remo__now_ns();
     peer->was_up = true;
     peer->incarnation = connection->handshake->peer.incarnation;
+    record_machine(control, connection);
     pending_remove(connection);
     remo__handshake_end(connection->handshake);
     free(connection->handshake);
@@ -188,6 +205,7 @@ void remo__connection_down(struct remo__connection *connection, int reason) {
     peer->connection = NULL;
     remo__connection_close(connection);
     pthread_mutex_unlock(&peer->lock);
+    remo__losses_remove(&control->losses, peer->rank);
     remo__member_why(control, peer, REMO__WHY_AWAY, reason == 0 ? "it has left" : "its connection ended");
     remo__log(&control->config.log, REMO_LOG_INFO, "node %u is %s", peer->rank,
               reason == 0 ? "leaving" : "down");

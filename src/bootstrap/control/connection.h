@@ -21,6 +21,7 @@
 #include "bootstrap/control/control.h"
 #include "bootstrap/control/handshake.h"
 #include "bootstrap/control/link.h"
+#include "bootstrap/control/loss.h"
 
 #define REMO__HANDSHAKE_NS (3 * REMO__NS_PER_S)
 #define REMO__HANDSHAKE_LAST_NS (30 * REMO__NS_PER_S) /* for the last step, after the proofs */
@@ -57,14 +58,15 @@ struct remo__connection {
     struct remo__member *peer; /* NULL: accepted, and no hello received yet */
     bool connector;            /* this node dialed */
     bool same_machine;
-    bool has_heartbeats;               /* crosses a network: heartbeats both ways */
-    bool writable_wanted;              /* (L) epoll watches for room in the socket */
-    bool stalled;                      /* (L) the kernel lacked resources: retry soon */
-    enum remo__why why;                /* the kind of reason, if the handshake fails */
-    struct remo__link link;            /* sending half (L) once up */
-    struct remo__handshake *handshake; /* NULL once up */
-    struct remo__place place;          /* the dialed place, or the caller's address */
-    uint64_t deadline;                 /* of the handshake */
+    uint8_t boot_id[REMO__BOOT_ID_BYTES]; /* of the peer's machine */
+    bool has_heartbeats;                  /* crosses a network: heartbeats both ways */
+    bool writable_wanted;                 /* (L) epoll watches for room in the socket */
+    bool stalled;                         /* (L) the kernel lacked resources: retry soon */
+    enum remo__why why;                   /* the kind of reason, if the handshake fails */
+    struct remo__link link;               /* sending half (L) once up */
+    struct remo__handshake *handshake;    /* NULL once up */
+    struct remo__place place;             /* the dialed place, or the caller's address */
+    uint64_t deadline;                    /* of the handshake */
     uint64_t received_at, heartbeat_at;
     struct remo__connection *previous, *next; /* in `pending`, oldest first; `next` alone in `closed` */
 };
@@ -80,7 +82,8 @@ struct remo__member {
     enum remo__why why_kind;             /* (L) */
 
     bool was_up;
-    uint32_t incarnation;       /* the last one that was up */
+    uint32_t incarnation;                 /* the last one that was up */
+    uint8_t boot_id[REMO__BOOT_ID_BYTES]; /* of the machine of that incarnation */
     struct remo__place *places; /* to dial lower ranks; with a key, plausible origins of higher ranks */
     /* Lower ranks only, which this node dials: */
     struct remo__connection *attempt;
@@ -121,7 +124,12 @@ struct remo__control {
     uint32_t pending_accepted; /* accepted connections among them */
     struct remo__connection *closed;
     uint64_t timer_at;
+    uint64_t read_until;  /* what had arrived at this time has been handled */
     uint64_t drop_log_at; /* limits warnings that any process can cause */
+
+    struct remo__losses losses; /* only peers that are up have an open loss */
+    uint32_t machine_count;     /* the next number of a machine, for `losses` */
+    bool has_ended_all;         /* after a loss, this node has ended all its streams */
 
     pthread_mutex_t notes_lock;
     struct remo__note *notes_first, **notes_last; /* under notes_lock */
@@ -165,6 +173,16 @@ int remo__connection_dialed(struct remo__control *control, struct remo__member *
 void remo__connection_event(struct remo__connection *connection, uint32_t events);
 /* Read the available data; also called before a peer is declared silent. */
 void remo__connection_receive(struct remo__connection *connection);
+
+/* ---- end.c --------------------------------------------------------------------------------------------- */
+
+/* The peer has reported that it has lost the connection of the data plane. */
+void remo__end_reported(struct remo__control *control, uint32_t rank);
+/* The peer has demanded that this node ends: call `ended`, then end the streams of all peers. A demand of a
+ * higher rank is discarded. */
+void remo__end_demanded(struct remo__control *control, uint32_t rank);
+/* Decide the losses whose time has come. `was_away`: this thread did not run for a while. */
+void remo__end_decide(struct remo__control *control, uint64_t now, bool was_away);
 
 /* ---- member.c ------------------------------------------------------------------------------------------ */
 

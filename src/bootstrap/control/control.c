@@ -26,7 +26,7 @@
 #define LEAVE_NS (1 * REMO__NS_PER_S)
 #define EVENTS_MAX 64
 
-static void wake(struct remo__control *control) {
+void remo__control_wake(struct remo__control *control) {
     uint64_t one = 1;
     while (write(control->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
@@ -76,7 +76,7 @@ static int note_send(struct remo__control *control, uint16_t type, const void *d
         note_free(note);
         return -ENOBUFS;
     }
-    wake(control);
+    remo__control_wake(control);
     return 0;
 }
 
@@ -169,6 +169,7 @@ static void timers_run(struct remo__control *control) {
         peer_heartbeat(control, &control->peers[i], now, was_away);
         peer_retry_send(control, &control->peers[i], now);
     }
+    remo__end_decide(control, now, was_away);
     if (now >= control->listen_again_at) {
         remo__listeners_watch(control, EPOLL_CTL_ADD);
         control->listen_again_at = REMO_FOREVER;
@@ -195,12 +196,16 @@ static int wait_ms(uint64_t until) {
 
 static void wake_clear(struct remo__control *control) {
     uint64_t count;
-    if (read(control->wake_fd, &count, sizeof count) > 0)
-        remo__control_arm(control, remo__now_ns()); /* a sender may have stalled */
+    if (read(control->wake_fd, &count, sizeof count) <= 0)
+        return;
+    remo__control_arm(control, remo__now_ns()); /* a sender may have stalled */
+    if (control->config.woken)
+        control->config.woken(control->config.ctx);
 }
 
 static void serve_round(struct remo__control *control) {
     struct epoll_event events[EVENTS_MAX];
+    uint64_t began_at = remo__now_ns();
     int count = epoll_wait(control->epoll_fd, events, EVENTS_MAX, wait_ms(control->timer_at));
     for (int i = 0; i < count; i++) {
         struct remo__watch *watch = events[i].data.ptr;
@@ -211,6 +216,8 @@ static void serve_round(struct remo__control *control) {
         else
             remo__connection_event((struct remo__connection *)watch, events[i].events);
     }
+    if (count >= 0 && count < EVENTS_MAX)
+        control->read_until = began_at;
     notes_deliver(control);
     timers_run(control);
     closed_free(control);
@@ -301,8 +308,14 @@ static int places_open(struct remo__control *control, struct remo__member *peer)
 
 static int peers_open(struct remo__control *control) {
     control->peers = calloc(control->size, sizeof *control->peers);
-    if (!control->peers)
+    struct remo__loss *losses = calloc(control->size, sizeof *losses);
+    if (!control->peers || !losses) {
+        free(losses);
         return remo__fail(-ENOMEM, "no memory for %u peers", control->size);
+    }
+    /* A peer that has really failed is detected within this time, by its socket or its silence. */
+    remo__losses_init(&control->losses, control->rank, control->size, 2 * control->config.silence_ns, losses);
+    control->machine_count = control->size; /* lower ones are those of losses_init */
     for (uint32_t i = 0; i < control->size; i++) {
         control->peers[i].rank = i;
         pthread_mutex_init(&control->peers[i].lock, NULL);
@@ -346,6 +359,7 @@ static void control_free(struct remo__control *control) {
         close(control->wake_fd);
     if (control->epoll_fd >= 0)
         close(control->epoll_fd);
+    free(control->losses.of);
     free(control->peers);
     free(control);
 }
@@ -398,7 +412,7 @@ void remo__control_close(struct remo__control *control) {
         return;
     assert(!pthread_equal(pthread_self(), control->thread)); /* a callback must not close the control plane */
     atomic_store(&control->closing, true);
-    wake(control);
+    remo__control_wake(control);
     pthread_join(control->thread, NULL);
     control_free(control);
 }
@@ -420,7 +434,7 @@ static int peer_send(struct remo__control *control, struct remo__member *peer, u
     }
     pthread_mutex_unlock(&peer->lock);
     if (stalled)
-        wake(control);
+        remo__control_wake(control);
     return rc;
 }
 

@@ -15,6 +15,8 @@
  *          peer that left in order is `down` with 0. Malformed data, a wrong credential, another job or
  *          version: the connection is dropped with a logged sentence, and other peers are unaffected. Without
  *          a credential the same holds for a process of another user.
+ * Loss:    the user of the control plane may lose another connection to a peer that is up. Then one of the
+ *          two nodes ends all its streams, so that all nodes agree on which node has failed (loss.h).
  * Costs:   none while idle on one machine; one small frame every heartbeat_ns between machines.
  */
 #pragma once
@@ -42,6 +44,10 @@ struct remo__control_config {
     /* `fd` is -1 or a descriptor that the callee owns. */
     void (*frame)(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes, int fd);
     void (*down)(void *ctx, uint32_t peer, int reason);
+    /* This node counts as failed and is about to end the streams of all peers; `down` of each follows. NULL:
+     * not called. */
+    void (*ended)(void *ctx);
+    void (*woken)(void *ctx); /* after remo__control_wake; NULL: not called */
     /* `peer` holds another key than this node, or only one of them holds a key: they cannot connect.
      * Called at both ends, perhaps several times, and only before the first `up` of this peer. `why` is a
      * sentence. A connection that is not plausibly the peer's causes no call: one from another user of this
@@ -62,6 +68,12 @@ void remo__control_close(struct remo__control *control);
  * -ENOBUFS. */
 int remo__control_send(struct remo__control *control, uint32_t peer, uint16_t type, const void *data,
                        size_t bytes, int fd);
+/* Make the thread call `woken` soon. Threads: any. */
+void remo__control_wake(struct remo__control *control);
+/* The data plane has lost its connection to `peer`. If the stream of the peer does not end within
+ * 2 * silence_ns, one of the two nodes ends all its streams. Without effect if the loss is open already. Only
+ * from `woken`. */
+void remo__control_lose(struct remo__control *control, uint32_t peer);
 /* The reason why `peer` is not connected, for error sentences: a refusal, else the last failure; "" if none
  * is known. */
 enum remo__why { REMO__WHY_AWAY, REMO__WHY_REFUSED };

@@ -175,10 +175,10 @@ static void on_proof(struct remo__connection *connection, const struct remo__fra
 /* Read the peer's boot id, and whether its end crosses a network. Both ends must agree about heartbeats, but
  * a forwarded port looks like loopback from one end only: one end that crosses a network is enough. */
 static bool blob_read(struct remo__connection *connection, struct remo__reader *reader) {
-    uint8_t boot_id[REMO__BOOT_ID_BYTES];
-    remo__get_bytes(reader, boot_id, sizeof boot_id);
+    remo__get_bytes(reader, connection->boot_id, sizeof connection->boot_id);
     bool outside = remo__get_u8(reader) != 0;
-    connection->same_machine = memcmp(boot_id, connection->control->boot_id, sizeof boot_id) == 0;
+    connection->same_machine =
+        memcmp(connection->boot_id, connection->control->boot_id, sizeof connection->boot_id) == 0;
     connection->has_heartbeats =
         !connection->place.is_unix && (outside || is_outside(connection) || !connection->same_machine);
     return !reader->bad && remo__reader_left(reader) <= REMO__HELLO_BYTES_MAX;
@@ -198,6 +198,10 @@ static void on_blob(struct remo__connection *connection, const struct remo__fram
     if (connection->connector && connection->same_machine
         && remo__member_switch_to_unix(connection->peer, connection)) {
         remo__connection_drop(connection, "the node is on this machine; continuing over its Unix socket");
+        return;
+    }
+    if (connection->control->has_ended_all) {
+        remo__connection_drop(connection, "this node has ended all its connections");
         return;
     }
     if (connection->connector && !send_blob(connection))
@@ -248,6 +252,10 @@ static void on_frame(struct remo__connection *connection, const struct remo__fra
         on_handshake_frame(connection, frame);
     else if (frame->type == REMO__FRAME_LEAVE)
         remo__connection_down(connection, 0);
+    else if (frame->type == REMO__FRAME_LOST)
+        remo__end_reported(connection->control, connection->peer->rank);
+    else if (frame->type == REMO__FRAME_END)
+        remo__end_demanded(connection->control, connection->peer->rank);
     else if (frame->type != REMO__FRAME_HEARTBEAT)
         remo__log(&config->log, REMO_LOG_DEBUG, "node %u sent an unknown message of type %u",
                   connection->peer->rank, frame->type);

@@ -178,12 +178,12 @@ static int self_write(struct ofi_fabric *ofi, const struct remo__op *op) {
         uint32_t rank = ofi->base.rank;
         if (!remo__ofi_imms_push(&memory->imms, rank, atomic_load(&ofi->cut_off_counts[rank]), op->imm))
             return remo__fail_static(-EAGAIN, "this node's queue of immediates is full; retry");
-        remo__ofi_imms_ring(&memory->imms);
+        remo__ofi_imms_notify(&memory->imms);
     }
     remo__mapped_fence(); /* a completion means placed; also pairs with the sleeper's fence */
     if ((op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM))
         && atomic_load_explicit(&memory->bell.sleepers, memory_order_relaxed) != 0)
-        remo__doorbell_ring(&memory->bell);
+        remo__doorbell_notify(&memory->bell);
     return 0;
 }
 
@@ -207,30 +207,8 @@ static int self_execute(struct ofi_fabric *ofi, const struct remo__op *op) {
 
 /* ---- post ---- */
 
-static int op_check_form(const struct ofi_fabric *ofi, const struct remo__op *op) {
-    bool atomic = op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
-    if (op->peer >= ofi->base.size)
-        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", op->peer, ofi->base.size);
-    if (op->kind > REMO__OP_COMPARE_SWAP)
-        return remo__fail(-EINVAL, "no operation of kind %u exists", op->kind);
-    if (atomic && (op->size_bytes != sizeof(uint64_t) || op->remote % sizeof(uint64_t) != 0))
-        return remo__fail(-EINVAL,
-                          "an atomic needs 8 bytes at a multiple of 8, not %llu bytes at offset %#llx",
-                          (unsigned long long)op->size_bytes, (unsigned long long)op->remote);
-    if (op->kind != REMO__OP_WRITE && (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)))
-        return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
-    if (op->size_bytes > REMO__OFI_MESSAGE_BYTES_MAX)
-        return remo__fail(-EMSGSIZE, "an operation of %llu bytes is too large: at most %llu",
-                          (unsigned long long)op->size_bytes,
-                          (unsigned long long)REMO__OFI_MESSAGE_BYTES_MAX);
-    if ((op->flags & REMO__OP_INLINE) && op->size_bytes > REMO__OFI_INLINE_BYTES)
-        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inline write: at most %u",
-                          (unsigned long long)op->size_bytes, REMO__OFI_INLINE_BYTES);
-    return 0;
-}
-
 static int op_check(struct ofi_fabric *ofi, const struct remo__op *op, struct ofi_contact **ret_contact) {
-    int rc = op_check_form(ofi, op);
+    int rc = remo__fabric_check_op(&ofi->base, op);
     if (rc < 0)
         return rc;
     struct ofi_contact *contact = atomic_load_explicit(&ofi->contacts[op->peer], memory_order_acquire);

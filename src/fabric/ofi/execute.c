@@ -174,12 +174,12 @@ void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t byt
 static void run_notify(struct ofi_run *run, struct ofi_memory *memory) {
     run_fence(run);
     if (run->imms)
-        remo__ofi_imms_ring(&memory->imms);
+        remo__ofi_imms_notify(&memory->imms);
     if (run->notify) {
         /* pairs with the sleeper's: it counts itself before its last check */
         remo__mapped_fence();
         if (atomic_load_explicit(&memory->bell.sleepers, memory_order_relaxed) != 0)
-            remo__doorbell_ring(&memory->bell);
+            remo__doorbell_notify(&memory->bell);
     }
     run->imms = run->notify = false;
 }

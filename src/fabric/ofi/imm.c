@@ -32,10 +32,10 @@ bool remo__ofi_imms_push(struct ofi_imms *imms, uint32_t peer, uint32_t cut_off_
     }
 }
 
-void remo__ofi_imms_ring(struct ofi_imms *imms) {
+void remo__ofi_imms_notify(struct ofi_imms *imms) {
     remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
     if (atomic_load_explicit(&imms->bell.sleepers, memory_order_relaxed) != 0)
-        remo__doorbell_ring(&imms->bell);
+        remo__doorbell_notify(&imms->bell);
 }
 
 static bool imms_empty(struct ofi_imms *imms) {
@@ -68,5 +68,5 @@ void remo__ofi_imms_wait(struct ofi_imms *imms, uint64_t timeout_ns) {
 
 void remo__ofi_imms_wake(struct ofi_imms *imms) {
     atomic_store(&imms->woken, 1);
-    remo__doorbell_ring(&imms->bell);
+    remo__doorbell_notify(&imms->bell);
 }

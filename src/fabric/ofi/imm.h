@@ -26,9 +26,10 @@ struct ofi_imms {
 };
 
 void remo__ofi_imms_init(struct ofi_imms *imms, _Atomic uint32_t *cut_off_counts);
-/* Append an immediate without waking the service thread (remo__ofi_imms_ring). False if the queue is full. */
+/* Append an immediate without a wake-up of the service thread. False if the queue is full. */
 bool remo__ofi_imms_push(struct ofi_imms *imms, uint32_t peer, uint32_t cut_off_count, uint32_t value);
-void remo__ofi_imms_ring(struct ofi_imms *imms);
+/* Wake the service thread if it sleeps. */
+void remo__ofi_imms_notify(struct ofi_imms *imms);
 uint32_t remo__ofi_imms_take(struct ofi_imms *imms, struct remo__imm *ret_imms, uint32_t max);
 void remo__ofi_imms_wait(struct ofi_imms *imms, uint64_t timeout_ns);
 void remo__ofi_imms_wake(struct ofi_imms *imms);

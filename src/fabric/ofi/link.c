@@ -49,21 +49,31 @@ static void deactivate(struct ofi_link *link) {
 
 /* ---- closing a link ---- */
 
-/* Break the link. Operations in flight or queued fail; their outcome is unknown. */
-static void link_break(struct ofi_link *link, int status, const char *why) {
+/* The connection is lost. The operations wait until the node cuts the peer off. */
+static void link_lose(struct ofi_link *link, const char *why) {
     struct ofi_endpoint *endpoint = link->endpoint;
-    remo__log(&endpoint->ofi->base.log, REMO_LOG_WARNING, "the link of endpoint %u to node %u is broken: %s",
+    remo__log(&endpoint->ofi->base.log, REMO_LOG_WARNING, "the link of endpoint %u to node %u is lost: %s",
               endpoint->index, link->contact->rank, why);
+    remo__ofi_block_unregister(&link->block);
+    link->state = OFI_LINK_LOST;
+    activate(link);
+    atomic_store(&link->contact->is_lost, true);
+    remo__fabric_report_loss(&endpoint->ofi->base);
+}
+
+/* The peer was cut off. Operations in flight or queued fail; their outcome is unknown. */
+static void link_end(struct ofi_link *link) {
+    struct ofi_endpoint *endpoint = link->endpoint;
     remo__ofi_block_unregister(&link->block);
     while (link->flight_head != link->flight_tail) {
         uint16_t index = link->flights[link->flight_head++ % REMO__OFI_FLIGHTS_MAX].slot;
         struct ofi_slot *slot = &endpoint->slots[index];
         if (--slot->unanswered == 0 && slot->all_sent)
-            remo__ofi_slot_finish(endpoint, index, slot->status ? slot->status : status);
+            remo__ofi_slot_finish(endpoint, index, slot->status ? slot->status : -EHOSTDOWN);
     }
     while (link->queue.count > 0)
-        remo__ofi_slot_finish(endpoint, remo__ofi_slot_unqueue(link), status);
-    link->state = OFI_LINK_BROKEN;
+        remo__ofi_slot_finish(endpoint, remo__ofi_slot_unqueue(link), -EHOSTDOWN);
+    link->state = OFI_LINK_ENDED;
     deactivate(link);
 }
 
@@ -155,12 +165,12 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
     struct ofi_link *link = endpoint->links[contact->rank];
     if (link && link->contact != contact) {
         if (link->active)
-            remo__ofi_link_progress(link); /* an earlier incarnation: this breaks the link */
+            remo__ofi_link_progress(link); /* an earlier incarnation: this ends the link */
         link_retire(link);
         link = NULL;
     }
-    if (link && link->state == OFI_LINK_BROKEN)
-        return remo__fail(-EHOSTDOWN, "the connection to node %u was lost", contact->rank);
+    if (link && link->state == OFI_LINK_LOST)
+        return remo__fail_static(-EAGAIN, "the connection to the peer is lost; poll until it is cut off");
     if (!link) {
         link = calloc(1, sizeof *link);
         if (!link)
@@ -280,7 +290,7 @@ void remo__ofi_link_push(struct ofi_link *link) {
     else if (link->state == OFI_LINK_OFFERING)
         rc = offer_send(link);
     if (rc < 0)
-        link_break(link, -EHOSTDOWN, remo_last_error());
+        link_lose(link, remo_last_error());
 }
 
 /* ---- answers ---- */
@@ -358,25 +368,26 @@ static void answer_placed(struct ofi_endpoint *endpoint, uint32_t data) {
         link->placed |= UINT32_C(1) << id % REMO__OFI_WINDOW;
 }
 
-/* A failed write breaks a link that is up. In an earlier state it repeats the offer, because the peer may
- * still be starting; the control plane detects failures. */
+/* If a write fails, a link that is up is lost. In state OFFERED the link repeats the offer, because the peer
+ * may still be starting; the control plane detects failures. */
 static void write_ended(struct ofi_endpoint *endpoint, const struct ofi_event *event) {
     struct ofi_link *link = link_at(endpoint, (uint32_t)event->owner);
     if (!link || link->owner != event->owner)
         return;
     link->writes--;
-    if (event->kind == OFI_EVENT_SENT || link->state == OFI_LINK_BROKEN)
+    if (event->kind == OFI_EVENT_SENT)
         return;
     if (link->state == OFI_LINK_UP)
-        link_break(link, -EHOSTDOWN, remo_last_error());
-    else
+        link_lose(link, remo_last_error());
+    else if (link->state == OFI_LINK_OFFERED)
         link->state = OFI_LINK_OFFERING;
 }
 
-static void links_break(struct ofi_endpoint *endpoint) {
+/* The port has failed. */
+static void links_lose(struct ofi_endpoint *endpoint) {
     for (uint32_t peer = 0; peer < endpoint->ofi->base.size; peer++) {
-        if (endpoint->links[peer] && endpoint->links[peer]->state != OFI_LINK_BROKEN)
-            link_break(endpoint->links[peer], -EHOSTDOWN, remo_last_error());
+        if (endpoint->links[peer] && endpoint->links[peer]->state < OFI_LINK_LOST)
+            link_lose(endpoint->links[peer], remo_last_error());
     }
 }
 
@@ -399,7 +410,7 @@ void remo__ofi_links_poll(struct ofi_endpoint *endpoint) {
             break;
     }
     if (count < 0)
-        links_break(endpoint);
+        links_lose(endpoint);
 }
 
 /* ---- progress ---- */
@@ -418,11 +429,14 @@ static int link_drive(struct ofi_link *link) {
 
 void remo__ofi_link_progress(struct ofi_link *link) {
     struct ofi_fabric *ofi = link->endpoint->ofi;
-    int rc = link_drive(link); /* first, so that operations answered before the cut-off complete */
-    if (rc < 0)
-        link_break(link, -EHOSTDOWN, remo_last_error());
-    else if (atomic_load_explicit(&ofi->contacts[link->contact->rank], memory_order_acquire) != link->contact)
-        link_break(link, -EHOSTDOWN, "the peer was cut off");
+    bool is_lost = link->state == OFI_LINK_LOST;
+    int rc = is_lost ? 0 : link_drive(link); /* first: operations answered before the cut-off complete */
+    if (atomic_load_explicit(&ofi->contacts[link->contact->rank], memory_order_acquire) != link->contact)
+        link_end(link);
+    else if (rc < 0)
+        link_lose(link, remo_last_error());
+    else if (is_lost)
+        return;
     else if (link->queue.count == 0 && link->flight_head == link->flight_tail)
         deactivate(link);
     else if (link->state == OFI_LINK_UP && (link->queue.count > 0 || link->unsent_bytes > 0))

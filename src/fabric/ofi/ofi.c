@@ -282,6 +282,11 @@ static void ofi_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     remo__ofi_endpoints_wake(ofi); /* their operations in flight to the peer fail at the next poll */
 }
 
+static bool ofi_is_lost(struct remo__fabric *fabric, uint32_t peer) {
+    struct ofi_contact *contact = peer < fabric->size ? atomic_load(&ofi_of(fabric)->contacts[peer]) : NULL;
+    return contact && atomic_load(&contact->is_lost);
+}
+
 /* ---- immediates ---- */
 
 static int ofi_imm_poll(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max) {
@@ -306,6 +311,7 @@ const struct remo__fabric_ops remo__fabric_ofi = {
     .describe = ofi_describe,
     .connect = ofi_connect,
     .disconnect = ofi_disconnect,
+    .is_lost = ofi_is_lost,
     .endpoint_open = remo__ofi_endpoint_open,
     .endpoint_close = remo__ofi_endpoint_close,
     .post = remo__ofi_post,

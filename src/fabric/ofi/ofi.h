@@ -10,10 +10,9 @@
  * Order:   a CPU executes all operations of an endpoint to a peer one after the other, in the order posted.
  *          So atomics are atomic with the CPU's, fences need no operation, and a completion means placed.
  *          Operations on the node itself are executed when they are posted.
- * Failure: a link whose connection is lost stays broken. Its operations in flight fail, and so do those
- *          posted later, until a new incarnation of the peer is connected. A link never reconnects, because
- *          messages in between would be missing. A failed write breaks only the link that posted it. After
- *          a peer is cut off, the target thread executes none of its requests.
+ * Failure: a link whose connection is lost is not made again, because messages in between would be missing.
+ *          Its operations end when the node cuts the peer off (fabric.h). After that the target thread
+ *          executes none of the peer's requests. A new incarnation of the peer gets a new link.
  * Cost:    an operation alone takes two writes of libfabric, one to the peer and one back. Up to some
  *          hundreds of operations share them. Reads whose caller does not wait yet are sent by the next poll,
  *          if that usually follows soon (ofi/endpoint.c). An endpoint takes 2.5 MB and 10 descriptors on
@@ -48,6 +47,7 @@ struct ofi_contact {
     uint64_t table_key, table_base;
     uint8_t address[REMO__OFI_ADDRESS_BYTES_MAX];
     struct ofi_ranges ranges;
+    _Atomic bool is_lost;      /* a connection to it was lost */
     struct ofi_contact *older; /* list of all contacts, freed with the fabric */
 };
 
@@ -122,7 +122,8 @@ enum ofi_link_state {
     OFI_LINK_OFFERING, /* the offer is not sent yet: the connection is being established */
     OFI_LINK_OFFERED,  /* the offer is sent, and not accepted yet */
     OFI_LINK_UP,
-    OFI_LINK_BROKEN,
+    OFI_LINK_LOST,  /* the connection is lost; the peer is not cut off yet */
+    OFI_LINK_ENDED, /* the peer was cut off */
 };
 
 struct ofi_flight {
@@ -205,7 +206,8 @@ void remo__ofi_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
 bool remo__ofi_endpoints_help(struct ofi_fabric *ofi);
 
 /* ofi/link.c */
-/* Find or open the link of an endpoint to a connected peer. Errors: -EHOSTDOWN and others. */
+/* Find or open the link of an endpoint to a connected peer. Errors: -EAGAIN (the connection is lost),
+ * -ENOSPC, -ENOMEM, -EIO, those of libfabric. */
 int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contact,
                        struct ofi_link **ret_link);
 /* Append an operation to the queue, and activate the link. */

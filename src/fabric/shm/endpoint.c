@@ -38,21 +38,9 @@ static bool window_covers(struct shm_window *window, uint64_t offset, uint64_t b
 }
 
 static int op_check(struct shm_fabric *shm, const struct remo__op *op, char **ret_base) {
-    if (op->peer >= shm->base.size)
-        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", op->peer, shm->base.size);
-    bool atomic = op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
-    if (op->kind > REMO__OP_COMPARE_SWAP)
-        return remo__fail(-EINVAL, "no operation of kind %u exists", op->kind);
-    if (atomic && (op->size_bytes != sizeof(uint64_t) || op->remote % sizeof(uint64_t) != 0))
-        return remo__fail(-EINVAL,
-                          "an atomic needs 8 bytes at a multiple of 8, not %llu bytes at offset %#llx",
-                          (unsigned long long)op->size_bytes, (unsigned long long)op->remote);
-    if (op->kind != REMO__OP_WRITE && (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)))
-        return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
-    if (op->size_bytes > REMO__SHM_MESSAGE_BYTES_MAX)
-        return remo__fail(-EMSGSIZE, "an operation of %llu bytes is too large: at most %llu",
-                          (unsigned long long)op->size_bytes,
-                          (unsigned long long)REMO__SHM_MESSAGE_BYTES_MAX);
+    int rc = remo__fabric_check_op(&shm->base, op);
+    if (rc < 0)
+        return rc;
     struct shm_window *window = atomic_load_explicit(&shm->peers[op->peer].reachable, memory_order_acquire);
     if (!window)
         return remo__fail(-EHOSTDOWN, "node %u is not connected", op->peer);

@@ -182,6 +182,14 @@ static int header_verify(struct shm_fabric *shm, uint32_t peer) {
                       peer);
 }
 
+/* Only a Unix socket carries descriptors. */
+static int no_descriptor(uint32_t peer) {
+    return remo__fail(-EINVAL,
+                      "cannot map the memory of node %u: no Unix socket connects the nodes, so they are on "
+                      "different machines or in different containers; set REMO_FABRIC=ofi on all nodes",
+                      peer);
+}
+
 /* Publish the mapped range [offset, offset + bytes) to posting threads. */
 static int range_add(struct shm_window *window, uint64_t offset, uint64_t bytes) {
     uint32_t count = atomic_load(&window->range_count);
@@ -220,6 +228,8 @@ static int shm_map_segment(struct remo__fabric *fabric, uint32_t peer, uint32_t 
         return rc;
     struct shm_window *window = window_of(shm, peer);
     if (peer != fabric->rank) {
+        if (fd < 0)
+            return no_descriptor(peer);
         rc = remo__segment_check(fd, offset, bytes);
         if (rc < 0)
             return remo__fail_more(rc, "segment %u of node %u", index, peer);
@@ -326,6 +336,7 @@ const struct remo__fabric_ops remo__fabric_shm = {
     .describe = shm_describe,
     .connect = shm_connect,
     .disconnect = shm_disconnect,
+    .is_lost = remo__fabric_never_lost,
     .endpoint_open = remo__shm_endpoint_open,
     .endpoint_close = remo__shm_endpoint_close,
     .post = remo__shm_post,

@@ -164,6 +164,11 @@ struct cm_event {
     bool not_yet; /* refused, but may be accepted soon */
 };
 
+static bool is_connecting(const struct verbs_link *link) {
+    return link->stage == VERBS_LINK_ADDRESS || link->stage == VERBS_LINK_ROUTE
+           || link->stage == VERBS_LINK_ANSWER;
+}
+
 static void cm_event_take(struct verbs_endpoint *endpoint, struct verbs_link *link,
                           const struct cm_event *event) {
     static const struct {
@@ -174,7 +179,7 @@ static void cm_event_take(struct verbs_endpoint *endpoint, struct verbs_link *li
         [VERBS_LINK_ROUTE] = {RDMA_CM_EVENT_ROUTE_RESOLVED, request_send},
         [VERBS_LINK_ANSWER] = {RDMA_CM_EVENT_CONNECT_RESPONSE, answer_take},
     };
-    if (link->stage == VERBS_LINK_DOWN || link->stage == VERBS_LINK_UP)
+    if (!is_connecting(link))
         return; /* the completions of an established connection report its end */
     if (event->type == stages[link->stage].awaited) {
         stages[link->stage].next(endpoint, link);
@@ -207,7 +212,7 @@ static void events_take(struct verbs_endpoint *endpoint) {
 static void link_advance(struct verbs_endpoint *endpoint, struct verbs_link *link) {
     uint64_t now_ns = remo__now_ns();
     events_take(endpoint);
-    if (link->stage != VERBS_LINK_DOWN && link->stage != VERBS_LINK_UP && now_ns >= link->attempt_end_ns)
+    if (is_connecting(link) && now_ns >= link->attempt_end_ns)
         attempt_end(endpoint, link, "it does not answer", strerror(ETIMEDOUT));
     if (link->stage == VERBS_LINK_DOWN && now_ns >= link->retry_ns && !link->fatal)
         attempt_begin(endpoint, link);
@@ -253,16 +258,15 @@ int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *
     if (!link && !(link = endpoint->links[contact->rank] = calloc(1, sizeof *link)))
         return remo__fail(-ENOMEM, "no memory for a connection to node %u", contact->rank);
     if (link->contact != contact) {
-        if (link->id) {
-            snprintf(endpoint->why, sizeof endpoint->why,
-                     "an earlier incarnation of node %u is no longer connected", contact->rank);
-            remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
-        }
+        if (link->id)
+            remo__verbs_link_cut(endpoint, link); /* an earlier incarnation */
         link->contact = contact;
         link->attempts = 0;
         link->retry_ns = link->wait_end_ns = 0;
         link->fatal = 0;
     }
+    if (link->stage == VERBS_LINK_LOST)
+        return remo__fail_static(-EAGAIN, "the connection to the peer is lost; poll until it is cut off");
     int rc = link_connect(endpoint, link);
     if (rc == 0)
         *ret_link = link;

@@ -106,34 +106,29 @@ void remo__verbs_endpoints_wake(struct verbs_fabric *verbs) {
 
 /* ---- completions ---- */
 
-int remo__verbs_status_of(enum ibv_wc_status status) {
-    switch (status) {
-    case IBV_WC_RETRY_EXC_ERR: /* the peer does not respond */
-    case IBV_WC_REM_ABORT_ERR: return -EHOSTDOWN;
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_LOC_ACCESS_ERR:
-    case IBV_WC_LOC_PROT_ERR: return -EACCES;
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-    case IBV_WC_RESP_TIMEOUT_ERR: return -ETIMEDOUT;
-    case IBV_WC_WR_FLUSH_ERR: return -ECANCELED;
-    default: return -EIO;
-    }
+bool remo__verbs_is_refusal(enum ibv_wc_status status) {
+    return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_LOC_ACCESS_ERR
+           || status == IBV_WC_LOC_PROT_ERR;
 }
 
-/* Handle the first error of a connection. Earlier operations were executed; later ones end with the link. */
+/* Handle the first error of a connection. Earlier operations were executed. */
 static void completion_fail(struct verbs_endpoint *endpoint, struct verbs_link *link,
                             const struct ibv_wc *done) {
     struct verbs_fabric *verbs = endpoint->verbs;
     uint32_t peer = link->contact->rank;
-    bool is_cut = atomic_load(&verbs->contacts[peer]) != link->contact;
-    int status = is_cut ? -EHOSTDOWN : remo__verbs_status_of(done->status);
     remo__verbs_link_retire(endpoint, link, (uint32_t)done->wr_id);
+    if (atomic_load(&verbs->contacts[peer]) != link->contact) {
+        remo__verbs_link_cut(endpoint, link);
+        return;
+    }
     snprintf(endpoint->why, sizeof endpoint->why,
              "device %s: an operation on node %u failed: %s (status %d, vendor code %#x)", verbs->device.name,
              peer, ibv_wc_status_str(done->status), (int)done->status, done->vendor_err);
-    if (!is_cut)
-        remo__log(&verbs->base.log, REMO_LOG_WARNING, "%s", endpoint->why);
-    remo__verbs_link_end(endpoint, link, status, status == -EHOSTDOWN ? -EHOSTDOWN : -ECANCELED);
+    remo__log(&verbs->base.log, REMO_LOG_WARNING, "%s", endpoint->why);
+    if (remo__verbs_is_refusal(done->status))
+        remo__verbs_link_end(endpoint, link, -EACCES, -ECANCELED);
+    else
+        remo__verbs_link_lose(endpoint, link);
 }
 
 static void completion_take(struct verbs_endpoint *endpoint, const struct ibv_wc *done) {

@@ -1,4 +1,4 @@
-/* link.c - operations in flight on a link, and the end of a link at its first error.
+/* link.c - operations in flight on a link, and the end or the loss of a link.
  *
  * When a link ends, its queue pair is destroyed before its operations complete, so the device no longer
  * touches their buffers. verbs/connect.c makes the connection. */
@@ -51,13 +51,26 @@ void remo__verbs_link_end(struct verbs_endpoint *endpoint, struct verbs_link *li
     }
 }
 
+void remo__verbs_link_cut(struct verbs_endpoint *endpoint, struct verbs_link *link) {
+    snprintf(endpoint->why, sizeof endpoint->why, "node %u is no longer connected", link->contact->rank);
+    remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
+}
+
+void remo__verbs_link_lose(struct verbs_endpoint *endpoint, struct verbs_link *link) {
+    if (link->contact->rank == endpoint->verbs->base.rank) { /* a node cannot cut itself off */
+        remo__verbs_link_end(endpoint, link, -EIO, -EIO);
+        return;
+    }
+    link->stage = VERBS_LINK_LOST;
+    atomic_store(&link->contact->is_lost, true);
+    remo__fabric_report_loss(&endpoint->verbs->base);
+}
+
 void remo__verbs_links_check(struct verbs_endpoint *endpoint) {
     struct verbs_fabric *verbs = endpoint->verbs;
     for (uint32_t peer = 0; peer < verbs->base.size; peer++) {
         struct verbs_link *link = endpoint->links[peer];
-        if (!link || !link->id || link->contact == atomic_load(&verbs->contacts[peer]))
-            continue;
-        snprintf(endpoint->why, sizeof endpoint->why, "node %u is no longer connected", peer);
-        remo__verbs_link_end(endpoint, link, -EHOSTDOWN, -EHOSTDOWN);
+        if (link && link->id && link->contact != atomic_load(&verbs->contacts[peer]))
+            remo__verbs_link_cut(endpoint, link);
     }
 }

@@ -19,28 +19,6 @@ struct batch {
 
 /* ---- checks ---- */
 
-static int op_check_form(const struct verbs_fabric *verbs, const struct remo__op *op) {
-    bool atomic = op->kind == REMO__OP_FETCH_ADD || op->kind == REMO__OP_COMPARE_SWAP;
-    if (op->peer >= verbs->base.size)
-        return remo__fail(-EINVAL, "no peer %u in a job of %u nodes", op->peer, verbs->base.size);
-    if (op->kind > REMO__OP_COMPARE_SWAP)
-        return remo__fail(-EINVAL, "no operation of kind %u exists", op->kind);
-    if (atomic && (op->size_bytes != sizeof(uint64_t) || op->remote % sizeof(uint64_t) != 0))
-        return remo__fail(-EINVAL,
-                          "an atomic needs 8 bytes at a multiple of 8, not %llu bytes at offset %#llx",
-                          (unsigned long long)op->size_bytes, (unsigned long long)op->remote);
-    if (op->kind != REMO__OP_WRITE && (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)))
-        return remo__fail(-EINVAL, "only a write can notify or carry an immediate");
-    if (op->size_bytes > REMO__VERBS_MESSAGE_BYTES_MAX)
-        return remo__fail(-EMSGSIZE, "an operation of %llu bytes is too large: at most %llu",
-                          (unsigned long long)op->size_bytes,
-                          (unsigned long long)REMO__VERBS_MESSAGE_BYTES_MAX);
-    if ((op->flags & REMO__OP_INLINE) && op->size_bytes > verbs->device.inline_bytes)
-        return remo__fail(-EMSGSIZE, "%llu bytes are too many for an inline write: at most %u",
-                          (unsigned long long)op->size_bytes, verbs->device.inline_bytes);
-    return 0;
-}
-
 /* True if segments cover [offset, offset + bytes) without a gap. */
 static bool covered(const struct verbs_segments *segments, uint64_t offset, uint64_t bytes) {
     uint64_t end;
@@ -68,7 +46,7 @@ static uint64_t local_offset(const struct verbs_fabric *verbs, const void *local
 
 static int op_check(const struct verbs_fabric *verbs, const struct remo__op *op,
                     struct verbs_contact **ret_contact) {
-    int rc = op_check_form(verbs, op);
+    int rc = remo__fabric_check_op(&verbs->base, op);
     if (rc < 0)
         return rc;
     struct verbs_contact *contact = atomic_load_explicit(&verbs->contacts[op->peer], memory_order_acquire);
@@ -208,7 +186,7 @@ static void count(uint64_t *at, uint64_t by) {
     __atomic_store_n(at, *at + by, __ATOMIC_RELAXED); /* one writer */
 }
 
-/* Post the batch. It is counted before the peer can see it. An error of the device ends the link. */
+/* Post the batch. It is counted before the peer can see it. After an error of the device the link is lost. */
 static void batch_post(struct batch *batch) {
     struct verbs_endpoint *endpoint = batch->endpoint;
     uint64_t inlines = 0;
@@ -226,7 +204,7 @@ static void batch_post(struct batch *batch) {
     snprintf(endpoint->why, sizeof endpoint->why, "device %s rejects work requests: %s",
              endpoint->verbs->device.name, strerror(error));
     remo__log(&endpoint->verbs->base.log, REMO_LOG_ERROR, "%s", endpoint->why);
-    remo__verbs_link_end(endpoint, batch->link, -EIO, -EIO);
+    remo__verbs_link_lose(endpoint, batch->link);
 }
 
 static uint32_t room(const struct verbs_endpoint *endpoint, const struct verbs_link *link) {

@@ -75,7 +75,7 @@ static uint32_t drain(struct verbs_fabric *verbs) {
     if (arrived > 0) {
         remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
         if (atomic_load_explicit(&verbs->bell.sleepers, memory_order_relaxed) != 0)
-            remo__doorbell_ring(&verbs->bell);
+            remo__doorbell_notify(&verbs->bell);
     }
     return arrived;
 }
@@ -288,7 +288,7 @@ int remo__verbs_target_open(struct verbs_fabric *verbs) {
     return rc;
 }
 
-static void ring(int fd) {
+static void notify(int fd) {
     uint64_t one = 1;
     ssize_t written = write(fd, &one, sizeof one);
     (void)written; /* fails only if the counter is full: the wake-up is pending then */
@@ -298,7 +298,7 @@ void remo__verbs_target_close(struct verbs_fabric *verbs) {
     struct verbs_target *target = &verbs->target;
     atomic_store(&target->stop, true);
     if (target->started) {
-        ring(target->wake_fd);
+        notify(target->wake_fd);
         pthread_join(target->thread, NULL);
     }
     for (uint32_t i = 0; i < REMO__VERBS_BUCKETS; i++) {
@@ -361,5 +361,5 @@ void remo__verbs_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
 }
 
 void remo__verbs_imm_wake(struct remo__fabric *fabric) {
-    ring(verbs_of(fabric)->target.imm_fd);
+    notify(verbs_of(fabric)->target.imm_fd);
 }

@@ -334,6 +334,12 @@ static void verbs_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     remo__verbs_endpoints_wake(verbs); /* their operations in flight to the peer fail at the next poll */
 }
 
+static bool verbs_is_lost(struct remo__fabric *fabric, uint32_t peer) {
+    struct verbs_contact *contact =
+        peer < fabric->size ? atomic_load(&verbs_of(fabric)->contacts[peer]) : NULL;
+    return contact && atomic_load(&contact->is_lost);
+}
+
 /* ---- statistics ---- */
 
 static uint64_t counter(const uint64_t *at) {
@@ -365,6 +371,7 @@ const struct remo__fabric_ops remo__fabric_verbs = {
     .describe = verbs_describe,
     .connect = verbs_connect,
     .disconnect = verbs_disconnect,
+    .is_lost = verbs_is_lost,
     .endpoint_open = remo__verbs_endpoint_open,
     .endpoint_close = remo__verbs_endpoint_close,
     .post = remo__verbs_post,

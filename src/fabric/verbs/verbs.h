@@ -14,10 +14,12 @@
  *          (REMO__OP_FENCE prevents it). The completion of a write does not mean placed; that of a later read
  *          does. Relaxed ordering is never requested.
  *
- * Failure: the first error completion ends a link. Its operation gets the error, others in flight get
- *          -ECANCELED (-EHOSTDOWN if the peer does not respond). The next operation makes a new link; while
- *          the peer is connected, post returns -EAGAIN until the link is up. A peer that does not respond has
- *          failed after REMO__VERBS_RETRIES retries: about 70 ms, or seconds if the device is software.
+ * Failure: an operation that the target refuses (-EACCES) ends its link; later ones in flight get -ECANCELED.
+ *          The next operation makes a new link; until it is up, post returns -EAGAIN. A read by the new link
+ *          does not flush the writes of the ended one: a write that is complete, but not flushed, may be
+ *          placed later. This is a limit of fences after -EACCES. Any other error means that the link to the
+ *          peer is lost (fabric.h), for example no response after REMO__VERBS_RETRIES retries: about 70 ms,
+ *          or seconds if the device is software.
  *
  * Safety:  a connection request must contain the target's secret, which is part of the description that
  *          authenticated members receive.
@@ -107,6 +109,7 @@ struct verbs_contact {
     uint32_t mtu_bytes;
     struct sockaddr_storage address;
     struct verbs_segments segments;
+    _Atomic bool is_lost;        /* a connection to it was lost */
     struct verbs_contact *older; /* list of all contacts, freed with the fabric */
 };
 
@@ -159,13 +162,14 @@ struct verbs_sent {
     bool last; /* of its operation */
 };
 
-/* The stage of a connection: the event that it waits for, down, or up. */
+/* The stage of a connection: the event that it waits for, down, up, or lost. */
 enum verbs_link_stage {
     VERBS_LINK_DOWN,
     VERBS_LINK_ADDRESS,
     VERBS_LINK_ROUTE,
     VERBS_LINK_ANSWER,
-    VERBS_LINK_UP
+    VERBS_LINK_UP,
+    VERBS_LINK_LOST /* the peer is not cut off yet */
 };
 
 struct verbs_link {
@@ -209,7 +213,7 @@ struct verbs_terms {
     uint32_t mtu_bytes;
 };
 
-/* A peer that is silent for this long has failed. */
+/* The connection to a peer that is silent for this long is lost. */
 static inline uint64_t remo__verbs_silence_ns(uint32_t ack_timeout) {
     return (UINT64_C(4096) << ack_timeout) * (1 + REMO__VERBS_RETRIES);
 }
@@ -276,8 +280,8 @@ void remo__verbs_no_block(int fd);
 int remo__verbs_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint);
 void remo__verbs_endpoint_close(struct remo__endpoint *endpoint);
 int remo__verbs_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max);
-/* The status of an operation whose work request ended with `status`. */
-int remo__verbs_status_of(enum ibv_wc_status status);
+/* Return whether the status means that the target refused the operation. */
+bool remo__verbs_is_refusal(enum ibv_wc_status status);
 void remo__verbs_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
 /* A peer was cut off: make all endpoints check their links. */
 void remo__verbs_endpoints_wake(struct verbs_fabric *verbs);
@@ -296,6 +300,10 @@ int remo__verbs_link_get(struct verbs_endpoint *endpoint, struct verbs_contact *
 void remo__verbs_link_retire(struct verbs_endpoint *endpoint, struct verbs_link *link, uint32_t end);
 /* End the connection or the attempt; operations in flight stay recorded. */
 void remo__verbs_link_free(struct verbs_link *link);
+/* The node has cut the peer off: end the connection with -EHOSTDOWN. */
+void remo__verbs_link_cut(struct verbs_endpoint *endpoint, struct verbs_link *link);
+/* The connection is lost: the operations in flight wait until the node cuts the peer off. */
+void remo__verbs_link_lose(struct verbs_endpoint *endpoint, struct verbs_link *link);
 /* End the connection: the oldest operation in flight gets `status`, the others get `others`. */
 void remo__verbs_link_end(struct verbs_endpoint *endpoint, struct verbs_link *link, int status, int others);
 /* End the links whose peer was cut off. */

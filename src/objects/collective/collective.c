@@ -10,7 +10,6 @@
 
 #include "base/bits.h"
 #include "base/mutant.h"
-#include "fabric/access.h"
 
 #define BYTES_DEFAULT (1u << 20)
 #define BYTES_MAX (1u << 30)
@@ -155,14 +154,14 @@ static void publish(struct remo_collective *collective, const struct remo__colle
 }
 
 static bool is_final(int rc) {
-    return rc == -EHOSTDOWN || rc == -ENOTCONN || rc == -EPROTO;
+    return remo__is_departure(rc) || rc == -EPROTO;
 }
 
 /* The round has failed at this node only. Abandon the barrier, because peers may wait for this node in it:
  * see "Failure" in docs/internals/collective.md. */
 static int fail_finally(struct remo_collective *collective, int rc) {
     collective->ended = rc;
-    if (!REMO__MUTANT(collective_give_up))
+    if (!REMO__MUTANT(collective_abandon))
         remo__barrier_abandon(collective->barrier);
     return rc;
 }

@@ -6,7 +6,6 @@
 
 #include "base/bits.h"
 #include "base/mutant.h"
-#include "fabric/access.h"
 #include "objects/collective/collective.h"
 
 /* The bytes to read: from each source the header at `at`, and bytes_of_source after it. */
@@ -91,8 +90,7 @@ static int finish_read(const struct move *move, const struct piece *piece, uint3
         return 0;
     return remo__fail(rc, "%s: cannot read the data of node %u: %s; %s",
                       remo_channel_name(collective->channel), collective->nodes[piece->source],
-                      remo_error_text(rc),
-                      rc == -EHOSTDOWN || rc == -ENOTCONN ? "close the object" : "call again");
+                      remo_error_text(rc), remo__is_departure(rc) ? "close the object" : "call again");
 }
 
 /* ---- using the data ---- */

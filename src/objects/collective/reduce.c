@@ -3,7 +3,6 @@
  * vectorised. */
 #include <string.h>
 
-#include "fabric/access.h"
 #include "objects/collective/collective.h"
 
 #define BUFFER_WORDS 512u

@@ -3,19 +3,19 @@
  * A thread stores an odd pin, fences, and loads addresses. The owner removes an address, fences, and reads
  * the pins. So the owner reads the pin, or the thread does not load the address. Invariant: a block becomes
  * FREE only when each pin that was odd after its retirement has changed, or its node is cut off. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mutant.h"
-#include "channel/registry.h"
-#include "fabric/access.h"
-#include "remote/fence.h"
 #include "objects/heap/heap.h"
 
 #define PINS_BYTES ((uint64_t)REMO__THREADS_MAX * HEAP_PIN_BYTES)
 #define PAUSE_NS_MIN (50 * REMO__NS_PER_US) /* between two attempts to reclaim */
 #define PAUSE_NS_MAX REMO__NS_PER_MS
+
+static_assert(PINS_BYTES <= REMO__BOUNCE_BYTES, "one operation reads the pins of a node");
 
 /* ---- pins ---- */
 
@@ -37,8 +37,8 @@ int remo_heap_pin(struct remo_heap *heap) {
         rc = remo__channel_check_match(heap->region->channel);
     if (rc != 0 || state->pin_depth++ > 0)
         return rc;
-    if (state->pin % 2 == 0
-        && !REMO__MUTANT(heap_pin)) /* else an earlier thread failed to unpin at its end */
+    /* An odd pin remains if the earlier thread with this index failed to unpin at its end. */
+    if (state->pin % 2 == 0 && !REMO__MUTANT(heap_pin))
         store_pin(own_pin(heap, thread), ++state->pin);
     if (!REMO__MUTANT(heap_pin_fence))
         remo__mapped_fence(); /* pairs with the fence in begin() */
@@ -178,11 +178,19 @@ static void copy_own_pins(struct remo_heap *heap) {
     }
 }
 
-/* Start to read the pins of a participant. */
-static enum verdict start_read(struct remo_heap *heap, uint32_t node) {
+/* Start to read the pins of a participant, before the deadline. */
+static enum verdict start_read(struct remo_heap *heap, uint32_t node, uint64_t deadline_ns) {
     struct remo_ack *ack = &heap->grace.acks[node];
+    struct remo__ref ref;
     *ack = (struct remo_ack)REMO_ACK_INIT;
-    int rc = remo_region_read(heap->region, node, 0, copy_of_pins(heap, node), PINS_BYTES, ack);
+    int rc = remo__region_find(heap->region, node, 0, &ref);
+    if (rc == 0)
+        rc = remo__op_start_read(ref, copy_of_pins(heap, node), PINS_BYTES, ack, deadline_ns);
+    if (rc == -ETIMEDOUT)
+        remo__fail(rc,
+                   "a read of the pins of node %u has not started: this thread has too many operations in "
+                   "flight",
+                   node);
     return rc == 0 ? READING : UNKNOWN; /* if the participant has failed, its state changes soon */
 }
 
@@ -202,7 +210,7 @@ static enum verdict finish_read(struct remo_heap *heap, uint32_t node, uint64_t 
  * channel changes later than that of the node, after the node was cut off. Until then a write of the failed
  * node may be placed, so the state of the channel decides. A participant that has closed the heap may have a
  * write in flight until it is cut off. */
-static enum verdict examine(struct remo_heap *heap, uint32_t node) {
+static enum verdict examine(struct remo_heap *heap, uint32_t node, uint64_t deadline_ns) {
     uint32_t state = atomic_load(&heap->region->channel->peers[node].state);
     enum remo_peer_state in_job = remo_node_peer(heap->node, node);
     if (node == heap->rank) {
@@ -217,7 +225,7 @@ static enum verdict examine(struct remo_heap *heap, uint32_t node) {
     if (state == REMO_CHANNEL_LEFT || state == REMO_CHANNEL_DOWN
         || (in_job > REMO_PEER_UP && remo_nodeset_has(&heap->absent, node)))
         return PASSED;
-    return state == REMO_CHANNEL_WAITING ? NOT_OPENED : start_read(heap, node);
+    return state == REMO_CHANNEL_WAITING ? NOT_OPENED : start_read(heap, node, deadline_ns);
 }
 
 /* Return -ETIMEDOUT with a sentence that names the participant. */
@@ -244,15 +252,15 @@ static int conclude(struct remo_heap *heap, uint32_t node, enum verdict verdict)
     return 0;
 }
 
-/* Examine all participants that may still use blocks of the grace period. The reads of their pins overlap,
- * and end at the deadline. Return 0 if no participant may, or -ETIMEDOUT with a sentence. */
+/* Examine all participants that may still use blocks of the grace period. The reads of their pins overlap;
+ * they start and end before the deadline. Return 0 if no participant may, or -ETIMEDOUT with a sentence. */
 static int examine_all(struct remo_heap *heap, uint64_t deadline_ns) {
     const struct remo_nodeset *pending = &heap->grace.pending;
     struct remo_nodeset reading = {0};
     int rc = 0;
     for (uint32_t node = remo__nodeset_next(pending, 0); node < REMO_NODES_MAX;
          node = remo__nodeset_next(pending, node + 1)) {
-        enum verdict verdict = examine(heap, node);
+        enum verdict verdict = examine(heap, node, deadline_ns);
         if (verdict == READING)
             remo_nodeset_add(&reading, node);
         else
@@ -337,16 +345,6 @@ void remo__heap_grace_close(struct remo_heap *heap) {
     free(heap->grace.acks);
 }
 
-/* Return whether the open of a participant may have returned: it returns after this node has granted it the
- * addresses of its pins (docs/internals/join.md). */
-static bool may_have_opened(const struct remo_heap *heap, uint32_t node) {
-    struct remo__registry *registry = remo__registry(heap->node);
-    pthread_mutex_lock(&registry->lock);
-    bool is_granted = heap->region->channel->peers[node].granted_id != 0;
-    pthread_mutex_unlock(&registry->lock);
-    return is_granted;
-}
-
 bool remo__heap_grace_last(struct remo_heap *heap) {
     struct heap_grace *grace = &heap->grace;
     const struct remo_nodeset *participants = &heap->region->channel->participants;
@@ -355,7 +353,7 @@ bool remo__heap_grace_last(struct remo_heap *heap) {
     grace->read = (struct remo_nodeset){0};
     for (uint32_t node = remo__nodeset_next(participants, 0); node < REMO_NODES_MAX;
          node = remo__nodeset_next(participants, node + 1))
-        if (node != heap->rank && may_have_opened(heap, node))
+        if (node != heap->rank && remo__channel_may_have_opened(heap->region->channel, node))
             remo_nodeset_add(&grace->pending, node);
     remo__mapped_fence();
     while (examine_all(heap, deadline_ns) != 0 && remo__remaining_ns(deadline_ns) > 0)

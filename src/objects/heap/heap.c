@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "node/arena.h"
-
 /* ---- open and close ---- */
 
 /* An observer of struct remo_heap: release the slabs and the pin of a thread that ends. */

@@ -5,7 +5,6 @@
  * arena. All functions but remo__heap_slab_at and remo__heap_pages_close run under `lock`. */
 #include <stdlib.h>
 
-#include "node/arena.h"
 #include "objects/heap/heap.h"
 
 #define NO_BIN HEAP_RUN_BINS

@@ -4,7 +4,6 @@
  * block; so a free block cannot be freed again. heap.h describes the states of blocks and slabs. */
 #include <stdlib.h>
 
-#include "node/arena.h"
 #include "objects/heap/heap.h"
 
 #define SMALL_SLAB_PAGES 16u
@@ -140,7 +139,7 @@ static uint32_t partial_from(const struct heap_slab *slab) {
 }
 
 /* Move a slab that no thread owns to the state that its free blocks require. `lock` is held. */
-static void settle(struct remo_heap *heap, struct heap_slab *slab) {
+static void relist(struct remo_heap *heap, struct heap_slab *slab) {
     if (atomic_load(&slab->state) == HEAP_SLAB_FULL && atomic_load(&slab->freed) >= partial_from(slab)) {
         unlist(heap, slab);
         enlist(heap, slab, HEAP_SLAB_PARTIAL);
@@ -158,7 +157,7 @@ static void disown(struct remo_heap *heap, struct heap_slab *slab) {
     atomic_store(&slab->freed, 0);
     enlist(heap, slab, HEAP_SLAB_FULL);
     atomic_fetch_add(&slab->freed, count_free(slab));
-    settle(heap, slab);
+    relist(heap, slab);
 }
 
 /* Find or make a slab with free blocks, which is in no list. `lock` is held. */
@@ -315,7 +314,7 @@ static void after_free(struct remo_heap *heap, struct heap_slab *slab, uint32_t 
     if (!is_full && (word != 0 || !is_empty(slab)))
         return;
     pthread_mutex_lock(&heap->lock);
-    settle(heap, slab);
+    relist(heap, slab);
     pthread_mutex_unlock(&heap->lock);
 }
 

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "remote/fence.h"
 #include "objects/region.h"
 
 #define COUNT_MAX (1u << 24)
@@ -147,6 +146,8 @@ int remo_lock_open(struct remo_channel *parent, const char *name, const struct r
 void remo_lock_close(struct remo_lock *lock) {
     if (!lock)
         return;
+    if (lock->node)
+        remo__thread_unobserve(lock->node, &lock->observer); /* it may send a message of the channel */
     for (uint32_t i = 0; lock->locals && i < lock->count; i++)
         remo_ack_cancel(&lock->locals[i].reset); /* the operation may complete after the close */
     remo_channel_close(lock->channel);           /* no callback runs from here on */
@@ -187,14 +188,14 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
     uint64_t previous = atomic_load_explicit(&local->state, memory_order_relaxed), drawn;
     if (remo__unlikely(
             remo__state_kind(previous) != REMO__LOCK_FREE
-            || (atomic_load_explicit(&local->queued, memory_order_relaxed) != 0 && !REMO__MUTANT(lock_queued))
+            || (atomic_load_explicit(&local->waiters, memory_order_relaxed) != 0
+                && !REMO__MUTANT(lock_queued))
             || !atomic_compare_exchange_strong(&local->state, &previous, remo__state_busy(previous))))
         return remo__lock_acquire_in_turn(lock, index, thread, remo__deadline(timeout_ns));
-    uint64_t at = remo__memory_at(lock->words, local->home, local->offset);
-    if (remo__unlikely(at == REMO__NO_OFFSET))
+    struct remo__ref word;
+    if (remo__unlikely(!remo__memory_find_now(lock->words, thread, local->home, local->offset, &word)))
         return remo__lock_join_queue(lock, index, thread, previous, remo__deadline(timeout_ns));
-    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), local->home, at,
-                             REMO__LOCK_DRAW, &drawn, NULL);
+    int rc = remo__fetch_add(word, REMO__LOCK_DRAW, &drawn, NULL);
     if (remo__unlikely(rc != 0)) {
         remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
         return rc;
@@ -202,11 +203,11 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
     if (remo__unlikely((!remo__word_is_free(drawn) && !REMO__MUTANT(lock_drawn_served))
                        || (remo__word_flags(drawn) != 0 && !REMO__MUTANT(lock_drawn_flags))))
         return remo__lock_use_ticket(lock, index, thread, previous, drawn, remo__deadline(timeout_ns));
-    atomic_store_explicit(&local->owner, thread->index, memory_order_relaxed);
+    atomic_store_explicit(&local->owner, (uint8_t)thread->index, memory_order_relaxed);
     local->handovers = 0;
-    atomic_store_explicit(
-        &local->state, remo__state_word(REMO__LOCK_HELD, remo__state_nonce(previous), remo__word_next(drawn)),
-        memory_order_release);
+    local->waits_since_s = 0;
+    remo__lock_publish(
+        lock, local, remo__state_word(REMO__LOCK_HELD, remo__state_nonce(previous), remo__word_next(drawn)));
     return 0;
 }
 
@@ -220,20 +221,16 @@ static bool holds(const struct remo__lock_local *local, uint64_t state, const st
            && atomic_load_explicit(&local->owner, memory_order_relaxed) == thread->index;
 }
 
-static bool threads_wait(const struct remo__lock_local *local) {
-    return atomic_load_explicit(&local->queued, memory_order_relaxed) != 0;
-}
-
 /* Return whether the release is a single atomic, unless a node waits. */
 static bool is_plain(const struct remo__lock_local *local) {
     return (local->marks == 0 || REMO__MUTANT(lock_plain_marks)) && !remo__ack_pending(&local->reset)
-           && local->reset.status == 0 && !threads_wait(local);
+           && local->reset.status == 0 && atomic_load_explicit(&local->waiters, memory_order_relaxed) == 0;
 }
 
 /* Fence until no write that `scope` covers is in flight. Otherwise return -EAGAIN, and the lock stays
  * HELD: after a hand-over such a write could overwrite data of the next holder. */
-static int settle(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
-                  enum remo_fence_scope scope, int *ret_loss) {
+static int end_writes(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                      enum remo_fence_scope scope, int *ret_loss) {
     uint32_t home = lock->locals[index].home;
     if (REMO__MUTANT(lock_retry_fence)) {
         *ret_loss = remo_fence(lock->node, scope, home);
@@ -246,8 +243,8 @@ static int settle(const struct remo_lock *lock, uint32_t index, struct remo__thr
 /* A pair fence orders the writes before this thread's own release at the home. The next thread of this
  * node uses another connection, so for that thread they must be placed. A thread may queue during the
  * fence, so this is called where the lock is handed over, and not before. */
-static int settle_for_threads(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
-                              int *ret_loss) {
+static int end_writes_for_threads(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                                  int *ret_loss) {
     uint32_t home = lock->locals[index].home;
     if (lock->node->mapped || REMO__MUTANT(lock_fence_for_threads))
         return 0;
@@ -272,11 +269,12 @@ static int end_release(struct remo__lock_local *local, int loss, int rc) {
 static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           enum remo_fence_scope fence) {
     const struct remo__lock_local *local = &lock->locals[index];
-    bool hand_over = (local->marks == 0 || REMO__MUTANT(lock_hand_over_marks)) && threads_wait(local);
+    bool hand_over =
+        (local->marks == 0 || REMO__MUTANT(lock_hand_over_marks)) && remo__lock_threads_wait(local);
     int loss = 0;
     int rc = 0;
     if (hand_over && fence == REMO_FENCE_PAIR)
-        rc = settle_for_threads(lock, index, thread, &loss);
+        rc = end_writes_for_threads(lock, index, thread, &loss);
     if (rc != 0)
         return rc;
     if (hand_over && remo__lock_hand_over(lock, index))
@@ -291,12 +289,11 @@ static int release_plain(struct remo_lock *lock, uint32_t index, struct remo__th
     struct remo__lock_local *local = &lock->locals[index];
     uint32_t ticket = (uint32_t)state;
     uint64_t step = remo__word_step(ticket), word;
-    uint64_t at = remo__memory_at(lock->words, local->home, local->offset);
-    if (remo__unlikely(at == REMO__NO_OFFSET))
+    struct remo__ref ref;
+    if (remo__unlikely(!remo__memory_find_now(lock->words, thread, local->home, local->offset, &ref)))
         return remo__lock_return(lock, index, thread, fence);
     atomic_store_explicit(&local->state, remo__state_busy(state), memory_order_release);
-    int rc = remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), local->home, at, step,
-                             &word, NULL);
+    int rc = remo__fetch_add(ref, step, &word, NULL);
     if (remo__unlikely(rc != 0
                        || (remo__word_next(word) != ticket + 1 && !REMO__MUTANT(lock_release_grant)))) {
         if (rc == 0)
@@ -334,7 +331,7 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
     if (remo__unlikely(fence != REMO_FENCE_NONE
                        /* mapped: the atomic is a full fence */
                        && !lock->node->mapped && !REMO__MUTANT(lock_release_fence))) {
-        rc = settle(lock, index, thread, fence, &loss);
+        rc = end_writes(lock, index, thread, fence, &loss);
         if (remo__unlikely(rc != 0))
             return rc;
     }

@@ -1,6 +1,7 @@
 /* lock.h - internals that the files of the lock share: words, local state, protocol steps.
  *
  *   lock.c           open, and acquire and release without contention
+ *   lock/state.c     concurrent changes of the local state
  *   lock/queue.c     the wait queue of a lock, at its home
  *   lock/threads.c   the wait queue of the threads of one node
  *   lock/recovery.c  at the home: finds orphaned tickets after a failure or a leave
@@ -12,8 +13,9 @@
 #include <remo/lock.h>
 
 #include "base/bytes.h"
+#include "base/mutant.h"
 #include "base/threads_fence.h"
-#include "channel/channel.h"
+#include "channel/remote.h"
 
 /* ---- words ---- */
 
@@ -94,9 +96,10 @@ static inline uint64_t remo__grant_of(uint64_t queue_word, uint32_t ticket) {
 
 /* The state word of a lock on this node is {used:1, state:8, nonce:16, ticket:32}. While it is BUSY, one
  * thread of this node is changing the ticket, and the word may lag behind the home. In all other states
- * the word is exact. Any thread may change FREE, GUARDED or SKIPPED to BUSY by compare-and-swap. Any
- * thread may change UNSETTLED to GUARDED when the operation has ended. All other changes are made by the
- * thread that made the state BUSY, holds the lock, or waits for it. */
+ * the word is exact. Only remo__lock_publish, remo__lock_set_state and remo__lock_reopen end BUSY and
+ * UNSETTLED, because a report may wait for that. Any thread may change FREE, GUARDED or SKIPPED to BUSY
+ * (remo__lock_make_busy). Any thread may change UNSETTLED to GUARDED when the operation has ended. All other
+ * changes are made by the thread that made the state BUSY, holds the lock, or waits for it. */
 enum remo__lock_state {
     REMO__LOCK_FREE = 0,
     REMO__LOCK_BUSY = 1,
@@ -128,6 +131,26 @@ static inline bool remo__state_is_open(uint64_t state) {
     return kind == REMO__LOCK_FREE || kind == REMO__LOCK_SKIPPED || kind == REMO__LOCK_GUARDED;
 }
 
+static inline bool remo__state_is_exact(uint64_t state) {
+    enum remo__lock_state kind = remo__state_kind(state);
+    return (kind != REMO__LOCK_BUSY || REMO__MUTANT(lock_report_busy)) && kind != REMO__LOCK_UNSETTLED;
+}
+
+/* The word `found` of a report that waits is {is_found:1, kind:3, number of the wait:28, ticket:32}. */
+#define REMO__FOUND (UINT64_C(1) << 63)
+#define REMO__FOUND_KIND_SHIFT 60
+#define REMO__FOUND_WAIT_SHIFT 32
+#define REMO__FOUND_WAITS_MAX ((1u << (REMO__FOUND_KIND_SHIFT - REMO__FOUND_WAIT_SHIFT)) - 1)
+
+static inline uint64_t remo__found_of(uint64_t wait, uint64_t state) {
+    return REMO__FOUND | (uint64_t)remo__state_kind(state) << REMO__FOUND_KIND_SHIFT | wait | (uint32_t)state;
+}
+
+/* Return the state without its nonce, which a report does not need. */
+static inline uint64_t remo__found_state(uint64_t found) {
+    return remo__state_word((enum remo__lock_state)(found >> REMO__FOUND_KIND_SHIFT & 7), 0, (uint32_t)found);
+}
+
 /* Marks of a held lock. UNRESET: the queue word may still be nonzero. UNSURE: a release failed with unknown
  * outcome. */
 enum { REMO__LOCK_GOT_OWNERDEAD = 1, REMO__LOCK_REPAIRED = 2, REMO__LOCK_UNRESET = 4, REMO__LOCK_UNSURE = 8 };
@@ -137,22 +160,24 @@ enum { REMO__LOCK_GOT_OWNERDEAD = 1, REMO__LOCK_REPAIRED = 2, REMO__LOCK_UNRESET
 struct remo__lock_local {
     _Atomic uint64_t state;
     _Atomic uint64_t message_grant; /* a grant word received by message; written by the control thread */
-    _Atomic uint64_t last_skipped;  /* {1:1, ticket:32}: the last ticket of this node that was skipped */
     uint64_t offset;                /* of the home word in the home's memory */
     struct remo_ack reset;          /* resets the queue word while the lock is held */
-    _Atomic uint16_t queued;        /* threads of this node in the queue of lock/threads.c */
-    _Atomic uint16_t owner;         /* index of the thread that holds the lock */
-    _Atomic uint32_t failed_grant;  /* the ticket of the last grant that failed, if has_failed_grant */
+    _Atomic uint32_t waiters;       /* threads of this node in the queue of lock/threads.c, and the flag
+                                     * REMO__LOCK_REPORT_WAITS; one load finds both */
+    _Atomic uint32_t last_skipped;  /* the last ticket of this node that was skipped, if has_skipped */
     uint16_t home;
-    int16_t loss;                  /* holder: an error that a release found and did not return */
-    uint8_t handovers;             /* holder: consecutive local hand-overs */
-    uint8_t marks;                 /* holder */
-    _Atomic bool has_failed_grant; /* stored after failed_grant; the control thread reads both at any time */
-    bool outcome_unknown;          /* busy: an operation at the home may have been applied */
+    _Atomic uint8_t owner;    /* index of the thread that holds the lock */
+    uint16_t waits_since_s;   /* busy: begin of the first wait since the last grant or REMIND, or 0 */
+    int16_t loss;             /* holder: an error that a release found and did not return */
+    uint8_t handovers;        /* holder: consecutive local hand-overs */
+    uint8_t marks;            /* holder */
+    _Atomic bool has_skipped; /* stored after last_skipped; the control thread reads both at any time */
+    bool outcome_unknown;     /* busy: an operation at the home may have been applied */
 } REMO__CACHE_ALIGNED;
 
 static_assert(sizeof(struct remo__lock_local) == REMO__CACHE_LINE,
               "an uncontended acquire touches one private cache line");
+static_assert(REMO__THREADS_MAX - 1 <= UINT8_MAX, "`owner` is the index of a thread");
 
 #define REMO__LOCK_STRIPES 16u
 
@@ -163,13 +188,23 @@ struct remo__lock_stripe {
     struct remo__lock_waiter **last;
 } REMO__CACHE_ALIGNED;
 
+/* In `waiters`, set by the control thread: its report waits until the state is neither BUSY nor UNSETTLED. */
+#define REMO__LOCK_REPORT_WAITS (UINT32_C(1) << 31)
+
+/* Return whether threads of this node are in the queue of lock/threads.c. */
+static inline bool remo__lock_threads_wait(const struct remo__lock_local *local) {
+    return (atomic_load_explicit(&local->waiters, memory_order_relaxed) & ~REMO__LOCK_REPORT_WAITS) != 0;
+}
+
 struct remo__lock_recovery;
 
-/* A query of one home, until this node has answered it. Control thread only. */
+/* A query of one home, until this node has answered it. Only the control thread writes it, except `found`. */
 struct remo__lock_report {
     bool is_requested;
     uint32_t round;
-    uint32_t next;              /* lock to report */
+    uint32_t waits;             /* for the state of a lock: the number of the last wait */
+    _Atomic uint64_t found;     /* by another thread, for the present wait; 0: the report does not wait */
+    _Atomic uint32_t next;      /* lock to report; the service thread reads it */
     struct remo_nodeset failed; /* answer when this node has cut them off too */
 };
 
@@ -189,7 +224,8 @@ struct remo_lock {
     struct remo__lock_report *reports;    /* [home_count] */
     bool report_continues;                /* a REPORT_CONTINUE is queued; control thread only */
     struct remo__lock_recovery *recovery; /* NULL if this node is not a home */
-    bool has_unsent_grant; /* a grant by message waits for a connection or a REMIND; control thread only */
+    bool has_unsent_grant;                /* a grant by message waits for a connection; control thread only */
+    struct remo__thread_observer observer; /* of sweeps, for a report that waits for an operation */
     struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
 };
 
@@ -197,14 +233,45 @@ static inline struct remo__lock_stripe *remo__lock_stripe(struct remo_lock *lock
     return &lock->stripes[index / lock->home_count % REMO__LOCK_STRIPES];
 }
 
-/* Replace the BUSY state, and wake queued threads of this node. A queued thread increments `queued` before it
- * reads the state; this stores the state before it reads `queued`. The CPU could exchange the two here. So a
- * queued thread executes the fence for both, before it sleeps: remo__threads_fence in lock/threads.c. */
-static inline void remo__lock_set_state(struct remo_lock *lock, struct remo__lock_local *local,
-                                        uint64_t state) {
+/* If a report waits for the state, and the state is exact, give it to the report. */
+void remo__lock_report_resume(struct remo_lock *lock, const struct remo__lock_local *local);
+/* Give the report a state that was exact at some time since `found` was `wait`, and make it continue. Without
+ * effect if that wait has ended. */
+void remo__lock_report_give(struct remo_lock *lock, const struct remo__lock_local *local, uint64_t wait,
+                            uint64_t state);
+/* Make the report continue, on the control thread. */
+int remo__lock_report_send_continue(struct remo_lock *lock);
+/* Change an open state to BUSY. Returns false if the state is not open. *ret_previous is the state before. */
+bool remo__lock_make_busy(struct remo_lock *lock, struct remo__lock_local *local, uint64_t *ret_previous);
+/* Make an UNSETTLED state GUARDED if the operation has ended. Any thread may call this. */
+void remo__lock_reopen(struct remo_lock *lock, uint32_t index);
+
+/* Store the state, then read `waiters`. The CPU could exchange the two here. A thread that has changed
+ * `waiters` executes the fence for both before it reads the state: remo__threads_fence in lock/report.c and
+ * lock/threads.c. */
+static inline uint32_t remo__lock_store_state(struct remo__lock_local *local, uint64_t state) {
     atomic_store_explicit(&local->state, state, memory_order_release);
     remo__threads_fence_hot();
-    if (remo__unlikely(atomic_load_explicit(&local->queued, memory_order_relaxed) != 0))
+    return atomic_load_explicit(&local->waiters, memory_order_relaxed);
+}
+
+/* Replace the BUSY state by one that no other thread changes. */
+static inline void remo__lock_publish(struct remo_lock *lock, struct remo__lock_local *local,
+                                      uint64_t state) {
+    if (remo__unlikely((remo__lock_store_state(local, state) & REMO__LOCK_REPORT_WAITS) != 0))
+        remo__lock_report_resume(lock, local);
+}
+
+/* Replace the BUSY state by one that a queued thread of this node may change to BUSY, and wake the queued
+ * threads. */
+static inline void remo__lock_set_state(struct remo_lock *lock, struct remo__lock_local *local,
+                                        uint64_t state) {
+    uint32_t waiters = remo__lock_store_state(local, state);
+    if (remo__likely(waiters == 0))
+        return;
+    if (waiters & REMO__LOCK_REPORT_WAITS)
+        remo__lock_report_resume(lock, local);
+    if (waiters != REMO__LOCK_REPORT_WAITS)
         remo__wake(lock->node);
 }
 
@@ -245,8 +312,9 @@ int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct rem
                               uint8_t marks, int rc);
 /* Set the sentence for a release that keeps the lock, because writes may be in flight. Returns -EAGAIN. */
 int remo__lock_still_held(const struct remo_lock *lock, uint32_t index);
-/* Results of a grant besides 0 and errors. REMO__LOCK_GRANT_LOST: the connection to the waiter, which is up,
- * was lost. The release has succeeded, and the home sends the grant after the recount of remo__lock_end. */
+/* Results of a grant besides 0 and errors. REMO__LOCK_GRANT_LOST: this node has lost contact with the waiter,
+ * or the waiter has closed the table. The release has succeeded. In the recount that remo__lock_end requests,
+ * the home sends the grant or ends the ticket. */
 enum { REMO__LOCK_TICKET_SKIPPED = 1, REMO__LOCK_GRANT_LOST = 2 };
 
 /* Grant the lock to the first ticket after `ticket` that is not skipped, and end the skipped ones. `word` is
@@ -273,18 +341,18 @@ int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread 
  * operation may still be applied. Request a recount now, and again when the node next draws a ticket that is
  * not served immediately. */
 void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket);
-/* Make an UNSETTLED state GUARDED if the operation has ended. Any thread may call this. */
-void remo__lock_reopen(struct remo_lock *lock, uint32_t index);
 
-/* The time between reminders of one waiting thread; in the simulator longer than op_timeout_ns. */
+/* The time between reminders for one lock; in the simulator longer than op_timeout_ns. */
 #ifdef REMO_SIM_SMALL
-#define REMO__LOCK_REMIND_NS (60 * REMO__NS_PER_S)
+#define REMO__LOCK_REMIND_S 60u
 #else
-#define REMO__LOCK_REMIND_NS (10 * REMO__NS_PER_S)
+#define REMO__LOCK_REMIND_S 10u
 #endif
+#define REMO__LOCK_REMIND_NS (REMO__LOCK_REMIND_S * REMO__NS_PER_S)
 
-/* Send REMIND to the home if *remind_at_ns has passed, and advance *remind_at_ns. */
-void remo__lock_remind(struct remo_lock *lock, uint32_t index, uint64_t *remind_at_ns);
+/* Send REMIND to the home if this node has waited for the lock for that time, in one acquire or in several
+ * that timed out. The state is BUSY or WAITING. Returns the time at which the next REMIND is due. */
+uint64_t remo__lock_remind(struct remo_lock *lock, uint32_t index);
 
 /* Return 1 if the wait queue has room for a ticket of a node whose earlier tickets may be pending.
  * Otherwise return 0 or an error; the state is then no longer BUSY. The state is BUSY at the call, and was
@@ -312,19 +380,13 @@ enum remo__lock_message {
     REMO__LOCK_ANSWER,  /* to the home: u32 round, u8 last, u16 count, {u32 index, ticket, u8 kind}[count] */
     REMO__LOCK_GRANT,   /* home to a waiter whose granter failed: u32 index, u64 grant word */
     REMO__LOCK_RECOUNT, /* to the home, after an operation with unknown outcome */
-    REMO__LOCK_REMIND,  /* to the home, from a node that waits: repeat what could not be sent */
+    REMO__LOCK_REMIND,  /* to the home, from a node that waits: repeat what could not be sent, or recount */
     REMO__LOCK_REPORT_CONTINUE,  /* to the node itself */
     REMO__LOCK_RECOVERY_CONTINUE /* to the node itself: u32 round */
 };
 
-/* Kinds of claims, combined by bitwise or. FAILED_GRANT: the ticket of another node. An operation of its
- * grant failed at this node, so the waiter may not have received the grant. */
-enum {
-    REMO__CLAIM_HELD = 1,
-    REMO__CLAIM_WAITING = 2,
-    REMO__CLAIM_SKIPPED = 4,
-    REMO__CLAIM_FAILED_GRANT = 16
-};
+/* Kinds of claims, combined by bitwise or. */
+enum { REMO__CLAIM_HELD = 1, REMO__CLAIM_WAITING = 2, REMO__CLAIM_SKIPPED = 4 };
 
 #define REMO__CLAIM_BYTES 9u
 

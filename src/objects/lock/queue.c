@@ -6,81 +6,52 @@
 
 #include <stdio.h>
 
-#include "fabric/access.h"
-#include "remote/fence.h"
-
-#define TRIES_MAX 4u             /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
-#define PAUSE_NS REMO__NS_PER_MS /* between attempts to flush a grant, or to request a round */
+#define CHECKS_WITHOUT_CLOCK (REMO__CHECKS_BEFORE_SLEEP / 2)
+#define LATE_GRANT_PART 16u /* of op_timeout_ns: by then a grant word has usually arrived */
+#define TRIES_MAX 4u        /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
 
 /* ---- operations on a lock's words ---- */
 
-static int find_word(struct remo_lock *lock, const struct remo__lock_local *local, uint32_t word,
-                     uint64_t *ret_at) {
-    uint64_t offset = local->offset + 8 * (uint64_t)word;
-    uint64_t at = remo__memory_at(lock->words, local->home, offset);
-    if (remo__unlikely(at == REMO__NO_OFFSET)) {
-        int rc = remo__channel_reach(lock->channel, local->home);
-        if (rc != 0)
-            return rc;
-        at = remo__memory_at(lock->words, local->home, offset);
-        if (at == REMO__NO_OFFSET)
-            return remo__fail(-ENOTCONN, "node %u has just left %s", local->home,
-                              remo_channel_name(lock->channel));
-    }
-    *ret_at = at;
-    return 0;
+static int find_word(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                     struct remo__ref *ret_ref) {
+    const struct remo__lock_local *local = &lock->locals[index];
+    return remo__memory_find(lock->words, thread, local->home, local->offset + 8 * (uint64_t)word, ret_ref);
 }
 
 int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                    uint64_t addend, uint64_t *ret_old, struct remo_ack *ack) {
-    const struct remo__lock_local *local = &lock->locals[index];
-    uint64_t at = 0;
-    int rc = find_word(lock, local, word, &at);
-    if (rc != 0)
-        return rc;
-    return remo__fetch_add(thread, remo__channel_counters(lock->channel, thread), local->home, at, addend,
-                           ret_old, ack);
+    struct remo__ref ref;
+    int rc = find_word(lock, index, thread, word, &ref);
+    return rc != 0 ? rc : remo__fetch_add(ref, addend, ret_old, ack);
 }
 
 int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                     uint64_t expected, uint64_t desired, uint64_t *ret_old) {
-    const struct remo__lock_local *local = &lock->locals[index];
-    uint64_t at = 0;
-    int rc = find_word(lock, local, word, &at);
-    if (rc != 0)
-        return rc;
-    return remo__compare_swap(thread, remo__channel_counters(lock->channel, thread), local->home, at,
-                              expected, desired, ret_old, NULL);
+    struct remo__ref ref;
+    int rc = find_word(lock, index, thread, word, &ref);
+    return rc != 0 ? rc : remo__compare_swap(ref, expected, desired, ret_old, NULL);
 }
 
-/* Return whether an operation on the node failed because the node has failed or left. A lost connection to a
- * node that is up returns the same codes, so the membership decides. */
-static bool is_departure(const struct remo_lock *lock, uint32_t node, int rc) {
-    return (rc == -EHOSTDOWN || rc == -ENOTCONN)
-           && (remo__channel_check_peer(lock->channel, node) != 0 || REMO__MUTANT(lock_membership));
-}
-
-static int send_home(struct remo_lock *lock, uint32_t index, enum remo__lock_message type) {
+/* Errors are ignored: if a message cannot be sent, a later REMIND of a node that waits makes up for it. */
+static void send_type(struct remo_lock *lock, uint32_t node, enum remo__lock_message type) {
     const uint8_t message[] = {(uint8_t)type};
-    return remo_channel_send(lock->channel, lock->locals[index].home, message, sizeof message);
+    (void)remo_channel_send(lock->channel, node, message, sizeof message);
 }
 
-/* Request a round from the home. Without room for the message, retry for op_timeout_ns at most. */
-static void request_recount(struct remo_lock *lock, uint32_t index) {
-    uint64_t deadline_ns = remo__deadline(lock->node->op_timeout_ns);
-    int rc = send_home(lock, index, REMO__LOCK_RECOUNT);
-    while ((rc == -ENOMEM || rc == -ENOBUFS) && remo__remaining_ns(deadline_ns) > 0
-           && !REMO__MUTANT(lock_request_again)) {
-        remo__pause(lock->node, remo__deadline(PAUSE_NS));
-        rc = send_home(lock, index, REMO__LOCK_RECOUNT);
+/* `waits_since_s` has 16 bits and wraps: after a pause of about a multiple of 2^16 s between two waits, a
+ * REMIND may be late. */
+uint64_t remo__lock_remind(struct remo_lock *lock, uint32_t index) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t now_ns = remo__now_ns();
+    uint16_t now_s = (uint16_t)remo__max((uint16_t)(now_ns / REMO__NS_PER_S), 1);
+    if (local->waits_since_s == 0) {
+        local->waits_since_s = now_s;
+    } else if ((uint16_t)(now_s - local->waits_since_s) >= REMO__LOCK_REMIND_S) {
+        local->waits_since_s = now_s;
+        send_type(lock, local->home, REMO__LOCK_REMIND);
     }
-}
-
-void remo__lock_remind(struct remo_lock *lock, uint32_t index, uint64_t *remind_at_ns) {
-    if (remo__remaining_ns(*remind_at_ns) > 0)
-        return;
-    *remind_at_ns = remo__deadline(REMO__LOCK_REMIND_NS);
-    (void)send_home(lock, index, REMO__LOCK_REMIND); /* a later call repeats it */
+    uint16_t waited_s = (uint16_t)(now_s - local->waits_since_s);
+    return now_ns + (REMO__LOCK_REMIND_S - waited_s) * REMO__NS_PER_S;
 }
 
 /* In state UNSETTLED the node does not answer the home. If it did, the home could end the ticket first, and
@@ -88,29 +59,21 @@ void remo__lock_remind(struct remo_lock *lock, uint32_t index, uint64_t *remind_
 void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t nonce, uint32_t ticket) {
     struct remo__lock_local *local = &lock->locals[index];
     enum remo__lock_state state = REMO__LOCK_FREE;
-    if (rc != 0 && !is_departure(lock, local->home, rc) && !REMO__MUTANT(lock_outcome_unknown)) {
+    char sentence[REMO__SENTENCE_MAX]; /* messages that cannot be sent must not replace it */
+    if (rc < 0)
+        snprintf(sentence, sizeof sentence, "%s", remo_last_error());
+    if (rc != 0 && !remo__is_departure(rc) && !REMO__MUTANT(lock_outcome_unknown)) {
         local->outcome_unknown = true;
         if (remo__op_abandoned(lock->node, local->home) && !REMO__MUTANT(lock_unsettled))
             state = REMO__LOCK_UNSETTLED;
         else
             state = REMO__LOCK_GUARDED;
         nonce = (uint16_t)(nonce + !REMO__MUTANT(lock_unsettled_nonce)); /* see remo__lock_reopen */
-        request_recount(lock, index);
+        send_type(lock, local->home, REMO__LOCK_RECOUNT);
     }
     remo__lock_set_state(lock, local, remo__state_word(state, nonce, ticket));
-}
-
-/* No two UNSETTLED words are equal, because each has its own nonce. So if the state has become UNSETTLED
- * again since it was read, because of a later operation, the compare-and-swap fails. */
-
-void remo__lock_reopen(struct remo_lock *lock, uint32_t index) {
-    struct remo__lock_local *local = &lock->locals[index];
-    uint64_t state = atomic_load(&local->state);
-    if (remo__state_kind(state) != REMO__LOCK_UNSETTLED || remo__op_abandoned(lock->node, local->home))
-        return;
-    uint64_t open = remo__state_word(REMO__LOCK_GUARDED, remo__state_nonce(state), (uint32_t)state);
-    if (atomic_compare_exchange_strong(&local->state, &state, open) && atomic_load(&local->queued) != 0)
-        remo__wake(lock->node);
+    if (rc < 0)
+        (void)remo__fail(rc, "%s", sentence);
 }
 
 int remo__lock_guard(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t previous) {
@@ -135,67 +98,28 @@ static int send_grant_message(struct remo_lock *lock, uint32_t index, uint32_t w
     remo__put_u32(&writer, index);
     remo__put_u64(&writer, grant);
     int rc = remo_channel_send(lock->channel, waiter, message, (size_t)(writer.at - message));
-    if (rc != 0 && rc != -EHOSTDOWN && !REMO__MUTANT(lock_unsent_grant))
+    if (rc != 0 && rc != -EHOSTDOWN)
         lock->has_unsent_grant = true;
     return rc;
 }
 
-/* Record that the waiter may not receive the grant. The recount that remo__lock_end requests lets the home
- * find the ticket and send the grant by message. */
-static void note_failed_grant(struct remo_lock *lock, uint32_t index, uint32_t ticket) {
-    struct remo__lock_local *local = &lock->locals[index];
-    if (REMO__MUTANT(lock_note_failed_grant))
-        return;
-    atomic_store_explicit(&local->failed_grant, ticket, memory_order_relaxed);
-    atomic_store_explicit(&local->has_failed_grant, true, memory_order_release);
-}
-
-/* Post a read after a failed write of a grant word, and repeat a failed post for op_timeout_ns. While the
- * read is in flight, the state stays UNSETTLED. So the write is placed before the home sends the grant by
- * message. A write placed after that could overwrite the grant word of a later ticket. Returns whether a
- * read was posted, or the write needs none. */
-static bool flush_grant(struct remo_lock *lock, struct remo__thread *thread, uint32_t waiter, uint64_t at) {
-    if (lock->node->fabric->caps.completion_placed || REMO__MUTANT(lock_flush_grant))
-        return true;
-    uint64_t deadline_ns = remo__deadline(lock->node->op_timeout_ns);
-    struct remo_stats *stats = remo__channel_counters(lock->channel, thread);
-    int rc = remo__op_flush(thread, stats, waiter, at);
-    while (rc != 0 && !is_departure(lock, waiter, rc) && remo__remaining_ns(deadline_ns) > 0
-           && !REMO__MUTANT(lock_flush_again)) {
-        remo__pause(lock->node, remo__deadline(PAUSE_NS));
-        rc = remo__op_flush(thread, stats, waiter, at);
-    }
-    return rc == 0 || is_departure(lock, waiter, rc) || REMO__MUTANT(lock_flush_again);
-}
-
-/* Wait until the write is complete: this thread might never call the library again to drive it. If the write
- * failed and was not flushed, this node does not report it. The home then sends the grant only after this
- * node has left or failed. */
+/* Wait until the write is complete: this thread might never call the library again to drive it. */
 static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
                        uint64_t grant) {
     struct remo_ack ack = REMO_ACK_INIT;
-    uint64_t at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
-    if (at == REMO__NO_OFFSET) {
-        int rc = remo__channel_reach(lock->channel, waiter);
-        at = remo__memory_at(lock->grants, waiter, 8 * (uint64_t)index);
-        if (rc != 0 && !is_departure(lock, waiter, rc))
-            note_failed_grant(lock, index, (uint32_t)grant);
-        if (rc != 0 || at == REMO__NO_OFFSET)
-            return rc;
-    }
-    int rc = remo__write(thread, remo__channel_counters(lock->channel, thread), waiter, at, &grant,
-                         sizeof grant, REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT | REMO__WRITE_TRACKED, &ack);
-    if (rc == 0 && remo__ack_pending(&ack))
-        rc = remo_ack_wait(&ack, lock->node->op_timeout_ns);
-    if (remo__ack_pending(&ack))
-        remo_ack_cancel(&ack);
-    if (rc != 0 && !is_departure(lock, waiter, rc) && flush_grant(lock, thread, waiter, at))
-        note_failed_grant(lock, index, (uint32_t)grant);
+    struct remo__ref ref;
+    int rc = remo__memory_find(lock->grants, thread, waiter, 8 * (uint64_t)index, &ref);
+    if (rc != 0)
+        return rc;
+    rc = remo__write(ref, &grant, sizeof grant, REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT | REMO__WRITE_TRACKED,
+                     &ack);
+    if (rc == 0)
+        rc = remo__ack_settle(&ack, lock->node->op_timeout_ns);
     return rc == -ETIMEDOUT ? remo__peer_timeout(lock->node, waiter, "grant a lock to") : rc;
 }
 
-/* If the waiter has failed or left, the home resolves its tickets. If only the connection to the waiter was
- * lost, that is no error of the caller: the home sends the grant. */
+/* This node may have lost contact with the waiter although the waiter is up. So the home decides whether it
+ * has failed, and sends the grant or ends the ticket. The caller gets no error. */
 int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint32_t waiter, uint64_t grant, bool by_message) {
     if (waiter >= lock->node->size || !remo_nodeset_has(&lock->channel->participants, waiter))
@@ -206,9 +130,9 @@ int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__t
             index, remo_channel_name(lock->channel), waiter);
     int rc = by_message ? send_grant_message(lock, index, waiter, grant)
                         : write_grant(lock, index, thread, waiter, grant);
-    if (rc != -EHOSTDOWN && rc != -ENOTCONN)
+    if (!remo__is_departure(rc))
         return rc;
-    return by_message || is_departure(lock, waiter, rc) ? 0 : REMO__LOCK_GRANT_LOST;
+    return by_message || REMO__MUTANT(lock_grant_lost) ? 0 : REMO__LOCK_GRANT_LOST;
 }
 
 int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
@@ -216,11 +140,8 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
     uint64_t grant = remo__queue_word_grant(by_message ? REMO__GRANTER_RECOVERY : lock->rank, flags), before;
     uint32_t queue_word = remo__lock_queue_word(lock, ticket);
     int rc = remo__lock_add(lock, index, thread, queue_word, grant, &before, NULL);
-    if (rc != 0) {
-        if (!by_message)
-            note_failed_grant(lock, index, ticket);
+    if (rc != 0)
         return rc;
-    }
     if ((before & REMO__QUEUE_WORD_SKIP) && !REMO__MUTANT(lock_skip)) {
         if (!REMO__MUTANT(lock_skip_reset))
             rc = remo__lock_add(lock, index, thread, queue_word, -(before + grant), NULL, NULL);
@@ -259,18 +180,18 @@ int remo__lock_end_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
 
 /* ---- holding and releasing ---- */
 
-struct settling {
+struct operations {
     struct remo_lock *lock;
     uint32_t home;
 };
 
 /* A wait condition: no operation of this node that may still change a word at the home is in flight. */
-static int has_settled(void *ctx) {
-    const struct settling *settling = ctx;
-    struct remo_lock *lock = settling->lock;
-    return !remo__op_abandoned(lock->node, settling->home)
+static int have_ended(void *ctx) {
+    const struct operations *operations = ctx;
+    struct remo_lock *lock = operations->lock;
+    return !remo__op_abandoned(lock->node, operations->home)
                ? 1
-               : remo__channel_check_peer(lock->channel, settling->home);
+               : remo__channel_check_peer(lock->channel, operations->home);
 }
 
 /* Complete the reset of the queue word, which must be 0 before `serving` moves on. If a reset has failed, its
@@ -287,11 +208,11 @@ static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thr
         return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
     }
     local->reset = (struct remo_ack)REMO_ACK_INIT;
-    if ((rc == 0 && !unreset) || is_departure(lock, local->home, rc) || REMO__MUTANT(lock_reset_failed))
+    if ((rc == 0 && !unreset) || remo__is_departure(rc) || REMO__MUTANT(lock_reset_failed))
         return 0;
-    struct settling settling = {.lock = lock, .home = local->home};
+    struct operations operations = {.lock = lock, .home = local->home};
     uint64_t timeout_ns = REMO__MUTANT(lock_reset_once) ? 0 : lock->node->op_timeout_ns;
-    rc = remo__wait(lock->node, has_settled, &settling, remo__deadline(timeout_ns));
+    rc = remo__wait(lock->node, have_ended, &operations, remo__deadline(timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
     if (rc != 0)
@@ -311,17 +232,18 @@ int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct rem
                               uint8_t marks, int rc) {
     struct remo__lock_local *local = &lock->locals[index];
     char sentence[REMO__SENTENCE_MAX];
-    if (is_departure(lock, local->home, rc) || REMO__MUTANT(lock_release_failed))
+    if (remo__is_departure(rc) || REMO__MUTANT(lock_release_failed))
         return rc;
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());
     if (remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, NULL) == 0)
         return remo__fail(rc, "%s", sentence);
     uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed);
     local->marks = marks | REMO__LOCK_UNSURE;
-    atomic_store_explicit(&local->state,
-                          remo__state_word(REMO__LOCK_HELD, remo__state_nonce(state), (uint32_t)state),
-                          memory_order_release);
-    return remo__lock_still_held(lock, index);
+    rc = remo__lock_still_held(lock, index);
+    snprintf(sentence, sizeof sentence, "%s", remo_last_error()); /* a message to a report may fail */
+    remo__lock_publish(lock, local,
+                       remo__state_word(REMO__LOCK_HELD, remo__state_nonce(state), (uint32_t)state));
+    return remo__fail(rc, "%s", sentence);
 }
 
 /* Return 1 if a release that failed was applied, 0 if not, or an error. The release is no longer in flight,
@@ -392,13 +314,13 @@ static int fail_lost(const struct remo_lock *lock, uint32_t index) {
 static int take_lock(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
                      uint32_t ticket, uint32_t flags) {
     struct remo__lock_local *local = &lock->locals[index];
-    atomic_store_explicit(&local->owner, thread->index, memory_order_relaxed);
+    atomic_store_explicit(&local->owner, (uint8_t)thread->index, memory_order_relaxed);
     local->handovers = 0;
+    local->waits_since_s = 0;
     local->marks = flags == REMO__LOCK_OWNER_DEAD ? REMO__LOCK_GOT_OWNERDEAD : 0;
     if (REMO__MUTANT(lock_owner_dead))
         flags = 0;
-    atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_HELD, nonce, ticket),
-                          memory_order_release);
+    remo__lock_publish(lock, local, remo__state_word(REMO__LOCK_HELD, nonce, ticket));
     if (remo__likely(flags == 0))
         return 0;
     if (flags & REMO__LOCK_LOST) {
@@ -440,6 +362,7 @@ struct grant_wait {
     const void *word; /* the grant word of this node */
     uint64_t which;   /* the bits of the grant word that identify the grant */
     uint64_t grant;   /* result */
+    uint32_t checks;  /* of the condition granted_soon */
 };
 
 static int granted(void *ctx) {
@@ -455,15 +378,30 @@ static int granted(void *ctx) {
     return 1;
 }
 
+#ifndef REMO_SIM
+/* A wait condition: granted, or checked so often that the wait is not short. */
+static int granted_soon(void *ctx) {
+    struct grant_wait *wait = ctx;
+    int rc = granted(wait);
+    return rc == 0 && ++wait->checks >= CHECKS_WITHOUT_CLOCK ? 1 : rc;
+}
+#endif
+
 /* Wait for the grant, and remind the home of messages that it, or its peers, could not send. */
 static int wait_until_granted(struct grant_wait *wait, uint32_t index, uint64_t deadline_ns) {
-    uint64_t remind_at_ns = remo__deadline(REMO__LOCK_REMIND_NS);
+    if (REMO__MUTANT(lock_remind_brief))
+        wait->local->waits_since_s = 0;
+#ifndef REMO_SIM /* a short wait without a deadline reads no clock */
+    wait->checks = 0;
+    int soon = remo__wait(wait->lock->node, granted_soon, wait, deadline_ns);
+    if (soon == 0 ? wait->grant != 0 : soon != -ETIMEDOUT)
+        return soon;
+#endif
     for (;;) {
-        uint64_t until_ns = remo__min(deadline_ns, remind_at_ns);
+        uint64_t until_ns = remo__min(deadline_ns, remo__lock_remind(wait->lock, index));
         int rc = remo__wait(wait->lock->node, granted, wait, until_ns);
         if (rc != -ETIMEDOUT || until_ns == deadline_ns)
             return rc;
-        remo__lock_remind(wait->lock, index, &remind_at_ns);
     }
 }
 
@@ -476,6 +414,29 @@ static int set_skip(struct remo_lock *lock, uint32_t index, struct remo__thread 
     return rc == 0 && old != arrived && !REMO__MUTANT(lock_set_skip_granted) ? -EALREADY : rc;
 }
 
+/* Wait for the grant word of a grant that has been made. A late write may have overwritten the word. So the
+ * node requests a round, in which the home sends the grant by message. Without the word the node abandons
+ * the ticket, and the home ends the ticket. A later wait ignores the word, because it has another nonce. */
+static int wait_for_late_grant(struct grant_wait *wait, uint32_t index, uint16_t nonce, uint32_t ticket) {
+    struct remo_lock *lock = wait->lock;
+    uint64_t timeout_ns = lock->node->op_timeout_ns;
+    uint64_t usual_end_ns = remo__deadline(timeout_ns / LATE_GRANT_PART);
+    uint64_t deadline_ns = remo__deadline(REMO__MUTANT(lock_late_grant) ? REMO_FOREVER : timeout_ns);
+    remo__lock_publish(lock, wait->local, remo__state_word(REMO__LOCK_WAITING, nonce, ticket));
+    int rc = wait_until_granted(wait, index, usual_end_ns);
+    if (rc == -ETIMEDOUT) {
+        if (!REMO__MUTANT(lock_late_grant_recount))
+            send_type(lock, wait->local->home, REMO__LOCK_RECOUNT);
+        rc = wait_until_granted(wait, index, deadline_ns);
+    }
+    if (rc != -ETIMEDOUT)
+        return rc;
+    return remo__fail(-ETIMEDOUT,
+                      "lock %u of %s was granted to this node, but the grant did not arrive: the node that "
+                      "released the lock is paused or unreachable; try again later",
+                      index, remo_channel_name(lock->channel));
+}
+
 /* Wait for the grant, after the arrival; the state is BUSY, and becomes WAITING. */
 static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
                           uint32_t ticket, uint64_t deadline_ns) {
@@ -485,8 +446,7 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
                               .local = local,
                               .word = lock->grants->own + 8 * (uint64_t)index,
                               .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket};
-    atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_WAITING, nonce, ticket),
-                          memory_order_release);
+    remo__lock_publish(lock, local, remo__state_word(REMO__LOCK_WAITING, nonce, ticket));
     int rc = wait_until_granted(&wait, index, deadline_ns);
     if (rc == -ETIMEDOUT) {
         atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_BUSY, nonce, ticket),
@@ -497,12 +457,8 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
             return remo__fail(-ETIMEDOUT, "lock %u of %s was not free within the timeout", index,
                               remo_channel_name(lock->channel));
         }
-        /* The grant came first. Its grant word must arrive before this node waits for another one. */
-        if (rc == -EALREADY) {
-            atomic_store_explicit(&local->state, remo__state_word(REMO__LOCK_WAITING, nonce, ticket),
-                                  memory_order_release);
-            rc = wait_until_granted(&wait, index, REMO_FOREVER);
-        }
+        if (rc == -EALREADY) /* the grant came first */
+            rc = wait_for_late_grant(&wait, index, nonce, ticket);
     }
     if (rc != 0) {
         remo__lock_end(lock, index, rc, nonce, ticket);
@@ -525,7 +481,8 @@ static int clear_skip(struct remo_lock *lock, uint32_t index, struct remo__threa
                              arrived | REMO__QUEUE_WORD_SKIP, arrived, &old);
     if (rc != 0 || old == (arrived | REMO__QUEUE_WORD_SKIP) || REMO__MUTANT(lock_clear_skip_failed))
         return rc;
-    atomic_store_explicit(&local->last_skipped, REMO__LOCK_DRAW | ticket, memory_order_release);
+    atomic_store_explicit(&local->last_skipped, ticket, memory_order_relaxed);
+    atomic_store_explicit(&local->has_skipped, true, memory_order_release);
     return -EALREADY;
 }
 
@@ -537,7 +494,7 @@ int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
     if (remo__word_is_free(drawn))
         return take_lock(lock, index, thread, remo__state_nonce(previous), ticket, remo__word_flags(drawn));
     if (local->outcome_unknown)
-        request_recount(lock, index);
+        send_type(lock, local->home, REMO__LOCK_RECOUNT);
     local->outcome_unknown = false;
     uint64_t arrive = remo__queue_word_arrive(lock->rank, nonce), before;
     int rc = remo__lock_add(lock, index, thread, remo__lock_queue_word(lock, ticket), arrive, &before, NULL);
@@ -603,10 +560,9 @@ static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread 
 
 int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
     struct remo__lock_local *local = &lock->locals[index];
+    uint64_t previous;
     remo__lock_reopen(lock, index);
-    uint64_t previous = atomic_load_explicit(&local->state, memory_order_relaxed);
-    if (!remo__state_is_open(previous) || atomic_load_explicit(&local->queued, memory_order_relaxed) != 0
-        || !atomic_compare_exchange_strong(&local->state, &previous, remo__state_busy(previous)))
+    if (remo__lock_threads_wait(local) || !remo__lock_make_busy(lock, local, &previous))
         return remo__lock_is_held_by(local, thread)
                    ? remo__lock_fail_deadlock()
                    : remo__fail_static(

@@ -11,16 +11,26 @@
 #define READ_BYTES 8192u /* of home words in one read */
 #define READS_PER_STEP 16u
 #define LOCKS_PER_STEP 32u
+#define REMIND_PAUSE_MIN_NS (REMO__LOCK_REMIND_NS / 2)
+#define REMIND_PAUSE_MAX_NS (8u * REMO__LOCK_REMIND_NS)
 #define SWAPS_MAX 4u /* of a queue word: other nodes change it twice at most (skip, grant) */
 
 enum { SKIPPED_BEFORE = 8 }; /* a further kind of claim: the ticket had SKIP at the scan */
 
-enum phase { IDLE, SCANNING, ASKING, RESOLVING };
+enum phase { IDLE, SCANNING, QUERYING, RESOLVING };
 
 struct held_lock {
     uint32_t at;    /* the number of the lock at this home */
     uint32_t first; /* the ticket that was served at the scan */
     uint32_t span;
+};
+
+/* The ticket that the next round confirms: its claim was SKIPPED, and its queue word 0 (confirm_skip). */
+struct skipped_ticket {
+    bool is_used;
+    bool is_of_this_round;
+    uint32_t index, ticket;
+    uint32_t from; /* no lock before this one is considered: each lock gets its turn */
 };
 
 struct remo__lock_recovery {
@@ -33,8 +43,11 @@ struct remo__lock_recovery {
     struct remo_nodeset unsent;     /* of these: the query could not be sent yet */
     bool drains;    /* after a RECOUNT: query all once before the scan, so that late operations have ended */
     bool is_paused; /* the message that continues the round was not sent, or could not be handled */
-    uint64_t reminded_at_ns; /* a REMIND soon after it has no effect: many threads may wait */
-    bool recount_due;        /* a RECOUNT arrived during the round: begin another one after it */
+    uint64_t reminded_at_ns;  /* a REMIND soon after it has no effect: many threads may wait */
+    uint64_t recounted_at_ns; /* when a REMIND last began a recount */
+    uint64_t remind_pause_ns; /* until the next REMIND may begin one; it doubles until a round is useful */
+    bool recount_due;         /* a RECOUNT arrived, or a skip must be confirmed: begin another round */
+    struct skipped_ticket skipped;
     struct held_lock batch[BATCH_LOCKS];
     uint8_t *claims; /* [BATCH_LOCKS][places] */
     uint64_t words[READ_BYTES / 8];
@@ -51,6 +64,7 @@ int remo__lock_recovery_open(struct remo_lock *lock) {
     while (lock->homes[recovery->slot] != lock->rank)
         recovery->slot++;
     recovery->locks = (lock->count - recovery->slot + lock->home_count - 1) / lock->home_count;
+    recovery->remind_pause_ns = REMIND_PAUSE_MIN_NS;
     lock->recovery = recovery;
     return 0;
 }
@@ -89,10 +103,8 @@ static void continue_round(struct remo_lock *lock) {
                   remo_channel_name(lock->channel), remo_last_error());
 }
 
-void remo__lock_recovery_start(struct remo_lock *lock) {
+static void start_round(struct remo_lock *lock) {
     struct remo__lock_recovery *recovery = lock->recovery;
-    if (!recovery)
-        return;
     recovery->phase = SCANNING;
     recovery->round++;
     recovery->scanned = recovery->count = 0;
@@ -100,13 +112,26 @@ void remo__lock_recovery_start(struct remo_lock *lock) {
     continue_round(lock);
 }
 
+void remo__lock_recovery_start(struct remo_lock *lock) {
+    if (!lock->recovery)
+        return;
+    lock->recovery->remind_pause_ns = REMIND_PAUSE_MIN_NS;
+    start_round(lock);
+}
+
 static void begin_recount(struct remo_lock *lock) {
     lock->recovery->recount_due = false;
     lock->recovery->drains = !REMO__MUTANT(lock_drains);
-    remo__lock_recovery_start(lock);
+    start_round(lock);
 }
 
 static void end_round(struct remo_lock *lock) {
+    struct skipped_ticket *skipped = &lock->recovery->skipped;
+    if (!skipped->is_of_this_round) {
+        skipped->from = skipped->is_used ? skipped->index + 1 : 0;
+        skipped->is_used = false;
+    }
+    skipped->is_of_this_round = false;
     lock->recovery->phase = IDLE;
     if (lock->recovery->recount_due && !REMO__MUTANT(lock_recount_due))
         begin_recount(lock);
@@ -138,16 +163,18 @@ static int scan_some(struct remo_lock *lock, struct remo__thread *thread) {
     struct remo__lock_recovery *recovery = lock->recovery;
     uint32_t most = READ_BYTES / lock->stride, left = recovery->locks - recovery->scanned;
     uint32_t count = (uint32_t)remo__min(remo__min(most, left), BATCH_LOCKS - recovery->count);
-    uint64_t at = remo__memory_at(lock->words, lock->rank, (uint64_t)recovery->scanned * lock->stride);
-    int rc = remo__read(thread, remo__channel_counters(lock->channel, thread), lock->rank, at,
-                        recovery->words, (size_t)count * lock->stride, NULL);
+    struct remo__ref ref;
+    int rc =
+        remo__memory_find(lock->words, thread, lock->rank, (uint64_t)recovery->scanned * lock->stride, &ref);
+    if (rc == 0)
+        rc = remo__read(ref, recovery->words, (size_t)count * lock->stride, NULL);
     for (uint32_t i = 0; rc == 0 && i < count; i++)
         record_lock(lock, recovery->scanned + i, &recovery->words[(size_t)i * lock->stride / 8]);
     recovery->scanned += count;
     return rc;
 }
 
-/* ---- ASKING ---- */
+/* ---- QUERYING ---- */
 
 static void query_node(struct remo_lock *lock, uint32_t node) {
     struct remo__lock_recovery *recovery = lock->recovery;
@@ -174,7 +201,7 @@ static void query_unanswered(struct remo_lock *lock) {
 
 static void query_all(struct remo_lock *lock) {
     struct remo__lock_recovery *recovery = lock->recovery;
-    recovery->phase = ASKING;
+    recovery->phase = QUERYING;
     recovery->unanswered = recovery->unsent = (struct remo_nodeset){0};
     /* A node that connects later has no ticket of the scan. */
     for (uint32_t node = 0; node < lock->node->size; node++)
@@ -187,9 +214,9 @@ void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node) {
     struct remo__lock_recovery *recovery = lock->recovery;
     if (!recovery)
         return;
-    if (lock->has_unsent_grant) {
+    if (lock->has_unsent_grant && !REMO__MUTANT(lock_unsent_grant)) {
         remo__lock_recovery_start(lock);
-    } else if (recovery->phase == ASKING && remo_nodeset_has(&recovery->unsent, node)) {
+    } else if (recovery->phase == QUERYING && remo_nodeset_has(&recovery->unsent, node)) {
         remo_nodeset_remove(&recovery->unsent, node);
         query_node(lock, node);
     }
@@ -214,7 +241,7 @@ static void record_claim(struct remo_lock *lock, uint32_t index, uint32_t ticket
     const struct held_lock *held = find_held(recovery, index / lock->home_count);
     if (!held || ticket - held->first >= held->span)
         return; /* not of this query */
-    uint8_t known = REMO__CLAIM_HELD | REMO__CLAIM_WAITING | REMO__CLAIM_SKIPPED | REMO__CLAIM_FAILED_GRANT;
+    uint8_t known = REMO__CLAIM_HELD | REMO__CLAIM_WAITING | REMO__CLAIM_SKIPPED;
     recovery->claims[(size_t)(held - recovery->batch) * lock->places + (ticket - held->first)] |=
         kind & known;
 }
@@ -224,7 +251,7 @@ static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader
     uint32_t round = remo__get_u32(reader);
     uint8_t last = remo__get_u8(reader);
     uint16_t count = remo__get_u16(reader);
-    if (reader->bad || recovery->phase != ASKING || (round != recovery->round && !REMO__MUTANT(lock_round))
+    if (reader->bad || recovery->phase != QUERYING || (round != recovery->round && !REMO__MUTANT(lock_round))
         || !remo_nodeset_has(&recovery->unanswered, from))
         return; /* of an earlier round */
     for (uint32_t i = 0; i < count; i++) {
@@ -240,7 +267,7 @@ static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader
         return;
     if (recovery->drains) {
         recovery->drains = false;
-        remo__lock_recovery_start(lock);
+        start_round(lock);
         return;
     }
     recovery->phase = RESOLVING;
@@ -257,18 +284,24 @@ struct resolve {
     uint64_t word; /* the home word, read again */
 };
 
+/* A round that changes something is useful, so the next REMIND has an effect soon. */
+static void note_change(const struct resolve *resolve) {
+    resolve->lock->recovery->remind_pause_ns = REMIND_PAUSE_MIN_NS;
+}
+
 static int read_word(const struct resolve *resolve, uint32_t which, uint64_t *ret_word) {
     struct remo_lock *lock = resolve->lock;
-    uint64_t at =
-        remo__memory_at(lock->words, lock->rank, lock->locals[resolve->index].offset + 8 * (uint64_t)which);
-    return remo__read(resolve->thread, remo__channel_counters(lock->channel, resolve->thread), lock->rank, at,
-                      ret_word, 8, NULL);
+    struct remo__ref ref;
+    int rc = remo__memory_find(lock->words, resolve->thread, lock->rank,
+                               lock->locals[resolve->index].offset + 8 * (uint64_t)which, &ref);
+    return rc != 0 ? rc : remo__read(ref, ret_word, 8, NULL);
 }
 
 /* End an orphaned ticket. `entered`: its node may have held the lock. */
 static int end_orphaned(const struct resolve *resolve, uint32_t ticket, uint64_t queue_word, bool entered) {
     struct remo_lock *lock = resolve->lock;
     uint64_t change = 0;
+    note_change(resolve);
     if (entered && remo__word_flags(resolve->word) == 0 && !REMO__MUTANT(lock_mark_owner_dead))
         change = (uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT;
     int rc = 0;
@@ -296,6 +329,7 @@ static int skip_orphaned(const struct resolve *resolve, uint32_t ticket) {
         /* The grant came after the cut-off, so the failed node never held the lock. */
         if (remo__queue_word_is_granted(queue_word) && !REMO__MUTANT(lock_orphaned_granted))
             return end_orphaned(resolve, ticket, queue_word, false);
+        note_change(resolve);
         rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, queue_word,
                              queue_word | REMO__QUEUE_WORD_SKIP, &old);
         if (rc == 0 && old == queue_word)
@@ -305,10 +339,37 @@ static int skip_orphaned(const struct resolve *resolve, uint32_t ticket) {
     return rc;
 }
 
+/* The queue word of a ticket with the claim SKIPPED is 0. Return true if a node that failed was about to skip
+ * the ticket. Otherwise its node has resumed the ticket since the claim, and has acquired the lock. The node
+ * claims HELD in the next round then. So the next round confirms the former, for one ticket at a time. */
+static bool confirm_skip(struct remo_lock *lock, uint32_t index, uint32_t ticket) {
+    struct remo__lock_recovery *recovery = lock->recovery;
+    struct skipped_ticket *skipped = &recovery->skipped;
+    bool is_found = skipped->is_used && skipped->index == index && skipped->ticket == ticket;
+    if ((is_found && !skipped->is_of_this_round) || REMO__MUTANT(lock_confirm_skip)) {
+        skipped->is_used = false;
+        return true;
+    }
+    recovery->recount_due = true;
+    if (!skipped->is_used && index >= skipped->from) {
+        skipped->is_used = skipped->is_of_this_round = true;
+        skipped->index = index;
+        skipped->ticket = ticket;
+    }
+    return false;
+}
+
+/* Return whether the node of a served ticket with a claim, whose queue word is 0, has acquired the lock since
+ * the claim, and has reset the word. */
+static bool is_acquired(const struct resolve *resolve, uint32_t ticket, uint8_t claims) {
+    if (claims & REMO__CLAIM_WAITING)
+        return !REMO__MUTANT(lock_acquired_since);
+    return !confirm_skip(resolve->lock, resolve->index, ticket);
+}
+
 /* Resolve the ticket that has been served since the scan. */
-static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t all_claims) {
+static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t claims) {
     struct remo_lock *lock = resolve->lock;
-    uint8_t claims = all_claims & (uint8_t)~REMO__CLAIM_FAILED_GRANT;
     uint64_t queue_word;
     if ((claims & REMO__CLAIM_HELD) && !REMO__MUTANT(lock_claim_held))
         return 0;
@@ -321,24 +382,24 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
         return end_orphaned(
             resolve, ticket, queue_word,
             queue_word == 0 || (is_granted && !skipped && remo__queue_word_waiter(queue_word) != UINT32_MAX));
-    if (queue_word == 0 && (claims & REMO__CLAIM_WAITING) && !REMO__MUTANT(lock_acquired_since))
-        return 0; /* its node has acquired the lock since, and has reset the queue word */
+    if (queue_word == 0 && is_acquired(resolve, ticket, claims))
+        return 0;
     /* A node that failed was about to skip the ticket of a node that is up. */
     if ((queue_word == 0 || (is_granted && skipped)) && !REMO__MUTANT(lock_failed_skipper))
         return end_orphaned(resolve, ticket, queue_word, false);
     if (!is_granted) { /* the node that released the ticket before failed before the grant */
         if (REMO__MUTANT(lock_failed_releaser))
             return 0;
+        note_change(resolve);
         rc = remo__lock_grant(lock, resolve->index, resolve->thread, ticket, remo__word_flags(resolve->word),
                               true);
         return rc == REMO__LOCK_TICKET_SKIPPED ? end_orphaned(resolve, ticket, 0, false) : rc;
     }
-    uint32_t granter = (uint32_t)(queue_word >> REMO__QUEUE_WORD_GRANTER_SHIFT) - 1;
-    if (granter < lock->node->size && !remo__lock_is_cut_off(lock, granter)
-        && !(all_claims & REMO__CLAIM_FAILED_GRANT))
-        return 0; /* it sends the grant word itself */
+    /* The granter has failed, or has answered since, so its write has ended. If the write was successful, the
+     * waiter ignores the second grant word. */
     if (REMO__MUTANT(lock_failed_granter))
         return 0;
+    note_change(resolve);
     return remo__lock_send_grant(lock, resolve->index, resolve->thread, remo__queue_word_waiter(queue_word),
                                  remo__grant_of(queue_word, ticket), true);
 }
@@ -351,7 +412,7 @@ static int resolve_lock(struct resolve *resolve, const struct held_lock *held, c
     if (rc != 0 || done >= held->span)
         return rc;
     for (uint32_t i = held->span - 1; rc == 0 && i > 0 && i >= done; i--)
-        if ((claims[i] & ~REMO__CLAIM_FAILED_GRANT) == 0 && !REMO__MUTANT(lock_skip_orphaned))
+        if (claims[i] == 0 && !REMO__MUTANT(lock_skip_orphaned))
             rc = skip_orphaned(resolve, held->first + i);
     if (rc == 0 && done == 0)
         rc = resolve_first(resolve, held->first, claims[0]);
@@ -425,23 +486,36 @@ static void on_continue(struct remo_lock *lock, struct remo__reader *reader) {
  * answers only when the operation has ended. Otherwise a series of RECOUNTs could keep the round from
  * ending. */
 static void recount(struct remo_lock *lock) {
+    lock->recovery->remind_pause_ns = REMIND_PAUSE_MIN_NS;
     if (lock->recovery->phase == IDLE || REMO__MUTANT(lock_recount_restarts))
         begin_recount(lock);
     else
         lock->recovery->recount_due = true;
 }
 
+/* A node may wait because another one holds the lock for long, with no message missing. So the pauses between
+ * the recounts grow. */
+static void recount_for_remind(struct remo_lock *lock, uint64_t now_ns) {
+    struct remo__lock_recovery *recovery = lock->recovery;
+    if (recovery->recounted_at_ns != 0 && now_ns - recovery->recounted_at_ns < recovery->remind_pause_ns)
+        return;
+    recovery->recounted_at_ns = now_ns;
+    if (!REMO__MUTANT(lock_remind_pause))
+        recovery->remind_pause_ns = remo__min(2 * recovery->remind_pause_ns, REMIND_PAUSE_MAX_NS);
+    begin_recount(lock);
+}
+
 /* Repeat messages that could not be sent for lack of memory. A query that has arrived is repeated too,
- * because its answer may not have been sent. */
+ * because its answer may not have been sent. In IDLE, a RECOUNT or a grant may be missing. */
 static void remind(struct remo_lock *lock) {
     struct remo__lock_recovery *recovery = lock->recovery;
     uint64_t now_ns = remo__now_ns();
     if (now_ns - recovery->reminded_at_ns < REMO__LOCK_REMIND_NS / 2 || REMO__MUTANT(lock_remind))
         return;
     recovery->reminded_at_ns = now_ns;
-    if (recovery->phase == IDLE && lock->has_unsent_grant)
-        remo__lock_recovery_start(lock);
-    else if (recovery->phase == ASKING)
+    if (recovery->phase == IDLE && !REMO__MUTANT(lock_remind_idle))
+        recount_for_remind(lock, now_ns);
+    else if (recovery->phase == QUERYING)
         query_unanswered(lock);
     else if (recovery->phase != IDLE && recovery->is_paused)
         continue_round(lock);

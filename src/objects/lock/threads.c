@@ -29,8 +29,8 @@ static void append(struct remo_lock *lock, struct remo__lock_waiter *waiter) {
     atomic_store(&waiter->first, *find_first(stripe, waiter->index) == NULL);
     *stripe->last = waiter;
     stripe->last = &waiter->next;
-    /* pairs with the load in remo__lock_set_state; fence_before_sleep has the fence for both */
-    atomic_fetch_add(&lock->locals[waiter->index].queued, 1);
+    /* pairs with the load in remo__lock_store_state; fence_before_sleep has the fence for both */
+    atomic_fetch_add(&lock->locals[waiter->index].waiters, 1);
     pthread_mutex_unlock(&stripe->mutex);
 }
 
@@ -46,7 +46,7 @@ static void detach(struct remo_lock *lock, struct remo__lock_stripe *stripe,
     struct remo__lock_waiter *next = *find_first(stripe, waiter->index);
     if (next)
         atomic_store(&next->first, true);
-    atomic_fetch_sub(&lock->locals[waiter->index].queued, 1);
+    atomic_fetch_sub(&lock->locals[waiter->index].waiters, 1);
 }
 
 /* Leave the queue. Returns false if the lock was handed over to the waiter first. */
@@ -57,7 +57,7 @@ static bool leave_queue(struct remo_lock *lock, struct remo__lock_waiter *waiter
     if (waits)
         detach(lock, stripe, waiter);
     pthread_mutex_unlock(&stripe->mutex);
-    if (waits && atomic_load(&lock->locals[waiter->index].queued) != 0)
+    if (waits && remo__lock_threads_wait(&lock->locals[waiter->index]))
         remo__wake(lock->node); /* another thread is the first now */
     return waits;
 }
@@ -67,11 +67,10 @@ struct wait {
     struct remo__lock_local *local;
     struct remo__lock_waiter waiter;
     uint32_t checks; /* of the condition is_turn */
-    uint64_t remind_at_ns;
 };
 
-/* Pairs with the store and the load in remo__lock_set_state, which have no fence. After this either that
- * load returns this thread's increment of `queued`, or this thread reads that store. Only a thread that is
+/* Pairs with the store and the load in remo__lock_store_state, which have no fence. After this either that
+ * load returns this thread's increment of `waiters`, or this thread reads that store. Only a thread that is
  * about to sleep needs it. Without the system call a lost wake-up delays the thread by REMO__SLEEP_NS_MAX
  * at most. */
 static void fence_before_sleep(struct wait *wait) {
@@ -111,10 +110,10 @@ static int wait_for_room(struct wait *wait, struct remo__thread *thread, uint64_
                          uint64_t deadline_ns) {
     if (remo__state_kind(previous) != REMO__LOCK_GUARDED)
         return 1;
+    (void)remo__lock_remind(wait->lock, wait->waiter.index);
     int rc = remo__lock_guard(wait->lock, wait->waiter.index, thread, previous);
     if (rc != 0)
         return rc;
-    remo__lock_remind(wait->lock, wait->waiter.index, &wait->remind_at_ns);
     uint64_t pause_end_ns = remo__deadline(ROOM_PAUSE_NS);
     rc = remo__wait(wait->lock->node, is_granted, wait, remo__min(deadline_ns, pause_end_ns));
     return rc == -ETIMEDOUT && pause_end_ns < deadline_ns ? 0 : rc;
@@ -125,10 +124,7 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
     struct remo__lock_local *local = &lock->locals[index];
     if (remo__lock_is_held_by(local, thread))
         return remo__lock_fail_deadlock();
-    struct wait wait = {.lock = lock,
-                        .local = local,
-                        .waiter = {.index = index, .thread = thread->index},
-                        .remind_at_ns = remo__deadline(REMO__LOCK_REMIND_NS)};
+    struct wait wait = {.lock = lock, .local = local, .waiter = {.index = index, .thread = thread->index}};
     append(lock, &wait.waiter);
     for (;;) {
         wait.checks = 0;
@@ -137,9 +133,8 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
             return leave_queue(lock, &wait.waiter) ? rc : 0;
         if (atomic_load_explicit(&wait.waiter.granted, memory_order_acquire))
             return 0;
-        uint64_t previous = atomic_load_explicit(&local->state, memory_order_relaxed);
-        if (!remo__state_is_open(previous)
-            || !atomic_compare_exchange_strong(&local->state, &previous, remo__state_busy(previous)))
+        uint64_t previous;
+        if (!remo__lock_make_busy(lock, local, &previous))
             continue; /* another thread acquired the lock before this one had queued */
         rc = wait_for_room(&wait, thread, previous, deadline_ns);
         if (rc == 0)
@@ -161,7 +156,7 @@ bool remo__lock_hand_over(struct remo_lock *lock, uint32_t index) {
     if (next) {
         detach(lock, stripe, next);
         local->handovers++;
-        atomic_store_explicit(&local->owner, next->thread, memory_order_relaxed);
+        atomic_store_explicit(&local->owner, (uint8_t)next->thread, memory_order_relaxed);
         atomic_store_explicit(&next->granted, true, memory_order_release); /* the waiter may end now */
     }
     pthread_mutex_unlock(&stripe->mutex);

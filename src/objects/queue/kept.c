@@ -1,6 +1,6 @@
 /* kept.c - retracts the claims of failed pushes, and keeps those that cannot be retracted yet.
  * Invariant: a claim is retracted only when no write of its push is in flight. The calls that retract kept
- * claims do not wait for the owner of a slot: they post an operation, and a later call takes its result.
+ * claims do not wait: they start an operation if they can, and a later call takes its result.
  * docs/internals/queue.md, "Failed pushes", describes the steps. */
 #include <assert.h>
 
@@ -13,17 +13,21 @@ static struct remo__queue_kept_claim *own_entry(const struct remo__queue_op *op)
     return &op->queue->kept[REMO__MUTANT(queue_kept_entry) ? 0 : op->thread->index];
 }
 
-/* Post the operation of the next step. The read follows the writes on their connection: when it is complete,
- * they are placed. */
-static int post_next(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+/* Start the operation of the next step, before the deadline (0: without waiting). The read follows the writes
+ * on their connection: when it is complete, they are placed. */
+static int start_next(struct remo__queue_op *op, struct remo__queue_kept_claim *kept, uint64_t deadline_ns) {
     const struct remo__queue_slot *slot = &kept->slot;
-    struct remo_stats *stats = remo__channel_counters(op->queue->channel, op->thread);
-    kept->step++;
-    if (kept->step == REMO__QUEUE_RETRACT_READ)
-        return remo__read(kept->thread, stats, slot->owner, slot->at, &kept->found, sizeof kept->found,
-                          &kept->ack);
-    return remo__compare_swap(kept->thread, stats, slot->owner, slot->at, kept->claim,
-                              remo__queue_free_claim(slot->lap + 1), &kept->found, &kept->ack);
+    enum remo__queue_retraction next = kept->step + 1;
+    struct remo__ref ref = slot->ref;
+    /* Only a thread itself changes its counters, and another thread may have claimed the slot. */
+    ref.stats = remo__channel_counters(op->queue->channel, op->thread);
+    int rc = next == REMO__QUEUE_RETRACT_READ
+                 ? remo__op_start_read(ref, &kept->found, sizeof kept->found, &kept->ack, deadline_ns)
+                 : remo__op_start_compare_swap(ref, kept->claim, remo__queue_free_claim(slot->lap + 1),
+                                               &kept->found, &kept->ack, deadline_ns);
+    if (rc == 0)
+        kept->step = next;
+    return rc;
 }
 
 /* Forget the result of a failed read or compare-swap. The next step is a new read. A compare-swap that is
@@ -34,11 +38,12 @@ static void restart(struct remo__queue_kept_claim *kept) {
     kept->step = REMO__QUEUE_RETRACT_WRITES;
 }
 
-/* Advance a retraction without waiting for the owner. Returns 0 if the slot is free and the element was not
- * pushed. Returns 1 if a pop has removed the element, or (outcome_unknown) an earlier attempt has freed the
- * slot.
- * Errors: those of the operations; -EINPROGRESS: an operation of the step is in flight. */
-static int advance(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
+/* Advance a retraction without waiting for the owner. Operations start before the deadline (0: without
+ * waiting). Returns 0 if the slot is free and the element was not pushed. Returns 1 if a pop has removed the
+ * element, or (outcome_unknown) an earlier attempt has freed the slot.
+ * Errors: those of the operations; -ETIMEDOUT: the next one has not started; -EINPROGRESS: an operation of
+ *         the step is in flight. */
+static int advance(struct remo__queue_op *op, struct remo__queue_kept_claim *kept, uint64_t deadline_ns) {
     int rc = remo_ack_test(&kept->ack);
     while (rc != -EINPROGRESS) {
         enum remo__queue_retraction done = kept->step;
@@ -52,9 +57,10 @@ static int advance(struct remo__queue_op *op, struct remo__queue_kept_claim *kep
         } else if (done == REMO__QUEUE_RETRACT_SWAP) {
             return 0;
         }
-        rc = post_next(op, kept);
-        if (rc == 0)
-            rc = remo_ack_test(&kept->ack);
+        rc = start_next(op, kept, deadline_ns);
+        if (rc != 0)
+            return rc;
+        rc = remo_ack_test(&kept->ack);
     }
     return rc;
 }
@@ -63,10 +69,10 @@ static int advance(struct remo__queue_op *op, struct remo__queue_kept_claim *kep
  * push has waited for them already. Errors: those of advance. */
 static int advance_and_wait(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     uint64_t deadline_ns = remo__deadline(op->queue->node->op_timeout_ns);
-    int rc = advance(op, kept);
+    int rc = advance(op, kept, deadline_ns);
     while (rc == -EINPROGRESS && kept->step != REMO__QUEUE_RETRACT_WRITES
            && remo_ack_wait(&kept->ack, remo__remaining_ns(deadline_ns)) != -ETIMEDOUT)
-        rc = advance(op, kept);
+        rc = advance(op, kept, deadline_ns);
     return rc;
 }
 
@@ -78,7 +84,7 @@ static void keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim 
     if (kept->step != REMO__QUEUE_RETRACT_WRITES)
         restart(kept); /* the operation in flight refers to *kept */
     (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
-    assert(!entry->is_used || REMO__MUTANT(queue_kept_entry) || REMO__MUTANT(queue_settle));
+    assert(!entry->is_used || REMO__MUTANT(queue_kept_entry) || REMO__MUTANT(queue_retract_own));
     *entry = *kept;
     entry->ack = (struct remo_ack)REMO_ACK_INIT;
     remo_ack_join(&entry->ack, &kept->ack);
@@ -94,10 +100,9 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
         remo_ack_cancel(&kept->ack);
         return -EIO;
     }
-    for (uint32_t i = 0; i <= RETRIES_MAX && rc < 0 && rc != -EINPROGRESS && !remo__queue_is_departure(rc);
-         i++)
+    for (uint32_t i = 0; i <= RETRIES_MAX && rc < 0 && rc != -EINPROGRESS && !remo__is_departure(rc); i++)
         rc = advance_and_wait(op, kept);
-    if (rc < 0 && !remo__queue_is_departure(rc))
+    if (rc < 0 && !remo__is_departure(rc))
         keep_claim(op, kept);
     else
         remo_ack_cancel(&kept->ack);
@@ -105,11 +110,12 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
 }
 
 /* Advance the retraction of a kept claim; the mutex is held. The entry is free if the claim is retracted, or
- * if its slot's owner has failed or left. Returns whether an operation of the retraction is in flight. */
+ * if its slot's owner has failed or left. Returns whether an operation of the retraction is in flight, or
+ * waits for a free slot of its thread. */
 static bool advance_kept(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
-    int rc = REMO__MUTANT(queue_retract_now) ? advance_and_wait(op, kept) : advance(op, kept);
-    if (rc < 0 && !remo__queue_is_departure(rc))
-        return rc == -EINPROGRESS && kept->step != REMO__QUEUE_RETRACT_WRITES;
+    int rc = REMO__MUTANT(queue_retract_now) ? advance_and_wait(op, kept) : advance(op, kept, 0);
+    if (rc < 0 && !remo__is_departure(rc))
+        return rc == -ETIMEDOUT || (rc == -EINPROGRESS && kept->step != REMO__QUEUE_RETRACT_WRITES);
     remo_ack_cancel(&kept->ack);
     atomic_store(&kept->is_used, false);
     atomic_fetch_sub(&op->queue->kept_count, 1);
@@ -127,8 +133,8 @@ void remo__queue_retract_kept_claims(struct remo__queue_op *op) {
 }
 
 /* A wait condition: the claim of this thread is retracted. Fails if no operation of the retraction is in
- * flight: the next push retries. */
-static int is_settled(void *ctx) {
+ * flight or about to start: the next push retries. */
+static int is_retracted(void *ctx) {
     struct remo__queue_op *op = ctx;
     struct remo_queue *queue = op->queue;
     struct remo__queue_kept_claim *kept = own_entry(op);
@@ -140,21 +146,21 @@ static int is_settled(void *ctx) {
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
     if (!atomic_load(&kept->is_used))
         return 1;
-    return continues && !REMO__MUTANT(queue_settle_wait) ? 0 : -EIO;
+    return continues && !REMO__MUTANT(queue_retract_own_wait) ? 0 : -EIO;
 }
 
-int remo__queue_settle_own_claim(struct remo__queue_op *op) {
+int remo__queue_retract_own_claim(struct remo__queue_op *op) {
     struct remo_queue *queue = op->queue;
     if (remo__likely(atomic_load_explicit(&queue->kept_count, memory_order_relaxed) == 0)
-        || REMO__MUTANT(queue_settle))
+        || REMO__MUTANT(queue_retract_own))
         return 0;
-    if (remo__wait(queue->node, is_settled, op, remo__deadline(queue->node->op_timeout_ns)) == 0)
+    if (remo__wait(queue->node, is_retracted, op, remo__deadline(queue->node->op_timeout_ns)) == 0)
         return 0;
     return remo__fail(
         -EIO,
         "cannot push to queue %s: an earlier push of this thread has failed, and may still write "
         "to its slot at node %u; push again when the node answers",
-        remo_channel_name(queue->channel), own_entry(op)->slot.owner);
+        remo_channel_name(queue->channel), own_entry(op)->slot.ref.node);
 }
 
 void remo__queue_drop_kept_claims(struct remo_queue *queue) {

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/access.h"
 #include "objects/region.h"
 
 #define SLOT_BYTES_DEFAULT 56u
@@ -171,7 +170,7 @@ int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_byte
                           size_bytes, remo_channel_name(queue->channel), queue->slot_bytes);
     int rc = begin_op(queue, REMO__QUEUE_TAIL, &op);
     if (rc == 0)
-        rc = remo__queue_settle_own_claim(&op);
+        rc = remo__queue_retract_own_claim(&op);
     if (rc != 0)
         return rc;
     op.data = data ? data : "";

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <remo/queue.h>
 
-#include "channel/channel.h"
+#include "channel/remote.h"
 
 /* Elements up to this size are read and written together with the header of their slot. */
 #define REMO__QUEUE_INLINE_BYTES 1000u
@@ -36,8 +36,7 @@ enum remo__queue_side { REMO__QUEUE_TAIL = 0, REMO__QUEUE_HEAD = 1 };
 /* The slot of a ticket. */
 struct remo__queue_slot {
     uint64_t ticket, lap;
-    uint32_t owner;
-    uint64_t at; /* offset in the owner's arena */
+    struct remo__ref ref; /* at the owner, for the thread that found the slot */
 };
 
 /* The steps of a retraction: wait for the writes of the push, read the claim, free the slot. */
@@ -50,14 +49,13 @@ enum remo__queue_retraction {
 /* A claim of a failed push, which is to be retracted. A thread keeps one at most: its next pushes fail until
  * the claim is retracted. */
 struct remo__queue_kept_claim {
-    struct remo__thread *thread; /* the thread that claimed the slot */
-    struct remo__queue_slot slot;
+    struct remo__queue_slot slot; /* found by the thread that claimed it */
     uint64_t claim;
     uint64_t found; /* the claim word, as the operation of the step returned it */
     enum remo__queue_retraction step;
     struct remo_ack ack;  /* of the operations of the step */
     bool outcome_unknown; /* an attempt to retract it failed, and may have been applied */
-    /* This entry of the table has a claim. Only `thread` sets the flag; any thread clears it. */
+    /* This entry of the table has a claim. Only the claiming thread sets the flag; any thread clears it. */
     _Atomic bool is_used;
 };
 
@@ -79,7 +77,7 @@ struct remo_queue {
     uint16_t members[REMO_NODES_MAX];
     _Atomic uint32_t departures;          /* participants that failed or left */
     _Atomic uint32_t reported_departures; /* of these, reported to a caller */
-    _Atomic uint64_t ring_count;          /* makes each value that is written to a doorbell unique */
+    _Atomic uint64_t notify_count;        /* makes each value that is written to a doorbell unique */
     struct remo__queue_waiters waiters[2];
     struct remo__mutex kept_mutex;                         /* protects `kept` */
     struct remo__queue_kept_claim kept[REMO__THREADS_MAX]; /* by thread */
@@ -107,25 +105,12 @@ static inline uint64_t remo__queue_free_claim(uint64_t lap) {
     return lap << REMO__SLOT_LAP_SHIFT;
 }
 
-/* Return whether an operation failed because its target has failed or left. */
-static inline bool remo__queue_is_departure(int rc) {
-    return rc == -EHOSTDOWN || rc == -ENOTCONN;
-}
-
 /* ---- queue/reach.c ---- */
 
-/* Wait until the memory of `node` can be reached, and find the arena offset of `offset` in it.
- * Blocks for op_timeout_ns at most, while the node has not opened the queue.
- * Errors: those of remo__channel_reach; -ENOTCONN: the node has just left. */
-int remo__queue_wait_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
-                            uint64_t offset, uint64_t *ret_at);
-/* The same, without a call if the memory can be reached. */
-static inline int remo__queue_find_offset(struct remo_queue *queue, const struct remo__memory *memory,
-                                          uint32_t node, uint64_t offset, uint64_t *ret_at) {
-    *ret_at = remo__memory_at(memory, node, offset);
-    return remo__likely(*ret_at != REMO__NO_OFFSET)
-               ? 0
-               : remo__queue_wait_offset(queue, memory, node, offset, ret_at);
+/* Find a word of the queue at its home. Errors: those of remo__memory_find. */
+static inline int remo__queue_find_home(const struct remo__queue_op *op, uint64_t offset,
+                                        struct remo__ref *ret_ref) {
+    return remo__memory_find(op->queue->home_memory, op->thread, op->queue->home, offset, ret_ref);
 }
 /* Return -EHOSTDOWN, and mark all departures as reported, if a participant failed or left whose departure had
  * not been reported when the call began; otherwise 0. */
@@ -154,14 +139,14 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
 void remo__queue_retract_kept_claims(struct remo__queue_op *op);
 /* Retract the claim that an earlier push of this thread kept. Blocks for op_timeout_ns at most, and not for
  * writes of that push. Errors: -EIO: the claim is still kept. */
-int remo__queue_settle_own_claim(struct remo__queue_op *op);
+int remo__queue_retract_own_claim(struct remo__queue_op *op);
 /* At close: drop the kept claims. The owners of their slots cut this node off, and pops free the slots. */
 void remo__queue_drop_kept_claims(struct remo_queue *queue);
 
 /* ---- queue/wait.c ---- */
 
-/* Move the side's word to `to`, unless it is there or beyond, and ring the doorbells of nodes that wait for
- * that. `expected`: the value that the word probably has. Cost: 1 atomic if it has, without waiters. */
+/* Move the side's word to `to`, unless it is there or beyond, and notify the nodes that wait for that.
+ * `expected`: the value that the word probably has. Cost: 1 atomic if it has, without waiters. */
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to);
 /* Repeat `attempt` until it returns a value other than 0.
  * Errors: -ETIMEDOUT at the deadline of `op`; those of `try`; -EHOSTDOWN and -ENOTCONN of the home. */

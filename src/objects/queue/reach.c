@@ -1,18 +1,6 @@
-/* reach.c - finds the memory of participants, and reports departures and timeouts of the network.
+/* reach.c - reports departures of participants, and timeouts of the network.
  * A call reports a departure unless an earlier call has reported it. */
 #include "objects/queue/queue.h"
-
-int remo__queue_wait_offset(struct remo_queue *queue, const struct remo__memory *memory, uint32_t node,
-                            uint64_t offset, uint64_t *ret_at) {
-    int rc = remo__channel_reach(queue->channel, node);
-    if (rc != 0)
-        return rc;
-    uint64_t at = remo__memory_at(memory, node, offset);
-    if (at == REMO__NO_OFFSET)
-        return remo__fail(-ENOTCONN, "node %u has just left %s", node, remo_channel_name(queue->channel));
-    *ret_at = at;
-    return 0;
-}
 
 bool remo__queue_has_departed(const struct remo_queue *queue, uint32_t node) {
     enum remo_channel_state state = remo_channel_peer(queue->channel, node);

@@ -8,7 +8,6 @@
 
 #include "base/mutant.h"
 #include "base/random.h"
-#include "fabric/access.h"
 #include "objects/queue/queue.h"
 
 #define RETRIES_MAX 2u /* of an atomic whose outcome is unknown */
@@ -31,15 +30,17 @@ static_assert(offsetof(struct snapshot, data) == REMO__SLOT_HEAD_BYTES,
 /* ---- find slots ---- */
 
 /* Find the slot of `ticket`, or of the first ticket after it whose owner still participates. */
-static int find_slot(struct remo_queue *queue, uint64_t ticket, struct remo__queue_slot *ret_slot) {
+static int find_slot(const struct remo__queue_op *op, uint64_t ticket, struct remo__queue_slot *ret_slot) {
+    const struct remo_queue *queue = op->queue;
     for (uint32_t i = 0; i <= queue->member_count; i++, ticket++) {
-        uint64_t lap = ticket / queue->capacity, index = ticket - lap * queue->capacity, at = 0;
+        uint64_t lap = ticket / queue->capacity, index = ticket - lap * queue->capacity;
         uint32_t owner = queue->members[index % queue->member_count];
         uint64_t offset = REMO__QUEUE_SLOTS + index / queue->member_count * queue->stride;
-        int rc = remo__queue_find_offset(queue, queue->slots_memory, owner, offset, &at);
-        if (remo__queue_is_departure(rc))
+        int rc = remo__memory_find(queue->slots_memory, op->thread, owner, offset, &ret_slot->ref);
+        if (remo__is_departure(rc))
             continue;
-        *ret_slot = (struct remo__queue_slot){.ticket = ticket, .lap = lap, .owner = owner, .at = at};
+        ret_slot->ticket = ticket;
+        ret_slot->lap = lap;
         return rc;
     }
     return remo__fail(-EHOSTDOWN, "all participants of queue %s have failed or left",
@@ -100,20 +101,10 @@ static void copy_out(unsigned char *data, const uint64_t *words, size_t size, ui
     }
 }
 
-static struct remo_stats *counters(const struct remo__queue_op *op) {
-    return remo__channel_counters(op->queue->channel, op->thread);
-}
-
 /* Return whether `claim` is free in an earlier lap than `slot`: a node has skipped the slot. See "Skipped
  * slots" in docs/internals/queue.md. */
 static bool is_free_earlier(uint64_t claim, const struct remo__queue_slot *slot) {
     return !(claim & REMO__SLOT_CLAIMED) && claim >> REMO__SLOT_LAP_SHIFT < slot->lap;
-}
-
-static int swap_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t expected,
-                      uint64_t desired, uint64_t *ret_old) {
-    return remo__compare_swap(op->thread, counters(op), slot->owner, slot->at, expected, desired, ret_old,
-                              NULL);
 }
 
 /* Claim a slot whose claim word is `free_before`. Returns 1 if this call claimed the slot, 0 if not (*ret_old
@@ -122,9 +113,9 @@ static int swap_claim(struct remo__queue_op *op, const struct remo__queue_slot *
 static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                            uint64_t free_before, uint64_t *ret_old) {
     uint64_t mine = own_claim(op, slot->lap);
-    int rc = swap_claim(op, slot, free_before, mine, ret_old);
-    for (uint32_t i = 0; rc != 0 && !remo__queue_is_departure(rc) && i < RETRIES_MAX; i++) {
-        rc = swap_claim(op, slot, free_before, mine, ret_old);
+    int rc = remo__compare_swap(slot->ref, free_before, mine, ret_old, NULL);
+    for (uint32_t i = 0; rc != 0 && !remo__is_departure(rc) && i < RETRIES_MAX; i++) {
+        rc = remo__compare_swap(slot->ref, free_before, mine, ret_old, NULL);
         if (rc == 0 && *ret_old == mine) /* of this call: a thread that keeps a claim does not push */
             return 1;
     }
@@ -141,16 +132,14 @@ static int claim_slot(struct remo__queue_op *op, const struct remo__queue_slot *
     return rc;
 }
 
-static int read_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t skip, void *dst,
-                     size_t size) {
-    return remo__read(op->thread, counters(op), slot->owner, slot->at + skip, dst, size, NULL);
+static int read_slot(const struct remo__queue_slot *slot, uint64_t skip, void *dst, size_t size) {
+    return remo__read(remo__ref_after(slot->ref, skip), dst, size, NULL);
 }
 
 static int read_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t *ret_word) {
-    uint64_t at = 0;
-    int rc = remo__queue_find_offset(op->queue, op->queue->home_memory, op->queue->home,
-                                     REMO__QUEUE_WORD(side), &at);
-    return rc != 0 ? rc : remo__read(op->thread, counters(op), op->queue->home, at, ret_word, 8, NULL);
+    struct remo__ref ref;
+    int rc = remo__queue_find_home(op, REMO__QUEUE_WORD(side), &ref);
+    return rc != 0 ? rc : remo__read(ref, ret_word, 8, NULL);
 }
 
 /* Continue the search after `*ticket`, at the position that the home's word gives if that is further. */
@@ -191,7 +180,7 @@ static int place_writes(struct remo__queue_op *op, const struct remo__queue_slot
     else if (remo__ack_pending(ack))
         rc = remo_ack_wait(ack, op->queue->node->op_timeout_ns);
     if (rc == 0 && !op->queue->node->fabric->caps.completion_placed && !REMO__MUTANT(queue_flush))
-        rc = read_slot(op, slot, 0, &flushed, sizeof flushed);
+        rc = read_slot(slot, 0, &flushed, sizeof flushed);
     return rc;
 }
 
@@ -207,7 +196,7 @@ static void encode_inline(const struct remo__queue_op *op, uint64_t ticket, stru
 static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
     struct snapshot snapshot; /* not initialised: large, and used only in part */
     const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
-    uint64_t at = slot->at + offsetof(struct snapshot, checksum);
+    struct remo__ref ref = remo__ref_after(slot->ref, offsetof(struct snapshot, checksum));
     size_t head = offsetof(struct snapshot, data) - offsetof(struct snapshot, checksum), size = head;
     int rc = 0;
     snapshot.meta = make_meta(slot->ticket, op->size_bytes);
@@ -216,18 +205,16 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
         size += inline_bytes(op->size_bytes);
     } else {
         snapshot.checksum = checksum(op->data, op->size_bytes, snapshot.meta);
-        rc = remo__write(op->thread, counters(op), slot->owner, at + head, op->data, op->size_bytes,
-                         REMO__WRITE_EXEMPT, ack);
+        rc = remo__write(remo__ref_after(ref, head), op->data, op->size_bytes, REMO__WRITE_EXEMPT, ack);
         if (rc == 0 && !caps->writes_ordered)
             rc = place_writes(op, slot, ack);
     }
     if (rc == 0)
-        rc = remo__write(op->thread, counters(op), slot->owner, at, &snapshot.checksum, size,
-                         REMO__WRITE_EXEMPT, ack);
+        rc = remo__write(ref, &snapshot.checksum, size, REMO__WRITE_EXEMPT, ack);
     if (rc != 0) { /* a slot without its header is not filled */
         if (remo__ack_pending(ack))
             (void)remo_ack_wait(ack, op->queue->node->op_timeout_ns);
-        return remo__queue_is_departure(rc) ? 1 : rc;
+        return remo__is_departure(rc) ? 1 : rc;
     }
     return place_writes(op, slot, ack);
 }
@@ -235,17 +222,17 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
 static struct remo__queue_kept_claim make_kept_claim(struct remo__queue_op *op,
                                                      const struct remo__queue_slot *slot) {
     return (struct remo__queue_kept_claim){
-        .thread = op->thread, .slot = *slot, .claim = own_claim(op, slot->lap), .ack = REMO_ACK_INIT};
+        .slot = *slot, .claim = own_claim(op, slot->lap), .ack = REMO_ACK_INIT};
 }
 
 /* Set the sentence of a push whose outcome is unknown. `reason` is the sentence of the failure. */
 static int fail_unknown(struct remo__queue_op *op, const struct remo__queue_slot *slot, int rc,
                         const char *reason) {
     return remo__fail(
-        remo__queue_is_departure(rc) ? -EHOSTDOWN : -EIO,
+        remo__is_departure(rc) ? -EHOSTDOWN : -EIO,
         "cannot put an element into a slot at node %u of queue %s: %s; whether it was pushed is "
         "unknown, and if it was, it may be lost",
-        slot->owner, remo_channel_name(op->queue->channel), reason);
+        slot->ref.node, remo_channel_name(op->queue->channel), reason);
 }
 
 static int fail_not_pushed(struct remo__queue_op *op, const struct remo__queue_slot *slot,
@@ -253,7 +240,7 @@ static int fail_not_pushed(struct remo__queue_op *op, const struct remo__queue_s
     return remo__fail(
         -EIO,
         "cannot put an element into a slot at node %u of queue %s: %s; it was not pushed: push it again",
-        slot->owner, remo_channel_name(op->queue->channel), reason);
+        slot->ref.node, remo_channel_name(op->queue->channel), reason);
 }
 
 /* End a push whose claim has an unknown outcome: retract the claim, so that it does not block the queue. */
@@ -307,7 +294,7 @@ int remo__queue_try_push(void *ctx) {
     /* Each pass finds a ticket that another push claimed, or a failed owner. */
     for (uint32_t passes = 0; !is_outrun(op, passes); passes++) {
         struct remo__queue_slot slot;
-        int rc = find_slot(queue, ticket, &slot);
+        int rc = find_slot(op, ticket, &slot);
         if (rc != 0)
             return remo__queue_convert_timeout(op, rc);
         ticket = slot.ticket;
@@ -324,7 +311,7 @@ int remo__queue_try_push(void *ctx) {
             if (rc != 0)
                 return rc;
             continue;
-        } else if (!remo__queue_is_departure(rc)) {
+        } else if (!remo__is_departure(rc)) {
             return fail_claim(op, &slot);
         }
         ticket++;
@@ -334,12 +321,11 @@ int remo__queue_try_push(void *ctx) {
 
 /* ---- pop ---- */
 
-static int update_checksum(struct remo__queue_op *op, const struct remo__queue_slot *slot, size_t size,
-                           XXH3_state_t *state) {
+static int update_checksum(const struct remo__queue_slot *slot, size_t size, XXH3_state_t *state) {
     unsigned char piece[REMO__QUEUE_INLINE_BYTES];
     for (size_t at = 0; at < size; at += sizeof piece) {
         size_t bytes = remo__min(size - at, sizeof piece);
-        int rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES + at, piece, bytes);
+        int rc = read_slot(slot, REMO__SLOT_HEAD_BYTES + at, piece, bytes);
         if (rc != 0)
             return rc;
         (void)XXH3_64bits_update(state, piece, bytes);
@@ -350,14 +336,14 @@ static int update_checksum(struct remo__queue_op *op, const struct remo__queue_s
 /* Compute the checksum of an element that does not fit the buffer, by reading the element in pieces. It is
  * verified before the pop reports the size, which may be that of a failed push. The allocation is acceptable,
  * because the pop fails in any case. */
-static int checksum_at_owner(struct remo__queue_op *op, const struct remo__queue_slot *slot, size_t size,
-                             uint64_t meta, uint64_t *ret_sum) {
+static int checksum_at_owner(const struct remo__queue_slot *slot, size_t size, uint64_t meta,
+                             uint64_t *ret_sum) {
     XXH3_state_t *state = XXH3_createState();
     if (!state || XXH3_64bits_reset_withSeed(state, meta) != XXH_OK) {
         (void)XXH3_freeState(state);
         return remo__fail(-ENOMEM, "no memory to check an element that is larger than the buffer");
     }
-    int rc = update_checksum(op, slot, size, state);
+    int rc = update_checksum(slot, size, state);
     *ret_sum = XXH3_64bits_digest(state);
     (void)XXH3_freeState(state);
     return rc;
@@ -376,11 +362,11 @@ static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot
     int rc = 0;
     op->is_too_large = size > op->buffer_bytes;
     if (is_inline && op->queue->slot_bytes > REMO__QUEUE_INLINE_BYTES)
-        rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES, snapshot->data, inline_bytes(size));
+        rc = read_slot(slot, REMO__SLOT_HEAD_BYTES, snapshot->data, inline_bytes(size));
     else if (!is_inline && op->is_too_large)
-        rc = checksum_at_owner(op, slot, size, snapshot->meta, &sum);
+        rc = checksum_at_owner(slot, size, snapshot->meta, &sum);
     else if (!is_inline)
-        rc = read_slot(op, slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
+        rc = read_slot(slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
     if (rc != 0)
         return rc;
     if (is_inline)
@@ -399,11 +385,11 @@ static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot
  * `node` reaches the slot. */
 static int read_cut_off(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint32_t node,
                         bool *ret_cut) {
-    uint64_t word, at = 0;
-    uint64_t offset = REMO__QUEUE_CUT_OFF + node / 64 * 8;
-    int rc = remo__queue_find_offset(op->queue, op->queue->slots_memory, slot->owner, offset, &at);
+    uint64_t word, offset = REMO__QUEUE_CUT_OFF + node / 64 * 8;
+    struct remo__ref ref;
+    int rc = remo__memory_find(op->queue->slots_memory, op->thread, slot->ref.node, offset, &ref);
     if (rc == 0)
-        rc = remo__read(op->thread, counters(op), slot->owner, at, &word, 8, NULL);
+        rc = remo__read(ref, &word, 8, NULL);
     if (rc == 0)
         *ret_cut = word >> node % 64 & 1;
     return rc;
@@ -412,10 +398,9 @@ static int read_cut_off(struct remo__queue_op *op, const struct remo__queue_slot
 /* A slot without a valid checksum is being filled, or was freed and filled again during the read. The claim
  * word, read again after the data, distinguishes the two cases. *ret_same is true if the slot is being
  * filled, so there is no element to pop yet. */
-static int compare_claim(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t claim,
-                         bool *ret_same) {
+static int compare_claim(const struct remo__queue_slot *slot, uint64_t claim, bool *ret_same) {
     uint64_t now;
-    int rc = read_slot(op, slot, 0, &now, sizeof now);
+    int rc = read_slot(slot, 0, &now, sizeof now);
     if (rc == 0)
         *ret_same = now == claim;
     return rc;
@@ -439,7 +424,7 @@ static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, 
     bool is_inline = op->queue->slot_bytes <= REMO__QUEUE_INLINE_BYTES, cut = false;
     size_t size = REMO__SLOT_HEAD_BYTES + (is_inline ? inline_bytes(op->queue->slot_bytes) : 0);
     for (;;) {
-        int rc = read_slot(op, slot, 0, &snapshot, size);
+        int rc = read_slot(slot, 0, &snapshot, size);
         if (rc != 0)
             return rc;
         uint64_t lap = snapshot.claim >> REMO__SLOT_LAP_SHIFT;
@@ -453,7 +438,7 @@ static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, 
         rc = copy_element(op, slot, &snapshot);
         if (rc == 0 && !REMO__MUTANT(queue_still_claimed)) {
             bool same = false;
-            rc = compare_claim(op, slot, snapshot.claim, &same);
+            rc = compare_claim(slot, snapshot.claim, &same);
             if (rc == 0 && !same)
                 continue; /* a pop freed the slot during the read, so the next pass finds a later lap */
         }
@@ -483,8 +468,8 @@ static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue
     int rc = read_word(op, REMO__QUEUE_TAIL, &tail);
     if (rc != 0 || tail >> 1 <= slot->ticket)
         return rc;
-    rc = swap_claim(op, slot, claimed, remo__queue_free_claim(slot->lap + 1), &old);
-    return rc == 0 || remo__queue_is_departure(rc) ? 1 : rc;
+    rc = remo__compare_swap(slot->ref, claimed, remo__queue_free_claim(slot->lap + 1), &old, NULL);
+    return rc == 0 || remo__is_departure(rc) ? 1 : rc;
 }
 
 /* Set the sentence of a pop whose removal of the element has an unknown outcome. */
@@ -496,7 +481,7 @@ static int fail_removal(struct remo__queue_op *op, const struct remo__queue_slot
         -EIO,
         "cannot remove the first element of queue %s from its slot at node %u: %s; whether it was "
         "removed is unknown, and if it was, no other pop returns it",
-        remo_channel_name(op->queue->channel), slot->owner, reason);
+        remo_channel_name(op->queue->channel), slot->ref.node, reason);
 }
 
 /* Move the hint and the word after a pop of `slot`, by a search that had reached `ticket`. If `slot` was of
@@ -518,7 +503,7 @@ int remo__queue_try_pop(void *ctx) {
     for (uint32_t passes = 0; !is_outrun(op, passes); passes++) {
         struct remo__queue_slot slot;
         enum verdict verdict = VERDICT_FREE;
-        int rc = find_slot(queue, ticket, &slot);
+        int rc = find_slot(op, ticket, &slot);
         if (rc != 0)
             return remo__queue_convert_timeout(op, rc);
         ticket = slot.ticket;
@@ -537,11 +522,11 @@ int remo__queue_try_pop(void *ctx) {
         if (rc == 0 && verdict == VERDICT_FILLED && op->is_too_large)
             return -EMSGSIZE; /* for the first element: all earlier tickets have been freed */
         if (rc == 0 && verdict != VERDICT_TAKEN) {
-            rc = swap_claim(op, &slot, claimed, remo__queue_free_claim(slot.lap + 1), &old);
-            if (rc != 0 && !remo__queue_is_departure(rc) && verdict == VERDICT_FILLED)
+            rc = remo__compare_swap(slot.ref, claimed, remo__queue_free_claim(slot.lap + 1), &old, NULL);
+            if (rc != 0 && !remo__is_departure(rc) && verdict == VERDICT_FILLED)
                 return fail_removal(op, &slot);
         }
-        if (rc != 0 && !remo__queue_is_departure(rc))
+        if (rc != 0 && !remo__is_departure(rc))
             return remo__queue_convert_timeout(op, rc);
         if (rc == 0 && verdict == VERDICT_FILLED && (old == claimed || REMO__MUTANT(queue_pop_once))) {
             finish_pop(op, &slot, ticket, word);

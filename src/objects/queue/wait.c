@@ -1,9 +1,8 @@
 /* wait.c - moves the words `tail` and `head`, and waits for an element to pop or room to push.
  * Invariant: a waiter sets bit 0 of the word before its last try, and a call moves the word after it changed
- * a slot; so the waiter observes the change, or the call observes the bit and rings the doorbells. The
+ * a slot; so the waiter observes the change, or the call observes the bit and notifies the waiters. The
  * protocol is described in docs/internals/queue.md, "Waiting". */
 #include "base/mutant.h"
-#include "fabric/access.h"
 #include "objects/queue/queue.h"
 
 #define SWAPS_MAX 8u /* of a word in one call; a failed one means that another node has moved the word */
@@ -17,52 +16,42 @@
 #endif
 #define RETRY_NS (20 * REMO__NS_PER_MS) /* a waiter retries at least this often */
 
-static struct remo_stats *counters(const struct remo__queue_op *op) {
-    return remo__channel_counters(op->queue->channel, op->thread);
-}
-
 static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t expected,
                      uint64_t desired, uint64_t *ret_old) {
-    struct remo_queue *queue = op->queue;
-    uint64_t at = 0;
-    int rc = remo__queue_find_offset(queue, queue->home_memory, queue->home, REMO__QUEUE_WORD(side), &at);
-    if (rc != 0)
-        return rc;
-    return remo__compare_swap(op->thread, counters(op), queue->home, at, expected, desired, ret_old, NULL);
+    struct remo__ref ref;
+    int rc = remo__queue_find_home(op, REMO__QUEUE_WORD(side), &ref);
+    return rc != 0 ? rc : remo__compare_swap(ref, expected, desired, ret_old, NULL);
 }
 
 /* ---- doorbells ---- */
 
-static void ring_doorbell(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node,
+static void notify_waiter(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node,
                           struct remo_ack *ack) {
     struct remo_queue *queue = op->queue;
-    uint64_t value = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->ring_count, 1) + 1);
-    uint64_t at = remo__memory_at(queue->slots_memory, node, REMO__QUEUE_DOORBELL(side));
-    if (at != REMO__NO_OFFSET)
-        (void)remo__write(op->thread, counters(op), node, at, &value, 8,
-                          REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT, ack);
+    uint64_t value = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->notify_count, 1) + 1);
+    struct remo__ref ref;
+    if (remo__memory_find_now(queue->slots_memory, op->thread, node, REMO__QUEUE_DOORBELL(side), &ref))
+        (void)remo__write(ref, &value, sizeof value, REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT, ack);
 }
 
-/* Ring the doorbells of all nodes that wait at the side. Errors are ignored: a failure wakes all waiters, and
+/* Notify all nodes that wait at the side. Errors are ignored: a failure wakes all waiters, and
  * a waiter retries every RETRY_NS. The writes complete before the return, because this thread may make no
  * further call that completes them. */
 static void ring_waiters(struct remo__queue_op *op, enum remo__queue_side side) {
     struct remo_queue *queue = op->queue;
     struct remo_ack ack = REMO_ACK_INIT;
     struct remo_nodeset waiters;
-    uint64_t at = 0;
-    int rc = remo__queue_find_offset(queue, queue->home_memory, queue->home, REMO__QUEUE_WAITERS(side), &at);
+    struct remo__ref ref;
+    int rc = remo__queue_find_home(op, REMO__QUEUE_WAITERS(side), &ref);
     if (rc == 0)
-        rc = remo__read(op->thread, counters(op), queue->home, at, &waiters, sizeof waiters, NULL);
+        rc = remo__read(ref, &waiters, sizeof waiters, NULL);
     if (rc != 0)
         return;
     for (uint32_t i = 0; i < queue->member_count; i++)
         if (remo_nodeset_has(&waiters, queue->members[i]))
-            ring_doorbell(op, side, queue->members[i], &ack);
+            notify_waiter(op, side, queue->members[i], &ack);
     if (remo__ack_pending(&ack))
-        (void)remo_ack_wait(&ack, queue->node->op_timeout_ns);
-    if (remo__ack_pending(&ack))
-        remo_ack_cancel(&ack);
+        (void)remo__ack_settle(&ack, queue->node->op_timeout_ns);
 }
 
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to) {
@@ -84,16 +73,14 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
 
 /* Set or clear this node's bit in the set of waiters. Not by fetch-add: an atomic whose outcome is unknown is
  * repeated, and would change another node's bit. If peers change the word during every attempt, the bit stays
- * as it is. Then this node retries every RETRY_NS, or peers ring its doorbell without need. */
+ * as it is. Then this node retries every RETRY_NS, or peers notify it without need. */
 static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set) {
-    struct remo_queue *queue = op->queue;
-    uint32_t rank = queue->node->rank;
-    uint64_t bit = UINT64_C(1) << rank % 64, at = 0, expected = set ? 0 : bit, old;
-    int rc = remo__queue_find_offset(queue, queue->home_memory, queue->home,
-                                     REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &at);
+    uint32_t rank = op->queue->node->rank;
+    uint64_t bit = UINT64_C(1) << rank % 64, expected = set ? 0 : bit, old;
+    struct remo__ref ref;
+    int rc = remo__queue_find_home(op, REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &ref);
     for (uint32_t i = 0; i < BIT_SWAPS_MAX && rc == 0; i++) {
-        rc = remo__compare_swap(op->thread, counters(op), queue->home, at, expected,
-                                set ? expected | bit : expected & ~bit, &old, NULL);
+        rc = remo__compare_swap(ref, expected, set ? expected | bit : expected & ~bit, &old, NULL);
         if (rc != 0 || old == expected || REMO__MUTANT(queue_wait_bit))
             break;
         expected = old;
@@ -156,7 +143,7 @@ static int was_rung(void *ctx) {
 }
 
 /* Wait until a try succeeds. This node's bit is set. The try between the flag and the sleep is essential: a
- * push or pop that moved the word before the flag was set rings no doorbell. */
+ * push or pop that moved the word before the flag was set notifies no waiter. */
 static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx),
                             enum remo__queue_side side) {
     struct doorbell_wait wait = {.op = op,

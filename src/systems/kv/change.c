@@ -7,7 +7,6 @@
 
 #include "base/mutant.h"
 #include "systems/kv/kv.h"
-#include "remote/fence.h"
 
 /* ---- locks ---- */
 

@@ -120,7 +120,7 @@ int remo_kv_next(struct remo_kv *kv, struct remo_kv_cursor *cursor, void *key, s
         *ret_value_bytes = value_bytes;
     if (rc == 1 && value && value_bytes > value_cap)
         return remo__kv_refuse_capacity(value_bytes, value_cap);
-    if (rc == 1 || remo__kv_is_unreachable(rc))
+    if (rc == 1 || remo__is_departure(rc))
         cursor->internal[0]++;
     return rc == 1 ? 0 : rc;
 }

@@ -167,7 +167,7 @@ int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const
             ret_place->entry = entry;
             return 0;
         }
-        if (rc < 0 && !remo__kv_is_unreachable(rc))
+        if (rc < 0 && !remo__is_departure(rc))
             return rc;
         lost_error = rc < 0 ? rc : lost_error;
     }
@@ -207,7 +207,7 @@ static __attribute__((noinline)) int continue_get(struct remo_kv *kv, struct rem
             if (search->rc == 1)
                 return finish_get(remo__kv_meta_value_bytes(search->snapshot.meta), cap, ret_value_bytes);
         }
-        if (search->rc < 0 && !remo__kv_is_unreachable(search->rc))
+        if (search->rc < 0 && !remo__is_departure(search->rc))
             return search->rc;
         lost_error = search->rc < 0 ? search->rc : lost_error;
         search->entry = remo__kv_index_next(&kv->index, &search->cursor);

@@ -6,7 +6,6 @@
 #include <errno.h>
 
 #include "systems/kv/kv.h"
-#include "remote/fence.h"
 
 int remo__kv_keep_locked(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t stripe,
                          uint32_t node) {

@@ -67,7 +67,7 @@ static int open_objects(struct remo_kv *kv) {
     if (rc != 0)
         return rc;
     kv->own = remo_region_local(kv->slots);
-    kv->offsets = kv->slots->memory->offsets;
+    kv->memory = kv->slots->memory;
     kv->is_small = kv->node->mapped && remo__align_up(kv->shape.key_bytes_max, 8) == 8
                    && remo__align_up(kv->shape.value_bytes_max, 8) == 8;
     rc = remo_lock_open(kv->channel, "locks", &locks, &kv->locks);

@@ -24,7 +24,6 @@
 #include "systems/kv/index.h"
 #include "systems/kv/pool.h"
 #include "systems/kv/slot.h"
-#include "fabric/access.h"
 #include "objects/region.h"
 
 #ifdef REMO_SIM_SMALL
@@ -96,7 +95,7 @@ struct remo_kv {
     uint64_t hash_mask; /* all ones; tests clear bits, so that keys collide */
     bool is_small;      /* keys and values of at most 8 bytes, on a mapped fabric: a slot is one cache line */
     uint32_t stripes, slots_per_node, rank;
-    const _Atomic uint64_t *offsets;   /* of the slots of each node in its arena */
+    const struct remo__memory *memory; /* of `slots` */
     char *own;                         /* slots of this node */
     struct remo__kv_tracker *trackers; /* [node->size] */
     _Atomic(struct remo__kv_thread *) threads[REMO__THREADS_MAX];
@@ -231,22 +230,25 @@ static inline void remo__kv_try_release_kept(struct remo_kv *kv, struct remo__kv
 /* Return the CPU address of the slot of `entry`, or NULL if its node is not mapped. */
 static inline const char *remo__kv_mapped(const struct remo_kv *kv, const struct remo__kv_thread *mine,
                                           uint64_t entry) {
-    uint32_t node = remo__kv_entry_node(entry);
-    uint64_t at = remo__memory_at(kv->slots->memory, node, remo__kv_slot_at(kv, remo__kv_entry_slot(entry)));
-    const char *base = remo__peer_base(mine->thread, node);
-    return remo__likely(base != NULL && at != REMO__NO_OFFSET) ? base + at : NULL;
+    struct remo__ref ref;
+    uint64_t offset = remo__kv_slot_at(kv, remo__kv_entry_slot(entry));
+    return remo__likely(
+               remo__memory_find_now(kv->memory, mine->thread, remo__kv_entry_node(entry), offset, &ref))
+               ? remo__ref_mapped(ref)
+               : NULL;
 }
 
 /* Do the same, where slots are one cache line. `entry` may be 0, if it was removed after its fingerprint was
  * read: the result is NULL. */
 static inline const char *remo__kv_mapped_small(const struct remo_kv *kv, const struct remo__kv_thread *mine,
                                                 uint64_t entry) {
-    uint32_t node = remo__kv_entry_node(entry);
-    uint64_t start = atomic_load_explicit(&kv->offsets[node], memory_order_relaxed);
-    const char *base = remo__peer_base(mine->thread, node);
-    if (remo__unlikely(!base || start == REMO__NO_OFFSET || entry == 0))
-        return NULL;
-    return base + start + (uint64_t)remo__kv_entry_slot(entry) * REMO__CACHE_LINE;
+    struct remo__ref ref;
+    uint64_t offset = (uint64_t)remo__kv_entry_slot(entry) * REMO__CACHE_LINE;
+    return remo__likely(
+               remo__memory_find_now(kv->memory, mine->thread, remo__kv_entry_node(entry), offset, &ref)
+               && entry != 0)
+               ? remo__ref_mapped(ref)
+               : NULL;
 }
 
 /* Read the slot of `entry` once, as remo__kv_slot_read does. Errors: those of remo_region_read. */
@@ -258,11 +260,6 @@ int remo__kv_probe(struct remo_kv *kv, struct remo__kv_thread *mine, const struc
  * mine->image. Errors: those of remo_region_read. */
 int remo__kv_slot_open(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t entry,
                        const char **ret_slot);
-
-/* Return whether `rc` is the error of a read whose target has failed, or has closed the map. */
-static inline bool remo__kv_is_unreachable(int rc) {
-    return rc == -EHOSTDOWN || rc == -ENOTCONN;
-}
 
 /* The entry and the slot of a key. */
 struct remo__kv_location {

@@ -23,7 +23,7 @@
 #include "base/mutant.h"
 #include "base/bits.h"
 #include "base/random.h"
-#include "fabric/access.h"
+#include "channel/remote.h"
 
 #define REMO__KV_KEY_BYTES_MAX 65535u
 #define REMO__KV_VALUE_BYTES_MAX ((1u << 24) - 1)

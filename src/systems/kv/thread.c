@@ -6,8 +6,6 @@
 #include <stdlib.h>
 
 #include "systems/kv/kv.h"
-#include "node/arena.h"
-#include "remote/fence.h"
 
 #define SPARE_BUFFERS 2u /* `outgoing` and `image` */
 

@@ -1,4 +1,4 @@
-/* test_kv_index.c - unit tests of the map's index and its list of free slots, without a network.
+/* kv_index.c - unit tests of the map's index and its list of free slots, without a network.
  * After any sequence of changes, exactly the present entries are found. */
 #include "systems/kv/index.h"
 #include "systems/kv/pool.h"

@@ -1,4 +1,4 @@
-/* test_roster.c - unit tests of the roster: hosts files, addresses, key files, the environment.
+/* roster.c - unit tests of the roster: hosts files, addresses, key files, the environment.
  * Each malformed input must yield -EINVAL, and a sentence that names the fault. */
 #include "unit.h"
 

@@ -1,4 +1,4 @@
-/* test_handshake.c - unit tests of the handshake and of sealed frames as bytes.
+/* handshake.c - unit tests of the handshake and of sealed frames as bytes.
  * Every change of any message must be detected: truncation, bit flips, replay, reflection, reordering. */
 #include "unit.h"
 

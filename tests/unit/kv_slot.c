@@ -1,4 +1,4 @@
-/* test_kv_slot.c - unit tests of the format of the map's slots under torn writes.
+/* kv_slot.c - unit tests of the format of the map's slots under torn writes.
  * A reader returns only values that were written whole. */
 #include "systems/kv/slot.h"
 

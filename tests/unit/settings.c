@@ -1,4 +1,4 @@
-/* test_settings.c - unit tests of a node's settings.
+/* settings.c - unit tests of a node's settings.
  * The program's fields precede the environment, which precedes the defaults; malformed values are
  * rejected. */
 #include "unit.h"
