@@ -51,22 +51,21 @@ static int check_address(struct remo_node *node, struct remo_addr addr, const vo
 }
 
 /* Check the address of `bytes` bytes and of their local buffer, and find the calling thread. */
-static int find(struct remo_node *node, struct remo_addr addr, const void *local, size_t bytes,
-                struct remo__ref *ret_ref) {
+static inline __attribute__((always_inline)) int find(struct remo_node *node, struct remo_addr addr,
+                                                      const void *local, size_t bytes,
+                                                      struct remo__ref *ret_ref) {
     int rc = check_address(node, addr, local, bytes);
     if (remo__unlikely(rc != 0))
         return rc;
     struct remo__thread *thread = remo__thread(node);
     if (remo__unlikely(!thread))
         return remo__last_code();
-    *ret_ref = (struct remo__ref){.thread = thread,
-                                  .stats = &thread->stats[0],
-                                  .node = remo_addr_node(addr),
-                                  .at = remo_addr_offset(addr)};
+    *ret_ref = remo__ref_make(thread, &thread->stats[0], remo_addr_node(addr), remo_addr_offset(addr));
     return 0;
 }
 
-static int find_word(struct remo_node *node, struct remo_addr addr, struct remo__ref *ret_ref) {
+static inline __attribute__((always_inline)) int find_word(struct remo_node *node, struct remo_addr addr,
+                                                           struct remo__ref *ret_ref) {
     if (remo__unlikely(addr.word % 8 != 0))
         return remo__fail(-EINVAL, "cannot execute an atomic at 0x%llx: its address must be a multiple of 8",
                           (unsigned long long)addr.word);

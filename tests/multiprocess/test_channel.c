@@ -203,13 +203,16 @@ static int late(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     if (rank == 2)
-        cluster_sleep_ms(200);
+        CHECK_OK(cluster_meet()); /* nodes 0 and 1 have met each other, and not node 2 */
     if (open_channel(remo_node_root(node), "late", 64, &events, &channel))
         return 1;
     if (rank != 2) {
+        if (await_count(&events.connects[1 - rank], 1))
+            return 1;
         CHECK_SENTENCE(remo_channel_wait(channel, SECOND / 20), -ETIMEDOUT,
                        "node 2 has not opened channel late");
         CHECK_SENTENCE(remo_channel_send(channel, 2, "x", 1), -ENOTCONN, "not connected to channel late yet");
+        CHECK_OK(cluster_meet());
     }
     CHECK_OK(remo_channel_wait(channel, 100 * SECOND));
     for (uint32_t peer = 0; peer < 3; peer++) {

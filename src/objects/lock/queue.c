@@ -12,8 +12,9 @@
 
 /* ---- operations on a lock's words ---- */
 
-static int find_word(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
-                     struct remo__ref *ret_ref) {
+static inline __attribute__((always_inline)) int find_word(const struct remo_lock *lock, uint32_t index,
+                                                           struct remo__thread *thread, uint32_t word,
+                                                           struct remo__ref *ret_ref) {
     const struct remo__lock_local *local = &lock->locals[index];
     return remo__memory_find(lock->words, thread, local->home, local->offset + 8 * (uint64_t)word, ret_ref);
 }

@@ -108,8 +108,8 @@ static inline uint64_t remo__queue_free_claim(uint64_t lap) {
 /* ---- queue/reach.c ---- */
 
 /* Find a word of the queue at its home. Errors: those of remo__memory_find. */
-static inline int remo__queue_find_home(const struct remo__queue_op *op, uint64_t offset,
-                                        struct remo__ref *ret_ref) {
+static inline __attribute__((always_inline)) int
+remo__queue_find_home(const struct remo__queue_op *op, uint64_t offset, struct remo__ref *ret_ref) {
     return remo__memory_find(op->queue->home_memory, op->thread, op->queue->home, offset, ret_ref);
 }
 /* Return -EHOSTDOWN, and mark all departures as reported, if a participant failed or left whose departure had
