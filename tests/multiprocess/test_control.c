@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -94,10 +95,11 @@ static int unix_connect(uint32_t rank) {
 static pid_t process_start(uint32_t rank, uint32_t size, const struct plane_options *options,
                            uint64_t frames) {
     fflush(stdout);
-    pid_t pid = fork();
+    pid_t parent = getpid(), pid = fork();
     CHECK(pid >= 0);
     if (pid > 0)
         return pid;
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent); /* do not outlive a failed test */
     CHECK(plane_open(&planes[rank], rank, size, options) == 0);
     CHECK(plane_wait_up(&planes[rank], size - 1));
     for (uint64_t i = 0; i < frames; i++)
