@@ -16,8 +16,8 @@
 
 #include "base/histogram.h"
 #include "base/random.h"
-#include "bench/limit.h"
-#include "bench/result.h"
+#include "bench/limit/limit.h"
+#include "bench/report/result.h"
 #include "fabric/fabric.h"
 
 #define BENCH_POINTS_MAX 32u
@@ -88,7 +88,7 @@ struct bench_job {
     struct remo_sst *rounds; /* node 0 leads a collective benchmark with it */
     uint64_t commands;       /* commands sent or received */
     struct remo_region *results;
-    struct bare_ofi *bare; /* network.c */
+    struct bare_ofi *bare; /* limit/network.c */
     uint64_t bare_rounds;
     double reserved_per_live; /* of the point, set by `check` of a benchmark of memory; 0: none */
 };
@@ -185,7 +185,7 @@ uint32_t bench_active(const struct bench_options *options);
 int bench_drive(struct bench_job *job, struct bench_thread *ret_threads, struct remo_stats *ret_stats,
                 struct remo__fabric_wire *ret_wire);
 
-/* network.c: measure the limit before a point, on every node of a fabric that is not mapped. Sets
+/* limit/network.c: measure the limit before a point, on every node of a fabric that is not mapped. Sets
  * *ret_ns on node 0 if the limit could be measured. */
 int bench_network_limit(struct bench_job *job, double *ret_ns, char ret_name[LIMIT_NAME_BYTES]);
 void bench_network_close(struct bench_job *job);

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/gnuplot.h"
-#include "bench/litmus_real.h"
+#include "bench/litmus/real.h"
 #include "bench/program.h"
+#include "bench/report/gnuplot.h"
 #include "cli/bench/suite.h"
 #include "cli/commands.h"
 #include "fabric/fabric.h"

@@ -12,9 +12,9 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "bench/output.h"
+#include "bench/report/output.h"
 #include "bench/peers/peers.h"
-#include "bench/text.h"
+#include "bench/report/text.h"
 #include "cli/bench/job.h"
 #include "cli/programs.h"
 

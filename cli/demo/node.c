@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "bench/limit.h"
+#include "bench/limit/limit.h"
 #include "channel/channel.h"
 #include "cli/demo/demo.h"
 

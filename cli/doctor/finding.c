@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/text.h"
+#include "bench/report/text.h"
 #include "cli/doctor/doctor.h"
 
 #define FINDING_COLUMN 24

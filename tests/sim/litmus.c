@@ -1,11 +1,11 @@
 /* litmus.c - tests of the simulated networks against the memory model: each row of its table of transitions
- * (bench/litmus_rows.c; here, those that need a failed node or a broken connection, or that show how order is
+ * (bench/litmus/rows.c; here, those that need a failed node or a broken connection, or that show how order is
  * restored). Each row has an outcome that some profiles can reach, and that others exclude. */
 #include <remo/ack.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/litmus.h"
+#include "bench/litmus/litmus.h"
 #include "fabric/access.h"
 #include "sim/case.h"
 #include "sim/network/net.h"

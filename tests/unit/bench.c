@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/output.h"
+#include "bench/report/output.h"
 #include "bench/peers/zipf.h"
-#include "bench/result.h"
-#include "bench/text.h"
+#include "bench/report/result.h"
+#include "bench/report/text.h"
 
 #define KEYS 1000u
 #define DRAWS 1000000u

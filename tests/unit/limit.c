@@ -1,7 +1,7 @@
 /* limit.c - unit tests of the physical limits with which benchmarks are compared.
  * All limits are measured and plausible, and leave no processes or files behind. */
 #include "base/clock.h"
-#include "bench/limit.h"
+#include "bench/limit/limit.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "bench/gnuplot.h"
-#include "bench/output.h"
+#include "bench/report/gnuplot.h"
+#include "bench/report/output.h"
 
 #define WIDTH 900u
 #define BAR_PIXELS 15u

@@ -1,4 +1,4 @@
-/* bench_table.c - owned_var and sst: values with one writer and copies at other nodes.
+/* table.c - owned_var and sst: values with one writer and copies at other nodes.
  * The last value of a point ends the readers. */
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "bench/result.h"
+#include "bench/report/result.h"
 
 #define BENCH_TABLE_CELLS 8u
 #define BENCH_CELL_BYTES 40

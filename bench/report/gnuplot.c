@@ -1,6 +1,6 @@
 /* gnuplot.c - files, captions and legends of pictures, and the call of gnuplot (gnuplot.h).
  * All texts are quoted or filtered, so no name can inject a command. */
-#include "bench/gnuplot.h"
+#include "bench/report/gnuplot.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * with an outcome in question.
  *
  * Two runners share these programs. tests/sim/litmus.c runs them on simulated networks, where each outcome
- * must be reachable or impossible. litmus_real.c runs them many times on a real network and counts outcomes:
+ * must be reachable or impossible. real.c runs them many times on a real network and counts outcomes:
  * one that may happen need not be seen, one that the fabric's capabilities exclude is a failure.
  *
  * Nodes 0 and 2 operate on the memory of node 1, whose CPU polls it. Thread 1 of node 0 takes part in some
@@ -60,7 +60,7 @@ struct litmus_row {
 extern const struct litmus_row litmus_rows[];
 extern const uint32_t litmus_rows_count;
 
-/* ---- the runner provides: litmus_wait.c, tests/sim/litmus.c ---- */
+/* ---- the runner provides: wait.c, tests/sim/litmus.c ---- */
 
 /* A point where another actor may run. */
 void litmus_point(const char *what);

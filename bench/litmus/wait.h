@@ -1,4 +1,4 @@
-/* litmus_wait.h - the waits of the litmus programs on a real network, which end when the run is aborted. */
+/* wait.h - the waits of the litmus programs on a real network, which end when the run is aborted. */
 #pragma once
 
 #include <stdatomic.h>

@@ -1,14 +1,14 @@
 /* output.c - the table of `remo bench`, fitted to the terminal.
  * Columns that do not fit beside the title move, the less important first, to further tables at the
  * end. */
-#include "bench/output.h"
+#include "bench/report/output.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "bench/text.h"
+#include "bench/report/text.h"
 
 #define TITLE_COLUMNS_MIN 24u
 #define TITLE_COLUMNS_NARROW 22u /* on terminals below 48 columns */

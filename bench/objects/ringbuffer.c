@@ -1,4 +1,4 @@
-/* bench_ringbuffer.c - node 0 sends, all other nodes receive.
+/* ringbuffer.c - node 0 sends, all other nodes receive.
  * Every receiver checks the number of each message. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* bench_atomic.c - fetch_add and compare_swap on words of another node.
+/* atomic.c - fetch_add and compare_swap on words of another node.
  * Each thread has its own word; the contended fetch_add runs on one word for all nodes. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* bench_kv.c - LOCO 7.2: gets and updates of a map that is 80 % full, keys and values of 8 bytes.
+/* kv.c - LOCO 7.2: gets and updates of a map that is 80 % full, keys and values of 8 bytes.
  * Every value is checked to belong to its key. */
 #include <errno.h>
 #include <stdio.h>

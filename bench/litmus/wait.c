@@ -1,13 +1,13 @@
-/* litmus_wait.c - the functions that the litmus programs call (litmus.h), on a real network.
+/* wait.c - the functions that the litmus programs call (litmus.h), on a real network.
  * A wait spins, then yields the processor, then sleeps. */
-#include "bench/litmus_wait.h"
+#include "bench/litmus/wait.h"
 
 #include <remo/error.h>
 #include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "bench/litmus.h"
+#include "bench/litmus/litmus.h"
 
 #define SPINS 64u   /* then yield the processor */
 #define YIELDS 256u /* then sleep, for threads of low priority */

@@ -1,6 +1,6 @@
 /* text.c - wraps ASCII text to the width of the terminal (text.h).
  * A byte takes one column. */
-#include "bench/text.h"
+#include "bench/report/text.h"
 
 #include <stdlib.h>
 #include <string.h>

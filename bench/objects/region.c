@@ -1,4 +1,4 @@
-/* bench_region.c - read and write: another node's memory, a few bytes and a page.
+/* region.c - read and write: another node's memory, a few bytes and a page.
  * Threads work on separate pages. */
 #include <stdio.h>
 #include <stdlib.h>

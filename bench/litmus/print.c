@@ -1,11 +1,11 @@
-/* litmus_print.c - the report of `remo bench litmus`, as a table and as JSON.
+/* print.c - the report of `remo bench litmus`, as a table and as JSON.
  * An outcome that was never seen may still be possible. */
 #include <jansson.h>
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "bench/litmus.h"
-#include "bench/litmus_real.h"
+#include "bench/litmus/litmus.h"
+#include "bench/litmus/real.h"
 
 /* Rows that no program of this report can show. */
 static const char not_run[] = "22 and 23 (a node or a connection fails) need the simulator: remo sim";

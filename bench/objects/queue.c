@@ -1,4 +1,4 @@
-/* bench_queue.c - an operation is a push and a pop.
+/* queue.c - an operation is a push and a pop.
  * Uncontended by one node, then contended by all nodes. */
 #include <stdio.h>
 

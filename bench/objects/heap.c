@@ -1,4 +1,4 @@
-/* bench_heap.c - heap: an operation frees a random block of a full table and allocates another.
+/* heap.c - heap: an operation frees a random block of a full table and allocates another.
  * The limit is malloc and free of the C library. The fragmentation is that at the end of a point. */
 #include <errno.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* bench_accounts.c - LOCO 7.1: one contended lock, and transfers between accounts.
+/* accounts.c - LOCO 7.1: one contended lock, and transfers between accounts.
  * All nodes take one lock around a read-modify-write. Transfers move an amount between two of 100 M
  * accounts, each under its lock, with LOCKS_PER_THREAD locks per thread of the job.
  * bench/peers/mpi_rma.c does the same. */

@@ -1,4 +1,4 @@
-/* litmus_real.h - run the litmus programs (litmus.h) on a real network of this machine, and count
+/* real.h - run the litmus programs (litmus.h) on a real network of this machine, and count
  * outcomes. */
 #pragma once
 

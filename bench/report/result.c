@@ -1,6 +1,6 @@
 /* result.c - results as JSON, comparison, medians, titles (result.h).
  * The tables of figures below define the order of the JSON members. */
-#include "bench/result.h"
+#include "bench/report/result.h"
 
 #include <errno.h>
 #include <math.h>

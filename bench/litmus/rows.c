@@ -1,11 +1,11 @@
-/* litmus_rows.c - the programs of litmus.h.
+/* rows.c - the programs of litmus.h.
  * They access network memory by operations, and from CPUs only by the accessors of
  * fabric/access.h. */
 #include <remo/ack.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "bench/litmus.h"
+#include "bench/litmus/litmus.h"
 #include "fabric/access.h"
 
 #define X LITMUS_X

@@ -1,6 +1,6 @@
 /* bare_ofi.c - one libfabric endpoint without the library, to measure the cost of the network (bare_ofi.h).
  * It uses the same provider and memory registration modes as fabric `ofi`. */
-#include "bench/bare_ofi.h"
+#include "bench/limit/bare_ofi.h"
 
 #include "fabric/ofi/library.h"
 

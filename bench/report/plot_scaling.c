@@ -7,8 +7,8 @@
 
 #include "base/bits.h"
 #include "base/error.h"
-#include "bench/gnuplot.h"
-#include "bench/output.h"
+#include "bench/report/gnuplot.h"
+#include "bench/report/output.h"
 
 #define CURVES_MAX 96u
 #define WIDTH 1100u

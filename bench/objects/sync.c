@@ -1,4 +1,4 @@
-/* bench_sync.c - barrier and lock.
+/* sync.c - barrier and lock.
  * The lock is measured uncontended, then contended by all nodes. */
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "bench/bare_ofi.h"
+#include "bench/limit/bare_ofi.h"
 #include "bench/bench.h"
 
 #define SECONDS_MAX 0.1

@@ -1,4 +1,4 @@
-/* bench_collective.c - broadcast, reduce, all-reduce, gather and all-gather, from 8 bytes to 1 MiB.
+/* collective.c - broadcast, reduce, all-reduce, gather and all-gather, from 8 bytes to 1 MiB.
  * Every result is checked by its first and last word. */
 #include <errno.h>
 #include <stdio.h>

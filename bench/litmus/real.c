@@ -1,8 +1,8 @@
-/* litmus_real.c - runs the litmus programs in three processes, one node each.
+/* real.c - runs the litmus programs in three processes, one node each.
  * The processes also share a page of memory, where they meet before and after each run, signal each
  * other and count outcomes. Each run starts with all operations placed and the memory zero, after a
  * random delay of each actor, so that the timing varies. */
-#include "bench/litmus_real.h"
+#include "bench/litmus/real.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "bench/litmus.h"
-#include "bench/litmus_wait.h"
+#include "bench/litmus/litmus.h"
+#include "bench/litmus/wait.h"
 #include "fabric/access.h"
 #include "node/node.h"
 
