@@ -1,4 +1,4 @@
-/* arena.c - implements arena.h: segments of network memory, and a first-fit allocator over them.
+/* arena.c - implements arena.h: segments of network memory, and allocation in them (memory/ranges.h).
  *
  * Memory at and above `zero_from` was never allocated, so it is zero; memory below is cleared when it is
  * allocated. A segment is published only after the fabric has registered it. */
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "memory/ranges.h"
 #include "memory/segment.h"
 #include "fabric/access.h"
 
@@ -29,12 +30,6 @@ struct segment {
     uint8_t blob[REMO__BLOB_BYTES_MAX];
 };
 
-/* Free memory. The list is sorted by offset; adjacent pieces are merged. */
-struct piece {
-    uint64_t offset, bytes;
-    struct piece *next;
-};
-
 /* `growth` is held while a segment is made, which may take long; `lock` is held briefly, and may be taken
  * inside `growth`. */
 struct remo__arena {
@@ -49,74 +44,12 @@ struct remo__arena {
     uint64_t committed; /* under growth */
     char *memory_dir;
     struct segment *segments[REMO__SEGMENTS_MAX];
-    uint32_t segment_count;  /* changed under both */
-    struct segment *pending; /* the next one: registered, but not yet published; under growth */
-    struct piece *free;
-    uint64_t zero_from; /* memory from this offset on was never allocated, and is zero; under lock */
+    uint32_t segment_count;   /* changed under both */
+    struct segment *pending;  /* the next one: registered, but not yet published; under growth */
+    struct remo__ranges free; /* under lock */
+    uint64_t zero_from;       /* memory from this offset on was never allocated, and is zero; under lock */
     bool announced[REMO_NODES_MAX];
 };
-
-/* Add a piece to the free list, and merge it with its neighbours. */
-static int add_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes) {
-    struct piece **link = &arena->free, *before = NULL;
-    while (*link && (*link)->offset < offset) {
-        before = *link;
-        link = &(*link)->next;
-    }
-    struct piece *after = *link;
-    if (before && before->offset + before->bytes == offset) {
-        before->bytes += bytes;
-        if (after && before->offset + before->bytes == after->offset) {
-            before->bytes += after->bytes;
-            before->next = after->next;
-            free(after);
-        }
-        return 0;
-    }
-    if (after && offset + bytes == after->offset) {
-        after->offset = offset;
-        after->bytes += bytes;
-        return 0;
-    }
-    struct piece *piece = malloc(sizeof *piece);
-    if (!piece)
-        return remo__fail(-ENOMEM, "no memory to record a free piece of the arena");
-    *piece = (struct piece){.offset = offset, .bytes = bytes, .next = after};
-    *link = piece;
-    return 0;
-}
-
-/* Cut `bytes` out of the first free piece that fits.
- * Errors: -ENOMEM; -ENOSPC, without a sentence: none fits. */
-static int take_free(struct remo__arena *arena, uint64_t bytes, uint64_t align, uint64_t *ret_offset) {
-    for (struct piece **link = &arena->free; *link; link = &(*link)->next) {
-        struct piece *piece = *link;
-        uint64_t start = remo__align_up(piece->offset, align);
-        uint64_t end = piece->offset + piece->bytes;
-        if (start > end || bytes > end - start)
-            continue;
-        uint64_t head = start - piece->offset, tail = end - start - bytes;
-        if (head && tail) {
-            struct piece *rest = malloc(sizeof *rest);
-            if (!rest)
-                return remo__fail(-ENOMEM, "no memory to record a free piece of the arena");
-            *rest = (struct piece){.offset = start + bytes, .bytes = tail, .next = piece->next};
-            piece->next = rest;
-            piece->bytes = head;
-        } else if (head) {
-            piece->bytes = head;
-        } else if (tail) {
-            piece->offset = start + bytes;
-            piece->bytes = tail;
-        } else {
-            *link = piece->next;
-            free(piece);
-        }
-        *ret_offset = start;
-        return 0;
-    }
-    return -ENOSPC;
-}
 
 static int send_segment(struct remo__arena *arena, uint32_t index, uint32_t peer) {
     const struct segment *segment = arena->segments[index];
@@ -177,7 +110,7 @@ static int publish(struct remo__arena *arena, struct segment *segment) {
     pthread_mutex_lock(&arena->lock);
     uint32_t index = arena->segment_count;
     uint64_t keep = index == 0 ? remo__arena_first(arena) : 0;
-    int rc = add_free(arena, segment->offset + keep, segment->bytes - keep);
+    int rc = remo__ranges_add(&arena->free, segment->offset + keep, segment->bytes - keep);
     if (rc == 0) {
         arena->segment_count++;
         arena->segments[index] = segment;
@@ -338,11 +271,7 @@ void remo__arena_close(struct remo__arena *arena) {
     for (uint32_t i = 0; i < arena->segment_count; i++)
         free_segment(arena->segments[i]);
     free_segment(arena->pending);
-    while (arena->free) {
-        struct piece *piece = arena->free;
-        arena->free = piece->next;
-        free(piece);
-    }
+    remo__ranges_clear(&arena->free);
     munmap(arena->base, arena->reserved);
     pthread_mutex_destroy(&arena->lock);
     pthread_mutex_destroy(&arena->growth);
@@ -350,19 +279,19 @@ void remo__arena_close(struct remo__arena *arena) {
     free(arena);
 }
 
-/* Zero a piece by accesses to network memory (access.h), since peers have written there. */
+/* Zero memory by accesses to network memory (access.h), since peers have written there. */
 static void clear(char *at, uint64_t bytes) {
     static const char zeros[4096];
     for (uint64_t done = 0; done < bytes; done += sizeof zeros)
         remo__copy_to(at + done, zeros, remo__min(bytes - done, sizeof zeros));
 }
 
-/* Take a zeroed piece. It is cleared here, without the lock, and not when it is freed, because the control
+/* Take a zeroed range. It is cleared here, without the lock, and not when it is freed, because the control
  * thread frees memory too. */
 static int take_zeroed(struct remo__arena *arena, uint64_t bytes, uint64_t alignment, uint64_t *ret_offset) {
     uint64_t offset = 0;
     pthread_mutex_lock(&arena->lock);
-    int rc = take_free(arena, bytes, alignment, &offset);
+    int rc = remo__ranges_take(&arena->free, bytes, alignment, &offset);
     uint64_t zero_from = arena->zero_from;
     if (rc == 0)
         arena->zero_from = remo__max(zero_from, offset + bytes);
@@ -403,8 +332,8 @@ int remo__arena_alloc(struct remo__arena *arena, uint64_t bytes, uint64_t *ret_o
 void remo__arena_free(struct remo__arena *arena, uint64_t offset, uint64_t bytes) {
     bytes = remo__align_up(remo__max(bytes, 1), REMO__CACHE_LINE);
     pthread_mutex_lock(&arena->lock);
-    /* if there is no memory to record the piece, it stays unused until the node closes */
-    (void)add_free(arena, offset, bytes);
+    /* if there is no memory to record the range, it stays unused until the node closes */
+    (void)remo__ranges_add(&arena->free, offset, bytes);
     pthread_mutex_unlock(&arena->lock);
 }
 
