@@ -2,30 +2,9 @@
  * After a fault, acknowledged changes on surviving nodes persist; unacknowledged ones happened once
  * or not at all, as the history decides. Calls fail only for keys of failed nodes, or changes whose
  * lock was there. */
-#include <errno.h>
-#include <remo/kv.h>
+#include "sim/cases/kv.h"
+
 #include <string.h>
-
-#include "systems/kv/kv.h"
-#include "sim/case.h"
-#include "sim/oracle.h"
-#include "sim/scheduler.h"
-
-#define FOREVER REMO_FOREVER
-#define VALUE_WORDS 9u /* more than a cache line */
-#define KEYS_MAX 16u
-#define LONG_KEY_WORDS 15u /* with the slot header two cache lines; keys differ in the second one */
-#define NOTIFY_TURNS 100u  /* until a node has received the deletes of its peers */
-
-struct kv_state {
-    struct remo_kv *kvs[SIM_NODES_MAX];
-    uint32_t words;     /* of a value */
-    uint32_t key_words; /* 0: 1 */
-    bool alike;         /* the index cannot distinguish the keys: any key may lead to any node */
-    bool there, deleted, is_kept, has_tried; /* private memory: signals between nodes */
-    /* the node has tried to insert the key, which may lie there */
-    bool inserted[SIM_NODES_MAX][KEYS_MAX];
-};
 
 static uint32_t key_bytes(const struct kv_state *s) {
     return 8 * remo__max(s->key_words, 1);
@@ -38,7 +17,7 @@ static const void *key_of(const struct kv_state *s, uint64_t number, uint64_t *w
     return words;
 }
 
-static void open_map(void *state, struct remo_node *node, uint32_t rank, uint32_t capacity, uint32_t words) {
+void sim_kv_open(void *state, struct remo_node *node, uint32_t rank, uint32_t capacity, uint32_t words) {
     struct kv_state *s = state;
     s->words = words;
     struct remo_kv_options options = {
@@ -48,10 +27,10 @@ static void open_map(void *state, struct remo_node *node, uint32_t rank, uint32_
 }
 
 static void open_kv(void *state, struct remo_node *node, uint32_t rank) {
-    open_map(state, node, rank, 8, VALUE_WORDS);
+    sim_kv_open(state, node, rank, 8, VALUE_WORDS);
 }
 
-static void close_kv(void *state, uint32_t rank) {
+void sim_kv_close(void *state, uint32_t rank) {
     remo_kv_close(((struct kv_state *)state)->kvs[rank]);
 }
 
@@ -133,19 +112,29 @@ static int call_kv_expecting(struct kv_state *s, uint32_t rank, uint32_t functio
     return rc;
 }
 
-static int call_kv(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number) {
+int sim_kv_call(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number) {
     return call_kv_expecting(s, rank, function, key, number, 0);
 }
 
 /* The surviving nodes can make all calls that do not depend on failed nodes. */
-static void kv_after(void *state, uint32_t rank) {
+void sim_kv_after(void *state, uint32_t rank) {
     for (uint64_t key = 1; key <= 2; key++) {
-        (void)call_kv(state, rank, MAP_GET, key, 0);
-        (void)call_kv(state, rank, MAP_UPDATE, key, 1000 + rank);
-        (void)call_kv(state, rank, MAP_DELETE, key, 0);
-        (void)call_kv(state, rank, MAP_INSERT, key, 2000 + rank);
-        (void)call_kv(state, rank, MAP_GET, key, 0);
+        (void)sim_kv_call(state, rank, MAP_GET, key, 0);
+        (void)sim_kv_call(state, rank, MAP_UPDATE, key, 1000 + rank);
+        (void)sim_kv_call(state, rank, MAP_DELETE, key, 0);
+        (void)sim_kv_call(state, rank, MAP_INSERT, key, 2000 + rank);
+        (void)sim_kv_call(state, rank, MAP_GET, key, 0);
     }
+}
+
+/* ---- conditions for sim_until ---- */
+
+bool sim_kv_is_there(void *ctx) {
+    return ((const struct kv_state *)ctx)->there || sim_out(0);
+}
+
+bool sim_kv_is_deleted(void *ctx) {
+    return ((const struct kv_state *)ctx)->deleted || sim_out(1);
 }
 
 /* ---- cases ---- */
@@ -154,10 +143,10 @@ static void kv_after(void *state, uint32_t rank) {
 static void updates_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     if (rank == 0)
-        (void)call_kv(state, rank, MAP_INSERT, 1, 10);
+        (void)sim_kv_call(state, rank, MAP_INSERT, 1, 10);
     for (uint32_t i = 0; i < 2; i++)
-        (void)call_kv(state, rank, rank == 2 ? MAP_GET : MAP_UPDATE, 1, 100 * rank + i + 1);
-    (void)call_kv(state, rank, MAP_GET, 1, 0);
+        (void)sim_kv_call(state, rank, rank == 2 ? MAP_GET : MAP_UPDATE, 1, 100 * rank + i + 1);
+    (void)sim_kv_call(state, rank, MAP_GET, 1, 0);
 }
 
 const struct sim_case sim_case_kv_updates = {.object = "kv",
@@ -167,19 +156,19 @@ const struct sim_case sim_case_kv_updates = {.object = "kv",
                                              .threads = 1,
                                              .state_bytes = sizeof(struct kv_state),
                                              .open = open_kv,
-                                             .close = close_kv,
+                                             .close = sim_kv_close,
                                              .body = updates_body,
-                                             .after = kv_after,
+                                             .after = sim_kv_after,
                                              .oracle = &oracle_map};
 
 /* Two nodes insert, delete and get one key. */
 static void deletes_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
-    (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 1);
-    (void)call_kv(state, rank, MAP_GET, 1, 0);
-    (void)call_kv(state, rank, MAP_DELETE, 1, 0);
-    (void)call_kv(state, rank, MAP_GET, 1, 0);
-    (void)call_kv(state, rank, MAP_INSERT, 1, 10 * rank + 2);
+    (void)sim_kv_call(state, rank, MAP_INSERT, 1, 10 * rank + 1);
+    (void)sim_kv_call(state, rank, MAP_GET, 1, 0);
+    (void)sim_kv_call(state, rank, MAP_DELETE, 1, 0);
+    (void)sim_kv_call(state, rank, MAP_GET, 1, 0);
+    (void)sim_kv_call(state, rank, MAP_INSERT, 1, 10 * rank + 2);
 }
 
 const struct sim_case sim_case_kv_deletes = {.object = "kv",
@@ -189,18 +178,18 @@ const struct sim_case sim_case_kv_deletes = {.object = "kv",
                                              .threads = 1,
                                              .state_bytes = sizeof(struct kv_state),
                                              .open = open_kv,
-                                             .close = close_kv,
+                                             .close = sim_kv_close,
                                              .body = deletes_body,
-                                             .after = kv_after,
+                                             .after = sim_kv_after,
                                              .oracle = &oracle_map};
 
 static void threads_body(void *state, uint32_t rank, uint32_t thread) {
     uint64_t key = thread + 1;
-    (void)call_kv(state, rank, MAP_INSERT, key, 10 * rank + 1);
-    (void)call_kv(state, rank, MAP_UPDATE, key, 10 * rank + 2);
-    (void)call_kv(state, rank, MAP_GET, 3 - key, 0);
+    (void)sim_kv_call(state, rank, MAP_INSERT, key, 10 * rank + 1);
+    (void)sim_kv_call(state, rank, MAP_UPDATE, key, 10 * rank + 2);
+    (void)sim_kv_call(state, rank, MAP_GET, 3 - key, 0);
     if (rank == 0)
-        (void)call_kv(state, rank, MAP_DELETE, key, 0);
+        (void)sim_kv_call(state, rank, MAP_DELETE, key, 0);
 }
 
 const struct sim_case sim_case_kv_threads = {.object = "kv",
@@ -210,218 +199,15 @@ const struct sim_case sim_case_kv_threads = {.object = "kv",
                                              .threads = 2,
                                              .state_bytes = sizeof(struct kv_state),
                                              .open = open_kv,
-                                             .close = close_kv,
+                                             .close = sim_kv_close,
                                              .body = threads_body,
-                                             .after = kv_after,
+                                             .after = sim_kv_after,
                                              .oracle = &oracle_map};
-
-/* One node updates a key repeatedly while another reads it. A read may meet a slot after two
- * updates: one line has the older copy and the header of the newer one, the next line the rest of
- * the newer one. */
-static void open_short(void *state, struct remo_node *node, uint32_t rank) {
-    open_map(state, node, rank, 8, 2);
-}
-
-static bool is_there(void *ctx) {
-    return ((const struct kv_state *)ctx)->there || sim_out(0);
-}
-
-static void overtaken_body(void *state, uint32_t rank, uint32_t thread) {
-    struct kv_state *s = state;
-    (void)thread;
-    if (rank == 0) {
-        (void)call_kv(s, rank, MAP_INSERT, 1, 1);
-        (void)call_kv(s, rank, MAP_UPDATE, 1, 2);
-        s->there = true;
-    } else {
-        sim_until(is_there, s, "wait for the key");
-    }
-    for (uint32_t i = 0; i < (rank == 0 ? 8u : 4u); i++)
-        (void)call_kv(s, rank, rank == 0 ? MAP_UPDATE : MAP_GET, 1, 3 + i);
-}
-
-const struct sim_case sim_case_kv_overtaken = {.object = "kv",
-                                               .name = "overtaken",
-                                               .about = "gets that are slower than the updates of their key",
-                                               .nodes = 2,
-                                               .threads = 1,
-                                               .state_bytes = sizeof(struct kv_state),
-                                               .open = open_short,
-                                               .close = close_kv,
-                                               .body = overtaken_body,
-                                               .after = kv_after,
-                                               .oracle = &oracle_map,
-                                               .fault_first = 1};
-
-/* A key is inserted into its old slot again: a read may meet both generations. */
-static void open_reinserted(void *state, struct remo_node *node, uint32_t rank) {
-    open_map(state, node, rank, 1, VALUE_WORDS);
-}
-
-static void reinserted_body(void *state, uint32_t rank, uint32_t thread) {
-    struct kv_state *s = state;
-    (void)thread;
-    if (rank == 0) {
-        (void)call_kv(s, 0, MAP_INSERT, 2, 1); /* occupies one of the two slots */
-        (void)call_kv(s, 0, MAP_INSERT, 1, 11);
-        (void)call_kv(s, 0, MAP_UPDATE, 1, 12);
-        (void)call_kv(s, 0, MAP_DELETE, 1, 0);
-        s->there = true;
-        (void)call_kv(s, 0, MAP_INSERT, 1, 21);
-        return;
-    }
-    sim_until(is_there, state, "wait for the first delete");
-    (void)call_kv(s, 1, MAP_GET, 1, 0);
-    (void)call_kv(s, 1, MAP_GET, 1, 0);
-}
-
-const struct sim_case sim_case_kv_reinserted = {
-    .object = "kv",
-    .name = "reinserted",
-    .about = "gets of a key that is deleted and inserted into its slot again",
-    .nodes = 2,
-    .threads = 1,
-    .state_bytes = sizeof(struct kv_state),
-    .open = open_reinserted,
-    .close = close_kv,
-    .body = reinserted_body,
-    .oracle = &oracle_map,
-    .fault_first = 1};
-
-/* The slot of a key is reused for another key with the same first line: a read may meet both. */
-static void open_long_keys(void *state, struct remo_node *node, uint32_t rank) {
-    ((struct kv_state *)state)->key_words = LONG_KEY_WORDS;
-    open_map(state, node, rank, 1, 1);
-}
-
-static void long_keys_body(void *state, uint32_t rank, uint32_t thread) {
-    struct kv_state *s = state;
-    (void)thread;
-    if (rank == 0) {
-        (void)call_kv(s, 0, MAP_INSERT, 2, 1); /* occupies one of the two slots */
-        (void)call_kv(s, 0, MAP_INSERT, 1, 11);
-        s->there = true;
-        (void)call_kv(s, 0, MAP_DELETE, 1, 0);
-        (void)call_kv(s, 0, MAP_INSERT, 3, 21);
-        return;
-    }
-    sim_until(is_there, state, "wait for the key");
-    (void)call_kv(s, 1, MAP_GET, 1, 0);
-    (void)call_kv(s, 1, MAP_GET, 1, 0);
-}
-
-const struct sim_case sim_case_kv_long_keys = {.object = "kv",
-                                               .name = "long_keys",
-                                               .about = "gets of a key whose slot is reused for another key",
-                                               .nodes = 2,
-                                               .threads = 1,
-                                               .state_bytes = sizeof(struct kv_state),
-                                               .open = open_long_keys,
-                                               .close = close_kv,
-                                               .body = long_keys_body,
-                                               .oracle = &oracle_map,
-                                               .fault_first = 1};
-
-/* The index cannot distinguish the keys; each node has two slots. A node inserts a key that its
- * peer deleted before it is notified: the notification then concerns a slot that it has already
- * found free. */
-static void open_collide(void *state, struct remo_node *node, uint32_t rank) {
-    ((struct kv_state *)state)->alike = true;
-    open_map(state, node, rank, 2, 1);
-    remo__kv_set_hash_mask(((struct kv_state *)state)->kvs[rank], 0);
-}
-
-static bool is_deleted(void *ctx) {
-    return ((const struct kv_state *)ctx)->deleted || sim_out(1);
-}
-
-static void collide_body(void *state, uint32_t rank, uint32_t thread) {
-    struct kv_state *s = state;
-    (void)thread;
-    if (rank == 0) {
-        (void)call_kv(s, 0, MAP_INSERT, 2, 1);
-        (void)call_kv(s, 0, MAP_INSERT, 1, 2);
-        s->there = true;
-        sim_until(is_deleted, s, "wait until it is deleted");
-        (void)call_kv(s, 0, MAP_INSERT, 1, 3);
-        (void)call_kv(s, 0, MAP_INSERT, 3, 4);
-    } else {
-        sim_until(is_there, s, "wait for the keys");
-        (void)call_kv(s, 1, MAP_DELETE, 1, 0);
-        s->deleted = true;
-    }
-    for (uint64_t key = 1; key <= 3; key++)
-        (void)call_kv(s, rank, MAP_GET, key, 0);
-}
-
-const struct sim_case sim_case_kv_collide = {.object = "kv",
-                                             .name = "collide",
-                                             .about = "keys that the index cannot tell apart",
-                                             .nodes = 2,
-                                             .threads = 1,
-                                             .state_bytes = sizeof(struct kv_state),
-                                             .open = open_collide,
-                                             .close = close_kv,
-                                             .body = collide_body,
-                                             .oracle = &oracle_map,
-                                             .fault_first = 1};
-
-/* Two slots per node. Node 1 deletes a key of node 0, and may fail before it notifies node 0: the
- * slots must be reclaimed. */
-static void open_tight(void *state, struct remo_node *node, uint32_t rank) {
-    open_map(state, node, rank, 2, VALUE_WORDS);
-}
-
-/* Return the n-th key, from 0, whose lock has node 0 as its home: the other nodes may fail. */
-static uint64_t key_at_home(const struct kv_state *s, uint32_t rank, uint32_t n) {
-    const struct remo_kv *kv = s->kvs[rank];
-    for (uint64_t key = 1;; key++)
-        if (remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key))) == 0
-            && n-- == 0)
-            return key;
-}
-
-static void tight_body(void *state, uint32_t rank, uint32_t thread) {
-    (void)thread;
-    for (uint32_t n = 0; n < 2; n++)
-        (void)call_kv(state, rank, rank == 0 ? MAP_INSERT : MAP_DELETE, key_at_home(state, rank, n), 1);
-    if (rank != 0)
-        (void)call_kv(state, rank, MAP_DELETE, key_at_home(state, rank, 0), 0);
-}
-
-/* For each absent key, node 0 must find room for another one, even without a notification. A slot
- * that a peer deleted becomes free when its notification arrives. */
-static void tight_after(void *state, uint32_t rank) {
-    uint32_t absent = 0;
-    for (uint32_t n = 0; n < 2 && rank == 0; n++)
-        absent += call_kv(state, 0, MAP_GET, key_at_home(state, 0, n), 0) == -ENOENT;
-    for (uint32_t n = 0; n < absent; n++) {
-        int rc = call_kv(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
-        for (uint32_t i = 0; i < NOTIFY_TURNS && rc == -ENOSPC; i++) {
-            sim_point("wait for a slot");
-            rc = call_kv(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
-        }
-        sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_any_hurt()), "a slot was lost: %d (%s)", rc,
-                    remo_last_error());
-    }
-}
-
-const struct sim_case sim_case_kv_tight = {.object = "kv",
-                                           .name = "tight",
-                                           .about = "slots that a failed node left half deleted are reused",
-                                           .nodes = 3,
-                                           .threads = 1,
-                                           .state_bytes = sizeof(struct kv_state),
-                                           .open = open_tight,
-                                           .close = close_kv,
-                                           .body = tight_body,
-                                           .after = tight_after,
-                                           .oracle = &oracle_map};
 
 /* ---- put, fetch_add, compare_put ---- */
 
 static void open_word(void *state, struct remo_node *node, uint32_t rank) {
-    open_map(state, node, rank, 8, 1);
+    sim_kv_open(state, node, rank, 8, 1);
 }
 
 /* Two nodes add to a counter, and one replaces it if it has not changed since the read. */
@@ -429,18 +215,18 @@ static void counter_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     for (uint32_t i = 0; i < 2; i++) {
         if (rank == 0 && i == 0)
-            (void)call_kv(state, rank, MAP_PUT, 1, 100);
-        (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
+            (void)sim_kv_call(state, rank, MAP_PUT, 1, 100);
+        (void)sim_kv_call(state, rank, MAP_ADD, 1, rank + 1);
         (void)call_kv_expecting(state, rank, MAP_COMPARE, 1, 1000 * (rank + 1), 100 + rank + 1);
     }
-    (void)call_kv(state, rank, MAP_GET, 1, 0);
+    (void)sim_kv_call(state, rank, MAP_GET, 1, 0);
 }
 
 static void counter_after(void *state, uint32_t rank) {
-    (void)call_kv(state, rank, MAP_PUT, 1, 5000 + rank);
-    (void)call_kv(state, rank, MAP_ADD, 1, 1);
+    (void)sim_kv_call(state, rank, MAP_PUT, 1, 5000 + rank);
+    (void)sim_kv_call(state, rank, MAP_ADD, 1, 1);
     (void)call_kv_expecting(state, rank, MAP_COMPARE, 1, 6000, 5001 + rank);
-    (void)call_kv(state, rank, MAP_GET, 1, 0);
+    (void)sim_kv_call(state, rank, MAP_GET, 1, 0);
 }
 
 const struct sim_case sim_case_kv_counter = {.object = "kv",
@@ -450,7 +236,7 @@ const struct sim_case sim_case_kv_counter = {.object = "kv",
                                              .threads = 1,
                                              .state_bytes = sizeof(struct kv_state),
                                              .open = open_word,
-                                             .close = close_kv,
+                                             .close = sim_kv_close,
                                              .body = counter_body,
                                              .after = counter_after,
                                              .oracle = &oracle_map};
@@ -471,7 +257,7 @@ static bool is_present(struct kv_state *s, uint64_t key) {
 }
 
 static bool is_kept(void *ctx) {
-    return ((const struct kv_state *)ctx)->is_kept || is_deleted(ctx);
+    return ((const struct kv_state *)ctx)->is_kept || sim_kv_is_deleted(ctx);
 }
 
 static bool has_tried(void *ctx) {
@@ -520,7 +306,7 @@ static void outcome_body(void *state, uint32_t rank, uint32_t thread) {
         s->has_tried = true;
         return;
     }
-    sim_until(is_there, s, "wait for the key");
+    sim_until(sim_kv_is_there, s, "wait for the key");
     if (sim_choose(2) == 0)
         delete_unposted(s);
     else
@@ -535,7 +321,7 @@ const struct sim_case sim_case_kv_outcome = {.object = "kv",
                                              .threads = 1,
                                              .state_bytes = sizeof(struct kv_state),
                                              .open = open_kv,
-                                             .close = close_kv,
+                                             .close = sim_kv_close,
                                              .body = outcome_body,
                                              .has_own_fault = true};
 
@@ -547,17 +333,17 @@ static void continues_body(void *state, uint32_t rank, uint32_t thread) {
     uint32_t home = remo_lock_home(s->kvs[rank]->locks, remo__kv_stripe_of(s->kvs[rank], hash));
     (void)thread;
     if (rank == (home + 1) % 3)
-        (void)call_kv(state, rank, MAP_PUT, 1, 1000);
+        (void)sim_kv_call(state, rank, MAP_PUT, 1, 1000);
     for (uint32_t i = 0; i < 2; i++)
-        (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
+        (void)sim_kv_call(state, rank, MAP_ADD, 1, rank + 1);
 }
 
 /* Additions with unknown outcome multiply the search of the judge: none follow the failure of a
  * node. */
 static void continues_after(void *state, uint32_t rank) {
     if (!sim_any_out())
-        (void)call_kv(state, rank, MAP_ADD, 1, rank + 1);
-    (void)call_kv(state, rank, MAP_GET, 1, 0);
+        (void)sim_kv_call(state, rank, MAP_ADD, 1, rank + 1);
+    (void)sim_kv_call(state, rank, MAP_GET, 1, 0);
 }
 
 const struct sim_case sim_case_kv_continues = {
@@ -568,7 +354,7 @@ const struct sim_case sim_case_kv_continues = {
     .threads = 1,
     .state_bytes = sizeof(struct kv_state),
     .open = open_word,
-    .close = close_kv,
+    .close = sim_kv_close,
     .body = continues_body,
     .after = continues_after,
     .oracle = &oracle_map,
@@ -577,11 +363,11 @@ const struct sim_case sim_case_kv_continues = {
 /* Puts of a key that peers delete: each put inserts or updates. */
 static void puts_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
-    (void)call_kv(state, rank, MAP_PUT, 1, 10 * rank + 1);
-    (void)call_kv(state, rank, MAP_DELETE, 1, 0);
-    (void)call_kv(state, rank, MAP_PUT, 1, 10 * rank + 2);
+    (void)sim_kv_call(state, rank, MAP_PUT, 1, 10 * rank + 1);
+    (void)sim_kv_call(state, rank, MAP_DELETE, 1, 0);
+    (void)sim_kv_call(state, rank, MAP_PUT, 1, 10 * rank + 2);
     (void)call_kv_expecting(state, rank, MAP_COMPARE, 1, 10 * rank + 3, 10 * rank + 2);
-    (void)call_kv(state, rank, MAP_GET, 1, 0);
+    (void)sim_kv_call(state, rank, MAP_GET, 1, 0);
 }
 
 const struct sim_case sim_case_kv_puts = {.object = "kv",
@@ -591,7 +377,7 @@ const struct sim_case sim_case_kv_puts = {.object = "kv",
                                           .threads = 1,
                                           .state_bytes = sizeof(struct kv_state),
                                           .open = open_kv,
-                                          .close = close_kv,
+                                          .close = sim_kv_close,
                                           .body = puts_body,
-                                          .after = kv_after,
+                                          .after = sim_kv_after,
                                           .oracle = &oracle_map};

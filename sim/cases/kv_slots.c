@@ -1,0 +1,200 @@
+/* kv_slots.c - slots of the map: gets of a slot that changes meanwhile, and slots that are reused.
+ * A read may meet two generations of a slot; it never returns a mixture. No slot is lost. */
+#include "sim/cases/kv.h"
+
+#define NOTIFY_TURNS 100u /* until a node has received the deletes of its peers */
+
+/* One node updates a key repeatedly while another reads it. A read may meet a slot after two
+ * updates: one line has the older copy and the header of the newer one, the next line the rest of
+ * the newer one. */
+static void open_short(void *state, struct remo_node *node, uint32_t rank) {
+    sim_kv_open(state, node, rank, 8, 2);
+}
+
+static void overtaken_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)sim_kv_call(s, rank, MAP_INSERT, 1, 1);
+        (void)sim_kv_call(s, rank, MAP_UPDATE, 1, 2);
+        s->there = true;
+    } else {
+        sim_until(sim_kv_is_there, s, "wait for the key");
+    }
+    for (uint32_t i = 0; i < (rank == 0 ? 8u : 4u); i++)
+        (void)sim_kv_call(s, rank, rank == 0 ? MAP_UPDATE : MAP_GET, 1, 3 + i);
+}
+
+const struct sim_case sim_case_kv_overtaken = {.object = "kv",
+                                               .name = "overtaken",
+                                               .about = "gets that are slower than the updates of their key",
+                                               .nodes = 2,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct kv_state),
+                                               .open = open_short,
+                                               .close = sim_kv_close,
+                                               .body = overtaken_body,
+                                               .after = sim_kv_after,
+                                               .oracle = &oracle_map,
+                                               .fault_first = 1};
+
+/* A key is inserted into its old slot again: a read may meet both generations. */
+static void open_reinserted(void *state, struct remo_node *node, uint32_t rank) {
+    sim_kv_open(state, node, rank, 1, VALUE_WORDS);
+}
+
+static void reinserted_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)sim_kv_call(s, 0, MAP_INSERT, 2, 1); /* occupies one of the two slots */
+        (void)sim_kv_call(s, 0, MAP_INSERT, 1, 11);
+        (void)sim_kv_call(s, 0, MAP_UPDATE, 1, 12);
+        (void)sim_kv_call(s, 0, MAP_DELETE, 1, 0);
+        s->there = true;
+        (void)sim_kv_call(s, 0, MAP_INSERT, 1, 21);
+        return;
+    }
+    sim_until(sim_kv_is_there, state, "wait for the first delete");
+    (void)sim_kv_call(s, 1, MAP_GET, 1, 0);
+    (void)sim_kv_call(s, 1, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_reinserted = {
+    .object = "kv",
+    .name = "reinserted",
+    .about = "gets of a key that is deleted and inserted into its slot again",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct kv_state),
+    .open = open_reinserted,
+    .close = sim_kv_close,
+    .body = reinserted_body,
+    .oracle = &oracle_map,
+    .fault_first = 1};
+
+/* The slot of a key is reused for another key with the same first line: a read may meet both. */
+static void open_long_keys(void *state, struct remo_node *node, uint32_t rank) {
+    ((struct kv_state *)state)->key_words = LONG_KEY_WORDS;
+    sim_kv_open(state, node, rank, 1, 1);
+}
+
+static void long_keys_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)sim_kv_call(s, 0, MAP_INSERT, 2, 1); /* occupies one of the two slots */
+        (void)sim_kv_call(s, 0, MAP_INSERT, 1, 11);
+        s->there = true;
+        (void)sim_kv_call(s, 0, MAP_DELETE, 1, 0);
+        (void)sim_kv_call(s, 0, MAP_INSERT, 3, 21);
+        return;
+    }
+    sim_until(sim_kv_is_there, state, "wait for the key");
+    (void)sim_kv_call(s, 1, MAP_GET, 1, 0);
+    (void)sim_kv_call(s, 1, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_kv_long_keys = {.object = "kv",
+                                               .name = "long_keys",
+                                               .about = "gets of a key whose slot is reused for another key",
+                                               .nodes = 2,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct kv_state),
+                                               .open = open_long_keys,
+                                               .close = sim_kv_close,
+                                               .body = long_keys_body,
+                                               .oracle = &oracle_map,
+                                               .fault_first = 1};
+
+/* The index cannot distinguish the keys; each node has two slots. A node inserts a key that its
+ * peer deleted before it is notified: the notification then concerns a slot that it has already
+ * found free. */
+static void open_collide(void *state, struct remo_node *node, uint32_t rank) {
+    ((struct kv_state *)state)->alike = true;
+    sim_kv_open(state, node, rank, 2, 1);
+    remo__kv_set_hash_mask(((struct kv_state *)state)->kvs[rank], 0);
+}
+
+static void collide_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        (void)sim_kv_call(s, 0, MAP_INSERT, 2, 1);
+        (void)sim_kv_call(s, 0, MAP_INSERT, 1, 2);
+        s->there = true;
+        sim_until(sim_kv_is_deleted, s, "wait until it is deleted");
+        (void)sim_kv_call(s, 0, MAP_INSERT, 1, 3);
+        (void)sim_kv_call(s, 0, MAP_INSERT, 3, 4);
+    } else {
+        sim_until(sim_kv_is_there, s, "wait for the keys");
+        (void)sim_kv_call(s, 1, MAP_DELETE, 1, 0);
+        s->deleted = true;
+    }
+    for (uint64_t key = 1; key <= 3; key++)
+        (void)sim_kv_call(s, rank, MAP_GET, key, 0);
+}
+
+const struct sim_case sim_case_kv_collide = {.object = "kv",
+                                             .name = "collide",
+                                             .about = "keys that the index cannot tell apart",
+                                             .nodes = 2,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct kv_state),
+                                             .open = open_collide,
+                                             .close = sim_kv_close,
+                                             .body = collide_body,
+                                             .oracle = &oracle_map,
+                                             .fault_first = 1};
+
+/* Two slots per node. Node 1 deletes a key of node 0, and may fail before it notifies node 0: the
+ * slots must be reclaimed. */
+static void open_tight(void *state, struct remo_node *node, uint32_t rank) {
+    sim_kv_open(state, node, rank, 2, VALUE_WORDS);
+}
+
+/* Return the n-th key, from 0, whose lock has node 0 as its home: the other nodes may fail. */
+static uint64_t key_at_home(const struct kv_state *s, uint32_t rank, uint32_t n) {
+    const struct remo_kv *kv = s->kvs[rank];
+    for (uint64_t key = 1;; key++)
+        if (remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key))) == 0
+            && n-- == 0)
+            return key;
+}
+
+static void tight_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    for (uint32_t n = 0; n < 2; n++)
+        (void)sim_kv_call(state, rank, rank == 0 ? MAP_INSERT : MAP_DELETE, key_at_home(state, rank, n), 1);
+    if (rank != 0)
+        (void)sim_kv_call(state, rank, MAP_DELETE, key_at_home(state, rank, 0), 0);
+}
+
+/* For each absent key, node 0 must find room for another one, even without a notification. A slot
+ * that a peer deleted becomes free when its notification arrives. */
+static void tight_after(void *state, uint32_t rank) {
+    uint32_t absent = 0;
+    for (uint32_t n = 0; n < 2 && rank == 0; n++)
+        absent += sim_kv_call(state, 0, MAP_GET, key_at_home(state, 0, n), 0) == -ENOENT;
+    for (uint32_t n = 0; n < absent; n++) {
+        int rc = sim_kv_call(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
+        for (uint32_t i = 0; i < NOTIFY_TURNS && rc == -ENOSPC; i++) {
+            sim_point("wait for a slot");
+            rc = sim_kv_call(state, 0, MAP_INSERT, key_at_home(state, 0, 2 + n), 2);
+        }
+        sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_any_hurt()), "a slot was lost: %d (%s)", rc,
+                    remo_last_error());
+    }
+}
+
+const struct sim_case sim_case_kv_tight = {.object = "kv",
+                                           .name = "tight",
+                                           .about = "slots that a failed node left half deleted are reused",
+                                           .nodes = 3,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct kv_state),
+                                           .open = open_tight,
+                                           .close = sim_kv_close,
+                                           .body = tight_body,
+                                           .after = tight_after,
+                                           .oracle = &oracle_map};
