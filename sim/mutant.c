@@ -135,7 +135,7 @@ static const struct sim_hint hints[] = {
     {"lock_report_again", "lock", "report_again", "ibta_rc", SIM_NO_FAULT},
     {"lock_report_part", "lock", "report_dropped", "ibta_rc", SIM_NO_FAULT},
     {"lock_report_begin", "lock", "report_tries", "ibta_rc", SIM_NO_FAULT},
-    {"lock_report_cut_off", "lock", "zombie_write", "ibta_rc", SIM_NO_FAULT},
+    {"lock_report_cut_off", "lock", "report_cut_off", "ibta_rc", SIM_NO_FAULT},
     {"lock_report_give", "lock", "report_hot", "ibta_rc", SIM_NO_FAULT},
     {"lock_report_index", "lock", "report_hot", "ibta_rc", SIM_NO_FAULT},
     {"lock_report_number", "lock", "report_hot", "ibta_rc", SIM_NO_FAULT},

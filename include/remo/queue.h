@@ -19,7 +19,9 @@
  *          - after pushes (pops) of other nodes: 1 read and 1 atomic (2 reads) more, and 1 atomic
  *            with concurrent ones;
  *          - with waiting nodes: 1 read, 1 atomic, and 1 write (notify) to each of them;
- *          - a wait: 3 to 5 atomics for its beginning and end, and one retry every 20 ms.
+ *          - a wait: 3 to 5 atomics for its beginning and end, and one retry every second, or every
+ *            20 ms after a participant failed or left, or if concurrent calls of other nodes prevented
+ *            the announcement of the wait.
  * Order:   FIFO and linearizable. A push happens before the pop that returns its element.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if the home fails, calls return -EHOSTDOWN (-ENOTCONN if it closed the queue). If

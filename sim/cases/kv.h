@@ -1,6 +1,6 @@
 /* kv.h - the state of the map's cases, and what the files of cases share.
  *
- *   kv.c        the judge, and cases in which nodes change the same keys
+ *   kv.c        the calls with their checks, and cases in which nodes change the same keys
  *   kv_slots.c  cases whose slots change or are reused while another node uses them
  *
  * kv_cursor.c has a state of its own. */

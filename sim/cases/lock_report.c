@@ -266,3 +266,23 @@ static void dropped_body(void *state, uint32_t rank, uint32_t thread) {
 LOCK_CASE_OPENED(lock_report_dropped, open_two, .name = "report_dropped",
                  .about = "a part of an answer cannot be sent", .nodes = 3, .threads = 1,
                  .body = dropped_body, .has_own_fault = true);
+
+/* The home queries node 1, because node 2 has failed. The write of node 2 could still land at node 1, so the
+ * report waits until node 1 has cut off node 2. */
+static void cut_off_body(void *state, uint32_t rank, uint32_t thread) {
+    struct lock_state *s = state;
+    struct remo__lock_report *report = report_of(s, rank);
+    (void)thread;
+    if (rank != 1)
+        return;
+    remo_nodeset_add(&report->failed, SLOW);
+    report->is_requested = true;
+    remo__lock_report_continue(s->locks[rank]);
+    sim_require(report->is_requested, "the report does not wait until the failed node is cut off");
+    report->is_requested = false;
+    report->failed = (struct remo_nodeset){0};
+}
+
+LOCK_CASE(lock_report_cut_off, .name = "report_cut_off",
+          .about = "a query arrives before the failed node is cut off", .nodes = 3, .threads = 1,
+          .body = cut_off_body, .after = sim_lock_take_after, .has_own_fault = true);

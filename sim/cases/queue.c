@@ -78,7 +78,7 @@ int sim_queue_pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
 
 /* ---- after the bodies ---- */
 
-void sim_queue_drain_slowly(void *state, uint32_t rank, uint64_t timeout_ns) {
+void sim_queue_drain_within(void *state, uint32_t rank, uint64_t timeout_ns) {
     int rc;
     for (uint32_t i = 0; i < DRAIN_MAX; i++) {
         rc = sim_queue_pop(state, rank, timeout_ns);
@@ -89,10 +89,10 @@ void sim_queue_drain_slowly(void *state, uint32_t rank, uint64_t timeout_ns) {
 }
 
 void sim_queue_drain(void *state, uint32_t rank) {
-    sim_queue_drain_slowly(state, rank, 0);
+    sim_queue_drain_within(state, rank, 0);
 }
 
-void sim_queue_count_lost(void *state) {
+void sim_queue_check_lost(void *state) {
     const struct queue_state *s = state;
     uint32_t lost = 0, unended = s->pops_begun - s->pops_ended, last = 0;
     for (uint32_t number = 0; number < VALUES_MAX && !sim_out(0); number++)

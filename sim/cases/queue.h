@@ -1,6 +1,6 @@
-/* queue.h - the state of the queue's cases, the judge of elements, and what the files of cases share.
+/* queue.h - the state of the queue's cases, calls with their checks, and other parts that the files share.
  *
- *   queue.c           the judge, and cases in which the nodes compete
+ *   queue.c           the calls with their checks, and cases in which the nodes compete
  *   queue_recovery.c  cases whose nodes fail or leave, or whose operations take effect late */
 #pragma once
 
@@ -35,14 +35,14 @@ struct queue_state {
 #define QUEUE_CASE(...)                                                                       \
     {                                                                                         \
         .object = "queue", .state_bytes = sizeof(struct queue_state), .open = sim_queue_open, \
-        .close = sim_queue_close, .check = sim_queue_count_lost, __VA_ARGS__                  \
+        .close = sim_queue_close, .check = sim_queue_check_lost, __VA_ARGS__                  \
     }
 
 /* Open and close the queue. */
 void sim_queue_open(void *state, struct remo_node *node, uint32_t rank);
 void sim_queue_close(void *state, uint32_t rank);
 
-/* ---- the judge ---- */
+/* ---- calls and their checks ---- */
 /* Return the owner of the slot of the last push; only one thread of the node may push. */
 uint32_t sim_queue_owner_of_last(const struct remo_queue *queue);
 /* Return word `i` of an element. */
@@ -56,11 +56,11 @@ void sim_queue_note_popped(struct queue_state *s, const uint64_t *element, size_
 /* ---- after the bodies ---- */
 /* Pop all remaining elements; the failure of a node is reported once. With a timeout the pops wait also for
  * elements behind a claim of a failed node, which the slot's owner has not cut off yet. */
-void sim_queue_drain_slowly(void *state, uint32_t rank, uint64_t timeout_ns);
+void sim_queue_drain_within(void *state, uint32_t rank, uint64_t timeout_ns);
 /* The same without a timeout. */
 void sim_queue_drain(void *state, uint32_t rank);
 /* Check that acknowledged elements in slots of surviving nodes were popped, except one per unended pop. */
-void sim_queue_count_lost(void *state);
+void sim_queue_check_lost(void *state);
 
 /* ---- bodies and conditions ---- */
 /* Two pushes and pops of a node that do not wait. */

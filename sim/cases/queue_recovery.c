@@ -37,7 +37,7 @@ const struct sim_case sim_case_queue_failures =
 /* The slot of a push that failed does not block the queue; the pops wait while its claim is retracted. */
 static void continues_after(void *state, uint32_t rank) {
     push_again(state, rank);
-    sim_queue_drain_slowly(state, rank, REMO_MS(1));
+    sim_queue_drain_within(state, rank, REMO_MS(1));
 }
 
 const struct sim_case sim_case_queue_continues =
@@ -66,11 +66,11 @@ static void skipped_after(void *state, uint32_t rank) {
     if (rank != 0)
         return;
     for (uint64_t number = 40; number < 46; number++) {
-        sim_queue_drain_slowly(state, rank, REMO_MS(1));
+        sim_queue_drain_within(state, rank, REMO_MS(1));
         /* the failure is reported once */
         bool pushed = sim_queue_push(s, rank, number, 0) == 0 || sim_queue_push(s, rank, number, 0) == 0;
         sim_require(pushed, "an empty queue refuses element %llu", (unsigned long long)number);
-        sim_queue_drain_slowly(state, rank, REMO_MS(1));
+        sim_queue_drain_within(state, rank, REMO_MS(1));
         sim_require(s->fate[number] == POPPED, "element %llu is not found", (unsigned long long)number);
     }
 }

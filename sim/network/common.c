@@ -18,6 +18,7 @@ void sim_fabric_init(struct sim_fabric *fabric, const struct remo__fabric_ops *o
                                          .peers = fabric->peers,
                                          .doorbell = &fabric->bell,
                                          .log = config->log};
+    fabric->bell.sleepers = 1; /* never 0: a notifier skips a node without sleepers */
 }
 
 uint32_t sim_take_completions(struct remo__completion *from, uint32_t *count, struct remo__completion *done,

@@ -5,11 +5,13 @@
 #include "bootstrap/roster/ended.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "memory/segment.h"
+#include "sim/network/common.h"
 #include "sim/network/streams.h"
 #include "sim/memory/heap.h"
 #include "sim/scheduler.h"
@@ -221,10 +223,17 @@ void *remo__segment_reserve(uint64_t bytes) {
     return sim_heap_arena(bytes);
 }
 
-/* ---- doorbells: every change re-checks all waiters, so none sleeps ---- */
+/* ---- doorbells ---- */
 
 void remo__doorbell_notify(struct remo__doorbell *bell) {
+    const struct sim_fabric *fabric =
+        (const struct sim_fabric *)((char *)bell - offsetof(struct sim_fabric, bell));
     atomic_fetch_add(&bell->seq, 1);
+    sim_notify(fabric->base.rank);
+}
+
+void remo__doorbell_add_sleeper(struct remo__doorbell *bell) {
+    atomic_fetch_add(&bell->sleepers, 1);
 }
 
 void remo__doorbell_sleep(struct remo__doorbell *bell, uint32_t seen_seq, uint64_t timeout_ns) {

@@ -132,6 +132,7 @@ static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops,
         return remo__fail(-EINVAL, "cannot post the operation: %llu bytes are too many",
                           (unsigned long long)ops[0].size_bytes);
     start(endpoint, &ops[0]);
+    endpoint->poster = sim_current();
     sim_changed(endpoint->node);
     return 1;
 }

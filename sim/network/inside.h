@@ -48,7 +48,8 @@ struct remo__endpoint {
     struct remo__fabric *fabric;
     struct remo__completion done[DONE_MAX];
     uint32_t done_count;
-    uint32_t lost; /* mask of the peers whose connection is lost */
+    uint32_t lost;            /* mask of the peers whose connection is lost */
+    struct sim_actor *poster; /* the actor that posted last; each completion wakes it */
 };
 
 struct imms {

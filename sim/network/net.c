@@ -249,6 +249,8 @@ static void do_place(uint32_t place) {
     sim_trace("  %s of node %u: %zu bytes placed at %s", name_of(op), op->node, bytes, sim_place(to));
     if (is_write(op) && op->place_todo == 0 && !(op->is.flags & REMO__OP_IMM))
         op->delivered = true;
+    if (is_write(op) && op->place_todo == 0 && (op->is.flags & REMO__OP_NOTIFY))
+        sim_notify(op->is.peer);
     sim_net_end_if_over(place);
 }
 
@@ -266,6 +268,8 @@ static void do_complete(uint32_t place) {
     if (endpoint && endpoint->done_count < DONE_MAX)
         endpoint->done[endpoint->done_count++] =
             (struct remo__completion){.token = op->is.token, .status = status};
+    if (endpoint && endpoint->poster)
+        endpoint->poster->wakes++;
     sim_changed(op->node);
     sim_trace("  %s of node %u at node %u completes%s", name_of(op), op->node, op->is.peer,
               status ? " with an error" : "");

@@ -214,7 +214,7 @@ void sim_timed_work(void) {
     struct actor *actor = current();
     if (!actor)
         return;
-    actor->is.is_polling = false;
+    actor->is.is_checking = false;
     actor->waits_since_ns = 0;
     sim_changed(actor->is.node);
 }
@@ -246,23 +246,33 @@ void sim_timed_sleep_until(uint64_t at_ns) {
         sim_timed_spend(at_ns - actor->now_ns);
 }
 
-uint64_t remo__sim_version(const struct remo_node *node) {
-    if (current())
-        current()->is.is_polling = true;
-    return sim_world->version[node->rank];
+void sim_notify(uint32_t node) {
+    sim_changed(node);
 }
 
-void remo__sim_pause(const struct remo_node *node, uint64_t seen_version, uint64_t deadline_ns) {
+void remo__sim_check_begin(const struct remo_node *node) {
+    if (!current())
+        return;
+    current()->is.is_checking = true;
+    current()->is.seen_version = sim_world->version[node->rank];
+}
+
+void remo__sim_check_end(bool ends_wait) {
+    (void)ends_wait;
+}
+
+void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_polling, uint64_t deadline_ns) {
     struct actor *actor = current();
+    (void)checks, (void)is_polling;
     if (actor->waits_since_ns == 0)
         actor->waits_since_ns = actor->now_ns;
-    if (sim_world->version[node->rank] != seen_version) {
+    if (sim_world->version[node->rank] != actor->is.seen_version) {
         sim_timed_spend(sim_model.cpu_look_ns);
         return;
     }
     actor->is.doing = "wait";
     actor->is.state = SIM_PAUSED;
-    actor->is.wake_at = remo__min(deadline_ns, actor->now_ns + REMO__SLEEP_NS_MAX);
+    actor->is.wake_at = remo__min(deadline_ns, actor->now_ns + REMO__POLL_NS_MAX);
     if (actor->timer_ns == 0 || actor->timer_ns > actor->is.wake_at) {
         actor->timer_ns = actor->is.wake_at;
         push((struct event){.at_ns = actor->is.wake_at, .actor = actor});

@@ -16,8 +16,8 @@
 #include "sim/world/threads.h"
 
 #define STEPS_CAP 256u
-#define SLEEP_NS (20 * REMO__NS_PER_MS) /* a sleeper checks again after this time */
-#define IDLE_JUMPS_MAX 4u               /* of one sleep each; then to the next deadline */
+#define POLL_NS (20 * REMO__NS_PER_MS) /* a wait that spins or polls checks again after this time */
+#define IDLE_JUMPS_MAX 4u              /* of POLL_NS each; then to the next deadline */
 #define HANG_JUMPS_MAX 64u
 #define SETUP_STEPS_MAX 2000000u
 
@@ -163,7 +163,7 @@ void sim_point(const char *what) {
     struct sim_actor *actor = sim_current();
     if (!actor)
         return;
-    if (!actor->is_polling)
+    if (!actor->is_checking)
         sim_changed(actor->node);
     actor->doing = what;
     actor->state = SIM_READY;
@@ -194,33 +194,57 @@ void sim_drain(struct sim_actor *actor) {
         drain_one(actor);
 }
 
-uint64_t remo__sim_version(const struct remo_node *node) {
-    struct sim_actor *actor = sim_current();
-    if (actor)
-        actor->is_polling = true;
-    return sim_world->version[node->rank];
+void sim_notify(uint32_t node) {
+    struct sim_world *world = sim_world;
+    for (uint32_t left = world->ready.of_node[node]; left != 0; left &= left - 1)
+        world->actors[__builtin_ctz(left)].wakes++;
+    sim_changed(node);
 }
 
-void remo__sim_pause(const struct remo_node *node, uint64_t seen_version, uint64_t deadline_ns) {
+void remo__sim_check_begin(const struct remo_node *node) {
+    struct sim_actor *actor = sim_current();
+    if (!actor)
+        return;
+    actor->is_checking = true;
+    actor->seen_version = sim_world->version[node->rank];
+    actor->seen_wakes = actor->wakes;
+}
+
+/* A change after the end of the sleep may still be about to notify. */
+void remo__sim_check_end(bool ends_wait) {
+    struct sim_actor *actor = sim_current();
+    if (!actor)
+        return;
+    if (ends_wait && actor->has_slept && actor->wakes == actor->slept_wakes
+        && actor->woken_version == sim_world->version[actor->node])
+        sim_fail("node %u thread %u slept until its deadline, and then its condition ended the wait: a "
+                 "notification is missing",
+                 actor->node, actor->thread);
+    actor->has_slept = false;
+}
+
+/* A wait spins for up to three checks before it sleeps; the step number decides. */
+void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_polling, uint64_t deadline_ns) {
     struct sim_actor *actor = sim_current();
     if (!actor) {
         sim_fail("a check waits for the network");
         return;
     }
     sim_drain(actor);
-    actor->is_polling = false;
-    if (sim_world->version[node->rank] != seen_version)
+    actor->is_checking = false;
+    actor->is_sleeping = !is_polling && checks >= (sim_world->steps * 2654435761u >> 13 & 3);
+    if (!actor->is_sleeping && sim_world->version[node->rank] != actor->seen_version)
         sim_scheduler_yield(actor->index);
     actor->doing = "wait";
-    actor->seen_version = seen_version;
-    uint64_t sleep = sim_world->now_ns + SLEEP_NS;
-    if (sim_world->idle_jumps > IDLE_JUMPS_MAX)
-        sleep = deadline_ns != REMO_FOREVER
-                    ? deadline_ns
-                    : sim_world->now_ns + SIM_OP_TIMEOUT_NS; /* the wait's own deadline may be later */
-    actor->wake_at = remo__min(sleep, deadline_ns);
+    uint64_t check_at = sim_world->now_ns + POLL_NS;
+    if (sim_world->idle_jumps > IDLE_JUMPS_MAX) /* if the wait has no deadline, its condition may have one */
+        check_at = deadline_ns != REMO_FOREVER ? deadline_ns : sim_world->now_ns + SIM_OP_TIMEOUT_NS;
+    actor->wake_at = actor->is_sleeping ? deadline_ns : remo__min(check_at, deadline_ns);
     actor->state = SIM_PAUSED;
     sim_schedule();
+    actor->has_slept = actor->is_sleeping;
+    actor->slept_wakes = actor->seen_wakes;
+    actor->is_sleeping = false;
 }
 
 /* ---- actors ---- */

@@ -1,5 +1,5 @@
 /* ready.c - the masks of ready.h.
- * An actor is in `able`, or in `asleep`, or in `in_until`; its bit moves when its condition becomes true. */
+ * An actor is in `able`, or in `paused`, or in `in_until`; its bit moves when its condition becomes true. */
 #include "sim/world/ready.h"
 
 #include "sim/world/fault.h"
@@ -16,11 +16,12 @@ static void set_able(struct sim_ready *ready, const struct sim_actor *actor, boo
 static void wake(struct sim_world *world) {
     struct sim_ready *ready = &world->ready;
     ready->wake_at = UINT64_MAX;
-    for (uint32_t left = ready->asleep; left != 0; left &= left - 1) {
-        const struct sim_actor *actor = &world->actors[__builtin_ctz(left)];
+    for (uint32_t left = ready->paused; left != 0; left &= left - 1) {
+        struct sim_actor *actor = &world->actors[__builtin_ctz(left)];
         if (world->now_ns >= actor->wake_at) {
+            actor->woken_version = world->version[actor->node];
             set_able(ready, actor, true);
-            ready->asleep &= ~bit_of(actor);
+            ready->paused &= ~bit_of(actor);
         } else {
             ready->wake_at = remo__min(ready->wake_at, actor->wake_at);
         }
@@ -32,9 +33,10 @@ static void recheck(struct sim_world *world, const struct sim_actor *actor) {
     struct sim_ready *ready = &world->ready;
     if (actor->state == SIM_UNTIL) {
         set_able(ready, actor, actor->until(actor->until_ctx));
-    } else if (world->version[actor->node] != actor->seen_version) {
+    } else if (actor->is_sleeping ? actor->wakes != actor->seen_wakes
+                                  : world->version[actor->node] != actor->seen_version) {
         set_able(ready, actor, true);
-        ready->asleep &= ~bit_of(actor);
+        ready->paused &= ~bit_of(actor);
     }
 }
 
@@ -42,7 +44,7 @@ uint32_t sim_ready(void) {
     struct sim_world *world = sim_world;
     struct sim_ready *ready = &world->ready;
     uint32_t again =
-        (ready->recheck & (ready->asleep | ready->in_until)) | (ready->in_until & ready->programs);
+        (ready->recheck & (ready->paused | ready->in_until)) | (ready->in_until & ready->programs);
     uint32_t paused = world->paused[sim_fault.node] ? ready->of_node[sim_fault.node] : 0;
     ready->recheck = 0;
     for (; again != 0; again &= again - 1)
@@ -63,7 +65,7 @@ void sim_ready_taken(struct sim_actor *actor) {
     struct sim_ready *ready = &sim_world->ready;
     actor->state = SIM_READY;
     set_able(ready, actor, true);
-    ready->asleep &= ~bit_of(actor);
+    ready->paused &= ~bit_of(actor);
     ready->in_until &= ~bit_of(actor);
 }
 
@@ -77,6 +79,6 @@ void sim_ready_stopped(const struct sim_actor *actor) {
         ready->in_until |= bit_of(actor);
     if (actor->state != SIM_PAUSED)
         return;
-    ready->asleep |= bit_of(actor);
+    ready->paused |= bit_of(actor);
     ready->wake_at = remo__min(ready->wake_at, actor->wake_at);
 }

@@ -6,9 +6,12 @@
  *          that leaves an actor's store buffer, or one micro-step of an operation in flight.
  * Memory:  a CPU store stays in its actor's buffer (total store order; the actor's own loads see it) until a
  *          step drains it, or until the actor executes a fence, an atomic, a post or a lock.
- * Waiting: a waiting actor is checked again after a change at its node (ready.h). If no step is possible,
- *          time jumps to the end of a sleep, then to the next deadline. Without a deadline the world hangs,
- *          which is a failure.
+ * Waiting: a wait first spins: its actor is checked again after any change at its node (ready.h). Then it
+ *          sleeps until its node is notified, until an operation of the actor completes, or until its
+ *          deadline. A condition that holds after a sleep that only the deadline has ended is a failure: a
+ *          notification is missing. A wait that polls (remote/wait.h) does not sleep. If no step is possible,
+ *          time jumps to the next check of a wait that spins or polls, then to the next deadline. Without a
+ *          deadline the world hangs, which is a failure.
  * Restore: sim_world_open sets up nodes and objects once; each schedule starts from a copy of that state. */
 #pragma once
 
@@ -49,8 +52,13 @@ struct sim_actor {
     uint32_t index, node, thread;
     enum sim_role role;
     enum sim_actor_state state;
-    bool is_polling;                /* polling inside a wait: changes nothing */
+    bool is_checking;               /* checks the condition of a wait: changes nothing */
     uint64_t seen_version, wake_at; /* SIM_PAUSED */
+    uint64_t wakes, seen_wakes;     /* notifications of the node, and completions of the actor */
+    bool is_sleeping;               /* a change that notifies nothing does not end the pause */
+    bool has_slept;                 /* the pause before the present check was a sleep */
+    uint64_t woken_version;         /* of the node, when a time ended the pause */
+    uint64_t slept_wakes;           /* `wakes` at the check before that sleep */
     bool (*until)(void *ctx);       /* SIM_UNTIL */
     void *until_ctx;
     void *(*run)(void *ctx);
@@ -67,7 +75,7 @@ struct sim_actor {
 /* Masks of actors (ready.h). */
 struct sim_ready {
     uint32_t able;
-    uint32_t asleep;   /* in state SIM_PAUSED */
+    uint32_t paused;   /* in state SIM_PAUSED */
     uint32_t in_until; /* in state SIM_UNTIL */
     uint32_t recheck;  /* to be checked again */
     uint32_t programs; /* program threads */
@@ -132,6 +140,8 @@ static inline void sim_changed(uint32_t node) {
     sim_world->ready.recheck |= sim_world->ready.of_node[node];
 }
 #endif
+/* Notify a node: its sleeping actors check their conditions again. */
+void sim_notify(uint32_t node);
 void sim_spawn_control(uint32_t node, void *(*run)(void *ctx), void *ctx);
 
 /* Return whether all bodies, and with them all faults, have ended. */

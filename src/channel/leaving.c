@@ -70,6 +70,7 @@ void remo__leaving_stop(struct remo__registry *registry) {
     atomic_store(&leaving->stops, true);
     pthread_cond_broadcast(&leaving->changed);
     pthread_mutex_unlock(&registry->lock);
+    remo__wake(registry->node); /* the helper may pause between two fences */
     if (leaving->has_helper)
         pthread_join(leaving->helper, NULL);
 }

@@ -9,12 +9,19 @@
 
 #include "base/error.h"
 #include "base/futex.h"
+#include "fabric/mapped.h"
 
 /* ---- doorbells ---- */
 
 void remo__doorbell_notify(struct remo__doorbell *bell) {
     atomic_fetch_add(&bell->seq, 1);
     remo__futex_wake_all(&bell->seq);
+}
+
+/* On arm64 an atomic addition is not a full fence. */
+void remo__doorbell_add_sleeper(struct remo__doorbell *bell) {
+    atomic_fetch_add(&bell->sleepers, 1);
+    remo__mapped_fence();
 }
 
 void remo__doorbell_sleep(struct remo__doorbell *bell, uint32_t seen_seq, uint64_t timeout_ns) {

@@ -52,14 +52,16 @@ struct remo__fabric_caps {
     uint64_t message_bytes_max; /* one read or write; the node splits larger ones */
 };
 
-/* Sleep and wake-up words of a node. A waiter increments `sleepers`, checks its condition once more, then
- * sleeps on `seq` (futex). A writer changes the condition, does a full fence, reads `sleepers`, and notifies
- * if it is not 0. */
+/* Sleep and wake-up words of a node. A waiter reads `seq`, counts itself, checks its condition once more,
+ * then sleeps on `seq` (futex). A writer changes the condition, does a full fence, reads `sleepers`, and
+ * notifies if it is not 0. */
 struct remo__doorbell {
     _Atomic uint32_t seq;
     _Atomic uint32_t sleepers;
 };
 void remo__doorbell_notify(struct remo__doorbell *bell);
+/* Count the caller as a sleeper, with a full fence after it. The caller lowers `sleepers` after its sleep. */
+void remo__doorbell_add_sleeper(struct remo__doorbell *bell);
 /* Sleep until a notification or `timeout_ns`; may return early. The caller checks its condition again. */
 void remo__doorbell_sleep(struct remo__doorbell *bell, uint32_t seen_seq, uint64_t timeout_ns);
 

@@ -37,7 +37,7 @@ int remo__ranges_add(struct remo__ranges *ranges, uint64_t offset, uint64_t byte
     }
     struct remo__range *range = malloc(sizeof *range);
     if (!range)
-        return remo__fail(-ENOMEM, "no memory to record a free piece of the arena");
+        return remo__fail(-ENOMEM, "cannot record a free range: no memory is left");
     *range = (struct remo__range){.offset = offset, .bytes = bytes, .next = after};
     *link = range;
     return 0;
@@ -54,7 +54,7 @@ int remo__ranges_take(struct remo__ranges *ranges, uint64_t bytes, uint64_t alig
         if (head && tail) {
             struct remo__range *rest = malloc(sizeof *rest);
             if (!rest)
-                return remo__fail(-ENOMEM, "no memory to record a free piece of the arena");
+                return remo__fail(-ENOMEM, "cannot record a free range: no memory is left");
             *rest = (struct remo__range){.offset = start + bytes, .bytes = tail, .next = range->next};
             range->next = rest;
             range->bytes = head;

@@ -124,7 +124,7 @@ static int fence_writes(void *ctx) {
 
 static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
     if (!barrier->has_arrived) {
-        int rc = remo__wait(barrier->node, fence_writes, barrier, remo__deadline(timeout_ns));
+        int rc = remo__wait_polling(barrier->node, fence_writes, barrier, remo__deadline(timeout_ns));
         if (rc != 0)
             return remo__fail_more(rc, "barrier %s: this node has not arrived",
                                    remo_channel_name(barrier->channel));
@@ -169,7 +169,8 @@ static bool is_abandonment_confirmed(struct remo_barrier *barrier) {
 
 /* Check a peer whose arrival was not read yet. A peer that arrived and then failed or left does not fail the
  * round. So its row is read once more after the departure was detected: a channel reports a departure after
- * all writes of the peer were placed. 1: the peer has arrived; 0: not yet; or the error of the round. */
+ * all writes of the peer were placed. 1: the peer has arrived; 0: not yet; or the error of the round.
+ * -EAGAIN: not yet, and from now on the result depends on the time. */
 static int check_peer(struct remo_barrier *barrier, uint32_t node) {
     int rc = remo__channel_check_peer(remo_sst_channel(barrier->sst), node);
     bool has_abandoned = rc == 0 && (load_row(barrier, node) & ABANDONED);
@@ -177,8 +178,9 @@ static int check_peer(struct remo_barrier *barrier, uint32_t node) {
         return 0;
     if (peer_has_arrived(barrier, node) && !REMO__MUTANT(barrier_came_first))
         return 1;
+    bool is_first = barrier->abandoned_ns == 0;
     if (has_abandoned && !REMO__MUTANT(barrier_unconfirmed) && !is_abandonment_confirmed(barrier))
-        return 0;
+        return is_first ? -EAGAIN : 0;
     if (has_abandoned)
         rc = remo__fail(-EHOSTDOWN, "node %u has abandoned the barrier, because a participant failed or left",
                         node);
@@ -230,6 +232,17 @@ static void complete_round(struct remo_barrier *barrier) {
     remo__skipped_placed(barrier->skipped);
 }
 
+/* An abandonment is confirmed after DETECT_NS, and no notification marks that time. So the wait polls from
+ * the first abandonment (-EAGAIN) on. */
+static int await_arrivals(struct remo_barrier *barrier, uint64_t deadline_ns) {
+    int rc = -EAGAIN;
+    if (remo__likely(barrier->abandoned_ns == 0))
+        rc = remo__wait(barrier->node, have_all_arrived, barrier, deadline_ns);
+    if (remo__unlikely(rc == -EAGAIN))
+        rc = remo__wait_polling(barrier->node, have_all_arrived, barrier, deadline_ns);
+    return rc;
+}
+
 int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
     REMO__REQUIRE(barrier);
     int rc = remo__likely(barrier->all_opened) ? 0 : wait_opened(barrier, timeout_ns);
@@ -238,7 +251,7 @@ int remo_barrier_wait(struct remo_barrier *barrier, uint64_t timeout_ns) {
     if (rc != 0)
         return rc;
     /* The deadline is computed after the announcement, while it is in flight. */
-    rc = remo__wait(barrier->node, have_all_arrived, barrier, remo__deadline(timeout_ns));
+    rc = await_arrivals(barrier, remo__deadline(timeout_ns));
     if (rc == 0)
         complete_round(barrier);
     else if (rc == -ETIMEDOUT)

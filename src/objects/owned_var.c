@@ -223,7 +223,7 @@ int remo_owned_var_wait(struct remo_owned_var *var, const void *old, void *ret_v
     struct use use = {.var = var, .than = old, .ret_value = ret_value};
     if (!old)
         return remo__fail(-EINVAL, "cannot wait for a change: the value to compare with is NULL");
-    return remo__wait(var->region->node, has_changed, &use, remo__deadline(timeout_ns));
+    return remo__wait_polling(var->region->node, has_changed, &use, remo__deadline(timeout_ns));
 }
 
 /* ---- pull ---- */

@@ -149,5 +149,5 @@ int remo_sst_wait(struct remo_sst *sst, int (*ready)(void *ctx, struct remo_sst 
     struct sst_wait wait = {.sst = sst, .ready = ready, .ctx = ctx};
     if (!ready)
         return remo__fail(-EINVAL, "cannot wait: ready is NULL");
-    return remo__wait(sst->region->node, is_ready, &wait, remo__deadline(timeout_ns));
+    return remo__wait_polling(sst->region->node, is_ready, &wait, remo__deadline(timeout_ns));
 }

@@ -41,7 +41,7 @@ int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
     REMO__REQUIRE(ack);
     if (remo__ack_pending(ack)) {
         const struct remo__thread *thread = ack->thread;
-        int rc = remo__wait(thread->node, done, ack, remo__deadline(timeout_ns));
+        int rc = remo__wait_polling(thread->node, done, ack, remo__deadline(timeout_ns));
         if (rc != 0)
             return rc;
     }
@@ -88,7 +88,7 @@ int remo_ack_wait_any(struct remo_ack *const *acks, uint32_t count, uint64_t tim
     struct any any = {.acks = acks, .count = count};
     if (!any_done(&any)) {
         const struct remo__thread *thread = first_ack(acks, count)->thread;
-        int rc = remo__wait(thread->node, any_done, &any, remo__deadline(timeout_ns));
+        int rc = remo__wait_polling(thread->node, any_done, &any, remo__deadline(timeout_ns));
         if (rc != 0)
             return rc;
     }

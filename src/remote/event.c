@@ -1,7 +1,7 @@
 /* event.c - implements remo/event.h. Peers of the same machine wake a node by a futex, which has no
  * descriptor. So each event has a helper thread that sleeps on the node's doorbell, and then makes an eventfd
- * readable. Arming counts the event as a sleeper before the caller's last check; as in wait.c, that atomic
- * add pairs with the fence in remo__wake and remo__mapped_notify. */
+ * readable. Arming counts the event as a sleeper before the caller's last check; as in wait.c, its
+ * fence pairs with the one in remo__wake and remo__mapped_notify. */
 #include <remo/event.h>
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 #include "base/helper.h"
 #include "remote/slots.h"
 
-#define POLL_NS_MIN \
+#define COMPLETION_POLL_NS_MIN \
     (50 * REMO__NS_PER_US) /* between polls for completions, which notify no doorbell; doubles */
-#define POLL_NS_MAX REMO__NS_PER_MS
+#define COMPLETION_POLL_NS_MAX REMO__NS_PER_MS
 
 /* The state when the event was armed, with which the helper compares. */
 struct armed {
@@ -60,14 +60,14 @@ static uint32_t completed(const struct remo__thread *thread) {
 /* Sleep until a ring, a completion, or the deadline. */
 static void await_change(const struct remo_event *event, const struct armed *armed) {
     struct remo__doorbell *bell = event->node->doorbell;
-    uint64_t poll_ns = POLL_NS_MIN;
+    uint64_t poll_ns = COMPLETION_POLL_NS_MIN;
     while (atomic_load(&bell->seq) == armed->seq) {
         uint64_t left_ns = remo__remaining_ns(armed->deadline_ns);
         uint32_t count = drive(armed->thread);
         if (left_ns == 0 || completed(armed->thread) != armed->completed)
             return;
         remo__doorbell_sleep(bell, armed->seq, count > 0 ? remo__min(left_ns, poll_ns) : left_ns);
-        poll_ns = remo__min(2 * poll_ns, POLL_NS_MAX);
+        poll_ns = remo__min(2 * poll_ns, COMPLETION_POLL_NS_MAX);
     }
 }
 
@@ -147,11 +147,11 @@ int remo_event_arm(struct remo_event *event) {
     struct remo__doorbell *bell = event->node->doorbell;
     pthread_mutex_lock(&event->lock);
     if (!event->is_armed)
-        atomic_fetch_add(&bell->sleepers, 1);
+        remo__doorbell_add_sleeper(bell);
     event->is_armed = true;
     (void)drive(thread);
     event->armed = (struct armed){.seq = atomic_load(&bell->seq),
-                                  .deadline_ns = remo__deadline(REMO__SLEEP_NS_MAX),
+                                  .deadline_ns = remo__deadline(REMO__POLL_NS_MAX),
                                   .thread = thread,
                                   .completed = completed(thread)};
     if (read(event->fd, &count, sizeof count) < 0 && errno != EAGAIN)

@@ -82,7 +82,7 @@ static uint64_t deadline_of(struct fence *fence) {
 }
 
 static int drain_wait(struct fence *fence, struct drain *drain) {
-    int rc = drained(drain) ? 0 : remo__wait(fence->node, drained, drain, deadline_of(fence));
+    int rc = drained(drain) ? 0 : remo__wait_polling(fence->node, drained, drain, deadline_of(fence));
     return rc == -ETIMEDOUT ? remo__peer_timeout(fence->node, drain->first, "complete operations on") : rc;
 }
 

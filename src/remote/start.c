@@ -25,7 +25,7 @@ int remo__start(struct remo__start *start) {
         start->ack->thread = start->thread;
         __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
     }
-    int rc = remo__wait(node, try_start, start, start->deadline_ns);
+    int rc = remo__wait_polling(node, try_start, start, start->deadline_ns);
     if (rc != 0 && start->ack)
         __atomic_fetch_sub(&start->ack->pending, 1, __ATOMIC_RELAXED);
     return rc;

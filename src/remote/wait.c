@@ -23,42 +23,47 @@ static uint32_t drive(struct remo_node *node) {
 }
 
 #ifdef REMO_SIM
-static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
-    for (;;) {
-        uint64_t version = remo__sim_version(node);
+static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
+                     bool is_polling) {
+    for (uint32_t checks = 0;; checks++) {
+        remo__sim_check_begin(node);
         drive(node);
         int rc = ready(ctx);
+        remo__sim_check_end(rc != 0);
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
             return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
-        remo__sim_pause(node, version, deadline_ns);
+        remo__sim_pause(node, checks, is_polling, deadline_ns);
     }
 }
 #else
 /* Sleep once, unless the condition holds after this thread is counted as a sleeper. */
-static int sleep_once(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+static int sleep_once(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
+                      bool is_polling) {
     struct remo__doorbell *bell = node->doorbell;
     uint32_t seen = atomic_load(&bell->seq);
-    atomic_fetch_add(&bell->sleepers, 1); /* pairs with the fence in remo__wake and remo__mapped_notify */
+    remo__doorbell_add_sleeper(bell); /* pairs with the fence in remo__wake and remo__mapped_notify */
     int rc = ready(ctx);
     if (rc == 0) {
         uint64_t left = remo__remaining_ns(deadline_ns);
         if (drive(node) > 0)
             remo__slots_sleep(remo__thread_attached(node), remo__min(left, OWN_SLEEP_NS_MAX));
         else
-            remo__doorbell_sleep(bell, seen, remo__min(left, REMO__SLEEP_NS_MAX));
+            remo__doorbell_sleep(bell, seen,
+                                 remo__min(left, is_polling ? REMO__POLL_NS_MAX : REMO__SLEEP_NS_MAX));
     }
     atomic_fetch_sub(&bell->sleepers, 1);
     return rc;
 }
 
-static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
+                     bool is_polling) {
     for (uint32_t i = 0;; i++) {
         drive(node);
         int rc = ready(ctx);
         if (rc == 0 && i >= node->threads->spins + REMO__CHECKS_BEFORE_SLEEP)
-            rc = sleep_once(node, ready, ctx, deadline_ns);
+            rc = sleep_once(node, ready, ctx, deadline_ns, is_polling);
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (i < node->threads->spins) {
@@ -75,14 +80,23 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
 }
 #endif
 
-int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+static int wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
+                bool is_polling) {
     int rc = ready(ctx);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
         return remo__fail_static(
             -ETIMEDOUT, "timed out: the condition of the wait is not met, and no time is left to wait");
-    return wait_long(node, ready, ctx, deadline_ns);
+    return wait_long(node, ready, ctx, deadline_ns, is_polling);
+}
+
+int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    return wait(node, ready, ctx, deadline_ns, false);
+}
+
+int remo__wait_polling(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    return wait(node, ready, ctx, deadline_ns, true);
 }
 
 /* A wait condition that is never true. */

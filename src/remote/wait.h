@@ -2,28 +2,38 @@
  *
  * Condition: `ready` returns 1 if the condition holds, 0 to continue, or a negative code, which ends the
  *            wait. A change of what it reads must notify the node's doorbell (peers: REMO_WRITE_NOTIFY; this
- *            node: remo__wake). It checks itself that the peers on which it depends are up. It is called
- *            often, and must not block.
+ *            node: remo__wake). For any other condition call remo__wait_polling. The condition checks itself
+ *            that the peers on which it depends are up. It is called often, and must not block. If it
+ *            depends on a completion, it polls.
  * Progress:  a wait drives the thread's own operations in flight. A sleep ends after REMO__SLEEP_NS_MAX at
- *            most, and the condition is checked again.
+ *            most, and the condition is checked again. No wait relies on that: in the simulator a sleep ends
+ *            only by a notification, a completion or its deadline.
  * Errors:    -ETIMEDOUT (never with REMO_FOREVER), and those of `ready`. */
 #pragma once
 
 #include "fabric/mapped.h"
 #include "remote/thread.h"
 
-#define REMO__SLEEP_NS_MAX (20 * REMO__NS_PER_MS)
+#define REMO__SLEEP_NS_MAX REMO__NS_PER_S
+#define REMO__POLL_NS_MAX (20 * REMO__NS_PER_MS)
 #define REMO__CHECKS_BEFORE_SLEEP 200u /* a wait checks its condition at least so often before it sleeps */
 
 #ifdef REMO_SIM
-/* One iteration of a wait is one step of a schedule. Read the version of the state that the node can observe,
- * check the condition, then pause until the version differs. */
-uint64_t remo__sim_version(const struct remo_node *node);
-void remo__sim_pause(const struct remo_node *node, uint64_t version, uint64_t deadline_ns);
+/* One iteration of a wait is one step of a schedule. Begin to check the condition. */
+void remo__sim_check_begin(const struct remo_node *node);
+/* End the check. If the condition ends the wait after a sleep that no notification has ended, the schedule
+ * fails. */
+void remo__sim_check_end(bool ends_wait);
+/* Pause until a change that the node can observe, or sleep until a notification. `checks`: earlier pauses of
+ * this wait. `is_polling`: never sleep. */
+void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_polling, uint64_t deadline_ns);
 #endif
 
 /* Wait until `ready(ctx)` returns a value other than 0. Returns 0 or an error (above). Threads: any. */
 int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns);
+/* Wait as remo__wait does, for a condition that can change without a notification: an attempt that may be
+ * refused, operations of other threads, a time. It is checked again after REMO__POLL_NS_MAX at most. */
+int remo__wait_polling(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns);
 
 /* Pause between two attempts, until the deadline. Sets the sentence of a wait that timed out. */
 void remo__pause(struct remo_node *node, uint64_t deadline_ns);

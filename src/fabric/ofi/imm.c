@@ -59,7 +59,7 @@ uint32_t remo__ofi_imms_take(struct ofi_imms *imms, struct remo__imm *ret_imms, 
 
 void remo__ofi_imms_wait(struct ofi_imms *imms, uint64_t timeout_ns) {
     uint32_t seen = atomic_load(&imms->bell.seq);
-    atomic_fetch_add(&imms->bell.sleepers, 1);
+    remo__doorbell_add_sleeper(&imms->bell);
     if (imms_empty(imms) && !atomic_load(&imms->woken))
         remo__doorbell_sleep(&imms->bell, seen, timeout_ns);
     atomic_fetch_sub(&imms->bell.sleepers, 1);

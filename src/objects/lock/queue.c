@@ -213,7 +213,7 @@ static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thr
         return 0;
     struct operations operations = {.lock = lock, .home = local->home};
     uint64_t timeout_ns = REMO__MUTANT(lock_reset_once) ? 0 : lock->node->op_timeout_ns;
-    rc = remo__wait(lock->node, have_ended, &operations, remo__deadline(timeout_ns));
+    rc = remo__wait_polling(lock->node, have_ended, &operations, remo__deadline(timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
     if (rc != 0)

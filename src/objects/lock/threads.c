@@ -71,7 +71,7 @@ struct wait {
 
 /* Pairs with the store and the load in remo__lock_store_state, which have no fence. After this either that
  * load returns this thread's increment of `waiters`, or this thread reads that store. Only a thread that is
- * about to sleep needs it. Without the system call a lost wake-up delays the thread by REMO__SLEEP_NS_MAX
+ * about to sleep needs it. Without the system call a lost wake-up delays the thread by REMO__POLL_NS_MAX
  * at most. */
 static void fence_before_sleep(struct wait *wait) {
 #ifndef REMO_SIM
@@ -128,7 +128,7 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
     append(lock, &wait.waiter);
     for (;;) {
         wait.checks = 0;
-        int rc = remo__wait(lock->node, is_turn, &wait, deadline_ns);
+        int rc = remo__wait_polling(lock->node, is_turn, &wait, deadline_ns);
         if (rc != 0)
             return leave_queue(lock, &wait.waiter) ? rc : 0;
         if (atomic_load_explicit(&wait.waiter.granted, memory_order_acquire))

@@ -154,7 +154,7 @@ int remo__queue_retract_own_claim(struct remo__queue_op *op) {
     if (remo__likely(atomic_load_explicit(&queue->kept_count, memory_order_relaxed) == 0)
         || REMO__MUTANT(queue_retract_own))
         return 0;
-    if (remo__wait(queue->node, is_retracted, op, remo__deadline(queue->node->op_timeout_ns)) == 0)
+    if (remo__wait_polling(queue->node, is_retracted, op, remo__deadline(queue->node->op_timeout_ns)) == 0)
         return 0;
     return remo__fail(
         -EIO,

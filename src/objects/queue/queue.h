@@ -61,8 +61,9 @@ struct remo__queue_kept_claim {
 
 /* Threads of this node that wait at one side. */
 struct remo__queue_waiters {
-    struct remo__mutex mutex; /* protects `thread_count` and this node's bit at the home */
+    struct remo__mutex mutex; /* protects this struct, and this node's bit at the home */
     uint32_t thread_count;
+    _Atomic bool is_bit_set; /* the begin of the wait has set the bit; read without the mutex */
 };
 
 struct remo_queue {

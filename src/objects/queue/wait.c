@@ -14,7 +14,8 @@
 #else
 #define SPIN_NS (100 * REMO__NS_PER_US)
 #endif
-#define RETRY_NS (20 * REMO__NS_PER_MS) /* a waiter retries at least this often */
+#define RETRY_NS REMO__SLEEP_NS_MAX           /* a notification may be lost with the write that carries it */
+#define RETRY_UNNOTIFIED_NS REMO__POLL_NS_MAX /* a change may not notify this waiter */
 
 static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t expected,
                      uint64_t desired, uint64_t *ret_old) {
@@ -35,7 +36,7 @@ static void notify_waiter(struct remo__queue_op *op, enum remo__queue_side side,
 }
 
 /* Notify all nodes that wait at the side. Errors are ignored: a failure wakes all waiters, and
- * a waiter retries every RETRY_NS. The writes complete before the return, because this thread may make no
+ * a waiter retries after RETRY_NS. The writes complete before the return, because this thread may make no
  * further call that completes them. */
 static void ring_waiters(struct remo__queue_op *op, enum remo__queue_side side) {
     struct remo_queue *queue = op->queue;
@@ -73,14 +74,17 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
 
 /* Set or clear this node's bit in the set of waiters. Not by fetch-add: an atomic whose outcome is unknown is
  * repeated, and would change another node's bit. If peers change the word during every attempt, the bit stays
- * as it is. Then this node retries every RETRY_NS, or peers notify it without need. */
-static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set) {
+ * as it is. Then this node retries every RETRY_UNNOTIFIED_NS, or peers notify it without need. */
+static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side, bool set,
+                          bool *ret_changed) {
     uint32_t rank = op->queue->node->rank;
     uint64_t bit = UINT64_C(1) << rank % 64, expected = set ? 0 : bit, old;
     struct remo__ref ref;
     int rc = remo__queue_find_home(op, REMO__QUEUE_WAITERS(side) + rank / 64 * 8, &ref);
+    *ret_changed = false;
     for (uint32_t i = 0; i < BIT_SWAPS_MAX && rc == 0; i++) {
         rc = remo__compare_swap(ref, expected, set ? expected | bit : expected & ~bit, &old, NULL);
+        *ret_changed = rc == 0 && old == expected;
         if (rc != 0 || old == expected || REMO__MUTANT(queue_wait_bit))
             break;
         expected = old;
@@ -91,11 +95,14 @@ static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side,
 /* The node's bit is set while at least one of its threads waits. */
 static int begin_wait(struct remo__queue_op *op, enum remo__queue_side side) {
     struct remo__queue_waiters *waiters = &op->queue->waiters[side];
+    bool is_bit_set;
     int rc = remo__mutex_lock(op->queue->node, &waiters->mutex, REMO_FOREVER);
     if (rc != 0)
         return rc;
-    if (waiters->thread_count == 0)
-        rc = change_own_bit(op, side, true);
+    if (waiters->thread_count == 0) {
+        rc = change_own_bit(op, side, true, &is_bit_set);
+        atomic_store(&waiters->is_bit_set, is_bit_set);
+    }
     waiters->thread_count += rc == 0;
     remo__mutex_unlock(op->queue->node, &waiters->mutex);
     return rc;
@@ -103,22 +110,24 @@ static int begin_wait(struct remo__queue_op *op, enum remo__queue_side side) {
 
 static void end_wait(struct remo__queue_op *op, enum remo__queue_side side) {
     struct remo__queue_waiters *waiters = &op->queue->waiters[side];
+    bool is_cleared;
     if (remo__mutex_lock(op->queue->node, &waiters->mutex, REMO_FOREVER) != 0)
         return;
     if (--waiters->thread_count == 0)
-        (void)change_own_bit(op, side, false);
+        (void)change_own_bit(op, side, false, &is_cleared);
     remo__mutex_unlock(op->queue->node, &waiters->mutex);
 }
 
-/* Set bit 0 of the word. If other nodes move the word during every attempt, the bit stays clear; then there
- * is no need to wait. */
-static int set_wait_flag(struct remo__queue_op *op, enum remo__queue_side side) {
+/* Set bit 0 of the word. *ret_set is false if other nodes moved the word during every attempt. */
+static int set_wait_flag(struct remo__queue_op *op, enum remo__queue_side side, bool *ret_set) {
     uint64_t expected = atomic_load_explicit(&op->queue->hint[side], memory_order_relaxed) << 1, old;
+    *ret_set = false;
     for (uint32_t i = 0; i < SWAPS_MAX; i++) {
         int rc = swap_word(op, side, expected, expected | 1, &old);
         if (rc != 0)
             return rc;
-        if (old == expected || (old & 1))
+        *ret_set = old == expected || (old & 1);
+        if (*ret_set)
             break;
         expected = old;
     }
@@ -142,20 +151,23 @@ static int was_rung(void *ctx) {
                : atomic_load_explicit(&queue->departures, memory_order_acquire) != wait->op->seen_departures;
 }
 
-/* Wait until a try succeeds. This node's bit is set. The try between the flag and the sleep is essential: a
- * push or pop that moved the word before the flag was set notifies no waiter. */
+/* Wait until a try succeeds. This node's bit is set if `is_bit_set`. The try between the flag and the sleep
+ * is essential: a push or pop that moved the word before the flag was set notifies no waiter. */
 static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx),
                             enum remo__queue_side side) {
     struct doorbell_wait wait = {.op = op,
                                  .doorbell = op->queue->slots_memory->own + REMO__QUEUE_DOORBELL(side)};
     for (;;) {
         wait.seen = remo__load(wait.doorbell);
-        int rc = remo__queue_convert_timeout(op, set_wait_flag(op, side));
+        bool is_flag_set;
+        int rc = remo__queue_convert_timeout(op, set_wait_flag(op, side, &is_flag_set));
         if (rc == 0)
             rc = attempt(op);
         if (rc != 0)
             return rc;
-        uint64_t retry_at = remo__deadline(RETRY_NS);
+        bool expects_notify = is_flag_set && atomic_load(&op->queue->waiters[side].is_bit_set)
+                              && atomic_load(&op->queue->departures) == 0;
+        uint64_t retry_at = remo__deadline(expects_notify ? RETRY_NS : RETRY_UNNOTIFIED_NS);
         rc = remo__wait(op->queue->node, was_rung, &wait, remo__min(retry_at, op->deadline_ns));
         if (rc != 0 && (rc != -ETIMEDOUT || op->deadline_ns <= retry_at))
             return rc;
@@ -166,7 +178,8 @@ int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx)) {
     uint64_t deadline_ns = op->deadline_ns;
     enum remo__queue_side side =
         op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD : REMO__QUEUE_TAIL; /* a push waits for pops */
-    int rc = remo__wait(op->queue->node, attempt, op, remo__min(deadline_ns, remo__deadline(SPIN_NS)));
+    int rc =
+        remo__wait_polling(op->queue->node, attempt, op, remo__min(deadline_ns, remo__deadline(SPIN_NS)));
     if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)
         return rc;
     rc = remo__queue_convert_timeout(op, begin_wait(op, side));

@@ -70,7 +70,8 @@ static int read_again(void *ctx) {
 static int visit_entry(struct visit *visit) {
     int rc = read_once(visit);
     if (rc == 0 && (visit->verdict == REMO__KV_VERDICT_TORN || visit->verdict == REMO__KV_VERDICT_OLDER))
-        rc = remo__wait(visit->kv->node, read_again, visit, remo__deadline(visit->kv->node->op_timeout_ns));
+        rc = remo__wait_polling(visit->kv->node, read_again, visit,
+                                remo__deadline(visit->kv->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__fail(rc, "cannot read slot %u of node %u: it changed during every read; try again",
                           remo__kv_entry_slot(visit->entry), remo__kv_entry_node(visit->entry));

@@ -85,7 +85,7 @@ static int probe_again(void *ctx) {
 static int probe_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
                              uint64_t entry, void *dst, size_t cap, struct remo__kv_snapshot *ret_snapshot) {
     struct retry retry = {.kv = kv, .mine = mine, .key = key, .entry = entry, .dst = dst, .cap = cap};
-    int rc = remo__wait(kv->node, probe_again, &retry, remo__deadline(kv->node->op_timeout_ns));
+    int rc = remo__wait_polling(kv->node, probe_again, &retry, remo__deadline(kv->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__fail(rc, "cannot read a slot of %s: it changed during every read; try again",
                           remo_channel_name(kv->channel));

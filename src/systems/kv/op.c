@@ -415,7 +415,8 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
         if (may_queue(&wait) && make_change(kv, wait.mine, op, kv->node->op_timeout_ns) == -ETIMEDOUT)
             abort_op(kv, wait.mine, op, -ETIMEDOUT);
         else if (op->status == -EINPROGRESS)
-            (void)remo__wait(kv->node, done_or_may_queue, &wait, REMO_FOREVER); /* op has its own deadline */
+            (void)remo__wait_polling(kv->node, done_or_may_queue, &wait,
+                                     REMO_FOREVER); /* op has its own deadline */
     }
     return op->status;
 }

@@ -203,7 +203,7 @@ static int late(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     if (rank == 2)
-        CHECK_OK(cluster_meet()); /* nodes 0 and 1 have met each other, and not node 2 */
+        CHECK_OK(cluster_meet()); /* nodes 0 and 1 are connected, and have checked that node 2 is not */
     if (open_channel(remo_node_root(node), "late", 64, &events, &channel))
         return 1;
     if (rank != 2) {
