@@ -1,10 +1,9 @@
 /* ready.h - the set of actors that can run now, updated incrementally where something changed.
  *
  * A paused actor waits for a time, and for its node's version or, if it sleeps, for a notification or a
- * completion. An actor in sim_until waits for a condition. The
- * condition of a library thread is checked after a change at its node, or after a thread of its node has run:
- * it depends on nothing else. The condition of a program thread may depend on anything and is checked before
- * every step. */
+ * completion. An actor in sim_until waits for a condition. The condition of a library thread is checked after
+ * a change at its node, or after a thread of its node has run: it depends on nothing else. The condition of a
+ * program thread may depend on anything and is checked before every step. */
 #pragma once
 
 #include <assert.h>

@@ -6,7 +6,8 @@
  *            Between remo__cork and remo__uncork they are posted together. remo__ack_settle waits for an ack,
  *            and cancels what is still in flight.
  * Order:     remo__fence_retry and the other fences of fence.h.
- * Wait:      remo__wait, and remo__is_departure for a peer that has failed or left.
+ * Wait:      remo__wait, or remo__wait_polling if a condition can change without a notification, and
+ *            remo__is_departure for a peer that has failed or left.
  * CPU:       the CPU accesses network memory by access.h.
  * Memory:    that of a channel, or blocks of this node's arena (arena.h). */
 #pragma once
