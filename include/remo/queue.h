@@ -19,9 +19,10 @@
  *          - after pushes (pops) of other nodes: 1 read and 1 atomic (2 reads) more, and 1 atomic
  *            with concurrent ones;
  *          - with waiting nodes: 1 read, 1 atomic, and 1 write (notify) to each of them;
- *          - a wait: 3 to 5 atomics for its beginning and end, and one retry every second, or every
- *            20 ms after a participant failed or left, or if concurrent calls of other nodes prevented
- *            the announcement of the wait.
+ *          - a wait: 3 to 5 atomics for its beginning and end, and one retry every second. Every 20 ms
+ *            after a participant failed or left, while a failed push of this node keeps its slot, or if
+ *            concurrent calls or a failed operation prevented the announcement of the wait;
+ *          - after a failed push that frees its slot: 2 reads, and 1 write (notify) to each waiting node.
  * Order:   FIFO and linearizable. A push happens before the pop that returns its element.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if the home fails, calls return -EHOSTDOWN (-ENOTCONN if it closed the queue). If

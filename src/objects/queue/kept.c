@@ -92,6 +92,22 @@ static void keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim 
     atomic_fetch_add(&queue->kept_count, 1);
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
     remo_ack_cancel(&kept->ack);
+    remo__wake(queue->node); /* threads that wait behind the claim advance the retraction */
+}
+
+/* Note the result of a retraction: after 0, or 1 with an unknown outcome, it has freed the slot. */
+static void note_retracted(struct remo__queue_op *op, const struct remo__queue_kept_claim *kept, int rc) {
+    op->has_retracted = op->has_retracted || rc == 0 || (rc == 1 && kept->outcome_unknown);
+}
+
+/* Notify the waiters of both sides if this call has retracted a claim: a pop can pass the ticket, and a push
+ * can claim the slot. Not while a mutex is held, because the notification blocks. */
+static void notify_of_retraction(struct remo__queue_op *op) {
+    if (!op->has_retracted)
+        return;
+    op->has_retracted = false;
+    remo__queue_notify_waiters(op, REMO__QUEUE_TAIL);
+    remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
 }
 
 int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
@@ -106,6 +122,8 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
         keep_claim(op, kept);
     else
         remo_ack_cancel(&kept->ack);
+    note_retracted(op, kept, rc);
+    notify_of_retraction(op);
     return rc == 1 && kept->outcome_unknown ? -EIO : rc;
 }
 
@@ -116,6 +134,7 @@ static bool advance_kept(struct remo__queue_op *op, struct remo__queue_kept_clai
     int rc = REMO__MUTANT(queue_retract_now) ? advance_and_wait(op, kept) : advance(op, kept, 0);
     if (rc < 0 && !remo__is_departure(rc))
         return rc == -ETIMEDOUT || (rc == -EINPROGRESS && kept->step != REMO__QUEUE_RETRACT_WRITES);
+    note_retracted(op, kept, rc);
     remo_ack_cancel(&kept->ack);
     atomic_store(&kept->is_used, false);
     atomic_fetch_sub(&op->queue->kept_count, 1);
@@ -130,6 +149,7 @@ void remo__queue_retract_kept_claims(struct remo__queue_op *op) {
         if (atomic_load(&queue->kept[i].is_used))
             (void)advance_kept(op, &queue->kept[i]);
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
+    notify_of_retraction(op);
 }
 
 /* A wait condition: the claim of this thread is retracted. Fails if no operation of the retraction is in
@@ -154,7 +174,9 @@ int remo__queue_retract_own_claim(struct remo__queue_op *op) {
     if (remo__likely(atomic_load_explicit(&queue->kept_count, memory_order_relaxed) == 0)
         || REMO__MUTANT(queue_retract_own))
         return 0;
-    if (remo__wait_polling(queue->node, is_retracted, op, remo__deadline(queue->node->op_timeout_ns)) == 0)
+    int rc = remo__wait_polling(queue->node, is_retracted, op, remo__deadline(queue->node->op_timeout_ns));
+    notify_of_retraction(op);
+    if (rc == 0)
         return 0;
     return remo__fail(
         -EIO,

@@ -63,7 +63,8 @@ struct remo__queue_kept_claim {
 struct remo__queue_waiters {
     struct remo__mutex mutex; /* protects this struct, and this node's bit at the home */
     uint32_t thread_count;
-    _Atomic bool is_bit_set; /* the begin of the wait has set the bit; read without the mutex */
+    bool is_clear_in_flight; /* an attempt to clear the bit failed, and may be applied later */
+    _Atomic bool is_bit_set; /* from the begin of the wait to its end; read without the mutex */
 };
 
 struct remo_queue {
@@ -98,6 +99,7 @@ struct remo__queue_op {
     size_t size_bytes;       /* of the element */
     bool is_too_large;       /* pop: the element does not fit the buffer */
     bool is_removal_unknown; /* pop: the element is in the buffer, and was removed or not */
+    bool has_retracted;      /* a claim, and has not notified the waiters yet */
     uint64_t deadline_ns;    /* of the wait; 0 before it */
 };
 
@@ -146,6 +148,9 @@ void remo__queue_drop_kept_claims(struct remo_queue *queue);
 
 /* ---- queue/wait.c ---- */
 
+/* Notify all nodes that wait at the side. Blocks until the doorbells are written, for op_timeout_ns at most
+ * for each operation. A failed operation is repeated. */
+void remo__queue_notify_waiters(struct remo__queue_op *op, enum remo__queue_side side);
 /* Move the side's word to `to`, unless it is there or beyond, and notify the nodes that wait for that.
  * `expected`: the value that the word probably has. Cost: 1 atomic if it has, without waiters. */
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to);

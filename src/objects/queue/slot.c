@@ -472,11 +472,12 @@ static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue
     return rc == 0 || remo__is_departure(rc) ? 1 : rc;
 }
 
-/* Set the sentence of a pop whose removal of the element has an unknown outcome. */
+/* End a pop whose removal of the element has an unknown outcome: notify the pushes that wait for the slot. */
 static int fail_removal(struct remo__queue_op *op, const struct remo__queue_slot *slot) {
     char reason[REMO__SENTENCE_MAX];
     snprintf(reason, sizeof reason, "%s", remo_last_error());
     op->is_removal_unknown = !REMO__MUTANT(queue_removal);
+    remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
     return remo__fail(
         -EIO,
         "cannot remove the first element of queue %s from its slot at node %u: %s; whether it was "

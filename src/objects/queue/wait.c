@@ -14,7 +14,8 @@
 #else
 #define SPIN_NS (100 * REMO__NS_PER_US)
 #endif
-#define RETRY_NS REMO__SLEEP_NS_MAX           /* a notification may be lost with the write that carries it */
+#define NOTIFY_TRIES_MAX 3u                   /* of the operations that notify waiters, if one fails */
+#define RETRY_NS REMO__SLEEP_NS_MAX           /* an operation that timed out may be applied after its call */
 #define RETRY_UNNOTIFIED_NS REMO__POLL_NS_MAX /* a change may not notify this waiter */
 
 static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t expected,
@@ -26,19 +27,31 @@ static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint
 
 /* ---- doorbells ---- */
 
-static void notify_waiter(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node,
-                          struct remo_ack *ack) {
+/* Write the doorbell of a node. Blocks if the node has not connected yet: a node can wait before all its
+ * peers have its addresses. */
+static int notify_node(struct remo__queue_op *op, enum remo__queue_side side, uint32_t node,
+                       struct remo_ack *ack) {
     struct remo_queue *queue = op->queue;
     uint64_t value = (uint64_t)queue->node->rank << 48 | (atomic_fetch_add(&queue->notify_count, 1) + 1);
     struct remo__ref ref;
-    if (remo__memory_find_now(queue->slots_memory, op->thread, node, REMO__QUEUE_DOORBELL(side), &ref))
-        (void)remo__write(ref, &value, sizeof value, REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT, ack);
+    int rc = remo__memory_find(queue->slots_memory, op->thread, node, REMO__QUEUE_DOORBELL(side), &ref);
+    if (rc == 0)
+        rc = remo__write(ref, &value, sizeof value, REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT, ack);
+    return remo__is_departure(rc) ? 0 : rc; /* the bit of a failed node may stay in the set */
 }
 
-/* Notify all nodes that wait at the side. Errors are ignored: a failure wakes all waiters, and
- * a waiter retries after RETRY_NS. The writes complete before the return, because this thread may make no
- * further call that completes them. */
-static void ring_waiters(struct remo__queue_op *op, enum remo__queue_side side) {
+/* Set the set of waiters to the participants that have connected: each of them may wait. */
+static void assume_all_wait(const struct remo_queue *queue, struct remo_nodeset *ret_waiters) {
+    *ret_waiters = (struct remo_nodeset){0};
+    for (uint32_t i = 0; i < queue->member_count; i++)
+        if (remo__memory_is_reachable(queue->slots_memory, queue->members[i]))
+            remo_nodeset_add(ret_waiters, queue->members[i]);
+}
+
+/* Notify all nodes that wait at the side, or all participants if the read of the set of waiters fails. The
+ * writes complete before the return, because this thread may make no further call that completes them.
+ * Returns the first error of an operation. */
+static int notify_once(struct remo__queue_op *op, enum remo__queue_side side) {
     struct remo_queue *queue = op->queue;
     struct remo_ack ack = REMO_ACK_INIT;
     struct remo_nodeset waiters;
@@ -46,28 +59,45 @@ static void ring_waiters(struct remo__queue_op *op, enum remo__queue_side side) 
     int rc = remo__queue_find_home(op, REMO__QUEUE_WAITERS(side), &ref);
     if (rc == 0)
         rc = remo__read(ref, &waiters, sizeof waiters, NULL);
+    if (remo__is_departure(rc))
+        return rc;
     if (rc != 0)
-        return;
-    for (uint32_t i = 0; i < queue->member_count; i++)
-        if (remo_nodeset_has(&waiters, queue->members[i]))
-            notify_waiter(op, side, queue->members[i], &ack);
-    if (remo__ack_pending(&ack))
-        (void)remo__ack_settle(&ack, queue->node->op_timeout_ns);
+        assume_all_wait(queue, &waiters);
+    for (uint32_t i = 0; i < queue->member_count; i++) {
+        if (!remo_nodeset_has(&waiters, queue->members[i]))
+            continue;
+        int write_rc = notify_node(op, side, queue->members[i], &ack);
+        rc = rc == 0 ? write_rc : rc;
+    }
+    int settle_rc = remo__ack_settle(&ack, queue->node->op_timeout_ns);
+    return rc == 0 ? settle_rc : rc;
+}
+
+/* A departure wakes all waiters. After a timeout the write is still in flight, so it is not repeated. */
+void remo__queue_notify_waiters(struct remo__queue_op *op, enum remo__queue_side side) {
+    int rc = notify_once(op, side);
+    for (uint32_t i = 1; i < NOTIFY_TRIES_MAX && rc != 0 && rc != -ETIMEDOUT && !remo__is_departure(rc); i++)
+        rc = notify_once(op, side);
 }
 
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to) {
     bool has_waiters = false;
     uint64_t old;
     for (uint32_t i = 0; i < SWAPS_MAX; i++) {
-        if (swap_word(op, op->side, expected, to << 1, &old) != 0)
-            return; /* the home has failed or left; the push or pop itself is complete */
+        int rc = swap_word(op, op->side, expected, to << 1, &old);
+        if (remo__is_departure(rc))
+            return; /* the departure wakes all waiters; the push or pop itself is complete */
+        if (remo__unlikely(rc != 0)) {
+            has_waiters = true; /* the flag is unknown */
+            break;
+        }
         has_waiters = old & 1;
         if (old == expected || old >> 1 >= to)
             break;
         expected = old;
     }
     if (remo__unlikely(has_waiters))
-        ring_waiters(op, op->side);
+        remo__queue_notify_waiters(op, op->side);
 }
 
 /* ---- waiting ---- */
@@ -100,8 +130,11 @@ static int begin_wait(struct remo__queue_op *op, enum remo__queue_side side) {
     if (rc != 0)
         return rc;
     if (waiters->thread_count == 0) {
+        /* A clear that failed may be applied after this begin sets the bit again. */
+        if (waiters->is_clear_in_flight)
+            waiters->is_clear_in_flight = remo__op_abandoned(op->queue->node, op->queue->home);
         rc = change_own_bit(op, side, true, &is_bit_set);
-        atomic_store(&waiters->is_bit_set, is_bit_set);
+        atomic_store(&waiters->is_bit_set, is_bit_set && !waiters->is_clear_in_flight);
     }
     waiters->thread_count += rc == 0;
     remo__mutex_unlock(op->queue->node, &waiters->mutex);
@@ -113,8 +146,8 @@ static void end_wait(struct remo__queue_op *op, enum remo__queue_side side) {
     bool is_cleared;
     if (remo__mutex_lock(op->queue->node, &waiters->mutex, REMO_FOREVER) != 0)
         return;
-    if (--waiters->thread_count == 0)
-        (void)change_own_bit(op, side, false, &is_cleared);
+    if (--waiters->thread_count == 0 && change_own_bit(op, side, false, &is_cleared) != 0)
+        waiters->is_clear_in_flight = true;
     remo__mutex_unlock(op->queue->node, &waiters->mutex);
 }
 
@@ -138,17 +171,26 @@ struct doorbell_wait {
     struct remo__queue_op *op;
     const void *doorbell;
     uint64_t seen;
+    uint32_t seen_kept; /* kept claims of this node */
 };
 
-static int was_rung(void *ctx) {
+static int is_notified(void *ctx) {
     const struct doorbell_wait *wait = ctx;
     struct remo_queue *queue = wait->op->queue;
-    if (remo__load(wait->doorbell) != wait->seen)
+    if (remo__load(wait->doorbell) != wait->seen || atomic_load(&queue->kept_count) > wait->seen_kept)
         return 1;
     int rc = remo__channel_check_peer(queue->channel, queue->home);
     return rc != 0
                ? rc
                : atomic_load_explicit(&queue->departures, memory_order_acquire) != wait->op->seen_departures;
+}
+
+/* Return whether each change that lets a waiter of this node succeed notifies it, if the flag is set. Not
+ * while this node keeps a claim: the waiter itself advances the retraction. */
+static bool is_notification_certain(struct remo_queue *queue, enum remo__queue_side side,
+                                    uint32_t kept_count) {
+    return atomic_load(&queue->waiters[side].is_bit_set) && atomic_load(&queue->departures) == 0
+           && kept_count == 0;
 }
 
 /* Wait until a try succeeds. This node's bit is set if `is_bit_set`. The try between the flag and the sleep
@@ -159,16 +201,16 @@ static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx)
                                  .doorbell = op->queue->slots_memory->own + REMO__QUEUE_DOORBELL(side)};
     for (;;) {
         wait.seen = remo__load(wait.doorbell);
+        wait.seen_kept = atomic_load(&op->queue->kept_count);
         bool is_flag_set;
         int rc = remo__queue_convert_timeout(op, set_wait_flag(op, side, &is_flag_set));
         if (rc == 0)
             rc = attempt(op);
         if (rc != 0)
             return rc;
-        bool expects_notify = is_flag_set && atomic_load(&op->queue->waiters[side].is_bit_set)
-                              && atomic_load(&op->queue->departures) == 0;
+        bool expects_notify = is_flag_set && is_notification_certain(op->queue, side, wait.seen_kept);
         uint64_t retry_at = remo__deadline(expects_notify ? RETRY_NS : RETRY_UNNOTIFIED_NS);
-        rc = remo__wait(op->queue->node, was_rung, &wait, remo__min(retry_at, op->deadline_ns));
+        rc = remo__wait(op->queue->node, is_notified, &wait, remo__min(retry_at, op->deadline_ns));
         if (rc != 0 && (rc != -ETIMEDOUT || op->deadline_ns <= retry_at))
             return rc;
     }
