@@ -24,7 +24,9 @@
     X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_failures) X(queue_skipped)           \
     X(queue_continues) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads)                     \
-    X(queue_kept_full) X(queue_outrun) X(queue_notified) X(queue_leaving)                                    \
+    X(queue_kept_full) X(queue_outrun) X(queue_notified) X(queue_leaving) X(queue_resumes)                   \
+    X(queue_retracted_pops) X(queue_retracted_pushes) X(queue_kept_pops) X(queue_kept_pushes)                \
+    X(queue_kept_own) X(queue_late_clear) X(queue_removal) X(queue_unmoved) X(queue_unread) X(queue_unsent)  \
     X(kv_updates) X(kv_deletes) X(kv_threads) X(kv_overtaken) X(kv_reinserted) X(kv_long_keys)               \
     X(kv_collide) X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_continues) X(kv_outcome)            \
     X(heap) X(heap_copies) X(heap_leaving) X(heap_leaving_full) X(heap_reclaims) X(heap_full)                \

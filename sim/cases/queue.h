@@ -1,6 +1,7 @@
 /* queue.h - the state of the queue's cases, calls with their checks, and other parts that the files share.
  *
  *   queue.c           the calls with their checks, and cases in which the nodes compete
+ *   queue_notify.c    cases in which a node waits until it is notified
  *   queue_recovery.c  cases whose nodes fail or leave, or whose operations take effect late */
 #pragma once
 
@@ -29,6 +30,7 @@ struct queue_state {
     bool is_outrunning;              /* node 1 pushes and pops */
     const struct sim_actor *outrun;  /* the thread of node 0, and its posts that node 1 has seen */
     uint64_t seen_posts;
+    const struct sim_actor *waiter; /* a thread that waits until it is notified */
 };
 
 /* A case of the queue. The arguments are members of struct sim_case. */

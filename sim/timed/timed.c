@@ -261,6 +261,13 @@ void remo__sim_check_end(bool ends_wait) {
     (void)ends_wait;
 }
 
+void remo__sim_retry_begin(void) {
+}
+
+void remo__sim_retry_end(bool has_succeeded) {
+    (void)has_succeeded;
+}
+
 void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_polling, uint64_t deadline_ns) {
     struct actor *actor = current();
     (void)checks, (void)is_polling;

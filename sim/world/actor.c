@@ -62,6 +62,7 @@ static bool jump(void) {
     if (next == UINT64_MAX || world->idle_jumps > HANG_JUMPS_MAX)
         return false;
     world->now_ns = remo__max(world->now_ns, next);
+    world->stirred = sim_net_count() > 0 ? UINT32_MAX : 0;
     return true;
 }
 
@@ -149,6 +150,7 @@ void sim_schedule(void) {
             drain_one(&world->actors[step->index]);
         } else {
             struct sim_actor *next = &world->actors[step->index];
+            world->stirred |= 1u << step->index;
             sim_ready_taken(next);
             if (next != sim_current())
                 sim_switch(next);
@@ -245,6 +247,23 @@ void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_poll
     actor->has_slept = actor->is_sleeping;
     actor->slept_wakes = actor->seen_wakes;
     actor->is_sleeping = false;
+}
+
+void remo__sim_retry_begin(void) {
+    if (sim_current())
+        sim_world->retrying |= 1u << sim_current()->index;
+}
+
+/* At a jump of time every actor was waiting, and no operation was in flight. So the first retry that succeeds
+ * after it needs a notification that was never sent, unless an actor that does not retry has run since. */
+void remo__sim_retry_end(bool has_succeeded) {
+    const struct sim_actor *actor = sim_current();
+    struct sim_world *world = sim_world;
+    uint32_t own = actor ? 1u << actor->index : 0;
+    if (has_succeeded && (world->retrying & own) && !(world->stirred & ~world->retrying))
+        sim_fail("node %u thread %u slept until its retry, which succeeded: a notification is missing",
+                 actor->node, actor->thread);
+    world->retrying &= ~own;
 }
 
 /* ---- actors ---- */

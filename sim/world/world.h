@@ -11,7 +11,8 @@
  *          deadline. A condition that holds after a sleep that only the deadline has ended is a failure: a
  *          notification is missing. A wait that polls (remote/wait.h) does not sleep. If no step is possible,
  *          time jumps to the next check of a wait that spins or polls, then to the next deadline. Without a
- *          deadline the world hangs, which is a failure.
+ *          deadline the world hangs, which is a failure. A retry (remote/wait.h) that succeeds is a failure
+ *          too, if only actors in a retry ran since time passed: nothing was about to notify its actor.
  * Restore: sim_world_open sets up nodes and objects once; each schedule starts from a copy of that state. */
 #pragma once
 
@@ -93,6 +94,8 @@ struct sim_world { /* allocated in the simulated heap, as all state of a schedul
     uint32_t actors_count;
     struct sim_ready ready;
     uint32_t lingering; /* mask of the actors with stores in their buffers */
+    uint32_t stirred;   /* mask of the actors that ran since time passed; all if an operation was in flight */
+    uint32_t retrying;  /* mask of the actors in a retry (remote/wait.h) */
     uint64_t version[SIM_NODES_MAX];
     uint64_t now_ns, steps, idle_jumps, random_calls;
     bool running; /* a schedule runs, not the set-up */

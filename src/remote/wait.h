@@ -27,6 +27,9 @@ void remo__sim_check_end(bool ends_wait);
 /* Pause until a change that the node can observe, or sleep until a notification. `checks`: earlier pauses of
  * this wait. `is_polling`: never sleep. */
 void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_polling, uint64_t deadline_ns);
+/* See remo__retry_begin and remo__retry_end. */
+void remo__sim_retry_begin(void);
+void remo__sim_retry_end(bool has_succeeded);
 #endif
 
 /* Wait until `ready(ctx)` returns a value other than 0. Returns 0 or an error (above). Threads: any. */
@@ -34,6 +37,23 @@ int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint6
 /* Wait as remo__wait does, for a condition that can change without a notification: an attempt that may be
  * refused, operations of other threads, a time. It is checked again after REMO__POLL_NS_MAX at most. */
 int remo__wait_polling(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns);
+
+/* Begin a retry: repeat an attempt after a wait that has timed out, in case a notification was lost. Call
+ * this only if each change that lets the attempt succeed notifies this thread. No effect in normal builds. */
+static inline void remo__retry_begin(void) {
+#ifdef REMO_SIM
+    remo__sim_retry_begin();
+#endif
+}
+/* End the retry, if one has begun. In the simulator the schedule fails if the attempt succeeded although no
+ * change of another thread was about to notify. */
+static inline void remo__retry_end(bool has_succeeded) {
+#ifdef REMO_SIM
+    remo__sim_retry_end(has_succeeded);
+#else
+    (void)has_succeeded;
+#endif
+}
 
 /* Pause between two attempts, until the deadline. Sets the sentence of a wait that timed out. */
 void remo__pause(struct remo_node *node, uint64_t deadline_ns);

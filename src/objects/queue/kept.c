@@ -92,7 +92,8 @@ static void keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim 
     atomic_fetch_add(&queue->kept_count, 1);
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
     remo_ack_cancel(&kept->ack);
-    remo__wake(queue->node); /* threads that wait behind the claim advance the retraction */
+    if (!REMO__MUTANT(queue_wake_kept))
+        remo__wake(queue->node); /* threads that wait behind the claim advance the retraction */
 }
 
 /* Note the result of a retraction: after 0, or 1 with an unknown outcome, it has freed the slot. */
@@ -106,8 +107,10 @@ static void notify_of_retraction(struct remo__queue_op *op) {
     if (!op->has_retracted)
         return;
     op->has_retracted = false;
-    remo__queue_notify_waiters(op, REMO__QUEUE_TAIL);
-    remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
+    if (!REMO__MUTANT(queue_notify_retracted_pops))
+        remo__queue_notify_waiters(op, REMO__QUEUE_TAIL);
+    if (!REMO__MUTANT(queue_notify_retracted_pushes))
+        remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
 }
 
 int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
@@ -123,7 +126,8 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
     else
         remo_ack_cancel(&kept->ack);
     note_retracted(op, kept, rc);
-    notify_of_retraction(op);
+    if (!REMO__MUTANT(queue_notify_retracted))
+        notify_of_retraction(op);
     return rc == 1 && kept->outcome_unknown ? -EIO : rc;
 }
 
@@ -149,7 +153,8 @@ void remo__queue_retract_kept_claims(struct remo__queue_op *op) {
         if (atomic_load(&queue->kept[i].is_used))
             (void)advance_kept(op, &queue->kept[i]);
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
-    notify_of_retraction(op);
+    if (!REMO__MUTANT(queue_notify_kept))
+        notify_of_retraction(op);
 }
 
 /* A wait condition: the claim of this thread is retracted. Fails if no operation of the retraction is in

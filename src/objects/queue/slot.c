@@ -477,7 +477,8 @@ static int fail_removal(struct remo__queue_op *op, const struct remo__queue_slot
     char reason[REMO__SENTENCE_MAX];
     snprintf(reason, sizeof reason, "%s", remo_last_error());
     op->is_removal_unknown = !REMO__MUTANT(queue_removal);
-    remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
+    if (!REMO__MUTANT(queue_notify_removal))
+        remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
     return remo__fail(
         -EIO,
         "cannot remove the first element of queue %s from its slot at node %u: %s; whether it was "

@@ -61,6 +61,8 @@ static int notify_once(struct remo__queue_op *op, enum remo__queue_side side) {
         rc = remo__read(ref, &waiters, sizeof waiters, NULL);
     if (remo__is_departure(rc))
         return rc;
+    if (rc != 0 && REMO__MUTANT(queue_notify_all))
+        return rc;
     if (rc != 0)
         assume_all_wait(queue, &waiters);
     for (uint32_t i = 0; i < queue->member_count; i++) {
@@ -76,8 +78,14 @@ static int notify_once(struct remo__queue_op *op, enum remo__queue_side side) {
 /* A departure wakes all waiters. After a timeout the write is still in flight, so it is not repeated. */
 void remo__queue_notify_waiters(struct remo__queue_op *op, enum remo__queue_side side) {
     int rc = notify_once(op, side);
-    for (uint32_t i = 1; i < NOTIFY_TRIES_MAX && rc != 0 && rc != -ETIMEDOUT && !remo__is_departure(rc); i++)
+    for (uint32_t i = 1; i < NOTIFY_TRIES_MAX && rc != 0 && rc != -ETIMEDOUT && !remo__is_departure(rc)
+                         && !REMO__MUTANT(queue_notify_again);
+         i++)
         rc = notify_once(op, side);
+}
+
+static bool is_notify_omitted(enum remo__queue_side side) {
+    return side == REMO__QUEUE_TAIL ? REMO__MUTANT(queue_notify_push) : REMO__MUTANT(queue_notify_pop);
 }
 
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to) {
@@ -88,7 +96,7 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
         if (remo__is_departure(rc))
             return; /* the departure wakes all waiters; the push or pop itself is complete */
         if (remo__unlikely(rc != 0)) {
-            has_waiters = true; /* the flag is unknown */
+            has_waiters = !REMO__MUTANT(queue_notify_error); /* the flag is unknown */
             break;
         }
         has_waiters = old & 1;
@@ -96,7 +104,7 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
             break;
         expected = old;
     }
-    if (remo__unlikely(has_waiters))
+    if (remo__unlikely(has_waiters) && !is_notify_omitted(op->side))
         remo__queue_notify_waiters(op, op->side);
 }
 
@@ -147,7 +155,7 @@ static void end_wait(struct remo__queue_op *op, enum remo__queue_side side) {
     if (remo__mutex_lock(op->queue->node, &waiters->mutex, REMO_FOREVER) != 0)
         return;
     if (--waiters->thread_count == 0 && change_own_bit(op, side, false, &is_cleared) != 0)
-        waiters->is_clear_in_flight = true;
+        waiters->is_clear_in_flight = !REMO__MUTANT(queue_late_clear);
     remo__mutex_unlock(op->queue->node, &waiters->mutex);
 }
 
@@ -190,7 +198,7 @@ static int is_notified(void *ctx) {
 static bool is_notification_certain(struct remo_queue *queue, enum remo__queue_side side,
                                     uint32_t kept_count) {
     return atomic_load(&queue->waiters[side].is_bit_set) && atomic_load(&queue->departures) == 0
-           && kept_count == 0;
+           && (kept_count == 0 || REMO__MUTANT(queue_wait_kept));
 }
 
 /* Wait until a try succeeds. This node's bit is set if `is_bit_set`. The try between the flag and the sleep
@@ -206,6 +214,7 @@ static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx)
         int rc = remo__queue_convert_timeout(op, set_wait_flag(op, side, &is_flag_set));
         if (rc == 0)
             rc = attempt(op);
+        remo__retry_end(rc == 1);
         if (rc != 0)
             return rc;
         bool expects_notify = is_flag_set && is_notification_certain(op->queue, side, wait.seen_kept);
@@ -213,6 +222,8 @@ static int wait_at_doorbell(struct remo__queue_op *op, int (*attempt)(void *ctx)
         rc = remo__wait(op->queue->node, is_notified, &wait, remo__min(retry_at, op->deadline_ns));
         if (rc != 0 && (rc != -ETIMEDOUT || op->deadline_ns <= retry_at))
             return rc;
+        if (rc == -ETIMEDOUT && expects_notify)
+            remo__retry_begin();
     }
 }
 
