@@ -8,6 +8,7 @@
 
 #include "remote/fence.h"
 #include "objects/region.h"
+#include "remote/wait.h"
 #include "sim/cases/region.h"
 #include "sim/oracle.h"
 
@@ -268,6 +269,48 @@ const struct sim_case sim_case_publish_thread = {.object = "region",
                                                  .close = sim_region_close,
                                                  .body = thread_body,
                                                  .after = region_after};
+
+/* Node 0 changes the condition of node 1 in private memory. Only an empty write notifies node 1. */
+struct notify_state {
+    struct region_state base;
+    bool is_changed;
+    const struct sim_actor *waiter;
+};
+
+static bool is_waiter_asleep(void *ctx) {
+    const struct notify_state *s = ctx;
+    return s->waiter && s->waiter->is_sleeping;
+}
+
+static int is_changed(void *ctx) {
+    return ((const struct notify_state *)ctx)->is_changed;
+}
+
+static void notify_body(void *state, uint32_t rank, uint32_t thread) {
+    struct notify_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        sim_until(is_waiter_asleep, s, "wait for node 1");
+        s->is_changed = true;
+        int rc = remo_region_write(s->base.regions[0], 1, 0, "", 0, REMO_WRITE_NOTIFY, NULL);
+        sim_require(rc == 0, "write: %s", remo_last_error());
+    } else {
+        s->waiter = sim_current();
+        int rc = remo__wait(s->base.nodes[1], is_changed, s, REMO_FOREVER);
+        sim_require(rc == 0, "wait: %s", remo_last_error());
+    }
+}
+
+const struct sim_case sim_case_notify_empty = {.object = "region",
+                                               .name = "notify_empty",
+                                               .about = "a write of 0 bytes notifies its target",
+                                               .nodes = 2,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct notify_state),
+                                               .open = sim_region_open,
+                                               .close = sim_region_close,
+                                               .body = notify_body,
+                                               .has_own_fault = true};
 
 /* Two threads of node 0: one writes and signals the other in private memory; the other fences for
  * the node. */

@@ -91,7 +91,7 @@ static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
     op->lines = lines;
     op->variant = (uint32_t)(net()->posts % VARIANTS);
     op->source_todo = op->place_todo = is->kind == REMO__OP_READ || is->kind == REMO__OP_WRITE ? all : 0;
-    op->delivered = !(is->flags & REMO__OP_IMM);
+    op->delivered = !(is->flags & REMO__OP_IMM) && !(lines == 0 && (is->flags & REMO__OP_NOTIFY));
     if (is->kind == REMO__OP_WRITE && ((is->flags & REMO__OP_INLINE) || lines == 0)) {
         if (is->size_bytes > 0)
             memcpy(op->bytes, is->local, is->size_bytes);

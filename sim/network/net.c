@@ -215,9 +215,12 @@ static void do_move(uint32_t place) {
         sim_trace("  write of node %u to %s is sent", op->node, sim_place(remote_of(op)));
 }
 
+/* Deliver the immediate of a write, or the notification of an empty write. */
 static void deliver(struct op *op) {
     struct imms *imms = &net()->imms[op->is.peer];
     op->delivered = true;
+    if (op->is.flags & REMO__OP_NOTIFY)
+        sim_notify(op->is.peer);
     if (!(op->is.flags & REMO__OP_IMM) || sim_world->crashed[op->is.peer])
         return;
     if (imms->count == IMMS_MAX) {
