@@ -254,13 +254,24 @@ void remo__sim_retry_begin(void) {
         sim_world->retrying |= 1u << sim_current()->index;
 }
 
+/* Return the actors that change nothing by themselves: those in a retry, and the service thread of the node,
+ * which the operations of the retry wake. */
+static uint32_t idle_actors(uint32_t node) {
+    const struct sim_world *world = sim_world;
+    uint32_t idle = world->retrying;
+    for (uint32_t left = world->ready.of_node[node]; left != 0; left &= left - 1)
+        if (world->actors[__builtin_ctz(left)].role == SIM_SERVICE)
+            idle |= left & -left;
+    return idle;
+}
+
 /* At a jump of time every actor was waiting, and no operation was in flight. So the first retry that succeeds
- * after it needs a notification that was never sent, unless an actor that does not retry has run since. */
+ * after it needs a notification that was never sent, unless an actor that is not idle has run since. */
 void remo__sim_retry_end(bool has_succeeded) {
     const struct sim_actor *actor = sim_current();
     struct sim_world *world = sim_world;
     uint32_t own = actor ? 1u << actor->index : 0;
-    if (has_succeeded && (world->retrying & own) && !(world->stirred & ~world->retrying))
+    if (has_succeeded && (world->retrying & own) && !(world->stirred & ~idle_actors(actor->node)))
         sim_fail("node %u thread %u slept until its retry, which succeeded: a notification is missing",
                  actor->node, actor->thread);
     world->retrying &= ~own;

@@ -12,7 +12,8 @@
  *          notification is missing. A wait that polls (remote/wait.h) does not sleep. If no step is possible,
  *          time jumps to the next check of a wait that spins or polls, then to the next deadline. Without a
  *          deadline the world hangs, which is a failure. A retry (remote/wait.h) that succeeds is a failure
- *          too, if only actors in a retry ran since time passed: nothing was about to notify its actor.
+ *          too, if only actors in a retry (and service threads) ran since time passed: nothing was about to
+ *          notify its actor.
  * Restore: sim_world_open sets up nodes and objects once; each schedule starts from a copy of that state. */
 #pragma once
 
