@@ -1,5 +1,5 @@
 /* redirect.h - included before every library file that is compiled for the simulator. Memory comes
- * from the simulated heap, threads and mutexes are coroutines, and external inputs (environment,
+ * from the simulated heap, threads and mutexes are contexts, and external inputs (environment,
  * random numbers, mappings) are replaced. */
 #pragma once
 

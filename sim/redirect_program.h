@@ -1,5 +1,5 @@
 /* redirect_program.h - included before a user's program that runs on the simulated network with a
- * clock. Its threads are coroutines, its clock is the simulated one, and its main runs once per
+ * clock. Its threads are contexts, its clock is the simulated one, and its main runs once per
  * node (timed/main.c). */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* redirect_threads.h - included before every file that runs in a simulated world. Threads and
- * mutexes are coroutines; environment and random numbers are replaced. Library files get their
+ * mutexes are contexts; environment and random numbers are replaced. Library files get their
  * memory from redirect.h too. */
 #pragma once
 

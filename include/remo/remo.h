@@ -19,4 +19,5 @@
 #include <remo/region.h>
 #include <remo/ringbuffer.h>
 #include <remo/sst.h>
+#include <remo/task.h>
 #include <remo/version.h>

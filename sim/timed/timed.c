@@ -348,6 +348,7 @@ uint64_t remo__deadline(uint64_t timeout_ns) {
 /* ---- threads ---- */
 
 static void actor_main(void) {
+    remo__context_started();
     struct actor *actor = current();
     (void)actor->is.run(actor->is.run_ctx);
     actor->is.state = SIM_DONE;
@@ -357,7 +358,7 @@ static void actor_main(void) {
 
 static struct actor *spawn(uint32_t node, enum sim_role role, void *(*run)(void *ctx), void *ctx) {
     struct actor *actor = at.actors_count < THREADS_MAX ? calloc(1, sizeof *actor) : NULL;
-    char *stack = actor ? aligned_alloc(64, COROUTINE_STACK_BYTES) : NULL;
+    char *stack = actor ? aligned_alloc(64, SIM_STACK_BYTES) : NULL;
     if (!stack) {
         free(actor);
         sim_fail("no memory for thread number %u", at.actors_count);
@@ -373,7 +374,7 @@ static struct actor *spawn(uint32_t node, enum sim_role role, void *(*run)(void 
     actor->next = at.of_node[node];
     at.of_node[node] = actor;
     at.actors[at.actors_count++] = actor;
-    coroutine_make(&actor->is.coroutine, stack, actor_main);
+    remo__context_make(&actor->is.context, stack, SIM_STACK_BYTES, actor_main);
     resume_at(actor, at.now_ns);
     return actor;
 }

@@ -1,9 +1,9 @@
 /* timed.h - the simulated world with a clock: it measures durations; world.h explores orders.
  *
- * Model:   threads are coroutines, each with its own time. The thread or network event (net.c) with the
+ * Model:   threads are contexts, each with its own time. The thread or network event (net.c) with the
  *          earliest time runs next. Accesses to network memory, posts, waits and clock reads advance a
  *          thread's time by the costs of model.h. Order follows from time alone; no node fails.
- * Shared:  the control plane (control.c), memory (heap.c), coroutines and the library are those of the other
+ * Shared:  the control plane (control.c), memory (heap.c), contexts and the library are those of the other
  *          world. Runs are deterministic. */
 #pragma once
 

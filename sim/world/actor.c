@@ -299,6 +299,7 @@ void sim_end_actor(struct sim_actor *actor) {
 }
 
 static void actor_main(void) {
+    remo__context_started();
     struct sim_actor *actor = sim_current();
     (void)actor->run(actor->run_ctx);
     sim_end_actor(actor);
@@ -314,7 +315,7 @@ struct sim_actor *sim_spawn(uint32_t node, uint32_t thread, enum sim_role role, 
     struct sim_actor *actor = &world->actors[world->actors_count];
     char **stack = &stacks[world->actors_count];
     if (!*stack)
-        *stack = aligned_alloc(64, COROUTINE_STACK_BYTES);
+        *stack = aligned_alloc(64, SIM_STACK_BYTES);
     *actor = (struct sim_actor){.index = world->actors_count,
                                 .node = node,
                                 .thread = thread,
@@ -322,7 +323,7 @@ struct sim_actor *sim_spawn(uint32_t node, uint32_t thread, enum sim_role role, 
                                 .state = SIM_READY,
                                 .run = run,
                                 .run_ctx = ctx};
-    coroutine_make(&actor->coroutine, *stack, actor_main);
+    remo__context_make(&actor->context, *stack, SIM_STACK_BYTES, actor_main);
     world->actors_count++;
     sim_ready_add(actor);
     return actor;

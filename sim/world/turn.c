@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "remote/scheduler.h"
 #include "sim/world/world.h"
 
 struct sim_turn sim_turn;
@@ -18,13 +19,17 @@ void sim_switch(struct sim_actor *to) {
     if (from) {
         from->tls = remo__tls;
         from->threads = remo__threads_of_os_thread;
+        from->scheduler = remo__scheduler;
+        from->last_error = remo__last_error_of_task;
     }
     sim_turn.current = to;
     if (to) {
         remo__tls = to->tls;
         remo__threads_of_os_thread = to->threads;
+        remo__scheduler = to->scheduler;
+        remo__last_error_of_task = to->last_error;
     }
-    coroutine_switch(from ? &from->coroutine : &sim_turn.itself, to ? &to->coroutine : &sim_turn.itself);
+    remo__context_switch(from ? &from->context : &sim_turn.itself, to ? &to->context : &sim_turn.itself);
 }
 
 void sim_fail(const char *format, ...) {

@@ -4,15 +4,16 @@
 
 #include <stdbool.h>
 
-#include "sim/world/coroutine.h"
+#include "base/context.h"
 
 #define SIM_FAILURE_BYTES 512u
+#define SIM_STACK_BYTES (256u << 10)
 
 struct sim_actor;
 
 struct sim_turn {
     struct sim_actor *current; /* NULL: the world itself, which takes the steps */
-    struct coroutine itself;
+    struct remo__context itself;
     bool failed;
     char failure[SIM_FAILURE_BYTES];
 };

@@ -142,7 +142,7 @@ static void save(void) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < sim_world->actors_count; i++) {
         const struct sim_actor *actor = &sim_world->actors[i];
-        char *sp = actor->coroutine.sp, *top = actor->coroutine.stack + COROUTINE_STACK_BYTES;
+        char *sp = actor->context.sp, *top = actor->context.stack + SIM_STACK_BYTES;
         extents[count++] = (struct sim_extent){.from = sp, .bytes = (size_t)(top - sp)};
     }
     if (sim_net_count() > 0)

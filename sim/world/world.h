@@ -1,4 +1,5 @@
-/* world.h - the simulated world: nodes whose threads are coroutines; the scheduler takes one step at a time.
+/* world.h - the simulated world: nodes whose threads are contexts of one real thread (base/context.h); the
+ * scheduler takes one step at a time.
  *
  * Model:   an actor is one thread of a node: a program thread, the control thread or the service thread. It
  *          runs until its next scheduling point: an access to network memory, a post, one iteration of a
@@ -50,7 +51,7 @@ struct sim_store {
 };
 
 struct sim_actor {
-    struct coroutine coroutine;
+    struct remo__context context;
     uint32_t index, node, thread;
     enum sim_role role;
     enum sim_actor_state state;
@@ -67,6 +68,8 @@ struct sim_actor {
     void *run_ctx;
     struct remo__tls tls;
     struct remo__thread *threads;
+    struct remo__scheduler *scheduler;   /* the tasks of the thread, and their sentences */
+    struct remo__last_error *last_error;
     struct sim_store stores[SIM_STORES_MAX];
     uint32_t stores_count;
     bool body_ended;

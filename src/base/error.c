@@ -1,6 +1,6 @@
 /* error.c - implements error.h: the sentence of the last error, and the names and texts of codes.
  *
- * The sentence belongs to the thread. Each function keeps errno, so a caller may report a failure first and
+ * The sentence belongs to the thread or task. Each function keeps errno, so a caller may report a failure first and
  * read errno afterwards. */
 #include "base/error.h"
 
@@ -59,11 +59,12 @@ static const struct {
     {EXDEV, "the objects belong to different nodes or channels"},
 };
 
-static _Thread_local struct {
-    const char *sentence; /* NULL: none yet; else `text` or a static string */
-    int code;             /* 0: none yet */
-    char text[REMO__SENTENCE_MAX];
-} last_error;
+static _Thread_local struct remo__last_error of_thread;
+_Thread_local struct remo__last_error *remo__last_error_of_task __attribute__((tls_model("initial-exec")));
+
+static struct remo__last_error *last_error(void) {
+    return remo__last_error_of_task ? remo__last_error_of_task : &of_thread;
+}
 
 /* Accepts codes of either sign. INT_MIN has no positive form and maps to a value without a name. */
 static int errno_of(int code) {
@@ -71,11 +72,12 @@ static int errno_of(int code) {
 }
 
 const char *remo_last_error(void) {
-    return last_error.sentence ? last_error.sentence : "";
+    const struct remo__last_error *last = last_error();
+    return last->sentence ? last->sentence : "";
 }
 
 int remo__sentence_code(void) {
-    return last_error.code;
+    return last_error()->code;
 }
 
 const char *remo_error_name(int code) {
@@ -99,12 +101,13 @@ const char *remo_error_text(int code) {
 /* Replace the sentence. The caller has formatted it elsewhere: the old sentence may be one of its
  * arguments. */
 static void sentence_set(int code, const char *text) {
+    struct remo__last_error *last = last_error();
     size_t length = strlen(text);
     for (size_t i = 0; i < length; i++) /* names from users and peers must not control a terminal */
-        last_error.text[i] = (unsigned char)text[i] < ' ' || text[i] == '\x7f' ? '?' : text[i];
-    last_error.text[length] = '\0';
-    last_error.sentence = last_error.text;
-    last_error.code = code;
+        last->text[i] = (unsigned char)text[i] < ' ' || text[i] == '\x7f' ? '?' : text[i];
+    last->text[length] = '\0';
+    last->sentence = last->text;
+    last->code = code;
 }
 
 int remo__fail_null(const char *function, const char *argument) {
@@ -142,7 +145,8 @@ int remo__fail_more(int code, const char *format, ...) {
 
 int remo__fail_static(int code, const char *sentence) {
     assert(code < 0);
-    last_error.sentence = sentence;
-    last_error.code = code;
+    struct remo__last_error *last = last_error();
+    last->sentence = sentence;
+    last->code = code;
     return code;
 }

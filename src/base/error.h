@@ -12,6 +12,16 @@
 /* The longest sentence, its terminator included; longer sentences are truncated. */
 #define REMO__SENTENCE_MAX 512
 
+struct remo__last_error {
+    const char *sentence; /* NULL: none yet; else `text` or a static string */
+    int code;             /* 0: none yet */
+    char text[REMO__SENTENCE_MAX];
+};
+
+/* Where the functions below keep the sentence: of the task that runs, or NULL: of the thread. */
+extern _Thread_local struct remo__last_error *remo__last_error_of_task
+    __attribute__((tls_model("initial-exec")));
+
 /* Set this thread's sentence; return `code` (negative). Keeps errno. The arguments may include
  * remo_last_error(). */
 int remo__fail(int code, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));

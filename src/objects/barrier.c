@@ -124,7 +124,7 @@ static int fence_writes(void *ctx) {
 
 static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
     if (!barrier->has_arrived) {
-        int rc = remo__wait_polling(barrier->node, fence_writes, barrier, remo__deadline(timeout_ns));
+        int rc = remo__wait_attempt(barrier->node, fence_writes, barrier, remo__deadline(timeout_ns));
         if (rc != 0)
             return remo__fail_more(rc, "barrier %s: this node has not arrived",
                                    remo_channel_name(barrier->channel));

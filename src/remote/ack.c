@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "remote/op.h"
+#include "remote/scheduler.h"
 #include "remote/slots.h"
 
 int remo__op_fail(struct remo__slots *slots, int status) {
@@ -29,30 +30,18 @@ int remo_ack_test(struct remo_ack *ack) {
     return ack->status == 0 ? 0 : remo__op_fail(thread->slots, ack->status);
 }
 
-/* A wait condition: no operation of the ack is in flight. */
-static int done(void *ctx) {
-    struct remo_ack *ack = ctx;
-    if (remo__ack_pending(ack))
-        remo__slots_progress(ack->thread);
-    return !remo__ack_pending(ack);
-}
-
-int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
-    REMO__REQUIRE(ack);
-    if (remo__ack_pending(ack)) {
-        const struct remo__thread *thread = ack->thread;
-        int rc = remo__wait_polling(thread->node, done, ack, remo__deadline(timeout_ns));
-        if (rc != 0)
-            return rc;
-    }
-    return remo_ack_test(ack);
-}
-
 struct any {
     struct remo_ack *const *acks;
     uint32_t count;
     uint32_t index; /* of the first ack that is complete */
 };
+
+static bool is_any_complete(struct any *any) {
+    for (any->index = 0; any->index < any->count; any->index++)
+        if (any->acks[any->index] && !remo__ack_pending(any->acks[any->index]))
+            return true;
+    return false;
+}
 
 /* A wait condition. Acks of one thread usually follow each other, so each thread is driven about once. */
 static int any_done(void *ctx) {
@@ -80,20 +69,66 @@ static const struct remo_ack *first_ack(struct remo_ack *const *acks, uint32_t c
     return NULL;
 }
 
+/* Set what the completion of the acks resumes: a task, or nothing (NULL). Completions hold the lock too. */
+static void set_waiter(const struct any *any, struct remo__thread *thread, struct remo__task *task) {
+    (void)remo__mutex_lock(thread->node, &thread->slots->lock, REMO_FOREVER);
+    for (uint32_t i = 0; i < any->count; i++)
+        if (any->acks[i] && any->acks[i]->thread)
+            any->acks[i]->thread = task ? remo__ack_waiter(task) : thread;
+    remo__mutex_unlock(thread->node, &thread->slots->lock);
+}
+
+static bool are_of_thread(const struct any *any, const struct remo__thread *thread) {
+    for (uint32_t i = 0; i < any->count; i++)
+        if (any->acks[i] && any->acks[i]->thread && any->acks[i]->thread != thread)
+            return false;
+    return true;
+}
+
+/* Park the running task until an ack is complete; the completion resumes it. */
+static int park(struct any *any, struct remo__scheduler *scheduler, uint64_t deadline_ns) {
+    int rc = 0;
+    while (rc == 0 && !any_done(any)) {
+        set_waiter(any, scheduler->thread, scheduler->running);
+        if (!is_any_complete(any))
+            rc = remo__wait_resumed(scheduler->node, deadline_ns);
+        set_waiter(any, scheduler->thread, NULL);
+    }
+    return rc;
+}
+
+/* Wait until one of the acks is complete. */
+static int wait_any(struct any *any, uint64_t timeout_ns) {
+    if (any_done(any))
+        return 0;
+    const struct remo__thread *thread = first_ack(any->acks, any->count)->thread;
+    struct remo__scheduler *scheduler = remo__scheduler_of(thread->node);
+    return scheduler && are_of_thread(any, scheduler->thread)
+               ? park(any, scheduler, remo__deadline(timeout_ns))
+               : remo__wait_polling(thread->node, any_done, any, remo__deadline(timeout_ns));
+}
+
+int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
+    REMO__REQUIRE(ack);
+    if (remo__ack_pending(ack)) {
+        struct any any = {.acks = &ack, .count = 1};
+        int rc = wait_any(&any, timeout_ns);
+        if (rc != 0)
+            return rc;
+    }
+    return remo_ack_test(ack);
+}
+
 int remo_ack_wait_any(struct remo_ack *const *acks, uint32_t count, uint64_t timeout_ns,
                       uint32_t *ret_index) {
     if (!acks || !ret_index || !first_ack(acks, count))
         return remo__fail(-EINVAL, "cannot wait for any of %u acks: none is given, or ret_index is NULL",
                           acks ? count : 0);
     struct any any = {.acks = acks, .count = count};
-    if (!any_done(&any)) {
-        const struct remo__thread *thread = first_ack(acks, count)->thread;
-        int rc = remo__wait_polling(thread->node, any_done, &any, remo__deadline(timeout_ns));
-        if (rc != 0)
-            return rc;
-    }
-    *ret_index = any.index;
-    return 0;
+    int rc = wait_any(&any, timeout_ns);
+    if (rc == 0)
+        *ret_index = any.index;
+    return rc;
 }
 
 /* Redirect the operations of `from` to `into`, or to no ack (NULL). Returns their number. The lock

@@ -11,6 +11,7 @@
 
 #include "base/mutant.h"
 #include "node/arena.h"
+#include "remote/scheduler.h"
 
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots) {
     struct remo__slots *slots = calloc(1, sizeof *slots + node->size * sizeof slots->peers[0]);
@@ -55,7 +56,10 @@ static void finish_ack(struct remo_ack *ack, int status) {
         int32_t none = 0;
         __atomic_compare_exchange_n(&ack->status, &none, status, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     }
-    __atomic_fetch_sub(&ack->pending, 1, __ATOMIC_RELEASE);
+    struct remo__task *task = remo__ack_task(ack);
+    /* Without a task, the waiter may free the ack from here on. */
+    if (__atomic_fetch_sub(&ack->pending, 1, __ATOMIC_RELEASE) == 1 && task)
+        remo__task_resume(task);
 }
 
 void remo__slots_inherit(struct remo__thread *thread) {

@@ -5,6 +5,7 @@
 #include "remote/start.h"
 
 #include "node/arena.h"
+#include "remote/scheduler.h"
 #include "remote/wait.h"
 
 /* A wait condition: the operation is posted or deferred. */
@@ -22,7 +23,8 @@ int remo__start(struct remo__start *start) {
     if (!remo__peer_is_up(node, start->op.peer))
         return remo__peer_fail(node, start->op.peer, "start an operation with");
     if (start->ack) {
-        start->ack->thread = start->thread;
+        if (!remo__ack_task(start->ack)) /* otherwise another task of this thread waits for earlier ones */
+            start->ack->thread = start->thread;
         __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
     }
     int rc = remo__wait_polling(node, try_start, start, start->deadline_ns);

@@ -3,6 +3,7 @@
  * A struct remo__thread has two owners: the thread, by its thread-local list, and the node. They release it
  * in any order, each with one atomic exchange; the second to do so frees it. The node waits for a thread that
  * releases its state in objects (ENDING). */
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -23,12 +24,14 @@ enum {
 
 _Thread_local struct remo__tls remo__tls __attribute__((tls_model("initial-exec")));
 #ifdef REMO_SIM
-/* the simulator's threads are coroutines; it replaces this when it switches */
+/* the simulator's threads are contexts; it replaces this when it switches */
 _Thread_local struct remo__thread *remo__threads_of_os_thread;
 #define threads_of_os_thread remo__threads_of_os_thread
 #else
 static _Thread_local struct remo__thread *threads_of_os_thread;
 #endif
+
+static_assert(REMO__THREADS_MAX <= 1u << REMO__HOLDER_TASK_SHIFT, "a holder has the index of its thread");
 
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static pthread_key_t exit_key; /* its destructor runs when a thread ends; its value is not used */
@@ -105,7 +108,7 @@ static struct remo__thread *make_thread(struct remo_node *node, uint32_t index) 
         remo__fail(-ENOMEM, "no memory for the state of a thread");
         return NULL;
     }
-    *thread = (struct remo__thread){.node = node, .index = index, .node_id = node->id, .attached = ATTACHED};
+    *thread = (struct remo__thread){.node = node, .index = index, .holder = index, .node_id = node->id, .attached = ATTACHED};
     thread->stats = calloc(REMO__COUNTERS_MAX, sizeof *thread->stats);
     int rc = thread->stats ? remo__slots_open(node, &thread->slots)
                            : remo__fail(-ENOMEM, "no memory for the counters of a thread");

@@ -1,4 +1,4 @@
-/* wait.c - implements wait.h: spin, then yield, then sleep. If every node has a processor, a short spin costs
+/* wait.c - implements wait.h: spin, then yield, then sleep; inside a scheduler, park the task. If every node has a processor, a short spin costs
  * less than a wake-up, and the peer probably changes the condition soon. If nodes share a processor,
  * spinning delays the peer. No wake-up is lost: a sleeper counts itself before its last check. */
 #include "remote/wait.h"
@@ -7,9 +7,18 @@
 
 #include "base/relax.h"
 #include "remote/op.h"
+#include "remote/scheduler.h"
+
+#define SWITCHES_PER_LOOK 32u /* of tasks, while always one can run */
+
+#define ATTEMPT_PAUSE_NS_MIN REMO__NS_PER_US
+#define ATTEMPT_PAUSE_NS_MAX REMO__NS_PER_MS
 
 #ifndef REMO_SIM
+#define CHECKS_BEFORE_SLEEP 200u /* after the spins */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions notify no doorbell */
+
+static _Thread_local bool is_last_check;
 #endif
 
 /* Drive the operations of the calling thread. Returns the number in flight. A thread that is not attached has
@@ -44,7 +53,9 @@ static int sleep_once(struct remo_node *node, int (*ready)(void *ctx), void *ctx
     struct remo__doorbell *bell = node->doorbell;
     uint32_t seen = atomic_load(&bell->seq);
     remo__doorbell_add_sleeper(bell); /* pairs with the fence in remo__wake and remo__mapped_notify */
+    is_last_check = true;
     int rc = ready(ctx);
+    is_last_check = false;
     if (rc == 0) {
         uint64_t left = remo__remaining_ns(deadline_ns);
         if (drive(node) > 0)
@@ -62,7 +73,7 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
     for (uint32_t i = 0;; i++) {
         drive(node);
         int rc = ready(ctx);
-        if (rc == 0 && i >= node->threads->spins + REMO__CHECKS_BEFORE_SLEEP)
+        if (rc == 0 && i >= node->threads->spins + CHECKS_BEFORE_SLEEP)
             rc = sleep_once(node, ready, ctx, deadline_ns, is_polling);
         if (rc != 0)
             return rc < 0 ? rc : 0;
@@ -72,13 +83,123 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
         }
         if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
             return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
-        if (i < node->threads->spins + REMO__CHECKS_BEFORE_SLEEP)
+        if (i < node->threads->spins + CHECKS_BEFORE_SLEEP)
             sched_yield();
         else
-            i = node->threads->spins + REMO__CHECKS_BEFORE_SLEEP; /* from here on only sleep */
+            i = node->threads->spins + CHECKS_BEFORE_SLEEP; /* from here on only sleep */
     }
 }
 #endif
+
+bool remo__wait_is_last_check(void) {
+#ifdef REMO_SIM
+    return true;
+#else
+    return is_last_check;
+#endif
+}
+
+/* ---- tasks ---- */
+
+/* A wait condition of the whole scheduler. */
+static int can_run(void *ctx) {
+    return remo__scheduler_check(ctx, remo__wait_is_last_check());
+}
+
+/* Find out which tasks can run. */
+static void look(struct remo__scheduler *scheduler) {
+    drive(scheduler->node);
+    (void)remo__scheduler_check(scheduler, false);
+    if (scheduler->timer_count > 0)
+        remo__scheduler_expire(scheduler);
+}
+
+/* Wait until a task can run. Sentences of this wait belong to no task. */
+static void wait_for_task(struct remo__scheduler *scheduler) {
+    struct remo__last_error *before = remo__last_error_of_task;
+    remo__last_error_of_task = &scheduler->waiting_error;
+    while (!scheduler->first_ready) {
+        if (wait_long(scheduler->node, can_run, scheduler, remo__scheduler_deadline(scheduler),
+                      scheduler->polling_count > 0)
+            != 0)
+            remo__scheduler_expire(scheduler);
+    }
+    remo__last_error_of_task = before;
+}
+
+void remo__run_tasks(struct remo__scheduler *scheduler) {
+    if (++scheduler->switches % SWITCHES_PER_LOOK == 0)
+        look(scheduler);
+    if (!scheduler->first_ready)
+        wait_for_task(scheduler);
+    remo__scheduler_switch(scheduler);
+}
+
+static int park(struct remo__scheduler *scheduler, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
+                bool is_polling) {
+    struct remo__task *task = scheduler->running;
+    remo__scheduler_park(scheduler, ready, ctx, deadline_ns, is_polling);
+    remo__run_tasks(scheduler);
+    return task->result;
+}
+
+/* A wait condition that is never true. */
+static int never(void *ctx) {
+    (void)ctx;
+    return 0;
+}
+
+int remo__wait_resumed(struct remo_node *node, uint64_t deadline_ns) {
+    struct remo__scheduler *scheduler = remo__scheduler_of(node);
+    if (!scheduler)
+        return remo__wait(node, never, NULL, deadline_ns);
+    if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+        return remo__fail_static(-ETIMEDOUT, "timed out: no time is left to wait");
+    return park(scheduler, NULL, NULL, deadline_ns, false);
+}
+
+/* Inside a task an attempt runs on the task's own stack, so its waits park the task. */
+static int repeat_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    uint64_t pause_ns = ATTEMPT_PAUSE_NS_MIN;
+    for (;;) {
+        int rc = attempt(ctx);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+            return remo__fail_static(-ETIMEDOUT, "timed out: no attempt was successful in time");
+        (void)remo__wait_resumed(node, remo__min(deadline_ns, remo__deadline(pause_ns)));
+        pause_ns = remo__min(2 * pause_ns, ATTEMPT_PAUSE_NS_MAX);
+    }
+}
+
+int remo__wait_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    return remo__scheduler_of(node) ? repeat_attempt(node, attempt, ctx, deadline_ns)
+                                    : remo__wait_polling(node, attempt, ctx, deadline_ns);
+}
+
+static int is_free(void *ctx) {
+    return !*(const bool *)ctx;
+}
+
+int remo__task_enter_slow(struct remo_node *node, bool *is_busy, uint64_t deadline_ns) {
+    while (*is_busy) { /* another task that waits too may run first */
+        int rc = remo__wait_polling(node, is_free, is_busy, deadline_ns);
+        if (rc != 0)
+            return rc;
+    }
+    *is_busy = true;
+    return 0;
+}
+
+uint32_t remo__holder_replace(struct remo__thread *thread, uint32_t holder) {
+    uint32_t before = thread->holder;
+    thread->holder = holder;
+    if (remo__scheduler && remo__scheduler->thread == thread)
+        remo__scheduler->running->holder = holder;
+    return before;
+}
+
+/* ---- wait ---- */
 
 static int wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
                 bool is_polling) {
@@ -88,7 +209,9 @@ static int wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint
     if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
         return remo__fail_static(
             -ETIMEDOUT, "timed out: the condition of the wait is not met, and no time is left to wait");
-    return wait_long(node, ready, ctx, deadline_ns, is_polling);
+    struct remo__scheduler *scheduler = remo__scheduler_of(node);
+    return remo__unlikely(scheduler != NULL) ? park(scheduler, ready, ctx, deadline_ns, is_polling)
+                                             : wait_long(node, ready, ctx, deadline_ns, is_polling);
 }
 
 int remo__wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns) {
@@ -99,14 +222,9 @@ int remo__wait_polling(struct remo_node *node, int (*ready)(void *ctx), void *ct
     return wait(node, ready, ctx, deadline_ns, true);
 }
 
-/* A wait condition that is never true. */
-static int never(void *ctx) {
-    (void)ctx;
-    return 0;
-}
-
 void remo__pause(struct remo_node *node, uint64_t deadline_ns) {
-    (void)remo__wait(node, never, NULL, deadline_ns);
+    while (remo__wait_resumed(node, deadline_ns) == 0)
+        continue;
 }
 
 static int try_lock_contended(void *ctx) {

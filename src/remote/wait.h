@@ -8,6 +8,8 @@
  * Progress:  a wait drives the thread's own operations in flight. A sleep ends after REMO__SLEEP_NS_MAX at
  *            most, and the condition is checked again. No wait relies on that: in the simulator a sleep ends
  *            only by a notification, a completion or its deadline.
+ * Tasks:     a wait by a task, or by a thread that has tasks, parks the task. Another task then checks the
+ *            condition. Waits inside a condition do not park: they block the thread.
  * Errors:    -ETIMEDOUT (never with REMO_FOREVER), and those of `ready`. */
 #pragma once
 
@@ -16,7 +18,6 @@
 
 #define REMO__SLEEP_NS_MAX REMO__NS_PER_S
 #define REMO__POLL_NS_MAX (20 * REMO__NS_PER_MS)
-#define REMO__CHECKS_BEFORE_SLEEP 200u /* a wait checks its condition at least so often before it sleeps */
 
 #ifdef REMO_SIM
 /* One iteration of a wait is one step of a schedule. Begin to check the condition. */
@@ -54,9 +55,39 @@ static inline void remo__retry_end(bool has_succeeded) {
     (void)has_succeeded;
 #endif
 }
+/* Repeat an attempt that may itself wait or use the network, until it returns a value other than 0. It runs
+ * as often as the condition of remo__wait_polling. Returns and errors as above. */
+int remo__wait_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *ctx, uint64_t deadline_ns);
+
+/* Return whether the wait sleeps if the condition that is being checked is false. The thread is counted as a
+ * sleeper already. Threads: those that check a condition. */
+bool remo__wait_is_last_check(void);
+
+/* Park the calling task until remo__task_resume or the deadline; it may return early. A thread without tasks
+ * waits until the deadline. Errors: -ETIMEDOUT. */
+int remo__wait_resumed(struct remo_node *node, uint64_t deadline_ns);
+/* Run other tasks; the running task is parked, READY or FREE. Returns when it runs again. */
+struct remo__scheduler;
+void remo__run_tasks(struct remo__scheduler *scheduler);
 
 /* Pause between two attempts, until the deadline. Sets the sentence of a wait that timed out. */
 void remo__pause(struct remo_node *node, uint64_t deadline_ns);
+
+/* Exclusion between the tasks of one thread, for the state of that thread. Tasks switch only in waits, so a
+ * flag is sufficient. Errors: -ETIMEDOUT (never with REMO_FOREVER). */
+int remo__task_enter_slow(struct remo_node *node, bool *is_busy, uint64_t deadline_ns);
+static inline int remo__task_enter(struct remo_node *node, bool *is_busy, uint64_t deadline_ns) {
+    if (remo__unlikely(*is_busy))
+        return remo__task_enter_slow(node, is_busy, deadline_ns);
+    *is_busy = true;
+    return 0;
+}
+static inline void remo__task_leave(bool *is_busy) {
+    *is_busy = false;
+}
+
+/* Let the running task, or the thread, act as another holder of locks. Returns the holder before. */
+uint32_t remo__holder_replace(struct remo__thread *thread, uint32_t holder);
 
 /* Mutual exclusion between threads of a node, for code that waits or uses the network. (Other code uses a
  * pthread mutex.) All zero is unlocked. Waiters have no order. */

@@ -203,7 +203,7 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
     if (remo__unlikely((!remo__word_is_free(drawn) && !REMO__MUTANT(lock_drawn_served))
                        || (remo__word_flags(drawn) != 0 && !REMO__MUTANT(lock_drawn_flags))))
         return remo__lock_use_ticket(lock, index, thread, previous, drawn, remo__deadline(timeout_ns));
-    atomic_store_explicit(&local->owner, (uint8_t)thread->index, memory_order_relaxed);
+    atomic_store_explicit(&local->owner, thread->holder, memory_order_relaxed);
     local->handovers = 0;
     local->waits_since_s = 0;
     remo__lock_publish(
@@ -218,7 +218,7 @@ static int fail_not_held(const struct remo_lock *lock, uint32_t index, const cha
 
 static bool holds(const struct remo__lock_local *local, uint64_t state, const struct remo__thread *thread) {
     return remo__state_kind(state) == REMO__LOCK_HELD
-           && atomic_load_explicit(&local->owner, memory_order_relaxed) == thread->index;
+           && atomic_load_explicit(&local->owner, memory_order_relaxed) == thread->holder;
 }
 
 /* Return whether the release is a single atomic, unless a node waits. */

@@ -165,8 +165,8 @@ struct remo__lock_local {
     _Atomic uint32_t waiters;       /* threads of this node in the queue of lock/threads.c, and the flag
                                      * REMO__LOCK_REPORT_WAITS; one load finds both */
     _Atomic uint32_t last_skipped;  /* the last ticket of this node that was skipped, if has_skipped */
+    _Atomic uint32_t owner;         /* the thread or task that holds the lock (remo__thread.holder) */
     uint16_t home;
-    _Atomic uint8_t owner;    /* index of the thread that holds the lock */
     uint16_t waits_since_s;   /* busy: begin of the first wait since the last grant or REMIND, or 0 */
     int16_t loss;             /* holder: an error that a release found and did not return */
     uint8_t handovers;        /* holder: consecutive local hand-overs */
@@ -177,7 +177,6 @@ struct remo__lock_local {
 
 static_assert(sizeof(struct remo__lock_local) == REMO__CACHE_LINE,
               "an uncontended acquire touches one private cache line");
-static_assert(REMO__THREADS_MAX - 1 <= UINT8_MAX, "`owner` is the index of a thread");
 
 #define REMO__LOCK_STRIPES 16u
 
@@ -281,7 +280,7 @@ static inline bool remo__lock_is_held_by(const struct remo__lock_local *local,
                                          const struct remo__thread *thread) {
     uint64_t state = atomic_load_explicit(&local->state, memory_order_acquire);
     return remo__state_kind(state) == REMO__LOCK_HELD
-           && atomic_load_explicit(&local->owner, memory_order_relaxed) == thread->index;
+           && atomic_load_explicit(&local->owner, memory_order_relaxed) == thread->holder;
 }
 
 static inline int remo__lock_fail_deadlock(void) {

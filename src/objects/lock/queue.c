@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#define CHECKS_WITHOUT_CLOCK (REMO__CHECKS_BEFORE_SLEEP / 2)
+#define CHECKS_WITHOUT_CLOCK 100u
 #define LATE_GRANT_PART 16u /* of op_timeout_ns: by then a grant word has usually arrived */
 #define TRIES_MAX 4u        /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
 
@@ -315,7 +315,7 @@ static int fail_lost(const struct remo_lock *lock, uint32_t index) {
 static int take_lock(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
                      uint32_t ticket, uint32_t flags) {
     struct remo__lock_local *local = &lock->locals[index];
-    atomic_store_explicit(&local->owner, (uint8_t)thread->index, memory_order_relaxed);
+    atomic_store_explicit(&local->owner, thread->holder, memory_order_relaxed);
     local->handovers = 0;
     local->waits_since_s = 0;
     local->marks = flags == REMO__LOCK_OWNER_DEAD ? REMO__LOCK_GOT_OWNERDEAD : 0;
@@ -380,11 +380,12 @@ static int granted(void *ctx) {
 }
 
 #ifndef REMO_SIM
-/* A wait condition: granted, or checked so often that the wait is not short. */
+/* A wait condition: granted, or the wait is not short: checked often, or about to sleep. */
 static int granted_soon(void *ctx) {
     struct grant_wait *wait = ctx;
     int rc = granted(wait);
-    return rc == 0 && ++wait->checks >= CHECKS_WITHOUT_CLOCK ? 1 : rc;
+    bool is_long = ++wait->checks >= CHECKS_WITHOUT_CLOCK || remo__wait_is_last_check();
+    return rc == 0 && is_long ? 1 : rc;
 }
 #endif
 

@@ -4,14 +4,13 @@
 #include "base/mutant.h"
 #include "objects/lock/lock.h"
 
-#define CHECKS_BEFORE_FENCE (REMO__CHECKS_BEFORE_SLEEP / 2)
 #define ROOM_PAUSE_NS REMO__NS_PER_MS /* between reads of a home word without room */
 
 /* On the stack of the waiting thread. Other threads write `first` and `granted`, with the stripe's mutex. */
 struct remo__lock_waiter {
     struct remo__lock_waiter *next;
     uint32_t index;
-    uint32_t thread;
+    uint32_t holder;
     _Atomic bool first;   /* of its lock: makes the state BUSY when it is open */
     _Atomic bool granted; /* the lock has been handed over to it */
 };
@@ -66,7 +65,7 @@ struct wait {
     struct remo_lock *lock;
     struct remo__lock_local *local;
     struct remo__lock_waiter waiter;
-    uint32_t checks; /* of the condition is_turn */
+    bool has_fenced;
 };
 
 /* Pairs with the store and the load in remo__lock_store_state, which have no fence. After this either that
@@ -75,8 +74,10 @@ struct wait {
  * at most. */
 static void fence_before_sleep(struct wait *wait) {
 #ifndef REMO_SIM
-    if (++wait->checks == CHECKS_BEFORE_FENCE)
+    if (remo__wait_is_last_check() && !wait->has_fenced) {
+        wait->has_fenced = true;
         (void)remo__threads_fence();
+    }
 #else
     (void)wait;
 #endif
@@ -124,10 +125,10 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
     struct remo__lock_local *local = &lock->locals[index];
     if (remo__lock_is_held_by(local, thread))
         return remo__lock_fail_deadlock();
-    struct wait wait = {.lock = lock, .local = local, .waiter = {.index = index, .thread = thread->index}};
+    struct wait wait = {.lock = lock, .local = local, .waiter = {.index = index, .holder = thread->holder}};
     append(lock, &wait.waiter);
     for (;;) {
-        wait.checks = 0;
+        wait.has_fenced = false;
         int rc = remo__wait_polling(lock->node, is_turn, &wait, deadline_ns);
         if (rc != 0)
             return leave_queue(lock, &wait.waiter) ? rc : 0;
@@ -156,7 +157,7 @@ bool remo__lock_hand_over(struct remo_lock *lock, uint32_t index) {
     if (next) {
         detach(lock, stripe, next);
         local->handovers++;
-        atomic_store_explicit(&local->owner, (uint8_t)next->thread, memory_order_relaxed);
+        atomic_store_explicit(&local->owner, next->holder, memory_order_relaxed);
         atomic_store_explicit(&next->granted, true, memory_order_release); /* the waiter may end now */
     }
     pthread_mutex_unlock(&stripe->mutex);

@@ -159,6 +159,26 @@ static int run_op(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t
     return rc == -ETIMEDOUT ? remo__fail_static(rc, sentence) : rc;
 }
 
+static int push(struct remo__queue_op *op, uint64_t timeout_ns) {
+    int rc = remo__queue_retract_own_claim(op);
+    return rc != 0 ? rc
+                   : run_op(op, remo__queue_try_push, timeout_ns,
+                            "cannot push: the queue was full, or other nodes pushed first, until the timeout");
+}
+
+/* A claim names its thread, so the pushes of a thread's tasks to one queue take turns. On a mapped fabric no
+ * push waits while it has a claim. */
+static int push_in_turn(struct remo__queue_op *op, uint64_t timeout_ns) {
+    struct remo_queue *queue = op->queue;
+    bool *is_pushing = &queue->is_pushing[op->thread->index];
+    uint64_t deadline_ns = *is_pushing ? remo__deadline(timeout_ns) : 0;
+    if (remo__task_enter(queue->node, is_pushing, deadline_ns) != 0)
+        return remo__fail_static(-ETIMEDOUT, "cannot push: another task of this thread pushed until the timeout");
+    int rc = push(op, deadline_ns == 0 ? timeout_ns : remo__remaining_ns(deadline_ns));
+    remo__task_leave(is_pushing);
+    return rc;
+}
+
 int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_bytes, uint64_t timeout_ns) {
     struct remo__queue_op op;
     if (remo__unlikely(!queue || (!data && size_bytes > 0)))
@@ -169,14 +189,11 @@ int remo_queue_push(struct remo_queue *queue, const void *data, size_t size_byte
                           "larger slot_bytes",
                           size_bytes, remo_channel_name(queue->channel), queue->slot_bytes);
     int rc = begin_op(queue, REMO__QUEUE_TAIL, &op);
-    if (rc == 0)
-        rc = remo__queue_retract_own_claim(&op);
     if (rc != 0)
         return rc;
     op.data = data ? data : "";
     op.size_bytes = size_bytes;
-    return run_op(&op, remo__queue_try_push, timeout_ns,
-                  "cannot push: the queue was full, or other nodes pushed first, until the timeout");
+    return remo__likely(queue->node->mapped) ? push(&op, timeout_ns) : push_in_turn(&op, timeout_ns);
 }
 
 int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes, size_t *ret_size_bytes,

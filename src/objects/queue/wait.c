@@ -232,7 +232,7 @@ int remo__queue_wait(struct remo__queue_op *op, int (*attempt)(void *ctx)) {
     enum remo__queue_side side =
         op->side == REMO__QUEUE_TAIL ? REMO__QUEUE_HEAD : REMO__QUEUE_TAIL; /* a push waits for pops */
     int rc =
-        remo__wait_polling(op->queue->node, attempt, op, remo__min(deadline_ns, remo__deadline(SPIN_NS)));
+        remo__wait_attempt(op->queue->node, attempt, op, remo__min(deadline_ns, remo__deadline(SPIN_NS)));
     if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)
         return rc;
     rc = remo__queue_convert_timeout(op, begin_wait(op, side));

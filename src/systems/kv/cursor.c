@@ -70,7 +70,7 @@ static int read_again(void *ctx) {
 static int visit_entry(struct visit *visit) {
     int rc = read_once(visit);
     if (rc == 0 && (visit->verdict == REMO__KV_VERDICT_TORN || visit->verdict == REMO__KV_VERDICT_OLDER))
-        rc = remo__wait_polling(visit->kv->node, read_again, visit,
+        rc = remo__wait_attempt(visit->kv->node, read_again, visit,
                                 remo__deadline(visit->kv->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__fail(rc, "cannot read slot %u of node %u: it changed during every read; try again",
@@ -112,8 +112,10 @@ int remo_kv_next(struct remo_kv *kv, struct remo_kv_cursor *cursor, void *key, s
     visit.mine = remo__kv_thread(kv);
     if (!visit.mine)
         return remo__last_code();
+    remo__kv_enter(visit.mine);
     remo__kv_try_release_kept(kv, visit.mine);
     rc = find_next(&visit, &cursor->internal[0]);
+    remo__kv_leave(visit.mine);
     if (rc == 1 || rc == -EMSGSIZE)
         *ret_key_bytes = visit.key_bytes;
     size_t value_bytes = rc == 1 ? remo__kv_meta_value_bytes(visit.snapshot.meta) : 0;

@@ -85,7 +85,7 @@ static int probe_again(void *ctx) {
 static int probe_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
                              uint64_t entry, void *dst, size_t cap, struct remo__kv_snapshot *ret_snapshot) {
     struct retry retry = {.kv = kv, .mine = mine, .key = key, .entry = entry, .dst = dst, .cap = cap};
-    int rc = remo__wait_polling(kv->node, probe_again, &retry, remo__deadline(kv->node->op_timeout_ns));
+    int rc = remo__wait_attempt(kv->node, probe_again, &retry, remo__deadline(kv->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__fail(rc, "cannot read a slot of %s: it changed during every read; try again",
                           remo_channel_name(kv->channel));
@@ -287,10 +287,15 @@ int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *val
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine))
         return remo__last_code();
+    remo__kv_enter(mine);
     remo__kv_try_release_kept(kv, mine);
     if (remo__unlikely(!kv->is_small || key_bytes != 8 || cap < 8 || !key || !value
-                       || !get_small_value(kv, mine, key, value)))
-        return get_value(kv, mine, key, key_bytes, value, cap, ret_value_bytes);
+                       || !get_small_value(kv, mine, key, value))) {
+        int rc = get_value(kv, mine, key, key_bytes, value, cap, ret_value_bytes);
+        remo__kv_leave(mine);
+        return rc;
+    }
+    remo__kv_leave(mine);
     remo__count(&mine->stats->reads, 1);
     remo__count(&mine->stats->bytes, sizeof(struct small_slot));
     if (ret_value_bytes)

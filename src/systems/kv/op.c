@@ -338,6 +338,7 @@ static void fail_unsent_ops(struct remo_kv *kv, struct remo__kv_thread *mine, in
 
 static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     struct remo_kv_op *next;
+    remo__kv_enter(mine);
     mine->failed_tries = 0;
     mine->is_ack_missing = false;
     remo__kv_try_release_kept(kv, mine);
@@ -354,6 +355,7 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     }
     if (++mine->polls % REMO__KV_DEADLINE_POLLS == 0)
         check_deadlines(kv, mine);
+    remo__kv_leave(mine);
 }
 
 int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op) {
@@ -392,15 +394,26 @@ struct wait {
 /* Return whether the thread may sleep in the wait queue of the operation's lock. A thread that holds a lock
  * must not, because a peer may wait for that lock. */
 static bool may_queue(const struct wait *wait) {
-    return wait->mine->locks_held == 0 && remo__kv_op_state(wait->op)->step == REMO__KV_STEP_LOCK;
+    return wait->op->status == -EINPROGRESS && wait->mine->locks_held == 0
+           && remo__kv_op_state(wait->op)->step == REMO__KV_STEP_LOCK;
 }
 
-/* A wait condition: the operation is complete, or the thread may queue for its lock. */
+/* An attempt: the operation is complete, or the thread may queue for its lock. */
 static int done_or_may_queue(void *ctx) {
     const struct wait *wait = ctx;
     if (wait->op->status == -EINPROGRESS)
         poll_all(wait->kv, wait->mine);
     return wait->op->status != -EINPROGRESS || may_queue(wait);
+}
+
+/* Queue for the lock of the operation, and make its change. */
+static void queue_for_lock(const struct wait *wait) {
+    remo__kv_enter(wait->mine);
+    /* another task may have advanced the operation before */
+    if (may_queue(wait)
+        && make_change(wait->kv, wait->mine, wait->op, wait->kv->node->op_timeout_ns) == -ETIMEDOUT)
+        abort_op(wait->kv, wait->mine, wait->op, -ETIMEDOUT);
+    remo__kv_leave(wait->mine);
 }
 
 int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
@@ -412,10 +425,9 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
     if (op->status == -EINPROGRESS && remo__kv_op_state(op)->step == REMO__KV_STEP_PREFETCH)
         prefetch_first(kv, wait.mine, remo__kv_op_state(op));
     while (op->status == -EINPROGRESS) {
-        if (may_queue(&wait) && make_change(kv, wait.mine, op, kv->node->op_timeout_ns) == -ETIMEDOUT)
-            abort_op(kv, wait.mine, op, -ETIMEDOUT);
-        else if (op->status == -EINPROGRESS)
-            (void)remo__wait_polling(kv->node, done_or_may_queue, &wait,
+        queue_for_lock(&wait);
+        if (op->status == -EINPROGRESS)
+            (void)remo__wait_attempt(kv->node, done_or_may_queue, &wait,
                                      REMO_FOREVER); /* op has its own deadline */
     }
     return op->status;

@@ -1,0 +1,29 @@
+/* stacks.h - a pool of stacks, each with a guard page below it.
+ *
+ * Model:    one mapping. The kernel provides a page of a stack when it is first used.
+ * Overflow: an access to a guard page is SIGSEGV (or SIGBUS). While a pool is open, the process handles both
+ *           if their actions were the default before: the handler prints a sentence, restores the default and
+ *           raises the signal again, so the process ends as it would without the handler. The thread that
+ *           opened the pool gets an alternate signal stack for it, if it has none.
+ * Threads:  one thread opens, uses and closes a pool. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct remo__stacks {
+    char *base;
+    size_t stride;      /* from one stack to the next; the first page of each is its guard */
+    size_t stack_bytes; /* without the guard; a multiple of the page size */
+    uint32_t count;
+    char *signal_stack; /* NULL: the thread had one */
+};
+
+/* Open a pool of `count` stacks of at least `stack_bytes` each. A thread has one pool at most.
+ * Errors: -ENOMEM. */
+int remo__stacks_open(struct remo__stacks *stacks, uint32_t count, size_t stack_bytes);
+void remo__stacks_close(struct remo__stacks *stacks);
+/* Return the lowest address of a stack. */
+static inline char *remo__stacks_at(const struct remo__stacks *stacks, uint32_t index) {
+    return stacks->base + index * stacks->stride + (stacks->stride - stacks->stack_bytes);
+}

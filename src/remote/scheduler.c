@@ -1,0 +1,284 @@
+/* scheduler.c - implements scheduler.h.
+ * Invariants: a PARKED task is in the list `polled` if it has a condition, and in the heap of timers if it has
+ * a deadline. A task is in the list `resumed` while its is_resumed is set, in any state. */
+#include "remote/scheduler.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+
+#define LATEST_COUNT 4u /* conditions that each check includes: of the tasks that have parked last */
+
+_Thread_local struct remo__scheduler *remo__scheduler __attribute__((tls_model("initial-exec")));
+
+/* ---- timers ---- */
+
+static void timer_set(struct remo__scheduler *scheduler, uint32_t at, struct remo__task *task) {
+    scheduler->timers[at] = task;
+    task->timer = at;
+}
+
+static void timer_sift_up(struct remo__scheduler *scheduler, uint32_t at, struct remo__task *task) {
+    for (; at > 1 && scheduler->timers[at / 2]->deadline_ns > task->deadline_ns; at /= 2)
+        timer_set(scheduler, at, scheduler->timers[at / 2]);
+    timer_set(scheduler, at, task);
+}
+
+static void timer_sift_down(struct remo__scheduler *scheduler, uint32_t at, struct remo__task *task) {
+    for (uint32_t child; (child = 2 * at) <= scheduler->timer_count; at = child) {
+        if (child < scheduler->timer_count
+            && scheduler->timers[child + 1]->deadline_ns < scheduler->timers[child]->deadline_ns)
+            child++;
+        if (scheduler->timers[child]->deadline_ns >= task->deadline_ns)
+            break;
+        timer_set(scheduler, at, scheduler->timers[child]);
+    }
+    timer_set(scheduler, at, task);
+}
+
+static void timer_remove(struct remo__scheduler *scheduler, struct remo__task *task) {
+    uint32_t at = task->timer;
+    struct remo__task *last = scheduler->timers[scheduler->timer_count--];
+    task->timer = 0;
+    if (last == task)
+        return;
+    if (at > 1 && scheduler->timers[at / 2]->deadline_ns > last->deadline_ns)
+        timer_sift_up(scheduler, at, last);
+    else
+        timer_sift_down(scheduler, at, last);
+}
+
+/* ---- parked tasks ---- */
+
+static void polled_add(struct remo__scheduler *scheduler, struct remo__task *task) {
+    task->polled_previous = NULL;
+    task->polled_next = scheduler->polled;
+    if (task->polled_next)
+        task->polled_next->polled_previous = task;
+    scheduler->polled = task;
+    scheduler->polling_count += task->is_polling;
+}
+
+static void polled_remove(struct remo__scheduler *scheduler, struct remo__task *task) {
+    if (scheduler->polled_cursor == task)
+        scheduler->polled_cursor = task->polled_next;
+    if (task->polled_previous)
+        task->polled_previous->polled_next = task->polled_next;
+    else
+        scheduler->polled = task->polled_next;
+    if (task->polled_next)
+        task->polled_next->polled_previous = task->polled_previous;
+    scheduler->polling_count -= task->is_polling;
+}
+
+static void append_ready(struct remo__scheduler *scheduler, struct remo__task *task) {
+    task->state = REMO__TASK_READY;
+    task->next = NULL;
+    *scheduler->last_ready = task;
+    scheduler->last_ready = &task->next;
+}
+
+void remo__scheduler_park(struct remo__scheduler *scheduler, int (*is_ready)(void *ctx), void *ctx,
+                          uint64_t deadline_ns, bool is_polling) {
+    struct remo__task *task = scheduler->running;
+    task->state = REMO__TASK_PARKED;
+    task->is_ready = is_ready;
+    task->is_ready_ctx = ctx;
+    task->deadline_ns = deadline_ns;
+    task->is_polling = is_polling;
+    if (is_ready)
+        polled_add(scheduler, task);
+    if (deadline_ns != REMO_FOREVER)
+        timer_sift_up(scheduler, ++scheduler->timer_count, task);
+}
+
+void remo__scheduler_unpark(struct remo__task *task, int result) {
+    struct remo__scheduler *scheduler = task->scheduler;
+    if (task->is_ready)
+        polled_remove(scheduler, task);
+    if (task->timer != 0)
+        timer_remove(scheduler, task);
+    task->result = result;
+    append_ready(scheduler, task);
+}
+
+void remo__scheduler_yield(struct remo__scheduler *scheduler) {
+    append_ready(scheduler, scheduler->running);
+}
+
+/* Check one condition. Its sentence belongs to its task. Returns the next task of the list. */
+static struct remo__task *check_one(struct remo__task *task) {
+    struct remo__task *next = task->polled_next;
+    remo__last_error_of_task = task->last_error;
+    int rc = task->is_ready(task->is_ready_ctx);
+    if (rc != 0)
+        remo__scheduler_unpark(task, rc < 0 ? rc : 0);
+    return next;
+}
+
+static void take_resumed(struct remo__scheduler *scheduler) {
+    if (!atomic_load_explicit(&scheduler->resumed, memory_order_relaxed))
+        return;
+    struct remo__task *next, *first = NULL;
+    struct remo__task *task = atomic_exchange_explicit(&scheduler->resumed, NULL, memory_order_acquire);
+    for (; task; task = next) { /* the list has the latest first */
+        next = task->resumed_next;
+        task->resumed_next = first;
+        first = task;
+    }
+    for (task = first; task; task = next) {
+        next = task->resumed_next;
+        /* Pairs with the exchange in remo__task_resume: the change before a resume that found the flag set is
+         * visible to the task. */
+        atomic_exchange_explicit(&task->is_resumed, false, memory_order_acq_rel);
+        if (task->state == REMO__TASK_PARKED && !task->is_ready)
+            remo__scheduler_unpark(task, 0);
+    }
+}
+
+bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all) {
+    struct remo__last_error *before = remo__last_error_of_task;
+    take_resumed(scheduler);
+    scheduler->is_checking = true;
+    struct remo__task *task = scheduler->polled;
+    for (uint32_t i = 0; task && (all || i < LATEST_COUNT); i++)
+        task = check_one(task);
+    if (task) {
+        if (!scheduler->polled_cursor)
+            scheduler->polled_cursor = task;
+        scheduler->polled_cursor = check_one(scheduler->polled_cursor);
+    }
+    scheduler->is_checking = false;
+    remo__last_error_of_task = before;
+    return scheduler->first_ready != NULL;
+}
+
+void remo__scheduler_expire(struct remo__scheduler *scheduler) {
+    struct remo__last_error *before = remo__last_error_of_task;
+    uint64_t now = remo__now_ns();
+    while (remo__scheduler_deadline(scheduler) <= now && scheduler->timer_count > 0) {
+        struct remo__task *task = scheduler->timers[1];
+        remo__last_error_of_task = task->last_error;
+        remo__scheduler_unpark(
+            task, remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time"));
+    }
+    remo__last_error_of_task = before;
+}
+
+void remo__task_resume(struct remo__task *task) {
+    struct remo__scheduler *scheduler = task->scheduler;
+    if (atomic_exchange_explicit(&task->is_resumed, true, memory_order_acq_rel))
+        return;
+    struct remo__task *first = atomic_load_explicit(&scheduler->resumed, memory_order_relaxed);
+    do
+        task->resumed_next = first;
+    while (!atomic_compare_exchange_weak_explicit(&scheduler->resumed, &first, task, memory_order_release,
+                                                  memory_order_relaxed));
+    if (remo__scheduler != scheduler)
+        remo__wake(scheduler->node);
+}
+
+/* ---- run ---- */
+
+static void run(struct remo__scheduler *scheduler, struct remo__task *task) {
+    task->state = REMO__TASK_RUNNING;
+    scheduler->running = task;
+    scheduler->thread->holder = task->holder;
+    remo__last_error_of_task = task->last_error;
+}
+
+void remo__scheduler_switch(struct remo__scheduler *scheduler) {
+    struct remo__task *from = scheduler->running, *to = scheduler->first_ready;
+    scheduler->first_ready = to->next;
+    if (!to->next)
+        scheduler->last_ready = &scheduler->first_ready;
+    run(scheduler, to);
+    if (to == from)
+        return;
+    int saved_errno = errno;
+    remo__context_switch(&from->context, &to->context);
+    errno = saved_errno;
+}
+
+struct remo__task *remo__scheduler_add(struct remo__scheduler *scheduler, void (*entry)(void)) {
+    struct remo__task *task = scheduler->free;
+    if (!task)
+        return NULL;
+    scheduler->free = task->next;
+    scheduler->task_count++;
+    scheduler->live_count++;
+    char *stack = remo__stacks_at(&scheduler->stacks, task->index - 1);
+    size_t stack_bytes = scheduler->stacks.stack_bytes - remo__align_up(sizeof *task->last_error, 64);
+    task->last_error = (struct remo__last_error *)(stack + stack_bytes);
+    task->last_error->sentence = NULL;
+    task->last_error->code = 0;
+    task->generation++;
+    task->joiner = NULL;
+    remo__context_make(&task->context, stack, stack_bytes, entry);
+    append_ready(scheduler, task);
+    return task;
+}
+
+void remo__scheduler_remove(struct remo__task *task) {
+    struct remo__scheduler *scheduler = task->scheduler;
+    task->state = REMO__TASK_FREE;
+    task->next = scheduler->free;
+    scheduler->free = task;
+    scheduler->task_count--;
+}
+
+/* ---- open, close ---- */
+
+static void init_tasks(struct remo__scheduler *scheduler) {
+    for (uint32_t i = scheduler->task_count_max + 1; i-- > 0;) {
+        struct remo__task *task = &scheduler->tasks[i];
+        *task = (struct remo__task){.scheduler = scheduler,
+                                    .index = i,
+                                    .holder = scheduler->thread->index | i << REMO__HOLDER_TASK_SHIFT,
+                                    .next = scheduler->free};
+        if (i > 0)
+            scheduler->free = task;
+    }
+    scheduler->running = &scheduler->tasks[0];
+    scheduler->running->state = REMO__TASK_RUNNING;
+    scheduler->running->next = NULL;
+    scheduler->last_ready = &scheduler->first_ready;
+}
+
+int remo__scheduler_open(struct remo__thread *thread, uint32_t task_count_max, size_t stack_bytes,
+                         struct remo__scheduler **ret_scheduler) {
+    size_t tasks_bytes = (1 + (size_t)task_count_max) * sizeof(struct remo__task);
+    struct remo__scheduler *scheduler = aligned_alloc(REMO__CACHE_LINE, sizeof *scheduler);
+    struct remo__task *tasks = aligned_alloc(REMO__CACHE_LINE, tasks_bytes);
+    struct remo__task **timers = calloc(2 + (size_t)task_count_max, sizeof(struct remo__task *));
+    int rc = remo__fail(-ENOMEM, "no memory for a scheduler of %u tasks", task_count_max);
+    if (!scheduler || !tasks || !timers)
+        goto fail;
+    *scheduler = (struct remo__scheduler){.node = thread->node,
+                                          .thread = thread,
+                                          .task_count_max = task_count_max,
+                                          .timers = timers,
+                                          .tasks = tasks};
+    rc = remo__stacks_open(&scheduler->stacks, task_count_max, stack_bytes);
+    if (rc != 0)
+        goto fail;
+    init_tasks(scheduler);
+    remo__scheduler = scheduler;
+    *ret_scheduler = scheduler;
+    return 0;
+fail:
+    free(timers);
+    free(tasks);
+    free(scheduler);
+    return rc;
+}
+
+void remo__scheduler_close(struct remo__scheduler *scheduler) {
+    remo__scheduler = NULL;
+    for (uint32_t i = 1; i <= scheduler->task_count_max; i++)
+        remo__context_free(&scheduler->tasks[i].context);
+    remo__stacks_close(&scheduler->stacks);
+    free(scheduler->timers);
+    free(scheduler->tasks);
+    free(scheduler);
+}

@@ -1,0 +1,132 @@
+/* scheduler.h - the tasks of one thread: which can run, and what the others wait for.
+ *
+ * States:  READY (in the run queue), RUNNING (one), PARKED, ENDED (not joined yet), FREE. The thread's own
+ *          stack is the task `root`.
+ * Parking: a parked task waits for a condition, or until it is resumed. Conditions are checked by whichever
+ *          task runs the scheduler (wait.c). Only the condition's own checks cost time: a task that waits to
+ *          be resumed is found by its address, and a deadline by a heap of timers.
+ * Threads: only the scheduler's thread, except remo__task_resume. */
+#pragma once
+
+#include <remo/ack.h>
+
+#include "base/context.h"
+#include "memory/stacks.h"
+#include "remote/thread.h"
+
+enum remo__task_state {
+    REMO__TASK_FREE,
+    REMO__TASK_READY,
+    REMO__TASK_RUNNING,
+    REMO__TASK_PARKED,
+    REMO__TASK_ENDED
+};
+
+struct remo__task {
+    struct remo__context context;
+    struct remo__scheduler *scheduler;
+    struct remo__last_error *last_error; /* at the top of the stack; NULL: of the thread */
+    struct remo__task *next;             /* in the run queue, or the list of free tasks */
+    uint32_t index;                      /* 0: root */
+    uint32_t holder;                     /* as remo__thread.holder, while the task runs */
+    uint32_t generation;                 /* of the task with this index; part of its id */
+    enum remo__task_state state;
+    uint32_t timer; /* position in the heap of timers, from 1; 0: none */
+
+    /* PARKED */
+    int (*is_ready)(void *ctx); /* NULL: until it is resumed */
+    void *is_ready_ctx;
+    uint64_t deadline_ns;
+    bool is_polling;
+    struct remo__task *polled_next, *polled_previous;
+    int result;                       /* of the park: 0 or an error */
+    struct remo__task *resumed_next;  /* in `resumed` */
+    _Atomic bool is_resumed;          /* it is in `resumed` */
+
+    int (*run)(void *ctx);
+    void *run_ctx;
+    int run_result;
+    bool is_detached;
+    struct remo__task *joiner;
+} REMO__CACHE_ALIGNED;
+
+struct remo__scheduler {
+    struct remo_node *node;
+    struct remo__thread *thread;
+    struct remo__task *running;
+    struct remo__task *first_ready, **last_ready; /* the run queue */
+    uint32_t live_count;                          /* tasks that have not ended, without the root */
+    uint32_t task_count;                          /* tasks that are not FREE, without the root */
+    uint32_t task_count_max;
+    uint32_t switches;
+    bool is_checking;                             /* conditions are being checked: they must not park */
+    struct remo__task *polled;                    /* parked with a condition; the latest first */
+    struct remo__task *polled_cursor;             /* checked next, of those that are not the latest */
+    uint32_t polling_count;                       /* of those whose condition changes without notification */
+    struct remo__task **timers;                   /* [1 .. timer_count]: a heap by deadline_ns */
+    uint32_t timer_count;
+    struct remo__task *free;
+    struct remo__task *tasks; /* [1 + task_count_max]; tasks[0] is the root */
+    struct remo__stacks stacks;
+    struct remo__last_error waiting_error; /* of the waits of the scheduler itself */
+    _Atomic(struct remo__task *) resumed REMO__CACHE_ALIGNED; /* other threads append */
+};
+
+/* The scheduler of the calling thread, or NULL. The simulator replaces it when it switches. */
+extern _Thread_local struct remo__scheduler *remo__scheduler __attribute__((tls_model("initial-exec")));
+
+/* Return the scheduler if a wait of `node` by the calling thread must park the running task; NULL: the thread
+ * waits by itself. */
+static inline struct remo__scheduler *remo__scheduler_of(const struct remo_node *node) {
+    struct remo__scheduler *scheduler = remo__scheduler;
+    return remo__unlikely(scheduler != NULL) && scheduler->node == node && scheduler->live_count > 0
+                   && !scheduler->is_checking
+               ? scheduler
+               : NULL;
+}
+
+/* Errors: -ENOMEM. */
+int remo__scheduler_open(struct remo__thread *thread, uint32_t task_count_max, size_t stack_bytes,
+                         struct remo__scheduler **ret_scheduler);
+void remo__scheduler_close(struct remo__scheduler *scheduler);
+
+/* Make a task READY that starts in `entry`. NULL: all tasks are in use. */
+struct remo__task *remo__scheduler_add(struct remo__scheduler *scheduler, void (*entry)(void));
+/* Make an ENDED task FREE, or the running one, which never runs again. */
+void remo__scheduler_remove(struct remo__task *task);
+
+/* Change the running task to PARKED. Its caller then calls remo__scheduler_switch. */
+void remo__scheduler_park(struct remo__scheduler *scheduler, int (*is_ready)(void *ctx), void *ctx,
+                          uint64_t deadline_ns, bool is_polling);
+/* Change the running task to READY, behind all others. */
+void remo__scheduler_yield(struct remo__scheduler *scheduler);
+/* Change a parked task to READY; remo__scheduler_park's caller finds `result`. */
+void remo__scheduler_unpark(struct remo__task *task, int result);
+/* Run the first READY task. Returns when the caller's task runs again. */
+void remo__scheduler_switch(struct remo__scheduler *scheduler);
+
+/* Unpark tasks that were resumed, and those whose condition holds: of these at least the latest few and one
+ * other are checked, or all. Returns whether a task is READY. */
+bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all);
+/* Unpark tasks whose deadline has passed, with -ETIMEDOUT. */
+void remo__scheduler_expire(struct remo__scheduler *scheduler);
+/* Return the earliest deadline, or REMO_FOREVER. */
+static inline uint64_t remo__scheduler_deadline(const struct remo__scheduler *scheduler) {
+    return scheduler->timer_count > 0 ? scheduler->timers[1]->deadline_ns : REMO_FOREVER;
+}
+
+/* Resume a task that waits for it; a task that does something else may wake up early from its next such wait.
+ * The memory of the task must stay valid during the call. Threads: any. */
+void remo__task_resume(struct remo__task *task);
+
+/* ---- acks ---- */
+
+/* `thread` of an ack for which a task waits is the task, with the lowest bit set. */
+static inline void *remo__ack_waiter(struct remo__task *task) {
+    return (char *)task + 1;
+}
+
+/* Return the task that waits for the ack, or NULL. */
+static inline struct remo__task *remo__ack_task(const struct remo_ack *ack) {
+    return (uintptr_t)ack->thread & 1 ? (struct remo__task *)((char *)ack->thread - 1) : NULL;
+}
