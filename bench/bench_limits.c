@@ -11,7 +11,7 @@
 
 extern const struct bench bench_read, bench_write, bench_fetch_add, bench_compare_swap, bench_barrier,
     bench_lock, bench_owned_var, bench_sst, bench_ringbuffer, bench_queue, bench_kv, bench_accounts,
-    bench_collective, bench_heap;
+    bench_collective, bench_heap, bench_task;
 
 static int open_memory(struct bench_job *job) {
     struct remo_region *region = NULL;
@@ -70,10 +70,23 @@ static const struct bench bench_limits = {
 };
 
 const struct bench *const bench_list[] = {
-    &bench_limits,       &bench_read,       &bench_write, &bench_fetch_add,
-    &bench_compare_swap, &bench_barrier,    &bench_lock,  &bench_owned_var,
-    &bench_sst,          &bench_ringbuffer, &bench_queue, &bench_accounts,
-    &bench_kv,           &bench_collective, &bench_heap,  NULL,
+    &bench_limits,
+    &bench_read,
+    &bench_write,
+    &bench_fetch_add,
+    &bench_compare_swap,
+    &bench_barrier,
+    &bench_lock,
+    &bench_owned_var,
+    &bench_sst,
+    &bench_ringbuffer,
+    &bench_queue,
+    &bench_accounts,
+    &bench_kv,
+    &bench_collective,
+    &bench_heap,
+    &bench_task,
+    NULL,
 };
 
 const struct bench *bench_find(const char *name) {

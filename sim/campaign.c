@@ -32,6 +32,7 @@ static const struct {
      "two nodes write to one of its lines, and a cache that writes it back undoes the other node's write"},
     {"queue", "it is made of atomics of the network"},
     {"kv", "its locks are made of atomics of the network"},
+    {"task", "its cases use atomics and locks"},
     {"collective", "every node reads blocks that the CPU of another node wrote"},
 };
 

@@ -68,7 +68,7 @@ struct sim_actor {
     void *run_ctx;
     struct remo__tls tls;
     struct remo__thread *threads;
-    struct remo__scheduler *scheduler;   /* the tasks of the thread, and their sentences */
+    struct remo__scheduler *scheduler; /* the tasks of the thread, and their sentences */
     struct remo__last_error *last_error;
     struct sim_store stores[SIM_STORES_MAX];
     uint32_t stores_count;

@@ -12,8 +12,6 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-void remo__context_switch_stack(void **from_sp, void *to_sp);
-
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl remo__context_switch_stack\n"
@@ -52,8 +50,8 @@ __asm__(".text\n"
 #if defined(__SANITIZE_ADDRESS__)
 static _Thread_local struct remo__context *switched_from;
 
-/* A context runs again. AddressSanitizer then knows the stack of the one that ran before: this is the only
- * way to learn the bounds of a thread's own stack. */
+/* A context runs again. AddressSanitizer then returns the stack of the one that ran before: this is the only
+ * way to find the bounds of a thread's own stack. */
 static void finish_switch(void *fake_stack) {
     const void *stack;
     size_t stack_bytes;
@@ -74,7 +72,8 @@ void remo__context_make(struct remo__context *context, char *stack, size_t stack
     remo__context_free(context);
     *context = (struct remo__context){.stack = stack, .stack_bytes = stack_bytes};
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(stack, stack_bytes); /* frames of an earlier context, which never returned */
+    __asan_unpoison_memory_region(stack,
+                                  stack_bytes); /* frames of an earlier context, which never returned */
 #endif
 #if defined(__x86_64__)
     top[1] = 0;                      /* the return address of `run`: none */
@@ -92,19 +91,20 @@ void remo__context_make(struct remo__context *context, char *stack, size_t stack
 #endif
 }
 
-void remo__context_switch(struct remo__context *from, struct remo__context *to) {
 #if defined(__SANITIZE_ADDRESS__)
+void remo__context_switch(struct remo__context *from, struct remo__context *to) {
     switched_from = from;
     __sanitizer_start_switch_fiber(&from->sanitizer, to->stack, to->stack_bytes);
+    remo__context_switch_stack(&from->sp, to->sp);
+    finish_switch(from->sanitizer);
+}
 #elif defined(__SANITIZE_THREAD__)
+void remo__context_switch(struct remo__context *from, struct remo__context *to) {
     from->sanitizer = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(to->sanitizer, 0);
-#endif
     remo__context_switch_stack(&from->sp, to->sp);
-#if defined(__SANITIZE_ADDRESS__)
-    finish_switch(from->sanitizer);
-#endif
 }
+#endif
 
 void remo__context_free(struct remo__context *context) {
 #if defined(__SANITIZE_THREAD__)

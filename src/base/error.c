@@ -1,7 +1,7 @@
 /* error.c - implements error.h: the sentence of the last error, and the names and texts of codes.
  *
- * The sentence belongs to the thread or task. Each function keeps errno, so a caller may report a failure first and
- * read errno afterwards. */
+ * The sentence belongs to the thread or task. Each function keeps errno, so a caller may report a failure
+ * first and read errno afterwards. */
 #include "base/error.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /* stacks.c - implements stacks.h.
- * The handler of SIGSEGV and SIGBUS finds the pool of its thread in thread-local data. It calls only functions
- * that are safe in a signal handler. */
+ * The handler of SIGSEGV and SIGBUS finds the pool of its thread in thread-local data. It calls only
+ * functions that are safe in a signal handler. */
 #include "memory/stacks.h"
 
 #include <errno.h>
@@ -49,8 +49,9 @@ static void report_overflow(size_t stack_bytes) {
     char text[256], *at = text;
     at = append_text(at, "remo: a task has overflowed its stack of ");
     at = append_number(at, stack_bytes);
-    at = append_text(at, " bytes; raise stack_bytes in struct remo_scheduler_options, or keep large arrays off "
-                         "the stack\n");
+    at = append_text(at,
+                     " bytes; raise stack_bytes in struct remo_scheduler_options, or keep large arrays off "
+                     "the stack\n");
     if (write(STDERR_FILENO, text, (size_t)(at - text)) < 0)
         return; /* nothing else can be done */
 }

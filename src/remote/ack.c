@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "remote/op.h"
-#include "remote/scheduler.h"
 #include "remote/slots.h"
 
 int remo__op_fail(struct remo__slots *slots, int status) {

@@ -1,13 +1,14 @@
 /* scheduler.c - implements scheduler.h.
- * Invariants: a PARKED task is in the list `polled` if it has a condition, and in the heap of timers if it has
- * a deadline. A task is in the list `resumed` while its is_resumed is set, in any state. */
+ * Invariants: a PARKED task is in the list `polled` if it has a condition, and in the heap of timers if it
+ * has a deadline. A task is in the list `resumed` while its is_resumed is set, in any state. */
 #include "remote/scheduler.h"
 
 #include <stdlib.h>
 
 #include "base/error.h"
 
-#define LATEST_COUNT 4u /* conditions that each check includes: of the tasks that have parked last */
+#define LATEST_COUNT 4u     /* conditions that each check includes: of the tasks that have parked last */
+#define CHECKS_PER_OTHER 4u /* checks that include one of the others: it is probably not in the cache */
 
 _Thread_local struct remo__scheduler *remo__scheduler __attribute__((tls_model("initial-exec")));
 
@@ -71,13 +72,6 @@ static void polled_remove(struct remo__scheduler *scheduler, struct remo__task *
     scheduler->polling_count -= task->is_polling;
 }
 
-static void append_ready(struct remo__scheduler *scheduler, struct remo__task *task) {
-    task->state = REMO__TASK_READY;
-    task->next = NULL;
-    *scheduler->last_ready = task;
-    scheduler->last_ready = &task->next;
-}
-
 void remo__scheduler_park(struct remo__scheduler *scheduler, int (*is_ready)(void *ctx), void *ctx,
                           uint64_t deadline_ns, bool is_polling) {
     struct remo__task *task = scheduler->running;
@@ -99,11 +93,7 @@ void remo__scheduler_unpark(struct remo__task *task, int result) {
     if (task->timer != 0)
         timer_remove(scheduler, task);
     task->result = result;
-    append_ready(scheduler, task);
-}
-
-void remo__scheduler_yield(struct remo__scheduler *scheduler) {
-    append_ready(scheduler, scheduler->running);
+    remo__scheduler_append(scheduler, task);
 }
 
 /* Check one condition. Its sentence belongs to its task. Returns the next task of the list. */
@@ -143,7 +133,7 @@ bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all) {
     struct remo__task *task = scheduler->polled;
     for (uint32_t i = 0; task && (all || i < LATEST_COUNT); i++)
         task = check_one(task);
-    if (task) {
+    if (task && ++scheduler->checks % CHECKS_PER_OTHER == 0) {
         if (!scheduler->polled_cursor)
             scheduler->polled_cursor = task;
         scheduler->polled_cursor = check_one(scheduler->polled_cursor);
@@ -178,27 +168,7 @@ void remo__task_resume(struct remo__task *task) {
         remo__wake(scheduler->node);
 }
 
-/* ---- run ---- */
-
-static void run(struct remo__scheduler *scheduler, struct remo__task *task) {
-    task->state = REMO__TASK_RUNNING;
-    scheduler->running = task;
-    scheduler->thread->holder = task->holder;
-    remo__last_error_of_task = task->last_error;
-}
-
-void remo__scheduler_switch(struct remo__scheduler *scheduler) {
-    struct remo__task *from = scheduler->running, *to = scheduler->first_ready;
-    scheduler->first_ready = to->next;
-    if (!to->next)
-        scheduler->last_ready = &scheduler->first_ready;
-    run(scheduler, to);
-    if (to == from)
-        return;
-    int saved_errno = errno;
-    remo__context_switch(&from->context, &to->context);
-    errno = saved_errno;
-}
+/* ---- tasks ---- */
 
 struct remo__task *remo__scheduler_add(struct remo__scheduler *scheduler, void (*entry)(void)) {
     struct remo__task *task = scheduler->free;
@@ -215,7 +185,7 @@ struct remo__task *remo__scheduler_add(struct remo__scheduler *scheduler, void (
     task->generation++;
     task->joiner = NULL;
     remo__context_make(&task->context, stack, stack_bytes, entry);
-    append_ready(scheduler, task);
+    remo__scheduler_append(scheduler, task);
     return task;
 }
 
@@ -256,6 +226,7 @@ int remo__scheduler_open(struct remo__thread *thread, uint32_t task_count_max, s
         goto fail;
     *scheduler = (struct remo__scheduler){.node = thread->node,
                                           .thread = thread,
+                                          .errno_of_thread = &errno,
                                           .task_count_max = task_count_max,
                                           .timers = timers,
                                           .tasks = tasks};

@@ -39,9 +39,9 @@ struct remo__task {
     uint64_t deadline_ns;
     bool is_polling;
     struct remo__task *polled_next, *polled_previous;
-    int result;                       /* of the park: 0 or an error */
-    struct remo__task *resumed_next;  /* in `resumed` */
-    _Atomic bool is_resumed;          /* it is in `resumed` */
+    int result;                      /* of the park: 0 or an error */
+    struct remo__task *resumed_next; /* in `resumed` */
+    _Atomic bool is_resumed;         /* it is in `resumed` */
 
     int (*run)(void *ctx);
     void *run_ctx;
@@ -53,22 +53,24 @@ struct remo__task {
 struct remo__scheduler {
     struct remo_node *node;
     struct remo__thread *thread;
+    int *errno_of_thread;
     struct remo__task *running;
     struct remo__task *first_ready, **last_ready; /* the run queue */
     uint32_t live_count;                          /* tasks that have not ended, without the root */
     uint32_t task_count;                          /* tasks that are not FREE, without the root */
     uint32_t task_count_max;
     uint32_t switches;
-    bool is_checking;                             /* conditions are being checked: they must not park */
-    struct remo__task *polled;                    /* parked with a condition; the latest first */
-    struct remo__task *polled_cursor;             /* checked next, of those that are not the latest */
-    uint32_t polling_count;                       /* of those whose condition changes without notification */
-    struct remo__task **timers;                   /* [1 .. timer_count]: a heap by deadline_ns */
+    bool is_checking;                 /* conditions are being checked: they must not park */
+    struct remo__task *polled;        /* parked with a condition; the latest first */
+    struct remo__task *polled_cursor; /* checked next, of those that are not the latest */
+    uint32_t checks;
+    uint32_t polling_count;     /* of those whose condition changes without notification */
+    struct remo__task **timers; /* [1 .. timer_count]: a heap by deadline_ns */
     uint32_t timer_count;
     struct remo__task *free;
     struct remo__task *tasks; /* [1 + task_count_max]; tasks[0] is the root */
     struct remo__stacks stacks;
-    struct remo__last_error waiting_error; /* of the waits of the scheduler itself */
+    struct remo__last_error waiting_error;                    /* of the waits of the scheduler itself */
     _Atomic(struct remo__task *) resumed REMO__CACHE_ALIGNED; /* other threads append */
 };
 
@@ -98,15 +100,35 @@ void remo__scheduler_remove(struct remo__task *task);
 /* Change the running task to PARKED. Its caller then calls remo__scheduler_switch. */
 void remo__scheduler_park(struct remo__scheduler *scheduler, int (*is_ready)(void *ctx), void *ctx,
                           uint64_t deadline_ns, bool is_polling);
-/* Change the running task to READY, behind all others. */
-void remo__scheduler_yield(struct remo__scheduler *scheduler);
 /* Change a parked task to READY; remo__scheduler_park's caller finds `result`. */
 void remo__scheduler_unpark(struct remo__task *task, int result);
-/* Run the first READY task. Returns when the caller's task runs again. */
-void remo__scheduler_switch(struct remo__scheduler *scheduler);
+/* Make a task READY, behind all others. */
+static inline void remo__scheduler_append(struct remo__scheduler *scheduler, struct remo__task *task) {
+    task->state = REMO__TASK_READY;
+    task->next = NULL;
+    *scheduler->last_ready = task;
+    scheduler->last_ready = &task->next;
+}
 
-/* Unpark tasks that were resumed, and those whose condition holds: of these at least the latest few and one
- * other are checked, or all. Returns whether a task is READY. */
+/* Run the first READY task. Returns when the caller's task runs again. */
+static inline void remo__scheduler_switch(struct remo__scheduler *scheduler) {
+    struct remo__task *from = scheduler->running, *to = scheduler->first_ready;
+    scheduler->first_ready = to->next;
+    if (!to->next)
+        scheduler->last_ready = &scheduler->first_ready;
+    to->state = REMO__TASK_RUNNING;
+    scheduler->running = to;
+    scheduler->thread->holder = to->holder;
+    remo__last_error_of_task = to->last_error;
+    if (to == from)
+        return;
+    int saved_errno = *scheduler->errno_of_thread;
+    remo__context_switch(&from->context, &to->context);
+    *scheduler->errno_of_thread = saved_errno;
+}
+
+/* Unpark tasks that were resumed, and those whose condition holds: the latest few are checked, and the others
+ * in turn, one in several calls; or all. Returns whether a task is READY. */
 bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all);
 /* Unpark tasks whose deadline has passed, with -ETIMEDOUT. */
 void remo__scheduler_expire(struct remo__scheduler *scheduler);

@@ -9,7 +9,8 @@
 static int check_caller(const struct remo_scheduler *scheduler, const char *what) {
     if ((const struct remo__scheduler *)scheduler == remo__scheduler)
         return 0;
-    return remo__fail(-EPERM, "cannot %s: another thread has opened the scheduler; call from that thread", what);
+    return remo__fail(-EPERM, "cannot %s: another thread has opened the scheduler; call from that thread",
+                      what);
 }
 
 /* The public type has no definition: it is a struct remo__scheduler. */
@@ -41,7 +42,8 @@ int remo_scheduler_open(struct remo_node *node, const struct remo_scheduler_opti
     uint32_t count = chosen->task_count_max ? chosen->task_count_max : REMO_TASKS_DEFAULT;
     size_t stack_bytes = chosen->stack_bytes ? chosen->stack_bytes : REMO_TASK_STACK_BYTES_DEFAULT;
     if (count > REMO_TASKS_MAX)
-        return remo__fail(-EINVAL, "cannot open a scheduler of %u tasks: the limit is %u", count, REMO_TASKS_MAX);
+        return remo__fail(-EINVAL, "cannot open a scheduler of %u tasks: the limit is %u", count,
+                          REMO_TASKS_MAX);
     if (stack_bytes < REMO_TASK_STACK_BYTES_MIN || stack_bytes > REMO_TASK_STACK_BYTES_MAX)
         return remo__fail(-EINVAL,
                           "cannot open a scheduler with stack_bytes = %zu: give from %u to %u bytes, or 0",
@@ -65,12 +67,14 @@ int remo_scheduler_close(struct remo_scheduler *scheduler) {
     if (rc != 0)
         return rc;
     if (remo_task_current() != 0)
-        return remo__fail(-EPERM, "cannot close a scheduler: the caller is one of its tasks; close it from the "
-                                  "thread's own stack");
+        return remo__fail(-EPERM,
+                          "cannot close a scheduler: the caller is one of its tasks; close it from the "
+                          "thread's own stack");
     uint32_t count = scheduler_of(scheduler)->task_count;
     if (count > 0)
-        return remo__fail(-EBUSY, "cannot close a scheduler: %u tasks have not ended, or were not joined; join "
-                                  "them first",
+        return remo__fail(-EBUSY,
+                          "cannot close a scheduler: %u tasks have not ended, or were not joined; join "
+                          "them first",
                           count);
     remo__scheduler_close(scheduler_of(scheduler));
     return 0;
@@ -102,8 +106,9 @@ int remo_task_spawn(struct remo_scheduler *scheduler, int (*run)(void *ctx), voi
         return rc;
     struct remo__task *task = remo__scheduler_add(scheduler_of(scheduler), task_main);
     if (remo__unlikely(!task))
-        return remo__fail(-EAGAIN, "cannot spawn a task: %u tasks exist; join one, or raise task_count_max in "
-                                   "struct remo_scheduler_options",
+        return remo__fail(-EAGAIN,
+                          "cannot spawn a task: %u tasks exist; join one, or raise task_count_max in "
+                          "struct remo_scheduler_options",
                           scheduler_of(scheduler)->task_count);
     task->run = run;
     task->run_ctx = ctx;
@@ -114,15 +119,18 @@ int remo_task_spawn(struct remo_scheduler *scheduler, int (*run)(void *ctx), voi
 }
 
 /* Check the join of `task`, which may be NULL. */
-static int check_join(const struct remo__scheduler *scheduler, const struct remo__task *task, remo_task_id id) {
+static int check_join(const struct remo__scheduler *scheduler, const struct remo__task *task,
+                      remo_task_id id) {
     if (!task)
-        return remo__fail(-ESTALE, "cannot join task %#llx: it is no task of this scheduler, or was joined before",
+        return remo__fail(-ESTALE,
+                          "cannot join task %#llx: it is no task of this scheduler, or was joined before",
                           (unsigned long long)id);
     if (task == scheduler->running)
         return remo__fail(-EDEADLK, "cannot join task %#llx: it is the caller, and would wait for itself",
                           (unsigned long long)id);
     if (task->joiner)
-        return remo__fail(-EBUSY, "cannot join task %#llx: another task is joining it", (unsigned long long)id);
+        return remo__fail(-EBUSY, "cannot join task %#llx: another task is joining it",
+                          (unsigned long long)id);
     return 0;
 }
 
@@ -142,7 +150,8 @@ int remo_task_join(struct remo_scheduler *scheduler, remo_task_id id, uint64_t t
         rc = remo__wait_resumed(own->node, deadline_ns);
     task->joiner = NULL;
     if (task->state != REMO__TASK_ENDED)
-        return remo__fail(rc, "task %#llx has not ended in time; join it again later", (unsigned long long)id);
+        return remo__fail(rc, "task %#llx has not ended in time; join it again later",
+                          (unsigned long long)id);
     if (ret_result)
         *ret_result = task->run_result;
     remo__scheduler_remove(task);
@@ -155,7 +164,7 @@ void remo_task_yield(void) {
     struct remo__scheduler *scheduler = remo__scheduler;
     if (!scheduler || scheduler->live_count == 0 || scheduler->is_checking)
         return;
-    remo__scheduler_yield(scheduler);
+    remo__scheduler_append(scheduler, scheduler->running);
     remo__run_tasks(scheduler);
 }
 

@@ -24,7 +24,7 @@ struct remo__thread {
     struct remo_stats stats_at_attach; /* counted by earlier threads that used this struct */
     bool unfenced;                     /* mapped fabrics: has written since the last CPU fence */
     uint32_t index;
-    uint32_t holder; /* identifies the thread, or its running task, as the holder of a lock */
+    uint32_t holder;           /* identifies the thread, or its running task, as the holder of a lock */
     struct remo__slots *slots; /* endpoint and operations in flight */
     char *buffers; /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL before the first remo_buffer_get */
     uint32_t buffers_free; /* one bit for each block */

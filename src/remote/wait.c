@@ -1,21 +1,19 @@
-/* wait.c - implements wait.h: spin, then yield, then sleep; inside a scheduler, park the task. If every node has a processor, a short spin costs
- * less than a wake-up, and the peer probably changes the condition soon. If nodes share a processor,
- * spinning delays the peer. No wake-up is lost: a sleeper counts itself before its last check. */
+/* wait.c - implements wait.h: spin, then yield, then sleep; in a thread with tasks, park the task. If every
+ * node has a processor, a short spin costs less than a wake-up, and the peer probably changes the condition
+ * soon. If nodes share a processor, spinning delays the peer. No wake-up is lost: a sleeper counts itself
+ * before its last check. */
 #include "remote/wait.h"
 
 #include <sched.h>
 
 #include "base/relax.h"
 #include "remote/op.h"
-#include "remote/scheduler.h"
-
-#define SWITCHES_PER_LOOK 32u /* of tasks, while always one can run */
 
 #define ATTEMPT_PAUSE_NS_MIN REMO__NS_PER_US
 #define ATTEMPT_PAUSE_NS_MAX REMO__NS_PER_MS
 
 #ifndef REMO_SIM
-#define CHECKS_BEFORE_SLEEP 200u /* after the spins */
+#define CHECKS_BEFORE_SLEEP 200u         /* after the spins */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions notify no doorbell */
 
 static _Thread_local bool is_last_check;
@@ -114,10 +112,11 @@ static void look(struct remo__scheduler *scheduler) {
         remo__scheduler_expire(scheduler);
 }
 
-/* Wait until a task can run. Sentences of this wait belong to no task. */
-static void wait_for_task(struct remo__scheduler *scheduler) {
+/* Sentences of these waits belong to no task. */
+void remo__find_task(struct remo__scheduler *scheduler) {
     struct remo__last_error *before = remo__last_error_of_task;
     remo__last_error_of_task = &scheduler->waiting_error;
+    look(scheduler);
     while (!scheduler->first_ready) {
         if (wait_long(scheduler->node, can_run, scheduler, remo__scheduler_deadline(scheduler),
                       scheduler->polling_count > 0)
@@ -125,14 +124,6 @@ static void wait_for_task(struct remo__scheduler *scheduler) {
             remo__scheduler_expire(scheduler);
     }
     remo__last_error_of_task = before;
-}
-
-void remo__run_tasks(struct remo__scheduler *scheduler) {
-    if (++scheduler->switches % SWITCHES_PER_LOOK == 0)
-        look(scheduler);
-    if (!scheduler->first_ready)
-        wait_for_task(scheduler);
-    remo__scheduler_switch(scheduler);
 }
 
 static int park(struct remo__scheduler *scheduler, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
@@ -159,7 +150,8 @@ int remo__wait_resumed(struct remo_node *node, uint64_t deadline_ns) {
 }
 
 /* Inside a task an attempt runs on the task's own stack, so its waits park the task. */
-static int repeat_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *ctx, uint64_t deadline_ns) {
+static int repeat_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *ctx,
+                          uint64_t deadline_ns) {
     uint64_t pause_ns = ATTEMPT_PAUSE_NS_MIN;
     for (;;) {
         int rc = attempt(ctx);

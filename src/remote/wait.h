@@ -14,10 +14,11 @@
 #pragma once
 
 #include "fabric/mapped.h"
-#include "remote/thread.h"
+#include "remote/scheduler.h"
 
 #define REMO__SLEEP_NS_MAX REMO__NS_PER_S
 #define REMO__POLL_NS_MAX (20 * REMO__NS_PER_MS)
+#define REMO__SWITCHES_PER_LOOK 32u /* between tasks that can run */
 
 #ifdef REMO_SIM
 /* One iteration of a wait is one step of a schedule. Begin to check the condition. */
@@ -66,9 +67,14 @@ bool remo__wait_is_last_check(void);
 /* Park the calling task until remo__task_resume or the deadline; it may return early. A thread without tasks
  * waits until the deadline. Errors: -ETIMEDOUT. */
 int remo__wait_resumed(struct remo_node *node, uint64_t deadline_ns);
+/* Find out which tasks can run, and wait until one can. */
+void remo__find_task(struct remo__scheduler *scheduler);
 /* Run other tasks; the running task is parked, READY or FREE. Returns when it runs again. */
-struct remo__scheduler;
-void remo__run_tasks(struct remo__scheduler *scheduler);
+static inline void remo__run_tasks(struct remo__scheduler *scheduler) {
+    if (remo__unlikely(!scheduler->first_ready || ++scheduler->switches % REMO__SWITCHES_PER_LOOK == 0))
+        remo__find_task(scheduler);
+    remo__scheduler_switch(scheduler);
+}
 
 /* Pause between two attempts, until the deadline. Sets the sentence of a wait that timed out. */
 void remo__pause(struct remo_node *node, uint64_t deadline_ns);

@@ -161,9 +161,10 @@ static int run_op(struct remo__queue_op *op, int (*attempt)(void *ctx), uint64_t
 
 static int push(struct remo__queue_op *op, uint64_t timeout_ns) {
     int rc = remo__queue_retract_own_claim(op);
-    return rc != 0 ? rc
-                   : run_op(op, remo__queue_try_push, timeout_ns,
-                            "cannot push: the queue was full, or other nodes pushed first, until the timeout");
+    return rc != 0
+               ? rc
+               : run_op(op, remo__queue_try_push, timeout_ns,
+                        "cannot push: the queue was full, or other nodes pushed first, until the timeout");
 }
 
 /* A claim names its thread, so the pushes of a thread's tasks to one queue take turns. On a mapped fabric no
@@ -173,7 +174,8 @@ static int push_in_turn(struct remo__queue_op *op, uint64_t timeout_ns) {
     bool *is_pushing = &queue->is_pushing[op->thread->index];
     uint64_t deadline_ns = *is_pushing ? remo__deadline(timeout_ns) : 0;
     if (remo__task_enter(queue->node, is_pushing, deadline_ns) != 0)
-        return remo__fail_static(-ETIMEDOUT, "cannot push: another task of this thread pushed until the timeout");
+        return remo__fail_static(-ETIMEDOUT,
+                                 "cannot push: another task of this thread pushed until the timeout");
     int rc = push(op, deadline_ns == 0 ? timeout_ns : remo__remaining_ns(deadline_ns));
     remo__task_leave(is_pushing);
     return rc;

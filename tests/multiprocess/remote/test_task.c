@@ -289,6 +289,7 @@ static int objects(struct remo_node *node, void *ctx) {
         sum += value;
         CHECK(key < 2 || sum == (uint64_t)remo_node_size(node) * TASKS * ROUNDS);
     }
+    CHECK_OK(cluster_meet()); /* the map is open until all nodes have read it */
     CHECK_OK(remo_scheduler_close(scheduler));
     return 0;
 }
@@ -362,7 +363,8 @@ static int many(struct remo_node *node, void *ctx) {
     getrusage(RUSAGE_THREAD, &before);
     CHECK_OK(remo_task_sleep(node, SECOND));
     getrusage(RUSAGE_THREAD, &after);
-    printf("     %u tasks parked for 1 s: %ld sleeps of the thread\n", PARKED, after.ru_nvcsw - before.ru_nvcsw);
+    printf("     %u tasks parked for 1 s: %ld sleeps of the thread\n", PARKED,
+           after.ru_nvcsw - before.ru_nvcsw);
     for (uint64_t i = 0; i < 100; i++)
         CHECK_OK(remo_queue_push(many_state.queue, &i, sizeof i, 100 * SECOND));
     for (uint32_t i = 0; i < PARKED; i++)
@@ -376,7 +378,8 @@ static int many(struct remo_node *node, void *ctx) {
 
 static int wrong_calls_of_task(void *ctx) {
     const struct part *part = ctx;
-    CHECK_SENTENCE(remo_task_join(part->scheduler, remo_task_current(), REMO_FOREVER, NULL), -EDEADLK, "itself");
+    CHECK_SENTENCE(remo_task_join(part->scheduler, remo_task_current(), REMO_FOREVER, NULL), -EDEADLK,
+                   "itself");
     CHECK_SENTENCE(remo_scheduler_close(part->scheduler), -EPERM, "one of its tasks");
     CHECK_OK(remo_task_sleep(part->node, 200000000));
     return 0;
@@ -486,13 +489,9 @@ static int overflow(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(basics, 1),
-                                                CLUSTER_TEST(locks, 2),
-                                                CLUSTER_TEST(objects, 2),
-                                                CLUSTER_TEST(failure, 2),
-                                                CLUSTER_TEST(many, 1),
-                                                CLUSTER_TEST(wrong_calls, 1),
-                                                CLUSTER_TEST(overflow, 1),
-                                                {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(basics, 1),   CLUSTER_TEST(locks, 2),
+                                                CLUSTER_TEST(objects, 2),  CLUSTER_TEST(failure, 2),
+                                                CLUSTER_TEST(many, 1),     CLUSTER_TEST(wrong_calls, 1),
+                                                CLUSTER_TEST(overflow, 1), {0}};
     return cluster_main(argc, argv, tests, NULL);
 }
