@@ -51,8 +51,8 @@
 
 REMO_BEGIN
 
-/* Return the sentence of this thread's most recent failure, or "" if there was none. A success does
- * not clear it. Valid until this thread's next failure. Threads: any. */
+/* Return the sentence of the most recent failure of this thread or task, or "" if there was none. A
+ * success does not clear it. Valid until the next failure of the thread or task. Threads: any. */
 REMO_API const char *remo_last_error(void);
 
 /* Return the name of a code: -EHOSTDOWN -> "EHOSTDOWN"; 0 -> "OK"; "unknown" for other numbers. The

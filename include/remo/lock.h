@@ -36,7 +36,8 @@
  *          repeats a failed fence for op_timeout_ns. Then it returns -EAGAIN, and the lock is still
  *          held. If such a write is lost, because it or its target has failed, the release hands
  *          the lock over and returns the error.
- * Threads: any. If a thread ends while it holds a lock, the lock stays held.
+ * Threads: any. If a thread ends while it holds a lock, the lock stays held. Tasks (task.h) acquire
+ *          and release as threads do: a lock belongs to the task that acquired it.
  * Source:  LOCO 5.4; Mellor-Crummey and Scott 1991. Differs in: waiters wait on their own memory
  *          instead of polling `now serving`; timeouts; recovery after a holder's failure. The
  *          protocol is described in docs/internals/lock.md.

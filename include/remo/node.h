@@ -5,7 +5,8 @@
  *          service), which sleep while idle. Every object belongs to a node. A process may open
  *          several nodes.
  * Threads: any thread may call any function. A thread is attached to the node at its first call and
- *          detached when it ends. At most `threads_max` threads are attached at a time.
+ *          detached when it ends. At most `threads_max` threads are attached at a time. One thread
+ *          can run many tasks that wait (task.h).
  * Failure: a node detects the failure of a peer by the peer's socket (same machine: immediately),
  *          or by a missing heartbeat. If a connection of the data plane is lost although both nodes
  *          are up, one of the two fails for all (docs/failures.md). Every wait for a failed

@@ -34,7 +34,8 @@
  *          times out has no effect. After -EIO the outcome may be unknown: see push and pop. A pop
  *          waits for a push that has claimed its slot and has not filled it. Without time to wait,
  *          the pop returns -ETIMEDOUT, as if the queue were empty.
- * Threads: any.
+ * Threads: any. On fabrics that are not mapped, pushes of one thread's tasks (task.h) to a queue
+ *          take turns.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by
  *          compare-and-swap instead of tickets by fetch-and-add, so no failed or timed-out
  *          operation holds a ticket. The protocol is described in docs/internals/queue.md.

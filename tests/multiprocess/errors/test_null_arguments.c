@@ -52,6 +52,17 @@ static int events(struct remo_node *node) {
     return 0;
 }
 
+static int tasks(struct remo_node *node) {
+    struct remo_scheduler *scheduler;
+    CHECK_NULL(remo_scheduler_open(NULL, NULL, &scheduler));
+    CHECK_NULL(remo_scheduler_open(node, NULL, NULL));
+    CHECK_NULL(remo_task_spawn(NULL, NULL, NULL, NULL));
+    CHECK_NULL(remo_task_join(NULL, 1, 0, NULL));
+    CHECK_NULL(remo_task_sleep(NULL, 1));
+    CHECK_OK(remo_scheduler_close(NULL));
+    return 0;
+}
+
 static int channels(struct remo_channel *root) {
     struct remo_stats stats;
     struct remo_channel *channel;
@@ -315,7 +326,7 @@ static int null_arguments(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK_INVALID(remo_node_open(NULL, NULL));
     remo_node_close(NULL);
-    return nodes(node) || events(node) || channels(root) || regions(root) || atomic_vars(root)
+    return nodes(node) || events(node) || tasks(node) || channels(root) || regions(root) || atomic_vars(root)
            || owned_vars(root) || ssts_and_barriers(root) || locks_and_queues(root) || ringbuffers(root)
            || maps(root) || collectives(root) || heaps(root);
 }

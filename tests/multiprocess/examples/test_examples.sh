@@ -13,6 +13,7 @@ top=$6
 window=$7
 feed=$8
 versions=$9
+tasks=${10}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -89,6 +90,8 @@ run '2 nodes received 10000 lines in order' 3 "$feed"
 run '0 nodes received 5 lines in order' 1 "$feed" 5
 run 'version 10000 is the last; 256 bytes are in use' 3 "$versions"
 run 'version 1 is the last; 256 bytes are in use' 1 "$versions" 1
+run '64 of 64 tasks are at the end of 2000 links' 3 "$tasks"
+run '1 of 1 tasks are at the end of 2000 links' 2 "$tasks" 1
 # A fifth of a second, a thousand times slower than real time: one line for each turn of the loop.
 timeout 120 "$remo" run -n 3 --fabric "$fabric" -- "$power_controller" 40 0.19 1000 \
     >"$scratch/out" 2>"$scratch/err" || fail "status $? of power_controller"
