@@ -1,5 +1,6 @@
 /* task.c - tasks: a switch, alone and with many parked tasks; spawn and join.
- * The limit is the stack switch without a scheduler. */
+ * The limit is the stack switch without a scheduler. Tasks that switch run the same function, as those of a
+ * server do: the processor then predicts its returns correctly. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ struct tasks {
     struct remo_scheduler *scheduler;
     struct remo_lock *lock;
     remo_task_id partner, parked[PARKED];
-    bool is_over;
+    uint64_t partner_left; /* yields of the partner */
 };
 
 static uint32_t task_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
@@ -53,9 +54,9 @@ static uint32_t lock_of(const struct bench_thread *thread) {
     return thread->index * thread->job->size + thread->job->rank;
 }
 
-static int yield_until_over(void *ctx) {
-    const struct tasks *tasks = ctx;
-    while (!tasks->is_over)
+static __attribute__((noinline)) int yield_times(void *ctx) {
+    uint64_t *left = ctx;
+    for (; *left > 0; --*left)
         remo_task_yield();
     return 0;
 }
@@ -91,11 +92,12 @@ static int task_begin(struct bench_thread *thread) {
         return remo__fail(-ENOMEM, "no memory for the benchmark");
     thread->state = tasks;
     tasks->lock = thread->job->state;
+    tasks->partner_left = UINT64_MAX;
     int rc = remo_scheduler_open(thread->job->node, &options, &tasks->scheduler);
     if (rc == 0 && is_point(thread, SWITCH_PARKED))
         rc = park_tasks(thread, tasks);
     if (rc == 0 && !is_point(thread, SPAWN))
-        rc = remo_task_spawn(tasks->scheduler, yield_until_over, tasks, &tasks->partner);
+        rc = remo_task_spawn(tasks->scheduler, yield_times, &tasks->partner_left, &tasks->partner);
     return rc;
 }
 
@@ -103,11 +105,9 @@ static int task_begin(struct bench_thread *thread) {
 static int task_operate(struct bench_thread *thread, uint64_t operations) {
     struct tasks *tasks = thread->state;
     int rc = 0;
-    if (!is_point(thread, SPAWN)) {
-        for (uint64_t n = 0; n < operations; n += 2)
-            remo_task_yield();
-        return 0;
-    }
+    uint64_t own_left = operations / 2;
+    if (!is_point(thread, SPAWN))
+        return yield_times(&own_left);
     for (uint64_t n = 0; n < operations && rc == 0; n++) {
         remo_task_id task;
         rc = remo_task_spawn(tasks->scheduler, return_zero, NULL, &task);
@@ -130,7 +130,7 @@ static int task_finish(struct bench_thread *thread) {
     struct tasks *tasks = thread->state;
     int rc = 0;
     if (tasks->partner != 0) {
-        tasks->is_over = true;
+        tasks->partner_left = 1;
         rc = remo_task_join(tasks->scheduler, tasks->partner, REMO_FOREVER, NULL);
     }
     if (rc == 0 && tasks->parked[0] != 0)
@@ -144,18 +144,22 @@ static int task_finish(struct bench_thread *thread) {
 
 /* ---- limit ---- */
 
-static struct remo__context first, second;
+static struct remo__context contexts[2];
+
+static __attribute__((noinline)) void switch_times(uint32_t from, uint64_t times) {
+    for (uint64_t n = 0; n < times; n++)
+        remo__context_switch(&contexts[from], &contexts[1 - from]);
+}
 
 static void switch_back(void) {
     remo__context_started();
     for (;;)
-        remo__context_switch(&second, &first);
+        switch_times(1, UINT64_MAX);
 }
 
 static double time_switches(void) {
     uint64_t start_ns = remo__now_ns();
-    for (uint32_t n = 0; n < LIMIT_SWITCHES; n += 2)
-        remo__context_switch(&first, &second);
+    switch_times(0, LIMIT_SWITCHES / 2);
     return (double)(remo__now_ns() - start_ns) / LIMIT_SWITCHES;
 }
 
@@ -164,10 +168,10 @@ static double task_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES])
     char *stack = aligned_alloc(64, STACK_BYTES);
     if (!stack)
         return 0;
-    remo__context_make(&second, stack, STACK_BYTES, switch_back);
+    remo__context_make(&contexts[1], stack, STACK_BYTES, switch_back);
     for (uint32_t round = 0; round < LIMIT_ROUNDS; round++)
         best = fmin(best, time_switches());
-    remo__context_free(&second);
+    remo__context_free(&contexts[1]);
     free(stack);
     snprintf(ret_name, LIMIT_NAME_BYTES, switches > 1 ? "two bare stack switches" : "bare stack switch");
     return switches * best;

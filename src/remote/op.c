@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "remote/scheduler.h"
 #include "remote/start.h"
 
 /* Wait for an operation of a caller that passes no ack. `rc` is the result of its start. */
@@ -43,11 +44,13 @@ int remo__op_read(struct remo__ref ref, void *dst, size_t bytes, struct remo_ack
     struct remo_node *node = ref.thread->node;
     struct remo_ack own = REMO_ACK_INIT;
     uint64_t piece_max = remo__piece_bytes_max(node, remo__is_direct(node, dst)), at = 0;
+    /* Reads of a thread's tasks share messages: the next poll follows when no task can run. */
+    uint8_t flags = ack || remo__scheduler_of(node) ? REMO__OP_GATHER : 0;
     int rc = 0;
     do {
         uint64_t piece = remo__min(bytes - at, piece_max);
-        rc = start_read(remo__ref_after(ref, at), (char *)dst + at, piece, ack ? REMO__OP_GATHER : 0,
-                        ack ? ack : &own, remo__deadline(node->op_timeout_ns));
+        rc = start_read(remo__ref_after(ref, at), (char *)dst + at, piece, flags, ack ? ack : &own,
+                        remo__deadline(node->op_timeout_ns));
         at += piece;
     } while (rc == 0 && at < bytes);
     if (!ack)

@@ -56,6 +56,7 @@ static inline void remo__retry_end(bool has_succeeded) {
     (void)has_succeeded;
 #endif
 }
+
 /* Repeat an attempt that may itself wait or use the network, until it returns a value other than 0. It runs
  * as often as the condition of remo__wait_polling. Returns and errors as above. */
 int remo__wait_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *ctx, uint64_t deadline_ns);
