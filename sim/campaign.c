@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIRST_ROUND 100u /* schedules of each case, in the search for a mutant */
+#define FIRST_ROUND 100u /* schedules of each case, in a search */
 
 struct sums {
     uint64_t schedules, failures, hash;
@@ -253,6 +253,68 @@ static void run_mutants(const struct sim_campaign *campaign, const char *object,
     }
 }
 
+/* ---- search: all cases briefly, then for longer, until the first failure ---- */
+
+struct search {
+    const struct sim_campaign *campaign;
+    const char *object;
+    uint64_t left, each; /* schedules: of all cases together, and of each case in a round */
+    uint64_t seed;       /* each round continues where the last one ended */
+};
+
+static bool fails_with(struct search *search, const struct sim_case *test, const struct sim_profile *profile,
+                       enum sim_fault_kind fault, struct sums *sums) {
+    struct sim_outcome outcome;
+    struct sim_run run = {.test = test,
+                          .profile = profile,
+                          .fault = fault,
+                          .somewhere = true,
+                          .seed = search->seed,
+                          .schedules = search->each < search->left ? search->each : search->left,
+                          .failures_max = 1};
+    if (run.schedules == 0)
+        return false;
+    watch(&run);
+    sim_explore(&run, &outcome);
+    clear_progress(&run);
+    search->left -= outcome.schedules < search->left ? outcome.schedules : search->left;
+    sums->runs++;
+    sums->failures += outcome.failures;
+    if (outcome.failures == 0)
+        return false;
+    printf("%s %s %s %s at schedule %llu: %s\n", search->object, test->name, profile->name,
+           fault == SIM_NO_FAULT ? "none" : sim_fault_names[fault],
+           (unsigned long long)(search->campaign->schedules - search->left), outcome.text);
+    return true;
+}
+
+static bool fails_in_round(struct search *search, struct sums *sums) {
+    for (uint32_t fault = 0; fault < SIM_FAULT_KINDS; fault++)
+        for (uint32_t i = 0; i < sim_cases_count; i++)
+            for (uint32_t p = 0; p < sim_profiles_count; p++)
+                if (strcmp(sim_cases[i]->object, search->object) == 0
+                    && wanted(search->campaign, sim_cases[i])
+                    && claims(search->campaign, sim_cases[i], &sim_profiles[p])
+                    && search->campaign->faults[fault] && bears(sim_cases[i], fault)
+                    && fails_with(search, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault, sums))
+                    return true;
+    return false;
+}
+
+static void run_search(const struct sim_campaign *campaign, const char *object, struct sums *sums) {
+    struct search search = {.campaign = campaign,
+                            .object = object,
+                            .left = campaign->schedules,
+                            .each = FIRST_ROUND,
+                            .seed = campaign->seed};
+    uint64_t before = 0; /* a round that runs nothing is the last */
+    for (bool found = false; !found && search.left > 0 && search.left != before;
+         search.seed += search.each, search.each *= 3) {
+        before = search.left;
+        found = fails_in_round(&search, sums);
+    }
+}
+
 /* ---- one line for each object ---- */
 
 static void print_sums(const struct sim_campaign *campaign, const char *object, const struct sums *sums) {
@@ -318,12 +380,14 @@ static bool run_object(const struct sim_campaign *campaign, const char *object, 
     struct sums sums = {0};
     if (campaign->mutant)
         run_mutants(campaign, object, &sums);
+    else if (campaign->is_search)
+        run_search(campaign, object, &sums);
     else
         run_cases(campaign, object, &sums);
     bool ran = sums.runs > 0 || sums.mutants > 0;
-    if (ran)
+    if (ran && !campaign->is_search)
         print_sums(campaign, object, &sums);
-    else if (campaign->object || (campaign->profile && !campaign->mutant && !campaign->test))
+    else if (!ran && (campaign->object || (campaign->profile && !campaign->mutant && !campaign->test)))
         explain_nothing(campaign, object);
     *failures += sums.failures;
     return ran;

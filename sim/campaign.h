@@ -9,6 +9,7 @@ struct sim_campaign {
     const char *mutant;                  /* NULL: none; "all": each mutant in turn must be caught */
     uint64_t schedules, seed, at;
     bool faults[SIM_FAULT_KINDS]; /* faults to inject; SIM_NO_FAULT is one of them */
+    bool is_search; /* stop at the first failure; `schedules` limits those of an object together */
     bool json;
 };
 

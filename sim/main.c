@@ -9,7 +9,7 @@
 
 #define STATUS_USAGE 2
 #define SCHEDULES 20000u
-#define MUTANT_SCHEDULES 50000u
+#define SEARCH_SCHEDULES 50000u
 #define NIGHTLY_SCHEDULES 100000u
 
 struct options {
@@ -18,7 +18,7 @@ struct options {
     bool list, trace, nightly, all_faults;
 };
 
-enum { KEY_ALL = 256, KEY_LIST, KEY_JSON, KEY_TRACE, KEY_NIGHTLY, KEY_AT, KEY_FAULTS, KEY_FAULT };
+enum { KEY_ALL = 256, KEY_LIST, KEY_JSON, KEY_TRACE, KEY_SEARCH, KEY_NIGHTLY, KEY_AT, KEY_FAULTS, KEY_FAULT };
 
 static const struct argp_option arguments[] = {
     {"object", 'o', "OBJECT", 0, "only this object", 0},
@@ -46,6 +46,10 @@ static const struct argp_option arguments[] = {
     {"fail-allocation", KEY_FAULT + SIM_FAIL_ALLOCATION, NULL, 0, "the n-th allocation fails", 0},
     {"faults", KEY_FAULTS, NULL, 0, "each of these in turn, and none", 0},
     {"at", KEY_AT, "N", 0, "the fault comes at this step (post, completion) only", 0},
+    {"search", KEY_SEARCH, NULL, 0,
+     "stop at the first failure of an object: run all cases briefly, then for longer, up to the number of "
+     "schedules in total (default 50000)",
+     0},
     {"nightly", KEY_NIGHTLY, NULL, 0,
      "--faults with 100000 schedules each, then all mutants: about three hours of one processor", 0},
     {"replay", 'r', "FILE", 0, "run the schedule of a file and print each step", 0},
@@ -69,6 +73,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
     case KEY_ALL: break;
     case KEY_AT: campaign->at = strtoull(value, NULL, 10); break;
     case KEY_FAULTS: options->all_faults = true; break;
+    case KEY_SEARCH: campaign->is_search = true; break;
     case KEY_NIGHTLY: options->nightly = true; break;
     case KEY_TRACE: options->trace = true; break;
     case KEY_JSON: campaign->json = true; break;
@@ -126,7 +131,7 @@ static int trace(const struct sim_campaign *campaign) {
 static bool nightly(struct sim_campaign *campaign) {
     bool good = sim_campaign(campaign);
     campaign->mutant = "all";
-    campaign->schedules = MUTANT_SCHEDULES;
+    campaign->schedules = SEARCH_SCHEDULES;
     return sim_campaign(campaign) && good;
 }
 
@@ -146,9 +151,9 @@ int main(int argc, char **argv) {
     if (options.trace)
         return trace(campaign);
     if (campaign->schedules == 0)
-        campaign->schedules = options.nightly    ? NIGHTLY_SCHEDULES
-                              : campaign->mutant ? MUTANT_SCHEDULES
-                                                 : SCHEDULES;
+        campaign->schedules = options.nightly                           ? NIGHTLY_SCHEDULES
+                              : campaign->mutant || campaign->is_search ? SEARCH_SCHEDULES
+                                                                        : SCHEDULES;
     for (uint32_t fault = 0; fault < SIM_FAULT_KINDS && (options.all_faults || options.nightly); fault++)
         campaign->faults[fault] = true;
     campaign->faults[SIM_NO_FAULT] |= first_fault(campaign) == SIM_NO_FAULT;
