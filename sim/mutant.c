@@ -58,9 +58,7 @@ bool sim_mutant_concerns(const char *name, const char *object) {
         const char *part, *objects;
     } lower[] = {{"fence_", "region"},
                  {"cell_", "owned_var"},
-                 {"node_cut_off", "lock heap"},
-                 {"node_end", "lock"},
-                 {"leave_", "lock queue heap"}};
+                                           {"leave_", "lock queue heap"}};
     size_t length = strlen(object);
     if (strncmp(name, object, length) == 0 && name[length] == '_')
         return true;
@@ -79,10 +77,6 @@ static const struct sim_hint hints[] = {
     {"cell_invalidate", "owned_var", "changes", "cxl_nc", SIM_CRASH},
     {"cell_invalidate_slot", "owned_var", "changes", "cxl_nc", SIM_NO_FAULT},
     {"cell_order_loss", "owned_var", "lost", "efa", SIM_NO_FAULT},
-    {"channel_early", "channel", "sets", "ibta_rc", SIM_NO_FAULT},
-    {"channel_outsider", "channel", "sets", "ibta_rc", SIM_NO_FAULT},
-    {"channel_refuse", "channel", "sets", "ibta_rc", SIM_NO_FAULT},
-    {"channel_withdraw", "channel", "withdrawn", "ibta_rc", SIM_NO_FAULT},
     {"fence_errors", "region", "publish_elsewhere", "ibta_rc", SIM_FAIL_COMPLETION},
     {"fence_exempt", "region", "fence_exempt", "efa", SIM_NO_FAULT},
     {"fence_flush_failed", "region", "fence_again", "rc_relaxed", SIM_FAIL_POST},
@@ -107,12 +101,6 @@ static const struct sim_hint hints[] = {
     {"kv_reclaim", "kv", "tight", "ibta_rc", SIM_CRASH},
     {"kv_second_probe", "kv", "overtaken", "tcp", SIM_NO_FAULT},
     {"kv_update_fence", "kv", "threads", "ibta_rc", SIM_NO_FAULT},
-    {"leave_cut_off", "heap", "leaving", "ibta_rc", SIM_NO_FAULT},
-    {"leave_cut_off", "lock", "leaving", "ibta_rc", SIM_NO_FAULT},
-    {"leave_cut_off", "queue", "leaving", "shm", SIM_NO_FAULT},
-    {"leave_final", "heap", "leaving", "ibta_rc", SIM_NO_FAULT},
-    {"leave_final", "lock", "leaving", "ibta_rc", SIM_NO_FAULT},
-    {"leave_final", "queue", "leaving", "shm", SIM_NO_FAULT},
     {"lock_confirm_skip", "lock", "timed", "ibta_rc", SIM_CUT},
     {"lock_drains", "lock", "slow_none", "ibta_rc", SIM_NO_FAULT},
     {"lock_failed_granter", "lock", "lost_pair", "ibta_rc", SIM_NO_FAULT},
@@ -150,8 +138,6 @@ static const struct sim_hint hints[] = {
     {"lock_unsent_grant", "lock", "unsent_grant", "ibta_rc", SIM_NO_FAULT},
     {"lock_unsettled", "lock", "slow_none", "ibta_rc", SIM_NO_FAULT},
     {"lock_unsettled_nonce", "lock", "unsettled", "ibta_rc", SIM_NO_FAULT},
-    {"node_cut_off", "heap", "grace", "ibta_rc", SIM_CRASH},
-    {"node_end", "lock", "elsewhere", "ibta_rc", SIM_LOSE},
     {"owned_var_last_probe", "owned_var", "changes", "ibta_rc", SIM_CRASH},
     {"owned_var_newest_again", "owned_var", "pull_and_load", "efa", SIM_NO_FAULT},
     {"owned_var_pulled_turn", "owned_var", "pull_and_load", "tcp", SIM_NO_FAULT},
