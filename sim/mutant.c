@@ -70,13 +70,6 @@ bool sim_mutant_concerns(const char *name, const char *object) {
 
 /* Nearly all mutants are caught at once by every case. These need a certain one. */
 static const struct sim_hint hints[] = {
-    {"barrier_abandon", "barrier", "failures", "ibta_rc", SIM_CRASH},
-    {"barrier_announced", "barrier", "failures", "ibta_rc", SIM_FAIL_POST},
-    {"barrier_skipped_drop", "barrier", "again", "ibta_rc", SIM_FAIL_POST},
-    {"barrier_unconfirmed", "barrier", "failures", "ibta_rc", SIM_CRASH},
-    {"cell_invalidate", "owned_var", "changes", "cxl_nc", SIM_CRASH},
-    {"cell_invalidate_slot", "owned_var", "changes", "cxl_nc", SIM_NO_FAULT},
-    {"cell_order_loss", "owned_var", "lost", "efa", SIM_NO_FAULT},
     {"fence_errors", "region", "publish_elsewhere", "ibta_rc", SIM_FAIL_COMPLETION},
     {"fence_exempt", "region", "fence_exempt", "efa", SIM_NO_FAULT},
     {"fence_flush_failed", "region", "fence_again", "rc_relaxed", SIM_FAIL_POST},
@@ -138,9 +131,6 @@ static const struct sim_hint hints[] = {
     {"lock_unsent_grant", "lock", "unsent_grant", "ibta_rc", SIM_NO_FAULT},
     {"lock_unsettled", "lock", "slow_none", "ibta_rc", SIM_NO_FAULT},
     {"lock_unsettled_nonce", "lock", "unsettled", "ibta_rc", SIM_NO_FAULT},
-    {"owned_var_last_probe", "owned_var", "changes", "ibta_rc", SIM_CRASH},
-    {"owned_var_newest_again", "owned_var", "pull_and_load", "efa", SIM_NO_FAULT},
-    {"owned_var_pulled_turn", "owned_var", "pull_and_load", "tcp", SIM_NO_FAULT},
     {"queue_claim_behind", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
     {"queue_cut_off", "queue", "failures", "ibta_rc", SIM_CRASH},
     {"queue_go_back", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
@@ -159,7 +149,6 @@ static const struct sim_hint hints[] = {
     {"queue_still_claimed", "queue", "overtaken", "shm", SIM_NO_FAULT},
     {"queue_taken_earlier", "queue", "behind", "ibta_rc", SIM_NO_FAULT},
     {"queue_wait_bit", "queue", "notified", "ibta_rc", SIM_NO_FAULT},
-    {"sst_invalidate", "sst", "rows", "cxl_nc", SIM_NO_FAULT},
     {"ringbuffer_credit", "ringbuffer", "credit", "ibta_rc", SIM_FAIL_POST},
     {"ringbuffer_last_probe", "ringbuffer", "laps", "ibta_rc", SIM_CRASH},
     {"ringbuffer_mask", "ringbuffer", "late", "rc_relaxed", SIM_NO_FAULT},
