@@ -145,9 +145,6 @@ static const struct sim_hint hints[] = {
     {"queue_still_claimed", "queue", "overtaken", "shm", SIM_NO_FAULT},
     {"queue_taken_earlier", "queue", "behind", "ibta_rc", SIM_NO_FAULT},
     {"queue_wait_bit", "queue", "notified", "ibta_rc", SIM_NO_FAULT},
-    {"ringbuffer_credit", "ringbuffer", "credit", "ibta_rc", SIM_FAIL_POST},
-    {"ringbuffer_last_probe", "ringbuffer", "laps", "ibta_rc", SIM_CRASH},
-    {"ringbuffer_mask", "ringbuffer", "late", "rc_relaxed", SIM_NO_FAULT},
 };
 
 const struct sim_hint *sim_hint_at(uint32_t n) {
