@@ -70,16 +70,6 @@ bool sim_mutant_concerns(const char *name, const char *object) {
 
 /* Nearly all mutants are caught at once by every case. These need a certain one. */
 static const struct sim_hint hints[] = {
-    {"fence_errors", "region", "publish_elsewhere", "ibta_rc", SIM_FAIL_COMPLETION},
-    {"fence_exempt", "region", "fence_exempt", "efa", SIM_NO_FAULT},
-    {"fence_flush_failed", "region", "fence_again", "rc_relaxed", SIM_FAIL_POST},
-    {"fence_flush_once", "region", "fence_peers", "ibta_rc", SIM_NO_FAULT},
-    {"fence_flush_status", "region", "fence_leave", "ibta_rc", SIM_NO_FAULT},
-    {"fence_take_errors", "region", "fence_losses", "ibta_rc", SIM_NO_FAULT},
-    {"fence_known_lost", "region", "fence_reports", "rc_relaxed", SIM_NO_FAULT},
-    {"fence_lost", "region", "publish_elsewhere", "ibta_rc", SIM_CUT},
-    {"fence_other_errors", "region", "fence_reports", "ibta_rc", SIM_NO_FAULT},
-    {"fence_pair_reads", "region", "cross", "shm", SIM_NO_FAULT},
     {"queue_claim_behind", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
     {"queue_cut_off", "queue", "failures", "ibta_rc", SIM_CRASH},
     {"queue_go_back", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
@@ -89,7 +79,6 @@ static const struct sim_hint hints[] = {
     {"queue_outrun", "queue", "outrun", "ibta_rc", SIM_NO_FAULT},
     {"queue_removal", "queue", "continues", "ibta_rc", SIM_FAIL_COMPLETION},
     {"queue_kept_entry", "queue", "kept_threads", "ibta_rc", SIM_NO_FAULT},
-    {"queue_leave_exempt", "queue", "leaving", "ibta_rc", SIM_NO_FAULT},
     {"queue_retract", "queue", "continues", "ibta_rc", SIM_FAIL_POST},
     {"queue_retract_now", "queue", "kept", "ibta_rc", SIM_NO_FAULT},
     {"queue_retract_own", "queue", "kept_threads", "ibta_rc", SIM_NO_FAULT},
