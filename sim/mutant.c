@@ -70,23 +70,6 @@ bool sim_mutant_concerns(const char *name, const char *object) {
 
 /* Nearly all mutants are caught at once by every case. These need a certain one. */
 static const struct sim_hint hints[] = {
-    {"queue_claim_behind", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
-    {"queue_cut_off", "queue", "failures", "ibta_rc", SIM_CRASH},
-    {"queue_go_back", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
-    {"queue_finish_earlier", "queue", "behind", "ibta_rc", SIM_NO_FAULT},
-    {"queue_lost_earlier", "queue", "behind", "ibta_rc", SIM_NO_FAULT},
-    {"queue_mask", "queue", "late", "shm", SIM_NO_FAULT},
-    {"queue_outrun", "queue", "outrun", "ibta_rc", SIM_NO_FAULT},
-    {"queue_removal", "queue", "continues", "ibta_rc", SIM_FAIL_COMPLETION},
-    {"queue_kept_entry", "queue", "kept_threads", "ibta_rc", SIM_NO_FAULT},
-    {"queue_retract", "queue", "continues", "ibta_rc", SIM_FAIL_POST},
-    {"queue_retract_now", "queue", "kept", "ibta_rc", SIM_NO_FAULT},
-    {"queue_retract_own", "queue", "kept_threads", "ibta_rc", SIM_NO_FAULT},
-    {"queue_retract_own_wait", "queue", "kept_threads", "ibta_rc", SIM_NO_FAULT},
-    {"queue_skipped", "queue", "skipped", "ibta_rc", SIM_NO_FAULT},
-    {"queue_still_claimed", "queue", "overtaken", "shm", SIM_NO_FAULT},
-    {"queue_taken_earlier", "queue", "behind", "ibta_rc", SIM_NO_FAULT},
-    {"queue_wait_bit", "queue", "notified", "ibta_rc", SIM_NO_FAULT},
 };
 
 const struct sim_hint *sim_hint_at(uint32_t n) {

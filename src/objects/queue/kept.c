@@ -4,13 +4,12 @@
  * docs/internals/queue.md, "Failed pushes", describes the steps. */
 #include <assert.h>
 
-#include "base/mutant.h"
 #include "objects/queue/queue.h"
 
 #define RETRIES_MAX 2u /* of a retraction that fails */
 
 static struct remo__queue_kept_claim *own_entry(const struct remo__queue_op *op) {
-    return &op->queue->kept[REMO__MUTANT(queue_kept_entry) ? 0 : op->thread->index];
+    return &op->queue->kept[op->thread->index];
 }
 
 /* Start the operation of the next step, before the deadline (0: without waiting). The read follows the writes
@@ -84,7 +83,7 @@ static void keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim 
     if (kept->step != REMO__QUEUE_RETRACT_WRITES)
         restart(kept); /* the operation in flight refers to *kept */
     (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
-    assert(!entry->is_used || REMO__MUTANT(queue_kept_entry) || REMO__MUTANT(queue_retract_own));
+    assert(!entry->is_used);
     *entry = *kept;
     entry->ack = (struct remo_ack)REMO_ACK_INIT;
     remo_ack_join(&entry->ack, &kept->ack);
@@ -96,10 +95,6 @@ static void keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim 
 
 int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     int rc = -EIO;
-    if (REMO__MUTANT(queue_retract)) {
-        remo_ack_cancel(&kept->ack);
-        return -EIO;
-    }
     for (uint32_t i = 0; i <= RETRIES_MAX && rc < 0 && rc != -EINPROGRESS && !remo__is_departure(rc); i++)
         rc = advance_and_wait(op, kept);
     if (rc < 0 && !remo__is_departure(rc))
@@ -113,7 +108,7 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
  * if its slot's owner has failed or left. Returns whether an operation of the retraction is in flight, or
  * waits for a free slot of its thread. */
 static bool advance_kept(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
-    int rc = REMO__MUTANT(queue_retract_now) ? advance_and_wait(op, kept) : advance(op, kept, 0);
+    int rc = advance(op, kept, 0);
     if (rc < 0 && !remo__is_departure(rc))
         return rc == -ETIMEDOUT || (rc == -EINPROGRESS && kept->step != REMO__QUEUE_RETRACT_WRITES);
     remo_ack_cancel(&kept->ack);
@@ -146,13 +141,12 @@ static int is_retracted(void *ctx) {
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
     if (!atomic_load(&kept->is_used))
         return 1;
-    return continues && !REMO__MUTANT(queue_retract_own_wait) ? 0 : -EIO;
+    return continues ? 0 : -EIO;
 }
 
 int remo__queue_retract_own_claim(struct remo__queue_op *op) {
     struct remo_queue *queue = op->queue;
-    if (remo__likely(atomic_load_explicit(&queue->kept_count, memory_order_relaxed) == 0)
-        || REMO__MUTANT(queue_retract_own))
+    if (remo__likely(atomic_load_explicit(&queue->kept_count, memory_order_relaxed) == 0))
         return 0;
     if (remo__wait_polling(queue->node, is_retracted, op, remo__deadline(queue->node->op_timeout_ns)) == 0)
         return 0;

@@ -2,7 +2,6 @@
  * Invariant: a waiter sets bit 0 of the word before its last try, and a call moves the word after it changed
  * a slot; so the waiter observes the change, or the call observes the bit and notifies the waiters. The
  * protocol is described in docs/internals/queue.md, "Waiting". */
-#include "base/mutant.h"
 #include "objects/queue/queue.h"
 
 #define SWAPS_MAX 8u /* of a word in one call; a failed one means that another node has moved the word */
@@ -85,7 +84,7 @@ static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side,
     for (uint32_t i = 0; i < BIT_SWAPS_MAX && rc == 0; i++) {
         rc = remo__compare_swap(ref, expected, set ? expected | bit : expected & ~bit, &old, NULL);
         *ret_changed = rc == 0 && old == expected;
-        if (rc != 0 || old == expected || REMO__MUTANT(queue_wait_bit))
+        if (rc != 0 || old == expected)
             break;
         expected = old;
     }
