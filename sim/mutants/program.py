@@ -23,16 +23,21 @@ class CompileError(Exception):
 
 
 class Build:
-    """What a build folder records: how its objects were compiled and its programs linked."""
+    """The records of a build folder: the commands that compiled its objects and linked its programs."""
 
     def __init__(self, folder, source):
         self.folder = pathlib.Path(folder).resolve()
         self.source = pathlib.Path(source).resolve()
-        subprocess.run(["ninja", "-C", self.folder, SIMULATOR], check=True, stdout=subprocess.DEVNULL)
+        self._bring_up_to_date(SIMULATOR)
         entries = json.loads((self.folder / "compile_commands.json").read_text())
         self._compile = {entry["output"]: entry for entry in entries}
         self._readers = self._read_dependencies()
         self._link = {}
+
+    def _bring_up_to_date(self, target):
+        result = subprocess.run(["ninja", "-C", self.folder, target], capture_output=True, text=True)
+        if result.returncode != 0:
+            raise CompileError(f"{target} cannot be built:\n{result.stdout}{result.stderr}")
 
     def _ninja(self, *arguments):
         return subprocess.run(

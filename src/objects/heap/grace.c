@@ -89,7 +89,6 @@ static bool mark_waiting(struct heap_slab *slab) {
     return any != 0;
 }
 
-/* The mutant counts the begin of a grace period at its end. */
 static void count_end(struct heap_grace *grace) {
     atomic_fetch_add(&grace->ended, 1);
 }
