@@ -1,40 +1,52 @@
-"""Search a changed program for a failure: run the simulator, and judge how it ended."""
+"""Run a changed program, and judge how it ended."""
 
 import dataclasses
+import os
+import signal
 import subprocess
 
-FAULTS = ("crash", "zombie", "cut", "lose", "fail-post", "fail-completion", "fail-allocation")
+SKIPPED = 77
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     caught: bool
-    text: str  # the failure, or why there is none
+    text: str  # the failure, or the first line of the output
 
 
-def run(command, seconds, folder):
-    """Run a program that should fail. Neither a signal nor an endless run passes."""
+def run(command, seconds, folder, environment=None):
+    """Run a program that should fail. A signal or an endless run is a failure too."""
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
     try:
-        result = subprocess.run(
-            command, cwd=folder, timeout=seconds, capture_output=True, text=True, errors="replace"
-        )
+        output, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
+        # Its children too: they have the ends of its pipes.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
         return Verdict(True, f"still running after {seconds} s")
-    lines = (result.stdout.strip() or result.stderr.strip()).splitlines()
-    if result.returncode < 0:
-        return Verdict(True, f"ended by signal {-result.returncode}: {lines[-1] if lines else ''}")
-    return Verdict(result.returncode != 0, lines[0] if lines else "")
+    lines = (output.strip() or errors.strip()).splitlines() or [""]
+    if process.returncode < 0:
+        return Verdict(True, f"ended by signal {-process.returncode}: {lines[-1]}")
+    return Verdict(process.returncode not in (0, SKIPPED), lines[0])
 
 
-def search(program, catcher, schedules, seconds, folder):
+def search(program, catcher, schedules, seconds, folder, options=()):
     """Run a case, or all cases of an object, until the first failure."""
-    command = [program, "--search", "--object", catcher.object, "--schedules", str(schedules)]
+    command = [program, "--search", "--object", catcher.object, "--schedules", str(schedules), *options]
     if catcher.case:
         command += ["--case", catcher.case, "--profile", catcher.profile]
     if catcher.fault and catcher.fault != "none":
         command.append(f"--{catcher.fault}")
-    elif not catcher.case:
-        command.append("--faults")
     verdict = run(command, seconds, folder)
     if verdict.caught and verdict.text.startswith("remo sim:"):
         raise RuntimeError(f"{' '.join(map(str, command))}: {verdict.text}")
