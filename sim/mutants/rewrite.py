@@ -27,6 +27,7 @@ _SHIFTED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _KEYWORD = re.compile(r"(?:return|break|continue|goto|case|default|typedef|static|const|struct|enum|union)\b")
 _DECLARATION = re.compile(r"[A-Za-z_]\w*(?:\s+|\s*\*+\s*)(?:const\s+)?[A-Za-z_]\w*\s*(?:[=;,\[(]|$)")
 _LABEL = re.compile(r"(?:case\b[^:;{}]*|default|[A-Za-z_]\w*)\s*:(?!:)")
+_ASSIGNMENT = re.compile(r"([\w.>\[\]*-]+?) ?(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=) ?[^()]*);$", re.S)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -142,6 +143,14 @@ def _blank_lines(text):
     return ";" + "\n" * text.count("\n")
 
 
+def _commute(one, two):
+    """Return whether two statements are assignments without calls, and neither uses the other's target."""
+    targets = [_ASSIGNMENT.match(text) for text in (one, two)]
+    if not all(targets):
+        return False
+    return targets[0].group(1) not in two and targets[1].group(1) not in one
+
+
 def _in_body(code, text, start, end):
     """Yield the changes of one function body, without regard to exempt calls."""
     statements = _Statements(code, start, end)
@@ -154,6 +163,8 @@ def _in_body(code, text, start, end):
         if first > start and not inside:
             yield Change(FENCE, first, last, "0" + "\n" * text.count("\n", first, last))
     for one, two in statements.pairs:
+        if _commute(code[slice(*one)], code[slice(*two)]):
+            continue
         between = text[one[1] : two[0]]
         yield Change(SWAP, one[0], two[1], text[two[0] : two[1]] + between + text[one[0] : one[1]])
     for first, last in statements.conditions:

@@ -8,6 +8,10 @@ import subprocess
 SKIPPED = 77
 
 
+class RequestError(Exception):
+    """The simulator has nothing to run, for example since the case has no such fault."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     caught: bool
@@ -49,5 +53,5 @@ def search(program, catcher, schedules, seconds, folder, options=()):
         command.append(f"--{catcher.fault}")
     verdict = run(command, seconds, folder)
     if verdict.caught and verdict.text.startswith("remo sim:"):
-        raise RuntimeError(f"{' '.join(map(str, command))}: {verdict.text}")
+        raise RequestError(verdict.text)
     return verdict
