@@ -1,4 +1,4 @@
-/* campaign.c - the campaign of `remo sim`: selects cases, profiles, faults and mutants.
+/* campaign.c - the campaign of `remo sim`: selects cases, profiles and faults.
  * It prints one line per object and, on a terminal, progress. A request that runs nothing is an
  * error with an explanation. */
 #include "sim/campaign.h"
@@ -7,12 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIRST_ROUND 100u /* schedules of each case, in the search for a mutant */
+#define FIRST_ROUND 30u /* schedules of each case, in a search */
 
 struct sums {
     uint64_t schedules, failures, hash;
     double cpu_seconds;
-    uint32_t mutants, caught;
     uint32_t runs; /* combinations of a case, a profile and a fault */
 };
 
@@ -58,14 +57,11 @@ static bool bears(const struct sim_case *test, uint32_t fault) {
 }
 
 int sim_campaign_list(void) {
-    const char *name;
     for (uint32_t i = 0; i < sim_cases_count; i++)
         printf("case     %-12s %-22s %u nodes, %u threads: %s\n", sim_cases[i]->object, sim_cases[i]->name,
                sim_cases[i]->nodes, sim_cases[i]->threads, sim_cases[i]->about);
     for (uint32_t i = 0; i < sim_profiles_count; i++)
         printf("profile  %-12s %s\n", sim_profiles[i].name, sim_profiles[i].about);
-    for (uint32_t i = 0; (name = sim_mutant_at(i)) != NULL; i++)
-        printf("mutant   %s\n", name);
     return 0;
 }
 
@@ -164,93 +160,65 @@ static void run_cases(const struct sim_campaign *campaign, const char *object, s
                     run_one(campaign, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault, sums);
 }
 
-/* ---- mutants ---- */
+/* ---- search: all cases briefly, then for longer, until the first failure ---- */
 
-/* A search for a mutant; `left` limits the schedules of all cases together. */
-struct hunt {
+struct search {
     const struct sim_campaign *campaign;
-    const char *object, *mutant;
-    uint64_t left, each;
-    uint64_t seed; /* each round continues where the last one ended */
+    const char *object;
+    uint64_t left, each; /* schedules: of all cases together, and of each case in a round */
+    uint64_t seed;       /* each round continues where the last one ended */
 };
 
-static bool catch_with(struct hunt *hunt, const struct sim_case *test, const struct sim_profile *profile,
-                       enum sim_fault_kind fault) {
+static bool fails_with(struct search *search, const struct sim_case *test, const struct sim_profile *profile,
+                       enum sim_fault_kind fault, struct sums *sums) {
     struct sim_outcome outcome;
     struct sim_run run = {.test = test,
                           .profile = profile,
                           .fault = fault,
                           .somewhere = true,
-                          .seed = hunt->seed,
-                          .mutant = hunt->mutant,
-                          .schedules = hunt->each < hunt->left ? hunt->each : hunt->left,
+                          .seed = search->seed,
+                          .schedules = search->each < search->left ? search->each : search->left,
                           .failures_max = 1};
     if (run.schedules == 0)
         return false;
     watch(&run);
     sim_explore(&run, &outcome);
     clear_progress(&run);
-    hunt->left -= outcome.schedules < hunt->left ? outcome.schedules : hunt->left;
+    search->left -= outcome.schedules < search->left ? outcome.schedules : search->left;
+    sums->runs++;
+    sums->failures += outcome.failures;
     if (outcome.failures == 0)
         return false;
-    if (!hunt->campaign->json)
-        fprintf(stderr, "  mutant %s caught by %s %s under %s%s%s at schedule %llu: %s\n", hunt->mutant,
-                hunt->object, test->name, profile->name, fault == SIM_NO_FAULT ? "" : " with ",
-                sim_fault_names[fault], (unsigned long long)(hunt->campaign->schedules - hunt->left),
-                outcome.text);
+    printf("%s %s %s %s at schedule %llu: %s\n", search->object, test->name, profile->name,
+           fault == SIM_NO_FAULT ? "none" : sim_fault_names[fault],
+           (unsigned long long)(search->campaign->schedules - search->left), outcome.text);
     return true;
 }
 
-static bool catch_in_round(struct hunt *hunt) {
+static bool fails_in_round(struct search *search, struct sums *sums) {
     for (uint32_t fault = 0; fault < SIM_FAULT_KINDS; fault++)
         for (uint32_t i = 0; i < sim_cases_count; i++)
             for (uint32_t p = 0; p < sim_profiles_count; p++)
-                if (strcmp(sim_cases[i]->object, hunt->object) == 0 && wanted(hunt->campaign, sim_cases[i])
-                    && claims(hunt->campaign, sim_cases[i], &sim_profiles[p]) && bears(sim_cases[i], fault)
-                    && fault != SIM_PAUSE
-                    && catch_with(hunt, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault))
+                if (strcmp(sim_cases[i]->object, search->object) == 0
+                    && wanted(search->campaign, sim_cases[i])
+                    && claims(search->campaign, sim_cases[i], &sim_profiles[p])
+                    && search->campaign->faults[fault] && bears(sim_cases[i], fault)
+                    && fails_with(search, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault, sums))
                     return true;
     return false;
 }
 
-/* Try the hinted case first, then all cases briefly, then for longer, until the budget is spent. */
-static bool catch_mutant(const struct sim_campaign *campaign, const char *object, const char *mutant) {
-    struct hunt hunt = {.campaign = campaign,
-                        .object = object,
-                        .mutant = mutant,
-                        .left = campaign->schedules,
-                        .seed = campaign->seed};
-    const struct sim_hint *hint = sim_mutant_hint(mutant, object);
-    hunt.each = campaign->schedules / 2;
-    bool anywhere = !campaign->test && !campaign->profile;
-    if (hint && anywhere
-        && catch_with(&hunt, sim_case_find(object, hint->test), sim_profile_find(hint->profile), hint->fault))
-        return true;
+static void run_search(const struct sim_campaign *campaign, const char *object, struct sums *sums) {
+    struct search search = {.campaign = campaign,
+                            .object = object,
+                            .left = campaign->schedules,
+                            .each = FIRST_ROUND,
+                            .seed = campaign->seed};
     uint64_t before = 0; /* a round that runs nothing is the last */
-    for (hunt.each = FIRST_ROUND; hunt.left > 0 && hunt.left != before;
-         hunt.seed += hunt.each, hunt.each *= 3) {
-        before = hunt.left;
-        if (catch_in_round(&hunt))
-            return true;
-    }
-    return false;
-}
-
-static void run_mutants(const struct sim_campaign *campaign, const char *object, struct sums *sums) {
-    const char *name;
-    if (campaign->profile && why_not(object, sim_profile_find(campaign->profile)))
-        return;
-    for (uint32_t i = 0; (name = sim_mutant_at(i)) != NULL; i++) {
-        if (!sim_mutant_concerns(name, object)
-            || (strcmp(campaign->mutant, "all") != 0 && strcmp(campaign->mutant, name) != 0))
-            continue;
-        bool caught = catch_mutant(campaign, object, name);
-        sums->mutants++;
-        sums->caught += caught;
-        sums->failures += !caught;
-        if (!caught)
-            fprintf(stderr, "  mutant %s of %s SURVIVES %llu schedules\n", name, object,
-                    (unsigned long long)campaign->schedules);
+    for (bool found = false; !found && search.left > 0 && search.left != before;
+         search.seed += search.each, search.each *= 3) {
+        before = search.left;
+        found = fails_in_round(&search, sums);
     }
 }
 
@@ -260,16 +228,13 @@ static void print_sums(const struct sim_campaign *campaign, const char *object, 
     double rate = sums->cpu_seconds > 0 ? (double)sums->schedules / sums->cpu_seconds : 0;
     char hash[24];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)sums->hash);
-    if (!campaign->json && campaign->mutant) {
-        printf("%-12s %u/%u mutants caught\n", object, sums->caught, sums->mutants);
-    } else if (!campaign->json) {
+    if (!campaign->json) {
         printf("%-12s %10llu schedules %6llu failures %8.0f schedules/s of CPU  trace %s\n", object,
                (unsigned long long)sums->schedules, (unsigned long long)sums->failures, rate, hash);
     } else {
-        json_t *line = json_pack("{s:s, s:I, s:I, s:i, s:i, s:f, s:s}", "object", object, "schedules",
-                                 (json_int_t)sums->schedules, "failures", (json_int_t)sums->failures,
-                                 "mutants", (int)sums->mutants, "caught", (int)sums->caught,
-                                 "schedules_per_s", rate, "trace", hash);
+        json_t *line =
+            json_pack("{s:s, s:I, s:I, s:f, s:s}", "object", object, "schedules", (json_int_t)sums->schedules,
+                      "failures", (json_int_t)sums->failures, "schedules_per_s", rate, "trace", hash);
         json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
         printf("\n");
         json_decref(line);
@@ -307,8 +272,6 @@ static void explain_nothing(const struct sim_campaign *campaign, const char *obj
         print_claimed(object);
     } else if (campaign->test && !sim_case_find(object, campaign->test)) {
         fprintf(stderr, "it has no case %s", campaign->test);
-    } else if (campaign->mutant) {
-        fprintf(stderr, "it has no mutant %s", campaign->mutant);
     } else {
         fprintf(stderr, "none of its cases is for this profile and fault");
     }
@@ -317,40 +280,17 @@ static void explain_nothing(const struct sim_campaign *campaign, const char *obj
 
 static bool run_object(const struct sim_campaign *campaign, const char *object, uint64_t *failures) {
     struct sums sums = {0};
-    if (campaign->mutant)
-        run_mutants(campaign, object, &sums);
+    if (campaign->is_search)
+        run_search(campaign, object, &sums);
     else
         run_cases(campaign, object, &sums);
-    bool ran = sums.runs > 0 || sums.mutants > 0;
-    if (ran)
+    bool ran = sums.runs > 0;
+    if (ran && !campaign->is_search)
         print_sums(campaign, object, &sums);
-    else if (campaign->object || (campaign->profile && !campaign->mutant && !campaign->test))
+    else if (!ran && (campaign->object || (campaign->profile && !campaign->test)))
         explain_nothing(campaign, object);
     *failures += sums.failures;
     return ran;
-}
-
-bool sim_hint_check(const struct sim_hint *hint) {
-    const char *name = NULL;
-    for (uint32_t i = 0; (name = sim_mutant_at(i)) != NULL && strcmp(name, hint->mutant) != 0; i++)
-        continue;
-    if (!name)
-        fprintf(stderr, "remo sim: a hint names the unknown mutant %s\n", hint->mutant);
-    else if (!sim_case_find(hint->object, hint->test))
-        fprintf(stderr, "remo sim: mutant %s names the unknown case %s %s\n", name, hint->object, hint->test);
-    else if (!sim_profile_find(hint->profile))
-        fprintf(stderr, "remo sim: mutant %s names the unknown profile %s\n", name, hint->profile);
-    else
-        return true;
-    return false;
-}
-
-static bool are_hints_good(void) {
-    const struct sim_hint *hint;
-    bool good = true;
-    for (uint32_t i = 0; (hint = sim_hint_at(i)) != NULL; i++)
-        good &= sim_hint_check(hint);
-    return good;
 }
 
 bool sim_campaign(const struct sim_campaign *campaign) {
@@ -360,8 +300,6 @@ bool sim_campaign(const struct sim_campaign *campaign) {
         fprintf(stderr, "remo sim: there is no profile %s; see remo sim --list\n", campaign->profile);
         return false;
     }
-    if (campaign->mutant && !are_hints_good())
-        return false;
     for (uint32_t i = 0; i < sim_cases_count; i++) {
         const char *object = sim_cases[i]->object;
         if (!first_of_object(i) || (campaign->object && strcmp(campaign->object, object) != 0))
@@ -372,6 +310,6 @@ bool sim_campaign(const struct sim_campaign *campaign) {
     if (!known)
         fprintf(stderr, "remo sim: there is no object %s; see remo sim --list\n", campaign->object);
     else if (!ran && !campaign->object)
-        fprintf(stderr, "remo sim: no object has such a case or mutant; see remo sim --list\n");
+        fprintf(stderr, "remo sim: no object has such a case; see remo sim --list\n");
     return ran && failures == 0;
 }

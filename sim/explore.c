@@ -12,7 +12,6 @@
 #include "base/random.h"
 #include "sim/memory/heap.h"
 #include "sim/linear.h"
-#include "sim/mutant.h"
 
 #define LINEAR_BUDGET_NODES 200000u
 #define SHRINK_RUNS_MAX 4000u
@@ -94,7 +93,7 @@ static struct sim_fault fault_of(const struct sim_run *run, uint64_t seed, uint6
 
 static bool open_world(const struct sim_run *run) {
     sim_profile = run->profile;
-    return sim_mutant_set(run->mutant) && sim_world_open(run->test);
+    return sim_world_open(run->test);
 }
 
 /* ---- many schedules ---- */
@@ -194,8 +193,7 @@ void sim_explore(const struct sim_run *run, struct sim_outcome *ret_outcome) {
     if (!open_world(run)) {
         outcome->broken = true;
         outcome->failures = 1;
-        snprintf(outcome->text, sizeof outcome->text, "set-up: %s",
-                 sim_failure() ? sim_failure() : "no such mutant");
+        snprintf(outcome->text, sizeof outcome->text, "set-up: %s", sim_failure());
         *ret_outcome = *outcome;
         return;
     }
@@ -270,7 +268,6 @@ bool sim_shrink(const struct sim_run *run, struct sim_replay *ret_replay) {
     struct sim_schedule schedule = sim_schedule_of(run->seed, steps, run->test->nodes * run->test->threads);
     struct sim_replay replay = {
         .test = run->test, .profile = run->profile, .fault = fault_of_one(run, steps)};
-    snprintf(replay.mutant, sizeof replay.mutant, "%s", run->mutant ? run->mutant : "");
     sim_fault = replay.fault;
     bool fails = !run_once(run->test, &schedule, text, sizeof text);
     if (fails) {
@@ -307,12 +304,10 @@ bool sim_trace_seed(const struct sim_run *run) {
 }
 
 bool sim_replay_run(const struct sim_replay *replay) {
-    const struct sim_run run = {.test = replay->test,
-                                .profile = replay->profile,
-                                .mutant = replay->mutant[0] ? replay->mutant : NULL};
+    const struct sim_run run = {.test = replay->test, .profile = replay->profile};
     sim_fault = (struct sim_fault){0};
     if (!open_world(&run)) {
-        printf("set-up: %s\n", sim_failure() ? sim_failure() : "no such mutant");
+        printf("set-up: %s\n", sim_failure());
         return false;
     }
     sim_fault = replay->fault;
@@ -323,9 +318,8 @@ bool sim_replay_run(const struct sim_replay *replay) {
 
 int sim_replay_write(const struct sim_replay *replay, FILE *file) {
     const struct sim_fault *fault = &replay->fault;
-    fprintf(file, "remo-sim 2\ncase %s %s\nprofile %s\nmutant %s\nseed %" PRIu64 "\n", replay->test->object,
-            replay->test->name, replay->profile->name, replay->mutant[0] ? replay->mutant : "-",
-            replay->schedule.seed);
+    fprintf(file, "remo-sim 3\ncase %s %s\nprofile %s\nseed %" PRIu64 "\n", replay->test->object,
+            replay->test->name, replay->profile->name, replay->schedule.seed);
     fprintf(file, "fault %u node %u at %" PRIu64 " pause %" PRIu64 "\nchoices %u\n", (unsigned)fault->kind,
             fault->node, fault->at, fault->pause_steps, replay->schedule.choices_count);
     for (uint32_t i = 0; i < replay->schedule.choices_count; i++)
@@ -339,9 +333,9 @@ int sim_replay_read(FILE *file, struct sim_replay *ret_replay) {
     struct sim_fault *fault = &replay.fault;
     char object[32], name[32], profile[32];
     uint32_t count = 0, kind = 0;
-    if (fscanf(file, "remo-sim 2 case %31s %31s profile %31s mutant %63s seed %" SCNu64, object, name,
-               profile, replay.mutant, &replay.schedule.seed)
-            != 5
+    if (fscanf(file, "remo-sim 3 case %31s %31s profile %31s seed %" SCNu64, object, name, profile,
+               &replay.schedule.seed)
+            != 4
         || fscanf(file, " fault %u node %u at %" SCNu64 " pause %" SCNu64 " choices %u", &kind, &fault->node,
                   &fault->at, &fault->pause_steps, &count)
                != 5
@@ -350,8 +344,6 @@ int sim_replay_read(FILE *file, struct sim_replay *ret_replay) {
     for (uint32_t i = 0; i < count; i++)
         if (fscanf(file, "%hu", &kept_choices[i]) != 1)
             return -EINVAL;
-    if (strcmp(replay.mutant, "-") == 0)
-        replay.mutant[0] = '\0';
     fault->kind = (enum sim_fault_kind)kind;
     replay.test = sim_case_find(object, name);
     replay.profile = sim_profile_find(profile);

@@ -11,7 +11,6 @@
 struct sim_run {
     const struct sim_case *test;
     const struct sim_profile *profile;
-    const char *mutant; /* NULL: none */
     enum sim_fault_kind fault;
     /* one place for the fault per seed; otherwise half of the schedules sweep all places */
     bool somewhere;
@@ -40,7 +39,6 @@ void sim_explore(const struct sim_run *run, struct sim_outcome *ret_outcome);
 struct sim_replay {
     const struct sim_case *test;
     const struct sim_profile *profile;
-    char mutant[64]; /* "": none */
     struct sim_schedule schedule;
     struct sim_fault fault;
 };

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/mutant.h"
 #include "channel/message.h"
 #include "channel/registry.h"
 #include "node/arena.h"
@@ -225,17 +224,14 @@ static void refuse_outsider(struct remo_channel *channel, uint32_t peer, const s
     struct remo__refuse frame = {.to_id = join->id};
     (void)same_participants(channel, peer, join, frame.text, sizeof frame.text);
     remo__log(&channel->node->log, REMO_LOG_WARNING, "%s", frame.text);
-    if (!REMO__MUTANT(channel_refuse))
-        send_refuse(channel->node, peer, &frame);
-    if (REMO__MUTANT(channel_outsider))
-        set_mismatch(channel, frame.text);
+    send_refuse(channel->node, peer, &frame);
 }
 
 int remo__join_answer_early(struct remo_channel *channel) {
     uint32_t peer, id;
     int rc = 0;
     while (rc == 0 && remo__early_take(&remo__registry(channel->node)->early, channel->name, &peer, &id)) {
-        if (is_participant(channel, peer) || REMO__MUTANT(channel_early))
+        if (is_participant(channel, peer))
             continue; /* remo_channel_join sends a participant a JOIN */
         channel->peers[peer].early_id = id;
         atomic_store(&channel->peers[peer].awaited, remo__peer_is_up(channel->node, peer));
@@ -456,7 +452,7 @@ static void on_leave(struct remo__registry *registry, uint32_t peer, const void 
     if (leave.to_id == 0)
         withdraw(registry, peer, leave.id);
     if (channel && channel->slot != 0) {
-        bool is_final = !leave.in_flight || REMO__MUTANT(leave_cut_off);
+        bool is_final = !leave.in_flight;
         uint32_t id = atomic_load(&channel->peers[peer].id);
         bool ends_grant = channel->peers[peer].granted_id == leave.id && is_final;
         if (id == leave.id)
@@ -474,8 +470,7 @@ void remo__join_leave(struct remo_channel *channel, bool is_fenced) {
     for (uint32_t peer = 0; peer < channel->node->size; peer++) {
         struct remo__channel_peer *known = &channel->peers[peer];
         uint32_t id = atomic_load(&known->id) ? atomic_load(&known->id) : known->granted_id;
-        if (id == 0 && known->asked && remo__peer_is_up(channel->node, peer)
-            && !REMO__MUTANT(channel_withdraw))
+        if (id == 0 && known->asked && remo__peer_is_up(channel->node, peer))
             send_leave(channel->node, peer, channel->id, 0, false); /* the peer may have kept the JOIN */
         if (peer == channel->node->rank || id == 0)
             continue;

@@ -2,7 +2,6 @@
  * If they do not complete in time, a helper thread continues, and sends the final LEAVE.
  * Invariant: a final LEAVE follows a fence that began after the close (docs/internals/join.md). */
 #include "base/helper.h"
-#include "base/mutant.h"
 #include "channel/registry.h"
 #include "remote/fence.h"
 
@@ -40,7 +39,7 @@ static void *help(void *ctx) {
         }
         uint64_t fence = ++leaving->fences;
         pthread_mutex_unlock(&registry->lock);
-        bool is_complete = REMO__MUTANT(leave_final) || remo__leaving_fence(registry->node);
+        bool is_complete = remo__leaving_fence(registry->node);
         if (!is_complete)
             (void)remo__wait(registry->node, is_stopped, leaving, remo__deadline(RETRY_NS));
         pthread_mutex_lock(&registry->lock);

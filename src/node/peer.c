@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/mutant.h"
 #include "node/arena.h"
 
 enum remo_peer_state remo_node_peer(const struct remo_node *node, uint32_t peer) {
@@ -179,7 +178,7 @@ void remo__peer_on_end(void *ctx) {
     struct remo_node *node = ctx;
     for (uint32_t peer = 0; peer < node->size; peer++) {
         uint32_t up = REMO_PEER_UP;
-        if (peer != node->rank && !REMO__MUTANT(node_end))
+        if (peer != node->rank)
             atomic_compare_exchange_strong(&node->peers[peer].state, &up, REMO_PEER_DEAD);
     }
     remo__wake(node);
@@ -195,8 +194,7 @@ void remo__peer_on_down(void *ctx, uint32_t peer, int reason) {
               reason == 0 ? "has left" : "has failed");
     remo__wake(node);
     pthread_mutex_lock(&node->fabric_lock);
-    if (!REMO__MUTANT(node_cut_off))
-        node->fabric->ops->disconnect(node->fabric, peer);
+    node->fabric->ops->disconnect(node->fabric, peer);
     pthread_mutex_unlock(&node->fabric_lock);
     remo__wake(node);
     node->hooks.peer_down(node->hooks.ctx, peer);

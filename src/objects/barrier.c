@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/mutant.h"
 #include "objects/region.h"
 
 /* After a peer has abandoned the barrier, a node waits this long to detect the failure itself. */
@@ -115,9 +114,9 @@ static int finish_announcement(struct remo_barrier *barrier) {
  * placement, so the fence is repeated after -EHOSTDOWN. Other errors end the wait. */
 static int fence_writes(void *ctx) {
     struct remo_barrier *barrier = ctx;
-    int rc = REMO__MUTANT(barrier_fence) ? 0 : remo__fence_except(barrier->node, barrier->skipped);
+    int rc = remo__fence_except(barrier->node, barrier->skipped);
     int announced = finish_announcement(barrier);
-    if (rc != 0 && (rc != -EHOSTDOWN || REMO__MUTANT(barrier_dead_fence)))
+    if (rc != 0 && rc != -EHOSTDOWN)
         return rc;
     return announced != 0 ? announced : rc == 0;
 }
@@ -138,11 +137,11 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
     if (barrier->has_announced)
         return 0;
     int rc = remo_sst_push_all(barrier->sst, &barrier->writes);
-    if (rc == 0 || REMO__MUTANT(barrier_skipped_drop))
+    if (rc == 0)
         remo__skipped_end(barrier->skipped);
     else
         remo__skipped_drop(barrier->skipped);
-    barrier->has_announced = rc == 0 || REMO__MUTANT(barrier_announced);
+    barrier->has_announced = rc == 0;
     return rc;
 }
 
@@ -152,7 +151,7 @@ static uint64_t load_row(const struct remo_barrier *barrier, uint32_t node) {
 }
 
 static bool peer_has_arrived(const struct remo_barrier *barrier, uint32_t node) {
-    return (load_row(barrier, node) & ~ABANDONED) + REMO__MUTANT(barrier_round) >= barrier->round;
+    return (load_row(barrier, node) & ~ABANDONED) >= barrier->round;
 }
 
 /* A peer has abandoned the barrier, because a participant has failed. Return whether this round fails too:
@@ -176,10 +175,10 @@ static int check_peer(struct remo_barrier *barrier, uint32_t node) {
     bool has_abandoned = rc == 0 && (load_row(barrier, node) & ABANDONED);
     if (remo__likely(rc == 0 && !has_abandoned))
         return 0;
-    if (peer_has_arrived(barrier, node) && !REMO__MUTANT(barrier_came_first))
+    if (peer_has_arrived(barrier, node))
         return 1;
     bool is_first = barrier->abandoned_ns == 0;
-    if (has_abandoned && !REMO__MUTANT(barrier_unconfirmed) && !is_abandonment_confirmed(barrier))
+    if (has_abandoned && !is_abandonment_confirmed(barrier))
         return is_first ? -EAGAIN : 0;
     if (has_abandoned)
         rc = remo__fail(-EHOSTDOWN, "node %u has abandoned the barrier, because a participant failed or left",
@@ -205,7 +204,7 @@ static int have_all_arrived(void *ctx) {
         uint32_t node = barrier->peers[barrier->behind];
         int rc = peer_has_arrived(barrier, node) ? 1 : check_peer(barrier, node);
         if (rc != 1)
-            return rc < 0 || REMO__MUTANT(barrier_rest) ? rc : check_other_peers(barrier);
+            return rc < 0 ? rc : check_other_peers(barrier);
     }
     return 1;
 }
@@ -216,7 +215,7 @@ static int have_all_arrived(void *ctx) {
 void remo__barrier_abandon(struct remo_barrier *barrier) {
     char sentence[REMO__SENTENCE_MAX];
     uint64_t row = barrier->round | ABANDONED;
-    if (barrier->has_abandoned || REMO__MUTANT(barrier_abandon))
+    if (barrier->has_abandoned)
         return;
     barrier->has_abandoned = true;
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());

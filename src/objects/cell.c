@@ -1,7 +1,6 @@
 /* cell.c - implements objects/cell.h, which describes layout and order.
  * Invariant: at every moment one of the two slots of a copy is whole, because a push goes to the slot that
  * does not hold the last placed value, and follows the placement of that value. */
-#include "base/mutant.h"
 #include "objects/cell.h"
 
 #include <stdlib.h>
@@ -29,14 +28,13 @@ uint64_t remo__cell_checksum(uint64_t sequence, const void *value, size_t value_
  * was placed before that write began. */
 static bool load_slot(const struct remo__cell_shape *shape, const char *slot, void *scratch,
                       uint64_t *ret_sequence) {
-    if (!REMO__MUTANT(cell_invalidate_slot))
-        remo__invalidate(slot, shape->slot_bytes);
+    remo__invalidate(slot, shape->slot_bytes);
     uint64_t sequence = remo__load(slot), sum = remo__load(slot + sizeof sequence);
     if (sequence == 0 && sum == 0) {
         memset(scratch, 0, shape->value_bytes);
     } else {
         remo__copy_from(scratch, slot + REMO__CELL_HEADER_BYTES, shape->value_bytes);
-        if (remo__cell_checksum(sequence, scratch, shape->value_bytes) != sum && !REMO__MUTANT(cell_checksum))
+        if (remo__cell_checksum(sequence, scratch, shape->value_bytes) != sum)
             return false;
     }
     *ret_sequence = sequence;
@@ -54,11 +52,10 @@ int remo__cell_load(const struct remo__cell_shape *shape, const void *cell, void
     }
     const char *slots[2] = {cell, (const char *)cell + shape->slot_bytes};
     for (uint32_t attempt = 0; attempt < REMO__CELL_ATTEMPTS; attempt++) {
-        if (!REMO__MUTANT(cell_invalidate))
-            remo__invalidate(cell, shape->bytes);
-        bool newer = remo__load(slots[1]) > remo__load(slots[0]) && !REMO__MUTANT(cell_newer);
+        remo__invalidate(cell, shape->bytes);
+        bool newer = remo__load(slots[1]) > remo__load(slots[0]);
         if (load_slot(shape, slots[newer], scratch, ret_sequence)
-            || (!REMO__MUTANT(cell_other_slot) && load_slot(shape, slots[!newer], scratch, ret_sequence)))
+            || load_slot(shape, slots[!newer], scratch, ret_sequence))
             return 0;
     }
     return -EAGAIN;
@@ -71,8 +68,7 @@ static bool is_whole(const struct remo__cell_shape *shape, char *slot) {
         memset(value, 0, shape->value_bytes);
         return true;
     }
-    return remo__cell_checksum(header[0], value, shape->value_bytes) == header[1]
-           || REMO__MUTANT(owned_var_pull_checksum);
+    return remo__cell_checksum(header[0], value, shape->value_bytes) == header[1];
 }
 
 uint32_t remo__cell_whole(const struct remo__cell_shape *shape, char *cell) {
@@ -120,10 +116,9 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
     cell->image[0] = cell->sequence;
     cell->image[1] = remo__cell_checksum(cell->sequence, value, shape->value_bytes);
     memcpy(cell->image + 2, value, shape->value_bytes);
-    remo__copy_to(own + (REMO__MUTANT(cell_own_turns) ? 0 : cell->sequence & 1) * shape->slot_bytes,
-                  cell->image, REMO__CELL_HEADER_BYTES + shape->value_bytes);
-    if (!REMO__MUTANT(cell_flush))
-        remo__flush(own, shape->bytes); /* peers read it in a pull */
+    remo__copy_to(own + (cell->sequence & 1) * shape->slot_bytes, cell->image,
+                  REMO__CELL_HEADER_BYTES + shape->value_bytes);
+    remo__flush(own, shape->bytes); /* peers read it in a pull */
 }
 
 /* Ensure that the next push to a copy is placed after the previous one: see "Order" in cell.h. Writes of one
@@ -132,11 +127,9 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
 static int order_pushes(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
     const struct remo_node *own_node = thread->node;
     struct remo__thread *last = cell->last_pushers[node];
-    if (own_node->mapped || !last
-        || ((last == thread || REMO__MUTANT(cell_order_threads)) && own_node->fabric->caps.writes_ordered))
+    if (own_node->mapped || !last || (last == thread && own_node->fabric->caps.writes_ordered))
         return 0;
-    return REMO__MUTANT(cell_order_loss) ? remo__fence_peer(thread, last, node)
-                                         : remo__fence_writer(thread, last, node);
+    return remo__fence_writer(thread, last, node);
 }
 
 static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {
@@ -146,14 +139,14 @@ static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack)
     size_t bytes = word ? sizeof(uint64_t) : REMO__CELL_HEADER_BYTES + shape->value_bytes;
     uint64_t slot = cell->offset + cell->next_slots[node] * shape->slot_bytes;
     int rc = remo__region_find(cell->region, node, slot, &ref);
-    if (rc == 0 && !REMO__MUTANT(cell_order))
+    if (rc == 0)
         rc = order_pushes(cell, ref.thread, node);
     if (rc != 0)
         return rc;
     rc = remo__write(ref, cell->image, bytes, REMO__WRITE_NOTIFY, ack);
     cell->last_pushers[node] = ref.thread;
     /* After a failed push the same slot again: the other one holds the last placed value. */
-    if (rc == 0 && !word && !REMO__MUTANT(cell_turns))
+    if (rc == 0 && !word)
         cell->next_slots[node] ^= 1;
     return rc;
 }

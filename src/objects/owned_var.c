@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "objects/cell.h"
 
 static_assert(REMO_OWNED_VAR_RETRIES == REMO__CELL_ATTEMPTS,
@@ -155,11 +154,10 @@ static int load_newest(const struct remo_owned_var *var, void *scratch) {
     int rc = remo__cell_load(shape, pushed, scratch, &sequence);
     if (rc != 0)
         return fail_torn();
-    if (var->is_owner || REMO__MUTANT(owned_var_newest)
-        || remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
+    if (var->is_owner || remo__likely(remo__cell_peek(shape, var->pulled) <= sequence))
         return 0;
     rc = remo__cell_load(shape, var->pulled, scratch, &pulled_sequence);
-    if (rc == 0 && pulled_sequence < sequence && !REMO__MUTANT(owned_var_newest_again))
+    if (rc == 0 && pulled_sequence < sequence)
         rc = remo__cell_load(shape, pushed, scratch, &sequence);
     return rc != 0 ? fail_torn() : 0;
 }
@@ -215,7 +213,7 @@ static int has_changed(void *ctx) {
         return rc;
     rc = remo__channel_check_peer(var->region->channel, var->owner);
     /* The owner may have pushed a last value before it failed or left. */
-    return rc != 0 && !REMO__MUTANT(owned_var_last_probe) && load_and_use(use) > 0 ? 1 : rc;
+    return rc != 0 && load_and_use(use) > 0 ? 1 : rc;
 }
 
 int remo_owned_var_wait(struct remo_owned_var *var, const void *old, void *ret_value, uint64_t timeout_ns) {
@@ -237,7 +235,7 @@ enum { FIRST = 1, SECOND = 2, BOTH = 3 }; /* slots */
 static uint32_t choose_slot(const struct remo_owned_var *var, uint32_t whole, uint32_t torn_before) {
     if (whole == BOTH)
         return remo__load(var->fetched) > remo__load(var->fetched + var->shape.slot_bytes) ? FIRST : SECOND;
-    return (torn_before & ~whole) != 0 || REMO__MUTANT(owned_var_choose) ? whole : 0;
+    return (torn_before & ~whole) != 0 ? whole : 0;
 }
 
 /* Read the owner's cell until one of its slots can be used. The caller holds pull_lock. */
@@ -265,7 +263,7 @@ static void store_pulled(struct remo_owned_var *var, const char *slot) {
         return;
     remo__copy_to(var->pulled + var->next_pulled * shape->slot_bytes, slot,
                   REMO__CELL_HEADER_BYTES + shape->value_bytes);
-    var->next_pulled ^= !REMO__MUTANT(owned_var_pulled_turn);
+    var->next_pulled ^= 1;
     remo__wake(var->region->node);
 }
 

@@ -19,7 +19,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/mutant.h"
 #include "base/bits.h"
 #include "base/random.h"
 #include "channel/remote.h"
@@ -63,8 +62,7 @@ static inline void remo__ring_next_lap(struct remo__ring_cursor *cursor) {
 
 static inline uint64_t remo__record_checksum(const struct remo__ring_cursor *cursor, uint64_t head,
                                              const void *payload, size_t size_bytes) {
-    return XXH3_64bits_withSeed(payload, size_bytes,
-                                remo__random_mix(REMO__MUTANT(ringbuffer_lap) ? 0 : cursor->position) ^ head);
+    return XXH3_64bits_withSeed(payload, size_bytes, remo__random_mix(cursor->position) ^ head);
 }
 
 /* Return the words of a masked payload. */
@@ -74,7 +72,7 @@ static inline size_t remo__record_words(uint32_t size) {
 
 /* Mask or unmask the payload of the record at `cursor`. */
 static inline void remo__record_mask(const struct remo__ring_cursor *cursor, uint64_t *words, size_t count) {
-    uint64_t key = REMO__MUTANT(ringbuffer_mask) ? 0 : remo__random_mix(cursor->position);
+    uint64_t key = remo__random_mix(cursor->position);
     for (size_t i = 0; i < count; i++)
         words[i] ^= key;
 }
@@ -123,7 +121,7 @@ static inline enum remo__record_kind remo__record_decode(const char *ring,
     const char *record = ring + cursor->offset;
     uint64_t head = remo__load(record), sum = remo__load(record + sizeof head);
     uint32_t size = (uint32_t)head;
-    if (head >> 32 != cursor->lap && !REMO__MUTANT(ringbuffer_lap))
+    if (head >> 32 != cursor->lap)
         return REMO__RECORD_NONE;
     if (size == REMO__RECORD_FILLER)
         return sum == remo__record_checksum(cursor, head, NULL, 0) ? REMO__RECORD_FILLING : REMO__RECORD_NONE;
@@ -141,7 +139,7 @@ static inline enum remo__record_kind remo__record_decode(const char *ring,
         remo__copy_from(to, network, size);
         matches = sum == remo__record_checksum(cursor, head, to, size);
     }
-    if (!matches && !REMO__MUTANT(ringbuffer_checksum))
+    if (!matches)
         return REMO__RECORD_NONE;
     *ret_size = size;
     return REMO__RECORD_MESSAGE;

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/mutant.h"
 #include "objects/region.h"
 #include "objects/ring_record.h"
 
@@ -201,7 +200,7 @@ static int write_pending(struct remo_ringbuffer *ring) {
     for (uint32_t i = 0; i < ring->receiver_count; i++) {
         struct receiver *receiver = &ring->receivers[i];
         int one = receiver->is_pending ? write_image(ring, receiver->node, immediate) : 0;
-        receiver->is_pending = one != 0 && !REMO__MUTANT(ringbuffer_owed);
+        receiver->is_pending = one != 0;
         ring->has_pending |= receiver->is_pending;
         rc = rc ? rc : one;
     }
@@ -227,7 +226,7 @@ static void update_consumed(struct remo_ringbuffer *ring) {
     for (uint32_t i = 0; i < ring->receiver_count; i++) {
         struct receiver *receiver = &ring->receivers[i];
         uint64_t position = 0;
-        if (has_departed(ring, receiver->node) && !REMO__MUTANT(ringbuffer_departed))
+        if (has_departed(ring, receiver->node))
             continue;
         if (remo_sst_load(ring->consumed, receiver->node, &position) == 0 && position > receiver->consumed
             && position <= ring->cursor.position)
@@ -266,8 +265,7 @@ static int has_room(void *ctx) {
             return rc;
     }
     update_consumed(ring);
-    return ring->cursor.position + room->bytes - ring->consumed_by_all <= ring->cursor.capacity
-           || REMO__MUTANT(ringbuffer_room);
+    return ring->cursor.position + room->bytes - ring->consumed_by_all <= ring->cursor.capacity;
 }
 
 /* Wait until the next `bytes` of the ring may be overwritten at every receiver. */
@@ -372,7 +370,7 @@ static int has_arrived(void *ctx) {
         return 1;
     int rc = remo__channel_check_peer(arrival->ring->region->channel, arrival->ring->sender);
     /* Messages that the sender sent before it failed or left are received first. */
-    return rc != 0 && !REMO__MUTANT(ringbuffer_last_probe) && probe_record(arrival) ? 1 : rc;
+    return rc != 0 && probe_record(arrival) ? 1 : rc;
 }
 
 static bool is_acknowledgement_due(const struct remo_ringbuffer *ring) {
@@ -384,8 +382,7 @@ static bool is_acknowledgement_due(const struct remo_ringbuffer *ring) {
 static int await_message(struct arrival *arrival, uint64_t timeout_ns) {
     struct remo_ringbuffer *ring = arrival->ring;
     uint64_t deadline_ns = remo__deadline(timeout_ns);
-    while (is_acknowledgement_due(ring) && !REMO__MUTANT(ringbuffer_credit)
-           && remo_ringbuffer_acknowledge(ring) != 0) {
+    while (is_acknowledgement_due(ring) && remo_ringbuffer_acknowledge(ring) != 0) {
         uint64_t pause_end_ns = remo__min(deadline_ns, remo__deadline(RETRY_PAUSE_NS));
         int rc = remo__wait(ring->node, has_arrived, arrival, pause_end_ns);
         if (rc != -ETIMEDOUT || remo__remaining_ns(deadline_ns) == 0)

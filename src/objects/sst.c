@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "objects/cell.h"
 
 #define NO_ROW UINT64_MAX
@@ -105,8 +104,7 @@ int remo_sst_load(struct remo_sst *sst, uint32_t node, void *ret_row) {
     const char *row = region->memory->own + sst->rows[node];
     if (sst->own.shape.slot_bytes != 0)
         return load_large(sst, row, ret_row);
-    if (!REMO__MUTANT(sst_invalidate))
-        remo__invalidate(row, sizeof(uint64_t));
+    remo__invalidate(row, sizeof(uint64_t));
     uint64_t word = remo__load(row);
     if (sst->own.shape.value_bytes == sizeof word)
         memcpy(ret_row, &word, sizeof word);

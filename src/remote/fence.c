@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/mutant.h"
 #include "remote/slots.h"
 
 struct remo__skipped_writes {
@@ -27,8 +26,7 @@ struct drain {
 };
 
 static bool has_others(const struct remo__slots_peer *of) {
-    bool is_flushing = atomic_load(&of->flushing) > atomic_load(&of->flushed);
-    return remo__slots_get(&of->others) > 0 && (is_flushing || !REMO__MUTANT(fence_others));
+    return remo__slots_get(&of->others) > 0;
 }
 
 /* A wait condition: each peer of the range had, at some time since the fence began, no operation in flight.
@@ -50,7 +48,7 @@ static void record_loss(struct remo__slots *slots, uint32_t peer) {
     struct remo__slots_peer *of = &slots->peers[peer];
     (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
     uint64_t written = atomic_load(&of->written);
-    if (atomic_load(&of->flushed) < written && !REMO__MUTANT(fence_lost)) {
+    if (atomic_load(&of->flushed) < written) {
         remo__slots_note_error(of, -EHOSTDOWN);
         remo__slots_advance(&of->flushed, written);
     }
@@ -89,7 +87,7 @@ static int drain_wait(struct fence *fence, struct drain *drain) {
 /* Return whether all writes to the peer that may be unplaced belong to the skipped round. The fence
  * before the round has placed all earlier ones. */
 static bool only_skipped(const struct remo__skipped_writes *skipped, uint32_t peer, uint64_t written) {
-    return written == skipped->peer[peer].after || REMO__MUTANT(barrier_skipped);
+    return written == skipped->peer[peer].after;
 }
 
 /* Post the read that flushes the writes of `thread` to `peer`, unless none is unplaced or a read in flight
@@ -97,8 +95,7 @@ static bool only_skipped(const struct remo__skipped_writes *skipped, uint32_t pe
  * write that this fence must place; 0: none. Returns transient errors only. */
 static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t peer, uint64_t *ret_target) {
     const struct remo__slots_peer *of = &thread->slots->peers[peer];
-    uint64_t target =
-        atomic_load(fence->is_leaving && !REMO__MUTANT(queue_leave_exempt) ? &of->posted : &of->written);
+    uint64_t target = atomic_load(fence->is_leaving ? &of->posted : &of->written);
     *ret_target = 0;
     if (atomic_load(&of->flushed) >= target)
         return 0;
@@ -109,19 +106,19 @@ static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t
         return 0;
     }
     *ret_target = target;
-    if (atomic_load(&of->flushing) >= target && !REMO__MUTANT(fence_flush_once))
+    if (atomic_load(&of->flushing) >= target)
         return 0;
     int rc = remo__op_flush_writes(thread, fence->stats, peer, deadline_of(fence));
     if (rc != 0)
         *ret_target = 0;
-    return REMO__MUTANT(fence_flush_failed) ? 0 : rc;
+    return rc;
 }
 
 /* Requires that the flush read has ended. Return 0 if the writes up to `target` are placed or lost, else the
  * error of the flush read, which is transient. */
 static int flush_end(struct remo__thread *thread, uint32_t peer, uint64_t target) {
     const struct remo__slots_peer *of = &thread->slots->peers[peer];
-    if (atomic_load(&of->flushed) >= target || REMO__MUTANT(fence_flush_status))
+    if (atomic_load(&of->flushed) >= target)
         return 0;
     if (remo__peer_is_up(thread->node, peer))
         return remo__op_fail(thread->slots, atomic_load(&of->flush_status));
@@ -165,14 +162,14 @@ static int take_error(const struct fence *fence, struct remo__thread *thread, ui
         error = atomic_load(&of->global_error);
     if (error != 0)
         atomic_store(&of->global_error, 0);
-    if (own || REMO__MUTANT(fence_other_errors))
+    if (own)
         atomic_store(&of->thread_error, 0);
     remo__mutex_unlock(slots->node, &slots->lock);
     return error;
 }
 
 static void take_errors_of(struct fence *fence, struct remo__thread *thread) {
-    for (uint32_t peer = fence->first; peer < fence->end && !REMO__MUTANT(fence_errors); peer++) {
+    for (uint32_t peer = fence->first; peer < fence->end; peer++) {
         int error = take_error(fence, thread, peer);
         if (error != 0 && fence->loss.error == 0)
             fence->loss = (struct loss){.error = error, .peer = peer};
@@ -196,15 +193,13 @@ static void take_errors(struct fence *fence) {
 static int fence_slots(struct fence *fence, struct remo__thread *thread) {
     struct remo_node *node = fence->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
-    bool reads_ordered = caps->read_flushes || REMO__MUTANT(fence_pair_reads);
-    bool ordered = fence->scope == REMO_FENCE_PAIR
-                   && ((caps->writes_ordered && reads_ordered) || REMO__MUTANT(fence_pair_unordered));
+    bool ordered = fence->scope == REMO_FENCE_PAIR && caps->writes_ordered && caps->read_flushes;
     struct drain drain = {.slots = thread->slots,
                           .thread = thread,
                           .first = fence->first,
                           .end = fence->end,
-                          .writes = !ordered && caps->completion_placed && !REMO__MUTANT(fence_drain)};
-    bool flushes = !ordered && !caps->completion_placed && !REMO__MUTANT(fence_flush);
+                          .writes = !ordered && caps->completion_placed};
+    bool flushes = !ordered && !caps->completion_placed;
     return flushes ? flush(fence, thread, &drain) : drain_wait(fence, &drain);
 }
 
@@ -237,7 +232,7 @@ static int fence_queues(struct fence *fence) {
     if (fence->writer)
         return fence_slots(fence, fence->writer);
     int rc = fence->me ? fence_slots(fence, fence->me) : 0;
-    bool all = fence->scope == REMO_FENCE_GLOBAL && !REMO__MUTANT(fence_other_threads);
+    bool all = fence->scope == REMO_FENCE_GLOBAL;
     uint32_t count = all ? atomic_load(&node->threads->count) : 0;
     for (uint32_t i = 0; i < count; i++) {
         int other = node->threads->of[i] == fence->me ? 0 : fence_slots(fence, node->threads->of[i]);
@@ -250,7 +245,7 @@ static int fence_queues(struct fence *fence) {
  * caller that gets a loss assumes that no write is in flight. The losses then remain for a later fence. */
 static int fence_end(struct fence *fence, int rc) {
     const struct loss *loss = &fence->loss;
-    if (rc == 0 || REMO__MUTANT(fence_take_errors))
+    if (rc == 0)
         take_errors(fence);
     if (rc == 0 && loss->error != 0)
         (void)remo__fail(loss->error,

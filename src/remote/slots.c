@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "node/arena.h"
 #include "remote/scheduler.h"
 
@@ -71,7 +70,7 @@ void remo__slots_inherit(struct remo__thread *thread) {
  * `flushed` passes a write only after its completion. */
 static bool is_known_lost(const struct remo__slots *slots, const struct remo__slots_peer *peer) {
     return !slots->node->fabric->caps.completion_placed
-           && atomic_load(&peer->flushed) >= atomic_load(&peer->written) && !REMO__MUTANT(fence_known_lost);
+           && atomic_load(&peer->flushed) >= atomic_load(&peer->written);
 }
 
 static void finish_flush(struct remo__slots_peer *peer, uint64_t places, int status) {
@@ -90,8 +89,7 @@ static void finish(struct remo__slots *slots, uint32_t index, int status) {
     struct remo__slot *slot = &slots->slot[index];
     struct remo__slots_peer *peer = &slots->peers[slot->peer];
     if (slot->kind == REMO__OP_WRITE) {
-        if (status != 0 && !slot->ack && (!slot->exempt || REMO__MUTANT(fence_exempt))
-            && !is_known_lost(slots, peer))
+        if (status != 0 && !slot->ack && !slot->exempt && !is_known_lost(slots, peer))
             remo__slots_note_error(peer, status);
         remo__slots_set(&peer->writes, peer->writes - 1);
     } else {

@@ -30,12 +30,11 @@ for object in atomic_var lock queue ringbuffer kv collective; do
     refused "$object: it does not claim cxl_nc, because .*; it claims ibta_rc, rc_relaxed, efa, tcp, shm;" \
         --object "$object" --profile cxl_nc
 done
-refused 'lock: it does not claim cxl_nc' --object lock --mutant lock_send_grant --profile cxl_nc
+refused 'lock: it does not claim cxl_nc' --object lock --search --profile cxl_nc
 refused 'there is no profile nope' --profile nope
 refused 'there is no object nope' --object nope
 refused 'it has no case nope' --object lock --case nope
-refused 'it has no mutant nope' --object lock --mutant nope
-refused 'no object has such a case or mutant' --mutant nope
+refused 'no object has such a case' --case nope
 refused 'none of its cases is for this profile and fault' --object kv --case threads --fail-post
 
 # Without --object, the objects that claim the profile run.

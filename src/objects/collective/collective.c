@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/mutant.h"
 
 #define BYTES_DEFAULT (1u << 20)
 #define BYTES_MAX (1u << 30)
@@ -161,14 +160,13 @@ static bool is_final(int rc) {
  * see "Failure" in docs/internals/collective.md. */
 static int fail_finally(struct remo_collective *collective, int rc) {
     collective->ended = rc;
-    if (!REMO__MUTANT(collective_abandon))
-        remo__barrier_abandon(collective->barrier);
+    remo__barrier_abandon(collective->barrier);
     return rc;
 }
 
 static int wait_barrier(struct remo_collective *collective, enum remo__round_state next,
                         uint64_t timeout_ns) {
-    int rc = REMO__MUTANT(collective_meet) ? 0 : remo_barrier_wait(collective->barrier, timeout_ns);
+    int rc = remo_barrier_wait(collective->barrier, timeout_ns);
     if (rc == 0)
         collective->state = next;
     else if (is_final(rc))

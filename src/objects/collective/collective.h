@@ -4,7 +4,6 @@
 
 #include <remo/collective.h>
 
-#include "base/mutant.h"
 #include "objects/barrier.h"
 #include "objects/region.h"
 
@@ -87,7 +86,7 @@ static inline uint64_t remo__part_at(const struct remo_collective *collective, u
 
 /* Return the offset of the contributions of this round in the region, the same at every participant. */
 static inline uint64_t remo__contribution_at(const struct remo_collective *collective) {
-    return REMO__MUTANT(collective_blocks) ? 0 : collective->round % 2 * collective->contribution_bytes;
+    return collective->round % 2 * collective->contribution_bytes;
 }
 
 /* Read the contributions that the call needs. `is_part`: read only this node's part of an all-reduce, and

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/mutant.h"
 #include "objects/collective/collective.h"
 
 /* The bytes to read: from each source the header at `at`, and bytes_of_source after it. */
@@ -97,8 +96,7 @@ static int finish_read(const struct move *move, const struct piece *piece, uint3
 
 static int check_header(const struct move *move, const struct piece *piece, const char *header) {
     const struct remo_collective *collective = move->collective;
-    if (REMO__MUTANT(collective_header)
-        || (remo__load(header) == collective->current && remo__load(header + 8) == collective->round))
+    if (remo__load(header) == collective->current && remo__load(header + 8) == collective->round)
         return 0;
     return remo__fail(-EPROTO,
                       "%s: node %u made a different call than this node; all participants must make the same "
@@ -151,7 +149,7 @@ static int take_piece(const struct move *move, const struct piece *piece, uint32
 
 static int move_all(const struct move *move) {
     uint64_t count = count_pieces(move);
-    int rc = REMO__MUTANT(collective_drain) ? 0 : drain_reads(move->collective);
+    int rc = drain_reads(move->collective);
     for (uint64_t first = 0; first < count && rc == 0; first += REMO__COLLECTIVE_LANDINGS) {
         uint32_t batch = (uint32_t)remo__min(count - first, REMO__COLLECTIVE_LANDINGS);
         struct piece pieces[REMO__COLLECTIVE_LANDINGS];

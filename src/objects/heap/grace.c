@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "objects/heap/heap.h"
 
 #define PINS_BYTES ((uint64_t)REMO__THREADS_MAX * HEAP_PIN_BYTES)
@@ -38,10 +37,9 @@ int remo_heap_pin(struct remo_heap *heap) {
     if (rc != 0 || state->pin_depth++ > 0)
         return rc;
     /* An odd pin remains if the earlier thread with this index failed to unpin at its end. */
-    if (state->pin % 2 == 0 && !REMO__MUTANT(heap_pin))
+    if (state->pin % 2 == 0)
         store_pin(own_pin(heap, thread), ++state->pin);
-    if (!REMO__MUTANT(heap_pin_fence))
-        remo__mapped_fence(); /* pairs with the fence in begin() */
+    remo__mapped_fence(); /* pairs with the fence in begin() */
     return 0;
 }
 
@@ -56,12 +54,10 @@ int remo_heap_unpin(struct remo_heap *heap) {
         return remo__fail(-EINVAL, "cannot unpin heap %s: this thread has not pinned it",
                           remo_channel_name(heap->region->channel));
     if (state->pin_depth == 1) {
-        if (!REMO__MUTANT(heap_unpin_fence))
-            rc = remo__fence_retry(thread, REMO_FENCE_THREAD, 0, &loss);
+        rc = remo__fence_retry(thread, REMO_FENCE_THREAD, 0, &loss);
         if (rc != 0) /* a write may be placed later */
             return remo__fail_more(-ETIMEDOUT, "unpinning heap %s", remo_channel_name(heap->region->channel));
-        if (!REMO__MUTANT(heap_pin))
-            store_pin(own_pin(heap, thread), ++state->pin);
+        store_pin(own_pin(heap, thread), ++state->pin);
     }
     state->pin_depth--;
     return loss == -ETIMEDOUT ? remo__fail_more(-EIO, "heap %s", remo_channel_name(heap->region->channel))
@@ -93,18 +89,15 @@ static bool mark_waiting(struct heap_slab *slab) {
     return any != 0;
 }
 
-/* The mutant counts the begin of a grace period at its end. */
 static void count_end(struct heap_grace *grace) {
-    if (REMO__MUTANT(heap_begun))
-        atomic_fetch_add(&grace->begun, 1);
     atomic_fetch_add(&grace->ended, 1);
 }
 
 /* Begin a grace period for all blocks that are retired now, if there are any. */
 static void begin(struct remo_heap *heap) {
     struct heap_grace *grace = &heap->grace;
-    if (!REMO__MUTANT(heap_begun)) /* before the exchange: a block that is retired later needs the next one */
-        atomic_fetch_add(&grace->begun, 1);
+    /* before the exchange: a block that is retired later needs the next one */
+    atomic_fetch_add(&grace->begun, 1);
     struct heap_slab *slab = atomic_exchange(&heap->limbo, NULL);
     pthread_mutex_lock(&heap->lock); /* a slab may have been emptied since it entered the list */
     while (slab) {
@@ -168,7 +161,7 @@ static enum verdict compare_pins(struct remo_heap *heap, uint32_t node) {
         any |= pinned[i];
     }
     remo_nodeset_add(&grace->read, node);
-    return any && !REMO__MUTANT(heap_pinned) ? PINNED : PASSED;
+    return any ? PINNED : PASSED;
 }
 
 static void copy_own_pins(struct remo_heap *heap) {
@@ -217,8 +210,7 @@ static enum verdict examine(struct remo_heap *heap, uint32_t node, uint64_t dead
         copy_own_pins(heap);
         return compare_pins(heap, node);
     }
-    if (state == REMO_CHANNEL_LEFT && !remo__channel_is_cut_off(heap->region->channel, node)
-        && !REMO__MUTANT(heap_left)) {
+    if (state == REMO_CHANNEL_LEFT && !remo__channel_is_cut_off(heap->region->channel, node)) {
         remo__fail(-ETIMEDOUT, "operations of node %u, which has closed the heap, are in flight", node);
         return UNKNOWN;
     }

@@ -1,7 +1,6 @@
 /* lock.c - opens a lock, and acquires and releases it without contention.
  * Without contention an acquire is one atomic that draws a ticket, and a release one atomic that advances
  * `serving`. A release hands the lock over only when its fence has succeeded (docs/internals/lock.md). */
-#include "base/mutant.h"
 #include "objects/lock/lock.h"
 
 #include <stdio.h>
@@ -188,8 +187,7 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
     uint64_t previous = atomic_load_explicit(&local->state, memory_order_relaxed), drawn;
     if (remo__unlikely(
             remo__state_kind(previous) != REMO__LOCK_FREE
-            || (atomic_load_explicit(&local->waiters, memory_order_relaxed) != 0
-                && !REMO__MUTANT(lock_queued))
+            || atomic_load_explicit(&local->waiters, memory_order_relaxed) != 0
             || !atomic_compare_exchange_strong(&local->state, &previous, remo__state_busy(previous))))
         return remo__lock_acquire_in_turn(lock, index, thread, remo__deadline(timeout_ns));
     struct remo__ref word;
@@ -200,8 +198,7 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
         remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
         return rc;
     }
-    if (remo__unlikely((!remo__word_is_free(drawn) && !REMO__MUTANT(lock_drawn_served))
-                       || (remo__word_flags(drawn) != 0 && !REMO__MUTANT(lock_drawn_flags))))
+    if (remo__unlikely(!remo__word_is_free(drawn) || remo__word_flags(drawn) != 0))
         return remo__lock_use_ticket(lock, index, thread, previous, drawn, remo__deadline(timeout_ns));
     atomic_store_explicit(&local->owner, thread->holder, memory_order_relaxed);
     local->handovers = 0;
@@ -223,8 +220,8 @@ static bool holds(const struct remo__lock_local *local, uint64_t state, const st
 
 /* Return whether the release is a single atomic, unless a node waits. */
 static bool is_plain(const struct remo__lock_local *local) {
-    return (local->marks == 0 || REMO__MUTANT(lock_plain_marks)) && !remo__ack_pending(&local->reset)
-           && local->reset.status == 0 && atomic_load_explicit(&local->waiters, memory_order_relaxed) == 0;
+    return local->marks == 0 && !remo__ack_pending(&local->reset) && local->reset.status == 0
+           && atomic_load_explicit(&local->waiters, memory_order_relaxed) == 0;
 }
 
 /* Fence until no write that `scope` covers is in flight. Otherwise return -EAGAIN, and the lock stays
@@ -232,10 +229,6 @@ static bool is_plain(const struct remo__lock_local *local) {
 static int end_writes(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                       enum remo_fence_scope scope, int *ret_loss) {
     uint32_t home = lock->locals[index].home;
-    if (REMO__MUTANT(lock_retry_fence)) {
-        *ret_loss = remo_fence(lock->node, scope, home);
-        return 0;
-    }
     int rc = remo__fence_retry(thread, scope, home, ret_loss);
     return rc == 0 || rc == -EINVAL ? rc : remo__lock_still_held(lock, index);
 }
@@ -246,12 +239,8 @@ static int end_writes(const struct remo_lock *lock, uint32_t index, struct remo_
 static int end_writes_for_threads(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                                   int *ret_loss) {
     uint32_t home = lock->locals[index].home;
-    if (lock->node->mapped || REMO__MUTANT(lock_fence_for_threads))
+    if (lock->node->mapped)
         return 0;
-    if (REMO__MUTANT(lock_retry_fence_for_threads)) {
-        *ret_loss = remo__fence_peer(thread, thread, home);
-        return 0;
-    }
     int rc = remo__fence_retry_peer(thread, home, lock->node->op_timeout_ns, ret_loss);
     return rc == 0 ? 0 : remo__lock_still_held(lock, index);
 }
@@ -269,8 +258,7 @@ static int end_release(struct remo__lock_local *local, int loss, int rc) {
 static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           enum remo_fence_scope fence) {
     const struct remo__lock_local *local = &lock->locals[index];
-    bool hand_over =
-        (local->marks == 0 || REMO__MUTANT(lock_hand_over_marks)) && remo__lock_threads_wait(local);
+    bool hand_over = local->marks == 0 && remo__lock_threads_wait(local);
     int loss = 0;
     int rc = 0;
     if (hand_over && fence == REMO_FENCE_PAIR)
@@ -294,8 +282,7 @@ static int release_plain(struct remo_lock *lock, uint32_t index, struct remo__th
         return remo__lock_return(lock, index, thread, fence);
     atomic_store_explicit(&local->state, remo__state_busy(state), memory_order_release);
     int rc = remo__fetch_add(ref, step, &word, NULL);
-    if (remo__unlikely(rc != 0
-                       || (remo__word_next(word) != ticket + 1 && !REMO__MUTANT(lock_release_grant)))) {
+    if (remo__unlikely(rc != 0 || remo__word_next(word) != ticket + 1)) {
         if (rc == 0)
             rc = remo__lock_grant_next(lock, index, thread, ticket, word + step, false);
         else if (fence != REMO_FENCE_NONE)
@@ -330,7 +317,7 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
     int loss = 0, rc = 0;
     if (remo__unlikely(fence != REMO_FENCE_NONE
                        /* mapped: the atomic is a full fence */
-                       && !lock->node->mapped && !REMO__MUTANT(lock_release_fence))) {
+                       && !lock->node->mapped)) {
         rc = end_writes(lock, index, thread, fence, &loss);
         if (remo__unlikely(rc != 0))
             return rc;

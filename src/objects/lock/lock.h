@@ -13,7 +13,6 @@
 #include <remo/lock.h>
 
 #include "base/bytes.h"
-#include "base/mutant.h"
 #include "base/threads_fence.h"
 #include "channel/remote.h"
 
@@ -133,7 +132,7 @@ static inline bool remo__state_is_open(uint64_t state) {
 
 static inline bool remo__state_is_exact(uint64_t state) {
     enum remo__lock_state kind = remo__state_kind(state);
-    return (kind != REMO__LOCK_BUSY || REMO__MUTANT(lock_report_busy)) && kind != REMO__LOCK_UNSETTLED;
+    return kind != REMO__LOCK_BUSY && kind != REMO__LOCK_UNSETTLED;
 }
 
 /* The word `found` of a report that waits is {is_found:1, kind:3, number of the wait:28, ticket:32}. */

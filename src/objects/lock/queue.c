@@ -1,7 +1,6 @@
 /* queue.c - the wait queue of a lock at its home: draws a ticket, waits, times out, resumes, releases.
  * Invariant: a queue word is 0 when `serving` moves past its ticket, so a later ticket can use the word.
  * docs/internals/lock.md describes the words, the local states and the proofs. */
-#include "base/mutant.h"
 #include "objects/lock/lock.h"
 
 #include <stdio.h>
@@ -63,13 +62,13 @@ void remo__lock_end(struct remo_lock *lock, uint32_t index, int rc, uint16_t non
     char sentence[REMO__SENTENCE_MAX]; /* messages that cannot be sent must not replace it */
     if (rc < 0)
         snprintf(sentence, sizeof sentence, "%s", remo_last_error());
-    if (rc != 0 && !remo__is_departure(rc) && !REMO__MUTANT(lock_outcome_unknown)) {
+    if (rc != 0 && !remo__is_departure(rc)) {
         local->outcome_unknown = true;
-        if (remo__op_abandoned(lock->node, local->home) && !REMO__MUTANT(lock_unsettled))
+        if (remo__op_abandoned(lock->node, local->home))
             state = REMO__LOCK_UNSETTLED;
         else
             state = REMO__LOCK_GUARDED;
-        nonce = (uint16_t)(nonce + !REMO__MUTANT(lock_unsettled_nonce)); /* see remo__lock_reopen */
+        nonce = (uint16_t)(nonce + 1); /* see remo__lock_reopen */
         send_type(lock, local->home, REMO__LOCK_RECOUNT);
     }
     remo__lock_set_state(lock, local, remo__state_word(state, nonce, ticket));
@@ -84,7 +83,7 @@ int remo__lock_guard(struct remo_lock *lock, uint32_t index, struct remo__thread
         remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
         return rc;
     }
-    if (remo__word_pending(word) <= lock->guarded_max || REMO__MUTANT(lock_guard))
+    if (remo__word_pending(word) <= lock->guarded_max)
         return 1;
     remo__lock_set_state(lock, &lock->locals[index], previous);
     return 0;
@@ -133,7 +132,7 @@ int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__t
                         : write_grant(lock, index, thread, waiter, grant);
     if (!remo__is_departure(rc))
         return rc;
-    return by_message || REMO__MUTANT(lock_grant_lost) ? 0 : REMO__LOCK_GRANT_LOST;
+    return by_message ? 0 : REMO__LOCK_GRANT_LOST;
 }
 
 int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
@@ -143,12 +142,11 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
     int rc = remo__lock_add(lock, index, thread, queue_word, grant, &before, NULL);
     if (rc != 0)
         return rc;
-    if ((before & REMO__QUEUE_WORD_SKIP) && !REMO__MUTANT(lock_skip)) {
-        if (!REMO__MUTANT(lock_skip_reset))
-            rc = remo__lock_add(lock, index, thread, queue_word, -(before + grant), NULL, NULL);
+    if (before & REMO__QUEUE_WORD_SKIP) {
+        rc = remo__lock_add(lock, index, thread, queue_word, -(before + grant), NULL, NULL);
         return rc != 0 ? rc : REMO__LOCK_TICKET_SKIPPED;
     }
-    if (before == 0 || REMO__MUTANT(lock_send_grant))
+    if (before == 0)
         return 0; /* the waiter finds the grant when it arrives */
     return remo__lock_send_grant(lock, index, thread, remo__queue_word_waiter(before),
                                  remo__grant_of(before + grant, ticket), by_message);
@@ -209,10 +207,10 @@ static int finish_reset(struct remo_lock *lock, uint32_t index, struct remo__thr
         return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
     }
     local->reset = (struct remo_ack)REMO_ACK_INIT;
-    if ((rc == 0 && !unreset) || remo__is_departure(rc) || REMO__MUTANT(lock_reset_failed))
+    if ((rc == 0 && !unreset) || remo__is_departure(rc))
         return 0;
     struct operations operations = {.lock = lock, .home = local->home};
-    uint64_t timeout_ns = REMO__MUTANT(lock_reset_once) ? 0 : lock->node->op_timeout_ns;
+    uint64_t timeout_ns = lock->node->op_timeout_ns;
     rc = remo__wait_polling(lock->node, have_ended, &operations, remo__deadline(timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__peer_timeout(lock->node, local->home, "reset a queue word at");
@@ -233,7 +231,7 @@ int remo__lock_release_failed(struct remo_lock *lock, uint32_t index, struct rem
                               uint8_t marks, int rc) {
     struct remo__lock_local *local = &lock->locals[index];
     char sentence[REMO__SENTENCE_MAX];
-    if (remo__is_departure(rc) || REMO__MUTANT(lock_release_failed))
+    if (remo__is_departure(rc))
         return rc;
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());
     if (remo__fence_retry_peer(thread, local->home, lock->node->op_timeout_ns, NULL) == 0)
@@ -260,14 +258,14 @@ static int end_own_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
                           uint32_t ticket, uint8_t *marks, uint64_t *ret_word) {
     struct remo__lock_local *local = &lock->locals[index];
     uint64_t step = remo__word_step(ticket), word;
-    if ((*marks & REMO__LOCK_GOT_OWNERDEAD) && !REMO__MUTANT(lock_repaired))
+    if (*marks & REMO__LOCK_GOT_OWNERDEAD)
         step -= (uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT;
-    if ((*marks & REMO__LOCK_GOT_OWNERDEAD) && !(*marks & REMO__LOCK_REPAIRED) && !REMO__MUTANT(lock_lost))
+    if ((*marks & REMO__LOCK_GOT_OWNERDEAD) && !(*marks & REMO__LOCK_REPAIRED))
         step += (uint64_t)REMO__LOCK_LOST << REMO__LOCK_FLAG_SHIFT;
     bool unreset = (*marks & REMO__LOCK_UNRESET) != 0;
     bool reset = !remo__ack_pending(&local->reset) && local->reset.status == 0 && !unreset;
     int rc = 0;
-    if (!reset && !REMO__MUTANT(lock_reset_wait))
+    if (!reset)
         rc = finish_reset(lock, index, thread, ticket, unreset);
     if (rc != 0) {
         *marks |= REMO__LOCK_UNRESET;
@@ -319,8 +317,6 @@ static int take_lock(struct remo_lock *lock, uint32_t index, struct remo__thread
     local->handovers = 0;
     local->waits_since_s = 0;
     local->marks = flags == REMO__LOCK_OWNER_DEAD ? REMO__LOCK_GOT_OWNERDEAD : 0;
-    if (REMO__MUTANT(lock_owner_dead))
-        flags = 0;
     remo__lock_publish(lock, local, remo__state_word(REMO__LOCK_HELD, nonce, ticket));
     if (remo__likely(flags == 0))
         return 0;
@@ -343,9 +339,7 @@ static int take_granted_lock(struct remo_lock *lock, uint32_t index, struct remo
                        remo__queue_word_flags(queue_word) & REMO__LOCK_OWNER_DEAD);
     local->reset = (struct remo_ack)REMO_ACK_INIT;
     uint32_t which = remo__lock_queue_word(lock, ticket);
-    int reset = 0;
-    if (!REMO__MUTANT(lock_reset))
-        reset = remo__lock_add(lock, index, thread, which, -queue_word, NULL, &local->reset);
+    int reset = remo__lock_add(lock, index, thread, which, -queue_word, NULL, &local->reset);
     uint8_t unreset = reset != 0 ? REMO__LOCK_UNRESET : 0; /* the release repeats the reset */
     local->marks |= unreset;
     if (!(remo__queue_word_flags(queue_word) & REMO__LOCK_LOST))
@@ -370,7 +364,7 @@ static int granted(void *ctx) {
     struct grant_wait *wait = ctx;
     uint64_t put = remo__load(wait->word);
     uint64_t message_grant = atomic_load_explicit(&wait->local->message_grant, memory_order_acquire);
-    if ((put & REMO__GRANT_WHICH) == wait->which || (put != 0 && REMO__MUTANT(lock_grant_which)))
+    if ((put & REMO__GRANT_WHICH) == wait->which)
         wait->grant = put;
     else if ((message_grant & REMO__GRANT_WHICH) == wait->which)
         wait->grant = message_grant;
@@ -391,8 +385,6 @@ static int granted_soon(void *ctx) {
 
 /* Wait for the grant, and remind the home of messages that it, or its peers, could not send. */
 static int wait_until_granted(struct grant_wait *wait, uint32_t index, uint64_t deadline_ns) {
-    if (REMO__MUTANT(lock_remind_brief))
-        wait->local->waits_since_s = 0;
 #ifndef REMO_SIM /* a short wait without a deadline reads no clock */
     wait->checks = 0;
     int soon = remo__wait(wait->lock->node, granted_soon, wait, deadline_ns);
@@ -413,7 +405,7 @@ static int set_skip(struct remo_lock *lock, uint32_t index, struct remo__thread 
     uint64_t old;
     int rc = remo__lock_swap(lock, index, thread, remo__lock_queue_word(lock, ticket), arrived,
                              arrived | REMO__QUEUE_WORD_SKIP, &old);
-    return rc == 0 && old != arrived && !REMO__MUTANT(lock_set_skip_granted) ? -EALREADY : rc;
+    return rc == 0 && old != arrived ? -EALREADY : rc;
 }
 
 /* Wait for the grant word of a grant that has been made. A late write may have overwritten the word. So the
@@ -423,12 +415,11 @@ static int wait_for_late_grant(struct grant_wait *wait, uint32_t index, uint16_t
     struct remo_lock *lock = wait->lock;
     uint64_t timeout_ns = lock->node->op_timeout_ns;
     uint64_t usual_end_ns = remo__deadline(timeout_ns / LATE_GRANT_PART);
-    uint64_t deadline_ns = remo__deadline(REMO__MUTANT(lock_late_grant) ? REMO_FOREVER : timeout_ns);
+    uint64_t deadline_ns = remo__deadline(timeout_ns);
     remo__lock_publish(lock, wait->local, remo__state_word(REMO__LOCK_WAITING, nonce, ticket));
     int rc = wait_until_granted(wait, index, usual_end_ns);
     if (rc == -ETIMEDOUT) {
-        if (!REMO__MUTANT(lock_late_grant_recount))
-            send_type(lock, wait->local->home, REMO__LOCK_RECOUNT);
+        send_type(lock, wait->local->home, REMO__LOCK_RECOUNT);
         rc = wait_until_granted(wait, index, deadline_ns);
     }
     if (rc != -ETIMEDOUT)
@@ -481,7 +472,7 @@ static int clear_skip(struct remo_lock *lock, uint32_t index, struct remo__threa
     uint32_t ticket = (uint32_t)previous;
     int rc = remo__lock_swap(lock, index, thread, remo__lock_queue_word(lock, ticket),
                              arrived | REMO__QUEUE_WORD_SKIP, arrived, &old);
-    if (rc != 0 || old == (arrived | REMO__QUEUE_WORD_SKIP) || REMO__MUTANT(lock_clear_skip_failed))
+    if (rc != 0 || old == (arrived | REMO__QUEUE_WORD_SKIP))
         return rc;
     atomic_store_explicit(&local->last_skipped, ticket, memory_order_relaxed);
     atomic_store_explicit(&local->has_skipped, true, memory_order_release);
@@ -504,7 +495,7 @@ int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
         remo__lock_end(lock, index, rc, nonce, ticket);
         return rc;
     }
-    if (remo__queue_word_is_granted(before) && !REMO__MUTANT(lock_arrive_granted))
+    if (remo__queue_word_is_granted(before))
         return take_granted_lock(lock, index, thread, nonce, ticket, before + arrive);
     return wait_for_grant(lock, index, thread, nonce, ticket, deadline_ns);
 }
@@ -548,7 +539,7 @@ static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread 
         if (old == expected)
             return take_lock(lock, index, thread, remo__state_nonce(previous), remo__word_next(old),
                              remo__word_flags(old));
-        if (!remo__word_is_free(old) && !REMO__MUTANT(lock_try_free))
+        if (!remo__word_is_free(old))
             break;
         expected = old;
     }

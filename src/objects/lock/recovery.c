@@ -2,7 +2,6 @@
  * A round scans the held locks, queries all participants, and resolves each ticket that no node claims.
  * All steps run on the control thread and never block. A RECOUNT never restarts a round. The steps and their
  * proof are described in docs/internals/lock.md. */
-#include "base/mutant.h"
 #include "objects/lock/lock.h"
 
 #include <stdlib.h>
@@ -121,7 +120,7 @@ void remo__lock_recovery_start(struct remo_lock *lock) {
 
 static void begin_recount(struct remo_lock *lock) {
     lock->recovery->recount_due = false;
-    lock->recovery->drains = !REMO__MUTANT(lock_drains);
+    lock->recovery->drains = true;
     start_round(lock);
 }
 
@@ -133,7 +132,7 @@ static void end_round(struct remo_lock *lock) {
     }
     skipped->is_of_this_round = false;
     lock->recovery->phase = IDLE;
-    if (lock->recovery->recount_due && !REMO__MUTANT(lock_recount_due))
+    if (lock->recovery->recount_due)
         begin_recount(lock);
 }
 
@@ -214,7 +213,7 @@ void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node) {
     struct remo__lock_recovery *recovery = lock->recovery;
     if (!recovery)
         return;
-    if (lock->has_unsent_grant && !REMO__MUTANT(lock_unsent_grant)) {
+    if (lock->has_unsent_grant) {
         remo__lock_recovery_start(lock);
     } else if (recovery->phase == QUERYING && remo_nodeset_has(&recovery->unsent, node)) {
         remo_nodeset_remove(&recovery->unsent, node);
@@ -251,7 +250,7 @@ static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader
     uint32_t round = remo__get_u32(reader);
     uint8_t last = remo__get_u8(reader);
     uint16_t count = remo__get_u16(reader);
-    if (reader->bad || recovery->phase != QUERYING || (round != recovery->round && !REMO__MUTANT(lock_round))
+    if (reader->bad || recovery->phase != QUERYING || round != recovery->round
         || !remo_nodeset_has(&recovery->unanswered, from))
         return; /* of an earlier round */
     for (uint32_t i = 0; i < count; i++) {
@@ -302,10 +301,10 @@ static int end_orphaned(const struct resolve *resolve, uint32_t ticket, uint64_t
     struct remo_lock *lock = resolve->lock;
     uint64_t change = 0;
     note_change(resolve);
-    if (entered && remo__word_flags(resolve->word) == 0 && !REMO__MUTANT(lock_mark_owner_dead))
+    if (entered && remo__word_flags(resolve->word) == 0)
         change = (uint64_t)REMO__LOCK_OWNER_DEAD << REMO__LOCK_FLAG_SHIFT;
     int rc = 0;
-    if (queue_word != 0 && !REMO__MUTANT(lock_orphaned_reset))
+    if (queue_word != 0)
         rc = remo__lock_add(lock, resolve->index, resolve->thread, remo__lock_queue_word(lock, ticket),
                             -queue_word, NULL, NULL);
     if (rc == 0)
@@ -327,7 +326,7 @@ static int skip_orphaned(const struct resolve *resolve, uint32_t ticket) {
         if (queue_word & REMO__QUEUE_WORD_SKIP)
             return 0;
         /* The grant came after the cut-off, so the failed node never held the lock. */
-        if (remo__queue_word_is_granted(queue_word) && !REMO__MUTANT(lock_orphaned_granted))
+        if (remo__queue_word_is_granted(queue_word))
             return end_orphaned(resolve, ticket, queue_word, false);
         note_change(resolve);
         rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, queue_word,
@@ -346,7 +345,7 @@ static bool confirm_skip(struct remo_lock *lock, uint32_t index, uint32_t ticket
     struct remo__lock_recovery *recovery = lock->recovery;
     struct skipped_ticket *skipped = &recovery->skipped;
     bool is_found = skipped->is_used && skipped->index == index && skipped->ticket == ticket;
-    if ((is_found && !skipped->is_of_this_round) || REMO__MUTANT(lock_confirm_skip)) {
+    if (is_found && !skipped->is_of_this_round) {
         skipped->is_used = false;
         return true;
     }
@@ -363,7 +362,7 @@ static bool confirm_skip(struct remo_lock *lock, uint32_t index, uint32_t ticket
  * the claim, and has reset the word. */
 static bool is_acquired(const struct resolve *resolve, uint32_t ticket, uint8_t claims) {
     if (claims & REMO__CLAIM_WAITING)
-        return !REMO__MUTANT(lock_acquired_since);
+        return true;
     return !confirm_skip(resolve->lock, resolve->index, ticket);
 }
 
@@ -371,7 +370,7 @@ static bool is_acquired(const struct resolve *resolve, uint32_t ticket, uint8_t 
 static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t claims) {
     struct remo_lock *lock = resolve->lock;
     uint64_t queue_word;
-    if ((claims & REMO__CLAIM_HELD) && !REMO__MUTANT(lock_claim_held))
+    if (claims & REMO__CLAIM_HELD)
         return 0;
     int rc = read_word(resolve, remo__lock_queue_word(lock, ticket), &queue_word);
     if (rc != 0)
@@ -385,11 +384,9 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
     if (queue_word == 0 && is_acquired(resolve, ticket, claims))
         return 0;
     /* A node that failed was about to skip the ticket of a node that is up. */
-    if ((queue_word == 0 || (is_granted && skipped)) && !REMO__MUTANT(lock_failed_skipper))
+    if (queue_word == 0 || (is_granted && skipped))
         return end_orphaned(resolve, ticket, queue_word, false);
     if (!is_granted) { /* the node that released the ticket before failed before the grant */
-        if (REMO__MUTANT(lock_failed_releaser))
-            return 0;
         note_change(resolve);
         rc = remo__lock_grant(lock, resolve->index, resolve->thread, ticket, remo__word_flags(resolve->word),
                               true);
@@ -397,8 +394,6 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
     }
     /* The granter has failed, or has answered since, so its write has ended. If the write was successful, the
      * waiter ignores the second grant word. */
-    if (REMO__MUTANT(lock_failed_granter))
-        return 0;
     note_change(resolve);
     return remo__lock_send_grant(lock, resolve->index, resolve->thread, remo__queue_word_waiter(queue_word),
                                  remo__grant_of(queue_word, ticket), true);
@@ -407,12 +402,11 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
 static int resolve_lock(struct resolve *resolve, const struct held_lock *held, const uint8_t *claims) {
     resolve->index = index_of(resolve->lock, held->at);
     int rc = read_word(resolve, 0, &resolve->word);
-    uint32_t done =
-        REMO__MUTANT(lock_read_again) ? 0 : (uint16_t)((uint32_t)(resolve->word & 0xffff) - held->first);
+    uint32_t done = (uint16_t)((uint32_t)(resolve->word & 0xffff) - held->first);
     if (rc != 0 || done >= held->span)
         return rc;
     for (uint32_t i = held->span - 1; rc == 0 && i > 0 && i >= done; i--)
-        if (claims[i] == 0 && !REMO__MUTANT(lock_skip_orphaned))
+        if (claims[i] == 0)
             rc = skip_orphaned(resolve, held->first + i);
     if (rc == 0 && done == 0)
         rc = resolve_first(resolve, held->first, claims[0]);
@@ -487,7 +481,7 @@ static void on_continue(struct remo_lock *lock, struct remo__reader *reader) {
  * ending. */
 static void recount(struct remo_lock *lock) {
     lock->recovery->remind_pause_ns = REMIND_PAUSE_MIN_NS;
-    if (lock->recovery->phase == IDLE || REMO__MUTANT(lock_recount_restarts))
+    if (lock->recovery->phase == IDLE)
         begin_recount(lock);
     else
         lock->recovery->recount_due = true;
@@ -500,8 +494,7 @@ static void recount_for_remind(struct remo_lock *lock, uint64_t now_ns) {
     if (recovery->recounted_at_ns != 0 && now_ns - recovery->recounted_at_ns < recovery->remind_pause_ns)
         return;
     recovery->recounted_at_ns = now_ns;
-    if (!REMO__MUTANT(lock_remind_pause))
-        recovery->remind_pause_ns = remo__min(2 * recovery->remind_pause_ns, REMIND_PAUSE_MAX_NS);
+    recovery->remind_pause_ns = remo__min(2 * recovery->remind_pause_ns, REMIND_PAUSE_MAX_NS);
     begin_recount(lock);
 }
 
@@ -510,10 +503,10 @@ static void recount_for_remind(struct remo_lock *lock, uint64_t now_ns) {
 static void remind(struct remo_lock *lock) {
     struct remo__lock_recovery *recovery = lock->recovery;
     uint64_t now_ns = remo__now_ns();
-    if (now_ns - recovery->reminded_at_ns < REMO__LOCK_REMIND_NS / 2 || REMO__MUTANT(lock_remind))
+    if (now_ns - recovery->reminded_at_ns < REMO__LOCK_REMIND_NS / 2)
         return;
     recovery->reminded_at_ns = now_ns;
-    if (recovery->phase == IDLE && !REMO__MUTANT(lock_remind_idle))
+    if (recovery->phase == IDLE)
         recount_for_remind(lock, now_ns);
     else if (recovery->phase == QUERYING)
         query_unanswered(lock);

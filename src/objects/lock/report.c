@@ -3,7 +3,6 @@
  * thread that ends the state gives the report a state that was exact, even if the present one is BUSY again.
  * The state ends, because each operation on a home that is up ends. The control thread never waits for that.
  * docs/internals/lock.md has the protocol and the bound. */
-#include "base/mutant.h"
 #include "objects/lock/lock.h"
 
 #include <stddef.h>
@@ -84,7 +83,7 @@ static void put_claim(struct answer *answer, uint32_t index, uint32_t ticket, ui
  * its query. */
 static void begin_wait(struct remo_lock *lock, uint32_t slot) {
     struct remo__lock_report *report = &lock->reports[slot];
-    report->waits = REMO__MUTANT(lock_report_number) ? 1 : report->waits % REMO__FOUND_WAITS_MAX + 1;
+    report->waits = report->waits % REMO__FOUND_WAITS_MAX + 1;
     atomic_store(&report->found, (uint64_t)report->waits << REMO__FOUND_WAIT_SHIFT);
     atomic_fetch_or(&lock->locals[report->next].waiters, REMO__LOCK_REPORT_WAITS);
 #ifndef REMO_SIM
@@ -165,8 +164,7 @@ static enum progress report_some(struct remo_lock *lock, uint32_t slot) {
     for (uint32_t locks = 0; report->next < lock->count; locks++) {
         bool is_step = locks < LOCKS_PER_STEP;
         if (!is_step || !put_claims(&answer, lock, slot)) {
-            if (answer.count == 0 || send_answer(lock, slot, &answer, false) == 0
-                || REMO__MUTANT(lock_report_part))
+            if (answer.count == 0 || send_answer(lock, slot, &answer, false) == 0)
                 return is_step ? WAITS : INCOMPLETE;
             end_wait(lock, slot); /* claims are lost: the next query begins again */
             return COMPLETE;
@@ -193,8 +191,7 @@ void remo__lock_report_continue(struct remo_lock *lock) {
     bool more = false;
     for (uint32_t slot = 0; slot < lock->home_count; slot++) {
         struct remo__lock_report *report = &lock->reports[slot];
-        if (!report->is_requested
-            || (!all_cut_off(lock, &report->failed) && !REMO__MUTANT(lock_report_cut_off)))
+        if (!report->is_requested || !all_cut_off(lock, &report->failed))
             continue; /* on_cut_off continues */
         enum progress progress = report_some(lock, slot);
         report->is_requested = progress != COMPLETE;
@@ -220,8 +217,7 @@ static void on_query(struct remo_lock *lock, uint32_t from, struct remo__reader 
             continue;
         struct remo__lock_report *report = &lock->reports[slot];
         if (!report->is_requested || report->round != round) { /* otherwise this query is a repetition */
-            if (!REMO__MUTANT(lock_report_again))
-                end_wait(lock, slot); /* a state found for the earlier query may be older than this one */
+            end_wait(lock, slot); /* a state found for the earlier query may be older than this one */
             report->is_requested = true;
             report->round = round;
             report->failed = failed;

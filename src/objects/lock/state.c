@@ -1,7 +1,6 @@
 /* state.c - the changes of a local state that threads of a node make concurrently, and a report that waits.
  * A state that is given to the report was exact at some time after the wait began. docs/internals/lock.md,
  * "Reports", has the proof. */
-#include "base/mutant.h"
 #include "objects/lock/lock.h"
 
 /* Other threads may run between the steps of a thread that finds a waiting report. */
@@ -28,9 +27,7 @@ static uint64_t read_wait(const struct remo_lock *lock, const struct remo__lock_
     atomic_thread_fence(memory_order_acquire); /* callers read the flag relaxed; `found` is at least as new */
     switch_in_simulator();
     uint64_t wait = atomic_load(&report->found);
-    bool waits = (wait & REMO__FOUND) == 0
-                 && (atomic_load(&report->next) == (uint32_t)(local - lock->locals)
-                     || REMO__MUTANT(lock_report_index));
+    bool waits = (wait & REMO__FOUND) == 0 && atomic_load(&report->next) == (uint32_t)(local - lock->locals);
     return waits ? wait : 0;
 }
 
@@ -40,9 +37,8 @@ void remo__lock_report_give(struct remo_lock *lock, const struct remo__lock_loca
                             uint64_t state) {
     switch_in_simulator();
     bool given =
-        REMO__MUTANT(lock_report_give)
-        || atomic_compare_exchange_strong(&report_of(lock, local)->found, &wait, remo__found_of(wait, state));
-    if (given && !REMO__MUTANT(lock_report_resume))
+        atomic_compare_exchange_strong(&report_of(lock, local)->found, &wait, remo__found_of(wait, state));
+    if (given)
         (void)remo__lock_report_send_continue(lock);
 }
 
@@ -53,7 +49,7 @@ void remo__lock_report_resume(struct remo_lock *lock, const struct remo__lock_lo
     uint64_t state = atomic_load(&local->state);
     if (wait == 0)
         return;
-    if (remo__state_kind(state) == REMO__LOCK_UNSETTLED && !REMO__MUTANT(lock_report_sweeps))
+    if (remo__state_kind(state) == REMO__LOCK_UNSETTLED)
         remo__request_sweeps(lock->node);
     if (remo__state_is_exact(state))
         remo__lock_report_give(lock, local, wait, state);
@@ -79,7 +75,7 @@ void remo__lock_reopen(struct remo_lock *lock, uint32_t index) {
  * BUSY most of the time delays no report. */
 bool remo__lock_make_busy(struct remo_lock *lock, struct remo__lock_local *local, uint64_t *ret_previous) {
     uint64_t wait = 0;
-    if ((atomic_load(&local->waiters) & REMO__LOCK_REPORT_WAITS) && !REMO__MUTANT(lock_report_begin))
+    if (atomic_load(&local->waiters) & REMO__LOCK_REPORT_WAITS)
         wait = read_wait(lock, local);
     uint64_t previous = atomic_load_explicit(&local->state, memory_order_relaxed);
     if (!remo__state_is_open(previous)

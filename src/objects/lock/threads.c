@@ -1,7 +1,6 @@
 /* threads.c - queues the threads of one node that wait for the same lock, in private memory.
  * A release hands the lock over to the first of them without a network operation. A thread whose `granted` is
  * set has left the queue, and holds the lock. docs/internals/lock.md describes the protocol. */
-#include "base/mutant.h"
 #include "objects/lock/lock.h"
 
 #define ROOM_PAUSE_NS REMO__NS_PER_MS /* between reads of a home word without room */
@@ -150,7 +149,7 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
 bool remo__lock_hand_over(struct remo_lock *lock, uint32_t index) {
     struct remo__lock_local *local = &lock->locals[index];
     struct remo__lock_stripe *stripe = remo__lock_stripe(lock, index);
-    if (local->handovers >= REMO_LOCK_HANDOVERS_MAX && !REMO__MUTANT(lock_handovers))
+    if (local->handovers >= REMO_LOCK_HANDOVERS_MAX)
         return false;
     pthread_mutex_lock(&stripe->mutex);
     struct remo__lock_waiter *next = *find_first(stripe, index);

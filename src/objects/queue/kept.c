@@ -4,13 +4,12 @@
  * docs/internals/queue.md, "Failed pushes", describes the steps. */
 #include <assert.h>
 
-#include "base/mutant.h"
 #include "objects/queue/queue.h"
 
 #define RETRIES_MAX 2u /* of a retraction that fails */
 
 static struct remo__queue_kept_claim *own_entry(const struct remo__queue_op *op) {
-    return &op->queue->kept[REMO__MUTANT(queue_kept_entry) ? 0 : op->thread->index];
+    return &op->queue->kept[op->thread->index];
 }
 
 /* Start the operation of the next step, before the deadline (0: without waiting). The read follows the writes
@@ -84,7 +83,7 @@ static void keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim 
     if (kept->step != REMO__QUEUE_RETRACT_WRITES)
         restart(kept); /* the operation in flight refers to *kept */
     (void)remo__mutex_lock(queue->node, &queue->kept_mutex, REMO_FOREVER);
-    assert(!entry->is_used || REMO__MUTANT(queue_kept_entry) || REMO__MUTANT(queue_retract_own));
+    assert(!entry->is_used);
     *entry = *kept;
     entry->ack = (struct remo_ack)REMO_ACK_INIT;
     remo_ack_join(&entry->ack, &kept->ack);
@@ -92,8 +91,7 @@ static void keep_claim(struct remo__queue_op *op, struct remo__queue_kept_claim 
     atomic_fetch_add(&queue->kept_count, 1);
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
     remo_ack_cancel(&kept->ack);
-    if (!REMO__MUTANT(queue_wake_kept))
-        remo__wake(queue->node); /* threads that wait behind the claim advance the retraction */
+    remo__wake(queue->node); /* threads that wait behind the claim advance the retraction */
 }
 
 /* Note the result of a retraction: after 0, or 1 with an unknown outcome, it has freed the slot. */
@@ -107,18 +105,12 @@ static void notify_of_retraction(struct remo__queue_op *op) {
     if (!op->has_retracted)
         return;
     op->has_retracted = false;
-    if (!REMO__MUTANT(queue_notify_retracted_pops))
-        remo__queue_notify_waiters(op, REMO__QUEUE_TAIL);
-    if (!REMO__MUTANT(queue_notify_retracted_pushes))
-        remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
+    remo__queue_notify_waiters(op, REMO__QUEUE_TAIL);
+    remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
 }
 
 int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
     int rc = -EIO;
-    if (REMO__MUTANT(queue_retract)) {
-        remo_ack_cancel(&kept->ack);
-        return -EIO;
-    }
     for (uint32_t i = 0; i <= RETRIES_MAX && rc < 0 && rc != -EINPROGRESS && !remo__is_departure(rc); i++)
         rc = advance_and_wait(op, kept);
     if (rc < 0 && !remo__is_departure(rc))
@@ -126,8 +118,7 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
     else
         remo_ack_cancel(&kept->ack);
     note_retracted(op, kept, rc);
-    if (!REMO__MUTANT(queue_notify_retracted))
-        notify_of_retraction(op);
+    notify_of_retraction(op);
     return rc == 1 && kept->outcome_unknown ? -EIO : rc;
 }
 
@@ -135,7 +126,7 @@ int remo__queue_retract_or_keep(struct remo__queue_op *op, struct remo__queue_ke
  * if its slot's owner has failed or left. Returns whether an operation of the retraction is in flight, or
  * waits for a free slot of its thread. */
 static bool advance_kept(struct remo__queue_op *op, struct remo__queue_kept_claim *kept) {
-    int rc = REMO__MUTANT(queue_retract_now) ? advance_and_wait(op, kept) : advance(op, kept, 0);
+    int rc = advance(op, kept, 0);
     if (rc < 0 && !remo__is_departure(rc))
         return rc == -ETIMEDOUT || (rc == -EINPROGRESS && kept->step != REMO__QUEUE_RETRACT_WRITES);
     note_retracted(op, kept, rc);
@@ -153,8 +144,7 @@ void remo__queue_retract_kept_claims(struct remo__queue_op *op) {
         if (atomic_load(&queue->kept[i].is_used))
             (void)advance_kept(op, &queue->kept[i]);
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
-    if (!REMO__MUTANT(queue_notify_kept))
-        notify_of_retraction(op);
+    notify_of_retraction(op);
 }
 
 /* A wait condition: the claim of this thread is retracted. Fails if no operation of the retraction is in
@@ -171,13 +161,12 @@ static int is_retracted(void *ctx) {
     remo__mutex_unlock(queue->node, &queue->kept_mutex);
     if (!atomic_load(&kept->is_used))
         return 1;
-    return continues && !REMO__MUTANT(queue_retract_own_wait) ? 0 : -EIO;
+    return continues ? 0 : -EIO;
 }
 
 int remo__queue_retract_own_claim(struct remo__queue_op *op) {
     struct remo_queue *queue = op->queue;
-    if (remo__likely(atomic_load_explicit(&queue->kept_count, memory_order_relaxed) == 0)
-        || REMO__MUTANT(queue_retract_own))
+    if (remo__likely(atomic_load_explicit(&queue->kept_count, memory_order_relaxed) == 0))
         return 0;
     int rc = remo__wait_polling(queue->node, is_retracted, op, remo__deadline(queue->node->op_timeout_ns));
     notify_of_retraction(op);

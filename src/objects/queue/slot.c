@@ -6,7 +6,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/mutant.h"
 #include "base/random.h"
 #include "objects/queue/queue.h"
 
@@ -70,7 +69,7 @@ static size_t inline_bytes(size_t size) {
 /* The mask of the words of an inline element. It depends on the ticket, so a word of an earlier lap differs
  * from the expected word: see "Masked elements" in docs/internals/queue.md. */
 static uint64_t mask_of(uint64_t ticket) {
-    return REMO__MUTANT(queue_mask) ? 0 : remo__random_mix(ticket);
+    return remo__random_mix(ticket);
 }
 
 /* Copy an element into masked words. The last word is padded with zeros. */
@@ -119,15 +118,14 @@ static int claim_slot_from(struct remo__queue_op *op, const struct remo__queue_s
         if (rc == 0 && *ret_old == mine) /* of this call: a thread that keeps a claim does not push */
             return 1;
     }
-    return rc != 0 ? remo__queue_convert_timeout(op, rc)
-                   : *ret_old == free_before || REMO__MUTANT(queue_claim);
+    return rc != 0 ? remo__queue_convert_timeout(op, rc) : *ret_old == free_before;
 }
 
 /* Claim a slot, even one that is free in an earlier lap. The loop ends, because the lap of a slot only
  * increases. */
 static int claim_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t *ret_old) {
     int rc = claim_slot_from(op, slot, remo__queue_free_claim(slot->lap), ret_old);
-    while (rc == 0 && is_free_earlier(*ret_old, slot) && !REMO__MUTANT(queue_claim_behind))
+    while (rc == 0 && is_free_earlier(*ret_old, slot))
         rc = claim_slot_from(op, slot, *ret_old, ret_old);
     return rc;
 }
@@ -160,7 +158,7 @@ static void raise_hint(struct remo__queue_op *op, uint64_t ticket) {
 /* Return whether a search ends without a result. A pass repeats only after progress of another node, so the
  * queue as a whole makes progress; but a slow node may be outrun in each pass. */
 static bool is_outrun(const struct remo__queue_op *op, uint32_t passes) {
-    return passes >= PASSES_MAX && remo__remaining_ns(op->deadline_ns) == 0 && !REMO__MUTANT(queue_outrun);
+    return passes >= PASSES_MAX && remo__remaining_ns(op->deadline_ns) == 0;
 }
 
 static void begin_try(struct remo__queue_op *op) {
@@ -175,11 +173,9 @@ static int place_writes(struct remo__queue_op *op, const struct remo__queue_slot
                         struct remo_ack *ack) {
     int rc = 0;
     uint64_t flushed;
-    if (remo__ack_pending(ack) && REMO__MUTANT(queue_written))
-        remo_ack_cancel(ack);
-    else if (remo__ack_pending(ack))
+    if (remo__ack_pending(ack))
         rc = remo_ack_wait(ack, op->queue->node->op_timeout_ns);
-    if (rc == 0 && !op->queue->node->fabric->caps.completion_placed && !REMO__MUTANT(queue_flush))
+    if (rc == 0 && !op->queue->node->fabric->caps.completion_placed)
         rc = read_slot(slot, 0, &flushed, sizeof flushed);
     return rc;
 }
@@ -373,7 +369,7 @@ static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot
         sum = checksum(snapshot->data, inline_bytes(size), snapshot->meta);
     else if (!op->is_too_large)
         sum = checksum(op->buffer, size, snapshot->meta);
-    if (snapshot->checksum != sum && !REMO__MUTANT(queue_checksum))
+    if (snapshot->checksum != sum)
         return 0;
     if (is_inline && !op->is_too_large)
         copy_out(op->buffer, snapshot->data, size, mask_of(slot->ticket));
@@ -430,13 +426,12 @@ static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, 
         uint64_t lap = snapshot.claim >> REMO__SLOT_LAP_SHIFT;
         *ret_claim = snapshot.claim;
         *ret_verdict = lap > slot->lap ? VERDICT_TAKEN : VERDICT_FREE;
-        bool later = lap > slot->lap && !REMO__MUTANT(queue_lap);
-        if (later || !(snapshot.claim & REMO__SLOT_CLAIMED))
+        if (lap > slot->lap || !(snapshot.claim & REMO__SLOT_CLAIMED))
             return 0;
-        if (lap < slot->lap && !REMO__MUTANT(queue_go_back))
+        if (lap < slot->lap)
             move_to_lap(op->queue, slot, lap);
         rc = copy_element(op, slot, &snapshot);
-        if (rc == 0 && !REMO__MUTANT(queue_still_claimed)) {
+        if (rc == 0) {
             bool same = false;
             rc = compare_claim(slot, snapshot.claim, &same);
             if (rc == 0 && !same)
@@ -445,12 +440,10 @@ static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, 
         if (rc < 0)
             return rc;
         uint32_t node = snapshot.claim & 0xffff;
-        bool abandoned = cut && !REMO__MUTANT(queue_abandoned);
-        *ret_verdict = rc == 1 ? VERDICT_FILLED : abandoned ? VERDICT_ABANDONED : VERDICT_UNFILLED;
+        *ret_verdict = rc == 1 ? VERDICT_FILLED : cut ? VERDICT_ABANDONED : VERDICT_UNFILLED;
         if (rc == 1 || cut || node >= op->queue->node->size || !remo__queue_has_departed(op->queue, node))
             return 0;
         rc = read_cut_off(op, slot, node, &cut);
-        cut = cut || REMO__MUTANT(queue_cut_off);
         if (rc != 0 || !cut)
             return rc;
     }
@@ -462,8 +455,7 @@ static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, 
 static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                              uint64_t claimed) {
     uint64_t tail = 0, old;
-    if (atomic_load_explicit(&op->queue->departures, memory_order_acquire) == 0
-        || REMO__MUTANT(queue_skipped))
+    if (atomic_load_explicit(&op->queue->departures, memory_order_acquire) == 0)
         return 0;
     int rc = read_word(op, REMO__QUEUE_TAIL, &tail);
     if (rc != 0 || tail >> 1 <= slot->ticket)
@@ -476,9 +468,8 @@ static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue
 static int fail_removal(struct remo__queue_op *op, const struct remo__queue_slot *slot) {
     char reason[REMO__SENTENCE_MAX];
     snprintf(reason, sizeof reason, "%s", remo_last_error());
-    op->is_removal_unknown = !REMO__MUTANT(queue_removal);
-    if (!REMO__MUTANT(queue_notify_removal))
-        remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
+    op->is_removal_unknown = true;
+    remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
     return remo__fail(
         -EIO,
         "cannot remove the first element of queue %s from its slot at node %u: %s; whether it was "
@@ -490,7 +481,7 @@ static int fail_removal(struct remo__queue_op *op, const struct remo__queue_slot
  * an earlier lap, the next search begins at `ticket` again. */
 static void finish_pop(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t ticket,
                        uint64_t word) {
-    uint64_t next = slot->ticket == ticket || REMO__MUTANT(queue_finish_earlier) ? ticket + 1 : ticket;
+    uint64_t next = slot->ticket == ticket ? ticket + 1 : ticket;
     raise_hint(op, next);
     remo__queue_advance(op, word, next);
 }
@@ -530,18 +521,17 @@ int remo__queue_try_pop(void *ctx) {
         }
         if (rc != 0 && !remo__is_departure(rc))
             return remo__queue_convert_timeout(op, rc);
-        if (rc == 0 && verdict == VERDICT_FILLED && (old == claimed || REMO__MUTANT(queue_pop_once))) {
+        if (rc == 0 && verdict == VERDICT_FILLED && old == claimed) {
             finish_pop(op, &slot, ticket, word);
             return 1;
         }
-        if (rc == 0 && verdict == VERDICT_TAKEN && slot.ticket != ticket
-            && !REMO__MUTANT(queue_taken_earlier))
+        if (rc == 0 && verdict == VERDICT_TAKEN && slot.ticket != ticket)
             continue; /* another pop has removed the element of an earlier lap */
         if (rc == 0 && verdict == VERDICT_TAKEN) {
             rc = continue_search(op, &word, &ticket);
             if (rc != 0)
                 return rc;
-        } else if (rc != 0 || slot.ticket == ticket || REMO__MUTANT(queue_lost_earlier)) {
+        } else if (rc != 0 || slot.ticket == ticket) {
             ticket++;
         }
     }

@@ -2,7 +2,6 @@
  * Invariant: a waiter sets bit 0 of the word before its last try, and a call moves the word after it changed
  * a slot; so the waiter observes the change, or the call observes the bit and notifies the waiters. The
  * protocol is described in docs/internals/queue.md, "Waiting". */
-#include "base/mutant.h"
 #include "objects/queue/queue.h"
 
 #define SWAPS_MAX 8u /* of a word in one call; a failed one means that another node has moved the word */
@@ -61,8 +60,6 @@ static int notify_once(struct remo__queue_op *op, enum remo__queue_side side) {
         rc = remo__read(ref, &waiters, sizeof waiters, NULL);
     if (remo__is_departure(rc))
         return rc;
-    if (rc != 0 && REMO__MUTANT(queue_notify_all))
-        return rc;
     if (rc != 0)
         assume_all_wait(queue, &waiters);
     for (uint32_t i = 0; i < queue->member_count; i++) {
@@ -78,14 +75,8 @@ static int notify_once(struct remo__queue_op *op, enum remo__queue_side side) {
 /* A departure wakes all waiters. After a timeout the write is still in flight, so it is not repeated. */
 void remo__queue_notify_waiters(struct remo__queue_op *op, enum remo__queue_side side) {
     int rc = notify_once(op, side);
-    for (uint32_t i = 1; i < NOTIFY_TRIES_MAX && rc != 0 && rc != -ETIMEDOUT && !remo__is_departure(rc)
-                         && !REMO__MUTANT(queue_notify_again);
-         i++)
+    for (uint32_t i = 1; i < NOTIFY_TRIES_MAX && rc != 0 && rc != -ETIMEDOUT && !remo__is_departure(rc); i++)
         rc = notify_once(op, side);
-}
-
-static bool is_notify_omitted(enum remo__queue_side side) {
-    return side == REMO__QUEUE_TAIL ? REMO__MUTANT(queue_notify_push) : REMO__MUTANT(queue_notify_pop);
 }
 
 void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t to) {
@@ -96,7 +87,7 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
         if (remo__is_departure(rc))
             return; /* the departure wakes all waiters; the push or pop itself is complete */
         if (remo__unlikely(rc != 0)) {
-            has_waiters = !REMO__MUTANT(queue_notify_error); /* the flag is unknown */
+            has_waiters = true; /* the flag is unknown */
             break;
         }
         has_waiters = old & 1;
@@ -104,7 +95,7 @@ void remo__queue_advance(struct remo__queue_op *op, uint64_t expected, uint64_t 
             break;
         expected = old;
     }
-    if (remo__unlikely(has_waiters) && !is_notify_omitted(op->side))
+    if (remo__unlikely(has_waiters))
         remo__queue_notify_waiters(op, op->side);
 }
 
@@ -123,7 +114,7 @@ static int change_own_bit(struct remo__queue_op *op, enum remo__queue_side side,
     for (uint32_t i = 0; i < BIT_SWAPS_MAX && rc == 0; i++) {
         rc = remo__compare_swap(ref, expected, set ? expected | bit : expected & ~bit, &old, NULL);
         *ret_changed = rc == 0 && old == expected;
-        if (rc != 0 || old == expected || REMO__MUTANT(queue_wait_bit))
+        if (rc != 0 || old == expected)
             break;
         expected = old;
     }
@@ -155,7 +146,7 @@ static void end_wait(struct remo__queue_op *op, enum remo__queue_side side) {
     if (remo__mutex_lock(op->queue->node, &waiters->mutex, REMO_FOREVER) != 0)
         return;
     if (--waiters->thread_count == 0 && change_own_bit(op, side, false, &is_cleared) != 0)
-        waiters->is_clear_in_flight = !REMO__MUTANT(queue_late_clear);
+        waiters->is_clear_in_flight = true;
     remo__mutex_unlock(op->queue->node, &waiters->mutex);
 }
 
@@ -197,8 +188,7 @@ static int is_notified(void *ctx) {
  * while this node keeps a claim: the waiter itself advances the retraction. */
 static bool is_notification_certain(struct remo_queue *queue, enum remo__queue_side side,
                                     uint32_t kept_count) {
-    return atomic_load(&queue->waiters[side].is_bit_set) && atomic_load(&queue->departures) == 0
-           && (kept_count == 0 || REMO__MUTANT(queue_wait_kept));
+    return atomic_load(&queue->waiters[side].is_bit_set) && atomic_load(&queue->departures) == 0 && kept_count == 0;
 }
 
 /* Wait until a try succeeds. This node's bit is set if `is_bit_set`. The try between the flag and the sleep

@@ -5,7 +5,6 @@
  * docs/internals/kv.md. */
 #include <errno.h>
 
-#include "base/mutant.h"
 #include "systems/kv/kv.h"
 
 /* ---- locks ---- */
@@ -17,12 +16,12 @@ static int lock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_
     if (remo__unlikely(mine->is_kept) && remo__kv_release_kept(kv, mine) != 0)
         return -ETIMEDOUT;
     uint32_t holder = remo__holder_replace(mine->thread, mine->thread->index);
-    int rc = REMO__MUTANT(kv_lock) ? 0 : remo_lock_acquire(kv->locks, stripe, timeout_ns);
+    int rc = remo_lock_acquire(kv->locks, stripe, timeout_ns);
     /* Another operation of this thread's window holds the stripe: treat it as one of another thread. */
     if (rc == -EDEADLK)
         rc = -ETIMEDOUT;
     /* Each step of a change leaves the map consistent: "Failure" in docs/internals/kv.md. */
-    if (rc == -EOWNERDEAD && !REMO__MUTANT(kv_consistent))
+    if (rc == -EOWNERDEAD)
         rc = remo_lock_consistent(kv->locks, stripe);
     (void)remo__holder_replace(mine->thread, holder);
     if (rc == 0)
@@ -34,7 +33,7 @@ static int unlock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint6
                          enum remo_fence_scope fence) {
     mine->locks_held--;
     uint32_t holder = remo__holder_replace(mine->thread, mine->thread->index);
-    int rc = REMO__MUTANT(kv_lock) ? 0 : remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
+    int rc = remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
     (void)remo__holder_replace(mine->thread, holder);
     return rc;
 }
@@ -49,16 +48,13 @@ static int unlock_with_status(struct remo_kv *kv, struct remo__kv_thread *mine, 
 static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
                               uint32_t node) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
-    bool is_fenced = !REMO__MUTANT(kv_update_fence);
-    bool is_same_node = remo_lock_home(kv->locks, stripe) == node || REMO__MUTANT(kv_update_fence_scope);
+    bool is_same_node = remo_lock_home(kv->locks, stripe) == node;
     int loss = 0, rc = 0;
-    if (!is_same_node && REMO__MUTANT(kv_fence_retry))
-        loss = remo__fence_peer(mine->thread, mine->thread, node);
-    else if (!is_same_node && is_fenced && !kv->node->mapped)
+    if (!is_same_node && !kv->node->mapped)
         rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
     if (rc != 0)
         return remo__kv_keep_locked(kv, mine, stripe, node);
-    rc = unlock_stripe(kv, mine, hash, is_same_node && is_fenced ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
+    rc = unlock_stripe(kv, mine, hash, is_same_node ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
     if (rc != -EAGAIN)
         return loss != 0 ? loss : rc;
     mine->locks_held++;
@@ -98,7 +94,7 @@ static inline __attribute__((always_inline)) int compute_next_value(const struct
     }
     bool is_equal =
         count == op->expected_bytes && (count == 0 || memcmp(mine->scratch, op->expected, count) == 0);
-    if (is_equal || REMO__MUTANT(kv_compare))
+    if (is_equal)
         return 0;
     return remo__fail_static(
         -ESTALE, "cannot replace the value: it is not the expected one; read it again with a get");
@@ -110,10 +106,9 @@ static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const s
     int rc = remo__kv_buffer_ensure(mine, &mine->outgoing);
     if (rc != 0)
         return rc;
-    uint64_t meta = remo__kv_meta_make(
-        remo__kv_meta_version(place->snapshot.meta) + !REMO__MUTANT(kv_version), next->count);
+    uint64_t meta = remo__kv_meta_make(remo__kv_meta_version(place->snapshot.meta) + 1, next->count);
     size_t bytes = remo__kv_copy_build(mine->outgoing, place->snapshot.head, hash, meta, next->bytes);
-    uint32_t copy = place->snapshot.copy ^ !REMO__MUTANT(kv_other_copy);
+    uint32_t copy = place->snapshot.copy ^ 1;
     uint64_t at =
         remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)) + remo__kv_copy_at(&kv->shape, copy);
     return remo_region_write(kv->slots, remo__kv_entry_node(place->entry), at, mine->outgoing, bytes, 0, ack);
@@ -185,7 +180,7 @@ static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
     uint32_t node = remo__kv_entry_node(place->entry);
     int rc = remo_region_write(kv->slots, node, remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)),
                                &head, sizeof head, 0, NULL);
-    if (rc != 0 || REMO__MUTANT(kv_delete_fence))
+    if (rc != 0)
         return rc;
     rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
     *ret_in_flight = rc != 0;
@@ -200,7 +195,7 @@ static int delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
     if (rc == 0)
         rc = mark_deleted(kv, mine, &place, &in_flight);
-    if (in_flight && !REMO__MUTANT(kv_delete_keep))
+    if (in_flight)
         return remo__kv_keep_locked(kv, mine, remo__kv_stripe_of(kv, state->hash),
                                     remo__kv_entry_node(place.entry));
     if (rc != 0)
@@ -213,8 +208,8 @@ static int delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
 
 /* The key is deleted, whatever the release returns. */
 int remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
-    int rc = unlock_stripe(kv, mine, remo__kv_op_state(op)->hash, REMO_FENCE_NONE);
-    return REMO__MUTANT(kv_delete_release) ? rc : 0;
+    (void)unlock_stripe(kv, mine, remo__kv_op_state(op)->hash, REMO_FENCE_NONE);
+    return 0;
 }
 
 /* ---- insert; and put of a key that is absent ---- */
@@ -223,7 +218,7 @@ int remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, str
 static uint32_t take_slot(struct remo_kv *kv) {
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
     uint32_t slot = remo__kv_pool_take(&kv->pool);
-    if (remo__unlikely(slot == REMO__KV_NO_SLOT) && !REMO__MUTANT(kv_reclaim) && remo__kv_reclaim(kv) > 0)
+    if (remo__unlikely(slot == REMO__KV_NO_SLOT) && remo__kv_reclaim(kv) > 0)
         slot = remo__kv_pool_take(&kv->pool);
     remo__mutex_unlock(kv->node, &kv->index_mutex);
     if (slot == REMO__KV_NO_SLOT)
@@ -302,7 +297,7 @@ int remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, stru
         record.entry = (record.entry & ~(UINT64_C(0xffff) << 48)) | REMO__KV_RECORD_REMOVE << 48;
         remo__kv_defer_record(kv, &record);
     }
-    if (!is_insert && !REMO__MUTANT(kv_delete_sent))
+    if (!is_insert)
         return remo__kv_delete_finish(kv, mine, op);
     return unlock_with_status(kv, mine, state->hash, status);
 }

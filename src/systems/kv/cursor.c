@@ -2,7 +2,6 @@
  * of the entry there. docs/internals/kv.md states why it returns each key that stays exactly once. */
 #include <errno.h>
 
-#include "base/mutant.h"
 #include "systems/kv/kv.h"
 
 /* One entry, and the caller's buffers for its key and value. */
@@ -23,8 +22,7 @@ static bool is_current(const struct visit *visit, uint64_t head) {
     bool is_same_generation = (remo__kv_head_generation(head) & REMO__KV_GENERATION_MASK)
                               == remo__kv_entry_generation(visit->entry);
     uint32_t key_bytes = remo__kv_head_key_bytes(head);
-    return remo__kv_head_state(head) == REMO__KV_VALID
-           && (is_same_generation || REMO__MUTANT(kv_cursor_generation)) && key_bytes > 0
+    return remo__kv_head_state(head) == REMO__KV_VALID && is_same_generation && key_bytes > 0
            && key_bytes <= visit->kv->shape.key_bytes_max;
 }
 

@@ -4,7 +4,6 @@
  * get with the cache misses of this one. Why a get is linearizable: docs/internals/kv.md. */
 #include <errno.h>
 
-#include "base/mutant.h"
 #include "systems/kv/kv.h"
 
 /* Read a slot of a node that is not mapped, into mine->image. */
@@ -103,7 +102,7 @@ static int probe_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, c
 static void drop_if_stale(struct remo_kv *kv, uint64_t index_hash, uint64_t entry, uint64_t head) {
     bool is_same_generation =
         (remo__kv_head_generation(head) & REMO__KV_GENERATION_MASK) == remo__kv_entry_generation(entry);
-    if (is_same_generation && remo__kv_head_state(head) != REMO__KV_DELETED && !REMO__MUTANT(kv_drop_live))
+    if (is_same_generation && remo__kv_head_state(head) != REMO__KV_DELETED)
         return;
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
     if (remo__kv_index_remove(&kv->index, index_hash, entry) && remo__kv_entry_node(entry) == kv->rank
@@ -199,8 +198,7 @@ static __attribute__((noinline)) int continue_get(struct remo_kv *kv, struct rem
     int lost_error = 0;
     for (;;) {
         if (search->entry != 0 && search->rc == 0 && search->verdict != REMO__KV_VERDICT_OTHER) {
-            bool good = search->verdict == REMO__KV_VERDICT_GOOD
-                        || (search->verdict == REMO__KV_VERDICT_OLDER && REMO__MUTANT(kv_second_probe));
+            bool good = search->verdict == REMO__KV_VERDICT_GOOD;
             search->rc =
                 good ? 1
                      : probe_until_whole(kv, mine, &search->key, search->entry, dst, cap, &search->snapshot);

@@ -4,7 +4,6 @@
  * remo__kv_step (kv.h); docs/internals/kv.md describes the steps of changes. */
 #include <errno.h>
 
-#include "base/mutant.h"
 #include "systems/kv/kv.h"
 
 /* ---- in flight ---- */
@@ -148,7 +147,7 @@ static void apply_verdict(struct remo__kv_thread *mine, struct remo_kv_op *op, e
                           const struct remo__kv_snapshot *snapshot) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     if (remo__likely(verdict == REMO__KV_VERDICT_GOOD)
-        || (verdict == REMO__KV_VERDICT_OLDER && (state->was_probed || REMO__MUTANT(kv_second_probe)))) {
+        || (verdict == REMO__KV_VERDICT_OLDER && state->was_probed)) {
         complete_get(mine, op, snapshot->meta);
         return;
     }
@@ -286,7 +285,7 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     case REMO__KV_STEP_LOCK: try_change(kv, mine, op); break;
     case REMO__KV_STEP_SEND: break;
     case REMO__KV_STEP_ACK:
-        if (REMO__MUTANT(kv_insert_acks) || remo__kv_is_acked(kv, mine, state->position))
+        if (remo__kv_is_acked(kv, mine, state->position))
             complete_op(mine, op, remo__kv_insert_finish(kv, mine, op));
         break;
     }

@@ -48,8 +48,7 @@ size_t remo__kv_copy_build(char *image, uint64_t head, uint64_t hash, uint64_t m
 uint64_t remo__kv_slot_fill(const struct remo__kv_shape *shape, char *slot, const struct remo__kv_key *key,
                             const void *value, size_t value_bytes, char *scratch) {
     uint32_t generation = remo__kv_head_generation(remo__load(slot)) + 1;
-    uint64_t head = remo__kv_head_make(generation, key->bytes_count,
-                                       REMO__MUTANT(kv_inserting) ? REMO__KV_VALID : REMO__KV_INSERTING);
+    uint64_t head = remo__kv_head_make(generation, key->bytes_count, REMO__KV_INSERTING);
     /* The new generation comes first: it invalidates the seals of the old copies. */
     remo__store(slot, head);
     size_t whole = key->bytes_count & ~(size_t)7;

@@ -20,7 +20,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "base/mutant.h"
 #include "base/bits.h"
 #include "base/random.h"
 #include "channel/remote.h"
@@ -144,10 +143,9 @@ static inline uint64_t remo__kv_value_sum(const void *value, size_t count) {
 
 /* Return the seal. Distinct factors keep the four inputs independent before they are mixed. */
 static inline uint64_t remo__kv_seal(uint64_t value_sum, uint64_t meta, uint64_t head, uint64_t hash) {
-    return remo__random_mix((REMO__MUTANT(kv_key_sum) ? 0 : hash) + value_sum * UINT64_C(0xc2b2ae3d27d4eb4f)
+    return remo__random_mix(hash + value_sum * UINT64_C(0xc2b2ae3d27d4eb4f)
                             + meta * UINT64_C(0xd6e8feb86659fd93)
-                            + (REMO__MUTANT(kv_generation) ? 0 : remo__kv_head_generation(head))
-                                  * UINT64_C(0x9fb21c651e98df25));
+                            + remo__kv_head_generation(head) * UINT64_C(0x9fb21c651e98df25));
 }
 
 /* ---- reading ---- */
@@ -177,8 +175,7 @@ static inline bool remo__kv_copy_read(const struct remo__kv_shape *shape, const 
     void *to = bytes <= cap ? dst : scratch;
     if (remo__likely(bytes > 0))
         remo__copy_from(to, from + REMO__KV_COPY_HEAD_BYTES, bytes);
-    return seal == remo__kv_seal(remo__kv_value_sum(to, bytes), meta, head, hash)
-           || REMO__MUTANT(kv_checksum);
+    return seal == remo__kv_seal(remo__kv_value_sum(to, bytes), meta, head, hash);
 }
 
 /* Read the older copy, given by `snapshot`, after the newer one was torn, and return whether it is whole. */
@@ -193,13 +190,12 @@ remo__kv_slot_read(const struct remo__kv_shape *shape, const char *slot, const s
                    void *dst, size_t cap, char *scratch, struct remo__kv_snapshot *ret_snapshot) {
     uint64_t head = remo__load(slot);
     ret_snapshot->head = head;
-    if (remo__unlikely((remo__kv_head_state(head) != REMO__KV_VALID && !REMO__MUTANT(kv_valid))
-                       || (!remo__kv_slot_has_key(shape, slot, head, key) && !REMO__MUTANT(kv_key))))
+    if (remo__unlikely(remo__kv_head_state(head) != REMO__KV_VALID
+                       || !remo__kv_slot_has_key(shape, slot, head, key)))
         return REMO__KV_VERDICT_OTHER;
     const char *copies = slot + shape->copies_at;
     uint64_t meta0 = remo__load(copies + 8), meta1 = remo__load(copies + shape->copy_bytes + 8);
-    uint64_t newer = REMO__MUTANT(kv_newer) ? 0 : remo__kv_meta_newer_mask(meta1, meta0),
-             meta = meta0 ^ ((meta0 ^ meta1) & newer);
+    uint64_t newer = remo__kv_meta_newer_mask(meta1, meta0), meta = meta0 ^ ((meta0 ^ meta1) & newer);
     const char *copy = copies + (shape->copy_bytes & newer);
     if (remo__likely(remo__kv_copy_read(shape, copy, head, key->hash, meta, dst, cap, scratch))) {
         *ret_snapshot = (struct remo__kv_snapshot){.head = head, .meta = meta, .copy = (uint32_t)newer & 1};

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/mutant.h"
 #include "systems/kv/kv.h"
 
 /* ---- receiving ---- */
@@ -39,7 +38,7 @@ static void apply_record(struct remo_kv *kv, const struct remo__kv_record *recor
             remo__log(&kv->node->log, REMO_LOG_ERROR,
                       "map %s: the index is full; gets on this node do not find a key of node %u",
                       remo_channel_name(kv->channel), sender);
-    } else if ((remo__kv_index_remove(&kv->index, record->hash, entry) || REMO__MUTANT(kv_give_once))
+    } else if (remo__kv_index_remove(&kv->index, record->hash, entry)
                && remo__kv_entry_node(entry) == kv->rank) {
         remo__kv_pool_give(&kv->pool, remo__kv_entry_slot(entry));
     }

@@ -1,0 +1,59 @@
+"""The objects of the simulator and the tests of the library that must detect a change of a file.
+
+The first prefix of a path decides. Tests of nodes run on fabric shm.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    prefix: str
+    objects: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+def _target(prefix, objects, tests_of_nodes, unit_tests=()):
+    tests = [*unit_tests, *(f"{name} shm" for name in tests_of_nodes)]
+    return Target(prefix, tuple(objects.split()), tuple(tests))
+
+
+CHANNEL_TESTS = [
+    "channel",
+    "channel_many",
+    "channel_messages",
+    "channel_mismatch",
+    "channel_turns",
+    "participants",
+    "agreement",
+]
+REMOTE_TESTS = ["event", "node_access", "node_ops", "death"]
+
+TARGETS = (
+    _target("src/objects/lock/", "lock kv", ["lock", "lock_cost", "lock_failure"]),
+    _target("src/objects/queue/", "queue", ["queue"]),
+    _target("src/objects/heap/", "heap", ["heap", "heap_failure", "heap_reclaim"]),
+    _target("src/objects/collective/", "collective", ["collective"]),
+    _target("src/objects/barrier", "barrier collective", ["barrier"]),
+    _target("src/objects/cell", "owned_var sst", ["owned_var", "sst"]),
+    _target("src/objects/sst", "sst barrier", ["sst", "barrier"]),
+    _target("src/objects/owned_var", "owned_var", ["owned_var"]),
+    _target("src/objects/atomic_var", "atomic_var", ["atomic_var"]),
+    _target("src/objects/region", "region owned_var", ["region"]),
+    _target("src/objects/ring", "ringbuffer kv", ["ringbuffer"]),
+    _target("src/systems/kv/", "kv", ["kv", "kv_changes", "kv_stress"], ["kv_index", "kv_slot"]),
+    _target("src/channel/", "channel lock queue heap", CHANNEL_TESTS),
+    _target(
+        "src/remote/",
+        "region lock queue barrier kv",
+        REMOTE_TESTS,
+        ["loss", "mapped", "sweep", "threads_fence"],
+    ),
+    _target("src/node/", "region lock heap", ["node", "death", "event"], ["settings", "loss"]),
+    _target("src/memory/", "heap region", ["little_memory", "node"], ["segment"]),
+)
+
+
+def target_of(file):
+    """Return the target of a file of the source, or None."""
+    return next((target for target in TARGETS if file.startswith(target.prefix)), None)
