@@ -188,7 +188,8 @@ static int is_notified(void *ctx) {
  * while this node keeps a claim: the waiter itself advances the retraction. */
 static bool is_notification_certain(struct remo_queue *queue, enum remo__queue_side side,
                                     uint32_t kept_count) {
-    return atomic_load(&queue->waiters[side].is_bit_set) && atomic_load(&queue->departures) == 0 && kept_count == 0;
+    return atomic_load(&queue->waiters[side].is_bit_set) && atomic_load(&queue->departures) == 0
+           && kept_count == 0;
 }
 
 /* Wait until a try succeeds. This node's bit is set if `is_bit_set`. The try between the flag and the sleep
