@@ -49,20 +49,22 @@ static int run_tasks(struct remo_node *node, const struct graph *graph, uint32_t
     static struct walk walks[TASKS_MAX];
     struct remo_scheduler *scheduler;
     remo_task_id tasks[TASKS_MAX];
+    uint32_t spawned = 0;
     int rc = remo_scheduler_open(node, NULL, &scheduler), result = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
-        walks[i] = (struct walk){.graph = graph, .place = i};
-        rc = remo_task_spawn(scheduler, follow_links, &walks[i], &tasks[i]);
+    for (; spawned < count && rc == 0; spawned += rc == 0) {
+        walks[spawned] = (struct walk){.graph = graph, .place = spawned};
+        rc = remo_task_spawn(scheduler, follow_links, &walks[spawned], &tasks[spawned]);
     }
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
+    for (uint32_t i = 0; i < spawned; i++) {
         uint64_t expected = i;
         for (uint32_t step = 0; step < STEPS; step++)
             expected = next_of(graph, expected);
-        rc = remo_task_join(scheduler, tasks[i], REMO_FOREVER, &result);
+        (void)remo_task_join(scheduler, tasks[i], REMO_FOREVER, &result);
         rc = rc ? rc : result;
-        *right += rc == 0 && walks[i].place == expected;
+        *right += walks[i].place == expected;
     }
-    return rc ? rc : remo_scheduler_close(scheduler);
+    (void)(spawned > 0 ? remo_scheduler_close(scheduler) : 0);
+    return rc;
 }
 
 int main(int argc, char **argv) {

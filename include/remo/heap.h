@@ -26,7 +26,7 @@
  *          that has not opened the heap, and a thread that stays pinned, delay reuse. No call waits
  *          for them, except reclaim and close, within their time limits.
  * Threads: any, concurrently; any thread of the owner frees a block. A pin belongs to its
- *          thread, which is pinned while one of its tasks (task.h) is. The end of a thread ends its
+ *          thread, which is pinned while any of its tasks (task.h) is. The end of a thread ends its
  *          pins as unpin does, and leaves its slabs to other threads.
  * Source:  slabs of one thread, with frees by any thread: mimalloc (Leijen, Zorn and de Moura,
  *          2019); grace periods: read-copy-update (Desnoyers et al., 2012). Differs in: allocation

@@ -19,9 +19,9 @@
  *          - after pushes (pops) of other nodes: 1 read and 1 atomic (2 reads) more, and 1 atomic
  *            with concurrent ones;
  *          - with waiting nodes: 1 read, 1 atomic, and 1 write (notify) to each of them;
- *          - a wait: 3 to 5 atomics for its beginning and end, and one retry every second. Every 20 ms
- *            after a participant failed or left, while a failed push of this node keeps its slot, or if
- *            concurrent calls or a failed operation prevented the announcement of the wait;
+ *          - a wait: 3 to 5 atomics for its beginning and end, and one retry every 5 s. The retries
+ *            come every 20 ms in three cases: a participant has failed or left; a failed push of this
+ *            node keeps its slot; concurrent calls or a failed operation prevented the announcement;
  *          - after a failed push that frees its slot: 2 reads, and 1 write (notify) to each waiting node.
  * Order:   FIFO and linearizable. A push happens before the pop that returns its element.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.

@@ -27,3 +27,4 @@
 #include <remo/cxx/queue.hpp>
 #include <remo/cxx/region.hpp>
 #include <remo/cxx/shared.hpp>
+#include <remo/cxx/task.hpp>

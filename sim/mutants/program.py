@@ -1,7 +1,8 @@
 """Programs with changed source files: compile these files with the build's own commands, and link again.
 
-The build folder is only read. A workshop is a copy of src/ that consists of links. Changed files replace
-their links in it, so the other files see a changed header too.
+Build.__init__ updates the simulator in the build folder; nothing else in the folder changes. Build the
+library and the tests first. A workshop is a copy of src/ that consists of symbolic links. Changed files
+replace their links in it, so the other files see a changed header too.
 """
 
 import contextlib

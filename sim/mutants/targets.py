@@ -43,9 +43,11 @@ TARGETS = (
     _target("src/objects/ring", "ringbuffer kv", ["ringbuffer"]),
     _target("src/systems/kv/", "kv", ["kv", "kv_changes", "kv_stress"], ["kv_index", "kv_slot"]),
     _target("src/channel/", "channel lock queue heap", CHANNEL_TESTS),
+    _target("src/remote/scheduler", "task", ["task"]),
+    _target("src/remote/task", "task", ["task"]),
     _target(
         "src/remote/",
-        "region lock queue barrier kv",
+        "region lock queue barrier kv task",
         REMOTE_TESTS,
         ["loss", "mapped", "sweep", "threads_fence"],
     ),

@@ -1,4 +1,5 @@
-/* context.h - stacks that run in turn on one thread. A switch takes a dozen instructions and no system call.
+/* context.h - stacks that run in turn on one thread. A switch saves and
+ * restores the registers that a call preserves, without a system call.
  *
  * A context is suspended, or it is the one that runs on its thread. AddressSanitizer and ThreadSanitizer are
  * informed of each switch. The simulator's actors and the tasks of remote/scheduler.h use this. */

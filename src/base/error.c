@@ -76,6 +76,17 @@ const char *remo_last_error(void) {
     return last->sentence ? last->sentence : "";
 }
 
+struct remo__sentence remo__sentence_get(void) {
+    const struct remo__last_error *last = last_error();
+    return (struct remo__sentence){.text = last->sentence, .code = last->code};
+}
+
+void remo__sentence_put(struct remo__sentence sentence) {
+    struct remo__last_error *last = last_error();
+    last->sentence = sentence.text;
+    last->code = sentence.code;
+}
+
 int remo__sentence_code(void) {
     return last_error()->code;
 }

@@ -35,6 +35,14 @@ int remo__fail_static(int code, const char *sentence);
 
 int remo__sentence_code(void);
 
+/* Keep the sentence over a call that may set a static one. */
+struct remo__sentence {
+    const char *text; /* NULL: none yet */
+    int code;
+};
+struct remo__sentence remo__sentence_get(void);
+void remo__sentence_put(struct remo__sentence sentence);
+
 /* After a function that returns NULL: return the code of this thread's sentence. It is negative, and the
  * compiler can see that: outputs are set if the caller returns 0. */
 static inline int remo__last_code(void) {

@@ -14,8 +14,9 @@
 
 #include "base/clock.h"
 
-/* The longest sleep. It bounds the delay if a waker is killed between its store and its wake-up. */
-#define REMO__FUTEX_SLEEP_MAX_NS REMO__NS_PER_S
+/* The longest sleep. It bounds the delay if a waker is killed between its store and its wake-up, and its
+ * failure is not detected before. */
+#define REMO__FUTEX_SLEEP_MAX_NS (10 * REMO__NS_PER_S)
 
 /* Sleep while *word == seen, at most `timeout_ns` (REMO_FOREVER: until the bound above). */
 static inline void remo__futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns) {

@@ -120,15 +120,15 @@ static void take_signal_stack(struct remo__stacks *stacks) {
 
 static int fail_memory(const struct remo__stacks *stacks) {
     return remo__fail(-ENOMEM,
-                      "cannot reserve %u stacks of %zu bytes: %s; choose fewer or smaller ones, or raise "
-                      "vm.max_map_count, which limits the number of stacks to about a half of it",
+                      "cannot reserve %u stacks of %zu bytes: %s; lower task_count_max or stack_bytes, or "
+                      "raise vm.max_map_count to more than twice the number of stacks",
                       stacks->count, stacks->stack_bytes, strerror(errno));
 }
 
 int remo__stacks_open(struct remo__stacks *stacks, uint32_t count, size_t stack_bytes) {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     *stacks = (struct remo__stacks){.count = count, .stack_bytes = remo__align_up(stack_bytes, page_bytes)};
-    stacks->stride = stacks->stack_bytes + page_bytes;
+    stacks->stride = stacks->stack_bytes + REMO__STACK_GUARD_BYTES;
     size_t bytes = count * stacks->stride;
     stacks->base = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks->base == MAP_FAILED)

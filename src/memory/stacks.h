@@ -1,8 +1,8 @@
-/* stacks.h - a pool of stacks, each with a guard page below it.
+/* stacks.h - a pool of stacks, each with a guard below it that cannot be accessed.
  *
  * Model:    one mapping. The kernel provides a page of a stack when it is first used.
- * Overflow: an access to a guard page is SIGSEGV (or SIGBUS). While a pool is open, the process handles both
- *           if their actions were the default before: the handler prints a sentence, restores the default and
+ * Overflow: an access to a guard is SIGSEGV or SIGBUS. While a pool is open, the process handles each of the
+ *           two whose action was the default before. The handler prints a sentence, restores the default and
  *           raises the signal again, so the process ends as it would without the handler. The thread that
  *           opened the pool gets an alternate signal stack for it, if it has none.
  * Threads:  one thread opens, uses and closes a pool. */
@@ -11,9 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define REMO__STACK_GUARD_BYTES (64u << 10) /* a multiple of every page size */
+
 struct remo__stacks {
     char *base;
-    size_t stride;      /* from one stack to the next; the first page of each is its guard */
+    size_t stride;      /* from one stack to the next; each begins with its guard */
     size_t stack_bytes; /* without the guard; a multiple of the page size */
     uint32_t count;
     char *signal_stack; /* NULL: the thread had one */

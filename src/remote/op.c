@@ -44,7 +44,7 @@ int remo__op_read(struct remo__ref ref, void *dst, size_t bytes, struct remo_ack
     struct remo_node *node = ref.thread->node;
     struct remo_ack own = REMO_ACK_INIT;
     uint64_t piece_max = remo__piece_bytes_max(node, remo__is_direct(node, dst)), at = 0;
-    /* Reads of a thread's tasks share messages: the next poll follows when no task can run. */
+    /* Reads of a thread's tasks share messages: the next poll follows when no task is ready. */
     uint8_t flags = ack || remo__scheduler_of(node) ? REMO__OP_GATHER : 0;
     int rc = 0;
     do {

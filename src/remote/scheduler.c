@@ -1,6 +1,7 @@
 /* scheduler.c - implements scheduler.h.
  * Invariants: a PARKED task is in the list `polled` if it has a condition, and in the heap of timers if it
- * has a deadline. A task is in the list `resumed` while its is_resumed is set, in any state. */
+ * has a deadline. is_resumed is set before a task enters the list `resumed`, and cleared after it leaves, so
+ * a task is in the list at most once, in any state. */
 #include "remote/scheduler.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #define LATEST_COUNT 4u     /* conditions that each check includes: of the tasks that have parked last */
 #define CHECKS_PER_OTHER 4u /* checks that include one of the others: it is probably not in the cache */
 
+static _Atomic uint16_t schedulers_opened;
 _Thread_local struct remo__scheduler *remo__scheduler __attribute__((tls_model("initial-exec")));
 
 /* ---- timers ---- */
@@ -86,7 +88,7 @@ void remo__scheduler_park(struct remo__scheduler *scheduler, int (*is_ready)(voi
         timer_sift_up(scheduler, ++scheduler->timer_count, task);
 }
 
-void remo__scheduler_unpark(struct remo__task *task, int result) {
+void remo__scheduler_make_ready(struct remo__task *task, int result) {
     struct remo__scheduler *scheduler = task->scheduler;
     if (task->is_ready)
         polled_remove(scheduler, task);
@@ -102,7 +104,7 @@ static struct remo__task *check_one(struct remo__task *task) {
     remo__last_error_of_task = task->last_error;
     int rc = task->is_ready(task->is_ready_ctx);
     if (rc != 0)
-        remo__scheduler_unpark(task, rc < 0 ? rc : 0);
+        remo__scheduler_make_ready(task, rc < 0 ? rc : 0);
     return next;
 }
 
@@ -122,7 +124,7 @@ static void take_resumed(struct remo__scheduler *scheduler) {
          * visible to the task. */
         atomic_exchange_explicit(&task->is_resumed, false, memory_order_acq_rel);
         if (task->state == REMO__TASK_PARKED && !task->is_ready)
-            remo__scheduler_unpark(task, 0);
+            remo__scheduler_make_ready(task, 0);
     }
 }
 
@@ -149,7 +151,7 @@ void remo__scheduler_expire(struct remo__scheduler *scheduler) {
     while (remo__scheduler_deadline(scheduler) <= now && scheduler->timer_count > 0) {
         struct remo__task *task = scheduler->timers[1];
         remo__last_error_of_task = task->last_error;
-        remo__scheduler_unpark(
+        remo__scheduler_make_ready(
             task, remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time"));
     }
     remo__last_error_of_task = before;
@@ -221,12 +223,14 @@ int remo__scheduler_open(struct remo__thread *thread, uint32_t task_count_max, s
     struct remo__scheduler *scheduler = aligned_alloc(REMO__CACHE_LINE, sizeof *scheduler);
     struct remo__task *tasks = aligned_alloc(REMO__CACHE_LINE, tasks_bytes);
     struct remo__task **timers = calloc(2 + (size_t)task_count_max, sizeof(struct remo__task *));
-    int rc = remo__fail(-ENOMEM, "no memory for a scheduler of %u tasks", task_count_max);
+    int rc = remo__fail(-ENOMEM, "cannot open a scheduler of %u tasks: no memory; lower task_count_max",
+                        task_count_max);
     if (!scheduler || !tasks || !timers)
         goto fail;
     *scheduler = (struct remo__scheduler){.node = thread->node,
                                           .thread = thread,
                                           .errno_of_thread = &errno,
+                                          .serial = atomic_fetch_add(&schedulers_opened, 1) + 1,
                                           .task_count_max = task_count_max,
                                           .timers = timers,
                                           .tasks = tasks};

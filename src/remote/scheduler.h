@@ -1,4 +1,4 @@
-/* scheduler.h - the tasks of one thread: which can run, and what the others wait for.
+/* scheduler.h - the tasks of one thread: which are ready, and what the others wait for.
  *
  * States:  READY (in the run queue), RUNNING (one), PARKED, ENDED (not joined yet), FREE. The thread's own
  *          stack is the task `root`.
@@ -54,6 +54,7 @@ struct remo__scheduler {
     struct remo_node *node;
     struct remo__thread *thread;
     int *errno_of_thread;
+    uint16_t serial; /* number of this scheduler in the process; wraps */
     struct remo__task *running;
     struct remo__task *first_ready, **last_ready; /* the run queue */
     uint32_t live_count;                          /* tasks that have not ended, without the root */
@@ -101,7 +102,7 @@ void remo__scheduler_remove(struct remo__task *task);
 void remo__scheduler_park(struct remo__scheduler *scheduler, int (*is_ready)(void *ctx), void *ctx,
                           uint64_t deadline_ns, bool is_polling);
 /* Change a parked task to READY; remo__scheduler_park's caller finds `result`. */
-void remo__scheduler_unpark(struct remo__task *task, int result);
+void remo__scheduler_make_ready(struct remo__task *task, int result);
 /* Make a task READY, behind all others. */
 static inline void remo__scheduler_append(struct remo__scheduler *scheduler, struct remo__task *task) {
     task->state = REMO__TASK_READY;
@@ -127,18 +128,18 @@ static inline void remo__scheduler_switch(struct remo__scheduler *scheduler) {
     *scheduler->errno_of_thread = saved_errno;
 }
 
-/* Unpark tasks that were resumed, and those whose condition holds: the latest few are checked, and the others
- * in turn, one in several calls; or all. Returns whether a task is READY. */
+/* Make the tasks READY that were resumed, and those whose condition holds: the latest few are checked, and
+ * the others in turn, one in several calls; or all. Returns whether a task is READY. */
 bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all);
-/* Unpark tasks whose deadline has passed, with -ETIMEDOUT. */
+/* Make the tasks READY whose deadline has passed, with -ETIMEDOUT. */
 void remo__scheduler_expire(struct remo__scheduler *scheduler);
 /* Return the earliest deadline, or REMO_FOREVER. */
 static inline uint64_t remo__scheduler_deadline(const struct remo__scheduler *scheduler) {
     return scheduler->timer_count > 0 ? scheduler->timers[1]->deadline_ns : REMO_FOREVER;
 }
 
-/* Resume a task that waits for it; a task that does something else may wake up early from its next such wait.
- * The memory of the task must stay valid during the call. Threads: any. */
+/* Resume a task that is parked in remo__wait_resumed. If the task is in another state, its next such wait may
+ * return early. The memory of the task must stay valid during the call. Threads: any. */
 void remo__task_resume(struct remo__task *task);
 
 /* ---- acks ---- */

@@ -1,6 +1,7 @@
 /* task.c - implements remo/task.h on the scheduler (scheduler.h) and its waits (wait.h).
- * A task's id is {generation:32, index:32}, so the id of a joined task is never valid again before 2^32 tasks
- * have used its index. */
+ * A task's id is {serial number of the scheduler:16, generation:31, index:17}. So the id of a joined task is
+ * not valid again before 2^31 tasks have used its index. */
+#include <assert.h>
 #include <remo/task.h>
 
 #include "remote/scheduler.h"
@@ -18,13 +19,19 @@ static struct remo__scheduler *scheduler_of(struct remo_scheduler *scheduler) {
     return (struct remo__scheduler *)scheduler;
 }
 
+#define INDEX_BITS 17
+#define SERIAL_SHIFT 48
+
+static_assert(REMO_TASKS_MAX < 1u << INDEX_BITS, "an id has the index of its task");
+
 static remo_task_id id_of(const struct remo__task *task) {
-    return (uint64_t)task->generation << 32 | task->index;
+    uint64_t generation = task->generation & (UINT32_MAX >> 1);
+    return (uint64_t)task->scheduler->serial << SERIAL_SHIFT | generation << INDEX_BITS | task->index;
 }
 
 /* Return the task with the id, or NULL if there is none, or none to join. */
 static struct remo__task *find_task(const struct remo__scheduler *scheduler, remo_task_id id) {
-    uint32_t index = (uint32_t)id;
+    uint32_t index = (uint32_t)id & ((1u << INDEX_BITS) - 1);
     if (index == 0 || index > scheduler->task_count_max)
         return NULL;
     struct remo__task *task = &scheduler->tasks[index];
@@ -73,8 +80,8 @@ int remo_scheduler_close(struct remo_scheduler *scheduler) {
     uint32_t count = scheduler_of(scheduler)->task_count;
     if (count > 0)
         return remo__fail(-EBUSY,
-                          "cannot close a scheduler: %u tasks have not ended, or were not joined; join "
-                          "them first",
+                          "cannot close a scheduler: %u tasks have not ended or have not been joined; join "
+                          "them, or wait until those without an id have ended",
                           count);
     remo__scheduler_close(scheduler_of(scheduler));
     return 0;
@@ -91,7 +98,7 @@ static void task_main(void) {
     scheduler->live_count--;
     task->state = REMO__TASK_ENDED;
     if (task->joiner && task->joiner->state == REMO__TASK_PARKED)
-        remo__scheduler_unpark(task->joiner, 0);
+        remo__scheduler_make_ready(task->joiner, 0);
     if (task->is_detached)
         remo__scheduler_remove(task); /* the stack is in use until the switch: nothing spawns before it */
     remo__run_tasks(scheduler);
@@ -107,8 +114,8 @@ int remo_task_spawn(struct remo_scheduler *scheduler, int (*run)(void *ctx), voi
     struct remo__task *task = remo__scheduler_add(scheduler_of(scheduler), task_main);
     if (remo__unlikely(!task))
         return remo__fail(-EAGAIN,
-                          "cannot spawn a task: %u tasks exist; join one, or raise task_count_max in "
-                          "struct remo_scheduler_options",
+                          "cannot spawn a task: %u tasks exist; join one, wait for an end, or raise "
+                          "task_count_max in struct remo_scheduler_options",
                           scheduler_of(scheduler)->task_count);
     task->run = run;
     task->run_ctx = ctx;
@@ -123,7 +130,7 @@ static int check_join(const struct remo__scheduler *scheduler, const struct remo
                       remo_task_id id) {
     if (!task)
         return remo__fail(-ESTALE,
-                          "cannot join task %#llx: it is no task of this scheduler, or was joined before",
+                          "cannot join task %#llx: no task of this scheduler that can be joined has this id",
                           (unsigned long long)id);
     if (task == scheduler->running)
         return remo__fail(-EDEADLK, "cannot join task %#llx: it is the caller, and would wait for itself",
@@ -150,7 +157,8 @@ int remo_task_join(struct remo_scheduler *scheduler, remo_task_id id, uint64_t t
         rc = remo__wait_resumed(own->node, deadline_ns);
     task->joiner = NULL;
     if (task->state != REMO__TASK_ENDED)
-        return remo__fail(rc, "task %#llx has not ended in time; join it again later",
+        return remo__fail(rc,
+                          "cannot join task %#llx: it has not ended within the timeout; join it again later",
                           (unsigned long long)id);
     if (ret_result)
         *ret_result = task->run_result;
@@ -171,8 +179,10 @@ void remo_task_yield(void) {
 int remo_task_sleep(struct remo_node *node, uint64_t duration_ns) {
     REMO__REQUIRE(node);
     if (duration_ns == REMO_FOREVER)
-        return remo__fail(-EINVAL, "cannot sleep for ever: give a duration below REMO_FOREVER");
+        return remo__fail(-EINVAL, "cannot sleep: the duration is REMO_FOREVER; give a shorter one");
+    struct remo__sentence before = remo__sentence_get();
     remo__pause(node, remo__deadline(duration_ns));
+    remo__sentence_put(before);
     return 0;
 }
 

@@ -104,8 +104,7 @@ static int can_run(void *ctx) {
     return remo__scheduler_check(ctx, remo__wait_is_last_check());
 }
 
-/* Find out which tasks can run. */
-static void look(struct remo__scheduler *scheduler) {
+static void find_ready_tasks(struct remo__scheduler *scheduler) {
     drive(scheduler->node);
     (void)remo__scheduler_check(scheduler, false);
     if (scheduler->timer_count > 0)
@@ -116,7 +115,7 @@ static void look(struct remo__scheduler *scheduler) {
 void remo__find_task(struct remo__scheduler *scheduler) {
     struct remo__last_error *before = remo__last_error_of_task;
     remo__last_error_of_task = &scheduler->waiting_error;
-    look(scheduler);
+    find_ready_tasks(scheduler);
     while (!scheduler->first_ready) {
         if (wait_long(scheduler->node, can_run, scheduler, remo__scheduler_deadline(scheduler),
                       scheduler->polling_count > 0)

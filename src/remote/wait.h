@@ -16,9 +16,9 @@
 #include "fabric/mapped.h"
 #include "remote/scheduler.h"
 
-#define REMO__SLEEP_NS_MAX REMO__NS_PER_S
+#define REMO__SLEEP_NS_MAX (10 * REMO__NS_PER_S)
 #define REMO__POLL_NS_MAX (20 * REMO__NS_PER_MS)
-#define REMO__SWITCHES_PER_LOOK 32u /* between tasks that can run */
+#define REMO__SWITCHES_PER_CHECK 32u /* between two checks of parked tasks, while tasks are ready */
 
 #ifdef REMO_SIM
 /* One iteration of a wait is one step of a schedule. Begin to check the condition. */
@@ -61,18 +61,19 @@ static inline void remo__retry_end(bool has_succeeded) {
  * as often as the condition of remo__wait_polling. Returns and errors as above. */
 int remo__wait_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *ctx, uint64_t deadline_ns);
 
-/* Return whether the wait sleeps if the condition that is being checked is false. The thread is counted as a
- * sleeper already. Threads: those that check a condition. */
+/* Return whether the current check is the last before the wait sleeps. The thread is already counted as a
+ * sleeper. Threads: those that check a condition. */
 bool remo__wait_is_last_check(void);
 
 /* Park the calling task until remo__task_resume or the deadline; it may return early. A thread without tasks
  * waits until the deadline. Errors: -ETIMEDOUT. */
 int remo__wait_resumed(struct remo_node *node, uint64_t deadline_ns);
-/* Find out which tasks can run, and wait until one can. */
+/* Find the tasks that are ready, and wait until one is. */
 void remo__find_task(struct remo__scheduler *scheduler);
-/* Run other tasks; the running task is parked, READY or FREE. Returns when it runs again. */
+/* Run other tasks. The caller has changed the state of the running task: it is no longer RUNNING. Returns
+ * when that task runs again. */
 static inline void remo__run_tasks(struct remo__scheduler *scheduler) {
-    if (remo__unlikely(!scheduler->first_ready || ++scheduler->switches % REMO__SWITCHES_PER_LOOK == 0))
+    if (remo__unlikely(!scheduler->first_ready || ++scheduler->switches % REMO__SWITCHES_PER_CHECK == 0))
         remo__find_task(scheduler);
     remo__scheduler_switch(scheduler);
 }
@@ -93,7 +94,7 @@ static inline void remo__task_leave(bool *is_busy) {
     *is_busy = false;
 }
 
-/* Let the running task, or the thread, act as another holder of locks. Returns the holder before. */
+/* Replace the lock holder of the running task or thread. Returns the previous holder. */
 uint32_t remo__holder_replace(struct remo__thread *thread, uint32_t holder);
 
 /* Mutual exclusion between threads of a node, for code that waits or uses the network. (Other code uses a

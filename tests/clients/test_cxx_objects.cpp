@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <poll.h>
 #include <string_view>
@@ -385,6 +386,48 @@ void test_heap(remo::node &node) {
     all.wait(patience);
 }
 
+/* Tasks count under one lock; an exception of a task reaches the join. */
+void test_task(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo::lock_table locks(node, "locks");
+    remo::region region(node, "region", 8);
+    region.channel().wait(patience);
+    locks.channel().wait(patience);
+    remo::scheduler scheduler(node);
+    {
+        std::vector<remo::task> tasks;
+        for (int i = 0; i < 4; i++)
+            tasks.push_back(scheduler.spawn([&] {
+                remo::mutex mutex(locks, 0);
+                std::lock_guard guard(mutex);
+                auto count = region.read<std::uint64_t>(0, 0);
+                remo::yield();
+                region.write(0, 0, remo::object_bytes(++count));
+            }));
+        tasks.pop_back(); /* the destructor joins */
+        for (auto &task : tasks)
+            task.join();
+        CHECK(!tasks[0].joinable());
+    }
+    all.wait(patience);
+    CHECK(region.read<std::uint64_t>(0, 0) == 4 * node.size());
+    auto thrower = scheduler.spawn([] { throw std::runtime_error("from the task"); });
+    std::string text;
+    try {
+        thrower.join();
+    } catch (const std::runtime_error &error) {
+        text = error.what();
+    }
+    CHECK(text == "from the task");
+    std::error_code code;
+    remo::task none;
+    none.join(0ms, code);
+    CHECK(code == remo::errc::invalid_argument);
+    remo::scheduler second(node, {}, code);
+    CHECK(code.value() == EBUSY);
+    all.wait(patience);
+}
+
 /* A channel of the program is the parent of objects; a buffer of the node needs no copy. */
 void test_channel(remo::node &node) {
     remo::channel outer(node, "outer", "test");
@@ -415,7 +458,7 @@ const area areas[] = {
     {"queue", test_queue},   {"ringbuffer", test_ringbuffer}, {"shared", test_shared},
     {"kv", test_kv},         {"kv_entries", test_kv_entries}, {"collective", test_collective},
     {"event", test_event},   {"channel", test_channel},       {"bytes", test_bytes},
-    {"heap", test_heap},
+    {"heap", test_heap},     {"task", test_task},
 };
 
 } // namespace

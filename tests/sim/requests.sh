@@ -26,7 +26,7 @@ refused() {
     [ ! -s out ] || { echo "$*: printed a result"; exit 1; }
 }
 
-for object in atomic_var lock queue ringbuffer kv collective; do
+for object in atomic_var lock queue ringbuffer kv collective task; do
     refused "$object: it does not claim cxl_nc, because .*; it claims ibta_rc, rc_relaxed, efa, tcp, shm;" \
         --object "$object" --profile cxl_nc
 done
@@ -39,7 +39,7 @@ refused 'none of its cases is for this profile and fault' --object kv --case thr
 
 # Without --object, the objects that claim the profile run.
 "$sim" --profile cxl_nc --schedules 1 >out 2>err
-if [ "$(wc -l <out)" -ne 6 ] || [ "$(wc -l <err)" -ne 6 ]; then
+if [ "$(wc -l <out)" -ne 6 ] || [ "$(wc -l <err)" -ne 7 ]; then
     cat out err
     exit 1
 fi

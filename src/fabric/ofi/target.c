@@ -21,7 +21,7 @@
 #define SOON_NS (100 * REMO__NS_PER_US) /* a shorter sleep began too early */
 #define ROUNDS_PER_CHECK 64u            /* some 50 us */
 #define CROWDED_SLEEPS 16u
-#define SLEEP_MS_MAX 100                 /* bounds the delay if a wake-up were lost; none is known to be */
+#define SLEEP_MS_MAX 5000                /* bounds the delay if a wake-up were lost; none is known to be */
 #define SLEEP_MS_UNTRUSTED 1             /* the provider has no reliable descriptor */
 #define WATCH_DOUBLINGS_MAX 2u           /* 4 ms between checks of endpoints */
 #define IDLE_CHECKS_MAX 16u              /* consecutive checks without need for help, before checks stop */

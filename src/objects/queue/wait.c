@@ -14,7 +14,7 @@
 #define SPIN_NS (100 * REMO__NS_PER_US)
 #endif
 #define NOTIFY_TRIES_MAX 3u                   /* of the operations that notify waiters, if one fails */
-#define RETRY_NS REMO__SLEEP_NS_MAX           /* an operation that timed out may be applied after its call */
+#define RETRY_NS (5 * REMO__NS_PER_S)         /* an operation that timed out may be applied after its call */
 #define RETRY_UNNOTIFIED_NS REMO__POLL_NS_MAX /* a change may not notify this waiter */
 
 static int swap_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t expected,
@@ -184,8 +184,9 @@ static int is_notified(void *ctx) {
                : atomic_load_explicit(&queue->departures, memory_order_acquire) != wait->op->seen_departures;
 }
 
-/* Return whether each change that lets a waiter of this node succeed notifies it, if the flag is set. Not
- * while this node keeps a claim: the waiter itself advances the retraction. */
+/* Return whether a set flag guarantees a notification: every change that lets a waiter of this node succeed
+ * then writes its doorbell. False while this node keeps a claim, because the waiter itself advances the
+ * retraction. */
 static bool is_notification_certain(struct remo_queue *queue, enum remo__queue_side side,
                                     uint32_t kept_count) {
     return atomic_load(&queue->waiters[side].is_bit_set) && atomic_load(&queue->departures) == 0

@@ -6,7 +6,7 @@
 #include "../../support/cluster.h"
 
 #define SLEEP_MS 3000u
-#define SLEEPS_MAX 50u /* a wake-up every 20 ms would make 150 */
+#define SLEEPS_MAX 20u /* a wake-up every 20 ms would make 150 */
 
 struct objects {
     struct remo_barrier *barrier;
