@@ -13,7 +13,11 @@
 
 #define TASKS 8u
 #define ROUNDS 20u
+#ifdef __SANITIZE_THREAD__
+#define PARKED 1000u /* it supports 8128 threads and tasks */
+#else
 #define PARKED 10000u
+#endif
 
 /* One task of a test. */
 struct part {
@@ -157,6 +161,9 @@ static int locks(struct remo_node *node, void *ctx) {
     CHECK(run_tasks(node, counter.scheduler, 3, keep_errno_and_sentence, counter.lock) == 0);
     CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
     CHECK_OK(remo_scheduler_close(counter.scheduler));
+    remo_barrier_close(barrier);
+    remo_region_close(counter.region);
+    remo_lock_close(counter.lock);
     return 0;
 }
 
@@ -291,6 +298,11 @@ static int objects(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(cluster_meet()); /* the map is open until all nodes have read it */
     CHECK_OK(remo_scheduler_close(scheduler));
+    remo_region_close(objects.region);
+    remo_ringbuffer_close(objects.in);
+    remo_ringbuffer_close(objects.out);
+    remo_kv_close(objects.kv);
+    remo_queue_close(objects.queue);
     return 0;
 }
 
@@ -324,6 +336,7 @@ static int failure(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
     CHECK(run_tasks(node, scheduler, 3, wait_for_dead_peer, ring) == 0);
     CHECK_OK(remo_scheduler_close(scheduler));
+    remo_ringbuffer_close(ring);
     return 0;
 }
 
@@ -371,6 +384,7 @@ static int many(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_task_join(scheduler, ids[i], REMO_FOREVER, NULL));
     CHECK_EQUAL(many_state.woken, 100);
     CHECK_OK(remo_scheduler_close(scheduler));
+    remo_queue_close(many_state.queue);
     return 0;
 }
 
