@@ -59,8 +59,8 @@ REMO_API int remo_sst_push_all(struct remo_sst *sst, struct remo_ack *ack);
  * for (n = remo_sst_next(s, 0); n < REMO_NODES_MAX; n = remo_sst_next(s, n + 1)) */
 REMO_API uint32_t remo_sst_next(const struct remo_sst *sst, uint32_t from);
 /* Wait until `ready` returns nonzero; a negative result is an error, which the call returns.
- * `ready` runs again when a row may have changed and at each membership change. It checks the
- * participants that it depends on with remo_channel_peer. The wait detects a store of this node at
+ * `ready` runs again when a row may have changed and at each membership change. It must not wait. It
+ * checks the participants that it depends on with remo_channel_peer. The wait detects a store of this node at
  * the node's next push, or within 20 ms. Blocks up to `timeout_ns`.
  * Errors:
  *   -ETIMEDOUT  `ready` returned 0 until the deadline

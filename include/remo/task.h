@@ -7,8 +7,8 @@
  *          id: tasks run only while it waits, yields or sleeps.
  * Use:     open a scheduler, spawn tasks, join them, close the scheduler.
  * State:   errno, the sentence of remo_last_error() and the locks that it holds belong to each
- *          task. All other state of the thread is shared: thread-local variables, the
- *          floating-point environment, the signal mask.
+ *          task. A task must release its locks before it ends. All other state of the thread is
+ *          shared: thread-local variables, the floating-point environment, the signal mask.
  * Objects: a rule about threads in another header holds for tasks too, even for tasks of one
  *          thread. The following state is an exception: it belongs to the thread, and its tasks
  *          share it:
@@ -19,17 +19,20 @@
  *            tasks;
  *          - a pin of a heap: the thread is pinned while any of its tasks is.
  * Waits:   a task may call every function of the library except remo_scheduler_close. A wait on an
- *          object of another node, or a system call that blocks, blocks the whole thread. A task
- *          that computes for long delays the other tasks: call remo_task_yield in between.
+ *          object of another struct remo_node, or a system call that blocks, blocks the whole
+ *          thread. A call that need not wait does not switch: a task that computes for long, or
+ *          repeats calls with timeout 0, delays the other tasks; call remo_task_yield in between. A
+ *          function that a wait calls (remo_sst_wait) must not wait itself.
  * Cost:    no network operation. A switch takes about 10 ns, spawn and join together less than
  *          100 ns. After open, no call allocates memory or makes a system call, except to sleep
  *          when all tasks are parked. A task parked in a sleep, a join or an ack wait costs nothing
- *          until it resumes. Every other wait has a condition: the scheduler checks a few of them
- *          between switches, and all before the thread sleeps.
+ *          until it resumes. Every other wait has a condition. The scheduler checks a few of them
+ *          when no task is ready, else at one switch in 32, and all before the thread sleeps.
  * Memory:  open reserves address space for task_count_max stacks and their guards. The first use of
  *          a page allocates it; close releases all. With the default vm.max_map_count, Linux permits
  *          about 32,000 stacks in a process.
- * Order:   ready tasks run in FIFO order.
+ * Order:   tasks run in the order in which they became ready. Tasks that wait for one condition
+ *          become ready in any order.
  * Failure: a wait of a task fails with the same errors as a wait of a thread.
  * Threads: only the thread that opened a scheduler may use it.
  * Stacks:  below each stack is a guard of REMO_TASK_GUARD_BYTES. While a scheduler is open, Remo
@@ -51,7 +54,7 @@ REMO_BEGIN
 #define REMO_TASKS_MAX 65536u
 #define REMO_TASK_STACK_BYTES_DEFAULT (128u << 10)
 #define REMO_TASK_GUARD_BYTES (64u << 10)
-#define REMO_TASK_STACK_BYTES_MIN (16u << 10)
+#define REMO_TASK_STACK_BYTES_MIN (64u << 10)
 #define REMO_TASK_STACK_BYTES_MAX (1u << 30)
 
 struct remo_scheduler;

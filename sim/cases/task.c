@@ -1,4 +1,4 @@
-/* task.c - tasks: two or three of them on each node wait in atomics, a lock and a queue.
+/* task.c - tasks: two or three of them on each node wait in atomics, fences, a lock and a queue.
  * Two tasks of one thread may do at the same time whatever two threads may do. No task misses a notification
  * because its thread runs another task, or waits for one. */
 #include <errno.h>
@@ -23,18 +23,27 @@ struct tasks_state {
     uint32_t holder; /* the task that holds the lock, or 0 */
     uint32_t pushed, popped;
     uint64_t sum;
+    bool has_fenced[SIM_NODES_MAX];
 };
 
 /* One task. */
 struct part {
     struct tasks_state *state;
+    int (*run)(void *part);
     uint32_t rank, number;
 };
 
-/* Run `run` in `count` tasks of the calling thread, and wait for their ends. An error of a task, or of the
- * scheduler, must be excused. */
+/* Run the task. Its error must be excused, and have a sentence. */
+static int run_part(void *ctx) {
+    const struct part *part = ctx;
+    int error = part->run(ctx);
+    sim_require(error == 0 || sim_excused(part->rank, SIM_ANY, error), "a task: %d", error);
+    return 0;
+}
+
+/* Run `run` in `count` tasks of the calling thread, and wait for their ends. */
 static void run_tasks(struct tasks_state *state, struct remo_node *node, uint32_t count,
-                      int (*run)(void *ctx)) {
+                      int (*run)(void *part)) {
     struct remo_scheduler_options options = {.task_count_max = TASKS_MAX, .stack_bytes = STACK_BYTES};
     struct remo_scheduler *scheduler;
     struct part parts[TASKS_MAX];
@@ -42,19 +51,19 @@ static void run_tasks(struct tasks_state *state, struct remo_node *node, uint32_
     uint32_t rank = remo_node_rank(node);
     int error = remo_scheduler_open(node, &options, &scheduler);
     sim_require(error == 0 || sim_excused(rank, SIM_ANY, error), "remo_scheduler_open: %d", error);
+    if (error != 0)
+        return;
     for (uint32_t i = 0; i < count; i++) {
-        parts[i] = (struct part){.state = state, .rank = rank, .number = i};
-        int rc = remo_task_spawn(scheduler, run, &parts[i], &ids[i]);
+        parts[i] = (struct part){.state = state, .run = run, .rank = rank, .number = i};
+        int rc = remo_task_spawn(scheduler, run_part, &parts[i], &ids[i]);
         sim_require(rc == 0, "remo_task_spawn: %d", rc);
     }
     for (uint32_t i = 0; i < count; i++) {
-        int result = 0, rc = remo_task_join(scheduler, ids[i], FOREVER, &result);
+        int rc = remo_task_join(scheduler, ids[i], FOREVER, NULL);
         sim_require(rc == 0, "remo_task_join: %d", rc);
-        error = error == 0 ? result : error;
     }
     int rc = remo_scheduler_close(scheduler);
     sim_require(rc == 0, "remo_scheduler_close: %d", rc);
-    sim_require(error == 0 || sim_excused(rank, SIM_ANY, error), "a task: %d", error);
 }
 
 /* ---- atomics: completions resume tasks ---- */
@@ -100,7 +109,62 @@ const struct sim_case sim_case_task_atomics = {.object = "task",
                                                .open = open_var,
                                                .close = close_var,
                                                .body = atomics_body,
-                                               .oracle = &oracle_word};
+                                               .oracle = &oracle_word,
+                                               .continues_after_failure = true};
+
+/* ---- fences: the writes and reads of another task do not delay a fence for ever ---- */
+
+static void open_region(void *state, struct remo_node *node, uint32_t rank) {
+    struct tasks_state *s = state;
+    sim_opened(remo_region_open(remo_node_root(node), "region", 16, NULL, &s->regions[rank]), "open");
+    sim_opened(remo_channel_wait(remo_region_channel(s->regions[rank]), FOREVER), "wait");
+}
+
+static void close_region(void *state, uint32_t rank) {
+    remo_region_close(((struct tasks_state *)state)->regions[rank]);
+}
+
+/* Task 0 writes, fences and reads. Tasks 1 and 2 keep a read in flight until it has ended. */
+static int fence_or_read(void *ctx) {
+    const struct part *part = ctx;
+    struct tasks_state *s = part->state;
+    struct remo_region *region = s->regions[part->rank];
+    uint32_t peer = 1 - part->rank;
+    uint64_t word = 7, read = 0;
+    int rc = 0;
+    while (part->number > 0 && rc == 0 && !s->has_fenced[part->rank]) {
+        rc = remo_region_read(region, peer, 0, &read, 8, NULL);
+        remo_task_yield();
+    }
+    if (part->number > 0)
+        return rc;
+    rc = remo_region_write(region, peer, 8, &word, 8, 0, NULL);
+    if (rc == 0)
+        rc = remo_fence(remo_channel_node(remo_region_channel(region)), REMO_FENCE_THREAD, 0);
+    s->has_fenced[part->rank] = true;
+    if (rc == 0)
+        rc = remo_region_read(region, peer, 8, &read, 8, NULL);
+    sim_require(rc != 0 || read == word, "read %llu after the fence", (unsigned long long)read);
+    return rc;
+}
+
+static void fences_body(void *state, uint32_t rank, uint32_t thread) {
+    struct tasks_state *s = state;
+    (void)thread;
+    run_tasks(s, remo_channel_node(remo_region_channel(s->regions[rank])), 3, fence_or_read);
+}
+
+const struct sim_case sim_case_task_fences = {
+    .object = "task",
+    .name = "fences",
+    .about = "on each of two nodes a task writes and fences while two others read",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct tasks_state),
+    .open = open_region,
+    .close = close_region,
+    .body = fences_body,
+    .continues_after_failure = true};
 
 /* ---- lock: tasks of one thread exclude each other ---- */
 

@@ -65,7 +65,8 @@ static void handle(int number, siginfo_t *info, void *context) {
         report_overflow(stacks->stack_bytes);
     struct sigaction fallback = {.sa_handler = SIG_DFL};
     (void)sigaction(number, &fallback, NULL);
-    (void)raise(number);
+    if (info->si_code <= 0) /* sent by a process; a fault occurs again on return */
+        (void)raise(number);
 }
 
 static void install(uint32_t i) {

@@ -22,10 +22,10 @@ int remo__op_fail(struct remo__slots *slots, int status) {
 int remo_ack_test(struct remo_ack *ack) {
     REMO__REQUIRE(ack);
     if (remo__ack_pending(ack))
-        remo__slots_progress(ack->thread);
+        remo__slots_progress(remo__ack_thread(ack));
     if (remo__ack_pending(ack))
         return remo__fail_static(-EINPROGRESS, "operations of this ack are still in flight");
-    const struct remo__thread *thread = ack->thread;
+    const struct remo__thread *thread = remo__ack_thread(ack);
     return ack->status == 0 ? 0 : remo__op_fail(thread->slots, ack->status);
 }
 
@@ -45,14 +45,14 @@ static bool is_any_complete(struct any *any) {
 /* A wait condition. Acks of one thread usually follow each other, so each thread is driven about once. */
 static int any_done(void *ctx) {
     struct any *any = ctx;
-    const struct remo__thread *driven = NULL;
+    struct remo__thread *driven = NULL;
     for (any->index = 0; any->index < any->count; any->index++) {
         struct remo_ack *ack = any->acks[any->index];
         if (!ack)
             continue;
-        if (remo__ack_pending(ack) && ack->thread != driven) {
-            driven = ack->thread;
-            remo__slots_progress(ack->thread);
+        if (remo__ack_pending(ack) && remo__ack_thread(ack) != driven) {
+            driven = remo__ack_thread(ack);
+            remo__slots_progress(driven);
         }
         if (!remo__ack_pending(ack))
             return 1;
@@ -84,15 +84,13 @@ static bool are_of_thread(const struct any *any, const struct remo__thread *thre
     return true;
 }
 
-/* Park the running task until an ack is complete; the completion resumes it. */
+/* Park the running task once, until an ack is complete: the completion resumes it. */
 static int park(struct any *any, struct remo__scheduler *scheduler, uint64_t deadline_ns) {
     int rc = 0;
-    while (rc == 0 && !any_done(any)) {
-        set_waiter(any, scheduler->thread, scheduler->running);
-        if (!is_any_complete(any))
-            rc = remo__wait_resumed(scheduler->node, deadline_ns);
-        set_waiter(any, scheduler->thread, NULL);
-    }
+    set_waiter(any, scheduler->thread, scheduler->running);
+    if (!is_any_complete(any))
+        rc = remo__wait_resumed(scheduler->node, deadline_ns);
+    set_waiter(any, scheduler->thread, NULL);
     return rc;
 }
 
@@ -100,11 +98,17 @@ static int park(struct any *any, struct remo__scheduler *scheduler, uint64_t dea
 static int wait_any(struct any *any, uint64_t timeout_ns) {
     if (any_done(any))
         return 0;
-    const struct remo__thread *thread = first_ack(any->acks, any->count)->thread;
-    struct remo__scheduler *scheduler = remo__scheduler_of(thread->node);
-    return scheduler && are_of_thread(any, scheduler->thread)
-               ? park(any, scheduler, remo__deadline(timeout_ns))
-               : remo__wait_polling(thread->node, any_done, any, remo__deadline(timeout_ns));
+    struct remo_node *node = remo__ack_thread(first_ack(any->acks, any->count))->node;
+    uint64_t deadline_ns = remo__deadline(timeout_ns);
+    struct remo__scheduler *scheduler;
+    int rc = 0;
+    /* A thread that waits after its last task has ended does not park. */
+    while (rc == 0 && (scheduler = remo__scheduler_of(node)) && are_of_thread(any, scheduler->thread)) {
+        rc = park(any, scheduler, deadline_ns);
+        if (any_done(any))
+            return 0;
+    }
+    return rc ? rc : remo__wait_polling(node, any_done, any, deadline_ns);
 }
 
 int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
@@ -150,7 +154,7 @@ void remo_ack_join(struct remo_ack *into, struct remo_ack *from) {
     if (!into || !from || into == from)
         return;
     if (remo__ack_pending(from)) {
-        struct remo__thread *thread = from->thread;
+        struct remo__thread *thread = remo__ack_thread(from);
         (void)remo__mutex_lock(thread->node, &thread->slots->lock, REMO_FOREVER);
         uint32_t moved = redirect(thread->slots, from, into);
         __atomic_fetch_add(&into->pending, moved, __ATOMIC_RELAXED);
@@ -159,7 +163,7 @@ void remo_ack_join(struct remo_ack *into, struct remo_ack *from) {
     }
     if (into->status == 0 && from->status != 0) {
         into->status = from->status;
-        into->thread = from->thread;
+        into->thread = remo__ack_thread(from);
     }
     *from = (struct remo_ack)REMO_ACK_INIT;
 }
@@ -168,7 +172,7 @@ void remo_ack_cancel(struct remo_ack *ack) {
     if (!ack)
         return;
     if (remo__ack_pending(ack)) {
-        struct remo__thread *thread = ack->thread;
+        struct remo__thread *thread = remo__ack_thread(ack);
         (void)remo__mutex_lock(thread->node, &thread->slots->lock, REMO_FOREVER);
         (void)redirect(thread->slots, ack, NULL);
         remo__mutex_unlock(thread->node, &thread->slots->lock);

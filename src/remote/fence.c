@@ -23,23 +23,30 @@ struct drain {
     struct remo__thread *thread;
     uint32_t first, end; /* peers */
     bool writes;
+    uint64_t started; /* wait only for this many operations, the first of these slots */
 };
 
 static bool has_others(const struct remo__slots_peer *of) {
     return remo__slots_get(&of->others) > 0;
 }
 
-/* A wait condition: each peer of the range had, at some time since the fence began, no operation in flight.
- * Writes count only if `writes`. */
+/* Return whether an operation to the first peer of the range is in flight that the fence covers. Other tasks
+ * of the thread, or the thread of another fence, may start operations during the fence. */
+static bool is_draining(const struct drain *drain) {
+    const struct remo__slots_peer *of = &drain->slots->peers[drain->first];
+    if (!has_others(of) && !(drain->writes && remo__slots_get(&of->writes) > 0))
+        return false;
+    return atomic_load(&drain->slots->started) == drain->started
+           || remo__slots_has_early(drain->slots, drain->first, drain->writes, drain->started);
+}
+
+/* A wait condition: the operations that the fence covers are complete. */
 static int drained(void *ctx) {
     struct drain *drain = ctx;
     remo__slots_progress(drain->thread);
-    for (; drain->first < drain->end; drain->first++) {
-        const struct remo__slots_peer *of = &drain->slots->peers[drain->first];
-        if (has_others(of) || (drain->writes && remo__slots_get(&of->writes) > 0))
-            return 0;
-    }
-    return 1;
+    while (drain->first < drain->end && !is_draining(drain))
+        drain->first++;
+    return drain->first == drain->end;
 }
 
 /* Record that completed writes to a failed node may not have been placed; this fence or a later one returns
@@ -136,6 +143,7 @@ static int flush(struct fence *fence, struct remo__thread *thread, struct drain 
         int one = flush_post(fence, thread, peer, &targets[peer]);
         rc = one ? one : rc;
     }
+    drain->started = atomic_load(&thread->slots->started);
     int waited = drain_wait(fence, drain);
     if (waited != 0)
         return waited;
@@ -198,7 +206,8 @@ static int fence_slots(struct fence *fence, struct remo__thread *thread) {
                           .thread = thread,
                           .first = fence->first,
                           .end = fence->end,
-                          .writes = !ordered && caps->completion_placed};
+                          .writes = !ordered && caps->completion_placed,
+                          .started = atomic_load(&thread->slots->started)};
     bool flushes = !ordered && !caps->completion_placed;
     return flushes ? flush(fence, thread, &drain) : drain_wait(fence, &drain);
 }
@@ -434,7 +443,9 @@ int remo__skipped_open(struct remo_node *node, struct remo__skipped_writes **ret
  * fabric, a write that the peer has read proves that all earlier writes to the peer are placed. */
 void remo__skipped_begin(struct remo__skipped_writes *skipped, struct remo__thread *thread) {
     const struct remo_node *node = thread->node;
-    bool useful = !node->mapped && !node->fabric->caps.completion_placed && node->fabric->caps.writes_ordered;
+    bool has_tasks = remo__scheduler_of(node); /* they may write between begin and end */
+    bool useful = !has_tasks && !node->mapped && !node->fabric->caps.completion_placed
+                  && node->fabric->caps.writes_ordered;
     skipped->thread = useful ? thread : NULL;
     for (uint32_t peer = 0; useful && peer < skipped->peers; peer++)
         skipped->peer[peer].before = atomic_load(&thread->slots->peers[peer].written);

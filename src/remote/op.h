@@ -106,8 +106,9 @@ int remo__fence_writer(struct remo__thread *caller, struct remo__thread *writer,
  * `peer`, or a REMO__WRITE_TRACKED write to any peer. It may be applied at any time. Drives operations; not
  * for the hot path. */
 bool remo__op_abandoned(struct remo_node *node, uint32_t peer);
-/* Post deferred operations, then sleep until a completion, or `timeout_ns`. */
-void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
+/* Post deferred operations, then sleep until a completion, or `timeout_ns`. Returns false, without a sleep,
+ * if no operation is in flight. */
+bool remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);
 
 /* The general path: any fabric, any size. Mapped fabrics use it for immediates, and for peers that are not
  * mapped, to set the sentence of the error. */

@@ -98,10 +98,12 @@ void remo__scheduler_make_ready(struct remo__task *task, int result) {
     remo__scheduler_append(scheduler, task);
 }
 
-/* Check one condition. Its sentence belongs to its task. Returns the next task of the list. */
+/* Check one condition. Its sentence belongs to its task, which may hold locks. Returns the next task of the
+ * list. */
 static struct remo__task *check_one(struct remo__task *task) {
     struct remo__task *next = task->polled_next;
     remo__last_error_of_task = task->last_error;
+    task->scheduler->thread->holder = task->holder;
     int rc = task->is_ready(task->is_ready_ctx);
     if (rc != 0)
         remo__scheduler_make_ready(task, rc < 0 ? rc : 0);
@@ -128,10 +130,22 @@ static void take_resumed(struct remo__scheduler *scheduler) {
     }
 }
 
-bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all) {
-    struct remo__last_error *before = remo__last_error_of_task;
+/* Begin to check conditions: they must not park, because no task is running. */
+static struct remo__last_error *check_begin(struct remo__scheduler *scheduler) {
     take_resumed(scheduler);
     scheduler->is_checking = true;
+    return remo__last_error_of_task;
+}
+
+/* A condition may have driven the operation for which another task waits. */
+static void check_end(struct remo__scheduler *scheduler, struct remo__last_error *before) {
+    scheduler->is_checking = false;
+    remo__last_error_of_task = before;
+    take_resumed(scheduler);
+}
+
+bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all) {
+    struct remo__last_error *before = check_begin(scheduler);
     struct remo__task *task = scheduler->polled;
     for (uint32_t i = 0; task && (all || i < LATEST_COUNT); i++)
         task = check_one(task);
@@ -140,21 +154,29 @@ bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all) {
             scheduler->polled_cursor = task;
         scheduler->polled_cursor = check_one(scheduler->polled_cursor);
     }
-    scheduler->is_checking = false;
-    remo__last_error_of_task = before;
+    check_end(scheduler, before);
     return scheduler->first_ready != NULL;
 }
 
+/* The condition of the task may hold, and not have been checked since. */
+static void expire_one(struct remo__task *task) {
+    if (task->is_ready)
+        (void)check_one(task);
+    if (task->state != REMO__TASK_PARKED)
+        return;
+    remo__last_error_of_task = task->last_error;
+    remo__scheduler_make_ready(
+        task, remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time"));
+}
+
 void remo__scheduler_expire(struct remo__scheduler *scheduler) {
-    struct remo__last_error *before = remo__last_error_of_task;
     uint64_t now = remo__now_ns();
-    while (remo__scheduler_deadline(scheduler) <= now && scheduler->timer_count > 0) {
-        struct remo__task *task = scheduler->timers[1];
-        remo__last_error_of_task = task->last_error;
-        remo__scheduler_make_ready(
-            task, remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time"));
-    }
-    remo__last_error_of_task = before;
+    if (remo__scheduler_deadline(scheduler) > now)
+        return;
+    struct remo__last_error *before = check_begin(scheduler);
+    while (scheduler->timer_count > 0 && remo__scheduler_deadline(scheduler) <= now)
+        expire_one(scheduler->timers[1]);
+    check_end(scheduler, before);
 }
 
 void remo__task_resume(struct remo__task *task) {
@@ -223,10 +245,12 @@ int remo__scheduler_open(struct remo__thread *thread, uint32_t task_count_max, s
     struct remo__scheduler *scheduler = aligned_alloc(REMO__CACHE_LINE, sizeof *scheduler);
     struct remo__task *tasks = aligned_alloc(REMO__CACHE_LINE, tasks_bytes);
     struct remo__task **timers = calloc(2 + (size_t)task_count_max, sizeof(struct remo__task *));
-    int rc = remo__fail(-ENOMEM, "cannot open a scheduler of %u tasks: no memory; lower task_count_max",
+    int rc = 0;
+    if (!scheduler || !tasks || !timers) {
+        rc = remo__fail(-ENOMEM, "cannot open a scheduler of %u tasks: no memory; lower task_count_max",
                         task_count_max);
-    if (!scheduler || !tasks || !timers)
         goto fail;
+    }
     *scheduler = (struct remo__scheduler){.node = thread->node,
                                           .thread = thread,
                                           .errno_of_thread = &errno,

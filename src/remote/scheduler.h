@@ -27,6 +27,7 @@ struct remo__task {
     struct remo__scheduler *scheduler;
     struct remo__last_error *last_error; /* at the top of the stack; NULL: of the thread */
     struct remo__task *next;             /* in the run queue, or the list of free tasks */
+    struct remo__task *next_waiter;      /* in the list of a task lock; NULL: in none */
     uint32_t index;                      /* 0: root */
     uint32_t holder;                     /* as remo__thread.holder, while the task runs */
     uint32_t generation;                 /* of the task with this index; part of its id */
@@ -147,6 +148,12 @@ void remo__task_resume(struct remo__task *task);
 /* `thread` of an ack for which a task waits is the task, with the lowest bit set. */
 static inline void *remo__ack_waiter(struct remo__task *task) {
     return (char *)task + 1;
+}
+
+/* Return the thread of the ack; NULL: the ack has none. */
+static inline struct remo__thread *remo__ack_thread(const struct remo_ack *ack) {
+    return (uintptr_t)ack->thread & 1 ? ((struct remo__task *)((char *)ack->thread - 1))->scheduler->thread
+                                      : ack->thread;
 }
 
 /* Return the task that waits for the ack, or NULL. */

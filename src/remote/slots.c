@@ -190,16 +190,19 @@ uint32_t remo__slots_progress(struct remo__thread *thread) {
     return left;
 }
 
-void remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
+bool remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns) {
     struct remo__slots *slots = thread->slots;
+    if (remo__slots_get(&slots->in_flight) == 0)
+        return false;
     if (!try_lock(slots))
-        return;
+        return true;
     if (slots->deferred_count > 0)
         deferred_post(slots);
     if (slots->in_flight > 0)
         slots->node->fabric->ops->wait(slots->endpoint, timeout_ns);
     collect(slots);
     remo__mutex_unlock(slots->node, &slots->lock);
+    return true;
 }
 
 /* Return whether the slots have an operation that remo__op_abandoned counts. True if another thread holds the
@@ -224,6 +227,19 @@ bool remo__op_abandoned(struct remo_node *node, uint32_t peer) {
             && has_abandoned(node->threads->of[i]->slots, peer))
             return true;
     return false;
+}
+
+bool remo__slots_has_early(struct remo__slots *slots, uint32_t peer, bool writes, uint64_t count) {
+    bool found = false;
+    if (!try_lock(slots))
+        return true;
+    for (uint32_t i = 0; i < slots->depth && !found; i++) {
+        const struct remo__slot *slot = &slots->slot[i];
+        found = slot->busy && slot->peer == peer && slot->number <= count
+                && (writes || slot->kind != REMO__OP_WRITE);
+    }
+    remo__mutex_unlock(slots->node, &slots->lock);
+    return found;
 }
 
 void remo__slots_post_deferred(struct remo__thread *thread) {
@@ -271,6 +287,7 @@ static void number_write(struct remo__slots_peer *peer, bool is_exempt) {
 static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
     struct remo__slots_peer *peer = &slots->peers[slot->peer];
     slot->busy = true;
+    slot->number = atomic_fetch_add_explicit(&slots->started, 1, memory_order_release) + 1;
     slots->free_count--;
     remo__slots_set(&slots->in_flight, slots->in_flight + 1);
     if (slot->kind != REMO__OP_WRITE) {

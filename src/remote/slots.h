@@ -20,6 +20,7 @@ struct remo__slot {
     bool tracked; /* remo__op_abandoned counts it at any peer */
     bool flushes; /* a read that flushes writes: those up to number `places` are placed when it is complete */
     uint64_t places;
+    uint64_t number; /* `started` when it was posted or deferred */
 };
 
 struct remo__slots_peer {
@@ -43,6 +44,7 @@ struct remo__slots {
     uint32_t depth, free_count;
     uint32_t in_flight;              /* (A) */
     uint32_t completed;              /* (A) number of operations completed so far; wraps */
+    _Atomic uint64_t started;        /* number of operations posted or deferred so far */
     uint32_t cork_depth;             /* (A) above 0: operations are deferred; only the owner changes it */
     uint32_t deferred_count;         /* (A) deferred operations; they count as in flight */
     _Atomic uint32_t polls;          /* number of polls of the endpoint; wraps */
@@ -77,6 +79,9 @@ int remo__slots_try_start(struct remo__start *start);
  * free. Does not wait for the read, which counts in `others`. Errors: those of remo__start. */
 int remo__op_flush_writes(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
                           uint64_t deadline_ns);
+/* Return whether one of the first `count` operations that these slots have started is in flight to the peer.
+ * Writes count only if `writes`. Also true while another thread uses the slots. */
+bool remo__slots_has_early(struct remo__slots *slots, uint32_t peer, bool writes, uint64_t count);
 /* Set the sentence of an operation of these slots that failed with `status`. Returns `status`. */
 int remo__op_fail(struct remo__slots *slots, int status);
 

@@ -19,14 +19,14 @@
 static _Thread_local bool is_last_check;
 #endif
 
-/* Drive the operations of the calling thread. Returns the number in flight. A thread that is not attached has
- * none, and a wait does not attach it. */
-static uint32_t drive(struct remo_node *node) {
+/* Drive the operations of the calling thread. A thread that is not attached has none, and a wait does not
+ * attach it. */
+static void drive(struct remo_node *node) {
     struct remo__thread *thread = node->mapped ? NULL : remo__thread_attached(node);
     if (!thread)
-        return 0;
+        return;
     remo__slots_post_deferred(thread); /* the condition may depend on them */
-    return remo__slots_progress(thread);
+    (void)remo__slots_progress(thread);
 }
 
 #ifdef REMO_SIM
@@ -45,23 +45,27 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
     }
 }
 #else
+/* Sleep until a completion, if operations of this thread are in flight, else until a notification. */
+static void sleep_until_change(struct remo_node *node, uint32_t seen, uint64_t left_ns, bool is_polling) {
+    struct remo__thread *thread = node->mapped ? NULL : remo__thread_attached(node);
+    if (!thread || !remo__slots_sleep(thread, remo__min(left_ns, OWN_SLEEP_NS_MAX)))
+        remo__doorbell_sleep(node->doorbell, seen,
+                             remo__min(left_ns, is_polling ? REMO__POLL_NS_MAX : REMO__SLEEP_NS_MAX));
+}
+
 /* Sleep once, unless the condition holds after this thread is counted as a sleeper. */
 static int sleep_once(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
                       bool is_polling) {
     struct remo__doorbell *bell = node->doorbell;
     uint32_t seen = atomic_load(&bell->seq);
+    bool was_last_check = is_last_check;
     remo__doorbell_add_sleeper(bell); /* pairs with the fence in remo__wake and remo__mapped_notify */
+    drive(node);                      /* before the check: a completion notifies no doorbell */
     is_last_check = true;
     int rc = ready(ctx);
-    is_last_check = false;
-    if (rc == 0) {
-        uint64_t left = remo__remaining_ns(deadline_ns);
-        if (drive(node) > 0)
-            remo__slots_sleep(remo__thread_attached(node), remo__min(left, OWN_SLEEP_NS_MAX));
-        else
-            remo__doorbell_sleep(bell, seen,
-                                 remo__min(left, is_polling ? REMO__POLL_NS_MAX : REMO__SLEEP_NS_MAX));
-    }
+    is_last_check = was_last_check; /* `ready` of another wait may contain this one */
+    if (rc == 0)
+        sleep_until_change(node, seen, remo__remaining_ns(deadline_ns), is_polling);
     atomic_fetch_sub(&bell->sleepers, 1);
     return rc;
 }
@@ -168,18 +172,43 @@ int remo__wait_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *
                                     : remo__wait_polling(node, attempt, ctx, deadline_ns);
 }
 
-static int is_free(void *ctx) {
-    return !*(const bool *)ctx;
+/* The tasks that wait for a lock are a circular list. */
+static void append_waiter(struct remo__task_lock *lock, struct remo__task *task) {
+    task->next_waiter = lock->last ? lock->last->next_waiter : task;
+    if (lock->last)
+        lock->last->next_waiter = task;
+    lock->last = task;
 }
 
-int remo__task_enter_slow(struct remo_node *node, bool *is_busy, uint64_t deadline_ns) {
-    while (*is_busy) { /* another task that waits too may run first */
-        int rc = remo__wait_polling(node, is_free, is_busy, deadline_ns);
-        if (rc != 0)
-            return rc;
-    }
-    *is_busy = true;
-    return 0;
+static void remove_waiter(struct remo__task_lock *lock, struct remo__task *task) {
+    struct remo__task *before = lock->last;
+    while (before->next_waiter != task)
+        before = before->next_waiter;
+    before->next_waiter = task->next_waiter;
+    if (lock->last == task)
+        lock->last = before == task ? NULL : before;
+    task->next_waiter = NULL;
+}
+
+int remo__task_lock_slow(struct remo_node *node, struct remo__task_lock *lock, uint64_t deadline_ns) {
+    struct remo__scheduler *scheduler = remo__scheduler_of(node);
+    if (!scheduler)
+        return remo__fail(-EDEADLK, "a task of this thread is in such a call; a condition must not wait");
+    struct remo__task *task = scheduler->running;
+    int rc = 0;
+    append_waiter(lock, task);
+    while (rc == 0 && task->next_waiter)
+        rc = remo__wait_resumed(node, deadline_ns);
+    if (!task->next_waiter)
+        return 0;
+    remove_waiter(lock, task);
+    return rc;
+}
+
+void remo__task_unlock_slow(struct remo__task_lock *lock) {
+    struct remo__task *first = lock->last->next_waiter;
+    remove_waiter(lock, first);
+    remo__task_resume(first);
 }
 
 uint32_t remo__holder_replace(struct remo__thread *thread, uint32_t holder) {
@@ -218,11 +247,19 @@ void remo__pause(struct remo_node *node, uint64_t deadline_ns) {
         continue;
 }
 
-static int try_lock_contended(void *ctx) {
+/* A wait condition: the mutex is free. If it is held, its holder will notify. A condition must not acquire
+ * it: the holder would be a task that does not run yet. */
+static int is_free(void *ctx) {
     struct remo__mutex *mutex = ctx;
-    return atomic_exchange_explicit(&mutex->state, 2, memory_order_acquire) == 0;
+    uint32_t held = 1;
+    (void)atomic_compare_exchange_strong_explicit(&mutex->state, &held, 2, memory_order_relaxed,
+                                                  memory_order_relaxed);
+    return held == 0;
 }
 
 int remo__mutex_lock_slow(struct remo_node *node, struct remo__mutex *mutex, uint64_t deadline_ns) {
-    return remo__wait(node, try_lock_contended, mutex, deadline_ns);
+    int rc = 0;
+    while (rc == 0 && atomic_exchange_explicit(&mutex->state, 2, memory_order_acquire) != 0)
+        rc = remo__wait(node, is_free, mutex, deadline_ns);
+    return rc;
 }

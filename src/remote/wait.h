@@ -81,17 +81,29 @@ static inline void remo__run_tasks(struct remo__scheduler *scheduler) {
 /* Pause between two attempts, until the deadline. Sets the sentence of a wait that timed out. */
 void remo__pause(struct remo_node *node, uint64_t deadline_ns);
 
-/* Exclusion between the tasks of one thread, for the state of that thread. Tasks switch only in waits, so a
- * flag is sufficient. Errors: -ETIMEDOUT (never with REMO_FOREVER). */
-int remo__task_enter_slow(struct remo_node *node, bool *is_busy, uint64_t deadline_ns);
-static inline int remo__task_enter(struct remo_node *node, bool *is_busy, uint64_t deadline_ns) {
-    if (remo__unlikely(*is_busy))
-        return remo__task_enter_slow(node, is_busy, deadline_ns);
-    *is_busy = true;
+/* Mutual exclusion between the tasks of one thread, for the state of that thread. All zero is unlocked.
+ * Waiting tasks acquire it in FIFO order. */
+struct remo__task_lock {
+    bool is_held;
+    struct remo__task *last; /* of the tasks that wait; NULL: none waits */
+};
+int remo__task_lock_slow(struct remo_node *node, struct remo__task_lock *lock, uint64_t deadline_ns);
+void remo__task_unlock_slow(struct remo__task_lock *lock);
+
+/* Errors: -ETIMEDOUT (never with REMO_FOREVER); -EDEADLK in a condition of a wait, which must not wait. */
+static inline int remo__task_lock(struct remo_node *node, struct remo__task_lock *lock,
+                                  uint64_t deadline_ns) {
+    if (remo__unlikely(lock->is_held))
+        return remo__task_lock_slow(node, lock, deadline_ns);
+    lock->is_held = true;
     return 0;
 }
-static inline void remo__task_leave(bool *is_busy) {
-    *is_busy = false;
+
+static inline void remo__task_unlock(struct remo__task_lock *lock) {
+    if (remo__unlikely(lock->last != NULL))
+        remo__task_unlock_slow(lock);
+    else
+        lock->is_held = false;
 }
 
 /* Replace the lock holder of the running task or thread. Returns the previous holder. */

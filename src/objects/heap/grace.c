@@ -53,13 +53,17 @@ int remo_heap_unpin(struct remo_heap *heap) {
     if (state->pin_depth == 0)
         return remo__fail(-EINVAL, "cannot unpin heap %s: this thread has not pinned it",
                           remo_channel_name(heap->region->channel));
-    if (state->pin_depth == 1) {
+    if (--state->pin_depth == 0) {
+        uint32_t number = ++state->unpins;
         rc = remo__fence_retry(thread, REMO_FENCE_THREAD, 0, &loss);
-        if (rc != 0) /* a write may be placed later */
+        if (rc != 0) { /* a write may be placed later */
+            state->pin_depth++;
             return remo__fail_more(-ETIMEDOUT, "unpinning heap %s", remo_channel_name(heap->region->channel));
-        store_pin(own_pin(heap, thread), ++state->pin);
+        }
+        /* During the fence another task may have pinned, or pinned, written and begun to unpin. */
+        if (state->pin_depth == 0 && state->unpins == number)
+            store_pin(own_pin(heap, thread), ++state->pin);
     }
-    state->pin_depth--;
     return loss == -ETIMEDOUT ? remo__fail_more(-EIO, "heap %s", remo_channel_name(heap->region->channel))
                               : loss;
 }

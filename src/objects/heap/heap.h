@@ -72,8 +72,8 @@ struct heap_chunk {
 
 /* A thread, by the index of its struct remo__thread. */
 struct heap_thread {
-    uint64_t pin; /* its last value: peers can write the word in network memory */
-    uint32_t pin_depth;
+    uint64_t pin;               /* its last value: peers can write the word in network memory */
+    uint32_t pin_depth, unpins; /* unpins: number of those that have ended the outermost pin */
     struct heap_slab *slabs[HEAP_CLASSES];
 };
 

@@ -171,13 +171,15 @@ static int push(struct remo__queue_op *op, uint64_t timeout_ns) {
  * push waits while it has a claim. */
 static int push_in_turn(struct remo__queue_op *op, uint64_t timeout_ns) {
     struct remo_queue *queue = op->queue;
-    bool *is_pushing = &queue->is_pushing[op->thread->index];
-    uint64_t deadline_ns = *is_pushing ? remo__deadline(timeout_ns) : 0;
-    if (remo__task_enter(queue->node, is_pushing, deadline_ns) != 0)
-        return remo__fail_static(-ETIMEDOUT,
-                                 "cannot push: another task of this thread pushed until the timeout");
-    int rc = push(op, deadline_ns == 0 ? timeout_ns : remo__remaining_ns(deadline_ns));
-    remo__task_leave(is_pushing);
+    struct remo__task_lock *turn = &queue->turns[op->thread->index];
+    uint64_t deadline_ns = turn->is_held ? remo__deadline(timeout_ns) : 0;
+    int rc = remo__task_lock(queue->node, turn, deadline_ns);
+    if (rc == -ETIMEDOUT)
+        return remo__fail_static(rc, "cannot push: another task of this thread pushed until the timeout");
+    if (rc != 0)
+        return rc;
+    rc = push(op, deadline_ns == 0 ? timeout_ns : remo__remaining_ns(deadline_ns));
+    remo__task_unlock(turn);
     return rc;
 }
 

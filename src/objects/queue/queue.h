@@ -84,7 +84,7 @@ struct remo_queue {
     struct remo__mutex kept_mutex;                         /* protects `kept` */
     struct remo__queue_kept_claim kept[REMO__THREADS_MAX]; /* by thread */
     _Atomic uint32_t kept_count;                           /* entries of `kept` in use */
-    bool is_pushing[REMO__THREADS_MAX];                    /* a task of the thread pushes; not mapped */
+    struct remo__task_lock turns[REMO__THREADS_MAX];       /* held by the task that pushes; not mapped */
     _Atomic uint64_t hint[2] REMO__CACHE_ALIGNED; /* by side: ticket at which the next search begins */
 };
 

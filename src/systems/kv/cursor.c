@@ -110,7 +110,9 @@ int remo_kv_next(struct remo_kv *kv, struct remo_kv_cursor *cursor, void *key, s
     visit.mine = remo__kv_thread(kv);
     if (!visit.mine)
         return remo__last_code();
-    remo__kv_enter(visit.mine);
+    rc = remo__kv_enter(visit.mine);
+    if (remo__unlikely(rc != 0))
+        return rc;
     remo__kv_try_release_kept(kv, visit.mine);
     rc = find_next(&visit, &cursor->internal[0]);
     remo__kv_leave(visit.mine);

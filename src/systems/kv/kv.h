@@ -68,7 +68,7 @@ struct remo__kv_thread {
     struct remo_kv_op *first, *last; /* in flight, in the order of their start */
     uint32_t in_flight_count;
     uint32_t locks_held;
-    bool is_busy; /* a task of the thread uses this state: remo__kv_enter */
+    struct remo__task_lock turn; /* held by the task that uses this state */
     bool is_kept; /* a stripe stays locked: this thread's write to kept_node may still be in flight */
     uint32_t kept_stripe, kept_node;
     uint64_t kept_next_ns;  /* time of the next attempt to release it */
@@ -170,13 +170,14 @@ static inline struct remo__kv_thread *remo__kv_thread(struct remo_kv *kv) {
     return remo__likely(mine != NULL) ? mine : remo__kv_thread_make(kv, thread);
 }
 
-/* Begin to use a thread's state. The tasks of a thread take turns; a thread without tasks never waits. */
-static inline void remo__kv_enter(struct remo__kv_thread *mine) {
-    (void)remo__task_enter(mine->kv->node, &mine->is_busy, REMO_FOREVER);
+/* Begin to use a thread's state. The tasks of a thread take turns; a thread without tasks never waits.
+ * Errors: -EDEADLK in a condition of a wait. */
+static inline int remo__kv_enter(struct remo__kv_thread *mine) {
+    return remo__task_lock(mine->kv->node, &mine->turn, REMO_FOREVER);
 }
 
 static inline void remo__kv_leave(struct remo__kv_thread *mine) {
-    remo__task_leave(&mine->is_busy);
+    remo__task_unlock(&mine->turn);
 }
 
 static inline uint64_t remo__kv_index_hash(const struct remo_kv *kv, uint64_t hash) {

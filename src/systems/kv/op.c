@@ -337,7 +337,8 @@ static void fail_unsent_ops(struct remo_kv *kv, struct remo__kv_thread *mine, in
 
 static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     struct remo_kv_op *next;
-    remo__kv_enter(mine);
+    if (remo__unlikely(remo__kv_enter(mine) != 0))
+        return;
     mine->failed_tries = 0;
     mine->is_ack_missing = false;
     remo__kv_try_release_kept(kv, mine);
@@ -407,7 +408,8 @@ static int done_or_may_queue(void *ctx) {
 
 /* Queue for the lock of the operation, and make its change. */
 static void queue_for_lock(const struct wait *wait) {
-    remo__kv_enter(wait->mine);
+    if (remo__unlikely(remo__kv_enter(wait->mine) != 0))
+        return;
     /* another task may have advanced the operation before */
     if (may_queue(wait)
         && make_change(wait->kv, wait->mine, wait->op, wait->kv->node->op_timeout_ns) == -ETIMEDOUT)

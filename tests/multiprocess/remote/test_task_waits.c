@@ -1,0 +1,318 @@
+/* test_task_waits.c - tasks of one thread whose waits affect each other: a mutex, deadlines, a pin, a fence,
+ * the wait of the thread after its last task, a stack of the minimum size. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../support/cluster.h"
+#include "remote/scheduler.h"
+
+static int run_two(struct remo_scheduler *scheduler, int (*first)(void *ctx), int (*second)(void *ctx),
+                   void *ctx) {
+    remo_task_id ids[2];
+    CHECK_OK(remo_task_spawn(scheduler, first, ctx, &ids[0]));
+    CHECK_OK(remo_task_spawn(scheduler, second, ctx, &ids[1]));
+    for (int i = 0; i < 2; i++) {
+        int result = -1;
+        CHECK_OK(remo_task_join(scheduler, ids[i], REMO_FOREVER, &result));
+        CHECK_CODE(result, 0);
+    }
+    return 0;
+}
+
+/* ---- mutex: a condition must not acquire it for a task that does not run ---- */
+
+#define VALUE_BYTES (256u << 10) /* verified in a buffer that a mutex protects */
+#define LOADS 2000u
+
+struct loading {
+    struct remo_owned_var *var;
+    atomic_bool has_ended;
+};
+
+static void *load_in_thread(void *ctx) {
+    struct loading *loading = ctx;
+    char *value = malloc(VALUE_BYTES);
+    while (value && !atomic_load(&loading->has_ended))
+        (void)remo_owned_var_load(loading->var, value);
+    free(value);
+    return NULL;
+}
+
+static int load_in_task(void *ctx) {
+    struct loading *loading = ctx;
+    char *value = malloc(VALUE_BYTES);
+    CHECK(value);
+    for (uint32_t i = 0; i < LOADS; i++) {
+        CHECK_OK(remo_owned_var_load(loading->var, value));
+        remo_task_yield();
+    }
+    atomic_store(&loading->has_ended, true);
+    free(value);
+    return 0;
+}
+
+/* The value never changes. */
+static int wait_for_change(void *ctx) {
+    struct loading *loading = ctx;
+    char *zero = calloc(1, VALUE_BYTES);
+    CHECK(zero);
+    while (!atomic_load(&loading->has_ended))
+        CHECK_CODE(remo_owned_var_wait(loading->var, zero, NULL, 1000000), -ETIMEDOUT);
+    free(zero);
+    return 0;
+}
+
+static int mutex(struct remo_node *node, void *ctx) {
+    struct loading loading = {.has_ended = false};
+    struct remo_scheduler *scheduler;
+    pthread_t thread;
+    (void)ctx;
+    CHECK_OK(remo_owned_var_open(remo_node_root(node), "var", VALUE_BYTES, NULL, &loading.var));
+    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+    CHECK(pthread_create(&thread, NULL, load_in_thread, &loading) == 0);
+    CHECK(run_two(scheduler, load_in_task, wait_for_change, &loading) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_OK(remo_scheduler_close(scheduler));
+    remo_owned_var_close(loading.var);
+    return 0;
+}
+
+/* ---- deadlines: a condition that holds at its deadline has not timed out ---- */
+
+#define WAITS 12u /* more than a check of the conditions includes */
+
+struct flag {
+    struct remo_sst *sst;
+    bool is_set;
+};
+
+static int is_set(void *ctx, struct remo_sst *sst) {
+    (void)sst;
+    return ((const struct flag *)ctx)->is_set;
+}
+
+static int wait_for_flag(void *ctx) {
+    struct flag *flag = ctx;
+    return remo_sst_wait(flag->sst, is_set, flag, 2 * SECOND);
+}
+
+static int deadlines(struct remo_node *node, void *ctx) {
+    struct flag flag = {.is_set = false};
+    struct remo_scheduler *scheduler;
+    remo_task_id ids[WAITS];
+    (void)ctx;
+    CHECK_OK(remo_sst_open(remo_node_root(node), "sst", 8, NULL, &flag.sst));
+    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+    for (uint32_t i = 0; i < WAITS; i++)
+        CHECK_OK(remo_task_spawn(scheduler, wait_for_flag, &flag, &ids[i]));
+    remo_task_yield(); /* the tasks park */
+    flag.is_set = true;
+    usleep(2500000); /* without a check, until the deadlines have passed */
+    for (uint32_t i = 0; i < WAITS; i++) {
+        int result = -1;
+        CHECK_OK(remo_task_join(scheduler, ids[i], REMO_FOREVER, &result));
+        CHECK_CODE(result, 0);
+    }
+    CHECK_OK(remo_scheduler_close(scheduler));
+    remo_sst_close(flag.sst);
+    return 0;
+}
+
+/* ---- pins: a thread is pinned while one of its tasks is ---- */
+
+static char buffer[1u << 20];
+
+struct pinning {
+    struct remo_heap *heap;
+    struct remo_region *region;
+    bool has_written, has_unpinned;
+};
+
+static int write_and_unpin(void *ctx) {
+    struct pinning *pinning = ctx;
+    CHECK_OK(remo_heap_pin(pinning->heap));
+    for (int i = 0; i < 8; i++)
+        CHECK_OK(remo_region_write(pinning->region, 1, 0, buffer, sizeof buffer, 0, NULL));
+    pinning->has_written = true;
+    CHECK_OK(remo_heap_unpin(pinning->heap)); /* parks in its fence */
+    pinning->has_unpinned = true;
+    return 0;
+}
+
+/* Pin while the other task unpins. */
+static int pin_and_retire(void *ctx) {
+    struct pinning *pinning = ctx;
+    struct remo_addr block;
+    CHECK_OK(remo_heap_alloc(pinning->heap, 64, 0, &block));
+    while (!pinning->has_written)
+        remo_task_yield();
+    CHECK_OK(remo_heap_pin(pinning->heap));
+    while (!pinning->has_unpinned)
+        remo_task_yield();
+    CHECK_OK(remo_heap_retire(pinning->heap, block));
+    CHECK_CODE(remo_heap_reclaim(pinning->heap, 0), -ETIMEDOUT);
+    CHECK_OK(remo_heap_unpin(pinning->heap));
+    CHECK_OK(remo_heap_reclaim(pinning->heap, 100 * SECOND));
+    CHECK_CODE(remo_heap_unpin(pinning->heap), -EINVAL);
+    return 0;
+}
+
+static int pins(struct remo_node *node, void *ctx) {
+    struct pinning pinning = {.has_written = false};
+    struct remo_channel *root = remo_node_root(node);
+    struct remo_scheduler *scheduler;
+    (void)ctx;
+    CHECK_OK(remo_heap_open(root, "heap", NULL, &pinning.heap));
+    CHECK_OK(remo_region_open(root, "region", sizeof buffer, NULL, &pinning.region));
+    CHECK_OK(remo_channel_wait(root, 100 * SECOND));
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+        CHECK(run_two(scheduler, write_and_unpin, pin_and_retire, &pinning) == 0);
+        CHECK_OK(remo_scheduler_close(scheduler));
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(pinning.region);
+    remo_heap_close(pinning.heap);
+    return 0;
+}
+
+/* ---- fences: a fence waits only for operations that precede it ---- */
+
+#define FENCES 20u
+
+struct fencing {
+    struct remo_node *node;
+    struct remo_region *region;
+    bool has_ended;
+};
+
+/* Keep operations in flight until the other task has ended. */
+static int read_on(void *ctx) {
+    struct fencing *fencing = ctx;
+    struct remo_ack acks[2] = {REMO_ACK_INIT, REMO_ACK_INIT};
+    uint64_t words[2];
+    for (uint32_t i = 0; !fencing->has_ended; i++) {
+        CHECK_OK(remo_region_read(fencing->region, 1, 0, &words[i % 2], 8, &acks[i % 2]));
+        CHECK_OK(remo_ack_wait(&acks[(i + 1) % 2], REMO_FOREVER));
+        remo_task_yield(); /* a fabric that completes operations at once never parks the task */
+    }
+    CHECK_OK(remo_ack_wait(&acks[0], REMO_FOREVER));
+    CHECK_OK(remo_ack_wait(&acks[1], REMO_FOREVER));
+    return 0;
+}
+
+static int write_and_fence(void *ctx) {
+    struct fencing *fencing = ctx;
+    for (uint64_t i = 1; i <= FENCES; i++) {
+        uint64_t word = 0;
+        CHECK_OK(remo_region_write(fencing->region, 1, 8, &i, sizeof i, 0, NULL));
+        CHECK_OK(remo_fence(fencing->node, REMO_FENCE_THREAD, 0));
+        CHECK_OK(remo_region_read(fencing->region, 1, 8, &word, sizeof word, NULL));
+        CHECK_EQUAL(word, i);
+    }
+    fencing->has_ended = true;
+    return 0;
+}
+
+static int fences(struct remo_node *node, void *ctx) {
+    struct fencing fencing = {.node = node};
+    struct remo_scheduler *scheduler;
+    (void)ctx;
+    CHECK_OK(remo_region_open(remo_node_root(node), "region", 16, NULL, &fencing.region));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+        CHECK(run_two(scheduler, read_on, write_and_fence, &fencing) == 0);
+        CHECK_OK(remo_scheduler_close(scheduler));
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(fencing.region);
+    return 0;
+}
+
+/* ---- last_task: the thread still waits for an operation when its last task has ended ---- */
+
+static int end_at_once(void *ctx) {
+    (void)ctx;
+    return 0;
+}
+
+static int last_task(struct remo_node *node, void *ctx) {
+    struct remo_scheduler *scheduler;
+    struct remo_region *region;
+    struct remo_ack ack = REMO_ACK_INIT;
+    (void)ctx;
+    CHECK_OK(remo_region_open(remo_node_root(node), "region", sizeof buffer, NULL, &region));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+        /* as a completion that follows the end of its wait */
+        remo__task_resume(&((struct remo__scheduler *)scheduler)->tasks[0]);
+        CHECK_OK(remo_task_spawn(scheduler, end_at_once, NULL, NULL));
+        CHECK_OK(remo_region_read(region, 1, 0, buffer, sizeof buffer, &ack));
+        CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
+        remo_task_yield(); /* if the wait did not park */
+        CHECK_OK(remo_scheduler_close(scheduler));
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(region);
+    return 0;
+}
+
+/* ---- small_stacks: calls with large frames fit in the smallest stack ---- */
+
+struct small {
+    struct remo_kv *kv;
+    struct remo_lock *lock;
+    struct remo_queue *queue;
+};
+
+static int use_objects(void *ctx) {
+    const struct small *small = ctx;
+    uint64_t key = 5, element = 6;
+    size_t bytes;
+    for (int i = 0; i < 20; i++) {
+        CHECK_OK(remo_kv_put(small->kv, &key, sizeof key, &element, sizeof element));
+        CHECK_OK(remo_lock_acquire(small->lock, 0, REMO_FOREVER));
+        CHECK_OK(remo_lock_release(small->lock, 0, REMO_FENCE_GLOBAL));
+        CHECK_OK(remo_queue_push(small->queue, &element, sizeof element, 100 * SECOND));
+        CHECK_OK(remo_queue_pop(small->queue, &element, sizeof element, &bytes, 100 * SECOND));
+    }
+    CHECK_CODE(remo_lock_acquire(small->lock, 1000, 0), -EINVAL); /* its sentence is formatted */
+    return 0;
+}
+
+static int small_stacks(struct remo_node *node, void *ctx) {
+    struct remo_scheduler_options options = {.stack_bytes = REMO_TASK_STACK_BYTES_MIN};
+    struct remo_channel *root = remo_node_root(node);
+    struct remo_scheduler *scheduler;
+    struct small small;
+    (void)ctx;
+    CHECK_OK(remo_kv_open(root, "map", NULL, &small.kv));
+    CHECK_OK(remo_lock_open(root, "lock", NULL, &small.lock));
+    CHECK_OK(remo_queue_open(root, "queue", NULL, &small.queue));
+    CHECK_OK(remo_channel_wait(root, 100 * SECOND));
+    CHECK_OK(remo_scheduler_open(node, &options, &scheduler));
+    CHECK(run_two(scheduler, use_objects, use_objects, &small) == 0);
+    CHECK_OK(remo_scheduler_close(scheduler));
+    CHECK_OK(cluster_meet());
+    remo_queue_close(small.queue);
+    remo_lock_close(small.lock);
+    remo_kv_close(small.kv);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static const struct cluster_test tests[] = {CLUSTER_TEST(mutex, 1),
+                                                CLUSTER_TEST(deadlines, 1),
+                                                CLUSTER_TEST(pins, 2),
+                                                CLUSTER_TEST(fences, 2),
+                                                CLUSTER_TEST(last_task, 2),
+                                                CLUSTER_TEST(small_stacks, 2),
+                                                {0}};
+    return cluster_main(argc, argv, tests, NULL);
+}
