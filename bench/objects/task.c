@@ -12,7 +12,6 @@
 #include "bench/bench.h"
 
 #define PARKED 10000u
-#define STACK_BYTES (16u << 10)
 #define LIMIT_ROUNDS 9u
 #define LIMIT_SWITCHES 100000u
 
@@ -86,7 +85,8 @@ static bool is_point(const struct bench_thread *thread, enum point point) {
 }
 
 static int task_begin(struct bench_thread *thread) {
-    struct remo_scheduler_options options = {.task_count_max = PARKED + 1, .stack_bytes = STACK_BYTES};
+    struct remo_scheduler_options options = {.task_count_max = PARKED + 1,
+                                             .stack_bytes = REMO_TASK_STACK_BYTES_MIN};
     struct tasks *tasks = calloc(1, sizeof *tasks);
     if (!tasks)
         return remo__fail(-ENOMEM, "no memory for the benchmark");
@@ -165,10 +165,10 @@ static double time_switches(void) {
 
 static double task_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
     double switches = job->point->variant == names[SPAWN] ? 2 : 1, best = INFINITY;
-    char *stack = aligned_alloc(64, STACK_BYTES);
+    char *stack = aligned_alloc(64, REMO_TASK_STACK_BYTES_MIN);
     if (!stack)
         return 0;
-    remo__context_make(&contexts[1], stack, STACK_BYTES, switch_back);
+    remo__context_make(&contexts[1], stack, REMO_TASK_STACK_BYTES_MIN, switch_back);
     for (uint32_t round = 0; round < LIMIT_ROUNDS; round++)
         best = fmin(best, time_switches());
     remo__context_free(&contexts[1]);
