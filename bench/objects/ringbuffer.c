@@ -10,7 +10,10 @@
 #include "bench/bench.h"
 
 #define RING_BYTES (1u << 20)
-#define MESSAGE_BYTES_MAX (16u << 10)
+#define MESSAGE_BYTES_MAX (128u << 10)
+
+/* The sender builds each message in the ring: one copy. Receivers read it there. */
+#define LOAN "loan"
 
 /* The first word of a message counts the messages; this value marks the last one. */
 #define LAST UINT64_MAX
@@ -18,13 +21,14 @@
 static uint32_t ring_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
     static const uint64_t sizes_bytes[] = {64, 1024};
     uint32_t count = options->bytes ? 1 : REMO__ARRAY_COUNT(sizes_bytes);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < 2 * count; i++) {
         points[i] = (struct bench_point)BENCH_POINT_DEFAULT;
         points[i].bytes =
-            options->bytes ? remo__min(remo__max(options->bytes, 8), MESSAGE_BYTES_MAX) : sizes_bytes[i];
+            options->bytes ? remo__min(remo__max(options->bytes, 8), MESSAGE_BYTES_MAX) : sizes_bytes[i / 2];
         points[i].active = 1;
+        points[i].variant = i % 2 == 0 ? NULL : LOAN;
     }
-    return count;
+    return 2 * count;
 }
 
 static int ring_open(struct bench_job *job) {
@@ -45,25 +49,35 @@ static int ring_begin(struct bench_thread *thread) {
     return thread->state ? 0 : remo__fail(-ENOMEM, "no memory for a message");
 }
 
+/* Send a message with the number. */
+static int send_one(struct bench_thread *thread, uint64_t number, uint64_t *ret_position) {
+    struct remo_ringbuffer *ring = thread->job->state;
+    uint64_t *message = thread->state, bytes = thread->job->point->bytes;
+    void *loan;
+    message[0] = number;
+    if (!thread->job->point->variant)
+        return remo_ringbuffer_send(ring, message, bytes, REMO_FOREVER, ret_position);
+    int rc = remo_ringbuffer_loan(ring, bytes, REMO_FOREVER, &loan);
+    if (rc != 0)
+        return rc;
+    memcpy(loan, message, bytes);
+    return remo_ringbuffer_commit(ring, bytes, ret_position);
+}
+
 /* A send returns when the ring has room, so on average at the pace of the slowest receiver. One
  * thread sends. */
 static int ring_operate(struct bench_thread *thread, uint64_t operations) {
-    uint64_t *message = thread->state;
     int rc = 0;
-    for (uint64_t i = 0; i < operations && rc == 0; i++) {
-        message[0] = thread->number++;
-        rc = remo_ringbuffer_send(thread->job->state, message, thread->job->point->bytes, REMO_FOREVER, NULL);
-    }
+    for (uint64_t i = 0; i < operations && rc == 0; i++)
+        rc = send_one(thread, thread->number++, NULL);
     return rc;
 }
 
 static int ring_finish(struct bench_thread *thread) {
-    uint64_t *message = thread->state, position;
+    uint64_t position;
     int rc = 0;
     if (thread->job->rank == 0 && thread->status == 0) {
-        message[0] = LAST;
-        rc = remo_ringbuffer_send(thread->job->state, message, thread->job->point->bytes, REMO_FOREVER,
-                                  &position);
+        rc = send_one(thread, LAST, &position);
         rc = rc != 0 ? rc : remo_ringbuffer_wait_received(thread->job->state, position, REMO_FOREVER);
     }
     free(thread->state);
@@ -71,19 +85,32 @@ static int ring_finish(struct bench_thread *thread) {
     return rc;
 }
 
+/* Receive a message, and store its number. */
+static int receive_one(struct bench_thread *thread, uint64_t *ret_number, size_t *ret_bytes) {
+    struct remo_ringbuffer *ring = thread->job->state;
+    const void *found = thread->state;
+    bool is_loan = thread->job->point->variant;
+    int rc = is_loan
+                 ? remo_ringbuffer_peek(ring, &found, ret_bytes, REMO_FOREVER)
+                 : remo_ringbuffer_receive(ring, thread->state, MESSAGE_BYTES_MAX, ret_bytes, REMO_FOREVER);
+    if (rc != 0)
+        return rc;
+    memcpy(ret_number, found, sizeof *ret_number);
+    return is_loan ? remo_ringbuffer_consume(ring) : 0;
+}
+
 static int ring_attend(struct bench_thread *thread) {
-    uint64_t *message = thread->state, expected = 0;
+    uint64_t number, expected = 0;
     for (;;) {
-        size_t bytes;
-        int rc =
-            remo_ringbuffer_receive(thread->job->state, message, MESSAGE_BYTES_MAX, &bytes, REMO_FOREVER);
+        size_t bytes = 0;
+        int rc = receive_one(thread, &number, &bytes);
         if (rc != 0)
             return rc;
-        if (message[0] == LAST)
+        if (number == LAST)
             return remo_ringbuffer_acknowledge(thread->job->state);
-        if (message[0] != expected || bytes != thread->job->point->bytes)
+        if (number != expected || bytes != thread->job->point->bytes)
             return remo__fail(-EIO, "the benchmark is wrong: message %llu arrived instead of message %llu",
-                              (unsigned long long)message[0], (unsigned long long)expected);
+                              (unsigned long long)number, (unsigned long long)expected);
         expected++;
     }
 }

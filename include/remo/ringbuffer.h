@@ -5,10 +5,13 @@
  *          all receivers that are up have acknowledged.
  * Layout:  per receiver `capacity_bytes`. A message is {u32 size, u32 lap, u64 checksum, payload},
  *          aligned to 16 bytes, and never wraps. A filler of 16 bytes ends a lap that has no room
- *          for the next message. On a fabric that does not order writes the payload is masked.
+ *          for the next message. On a fabric that does not order writes the payload is masked. On
+ *          shm the header is written after the payload, and needs no checksum of it.
  * Cost:    send to n receivers: n writes (notify, or with an immediate), and n more per lap for the
  *          filler. receive: none, except 1 write to acknowledge every consumed half of the ring, or
- *          on request.
+ *          on request. Copies of a message on shm: 1 by a send for each receiver, 1 by a receive;
+ *          none by a loan to a single receiver, none by a peek. Elsewhere the library copies it
+ *          once more at each side, and computes its checksum.
  * Order:   each receiver gets every message once, in the order of sends.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if the ring is full, the sender waits for the slowest receiver that is up (-ETIMEDOUT:
@@ -17,8 +20,8 @@
  *          -EHOSTDOWN; if it closes the ring, then -ENOTCONN. A message of a failed sender may have
  *          reached some receivers only. If an acknowledgement fails, the following calls of receive
  *          repeat it.
- * Threads: send and wait_received: one thread at a time. receive and acknowledge: one thread at a
- *          time.
+ * Threads: send, loan, commit, cancel and wait_received: one thread at a time. receive, peek,
+ *          consume and acknowledge: one thread at a time.
  * Source:  LOCO 5.4; FaRM. Differs in: each record carries its lap, and a checksum that covers its
  *          position in the stream, instead of relying on write order or zeroed memory.
  */
@@ -62,10 +65,28 @@ REMO_API size_t remo_ringbuffer_message_bytes_max(const struct remo_ringbuffer *
  *   -EPERM      this node is not the sender
  *   -EMSGSIZE   the message is longer than remo_ringbuffer_message_bytes_max
  *   -EINVAL     an argument is NULL
+ *   -EBUSY      a message is loaned
  *   -ETIMEDOUT  the ring is full, or a receiver has not opened it; nothing was sent
  *   -EPROTO     a participant opened another object under this name */
 REMO_API int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
                                   uint64_t timeout_ns, uint64_t *ret_position);
+/* Sender: reserve room for a message of up to `size_bytes`, and set *ret_message to where the caller
+ * builds it, aligned to 16 bytes. The contents are undefined. The memory is valid until the commit or
+ * the cancel; there is one loan at a time. Blocks as a send does.
+ * Errors: those of remo_ringbuffer_send. */
+REMO_API int remo_ringbuffer_loan(struct remo_ringbuffer *ring, size_t size_bytes, uint64_t timeout_ns,
+                                  void **ret_message);
+/* Sender: send the first `size_bytes` of the loaned message, as a send does. Does not block.
+ * Errors:
+ *   -EPERM      this node is not the sender
+ *   -EINVAL     no message is loaned, or `ring` is NULL
+ *   -EMSGSIZE   `size_bytes` is more than the loan; the message stays loaned */
+REMO_API int remo_ringbuffer_commit(struct remo_ringbuffer *ring, size_t size_bytes, uint64_t *ret_position);
+/* Sender: end the loan without a message; no effect without a loan.
+ * Errors:
+ *   -EPERM      this node is not the sender
+ *   -EINVAL     `ring` is NULL */
+REMO_API int remo_ringbuffer_cancel(struct remo_ringbuffer *ring);
 /* Sender: wait until every receiver that is up has acknowledged all messages up to `position`.
  * Receivers acknowledge every half ring, and when they call remo_ringbuffer_acknowledge. Blocks up
  * to `timeout_ns`.
@@ -86,6 +107,17 @@ REMO_API int remo_ringbuffer_wait_received(struct remo_ringbuffer *ring, uint64_
  *   -EINVAL     an argument is NULL */
 REMO_API int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
                                      size_t *ret_size_bytes, uint64_t timeout_ns);
+/* Receiver: find the next message, and set *ret_message and *ret_size_bytes to it. It stays in the
+ * ring, where it is valid until remo_ringbuffer_consume or remo_ringbuffer_receive removes it; do not
+ * change it. Blocks up to `timeout_ns`.
+ * Errors: those of remo_ringbuffer_receive, except -EMSGSIZE. */
+REMO_API int remo_ringbuffer_peek(struct remo_ringbuffer *ring, const void **ret_message,
+                                  size_t *ret_size_bytes, uint64_t timeout_ns);
+/* Receiver: remove the message of the last peek.
+ * Errors:
+ *   -EPERM      this node is not a receiver
+ *   -EINVAL     no message was peeked since the last was removed, or `ring` is NULL */
+REMO_API int remo_ringbuffer_consume(struct remo_ringbuffer *ring);
 /* Receiver: acknowledge all received messages. Cost: 1 write; none if all are acknowledged.
  * Errors:
  *   -EPERM      this node is not a receiver

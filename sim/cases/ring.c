@@ -38,6 +38,26 @@ static void close_ring(void *state, uint32_t rank) {
     remo_ringbuffer_close(((struct ring_state *)state)->rings[rank]);
 }
 
+/* Build the message in a loan that is longer. */
+static int send_loan(struct remo_ringbuffer *ring, const unsigned char *message, size_t size) {
+    void *loan;
+    int rc = remo_ringbuffer_loan(ring, 48, FOREVER, &loan);
+    if (rc != 0)
+        return rc;
+    memcpy(loan, message, size);
+    return remo_ringbuffer_commit(ring, size, NULL);
+}
+
+/* Receive a message by a peek. */
+static int receive_peek(struct remo_ringbuffer *ring, unsigned char *message, size_t *ret_size) {
+    const void *found;
+    int rc = remo_ringbuffer_peek(ring, &found, ret_size, FOREVER);
+    if (rc != 0)
+        return rc;
+    memcpy(message, found, *ret_size);
+    return remo_ringbuffer_consume(ring);
+}
+
 /* Send a message; repeat a send that was made to fail, since it sent nothing. */
 static void send_one(struct ring_state *s, uint32_t number) {
     unsigned char message[64];
@@ -45,7 +65,8 @@ static void send_one(struct ring_state *s, uint32_t number) {
     for (size_t i = 0; i < size_of(number); i++)
         message[i] = byte_of(number, i);
     do
-        rc = remo_ringbuffer_send(s->rings[0], message, size_of(number), FOREVER, NULL);
+        rc = number % 2 == 0 ? remo_ringbuffer_send(s->rings[0], message, size_of(number), FOREVER, NULL)
+                             : send_loan(s->rings[0], message, size_of(number));
     while (rc != 0 && sim_hurt(0) && !sim_out(0));
     sim_require(rc == 0 || sim_excused(0, SIM_ANY, rc), "send: %d (%s)", rc, remo_last_error());
     s->sent = number + 1;
@@ -57,7 +78,9 @@ static void send_one(struct ring_state *s, uint32_t number) {
 static bool receive_one(struct ring_state *s, uint32_t rank, uint32_t number) {
     unsigned char message[64];
     size_t size = 0;
-    int rc = remo_ringbuffer_receive(s->rings[rank], message, sizeof message, &size, FOREVER);
+    int rc = number % 3 != 0
+                 ? remo_ringbuffer_receive(s->rings[rank], message, sizeof message, &size, FOREVER)
+                 : receive_peek(s->rings[rank], message, &size);
     sim_require(rc == 0 || sim_out(rank) || number >= s->fenced,
                 "the sender has failed, and its message %u, sent and fenced, is lost", number);
     if (rc != 0 && sim_excused(rank, 0, rc))

@@ -1,9 +1,12 @@
 /* ring_record.h - the records of a ring: written over the network, and verified by the receiver.
  *
- * Layout:  record = {u32 size, u32 lap, u64 checksum, payload}, each at a multiple of 16 bytes. If the next
- *          record does not fit before the end of the ring, a filler ends the lap. The checksum covers size,
- *          lap, payload and the position in the stream, so neither a record of an earlier lap nor a torn
- *          record matches. It covers every written byte: a record that matches has all its bytes.
+ * Layout:  record = {u32 size, u32 lap, u64 checksum or seal, payload}, each at a multiple of 16 bytes. If
+ *          the next record does not fit before the end of the ring, a filler ends the lap. The checksum
+ *          covers size, lap, payload and the position in the stream, so neither a record of an earlier lap
+ *          nor a torn record matches. It covers every written byte: a record that matches has all its bytes.
+ * Seals:   on a mapped fabric the sender writes the payload first, then the header, and a receiver reads the
+ *          header first. So a complete header proves that the payload is complete. Its seal is derived from
+ *          size, lap and position: bytes of an earlier lap are a header with probability 2^-64.
  * Masks:   a byte that matches may be a remainder of the last lap that equals the new byte. Where the
  *          network does not order writes, the new byte could then arrive in the next lap, and overwrite the
  *          next record. There the payload is padded to words, and each word is XORed with a key derived from
@@ -26,13 +29,20 @@
 #define REMO__RECORD_HEADER_BYTES 16u
 #define REMO__RECORD_FILLER UINT32_MAX /* as a size: this record ends the lap */
 
+/* What proves that a record is complete. The same at all nodes of a job. */
+enum remo__record_guard {
+    REMO__RECORD_CHECKSUM,
+    REMO__RECORD_MASK, /* a checksum, and a mask */
+    REMO__RECORD_SEAL
+};
+
 /* A position in the stream: `position` bytes from its start, at `offset` of the ring in lap number `lap`. */
 struct remo__ring_cursor {
     uint64_t capacity;
     uint64_t position;
     uint64_t offset;
     uint32_t lap; /* from 1, so that zeroed memory is no record; wraps */
-    bool masked;  /* payloads are masked: the same at all nodes of a job */
+    enum remo__record_guard guard;
 };
 
 enum remo__record_kind { REMO__RECORD_NONE, REMO__RECORD_FILLING, REMO__RECORD_MESSAGE };
@@ -65,6 +75,10 @@ static inline uint64_t remo__record_checksum(const struct remo__ring_cursor *cur
     return XXH3_64bits_withSeed(payload, size_bytes, remo__random_mix(cursor->position) ^ head);
 }
 
+static inline uint64_t remo__record_seal(const struct remo__ring_cursor *cursor, uint64_t head) {
+    return remo__random_mix(remo__random_mix(cursor->position) ^ head);
+}
+
 /* Return the words of a masked payload. */
 static inline size_t remo__record_words(uint32_t size) {
     return remo__align_up(size, sizeof(uint64_t)) / sizeof(uint64_t);
@@ -81,23 +95,30 @@ static inline void remo__record_mask(const struct remo__ring_cursor *cursor, uin
 static inline uint64_t remo__record_encode_masked(uint64_t *words, const struct remo__ring_cursor *cursor,
                                                   uint64_t head, uint32_t size, const void *payload) {
     size_t count = remo__record_words(size);
-    words[1 + count] = 0; /* the padding is in the last word */
-    memcpy(words + 2, payload, size);
+    if (payload != words + 2)
+        memcpy(words + 2, payload, size);
+    memset((char *)(words + 2) + size, 0, count * sizeof *words - size);
     words[1] = remo__record_checksum(cursor, head, words + 2, count * sizeof *words);
     remo__record_mask(cursor, words + 2, count);
     return REMO__RECORD_HEADER_BYTES + count * sizeof *words;
 }
 
-/* Encode the record at `cursor` into `image`, which has room for it. Return the number of bytes to write. */
+/* Encode the record at `cursor` into `image`, which has room for it. The payload may be in its place there
+ * already. Return the number of bytes to write. A sealed record has only its header in the image: the caller
+ * writes the payload before it. */
 static inline uint64_t remo__record_encode(void *image, const struct remo__ring_cursor *cursor, uint32_t size,
                                            const void *payload) {
     uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
     uint64_t head = (uint64_t)cursor->lap << 32 | size, *words = image;
     words[0] = head;
-    if (remo__unlikely(cursor->masked && payload_bytes > 0))
+    if (cursor->guard == REMO__RECORD_SEAL) {
+        words[1] = remo__record_seal(cursor, head);
+        return REMO__RECORD_HEADER_BYTES;
+    }
+    if (remo__unlikely(cursor->guard == REMO__RECORD_MASK && payload_bytes > 0))
         return remo__record_encode_masked(words, cursor, head, size, payload);
     words[1] = remo__record_checksum(cursor, head, payload, payload_bytes);
-    if (payload_bytes > 0)
+    if (payload_bytes > 0 && payload != words + 2)
         memcpy(words + 2, payload, payload_bytes);
     return REMO__RECORD_HEADER_BYTES + payload_bytes;
 }
@@ -111,13 +132,41 @@ static inline bool remo__record_unmask(const struct remo__ring_cursor *cursor, u
     return sum == remo__record_checksum(cursor, head, scratch, count * sizeof *scratch);
 }
 
-/* Decode the record at `cursor`. A message is copied to `buffer`, or to `scratch` (which has room for the
- * longest) if the buffer is too small. Return REMO__RECORD_NONE if the checksum does not match; the buffer's
- * contents are undefined then. `scratch` is aligned to words. */
+/* Return whether a record of this size, which is no filler, may be at `cursor`. */
+static inline bool remo__record_fits(const struct remo__ring_cursor *cursor, uint32_t size) {
+    return size <= remo__record_message_max(cursor->capacity)
+           && remo__record_bytes(size) <= cursor->capacity - cursor->offset;
+}
+
+/* As remo__record_decode, for a sealed record. */
+static inline enum remo__record_kind remo__record_decode_sealed(const char *ring,
+                                                                const struct remo__ring_cursor *cursor,
+                                                                void *buffer, size_t buffer_bytes,
+                                                                uint32_t *ret_size) {
+    const char *record = ring + cursor->offset;
+    uint64_t head = remo__load(record), seal = remo__load(record + sizeof head); /* before the payload */
+    uint32_t size = (uint32_t)head;
+    if (head >> 32 != cursor->lap || seal != remo__record_seal(cursor, head))
+        return REMO__RECORD_NONE;
+    if (size == REMO__RECORD_FILLER)
+        return REMO__RECORD_FILLING;
+    if (!remo__record_fits(cursor, size))
+        return REMO__RECORD_NONE;
+    if (size <= buffer_bytes)
+        remo__copy_from(buffer, record + REMO__RECORD_HEADER_BYTES, size);
+    *ret_size = size;
+    return REMO__RECORD_MESSAGE;
+}
+
+/* Decode the record at `cursor`. A message is copied to `buffer`. If the buffer is too small, it is copied to
+ * `scratch` (which has room for the longest); a sealed one is not copied. Return REMO__RECORD_NONE if
+ * checksum or seal does not match; the buffer's contents are undefined then. `scratch` is aligned to words. */
 static inline enum remo__record_kind remo__record_decode(const char *ring,
                                                          const struct remo__ring_cursor *cursor, void *buffer,
                                                          size_t buffer_bytes, void *scratch,
                                                          uint32_t *ret_size) {
+    if (cursor->guard == REMO__RECORD_SEAL)
+        return remo__record_decode_sealed(ring, cursor, buffer, buffer_bytes, ret_size);
     const char *record = ring + cursor->offset;
     uint64_t head = remo__load(record), sum = remo__load(record + sizeof head);
     uint32_t size = (uint32_t)head;
@@ -125,13 +174,12 @@ static inline enum remo__record_kind remo__record_decode(const char *ring,
         return REMO__RECORD_NONE;
     if (size == REMO__RECORD_FILLER)
         return sum == remo__record_checksum(cursor, head, NULL, 0) ? REMO__RECORD_FILLING : REMO__RECORD_NONE;
-    if (size > remo__record_message_max(cursor->capacity)
-        || remo__record_bytes(size) > cursor->capacity - cursor->offset)
+    if (!remo__record_fits(cursor, size))
         return REMO__RECORD_NONE;
     const char *network = record + REMO__RECORD_HEADER_BYTES;
     void *to = size <= buffer_bytes ? buffer : scratch;
     bool matches;
-    if (remo__unlikely(cursor->masked && size > 0)) {
+    if (remo__unlikely(cursor->guard == REMO__RECORD_MASK && size > 0)) {
         matches = remo__record_unmask(cursor, head, sum, network, scratch);
         if (to != scratch)
             memcpy(to, scratch, size);

@@ -31,7 +31,9 @@ struct remo_ringbuffer {
     void *ctx;
     void (*on_arrival)(void *ctx);
     struct remo__ring_cursor cursor; /* of the next record to send or to receive */
-    uint64_t *image; /* sender: the last record; receiver: scratch for a message longer than the buffer */
+    /* Sender: the last record, of which a sealed one has only the header there; a loaned message.
+     * Receiver: a message that is longer than the buffer, or was peeked and is not sealed. */
+    uint64_t *image;
     /* sender */
     bool all_opened;  /* every receiver has opened the ring, or has failed or left */
     bool has_pending; /* `image` is still to be written to a receiver */
@@ -40,9 +42,12 @@ struct remo_ringbuffer {
     uint64_t consumed_by_all;
     uint32_t receiver_count;
     struct receiver *receivers;
+    char *loan; /* the message that the caller builds; NULL: none */
+    size_t loan_bytes;
     /* receiver */
     uint64_t acknowledged;
     uint32_t found_bytes; /* of the message at the cursor */
+    bool is_peeked;       /* the caller uses the message at the cursor in place */
 };
 
 /* ---- open ---- */
@@ -96,7 +101,9 @@ static int open_parts(struct remo_ringbuffer *ring, struct remo_channel *parent,
         return rc;
     ring->node = remo_channel_node(ring->channel);
     ring->is_sender = ring->node->rank == ring->sender;
-    ring->cursor.masked = !ring->node->fabric->caps.writes_ordered;
+    ring->cursor.guard = ring->node->mapped                        ? REMO__RECORD_SEAL
+                         : ring->node->fabric->caps.writes_ordered ? REMO__RECORD_CHECKSUM
+                                                                   : REMO__RECORD_MASK;
     rc = open_memory(ring, ring->node->size, &receivers);
     if (rc == 0)
         rc = remo_sst_open(ring->channel, "consumed", sizeof ring->cursor.position, NULL, &ring->consumed);
@@ -207,11 +214,38 @@ static int write_pending(struct remo_ringbuffer *ring) {
     return rc;
 }
 
+/* Return where the payload of the record at `cursor` is in the memory of a receiver; NULL: the receiver is
+ * not mapped, or has departed. */
+static char *mapped_payload(const struct remo_ringbuffer *ring, const struct remo__ring_cursor *cursor,
+                            uint32_t node) {
+    if (has_departed(ring, node))
+        return NULL;
+    return (char *)(uintptr_t)remo__memory_mapped(ring->region->memory, node,
+                                                  cursor->offset + REMO__RECORD_HEADER_BYTES);
+}
+
+/* Write the payload of a sealed record, before its header; that completes the write. Return false if the
+ * receiver has departed. */
+static bool write_payload(struct remo_ringbuffer *ring, uint32_t node, const char *payload,
+                          uint32_t size_bytes) {
+    struct remo__ref ref;
+    char *to = mapped_payload(ring, &ring->image_at, node);
+    if (!to || remo__region_find(ring->region, node, ring->image_at.offset, &ref) != 0)
+        return false;
+    if (to != payload)
+        remo__copy_to(to, payload, size_bytes);
+    remo__count(&ref.stats->bytes, size_bytes);
+    return true;
+}
+
 static int send_record(struct remo_ringbuffer *ring, uint32_t size, const void *payload) {
+    bool has_own_payload = ring->cursor.guard == REMO__RECORD_SEAL && size != REMO__RECORD_FILLER;
     ring->image_at = ring->cursor;
     ring->image_bytes = remo__record_encode(ring->image, &ring->cursor, size, payload);
-    for (uint32_t i = 0; i < ring->receiver_count; i++)
-        ring->receivers[i].is_pending = true;
+    for (uint32_t i = 0; i < ring->receiver_count; i++) {
+        struct receiver *receiver = &ring->receivers[i];
+        receiver->is_pending = !has_own_payload || write_payload(ring, receiver->node, payload, size);
+    }
     if (size == REMO__RECORD_FILLER)
         remo__ring_next_lap(&ring->cursor);
     else
@@ -285,22 +319,28 @@ static int make_room(struct remo_ringbuffer *ring, uint64_t bytes, uint64_t time
         name_of(ring), (unsigned long long)(ring->cursor.position - ring->consumed_by_all));
 }
 
-static int check_send(const struct remo_ringbuffer *ring, const void *message, size_t size_bytes) {
+static int check_sender(const struct remo_ringbuffer *ring) {
     if (!ring->is_sender)
         return remo__fail(-EPERM, "node %u is the sender of ring %s; this node can only receive",
                           ring->sender, name_of(ring));
-    if (size_bytes > remo_ringbuffer_message_bytes_max(ring))
-        return remo__fail(-EMSGSIZE, "a message of %zu bytes is too long for ring %s: the maximum is %zu",
-                          size_bytes, name_of(ring), remo_ringbuffer_message_bytes_max(ring));
-    if (!message && size_bytes > 0)
-        return remo__fail(-EINVAL, "cannot send on ring %s: the message is NULL", name_of(ring));
     return 0;
 }
 
-int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
-                         uint64_t timeout_ns, uint64_t *ret_position) {
-    REMO__REQUIRE(ring);
-    int rc = check_send(ring, message, size_bytes);
+static int check_send(const struct remo_ringbuffer *ring, size_t size_bytes) {
+    if (remo__unlikely(!ring->is_sender))
+        return check_sender(ring);
+    if (size_bytes > remo_ringbuffer_message_bytes_max(ring))
+        return remo__fail(-EMSGSIZE, "a message of %zu bytes is too long for ring %s: the maximum is %zu",
+                          size_bytes, name_of(ring), remo_ringbuffer_message_bytes_max(ring));
+    if (ring->loan)
+        return remo__fail(-EBUSY, "cannot send on ring %s: a message is loaned; commit it first",
+                          name_of(ring));
+    return 0;
+}
+
+/* Wait until the cursor is at a place with room for a message. */
+static int prepare_send(struct remo_ringbuffer *ring, size_t size_bytes, uint64_t timeout_ns) {
+    int rc = check_send(ring, size_bytes);
     if (rc == 0 && remo__unlikely(ring->has_pending))
         rc = write_pending(ring);
     if (rc != 0)
@@ -309,15 +349,67 @@ int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size
     uint64_t left = ring->cursor.capacity - ring->cursor.offset;
     uint64_t filler = bytes > left ? left : 0;
     rc = make_room(ring, filler + bytes, timeout_ns);
-    if (rc == 0 && filler > 0)
-        rc = send_record(ring, REMO__RECORD_FILLER, NULL);
-    if (rc != 0)
-        return rc;
-    /* The message counts as sent: the next call repeats a write that failed, or returns its error. */
+    return rc == 0 && filler > 0 ? send_record(ring, REMO__RECORD_FILLER, NULL) : rc;
+}
+
+/* The message counts as sent: the next call repeats a write that failed, or returns its error. */
+static void send_message(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
+                         uint64_t *ret_position) {
     (void)send_record(ring, (uint32_t)size_bytes, message);
     if (ret_position)
         *ret_position = ring->cursor.position;
+}
+
+int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
+                         uint64_t timeout_ns, uint64_t *ret_position) {
+    REMO__REQUIRE(ring);
+    if (!message && size_bytes > 0)
+        return remo__fail(-EINVAL, "cannot send on ring %s: the message is NULL", name_of(ring));
+    int rc = prepare_send(ring, size_bytes, timeout_ns);
+    if (rc == 0)
+        send_message(ring, message, size_bytes, ret_position);
+    return rc;
+}
+
+int remo_ringbuffer_loan(struct remo_ringbuffer *ring, size_t size_bytes, uint64_t timeout_ns,
+                         void **ret_message) {
+    REMO__REQUIRE(ring);
+    REMO__REQUIRE(ret_message);
+    int rc = prepare_send(ring, size_bytes, timeout_ns);
+    if (rc != 0)
+        return rc;
+    ring->loan =
+        ring->receiver_count == 1 ? mapped_payload(ring, &ring->cursor, ring->receivers[0].node) : NULL;
+    if (!ring->loan)
+        ring->loan = (char *)ring->image + REMO__RECORD_HEADER_BYTES;
+    ring->loan_bytes = size_bytes;
+    *ret_message = ring->loan;
     return 0;
+}
+
+int remo_ringbuffer_commit(struct remo_ringbuffer *ring, size_t size_bytes, uint64_t *ret_position) {
+    REMO__REQUIRE(ring);
+    int rc = check_sender(ring);
+    if (rc != 0)
+        return rc;
+    if (!ring->loan)
+        return remo__fail(-EINVAL, "cannot commit a message of ring %s: none is loaned", name_of(ring));
+    if (size_bytes > ring->loan_bytes)
+        return remo__fail(-EMSGSIZE,
+                          "cannot commit a message of ring %s: it has %zu bytes, but %zu were loaned",
+                          name_of(ring), size_bytes, ring->loan_bytes);
+    const char *message = ring->loan;
+    ring->loan = NULL;
+    send_message(ring, message, size_bytes, ret_position);
+    return 0;
+}
+
+int remo_ringbuffer_cancel(struct remo_ringbuffer *ring) {
+    REMO__REQUIRE(ring);
+    int rc = check_sender(ring);
+    if (rc == 0)
+        ring->loan = NULL;
+    return rc;
 }
 
 static int is_received(void *ctx) {
@@ -329,7 +421,7 @@ static int is_received(void *ctx) {
 int remo_ringbuffer_wait_received(struct remo_ringbuffer *ring, uint64_t position, uint64_t timeout_ns) {
     REMO__REQUIRE(ring);
     struct room room = {.ring = ring, .bytes = position};
-    int rc = check_send(ring, NULL, 0);
+    int rc = check_sender(ring);
     if (rc != 0)
         return rc;
     if (position > ring->cursor.position)
@@ -391,28 +483,71 @@ static int await_message(struct arrival *arrival, uint64_t timeout_ns) {
     return remo__wait(ring->node, has_arrived, arrival, deadline_ns);
 }
 
+static int check_receiver(const struct remo_ringbuffer *ring) {
+    if (remo__unlikely(ring->is_sender))
+        return remo__fail(-EPERM, "this node cannot receive from ring %s: it is the sender", name_of(ring));
+    return 0;
+}
+
+/* Wait until a message is at the cursor. */
+static int find_message(struct arrival *arrival, uint64_t timeout_ns) {
+    int rc = check_receiver(arrival->ring);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    return probe_record(arrival) ? 0 : await_message(arrival, timeout_ns);
+}
+
+static void consume_message(struct remo_ringbuffer *ring) {
+    remo__ring_advance(&ring->cursor, remo__record_bytes(ring->found_bytes));
+    ring->is_peeked = false;
+    if (is_acknowledgement_due(ring))
+        (void)remo_ringbuffer_acknowledge(ring); /* the next receive repeats one that failed */
+}
+
 int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
                             size_t *ret_size_bytes, uint64_t timeout_ns) {
     REMO__REQUIRE(ring);
     struct arrival arrival = {.ring = ring, .buffer = buffer, .buffer_bytes = buffer ? buffer_bytes : 0};
-    if (remo__unlikely(ring->is_sender))
-        return remo__fail(-EPERM, "this node cannot receive from ring %s: it is the sender", name_of(ring));
     if (remo__unlikely(!ret_size_bytes))
         return remo__fail(-EINVAL, "cannot receive from ring %s: ret_size_bytes is NULL", name_of(ring));
-    if (!probe_record(&arrival)) {
-        int rc = await_message(&arrival, timeout_ns);
-        if (rc != 0)
-            return rc;
-    }
+    int rc = find_message(&arrival, timeout_ns);
+    if (rc != 0)
+        return rc;
     *ret_size_bytes = ring->found_bytes;
     if (ring->found_bytes > arrival.buffer_bytes)
         return remo__fail(
             -EMSGSIZE,
             "cannot receive from ring %s: the message has %u bytes, the buffer %zu; use a larger buffer",
             name_of(ring), ring->found_bytes, arrival.buffer_bytes);
-    remo__ring_advance(&ring->cursor, remo__record_bytes(ring->found_bytes));
-    if (is_acknowledgement_due(ring))
-        (void)remo_ringbuffer_acknowledge(ring); /* the next receive repeats one that failed */
+    consume_message(ring);
+    return 0;
+}
+
+int remo_ringbuffer_peek(struct remo_ringbuffer *ring, const void **ret_message, size_t *ret_size_bytes,
+                         uint64_t timeout_ns) {
+    REMO__REQUIRE(ring);
+    REMO__REQUIRE(ret_message);
+    REMO__REQUIRE(ret_size_bytes);
+    struct arrival arrival = {.ring = ring};
+    int rc = find_message(&arrival, timeout_ns);
+    if (rc != 0)
+        return rc;
+    bool is_in_place = ring->cursor.guard == REMO__RECORD_SEAL;
+    *ret_message = is_in_place ? ring->region->memory->own + ring->cursor.offset + REMO__RECORD_HEADER_BYTES
+                               : (char *)ring->image;
+    *ret_size_bytes = ring->found_bytes;
+    ring->is_peeked = true;
+    return 0;
+}
+
+int remo_ringbuffer_consume(struct remo_ringbuffer *ring) {
+    REMO__REQUIRE(ring);
+    int rc = check_receiver(ring);
+    if (rc != 0)
+        return rc;
+    if (!ring->is_peeked)
+        return remo__fail(-EINVAL, "cannot consume a message of ring %s: none was peeked", name_of(ring));
+    consume_message(ring);
     return 0;
 }
 

@@ -10,7 +10,11 @@
 
 #define PREFIX_BYTES 8u
 
-enum { GOOD_SUM = 1, GOOD_LAP = 2, MASKED = 4 };
+enum { GOOD_SUM = 1, GOOD_LAP = 2, MASKED = 4, SEALED = 8 };
+
+static enum remo__record_guard guard_of(uint8_t flags) {
+    return flags & SEALED ? REMO__RECORD_SEAL : flags & MASKED ? REMO__RECORD_MASK : REMO__RECORD_CHECKSUM;
+}
 
 /* Write the right checksum, as a malicious sender would: without it a fuzzer does not reach the code behind
  * the check. */
@@ -22,11 +26,16 @@ static void mend(char *ring, const struct remo__ring_cursor *cursor, uint8_t fla
     uint64_t room = cursor->capacity - cursor->offset - REMO__RECORD_HEADER_BYTES;
     if (!(flags & GOOD_SUM))
         return;
+    if (cursor->guard == REMO__RECORD_SEAL) {
+        words[1] = remo__record_seal(cursor, words[0]);
+        return;
+    }
     uint32_t message_bytes = size == REMO__RECORD_FILLER ? 0 : (uint32_t)remo__min(size, room);
-    size_t count = cursor->masked ? remo__record_words(message_bytes) : 0;
+    bool is_masked = cursor->guard == REMO__RECORD_MASK;
+    size_t count = is_masked ? remo__record_words(message_bytes) : 0;
     remo__record_mask(cursor, words + 2, count);
-    words[1] = remo__record_checksum(cursor, words[0], words + 2,
-                                     cursor->masked ? count * sizeof *words : message_bytes);
+    words[1] =
+        remo__record_checksum(cursor, words[0], words + 2, is_masked ? count * sizeof *words : message_bytes);
     remo__record_mask(cursor, words + 2, count);
 }
 
@@ -41,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
                                        .offset = 16 * place,
                                        .lap = lap + 1,
                                        .position = lap * capacity + 16 * place,
-                                       .masked = data[0] & MASKED};
+                                       .guard = guard_of(data[0])};
     char *ring = aligned_alloc(64, capacity), *buffer = malloc(room ? room : 1),
          *scratch = malloc(most ? most : 1);
     assert(ring && buffer && scratch);
@@ -53,9 +62,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (kind == REMO__RECORD_MESSAGE) {
         uint64_t *payload = (uint64_t *)(void *)(ring + cursor.offset + REMO__RECORD_HEADER_BYTES);
         assert(size <= most && remo__record_bytes(size) <= capacity - cursor.offset);
-        if (cursor.masked)
+        if (cursor.guard == REMO__RECORD_MASK)
             remo__record_mask(&cursor, payload, remo__record_words(size));
-        assert(memcmp(size <= room ? buffer : scratch, payload, size) == 0);
+        if (size <= room || cursor.guard != REMO__RECORD_SEAL)
+            assert(memcmp(size <= room ? buffer : scratch, payload, size) == 0);
     }
     free(ring);
     free(buffer);
@@ -64,13 +74,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 }
 
 /* A message, one at the end of its lap, the longest one, an empty one, a filler; each with and without
- * `mend` and a mask. */
+ * `mend`, and with each guard. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     static const struct {
         uint32_t size;
         uint16_t place;
     } records[] = {{5, 0}, {16, 14}, {48, 3}, {0, 15}, {REMO__RECORD_FILLER, 9}};
-    uint32_t index = n / 4;
+    static const uint8_t guards[] = {0, MASKED, SEALED};
+    uint8_t flag = guards[n / 2 % 3];
+    uint32_t index = n / 6;
     if (index >= sizeof records / sizeof records[0])
         return 0;
     uint64_t image[64] = {0};
@@ -79,13 +91,13 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
                                              .offset = records[index].place * 16u,
                                              .lap = 1,
                                              .position = records[index].place * 16u,
-                                             .masked = n & 2};
+                                             .guard = guard_of(flag)};
     memset(payload, 'x', sizeof payload);
     memset(ret_data, 0, PREFIX_BYTES + 256);
-    ret_data[0] = (uint8_t)((n & 1 ? GOOD_SUM | GOOD_LAP : 0) | (n & 2 ? MASKED : 0));
+    ret_data[0] = (uint8_t)((n & 1 ? GOOD_SUM | GOOD_LAP : 0) | flag);
     ret_data[2] = (uint8_t)records[index].place;
     ret_data[6] = 64;
     uint64_t length = remo__record_encode(image, &cursor, records[index].size, payload);
-    memcpy(ret_data + PREFIX_BYTES + cursor.offset, image, length);
+    memcpy(ret_data + PREFIX_BYTES + cursor.offset, image, length); /* a sealed payload stays zero */
     return PREFIX_BYTES + 256;
 }

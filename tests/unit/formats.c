@@ -2,6 +2,7 @@
  *
  * For any subset of placed words of a write, a reader must return the whole new value, the whole old value,
  * or nothing. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,11 +120,11 @@ struct stream {
     struct remo__ring_cursor cursor;
 };
 
-static struct stream stream_open(bool masked) {
+static struct stream stream_open(enum remo__record_guard guard) {
     struct stream stream = {.ring = aligned_alloc(64, CAPACITY),
                             .image = malloc(CAPACITY),
                             .scratch = malloc(CAPACITY),
-                            .cursor = {.capacity = CAPACITY, .lap = 1, .masked = masked}};
+                            .cursor = {.capacity = CAPACITY, .lap = 1, .guard = guard}};
     memset(stream.ring, 0, CAPACITY);
     return stream;
 }
@@ -148,8 +149,9 @@ static void close_lap(struct stream *stream) {
 }
 
 /* Every record is placed word by word over remains of earlier laps. */
-static void check_tearing(bool masked) {
-    struct stream stream = stream_open(masked);
+static void check_tearing(enum remo__record_guard guard) {
+    struct stream stream = stream_open(guard);
+    bool masked = guard == REMO__RECORD_MASK;
     unsigned char message[CAPACITY], found[CAPACITY];
     for (uint32_t n = 0; n < 20000; n++) {
         uint32_t size = (uint32_t)remo__random_below(&dice, remo__record_message_max(CAPACITY) + 1), got = 0;
@@ -176,12 +178,12 @@ static void check_tearing(bool masked) {
 
 static void records_survive_tearing(void **state) {
     (void)state;
-    check_tearing(false);
+    check_tearing(REMO__RECORD_CHECKSUM);
 }
 
 static void masked_records_survive_tearing(void **state) {
     (void)state;
-    check_tearing(true);
+    check_tearing(REMO__RECORD_MASK);
 }
 
 /* A masked record does not match before its last word is in place, even if the message equals the memory. */
@@ -189,7 +191,7 @@ static void late_words_are_awaited(void **state) {
     (void)state;
     for (uint32_t masked = 0; masked < 2; masked++)
         for (uint32_t size = 1; size <= 64; size++) {
-            struct stream stream = stream_open(masked);
+            struct stream stream = stream_open(masked ? REMO__RECORD_MASK : REMO__RECORD_CHECKSUM);
             unsigned char message[64] = {0}, found[CAPACITY];
             uint32_t got = 0;
             uint64_t bytes = remo__record_encode(stream.image, &stream.cursor, size, message);
@@ -205,7 +207,7 @@ static void late_words_are_awaited(void **state) {
 
 /* A record from 2^32 laps ago, whose lap number is the same, is not accepted as a new record. */
 static void old_records_stay_old(void **state) {
-    struct stream stream = stream_open(false);
+    struct stream stream = stream_open(REMO__RECORD_CHECKSUM);
     unsigned char found[CAPACITY];
     uint32_t size;
     (void)state;
@@ -217,9 +219,43 @@ static void old_records_stay_old(void **state) {
     stream_close(&stream);
 }
 
+/* A sealed record matches when its header is complete, and never by the bytes of another position. */
+static void seals_prove_headers(void **state) {
+    struct stream stream = stream_open(REMO__RECORD_SEAL);
+    unsigned char found[CAPACITY];
+    uint32_t size = 0;
+    (void)state;
+    for (uint32_t n = 0; n < 2000; n++) {
+        char message[16];
+        snprintf(message, sizeof message, "message %u", n);
+        if (stream.cursor.capacity - stream.cursor.offset < 48)
+            close_lap(&stream);
+        char *record = stream.ring + stream.cursor.offset;
+        memcpy(record + REMO__RECORD_HEADER_BYTES, message, sizeof message);
+        assert_int_equal(decode(&stream, found, &size), REMO__RECORD_NONE);
+        assert_int_equal(remo__record_encode(stream.image, &stream.cursor, sizeof message, message),
+                         REMO__RECORD_HEADER_BYTES);
+        uint64_t seal = remo__load(record + 8);
+        memcpy(record, stream.image, 8); /* the size and the lap without the seal */
+        assert_int_equal(decode(&stream, found, &size), REMO__RECORD_NONE);
+        memcpy(record + 8, stream.image + 8, 8);
+        assert_int_not_equal(seal, remo__load(record + 8));
+        assert_int_equal(decode(&stream, found, &size), REMO__RECORD_MESSAGE);
+        assert_int_equal(size, sizeof message);
+        assert_memory_equal(found, message, sizeof message);
+        assert_int_equal(remo__record_decode(stream.ring, &stream.cursor, found, 3, NULL, &size),
+                         REMO__RECORD_MESSAGE); /* it is not copied */
+        assert_int_equal(size, sizeof message);
+        remo__ring_advance(&stream.cursor, remo__record_bytes(sizeof message));
+    }
+    stream.cursor.position += (uint64_t)CAPACITY << 32;
+    assert_int_equal(decode(&stream, found, &size), REMO__RECORD_NONE);
+    stream_close(&stream);
+}
+
 /* A read into a buffer that is too small writes nothing beyond its end; the message is still verified. */
-static void check_small_buffer(bool masked) {
-    struct stream stream = stream_open(masked);
+static void check_small_buffer(enum remo__record_guard guard) {
+    struct stream stream = stream_open(guard);
     unsigned char found[8] = "1234567";
     uint32_t size = 0;
     memcpy(stream.ring, stream.image, remo__record_encode(stream.image, &stream.cursor, 8, "abcdefgh"));
@@ -235,20 +271,17 @@ static void check_small_buffer(bool masked) {
 
 static void small_buffers(void **state) {
     (void)state;
-    check_small_buffer(false);
-    check_small_buffer(true);
+    check_small_buffer(REMO__RECORD_CHECKSUM);
+    check_small_buffer(REMO__RECORD_MASK);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cells_survive_tearing),
-                                       cmocka_unit_test(cells_begin_with_zero),
-                                       cmocka_unit_test(torn_cells_are_refused),
-                                       cmocka_unit_test(small_cells_share_a_line),
-                                       cmocka_unit_test(records_survive_tearing),
-                                       cmocka_unit_test(masked_records_survive_tearing),
-                                       cmocka_unit_test(late_words_are_awaited),
-                                       cmocka_unit_test(old_records_stay_old),
-                                       cmocka_unit_test(small_buffers)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cells_survive_tearing),   cmocka_unit_test(cells_begin_with_zero),
+        cmocka_unit_test(torn_cells_are_refused),  cmocka_unit_test(small_cells_share_a_line),
+        cmocka_unit_test(records_survive_tearing), cmocka_unit_test(masked_records_survive_tearing),
+        cmocka_unit_test(late_words_are_awaited),  cmocka_unit_test(old_records_stay_old),
+        cmocka_unit_test(seals_prove_headers),     cmocka_unit_test(small_buffers)};
     remo__random_seed(&dice, 4711);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

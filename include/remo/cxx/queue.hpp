@@ -89,6 +89,28 @@ class ringbuffer : public detail::object<remo_ringbuffer, remo_ringbuffer_close,
         });
         return position;
     }
+    /* Sender: reserve room for a message of `size` bytes, and return where to build it; std::nullopt if the
+     * ring stayed full for `time`. Errors: those of send. */
+    std::optional<bytes> loan(std::size_t size, timeout time = forever, on_error errors = {}) {
+        void *message = nullptr;
+        bool in_time = true;
+        bool done = call(errors, [&](remo_ringbuffer *r) {
+            int rc = remo_ringbuffer_loan(r, size, detail::timeout_ns(time), &message);
+            in_time = rc != -ETIMEDOUT;
+            return in_time ? rc : 0;
+        });
+        return done && in_time ? std::optional(bytes(message, size)) : std::nullopt;
+    }
+    /* Sender: send the first `size` bytes of the loaned message, and return its position. */
+    std::uint64_t commit(std::size_t size, on_error errors = {}) {
+        std::uint64_t position = 0;
+        call(errors, [&](remo_ringbuffer *r) { return remo_ringbuffer_commit(r, size, &position); });
+        return position;
+    }
+    /* Sender: end the loan without a message. */
+    void cancel(on_error errors = {}) {
+        call(errors, [](remo_ringbuffer *r) { return remo_ringbuffer_cancel(r); });
+    }
     /* Sender: wait until every receiver that is up has acknowledged all messages up to `position`. */
     void wait_received(std::uint64_t position, timeout time = forever, on_error errors = {}) {
         call(errors, [&](remo_ringbuffer *r) {
@@ -115,6 +137,23 @@ class ringbuffer : public detail::object<remo_ringbuffer, remo_ringbuffer_close,
             return std::nullopt;
         message.resize(*size);
         return message;
+    }
+    /* Receiver: return the next message, which stays in the ring until consume; std::nullopt if none arrived
+     * within `time`. */
+    std::optional<const_bytes> peek(timeout time = forever, on_error errors = {}) {
+        const void *message = nullptr;
+        std::size_t size = 0;
+        bool in_time = true;
+        bool done = call(errors, [&](remo_ringbuffer *r) {
+            int rc = remo_ringbuffer_peek(r, &message, &size, detail::timeout_ns(time));
+            in_time = rc != -ETIMEDOUT;
+            return in_time ? rc : 0;
+        });
+        return done && in_time ? std::optional(const_bytes(message, size)) : std::nullopt;
+    }
+    /* Receiver: remove the message of the last peek. */
+    void consume(on_error errors = {}) {
+        call(errors, [](remo_ringbuffer *r) { return remo_ringbuffer_consume(r); });
     }
     /* Receiver: acknowledge all received messages. */
     void acknowledge(on_error errors = {}) {

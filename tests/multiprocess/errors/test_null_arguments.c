@@ -208,6 +208,8 @@ static int locks_and_queues(struct remo_channel *root) {
 
 static int ringbuffers(struct remo_channel *root) {
     struct remo_ringbuffer *ring;
+    const void *found;
+    void *message;
     uint64_t word = 0;
     size_t bytes;
     CHECK_NULL(remo_ringbuffer_open(NULL, "x", NULL, &ring));
@@ -215,6 +217,14 @@ static int ringbuffers(struct remo_channel *root) {
     CHECK_OK(remo_ringbuffer_open(root, "x", NULL, &ring));
     CHECK_NULL(remo_ringbuffer_send(NULL, &word, 8, 0, NULL));
     CHECK_NULL(remo_ringbuffer_send(ring, NULL, 8, 0, NULL));
+    CHECK_NULL(remo_ringbuffer_loan(NULL, 8, 0, &message));
+    CHECK_NULL(remo_ringbuffer_loan(ring, 8, 0, NULL));
+    CHECK_NULL(remo_ringbuffer_commit(NULL, 8, NULL));
+    CHECK_NULL(remo_ringbuffer_cancel(NULL));
+    CHECK_NULL(remo_ringbuffer_peek(NULL, &found, &bytes, 0));
+    CHECK_NULL(remo_ringbuffer_peek(ring, NULL, &bytes, 0));
+    CHECK_NULL(remo_ringbuffer_peek(ring, &found, NULL, 0));
+    CHECK_NULL(remo_ringbuffer_consume(NULL));
     CHECK_NULL(remo_ringbuffer_wait_received(NULL, 0, 0));
     CHECK_NULL(remo_ringbuffer_receive(NULL, &word, 8, &bytes, 0));
     CHECK_NULL(remo_ringbuffer_acknowledge(NULL));

@@ -178,6 +178,77 @@ static int costs(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- loans and peeks ---- */
+
+#define LOANS 300u
+
+static int send_loans(struct remo_ringbuffer *ring) {
+    unsigned char message[MAX_BYTES];
+    void *loan;
+    uint64_t position = 0;
+    for (uint64_t n = 0; n < LOANS; n++) {
+        size_t size = make_message(message, n);
+        CHECK_OK(remo_ringbuffer_loan(ring, MAX_BYTES, 100 * SECOND, &loan));
+        CHECK((uintptr_t)loan % 16 == 0);
+        CHECK_CODE(remo_ringbuffer_loan(ring, 8, 0, &loan), -EBUSY);
+        CHECK_CODE(remo_ringbuffer_send(ring, message, 8, 0, NULL), -EBUSY);
+        CHECK_CODE(remo_ringbuffer_commit(ring, MAX_BYTES + 1, NULL), -EMSGSIZE);
+        memcpy(loan, message, size);
+        if (n % 3 == 2) { /* the next message is at the same place */
+            CHECK_OK(remo_ringbuffer_cancel(ring));
+            CHECK_OK(remo_ringbuffer_cancel(ring));
+            CHECK_CODE(remo_ringbuffer_commit(ring, size, NULL), -EINVAL);
+            CHECK(send_message(ring, n, 100 * SECOND) == 0);
+        } else {
+            CHECK_OK(remo_ringbuffer_commit(ring, size, &position));
+        }
+    }
+    CHECK(position > 0);
+    CHECK_CODE(remo_ringbuffer_consume(ring), -EPERM);
+    return 0;
+}
+
+static int receive_loans(struct remo_ringbuffer *ring) {
+    unsigned char message[MAX_BYTES];
+    const void *found, *again;
+    size_t found_bytes;
+    for (uint64_t n = 0; n < LOANS; n++) {
+        size_t size = make_message(message, n);
+        if (n % 5 == 4) {
+            CHECK(receive_message(ring, n, 100 * SECOND) == 0);
+            CHECK_CODE(remo_ringbuffer_consume(ring), -EINVAL);
+            continue;
+        }
+        CHECK_OK(remo_ringbuffer_peek(ring, &found, &found_bytes, 100 * SECOND));
+        CHECK_OK(remo_ringbuffer_peek(ring, &again, &found_bytes, 0));
+        CHECK(found == again);
+        CHECK_EQUAL(found_bytes, size);
+        CHECK(memcmp(found, message, size) == 0);
+        if (n % 5 == 3) /* a receive removes the message too */
+            CHECK(receive_message(ring, n, 0) == 0);
+        else
+            CHECK_OK(remo_ringbuffer_consume(ring));
+        CHECK_CODE(remo_ringbuffer_consume(ring), -EINVAL);
+    }
+    CHECK_OK(remo_ringbuffer_acknowledge(ring));
+    CHECK_CODE(remo_ringbuffer_peek(ring, &found, &found_bytes, 0), -ETIMEDOUT);
+    CHECK_CODE(remo_ringbuffer_commit(ring, 0, NULL), -EPERM);
+    CHECK_CODE(remo_ringbuffer_cancel(ring), -EPERM);
+    return 0;
+}
+
+static int loans(struct remo_node *node, void *ctx) {
+    struct remo_ringbuffer *ring;
+    (void)ctx;
+    if (open_ring(node, CAPACITY, &ring) != 0)
+        return 1;
+    if ((remo_node_rank(node) == 0 ? send_loans(ring) : receive_loans(ring)) != 0)
+        return 1;
+    CHECK_OK(cluster_meet());
+    remo_ringbuffer_close(ring);
+    return 0;
+}
+
 /* ---- a full ring ---- */
 
 static int full(struct remo_node *node, void *ctx) {
@@ -537,6 +608,8 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(slow_receiver, 3),
         CLUSTER_TEST(laps, 2),
         CLUSTER_TEST(costs, 4),
+        CLUSTER_TEST(loans, 2),
+        CLUSTER_TEST_NAMED("loans_3", loans, 3),
         CLUSTER_TEST(full, 3),
         CLUSTER_TEST(arrivals, 3),
         CLUSTER_TEST(errors, 2),
