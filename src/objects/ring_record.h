@@ -29,7 +29,7 @@
 #define REMO__RECORD_HEADER_BYTES 16u
 #define REMO__RECORD_FILLER UINT32_MAX /* as a size: this record ends the lap */
 
-/* What proves that a record is complete. The same at all nodes of a job. */
+/* The proof that a record is complete. All nodes of a job use the same. */
 enum remo__record_guard {
     REMO__RECORD_CHECKSUM,
     REMO__RECORD_MASK, /* a checksum, and a mask */
@@ -159,8 +159,9 @@ static inline enum remo__record_kind remo__record_decode_sealed(const char *ring
 }
 
 /* Decode the record at `cursor`. A message is copied to `buffer`. If the buffer is too small, it is copied to
- * `scratch` (which has room for the longest); a sealed one is not copied. Return REMO__RECORD_NONE if
- * checksum or seal does not match; the buffer's contents are undefined then. `scratch` is aligned to words. */
+ * `scratch` (which has room for the longest); a sealed one is not copied. Return REMO__RECORD_NONE if the
+ * checksum or seal does not match; the buffer's contents are undefined then. `scratch` is aligned to
+ * words. */
 static inline enum remo__record_kind remo__record_decode(const char *ring,
                                                          const struct remo__ring_cursor *cursor, void *buffer,
                                                          size_t buffer_bytes, void *scratch,

@@ -150,22 +150,30 @@ static uint32_t redirect(struct remo__slots *slots, const struct remo_ack *from,
     return count;
 }
 
+/* Make an ack complete. A task that waits for it continues. */
+static void reset(struct remo_ack *ack) {
+    struct remo__task *waiter = remo__ack_task(ack);
+    *ack = (struct remo_ack)REMO_ACK_INIT;
+    if (waiter)
+        remo__task_resume(waiter);
+}
+
 void remo_ack_join(struct remo_ack *into, struct remo_ack *from) {
     if (!into || !from || into == from)
         return;
+    struct remo__thread *thread = remo__ack_thread(from);
     if (remo__ack_pending(from)) {
-        struct remo__thread *thread = remo__ack_thread(from);
         (void)remo__mutex_lock(thread->node, &thread->slots->lock, REMO_FOREVER);
         uint32_t moved = redirect(thread->slots, from, into);
         __atomic_fetch_add(&into->pending, moved, __ATOMIC_RELAXED);
-        into->thread = thread;
+        remo__ack_set_thread(into, thread);
         remo__mutex_unlock(thread->node, &thread->slots->lock);
     }
     if (into->status == 0 && from->status != 0) {
         into->status = from->status;
-        into->thread = remo__ack_thread(from);
+        remo__ack_set_thread(into, thread);
     }
-    *from = (struct remo_ack)REMO_ACK_INIT;
+    reset(from);
 }
 
 void remo_ack_cancel(struct remo_ack *ack) {
@@ -177,7 +185,7 @@ void remo_ack_cancel(struct remo_ack *ack) {
         (void)redirect(thread->slots, ack, NULL);
         remo__mutex_unlock(thread->node, &thread->slots->lock);
     }
-    *ack = (struct remo_ack)REMO_ACK_INIT;
+    reset(ack);
 }
 
 int remo__ack_settle(struct remo_ack *ack, uint64_t timeout_ns) {

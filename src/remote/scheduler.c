@@ -195,10 +195,14 @@ void remo__task_resume(struct remo__task *task) {
 /* ---- tasks ---- */
 
 struct remo__task *remo__scheduler_add(struct remo__scheduler *scheduler, void (*entry)(void)) {
-    struct remo__task *task = scheduler->free;
+    struct remo__task **link = &scheduler->free;
+    /* A task that has ended and is FREE runs until the switch. It checks conditions, which may spawn. */
+    if (*link && *link == scheduler->running)
+        link = &(*link)->next;
+    struct remo__task *task = *link;
     if (!task)
         return NULL;
-    scheduler->free = task->next;
+    *link = task->next;
     scheduler->task_count++;
     scheduler->live_count++;
     char *stack = remo__stacks_at(&scheduler->stacks, task->index - 1);

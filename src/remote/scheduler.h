@@ -156,6 +156,12 @@ static inline struct remo__thread *remo__ack_thread(const struct remo_ack *ack) 
                                       : ack->thread;
 }
 
+/* Set the thread of the ack. A task of the thread that waits for the ack still does. */
+static inline void remo__ack_set_thread(struct remo_ack *ack, struct remo__thread *thread) {
+    if (remo__ack_thread(ack) != thread)
+        ack->thread = thread;
+}
+
 /* Return the task that waits for the ack, or NULL. */
 static inline struct remo__task *remo__ack_task(const struct remo_ack *ack) {
     return (uintptr_t)ack->thread & 1 ? (struct remo__task *)((char *)ack->thread - 1) : NULL;

@@ -18,18 +18,24 @@ static int try_start(void *ctx) {
     return rc;
 }
 
+/* The earlier operations of the ack may be complete: then this was the last one for which a task waits. */
+static void abandon_start(struct remo_ack *ack) {
+    struct remo__task *waiter = remo__ack_task(ack);
+    if (__atomic_fetch_sub(&ack->pending, 1, __ATOMIC_RELAXED) == 1 && waiter)
+        remo__task_resume(waiter);
+}
+
 int remo__start(struct remo__start *start) {
     struct remo_node *node = start->slots->node;
     if (!remo__peer_is_up(node, start->op.peer))
         return remo__peer_fail(node, start->op.peer, "start an operation with");
     if (start->ack) {
-        if (!remo__ack_task(start->ack)) /* otherwise another task of this thread waits for earlier ones */
-            start->ack->thread = start->thread;
+        remo__ack_set_thread(start->ack, start->thread);
         __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
     }
     int rc = remo__wait_polling(node, try_start, start, start->deadline_ns);
     if (rc != 0 && start->ack)
-        __atomic_fetch_sub(&start->ack->pending, 1, __ATOMIC_RELAXED);
+        abandon_start(start->ack);
     return rc;
 }
 

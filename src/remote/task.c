@@ -100,7 +100,7 @@ static void task_main(void) {
     if (task->joiner && task->joiner->state == REMO__TASK_PARKED)
         remo__scheduler_make_ready(task->joiner, 0);
     if (task->is_detached)
-        remo__scheduler_remove(task); /* the stack is in use until the switch: nothing spawns before it */
+        remo__scheduler_remove(task); /* its stack is in use until the switch */
     remo__run_tasks(scheduler);
 }
 

@@ -72,23 +72,20 @@ static int sleep_once(struct remo_node *node, int (*ready)(void *ctx), void *ctx
 
 static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
                      bool is_polling) {
-    for (uint32_t i = 0;; i++) {
+    uint32_t spins = node->threads->spins;
+    for (uint32_t i = 0;; i += i < spins + CHECKS_BEFORE_SLEEP) {
         drive(node);
         int rc = ready(ctx);
-        if (rc == 0 && i >= node->threads->spins + CHECKS_BEFORE_SLEEP)
+        if (rc == 0 && i >= spins && deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+            return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
+        if (rc == 0 && i == spins + CHECKS_BEFORE_SLEEP)
             rc = sleep_once(node, ready, ctx, deadline_ns, is_polling);
         if (rc != 0)
             return rc < 0 ? rc : 0;
-        if (i < node->threads->spins) {
+        if (i < spins)
             remo__relax();
-            continue;
-        }
-        if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
-            return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
-        if (i < node->threads->spins + CHECKS_BEFORE_SLEEP)
+        else if (i < spins + CHECKS_BEFORE_SLEEP)
             sched_yield();
-        else
-            i = node->threads->spins + CHECKS_BEFORE_SLEEP; /* from here on only sleep */
     }
 }
 #endif
@@ -208,13 +205,15 @@ int remo__task_lock_slow(struct remo_node *node, struct remo__task_lock *lock, u
 void remo__task_unlock_slow(struct remo__task_lock *lock) {
     struct remo__task *first = lock->last->next_waiter;
     remove_waiter(lock, first);
-    remo__task_resume(first);
+    if (first->state == REMO__TASK_PARKED)
+        remo__scheduler_make_ready(first, 0);
 }
 
 uint32_t remo__holder_replace(struct remo__thread *thread, uint32_t holder) {
     uint32_t before = thread->holder;
     thread->holder = holder;
-    if (remo__scheduler && remo__scheduler->thread == thread)
+    /* A condition runs on the stack of another task, and no task is switched to before it returns. */
+    if (remo__scheduler && remo__scheduler->thread == thread && !remo__scheduler->is_checking)
         remo__scheduler->running->holder = holder;
     return before;
 }

@@ -406,15 +406,17 @@ static int done_or_may_queue(void *ctx) {
     return wait->op->status != -EINPROGRESS || may_queue(wait);
 }
 
-/* Queue for the lock of the operation, and make its change. */
-static void queue_for_lock(const struct wait *wait) {
-    if (remo__unlikely(remo__kv_enter(wait->mine) != 0))
-        return;
+/* Queue for the lock of the operation, and make its change. Errors: those of remo__kv_enter. */
+static int queue_for_lock(const struct wait *wait) {
+    int rc = remo__kv_enter(wait->mine);
+    if (remo__unlikely(rc != 0))
+        return rc;
     /* another task may have advanced the operation before */
     if (may_queue(wait)
         && make_change(wait->kv, wait->mine, wait->op, wait->kv->node->op_timeout_ns) == -ETIMEDOUT)
         abort_op(wait->kv, wait->mine, wait->op, -ETIMEDOUT);
     remo__kv_leave(wait->mine);
+    return 0;
 }
 
 int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
@@ -426,7 +428,9 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
     if (op->status == -EINPROGRESS && remo__kv_op_state(op)->step == REMO__KV_STEP_PREFETCH)
         prefetch_first(kv, wait.mine, remo__kv_op_state(op));
     while (op->status == -EINPROGRESS) {
-        queue_for_lock(&wait);
+        int rc = queue_for_lock(&wait);
+        if (remo__unlikely(rc != 0))
+            return rc;
         if (op->status == -EINPROGRESS)
             (void)remo__wait_attempt(kv->node, done_or_may_queue, &wait,
                                      REMO_FOREVER); /* op has its own deadline */

@@ -1,5 +1,6 @@
 /* test_task_waits.c - tasks of one thread whose waits affect each other: a mutex, deadlines, a pin, a fence,
- * the wait of the thread after its last task, a stack of the minimum size. */
+ * an ack, a condition that calls the library, the wait of the thread after its last task, a stack of the
+ * minimum size. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,6 +10,11 @@
 
 #include "../../support/cluster.h"
 #include "remote/scheduler.h"
+
+static int end_at_once(void *ctx) {
+    (void)ctx;
+    return 0;
+}
 
 static int run_two(struct remo_scheduler *scheduler, int (*first)(void *ctx), int (*second)(void *ctx),
                    void *ctx) {
@@ -234,12 +240,151 @@ static int fences(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- last_task: the thread still waits for an operation when its last task has ended ---- */
+/* ---- acks: another task joins or cancels the ack for which a task waits ---- */
 
-static int end_at_once(void *ctx) {
-    (void)ctx;
+struct acks {
+    struct remo_region *region;
+    struct remo_ack awaited, other;
+};
+
+static int wait_for_ack(void *ctx) {
+    struct acks *acks = ctx;
+    return remo_ack_wait(&acks->awaited, REMO_FOREVER);
+}
+
+static int cancel_ack(void *ctx) {
+    struct acks *acks = ctx;
+    remo_ack_cancel(&acks->awaited);
     return 0;
 }
+
+static int join_into_ack(void *ctx) {
+    struct acks *acks = ctx;
+    remo_ack_join(&acks->awaited, &acks->other);
+    return 0;
+}
+
+static int join_from_ack(void *ctx) {
+    struct acks *acks = ctx;
+    remo_ack_join(&acks->other, &acks->awaited);
+    return remo_ack_wait(&acks->other, REMO_FOREVER);
+}
+
+static int acks(struct remo_node *node, void *ctx) {
+    static int (*const change[])(void *ctx) = {cancel_ack, join_into_ack, join_from_ack};
+    struct acks acks = {.awaited = REMO_ACK_INIT, .other = REMO_ACK_INIT};
+    struct remo_scheduler *scheduler;
+    (void)ctx;
+    CHECK_OK(remo_region_open(remo_node_root(node), "region", sizeof buffer, NULL, &acks.region));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
+    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+    for (uint32_t i = 0; i < 3 && remo_node_rank(node) == 0; i++) {
+        CHECK_OK(remo_region_read(acks.region, 1, 0, buffer, 8, &acks.awaited));
+        CHECK_OK(remo_region_read(acks.region, 1, 0, buffer + 8, 8, &acks.other));
+        CHECK(run_two(scheduler, wait_for_ack, change[i], &acks) == 0);
+        CHECK_OK(remo_ack_wait(&acks.other, REMO_FOREVER));
+    }
+    CHECK_OK(remo_scheduler_close(scheduler));
+    CHECK_OK(cluster_meet());
+    remo_region_close(acks.region);
+    return 0;
+}
+
+/* ---- spawning: a condition, checked on the stack of a task that has ended, spawns a task ---- */
+
+struct spawning {
+    struct remo_scheduler *scheduler;
+    uint32_t checks;
+    bool has_run;
+};
+
+static int note_run(void *ctx) {
+    ((struct spawning *)ctx)->has_run = true;
+    remo_task_yield();
+    return 0;
+}
+
+/* The first check is on the thread's own stack. */
+static int spawn_in_check(void *ctx, struct remo_sst *sst) {
+    struct spawning *spawning = ctx;
+    (void)sst;
+    if (++spawning->checks == 2)
+        return remo_task_spawn(spawning->scheduler, note_run, spawning, NULL);
+    return spawning->has_run;
+}
+
+static int spawning(struct remo_node *node, void *ctx) {
+    struct spawning spawning = {.checks = 0};
+    struct remo_sst *sst;
+    (void)ctx;
+    CHECK_OK(remo_sst_open(remo_node_root(node), "sst", 8, NULL, &sst));
+    CHECK_OK(remo_scheduler_open(node, NULL, &spawning.scheduler));
+    CHECK_OK(remo_task_spawn(spawning.scheduler, end_at_once, NULL, NULL));
+    CHECK_OK(remo_sst_wait(sst, spawn_in_check, &spawning, REMO_FOREVER));
+    while (remo_scheduler_close(spawning.scheduler) == -EBUSY)
+        remo_task_yield();
+    remo_sst_close(sst);
+    return 0;
+}
+
+/* ---- holders: a condition that changes a map does not change the holder of a lock ---- */
+
+struct holding {
+    struct remo_kv *kv;
+    struct remo_lock *lock;
+    struct remo_sst *sst;
+    struct remo_kv_op op;
+    uint64_t key, value;
+};
+
+static int is_put(void *ctx, struct remo_sst *sst) {
+    struct holding *holding = ctx;
+    (void)sst;
+    if (holding->op.status == -EINPROGRESS)
+        (void)remo_kv_poll(holding->kv);
+    return holding->op.status != -EINPROGRESS;
+}
+
+static int put_in_check(void *ctx) {
+    struct holding *holding = ctx;
+    holding->op = (struct remo_kv_op){.kind = REMO_KV_PUT,
+                                      .key = &holding->key,
+                                      .key_bytes = 8,
+                                      .value = &holding->value,
+                                      .value_bytes = 8};
+    CHECK_OK(remo_kv_start(holding->kv, &holding->op));
+    CHECK_OK(remo_sst_wait(holding->sst, is_put, holding, REMO_FOREVER));
+    CHECK_CODE(holding->op.status, 0);
+    return 0;
+}
+
+static int hold_and_wait(void *ctx) {
+    struct holding *holding = ctx;
+    CHECK_OK(remo_lock_acquire(holding->lock, 0, REMO_FOREVER));
+    CHECK_OK(remo_sst_wait(holding->sst, is_put, holding, REMO_FOREVER));
+    CHECK_OK(remo_lock_release(holding->lock, 0, REMO_FENCE_GLOBAL));
+    return 0;
+}
+
+static int holders(struct remo_node *node, void *ctx) {
+    struct holding holding = {.key = 5, .value = 6};
+    struct remo_channel *root = remo_node_root(node);
+    struct remo_scheduler *scheduler;
+    (void)ctx;
+    CHECK_OK(remo_kv_open(root, "map", NULL, &holding.kv));
+    CHECK_OK(remo_lock_open(root, "lock", NULL, &holding.lock));
+    CHECK_OK(remo_sst_open(root, "sst", 8, NULL, &holding.sst));
+    CHECK_OK(remo_channel_wait(root, 100 * SECOND));
+    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+    CHECK(run_two(scheduler, put_in_check, hold_and_wait, &holding) == 0);
+    CHECK_OK(remo_scheduler_close(scheduler));
+    remo_sst_close(holding.sst);
+    remo_lock_close(holding.lock);
+    remo_kv_close(holding.kv);
+    return 0;
+}
+
+/* ---- last_task: the thread still waits for an operation when its last task has ended ---- */
 
 static int last_task(struct remo_node *node, void *ctx) {
     struct remo_scheduler *scheduler;
@@ -307,12 +452,10 @@ static int small_stacks(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(mutex, 1),
-                                                CLUSTER_TEST(deadlines, 1),
-                                                CLUSTER_TEST(pins, 2),
-                                                CLUSTER_TEST(fences, 2),
-                                                CLUSTER_TEST(last_task, 2),
-                                                CLUSTER_TEST(small_stacks, 2),
-                                                {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(mutex, 1),        CLUSTER_TEST(deadlines, 1),
+                                                CLUSTER_TEST(pins, 2),         CLUSTER_TEST(fences, 2),
+                                                CLUSTER_TEST(acks, 2),         CLUSTER_TEST(spawning, 1),
+                                                CLUSTER_TEST(holders, 1),      CLUSTER_TEST(last_task, 2),
+                                                CLUSTER_TEST(small_stacks, 2), {0}};
     return cluster_main(argc, argv, tests, NULL);
 }
