@@ -12,7 +12,8 @@
 #define RING_BYTES (1u << 20)
 #define MESSAGE_BYTES_MAX (128u << 10)
 
-/* The sender builds each message in the ring: one copy. Receivers read it there. */
+/* The sender builds each message in a loan. On shm with one receiver that is the only copy: the receiver
+ * reads the number of the message in place. */
 #define LOAN "loan"
 
 /* The first word of a message counts the messages; this value marks the last one. */

@@ -23,7 +23,8 @@
  * Threads: send, loan, commit, cancel and wait_received: one thread at a time. receive, peek,
  *          consume and acknowledge: one thread at a time.
  * Source:  LOCO 5.4; FaRM. Differs in: each record carries its lap, and a checksum that covers its
- *          position in the stream, instead of relying on write order or zeroed memory.
+ *          position in the stream, instead of relying on zeroed memory or, except on shm, on write
+ *          order.
  */
 #pragma once
 
@@ -57,8 +58,8 @@ REMO_API struct remo_channel *remo_ringbuffer_channel(struct remo_ringbuffer *ri
 REMO_API size_t remo_ringbuffer_message_bytes_max(const struct remo_ringbuffer *ring);
 
 /* Sender: send a message to all receivers; copied on return. Blocks up to `timeout_ns` while the
- * ring is full. *ret_position (may be NULL) is the position for remo_ringbuffer_wait_received.
- * After success the message reaches every receiver that is up: if a write could not start, the next
+ * ring is full, then for op_timeout_ns at most while no write can start. *ret_position (may be
+ * NULL) is the position for remo_ringbuffer_wait_received. After success the message reaches every receiver that is up: if a write could not start, the next
  * call repeats it first, or reports the error. If a write fails later although its receiver is up,
  * the next fence of this thread returns the error. The receiver may get no further message then.
  * Errors:
@@ -71,12 +72,13 @@ REMO_API size_t remo_ringbuffer_message_bytes_max(const struct remo_ringbuffer *
 REMO_API int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
                                   uint64_t timeout_ns, uint64_t *ret_position);
 /* Sender: reserve room for a message of up to `size_bytes`, and set *ret_message to where the caller
- * builds it, aligned to 16 bytes. The contents are undefined. The memory is valid until the commit or
- * the cancel; there is one loan at a time. Blocks as a send does.
+ * builds it, aligned to 16 bytes. The contents are undefined. The memory is valid until the commit,
+ * the cancel or the close; there is one loan at a time. Blocks as a send does.
  * Errors: those of remo_ringbuffer_send. */
 REMO_API int remo_ringbuffer_loan(struct remo_ringbuffer *ring, size_t size_bytes, uint64_t timeout_ns,
                                   void **ret_message);
-/* Sender: send the first `size_bytes` of the loaned message, as a send does. Does not block.
+/* Sender: send the first `size_bytes` of the loaned message, as a send does. Blocks for
+ * op_timeout_ns at most, while no write can start.
  * Errors:
  *   -EPERM      this node is not the sender
  *   -EINVAL     no message is loaned, or `ring` is NULL
@@ -108,8 +110,8 @@ REMO_API int remo_ringbuffer_wait_received(struct remo_ringbuffer *ring, uint64_
 REMO_API int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
                                      size_t *ret_size_bytes, uint64_t timeout_ns);
 /* Receiver: find the next message, and set *ret_message and *ret_size_bytes to it. It stays in the
- * ring, where it is valid until remo_ringbuffer_consume or remo_ringbuffer_receive removes it; do not
- * change it. Blocks up to `timeout_ns`.
+ * ring, where it is valid until remo_ringbuffer_consume or remo_ringbuffer_receive removes it, or
+ * the close; do not change it. Blocks up to `timeout_ns`.
  * Errors: those of remo_ringbuffer_receive, except -EMSGSIZE. */
 REMO_API int remo_ringbuffer_peek(struct remo_ringbuffer *ring, const void **ret_message,
                                   size_t *ret_size_bytes, uint64_t timeout_ns);

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CLASSES 256u /* of sizes */
-#define ARENAS_MAX 160u
+#define CLASSES 256u                           /* of sizes */
+#define ARENAS_MAX (128u + 4u * SIM_NODES_MAX) /* for ever: an open reserves two, and closes one at once */
 #define EXTRAS_MAX 64u
 #define HEADER_BYTES 64u
 

@@ -72,12 +72,16 @@ REMO__MAPPED_INLINE void remo__mapped_fence(void) {
 REMO__MAPPED_INLINE void remo__mapped_release(void) {
 #if !defined(__SANITIZE_THREAD__)
     atomic_thread_fence(memory_order_release);
+#elif defined(__aarch64__)
+    __asm__ volatile("dmb ish" ::: "memory");
 #endif
 }
 
 REMO__MAPPED_INLINE void remo__mapped_acquire(void) {
 #if !defined(__SANITIZE_THREAD__)
     atomic_thread_fence(memory_order_acquire);
+#elif defined(__aarch64__)
+    __asm__ volatile("dmb ishld" ::: "memory");
 #endif
 }
 

@@ -230,11 +230,13 @@ static bool write_payload(struct remo_ringbuffer *ring, uint32_t node, const cha
                           uint32_t size_bytes) {
     struct remo__ref ref;
     char *to = mapped_payload(ring, &ring->image_at, node);
-    if (!to || remo__region_find(ring->region, node, ring->image_at.offset, &ref) != 0)
+    if (!to)
         return false;
     if (to != payload)
         remo__copy_to(to, payload, size_bytes);
-    remo__count(&ref.stats->bytes, size_bytes);
+    /* A thread that cannot be attached has no counters. Its write of the header fails, and is repeated. */
+    if (remo__region_find(ring->region, node, ring->image_at.offset, &ref) == 0)
+        remo__count(&ref.stats->bytes, size_bytes);
     return true;
 }
 

@@ -249,6 +249,66 @@ static int loans(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a thread that cannot be attached ---- */
+
+#define OTHERS 63u /* with the main thread, as many as a node attaches */
+
+static struct {
+    struct remo_ringbuffer *ring;
+    struct remo_atomic_var *word;
+    pthread_barrier_t attached, ended;
+    int result;
+} unattached;
+
+static void *attach(void *ctx) {
+    uint64_t old;
+    (void)ctx;
+    int rc = remo_atomic_var_fetch_add(unattached.word, 0, 1, &old, NULL);
+    pthread_barrier_wait(&unattached.attached);
+    pthread_barrier_wait(&unattached.ended);
+    return rc == 0 ? NULL : &unattached;
+}
+
+static void *send_unattached(void *ctx) {
+    (void)ctx;
+    unattached.result = send_message(unattached.ring, 1, 0);
+    return NULL;
+}
+
+static int send_by_threads(void) {
+    pthread_t threads[OTHERS], last;
+    pthread_barrier_init(&unattached.attached, NULL, OTHERS + 1);
+    pthread_barrier_init(&unattached.ended, NULL, OTHERS + 1);
+    CHECK(send_message(unattached.ring, 0, 100 * SECOND) == 0);
+    for (uint32_t i = 0; i < OTHERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, attach, NULL) == 0);
+    pthread_barrier_wait(&unattached.attached);
+    CHECK(pthread_create(&last, NULL, send_unattached, NULL) == 0);
+    CHECK(pthread_join(last, NULL) == 0);
+    CHECK(unattached.result == 0); /* it counts as sent: the next call repeats its write */
+    pthread_barrier_wait(&unattached.ended);
+    for (uint32_t i = 0; i < OTHERS; i++) {
+        void *failed = NULL;
+        CHECK(pthread_join(threads[i], &failed) == 0 && !failed);
+    }
+    return send_message(unattached.ring, 2, 100 * SECOND);
+}
+
+static int too_many_threads(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    CHECK_OK(remo_atomic_var_open(remo_node_root(node), "word", NULL, &unattached.word));
+    if (open_ring(node, CAPACITY, &unattached.ring) != 0)
+        return 1;
+    if (remo_node_rank(node) == 0)
+        CHECK(send_by_threads() == 0);
+    for (uint64_t n = 0; n < 3 && remo_node_rank(node) != 0; n++)
+        CHECK(receive_message(unattached.ring, n, 100 * SECOND) == 0);
+    CHECK_OK(cluster_meet());
+    remo_ringbuffer_close(unattached.ring);
+    remo_atomic_var_close(unattached.word);
+    return 0;
+}
+
 /* ---- a full ring ---- */
 
 static int full(struct remo_node *node, void *ctx) {
@@ -610,6 +670,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(costs, 4),
         CLUSTER_TEST(loans, 2),
         CLUSTER_TEST_NAMED("loans_3", loans, 3),
+        CLUSTER_TEST(too_many_threads, 2),
         CLUSTER_TEST(full, 3),
         CLUSTER_TEST(arrivals, 3),
         CLUSTER_TEST(errors, 2),
