@@ -59,9 +59,10 @@ REMO_API size_t remo_ringbuffer_message_bytes_max(const struct remo_ringbuffer *
 
 /* Sender: send a message to all receivers; copied on return. Blocks up to `timeout_ns` while the
  * ring is full, then for op_timeout_ns at most while no write can start. *ret_position (may be
- * NULL) is the position for remo_ringbuffer_wait_received. After success the message reaches every receiver that is up: if a write could not start, the next
- * call repeats it first, or reports the error. If a write fails later although its receiver is up,
- * the next fence of this thread returns the error. The receiver may get no further message then.
+ * NULL) is the position for remo_ringbuffer_wait_received. After success the message reaches every
+ * receiver that is up: if a write could not start, the next call repeats it first, or reports the
+ * error. If a write fails later although its receiver is up, the next fence of this thread returns
+ * the error. The receiver may get no further message then.
  * Errors:
  *   -EPERM      this node is not the sender
  *   -EMSGSIZE   the message is longer than remo_ringbuffer_message_bytes_max
