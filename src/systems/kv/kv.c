@@ -47,6 +47,12 @@ static int open_channel(struct remo_kv *kv, struct remo_channel *parent, const c
     return remo_channel_open(parent, name, type, &channel, &kv->channel);
 }
 
+/* Among many nodes the trackers are smaller: each node has one of each node. */
+static uint32_t tracker_bytes_of(uint32_t nodes) {
+    uint64_t share = REMO__KV_TRACKERS_BYTES / nodes / REMO__CACHE_LINE * REMO__CACHE_LINE;
+    return (uint32_t)remo__min(remo__max(share, REMO__KV_TRACKER_BYTES_MIN), REMO__KV_TRACKER_BYTES_MAX);
+}
+
 /* Allocate private memory. It must be in place before the first peer can send to this node. */
 static int open_private(struct remo_kv *kv, const struct remo_kv_options *options, uint32_t nodes) {
     uint64_t share = (options->capacity + nodes - 1) / nodes;
@@ -54,8 +60,9 @@ static int open_private(struct remo_kv *kv, const struct remo_kv_options *option
     kv->shape = remo__kv_shape_of(options->key_bytes_max, options->value_bytes_max);
     kv->stripes = options->stripes;
     kv->hash_mask = UINT64_MAX;
+    kv->tracker_bytes = tracker_bytes_of(nodes);
     /* Entries whose removal is in a ring, or being sent: "Size of the index" in docs/internals/kv.md. */
-    uint64_t ended_max = REMO__KV_TRACKER_BYTES / sizeof(struct remo__kv_record) + REMO__KV_BATCH_MAX;
+    uint64_t ended_max = kv->tracker_bytes / sizeof(struct remo__kv_record) + REMO__KV_BATCH_MAX;
     int rc = remo__kv_index_open(&kv->index, nodes * (kv->slots_per_node + ended_max));
     return rc != 0 ? rc : remo__kv_pool_open(&kv->pool, kv->slots_per_node);
 }

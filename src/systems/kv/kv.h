@@ -28,20 +28,22 @@
 
 #ifdef REMO_SIM_SMALL
 /* As small as possible: the simulator copies all memory for each schedule. */
-#define REMO__KV_TRACKER_BYTES (4u << 10)
+#define REMO__KV_TRACKER_BYTES_MAX (4u << 10)
 #define REMO__KV_BATCH_MAX 16u
 #define REMO__KV_DEFERRED_MAX 32u
 #define REMO__KV_READS_MAX 4u
 #define REMO__KV_DEADLINE_POLLS 4u
 #else
-#define REMO__KV_TRACKER_BYTES (64u << 10) /* ring of each sender at each receiver */
-#define REMO__KV_BATCH_MAX 256u            /* records in one message */
-#define REMO__KV_DEFERRED_MAX 1024u        /* records of aborted operations that were not sent in time */
-#define REMO__KV_READS_MAX 62u             /* of a thread, in flight; only on fabrics that are not mapped */
-#define REMO__KV_DEADLINE_POLLS 64u        /* polls from one check of the deadlines to the next */
+#define REMO__KV_TRACKER_BYTES_MAX (64u << 10) /* ring of one sender at a receiver */
+#define REMO__KV_BATCH_MAX 256u                /* records in one message */
+#define REMO__KV_DEFERRED_MAX 1024u            /* records of aborted operations that were not sent in time */
+#define REMO__KV_READS_MAX 62u      /* of a thread, in flight; only on fabrics that are not mapped */
+#define REMO__KV_DEADLINE_POLLS 64u /* polls from one check of the deadlines to the next */
 #endif
-#define REMO__KV_READS_BYTES (4u << 20) /* memory for these reads: fewer if slots are large */
-#define REMO__KV_LOCK_TRIES_MAX 4u      /* failed attempts in one poll */
+#define REMO__KV_TRACKER_BYTES_MIN (4u << 10)
+#define REMO__KV_TRACKERS_BYTES (512u << 10) /* rings of all senders at a receiver, down to the minimum */
+#define REMO__KV_READS_BYTES (4u << 20)      /* memory for these reads: fewer if slots are large */
+#define REMO__KV_LOCK_TRIES_MAX 4u           /* failed attempts in one poll */
 #define REMO__KV_QUEUE_TIMEOUT_NS (20 * REMO__NS_PER_US)    /* wait for a lock, at most once in a poll */
 #define REMO__KV_RELEASE_TIMEOUT_NS REMO__NS_PER_MS         /* wait for the write under a kept stripe */
 #define REMO__KV_RELEASE_INTERVAL_NS (10 * REMO__NS_PER_MS) /* between two attempts to release it */
@@ -96,6 +98,7 @@ struct remo_kv {
     uint64_t hash_mask; /* all ones; tests clear bits, so that keys collide */
     bool is_small;      /* keys and values of at most 8 bytes, on a mapped fabric: a slot is one cache line */
     uint32_t stripes, slots_per_node, rank;
+    uint32_t tracker_bytes, batch_max; /* of each tracker; records in one message */
     const struct remo__memory *memory; /* of `slots` */
     char *own;                         /* slots of this node */
     struct remo__kv_tracker *trackers; /* [node->size] */
@@ -210,8 +213,8 @@ uint32_t remo__kv_reclaim(struct remo_kv *kv);
 
 int remo__kv_trackers_open(struct remo_kv *kv);
 void remo__kv_trackers_close(struct remo_kv *kv);
-/* Send one message with the deferred records, and with as many of `records` (at most REMO__KV_BATCH_MAX) as
- * fit, at least half of REMO__KV_BATCH_MAX. This node has then applied them. Does not block.
+/* Send one message with the deferred records, and with as many of `records` (at most kv->batch_max) as fit,
+ * at least half of kv->batch_max. This node has then applied them. Does not block.
  * *ret_sent_count of `records`, the first, were sent; *ret_position is the position behind them.
  * Errors: -ETIMEDOUT (the tracker is full); those of remo_ringbuffer_send. */
 int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,

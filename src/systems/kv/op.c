@@ -231,8 +231,7 @@ static void try_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
 static uint32_t collect_records(const struct remo_kv *kv, const struct remo__kv_thread *mine,
                                 struct remo__kv_record records[REMO__KV_BATCH_MAX]) {
     uint32_t count = 0;
-    for (struct remo_kv_op *op = mine->first; op && count < REMO__KV_BATCH_MAX;
-         op = remo__kv_op_state(op)->next)
+    for (struct remo_kv_op *op = mine->first; op && count < kv->batch_max; op = remo__kv_op_state(op)->next)
         if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND)
             records[count++] = remo__kv_record_of(kv, op);
     return count;

@@ -78,7 +78,7 @@ static int open_tracker(struct remo_kv *kv, uint32_t sender) {
     struct remo__kv_tracker *tracker = &kv->trackers[sender];
     *tracker = (struct remo__kv_tracker){.kv = kv, .sender = sender};
     struct remo_ringbuffer_options options = {
-        .sender = sender, .capacity_bytes = REMO__KV_TRACKER_BYTES, .ctx = tracker, .on_arrival = on_arrival};
+        .sender = sender, .capacity_bytes = kv->tracker_bytes, .ctx = tracker, .on_arrival = on_arrival};
     char name[32];
     snprintf(name, sizeof name, "tracker-%u", sender);
     return remo_ringbuffer_open(kv->channel, name, &options, &tracker->ring);
@@ -95,6 +95,8 @@ int remo__kv_trackers_open(struct remo_kv *kv) {
         if (rc != 0)
             return rc;
     }
+    size_t message_bytes = remo_ringbuffer_message_bytes_max(kv->trackers[kv->rank].ring);
+    kv->batch_max = (uint32_t)remo__min(REMO__KV_BATCH_MAX, message_bytes / sizeof(struct remo__kv_record));
     return 0;
 }
 
@@ -128,8 +130,8 @@ struct message {
 /* Fill the message with deferred records, and as many of `records` as fit. */
 static void fill_message(const struct remo_kv *kv, struct message *message,
                          const struct remo__kv_record *records, uint32_t count) {
-    uint32_t deferred_count = remo__min(kv->deferred_count, REMO__KV_BATCH_MAX / 2);
-    count = remo__min(count, REMO__KV_BATCH_MAX - deferred_count);
+    uint32_t deferred_count = remo__min(kv->deferred_count, kv->batch_max / 2);
+    count = remo__min(count, kv->batch_max - deferred_count);
     memcpy(message->records, kv->deferred, deferred_count * sizeof records[0]);
     memcpy(message->records + deferred_count, records, count * sizeof records[0]);
     message->deferred_count = deferred_count;
