@@ -395,6 +395,8 @@ static void test_simulated(const char *remo) {
     double thin = simulated_ns(remo, "read --nodes 2 --bytes 4096 --model link_gbit_per_s=10");
     check(thin > simulated_ns(remo, "read --nodes 2 --bytes 4096") + 2000,
           "a tenth of the bandwidth: %.0f ns", thin);
+    double many = simulated_ns(remo, "read --nodes 128 --bytes 128");
+    check(many > 1700 && many < 1950, "an idle read of one of 128 nodes takes %.0f ns", many);
     run(&outcome, "%s bench barrier --fabric sim --nodes 2", remo);
     check(strstr(outcome.output, "link_latency_ns") && strstr(outcome.output, "Storm"),
           "no assumptions in %s", outcome.output);
