@@ -138,11 +138,20 @@ void test_ringbuffer(remo::node &node) {
         std::uint64_t position = 0;
         for (int i = 0; i < 100; i++)
             position = ring.send(std::string(std::size_t(i) + 1, 'm'), patience);
-        ring.wait_received(position, patience);
+        auto loan = ring.loan(100, patience).value();
+        ring.cancel();
+        loan = ring.loan(100, patience).value();
+        std::memcpy(loan.data(), "built in place", 14);
+        CHECK(ring.commit(14) > position);
+        ring.wait_received(position + 1, patience);
     } else {
         for (std::size_t i = 0; i < 100; i++)
             CHECK(ring.receive(patience).value().size() == i + 1);
+        auto message = ring.peek(patience).value();
+        CHECK(message.size() == 14 && std::memcmp(message.data(), "built in place", 14) == 0);
+        ring.consume();
         ring.acknowledge();
+        CHECK(!ring.peek(0ns));
         CHECK(!ring.receive(0ns));
     }
     CHECK(ring.message_bytes_max() > 1000);
@@ -454,11 +463,20 @@ void test_channel(remo::node &node) {
 }
 
 const area areas[] = {
-    {"region", test_region}, {"atomic_var", test_atomic_var}, {"cancel", test_cancel},
-    {"queue", test_queue},   {"ringbuffer", test_ringbuffer}, {"shared", test_shared},
-    {"kv", test_kv},         {"kv_entries", test_kv_entries}, {"collective", test_collective},
-    {"event", test_event},   {"channel", test_channel},       {"bytes", test_bytes},
-    {"heap", test_heap},     {"task", test_task},
+    {"region", test_region},
+    {"atomic_var", test_atomic_var},
+    {"cancel", test_cancel},
+    {"queue", test_queue},
+    {"ringbuffer", test_ringbuffer},
+    {"shared", test_shared},
+    {"kv", test_kv},
+    {"kv_entries", test_kv_entries},
+    {"collective", test_collective},
+    {"event", test_event},
+    {"channel", test_channel},
+    {"bytes", test_bytes},
+    {"heap", test_heap},
+    {"task", test_task},
 };
 
 } // namespace
