@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #define CLASSES 256u                           /* of sizes */
-#define ARENAS_MAX (128u + 4u * SIM_NODES_MAX) /* for ever: an open reserves two, and closes one at once */
+#define ARENAS_MAX (128u + 4u * SIM_NODES_MAX) /* a release does not free one; a node reserves two at its open */
 #define EXTRAS_MAX 64u
 #define HEADER_BYTES 64u
 
