@@ -125,11 +125,11 @@ class Workshop:
         program = self.folder / pathlib.Path(target).name
         command = list(self.build.link_command(target))
         command[command.index("-o") + 1] = str(program)
+        members = [str(path) for one, path in objects.items() if one not in command]
+        command = [str(objects.get(argument, argument)) for argument in command]
         if LIBRARY in command:  # before the archive, so its members with the same names are not used
             at = command.index(LIBRARY)
-            command[at:at] = [str(path) for path in objects.values()]
-        else:
-            command = [str(objects.get(argument, argument)) for argument in command]
+            command[at:at] = members
         self._call(command)
         return program
 
