@@ -27,12 +27,12 @@ CHANNEL_TESTS = [
     "participants",
     "agreement",
 ]
-REMOTE_TESTS = ["event", "node_access", "node_ops", "death"]
+REMOTE_TESTS = ["mapped_fence", "event", "node_access", "node_ops", "death"]
 
 TARGETS = (
     _target("src/objects/lock/", "lock kv", ["lock", "lock_cost", "lock_failure"]),
     _target("src/objects/queue/", "queue", ["queue"]),
-    _target("src/objects/heap/", "heap", ["heap", "heap_failure", "heap_reclaim"]),
+    _target("src/objects/heap/", "heap", ["mapped_fence", "heap", "heap_failure", "heap_reclaim"]),
     _target("src/objects/collective/", "collective", ["collective"]),
     _target("src/objects/barrier", "barrier collective", ["barrier"]),
     _target("src/objects/cell", "owned_var sst", ["owned_var", "sst"]),
@@ -51,7 +51,12 @@ TARGETS = (
         REMOTE_TESTS,
         ["loss", "mapped", "sweep", "threads_fence"],
     ),
-    _target("src/node/", "region lock heap", ["node", "death", "event"], ["settings", "loss"]),
+    _target(
+        "src/node/",
+        "region lock heap",
+        ["mapped_fence", "node", "death", "event"],
+        ["settings", "loss"],
+    ),
     _target("src/memory/", "heap region", ["little_memory", "node"], ["segment"]),
 )
 
