@@ -99,6 +99,35 @@ LOCK_CASE(lock_slow_pair, .name = "slow_pair",
           .about = "an operation of a release with a pair fence takes effect after its timeout", .nodes = 3,
           .threads = 1, .body = slow_pair_body, .after = slow_pair_after, .has_own_fault = true);
 
+/* The release cannot be posted while a write of the section is in flight. Without the release no operation
+ * orders that write before the next holder's, so the lock is still held until the write is placed. */
+static void unplaced_body(void *state, uint32_t rank, uint32_t thread) {
+    struct lock_state *s = state;
+    if (rank != SLOW) {
+        sim_lock_pair_body(state, rank, thread);
+        return;
+    }
+    int rc = sim_lock_acquire(s, SLOW, FOREVER);
+    sim_require(rc == 0, "acquire: %d (%s)", rc, remo_last_error());
+    sim_lock_enter(s, SLOW);
+    sim_delay(SLOW, 1, 1); /* a read, then the write */
+    (void)sim_lock_increment(s, SLOW, HOME, false);
+    sim_fail_next(SIM_FAIL_POST, SLOW, 0, 1);
+    rc = remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_PAIR);
+    sim_require(rc == -EAGAIN || !sim_delay_hit(), "release: %d (%s) while a write is in flight", rc,
+                remo_last_error());
+    sim_delay_end();
+    sim_fail_next(SIM_FAIL_POST, SLOW, 0, 0); /* the fence before the release may have failed instead */
+    sim_lock_leave(s, SLOW);
+    while (rc == -EAGAIN)
+        rc = remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_PAIR);
+    sim_require(rc == 0 || !sim_delay_hit(), "release again: %d (%s)", rc, remo_last_error());
+}
+
+LOCK_CASE(lock_unplaced, .name = "unplaced",
+          .about = "a release cannot be posted while a write of the section is in flight", .nodes = 3,
+          .threads = 1, .body = unplaced_body, .after = slow_pair_after, .has_own_fault = true);
+
 /* ---- one step under test ---- */
 
 bool sim_lock_is_posed(void *ctx) {
