@@ -42,7 +42,7 @@ TARGETS = (
     _target("src/objects/region", "region owned_var", ["region"]),
     _target("src/objects/ring", "ringbuffer kv", ["ringbuffer"]),
     _target("src/systems/kv/", "kv", ["kv", "kv_changes", "kv_stress"], ["kv_index", "kv_slot"]),
-    _target("src/channel/", "channel lock queue heap", CHANNEL_TESTS),
+    _target("src/channel/", "channel lock queue heap", CHANNEL_TESTS, ["early"]),
     _target("src/remote/scheduler", "task", ["task"]),
     _target("src/remote/task", "task", ["task"]),
     _target(
@@ -57,7 +57,7 @@ TARGETS = (
         ["mapped_fence", "node", "death", "event"],
         ["settings", "loss"],
     ),
-    _target("src/memory/", "heap region", ["little_memory", "node"], ["segment"]),
+    _target("src/memory/", "heap region", ["little_memory", "node"], ["segment", "available"]),
 )
 
 
