@@ -121,7 +121,7 @@ int __wrap_fallocate64(int fd, int mode, off_t offset, off_t bytes) {
 
 /* Create a segment, and check how many files this took. Only the file of the segment remains open. */
 static void check_files(uint64_t bytes, uint32_t hugetlb_files, uint32_t files) {
-    int fd, lowest = dup(0);
+    int fd, lowest = dup(1);
     bool huge;
     struct stat status;
     close(lowest);
@@ -135,6 +135,17 @@ static void check_files(uint64_t bytes, uint32_t hugetlb_files, uint32_t files) 
     assert_true((uint64_t)status.st_blocks * 512 >= bytes);
     assert_true(huge || hugetlb_files == 0 || files == 2);
     close(fd);
+}
+
+/* A program may have closed its standard input. */
+static void test_descriptor_0(void **state) {
+    (void)state;
+    int input = dup(0);
+    close(0);
+    errno = EINVAL; /* of an earlier call */
+    check_files(4096, 0, 1);
+    assert_int_equal(dup2(input, 0), 0);
+    close(input);
 }
 
 static void test_reserved_pages(void **state) {
@@ -238,6 +249,7 @@ int main(void) {
         cmocka_unit_test(test_allocated),      cmocka_unit_test(test_huge),
         cmocka_unit_test(test_refused),        cmocka_unit_test(test_check),
         cmocka_unit_test(test_full_directory), cmocka_unit_test(test_reserved_pages),
+        cmocka_unit_test(test_descriptor_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
