@@ -62,6 +62,7 @@ TARGETS = (
         ["mapped_fence", "node", "death", "event"],
         ["settings", "loss"],
     ),
+    _target("src/memory/stacks", "task", ["task"]),
     _target("src/memory/", "heap region", ["little_memory", "node"], ["segment", "available"]),
 )
 
