@@ -312,6 +312,50 @@ const struct sim_case sim_case_notify_empty = {.object = "region",
                                                .body = notify_body,
                                                .has_own_fault = true};
 
+/* A write that is several operations notifies its target after all of them are placed. Node 1 reads the
+ * first word, which another operation carries than the notification. */
+#define PIECES_BYTES (REMO__BOUNCE_BYTES + 8u)
+
+static void pieces_open(void *state, struct remo_node *node, uint32_t rank) {
+    struct region_state *s = state;
+    s->nodes[rank] = node;
+    sim_opened(remo_region_open(remo_node_root(node), "region", PIECES_BYTES, NULL, &s->regions[rank]),
+               "open");
+    sim_opened(remo_channel_wait(remo_region_channel(s->regions[rank]), FOREVER), "wait");
+}
+
+static int is_first_word(void *ctx) {
+    struct region_state *s = ctx;
+    const void *word = remo_region_local(s->regions[1]);
+    remo__invalidate(word, sizeof(uint64_t));
+    return remo__load(word) != 0;
+}
+
+static void pieces_body(void *state, uint32_t rank, uint32_t thread) {
+    struct region_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        char data[PIECES_BYTES];
+        memset(data, 7, sizeof data);
+        int rc = remo_region_write(s->regions[0], 1, 0, data, sizeof data, REMO_WRITE_NOTIFY, NULL);
+        sim_require(rc == 0, "write: %s", remo_last_error());
+    } else {
+        int rc = remo__wait(s->nodes[1], is_first_word, s, REMO_FOREVER);
+        sim_require(rc == 0, "wait: %s", remo_last_error());
+    }
+}
+
+const struct sim_case sim_case_notify_pieces = {.object = "region",
+                                                .name = "notify_pieces",
+                                                .about = "a write of several operations notifies after them",
+                                                .nodes = 2,
+                                                .threads = 1,
+                                                .state_bytes = sizeof(struct region_state),
+                                                .open = pieces_open,
+                                                .close = sim_region_close,
+                                                .body = pieces_body,
+                                                .has_own_fault = true};
+
 /* Two threads of node 0: one writes and signals the other in private memory; the other fences for
  * the node. */
 struct global_state {

@@ -9,7 +9,7 @@
     X(join_sets) X(join_withdrawn)                                                                           \
     X(publish_pair) X(publish_thread) X(publish_global) X(cross) X(fence_again) X(fence_ends)                \
     X(fence_losses) X(fence_peers) X(fence_reports) X(fence_exempt) X(fence_leave) X(fence_full)             \
-    X(notify_empty)                                                                                          \
+    X(notify_empty) X(notify_pieces)                                                                         \
     X(counter) X(word)                                                                                       \
     X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers) X(owned_var_lost)               \
     X(sst) X(sst_readers)                                                                                    \
@@ -19,7 +19,8 @@
     X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
     X(lock_leaving) X(lock_unsettled) X(lock_slow_reset) X(lock_slow_grant) X(lock_orphans)                  \
     X(lock_unsent) X(lock_recounts) X(lock_two_failures) X(lock_long_hold) X(lock_unsent_brief)              \
-    X(lock_late_grant) X(lock_late_grant_lost) X(lock_lost_pair) X(lock_unsent_grant)                        \
+    X(lock_late_grant) X(lock_late_grant_lost) X(lock_lost_pair) X(lock_unsent_grant) X(lock_unplaced)       \
+    X(lock_unsure)                                                                                           \
     X(lock_report) X(lock_report_hot) X(lock_report_tries) X(lock_report_unsettled) X(lock_report_again)     \
     X(lock_report_dropped) X(lock_report_cut_off)                                                            \
     X(ringbuffer) X(ring_late) X(ring_credit)                                                                \

@@ -3,6 +3,7 @@
  *   lock.c           the judge, and cases with data under the lock
  *   lock_turns.c     cases of the lock alone
  *   lock_recovery.c  cases whose operations take effect late, and whose nodes fail repeatedly
+ *   lock_release.c   cases whose releases fail
  *   lock_report.c    cases whose queries arrive while a node changes its ticket */
 #pragma once
 

@@ -62,43 +62,6 @@ LOCK_CASE(lock_slow_none, .name = "slow_none",
           .about = "an operation of an acquire or a release takes effect after its timeout", .nodes = 3,
           .threads = 1, .body = slow_body, .after = slow_after, .has_own_fault = true);
 
-static void release_delayed(struct lock_state *s) {
-    int rc;
-    sim_delay(SLOW, sim_choose(3), 1);
-    do {
-        rc = remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_PAIR);
-        if (rc == -EAGAIN && sim_choose(2) == 0)
-            sim_delay_end();
-    } while (rc == -EAGAIN);
-    sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_delay_hit()), "release: %d (%s)", rc, remo_last_error());
-    for (uint32_t turns = sim_choose(40); turns > 0; turns--)
-        sim_point("before the operation takes effect");
-    sim_delay_end();
-}
-
-static void slow_pair_body(void *state, uint32_t rank, uint32_t thread) {
-    struct lock_state *s = state;
-    if (rank != SLOW) {
-        sim_lock_pair_body(state, rank, thread);
-        return;
-    }
-    int rc = sim_lock_acquire(s, SLOW, FOREVER);
-    sim_require(rc == 0, "acquire: %d (%s)", rc, remo_last_error());
-    sim_lock_enter(s, SLOW);
-    (void)sim_lock_increment(s, SLOW, HOME, false);
-    sim_lock_leave(s, SLOW);
-    release_delayed(s);
-}
-
-static void slow_pair_after(void *state, uint32_t rank) {
-    if (rank != SLOW)
-        sim_lock_section(state, rank, &sim_lock_at_home);
-}
-
-LOCK_CASE(lock_slow_pair, .name = "slow_pair",
-          .about = "an operation of a release with a pair fence takes effect after its timeout", .nodes = 3,
-          .threads = 1, .body = slow_pair_body, .after = slow_pair_after, .has_own_fault = true);
-
 /* ---- one step under test ---- */
 
 bool sim_lock_is_posed(void *ctx) {

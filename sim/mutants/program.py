@@ -105,8 +105,8 @@ class Workshop:
             return argument
         return f"{option}{self.folder / path.relative_to(self.build.source)}"
 
-    def compile(self, one, suffix=""):
-        """Compile one object of the build from the copy, and return its path."""
+    def compile(self, one, suffix="", options=()):
+        """Compile one object of the build from the copy, with further options, and return its path."""
         command, _ = self.build.compile_command(one)
         target = self.folder / "objects" / (one.replace("/", "_") + suffix)
         target.parent.mkdir(exist_ok=True)
@@ -117,7 +117,7 @@ class Workshop:
                 next(arguments)
             elif argument != "-MD":
                 kept.append(argument)
-        self._call(kept + ["-w", "-g0", "-o", str(target)])
+        self._call(kept + ["-w", "-g0", *options, "-o", str(target)])
         return target
 
     def link(self, target, objects):
@@ -125,11 +125,11 @@ class Workshop:
         program = self.folder / pathlib.Path(target).name
         command = list(self.build.link_command(target))
         command[command.index("-o") + 1] = str(program)
+        members = [str(path) for one, path in objects.items() if one not in command]
+        command = [str(objects.get(argument, argument)) for argument in command]
         if LIBRARY in command:  # before the archive, so its members with the same names are not used
             at = command.index(LIBRARY)
-            command[at:at] = [str(path) for path in objects.values()]
-        else:
-            command = [str(objects.get(argument, argument)) for argument in command]
+            command[at:at] = members
         self._call(command)
         return program
 

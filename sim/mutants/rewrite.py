@@ -28,6 +28,8 @@ _KEYWORD = re.compile(r"(?:return|break|continue|goto|case|default|typedef|stati
 _DECLARATION = re.compile(r"[A-Za-z_]\w*(?:\s+|\s*\*+\s*)(?:const\s+)?[A-Za-z_]\w*\s*(?:[=;,\[(]|$)")
 _LABEL = re.compile(r"(?:case\b[^:;{}]*|default|[A-Za-z_]\w*)\s*:(?!:)")
 _ASSIGNMENT = re.compile(r"([\w.>\[\]*-]+?) ?(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=) ?[^()]*);$", re.S)
+_CHECK = re.compile(r"REMO__REQUIRE\(([^()]*)\);$")
+_SPINS = re.compile(r"\b(?:spins|CHECKS_BEFORE_SLEEP)\b")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -144,11 +146,25 @@ def _blank_lines(text):
 
 
 def _commute(one, two):
-    """Return whether two statements are assignments without calls, and neither uses the other's target."""
+    """Return whether the order of two statements has no effect.
+
+    This holds for assignments without calls, if neither uses the other's target. It holds for a check of an
+    argument and an assignment to a local variable that the check does not use: the check only returns.
+    """
     targets = [_ASSIGNMENT.match(text) for text in (one, two)]
+    checks = [_CHECK.match(text) for text in (one, two)]
+    for target, check in ((targets[0], checks[1]), (targets[1], checks[0])):
+        if target and check:
+            return target.group(1).isidentifier() and target.group(1) != check.group(1)
     if not all(targets):
         return False
     return targets[0].group(1) not in two and targets[1].group(1) not in one
+
+
+def _is_spin(code, at):
+    """Return whether the line at `at` limits how long a wait spins, which changes only its time."""
+    end = code.find("\n", at)
+    return _SPINS.search(code, code.rfind("\n", 0, at) + 1, end if end >= 0 else len(code)) is not None
 
 
 def _in_body(code, text, start, end):
@@ -172,6 +188,8 @@ def _in_body(code, text, start, end):
     for match in _ORDER.finditer(code, start, end):
         yield Change(ORDER, match.start(), match.end(), "memory_order_relaxed")
     for match in _BOUND.finditer(code, start, end):
+        if _is_spin(code, match.start()):
+            continue
         if match.group(1):
             yield Change(BOUND, match.start(1), match.end(1), _SHIFTED[match.group(1)])
         else:

@@ -1,6 +1,6 @@
 """The objects of the simulator and the tests of the library that must detect a change of a file.
 
-The first prefix of a path decides. Tests of nodes run on fabric shm.
+The first prefix of a path decides. Tests of nodes run on fabric shm; others are given with their whole name.
 """
 
 import dataclasses
@@ -13,8 +13,8 @@ class Target:
     tests: tuple[str, ...]
 
 
-def _target(prefix, objects, tests_of_nodes, unit_tests=()):
-    tests = [*unit_tests, *(f"{name} shm" for name in tests_of_nodes)]
+def _target(prefix, objects, tests_of_nodes, other_tests=()):
+    tests = [*other_tests, *(f"{name} shm" for name in tests_of_nodes)]
     return Target(prefix, tuple(objects.split()), tuple(tests))
 
 
@@ -27,12 +27,12 @@ CHANNEL_TESTS = [
     "participants",
     "agreement",
 ]
-REMOTE_TESTS = ["event", "node_access", "node_ops", "death"]
+REMOTE_TESTS = ["mapped_fence", "event", "node_access", "node_ops", "death"]
 
 TARGETS = (
     _target("src/objects/lock/", "lock kv", ["lock", "lock_cost", "lock_failure"]),
     _target("src/objects/queue/", "queue", ["queue"]),
-    _target("src/objects/heap/", "heap", ["heap", "heap_failure", "heap_reclaim"]),
+    _target("src/objects/heap/", "heap", ["mapped_fence", "heap", "heap_failure", "heap_reclaim"]),
     _target("src/objects/collective/", "collective", ["collective"]),
     _target("src/objects/barrier", "barrier collective", ["barrier"]),
     _target("src/objects/cell", "owned_var sst", ["owned_var", "sst"]),
@@ -41,8 +41,13 @@ TARGETS = (
     _target("src/objects/atomic_var", "atomic_var", ["atomic_var"]),
     _target("src/objects/region", "region owned_var", ["region"]),
     _target("src/objects/ring", "ringbuffer kv", ["ringbuffer"]),
-    _target("src/systems/kv/", "kv", ["kv", "kv_changes", "kv_stress"], ["kv_index", "kv_slot"]),
-    _target("src/channel/", "channel lock queue heap", CHANNEL_TESTS),
+    _target(
+        "src/systems/kv/",
+        "kv",
+        ["kv", "kv_changes", "kv_stress"],
+        ["kv_index", "kv_slot", "kv_release ofi"],
+    ),
+    _target("src/channel/", "channel lock queue heap", CHANNEL_TESTS, ["early"]),
     _target("src/remote/scheduler", "task", ["task"]),
     _target("src/remote/task", "task", ["task"]),
     _target(
@@ -51,8 +56,14 @@ TARGETS = (
         REMOTE_TESTS,
         ["loss", "mapped", "sweep", "threads_fence"],
     ),
-    _target("src/node/", "region lock heap", ["node", "death", "event"], ["settings", "loss"]),
-    _target("src/memory/", "heap region", ["little_memory", "node"], ["segment"]),
+    _target(
+        "src/node/",
+        "region lock heap",
+        ["mapped_fence", "node", "death", "event"],
+        ["settings", "loss"],
+    ),
+    _target("src/memory/stacks", "task", ["task"]),
+    _target("src/memory/", "heap region", ["little_memory", "node"], ["segment", "available"]),
 )
 
 

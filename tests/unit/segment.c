@@ -2,6 +2,7 @@
  * A request beyond the available memory must fail with a sentence, never with a SIGBUS. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +80,83 @@ static void test_huge(void **state) {
     assert_true(huge_mapped() >= 32 * MIB);
     munmap(at, 32 * MIB);
     close(fd);
+}
+
+/* ---- reserved huge pages, which few machines have ---- */
+
+static struct {
+    uint64_t reserved;           /* pages; 0: the machine decides */
+    uint32_t files;              /* created */
+    uint32_t hugetlb_files;      /* of these, with MFD_HUGETLB; here they are ordinary */
+    uint32_t failing_fallocates; /* the next ones fail */
+} pages;
+
+uint64_t __real_remo__memory_huge_pages_free(uint64_t page_bytes);
+uint64_t __wrap_remo__memory_huge_pages_free(uint64_t page_bytes);
+uint64_t __wrap_remo__memory_huge_pages_free(uint64_t page_bytes) {
+    return pages.reserved > 0 ? pages.reserved : __real_remo__memory_huge_pages_free(page_bytes);
+}
+
+int __real_memfd_create(const char *name, unsigned flags);
+int __wrap_memfd_create(const char *name, unsigned flags);
+int __wrap_memfd_create(const char *name, unsigned flags) {
+    bool is_hugetlb = pages.reserved > 0 && (flags & MFD_HUGETLB);
+    if (is_hugetlb)
+        flags &= ~(unsigned)(MFD_HUGETLB | MFD_HUGE_2MB);
+    int fd = __real_memfd_create(name, flags);
+    pages.hugetlb_files += fd >= 0 && is_hugetlb;
+    pages.files += fd >= 0;
+    return fd;
+}
+
+int __real_fallocate64(int fd, int mode, off_t offset, off_t bytes);
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t bytes);
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t bytes) {
+    if (pages.failing_fallocates == 0)
+        return __real_fallocate64(fd, mode, offset, bytes);
+    pages.failing_fallocates--;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* Create a segment, and check how many files this took. Only the file of the segment remains open. */
+static void check_files(uint64_t bytes, uint32_t hugetlb_files, uint32_t files) {
+    int fd, lowest = dup(1);
+    bool huge;
+    struct stat status;
+    close(lowest);
+    pages.files = pages.hugetlb_files = 0;
+    assert_int_equal(remo__segment_create(NULL, bytes, &fd, &huge), 0);
+    assert_int_equal(pages.hugetlb_files, hugetlb_files);
+    assert_int_equal(pages.files, files);
+    assert_int_equal(fd, lowest);
+    assert_int_equal(fstat(fd, &status), 0);
+    assert_int_equal(status.st_size, bytes);
+    assert_true((uint64_t)status.st_blocks * 512 >= bytes);
+    assert_true(huge || hugetlb_files == 0 || files == 2);
+    close(fd);
+}
+
+/* A program may have closed its standard input. */
+static void test_descriptor_0(void **state) {
+    (void)state;
+    int input = dup(0);
+    close(0);
+    errno = EINVAL; /* of an earlier call */
+    check_files(4096, 0, 1);
+    assert_int_equal(dup2(input, 0), 0);
+    close(input);
+}
+
+static void test_reserved_pages(void **state) {
+    (void)state;
+    pages.reserved = 2;
+    check_files(4 * MIB, 1, 1);
+    check_files(6 * MIB, 0, 1); /* more than are reserved */
+    check_files(3 * MIB, 0, 1); /* not a multiple of the page */
+    pages.failing_fallocates = 1;
+    check_files(4 * MIB, 1, 2); /* another process has taken the pages */
+    pages.reserved = 0;
 }
 
 static void test_refused(void **state) {
@@ -170,7 +248,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_allocated),      cmocka_unit_test(test_huge),
         cmocka_unit_test(test_refused),        cmocka_unit_test(test_check),
-        cmocka_unit_test(test_full_directory),
+        cmocka_unit_test(test_full_directory), cmocka_unit_test(test_reserved_pages),
+        cmocka_unit_test(test_descriptor_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

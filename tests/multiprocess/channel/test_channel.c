@@ -48,6 +48,7 @@ static int bad_memories(struct remo_channel *root) {
     CHECK(remo_channel_memory(channel, 4) == NULL);
     CHECK_OK(remo_channel_join(channel));
     CHECK_SENTENCE(remo_channel_add_memory(channel, "a", 64, 64, NULL, &memory), -EINVAL, "before join");
+    CHECK_OK(remo_channel_wait(channel, 100 * SECOND)); /* with all its memories it matches those of peers */
     remo_channel_close(channel);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* test_heap.c - allocation: sizes, alignments, exhaustion, and frees by any thread.
  * Bad input and failures are in test_heap_failure.c, grace periods in test_heap_reclaim.c. */
+#include "objects/heap/heap.h"
 #include "heap_common.h"
 
 #define CLASS_BYTES_MAX 32768u
@@ -115,6 +116,23 @@ static int exhaustion(struct remo_node *node, void *ctx) {
         }
     remo_heap_close(heap);
     free(list.addrs);
+    return 0;
+}
+
+/* A block is inside its chunk, although the free pages at the end of an earlier chunk nearly suffice. A block
+ * of exactly these pages uses them. */
+static int ends_of_chunks(struct remo_node *node, void *ctx) {
+    struct remo_heap *heap;
+    struct remo_addr first, next, last;
+    const uint64_t rest = 15 * (uint64_t)HEAP_PAGE_BYTES; /* a run of pages, not a size class */
+    (void)ctx;
+    CHECK_OK(remo_heap_open(remo_node_root(node), "ends", NULL, &heap));
+    CHECK_OK(remo_heap_alloc(heap, HEAP_CHUNK_BYTES - rest, 0, &first));
+    CHECK_OK(remo_heap_alloc(heap, rest + HEAP_PAGE_BYTES, 0, &next));
+    CHECK_OK(remo_heap_alloc(heap, rest, 0, &last));
+    CHECK(remo_addr_offset(next) % HEAP_CHUNK_BYTES + rest + HEAP_PAGE_BYTES <= HEAP_CHUNK_BYTES);
+    CHECK_EQUAL(remo_addr_offset(last), remo_addr_offset(first) + HEAP_CHUNK_BYTES - rest);
+    remo_heap_close(heap);
     return 0;
 }
 
@@ -289,6 +307,7 @@ static int double_frees(struct remo_node *node, void *ctx) {
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(all_sizes, 1),
+        CLUSTER_TEST(ends_of_chunks, 1),
         CLUSTER_TEST(exhaustion, 1),
         CLUSTER_TEST(reopening, 2),
         CLUSTER_TEST(threads, 2, .ctx = &sizes_of_all_kinds),

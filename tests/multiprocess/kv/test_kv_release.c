@@ -1,5 +1,6 @@
 /* test_kv_release.c - a change whose write cannot be placed keeps its stripe locked, because the late write
- * could overwrite the change of another node. The node that holds the key is paused. */
+ * could overwrite the change of another node. The node that holds the key is paused. And: a close returns
+ * the memory of the map, with the buffers of its threads, which exist on this fabric only. */
 #include <errno.h>
 #include <string.h>
 
@@ -141,6 +142,33 @@ static int released_by_other_calls(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Open a map, change it, and close it. *ret_offset is the place of this thread's buffers. */
+static int use_map(struct remo_node *node, uint64_t *ret_offset) {
+    struct remo_kv *kv;
+    uint64_t key = 1, value = 2;
+    if (open_map(node, &kv) != 0)
+        return 1;
+    CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &value, sizeof value));
+    CHECK(remo__kv_thread(kv)->buffers != NULL);
+    *ret_offset = remo__kv_thread(kv)->buffers_offset;
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* The allocator finds the lowest free range. So the buffers of each map have the same place, if all earlier
+ * maps have returned their memory. In a job of one node no peer delays the return. */
+static int memory_is_returned(struct remo_node *node, void *ctx) {
+    uint64_t first = 0, offset = 0;
+    (void)ctx;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (use_map(node, &offset) != 0)
+            return 1;
+        first = i == 0 ? offset : first;
+        CHECK_EQUAL(offset, first);
+    }
+    return 0;
+}
+
 static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
@@ -149,6 +177,7 @@ int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(released_by_change, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(released_by_other_calls, NODES, .only_on = "ofi"),
+        CLUSTER_TEST(memory_is_returned, 1, .only_on = "ofi"),
         {0},
     };
     shared = cluster_shared(sizeof *shared);

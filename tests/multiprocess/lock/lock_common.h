@@ -30,7 +30,8 @@ extern struct shared *shared; /* of all nodes */
 int is_shm(struct remo_node *node);
 /* Open a table of `count` locks at `homes` (0: the first participant), and wait for all nodes. */
 int open_table(struct remo_node *node, uint32_t count, uint64_t homes, struct remo_lock **ret_lock);
-/* Check that each lock at this home is free, without a ticket, and that all its queue words are 0. */
+/* Check that no thread of this node is counted as a waiter, that each lock at this home is free, without a
+ * ticket, and that all its queue words are 0. */
 int check_quiet(const struct remo_lock *lock);
 /* Run the tests, each with cleared shared memory. */
 int lock_main(int argc, char **argv, const struct cluster_test *tests);

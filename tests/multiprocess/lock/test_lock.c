@@ -142,6 +142,40 @@ static int threads_in_order(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- sleeping threads ---- */
+
+static _Atomic uint32_t threads_fences;
+
+bool __real_remo__threads_fence(void);
+bool __wrap_remo__threads_fence(void);
+/* The linker replaces the library's calls by this one (meson.build). */
+bool __wrap_remo__threads_fence(void) {
+    bool is_done = __real_remo__threads_fence();
+    atomic_fetch_add(&threads_fences, 1);
+    return is_done;
+}
+
+/* A thread that waits for a lock of its node executes the fence for the releasing thread before it sleeps.
+ * Without the fence a wake-up may be lost, and then the thread sleeps for REMO__POLL_NS_MAX. */
+static int sleepers_fence(struct remo_node *node, void *ctx) {
+    struct worker worker = {.index = 0};
+    pthread_t thread;
+    (void)ctx;
+    if (open_table(node, 1, 0, &worker.lock) != 0)
+        return 1;
+    atomic_store(&threads_fences, 0);
+    CHECK_OK(remo_lock_acquire(worker.lock, 0, 100 * SECOND));
+    CHECK(pthread_create(&thread, NULL, take_in_turn, &worker) == 0);
+    while (atomic_load(&threads_fences) == 0)
+        sched_yield();
+    CHECK_OK(remo_lock_release(worker.lock, 0, REMO_FENCE_NONE));
+    pthread_join(thread, NULL);
+    CHECK_OK(worker.result);
+    CHECK_OK(check_quiet(worker.lock));
+    remo_lock_close(worker.lock);
+    return 0;
+}
+
 /* ---- bounded hand-over ---- */
 
 static void *hammer(void *ctx) {
@@ -342,6 +376,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(pair_fence_is_enough, 4),
         CLUSTER_TEST(nodes_in_order, 4),
         CLUSTER_TEST(threads_in_order, 2),
+        CLUSTER_TEST(sleepers_fence, 1),
         CLUSTER_TEST(crowd_starves_nobody, 2),
         CLUSTER_TEST(timeouts_never_wedge, 3),
         CLUSTER_TEST(serving_wraps_around, 2),

@@ -71,6 +71,31 @@ static int owner_killed(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* A recovery changes no memory beyond the last lock. There the home has its grant words; this one has the
+ * form of a lock with an orphaned ticket. */
+static int recovery_ends_at_last_lock(struct remo_node *node, void *ctx) {
+    struct remo_lock *lock;
+    (void)ctx;
+    if (open_table(node, 1, 0x1, &lock) != 0)
+        return 1;
+    if (remo_node_rank(node) == 1) {
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
+        begin_turn(&shared->turns, 1);
+        for (;;)
+            cluster_sleep_ms(1000);
+    }
+    CHECK_OK(reach_turn(&shared->turns, 1));
+    CHECK(lock->grants->own == lock->words->own + lock->stride);
+    remo__store(lock->grants->own, REMO__LOCK_DRAW);
+    kill_now(1);
+    CHECK_CODE(remo_lock_acquire(lock, 0, 100 * SECOND), -EOWNERDEAD);
+    CHECK_EQUAL(remo__load(lock->grants->own), REMO__LOCK_DRAW);
+    CHECK_OK(remo_lock_consistent(lock, 0));
+    CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+    remo_lock_close(lock);
+    return 0;
+}
+
 /* The repairing node fails too, after remo_lock_consistent and before the release: the next holder gets
  * -EOWNERDEAD again. */
 static int repairer_killed(struct remo_node *node, void *ctx) {
@@ -354,6 +379,7 @@ static int home_that_stalls(struct remo_node *node, void *ctx) {
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(owner_killed, 4),
+        CLUSTER_TEST(recovery_ends_at_last_lock, 2),
         CLUSTER_TEST(repairer_killed, 4),
         CLUSTER_TEST(waiter_killed, 4),
         CLUSTER_TEST(home_killed, 4),

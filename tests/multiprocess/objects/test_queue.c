@@ -381,6 +381,19 @@ static int costs(struct remo_node *node, void *ctx) {
         COST(queue, push_number(queue, 9, 0), -ETIMEDOUT, 0, 0, 1);
     }
     CHECK_OK(cluster_meet());
+    if (rank == 0) { /* a call that finds the queue full or empty raises the hint for the next one */
+        COST(queue, push_number(queue, 9, 0), -ETIMEDOUT, 1, 0, 2);
+        COST(queue, push_number(queue, 9, 0), -ETIMEDOUT, 0, 0, 1);
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; rank == 2 && i < 9; i++)
+        COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 1, 0, 2);
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), -ETIMEDOUT, 3, 0, 0);
+        COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), -ETIMEDOUT, 1, 0, 0);
+    }
+    CHECK_OK(cluster_meet());
     remo_queue_close(queue);
     remo_queue_close(large);
     return 0;
