@@ -11,7 +11,8 @@
 #include <sys/mman.h>
 
 #define CLASSES 256u                           /* of sizes */
-#define ARENAS_MAX (128u + 4u * SIM_NODES_MAX) /* a release does not free one; a node reserves two at its open */
+/* A release does not free one; a node reserves two at its open. */
+#define ARENAS_MAX (128u + 4u * SIM_NODES_MAX)
 #define EXTRAS_MAX 64u
 #define HEADER_BYTES 64u
 
