@@ -38,10 +38,11 @@
  *          as after every error of a node or the network, the outcome of the change is unknown.
  *          While its write may still arrive, changes of keys of its stripe return -ETIMEDOUT, and
  *          the thread's other changes wait. The thread's next call on the map, after the node
- *          answers or has failed, unlocks the stripe. So make such a call before the thread ends.
- * Threads: any. The tasks of a thread (task.h) share its window: remo_kv_poll advances the
- *          operations of all tasks. Only one of them at a time is inside a call on a map, so gets of
- *          several tasks do not overlap on a network. To overlap operations, use remo_kv_start.
+ *          answers or has failed, unlocks the stripe. So make such a call before the thread ends. A
+ *          task (task.h) counts as a thread here.
+ * Threads: any. Operations of tasks (task.h) overlap as those of threads do, changes too. Each task
+ *          has a window of its own. On a network a window has at most 62 reads in flight, that of a
+ *          task 8; the others wait for a buffer.
  * Source:  LOCO 6 and Appendix C. Differs in: a get compares the key in the slot, so keys may have
  *          any length and share fingerprints; two copies of the value; deletes need no
  *          acknowledgement; state machines instead of user-level threads advance a thread's window

@@ -15,14 +15,12 @@
  *          - fences: a fence covers the writes of all tasks of the thread. The first fence after a
  *            lost write returns its error, so the error may reach a task that did not write;
  *          - the buffers of remo_buffer_get, and remo_thread_stats;
- *          - the window of a map (remo_kv_start): remo_kv_poll advances the operations of all
- *            tasks;
  *          - a pin of a heap: the thread is pinned while any of its tasks is.
  * Waits:   a task may call every function of the library except remo_scheduler_close. A wait on an
  *          object of another struct remo_node, or a system call that blocks, blocks the whole
  *          thread. A call that need not wait does not switch: a task that computes for long, or
  *          repeats calls with timeout 0, delays the other tasks; call remo_task_yield in between. A
- *          function that a wait calls (remo_sst_wait) must not wait itself.
+ *          function that a wait calls (remo_sst_wait) must not wait itself, and must not use a map.
  * Cost:    no network operation. A switch takes about 10 ns, spawn and join together less than
  *          100 ns. After open, no call allocates memory or makes a system call, except to sleep
  *          when all tasks are parked. A task parked in a sleep, a join or an ack wait costs nothing

@@ -33,7 +33,7 @@
     X(kv_collide) X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_continues) X(kv_outcome)            \
     X(heap) X(heap_copies) X(heap_leaving) X(heap_leaving_full) X(heap_reclaims) X(heap_full)                \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)                          \
-    X(task_atomics) X(task_fences) X(task_lock) X(task_queue)
+    X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */
 
 #define DECLARE(name) extern const struct sim_case sim_case_##name;

@@ -1,8 +1,9 @@
-/* task.c - tasks: two or three of them on each node wait in atomics, fences, a lock and a queue.
+/* task.c - tasks: two or three of them on each node wait in atomics, fences, a lock, a map and a queue.
  * Two tasks of one thread may do at the same time whatever two threads may do. No task misses a notification
  * because its thread runs another task, or waits for one. */
 #include <errno.h>
 #include <remo/atomic_var.h>
+#include <remo/kv.h>
 #include <remo/lock.h>
 #include <remo/queue.h>
 #include <remo/region.h>
@@ -20,7 +21,9 @@ struct tasks_state {
     struct remo_lock *locks[SIM_NODES_MAX];
     struct remo_region *regions[SIM_NODES_MAX];
     struct remo_queue *queues[SIM_NODES_MAX];
-    uint32_t holder; /* the task that holds the lock, or 0 */
+    struct remo_kv *maps[SIM_NODES_MAX];
+    uint64_t last[SIM_NODES_MAX]; /* greatest value of the shared key that a task has read */
+    uint32_t holder;              /* the task that holds the lock, or 0 */
     uint32_t pushed, popped;
     uint64_t sum;
     bool has_fenced[SIM_NODES_MAX];
@@ -227,6 +230,74 @@ const struct sim_case sim_case_task_lock = {.object = "task",
                                             .close = close_lock,
                                             .body = lock_body,
                                             .has_own_fault = true};
+
+/* ---- map: each task has a window of its own ---- */
+
+static void open_map(void *state, struct remo_node *node, uint32_t rank) {
+    struct tasks_state *s = state;
+    struct remo_kv_options options = {.capacity = 16, .key_bytes_max = 8, .value_bytes_max = 8, .stripes = 2};
+    sim_opened(remo_kv_open(remo_node_root(node), "map", &options, &s->maps[rank]), "open");
+    sim_opened(remo_channel_wait(remo_kv_channel(s->maps[rank]), FOREVER), "wait");
+}
+
+static void close_map(void *state, uint32_t rank) {
+    remo_kv_close(((struct tasks_state *)state)->maps[rank]);
+}
+
+/* Put and read a key of this task, and add to the key that all share, in a window of two operations. */
+static int change_map(void *ctx) {
+    const struct part *part = ctx;
+    struct remo_kv *map = part->state->maps[part->rank];
+    uint64_t shared = 100, own = 10 * part->rank + part->number, value = own + 1, found = 0, zero = 0, old;
+    size_t bytes = 0;
+    int rc = remo_kv_put(map, &own, sizeof own, &value, sizeof value);
+    sim_require(rc == 0, "put: %d (%s)", rc, remo_last_error());
+    rc = remo_kv_insert(map, &shared, sizeof shared, &zero, sizeof zero);
+    sim_require(rc == 0 || rc == -EEXIST, "insert: %d (%s)", rc, remo_last_error());
+    struct remo_kv_op add = {.kind = REMO_KV_FETCH_ADD,
+                             .key = &shared,
+                             .key_bytes = sizeof shared,
+                             .value = &old,
+                             .value_bytes = sizeof old,
+                             .delta = 1};
+    struct remo_kv_op get = {.kind = REMO_KV_GET,
+                             .key = &own,
+                             .key_bytes = sizeof own,
+                             .value = &found,
+                             .value_bytes = sizeof found};
+    rc = remo_kv_start(map, &add) == 0 && remo_kv_start(map, &get) == 0 ? 0 : -EINVAL;
+    sim_require(rc == 0 && remo_kv_wait(map, &add) == 0 && remo_kv_wait(map, &get) == 0 && found == value,
+                "the window: %d, %d, found %llu (%s)", add.status, get.status, (unsigned long long)found,
+                remo_last_error());
+    rc = remo_kv_get(map, &shared, sizeof shared, &found, sizeof found, &bytes);
+    sim_require(rc == 0 && found > old && found <= 4, "get: %d, %llu", rc, (unsigned long long)found);
+    part->state->last[part->rank] = remo__max(part->state->last[part->rank], found);
+    return 0;
+}
+
+static void map_body(void *state, uint32_t rank, uint32_t thread) {
+    struct tasks_state *s = state;
+    (void)thread;
+    run_tasks(s, remo_channel_node(remo_kv_channel(s->maps[rank])), 2, change_map);
+}
+
+static void map_check(void *state) {
+    const struct tasks_state *s = state;
+    sim_require(s->last[0] == 4 || s->last[1] == 4, "the last values are %llu and %llu instead of 4",
+                (unsigned long long)s->last[0], (unsigned long long)s->last[1]);
+}
+
+const struct sim_case sim_case_task_map = {.object = "task",
+                                           .name = "map",
+                                           .about = "two tasks on each of two nodes change a map",
+                                           .nodes = 2,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct tasks_state),
+                                           .open = open_map,
+                                           .close = close_map,
+                                           .body = map_body,
+                                           .check = map_check,
+                                           .has_own_fault = true};
 
 /* ---- queue: tasks that are parked are notified ---- */
 

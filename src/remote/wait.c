@@ -209,15 +209,6 @@ void remo__task_unlock_slow(struct remo__task_lock *lock) {
         remo__scheduler_make_ready(first, 0);
 }
 
-uint32_t remo__holder_replace(struct remo__thread *thread, uint32_t holder) {
-    uint32_t before = thread->holder;
-    thread->holder = holder;
-    /* A condition runs on the stack of another task, and no task is switched to before it returns. */
-    if (remo__scheduler && remo__scheduler->thread == thread && !remo__scheduler->is_checking)
-        remo__scheduler->running->holder = holder;
-    return before;
-}
-
 /* ---- wait ---- */
 
 static int wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,

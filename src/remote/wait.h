@@ -106,9 +106,6 @@ static inline void remo__task_unlock(struct remo__task_lock *lock) {
         lock->is_held = false;
 }
 
-/* Replace the lock holder of the running task or thread. Returns the previous holder. */
-uint32_t remo__holder_replace(struct remo__thread *thread, uint32_t holder);
-
 /* Mutual exclusion between threads of a node, for code that waits or uses the network. (Other code uses a
  * pthread mutex.) All zero is unlocked. Waiters have no order. */
 struct remo__mutex {

@@ -9,21 +9,17 @@
 
 /* ---- locks ---- */
 
-/* The holder of a stripe is the thread, not its task: each of its tasks may advance the operation. */
-
 static int lock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
     if (remo__unlikely(mine->is_kept) && remo__kv_release_kept(kv, mine) != 0)
         return -ETIMEDOUT;
-    uint32_t holder = remo__holder_replace(mine->thread, mine->thread->index);
     int rc = remo_lock_acquire(kv->locks, stripe, timeout_ns);
-    /* Another operation of this thread's window holds the stripe: treat it as one of another thread. */
+    /* Another operation of this window holds the stripe: treat it as one of another thread. */
     if (rc == -EDEADLK)
         rc = -ETIMEDOUT;
     /* Each step of a change leaves the map consistent: "Failure" in docs/internals/kv.md. */
     if (rc == -EOWNERDEAD)
         rc = remo_lock_consistent(kv->locks, stripe);
-    (void)remo__holder_replace(mine->thread, holder);
     if (rc == 0)
         mine->locks_held++;
     return rc;
@@ -32,10 +28,7 @@ static int lock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_
 static int unlock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
                          enum remo_fence_scope fence) {
     mine->locks_held--;
-    uint32_t holder = remo__holder_replace(mine->thread, mine->thread->index);
-    int rc = remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
-    (void)remo__holder_replace(mine->thread, holder);
-    return rc;
+    return remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
 }
 
 /* Release the stripe. Return `status` or, if that is 0, the release's result. */

@@ -110,12 +110,8 @@ int remo_kv_next(struct remo_kv *kv, struct remo_kv_cursor *cursor, void *key, s
     visit.mine = remo__kv_thread(kv);
     if (!visit.mine)
         return remo__last_code();
-    rc = remo__kv_enter(visit.mine);
-    if (remo__unlikely(rc != 0))
-        return rc;
     remo__kv_try_release_kept(kv, visit.mine);
     rc = find_next(&visit, &cursor->internal[0]);
-    remo__kv_leave(visit.mine);
     if (rc == 1 || rc == -EMSGSIZE)
         *ret_key_bytes = visit.key_bytes;
     size_t value_bytes = rc == 1 ? remo__kv_meta_value_bytes(visit.snapshot.meta) : 0;

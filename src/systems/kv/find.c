@@ -285,17 +285,10 @@ int remo_kv_get(struct remo_kv *kv, const void *key, size_t key_bytes, void *val
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine))
         return remo__last_code();
-    int rc = remo__kv_enter(mine);
-    if (remo__unlikely(rc != 0))
-        return rc;
     remo__kv_try_release_kept(kv, mine);
     if (remo__unlikely(!kv->is_small || key_bytes != 8 || cap < 8 || !key || !value
-                       || !get_small_value(kv, mine, key, value))) {
-        rc = get_value(kv, mine, key, key_bytes, value, cap, ret_value_bytes);
-        remo__kv_leave(mine);
-        return rc;
-    }
-    remo__kv_leave(mine);
+                       || !get_small_value(kv, mine, key, value)))
+        return get_value(kv, mine, key, key_bytes, value, cap, ret_value_bytes);
     remo__count(&mine->stats->reads, 1);
     remo__count(&mine->stats->bytes, sizeof(struct small_slot));
     if (ret_value_bytes)

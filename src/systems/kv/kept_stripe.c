@@ -20,9 +20,7 @@ static int try_release(struct remo_kv *kv, struct remo__kv_thread *mine) {
     if (remo__now_ns() < mine->kept_next_ns
         || remo__fence_retry_peer(mine->thread, mine->kept_node, REMO__KV_RELEASE_TIMEOUT_NS, NULL) != 0)
         return -ETIMEDOUT;
-    uint32_t holder = remo__holder_replace(mine->thread, mine->thread->index);
     int rc = remo_lock_release(kv->locks, mine->kept_stripe, REMO_FENCE_NONE);
-    (void)remo__holder_replace(mine->thread, holder);
     return rc == -EAGAIN ? -ETIMEDOUT : 0; /* other errors do not concern this call */
 }
 

@@ -32,12 +32,14 @@
 #define REMO__KV_BATCH_MAX 16u
 #define REMO__KV_DEFERRED_MAX 32u
 #define REMO__KV_READS_MAX 4u
+#define REMO__KV_TASK_READS_MAX 2u
 #define REMO__KV_DEADLINE_POLLS 4u
 #else
 #define REMO__KV_TRACKER_BYTES_MAX (64u << 10) /* ring of one sender at a receiver */
 #define REMO__KV_BATCH_MAX 256u                /* records in one message */
 #define REMO__KV_DEFERRED_MAX 1024u            /* records of aborted operations that were not sent in time */
 #define REMO__KV_READS_MAX 62u      /* of a thread, in flight; only on fabrics that are not mapped */
+#define REMO__KV_TASK_READS_MAX 8u  /* of a task: there may be many, and each probably has few in flight */
 #define REMO__KV_DEADLINE_POLLS 64u /* polls from one check of the deadlines to the next */
 #endif
 #define REMO__KV_TRACKER_BYTES_MIN (4u << 10)
@@ -62,15 +64,17 @@ struct remo__kv_tracker {
     uint32_t sender;
 };
 
-/* State of one thread in the map. */
+/* State in the map of one thread, or of one of its tasks. */
 struct remo__kv_thread {
     struct remo_kv *kv;
     struct remo__thread *thread;
+    uint32_t holder;                 /* thread->holder while the thread, or the task, runs */
+    uint32_t tasks_count;            /* entries of `tasks` */
+    struct remo__kv_thread **tasks;  /* of a thread: the states of its tasks, by index; NULL: none yet */
     struct remo_stats *stats;        /* counters of the region of slots */
     struct remo_kv_op *first, *last; /* in flight, in the order of their start */
     uint32_t in_flight_count;
     uint32_t locks_held;
-    struct remo__task_lock turn; /* held by the task that uses this state */
     bool is_kept; /* a stripe stays locked: this thread's write to kept_node may still be in flight */
     uint32_t kept_stripe, kept_node;
     uint64_t kept_next_ns;  /* time of the next attempt to release it */
@@ -148,8 +152,9 @@ static inline struct remo__kv_op_state *remo__kv_op_state(struct remo_kv_op *op)
 
 /* ---- thread.c ---- */
 
-/* Create the calling thread's state. NULL with the sentence set: no memory. */
-struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__thread *thread);
+/* Return the state of the calling thread or task, and create it if there is none yet. NULL with the sentence
+ * set: no memory. */
+struct remo__kv_thread *remo__kv_thread_find(struct remo_kv *kv, struct remo__thread *thread);
 void remo__kv_threads_close(struct remo_kv *kv);
 /* Take a buffer, and return its number; -1 if all are in use. */
 int remo__kv_buffer_take(struct remo__kv_thread *mine);
@@ -163,24 +168,14 @@ int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer);
 
 /* ---- inline functions ---- */
 
-/* Return the calling thread's state. NULL with the sentence set if the thread cannot be attached, or memory
- * is missing; callers return remo__last_code(). */
+/* Return the state of the calling thread or task. NULL with the sentence set if the thread cannot be
+ * attached, or memory is missing; callers return remo__last_code(). */
 static inline struct remo__kv_thread *remo__kv_thread(struct remo_kv *kv) {
     struct remo__thread *thread = remo__thread(kv->node);
     if (remo__unlikely(!thread))
         return NULL;
     struct remo__kv_thread *mine = atomic_load_explicit(&kv->threads[thread->index], memory_order_acquire);
-    return remo__likely(mine != NULL) ? mine : remo__kv_thread_make(kv, thread);
-}
-
-/* Begin to use a thread's state. The tasks of a thread take turns; a thread without tasks never waits.
- * Errors: -EDEADLK in a condition of a wait. */
-static inline int remo__kv_enter(struct remo__kv_thread *mine) {
-    return remo__task_lock(mine->kv->node, &mine->turn, REMO_FOREVER);
-}
-
-static inline void remo__kv_leave(struct remo__kv_thread *mine) {
-    remo__task_unlock(&mine->turn);
+    return remo__likely(mine && mine->holder == thread->holder) ? mine : remo__kv_thread_find(kv, thread);
 }
 
 static inline uint64_t remo__kv_index_hash(const struct remo_kv *kv, uint64_t hash) {

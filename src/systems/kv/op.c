@@ -336,8 +336,6 @@ static void fail_unsent_ops(struct remo_kv *kv, struct remo__kv_thread *mine, in
 
 static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     struct remo_kv_op *next;
-    if (remo__unlikely(remo__kv_enter(mine) != 0))
-        return;
     mine->failed_tries = 0;
     mine->is_ack_missing = false;
     remo__kv_try_release_kept(kv, mine);
@@ -354,7 +352,6 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     }
     if (++mine->polls % REMO__KV_DEADLINE_POLLS == 0)
         check_deadlines(kv, mine);
-    remo__kv_leave(mine);
 }
 
 int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op) {
@@ -405,17 +402,11 @@ static int done_or_may_queue(void *ctx) {
     return wait->op->status != -EINPROGRESS || may_queue(wait);
 }
 
-/* Queue for the lock of the operation, and make its change. Errors: those of remo__kv_enter. */
-static int queue_for_lock(const struct wait *wait) {
-    int rc = remo__kv_enter(wait->mine);
-    if (remo__unlikely(rc != 0))
-        return rc;
-    /* another task may have advanced the operation before */
+/* Queue for the lock of the operation, and make its change. */
+static void queue_for_lock(const struct wait *wait) {
     if (may_queue(wait)
         && make_change(wait->kv, wait->mine, wait->op, wait->kv->node->op_timeout_ns) == -ETIMEDOUT)
         abort_op(wait->kv, wait->mine, wait->op, -ETIMEDOUT);
-    remo__kv_leave(wait->mine);
-    return 0;
 }
 
 int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
@@ -427,9 +418,7 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
     if (op->status == -EINPROGRESS && remo__kv_op_state(op)->step == REMO__KV_STEP_PREFETCH)
         prefetch_first(kv, wait.mine, remo__kv_op_state(op));
     while (op->status == -EINPROGRESS) {
-        int rc = queue_for_lock(&wait);
-        if (remo__unlikely(rc != 0))
-            return rc;
+        queue_for_lock(&wait);
         if (op->status == -EINPROGRESS)
             (void)remo__wait_attempt(kv->node, done_or_may_queue, &wait,
                                      REMO_FOREVER); /* op has its own deadline */

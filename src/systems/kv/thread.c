@@ -1,16 +1,17 @@
-/* thread.c - the state of each thread in a map, and its buffers for slots.
- *
- * On fabrics that are not mapped the buffers are in the arena, so the network accesses them without a copy. A
- * buffer that an operation in flight may still access is not reused. */
+/* thread.c - the state of each thread and task in a map, and its buffers for slots.
+ * A task has a state of its own, so that operations of tasks overlap; the next task with its index uses it
+ * again. On fabrics that are not mapped the buffers are in the arena, so the network accesses them without a
+ * copy. A buffer that an operation in flight may still access is not reused. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "systems/kv/kv.h"
 
 #define SPARE_BUFFERS 2u /* `outgoing` and `image` */
 
-static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine) {
-    uint64_t reads = remo__min(REMO__KV_READS_MAX, 1 + REMO__KV_READS_BYTES / kv->shape.slot_bytes);
+static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t reads_max) {
+    uint64_t reads = remo__min(reads_max, 1 + REMO__KV_READS_BYTES / kv->shape.slot_bytes);
     uint32_t count = (uint32_t)reads + SPARE_BUFFERS;
     mine->scratch = aligned_alloc(REMO__CACHE_LINE, kv->shape.slot_bytes);
     if (!mine->scratch)
@@ -30,15 +31,16 @@ static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine) 
     return 0;
 }
 
-/* Only the thread with this index calls this for its index, so there is no race. */
-struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__thread *thread) {
+/* Make the state of the holder, which reads `reads_max` slots at a time. */
+static struct remo__kv_thread *make_state(struct remo_kv *kv, struct remo__thread *thread, uint32_t holder,
+                                          uint32_t reads_max) {
     struct remo__kv_thread *mine = calloc(1, sizeof *mine);
     if (!mine) {
         remo__fail(-ENOMEM, "no memory for the state of a thread in map %s", remo_channel_name(kv->channel));
         return NULL;
     }
     mine->kv = kv;
-    int rc = make_buffers(kv, mine);
+    int rc = make_buffers(kv, mine, reads_max);
     if (rc != 0) {
         free(mine->scratch);
         free(mine);
@@ -46,23 +48,57 @@ struct remo__kv_thread *remo__kv_thread_make(struct remo_kv *kv, struct remo__th
         return NULL;
     }
     mine->thread = thread;
+    mine->holder = holder;
     mine->stats = remo__channel_counters(kv->slots->channel, thread);
-    atomic_store_explicit(&kv->threads[thread->index], mine, memory_order_release);
     return mine;
+}
+
+/* Make room for the state of task `index`. */
+static int make_room(struct remo__kv_thread *of_thread, uint32_t index) {
+    uint32_t before = of_thread->tasks_count, count = (uint32_t)remo__max(2 * before, index + 1);
+    struct remo__kv_thread **tasks = realloc(of_thread->tasks, count * sizeof(struct remo__kv_thread *));
+    if (!tasks)
+        return remo__fail(-ENOMEM, "no memory for the states of %u tasks in a map", count);
+    memset(tasks + before, 0, (count - before) * sizeof(struct remo__kv_thread *));
+    of_thread->tasks = tasks;
+    of_thread->tasks_count = count;
+    return 0;
+}
+
+/* Only the thread with this index calls this for its index, so there is no race. */
+struct remo__kv_thread *remo__kv_thread_find(struct remo_kv *kv, struct remo__thread *thread) {
+    struct remo__kv_thread *of_thread = atomic_load(&kv->threads[thread->index]);
+    uint32_t index = thread->holder >> REMO__HOLDER_TASK_SHIFT; /* of the task; 0: none */
+    if (!of_thread) {
+        of_thread = make_state(kv, thread, thread->index, REMO__KV_READS_MAX);
+        atomic_store_explicit(&kv->threads[thread->index], of_thread, memory_order_release);
+    }
+    if (!of_thread || index == 0)
+        return of_thread;
+    if (index >= of_thread->tasks_count && make_room(of_thread, index) != 0)
+        return NULL;
+    if (!of_thread->tasks[index])
+        of_thread->tasks[index] = make_state(kv, thread, thread->holder, REMO__KV_TASK_READS_MAX);
+    return of_thread->tasks[index];
+}
+
+static void close_state(struct remo__kv_thread *mine, bool are_buffers_unused) {
+    if (!mine)
+        return;
+    if (mine->buffers && are_buffers_unused)
+        remo__arena_free(mine->kv->node->arena, mine->buffers_offset, mine->buffers_bytes);
+    for (uint32_t i = 0; i < mine->tasks_count; i++)
+        close_state(mine->tasks[i], are_buffers_unused);
+    free(mine->tasks);
+    free(mine->scratch);
+    free(mine);
 }
 
 /* Buffers that a late operation may access stay allocated until the node closes. */
 void remo__kv_threads_close(struct remo_kv *kv) {
     bool are_unused = remo__node_quiescent(kv->node);
-    for (uint32_t i = 0; i < REMO__THREADS_MAX; i++) {
-        struct remo__kv_thread *mine = atomic_load(&kv->threads[i]);
-        if (!mine)
-            continue;
-        if (mine->buffers && are_unused)
-            remo__arena_free(kv->node->arena, mine->buffers_offset, mine->buffers_bytes);
-        free(mine->scratch);
-        free(mine);
-    }
+    for (uint32_t i = 0; i < REMO__THREADS_MAX; i++)
+        close_state(atomic_load(&kv->threads[i]), are_unused);
 }
 
 int remo__kv_buffer_take(struct remo__kv_thread *mine) {

@@ -327,63 +327,6 @@ static int spawning(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- holders: a condition that changes a map does not change the holder of a lock ---- */
-
-struct holding {
-    struct remo_kv *kv;
-    struct remo_lock *lock;
-    struct remo_sst *sst;
-    struct remo_kv_op op;
-    uint64_t key, value;
-};
-
-static int is_put(void *ctx, struct remo_sst *sst) {
-    struct holding *holding = ctx;
-    (void)sst;
-    if (holding->op.status == -EINPROGRESS)
-        (void)remo_kv_poll(holding->kv);
-    return holding->op.status != -EINPROGRESS;
-}
-
-static int put_in_check(void *ctx) {
-    struct holding *holding = ctx;
-    holding->op = (struct remo_kv_op){.kind = REMO_KV_PUT,
-                                      .key = &holding->key,
-                                      .key_bytes = 8,
-                                      .value = &holding->value,
-                                      .value_bytes = 8};
-    CHECK_OK(remo_kv_start(holding->kv, &holding->op));
-    CHECK_OK(remo_sst_wait(holding->sst, is_put, holding, REMO_FOREVER));
-    CHECK_CODE(holding->op.status, 0);
-    return 0;
-}
-
-static int hold_and_wait(void *ctx) {
-    struct holding *holding = ctx;
-    CHECK_OK(remo_lock_acquire(holding->lock, 0, REMO_FOREVER));
-    CHECK_OK(remo_sst_wait(holding->sst, is_put, holding, REMO_FOREVER));
-    CHECK_OK(remo_lock_release(holding->lock, 0, REMO_FENCE_GLOBAL));
-    return 0;
-}
-
-static int holders(struct remo_node *node, void *ctx) {
-    struct holding holding = {.key = 5, .value = 6};
-    struct remo_channel *root = remo_node_root(node);
-    struct remo_scheduler *scheduler;
-    (void)ctx;
-    CHECK_OK(remo_kv_open(root, "map", NULL, &holding.kv));
-    CHECK_OK(remo_lock_open(root, "lock", NULL, &holding.lock));
-    CHECK_OK(remo_sst_open(root, "sst", 8, NULL, &holding.sst));
-    CHECK_OK(remo_channel_wait(root, 100 * SECOND));
-    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
-    CHECK(run_two(scheduler, put_in_check, hold_and_wait, &holding) == 0);
-    CHECK_OK(remo_scheduler_close(scheduler));
-    remo_sst_close(holding.sst);
-    remo_lock_close(holding.lock);
-    remo_kv_close(holding.kv);
-    return 0;
-}
-
 /* ---- last_task: the thread still waits for an operation when its last task has ended ---- */
 
 static int last_task(struct remo_node *node, void *ctx) {
@@ -452,10 +395,9 @@ static int small_stacks(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(mutex, 1),        CLUSTER_TEST(deadlines, 1),
-                                                CLUSTER_TEST(pins, 2),         CLUSTER_TEST(fences, 2),
-                                                CLUSTER_TEST(acks, 2),         CLUSTER_TEST(spawning, 1),
-                                                CLUSTER_TEST(holders, 1),      CLUSTER_TEST(last_task, 2),
-                                                CLUSTER_TEST(small_stacks, 2), {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(mutex, 1),     CLUSTER_TEST(deadlines, 1),    CLUSTER_TEST(pins, 2),
+        CLUSTER_TEST(fences, 2),    CLUSTER_TEST(acks, 2),         CLUSTER_TEST(spawning, 1),
+        CLUSTER_TEST(last_task, 2), CLUSTER_TEST(small_stacks, 2), {0}};
     return cluster_main(argc, argv, tests, NULL);
 }
