@@ -43,6 +43,9 @@
  * Threads: any. Operations of tasks (task.h) overlap as those of threads do, changes too. Each task
  *          has a window of its own. On a network a window has at most 62 reads in flight, that of a
  *          task 8; the others wait for a buffer.
+ * Memory:  each thread and task that has used the map has a slot in private memory. On a network it
+ *          also has buffers in the arena until the map closes: 2 slots, and 1 for each read in flight,
+ *          as many as fit 4 MiB (task: 64 KiB), at least 1.
  * Source:  LOCO 6 and Appendix C. Differs in: a get compares the key in the slot, so keys may have
  *          any length and share fingerprints; two copies of the value; deletes need no
  *          acknowledgement; state machines instead of user-level threads advance a thread's window
@@ -143,7 +146,7 @@ REMO_API int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_byte
  * status of the operation is -EINPROGRESS. A thread may start any number of operations. Only poll
  * and wait advance them: all operations of the thread on the map together. An insert or delete in
  * flight holds a lock until its thread polls again. A thread must complete its operations before it
- * ends. */
+ * ends. A task counts as a thread here. */
 enum remo_kv_kind {
     REMO_KV_GET,
     REMO_KV_INSERT,
@@ -175,7 +178,9 @@ REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
 /* Advance each of this thread's operations by one step. Returns the number of operations in flight,
  * or -errno. Never sleeps; may spin for some microseconds to acquire a lock. */
 REMO_API int remo_kv_poll(struct remo_kv *kv);
-/* Wait until `op` is complete, and return its status. op_timeout_ns limits each wait. */
+/* Wait until `op` is complete, and return its status. op_timeout_ns limits each wait.
+ * Errors: those of the operation, and
+ *   -EPERM  another thread or task has started it */
 REMO_API int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op);
 
 /* ---- all keys ---- */

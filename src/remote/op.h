@@ -75,6 +75,9 @@ void remo__slots_inherit(struct remo__thread *thread);
 void remo__slots_cork(struct remo__thread *thread);
 void remo__slots_uncork(struct remo__thread *thread);
 
+/* Replace the number of corks without an uncork, and return it. 0: the next poll or post posts all. */
+uint32_t remo__slots_recork(struct remo__thread *thread, uint32_t depth);
+
 static inline void remo__cork(struct remo__thread *thread) {
     if (remo__unlikely(!thread->node->mapped))
         remo__slots_cork(thread);
@@ -106,6 +109,11 @@ int remo__fence_writer(struct remo__thread *caller, struct remo__thread *writer,
  * `peer`, or a REMO__WRITE_TRACKED write to any peer. It may be applied at any time. Drives operations; not
  * for the hot path. */
 bool remo__op_abandoned(struct remo_node *node, uint32_t peer);
+/* Return the number of operations that the thread has started so far. Threads: the thread itself. */
+uint64_t remo__ops_started(const struct remo__thread *thread);
+/* Return whether the first `count` operations of the thread have ended. Drives operations; not for the hot
+ * path. */
+bool remo__ops_have_ended(struct remo__thread *thread, uint64_t count);
 /* Post deferred operations, then sleep until a completion, or `timeout_ns`. Returns false, without a sleep,
  * if no operation is in flight. */
 bool remo__slots_sleep(struct remo__thread *thread, uint64_t timeout_ns);

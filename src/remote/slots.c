@@ -255,6 +255,26 @@ void remo__slots_cork(struct remo__thread *thread) {
     remo__slots_set(&slots->cork_depth, slots->cork_depth + 1);
 }
 
+uint32_t remo__slots_recork(struct remo__thread *thread, uint32_t depth) {
+    struct remo__slots *slots = thread->slots;
+    uint32_t before = remo__slots_get(&slots->cork_depth);
+    remo__slots_set(&slots->cork_depth, depth);
+    return before;
+}
+
+uint64_t remo__ops_started(const struct remo__thread *thread) {
+    return atomic_load(&thread->slots->started);
+}
+
+bool remo__ops_have_ended(struct remo__thread *thread, uint64_t count) {
+    if (remo__slots_progress(thread) == 0)
+        return true;
+    for (uint32_t peer = 0; peer < thread->node->size; peer++)
+        if (remo__slots_has_early(thread->slots, peer, true, count))
+            return false;
+    return true;
+}
+
 /* ---- start an operation ---- */
 
 static void fill_slot(struct remo__start *start, uint32_t index) {

@@ -129,8 +129,12 @@ void remo__find_task(struct remo__scheduler *scheduler) {
 static int park(struct remo__scheduler *scheduler, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
                 bool is_polling) {
     struct remo__task *task = scheduler->running;
+    /* Another task must not wait for operations that only this one would post. */
+    uint32_t depth = scheduler->node->mapped ? 0 : remo__slots_recork(scheduler->thread, 0);
     remo__scheduler_park(scheduler, ready, ctx, deadline_ns, is_polling);
     remo__run_tasks(scheduler);
+    if (remo__unlikely(depth > 0))
+        (void)remo__slots_recork(scheduler->thread, depth);
     return task->result;
 }
 

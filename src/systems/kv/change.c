@@ -171,12 +171,17 @@ static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
     int loss = 0;
     uint64_t head = remo__kv_head_with(place->snapshot.head, REMO__KV_DELETED);
     uint32_t node = remo__kv_entry_node(place->entry);
+    struct remo_ack ack = REMO_ACK_INIT; /* without one, a fence of another task could take its error */
     int rc = remo_region_write(kv->slots, node, remo__kv_slot_at(kv, remo__kv_entry_slot(place->entry)),
-                               &head, sizeof head, 0, NULL);
+                               &head, sizeof head, 0, &ack);
     if (rc != 0)
         return rc;
     rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
     *ret_in_flight = rc != 0;
+    if (rc != 0)
+        remo_ack_cancel(&ack);
+    else
+        rc = remo__ack_settle(&ack, kv->node->op_timeout_ns);
     return rc != 0 ? rc : loss;
 }
 

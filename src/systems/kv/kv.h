@@ -43,9 +43,10 @@
 #define REMO__KV_DEADLINE_POLLS 64u /* polls from one check of the deadlines to the next */
 #endif
 #define REMO__KV_TRACKER_BYTES_MIN (4u << 10)
-#define REMO__KV_TRACKERS_BYTES (512u << 10) /* rings of all senders at a receiver, down to the minimum */
-#define REMO__KV_READS_BYTES (4u << 20)      /* memory for these reads: fewer if slots are large */
-#define REMO__KV_LOCK_TRIES_MAX 4u           /* failed attempts in one poll */
+#define REMO__KV_TRACKERS_BYTES (512u << 10)  /* rings of all senders at a receiver, down to the minimum */
+#define REMO__KV_READS_BYTES (4u << 20)       /* memory for these reads: fewer if slots are large */
+#define REMO__KV_TASK_READS_BYTES (64u << 10) /* of a task */
+#define REMO__KV_LOCK_TRIES_MAX 4u            /* failed attempts in one poll */
 #define REMO__KV_QUEUE_TIMEOUT_NS (20 * REMO__NS_PER_US)    /* wait for a lock, at most once in a poll */
 #define REMO__KV_RELEASE_TIMEOUT_NS REMO__NS_PER_MS         /* wait for the write under a kept stripe */
 #define REMO__KV_RELEASE_INTERVAL_NS (10 * REMO__NS_PER_MS) /* between two attempts to release it */
@@ -90,6 +91,9 @@ struct remo__kv_thread {
     char *buffers;
     uint64_t buffers_offset, buffers_bytes; /* in the arena */
     uint64_t buffers_free;                  /* one bit for each buffer */
+    /* Buffers that an operation may still access although its call has returned: one of the first
+     * `lost_started` of the thread. */
+    uint64_t buffers_lost, lost_started;
 };
 
 struct remo_kv {
@@ -131,6 +135,7 @@ enum remo__kv_step {
 /* The contents of remo_kv_op.internal. */
 struct remo__kv_op_state {
     struct remo_kv_op *next, *previous;
+    struct remo__kv_thread *owner; /* whose window it is in */
     uint64_t hash;
     uint64_t deadline_ns; /* 0: not set; the first check of the deadlines sets it */
     uint64_t entry;
@@ -160,8 +165,10 @@ void remo__kv_threads_close(struct remo_kv *kv);
 int remo__kv_buffer_take(struct remo__kv_thread *mine);
 void remo__kv_buffer_give(struct remo__kv_thread *mine, uint32_t index);
 char *remo__kv_buffer(const struct remo__kv_thread *mine, uint32_t index);
-/* Replace `outgoing` or `image` by another buffer, or NULL if all are in use: the network may still use the
- * old one, after an operation that timed out. */
+/* The network may still use the buffer, after an operation that timed out. It is free again when the
+ * operation has ended. */
+void remo__kv_buffer_lose(struct remo__kv_thread *mine, uint32_t index);
+/* As above, and replace it by another buffer, or NULL if all are in use: `outgoing` or `image`. */
 void remo__kv_buffer_replace(struct remo__kv_thread *mine, char **buffer);
 /* Make sure that `outgoing` or `image` is not NULL. Errors: -ENOBUFS (all buffers are in use). */
 int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer);

@@ -56,6 +56,7 @@ static void add_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
     uint64_t hash = remo__kv_hash(op->key, op->key_bytes);
     *state = (struct remo__kv_op_state){
         .previous = mine->last,
+        .owner = mine,
         .hash = hash,
         .cursor = remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, hash)),
         .step = op->kind == REMO_KV_GET ? REMO__KV_STEP_SEARCH
@@ -299,7 +300,9 @@ static void abort_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct re
     if (state->step == REMO__KV_STEP_READ) {
         bool pending = remo_ack_test(&state->ack) == -EINPROGRESS;
         remo_ack_cancel(&state->ack);
-        if (!pending) /* a buffer that the network may still write is never reused */
+        if (pending)
+            remo__kv_buffer_lose(mine, state->buffer);
+        else
             remo__kv_buffer_give(mine, state->buffer);
     }
     complete_op(mine, op, status);
@@ -415,6 +418,9 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
     struct wait wait = {.kv = kv, .mine = remo__kv_thread(kv), .op = op};
     if (remo__unlikely(!wait.mine))
         return remo__last_code();
+    if (remo__unlikely(op->status == -EINPROGRESS && remo__kv_op_state(op)->owner != wait.mine))
+        return remo__fail_static(-EPERM,
+                                 "cannot wait for the operation: another thread or task has started it");
     if (op->status == -EINPROGRESS && remo__kv_op_state(op)->step == REMO__KV_STEP_PREFETCH)
         prefetch_first(kv, wait.mine, remo__kv_op_state(op));
     while (op->status == -EINPROGRESS) {

@@ -10,9 +10,10 @@
 
 #define SPARE_BUFFERS 2u /* `outgoing` and `image` */
 
-static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t reads_max) {
-    uint64_t reads = remo__min(reads_max, 1 + REMO__KV_READS_BYTES / kv->shape.slot_bytes);
-    uint32_t count = (uint32_t)reads + SPARE_BUFFERS;
+static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine, bool is_task) {
+    uint64_t bytes = is_task ? REMO__KV_TASK_READS_BYTES : REMO__KV_READS_BYTES;
+    uint64_t most = is_task ? REMO__KV_TASK_READS_MAX : REMO__KV_READS_MAX;
+    uint32_t count = (uint32_t)remo__min(most, 1 + bytes / kv->shape.slot_bytes) + SPARE_BUFFERS;
     mine->scratch = aligned_alloc(REMO__CACHE_LINE, kv->shape.slot_bytes);
     if (!mine->scratch)
         return remo__fail(-ENOMEM, "no memory for a slot of %llu bytes",
@@ -26,21 +27,19 @@ static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine, 
         return rc;
     mine->buffers = remo__arena_base(kv->node->arena) + mine->buffers_offset;
     mine->buffers_free = (UINT64_C(2) << (count - 1)) - 1;
-    remo__kv_buffer_replace(mine, &mine->outgoing);
-    remo__kv_buffer_replace(mine, &mine->image);
+    mine->outgoing = remo__kv_buffer(mine, (uint32_t)remo__kv_buffer_take(mine));
+    mine->image = remo__kv_buffer(mine, (uint32_t)remo__kv_buffer_take(mine));
     return 0;
 }
 
-/* Make the state of the holder, which reads `reads_max` slots at a time. */
-static struct remo__kv_thread *make_state(struct remo_kv *kv, struct remo__thread *thread, uint32_t holder,
-                                          uint32_t reads_max) {
+static struct remo__kv_thread *make_state(struct remo_kv *kv, struct remo__thread *thread, uint32_t holder) {
     struct remo__kv_thread *mine = calloc(1, sizeof *mine);
     if (!mine) {
         remo__fail(-ENOMEM, "no memory for the state of a thread in map %s", remo_channel_name(kv->channel));
         return NULL;
     }
     mine->kv = kv;
-    int rc = make_buffers(kv, mine, reads_max);
+    int rc = make_buffers(kv, mine, holder != thread->index);
     if (rc != 0) {
         free(mine->scratch);
         free(mine);
@@ -70,7 +69,7 @@ struct remo__kv_thread *remo__kv_thread_find(struct remo_kv *kv, struct remo__th
     struct remo__kv_thread *of_thread = atomic_load(&kv->threads[thread->index]);
     uint32_t index = thread->holder >> REMO__HOLDER_TASK_SHIFT; /* of the task; 0: none */
     if (!of_thread) {
-        of_thread = make_state(kv, thread, thread->index, REMO__KV_READS_MAX);
+        of_thread = make_state(kv, thread, thread->index);
         atomic_store_explicit(&kv->threads[thread->index], of_thread, memory_order_release);
     }
     if (!of_thread || index == 0)
@@ -78,7 +77,7 @@ struct remo__kv_thread *remo__kv_thread_find(struct remo_kv *kv, struct remo__th
     if (index >= of_thread->tasks_count && make_room(of_thread, index) != 0)
         return NULL;
     if (!of_thread->tasks[index])
-        of_thread->tasks[index] = make_state(kv, thread, thread->holder, REMO__KV_TASK_READS_MAX);
+        of_thread->tasks[index] = make_state(kv, thread, thread->holder);
     return of_thread->tasks[index];
 }
 
@@ -102,6 +101,11 @@ void remo__kv_threads_close(struct remo_kv *kv) {
 }
 
 int remo__kv_buffer_take(struct remo__kv_thread *mine) {
+    if (remo__unlikely(mine->buffers_free == 0 && mine->buffers_lost != 0)
+        && remo__ops_have_ended(mine->thread, mine->lost_started)) {
+        mine->buffers_free = mine->buffers_lost;
+        mine->buffers_lost = 0;
+    }
     if (mine->buffers_free == 0)
         return -1;
     int index = __builtin_ctzll(mine->buffers_free);
@@ -117,7 +121,13 @@ char *remo__kv_buffer(const struct remo__kv_thread *mine, uint32_t index) {
     return mine->buffers + index * mine->kv->shape.slot_bytes;
 }
 
+void remo__kv_buffer_lose(struct remo__kv_thread *mine, uint32_t index) {
+    mine->buffers_lost |= UINT64_C(1) << index;
+    mine->lost_started = remo__ops_started(mine->thread);
+}
+
 void remo__kv_buffer_replace(struct remo__kv_thread *mine, char **buffer) {
+    remo__kv_buffer_lose(mine, (uint32_t)((uint64_t)(*buffer - mine->buffers) / mine->kv->shape.slot_bytes));
     int other = remo__kv_buffer_take(mine);
     *buffer = other < 0 ? NULL : remo__kv_buffer(mine, (uint32_t)other);
 }
@@ -125,9 +135,11 @@ void remo__kv_buffer_replace(struct remo__kv_thread *mine, char **buffer) {
 int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer) {
     if (remo__likely(*buffer != NULL))
         return 0;
-    remo__kv_buffer_replace(mine, buffer);
-    if (*buffer)
+    int index = remo__kv_buffer_take(mine);
+    if (index >= 0) {
+        *buffer = remo__kv_buffer(mine, (uint32_t)index);
         return 0;
+    }
     return remo__fail(-ENOBUFS, "cannot access a slot: all buffers of this thread are in use, by operations "
                                 "in flight or by operations that timed out; wait for those in flight");
 }

@@ -3,6 +3,7 @@
  * minimum size. */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,6 +328,122 @@ static int spawning(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- windows: a task that polls its window does not wait for the operations of a parked task ---- */
+
+#define KEYS 100u
+#define ROUNDS 20u
+
+struct windows {
+    struct remo_kv *kv;
+    bool has_ended;
+};
+
+static int update_keys(void *ctx) {
+    struct windows *windows = ctx;
+    uint64_t value = 1;
+    for (uint64_t i = 0; !windows->has_ended; i++) {
+        uint64_t key = i % KEYS;
+        CHECK_OK(remo_kv_update(windows->kv, &key, sizeof key, &value, sizeof value));
+        if (i % 64 == 63)
+            remo_task_yield(); /* on shm an update does not park */
+    }
+    return 0;
+}
+
+/* A poll of gets never parks. */
+static int poll_gets(void *ctx) {
+    struct windows *windows = ctx;
+    uint64_t keys[4], values[4];
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        struct remo_kv_op ops[4];
+        remo_task_yield();
+        for (uint64_t i = 0; i < 4; i++) {
+            keys[i] = 4 * round + i;
+            ops[i] = (struct remo_kv_op){
+                .kind = REMO_KV_GET, .key = &keys[i], .key_bytes = 8, .value = &values[i], .value_bytes = 8};
+            CHECK_OK(remo_kv_start(windows->kv, &ops[i]));
+        }
+        while (remo_kv_poll(windows->kv) > 0)
+            continue;
+        for (uint32_t i = 0; i < 4; i++)
+            CHECK_CODE(ops[i].status, 0);
+    }
+    windows->has_ended = true;
+    return 0;
+}
+
+/* Node 1 has the keys. */
+static int open_map(struct remo_node *node, struct remo_kv **ret_kv) {
+    struct remo_kv_options options = {.capacity = 10 * KEYS, .key_bytes_max = 8, .value_bytes_max = 8};
+    uint64_t zero = 0;
+    CHECK_OK(remo_kv_open(remo_node_root(node), "map", &options, ret_kv));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), 100 * SECOND));
+    for (uint64_t key = 0; key < KEYS && remo_node_rank(node) == 1; key++)
+        CHECK_OK(remo_kv_insert(*ret_kv, &key, sizeof key, &zero, sizeof zero));
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+static int windows(struct remo_node *node, void *ctx) {
+    struct windows windows = {.has_ended = false};
+    struct remo_scheduler *scheduler;
+    (void)ctx;
+    CHECK(open_map(node, &windows.kv) == 0);
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+        CHECK(run_two(scheduler, update_keys, poll_gets, &windows) == 0);
+        CHECK_OK(remo_scheduler_close(scheduler));
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(windows.kv);
+    return 0;
+}
+
+/* ---- lost_reads: the buffers of reads that have timed out are used again ---- */
+
+#define LOST 10u /* as many as a task has buffers */
+
+static pid_t *pid_of_peer;
+
+static int lose_reads(void *ctx) {
+    uint64_t key = 5, value;
+    size_t bytes;
+    int rc;
+    CHECK(kill(*pid_of_peer, SIGSTOP) == 0);
+    for (uint32_t i = 0; i < LOST; i++) {
+        rc = remo_kv_get(ctx, &key, sizeof key, &value, sizeof value, &bytes);
+        if (rc != 0 && rc != -ENOBUFS)
+            CHECK_CODE(rc, -ETIMEDOUT);
+    }
+    CHECK(kill(*pid_of_peer, SIGCONT) == 0);
+    do
+        rc = remo_kv_get(ctx, &key, sizeof key, &value, sizeof value, &bytes);
+    while (rc == -ETIMEDOUT || rc == -ENOBUFS);
+    CHECK_CODE(rc, 0);
+    return 0;
+}
+
+static int lost_reads(struct remo_node *node, void *ctx) {
+    struct remo_scheduler *scheduler;
+    struct remo_kv *kv;
+    remo_task_id id;
+    int result = -1;
+    (void)ctx;
+    if (remo_node_rank(node) == 1)
+        *pid_of_peer = getpid();
+    CHECK(open_map(node, &kv) == 0);
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+        CHECK_OK(remo_task_spawn(scheduler, lose_reads, kv, &id));
+        CHECK_OK(remo_task_join(scheduler, id, REMO_FOREVER, &result));
+        CHECK_CODE(result, 0);
+        CHECK_OK(remo_scheduler_close(scheduler));
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
 /* ---- last_task: the thread still waits for an operation when its last task has ended ---- */
 
 static int last_task(struct remo_node *node, void *ctx) {
@@ -396,8 +513,17 @@ static int small_stacks(struct remo_node *node, void *ctx) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(mutex, 1),     CLUSTER_TEST(deadlines, 1),    CLUSTER_TEST(pins, 2),
-        CLUSTER_TEST(fences, 2),    CLUSTER_TEST(acks, 2),         CLUSTER_TEST(spawning, 1),
-        CLUSTER_TEST(last_task, 2), CLUSTER_TEST(small_stacks, 2), {0}};
+        CLUSTER_TEST(mutex, 1),
+        CLUSTER_TEST(deadlines, 1),
+        CLUSTER_TEST(pins, 2),
+        CLUSTER_TEST(fences, 2),
+        CLUSTER_TEST(acks, 2),
+        CLUSTER_TEST(spawning, 1),
+        CLUSTER_TEST(windows, 2, .op_timeout_ns = 10 * SECOND),
+        CLUSTER_TEST(lost_reads, 2, .op_timeout_ns = SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(last_task, 2),
+        CLUSTER_TEST(small_stacks, 2),
+        {0}};
+    pid_of_peer = cluster_shared(sizeof *pid_of_peer);
     return cluster_main(argc, argv, tests, NULL);
 }
