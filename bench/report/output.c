@@ -17,6 +17,11 @@
 #define TITLE_INDENT 4 /* of the title's further lines */
 #define PEER_INDENT 2
 
+/* Return the decimals that give three digits after rounding. */
+static int decimals_of(double value) {
+    return value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+}
+
 void bench_format_time(double ns, char ret_text[BENCH_CELL_BYTES]) {
     static const struct {
         double from, unit;
@@ -30,11 +35,7 @@ void bench_format_time(double ns, char ret_text[BENCH_CELL_BYTES]) {
     while (ns < scales[i].from)
         i++;
     double value = ns / scales[i].unit;
-    snprintf(ret_text, BENCH_CELL_BYTES, "%.*f %s",
-             value < 10    ? 2
-             : value < 100 ? 1
-                           : 0,
-             value, scales[i].name);
+    snprintf(ret_text, BENCH_CELL_BYTES, "%.*f %s", decimals_of(value), value, scales[i].name);
 }
 
 static void format_rate(char ret_text[BENCH_CELL_BYTES], double per_s) {
@@ -48,11 +49,7 @@ static void format_rate(char ret_text[BENCH_CELL_BYTES], double per_s) {
         per_s /= 1000;
         unit++;
     }
-    snprintf(ret_text, BENCH_CELL_BYTES, "%.*f%s/s",
-             per_s < 10    ? 2
-             : per_s < 100 ? 1
-                           : 0,
-             per_s, units[unit]);
+    snprintf(ret_text, BENCH_CELL_BYTES, "%.*f%s/s", decimals_of(per_s), per_s, units[unit]);
 }
 
 static void format_factor(char ret_text[BENCH_CELL_BYTES], double factor) {

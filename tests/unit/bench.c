@@ -277,6 +277,21 @@ static void columns_without_peers_are_fewer(void **state) {
     free(text);
 }
 
+/* Rounding must not add a digit: 99.96 is not 100.0. */
+static void times_have_three_digits(void **state) {
+    static const struct {
+        double ns;
+        const char *text;
+    } times[] = {{9.994, "9.99 ns"}, {9.996, "10.0 ns"}, {99.94, "99.9 ns"}, {99.96, "100 ns"},
+                 {999, "999 ns"},    {1e3, "1.00 us"},   {99960, "100 us"},  {2.5e9, "2.50 s"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        char text[BENCH_CELL_BYTES];
+        bench_format_time(times[i].ns, text);
+        assert_string_equal(text, times[i].text);
+    }
+}
+
 static void text_is_broken_between_words(void **state) {
     (void)state;
     char *text = NULL;
@@ -316,6 +331,7 @@ int main(void) {
         cmocka_unit_test(a_time_below_its_limit_is_reported),
         cmocka_unit_test(a_table_fits_its_width),
         cmocka_unit_test(columns_without_peers_are_fewer),
+        cmocka_unit_test(times_have_three_digits),
         cmocka_unit_test(text_is_broken_between_words),
         cmocka_unit_test(the_width_of_a_pipe_is_that_of_the_environment),
     };
