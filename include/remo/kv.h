@@ -91,6 +91,9 @@ REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
  *   -EHOSTDOWN  a node that the operation needs has failed
  *   -ENOTCONN   a node that the operation needs has closed the map
  *   -ETIMEDOUT  the outcome of a change is unknown, or the stripe is locked
+ *   -EAGAIN     too many threads use the node
+ *   -ENOMEM, -ENOSPC  no memory for the state of the thread or task, or no room for it in the arena
+ *   -ENOBUFS    operations in flight, or late ones, use all buffers of the thread or task
  * Threads: any, including threads with a window in flight. */
 
 /* Copy the value of the key to `value`. Its contents are undefined after an error.

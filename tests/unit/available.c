@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/cgroup.h"
-
-#include "unit.h"
+#include "group_file.h"
 
 #define GROUPS_MAX 2u
 #define MIB (UINT64_C(1) << 20)
@@ -23,15 +21,6 @@ void __wrap_remo__cgroup_visit(const char *controller,
     assert_string_equal(controller, "memory");
     for (uint32_t i = 0; i < group_count; i++)
         visit(ctx, &groups[i]);
-}
-
-static void write_file(const struct remo__cgroup *group, const char *name, const char *text) {
-    char path[PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/%s", group->folder, name);
-    FILE *file = fopen(path, "we");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
 }
 
 static struct remo__cgroup *add_group(bool is_v2) {
@@ -61,12 +50,12 @@ static int remove_groups(void **state) {
 static void test_file_cache(void **state) {
     (void)state;
     const struct remo__cgroup *group = add_group(true);
-    write_file(group, "memory.max", "33554432\n");
-    write_file(group, "memory.current", "4194304\n");
+    write_group_file(group, "memory.max", "33554432\n");
+    write_group_file(group, "memory.current", "4194304\n");
     assert_int_equal(remo__memory_available(), 28 * MIB);
-    write_file(group, "memory.stat", "anon 1048576\ninactive_file 1048576\nactive_file 2097152\n");
+    write_group_file(group, "memory.stat", "anon 1048576\ninactive_file 1048576\nactive_file 2097152\n");
     assert_int_equal(remo__memory_available(), 31 * MIB);
-    write_file(group, "memory.stat", "inactive_file 1048576\nactive_file 9097152\n");
+    write_group_file(group, "memory.stat", "inactive_file 1048576\nactive_file 9097152\n");
     assert_int_equal(remo__memory_available(), 32 * MIB); /* read later than the usage */
 }
 
@@ -76,15 +65,15 @@ static void test_groups(void **state) {
     const struct remo__cgroup *group = add_group(true), *old = add_group(false);
     uint64_t unlimited = remo__memory_available();
     assert_true(unlimited > 8 * MIB);
-    write_file(group, "memory.max", "max\n");
-    write_file(group, "memory.current", "4194304\n");
+    write_group_file(group, "memory.max", "max\n");
+    write_group_file(group, "memory.current", "4194304\n");
     assert_true(remo__memory_available() > 8 * MIB);
-    write_file(old, "memory.limit_in_bytes", "8388608\n");
-    write_file(old, "memory.usage_in_bytes", "5242880\n");
+    write_group_file(old, "memory.limit_in_bytes", "8388608\n");
+    write_group_file(old, "memory.usage_in_bytes", "5242880\n");
     assert_int_equal(remo__memory_available(), 3 * MIB);
-    write_file(group, "memory.max", "6291456\n");
+    write_group_file(group, "memory.max", "6291456\n");
     assert_int_equal(remo__memory_available(), 2 * MIB);
-    write_file(group, "memory.current", "8388608\n"); /* above the limit */
+    write_group_file(group, "memory.current", "8388608\n"); /* above the limit */
     assert_int_equal(remo__memory_available(), 0);
 }
 

@@ -7,16 +7,7 @@
 #include <unistd.h>
 
 #include "base/processors.h"
-#include "unit.h"
-
-static void put(const struct remo__cgroup *group, const char *name, const char *text) {
-    char path[PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/%s", group->folder, name);
-    FILE *file = fopen(path, "we");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
+#include "group_file.h"
 
 static void put_away(const struct remo__cgroup *group, const char *name) {
     char path[PATH_MAX + 32];
@@ -36,15 +27,15 @@ static void quotas(void **state) {
     assert_non_null(mkdtemp(group.folder));
     assert_int_equal(remo__processors_of_quota(&group), UINT32_MAX); /* no file */
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        put(&group, "cpu.max", rows[i].text);
+        write_group_file(&group, "cpu.max", rows[i].text);
         assert_int_equal(remo__processors_of_quota(&group), rows[i].count);
     }
     put_away(&group, "cpu.max");
     group.is_v2 = false;
-    put(&group, "cpu.cfs_period_us", "100000\n");
-    put(&group, "cpu.cfs_quota_us", "-1\n");
+    write_group_file(&group, "cpu.cfs_period_us", "100000\n");
+    write_group_file(&group, "cpu.cfs_quota_us", "-1\n");
     assert_int_equal(remo__processors_of_quota(&group), UINT32_MAX);
-    put(&group, "cpu.cfs_quota_us", "150000\n");
+    write_group_file(&group, "cpu.cfs_quota_us", "150000\n");
     assert_int_equal(remo__processors_of_quota(&group), 2);
     put_away(&group, "cpu.cfs_period_us");
     put_away(&group, "cpu.cfs_quota_us");
