@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "remote/op.h"
+
 #define NODES_MAX 64u
 #define TIMEOUT_NS 150000000000ull
 #define TESTS_MAX 64u
@@ -64,6 +66,11 @@ void cluster_sleep_ms(uint32_t ms) {
     struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
         continue;
+}
+
+void cluster_await_cut_off(struct remo_node *node, uint32_t peer) {
+    while (remo_node_peer(node, peer) == REMO_PEER_UP || remo__peer_base(node, peer))
+        cluster_sleep_ms(1);
 }
 
 static uint64_t timeout_of(const struct cluster_test *test) {

@@ -54,6 +54,9 @@ int cluster_kill(uint32_t rank);
 void cluster_expect_death(void);
 /* Wait until all live nodes of the test arrive, without Remo. Returns 0, or 1 at the deadline. */
 int cluster_meet(void);
+/* Wait until this node has cut the failed peer off: from now on every operation on it fails. Before, one may
+ * succeed although remo_node_peer reports the failure. */
+void cluster_await_cut_off(struct remo_node *node, uint32_t peer);
 void cluster_sleep_ms(uint32_t ms);
 uint64_t cluster_now_ns(void);
 /* Return the processor time of this process. */

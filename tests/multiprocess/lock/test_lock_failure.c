@@ -187,8 +187,7 @@ static int home_killed(struct remo_node *node, void *ctx) {
         CHECK_CODE(remo_lock_acquire(lock, 1, 100 * SECOND), -EHOSTDOWN);
         CHECK_OK(notified_in_time(node, "detects the failure of the home"));
     }
-    while (remo_node_peer(node, 3) == REMO_PEER_UP)
-        cluster_sleep_ms(1);
+    cluster_await_cut_off(node, 3);
     if (rank == 1)
         CHECK_CODE(remo_lock_release(lock, 1, REMO_FENCE_NONE), -EHOSTDOWN);
     CHECK_CODE(remo_lock_acquire(lock, 1, SECOND), -EHOSTDOWN);

@@ -592,8 +592,7 @@ static int home_killed(struct remo_node *node, void *ctx) {
     if (remo_node_rank(node) == 0) {
         cluster_sleep_ms(30);
         kill_now(2);
-        while (remo_node_peer(node, 2) == REMO_PEER_UP)
-            cluster_sleep_ms(1);
+        cluster_await_cut_off(node, 2);
     } else {
         CHECK_CODE(remo_queue_pop(queue, buffer, sizeof buffer, &size, 100 * SECOND), -EHOSTDOWN);
         CHECK_OK(check_detection_time(node));
