@@ -10,8 +10,8 @@
 #define MAPPING_BYTES (64u << 20)
 
 extern const struct bench bench_read, bench_write, bench_fetch_add, bench_compare_swap, bench_barrier,
-    bench_lock, bench_owned_var, bench_sst, bench_ringbuffer, bench_queue, bench_kv, bench_accounts,
-    bench_collective, bench_heap, bench_task;
+    bench_lock, bench_owned_var, bench_sst, bench_ringbuffer, bench_queue, bench_kv, bench_kv_insert,
+    bench_accounts, bench_collective, bench_heap, bench_task;
 
 static int open_memory(struct bench_job *job) {
     struct remo_region *region = NULL;
@@ -83,6 +83,7 @@ const struct bench *const bench_list[] = {
     &bench_queue,
     &bench_accounts,
     &bench_kv,
+    &bench_kv_insert,
     &bench_collective,
     &bench_heap,
     &bench_task,

@@ -118,10 +118,13 @@ static void reset_figures(struct bench_thread *thread) {
     thread->elapsed_ns = 0;
 }
 
-/* Run a round of `count` timings of thread->batch operations each. */
+/* Run a round of `count` timings of thread->batch operations each. The fence places the writes of the
+ * command: the fence of the first operation would do so otherwise. */
 static int lead_round(struct bench_thread *thread, uint64_t count) {
     uint32_t batch = thread->batch;
     int rc = command(thread, count * batch);
+    if (rc == 0)
+        rc = remo_fence(thread->job->node, REMO_FENCE_THREAD, 0);
     uint64_t start = remo__now_ns(), before = start, now = start;
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         rc = operate(thread, batch);

@@ -1,4 +1,4 @@
-/* limit.c - measures the limits of limit.h: copies, atomics, ping-pong, barrier, transfers.
+/* limit.c - measures the limits of limit.h: copies, atomics, ping-pong, barrier, ring, transfers.
  * Every figure is a median over batches; the two sides of a pair never share a pair of cache
  * lines. */
 #include "limit.h"
@@ -24,6 +24,8 @@
 #define BATCHES_MIN 5 /* of slow operations, even past the budget */
 #define SPINS_BEFORE_YIELD 2000
 #define LINE_BYTES 64
+#define RING_SLOTS 1024  /* the whole ring fits the second-level cache */
+#define RING_BATCH 16    /* messages per store of an index; fewer are slower, more are no faster */
 #define PIECE_BYTES 2048 /* above this size glibc uses `rep movsb`, which is slow to start */
 /* Distance between data written by different threads: processors prefetch lines in pairs. */
 #define SEPARATION_BYTES 128
@@ -46,6 +48,8 @@ struct work {
     struct pair *pair;           /* of the ping-pong or the barrier */
     _Atomic uint64_t *peer_word;
     uint64_t round;
+    uint64_t seen;                  /* of the ring: the index of the other side, when last read */
+    uint64_t wrong_count;           /* of the ring: messages with another number than expected */
     _Atomic uint64_t *rival_rounds; /* batches of the contending side; may be NULL */
 };
 
@@ -410,6 +414,74 @@ double limit_barrier_ns(void *line, int cpu_a, int cpu_b) {
     return measure_pair(&pair, cpu_a, cpu_b);
 }
 
+/* ---- ring ---- */
+
+/* A message fills a slot. The sender copies it, and then sets its first and last word to its number there: a
+ * copy of words that were just stored would wait for all earlier stores. `round` is the index of the side,
+ * which publishes it in `word` once per batch. A full ring has no message that is not published, since the
+ * slots are a multiple of the batch. */
+struct message {
+    uint64_t words[LIMIT_RING_MESSAGE_BYTES / sizeof(uint64_t)];
+};
+
+_Static_assert(RING_SLOTS % RING_BATCH == 0, "a full ring ends with a batch");
+
+static struct message *slot_of(const struct work *work) {
+    return (struct message *)(void *)work->destination + work->round % RING_SLOTS;
+}
+
+static void publish_batch(struct work *work) {
+    if (++work->round % RING_BATCH == 0)
+        atomic_store_explicit(work->word, work->round, memory_order_release);
+}
+
+static void run_ring(struct work *work, uint64_t operations) {
+    const size_t last = sizeof(struct message) / sizeof(uint64_t) - 1;
+    const struct message message = {{0}};
+    for (uint64_t i = 0; i < operations; i++) {
+        if (work->round - work->seen == RING_SLOTS) {
+            await_round(work, work->seen + 1);
+            work->seen = atomic_load_explicit(work->peer_word, memory_order_acquire);
+        }
+        struct message *slot = slot_of(work);
+        copy((char *)slot, (const char *)&message, sizeof message, sizeof message);
+        slot->words[0] = slot->words[last] = work->round;
+        publish_batch(work);
+    }
+}
+
+static void receive_ring(struct pair *pair) {
+    const size_t last = sizeof(struct message) / sizeof(uint64_t) - 1;
+    struct work *work = &pair->work[1];
+    struct message message;
+    while (!await_round(work, work->round + 1)) {
+        work->seen = atomic_load_explicit(work->peer_word, memory_order_acquire);
+        while (work->round < work->seen) {
+            copy((char *)&message, (const char *)slot_of(work), sizeof message, sizeof message);
+            work->wrong_count += message.words[0] != work->round || message.words[last] != work->round;
+            publish_batch(work);
+        }
+    }
+}
+
+double limit_ring_ns(void *line, int cpu_a, int cpu_b) {
+    _Atomic uint64_t *sent = line, *received = (void *)((char *)line + 2 * LINE_BYTES);
+    struct message *slots = aligned_alloc(SEPARATION_BYTES, RING_SLOTS * sizeof *slots);
+    if (!slots)
+        return 0;
+    memset(slots, 0, RING_SLOTS * sizeof *slots);
+    struct pair pair = {.company = receive_ring};
+    pair.work[0] = (struct work){
+        .run = run_ring, .pair = &pair, .word = sent, .peer_word = received, .destination = (char *)slots};
+    pair.work[1] =
+        (struct work){.pair = &pair, .word = received, .peer_word = sent, .destination = (char *)slots};
+    atomic_store(sent, 0);
+    atomic_store(received, 0);
+    double ns = measure_pair(&pair, cpu_a, cpu_b);
+    free(slots);
+    return pair.work[1].wrong_count == 0 ? ns : 0;
+}
+
 /* ---- accounts ---- */
 
 static void run_transfer(struct work *work, uint64_t operations) {
@@ -513,6 +585,7 @@ int limit_list(const struct limit_place *place, void (*each)(void *ctx, const ch
     report(&listing, LIMIT_PINGPONG_1, limit_pingpong_ns(line, a, b, 1));
     report(&listing, LIMIT_PINGPONG_2, limit_pingpong_ns(line, a, b, 2));
     report(&listing, LIMIT_BARRIER, limit_barrier_ns(line, a, b));
+    report(&listing, LIMIT_RING, limit_ring_ns(line, a, b));
     if (place->accounts) {
         char name[LIMIT_NAME_BYTES];
         limit_transfer_name(place->accounts_count, name);

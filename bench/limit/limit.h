@@ -24,6 +24,8 @@
 #define LIMIT_PINGPONG_1 "ping-pong round trip over one line"
 #define LIMIT_PINGPONG_2 "ping-pong round trip over two lines"
 #define LIMIT_BARRIER "barrier of 2 by two flags"
+#define LIMIT_RING "ring of 1 sender and 1 receiver, 64 B"
+#define LIMIT_RING_MESSAGE_BYTES 64
 #define LIMIT_NAME_BYTES 80
 #define LIMIT_LINE_BYTES 256
 
@@ -56,6 +58,11 @@ double limit_fetch_add_contended_ns(void *line, int cpu_a, int cpu_b);
 double limit_lock_contended_ns(void *line, int cpu_a, int cpu_b);
 double limit_pingpong_ns(void *line, int cpu_a, int cpu_b, int lines_count);
 double limit_barrier_ns(void *line, int cpu_a, int cpu_b);
+
+/* The same for messages of 64 bytes, streamed through a ring by plain stores: the time per message of the
+ * sender. Each side publishes its index once per batch of messages, and has its own line for it. The receiver
+ * copies and checks each message; the result is 0 if one was wrong. */
+double limit_ring_ns(void *line, int cpu_a, int cpu_b);
 
 /* Move amounts between two random 8-byte accounts without a lock; their sum is kept. */
 double limit_transfer_ns(uint64_t *accounts, size_t accounts_count);

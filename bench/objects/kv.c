@@ -1,5 +1,5 @@
-/* kv.c - LOCO 7.2: gets and updates of a map that is 80 % full, keys and values of 8 bytes.
- * Every value is checked to belong to its key. */
+/* kv.c - LOCO 7.2: gets and updates of a map that is 80 % full, keys and values of 8 bytes; inserts and
+ * deletes of further keys. Every value is checked to belong to its key. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +29,8 @@ struct map {
     uint32_t *draws; /* keys by frequency; NULL if no point is skewed */
     double theta;
 };
+
+extern const struct bench bench_kv_insert;
 
 /* One operation with its key and value. */
 struct slot {
@@ -67,6 +69,23 @@ static uint32_t list(const struct bench_options *options, struct bench_point poi
                 point.window = options->window ? options->window : windows[w];
                 points[count++] = point;
             }
+    return count;
+}
+
+/* List the points of kv_insert. */
+static uint32_t list_inserts(const struct bench_options *options,
+                             struct bench_point points[BENCH_POINTS_MAX]) {
+    static const uint32_t windows[] = {1, 16, 128};
+    uint32_t count = options->window ? 1 : 3;
+    for (uint32_t w = 0; w < count; w++) {
+        struct bench_point point = BENCH_POINT_DEFAULT;
+        point.variant = "insert, delete";
+        point.bytes = sizeof(uint64_t);
+        point.active = options->active ? bench_active(options) : options->nodes;
+        point.keys_count = keys_count(options);
+        point.window = options->window ? options->window : windows[w];
+        points[w] = point;
+    }
     return count;
 }
 
@@ -191,9 +210,28 @@ static int begin(struct bench_thread *thread) {
     return client->slots ? 0 : remo__fail(-ENOMEM, "no memory for the operations in flight");
 }
 
+static bool inserts(const struct bench_job *job) {
+    return job->bench == &bench_kv_insert;
+}
+
+/* Choose a key that no thread has inserted. */
+static void choose_new(struct bench_thread *thread, struct slot *slot) {
+    const struct bench_job *job = thread->job;
+    const struct map *map = job->state;
+    uint64_t threads = (uint64_t)job->size * job->options->threads,
+             own = (uint64_t)job->rank * job->options->threads + thread->index;
+    slot->key = key_of(map->keys_count + thread->number++ * threads + own);
+    slot->value = value_of(slot->key, 0);
+    slot->op.kind = REMO_KV_INSERT;
+}
+
 static void choose(struct bench_thread *thread, struct client *client, struct slot *slot) {
     const struct bench_point *point = thread->job->point;
     const struct map *map = thread->job->state;
+    if (inserts(thread->job)) {
+        choose_new(thread, slot);
+        return;
+    }
     uint64_t number = point->zipf > 0 ? map->draws[client->draw++ % DRAWS]
                                       : remo__random_below(&thread->random, map->keys_count);
     bool gets = point->read_percent == 100
@@ -202,6 +240,21 @@ static void choose(struct bench_thread *thread, struct client *client, struct sl
     slot->key = key_of(number);
     slot->op.kind = gets ? REMO_KV_GET : REMO_KV_UPDATE;
     slot->value = gets ? 0 : value_of(slot->key, ++thread->number);
+}
+
+static int insert_one_by_one(struct bench_thread *thread, struct slot *slot, uint64_t operations) {
+    struct map *map = thread->job->state;
+    for (uint64_t i = 0; i < operations; i++) {
+        choose_new(thread, slot);
+        slot->op.status =
+            remo_kv_insert(map->kv, &slot->key, sizeof slot->key, &slot->value, sizeof slot->value);
+        if (slot->op.status == 0)
+            slot->op.status = remo_kv_delete(map->kv, &slot->key, sizeof slot->key);
+        int rc = finish_op(thread->job, slot);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
 }
 
 static int operate_one_by_one(struct bench_thread *thread, struct client *client, uint64_t operations) {
@@ -231,6 +284,20 @@ static int start(struct bench_thread *thread, struct client *client, struct slot
     return remo_kv_start(map->kv, &slot->op);
 }
 
+/* The operation of the slot is complete. Delete the key that it has inserted, or start a new operation. */
+static int replace_op(struct bench_thread *thread, struct client *client, struct slot *slot, uint64_t *done) {
+    struct map *map = thread->job->state;
+    int rc = finish_op(thread->job, slot);
+    if (rc != 0)
+        return rc;
+    if (slot->op.kind == REMO_KV_INSERT) {
+        slot->op.kind = REMO_KV_DELETE;
+        return remo_kv_start(map->kv, &slot->op);
+    }
+    ++*done;
+    return start(thread, client, slot);
+}
+
 /* Replace each completed operation by a new one. */
 static int sweep(struct bench_thread *thread, struct client *client, uint64_t *ret_done) {
     struct map *map = thread->job->state;
@@ -242,12 +309,9 @@ static int sweep(struct bench_thread *thread, struct client *client, uint64_t *r
         struct slot *slot = &client->slots[i];
         if (slot->op.status == -EINPROGRESS)
             continue;
-        int rc = finish_op(thread->job, slot);
-        if (rc == 0)
-            rc = start(thread, client, slot);
+        int rc = replace_op(thread, client, slot, ret_done);
         if (rc != 0)
             return rc;
-        ++*ret_done;
     }
     return 0;
 }
@@ -259,7 +323,8 @@ static int operate(struct bench_thread *thread, uint64_t operations) {
     uint32_t window = thread->job->point->window;
     int rc = 0;
     if (window == 1)
-        return operate_one_by_one(thread, client, operations);
+        return inserts(thread->job) ? insert_one_by_one(thread, &client->slots[0], operations)
+                                    : operate_one_by_one(thread, client, operations);
     while (client->started < window && rc == 0)
         rc = start(thread, client, &client->slots[client->started++]);
     while (client->ahead < operations && rc == 0) {
@@ -276,6 +341,9 @@ static int finish(struct bench_thread *thread) {
     struct client *client = thread->state;
     if (client)
         drain(map->kv);
+    for (uint32_t i = 0; client && inserts(thread->job) && i < client->started; i++)
+        if (client->slots[i].op.kind == REMO_KV_INSERT) /* it may have failed: then there is no such key */
+            (void)remo_kv_delete(map->kv, &client->slots[i].key, sizeof client->slots[i].key);
     if (client)
         free(client->slots);
     free(client);
@@ -341,4 +409,17 @@ const struct bench bench_kv = {
     .finish = finish,
     .operate = operate,
     .limit = limit,
+};
+
+const struct bench bench_kv_insert = {
+    .name = "kv_insert",
+    .object = "kv",
+    .description = "inserts into the map of kv; an operation is the insert of a new key and its delete",
+    .list = list_inserts,
+    .open = open_map,
+    .fill = fill,
+    .close = close_map,
+    .begin = begin,
+    .finish = finish,
+    .operate = operate,
 };

@@ -1,5 +1,5 @@
 /* ringbuffer.c - node 0 sends, all other nodes receive.
- * Every receiver checks the number of each message. */
+ * Every receiver checks the number of each message. A round trip is two messages, through two rings. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,40 +9,61 @@
 #include "base/error.h"
 #include "bench/bench.h"
 
-#define RING_BYTES (1u << 20)
-#define MESSAGE_BYTES_MAX (128u << 10)
+#define RING_BYTES (512u << 10) /* a larger ring would not stay in the second-level cache */
+#define MESSAGE_BYTES_MAX (RING_BYTES / 4 - 64)
 
 /* The sender builds each message in a loan. On shm with one receiver that is the only copy: the receiver
  * reads the number of the message in place. */
-#define LOAN "loan"
+static const char loan_variant[] = "loan";
+
+/* Node 1 answers each message through a second ring: an operation is two hops. */
+static const char round_trip[] = "round trip";
+
+struct rings {
+    struct remo_ringbuffer *messages;
+    struct remo_ringbuffer *answers; /* NULL: this node neither sends nor receives answers */
+};
 
 /* The first word of a message counts the messages; this value marks the last one. */
 #define LAST UINT64_MAX
 
 static uint32_t ring_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
     static const uint64_t sizes_bytes[] = {64, 1024};
-    uint32_t count = options->bytes ? 1 : REMO__ARRAY_COUNT(sizes_bytes);
-    for (uint32_t i = 0; i < 2 * count; i++) {
+    static const char *const variants[] = {NULL, loan_variant, round_trip};
+    uint32_t sizes = options->bytes ? 1 : REMO__ARRAY_COUNT(sizes_bytes);
+    uint32_t variants_count = options->nodes > 1 ? 3 : 2; /* one node has no peer that answers */
+    for (uint32_t i = 0; i < sizes * variants_count; i++) {
         points[i] = (struct bench_point)BENCH_POINT_DEFAULT;
-        points[i].bytes =
-            options->bytes ? remo__min(remo__max(options->bytes, 8), MESSAGE_BYTES_MAX) : sizes_bytes[i / 2];
+        points[i].bytes = options->bytes ? remo__min(remo__max(options->bytes, 8), MESSAGE_BYTES_MAX)
+                                         : sizes_bytes[i / variants_count];
         points[i].active = 1;
-        points[i].variant = i % 2 == 0 ? NULL : LOAN;
+        points[i].variant = variants[i % variants_count];
     }
-    return 2 * count;
-}
-
-static int ring_open(struct bench_job *job) {
-    struct remo_ringbuffer_options options = {.sender = 0, .capacity_bytes = RING_BYTES};
-    struct remo_ringbuffer *ring = NULL;
-    int rc = remo_ringbuffer_open(job->channel, "ring", &options, &ring);
-    job->state = ring;
-    return rc;
+    return sizes * variants_count;
 }
 
 static void ring_close(struct bench_job *job) {
-    remo_ringbuffer_close(job->state);
+    struct rings *rings = job->state;
+    if (rings) {
+        remo_ringbuffer_close(rings->answers);
+        remo_ringbuffer_close(rings->messages);
+    }
+    free(rings);
     job->state = NULL;
+}
+
+static int ring_open(struct bench_job *job) {
+    struct remo_ringbuffer_options messages = {.sender = 0, .capacity_bytes = RING_BYTES};
+    struct remo_ringbuffer_options answers = {.sender = 1, .capacity_bytes = RING_BYTES};
+    struct rings *rings = job->state = calloc(1, sizeof *rings);
+    if (!rings)
+        return remo__fail(-ENOMEM, "no memory for the rings");
+    int rc = remo_ringbuffer_open(job->channel, "ring", &messages, &rings->messages);
+    remo_nodeset_add(&answers.participants, 0);
+    remo_nodeset_add(&answers.participants, 1);
+    if (rc == 0 && job->size > 1 && job->rank < 2)
+        rc = remo_ringbuffer_open(job->channel, "answers", &answers, &rings->answers);
+    return rc;
 }
 
 static int ring_begin(struct bench_thread *thread) {
@@ -51,12 +72,12 @@ static int ring_begin(struct bench_thread *thread) {
 }
 
 /* Send a message with the number. */
-static int send_one(struct bench_thread *thread, uint64_t number, uint64_t *ret_position) {
-    struct remo_ringbuffer *ring = thread->job->state;
+static int send_one(struct bench_thread *thread, struct remo_ringbuffer *ring, uint64_t number,
+                    uint64_t *ret_position) {
     uint64_t *message = thread->state, bytes = thread->job->point->bytes;
     void *loan;
     message[0] = number;
-    if (!thread->job->point->variant)
+    if (thread->job->point->variant != loan_variant)
         return remo_ringbuffer_send(ring, message, bytes, REMO_FOREVER, ret_position);
     int rc = remo_ringbuffer_loan(ring, bytes, REMO_FOREVER, &loan);
     if (rc != 0)
@@ -65,32 +86,11 @@ static int send_one(struct bench_thread *thread, uint64_t number, uint64_t *ret_
     return remo_ringbuffer_commit(ring, bytes, ret_position);
 }
 
-/* A send returns when the ring has room, so on average at the pace of the slowest receiver. One
- * thread sends. */
-static int ring_operate(struct bench_thread *thread, uint64_t operations) {
-    int rc = 0;
-    for (uint64_t i = 0; i < operations && rc == 0; i++)
-        rc = send_one(thread, thread->number++, NULL);
-    return rc;
-}
-
-static int ring_finish(struct bench_thread *thread) {
-    uint64_t position;
-    int rc = 0;
-    if (thread->job->rank == 0 && thread->status == 0) {
-        rc = send_one(thread, LAST, &position);
-        rc = rc != 0 ? rc : remo_ringbuffer_wait_received(thread->job->state, position, REMO_FOREVER);
-    }
-    free(thread->state);
-    thread->state = NULL;
-    return rc;
-}
-
 /* Receive a message, and store its number. */
-static int receive_one(struct bench_thread *thread, uint64_t *ret_number, size_t *ret_bytes) {
-    struct remo_ringbuffer *ring = thread->job->state;
+static int receive_one(struct bench_thread *thread, struct remo_ringbuffer *ring, uint64_t *ret_number,
+                       size_t *ret_bytes) {
     const void *found = thread->state;
-    bool is_loan = thread->job->point->variant;
+    bool is_loan = thread->job->point->variant == loan_variant;
     int rc = is_loan
                  ? remo_ringbuffer_peek(ring, &found, ret_bytes, REMO_FOREVER)
                  : remo_ringbuffer_receive(ring, thread->state, MESSAGE_BYTES_MAX, ret_bytes, REMO_FOREVER);
@@ -100,23 +100,82 @@ static int receive_one(struct bench_thread *thread, uint64_t *ret_number, size_t
     return is_loan ? remo_ringbuffer_consume(ring) : 0;
 }
 
+static int check_message(const struct bench_thread *thread, uint64_t number, uint64_t expected,
+                         size_t bytes) {
+    if (number == expected && bytes == thread->job->point->bytes)
+        return 0;
+    return remo__fail(-EIO, "the benchmark is wrong: message %llu arrived instead of message %llu",
+                      (unsigned long long)number, (unsigned long long)expected);
+}
+
+static int await_answer(struct bench_thread *thread, uint64_t expected) {
+    const struct rings *rings = thread->job->state;
+    uint64_t number;
+    size_t bytes;
+    int rc = receive_one(thread, rings->answers, &number, &bytes);
+    return rc != 0 ? rc : check_message(thread, number, expected, bytes);
+}
+
+/* A send returns when the ring has room, so on average at the pace of the slowest receiver. One
+ * thread sends. */
+static int ring_operate(struct bench_thread *thread, uint64_t operations) {
+    const struct rings *rings = thread->job->state;
+    bool has_answers = thread->job->point->variant == round_trip;
+    int rc = 0;
+    for (uint64_t i = 0; i < operations && rc == 0; i++) {
+        rc = send_one(thread, rings->messages, thread->number, NULL);
+        if (rc == 0 && has_answers)
+            rc = await_answer(thread, thread->number);
+        thread->number++;
+    }
+    return rc;
+}
+
+static int ring_finish(struct bench_thread *thread) {
+    const struct rings *rings = thread->job->state;
+    uint64_t position;
+    int rc = 0;
+    if (thread->job->rank == 0 && thread->status == 0) {
+        rc = send_one(thread, rings->messages, LAST, &position);
+        rc = rc != 0 ? rc : remo_ringbuffer_wait_received(rings->messages, position, REMO_FOREVER);
+    }
+    free(thread->state);
+    thread->state = NULL;
+    return rc;
+}
+
 static int ring_attend(struct bench_thread *thread) {
+    const struct rings *rings = thread->job->state;
+    bool answers = thread->job->point->variant == round_trip && thread->job->rank == 1;
     uint64_t number, expected = 0;
     for (;;) {
         size_t bytes = 0;
-        int rc = receive_one(thread, &number, &bytes);
+        int rc = receive_one(thread, rings->messages, &number, &bytes);
+        if (rc == 0 && number == LAST)
+            return remo_ringbuffer_acknowledge(rings->messages);
+        if (rc == 0)
+            rc = check_message(thread, number, expected, bytes);
+        if (rc == 0 && answers)
+            rc = send_one(thread, rings->answers, number, NULL);
         if (rc != 0)
             return rc;
-        if (number == LAST)
-            return remo_ringbuffer_acknowledge(thread->job->state);
-        if (number != expected || bytes != thread->job->point->bytes)
-            return remo__fail(-EIO, "the benchmark is wrong: message %llu arrived instead of message %llu",
-                              (unsigned long long)number, (unsigned long long)expected);
         expected++;
     }
 }
 
+/* A message of the size of those of the bare ring has that ring as its limit, because its lines move from one
+ * processor to the other. A message of another size has the limit of its copy, and a round trip of any size a
+ * ping-pong over one line. */
 static double ring_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
+    int a = bench_cpu(job->options, 0, 0), b = bench_cpu(job->options, 1, 0);
+    if (job->point->variant == round_trip) {
+        snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_PINGPONG_1);
+        return limit_pingpong_ns(bench_scratch(job), a, b, 1);
+    }
+    if (job->point->bytes == LIMIT_RING_MESSAGE_BYTES) {
+        snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_RING);
+        return limit_ring_ns(bench_scratch(job), a, b);
+    }
     limit_memcpy_name(job->point->bytes, ret_name);
     return limit_memcpy_ns(bench_scratch(job), BENCH_SCRATCH_BYTES, job->point->bytes);
 }
@@ -124,7 +183,8 @@ static double ring_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES])
 const struct bench bench_ringbuffer = {
     .name = "ringbuffer",
     .object = "ringbuffer",
-    .description = "one node sends messages to all others, which receive and check each one",
+    .description =
+        "one node sends messages to all others, which check each one; in round trips node 1 answers",
     .one_thread = true,
     .list = ring_list,
     .open = ring_open,

@@ -10,24 +10,24 @@
  *          {call, round}.
  * Cost:    for each node, with n participants. A read moves at most 64 KiB; k is bytes / 64 KiB,
  *          rounded up, and at least 1.
- *          - every call: n-1 writes (notify), those of the barrier;
+ *          - every call: the writes of one barrier (barrier.h): n-1 up to 16 participants;
  *          - broadcast: k reads, except at the root;
  *          - reduce, gather: (n-1) k reads at the root;
  *          - all_gather: (n-1) k reads;
- *          - all_reduce: (n-1) k reads up to 16 KiB, or with n <= 2. Otherwise 2 (n-1) writes
- *            (notify) instead of n-1, and 2 (n-1) k reads, with k for bytes / n.
+ *          - all_reduce: (n-1) k reads up to 16 KiB, or with n <= 2. Otherwise the writes of two
+ *            barriers instead of one, and 2 (n-1) k reads, with k for bytes / n.
  * Order:   as in a barrier, no participant returns before all have called. Operations of a node
- *          before its call are visible to every other node after that node's call. Calls need no
- *          barrier between them. A reduction combines contributions in the order of ranks, so all
- *          participants get the same bits, even for doubles.
+ *          before its call are visible to each other node after the call of that other node. Calls
+ *          need no barrier between them. A reduction combines contributions in the order of ranks,
+ *          so all participants get the same bits, even for doubles.
  * Caches:  without hardware coherence (see region.h) open returns -EOPNOTSUPP.
  * Failure: if a participant fails (or leaves) before its call, every other participant gets
  *          -EHOSTDOWN (or -ENOTCONN) as soon as the failure is detected. If it fails later, nodes
- *          that still need its data get that error, and so do nodes that wait for such a node. The
- *          others return 0, and get the error in the next call at the latest. After that error, and
- *          after -EPROTO, every call returns the error: close the object. After any other error
- *          (-ETIMEDOUT, -EIO, ...) the call is incomplete. Repeat it with the same arguments until
- *          it returns 0 or one of those three errors.
+ *          that still need its data, or its arrival at the barrier (barrier.h), get that error. So
+ *          do nodes that wait for such a node. The others return 0, and get the error in the next
+ *          call at the latest. After that error, and after -EPROTO, every call returns the error:
+ *          close the object. After any other error (-ETIMEDOUT, -EIO, ...) the call is incomplete.
+ *          Repeat it with the same arguments until it returns 0 or one of those three errors.
  * Threads: one thread of a node at a time.
  * Source:  Thakur, Rabenseifner and Gropp 2005 (reduce-scatter and all-gather). Differs in: nodes
  *          read instead of sending, so no call needs a receive buffer at its peer.
@@ -77,9 +77,9 @@ REMO_API int remo_collective_open(struct remo_channel *parent, const char *name,
 REMO_API void remo_collective_close(struct remo_collective *collective);
 REMO_API struct remo_channel *remo_collective_channel(struct remo_collective *collective);
 
-/* For all calls: `root` is the rank of a participant. Blocks: `timeout_ns` limits the wait for
- * other participants, and the node's op_timeout_ns each read after it. `receive` is undefined after
- * an error.
+/* For all calls: `root` is the rank of a participant. Blocks: `timeout_ns` limits each wait of a
+ * barrier, as in remo_barrier_wait, and the node's op_timeout_ns each read. `receive` is undefined
+ * after an error.
  * Errors:
  *   -EINVAL     an argument is wrong, or another call must be repeated first
  *   -EMSGSIZE   a contribution is longer than bytes_max

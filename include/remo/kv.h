@@ -4,8 +4,10 @@
  *          index key -> (node, slot). Inserts, updates and deletes acquire the ticket lock of the
  *          key's stripe. An insert fills a slot of this node, announces it to all indices, and
  *          makes it valid when all participants have acknowledged. A delete marks the slot at its
- *          node, and then announces the removal. Announcements use one ring buffer per node, which
- *          a service thread of each node applies.
+ *          node, and then announces the removal. Announcements use one ring buffer per node. The
+ *          service thread of each node applies them; on shared memory, so does a thread that waits
+ *          for its own insert. The callbacks of that node's service thread may then run up to 0.1 ms
+ *          later.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
  *          version|length, value}. Key and values have their maximum length; a slot is rounded up
  *          to cache lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An
@@ -24,7 +26,7 @@
  *          - next: 1 read for each entry that it visits: one per key, and briefly those of deleted
  *            keys.
  *          Inserts and deletes of one window share their messages: n-1 writes for up to 256 of
- *          them.
+ *          them on shared memory, for up to 65 on a network.
  * Order:   linearizable, for each key. Operations of one thread that are in flight together are
  *          concurrent with each other. Each key and value that a cursor returns was in the map at
  *          some moment of that call; a cursor is not a snapshot of the map.
@@ -36,20 +38,30 @@
  *          into a new map with fewer participants. A change that a node had begun when it failed is
  *          applied or not applied, and leaves nothing to repair. After -ETIMEDOUT (op_timeout_ns),
  *          as after every error of a node or the network, the outcome of the change is unknown.
- *          While its write may still arrive, changes of keys of its stripe return -ETIMEDOUT, and
- *          the thread's other changes wait. The thread's next call on the map, after the node
- *          answers or has failed, unlocks the stripe. So make such a call before the thread ends. A
- *          task (task.h) counts as a thread here.
+ *          While its write may still arrive, its stripe stays locked: changes of keys of the stripe
+ *          return -ETIMEDOUT. If the change was a single one, the next single change of its thread
+ *          or task, of any key, waits until the stripe is unlocked. Changes of a window do not wait.
+ *          When the node answers or has failed, the next get, next, poll or wait unlocks all such
+ *          stripes of the calling thread and its tasks. A single change is sure to unlock only the
+ *          stripe for which it waits. So call one of those four before the thread ends.
  * Threads: any. Operations of tasks (task.h) overlap as those of threads do, changes too. Each task
  *          has a window of its own. On a network a window has at most 62 reads in flight, that of a
- *          task 8; the others wait for a buffer.
- * Memory:  each thread and task that has used the map has a slot in private memory. On a network it
- *          also has buffers in the arena until the map closes: 2 slots, and 1 for each read in flight,
- *          as many as fit 4 MiB (task: 64 KiB), at least 1.
+ *          task 8, fewer if slots are large (Memory); the others wait for a buffer. Also on a
+ *          network, the windows of a thread and its tasks execute at most 64 changes at a time, and
+ *          each window one more; fewer than 64 if slots are larger than 16 KiB. These limits hold
+ *          for each map. On all maps together the windows of a thread and its tasks execute at most
+ *          128 changes at a time. The other changes wait.
+ * Memory:  until the map closes, each thread and task that has used it has a slot in private memory.
+ *          On a network it also has buffers in the arena: 2 slots, and 1 for each read in flight,
+ *          for reads at most 4 MiB (task: 64 KiB) and one slot. Each of the 64 changes at a time has
+ *          4 slots in the arena and 1 in private memory. Those in the arena take 4 MiB at most for a
+ *          thread with its tasks, or 4 slots if these are larger. The first change of a window of a
+ *          thread, on any map, also reserves address space for 128 stacks of 64 KiB and their
+ *          guards, until the thread ends. Each change that is executed uses a few pages of a stack.
  * Source:  LOCO 6 and Appendix C. Differs in: a get compares the key in the slot, so keys may have
  *          any length and share fingerprints; two copies of the value; deletes need no
- *          acknowledgement; state machines instead of user-level threads advance a thread's window
- *          of operations. The proof is in docs/internals/kv.md.
+ *          acknowledgement; gets of a window are advanced by state machines, not by user-level
+ *          threads. The proof is in docs/internals/kv.md.
  */
 #pragma once
 
@@ -92,8 +104,10 @@ REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
  *   -ENOTCONN   a node that the operation needs has closed the map
  *   -ETIMEDOUT  the outcome of a change is unknown, or the stripe is locked
  *   -EAGAIN     too many threads use the node
- *   -ENOMEM, -ENOSPC  no memory for the state of the thread or task, or no room for it in the arena
- *   -ENOBUFS    operations in flight, or late ones, use all buffers of the thread or task
+ *   -ENOMEM     no memory for the state of the thread or task, or for the stacks of the changes of
+ *               its window
+ *   -ENOSPC     no room in the arena for the buffers of the thread or task
+ *   -ENOBUFS    operations in flight, or those that timed out, use all buffers of the thread or task
  * Threads: any, including threads with a window in flight. */
 
 /* Copy the value of the key to `value`. Its contents are undefined after an error.
@@ -147,9 +161,10 @@ REMO_API int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_byte
  *
  * An operation, its key and its value are in the caller's memory, and must stay in place while the
  * status of the operation is -EINPROGRESS. A thread may start any number of operations. Only poll
- * and wait advance them: all operations of the thread on the map together. An insert or delete in
- * flight holds a lock until its thread polls again. A thread must complete its operations before it
- * ends. A task counts as a thread here. */
+ * and wait advance them: all operations of the thread on the map together. Their network operations
+ * overlap, and those to one peer share messages. A change in flight may hold a lock, or be the next
+ * in the queue of one, until its thread polls again: other changes of keys of that stripe wait. A
+ * thread must complete its operations before it ends. A task counts as a thread here. */
 enum remo_kv_kind {
     REMO_KV_GET,
     REMO_KV_INSERT,
@@ -178,8 +193,15 @@ struct remo_kv_op {
  *   -EAGAIN  too many threads use the node
  *   -ENOMEM, -ENOSPC  no memory for the state of the thread, or no room for it in the arena */
 REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
-/* Advance each of this thread's operations by one step. Returns the number of operations in flight,
- * or -errno. Never sleeps; may spin for some microseconds to acquire a lock. */
+/* Advance this thread's operations on the map. On shared memory the call advances each by one step,
+ * and waits up to 5 us for one lock. While it lacks acknowledgements of inserts, it also applies
+ * what peers have announced. On a network it advances each get by one step, and the changes
+ * until each must wait for the network or for a lock. It waits only after a change has timed out
+ * (Failure, above): up to 1 ms for the write of each such change, at most once in 10 ms. Returns the
+ * number of operations in flight, or -errno.
+ * Errors:
+ *   -EAGAIN  too many threads use the node
+ *   -ENOMEM, -ENOSPC  no memory for the state of the thread, or no room for it in the arena */
 REMO_API int remo_kv_poll(struct remo_kv *kv);
 /* Wait until `op` is complete, and return its status. op_timeout_ns limits each wait.
  * Errors: those of the operation, and

@@ -21,6 +21,11 @@
  *          thread. A call that need not wait does not switch: a task that computes for long, or
  *          repeats calls with timeout 0, delays the other tasks; call remo_task_yield in between. A
  *          function that a wait calls (remo_sst_wait) must not wait itself, and must not use a map.
+ * Network: while tasks of the thread have not ended, operations of the thread and its tasks are
+ *          deferred, so that those to one peer share messages. They are posted when no task is
+ *          ready; at one switch in 256; when remo_ack_test, remo_kv_poll or remo_kv_wait is called;
+ *          when remo_ack_wait times out; and when the thread has as many operations in flight as
+ *          it can have (128). Otherwise the service thread posts them after about 10 ms.
  * Cost:    no network operation. A switch takes about 10 ns, spawn and join together less than
  *          100 ns. After open, no call allocates memory or makes a system call, except to sleep
  *          when all tasks are parked. A task parked in a sleep, a join or an ack wait costs nothing

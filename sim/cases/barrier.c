@@ -6,6 +6,7 @@
 #include <remo/region.h>
 
 #include "sim/case.h"
+#include "sim/network/net.h"
 
 #define FOREVER REMO_FOREVER
 #define WORDS 20u /* more than two cache lines */
@@ -111,11 +112,20 @@ const struct sim_case sim_case_barrier = {
     .body = rounds_body,
     .after = after};
 
+/* The fence of a round flushes no earlier arrival, if the network keeps the order of writes. */
+static void check_reads(uint32_t rank) {
+    struct remo_stats stats;
+    remo_thread_stats(sim_world->nodes[rank], &stats);
+    sim_require(stats.reads == 0 || sim_fault.kind != SIM_NO_FAULT || !sim_profile->put_put,
+                "%llu reads without a failure or other operations", (unsigned long long)stats.reads);
+}
+
 static void failures_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     for (uint32_t round = 0; round < ROUNDS; round++)
         if (!arrive(state, rank))
             return;
+    check_reads(rank);
 }
 
 const struct sim_case sim_case_barrier_failures = {
@@ -215,3 +225,129 @@ const struct sim_case sim_case_barrier_again = {.object = "barrier",
                                                 .body = again_body,
                                                 .after = after,
                                                 .continues_after_failure = true};
+
+/* ---- two stages: with four participants in the simulator (objects/stages.h) ---- */
+
+const struct sim_case sim_case_barrier_stages = {
+    .object = "barrier",
+    .name = "stages",
+    .about = "two stages: no node leaves before all arrived; earlier writes are visible after",
+    .nodes = 4,
+    .threads = 1,
+    .state_bytes = sizeof(struct barrier_state),
+    .open = open_barrier,
+    .close = close_barrier,
+    .body = rounds_body,
+    .after = after};
+
+const struct sim_case sim_case_barrier_stages_fail = {
+    .object = "barrier",
+    .name = "stages_fail",
+    .about = "two stages in which a node may fail: no node hangs or leaves early",
+    .nodes = 4,
+    .threads = 1,
+    .state_bytes = sizeof(struct barrier_state),
+    .open = open_barrier,
+    .close = close_barrier,
+    .body = failures_body,
+    .after = after,
+    .continues_after_failure = true};
+
+static bool may_follow(void *ctx) {
+    const struct barrier_state *s = ctx;
+    return s->arrived[3] > 0 || (sim_out(3) && s->ended);
+}
+
+/* Node 3 announces nothing to node 2. Nodes 0 and 1 do not arrive until node 3 has arrived, or until node 2
+ * has detected the failure of node 3. */
+static void stages_absent_body(void *state, uint32_t rank, uint32_t thread) {
+    struct barrier_state *s = state;
+    (void)thread;
+    if (rank < 2)
+        sim_until(may_follow, s, "wait before arriving");
+    (void)arrive(s, rank);
+    s->ended |= rank == 2;
+}
+
+const struct sim_case sim_case_barrier_stages_absent = {
+    .object = "barrier",
+    .name = "stages_absent",
+    .about = "a failure ends a round at a node to which the failed one announces nothing",
+    .nodes = 4,
+    .threads = 1,
+    .state_bytes = sizeof(struct barrier_state),
+    .open = open_barrier,
+    .close = close_barrier,
+    .body = stages_absent_body,
+    .after = after,
+    .fault_first = 3};
+
+static bool has_ended(void *ctx) {
+    return ((const struct barrier_state *)ctx)->ended;
+}
+
+/* Node 3 leaves after the first round, which the others complete nevertheless. The second round fails at node
+ * 2 although nodes 0 and 1 have not arrived, and then at these. */
+static void stages_leave_body(void *state, uint32_t rank, uint32_t thread) {
+    struct barrier_state *s = state;
+    (void)thread;
+    (void)arrive(s, rank);
+    if (rank == 3) {
+        remo_barrier_close(s->barriers[rank]);
+        s->barriers[rank] = NULL;
+        return;
+    }
+    if (rank < 2)
+        sim_until(has_ended, s, "wait before arriving");
+    int rc = remo_barrier_wait(s->barriers[rank], FOREVER);
+    sim_require(rc == -ENOTCONN || rc == -EHOSTDOWN, "a round without node 3: %d (%s)", rc,
+                remo_last_error());
+    s->ended |= rank == 2;
+}
+
+const struct sim_case sim_case_barrier_stages_leave = {
+    .object = "barrier",
+    .name = "stages_leave",
+    .about = "a node leaves after a round that other nodes have not completed yet",
+    .nodes = 4,
+    .threads = 1,
+    .state_bytes = sizeof(struct barrier_state),
+    .open = open_barrier,
+    .close = close_barrier,
+    .body = stages_leave_body,
+    .has_own_fault = true};
+
+#define TRIES 3u
+
+/* Calls time out between the stages. The node writes and calls again; its peers must see the write after the
+ * next round at the latest. */
+static void stages_again_body(void *state, uint32_t rank, uint32_t thread) {
+    struct barrier_state *s = state;
+    (void)thread;
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        int rc = -ETIMEDOUT;
+        ++s->arrived[rank];
+        for (uint32_t i = 0; i < TRIES && rc == -ETIMEDOUT; i++)
+            if ((rc = remo_barrier_wait(s->barriers[rank], 0)) == -ETIMEDOUT)
+                mark(s, rank, round);
+        while (rc == -ETIMEDOUT || (rc != 0 && sim_hurt(rank) && !sim_any_out()))
+            rc = remo_barrier_wait(s->barriers[rank], FOREVER);
+        if (sim_out(rank) || sim_excused(rank, SIM_ANY, rc))
+            return;
+        sim_require(rc == 0, "barrier: %d (%s)", rc, remo_last_error());
+        check_marks(s, rank, round);
+    }
+}
+
+const struct sim_case sim_case_barrier_stages_again = {
+    .object = "barrier",
+    .name = "stages_again",
+    .about = "between the stages a node times out, writes and calls again",
+    .nodes = 4,
+    .threads = 1,
+    .state_bytes = sizeof(struct barrier_state),
+    .open = open_barrier,
+    .close = close_barrier,
+    .body = stages_again_body,
+    .after = after,
+    .continues_after_failure = true};

@@ -14,6 +14,8 @@
     X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers) X(owned_var_lost)               \
     X(sst) X(sst_readers)                                                                                    \
     X(barrier) X(barrier_failures) X(barrier_absent) X(barrier_again)                                        \
+    X(barrier_stages) X(barrier_stages_fail) X(barrier_stages_absent) X(barrier_stages_leave)                \
+    X(barrier_stages_again)                                                                                  \
     X(lock) X(lock_elsewhere) X(lock_continues) X(lock_continues_threads) X(lock_threads) X(lock_late)       \
     X(lock_timed) X(lock_careless) X(lock_careless_threads) X(lock_zombie) X(lock_laps) X(lock_turns)        \
     X(lock_handover) X(lock_tries) X(lock_failures) X(lock_slow_none) X(lock_slow_pair)                      \
@@ -31,7 +33,9 @@
     X(queue_kept_own) X(queue_late_clear) X(queue_removal) X(queue_unmoved) X(queue_unread) X(queue_unsent)  \
     X(kv_updates) X(kv_deletes) X(kv_threads) X(kv_overtaken) X(kv_reinserted) X(kv_long_keys)               \
     X(kv_collide) X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_continues) X(kv_outcome)            \
-    X(heap) X(heap_copies) X(heap_leaving) X(heap_leaving_full) X(heap_reclaims) X(heap_full)                \
+    X(kv_window)                                                                                             \
+    X(heap) X(heap_copies) X(heap_ends) X(heap_leaving) X(heap_leaving_full) X(heap_reclaims)                \
+    X(heap_full)                                                                                             \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)                          \
     X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */

@@ -165,14 +165,20 @@ static int get_head(struct heap_state *s, uint32_t rank, struct remo_addr *ret_a
     return remo_owned_var_load(s->copies[rank], &ret_addr->word);
 }
 
-static bool visit(struct heap_state *s, uint32_t rank) {
+/* Use the current block. The heap is pinned. */
+static bool use_current(struct heap_state *s, uint32_t rank) {
     struct remo_addr addr = {0};
-    if (!reader_did(rank, remo_heap_pin(s->heaps[rank]), "pin"))
-        return false;
     bool done = reader_did(rank, get_head(s, rank, &addr), "read");
     s->held[rank] = addr.word;
     done = done && (addr.word == 0 || visit_block(s, rank, addr));
     s->held[rank] = 0;
+    return done;
+}
+
+static bool visit(struct heap_state *s, uint32_t rank) {
+    if (!reader_did(rank, remo_heap_pin(s->heaps[rank]), "pin"))
+        return false;
+    bool done = use_current(s, rank);
     return reader_did(rank, remo_heap_unpin(s->heaps[rank]), "unpin") && done;
 }
 
@@ -236,6 +242,43 @@ const struct sim_case sim_case_heap_copies = {
     .close = close_heap,
     .body = copies_body,
     .after = after};
+
+/* ---- the end of a thread that is pinned ---- */
+
+/* Do what the end of a thread does; the next visit is that of a thread with the same index. */
+static bool visit_and_end(struct heap_state *s, uint32_t rank) {
+    struct remo__thread *thread;
+    struct heap_thread *of_thread;
+    if (!reader_did(rank, remo_heap_pin(s->heaps[rank]), "pin"))
+        return false;
+    bool done = use_current(s, rank);
+    if (!reader_did(rank, remo__heap_thread(s->heaps[rank], &thread, &of_thread), "find the thread"))
+        return false;
+    remo__heap_grace_unpin(s->heaps[rank], thread, of_thread);
+    return done;
+}
+
+static void ends_body(void *state, uint32_t rank, uint32_t thread) {
+    struct heap_state *s = state;
+    (void)thread;
+    if (rank == OWNER)
+        owner_body(s);
+    for (uint32_t i = 0; rank != OWNER && i < VISITS && visit_and_end(s, rank); i++)
+        continue;
+}
+
+/* No fault of the campaign: if the fence fails, the pin remains until the next thread unpins. */
+const struct sim_case sim_case_heap_ends = {.object = "heap",
+                                            .name = "ends",
+                                            .about = "pinned threads end; their writes are placed before",
+                                            .nodes = 3,
+                                            .threads = 1,
+                                            .state_bytes = sizeof(struct heap_state),
+                                            .open = open_heap,
+                                            .close = close_heap,
+                                            .body = ends_body,
+                                            .after = after,
+                                            .has_own_fault = true};
 
 /* ---- a close of a reader that is pinned, with a write in flight ---- */
 

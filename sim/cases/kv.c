@@ -90,14 +90,8 @@ static void require_whole(const struct kv_state *s, const uint64_t *value) {
         sim_require(value[i] == value[0], "a torn value was returned");
 }
 
-static int call_kv_expecting(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key,
-                             uint64_t number, uint64_t expected) {
-    uint64_t value[VALUE_WORDS] = {0};
-    for (uint32_t i = 0; i < s->words; i++)
-        value[i] = number;
-    s->inserted[rank][key % KEYS_MAX] |= inserts(function);
-    uint32_t call = sim_begin(function, key, number, expected);
-    int rc = do_call(s, s->kvs[rank], function, key, expected, value);
+int sim_kv_end(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint32_t call, int rc,
+               const uint64_t *value) {
     if (function == MAP_GET && rc == 0)
         require_whole(s, value);
     /* Reads of a node that was declared failed do not count; its changes may count. */
@@ -110,6 +104,22 @@ static int call_kv_expecting(struct kv_state *s, uint32_t rank, uint32_t functio
     if (function == MAP_GET)
         sim_forget(call);
     return rc;
+}
+
+uint32_t sim_kv_begin(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number,
+                      uint64_t expected) {
+    s->inserted[rank][key % KEYS_MAX] |= inserts(function);
+    return sim_begin(function, key, number, expected);
+}
+
+static int call_kv_expecting(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key,
+                             uint64_t number, uint64_t expected) {
+    uint64_t value[VALUE_WORDS] = {0};
+    for (uint32_t i = 0; i < s->words; i++)
+        value[i] = number;
+    uint32_t call = sim_kv_begin(s, rank, function, key, number, expected);
+    int rc = do_call(s, s->kvs[rank], function, key, expected, value);
+    return sim_kv_end(s, rank, function, key, call, rc, value);
 }
 
 int sim_kv_call(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number) {

@@ -1,6 +1,7 @@
 /* kv.h - the state of the map's cases, and what the files of cases share.
  *
  *   kv.c        the calls with their checks, and cases in which nodes change the same keys
+ *   kv_window.c cases with several operations of a thread in flight
  *   kv_slots.c  cases whose slots change or are reused while another node uses them
  *
  * kv_cursor.c has a state of its own. */
@@ -35,6 +36,11 @@ void sim_kv_close(void *state, uint32_t rank);
 
 /* Call a function of the map with the key of this number. Record the call, and check its result. */
 int sim_kv_call(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number);
+/* The two halves of such a call: record its begin; record its end, and check its result. */
+uint32_t sim_kv_begin(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint64_t number,
+                      uint64_t expected);
+int sim_kv_end(struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, uint32_t call, int rc,
+               const uint64_t *value);
 /* For the end of a case: make all calls that do not depend on failed nodes. */
 void sim_kv_after(void *state, uint32_t rank);
 

@@ -31,4 +31,5 @@ int sim_common_describe(struct remo__fabric *fabric, void *blob, size_t blob_cap
 int sim_common_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes);
 bool sim_common_is_lost(struct remo__fabric *fabric, uint32_t peer);
 void sim_common_wait(struct remo__endpoint *endpoint, uint64_t timeout_ns);
+void sim_common_take_arrivals(struct remo__fabric *fabric, bool is_first);
 void sim_common_wire(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire);

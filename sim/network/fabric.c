@@ -187,6 +187,7 @@ const struct remo__fabric_ops remo__fabric_sim = {
     .imm_poll = sim_imm_poll,
     .imm_wait = sim_imm_wait,
     .imm_wake = sim_imm_wake,
+    .take_arrivals = sim_common_take_arrivals,
     .wire = sim_common_wire,
 };
 

@@ -155,8 +155,16 @@ static void span_of(const struct op *op, uint32_t line, size_t *ret_from, size_t
     *ret_bytes = remo__min(to, op->is.size_bytes) - from;
 }
 
+static void release_card(struct op *op) {
+    if (op->reading && !op->executed)
+        net()->card_busy[op->is.peer]--;
+    op->reading = false;
+}
+
+/* An atomic between its read and its write vanishes if its node closes the endpoint. */
 void sim_net_remove(uint32_t place) {
     uint8_t slot = net()->order[place];
+    release_card(op_at(place));
     net()->count--;
     memmove(net()->order + place, net()->order + place + 1, net()->count - place);
     net()->unused[net()->unused_count++] = slot;
@@ -290,12 +298,6 @@ void sim_net_do(const struct sim_step *step) {
 
 /* ---- failure ---- */
 
-static void release_card(struct op *op) {
-    if (op->reading && !op->executed)
-        net()->card_busy[op->is.peer]--;
-    op->reading = false;
-}
-
 /* Make an operation fail. Its poster, if it has not failed, is notified by a completion with an
  * error. */
 void sim_net_fail(struct op *op) {
@@ -333,7 +335,6 @@ void sim_net_crash(uint32_t node) {
     for (uint32_t i = net()->count; i-- > 0;) {
         struct op *op = op_at(i);
         if (op->node == node && (vanished[i] || op->is.peer == node)) {
-            release_card(op);
             sim_net_remove(i);
         } else if (op->node == node) {
             op->completed = true; /* its poster has failed, but it may still land: a zombie write */

@@ -363,6 +363,7 @@ const struct remo__fabric_ops remo__fabric_sim = {
     .imm_poll = timed_imm_poll,
     .imm_wait = timed_imm_wait,
     .imm_wake = timed_imm_wake,
+    .take_arrivals = sim_common_take_arrivals,
     .wire = sim_common_wire,
 };
 

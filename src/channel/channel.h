@@ -151,10 +151,9 @@ static inline bool remo__channel_is_cut_off(const struct remo_channel *channel, 
 int remo__channel_write_immediate(const struct remo_channel *channel, struct remo__ref ref, const void *src,
                                   size_t bytes, uint32_t value, struct remo_ack *ack);
 
-/* The number of members of a set; in rank order, the first >= from; the n-th. */
+/* The number of members of a set; in rank order, the first >= from. */
 uint32_t remo__nodeset_count(const struct remo_nodeset *set);
 uint32_t remo__nodeset_next(const struct remo_nodeset *set, uint32_t from); /* REMO_NODES_MAX: none */
-uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n);     /* REMO_NODES_MAX: none */
 bool remo__nodeset_equal(const struct remo_nodeset *a, const struct remo_nodeset *b);
 /* Describe a set: "nodes 0-3,7", "node 2". A long set ends with "...". Returns `ret_text`. */
 const char *remo__nodeset_text(const struct remo_nodeset *set, char ret_text[REMO__NODESET_TEXT_BYTES]);

@@ -19,13 +19,6 @@ uint32_t remo__nodeset_count(const struct remo_nodeset *set) {
     return count;
 }
 
-uint32_t remo__nodeset_nth(const struct remo_nodeset *set, uint32_t n) {
-    uint32_t node = remo__nodeset_next(set, 0);
-    while (n-- > 0 && node < REMO_NODES_MAX)
-        node = remo__nodeset_next(set, node + 1);
-    return node;
-}
-
 bool remo__nodeset_equal(const struct remo_nodeset *a, const struct remo_nodeset *b) {
     return memcmp(a->word, b->word, sizeof a->word) == 0;
 }

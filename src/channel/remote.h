@@ -8,6 +8,8 @@
  * Order:     remo__fence_retry and the other fences of fence.h.
  * Wait:      remo__wait, or remo__wait_polling if a condition can change without a notification, and
  *            remo__is_departure for a peer that has failed or left.
+ * Service:   remo__service_relieve, after the caller has received what the service thread would receive.
+ * Workers:   tasks that execute operations for which the thread does not wait yet (workers.h).
  * CPU:       the CPU accesses network memory by access.h.
  * Memory:    that of a channel, or blocks of this node's arena (arena.h). */
 #pragma once
@@ -16,3 +18,5 @@
 #include "fabric/access.h"
 #include "node/arena.h"
 #include "remote/fence.h"
+#include "remote/service.h"
+#include "remote/workers.h"

@@ -31,11 +31,11 @@ static inline void remo__store(void *word, uint64_t value) {
     atomic_store_explicit((_Atomic uint64_t *)word, value, memory_order_release);
 }
 
-static inline void remo__copy_from(void *dst, const void *network, size_t bytes) {
+REMO__MAPPED_INLINE void remo__copy_from(void *dst, const void *network, size_t bytes) {
     remo__mapped_copy_from(dst, network, bytes);
 }
 
-static inline void remo__copy_to(void *network, const void *src, size_t bytes) {
+REMO__MAPPED_INLINE void remo__copy_to(void *network, const void *src, size_t bytes) {
     remo__mapped_copy_to(network, src, bytes);
 }
 

@@ -52,11 +52,15 @@ int remo__fabric_check_op(const struct remo__fabric *fabric, const struct remo__
     return 0;
 }
 
-/* ---- entries of fabrics without connections or counters ---- */
+/* ---- entries of fabrics without connections, helper threads or counters ---- */
 
 bool remo__fabric_never_lost(struct remo__fabric *fabric, uint32_t peer) {
     (void)fabric, (void)peer;
     return false;
+}
+
+void remo__fabric_takes_none(struct remo__fabric *fabric, bool is_first) {
+    (void)fabric, (void)is_first;
 }
 
 void remo__fabric_wire_none(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire) {

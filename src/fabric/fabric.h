@@ -181,13 +181,18 @@ struct remo__fabric_ops {
     /* Sleep until a completion may be available, or `timeout_ns`. */
     void (*wait)(struct remo__endpoint *endpoint, uint64_t timeout_ns);
 
-    /* Take immediates sent to this node, at most `max`. An arrival with NOTIFY alone is not returned; it
+    /* Take immediates sent to this node, at most `max`. A write with NOTIFY alone is not returned; it
      * notifies `fabric->doorbell`. */
     int (*imm_poll)(struct remo__fabric *fabric, struct remo__imm *imms, uint32_t max);
     /* Sleep until an immediate or a notification may be available, `timeout_ns`, or imm_wake. Return at once
      * if imm_wake was called since the last imm_wait returned. Only the service thread calls it. */
     void (*imm_wait)(struct remo__fabric *fabric, uint64_t timeout_ns);
     void (*imm_wake)(struct remo__fabric *fabric); /* any thread */
+
+    /* Execute operations of peers that have arrived, unless another thread is executing them. Never sleeps. A
+     * thread that waits calls it in each iteration while `leaves_arrivals` is set, otherwise in a few
+     * iterations. `is_first`: this is the first iteration of the wait. */
+    void (*take_arrivals)(struct remo__fabric *fabric, bool is_first);
 
     /* Statistics; any thread. All zero if the fabric does not count. */
     void (*wire)(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire);
@@ -209,6 +214,11 @@ struct remo__fabric {
     struct remo__fabric_peer *peers; /* [size] */
     struct remo__doorbell *doorbell; /* own doorbell; usable after add_segment(0) */
     struct remo__log log;
+    /* A fabric whose helper thread executes operations of peers may leave them to threads that wait.
+     * The node counts threads that wait and do not sleep. The fabric sets and clears `leaves_arrivals`. */
+    _Atomic uint32_t waiting_threads;
+    _Atomic bool leaves_arrivals;
+    _Atomic uint64_t arrivals_taken; /* calls of take_arrivals that have executed an operation */
     /* Called by any thread after a connection was lost (is_lost). Set by the node after open. */
     void (*lost)(void *ctx);
     void *lost_ctx;
@@ -223,6 +233,8 @@ extern const struct remo__fabric_ops remo__fabric_shm;
 extern const struct remo__fabric_ops remo__fabric_ofi;
 extern const struct remo__fabric_ops remo__fabric_verbs;
 
+/* `take_arrivals` of fabrics that leave no operations of peers to waiting threads. */
+void remo__fabric_takes_none(struct remo__fabric *fabric, bool is_first);
 /* `wire` of fabrics that do not count. */
 void remo__fabric_wire_none(struct remo__fabric *fabric, struct remo__fabric_wire *ret_wire);
 /* Check an operation against the interface and the limits in `caps`, for `post`. The fabric itself checks

@@ -161,6 +161,16 @@ REMO__MAPPED_INLINE void remo__mapped_store(void *to, uint64_t value) {
     *(volatile remo__word64 *)to = value;
 }
 
+/* Get the line at `place` for writing, without waiting for it: a hint. `place` need not be mapped. For x86-64
+ * compilers emit this instruction for __builtin_prefetch only with an option. */
+REMO__MAPPED_INLINE void remo__mapped_prefetch_write(const char *place) {
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*place));
+#else
+    __builtin_prefetch(place, 1);
+#endif
+}
+
 /* Read from a peer's memory. The buffers must not overlap. */
 REMO__MAPPED_INLINE void remo__mapped_copy_from(void *to, const void *from, size_t size_bytes) {
     if (size_bytes == 8)

@@ -126,9 +126,12 @@ static int fail_memory(const struct remo__stacks *stacks) {
                       stacks->count, stacks->stack_bytes, strerror(errno));
 }
 
-int remo__stacks_open(struct remo__stacks *stacks, uint32_t count, size_t stack_bytes) {
+int remo__stacks_open(struct remo__stacks *stacks, uint32_t count, size_t stack_bytes,
+                      bool reports_overflow) {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    *stacks = (struct remo__stacks){.count = count, .stack_bytes = remo__align_up(stack_bytes, page_bytes)};
+    *stacks = (struct remo__stacks){.count = count,
+                                    .stack_bytes = remo__align_up(stack_bytes, page_bytes),
+                                    .reports_overflow = reports_overflow};
     stacks->stride = stacks->stack_bytes + REMO__STACK_GUARD_BYTES;
     size_t bytes = count * stacks->stride;
     stacks->base = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -141,15 +144,19 @@ int remo__stacks_open(struct remo__stacks *stacks, uint32_t count, size_t stack_
         munmap(stacks->base, bytes);
         return rc;
     }
-    pool = stacks;
-    give_signal_stack(stacks);
-    count_pools(1);
+    if (reports_overflow) {
+        pool = stacks;
+        give_signal_stack(stacks);
+        count_pools(1);
+    }
     return 0;
 }
 
 void remo__stacks_close(struct remo__stacks *stacks) {
-    count_pools(-1);
-    take_signal_stack(stacks);
-    pool = NULL;
+    if (stacks->reports_overflow) {
+        count_pools(-1);
+        take_signal_stack(stacks);
+        pool = NULL;
+    }
     munmap(stacks->base, stacks->count * stacks->stride);
 }

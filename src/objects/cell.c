@@ -110,6 +110,7 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
     if (shape->slot_bytes == 0) {
         memcpy(cell->image, value, shape->value_bytes);
         remo__store(own, cell->image[0]);
+        remo__flush(own, sizeof(uint64_t));
         return;
     }
     cell->sequence++;

@@ -103,6 +103,14 @@ static inline uint64_t remo__record_encode_masked(uint64_t *words, const struct 
     return REMO__RECORD_HEADER_BYTES + count * sizeof *words;
 }
 
+/* Encode the header of a sealed record at `cursor`. */
+static inline void remo__record_encode_sealed(uint64_t *image, const struct remo__ring_cursor *cursor,
+                                              uint32_t size) {
+    uint64_t head = (uint64_t)cursor->lap << 32 | size;
+    image[0] = head;
+    image[1] = remo__record_seal(cursor, head);
+}
+
 /* Encode the record at `cursor` into `image`, which has room for it. The payload may be in its place there
  * already. Return the number of bytes to write. A sealed record has only its header in the image: the caller
  * writes the payload before it. */
@@ -110,11 +118,11 @@ static inline uint64_t remo__record_encode(void *image, const struct remo__ring_
                                            const void *payload) {
     uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
     uint64_t head = (uint64_t)cursor->lap << 32 | size, *words = image;
-    words[0] = head;
     if (cursor->guard == REMO__RECORD_SEAL) {
-        words[1] = remo__record_seal(cursor, head);
+        remo__record_encode_sealed(words, cursor, size);
         return REMO__RECORD_HEADER_BYTES;
     }
+    words[0] = head;
     if (remo__unlikely(cursor->guard == REMO__RECORD_MASK && payload_bytes > 0))
         return remo__record_encode_masked(words, cursor, head, size, payload);
     words[1] = remo__record_checksum(cursor, head, payload, payload_bytes);
@@ -158,16 +166,10 @@ static inline enum remo__record_kind remo__record_decode_sealed(const char *ring
     return REMO__RECORD_MESSAGE;
 }
 
-/* Decode the record at `cursor`. A message is copied to `buffer`. If the buffer is too small, it is copied to
- * `scratch` (which has room for the longest); a sealed one is not copied. Return REMO__RECORD_NONE if the
- * checksum or seal does not match; the buffer's contents are undefined then. `scratch` is aligned to
- * words. */
-static inline enum remo__record_kind remo__record_decode(const char *ring,
-                                                         const struct remo__ring_cursor *cursor, void *buffer,
-                                                         size_t buffer_bytes, void *scratch,
-                                                         uint32_t *ret_size) {
-    if (cursor->guard == REMO__RECORD_SEAL)
-        return remo__record_decode_sealed(ring, cursor, buffer, buffer_bytes, ret_size);
+/* As remo__record_decode, for a record with a checksum. */
+static __attribute__((noinline, unused)) enum remo__record_kind
+remo__record_decode_summed(const char *ring, const struct remo__ring_cursor *cursor, void *buffer,
+                           size_t buffer_bytes, void *scratch, uint32_t *ret_size) {
     const char *record = ring + cursor->offset;
     uint64_t head = remo__load(record), sum = remo__load(record + sizeof head);
     uint32_t size = (uint32_t)head;
@@ -192,4 +194,17 @@ static inline enum remo__record_kind remo__record_decode(const char *ring,
         return REMO__RECORD_NONE;
     *ret_size = size;
     return REMO__RECORD_MESSAGE;
+}
+
+/* Decode the record at `cursor`. A message is copied to `buffer`. If the buffer is too small, it is copied to
+ * `scratch` (which has room for the longest); a sealed one is not copied. Return REMO__RECORD_NONE if the
+ * checksum or seal does not match; the buffer's contents are undefined then. `scratch` is aligned to
+ * words. */
+static inline enum remo__record_kind remo__record_decode(const char *ring,
+                                                         const struct remo__ring_cursor *cursor, void *buffer,
+                                                         size_t buffer_bytes, void *scratch,
+                                                         uint32_t *ret_size) {
+    return cursor->guard == REMO__RECORD_SEAL
+               ? remo__record_decode_sealed(ring, cursor, buffer, buffer_bytes, ret_size)
+               : remo__record_decode_summed(ring, cursor, buffer, buffer_bytes, scratch, ret_size);
 }

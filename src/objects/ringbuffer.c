@@ -14,6 +14,11 @@
 #define CAPACITY_MIN 256u
 #define CAPACITY_MAX (UINT64_C(1) << 32)
 #define RETRY_PAUSE_NS REMO__NS_PER_MS /* between attempts to acknowledge */
+#define PREFETCH_BYTES 128u /* from the end of a record to the line that its send fetches for later ones */
+
+/* The parts of a send and of a receive are inline; what most messages do not need is not. */
+#define INLINE inline __attribute__((always_inline))
+#define OUT_OF_LINE __attribute__((noinline))
 
 struct receiver {
     uint16_t node;
@@ -35,10 +40,9 @@ struct remo_ringbuffer {
      * Receiver: a message that is longer than the buffer, or was peeked and is not sealed. */
     uint64_t *image;
     /* sender */
-    bool all_opened;  /* every receiver has opened the ring, or has failed or left */
-    bool has_pending; /* `image` is still to be written to a receiver */
-    uint64_t image_bytes;
-    struct remo__ring_cursor image_at;
+    bool all_opened;                        /* every receiver has opened the ring, or has failed or left */
+    bool has_pending;                       /* `image` is still to be written to a receiver */
+    uint64_t pending_offset, pending_bytes; /* valid while has_pending */
     uint64_t consumed_by_all;
     uint32_t receiver_count;
     struct receiver *receivers;
@@ -182,31 +186,41 @@ static const char *name_of(const struct remo_ringbuffer *ring) {
 /* ---- the sender ---- */
 
 /* Return whether the receiver has failed, or has left the job or the ring. */
-static bool has_departed(const struct remo_ringbuffer *ring, uint32_t node) {
-    return remo_channel_peer(ring->region->channel, node) > REMO_CHANNEL_CONNECTED;
+static INLINE bool has_departed(const struct remo_ringbuffer *ring, uint32_t node) {
+    const struct remo_channel *channel = ring->region->channel;
+    return remo__unlikely(!remo__channel_is_connected(channel, node))
+           && remo_channel_peer(channel, node) > REMO_CHANNEL_CONNECTED;
 }
 
-/* Write `image` to one receiver. Return 0 if it was written, or the receiver has failed or left. */
-static int write_image(struct remo_ringbuffer *ring, uint32_t node, bool immediate) {
-    struct remo_region *region = ring->region;
-    uint64_t offset = ring->image_at.offset;
-    if (has_departed(ring, node))
-        return 0;
-    int rc = immediate
-                 ? remo_region_write_immediate(region, node, offset, ring->image, ring->image_bytes, 0, NULL)
-                 : remo_region_write(region, node, offset, ring->image, ring->image_bytes, REMO_WRITE_NOTIFY,
-                                     NULL);
+static OUT_OF_LINE int write_immediate(struct remo_ringbuffer *ring, struct remo__ref ref, uint64_t bytes) {
+    return remo__channel_write_immediate(ring->region->channel, ref, ring->image, bytes, 0, NULL);
+}
+
+/* Write `bytes` of `image` to a receiver. Return 0 if they were written, or the receiver has departed. */
+static INLINE int write_image(struct remo_ringbuffer *ring, struct remo__ref ref, uint64_t bytes) {
+    bool immediate = ring->has_callback && (uint32_t)ring->image[0] != REMO__RECORD_FILLER;
+    int rc = remo__unlikely(immediate) ? write_immediate(ring, remo__ref_in_memory(ref), bytes)
+                                       : remo__write(ref, ring->image, bytes, REMO__WRITE_NOTIFY, NULL);
     return remo__is_departure(rc) ? 0 : rc;
 }
 
+static int write_pending_to(struct remo_ringbuffer *ring, uint32_t node) {
+    struct remo__ref ref;
+    if (has_departed(ring, node))
+        return 0;
+    int rc = remo__region_find(ring->region, node, ring->pending_offset, &ref);
+    if (rc != 0)
+        return remo__is_departure(rc) ? 0 : rc;
+    return write_image(ring, ref, ring->pending_bytes);
+}
+
 /* Write `image` to the receivers that do not have it yet. The next record is not sent before all have it. */
-static int write_pending(struct remo_ringbuffer *ring) {
-    bool immediate = ring->has_callback && (uint32_t)ring->image[0] != REMO__RECORD_FILLER;
+static OUT_OF_LINE int write_pending(struct remo_ringbuffer *ring) {
     int rc = 0;
     ring->has_pending = false;
     for (uint32_t i = 0; i < ring->receiver_count; i++) {
         struct receiver *receiver = &ring->receivers[i];
-        int one = receiver->is_pending ? write_image(ring, receiver->node, immediate) : 0;
+        int one = receiver->is_pending ? write_pending_to(ring, receiver->node) : 0;
         receiver->is_pending = one != 0;
         ring->has_pending |= receiver->is_pending;
         rc = rc ? rc : one;
@@ -214,45 +228,79 @@ static int write_pending(struct remo_ringbuffer *ring) {
     return rc;
 }
 
-/* Return where the payload of the record at `cursor` is in the memory of a receiver; NULL: the receiver is
+/* Send a record from `image`. */
+static OUT_OF_LINE int send_image(struct remo_ringbuffer *ring, uint32_t size, const void *payload) {
+    ring->pending_offset = ring->cursor.offset;
+    ring->pending_bytes = remo__record_encode(ring->image, &ring->cursor, size, payload);
+    for (uint32_t i = 0; i < ring->receiver_count; i++)
+        ring->receivers[i].is_pending = true;
+    return write_pending(ring);
+}
+
+/* Return where the payload of the record at the cursor is in the memory of a receiver; NULL: the receiver is
  * not mapped, or has departed. */
-static char *mapped_payload(const struct remo_ringbuffer *ring, const struct remo__ring_cursor *cursor,
-                            uint32_t node) {
+static INLINE char *mapped_payload(const struct remo_ringbuffer *ring, uint32_t node) {
     if (has_departed(ring, node))
         return NULL;
     return (char *)(uintptr_t)remo__memory_mapped(ring->region->memory, node,
-                                                  cursor->offset + REMO__RECORD_HEADER_BYTES);
+                                                  ring->cursor.offset + REMO__RECORD_HEADER_BYTES);
 }
 
-/* Write the payload of a sealed record, before its header; that completes the write. Return false if the
- * receiver has departed. */
-static bool write_payload(struct remo_ringbuffer *ring, uint32_t node, const char *payload,
-                          uint32_t size_bytes) {
+/* Write a sealed record to a receiver: the payload, then the header in `image`. Return as write_image does.
+ * After an error the payload is complete, and the header is still to be written. */
+static INLINE int write_sealed(struct remo_ringbuffer *ring, uint32_t node, const char *payload,
+                               uint32_t payload_bytes) {
     struct remo__ref ref;
-    char *to = mapped_payload(ring, &ring->image_at, node);
-    if (!to)
-        return false;
+    char *to = mapped_payload(ring, node);
+    if (remo__unlikely(!to))
+        return 0;
     if (to != payload)
-        remo__copy_to(to, payload, size_bytes);
-    /* A thread that cannot be attached has no counters. Its write of the header fails, and is repeated. */
-    if (remo__region_find(ring->region, node, ring->image_at.offset, &ref) == 0)
-        remo__count(&ref.stats->bytes, size_bytes);
-    return true;
+        remo__copy_to(to, payload, payload_bytes);
+    remo__mapped_prefetch_write(to + payload_bytes + PREFETCH_BYTES);
+    int rc = remo__region_find(ring->region, node, ring->cursor.offset, &ref);
+    if (remo__unlikely(rc != 0))
+        return remo__is_departure(rc) ? 0 : rc;
+    remo__count(&ref.stats->bytes, payload_bytes);
+    return write_image(ring, ref, REMO__RECORD_HEADER_BYTES);
 }
 
-static int send_record(struct remo_ringbuffer *ring, uint32_t size, const void *payload) {
-    bool has_own_payload = ring->cursor.guard == REMO__RECORD_SEAL && size != REMO__RECORD_FILLER;
-    ring->image_at = ring->cursor;
-    ring->image_bytes = remo__record_encode(ring->image, &ring->cursor, size, payload);
+/* Note that the header of the record at the cursor is still to be written to a receiver. */
+static OUT_OF_LINE void defer_header(struct remo_ringbuffer *ring, struct receiver *receiver) {
+    receiver->is_pending = ring->has_pending = true;
+    ring->pending_offset = ring->cursor.offset;
+    ring->pending_bytes = REMO__RECORD_HEADER_BYTES;
+}
+
+/* Send a sealed record. All stores of a thread leave its processor in order. They wait here for the lines of
+ * the ring, which the receiver has read, so this path stores little else: it is inline. */
+static INLINE int send_sealed(struct remo_ringbuffer *ring, uint32_t size, const void *payload) {
+    uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
+    int rc = 0;
+    remo__record_encode_sealed(ring->image, &ring->cursor, size);
     for (uint32_t i = 0; i < ring->receiver_count; i++) {
         struct receiver *receiver = &ring->receivers[i];
-        receiver->is_pending = !has_own_payload || write_payload(ring, receiver->node, payload, size);
+        int one = write_sealed(ring, receiver->node, payload, payload_bytes);
+        if (remo__unlikely(one != 0)) {
+            defer_header(ring, receiver);
+            rc = one;
+        }
     }
+    return rc;
+}
+
+static INLINE int send_record(struct remo_ringbuffer *ring, uint32_t size, const void *payload) {
+    int rc = remo__likely(ring->cursor.guard == REMO__RECORD_SEAL) ? send_sealed(ring, size, payload)
+                                                                   : send_image(ring, size, payload);
     if (size == REMO__RECORD_FILLER)
         remo__ring_next_lap(&ring->cursor);
     else
         remo__ring_advance(&ring->cursor, remo__record_bytes(size));
-    return write_pending(ring);
+    return rc;
+}
+
+/* Fill the rest of the lap. */
+static OUT_OF_LINE int send_filler(struct remo_ringbuffer *ring) {
+    return send_record(ring, REMO__RECORD_FILLER, NULL);
 }
 
 /* Find the position that all receivers that are up have consumed. A position beyond the last message is
@@ -304,12 +352,8 @@ static int has_room(void *ctx) {
     return ring->cursor.position + room->bytes - ring->consumed_by_all <= ring->cursor.capacity;
 }
 
-/* Wait until the next `bytes` of the ring may be overwritten at every receiver. */
-static int make_room(struct remo_ringbuffer *ring, uint64_t bytes, uint64_t timeout_ns) {
+static OUT_OF_LINE int await_room(struct remo_ringbuffer *ring, uint64_t bytes, uint64_t timeout_ns) {
     struct room room = {.ring = ring, .bytes = bytes};
-    if (remo__likely(ring->all_opened
-                     && ring->cursor.position + bytes - ring->consumed_by_all <= ring->cursor.capacity))
-        return 0;
     int rc = remo__wait(ring->node, has_room, &room, remo__deadline(timeout_ns));
     if (rc != -ETIMEDOUT)
         return rc;
@@ -321,6 +365,12 @@ static int make_room(struct remo_ringbuffer *ring, uint64_t bytes, uint64_t time
         name_of(ring), (unsigned long long)(ring->cursor.position - ring->consumed_by_all));
 }
 
+/* Wait until the next `bytes` of the ring may be overwritten at every receiver. */
+static INLINE int make_room(struct remo_ringbuffer *ring, uint64_t bytes, uint64_t timeout_ns) {
+    bool has_room_now = ring->cursor.position + bytes - ring->consumed_by_all <= ring->cursor.capacity;
+    return remo__likely(ring->all_opened && has_room_now) ? 0 : await_room(ring, bytes, timeout_ns);
+}
+
 static int check_sender(const struct remo_ringbuffer *ring) {
     if (!ring->is_sender)
         return remo__fail(-EPERM, "node %u is the sender of ring %s; this node can only receive",
@@ -328,35 +378,35 @@ static int check_sender(const struct remo_ringbuffer *ring) {
     return 0;
 }
 
-static int check_send(const struct remo_ringbuffer *ring, size_t size_bytes) {
+static INLINE int check_send(const struct remo_ringbuffer *ring, size_t size_bytes) {
     if (remo__unlikely(!ring->is_sender))
         return check_sender(ring);
-    if (size_bytes > remo_ringbuffer_message_bytes_max(ring))
+    if (remo__unlikely(size_bytes > remo__record_message_max(ring->cursor.capacity)))
         return remo__fail(-EMSGSIZE, "a message of %zu bytes is too long for ring %s: the maximum is %zu",
                           size_bytes, name_of(ring), remo_ringbuffer_message_bytes_max(ring));
-    if (ring->loan)
+    if (remo__unlikely(ring->loan != NULL))
         return remo__fail(-EBUSY, "cannot send on ring %s: a message is loaned; commit it first",
                           name_of(ring));
     return 0;
 }
 
 /* Wait until the cursor is at a place with room for a message. */
-static int prepare_send(struct remo_ringbuffer *ring, size_t size_bytes, uint64_t timeout_ns) {
+static INLINE int prepare_send(struct remo_ringbuffer *ring, size_t size_bytes, uint64_t timeout_ns) {
     int rc = check_send(ring, size_bytes);
     if (rc == 0 && remo__unlikely(ring->has_pending))
         rc = write_pending(ring);
-    if (rc != 0)
+    if (remo__unlikely(rc != 0))
         return rc;
     uint64_t bytes = remo__record_bytes((uint32_t)size_bytes);
     uint64_t left = ring->cursor.capacity - ring->cursor.offset;
     uint64_t filler = bytes > left ? left : 0;
     rc = make_room(ring, filler + bytes, timeout_ns);
-    return rc == 0 && filler > 0 ? send_record(ring, REMO__RECORD_FILLER, NULL) : rc;
+    return rc == 0 && remo__unlikely(filler > 0) ? send_filler(ring) : rc;
 }
 
 /* The message counts as sent: the next call repeats a write that failed, or returns its error. */
-static void send_message(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
-                         uint64_t *ret_position) {
+static INLINE void send_message(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
+                                uint64_t *ret_position) {
     (void)send_record(ring, (uint32_t)size_bytes, message);
     if (ret_position)
         *ret_position = ring->cursor.position;
@@ -380,8 +430,7 @@ int remo_ringbuffer_loan(struct remo_ringbuffer *ring, size_t size_bytes, uint64
     int rc = prepare_send(ring, size_bytes, timeout_ns);
     if (rc != 0)
         return rc;
-    ring->loan =
-        ring->receiver_count == 1 ? mapped_payload(ring, &ring->cursor, ring->receivers[0].node) : NULL;
+    ring->loan = ring->receiver_count == 1 ? mapped_payload(ring, ring->receivers[0].node) : NULL;
     if (!ring->loan)
         ring->loan = (char *)ring->image + REMO__RECORD_HEADER_BYTES;
     ring->loan_bytes = size_bytes;
@@ -445,7 +494,7 @@ struct arrival {
 
 /* Return 1 if a message has arrived; it is in the buffer, or in `image`. A valid ring never has two fillers
  * in a row. */
-static int probe_record(const struct arrival *arrival) {
+static INLINE int probe_record(const struct arrival *arrival) {
     struct remo_ringbuffer *ring = arrival->ring;
     const char *memory = ring->region->memory->own;
     for (uint32_t record = 0; record < 2; record++) {
@@ -462,7 +511,10 @@ static int has_arrived(void *ctx) {
     const struct arrival *arrival = ctx;
     if (probe_record(arrival))
         return 1;
-    int rc = remo__channel_check_peer(arrival->ring->region->channel, arrival->ring->sender);
+    const struct remo_channel *channel = arrival->ring->region->channel;
+    if (remo__likely(remo__channel_is_connected(channel, arrival->ring->sender)))
+        return 0;
+    int rc = remo__channel_check_peer(channel, arrival->ring->sender);
     /* Messages that the sender sent before it failed or left are received first. */
     return rc != 0 && probe_record(arrival) ? 1 : rc;
 }
@@ -473,7 +525,7 @@ static bool is_acknowledgement_due(const struct remo_ringbuffer *ring) {
 
 /* Wait for a message. If the last acknowledgement failed, the sender may have no room for the message: repeat
  * the acknowledgement until it succeeds. Its errors are ignored: has_arrived returns those of the sender. */
-static int await_message(struct arrival *arrival, uint64_t timeout_ns) {
+static OUT_OF_LINE int await_message(struct arrival *arrival, uint64_t timeout_ns) {
     struct remo_ringbuffer *ring = arrival->ring;
     uint64_t deadline_ns = remo__deadline(timeout_ns);
     while (is_acknowledgement_due(ring) && remo_ringbuffer_acknowledge(ring) != 0) {
@@ -492,14 +544,14 @@ static int check_receiver(const struct remo_ringbuffer *ring) {
 }
 
 /* Wait until a message is at the cursor. */
-static int find_message(struct arrival *arrival, uint64_t timeout_ns) {
+static INLINE int find_message(struct arrival *arrival, uint64_t timeout_ns) {
     int rc = check_receiver(arrival->ring);
     if (remo__unlikely(rc != 0))
         return rc;
     return probe_record(arrival) ? 0 : await_message(arrival, timeout_ns);
 }
 
-static void consume_message(struct remo_ringbuffer *ring) {
+static INLINE void consume_message(struct remo_ringbuffer *ring) {
     remo__ring_advance(&ring->cursor, remo__record_bytes(ring->found_bytes));
     ring->is_peeked = false;
     if (is_acknowledgement_due(ring))

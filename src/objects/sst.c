@@ -1,6 +1,6 @@
 /* sst.c - implements remo/sst.h: the row of a node is a cell (objects/cell.h); all rows are in one region.
  * Invariant: a row has one writer, its node, which pushes it to the copies of all other participants. */
-#include <remo/sst.h>
+#include "objects/sst.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +121,10 @@ int remo_sst_push(struct remo_sst *sst, uint32_t node, struct remo_ack *ack) {
 int remo_sst_push_all(struct remo_sst *sst, struct remo_ack *ack) {
     REMO__REQUIRE(sst);
     return remo__cell_push_all(&sst->own, ack);
+}
+
+int remo__sst_read(struct remo_sst *sst, uint32_t node, uint64_t *ret_row) {
+    return remo_region_read(sst->region, node, sst->rows[node], ret_row, sizeof *ret_row, NULL);
 }
 
 uint32_t remo_sst_next(const struct remo_sst *sst, uint32_t from) {

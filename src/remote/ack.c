@@ -21,8 +21,12 @@ int remo__op_fail(struct remo__slots *slots, int status) {
 
 int remo_ack_test(struct remo_ack *ack) {
     REMO__REQUIRE(ack);
-    if (remo__ack_pending(ack))
-        remo__slots_progress(remo__ack_thread(ack));
+    if (remo__ack_pending(ack)) {
+        struct remo__thread *thread = remo__ack_thread(ack);
+        if (remo__slots_get(&thread->slots->cork_depth) == 0)
+            remo__slots_post_deferred(thread); /* a task may call this again and again, and not wait */
+        remo__slots_progress(thread);
+    }
     if (remo__ack_pending(ack))
         return remo__fail_static(-EINPROGRESS, "operations of this ack are still in flight");
     const struct remo__thread *thread = remo__ack_thread(ack);
@@ -88,7 +92,8 @@ static bool are_of_thread(const struct any *any, const struct remo__thread *thre
 static int park(struct any *any, struct remo__scheduler *scheduler, uint64_t deadline_ns) {
     int rc = 0;
     set_waiter(any, scheduler->thread, scheduler->running);
-    if (!is_any_complete(any))
+    /* set_waiter may have parked this task, and the last other one may have ended */
+    if (!is_any_complete(any) && remo__scheduler_of(scheduler->node))
         rc = remo__wait_resumed(scheduler->node, deadline_ns);
     set_waiter(any, scheduler->thread, NULL);
     return rc;
@@ -96,18 +101,24 @@ static int park(struct any *any, struct remo__scheduler *scheduler, uint64_t dea
 
 /* Wait until one of the acks is complete. */
 static int wait_any(struct any *any, uint64_t timeout_ns) {
-    if (any_done(any))
+    if (is_any_complete(any))
         return 0;
     struct remo_node *node = remo__ack_thread(first_ack(any->acks, any->count))->node;
     uint64_t deadline_ns = remo__deadline(timeout_ns);
     struct remo__scheduler *scheduler;
     int rc = 0;
-    /* A thread that waits after its last task has ended does not park. */
+    /* Tasks do not poll: operations of all tasks are posted together, when none is ready. A thread that waits
+     * after its last task has ended does not park. */
     while (rc == 0 && (scheduler = remo__scheduler_of(node)) && are_of_thread(any, scheduler->thread)) {
         rc = park(any, scheduler, deadline_ns);
-        if (any_done(any))
+        if (is_any_complete(any))
             return 0;
     }
+    struct remo__thread *thread = remo__ack_thread(first_ack(any->acks, any->count));
+    if (!node->mapped && remo__slots_get(&thread->slots->cork_depth) == 0)
+        remo__slots_post_deferred(thread); /* a task may call this again and again with timeout 0 */
+    if (any_done(any))
+        return 0;
     return rc ? rc : remo__wait_polling(node, any_done, any, deadline_ns);
 }
 

@@ -13,9 +13,7 @@
 struct remo__skipped_writes {
     struct remo__thread *thread; /* the writer; NULL: no round that a fence may skip */
     uint32_t peers;
-    struct {
-        uint64_t before, after; /* `written` of the thread and peer, before and after the round */
-    } peer[];
+    uint64_t written[]; /* [peers] `written` of the thread and peer, after the round */
 };
 
 struct drain {
@@ -91,10 +89,16 @@ static int drain_wait(struct fence *fence, struct drain *drain) {
     return rc == -ETIMEDOUT ? remo__peer_timeout(fence->node, drain->first, "complete operations on") : rc;
 }
 
-/* Return whether all writes to the peer that may be unplaced belong to the skipped round. The fence
- * before the round has placed all earlier ones. */
+/* Return whether all writes to the peer that may be unplaced belong to the skipped round, because none
+ * followed it. The fence before that round has placed all earlier writes, except those of the round before.
+ * The completion of the skipped round proves that those are placed: the peers had read them. */
 static bool only_skipped(const struct remo__skipped_writes *skipped, uint32_t peer, uint64_t written) {
-    return written == skipped->peer[peer].after;
+    return written == skipped->written[peer];
+}
+
+/* Return whether the writes up to the number `target` are placed or lost. */
+static bool is_flushed(const struct remo__slots_peer *of, uint64_t target) {
+    return atomic_load(&of->flushed) >= target;
 }
 
 /* Post the read that flushes the writes of `thread` to `peer`, unless none is unplaced or a read in flight
@@ -104,7 +108,7 @@ static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t
     const struct remo__slots_peer *of = &thread->slots->peers[peer];
     uint64_t target = atomic_load(fence->is_leaving ? &of->posted : &of->written);
     *ret_target = 0;
-    if (atomic_load(&of->flushed) >= target)
+    if (is_flushed(of, target))
         return 0;
     if (fence->skipped && thread == fence->skipped->thread && only_skipped(fence->skipped, peer, target))
         return 0;
@@ -125,7 +129,7 @@ static int flush_post(struct fence *fence, struct remo__thread *thread, uint32_t
  * error of the flush read, which is transient. */
 static int flush_end(struct remo__thread *thread, uint32_t peer, uint64_t target) {
     const struct remo__slots_peer *of = &thread->slots->peers[peer];
-    if (atomic_load(&of->flushed) >= target)
+    if (is_flushed(of, target))
         return 0;
     if (remo__peer_is_up(thread->node, peer))
         return remo__op_fail(thread->slots, atomic_load(&of->flush_status));
@@ -431,7 +435,8 @@ bool remo__node_quiescent(const struct remo_node *node) {
 /* ---- skipped writes ---- */
 
 int remo__skipped_open(struct remo_node *node, struct remo__skipped_writes **ret_skipped) {
-    struct remo__skipped_writes *skipped = calloc(1, sizeof *skipped + node->size * sizeof skipped->peer[0]);
+    struct remo__skipped_writes *skipped =
+        calloc(1, sizeof *skipped + node->size * sizeof skipped->written[0]);
     if (!skipped)
         return remo__fail(-ENOMEM, "no memory to count the writes to %u peers", node->size);
     skipped->peers = node->size;
@@ -447,22 +452,15 @@ void remo__skipped_begin(struct remo__skipped_writes *skipped, struct remo__thre
     bool useful = !has_tasks && !node->mapped && !node->fabric->caps.completion_placed
                   && node->fabric->caps.writes_ordered;
     skipped->thread = useful ? thread : NULL;
-    for (uint32_t peer = 0; useful && peer < skipped->peers; peer++)
-        skipped->peer[peer].before = atomic_load(&thread->slots->peers[peer].written);
 }
 
 void remo__skipped_end(struct remo__skipped_writes *skipped) {
     for (uint32_t peer = 0; skipped->thread && peer < skipped->peers; peer++)
-        skipped->peer[peer].after = atomic_load(&skipped->thread->slots->peers[peer].written);
+        skipped->written[peer] = atomic_load(&skipped->thread->slots->peers[peer].written);
 }
 
 void remo__skipped_drop(struct remo__skipped_writes *skipped) {
     skipped->thread = NULL;
-}
-
-void remo__skipped_placed(struct remo__skipped_writes *skipped) {
-    for (uint32_t peer = 0; skipped->thread && peer < skipped->peers; peer++)
-        remo__slots_advance(&skipped->thread->slots->peers[peer].flushed, skipped->peer[peer].before);
 }
 
 int remo__fence_except(struct remo_node *node, const struct remo__skipped_writes *skipped) {

@@ -9,11 +9,11 @@
  *
  * Exempt:  only remo__fence_leave flushes a REMO__WRITE_EXEMPT write (op.h), and no fence returns its loss.
  *
- * Skipped: a barrier writes its arrival to each peer, and fences before the next arrival. The fence would
- *          flush only the earlier arrivals, by a read from each peer. The flush is unnecessary: the next
- *          arrival follows the last one on the same connection, and the peers' answers prove that the earlier
- *          one is placed. So the barrier's own fence skips these writes (remo__fence_except). All other
- *          fences cover them. */
+ * Skipped: a barrier writes its arrival to peers, and fences before its next arrival. If the program has
+ *          written nothing in between, the fence would flush only the previous arrival, by a read from each
+ *          of these peers. The flush is unnecessary: the next arrival follows the previous one on the same
+ *          connections, and the completion of the next round proves that the previous arrival is placed. So
+ *          the barrier's own fence skips these writes (remo__fence_except). All other fences cover them. */
 #pragma once
 
 #include "remote/thread.h"
@@ -43,16 +43,14 @@ struct remo__skipped_writes; /* one round of notification writes, of one thread 
 
 /* Allocate a round for one object of the node. Release it by free. Errors: -ENOMEM. */
 int remo__skipped_open(struct remo_node *node, struct remo__skipped_writes **ret_skipped);
-/* Begin a round: it consists of the writes of `thread` until its end. The caller has just called
- * remo__fence_except, so all earlier writes are placed, except those of the last round. */
+/* Begin a round: it consists of the writes of `thread` until remo__skipped_end. The caller has just called
+ * remo__fence_except, so all earlier writes are placed, except those of the previous round. */
 void remo__skipped_begin(struct remo__skipped_writes *skipped, struct remo__thread *thread);
 /* End the round, after all its writes are posted. */
 void remo__skipped_end(struct remo__skipped_writes *skipped);
-/* Abandon the round instead, because a write of it was not posted. The next fence skips nothing. */
+/* Discard the round, because other writes of the thread may lie between its writes. The next fence skips
+ * nothing. */
 void remo__skipped_drop(struct remo__skipped_writes *skipped);
-/* Record that all writes before the latest round are placed, or that their targets have left or failed: the
- * peers' answers prove it. */
-void remo__skipped_placed(struct remo__skipped_writes *skipped);
 /* Do a global fence that skips the latest round, if the calling thread wrote it. Errors: those of
  * remo_fence. */
 int remo__fence_except(struct remo_node *node, const struct remo__skipped_writes *skipped);

@@ -10,6 +10,8 @@
 /* Wait for an operation of a caller that passes no ack. `rc` is the result of its start. */
 static int wait_own(struct remo__ref ref, struct remo_ack *own, int rc, const char *what) {
     struct remo_node *node = ref.thread->node;
+    if (remo__scheduler_of(node)) /* another task may compute before the thread posts the operations */
+        remo__ensure_progress(ref.thread);
     if (rc == 0)
         rc = remo_ack_wait(own, node->op_timeout_ns);
     remo_ack_cancel(own);
@@ -44,8 +46,7 @@ int remo__op_read(struct remo__ref ref, void *dst, size_t bytes, struct remo_ack
     struct remo_node *node = ref.thread->node;
     struct remo_ack own = REMO_ACK_INIT;
     uint64_t piece_max = remo__piece_bytes_max(node, remo__is_direct(node, dst)), at = 0;
-    /* Reads of a thread's tasks share messages: the next poll follows when no task is ready. */
-    uint8_t flags = ack || remo__scheduler_of(node) ? REMO__OP_GATHER : 0;
+    uint8_t flags = ack ? REMO__OP_GATHER : 0;
     int rc = 0;
     do {
         uint64_t piece = remo__min(bytes - at, piece_max);

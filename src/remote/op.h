@@ -71,7 +71,9 @@ void remo__slots_close(struct remo__slots *slots);
 void remo__slots_inherit(struct remo__thread *thread);
 /* Defer operations until the matching uncork, then post those to one peer together: where the fabric
  * supports it, with one doorbell and one completion. A wait or a fence in between posts them early. Calls
- * may be nested. No effect on mapped fabrics. */
+ * may be nested. No effect on mapped fabrics. While tasks of a thread have not ended, operations of the
+ * thread and its tasks are deferred without this call, until an event that remo/task.h lists ("Network"). The
+ * operations of workers are deferred until the caller of remo__workers_run posts or waits. */
 void remo__slots_cork(struct remo__thread *thread);
 void remo__slots_uncork(struct remo__thread *thread);
 

@@ -159,14 +159,17 @@ bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all) {
 }
 
 /* The condition of the task may hold, and not have been checked since. */
+/* A task without a condition sets its own sentence, or keeps the one that a worker has set for it. */
 static void expire_one(struct remo__task *task) {
+    int rc = -ETIMEDOUT;
     if (task->is_ready)
         (void)check_one(task);
     if (task->state != REMO__TASK_PARKED)
         return;
     remo__last_error_of_task = task->last_error;
-    remo__scheduler_make_ready(
-        task, remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time"));
+    if (task->is_ready)
+        rc = remo__fail_static(rc, "timed out: the condition of the wait was not met in time");
+    remo__scheduler_make_ready(task, rc);
 }
 
 void remo__scheduler_expire(struct remo__scheduler *scheduler) {
@@ -227,12 +230,12 @@ void remo__scheduler_remove(struct remo__task *task) {
 
 /* ---- open, close ---- */
 
-static void init_tasks(struct remo__scheduler *scheduler) {
+static void init_tasks(struct remo__scheduler *scheduler, uint32_t first_holder) {
     for (uint32_t i = scheduler->task_count_max + 1; i-- > 0;) {
         struct remo__task *task = &scheduler->tasks[i];
         *task = (struct remo__task){.scheduler = scheduler,
                                     .index = i,
-                                    .holder = scheduler->thread->index | i << REMO__HOLDER_TASK_SHIFT,
+                                    .holder = first_holder + (i << REMO__HOLDER_TASK_SHIFT),
                                     .next = scheduler->free};
         if (i > 0)
             scheduler->free = task;
@@ -243,8 +246,8 @@ static void init_tasks(struct remo__scheduler *scheduler) {
     scheduler->last_ready = &scheduler->first_ready;
 }
 
-int remo__scheduler_open(struct remo__thread *thread, uint32_t task_count_max, size_t stack_bytes,
-                         struct remo__scheduler **ret_scheduler) {
+int remo__scheduler_open(struct remo__thread *thread, uint32_t first_holder, uint32_t task_count_max,
+                         size_t stack_bytes, bool reports_overflow, struct remo__scheduler **ret_scheduler) {
     size_t tasks_bytes = (1 + (size_t)task_count_max) * sizeof(struct remo__task);
     struct remo__scheduler *scheduler = aligned_alloc(REMO__CACHE_LINE, sizeof *scheduler);
     struct remo__task *tasks = aligned_alloc(REMO__CACHE_LINE, tasks_bytes);
@@ -262,11 +265,10 @@ int remo__scheduler_open(struct remo__thread *thread, uint32_t task_count_max, s
                                           .task_count_max = task_count_max,
                                           .timers = timers,
                                           .tasks = tasks};
-    rc = remo__stacks_open(&scheduler->stacks, task_count_max, stack_bytes);
+    rc = remo__stacks_open(&scheduler->stacks, task_count_max, stack_bytes, reports_overflow);
     if (rc != 0)
         goto fail;
-    init_tasks(scheduler);
-    remo__scheduler = scheduler;
+    init_tasks(scheduler, first_holder);
     *ret_scheduler = scheduler;
     return 0;
 fail:
@@ -277,7 +279,6 @@ fail:
 }
 
 void remo__scheduler_close(struct remo__scheduler *scheduler) {
-    remo__scheduler = NULL;
     for (uint32_t i = 1; i <= scheduler->task_count_max; i++)
         remo__context_free(&scheduler->tasks[i].context);
     remo__stacks_close(&scheduler->stacks);

@@ -89,13 +89,17 @@ static inline struct remo__scheduler *remo__scheduler_of(const struct remo_node 
                : NULL;
 }
 
-/* Errors: -ENOMEM. */
-int remo__scheduler_open(struct remo__thread *thread, uint32_t task_count_max, size_t stack_bytes,
-                         struct remo__scheduler **ret_scheduler);
+/* Open a scheduler of `thread`. `first_holder`: the holder of the root; the index of a task is added to it
+ * (thread.h). `reports_overflow`: see stacks.h. The caller sets remo__scheduler. Errors: -ENOMEM. */
+int remo__scheduler_open(struct remo__thread *thread, uint32_t first_holder, uint32_t task_count_max,
+                         size_t stack_bytes, bool reports_overflow, struct remo__scheduler **ret_scheduler);
 void remo__scheduler_close(struct remo__scheduler *scheduler);
 
 /* Make a task READY that starts in `entry`. NULL: all tasks are in use. */
 struct remo__task *remo__scheduler_add(struct remo__scheduler *scheduler, void (*entry)(void));
+/* task.c: make a task that runs `run`. NULL: all tasks are in use. */
+struct remo__task *remo__task_spawn(struct remo__scheduler *scheduler, int (*run)(void *ctx), void *ctx,
+                                    bool is_detached);
 /* Make an ENDED task FREE, or the running one, which never runs again. */
 void remo__scheduler_remove(struct remo__task *task);
 

@@ -3,9 +3,11 @@
 #include "remote/service.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/helper.h"
 #include "remote/op.h"
+#include "remote/wait.h"
 
 #define IMMS_PER_POLL 64u
 #define SWEEP_NS REMO__NS_PER_MS /* between sweeps */
@@ -17,12 +19,26 @@ struct remo__service {
     _Atomic bool is_closing;
 };
 
+/* Rest if other threads have received since the last time. Immediates are delivered afterwards. */
+static bool rest(const struct remo_node *node, uint32_t *relieved) {
+#ifdef REMO_SIM
+    (void)node, (void)relieved; /* a schedule may let any thread rest */
+    return false;
+#else
+    const struct timespec pause = {.tv_nsec = REMO__SERVICE_REST_NS};
+    uint32_t before = *relieved;
+    *relieved = atomic_load_explicit(&node->threads->relieved, memory_order_relaxed);
+    return *relieved != before && nanosleep(&pause, NULL) == 0;
+#endif
+}
+
 static void *serve(void *ctx) {
     struct remo__service *service = ctx;
     struct remo_node *node = service->node;
     const struct remo__fabric_ops *ops = node->fabric->ops;
     struct remo__imm imms[IMMS_PER_POLL];
-    uint32_t quiet = 0, doublings = 0;
+    uint32_t quiet = 0, doublings = 0, relieved = 0;
+    remo__wait_sleep_at_once();
     while (!atomic_load(&service->is_closing)) {
         int count = ops->imm_poll(node->fabric, imms, IMMS_PER_POLL);
         for (int i = 0; i < count; i++)
@@ -32,7 +48,7 @@ static void *serve(void *ctx) {
         bool completed = false;
         bool sweeping =
             atomic_load(&node->threads->is_sweeping) && remo__slots_sweep(node, &quiet, &completed);
-        if (count == 0)
+        if (count == 0 && !rest(node, &relieved))
             ops->imm_wait(node->fabric, sweeping ? SWEEP_NS << doublings : REMO_FOREVER);
         doublings = sweeping && !completed ? (uint32_t)remo__min(doublings + 1, SWEEP_DOUBLINGS_MAX) : 0;
     }

@@ -6,7 +6,15 @@
 
 struct remo__service;
 
+#define REMO__SERVICE_REST_NS (100 * REMO__NS_PER_US)
+
 /* Errors: -ENOMEM, -EAGAIN. */
 int remo__service_start(struct remo_node *node, struct remo__service **ret_service);
 /* Stop the thread. It calls no hook after the return. NULL has no effect. */
 void remo__service_stop(struct remo__service *service);
+
+/* The caller has received what peers had sent to this node before the service thread did. While threads do
+ * so, the service thread rests for REMO__SERVICE_REST_NS at a time, so that no peer has to wake it. */
+static inline void remo__service_relieve(struct remo_node *node) {
+    atomic_fetch_add_explicit(&node->threads->relieved, 1, memory_order_relaxed);
+}

@@ -181,8 +181,9 @@ uint32_t remo__slots_progress(struct remo__thread *thread) {
     uint32_t left = remo__slots_get(&slots->in_flight);
     if (left == 0 || !try_lock(slots))
         return left;
-    /* operations that could not be posted at the uncork */
-    if (slots->deferred_count > 0 && remo__slots_get(&slots->cork_depth) == 0)
+    /* Those that could not be posted at the uncork. Those of tasks are posted when no task is ready. */
+    if (slots->deferred_count > 0 && remo__slots_get(&slots->cork_depth) == 0
+        && !remo__scheduler_of(slots->node))
         deferred_post(slots);
     collect(slots);
     left = slots->in_flight;
@@ -322,12 +323,12 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
         number_write(peer, slot->exempt);
 }
 
-/* Return whether to defer the operation. The caller may reuse the source of an inline write on return, so a
- * deferred write is sent from the slot's bounce block. */
+/* Return whether to defer the operation. Operations of tasks are posted together when no task is ready. The
+ * caller may reuse the source of an inline write on return, so a deferred write is sent from the slot's
+ * bounce block. */
 static bool try_defer(struct remo__start *start) {
-    struct remo__slots *slots = start->slots;
     struct remo__op *op = &start->op;
-    if (slots->cork_depth == 0)
+    if (start->slots->cork_depth == 0 && !start->of_task)
         return false;
     if (op->kind == REMO__OP_WRITE && (op->flags & REMO__OP_INLINE)) {
         /* even without the flag, a fabric may copy the data from the bounce block when it posts */

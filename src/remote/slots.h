@@ -66,6 +66,7 @@ struct remo__start {
     bool exempt; /* this and the next two: see struct remo__slot */
     bool tracked;
     bool flushes;
+    bool of_task; /* other tasks may run before the thread waits: defer the operation */
     const void *src; /* a write through the bounce block: the source to copy into the block */
     void *dst;       /* a read or atomic through the block: where the result is copied to, or NULL */
     struct remo_ack *ack;

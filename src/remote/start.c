@@ -29,6 +29,8 @@ int remo__start(struct remo__start *start) {
     struct remo_node *node = start->slots->node;
     if (!remo__peer_is_up(node, start->op.peer))
         return remo__peer_fail(node, start->op.peer, "start an operation with");
+    const struct remo__scheduler *scheduler = remo__scheduler_of(node);
+    start->of_task = !node->mapped && scheduler && scheduler->thread == start->thread;
     if (start->ack) {
         remo__ack_set_thread(start->ack, start->thread);
         __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
@@ -52,6 +54,9 @@ uint64_t remo__piece_bytes_max(const struct remo_node *node, bool is_direct) {
 }
 
 void remo__ensure_progress(struct remo__thread *thread) {
-    if (!thread->node->mapped && !thread->node->fabric->caps.driven_by_device)
+    const struct remo_node *node = thread->node;
+    /* A task may compute before the thread posts its operation. Workers return to a call that posts. */
+    bool may_be_deferred = remo__scheduler_of(node) && remo__scheduler != thread->workers;
+    if (!node->mapped && (!node->fabric->caps.driven_by_device || may_be_deferred))
         remo__request_sweeps(thread->node);
 }

@@ -3,6 +3,7 @@
  * A write without an ack is in flight when the call returns, and its thread may then compute or sleep. The
  * writing thread wakes the service thread once. The sweeps end when more than QUIET_SWEEPS_MAX in succession
  * have found no such operation. So a thread that posts often causes no further wake-ups. */
+#include "remote/scheduler.h"
 #include "remote/slots.h"
 
 #define QUIET_SWEEPS_MAX 16u
@@ -22,19 +23,22 @@ void remo__slots_uncork(struct remo__thread *thread) {
     remo__slots_set(&slots->cork_depth, slots->cork_depth - 1);
     if (slots->cork_depth > 0)
         return;
-    remo__slots_post_deferred(thread);
+    if (!remo__scheduler_of(thread->node)) /* else when no task is ready */
+        remo__slots_post_deferred(thread);
     if (remo__slots_get(&slots->deferred_count) > 0)
         remo__request_sweeps(thread->node);
 }
 
-/* Drive the operations of threads that have not polled since the last sweep. Returns their number. */
+/* Drive the operations of threads that have not polled since the last sweep, or have some that are deferred.
+ * Returns their number. */
 static uint32_t sweep_once(struct remo_node *node, bool *ret_completed) {
     uint32_t count = atomic_load(&node->threads->count), found = 0, left = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct remo__slots *slots = node->threads->of[i]->slots;
         uint32_t polls = atomic_load_explicit(&slots->polls, memory_order_relaxed);
         uint32_t in_flight = remo__slots_get(&slots->in_flight);
-        if (in_flight > 0 && polls == slots->polls_swept) {
+        /* a task may poll again and again, and not wait: its operations stay deferred */
+        if (in_flight > 0 && (polls == slots->polls_swept || remo__slots_get(&slots->deferred_count) > 0)) {
             found += in_flight;
             left += remo__slots_progress(node->threads->of[i]);
             polls = atomic_load_explicit(&slots->polls, memory_order_relaxed);

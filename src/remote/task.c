@@ -60,10 +60,9 @@ int remo_scheduler_open(struct remo_node *node, const struct remo_scheduler_opti
     struct remo__thread *thread = remo__thread(node);
     if (!thread)
         return remo__last_code();
-    struct remo__scheduler *scheduler;
-    int rc = remo__scheduler_open(thread, count, stack_bytes, &scheduler);
+    int rc = remo__scheduler_open(thread, thread->index, count, stack_bytes, true, &remo__scheduler);
     if (rc == 0)
-        *ret_scheduler = (struct remo_scheduler *)scheduler;
+        *ret_scheduler = (struct remo_scheduler *)remo__scheduler;
     return rc;
 }
 
@@ -84,6 +83,7 @@ int remo_scheduler_close(struct remo_scheduler *scheduler) {
                           "them, or wait until those without an id have ended",
                           count);
     remo__scheduler_close(scheduler_of(scheduler));
+    remo__scheduler = NULL;
     return 0;
 }
 
@@ -104,6 +104,17 @@ static void task_main(void) {
     remo__run_tasks(scheduler);
 }
 
+struct remo__task *remo__task_spawn(struct remo__scheduler *scheduler, int (*run)(void *ctx), void *ctx,
+                                    bool is_detached) {
+    struct remo__task *task = remo__scheduler_add(scheduler, task_main);
+    if (remo__unlikely(!task))
+        return NULL;
+    task->run = run;
+    task->run_ctx = ctx;
+    task->is_detached = is_detached;
+    return task;
+}
+
 int remo_task_spawn(struct remo_scheduler *scheduler, int (*run)(void *ctx), void *ctx,
                     remo_task_id *ret_task) {
     REMO__REQUIRE(scheduler);
@@ -111,15 +122,12 @@ int remo_task_spawn(struct remo_scheduler *scheduler, int (*run)(void *ctx), voi
     int rc = check_caller(scheduler, "spawn a task");
     if (remo__unlikely(rc != 0))
         return rc;
-    struct remo__task *task = remo__scheduler_add(scheduler_of(scheduler), task_main);
+    struct remo__task *task = remo__task_spawn(scheduler_of(scheduler), run, ctx, !ret_task);
     if (remo__unlikely(!task))
         return remo__fail(-EAGAIN,
                           "cannot spawn a task: %u tasks exist; join one, wait for an end, or raise "
                           "task_count_max in struct remo_scheduler_options",
                           scheduler_of(scheduler)->task_count);
-    task->run = run;
-    task->run_ctx = ctx;
-    task->is_detached = !ret_task;
     if (ret_task)
         *ret_task = id_of(task);
     return 0;

@@ -11,6 +11,7 @@
 #include "node/arena.h"
 #include "remote/op.h"
 #include "remote/stats.h"
+#include "remote/scheduler.h"
 
 #define SPINS 1000u       /* about 20 us, longer than a message takes on one machine */
 #define SPINS_CROWDED 20u /* if nodes that share processors outnumber them */
@@ -61,6 +62,10 @@ static void end_thread(struct remo__thread *thread) {
         return;
     }
     call_observers(thread);
+    /* If a worker has not ended, the thread has left operations in flight, against the rules. The memory
+     * stays allocated, because these operations may refer to it. */
+    if (thread->workers && thread->workers->live_count == 0)
+        remo__scheduler_close(thread->workers);
     atomic_store(&thread->attached, DETACHED);
 }
 
@@ -131,6 +136,7 @@ static struct remo__thread *take_thread(struct remo_node *node) {
             continue;
         remo__stats_of_thread(thread, &thread->stats_at_attach);
         remo__slots_inherit(thread);
+        thread->workers = NULL;
         if (thread->buffers && remo__slots_progress(thread) == 0)
             thread->buffers_free = UINT32_MAX; /* the network uses none of the earlier thread's buffers */
         return thread;
@@ -228,14 +234,20 @@ void remo__threads_choose_spins(struct remo_node *node) {
 static void release_thread(struct remo__thread *thread) {
     struct remo__slots *slots = thread->slots;
     struct remo_stats *stats = thread->stats;
+    struct remo__scheduler *workers;
     uint32_t attached = atomic_load(&thread->attached);
-    while (attached == ENDING || !atomic_compare_exchange_weak(&thread->attached, &attached, ORPHANED)) {
+    for (;;) {
+        workers = attached == ATTACHED ? thread->workers : NULL; /* a thread that ends closes its own */
+        if (attached != ENDING && atomic_compare_exchange_weak(&thread->attached, &attached, ORPHANED))
+            break;
         sched_yield();
         attached = atomic_load(&thread->attached);
     }
     if (attached == DETACHED)
         free(thread); /* otherwise its thread frees it */
     remo__slots_close(slots);
+    if (workers)
+        remo__scheduler_close(workers);
     free(stats);
 }
 

@@ -14,8 +14,10 @@
 
 struct remo__slots;
 
-/* A holder is the index of a thread and, in the bits above, the index of a task; 0 is no task. */
+/* A holder is a thread, a task or a worker: the index of the thread and, in the bits above, the index of the
+ * task or worker, or 0 for the thread itself. The flag marks a worker. */
 #define REMO__HOLDER_TASK_SHIFT 8
+#define REMO__HOLDER_WORKER (UINT32_C(1) << 31)
 
 /* One attached thread. Only this thread writes its counters; all threads read them (relaxed). */
 struct remo__thread {
@@ -24,7 +26,8 @@ struct remo__thread {
     struct remo_stats stats_at_attach; /* counted by earlier threads that used this struct */
     bool unfenced;                     /* mapped fabrics: has written since the last CPU fence */
     uint32_t index;
-    uint32_t holder;           /* identifies the thread, or its running task, as the holder of a lock */
+    struct remo__scheduler *workers; /* see workers.h; NULL: none yet */
+    uint32_t holder;           /* identifies the thread, or its running task or worker, as holder of a lock */
     struct remo__slots *slots; /* endpoint and operations in flight */
     char *buffers; /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL before the first remo_buffer_get */
     uint32_t buffers_free; /* one bit for each block */
@@ -51,9 +54,10 @@ struct remo__threads {
     pthread_mutex_t observers_lock; /* protects the list of observers, and their `calls` */
     pthread_cond_t observers_idle;  /* `calls` of an observer has become 0 */
     struct remo__thread_observer *observers;
-    _Atomic uint32_t count;   /* entries of `of` that were ever used */
-    uint32_t spins;           /* iterations of a wait before it yields (wait.c) */
-    _Atomic bool is_sweeping; /* the service thread drives operations that their threads do not (sweep.c) */
+    _Atomic uint32_t count;    /* entries of `of` that were ever used */
+    uint32_t spins;            /* iterations of a wait before it yields (wait.c) */
+    _Atomic uint32_t relieved; /* how often other threads have received for the service thread (service.h) */
+    _Atomic bool is_sweeping;  /* the service thread drives operations that their threads do not (sweep.c) */
     struct remo__thread *of[REMO__THREADS_MAX];
 };
 

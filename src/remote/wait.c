@@ -12,11 +12,15 @@
 #define ATTEMPT_PAUSE_NS_MIN REMO__NS_PER_US
 #define ATTEMPT_PAUSE_NS_MAX REMO__NS_PER_MS
 
+#define SWITCHES_PER_POST (8 * REMO__SWITCHES_PER_CHECK) /* while tasks are ready */
+
 #ifndef REMO_SIM
 #define CHECKS_BEFORE_SLEEP 200u         /* after the spins */
+#define CHECKS_PER_ATTEMPT 16u           /* to execute operations that the fabric does not leave to waits */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions notify no doorbell */
 
-static _Thread_local bool is_last_check;
+static _Thread_local bool is_last_check, sleeps_at_once;
+static _Thread_local uint32_t checks_of_thread;
 #endif
 
 /* Drive the operations of the calling thread. A thread that is not attached has none, and a wait does not
@@ -45,6 +49,17 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
     }
 }
 #else
+/* Execute operations of peers, on which the condition may depend, while the fabric leaves them to waiting
+ * threads; else rarely, in case the helper thread of the fabric gets no processor. */
+static void take_arrivals(const struct remo_node *node, bool is_first) {
+    struct remo__fabric *fabric = node->fabric;
+    if (node->mapped)
+        return;
+    if (atomic_load_explicit(&fabric->leaves_arrivals, memory_order_relaxed)
+        || ++checks_of_thread % CHECKS_PER_ATTEMPT == 0)
+        fabric->ops->take_arrivals(fabric, is_first);
+}
+
 /* Sleep until a completion, if operations of this thread are in flight, else until a notification. */
 static void sleep_until_change(struct remo_node *node, uint32_t seen, uint64_t left_ns, bool is_polling) {
     struct remo__thread *thread = node->mapped ? NULL : remo__thread_attached(node);
@@ -64,31 +79,52 @@ static int sleep_once(struct remo_node *node, int (*ready)(void *ctx), void *ctx
     is_last_check = true;
     int rc = ready(ctx);
     is_last_check = was_last_check; /* `ready` of another wait may contain this one */
-    if (rc == 0)
+    if (rc == 0) {
+        atomic_fetch_sub(&node->fabric->waiting_threads, 1);
         sleep_until_change(node, seen, remo__remaining_ns(deadline_ns), is_polling);
+        atomic_fetch_add(&node->fabric->waiting_threads, 1);
+    }
     atomic_fetch_sub(&bell->sleepers, 1);
     return rc;
 }
 
-static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
-                     bool is_polling) {
-    uint32_t spins = node->threads->spins;
-    for (uint32_t i = 0;; i += i < spins + CHECKS_BEFORE_SLEEP) {
+static int wait_awake(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
+                      bool is_polling) {
+    uint32_t spins = sleeps_at_once ? 0 : node->threads->spins;
+    uint32_t checks = sleeps_at_once ? 0 : spins + CHECKS_BEFORE_SLEEP;
+    for (uint32_t i = 0;; i += i < checks) {
+        take_arrivals(node, i == 0);
         drive(node);
         int rc = ready(ctx);
         if (rc == 0 && i >= spins && deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
             return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
-        if (rc == 0 && i == spins + CHECKS_BEFORE_SLEEP)
+        if (rc == 0 && i == checks)
             rc = sleep_once(node, ready, ctx, deadline_ns, is_polling);
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (i < spins)
             remo__relax();
-        else if (i < spins + CHECKS_BEFORE_SLEEP)
+        else if (i < checks)
             sched_yield();
     }
 }
+
+static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
+                     bool is_polling) {
+    if (node->mapped)
+        return wait_awake(node, ready, ctx, deadline_ns, is_polling);
+    atomic_fetch_add(&node->fabric->waiting_threads, 1);
+    int rc = wait_awake(node, ready, ctx, deadline_ns, is_polling);
+    atomic_fetch_sub(&node->fabric->waiting_threads, 1);
+    return rc;
+}
 #endif
+
+void remo__wait_sleep_at_once(void) {
+#ifndef REMO_SIM
+    sleeps_at_once = true;
+#endif
+}
 
 bool remo__wait_is_last_check(void) {
 #ifdef REMO_SIM
@@ -106,7 +142,9 @@ static int can_run(void *ctx) {
 }
 
 static void find_ready_tasks(struct remo__scheduler *scheduler) {
-    drive(scheduler->node);
+    /* Ready tasks start further operations, which then share posts with those that are deferred. */
+    if (!scheduler->first_ready || scheduler->switches % SWITCHES_PER_POST == 0)
+        drive(scheduler->node);
     (void)remo__scheduler_check(scheduler, false);
     if (scheduler->timer_count > 0)
         remo__scheduler_expire(scheduler);
@@ -150,7 +188,17 @@ int remo__wait_resumed(struct remo_node *node, uint64_t deadline_ns) {
         return remo__wait(node, never, NULL, deadline_ns);
     if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
         return remo__fail_static(-ETIMEDOUT, "timed out: no time is left to wait");
-    return park(scheduler, NULL, NULL, deadline_ns, false);
+    int rc = park(scheduler, NULL, NULL, deadline_ns, false);
+    return rc == -ETIMEDOUT ? remo__fail_static(rc, "timed out: nothing has resumed the task in time") : rc;
+}
+
+/* Pause between two attempts. During the pause a worker may set the sentence of the task's operation. */
+static void pause_attempts(struct remo_node *node, uint64_t deadline_ns) {
+    struct remo__scheduler *scheduler = remo__scheduler_of(node);
+    if (scheduler)
+        (void)park(scheduler, NULL, NULL, deadline_ns, false);
+    else
+        (void)remo__wait_resumed(node, deadline_ns);
 }
 
 /* Inside a task an attempt runs on the task's own stack, so its waits park the task. */
@@ -163,7 +211,7 @@ static int repeat_attempt(struct remo_node *node, int (*attempt)(void *ctx), voi
             return rc < 0 ? rc : 0;
         if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
             return remo__fail_static(-ETIMEDOUT, "timed out: no attempt was successful in time");
-        (void)remo__wait_resumed(node, remo__min(deadline_ns, remo__deadline(pause_ns)));
+        pause_attempts(node, remo__min(deadline_ns, remo__deadline(pause_ns)));
         pause_ns = remo__min(2 * pause_ns, ATTEMPT_PAUSE_NS_MAX);
     }
 }

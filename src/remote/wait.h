@@ -5,9 +5,10 @@
  *            node: remo__wake). For any other condition call remo__wait_polling. The condition checks itself
  *            that the peers on which it depends are up. It is called often, and must not block. If it
  *            depends on a completion, it polls.
- * Progress:  a wait drives the thread's own operations in flight. A sleep ends after REMO__SLEEP_NS_MAX at
- *            most, and the condition is checked again. No wait relies on that: in the simulator a sleep ends
- *            only by a notification, a completion or its deadline.
+ * Progress:  a wait drives the thread's own operations in flight. While it is awake, it also executes
+ *            operations of peers, if the fabric leaves them to threads that wait. A sleep ends after
+ *            REMO__SLEEP_NS_MAX at most, and the condition is checked again. No wait relies on that: in the
+ *            simulator a sleep ends only by a notification, a completion or its deadline.
  * Tasks:     a wait by a task, or by a thread that has tasks, parks the task. Another task then checks the
  *            condition. Waits inside a condition do not park: they block the thread.
  * Errors:    -ETIMEDOUT (never with REMO_FOREVER), and those of `ready`. */
@@ -60,6 +61,10 @@ static inline void remo__retry_end(bool has_succeeded) {
 /* Repeat an attempt that may itself wait or use the network, until it returns a value other than 0. It runs
  * as often as the condition of remo__wait_polling. Returns and errors as above. */
 int remo__wait_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *ctx, uint64_t deadline_ns);
+
+/* Let the waits of the calling thread sleep at once, from now on. A helper thread of the library calls this:
+ * the thread for which it waits may need the processor on which it would spin. */
+void remo__wait_sleep_at_once(void);
 
 /* Return whether the current check is the last before the wait sleeps. The thread is already counted as a
  * sleeper. Threads: those that check a condition. */

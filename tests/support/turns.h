@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cluster.h"
+#include "pause.h"
 
 #define TURNS_NODES_MAX 8u
 
@@ -31,10 +32,9 @@ static inline void record_process(struct turns *turns, uint32_t rank) {
     atomic_store(&turns->pids[rank], getpid());
 }
 
-/* Stop the process of a node. On return it has probably stopped. */
+/* Stop the process of a node. */
 static inline void pause_node(struct turns *turns, uint32_t rank) {
-    kill(atomic_load(&turns->pids[rank]), SIGSTOP);
-    cluster_sleep_ms(20);
+    process_pause(atomic_load(&turns->pids[rank]));
 }
 
 static inline void resume_node(struct turns *turns, uint32_t rank) {

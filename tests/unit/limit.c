@@ -11,7 +11,7 @@
 #include "unit.h"
 
 #define MAPPING_BYTES (2u << 20)
-#define LIMITS_COUNT 19
+#define LIMITS_COUNT 20
 #define ACCOUNTS_COUNT 1000
 
 struct seen {

@@ -69,7 +69,7 @@ int remo__ofi_net_open(struct ofi_net *net, const char *provider, const char *ad
                        const struct remo__log *log);
 void remo__ofi_net_close(struct ofi_net *net);
 
-/* Open a port. `sleepable`: with a descriptor, which adds 0.5 us to each arrival. All zero is a closed
+/* Open a port. `sleepable`: with a descriptor, which adds 0.5 us to each message. All zero is a closed
  * port. */
 int remo__ofi_port_open(struct ofi_port *port, struct ofi_net *net, bool sleepable);
 void remo__ofi_port_close(struct ofi_port *port);

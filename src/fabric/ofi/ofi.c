@@ -320,5 +320,6 @@ const struct remo__fabric_ops remo__fabric_ofi = {
     .imm_poll = ofi_imm_poll,
     .imm_wait = ofi_imm_wait,
     .imm_wake = ofi_imm_wake,
+    .take_arrivals = remo__ofi_take_arrivals,
     .wire = remo__fabric_wire_none,
 };

@@ -3,7 +3,8 @@
  * Model:   an endpoint has a link to each peer that it has used; all its links share one port. A link queues
  *          operations, encodes as many as fit into a message, and writes the message into a ring at the peer.
  *          There the target thread executes them on its node's memory and writes the answers back. It sleeps
- *          while no message arrives, and needs no call of the program.
+ *          while no message arrives, and needs no call of the program. While threads of the program wait,
+ *          they execute the operations, and the target thread rests (ofi/arrivals.c).
  * Why:     fi_read and fi_atomic are not used. Over tcp;ofi_rxm, those to a failed peer cannot be cancelled,
  *          connections are remade silently, words tear, and atomics overtake writes. docs/architecture.md
  *          describes the price on devices with real RMA.
@@ -17,10 +18,10 @@
  *          hundreds of operations share them. Reads whose caller does not wait yet are sent by the next poll,
  *          if that usually follows soon (ofi/endpoint.c). An endpoint takes 2.5 MB and 10 descriptors on
  *          first use, and each link 0.1 MB and 1 descriptor at each end.
- * Threads: the target thread and the control thread share target.lock. A link belongs to the thread that
- *          holds its endpoint: its own thread, or the target thread. The target thread sends queued
- *          operations that the own thread does not drive. A published contact does not change, except that
- *          ranges are added, and is freed with the fabric. */
+ * Threads: the target thread, the control thread and threads that wait share target.lock. A link belongs to
+ *          the thread that holds its endpoint: its own thread, or the target thread. The target thread sends
+ *          queued operations that the own thread does not drive. A published contact does not change, except
+ *          that ranges are added, and is freed with the fabric. */
 #pragma once
 
 #include <pthread.h>
@@ -35,6 +36,7 @@
 #define REMO__OFI_MESSAGE_BYTES_MAX (UINT64_C(1) << 20) /* of one operation, sent in several messages */
 #define REMO__OFI_FLIGHTS_MAX 1024u /* fragments in flight: a power of 2 above depth + window */
 #define REMO__OFI_NONE UINT16_MAX   /* no slot */
+#define REMO__OFI_LEASE_NS 100000   /* of one rest of the target thread, which may be renewed */
 
 static_assert(REMO__OFI_FLIGHTS_MAX >= REMO__OFI_DEPTH + REMO__OFI_WINDOW,
               "each message continues at most one operation");
@@ -83,6 +85,9 @@ struct ofi_target {
     _Atomic bool is_watching;    /* the thread checks for endpoints that are not driven */
     uint32_t idle_checks;        /* consecutive checks at which no endpoint needed help */
     uint32_t watch_doublings;    /* of the time between two checks */
+    /* ofi/arrivals.c */
+    _Atomic uint64_t taken_ns;       /* time of the last take_arrivals, or of the begin of the first lease */
+    _Atomic uint64_t keeps_until_ns; /* until then the target thread does not rest */
 };
 
 struct ofi_fabric {
@@ -188,12 +193,31 @@ static inline struct ofi_fabric *ofi_of(struct remo__fabric *fabric) {
 
 /* ofi/target.c */
 int remo__ofi_target_open(struct ofi_fabric *ofi);
-int remo__ofi_target_start(struct ofi_fabric *ofi);
 void remo__ofi_target_close(struct ofi_fabric *ofi);
 /* Accept earlier offers of a peer that has been connected. */
 void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank);
 /* Cut a peer off: after return none of its requests is executed. */
 void remo__ofi_target_cut_off(struct ofi_fabric *ofi, uint32_t rank);
+
+/* Take events of the port, and execute requests that have arrived. The lock is held. Returns true if a
+ * request was executed. */
+bool remo__ofi_target_serve(struct ofi_fabric *ofi, bool *ret_has_events);
+/* Prepare a sleep on the descriptor of the port, and execute requests that are received already. The lock is
+ * held. Returns false if there was work. */
+bool remo__ofi_target_may_sleep(struct ofi_fabric *ofi);
+
+/* ofi/thread.c */
+int remo__ofi_target_start(struct ofi_fabric *ofi);
+
+/* ofi/arrivals.c */
+void remo__ofi_take_arrivals(struct remo__fabric *fabric, bool is_first);
+/* Leave requests to waiting threads, if there are any, unless a request was delayed less than 5 ms ago.
+ * Threads: the target thread. */
+void remo__ofi_arrivals_leave(struct ofi_fabric *ofi);
+/* A lease has ended. Return whether the next one begins: waiting threads have executed a request during the
+ * lease, and none was delayed. `seen`: the value of `arrivals_taken` when the lease began; updated. Threads:
+ * the target thread. */
+bool remo__ofi_arrivals_renew(struct ofi_fabric *ofi, uint64_t *seen);
 
 /* ofi/endpoint.c */
 int remo__ofi_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint);

@@ -1,32 +1,18 @@
-/* target.c - the target thread: executes requests of peers, and sleeps while there are none.
+/* target.c - the target: accepts offers, and executes requests of peers.
  *
- * libfabric's automatic progress takes 23 us for an 8-byte read (tcp;ofi_rxm 1.17, two cores), because its
- * thread sleeps after every message. This thread takes 8 us, because it polls for a while after each wake-up:
- * twice as long as the last time if the sleep was short, else half as long. */
+ * It executes the requests of an inbound in order, and answers one before the next. A thread that holds
+ * target.lock may call it: the target thread (ofi/thread.c), or a thread that waits (ofi/arrivals.c).
+ * docs/internals/ofi.md describes the protocol. */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/helper.h"
 #include "fabric/ofi/ofi.h"
 
-#define AWAKE_NS_MIN (20 * REMO__NS_PER_US)
-#define AWAKE_NS_MAX REMO__NS_PER_MS
-#define SOON_NS (100 * REMO__NS_PER_US) /* a shorter sleep began too early */
-#define ROUNDS_PER_CHECK 64u            /* some 50 us */
-#define CROWDED_SLEEPS 16u
-#define SLEEP_MS_MAX 5000                /* bounds the delay if a wake-up were lost; none is known to be */
-#define SLEEP_MS_UNTRUSTED 1             /* the provider has no reliable descriptor */
-#define WATCH_DOUBLINGS_MAX 2u           /* 4 ms between checks of endpoints */
-#define IDLE_CHECKS_MAX 16u              /* consecutive checks without need for help, before checks stop */
-#define REUSE_NS REMO__NS_PER_S          /* memory of a link that its owner has closed gets no late writes */
-#define SLICE_NS (100 * REMO__NS_PER_US) /* the shortest time slice that the kernel grants */
+#define REUSE_NS REMO__NS_PER_S /* memory of a link that its owner has closed gets no late writes */
 #define POLL_MAX 16u
 #define PROBE_BYTES 64u
 #define ANSWERS_AT (REMO__OFI_RING_BYTES + PROBE_BYTES)
@@ -245,7 +231,7 @@ static bool serve_all(struct ofi_fabric *ofi) {
     return busy;
 }
 
-/* ---- the thread ---- */
+/* ---- events ---- */
 
 /* A large request is completely placed in its slot. */
 static void request_placed(struct ofi_fabric *ofi, uint32_t entry, uint32_t slot) {
@@ -268,12 +254,15 @@ static void arrival_take(struct ofi_fabric *ofi, uint32_t data) {
         offer_take(ofi, id / ofi->endpoints_max, id % ofi->endpoints_max);
 }
 
-/* An error is about an answer whose asker has failed; the next answer to it detects that. */
-static void events_take(struct ofi_fabric *ofi) {
+/* An error is about an answer whose asker has failed; the next answer to it detects that. Returns true if
+ * there was an event. */
+static bool events_take(struct ofi_fabric *ofi) {
     struct ofi_event events[POLL_MAX];
     int count = 1;
+    bool found = false;
     for (uint32_t reads = 0; count > 0 && reads < POLL_MAX; reads++) {
         count = remo__ofi_port_poll(&ofi->target.port, events, POLL_MAX);
+        found |= count > 0;
         for (int i = 0; i < count; i++) {
             if (events[i].kind == OFI_EVENT_ARRIVED)
                 arrival_take(ofi, events[i].data);
@@ -281,118 +270,18 @@ static void events_take(struct ofi_fabric *ofi) {
         if (ofi->target.port.writes <= REMO__OFI_WINDOW) /* see remo__ofi_links_poll */
             break;
     }
+    return found;
 }
 
-static void serve_once(struct ofi_fabric *ofi) {
+bool remo__ofi_target_serve(struct ofi_fabric *ofi, bool *ret_has_events) {
+    *ret_has_events = events_take(ofi);
+    return serve_all(ofi);
+}
+
+bool remo__ofi_target_may_sleep(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
-    pthread_mutex_lock(&target->lock);
-    events_take(ofi);
-    serve_all(ofi);
-    pthread_mutex_unlock(&target->lock);
-}
-
-/* Help endpoints whose threads do not drive them. They notify this thread once. From then on it checks, first
- * after a millisecond and then less often, until no endpoint has needed help for a while. A thread that waits
- * for a connection always has queued operations, and drives them itself. With many nodes on one machine,
- * checks every millisecond took a large part of the processors. */
-static void help(struct ofi_fabric *ofi) {
-    struct ofi_target *target = &ofi->target;
-    if (!atomic_load(&target->is_watching)) {
-        target->watch_doublings = 0;
-        return;
-    }
-    if (target->watch_doublings < WATCH_DOUBLINGS_MAX)
-        target->watch_doublings++;
-    if (remo__ofi_endpoints_help(ofi)) {
-        target->idle_checks = 0;
-    } else if (++target->idle_checks >= IDLE_CHECKS_MAX) {
-        target->idle_checks = 0;
-        atomic_exchange(&target->is_watching, false);
-        if (remo__ofi_endpoints_help(ofi)) /* a thread may have read `is_watching` before and not notified */
-            atomic_store(&target->is_watching, true);
-    }
-}
-
-static int sleep_ms(struct ofi_target *target) {
-    bool trusted = target->port.fd >= 0 && target->port.net->stream;
-    if (target->stalled || !trusted)
-        return SLEEP_MS_UNTRUSTED;
-    return atomic_load(&target->is_watching) ? SLEEP_MS_UNTRUSTED << target->watch_doublings : SLEEP_MS_MAX;
-}
-
-/* Sleep until a message arrives. Returns the time slept; 0 if there is work already. */
-static uint64_t sleep_idle(struct ofi_fabric *ofi) {
-    struct ofi_target *target = &ofi->target;
-    help(ofi);
-    pthread_mutex_lock(&target->lock);
     bool may = target->port.fd < 0 || remo__ofi_port_may_sleep(&target->port);
-    bool busy = serve_all(ofi); /* may_sleep may have received messages */
-    int timeout_ms = sleep_ms(target);
-    pthread_mutex_unlock(&target->lock);
-    if (!may || busy)
-        return 0;
-    struct pollfd fds[2] = {{.fd = target->wake_fd, .events = POLLIN},
-                            {.fd = target->port.fd, .events = POLLIN}};
-    uint64_t start = remo__now_ns();
-    poll(fds, target->port.fd >= 0 ? 2 : 1, timeout_ms);
-    uint64_t count;
-    if ((fds[0].revents & POLLIN) && read(target->wake_fd, &count, sizeof count) < 0)
-        return 0;
-    return remo__now_ns() - start;
-}
-
-/* The number of involuntary context switches of this thread. */
-static long preemption_count(void) {
-    struct rusage usage;
-    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
-}
-
-/* Poll for `awake_ns`, or until this thread is preempted. Returns false if it was preempted. */
-static bool poll_requests(struct ofi_fabric *ofi, uint64_t awake_ns) {
-    long before = preemption_count();
-    uint64_t until = remo__now_ns() + awake_ns;
-    for (uint32_t rounds = 1; !atomic_load_explicit(&ofi->target.stop, memory_order_relaxed); rounds++) {
-        serve_once(ofi);
-        if (rounds % ROUNDS_PER_CHECK == 0 && preemption_count() != before)
-            return false;
-        if (remo__now_ns() >= until)
-            break;
-    }
-    return preemption_count() == before;
-}
-
-/* Request short time slices, which let this thread interrupt a program that computes on the same processor.
- * Needs Linux 6.12; otherwise, or if the request is refused, nothing changes. Measured: 2.9 ms for an answer
- * without. The call also sets the nice value, to that of the process: otherwise a program of higher priority
- * would starve its own target thread. */
-static void request_short_slices(void) {
-    struct {
-        uint32_t size, policy;
-        uint64_t flags;
-        int32_t nice;
-        uint32_t priority;
-        uint64_t runtime_ns, deadline_ns, period_ns;
-    } attributes = {.size = sizeof attributes, .nice = getpriority(PRIO_PROCESS, 0), .runtime_ns = SLICE_NS};
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
-static void *target_run(void *arg) {
-    struct ofi_fabric *ofi = arg;
-    request_short_slices();
-    uint64_t awake_ns = AWAKE_NS_MIN;
-    uint32_t crowded = 0; /* iterations without polling left, because other threads need the processor */
-    while (!atomic_load(&ofi->target.stop)) {
-        if (!poll_requests(ofi, crowded > 0 ? 0 : awake_ns))
-            crowded = CROWDED_SLEEPS;
-        else if (crowded > 0)
-            crowded--;
-        uint64_t slept_ns = sleep_idle(ofi);
-        if (slept_ns < SOON_NS)
-            awake_ns = remo__min(awake_ns * 2, AWAKE_NS_MAX);
-        else
-            awake_ns = remo__max(awake_ns / 2, AWAKE_NS_MIN);
-    }
-    return NULL;
+    return !serve_all(ofi) && may; /* may_sleep may have received messages */
 }
 
 /* ---- open and close ---- */
@@ -407,13 +296,6 @@ int remo__ofi_target_open(struct ofi_fabric *ofi) {
         return rc;
     size_t entries = (size_t)ofi->base.size * ofi->endpoints_max;
     return remo__ofi_block_open(&target->table, &target->port, entries * sizeof(struct remo__ofi_offer));
-}
-
-int remo__ofi_target_start(struct ofi_fabric *ofi) {
-    struct ofi_target *target = &ofi->target;
-    int rc = remo__helper_start(&target->thread, "remo-target", target_run, ofi);
-    target->started = rc == 0;
-    return rc;
 }
 
 static void target_stop(struct ofi_target *target) {

@@ -345,5 +345,6 @@ const struct remo__fabric_ops remo__fabric_shm = {
     .imm_poll = remo__shm_imm_poll,
     .imm_wait = remo__shm_imm_wait,
     .imm_wake = remo__shm_imm_wake,
+    .take_arrivals = remo__fabric_takes_none,
     .wire = remo__fabric_wire_none,
 };

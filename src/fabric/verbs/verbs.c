@@ -380,5 +380,6 @@ const struct remo__fabric_ops remo__fabric_verbs = {
     .imm_poll = remo__verbs_imm_poll,
     .imm_wait = remo__verbs_imm_wait,
     .imm_wake = remo__verbs_imm_wake,
+    .take_arrivals = remo__fabric_takes_none,
     .wire = verbs_wire,
 };

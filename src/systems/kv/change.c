@@ -9,31 +9,22 @@
 
 /* ---- locks ---- */
 
-static int lock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns) {
+int remo__kv_lock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
-    if (remo__unlikely(mine->is_kept) && remo__kv_release_kept(kv, mine) != 0)
-        return -ETIMEDOUT;
-    int rc = remo_lock_acquire(kv->locks, stripe, timeout_ns);
-    /* Another operation of this window holds the stripe: treat it as one of another thread. */
-    if (rc == -EDEADLK)
-        rc = -ETIMEDOUT;
-    /* Each step of a change leaves the map consistent: "Failure" in docs/internals/kv.md. */
-    if (rc == -EOWNERDEAD)
-        rc = remo_lock_consistent(kv->locks, stripe);
+    int rc = remo__unlikely(mine->is_kept) ? remo__kv_await_kept(kv, mine, remo__deadline(timeout_ns)) : 0;
     if (rc == 0)
-        mine->locks_held++;
-    return rc;
+        rc = remo_lock_acquire(kv->locks, stripe, timeout_ns);
+    /* Each step of a change leaves the map consistent: "Failure" in docs/internals/kv.md. */
+    return remo__likely(rc != -EOWNERDEAD) ? rc : remo_lock_consistent(kv->locks, stripe);
 }
 
-static int unlock_stripe(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
-                         enum remo_fence_scope fence) {
-    mine->locks_held--;
+static int unlock_stripe(struct remo_kv *kv, uint64_t hash, enum remo_fence_scope fence) {
     return remo_lock_release(kv->locks, remo__kv_stripe_of(kv, hash), fence);
 }
 
 /* Release the stripe. Return `status` or, if that is 0, the release's result. */
-static int unlock_with_status(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, int status) {
-    int rc = unlock_stripe(kv, mine, hash, REMO_FENCE_NONE);
+static int unlock_with_status(struct remo_kv *kv, uint64_t hash, int status) {
+    int rc = unlock_stripe(kv, hash, REMO_FENCE_NONE);
     return status != 0 ? status : rc;
 }
 
@@ -42,16 +33,14 @@ static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, 
                               uint32_t node) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
     bool is_same_node = remo_lock_home(kv->locks, stripe) == node;
-    int loss = 0, rc = 0;
-    if (!is_same_node && !kv->node->mapped)
-        rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
-    if (rc != 0)
-        return remo__kv_keep_locked(kv, mine, stripe, node);
-    rc = unlock_stripe(kv, mine, hash, is_same_node ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
-    if (rc != -EAGAIN)
-        return loss != 0 ? loss : rc;
-    mine->locks_held++;
-    return remo__kv_keep_locked(kv, mine, stripe, node);
+    int rc = 0;
+    if (!is_same_node && !kv->node->mapped) /* the ack of the write returns its loss */
+        rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, NULL);
+    if (rc == 0)
+        rc = unlock_stripe(kv, hash, is_same_node ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
+    else
+        rc = -EAGAIN;
+    return rc == -EAGAIN ? remo__kv_keep_locked(kv, mine, stripe, node) : rc;
 }
 
 /* ---- update, fetch_add, compare_put; and put of a key that is present ---- */
@@ -145,7 +134,7 @@ static inline __attribute__((always_inline)) int overwrite_value(struct remo_kv 
     uint64_t hash = remo__kv_op_state(op)->hash;
     int rc = compute_next_value(mine, op, place, &next);
     if (rc != 0)
-        return unlock_with_status(kv, mine, hash, rc);
+        return unlock_with_status(kv, hash, rc);
     rc = write_and_unlock(kv, mine, &next, hash, place);
     if (rc == 0 && op->kind == REMO_KV_FETCH_ADD && op->value) {
         memcpy(op->value, &next.old, sizeof next.old);
@@ -158,7 +147,7 @@ static int update_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
     struct remo__kv_key key = remo__kv_key_of(op, remo__kv_op_state(op)->hash);
     struct remo__kv_location place;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
-    return rc != 0 ? unlock_with_status(kv, mine, key.hash, rc) : overwrite_value(kv, mine, op, &place);
+    return rc != 0 ? unlock_with_status(kv, key.hash, rc) : overwrite_value(kv, mine, op, &place);
 }
 
 /* ---- delete ---- */
@@ -168,7 +157,6 @@ static int update_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
  * Errors: those of a write. */
 static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
                         const struct remo__kv_location *place, bool *ret_in_flight) {
-    int loss = 0;
     uint64_t head = remo__kv_head_with(place->snapshot.head, REMO__KV_DELETED);
     uint32_t node = remo__kv_entry_node(place->entry);
     struct remo_ack ack = REMO_ACK_INIT; /* without one, a fence of another task could take its error */
@@ -176,13 +164,13 @@ static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
                                &head, sizeof head, 0, &ack);
     if (rc != 0)
         return rc;
-    rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, &loss);
+    rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, NULL);
     *ret_in_flight = rc != 0;
     if (rc != 0)
         remo_ack_cancel(&ack);
     else
         rc = remo__ack_settle(&ack, kv->node->op_timeout_ns);
-    return rc != 0 ? rc : loss;
+    return rc;
 }
 
 static int delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
@@ -197,16 +185,16 @@ static int delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
         return remo__kv_keep_locked(kv, mine, remo__kv_stripe_of(kv, state->hash),
                                     remo__kv_entry_node(place.entry));
     if (rc != 0)
-        return unlock_with_status(kv, mine, state->hash, rc);
+        return unlock_with_status(kv, state->hash, rc);
     state->entry = place.entry;
     state->step = REMO__KV_STEP_SEND;
-    mine->to_send_count++;
+    state->owner->to_send_count++;
     return -EINPROGRESS;
 }
 
 /* The key is deleted, whatever the release returns. */
-int remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
-    (void)unlock_stripe(kv, mine, remo__kv_op_state(op)->hash, REMO_FENCE_NONE);
+int remo__kv_delete_finish(struct remo_kv *kv, struct remo_kv_op *op) {
+    (void)unlock_stripe(kv, remo__kv_op_state(op)->hash, REMO_FENCE_NONE);
     return 0;
 }
 
@@ -247,13 +235,13 @@ static int insert_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
     else if (rc == -ENOENT)
         rc = (slot = take_slot(kv)) == REMO__KV_NO_SLOT ? -ENOSPC : 0;
     if (rc != 0)
-        return unlock_with_status(kv, mine, state->hash, rc);
+        return unlock_with_status(kv, state->hash, rc);
     uint64_t head = remo__kv_slot_fill(&kv->shape, kv->own + remo__kv_slot_at(kv, slot), &key, op->value,
                                        op->value_bytes, mine->scratch);
     state->entry = remo__kv_entry_make(remo__kv_index_hash(kv, state->hash), kv->rank, slot,
                                        remo__kv_head_generation(head));
     state->step = REMO__KV_STEP_SEND;
-    mine->to_send_count++;
+    state->owner->to_send_count++;
     return -EINPROGRESS;
 }
 
@@ -263,11 +251,11 @@ static void set_own_state(struct remo_kv *kv, uint64_t entry, enum remo__kv_stat
     remo__store(slot, remo__kv_head_with(remo__load(slot), state));
 }
 
-int remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+int remo__kv_insert_finish(struct remo_kv *kv, struct remo_kv_op *op) {
     set_own_state(kv, remo__kv_op_state(op)->entry, REMO__KV_VALID);
     /* Place it before the next holder of the lock, and callers that learn of the insert, read it. */
     remo__mapped_fence();
-    return unlock_with_status(kv, mine, remo__kv_op_state(op)->hash, 0);
+    return unlock_with_status(kv, remo__kv_op_state(op)->hash, 0);
 }
 
 /* ---- all changes ---- */
@@ -279,12 +267,8 @@ struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct
                                     .entry = (state->entry & ~(UINT64_C(0xffff) << 48)) | kind << 48};
 }
 
-int remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                          int status) {
+int remo__kv_change_abort(struct remo_kv *kv, struct remo_kv_op *op, bool is_sent, int status) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
-    bool is_sent = state->step == REMO__KV_STEP_ACK;
-    if (!is_sent)
-        mine->to_send_count--;
     bool is_insert = op->kind != REMO_KV_DELETE; /* an insert, or a put of an absent key */
     if (is_insert)
         set_own_state(kv, state->entry, REMO__KV_DELETED);
@@ -296,22 +280,12 @@ int remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, stru
         remo__kv_defer_record(kv, &record);
     }
     if (!is_insert)
-        return remo__kv_delete_finish(kv, mine, op);
-    return unlock_with_status(kv, mine, state->hash, status);
+        return remo__kv_delete_finish(kv, op);
+    return unlock_with_status(kv, state->hash, status);
 }
 
-int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                    uint64_t timeout_ns, int *ret_status) {
-    int rc = lock_stripe(kv, mine, remo__kv_op_state(op)->hash, timeout_ns);
-    if (rc == -ETIMEDOUT)
-        return rc;
-    if (rc != 0)
-        *ret_status = rc;
-    else if (op->kind == REMO_KV_UPDATE || op->kind > REMO_KV_PUT)
-        *ret_status = update_key(kv, mine, op);
-    else if (op->kind == REMO_KV_DELETE)
-        *ret_status = delete_key(kv, mine, op);
-    else
-        *ret_status = insert_key(kv, mine, op);
-    return 0;
+int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    if (op->kind == REMO_KV_UPDATE || op->kind > REMO_KV_PUT)
+        return update_key(kv, mine, op);
+    return op->kind == REMO_KV_DELETE ? delete_key(kv, mine, op) : insert_key(kv, mine, op);
 }

@@ -53,11 +53,18 @@ static uint32_t tracker_bytes_of(uint32_t nodes) {
     return (uint32_t)remo__min(remo__max(share, REMO__KV_TRACKER_BYTES_MIN), REMO__KV_TRACKER_BYTES_MAX);
 }
 
+/* Large slots leave memory for fewer workers. */
+static uint32_t workers_of(const struct remo__kv_shape *shape) {
+    uint64_t bytes = (2 + REMO__KV_WORKER_SPARES) * shape->slot_bytes;
+    return (uint32_t)remo__min(remo__max(REMO__KV_WORKERS_BYTES / bytes, 1), REMO__KV_WORKERS_MAX);
+}
+
 /* Allocate private memory. It must be in place before the first peer can send to this node. */
 static int open_private(struct remo_kv *kv, const struct remo_kv_options *options, uint32_t nodes) {
     uint64_t share = (options->capacity + nodes - 1) / nodes;
     kv->slots_per_node = (uint32_t)(share + share / 10 + 1);
     kv->shape = remo__kv_shape_of(options->key_bytes_max, options->value_bytes_max);
+    kv->workers_max = workers_of(&kv->shape);
     kv->stripes = options->stripes;
     kv->hash_mask = UINT64_MAX;
     kv->tracker_bytes = tracker_bytes_of(nodes);
@@ -143,11 +150,6 @@ void remo__kv_set_hash_mask(struct remo_kv *kv, uint64_t mask) {
 
 /* ---- single operations ---- */
 
-static int run_now(struct remo_kv *kv, struct remo_kv_op *op) {
-    int rc = remo_kv_start(kv, op);
-    return rc != 0 ? rc : remo_kv_wait(kv, op);
-}
-
 static int change_now(struct remo_kv *kv, enum remo_kv_kind kind, const void *key, size_t key_bytes,
                       const void *value, size_t value_bytes) {
     struct remo_kv_op op = {.kind = kind,
@@ -155,7 +157,7 @@ static int change_now(struct remo_kv *kv, enum remo_kv_kind kind, const void *ke
                             .key_bytes = key_bytes,
                             .value = (void *)(uintptr_t)value,
                             .value_bytes = value_bytes};
-    return run_now(kv, &op);
+    return remo__kv_run(kv, &op);
 }
 
 int remo_kv_insert(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
@@ -172,22 +174,25 @@ int remo_kv_update(struct remo_kv *kv, const void *key, size_t key_bytes, const 
 
 int remo_kv_put(struct remo_kv *kv, const void *key, size_t key_bytes, const void *value,
                 size_t value_bytes) {
+    REMO__REQUIRE(kv);
     return change_now(kv, REMO_KV_PUT, key, key_bytes, value, value_bytes);
 }
 
 int remo_kv_fetch_add(struct remo_kv *kv, const void *key, size_t key_bytes, uint64_t delta,
                       uint64_t *ret_old) {
+    REMO__REQUIRE(kv);
     struct remo_kv_op op = {.kind = REMO_KV_FETCH_ADD,
                             .key = key,
                             .key_bytes = key_bytes,
                             .value = ret_old,
                             .value_bytes = ret_old ? sizeof *ret_old : 0,
                             .delta = delta};
-    return run_now(kv, &op);
+    return remo__kv_run(kv, &op);
 }
 
 int remo_kv_compare_put(struct remo_kv *kv, const void *key, size_t key_bytes, const void *expected,
                         size_t expected_bytes, const void *value, size_t value_bytes) {
+    REMO__REQUIRE(kv);
     struct remo_kv_op op = {.kind = REMO_KV_COMPARE_PUT,
                             .key = key,
                             .key_bytes = key_bytes,
@@ -195,7 +200,7 @@ int remo_kv_compare_put(struct remo_kv *kv, const void *key, size_t key_bytes, c
                             .value_bytes = value_bytes,
                             .expected = expected,
                             .expected_bytes = expected_bytes};
-    return run_now(kv, &op);
+    return remo__kv_run(kv, &op);
 }
 
 int remo_kv_delete(struct remo_kv *kv, const void *key, size_t key_bytes) {

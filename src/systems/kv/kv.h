@@ -2,7 +2,7 @@
  *
  *   kv.c           open, close, single operations
  *   cursor.c       iteration over all keys
- *   op.c           operations in flight: a window per thread
+ *   op.c           operations in flight: a window per thread or task, and its changes
  *   change.c       each change under the lock of the key's stripe
  *   find.c         from a key to the slot that holds it
  *   kept_stripe.c  a stripe that stays locked while a write may be in flight
@@ -46,8 +46,11 @@
 #define REMO__KV_TRACKERS_BYTES (512u << 10)  /* rings of all senders at a receiver, down to the minimum */
 #define REMO__KV_READS_BYTES (4u << 20)       /* memory for these reads: fewer if slots are large */
 #define REMO__KV_TASK_READS_BYTES (64u << 10) /* of a task */
-#define REMO__KV_LOCK_TRIES_MAX 4u            /* failed attempts in one poll */
-#define REMO__KV_QUEUE_TIMEOUT_NS (20 * REMO__NS_PER_US)    /* wait for a lock, at most once in a poll */
+#define REMO__KV_WORKER_SPARES 2u             /* buffers of a worker besides `outgoing` and `image` */
+#define REMO__KV_WORKERS_MAX 64u              /* of a thread: half of its workers */
+#define REMO__KV_WORKERS_BYTES (4u << 20)     /* of their buffers: fewer workers if slots are large */
+#define REMO__KV_LOCK_TRIES_MAX 16u           /* failed attempts in one poll, on a mapped fabric */
+#define REMO__KV_QUEUE_TIMEOUT_NS (5 * REMO__NS_PER_US)     /* wait for a lock, at most once in a poll */
 #define REMO__KV_RELEASE_TIMEOUT_NS REMO__NS_PER_MS         /* wait for the write under a kept stripe */
 #define REMO__KV_RELEASE_INTERVAL_NS (10 * REMO__NS_PER_MS) /* between two attempts to release it */
 
@@ -63,26 +66,37 @@ struct remo__kv_tracker {
     struct remo_kv *kv;
     struct remo_ringbuffer *ring;
     uint32_t sender;
+    _Atomic uint32_t receiving; /* a receiver: whether a thread receives (tracker.c) */
 };
 
-/* State in the map of one thread, or of one of its tasks. */
+/* State in the map of one thread, or of one of its tasks or workers. */
 struct remo__kv_thread {
     struct remo_kv *kv;
     struct remo__thread *thread;
-    uint32_t holder;                 /* thread->holder while the thread, or the task, runs */
-    uint32_t tasks_count;            /* entries of `tasks` */
-    struct remo__kv_thread **tasks;  /* of a thread: the states of its tasks, by index; NULL: none yet */
-    struct remo_stats *stats;        /* counters of the region of slots */
-    struct remo_kv_op *first, *last; /* in flight, in the order of their start */
+    uint32_t holder;                /* thread->holder while the thread or task runs */
+    uint32_t tasks_count;           /* entries of `tasks` */
+    struct remo__kv_thread **tasks; /* of a thread: the states of its tasks, by index; NULL: none yet */
+    /* Of a thread: the states for its workers, a list by next_worker. A worker uses any that is free. */
+    struct remo__kv_thread *workers, *next_worker;
+    uint32_t workers_count;
+    bool is_used;                        /* by a worker */
+    struct remo__kv_thread *window;      /* whose changes that worker makes */
+    struct remo__last_error *last_error; /* of the thread or task that has called the last poll */
+    struct remo_stats *stats;            /* counters of the region of slots */
+    struct remo_kv_op *first, *last;     /* in flight, in the order of their start */
     uint32_t in_flight_count;
-    uint32_t locks_held;
-    bool is_kept; /* a stripe stays locked: this thread's write to kept_node may still be in flight */
-    uint32_t kept_stripe, kept_node;
+    struct remo_kv_op *first_change, *last_change; /* at step QUEUED */
+    uint32_t changes_count;                        /* in this list */
+    uint32_t locked_count; /* mapped fabrics: operations of this window at steps SEND and ACK */
+    uint32_t failed_tries;
+    bool is_kept; /* a stripe stays locked: a write of this state to kept_node may still be in flight */
+    bool is_releasing;
+    uint32_t kept_stripe, kept_node, kept_holder;
     uint64_t kept_next_ns;  /* time of the next attempt to release it */
     uint32_t to_send_count; /* operations at REMO__KV_STEP_SEND */
-    uint32_t failed_tries;
     uint32_t polls;
-    bool is_ack_missing; /* this poll has met a record that is not acknowledged; later ones are not either */
+    uint32_t next_sender; /* whose records this thread receives next */
+    bool is_ack_missing;  /* this poll has met a record that is not acknowledged; later ones are not either */
     uint64_t acked_position; /* records up to here, in this node's tracker, are acknowledged */
     char *scratch;           /* one slot: a value that does not fit, or is only verified */
     char *outgoing;          /* one slot: a copy that is being written */
@@ -107,6 +121,8 @@ struct remo_kv {
     bool is_small;      /* keys and values of at most 8 bytes, on a mapped fabric: a slot is one cache line */
     uint32_t stripes, slots_per_node, rank;
     uint32_t tracker_bytes, batch_max; /* of each tracker; records in one message */
+    uint32_t workers_max;              /* of a thread */
+    _Atomic uint32_t kept_count;       /* stripes that stay locked (kept_stripe.c) */
     const struct remo__memory *memory; /* of `slots` */
     char *own;                         /* slots of this node */
     struct remo__kv_tracker *trackers; /* [node->size] */
@@ -127,25 +143,33 @@ enum remo__kv_step {
     REMO__KV_STEP_PROBE,    /* get: probe the slot of `entry`, which has been prefetched */
     REMO__KV_STEP_READ,     /* get: a read of the slot into a buffer is in flight */
     REMO__KV_STEP_PREFETCH, /* change: prefetch the slot before the lock is acquired */
-    REMO__KV_STEP_LOCK,     /* change: acquire the lock, and make the change */
+    REMO__KV_STEP_START,    /* change: acquire the lock (mapped fabric), or queue the change for a worker */
+    REMO__KV_STEP_QUEUED,   /* change: no worker has taken it yet */
+    REMO__KV_STEP_CHANGE,   /* change: a worker makes it, or the caller itself */
     REMO__KV_STEP_SEND,     /* insert, delete: send the record of `entry`; the lock is held */
     REMO__KV_STEP_ACK, /* insert: wait until all receivers have acknowledged `position`; the lock is held */
+    REMO__KV_STEP_SETTLED, /* insert, delete: the lock is held; its holder completes the operation */
 };
 
 /* The contents of remo_kv_op.internal. */
 struct remo__kv_op_state {
     struct remo_kv_op *next, *previous;
-    struct remo__kv_thread *owner; /* whose window it is in */
     uint64_t hash;
-    uint64_t deadline_ns; /* 0: not set; the first check of the deadlines sets it */
     uint64_t entry;
+    struct remo__kv_cursor cursor;
+    uint8_t step;
+    uint8_t buffer;                /* number of the buffer of the read */
+    bool was_probed;               /* this slot was probed, and not GOOD: now OLDER suffices */
+    bool is_awaited;               /* a worker, or the caller itself, completes the operation at SETTLED */
+    bool is_sent;                  /* SETTLED: the record was sent */
+    int16_t outcome;               /* SETTLED: 0, or the error with which the operation is aborted */
+    int16_t lost_error;            /* -errno of a node that could not be read and may have the key, or 0 */
+    struct remo__kv_thread *owner; /* whose window it is in */
+    uint64_t deadline_ns;          /* 0: not set; the first check of the deadlines sets it */
     uint64_t position;
     struct remo_ack ack;
-    struct remo__kv_cursor cursor;
-    int16_t lost_error; /* -errno of a node that could not be read and may have the key, or 0 */
-    uint8_t step;
-    uint8_t buffer;  /* number of the buffer of the read */
-    bool was_probed; /* this slot was probed, and not GOOD: now OLDER suffices */
+    struct remo_kv_op *next_change; /* in the list of first_change */
+    struct remo__task *worker;      /* that is parked at SEND or ACK; NULL: none */
 } __attribute__((may_alias));
 
 _Static_assert(sizeof(struct remo__kv_op_state) <= sizeof((struct remo_kv_op *)0)->internal,
@@ -161,6 +185,11 @@ static inline struct remo__kv_op_state *remo__kv_op_state(struct remo_kv_op *op)
  * set: no memory. */
 struct remo__kv_thread *remo__kv_thread_find(struct remo_kv *kv, struct remo__thread *thread);
 void remo__kv_threads_close(struct remo_kv *kv);
+/* Return a state for a worker that makes changes of this window: one that keeps no stripe and has its
+ * buffers; the window's own, if no other is free. The worker clears `is_used`. NULL: none is free. */
+struct remo__kv_thread *remo__kv_worker_take(struct remo_kv *kv, struct remo__kv_thread *mine);
+/* Return whether a worker can make a change with the state. */
+bool remo__kv_worker_is_able(struct remo__kv_thread *own);
 /* Take a buffer, and return its number; -1 if all are in use. */
 int remo__kv_buffer_take(struct remo__kv_thread *mine);
 void remo__kv_buffer_give(struct remo__kv_thread *mine, uint32_t index);
@@ -223,6 +252,10 @@ int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *reco
                           uint32_t *ret_sent_count, uint64_t *ret_position);
 /* Return whether all receivers have acknowledged this node's tracker up to `position`. */
 bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position);
+/* Receive records of some peers, and the next time of others: peers may wait for this node while the calling
+ * thread waits for them. Only on a mapped fabric, because a network does not order acknowledgements of
+ * several threads. */
+void remo__kv_receive_records(struct remo_kv *kv, struct remo__kv_thread *mine);
 /* Defer a record until the next message is sent. */
 void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record);
 
@@ -230,15 +263,20 @@ void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *rec
 
 /* Keep the stripe locked: a write to `node` under it may still be in flight, and would overwrite a change of
  * the next holder. Return -ETIMEDOUT with the sentence set. */
-int remo__kv_keep_locked(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t stripe,
-                         uint32_t node);
-/* Release the kept stripe if its write is no longer in flight. An attempt takes at most
- * REMO__KV_RELEASE_TIMEOUT_NS, once in REMO__KV_RELEASE_INTERVAL_NS. Errors: -ETIMEDOUT (it stays locked). */
+int remo__kv_keep_locked(struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t stripe, uint32_t node);
+/* Release the kept stripe of this state, if any, when its write is no longer in flight. Waits for the write
+ * for at most REMO__KV_RELEASE_TIMEOUT_NS, once in REMO__KV_RELEASE_INTERVAL_NS.
+ * Errors: -ETIMEDOUT (it stays locked). */
 int remo__kv_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine);
-/* Do so in a call that is not a change: the thread's next change may come much later. */
-static inline void remo__kv_try_release_kept(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    if (remo__unlikely(mine->is_kept))
-        (void)remo__kv_release_kept(kv, mine);
+/* Repeat remo__kv_release_kept until it returns 0. Errors: -ETIMEDOUT (the deadline has passed). */
+int remo__kv_await_kept(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t deadline_ns);
+/* Try to release all stripes of the map that the thread, its tasks and its workers keep. A get, a next and a
+ * poll call it, because the next change may come much later. A single change polls only while its record is
+ * not acknowledged; before, it releases only the stripe of its own state. */
+void remo__kv_release_all(struct remo_kv *kv, const struct remo__thread *thread);
+static inline void remo__kv_try_release_kept(struct remo_kv *kv, const struct remo__kv_thread *mine) {
+    if (remo__unlikely(atomic_load_explicit(&kv->kept_count, memory_order_relaxed) != 0))
+        remo__kv_release_all(kv, mine->thread);
 }
 
 /* ---- find.c ---- */
@@ -300,22 +338,27 @@ int remo__kv_fail_not_found(int lost_error);
 
 /* ---- change.c ---- */
 
-/* Acquire the key's stripe, and make the change up to step SEND, or completely. *ret_status is the status of
- * the operation: -EINPROGRESS at step SEND, with the stripe locked.
- * Errors: -ETIMEDOUT (the lock was not free within `timeout_ns`; 0: try once). */
-int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                    uint64_t timeout_ns, int *ret_status);
+/* Acquire the stripe of the key with this hash. Errors: -ETIMEDOUT (0: it is not free), and those of
+ * remo_lock_acquire. */
+int remo__kv_lock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint64_t timeout_ns);
+/* With the stripe locked, make the change up to step SEND, or completely. Blocks. Returns the status of the
+ * operation: -EINPROGRESS at step SEND, with the stripe still locked. */
+int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
 /* Make the slot VALID, release the stripe, and return the status of the insert: all receivers have
  * acknowledged it. */
-int remo__kv_insert_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
+int remo__kv_insert_finish(struct remo_kv *kv, struct remo_kv_op *op);
 /* Release the stripe, and return 0, the status of the delete, because its slot is DELETED. */
-int remo__kv_delete_finish(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
-/* Abort an operation at step SEND or ACK: undo an insert, defer the record of a delete, release the stripe.
- * Return the status of the operation: `status`, or 0 for a delete, which has taken effect. */
-int remo__kv_change_abort(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                          int status);
+int remo__kv_delete_finish(struct remo_kv *kv, struct remo_kv_op *op);
+/* Abort an operation whose record was sent, or not: undo an insert, defer the record of a delete, release the
+ * stripe. Return the status of the operation: `status`, or 0 for a delete, which has taken effect. */
+int remo__kv_change_abort(struct remo_kv *kv, struct remo_kv_op *op, bool is_sent, int status);
 /* Return the record of an insert or delete. */
 struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct remo_kv_op *op);
+
+/* ---- op.c ---- */
+
+/* Make a change, and wait for it. Errors: as of remo_kv_start and remo_kv_wait. */
+int remo__kv_run(struct remo_kv *kv, struct remo_kv_op *op);
 
 /* ---- kv.c ---- */
 

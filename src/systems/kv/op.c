@@ -1,7 +1,7 @@
-/* op.c - operations in flight: each thread has a list of them, and a poll advances each by one step.
- *
+/* op.c - operations in flight: each thread or task has a list of them, its window. Its polls advance them.
  * Invariant: an operation is in the list while its status is -EINPROGRESS. The steps are those of enum
- * remo__kv_step (kv.h); docs/internals/kv.md describes the steps of changes. */
+ * remo__kv_step (kv.h); docs/internals/kv.md describes the steps of changes. On a mapped fabric a poll makes
+ * the changes; elsewhere workers make them, which hold the locks and wait. A poll sends all records. */
 #include <errno.h>
 
 #include "systems/kv/kv.h"
@@ -50,8 +50,9 @@ static int check_op(const struct remo_kv *kv, const struct remo_kv_op *op) {
     return remo__likely(op->kind <= REMO_KV_PUT) ? 0 : check_rare_kind(kv, op);
 }
 
-/* Add the operation to those in flight. */
-static void add_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+/* Add the operation to those in flight. Always inline: a call would make a get in a window 5 % slower. */
+static inline __attribute__((always_inline)) void add_op(struct remo_kv *kv, struct remo__kv_thread *mine,
+                                                         struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     uint64_t hash = remo__kv_hash(op->key, op->key_bytes);
     *state = (struct remo__kv_op_state){
@@ -61,7 +62,7 @@ static void add_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo
         .cursor = remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, hash)),
         .step = op->kind == REMO_KV_GET ? REMO__KV_STEP_SEARCH
                 : kv->node->mapped      ? REMO__KV_STEP_PREFETCH
-                                        : REMO__KV_STEP_LOCK,
+                                        : REMO__KV_STEP_START,
     };
     op->status = -EINPROGRESS;
     if (mine->last)
@@ -203,27 +204,149 @@ static void prefetch_first(const struct remo_kv *kv, struct remo__kv_thread *min
     const char *slot = entry ? remo__kv_mapped(kv, mine, entry) : NULL;
     if (slot)
         prefetch_slot(kv, slot);
-    state->step = REMO__KV_STEP_LOCK;
+    state->step = REMO__KV_STEP_START;
 }
 
-/* Make the change, and complete the operation if its change is complete. Errors: those of remo__kv_change. */
-static int make_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                       uint64_t timeout_ns) {
-    int status, rc = remo__kv_change(kv, mine, op, timeout_ns, &status);
-    if (rc == 0 && status != -EINPROGRESS)
+static void append_change(struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    remo__kv_op_state(op)->step = REMO__KV_STEP_QUEUED;
+    remo__kv_op_state(op)->next_change = NULL;
+    if (mine->first_change)
+        remo__kv_op_state(mine->last_change)->next_change = op;
+    else
+        mine->first_change = op;
+    mine->last_change = op;
+    mine->changes_count++;
+}
+
+static struct remo_kv_op *take_change(struct remo__kv_thread *mine) {
+    struct remo_kv_op *op = mine->first_change;
+    if (!op)
+        return NULL;
+    mine->first_change = remo__kv_op_state(op)->next_change;
+    mine->changes_count--;
+    remo__kv_op_state(op)->step = REMO__KV_STEP_CHANGE;
+    return op;
+}
+
+/* Remove a change from the queue. */
+static void remove_change(struct remo__kv_thread *mine, const struct remo_kv_op *op) {
+    struct remo_kv_op *all = mine->first_change, *next;
+    mine->first_change = NULL;
+    mine->changes_count = 0;
+    for (; all; all = next) {
+        next = remo__kv_op_state(all)->next_change;
+        if (all != op)
+            append_change(mine, all);
+    }
+}
+
+/* Complete an insert or delete at step SETTLED, as the holder of its lock. Returns its status. */
+static int finish_change(struct remo_kv *kv, struct remo_kv_op *op) {
+    const struct remo__kv_op_state *state = remo__kv_op_state(op);
+    if (state->outcome != 0)
+        return remo__kv_change_abort(kv, op, state->is_sent, state->outcome);
+    return op->kind == REMO_KV_DELETE ? remo__kv_delete_finish(kv, op) : remo__kv_insert_finish(kv, op);
+}
+
+/* Acquire the lock, which may take op_timeout_ns, and make the change. Returns as remo__kv_change. */
+static int lock_and_change(struct remo_kv *kv, struct remo__kv_thread *own, struct remo_kv_op *op) {
+    int rc = remo__kv_lock(kv, own, remo__kv_op_state(op)->hash, kv->node->op_timeout_ns);
+    if (rc == -ETIMEDOUT && !own->is_kept)
+        return remo__fail(rc, "an operation on %s timed out: the lock of its key was not free; try again",
+                          remo_channel_name(kv->channel));
+    return rc != 0 ? rc : remo__kv_change(kv, own, op);
+}
+
+/* Make a change of the window, in a worker. If a poll aborts it, the poll sets the sentence. */
+static void make_change(struct remo_kv *kv, struct remo__kv_thread *own, struct remo_kv_op *op) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    state->is_awaited = true;
+    int status = lock_and_change(kv, own, op);
+    if (status == -EINPROGRESS) {
+        state->deadline_ns = 0; /* of the record */
+        state->worker = remo__scheduler->running;
+        while (state->step != REMO__KV_STEP_SETTLED)
+            (void)remo__wait_resumed(kv->node, REMO_FOREVER);
+        status = finish_change(kv, op);
+    }
+    if (status < 0 && state->outcome == 0)
+        remo__worker_report(state->owner->last_error);
+    complete_op(state->owner, op, status);
+}
+
+/* A worker makes changes until none is left, or until it can make no more. */
+static int work(void *ctx) {
+    struct remo__kv_thread *own = ctx;
+    struct remo_kv_op *op;
+    while (remo__kv_worker_is_able(own) && (op = take_change(own->window)) != NULL)
+        make_change(own->kv, own, op);
+    own->is_used = false;
+    return 0;
+}
+
+/* Start workers, and run those that are ready. Changes for which there is none stay in the list. */
+static void run_changes(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    struct remo__kv_thread *own;
+    int rc = 0;
+    for (uint32_t i = 0; i < mine->changes_count && (own = remo__kv_worker_take(kv, mine)) != NULL; i++) {
+        rc = remo__worker_start(mine->thread, work, own);
+        own->is_used = rc == 0;
+        if (rc != 0)
+            break;
+    }
+    remo__workers_run(mine->thread);
+    struct remo_kv_op *op;
+    while (rc == -ENOMEM && (op = take_change(mine)) != NULL)
+        complete_op(mine, op, rc);
+}
+
+/* Complete a change that a poll has made. */
+static void complete_here(struct remo_kv *kv, struct remo_kv_op *op) {
+    struct remo__kv_thread *mine = remo__kv_op_state(op)->owner;
+    mine->locked_count--;
+    complete_op(mine, op, finish_change(kv, op));
+}
+
+/* The record of the change is sent and acknowledged (`outcome` is 0), or the change is to be aborted. */
+static void settle(struct remo_kv *kv, struct remo_kv_op *op, int outcome) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    state->is_sent = state->step == REMO__KV_STEP_ACK;
+    state->outcome = (int16_t)outcome;
+    state->step = REMO__KV_STEP_SETTLED;
+    if (state->worker)
+        remo__task_resume(state->worker);
+    else if (!state->is_awaited)
+        complete_here(kv, op);
+}
+
+/* ---- changes on a mapped fabric ---- */
+
+/* The lock is free: make the change. */
+static void change_locked(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    int status = remo__kv_change(kv, mine, op);
+    if (status == -EINPROGRESS)
+        mine->locked_count++;
+    else
         complete_op(mine, op, status);
-    return rc;
 }
 
-/* A try-lock does not queue and can starve under contention, so the first contended lock of each poll is
- * acquired with a short timeout. A thread that holds another lock must not wait, because a peer may wait for
- * that lock. If the lock is free, an acquire with a timeout also costs less than a try-lock. */
+/* On a mapped fabric a change waits only for its lock. A worker that queued for the lock could be granted it
+ * between two polls, and would hold it idle until the next one. So a poll makes the changes itself, and skips
+ * those whose lock is not free. Such a change can starve. So each poll waits for its first contended lock
+ * (REMO__KV_QUEUE_TIMEOUT_NS), unless the window holds another lock, for which a peer may wait. A free lock
+ * is acquired with this timeout too, because that costs less than a try-lock. */
 static void try_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     if (mine->failed_tries >= REMO__KV_LOCK_TRIES_MAX)
         return;
-    bool may_queue_now = mine->locks_held == 0 && mine->failed_tries == 0;
-    if (make_change(kv, mine, op, may_queue_now ? REMO__KV_QUEUE_TIMEOUT_NS : 0) != 0)
+    bool may_queue_now = mine->locked_count == 0 && mine->failed_tries == 0;
+    int rc =
+        remo__kv_lock(kv, mine, remo__kv_op_state(op)->hash, may_queue_now ? REMO__KV_QUEUE_TIMEOUT_NS : 0);
+    if (rc == 0)
+        change_locked(kv, mine, op);
+    else if (rc == -ETIMEDOUT || rc == -EDEADLK) /* another operation of this window may have the stripe */
         mine->failed_tries++;
+    else
+        complete_op(mine, op, rc);
 }
 
 /* ---- records ---- */
@@ -242,12 +365,10 @@ static uint32_t collect_records(const struct remo_kv *kv, const struct remo__kv_
 static void advance_sent_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
                             uint64_t position) {
     mine->to_send_count--;
-    if (op->kind == REMO_KV_DELETE) {
-        complete_op(mine, op, remo__kv_delete_finish(kv, mine, op));
-        return;
-    }
     remo__kv_op_state(op)->step = REMO__KV_STEP_ACK;
     remo__kv_op_state(op)->position = position;
+    if (op->kind == REMO_KV_DELETE)
+        settle(kv, op, 0);
 }
 
 /* Send the records of this thread's operations, and advance these. Errors: those of remo__kv_send_records. */
@@ -282,21 +403,25 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     case REMO__KV_STEP_PROBE: probe_slot(kv, mine, op); break;
     case REMO__KV_STEP_READ: finish_read(kv, mine, op); break;
     case REMO__KV_STEP_PREFETCH: prefetch_first(kv, mine, state); break;
-    case REMO__KV_STEP_LOCK: try_change(kv, mine, op); break;
-    case REMO__KV_STEP_SEND: break;
+    case REMO__KV_STEP_START:
+        if (kv->node->mapped)
+            try_change(kv, mine, op);
+        else
+            append_change(mine, op);
+        break;
     case REMO__KV_STEP_ACK:
         if (remo__kv_is_acked(kv, mine, state->position))
-            complete_op(mine, op, remo__kv_insert_finish(kv, mine, op));
+            settle(kv, op, 0);
         break;
+    case REMO__KV_STEP_QUEUED:
+    case REMO__KV_STEP_CHANGE:
+    case REMO__KV_STEP_SEND:
+    case REMO__KV_STEP_SETTLED: break;
     }
 }
 
-static void abort_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
+static void abort_get(struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
-    if (state->step == REMO__KV_STEP_SEND || state->step == REMO__KV_STEP_ACK) {
-        complete_op(mine, op, remo__kv_change_abort(kv, mine, op, status));
-        return;
-    }
     if (state->step == REMO__KV_STEP_READ) {
         bool pending = remo_ack_test(&state->ack) == -EINPROGRESS;
         remo_ack_cancel(&state->ack);
@@ -308,7 +433,42 @@ static void abort_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct re
     complete_op(mine, op, status);
 }
 
-/* Abort operations that have been in flight for op_timeout_ns. */
+static void abort_record(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
+                         int status) {
+    mine->to_send_count -= remo__kv_op_state(op)->step == REMO__KV_STEP_SEND;
+    settle(kv, op, status);
+}
+
+/* Abort a change whose lock was not acquired. */
+static void abort_unlocked(const struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    bool is_queued = remo__kv_op_state(op)->step == REMO__KV_STEP_QUEUED;
+    if (is_queued)
+        remove_change(mine, op);
+    complete_op(mine, op,
+                remo__fail(-ETIMEDOUT, "an operation on %s timed out: %s; try again",
+                           remo_channel_name(kv->channel),
+                           is_queued ? "other changes of this thread have not ended"
+                                     : "the lock of its key was not free"));
+}
+
+/* Abort an operation that has been in flight for op_timeout_ns. A worker limits its own waits. */
+static void abort_late(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    enum remo__kv_step step = remo__kv_op_state(op)->step;
+    const char *name = remo_channel_name(kv->channel);
+    if (step == REMO__KV_STEP_SEND || step == REMO__KV_STEP_ACK)
+        abort_record(kv, mine, op,
+                     remo__fail(-ETIMEDOUT,
+                                "an operation on %s timed out: a peer that is up has not acknowledged its "
+                                "record; its outcome is unknown: read the key",
+                                name));
+    else if (op->kind == REMO_KV_GET)
+        abort_get(mine, op,
+                  remo__fail(-ETIMEDOUT,
+                             "an operation on %s timed out: its slot could not be read; try again", name));
+    else if (step == REMO__KV_STEP_START || step == REMO__KV_STEP_QUEUED)
+        abort_unlocked(kv, mine, op);
+}
+
 static void check_deadlines(struct remo_kv *kv, struct remo__kv_thread *mine) {
     uint64_t now = remo__now_ns();
     struct remo_kv_op *next;
@@ -318,13 +478,7 @@ static void check_deadlines(struct remo_kv *kv, struct remo__kv_thread *mine) {
         if (state->deadline_ns == 0)
             state->deadline_ns = now + kv->node->op_timeout_ns;
         else if (now >= state->deadline_ns)
-            abort_op(kv, mine, op,
-                     remo__fail(
-                         -ETIMEDOUT, "an operation on %s timed out: %s", remo_channel_name(kv->channel),
-                         state->step == REMO__KV_STEP_ACK || state->step == REMO__KV_STEP_SEND
-                             ? "a peer that is up has not acknowledged its record; its outcome is unknown: "
-                               "read the key"
-                             : "the lock of its key was not free, or its slot could not be read; try again"));
+            abort_late(kv, mine, op);
     }
 }
 
@@ -333,7 +487,7 @@ static void fail_unsent_ops(struct remo_kv *kv, struct remo__kv_thread *mine, in
     for (struct remo_kv_op *op = mine->first; op; op = next) {
         next = remo__kv_op_state(op)->next;
         if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND)
-            complete_op(mine, op, remo__kv_change_abort(kv, mine, op, status));
+            abort_record(kv, mine, op, status);
     }
 }
 
@@ -341,18 +495,26 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     struct remo_kv_op *next;
     mine->failed_tries = 0;
     mine->is_ack_missing = false;
+    mine->last_error = remo__last_error_of_task;
     remo__kv_try_release_kept(kv, mine);
-    remo__cork(mine->thread); /* post the reads of a window together */
+    remo__cork(mine->thread); /* post the operations of a window together */
     for (struct remo_kv_op *op = mine->first; op; op = next) {
         next = remo__kv_op_state(op)->next;
         advance_op(kv, mine, op);
     }
+    if (!kv->node->mapped)
+        run_changes(kv, mine);
     remo__uncork(mine->thread);
     if (mine->to_send_count > 0) {
         int rc = send_records(kv, mine);
         if (rc != 0 && rc != -ETIMEDOUT)
             fail_unsent_ops(kv, mine, rc);
+        remo__workers_run(mine->thread); /* a delete is complete when its record is sent */
     }
+    if (kv->node->mapped && mine->is_ack_missing)
+        remo__kv_receive_records(kv, mine);
+    if (!kv->node->mapped)
+        remo__slots_post_deferred(mine->thread); /* a task may call this again and again, and not wait */
     if (++mine->polls % REMO__KV_DEADLINE_POLLS == 0)
         check_deadlines(kv, mine);
 }
@@ -390,26 +552,30 @@ struct wait {
     struct remo_kv_op *op;
 };
 
-/* Return whether the thread may sleep in the wait queue of the operation's lock. A thread that holds a lock
- * must not, because a peer may wait for that lock. */
+/* Return whether the thread may sleep in the wait queue of the operation's lock: the operation has no worker.
+ * A thread that holds a lock must not, because a peer may wait for that lock. */
 static bool may_queue(const struct wait *wait) {
-    return wait->op->status == -EINPROGRESS && wait->mine->locks_held == 0
-           && remo__kv_op_state(wait->op)->step == REMO__KV_STEP_LOCK;
+    return wait->kv->node->mapped && wait->op->status == -EINPROGRESS && wait->mine->locked_count == 0
+           && remo__kv_op_state(wait->op)->step == REMO__KV_STEP_START;
 }
 
 /* An attempt: the operation is complete, or the thread may queue for its lock. */
 static int done_or_may_queue(void *ctx) {
     const struct wait *wait = ctx;
-    if (wait->op->status == -EINPROGRESS)
-        poll_all(wait->kv, wait->mine);
+    poll_all(wait->kv, wait->mine);
     return wait->op->status != -EINPROGRESS || may_queue(wait);
 }
 
 /* Queue for the lock of the operation, and make its change. */
 static void queue_for_lock(const struct wait *wait) {
-    if (may_queue(wait)
-        && make_change(wait->kv, wait->mine, wait->op, wait->kv->node->op_timeout_ns) == -ETIMEDOUT)
-        abort_op(wait->kv, wait->mine, wait->op, -ETIMEDOUT);
+    int rc =
+        remo__kv_lock(wait->kv, wait->mine, remo__kv_op_state(wait->op)->hash, wait->kv->node->op_timeout_ns);
+    if (rc == 0)
+        change_locked(wait->kv, wait->mine, wait->op);
+    else if (rc == -ETIMEDOUT)
+        abort_late(wait->kv, wait->mine, wait->op);
+    else
+        complete_op(wait->mine, wait->op, rc);
 }
 
 int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
@@ -421,13 +587,49 @@ int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
     if (remo__unlikely(op->status == -EINPROGRESS && remo__kv_op_state(op)->owner != wait.mine))
         return remo__fail_static(-EPERM,
                                  "cannot wait for the operation: another thread or task has started it");
-    if (op->status == -EINPROGRESS && remo__kv_op_state(op)->step == REMO__KV_STEP_PREFETCH)
-        prefetch_first(kv, wait.mine, remo__kv_op_state(op));
     while (op->status == -EINPROGRESS) {
-        queue_for_lock(&wait);
-        if (op->status == -EINPROGRESS)
-            (void)remo__wait_attempt(kv->node, done_or_may_queue, &wait,
-                                     REMO_FOREVER); /* op has its own deadline */
+        (void)remo__wait_attempt(kv->node, done_or_may_queue, &wait, REMO_FOREVER); /* op has its deadlines */
+        if (may_queue(&wait))
+            queue_for_lock(&wait);
     }
     return op->status;
+}
+
+/* An attempt: the caller can complete its change. */
+static int is_settled(void *ctx) {
+    const struct wait *wait = ctx;
+    poll_all(wait->kv, wait->mine);
+    return remo__kv_op_state(wait->op)->step == REMO__KV_STEP_SETTLED;
+}
+
+/* Make the change in the caller itself: nothing else is in flight. */
+static int change_here(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
+    struct wait wait = {.kv = kv, .mine = mine, .op = op};
+    add_op(kv, mine, op);
+    if (kv->node->mapped)
+        prefetch_first(kv, mine, remo__kv_op_state(op));
+    remo__kv_op_state(op)->step = REMO__KV_STEP_CHANGE;
+    remo__kv_op_state(op)->is_awaited = true;
+    int status = lock_and_change(kv, mine, op);
+    if (status == -EINPROGRESS) {
+        (void)remo__wait_attempt(kv->node, is_settled, &wait, REMO_FOREVER); /* the record has a deadline */
+        status = finish_change(kv, op);
+    }
+    complete_op(mine, op, status);
+    return status;
+}
+
+/* While operations of the window are in flight, the caller must drive them: it may need a lock that one of
+ * them holds. */
+int remo__kv_run(struct remo_kv *kv, struct remo_kv_op *op) {
+    struct remo__kv_thread *mine = remo__kv_thread(kv);
+    if (remo__unlikely(!mine))
+        return remo__last_code();
+    int rc = check_op(kv, op);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    if (remo__likely(mine->in_flight_count == 0))
+        return change_here(kv, mine, op);
+    add_op(kv, mine, op);
+    return remo_kv_wait(kv, op);
 }

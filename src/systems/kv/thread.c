@@ -1,19 +1,27 @@
-/* thread.c - the state of each thread and task in a map, and its buffers for slots.
- * A task has a state of its own, so that operations of tasks overlap; the next task with its index uses it
- * again. On fabrics that are not mapped the buffers are in the arena, so the network accesses them without a
- * copy. A buffer that an operation in flight may still access is not reused. */
+/* thread.c - the state of each thread, task and worker in a map, and its buffers for slots.
+ * A task has a state of its own, so that operations overlap; the next task with its index uses it again. A
+ * worker uses any free one of its thread. On fabrics that are not mapped the buffers are in the arena, so the
+ * network accesses them without a copy. A buffer that an operation in flight may still access is not
+ * reused. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "systems/kv/kv.h"
 
-#define SPARE_BUFFERS 2u /* `outgoing` and `image` */
+#define OWN_BUFFERS 2u /* `outgoing` and `image` */
 
-static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine, bool is_task) {
+static uint32_t buffers_of(const struct remo_kv *kv, uint32_t holder) {
+    bool is_task = holder >> REMO__HOLDER_TASK_SHIFT != 0;
     uint64_t bytes = is_task ? REMO__KV_TASK_READS_BYTES : REMO__KV_READS_BYTES;
     uint64_t most = is_task ? REMO__KV_TASK_READS_MAX : REMO__KV_READS_MAX;
-    uint32_t count = (uint32_t)remo__min(most, 1 + bytes / kv->shape.slot_bytes) + SPARE_BUFFERS;
+    if (holder & REMO__HOLDER_WORKER) /* no window; the others replace those that are lost */
+        return OWN_BUFFERS + REMO__KV_WORKER_SPARES;
+    return (uint32_t)remo__min(most, 1 + bytes / kv->shape.slot_bytes) + OWN_BUFFERS;
+}
+
+static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t holder) {
+    uint32_t count = buffers_of(kv, holder);
     mine->scratch = aligned_alloc(REMO__CACHE_LINE, kv->shape.slot_bytes);
     if (!mine->scratch)
         return remo__fail(-ENOMEM, "no memory for a slot of %llu bytes",
@@ -39,7 +47,7 @@ static struct remo__kv_thread *make_state(struct remo_kv *kv, struct remo__threa
         return NULL;
     }
     mine->kv = kv;
-    int rc = make_buffers(kv, mine, holder != thread->index);
+    int rc = make_buffers(kv, mine, holder);
     if (rc != 0) {
         free(mine->scratch);
         free(mine);
@@ -81,6 +89,38 @@ struct remo__kv_thread *remo__kv_thread_find(struct remo_kv *kv, struct remo__th
     return of_thread->tasks[index];
 }
 
+bool remo__kv_worker_is_able(struct remo__kv_thread *own) {
+    return !own->is_kept && remo__kv_buffer_ensure(own, &own->outgoing) == 0
+           && remo__kv_buffer_ensure(own, &own->image) == 0;
+}
+
+static struct remo__kv_thread *make_worker(struct remo_kv *kv, struct remo__kv_thread *of_thread) {
+    struct remo__kv_thread *own =
+        make_state(kv, of_thread->thread, of_thread->thread->index | REMO__HOLDER_WORKER);
+    if (!own)
+        return NULL;
+    own->next_worker = of_thread->workers;
+    of_thread->workers = own;
+    of_thread->workers_count++;
+    return own;
+}
+
+struct remo__kv_thread *remo__kv_worker_take(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    struct remo__kv_thread *of_thread = atomic_load(&kv->threads[mine->thread->index]);
+    struct remo__kv_thread *own = of_thread->workers;
+    while (own && (own->is_used || !remo__kv_worker_is_able(own)))
+        own = own->next_worker;
+    if (!own && of_thread->workers_count < kv->workers_max)
+        own = make_worker(kv, of_thread);
+    if (!own && !mine->is_used && remo__kv_worker_is_able(mine))
+        own = mine;
+    if (!own)
+        return NULL;
+    own->is_used = true;
+    own->window = mine;
+    return own;
+}
+
 static void close_state(struct remo__kv_thread *mine, bool are_buffers_unused) {
     if (!mine)
         return;
@@ -88,6 +128,10 @@ static void close_state(struct remo__kv_thread *mine, bool are_buffers_unused) {
         remo__arena_free(mine->kv->node->arena, mine->buffers_offset, mine->buffers_bytes);
     for (uint32_t i = 0; i < mine->tasks_count; i++)
         close_state(mine->tasks[i], are_buffers_unused);
+    for (struct remo__kv_thread *own = mine->workers, *next; own; own = next) {
+        next = own->next_worker;
+        close_state(own, are_buffers_unused);
+    }
     free(mine->tasks);
     free(mine->scratch);
     free(mine);

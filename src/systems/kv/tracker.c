@@ -7,7 +7,16 @@
 
 #include "systems/kv/kv.h"
 
+#define SENDERS_PER_POLL 8u
+
 /* ---- receiving ---- */
+
+/* States of a tracker at a receiver. */
+enum {
+    IDLE,
+    RECEIVING, /* a thread receives */
+    ASKED,     /* a thread receives, and shall do so once more */
+};
 
 static uint64_t record_kind(const struct remo__kv_record *record) {
     return record->entry >> 48;
@@ -54,15 +63,16 @@ static void apply_records(struct remo_kv *kv, const struct remo__kv_record *reco
     remo__mutex_unlock(kv->node, &kv->index_mutex);
 }
 
-/* Receive the messages of tracker->sender, without blocking. Runs in the service thread. Each message is
+/* Receive the messages of tracker->sender, without blocking; return whether there was one. Each message is
  * acknowledged as soon as it is applied. Otherwise the ring, which acknowledges every half of its capacity by
  * itself, could acknowledge records before they are applied. */
-static void on_arrival(void *ctx) {
-    struct remo__kv_tracker *tracker = ctx;
+static bool receive_records(struct remo__kv_tracker *tracker) {
     struct remo__kv_record records[REMO__KV_BATCH_MAX];
     size_t bytes;
+    bool has_received = false;
     int rc;
     while ((rc = remo_ringbuffer_receive(tracker->ring, records, sizeof records, &bytes, 0)) == 0) {
+        has_received = true;
         apply_records(tracker->kv, records, (uint32_t)(bytes / sizeof records[0]), tracker->sender);
         (void)remo_ringbuffer_acknowledge(tracker->ring);
     }
@@ -70,6 +80,41 @@ static void on_arrival(void *ctx) {
         remo__log(&tracker->kv->node->log, REMO_LOG_ERROR,
                   "map %s: node %u sent a message that is too long; its records are no longer applied",
                   remo_channel_name(tracker->kv->channel), tracker->sender);
+    return has_received;
+}
+
+/* Receive as the only receiver, until no other thread has asked for it meanwhile. The exchange, which a store
+ * would not do, makes visible what the service thread had received when it asked. */
+static bool receive_alone(struct remo__kv_tracker *tracker) {
+    uint32_t state;
+    bool has_received = false;
+    do {
+        (void)atomic_exchange(&tracker->receiving, RECEIVING);
+        has_received |= receive_records(tracker);
+        state = RECEIVING;
+    } while (!atomic_compare_exchange_strong(&tracker->receiving, &state, IDLE));
+    return has_received;
+}
+
+/* Runs in the service thread. A thread that is receiving may have examined the ring before the message
+ * arrived, so it receives once more. */
+static void on_arrival(void *ctx) {
+    struct remo__kv_tracker *tracker = ctx;
+    if (atomic_exchange(&tracker->receiving, ASKED) == IDLE)
+        receive_alone(tracker);
+}
+
+void remo__kv_receive_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
+    uint32_t size = kv->node->size;
+    for (uint32_t i = 0; i < SENDERS_PER_POLL && i < size; i++) {
+        struct remo__kv_tracker *tracker = &kv->trackers[mine->next_sender];
+        uint32_t idle = IDLE;
+        mine->next_sender = mine->next_sender + 1 < size ? mine->next_sender + 1 : 0;
+        if (tracker->ring && tracker->sender != kv->rank
+            && atomic_compare_exchange_strong(&tracker->receiving, &idle, RECEIVING)
+            && receive_alone(tracker))
+            remo__service_relieve(kv->node);
+    }
 }
 
 /* ---- open and close ---- */

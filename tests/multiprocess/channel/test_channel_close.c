@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../../support/cluster.h"
+#include "../../support/pause.h"
 
 #define NODES 3u
 #define WRITER 0u
@@ -51,8 +52,7 @@ static int get_stuck(struct remo_node *node, struct remo_region *stuck) {
     uint64_t word = 7;
     CHECK_OK(remo_region_write(stuck, PAUSED, 0, &word, 8, 0, NULL));
     CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0)); /* connects */
-    kill(atomic_load(&shared->paused), SIGSTOP);
-    cluster_sleep_ms(20);
+    CHECK(process_pause(atomic_load(&shared->paused)) == 0);
     CHECK_OK(remo_region_write(stuck, PAUSED, 0, &word, 8, 0, NULL));
     return 0;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../../support/cluster.h"
+#include "../../support/pause.h"
 #include "fabric/verbs/verbs.h"
 #include "node/node.h"
 #include "remote/op.h"
@@ -169,7 +170,7 @@ static int slow_peer(struct remo_node *node, void *ctx) {
     struct remo_ack slow_ack = REMO_ACK_INIT, ack = REMO_ACK_INIT;
     CHECK_OK(open_all(node, &region));
     if (remo_node_rank(node) == 0) {
-        kill(atomic_load(&pids[1]), SIGSTOP);
+        CHECK(process_pause(atomic_load(&pids[1])) == 0);
         struct remo__thread *thread = remo__thread(node);
         remo__cork(thread);
         CHECK_OK(remo_region_write(region, 1, 0, &word, 8, 0, &slow_ack));
@@ -195,7 +196,7 @@ static int posted_without_calls(struct remo_node *node, void *ctx) {
     uint64_t word = 7, found = 0;
     CHECK_OK(open_all(node, &region));
     if (remo_node_rank(node) == 0) {
-        kill(atomic_load(&pids[1]), SIGSTOP);
+        CHECK(process_pause(atomic_load(&pids[1])) == 0);
         struct remo__thread *thread = remo__thread(node);
         remo__cork(thread);
         CHECK_OK(remo_region_write(region, 1, 0, &word, 8, 0, NULL));
@@ -226,7 +227,7 @@ static int failure_before_connection(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0) {
-        kill(atomic_load(&pids[1]), SIGSTOP);
+        CHECK(process_pause(atomic_load(&pids[1])) == 0);
         CHECK_OK(signal_later(1, SIGKILL, 200));
         CHECK_CODE(remo_region_read(region, 1, 0, &word, 8, NULL), -EHOSTDOWN);
         wait(NULL);

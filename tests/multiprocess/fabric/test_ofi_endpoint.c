@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../../support/cluster.h"
+#include "../../support/pause.h"
 #include "fabric/ofi/ofi.h"
 #include "node/node.h"
 #include "remote/op.h"
@@ -153,29 +154,6 @@ static int many_links(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* Return the state of the first thread, as in /proc/PID/stat; the signal stops all threads of the process. */
-static char state_of(pid_t pid) {
-    char path[64], state = '?';
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "r");
-    if (file) {
-        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-            state = '?';
-        fclose(file);
-    }
-    return state;
-}
-
-/* Pause a node. The process continues for a moment after the signal was sent. */
-static int pause_node(uint32_t rank) {
-    pid_t pid = atomic_load(&pids[rank]);
-    CHECK_EQUAL(kill(pid, SIGSTOP), 0);
-    while (state_of(pid) != 'T')
-        cluster_sleep_ms(1);
-    cluster_sleep_ms(20); /* for the other threads */
-    return 0;
-}
-
 /* Node 1 pauses with a read in flight, and then fails. Reads of node 2 complete throughout. */
 static int lose_one(struct remo_node *node, struct remo_region *region) {
     struct ofi_endpoint *endpoint = endpoint_of_thread(node);
@@ -184,8 +162,7 @@ static int lose_one(struct remo_node *node, struct remo_region *region) {
     for (uint32_t peer = 1; peer < 3; peer++)
         CHECK_OK(remo_region_read(region, peer, 0, &words[peer], 8, NULL)); /* connects */
     uint64_t owner = endpoint->links[2]->owner;
-    if (pause_node(1))
-        return 1;
+    CHECK(process_pause(atomic_load(&pids[1])) == 0);
     CHECK_OK(remo_region_read(region, 1, 0, &words[1], 8, &ack));
     for (uint32_t i = 0; i < COMPUTING_ROUNDS_MAX; i++)
         CHECK_OK(remo_region_read(region, 2, 0, &words[2], 8, NULL));

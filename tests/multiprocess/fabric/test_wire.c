@@ -3,6 +3,7 @@
  * but these counts hold on every device. */
 #include <errno.h>
 #include <remo/remo.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../../support/cluster.h"
@@ -235,6 +236,53 @@ static int window_of_gets(struct remo_node *node, struct remo_kv *kv) {
     return 0;
 }
 
+#define KEYS 100u
+
+static void make_key(char key[2], uint32_t number) {
+    key[0] = (char)('k' + number / 26);
+    key[1] = (char)('a' + number % 26);
+}
+
+/* Return whether the lock of this key is at node 1. */
+static bool is_locked_there(struct remo_kv *kv, const char key[2]) {
+    return remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(key, 2))) == 1;
+}
+
+/* Return whether the stripe of this key is that of one of the first `count` keys. */
+static bool shares_stripe(const struct remo_kv *kv, char keys[][2], uint32_t count, const char key[2]) {
+    for (uint32_t i = 0; i < count; i++)
+        if (remo__kv_stripe_of(kv, remo__kv_hash(keys[i], 2))
+            == remo__kv_stripe_of(kv, remo__kv_hash(key, 2)))
+            return true;
+    return false;
+}
+
+/* The changes of a window share the posts of each of their three round trips. */
+static int window_of_updates(struct remo_node *node, struct remo_kv *kv) {
+    enum { WINDOW = 16, POSTS_MAX = 3 * 4 };
+    struct remo_kv_op ops[WINDOW];
+    char keys[WINDOW][2];
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < KEYS && found < WINDOW; i++) {
+        make_key(keys[found], i);
+        found += is_locked_there(kv, keys[found]) && !shares_stripe(kv, keys, found, keys[found]);
+    }
+    CHECK_EQUAL(found, WINDOW);
+    struct remo__fabric_wire before = wire(node);
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        ops[i] = (struct remo_kv_op){
+            .kind = REMO_KV_UPDATE, .key = keys[i], .key_bytes = 2, .value = "87654321", .value_bytes = 8};
+        CHECK_OK(remo_kv_start(kv, &ops[i]));
+    }
+    for (uint32_t i = 0; i < WINDOW; i++)
+        CHECK_OK(remo_kv_wait(kv, &ops[i]));
+    struct remo__fabric_wire after = wire(node);
+    CHECK_EQUAL(after.requests - before.requests, 4 * WINDOW);
+    printf("     %llu posts of %u updates\n", (unsigned long long)(after.posts - before.posts), WINDOW);
+    CHECK(after.posts - before.posts <= POSTS_MAX);
+    return 0;
+}
+
 static int map(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
@@ -246,17 +294,19 @@ static int map(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
         CHECK_OK(remo_kv_insert(kv, key, 6, "12345678", 8));
-        for (char last = 'a'; last <= 'z'; last++) { /* one has its lock on the node of its slot */
-            char more[] = {'k', last};
+        for (uint32_t i = 0; i < KEYS; i++) { /* some have their locks on the node of their slots */
+            char more[2];
+            make_key(more, i);
             CHECK_OK(remo_kv_insert(kv, more, 2, "12345678", 8));
         }
     }
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0) {
-        char same[] = {'k', 'a'};
-        while (remo_lock_home(kv->locks, remo__kv_stripe_of(kv, remo__kv_hash(same, 2))) != 1
-               && same[1] < 'z')
-            same[1]++;
+        char same[2];
+        uint32_t i = 0;
+        do
+            make_key(same, i);
+        while (!is_locked_there(kv, same) && ++i < KEYS);
         CHECK_OK(remo_kv_get(kv, key, 6, &value, 8, NULL));
         CHECK_OK(remo_kv_update(kv, same, 2, "87654321", 8));
         CHECK_WIRE(node, CHECK_OK(remo_kv_get(kv, key, 6, &value, 8, NULL)), 1, 1, 1, 0);
@@ -268,6 +318,7 @@ static int map(struct remo_node *node, void *ctx) {
         CHECK_EQUAL(after.posts - before.posts, 3);
         CHECK_EQUAL(after.signalled - before.signalled, 3);
         CHECK_OK(window_of_gets(node, kv));
+        CHECK_OK(window_of_updates(node, kv));
     }
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);

@@ -420,10 +420,11 @@ static int cursor_stale(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-struct cursor_changes {
-    _Atomic uint32_t cursors_running; /* number of nodes with a running cursor */
+struct changes {
+    _Atomic uint32_t cursors_running;  /* number of nodes with a running cursor */
+    _Atomic bool is_held, is_released; /* the service thread of node 1 */
 };
-static struct cursor_changes *changes;
+static struct changes *changes;
 
 /* While two nodes visit all keys, other nodes insert and delete keys, whose slots are reused. No key that
  * stays is missed or returned twice. */
@@ -484,8 +485,7 @@ static int cursor_survivors(struct remo_node *node, void *ctx) {
     }
     if (rank == 0)
         CHECK_OK(cluster_kill(2));
-    while (remo_node_peer(node, 2) == REMO_PEER_UP)
-        cluster_sleep_ms(1);
+    cluster_await_cut_off(node, 2);
     while ((rc = remo_kv_next(kv, &cursor, &key, 8, &bytes, &value, 8, NULL)) != -ENOENT) {
         CHECK(rc == 0 || rc == -EHOSTDOWN);
         CHECK(rc != 0 || (bytes == 8 && key == value && key < 2 * EACH));
@@ -499,8 +499,51 @@ static int cursor_survivors(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a thread that waits for acknowledgements acknowledges records of peers ---- */
+
+/* Hold the service thread. */
+static void hold(void *ctx) {
+    (void)ctx;
+    atomic_store(&changes->is_held, true);
+    while (!atomic_load(&changes->is_released))
+        cluster_sleep_ms(1);
+}
+
+/* The service thread of node 1 is held. Its other thread acknowledges the inserts of node 0 while it waits
+ * itself. */
+static int waiters_acknowledge(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    struct remo_ringbuffer *ring;
+    struct remo_ringbuffer_options options = {.on_arrival = hold};
+    uint64_t rank = remo_node_rank(node);
+    if (open_small(node, &kv) != 0)
+        return 1;
+    CHECK_OK(remo_ringbuffer_open(remo_node_root(node), "ring", &options, &ring));
+    CHECK_OK(remo_channel_wait(remo_ringbuffer_channel(ring), 20 * SECOND));
+    if (rank == 0)
+        CHECK_OK(remo_ringbuffer_send(ring, "", 1, 20 * SECOND, NULL));
+    while (!atomic_load(&changes->is_held))
+        cluster_sleep_ms(1);
+    CHECK_OK(cluster_meet());
+    for (uint64_t id = 2; rank == 0 && id < 100; id++)
+        CHECK_OK(remo_kv_insert(kv, &id, 8, &id, 8));
+    if (rank == 0)
+        atomic_store(&changes->is_released, true);
+    while (!atomic_load(&changes->is_released)) {
+        CHECK_OK(remo_kv_insert(kv, &rank, 8, &rank, 8));
+        CHECK_OK(remo_kv_delete(kv, &rank, 8));
+    }
+    CHECK_OK(cluster_meet());
+    remo_ringbuffer_close(ring);
+    remo_kv_close(kv);
+    return 0;
+}
+
 static void setup(void) {
     atomic_store(&changes->cursors_running, 0);
+    atomic_store(&changes->is_held, false);
+    atomic_store(&changes->is_released, false);
 }
 
 int main(int argc, char **argv) {
@@ -516,6 +559,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(cursor_stale, 3),
         CLUSTER_TEST(cursor_while_changing, 4),
         CLUSTER_TEST(cursor_survivors, 3),
+        CLUSTER_TEST(waiters_acknowledge, 2, .only_on = "shm"),
         {0},
     };
     changes = cluster_shared(sizeof *changes);

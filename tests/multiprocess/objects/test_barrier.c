@@ -8,7 +8,7 @@
 
 #include "../../support/cluster.h"
 
-#define NODES_MAX 16u
+#define NODES_MAX 20u
 
 static struct shared {
     _Atomic uint64_t rounds[NODES_MAX];
@@ -72,15 +72,23 @@ static int visibility(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* The number of writes that include/remo/barrier.h states. */
+static uint32_t writes_of(uint32_t participants) {
+    uint32_t radix = 1;
+    while (radix * radix < participants)
+        radix++;
+    return participants <= 16 ? participants - 1 : radix - 1 + (participants - 1) / radix;
+}
+
 static int costs(struct remo_node *node, void *ctx) {
     struct remo_barrier *barrier;
-    uint32_t size = remo_node_size(node);
+    uint32_t writes = writes_of(remo_node_size(node));
     (void)ctx;
     if (open_barrier(node, "barrier", &barrier) != 0)
         return 1;
     struct remo_channel *channel = remo_barrier_channel(barrier);
     for (uint32_t round = 0; round < 20; round++)
-        CHECK_COST(channel, CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND)), 0, size - 1, 0, size - 1);
+        CHECK_COST(channel, CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND)), 0, writes, 0, writes);
     CHECK_OK(cluster_meet());
     remo_barrier_close(barrier);
     return 0;
@@ -233,6 +241,66 @@ static int failure_behind_slow_peer(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Node 0 announces its arrival to nodes 1 to 5, 10 and 15 only. They are late; all others detect the failure
+ * nevertheless. */
+static int failure_behind_slow_stages(struct remo_node *node, void *ctx) {
+    struct remo_barrier *barrier;
+    uint32_t rank = remo_node_rank(node);
+    bool is_late = rank <= 5 || rank % 5 == 0;
+    (void)ctx;
+    if (open_barrier(node, "barrier", &barrier) != 0)
+        return 1;
+    CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        cluster_sleep_ms(60000);
+        return 1;
+    }
+    if (rank == 1)
+        CHECK_OK(cluster_kill(0));
+    if (!is_late)
+        CHECK_SENTENCE(remo_barrier_wait(barrier, 100 * SECOND), -EHOSTDOWN, "node 0");
+    CHECK_OK(cluster_meet());
+    if (is_late)
+        CHECK_CODE(remo_barrier_wait(barrier, 100 * SECOND), -EHOSTDOWN);
+    CHECK_OK(cluster_meet());
+    remo_barrier_close(barrier);
+    return 0;
+}
+
+/* Wait until the sentence of a timeout names node 0: the announcements of others may still be in flight. */
+static int time_out_at_node_0(struct remo_barrier *barrier, const char *sentence) {
+    do
+        CHECK_SENTENCE(remo_barrier_wait(barrier, SECOND / 50), -ETIMEDOUT, "has not arrived in round 1");
+    while (!strstr(remo_last_error(), "node 0"));
+    CHECK(strstr(remo_last_error(), sentence));
+    return 0;
+}
+
+/* In the second stage the sentence of a timeout names a range of participants. Nodes 0 and 16 arrive last.
+ * The others receive the announcements of the first stage, and wait for that of node 0 in the second one. */
+static int timeouts_of_stages(struct remo_node *node, void *ctx) {
+    static const char of_five[] = "node 0, or one of the 4 participants before it, has not arrived";
+    static const char of_two[] = "node 0, or the participant before it, has not arrived";
+    struct remo_barrier *barrier;
+    uint32_t rank = remo_node_rank(node);
+    (void)ctx;
+    if (open_barrier(node, "barrier", &barrier) != 0)
+        return 1;
+    if (rank % 5 != 0 && rank != 16)
+        CHECK_CODE(remo_barrier_wait(barrier, 0), -ETIMEDOUT);
+    CHECK_OK(cluster_meet());
+    for (uint32_t turn = 5; turn <= 15; turn += 5) { /* each needs the announcement of the one before it */
+        if (rank == turn)
+            CHECK_OK(time_out_at_node_0(barrier, turn < 15 ? of_five : of_two));
+        CHECK_OK(cluster_meet());
+    }
+    CHECK_OK(remo_barrier_wait(barrier, 100 * SECOND));
+    CHECK_OK(cluster_meet());
+    remo_barrier_close(barrier);
+    return 0;
+}
+
 /* A node may close after the last round at once; the round succeeds on all other nodes. */
 static int close_after_round(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
@@ -294,16 +362,23 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(rounds, 4),
         CLUSTER_TEST_NAMED("rounds_of_1", rounds, 1),
         CLUSTER_TEST_NAMED("rounds_of_9", rounds, 9),
+        CLUSTER_TEST_NAMED("rounds_of_20", rounds, 20),
         CLUSTER_TEST_NAMED("rounds_threads", rounds, 3, .as_threads = 1),
         CLUSTER_TEST(visibility, 3),
+        CLUSTER_TEST_NAMED("visibility_of_17", visibility, 17),
         CLUSTER_TEST(costs, 4),
+        CLUSTER_TEST_NAMED("costs_of_20", costs, 20),
         CLUSTER_TEST(subsets, 4),
         CLUSTER_TEST(timeouts, 3),
+        CLUSTER_TEST(timeouts_of_stages, 17),
         CLUSTER_TEST(threads, 3),
         CLUSTER_TEST(participant_fails, 4),
         CLUSTER_TEST(failure_behind_slow_peer, 3),
+        CLUSTER_TEST(failure_behind_slow_stages, 17),
         CLUSTER_TEST_NAMED("participant_fails_5", participant_fails, 5),
+        CLUSTER_TEST_NAMED("participant_fails_18", participant_fails, 18),
         CLUSTER_TEST(close_after_round, 4),
+        CLUSTER_TEST_NAMED("close_after_round_18", close_after_round, 18),
         CLUSTER_TEST(close_before_round, 3),
         CLUSTER_TEST(idle, 4),
         {0}};

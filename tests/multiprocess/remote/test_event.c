@@ -13,6 +13,7 @@
 
 #include "../../support/cluster.h"
 #include "../../support/job.h"
+#include "../../support/pause.h"
 
 #define ROUNDS 1500u /* x 2 x 20 ms = 60 s: more than PATIENCE_HANG_NS */
 #define WAITS 1000u
@@ -216,7 +217,7 @@ static int failure_while_armed(struct remo_node *node, void *ctx) {
     while (remo_node_rank(node) == 1)
         cluster_sleep_ms(1000);
     CHECK_OK(remo_event_open(node, &event));
-    CHECK(kill(atomic_load(&shared->pid), SIGSTOP) == 0);
+    CHECK(process_pause(atomic_load(&shared->pid)) == 0);
     CHECK_OK(remo_region_read(region, 1, 0, &value, sizeof value, &ack));
     CHECK_OK(remo_event_arm(event));
     CHECK_OK(cluster_kill(1));

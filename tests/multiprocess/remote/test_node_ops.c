@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../../support/cluster.h"
+#include "../../support/pause.h"
 
 #define BYTES 65536u
 
@@ -288,8 +289,7 @@ static int paused(struct remo_node *node, void *ctx) {
         uint64_t word, turn = 0;
         while (remo_region_read(region, 1, 0, &word, 8, NULL) == -ETIMEDOUT && turn < 100)
             turn++; /* connects */
-        kill(atomic_load(&shared->pids[1]), SIGSTOP);
-        cluster_sleep_ms(20);
+        CHECK(process_pause(atomic_load(&shared->pids[1])) == 0);
         int result = strcmp(remo_node_fabric(node), "ofi") == 0 ? paused_without_memory(node, region)
                                                                 : paused_with_memory(node, region);
         kill(atomic_load(&shared->pids[1]), SIGCONT);
@@ -305,8 +305,7 @@ static int paused(struct remo_node *node, void *ctx) {
 static int lose_write(struct remo_node *node, struct short_thread *short_thread, uint32_t peer,
                       _Atomic pid_t *pid) {
     pthread_t thread;
-    kill(atomic_load(pid), SIGSTOP);
-    cluster_sleep_ms(20);
+    CHECK(process_pause(atomic_load(pid)) == 0);
     CHECK(pthread_create(&thread, NULL, short_thread_main, short_thread) == 0);
     pthread_join(thread, NULL);
     CHECK_OK(short_thread->result);
@@ -349,9 +348,8 @@ static int lose_writes(struct remo_node *node, struct remo_region *region) {
     for (uint32_t to = 1; to < 4; to++) {
         CHECK_OK(remo_region_write(region, to, 0, &word, 8, 0, NULL));
         CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, to)); /* connects */
-        kill(atomic_load(&shared->pids[to]), SIGSTOP);
+        CHECK(process_pause(atomic_load(&shared->pids[to])) == 0);
     }
-    cluster_sleep_ms(20);
     for (uint32_t to = 1; to < 4; to++)
         CHECK_OK(remo_region_write(region, to, 0, &word, 8, 0, NULL));
     for (uint32_t to = 1; to < 3; to++) {
@@ -404,7 +402,7 @@ static int starved(struct remo_node *node, void *ctx) {
     const uint64_t *own = remo_region_local(short_thread.region);
     if (rank == 0) {
         pthread_t thread;
-        kill(atomic_load(&shared->pids[1]), SIGSTOP);
+        CHECK(process_pause(atomic_load(&shared->pids[1])) == 0);
         int rc = pthread_create(&thread, NULL, short_thread_main, &short_thread);
         if (rc == 0) {
             pthread_join(thread, NULL);

@@ -3,6 +3,7 @@
  * minimum size. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,7 +11,9 @@
 #include <unistd.h>
 
 #include "../../support/cluster.h"
+#include "../../support/pause.h"
 #include "remote/scheduler.h"
+#include "remote/slots.h"
 
 static int end_at_once(void *ctx) {
     (void)ctx;
@@ -409,7 +412,7 @@ static int lose_reads(void *ctx) {
     uint64_t key = 5, value;
     size_t bytes;
     int rc;
-    CHECK(kill(*pid_of_peer, SIGSTOP) == 0);
+    CHECK(process_pause(*pid_of_peer) == 0);
     for (uint32_t i = 0; i < LOST; i++) {
         rc = remo_kv_get(ctx, &key, sizeof key, &value, sizeof value, &bytes);
         if (rc != 0 && rc != -ENOBUFS)
@@ -446,6 +449,39 @@ static int lost_reads(struct remo_node *node, void *ctx) {
 
 /* ---- last_task: the thread still waits for an operation when its last task has ended ---- */
 
+struct holding {
+    struct remo_node *node;
+    struct remo__mutex *mutex;
+    _Atomic bool is_held;
+};
+
+/* Hold the mutex for a while, in a thread of its own. */
+static void *hold(void *ctx) {
+    struct holding *holding = ctx;
+    (void)remo__mutex_lock(holding->node, holding->mutex, REMO_FOREVER);
+    atomic_store(&holding->is_held, true);
+    cluster_sleep_ms(20);
+    remo__mutex_unlock(holding->node, holding->mutex);
+    return NULL;
+}
+
+/* The wait parks, because another thread uses the slots; meanwhile the last task ends. */
+static int wait_while_held(struct remo_node *node, struct remo_scheduler *scheduler,
+                           struct remo_region *region) {
+    struct holding holding = {.node = node, .mutex = &remo__thread(node)->slots->lock};
+    struct remo_ack ack = REMO_ACK_INIT;
+    pthread_t thread;
+    CHECK_OK(remo_task_spawn(scheduler, end_at_once, NULL, NULL));
+    CHECK_OK(remo_region_read(region, 1, 0, buffer, sizeof buffer, &ack));
+    CHECK(pthread_create(&thread, NULL, hold, &holding) == 0);
+    while (!atomic_load(&holding.is_held))
+        sched_yield();
+    CHECK_OK(remo_ack_wait(&ack, REMO_FOREVER));
+    CHECK(pthread_join(thread, NULL) == 0);
+    remo_task_yield(); /* if the wait did not park */
+    return 0;
+}
+
 static int last_task(struct remo_node *node, void *ctx) {
     struct remo_scheduler *scheduler;
     struct remo_region *region;
@@ -459,8 +495,9 @@ static int last_task(struct remo_node *node, void *ctx) {
         remo__task_resume(&((struct remo__scheduler *)scheduler)->tasks[0]);
         CHECK_OK(remo_task_spawn(scheduler, end_at_once, NULL, NULL));
         CHECK_OK(remo_region_read(region, 1, 0, buffer, sizeof buffer, &ack));
-        CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
+        CHECK_OK(remo_ack_wait(&ack, REMO_FOREVER));
         remo_task_yield(); /* if the wait did not park */
+        CHECK(wait_while_held(node, scheduler, region) == 0);
         CHECK_OK(remo_scheduler_close(scheduler));
     }
     CHECK_OK(cluster_meet());
