@@ -19,7 +19,8 @@
  * Waits:   a task may call every function of the library except remo_scheduler_close. A wait on an
  *          object of another struct remo_node, or a system call that blocks, blocks the whole
  *          thread. A call that need not wait does not switch: a task that computes for long, or
- *          repeats calls with timeout 0, delays the other tasks; call remo_task_yield in between. A
+ *          repeats calls with timeout 0, delays the other tasks; call remo_task_yield in between.
+ *          If a thread with tasks has not switched for 5 to 15 s, the node logs a warning. A
  *          function that a wait calls (remo_sst_wait) must not wait itself, and must not use a map.
  * Network: while tasks of the thread have not ended, operations of the thread and its tasks are
  *          deferred, so that those to one peer share messages. They are posted when no task is

@@ -207,7 +207,7 @@ struct remo__task *remo__scheduler_add(struct remo__scheduler *scheduler, void (
         return NULL;
     *link = task->next;
     scheduler->task_count++;
-    scheduler->live_count++;
+    remo__scheduler_count(&scheduler->live_count, 1);
     char *stack = remo__stacks_at(&scheduler->stacks, task->index - 1);
     size_t stack_bytes = scheduler->stacks.stack_bytes - remo__align_up(sizeof *task->last_error, 64);
     task->last_error = (struct remo__last_error *)(stack + stack_bytes);

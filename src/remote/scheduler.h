@@ -58,10 +58,11 @@ struct remo__scheduler {
     uint16_t serial; /* number of this scheduler in the process; wraps */
     struct remo__task *running;
     struct remo__task *first_ready, **last_ready; /* the run queue */
-    uint32_t live_count;                          /* tasks that have not ended, without the root */
+    _Atomic uint32_t live_count;                  /* tasks that have not ended, without the root */
     uint32_t task_count;                          /* tasks that are not FREE, without the root */
     uint32_t task_count_max;
-    uint32_t switches;
+    _Atomic uint32_t switches;
+    _Atomic bool is_asleep;           /* the thread waits until a task is ready, or is about to */
     bool is_checking;                 /* conditions are being checked: they must not park */
     struct remo__task *polled;        /* parked with a condition; the latest first */
     struct remo__task *polled_cursor; /* checked next, of those that are not the latest */
@@ -72,9 +73,23 @@ struct remo__scheduler {
     struct remo__task *free;
     struct remo__task *tasks; /* [1 + task_count_max]; tasks[0] is the root */
     struct remo__stacks stacks;
-    struct remo__last_error waiting_error;                    /* of the waits of the scheduler itself */
+    struct remo__last_error waiting_error; /* of the waits of the scheduler itself */
+    struct remo__scheduler *watched_next;  /* this and the following: see watch.c */
+    uint32_t switches_seen, looks;
     _Atomic(struct remo__task *) resumed REMO__CACHE_ALIGNED; /* other threads append */
 };
+
+/* Return whether a task has not ended. */
+static inline bool remo__scheduler_lives(const struct remo__scheduler *scheduler) {
+    return atomic_load_explicit(&scheduler->live_count, memory_order_relaxed) > 0;
+}
+
+/* Change a counter that only the thread of the scheduler writes. Returns the new value. */
+static inline uint32_t remo__scheduler_count(_Atomic uint32_t *counter, uint32_t change) {
+    uint32_t value = atomic_load_explicit(counter, memory_order_relaxed) + change;
+    atomic_store_explicit(counter, value, memory_order_relaxed);
+    return value;
+}
 
 /* The scheduler of the calling thread, or NULL. The simulator replaces it when it switches. */
 extern _Thread_local struct remo__scheduler *remo__scheduler __attribute__((tls_model("initial-exec")));
@@ -83,7 +98,7 @@ extern _Thread_local struct remo__scheduler *remo__scheduler __attribute__((tls_
  * waits by itself. */
 static inline struct remo__scheduler *remo__scheduler_of(const struct remo_node *node) {
     struct remo__scheduler *scheduler = remo__scheduler;
-    return remo__unlikely(scheduler != NULL) && scheduler->node == node && scheduler->live_count > 0
+    return remo__unlikely(scheduler != NULL) && scheduler->node == node && remo__scheduler_lives(scheduler)
                    && !scheduler->is_checking
                ? scheduler
                : NULL;

@@ -8,6 +8,7 @@
 #include "base/helper.h"
 #include "remote/op.h"
 #include "remote/wait.h"
+#include "remote/watch.h"
 
 #define IMMS_PER_POLL 64u
 #define SWEEP_NS REMO__NS_PER_MS /* between sweeps */
@@ -48,8 +49,9 @@ static void *serve(void *ctx) {
         bool completed = false;
         bool sweeping =
             atomic_load(&node->threads->is_sweeping) && remo__slots_sweep(node, &quiet, &completed);
+        uint64_t next_look_ns = remo__watch_look(node);
         if (count == 0 && !rest(node, &relieved))
-            ops->imm_wait(node->fabric, sweeping ? SWEEP_NS << doublings : REMO_FOREVER);
+            ops->imm_wait(node->fabric, sweeping ? SWEEP_NS << doublings : next_look_ns);
         doublings = sweeping && !completed ? (uint32_t)remo__min(doublings + 1, SWEEP_DOUBLINGS_MAX) : 0;
     }
     return NULL;

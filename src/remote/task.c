@@ -6,6 +6,7 @@
 
 #include "remote/scheduler.h"
 #include "remote/wait.h"
+#include "remote/watch.h"
 
 static int check_caller(const struct remo_scheduler *scheduler, const char *what) {
     if ((const struct remo__scheduler *)scheduler == remo__scheduler)
@@ -61,9 +62,11 @@ int remo_scheduler_open(struct remo_node *node, const struct remo_scheduler_opti
     if (!thread)
         return remo__last_code();
     int rc = remo__scheduler_open(thread, thread->index, count, stack_bytes, true, &remo__scheduler);
-    if (rc == 0)
-        *ret_scheduler = (struct remo_scheduler *)remo__scheduler;
-    return rc;
+    if (rc != 0)
+        return rc;
+    remo__watch_add(remo__scheduler);
+    *ret_scheduler = (struct remo_scheduler *)remo__scheduler;
+    return 0;
 }
 
 int remo_scheduler_close(struct remo_scheduler *scheduler) {
@@ -82,6 +85,7 @@ int remo_scheduler_close(struct remo_scheduler *scheduler) {
                           "cannot close a scheduler: %u tasks have not ended or have not been joined; join "
                           "them, or wait until those without an id have ended",
                           count);
+    remo__watch_remove(scheduler_of(scheduler));
     remo__scheduler_close(scheduler_of(scheduler));
     remo__scheduler = NULL;
     return 0;
@@ -95,7 +99,7 @@ static void task_main(void) {
     struct remo__scheduler *scheduler = remo__scheduler;
     struct remo__task *task = scheduler->running;
     task->run_result = task->run(task->run_ctx);
-    scheduler->live_count--;
+    remo__scheduler_count(&scheduler->live_count, UINT32_MAX);
     task->state = REMO__TASK_ENDED;
     if (task->joiner && task->joiner->state == REMO__TASK_PARKED)
         remo__scheduler_make_ready(task->joiner, 0);
@@ -178,7 +182,7 @@ int remo_task_join(struct remo_scheduler *scheduler, remo_task_id id, uint64_t t
 
 void remo_task_yield(void) {
     struct remo__scheduler *scheduler = remo__scheduler;
-    if (!scheduler || scheduler->live_count == 0 || scheduler->is_checking)
+    if (!scheduler || !remo__scheduler_lives(scheduler) || scheduler->is_checking)
         return;
     remo__scheduler_append(scheduler, scheduler->running);
     remo__run_tasks(scheduler);

@@ -11,7 +11,7 @@
 #include "node/arena.h"
 #include "remote/op.h"
 #include "remote/stats.h"
-#include "remote/scheduler.h"
+#include "remote/watch.h"
 
 #define SPINS 1000u       /* about 20 us, longer than a message takes on one machine */
 #define SPINS_CROWDED 20u /* if nodes that share processors outnumber them */
@@ -64,7 +64,7 @@ static void end_thread(struct remo__thread *thread) {
     call_observers(thread);
     /* If a worker has not ended, the thread has left operations in flight, against the rules. The memory
      * stays allocated, because these operations may refer to it. */
-    if (thread->workers && thread->workers->live_count == 0)
+    if (thread->workers && !remo__scheduler_lives(thread->workers))
         remo__scheduler_close(thread->workers);
     atomic_store(&thread->attached, DETACHED);
 }
@@ -213,6 +213,7 @@ int remo__threads_open(struct remo_node *node) {
         return remo__fail(-ENOMEM, "no memory for the threads of a node");
     node->threads->spins = SPINS_CROWDED;
     pthread_mutex_init(&node->threads->lock, NULL);
+    remo__watch_init(&node->threads->watch);
     pthread_mutex_init(&node->threads->observers_lock, NULL);
     pthread_cond_init(&node->threads->observers_idle, NULL);
     return 0;
@@ -258,6 +259,7 @@ void remo__threads_close(struct remo_node *node) {
     for (uint32_t i = 0; i < count; i++)
         release_thread(node->threads->of[i]);
     pthread_mutex_destroy(&node->threads->lock);
+    remo__watch_destroy(&node->threads->watch);
     pthread_mutex_destroy(&node->threads->observers_lock);
     pthread_cond_destroy(&node->threads->observers_idle);
     free(node->threads);

@@ -49,6 +49,14 @@ struct remo__thread_observer {
     uint32_t calls; /* of `ended` that run now */
 };
 
+/* The schedulers that are open, and when to look at them (watch.h). */
+struct remo__watch {
+    pthread_mutex_t lock;
+    _Atomic(struct remo__scheduler *) first;
+    uint64_t period_ns;
+    uint64_t due_ns; /* of the next look; used by the service thread only */
+};
+
 struct remo__threads {
     pthread_mutex_t lock;
     pthread_mutex_t observers_lock; /* protects the list of observers, and their `calls` */
@@ -57,7 +65,8 @@ struct remo__threads {
     _Atomic uint32_t count;    /* entries of `of` that were ever used */
     uint32_t spins;            /* iterations of a wait before it yields (wait.c) */
     _Atomic uint32_t relieved; /* how often other threads have received for the service thread (service.h) */
-    _Atomic bool is_sweeping;  /* the service thread drives operations that their threads do not (sweep.c) */
+    struct remo__watch watch;
+    _Atomic bool is_sweeping; /* the service thread drives operations that their threads do not (sweep.c) */
     struct remo__thread *of[REMO__THREADS_MAX];
 };
 

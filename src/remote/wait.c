@@ -143,7 +143,8 @@ static int can_run(void *ctx) {
 
 static void find_ready_tasks(struct remo__scheduler *scheduler) {
     /* Ready tasks start further operations, which then share posts with those that are deferred. */
-    if (!scheduler->first_ready || scheduler->switches % SWITCHES_PER_POST == 0)
+    if (!scheduler->first_ready
+        || atomic_load_explicit(&scheduler->switches, memory_order_relaxed) % SWITCHES_PER_POST == 0)
         drive(scheduler->node);
     (void)remo__scheduler_check(scheduler, false);
     if (scheduler->timer_count > 0)
@@ -155,12 +156,14 @@ void remo__find_task(struct remo__scheduler *scheduler) {
     struct remo__last_error *before = remo__last_error_of_task;
     remo__last_error_of_task = &scheduler->waiting_error;
     find_ready_tasks(scheduler);
+    atomic_store_explicit(&scheduler->is_asleep, !scheduler->first_ready, memory_order_relaxed);
     while (!scheduler->first_ready) {
         if (wait_long(scheduler->node, can_run, scheduler, remo__scheduler_deadline(scheduler),
                       scheduler->polling_count > 0)
             != 0)
             remo__scheduler_expire(scheduler);
     }
+    atomic_store_explicit(&scheduler->is_asleep, false, memory_order_relaxed);
     remo__last_error_of_task = before;
 }
 

@@ -78,7 +78,8 @@ void remo__find_task(struct remo__scheduler *scheduler);
 /* Run other tasks. The caller has changed the state of the running task: it is no longer RUNNING. Returns
  * when that task runs again. */
 static inline void remo__run_tasks(struct remo__scheduler *scheduler) {
-    if (remo__unlikely(!scheduler->first_ready || ++scheduler->switches % REMO__SWITCHES_PER_CHECK == 0))
+    bool checks = remo__scheduler_count(&scheduler->switches, 1) % REMO__SWITCHES_PER_CHECK == 0;
+    if (remo__unlikely(!scheduler->first_ready || checks))
         remo__find_task(scheduler);
     remo__scheduler_switch(scheduler);
 }

@@ -37,7 +37,7 @@ static void run_ready(struct remo__scheduler *workers) {
 
 void remo__workers_run(struct remo__thread *thread) {
     struct remo__scheduler *workers = thread->workers, *scheduler = remo__scheduler;
-    if (!workers || workers->live_count == 0)
+    if (!workers || !remo__scheduler_lives(workers))
         return;
     struct remo__task *root = &workers->tasks[0];
     struct remo__last_error *last_error = remo__last_error_of_task;

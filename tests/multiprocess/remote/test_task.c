@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "../../support/cluster.h"
+#include "../../support/job.h"
+#include "remote/thread.h"
 
 #define TASKS 8u
 #define ROUNDS 20u
@@ -502,10 +504,46 @@ static int overflow(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a task that neither waits nor yields ---- */
+
+static _Atomic int reports;
+
+static void on_log(void *ctx, int level, const char *message) {
+    (void)ctx;
+    if (level == REMO_LOG_WARNING && strstr(message, "has neither waited nor yielded"))
+        atomic_store(&reports, 1);
+}
+
+static int compute(void *ctx) {
+    (void)ctx;
+    while (atomic_load(&reports) == 0)
+        continue;
+    return 0;
+}
+
+static int never_yields(struct remo_node *node, void *ctx) {
+    struct job job;
+    struct remo_node *member;
+    struct remo_scheduler *scheduler;
+    remo_task_id task;
+    const struct remo_config config = {.log = on_log, .log_level = REMO_LOG_WARNING};
+    (void)ctx;
+    CHECK_OK(job_make(&job, 1));
+    CHECK_OK(job_open(&job, 0, remo_node_fabric(node), &config, &member));
+    member->threads->watch.period_ns = 1000000;
+    CHECK_OK(remo_scheduler_open(member, NULL, &scheduler));
+    CHECK_OK(remo_task_spawn(scheduler, compute, NULL, &task));
+    CHECK_OK(remo_task_join(scheduler, task, REMO_FOREVER, NULL));
+    CHECK_OK(remo_scheduler_close(scheduler));
+    remo_node_close(member);
+    job_remove(&job);
+    return 0;
+}
+
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(basics, 1),   CLUSTER_TEST(locks, 2),
-                                                CLUSTER_TEST(objects, 2),  CLUSTER_TEST(failure, 2),
-                                                CLUSTER_TEST(many, 1),     CLUSTER_TEST(wrong_calls, 1),
-                                                CLUSTER_TEST(overflow, 1), {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(basics, 1),   CLUSTER_TEST(locks, 2),        CLUSTER_TEST(objects, 2),
+        CLUSTER_TEST(failure, 2),  CLUSTER_TEST(many, 1),         CLUSTER_TEST(wrong_calls, 1),
+        CLUSTER_TEST(overflow, 1), CLUSTER_TEST(never_yields, 1), {0}};
     return cluster_main(argc, argv, tests, NULL);
 }
