@@ -10,7 +10,7 @@
 #include "bench/bench.h"
 
 #define RING_BYTES (512u << 10) /* a larger ring would not stay in the second-level cache */
-#define MESSAGE_BYTES_MAX (RING_BYTES / 4 - 64)
+#define MESSAGES_PER_RING 4u    /* at least: a ring for larger messages is larger */
 
 /* The sender builds each message in a loan. On shm with one receiver that is the only copy: the receiver
  * reads the number of the message in place. */
@@ -27,15 +27,18 @@ struct rings {
 /* The first word of a message counts the messages; this value marks the last one. */
 #define LAST UINT64_MAX
 
+static uint64_t message_bytes_max(const struct bench_options *options) {
+    return options->bytes ? remo__max(options->bytes, 8) : 1024;
+}
+
 static uint32_t ring_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
-    static const uint64_t sizes_bytes[] = {64, 1024};
+    const uint64_t sizes_bytes[] = {64, message_bytes_max(options)};
     static const char *const variants[] = {NULL, loan_variant, round_trip};
-    uint32_t sizes = options->bytes ? 1 : REMO__ARRAY_COUNT(sizes_bytes);
+    uint32_t first_size = options->bytes ? 1 : 0, sizes = REMO__ARRAY_COUNT(sizes_bytes) - first_size;
     uint32_t variants_count = options->nodes > 1 ? 3 : 2; /* one node has no peer that answers */
     for (uint32_t i = 0; i < sizes * variants_count; i++) {
         points[i] = (struct bench_point)BENCH_POINT_DEFAULT;
-        points[i].bytes = options->bytes ? remo__min(remo__max(options->bytes, 8), MESSAGE_BYTES_MAX)
-                                         : sizes_bytes[i / variants_count];
+        points[i].bytes = sizes_bytes[first_size + i / variants_count];
         points[i].active = 1;
         points[i].variant = variants[i % variants_count];
     }
@@ -53,8 +56,10 @@ static void ring_close(struct bench_job *job) {
 }
 
 static int ring_open(struct bench_job *job) {
-    struct remo_ringbuffer_options messages = {.sender = 0, .capacity_bytes = RING_BYTES};
-    struct remo_ringbuffer_options answers = {.sender = 1, .capacity_bytes = RING_BYTES};
+    uint64_t needed_bytes = MESSAGES_PER_RING * (message_bytes_max(job->options) + 64);
+    uint64_t capacity_bytes = remo__max(RING_BYTES, remo__power_of_two_from(needed_bytes));
+    struct remo_ringbuffer_options messages = {.sender = 0, .capacity_bytes = capacity_bytes};
+    struct remo_ringbuffer_options answers = {.sender = 1, .capacity_bytes = capacity_bytes};
     struct rings *rings = job->state = calloc(1, sizeof *rings);
     if (!rings)
         return remo__fail(-ENOMEM, "no memory for the rings");
@@ -67,7 +72,7 @@ static int ring_open(struct bench_job *job) {
 }
 
 static int ring_begin(struct bench_thread *thread) {
-    thread->state = calloc(1, MESSAGE_BYTES_MAX);
+    thread->state = calloc(1, thread->job->point->bytes);
     return thread->state ? 0 : remo__fail(-ENOMEM, "no memory for a message");
 }
 
@@ -91,9 +96,9 @@ static int receive_one(struct bench_thread *thread, struct remo_ringbuffer *ring
                        size_t *ret_bytes) {
     const void *found = thread->state;
     bool is_loan = thread->job->point->variant == loan_variant;
-    int rc = is_loan
-                 ? remo_ringbuffer_peek(ring, &found, ret_bytes, REMO_FOREVER)
-                 : remo_ringbuffer_receive(ring, thread->state, MESSAGE_BYTES_MAX, ret_bytes, REMO_FOREVER);
+    int rc = is_loan ? remo_ringbuffer_peek(ring, &found, ret_bytes, REMO_FOREVER)
+                     : remo_ringbuffer_receive(ring, thread->state, thread->job->point->bytes, ret_bytes,
+                                               REMO_FOREVER);
     if (rc != 0)
         return rc;
     memcpy(ret_number, found, sizeof *ret_number);

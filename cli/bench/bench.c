@@ -66,7 +66,7 @@ static const struct argp_option option_list[] = {
      "nodes that operate at the same time while the others sleep (1; all where the benchmark needs all)", 0},
     {"pin", KEY_PIN, 0, 0, "pin each thread to a processor, in turn (the default)", 0},
     {"no-pin", KEY_NO_PIN, 0, 0, "do not pin threads to processors", 0},
-    {"bytes", KEY_BYTES, "B", 0, "read, write, ringbuffer: this size instead of the usual ones", 1},
+    {"bytes", KEY_BYTES, "B", 0, "read, write, ringbuffer, queue: this size instead of the usual ones", 1},
     {"window", KEY_WINDOW, "W", 0, "read, write, fetch_add, kv, kv_insert: operations in flight", 1},
     {"keys", KEY_KEYS, "K", 0,
      "kv, kv_insert: room in the map, of which 80 % is filled (10 M; 100 k on a network)", 1},
