@@ -351,14 +351,24 @@ static void try_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
 
 /* ---- records ---- */
 
-/* Collect the records of operations at step SEND, and return their number. */
-static uint32_t collect_records(const struct remo_kv *kv, const struct remo__kv_thread *mine,
-                                struct remo__kv_record records[REMO__KV_BATCH_MAX]) {
-    uint32_t count = 0;
-    for (struct remo_kv_op *op = mine->first; op && count < kv->batch_max; op = remo__kv_op_state(op)->next)
-        if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND)
-            records[count++] = remo__kv_record_of(kv, op);
-    return count;
+/* Records to send, and their operations. Only the owner of the window removes operations at step SEND. */
+struct batch {
+    struct remo__kv_record records[REMO__KV_BATCH_MAX];
+    struct remo_kv_op *ops[REMO__KV_BATCH_MAX];
+    uint32_t count;
+};
+
+/* Collect the operations at step SEND. */
+static void collect_records(const struct remo_kv *kv, const struct remo__kv_thread *mine,
+                            struct batch *batch) {
+    batch->count = 0;
+    for (struct remo_kv_op *op = mine->first; op && batch->count < kv->batch_max;
+         op = remo__kv_op_state(op)->next) {
+        if (remo__kv_op_state(op)->step != REMO__KV_STEP_SEND)
+            continue;
+        batch->records[batch->count] = remo__kv_record_of(kv, op);
+        batch->ops[batch->count++] = op;
+    }
 }
 
 /* Advance an operation whose record was sent. */
@@ -371,25 +381,20 @@ static void advance_sent_op(struct remo_kv *kv, struct remo__kv_thread *mine, st
         settle(kv, op, 0);
 }
 
-/* Send the records of this thread's operations, and advance these. Errors: those of remo__kv_send_records. */
+/* Send the records of this thread's operations, and advance these. The send may park a task. Meanwhile other
+ * tasks run the workers of this window, and further operations reach step SEND.
+ * Errors: those of remo__kv_send_records. */
 static int send_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    struct remo__kv_record records[REMO__KV_BATCH_MAX];
+    struct batch batch;
     while (mine->to_send_count > 0) {
         uint32_t sent_count;
         uint64_t position;
-        int rc =
-            remo__kv_send_records(kv, records, collect_records(kv, mine, records), &sent_count, &position);
+        collect_records(kv, mine, &batch);
+        int rc = remo__kv_send_records(kv, batch.records, batch.count, &sent_count, &position);
         if (rc != 0)
             return rc;
-        struct remo_kv_op *op = mine->first;
-        while (sent_count > 0) {
-            struct remo_kv_op *next = remo__kv_op_state(op)->next;
-            if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND) {
-                advance_sent_op(kv, mine, op, position);
-                sent_count--;
-            }
-            op = next;
-        }
+        for (uint32_t i = 0; i < sent_count; i++)
+            advance_sent_op(kv, mine, batch.ops[i], position);
     }
     return 0;
 }
