@@ -501,6 +501,8 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     mine->failed_tries = 0;
     mine->is_ack_missing = false;
     mine->last_error = remo__last_error_of_task;
+    if (remo__unlikely(mine->second_image != NULL))
+        remo__kv_second_image_give(mine);
     remo__kv_try_release_kept(kv, mine);
     remo__cork(mine->thread); /* post the operations of a window together */
     for (struct remo_kv_op *op = mine->first; op; op = next) {
