@@ -171,9 +171,7 @@ static bool has_deferred(const struct remo__slots *slots, uint16_t peer) {
 }
 
 static bool try_lock(struct remo__slots *slots) {
-    uint32_t free_state = 0;
-    return atomic_compare_exchange_strong_explicit(&slots->lock.state, &free_state, 1, memory_order_acquire,
-                                                   memory_order_relaxed);
+    return remo__mutex_try_lock(&slots->lock);
 }
 
 uint32_t remo__slots_progress(struct remo__thread *thread) {

@@ -66,7 +66,7 @@ struct remo__kv_tracker {
     struct remo_kv *kv;
     struct remo_ringbuffer *ring;
     uint32_t sender;
-    _Atomic uint32_t receiving; /* a receiver: whether a thread receives (tracker.c) */
+    struct remo__mutex receive_mutex; /* a receiver: a thread receives (tracker.c) */
 };
 
 /* State in the map of one thread, or of one of its tasks or workers. */
@@ -257,9 +257,9 @@ int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *reco
                           uint32_t *ret_sent_count, uint64_t *ret_position);
 /* Return whether all receivers have acknowledged this node's tracker up to `position`. */
 bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position);
-/* Receive records of some peers, and the next time of others: peers may wait for this node while the calling
- * thread waits for them. Only on a mapped fabric, because a network does not order acknowledgements of
- * several threads. */
+/* Receive some records of some peers, and the next time of others: peers may wait for this node while the
+ * calling thread waits for them. Does not park, and keeps the sentence. Only on a mapped fabric, because a
+ * network does not order acknowledgements of several threads. */
 void remo__kv_receive_records(struct remo_kv *kv, struct remo__kv_thread *mine);
 /* Defer a record until the next message is sent. */
 void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record);
