@@ -180,9 +180,12 @@ static void finish_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
     struct remo__kv_snapshot snapshot;
     uint32_t buffer = state->buffer; /* the caller may reuse the operation once it is complete */
+    struct remo__sentence before = remo__sentence_get();
     int rc = remo_ack_test(&state->ack);
-    if (rc == -EINPROGRESS)
+    if (rc == -EINPROGRESS) {
+        remo__sentence_put(before); /* it may explain an operation that this poll has completed */
         return;
+    }
     if (rc == 0) {
         apply_verdict(mine, op,
                       remo__kv_slot_read(&kv->shape, remo__kv_buffer(mine, state->buffer), &key, op->value,
