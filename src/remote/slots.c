@@ -326,7 +326,7 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
  * bounce block. */
 static bool try_defer(struct remo__start *start) {
     struct remo__op *op = &start->op;
-    if (start->slots->cork_depth == 0 && !start->of_task)
+    if (remo__slots_get(&start->slots->cork_depth) == 0 && !start->of_task)
         return false;
     if (op->kind == REMO__OP_WRITE && (op->flags & REMO__OP_INLINE)) {
         /* even without the flag, a fabric may copy the data from the bounce block when it posts */
