@@ -99,6 +99,16 @@ static inline __attribute__((always_inline)) void prefetch_slot(const struct rem
     }
 }
 
+/* End a read early: one that has timed out, or of which some pieces could not be started. */
+static void abandon_read(struct remo__kv_thread *mine, struct remo__kv_op_state *state) {
+    bool is_pending = remo__ack_pending(&state->ack);
+    remo_ack_cancel(&state->ack);
+    if (is_pending)
+        remo__kv_buffer_lose(mine, state->buffer);
+    else
+        remo__kv_buffer_give(mine, state->buffer);
+}
+
 /* Start to read the slot of state->entry on a fabric that is not mapped. If all buffers are in use, the next
  * poll retries. */
 static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo__kv_op_state *state) {
@@ -114,7 +124,7 @@ static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
                               remo__kv_buffer(mine, state->buffer), kv->shape.slot_bytes, &state->ack);
     if (rc == 0)
         return;
-    remo__kv_buffer_give(mine, state->buffer);
+    abandon_read(mine, state);
     state->lost_error = (int16_t)rc;
     state->step = REMO__KV_STEP_SEARCH;
 }
@@ -430,14 +440,8 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
 
 static void abort_get(struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
-    if (state->step == REMO__KV_STEP_READ) {
-        bool pending = remo_ack_test(&state->ack) == -EINPROGRESS;
-        remo_ack_cancel(&state->ack);
-        if (pending)
-            remo__kv_buffer_lose(mine, state->buffer);
-        else
-            remo__kv_buffer_give(mine, state->buffer);
-    }
+    if (state->step == REMO__KV_STEP_READ)
+        abandon_read(mine, state);
     complete_op(mine, op, status);
 }
 

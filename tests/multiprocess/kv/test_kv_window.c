@@ -2,7 +2,9 @@
  * thread, between a change and a get of one thread, and with the service thread. Tests that hold a mutex of
  * the map make the other thread or task pause at a known place. */
 #include <pthread.h>
+#include <unistd.h>
 
+#include "../../support/pause.h"
 #include "systems/kv/kv.h"
 #include "kv_common.h"
 #include "remote/workers.h"
@@ -10,6 +12,7 @@
 struct window {
     _Atomic bool is_held[2], is_released[2]; /* the service thread of each node */
     _Atomic bool is_ready, is_sent, is_acked;
+    _Atomic pid_t pid; /* of node 1 */
 };
 static struct window *window;
 
@@ -267,6 +270,33 @@ static int sentences(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* A get times out, because its node is paused. */
+static int late_get(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    uint64_t key = 1, value = 0, before = node->op_timeout_ns;
+    struct remo_kv_op op = op_of(REMO_KV_GET, &key, &value);
+    if (open_small(node, &kv) != 0)
+        return 1;
+    if (remo_node_rank(node) == 1) {
+        CHECK_OK(remo_kv_insert(kv, &key, 8, &key, 8));
+        atomic_store(&window->pid, getpid());
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0) {
+        CHECK(process_pause(atomic_load(&window->pid)) == 0);
+        node->op_timeout_ns = 10000000;
+        CHECK_OK(remo_kv_start(kv, &op));
+        int rc = remo_kv_wait(kv, &op);
+        node->op_timeout_ns = before;
+        CHECK(kill(atomic_load(&window->pid), SIGCONT) == 0);
+        CHECK_SENTENCE(rc, -ETIMEDOUT, "its slot could not be read");
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
 /* ---- receiving: a parked task does not keep other threads from receiving ---- */
 
 struct receiving {
@@ -364,6 +394,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(records_while_sending, 2, .only_on = "ofi"),
         CLUSTER_TEST(reads_beside_change, 2, .only_on = "ofi"),
         CLUSTER_TEST(sentences, 2),
+        CLUSTER_TEST(late_get, 2, .only_on = "ofi"),
         CLUSTER_TEST(receivers, 2, .only_on = "shm"),
         {0},
     };
