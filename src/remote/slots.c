@@ -171,9 +171,7 @@ static bool has_deferred(const struct remo__slots *slots, uint16_t peer) {
 }
 
 static bool try_lock(struct remo__slots *slots) {
-    uint32_t free_state = 0;
-    return atomic_compare_exchange_strong_explicit(&slots->lock.state, &free_state, 1, memory_order_acquire,
-                                                   memory_order_relaxed);
+    return remo__mutex_try_lock(&slots->lock);
 }
 
 uint32_t remo__slots_progress(struct remo__thread *thread) {
@@ -328,7 +326,7 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
  * bounce block. */
 static bool try_defer(struct remo__start *start) {
     struct remo__op *op = &start->op;
-    if (start->slots->cork_depth == 0 && !start->of_task)
+    if (remo__slots_get(&start->slots->cork_depth) == 0 && !start->of_task)
         return false;
     if (op->kind == REMO__OP_WRITE && (op->flags & REMO__OP_INLINE)) {
         /* even without the flag, a fabric may copy the data from the bounce block when it posts */

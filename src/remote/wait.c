@@ -21,6 +21,7 @@
 
 static _Thread_local bool is_last_check, sleeps_at_once;
 static _Thread_local uint32_t checks_of_thread;
+static _Thread_local struct remo__fabric *counted_by; /* whose waiting_threads includes this thread */
 #endif
 
 /* Drive the operations of the calling thread. A thread that is not attached has none, and a wait does not
@@ -111,11 +112,14 @@ static int wait_awake(struct remo_node *node, int (*ready)(void *ctx), void *ctx
 
 static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint64_t deadline_ns,
                      bool is_polling) {
-    if (node->mapped)
+    struct remo__fabric *fabric = node->fabric, *before = counted_by;
+    if (node->mapped || before == fabric) /* `ready` of another wait may contain this one */
         return wait_awake(node, ready, ctx, deadline_ns, is_polling);
-    atomic_fetch_add(&node->fabric->waiting_threads, 1);
+    atomic_fetch_add(&fabric->waiting_threads, 1);
+    counted_by = fabric;
     int rc = wait_awake(node, ready, ctx, deadline_ns, is_polling);
-    atomic_fetch_sub(&node->fabric->waiting_threads, 1);
+    counted_by = before;
+    atomic_fetch_sub(&fabric->waiting_threads, 1);
     return rc;
 }
 #endif

@@ -128,6 +128,13 @@ static inline int remo__mutex_lock(struct remo_node *node, struct remo__mutex *m
     return remo__mutex_lock_slow(node, mutex, deadline_ns);
 }
 
+/* Acquire the mutex if it is free, and return whether it was. Never waits, and sets no sentence. */
+static inline bool remo__mutex_try_lock(struct remo__mutex *mutex) {
+    uint32_t free_state = 0;
+    return atomic_compare_exchange_strong_explicit(&mutex->state, &free_state, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
 static inline void remo__mutex_unlock(struct remo_node *node, struct remo__mutex *mutex) {
     if (atomic_exchange_explicit(&mutex->state, 0, memory_order_release) == 2)
         remo__wake(node);

@@ -56,7 +56,8 @@ void remo__ofi_take_arrivals(struct remo__fabric *fabric, bool is_first) {
     if (pthread_mutex_trylock(&target->lock) != 0)
         return;
     uint64_t now = remo__now_ns();
-    uint64_t since_ns = now - atomic_exchange(&target->taken_ns, now);
+    uint64_t taken_ns = atomic_exchange(&target->taken_ns, now);
+    uint64_t since_ns = now > taken_ns ? now - taken_ns : 0; /* a lease may have begun since `now` */
     bool is_left = atomic_load(&fabric->leaves_arrivals), has_events;
     bool has_executed = remo__ofi_target_serve(ofi, &has_events);
     if (!is_left && (has_executed || has_events || target->stalled))

@@ -6,16 +6,26 @@
 
 #include "systems/kv/kv.h"
 
-/* Read a slot of a node that is not mapped, into mine->image. */
-static __attribute__((noinline)) int fetch_slot(struct remo_kv *kv, struct remo__kv_thread *mine,
-                                                uint64_t entry) {
-    int rc = remo__kv_buffer_ensure(mine, &mine->image);
+/* Read a slot of a node that is not mapped, into *image. */
+static int fetch_slot(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t entry, char **image) {
+    int rc = remo__kv_buffer_ensure(mine, image);
     if (rc == 0)
         rc = remo_region_read(kv->slots, remo__kv_entry_node(entry),
-                              remo__kv_slot_at(kv, remo__kv_entry_slot(entry)), mine->image,
-                              kv->shape.slot_bytes, NULL);
+                              remo__kv_slot_at(kv, remo__kv_entry_slot(entry)), *image, kv->shape.slot_bytes,
+                              NULL);
     if (rc == -ETIMEDOUT && !kv->node->mapped)
-        remo__kv_buffer_replace(mine, &mine->image);
+        remo__kv_buffer_replace(mine, image);
+    return rc;
+}
+
+/* A worker that uses the state of its window may wait for a read into `image`. Meanwhile the thread or task
+ * of the window reads into another buffer. */
+static __attribute__((noinline)) int fetch_image(struct remo_kv *kv, struct remo__kv_thread *mine,
+                                                 uint64_t entry, const char **ret_slot) {
+    bool is_beside_worker = mine->is_used && mine->thread->holder == mine->holder;
+    char **image = is_beside_worker ? &mine->second_image : &mine->image;
+    int rc = fetch_slot(kv, mine, entry, image);
+    *ret_slot = *image;
     return rc;
 }
 
@@ -28,9 +38,7 @@ static inline __attribute__((always_inline)) int open_slot(struct remo_kv *kv, s
         remo__count(&mine->stats->bytes, kv->shape.slot_bytes);
         return 0;
     }
-    int rc = fetch_slot(kv, mine, entry);
-    *ret_slot = mine->image;
-    return rc;
+    return fetch_image(kv, mine, entry, ret_slot);
 }
 
 int remo__kv_slot_open(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t entry,

@@ -66,7 +66,7 @@ struct remo__kv_tracker {
     struct remo_kv *kv;
     struct remo_ringbuffer *ring;
     uint32_t sender;
-    _Atomic uint32_t receiving; /* a receiver: whether a thread receives (tracker.c) */
+    struct remo__mutex receive_mutex; /* a receiver: a thread receives (tracker.c) */
 };
 
 /* State in the map of one thread, or of one of its tasks or workers. */
@@ -101,6 +101,7 @@ struct remo__kv_thread {
     char *scratch;           /* one slot: a value that does not fit, or is only verified */
     char *outgoing;          /* one slot: a copy that is being written */
     char *image;             /* one slot: read from the network */
+    char *second_image;      /* the same, beside a worker that uses this state; NULL: none */
     /* Slots: outgoing, image, and one for each read in flight. NULL on a mapped fabric. */
     char *buffers;
     uint64_t buffers_offset, buffers_bytes; /* in the arena */
@@ -197,10 +198,14 @@ char *remo__kv_buffer(const struct remo__kv_thread *mine, uint32_t index);
 /* The network may still use the buffer, after an operation that timed out. It is free again when the
  * operation has ended. */
 void remo__kv_buffer_lose(struct remo__kv_thread *mine, uint32_t index);
-/* As above, and replace it by another buffer, or NULL if all are in use: `outgoing` or `image`. */
+/* As above, and replace it by another buffer, or NULL if all are in use: `outgoing`, `image` or
+ * `second_image`. */
 void remo__kv_buffer_replace(struct remo__kv_thread *mine, char **buffer);
-/* Make sure that `outgoing` or `image` is not NULL. Errors: -ENOBUFS (all buffers are in use). */
+/* Make sure that `outgoing`, `image` or `second_image` is not NULL. Errors: -ENOBUFS (all buffers are in
+ * use). */
 int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer);
+/* Make `second_image` a buffer for reads of the window again: the thread or task reads into it in no call. */
+void remo__kv_second_image_give(struct remo__kv_thread *mine);
 
 /* ---- inline functions ---- */
 
@@ -252,9 +257,9 @@ int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *reco
                           uint32_t *ret_sent_count, uint64_t *ret_position);
 /* Return whether all receivers have acknowledged this node's tracker up to `position`. */
 bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position);
-/* Receive records of some peers, and the next time of others: peers may wait for this node while the calling
- * thread waits for them. Only on a mapped fabric, because a network does not order acknowledgements of
- * several threads. */
+/* Receive some records of some peers, and the next time of others: peers may wait for this node while the
+ * calling thread waits for them. Does not park, and keeps the sentence. Only on a mapped fabric, because a
+ * network does not order acknowledgements of several threads. */
 void remo__kv_receive_records(struct remo_kv *kv, struct remo__kv_thread *mine);
 /* Defer a record until the next message is sent. */
 void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record);
@@ -310,8 +315,8 @@ int remo__kv_probe(struct remo_kv *kv, struct remo__kv_thread *mine, const struc
                    uint64_t entry, void *dst, size_t cap, enum remo__kv_verdict *ret_verdict,
                    struct remo__kv_snapshot *ret_snapshot);
 
-/* Count one read of the slot of `entry`. *ret_slot is the slot in place on a mapped fabric, else a copy in
- * mine->image. Errors: those of remo_region_read. */
+/* Count one read of the slot of `entry`. *ret_slot is the slot in place on a mapped fabric, else a copy,
+ * which is valid until the next read of the caller. Errors: those of remo_region_read. */
 int remo__kv_slot_open(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t entry,
                        const char **ret_slot);
 

@@ -99,6 +99,16 @@ static inline __attribute__((always_inline)) void prefetch_slot(const struct rem
     }
 }
 
+/* End a read early: one that has timed out, or of which some pieces could not be started. */
+static void abandon_read(struct remo__kv_thread *mine, struct remo__kv_op_state *state) {
+    bool is_pending = remo__ack_pending(&state->ack);
+    remo_ack_cancel(&state->ack);
+    if (is_pending)
+        remo__kv_buffer_lose(mine, state->buffer);
+    else
+        remo__kv_buffer_give(mine, state->buffer);
+}
+
 /* Start to read the slot of state->entry on a fabric that is not mapped. If all buffers are in use, the next
  * poll retries. */
 static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo__kv_op_state *state) {
@@ -114,7 +124,7 @@ static void start_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
                               remo__kv_buffer(mine, state->buffer), kv->shape.slot_bytes, &state->ack);
     if (rc == 0)
         return;
-    remo__kv_buffer_give(mine, state->buffer);
+    abandon_read(mine, state);
     state->lost_error = (int16_t)rc;
     state->step = REMO__KV_STEP_SEARCH;
 }
@@ -180,9 +190,12 @@ static void finish_read(struct remo_kv *kv, struct remo__kv_thread *mine, struct
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
     struct remo__kv_snapshot snapshot;
     uint32_t buffer = state->buffer; /* the caller may reuse the operation once it is complete */
+    struct remo__sentence before = remo__sentence_get();
     int rc = remo_ack_test(&state->ack);
-    if (rc == -EINPROGRESS)
+    if (rc == -EINPROGRESS) {
+        remo__sentence_put(before); /* it may explain an operation that this poll has completed */
         return;
+    }
     if (rc == 0) {
         apply_verdict(mine, op,
                       remo__kv_slot_read(&kv->shape, remo__kv_buffer(mine, state->buffer), &key, op->value,
@@ -351,14 +364,24 @@ static void try_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
 
 /* ---- records ---- */
 
-/* Collect the records of operations at step SEND, and return their number. */
-static uint32_t collect_records(const struct remo_kv *kv, const struct remo__kv_thread *mine,
-                                struct remo__kv_record records[REMO__KV_BATCH_MAX]) {
-    uint32_t count = 0;
-    for (struct remo_kv_op *op = mine->first; op && count < kv->batch_max; op = remo__kv_op_state(op)->next)
-        if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND)
-            records[count++] = remo__kv_record_of(kv, op);
-    return count;
+/* Records to send, and their operations. Only the owner of the window removes operations at step SEND. */
+struct batch {
+    struct remo__kv_record records[REMO__KV_BATCH_MAX];
+    struct remo_kv_op *ops[REMO__KV_BATCH_MAX];
+    uint32_t count;
+};
+
+/* Collect the operations at step SEND. */
+static void collect_records(const struct remo_kv *kv, const struct remo__kv_thread *mine,
+                            struct batch *batch) {
+    batch->count = 0;
+    for (struct remo_kv_op *op = mine->first; op && batch->count < kv->batch_max;
+         op = remo__kv_op_state(op)->next) {
+        if (remo__kv_op_state(op)->step != REMO__KV_STEP_SEND)
+            continue;
+        batch->records[batch->count] = remo__kv_record_of(kv, op);
+        batch->ops[batch->count++] = op;
+    }
 }
 
 /* Advance an operation whose record was sent. */
@@ -371,25 +394,20 @@ static void advance_sent_op(struct remo_kv *kv, struct remo__kv_thread *mine, st
         settle(kv, op, 0);
 }
 
-/* Send the records of this thread's operations, and advance these. Errors: those of remo__kv_send_records. */
+/* Send the records of this thread's operations, and advance these. The send may park a task. Meanwhile other
+ * tasks run the workers of this window, and further operations reach step SEND.
+ * Errors: those of remo__kv_send_records. */
 static int send_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    struct remo__kv_record records[REMO__KV_BATCH_MAX];
+    struct batch batch;
     while (mine->to_send_count > 0) {
         uint32_t sent_count;
         uint64_t position;
-        int rc =
-            remo__kv_send_records(kv, records, collect_records(kv, mine, records), &sent_count, &position);
+        collect_records(kv, mine, &batch);
+        int rc = remo__kv_send_records(kv, batch.records, batch.count, &sent_count, &position);
         if (rc != 0)
             return rc;
-        struct remo_kv_op *op = mine->first;
-        while (sent_count > 0) {
-            struct remo_kv_op *next = remo__kv_op_state(op)->next;
-            if (remo__kv_op_state(op)->step == REMO__KV_STEP_SEND) {
-                advance_sent_op(kv, mine, op, position);
-                sent_count--;
-            }
-            op = next;
-        }
+        for (uint32_t i = 0; i < sent_count; i++)
+            advance_sent_op(kv, mine, batch.ops[i], position);
     }
     return 0;
 }
@@ -422,14 +440,8 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
 
 static void abort_get(struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
-    if (state->step == REMO__KV_STEP_READ) {
-        bool pending = remo_ack_test(&state->ack) == -EINPROGRESS;
-        remo_ack_cancel(&state->ack);
-        if (pending)
-            remo__kv_buffer_lose(mine, state->buffer);
-        else
-            remo__kv_buffer_give(mine, state->buffer);
-    }
+    if (state->step == REMO__KV_STEP_READ)
+        abandon_read(mine, state);
     complete_op(mine, op, status);
 }
 
@@ -496,6 +508,8 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
     mine->failed_tries = 0;
     mine->is_ack_missing = false;
     mine->last_error = remo__last_error_of_task;
+    if (remo__unlikely(mine->second_image != NULL))
+        remo__kv_second_image_give(mine);
     remo__kv_try_release_kept(kv, mine);
     remo__cork(mine->thread); /* post the operations of a window together */
     for (struct remo_kv_op *op = mine->first; op; op = next) {

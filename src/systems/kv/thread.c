@@ -170,8 +170,12 @@ void remo__kv_buffer_lose(struct remo__kv_thread *mine, uint32_t index) {
     mine->lost_started = remo__ops_started(mine->thread);
 }
 
+static uint32_t buffer_index(const struct remo__kv_thread *mine, const char *buffer) {
+    return (uint32_t)((uint64_t)(buffer - mine->buffers) / mine->kv->shape.slot_bytes);
+}
+
 void remo__kv_buffer_replace(struct remo__kv_thread *mine, char **buffer) {
-    remo__kv_buffer_lose(mine, (uint32_t)((uint64_t)(*buffer - mine->buffers) / mine->kv->shape.slot_bytes));
+    remo__kv_buffer_lose(mine, buffer_index(mine, *buffer));
     int other = remo__kv_buffer_take(mine);
     *buffer = other < 0 ? NULL : remo__kv_buffer(mine, (uint32_t)other);
 }
@@ -186,4 +190,9 @@ int remo__kv_buffer_ensure(struct remo__kv_thread *mine, char **buffer) {
     }
     return remo__fail(-ENOBUFS, "cannot access a slot: all buffers of this thread are in use, by operations "
                                 "in flight or by operations that timed out; wait for those in flight");
+}
+
+void remo__kv_second_image_give(struct remo__kv_thread *mine) {
+    remo__kv_buffer_give(mine, buffer_index(mine, mine->second_image));
+    mine->second_image = NULL;
 }

@@ -8,15 +8,9 @@
 #include "systems/kv/kv.h"
 
 #define SENDERS_PER_POLL 8u
+#define MESSAGES_PER_POLL 4u /* of a sender: a poll ends although peers send on */
 
 /* ---- receiving ---- */
-
-/* States of a tracker at a receiver. */
-enum {
-    IDLE,
-    RECEIVING, /* a thread receives */
-    ASKED,     /* a thread receives, and shall do so once more */
-};
 
 static uint64_t record_kind(const struct remo__kv_record *record) {
     return record->entry >> 48;
@@ -53,68 +47,97 @@ static void apply_record(struct remo_kv *kv, const struct remo__kv_record *recor
     }
 }
 
+/* The index mutex is held. */
+static void apply_locked(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
+                         uint32_t sender) {
+    for (uint32_t i = 0; i < count; i++)
+        apply_record(kv, &records[i], sender);
+}
+
 static void apply_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
                           uint32_t sender) {
     for (uint32_t i = 0; i < count; i++)
         __builtin_prefetch(&kv->index.lines[remo__kv_index_line_of(&kv->index, records[i].hash)], 1);
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
-    for (uint32_t i = 0; i < count; i++)
-        apply_record(kv, &records[i], sender);
+    apply_locked(kv, records, count, sender);
     remo__mutex_unlock(kv->node, &kv->index_mutex);
 }
 
-/* Receive the messages of tracker->sender, without blocking; return whether there was one. Each message is
- * acknowledged as soon as it is applied. Otherwise the ring, which acknowledges every half of its capacity by
- * itself, could acknowledge records before they are applied. */
-static bool receive_records(struct remo__kv_tracker *tracker) {
+/* Receive a message, without blocking; return whether there was one. The caller holds receive_mutex, and the
+ * index mutex if `is_locked`. The message is acknowledged as soon as it is applied. Otherwise the ring, which
+ * acknowledges every half of its capacity by itself, could acknowledge records before they are applied. */
+static bool receive_message(struct remo__kv_tracker *tracker, bool is_locked) {
     struct remo__kv_record records[REMO__KV_BATCH_MAX];
     size_t bytes;
-    bool has_received = false;
-    int rc;
-    while ((rc = remo_ringbuffer_receive(tracker->ring, records, sizeof records, &bytes, 0)) == 0) {
-        has_received = true;
-        apply_records(tracker->kv, records, (uint32_t)(bytes / sizeof records[0]), tracker->sender);
-        (void)remo_ringbuffer_acknowledge(tracker->ring);
-    }
+    int rc = remo_ringbuffer_receive(tracker->ring, records, sizeof records, &bytes, 0);
     if (rc == -EMSGSIZE)
         remo__log(&tracker->kv->node->log, REMO_LOG_ERROR,
                   "map %s: node %u sent a message that is too long; its records are no longer applied",
                   remo_channel_name(tracker->kv->channel), tracker->sender);
+    if (rc != 0)
+        return false;
+    (is_locked ? apply_locked : apply_records)(tracker->kv, records, (uint32_t)(bytes / sizeof records[0]),
+                                               tracker->sender);
+    (void)remo_ringbuffer_acknowledge(tracker->ring);
+    return true;
+}
+
+/* Do the same in a task, which must not park while it holds receive_mutex: its thread may then compute, and
+ * the service thread would wait. So the index mutex must be free. */
+static bool receive_in_task(struct remo__kv_tracker *tracker) {
+    struct remo_kv *kv = tracker->kv;
+    const void *message;
+    size_t bytes;
+    if (remo_ringbuffer_peek(tracker->ring, &message, &bytes, 0) != 0
+        || !remo__mutex_try_lock(&kv->index_mutex))
+        return false;
+    bool has_received = receive_message(tracker, true);
+    remo__mutex_unlock(kv->node, &kv->index_mutex);
     return has_received;
 }
 
-/* Receive as the only receiver, until no other thread has asked for it meanwhile. The exchange, which a store
- * would not do, makes visible what the service thread had received when it asked. */
-static bool receive_alone(struct remo__kv_tracker *tracker) {
-    uint32_t state;
-    bool has_received = false;
-    do {
-        (void)atomic_exchange(&tracker->receiving, RECEIVING);
-        has_received |= receive_records(tracker);
-        state = RECEIVING;
-    } while (!atomic_compare_exchange_strong(&tracker->receiving, &state, IDLE));
-    return has_received;
-}
-
-/* Runs in the service thread. A thread that is receiving may have examined the ring before the message
- * arrived, so it receives once more. */
+/* Runs in the service thread. It receives all messages that had arrived before the call, but at most as many
+ * as the ring can hold, each with a header of the size of a record. The immediates of later messages follow.
+ * So a sender that does not pause does not keep the service thread from other work. */
 static void on_arrival(void *ctx) {
     struct remo__kv_tracker *tracker = ctx;
-    if (atomic_exchange(&tracker->receiving, ASKED) == IDLE)
-        receive_alone(tracker);
+    struct remo_kv *kv = tracker->kv;
+    (void)remo__mutex_lock(kv->node, &tracker->receive_mutex, REMO_FOREVER);
+    for (size_t left = kv->tracker_bytes / sizeof(struct remo__kv_record); left > 0; left--)
+        if (!receive_message(tracker, false))
+            break;
+    remo__mutex_unlock(kv->node, &tracker->receive_mutex);
 }
 
+/* Receive some messages of a sender, and leave the others to the service thread: it has not handled their
+ * immediates yet, because it handles one only after it has received the message. */
+static bool receive_some(struct remo__kv_tracker *tracker) {
+    bool is_task = remo__scheduler_of(tracker->kv->node) != NULL;
+    uint32_t count = 0;
+    if (!remo__mutex_try_lock(&tracker->receive_mutex))
+        return false;
+    while (count < MESSAGES_PER_POLL
+           && (is_task ? receive_in_task(tracker) : receive_message(tracker, false)))
+        count++;
+    remo__mutex_unlock(tracker->kv->node, &tracker->receive_mutex);
+    return count > 0;
+}
+
+/* An empty ring is no failure of the caller: the sentences of these calls are discarded. No call parks, so no
+ * other task runs meanwhile. */
 void remo__kv_receive_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
     uint32_t size = kv->node->size;
+    struct remo__last_error discarded, *before = remo__last_error_of_task;
+    discarded.sentence = NULL;
+    discarded.code = 0;
+    remo__last_error_of_task = &discarded;
     for (uint32_t i = 0; i < SENDERS_PER_POLL && i < size; i++) {
         struct remo__kv_tracker *tracker = &kv->trackers[mine->next_sender];
-        uint32_t idle = IDLE;
         mine->next_sender = mine->next_sender + 1 < size ? mine->next_sender + 1 : 0;
-        if (tracker->ring && tracker->sender != kv->rank
-            && atomic_compare_exchange_strong(&tracker->receiving, &idle, RECEIVING)
-            && receive_alone(tracker))
+        if (tracker->ring && tracker->sender != kv->rank && receive_some(tracker))
             remo__service_relieve(kv->node);
     }
+    remo__last_error_of_task = before;
 }
 
 /* ---- open and close ---- */
@@ -208,9 +231,12 @@ bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_
         return true;
     if (mine->is_ack_missing)
         return false;
+    struct remo__sentence before = remo__sentence_get();
     (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
     int rc = remo_ringbuffer_wait_received(kv->trackers[kv->rank].ring, position, 0);
     remo__mutex_unlock(kv->node, &kv->send_mutex);
+    if (rc == -ETIMEDOUT)
+        remo__sentence_put(before); /* it may explain an operation that this poll has completed */
     if (rc == 0)
         mine->acked_position = position;
     mine->is_ack_missing = rc != 0;

@@ -1,11 +1,13 @@
 /* test_ofi_arrivals.c - fabric ofi: a thread that waits executes requests of peers, and the target thread
  * takes over when no thread waits. The tests examine counters and states, not time. */
+#include <pthread.h>
 #include <remo/remo.h>
 #include <stdatomic.h>
 
 #include "../../support/cluster.h"
 #include "fabric/fabric.h"
 #include "node/node.h"
+#include "remote/wait.h"
 
 #define ROUNDS_MAX 20000u
 #define HAND_BACKS 10u
@@ -130,11 +132,62 @@ static int lease_ends(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a wait inside the condition of another wait ---- */
+
+struct nested {
+    struct remo_node *node;
+    bool is_inside;
+    _Atomic bool is_ended;
+    int rc;
+};
+
+static int is_ended(void *ctx) {
+    return atomic_load(&((const struct nested *)ctx)->is_ended);
+}
+
+static int wait_inside(void *ctx) {
+    struct nested *nested = ctx;
+    if (!nested->is_inside) { /* the first attempt precedes the outer wait */
+        nested->is_inside = true;
+        return 0;
+    }
+    int rc = remo__wait(nested->node, is_ended, nested, REMO_FOREVER);
+    return rc == 0 ? 1 : rc;
+}
+
+static void *wait_nested(void *ctx) {
+    struct nested *nested = ctx;
+    nested->rc = remo__wait_attempt(nested->node, wait_inside, nested, REMO_FOREVER);
+    return NULL;
+}
+
+/* A thread that sleeps in the inner wait is not counted as one that executes requests. */
+static int sleeper_is_not_counted(struct remo_node *node, void *ctx) {
+    struct nested nested = {.node = node};
+    const struct remo__fabric *fabric = node->fabric;
+    pthread_t thread;
+    (void)ctx;
+    CHECK(pthread_create(&thread, NULL, wait_nested, &nested) == 0);
+    while (atomic_load(&node->doorbell->sleepers) == 0)
+        cluster_sleep_ms(1);
+    uint64_t deadline = cluster_now_ns() + 20 * SECOND;
+    while (atomic_load(&fabric->waiting_threads) != 0 && cluster_now_ns() < deadline)
+        cluster_sleep_ms(1);
+    CHECK_EQUAL(atomic_load(&fabric->waiting_threads), 0);
+    atomic_store(&nested.is_ended, true);
+    remo__wake(node);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_OK(nested.rc);
+    CHECK_EQUAL(atomic_load(&fabric->waiting_threads), 0);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(waiting_thread_executes, 2),
         CLUSTER_TEST(target_takes_over, 2),
         CLUSTER_TEST(lease_ends, 2),
+        CLUSTER_TEST(sleeper_is_not_counted, 1),
         {0},
     };
     shared = cluster_shared(sizeof *shared);

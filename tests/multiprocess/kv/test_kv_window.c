@@ -1,0 +1,403 @@
+/* test_kv_window.c - windows of the map whose steps interleave in a way that is rare: between the tasks of a
+ * thread, between a change and a get of one thread, and with the service thread. Tests that hold a mutex of
+ * the map make the other thread or task pause at a known place. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "../../support/pause.h"
+#include "systems/kv/kv.h"
+#include "kv_common.h"
+#include "remote/workers.h"
+
+struct window {
+    _Atomic bool is_held[2], is_released[2]; /* the service thread of each node */
+    _Atomic bool is_ready, is_sent, is_acked;
+    _Atomic pid_t pid; /* of node 1 */
+};
+static struct window *window;
+
+static int open_small(struct remo_node *node, struct remo_kv **ret_kv) {
+    struct remo_kv_options options = {.capacity = 1000, .key_bytes_max = 8, .value_bytes_max = 8};
+    return kv_open(node, &options, ret_kv);
+}
+
+static struct remo_kv_op op_of(enum remo_kv_kind kind, uint64_t *key, uint64_t *value) {
+    return (struct remo_kv_op){.kind = kind, .key = key, .key_bytes = 8, .value = value, .value_bytes = 8};
+}
+
+static enum remo__kv_step step_of(struct remo_kv_op *op) {
+    return op->status == -EINPROGRESS ? remo__kv_op_state(op)->step : REMO__KV_STEP_SETTLED;
+}
+
+static uint32_t stripe_of(const struct remo_kv *kv, uint64_t key) {
+    return remo__kv_stripe_of(kv, remo__kv_hash(&key, 8));
+}
+
+/* ---- the service threads ---- */
+
+static void hold(void *ctx) {
+    const uint32_t *rank = ctx;
+    atomic_store(&window->is_held[*rank], true);
+    while (!atomic_load(&window->is_released[*rank]))
+        cluster_sleep_ms(1);
+}
+
+struct holding {
+    struct remo_ringbuffer *rings[2];
+    uint32_t rank;
+};
+
+/* Hold the service threads of both nodes. */
+static int hold_services(struct remo_node *node, struct holding *holding) {
+    holding->rank = remo_node_rank(node);
+    for (uint32_t sender = 0; sender < 2; sender++) {
+        struct remo_ringbuffer_options options = {
+            .sender = sender, .ctx = &holding->rank, .on_arrival = hold};
+        CHECK_OK(remo_ringbuffer_open(remo_node_root(node), sender == 0 ? "ring-0" : "ring-1", &options,
+                                      &holding->rings[sender]));
+        CHECK_OK(remo_channel_wait(remo_ringbuffer_channel(holding->rings[sender]), 100 * SECOND));
+    }
+    CHECK_OK(remo_ringbuffer_send(holding->rings[holding->rank], "", 1, 100 * SECOND, NULL));
+    while (!atomic_load(&window->is_held[holding->rank]))
+        cluster_sleep_ms(1);
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+static void release_service(const struct holding *holding) {
+    atomic_store(&window->is_released[holding->rank], true);
+}
+
+static int close_rings(const struct holding *holding) {
+    release_service(holding);
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < 2; i++)
+        remo_ringbuffer_close(holding->rings[i]);
+    return 0;
+}
+
+/* ---- records: a change of the window gets its record while others are being sent ---- */
+
+struct sending {
+    struct remo_kv *kv;
+    uint64_t keys[2];
+    struct remo_kv_op ops[2];
+    bool is_locked;
+};
+
+/* Two inserts. The second one alone is at step SEND when this task begins to send. */
+static int insert_two(void *ctx) {
+    struct sending *sending = ctx;
+    while (!sending->is_locked)
+        remo_task_yield();
+    for (uint32_t i = 0; i < 2; i++) {
+        sending->ops[i] = op_of(REMO_KV_INSERT, &sending->keys[i], &sending->keys[i]);
+        CHECK_OK(remo_kv_start(sending->kv, &sending->ops[i]));
+    }
+    CHECK_OK(remo_kv_wait(sending->kv, &sending->ops[1]));
+    CHECK_OK(remo_kv_wait(sending->kv, &sending->ops[0]));
+    return 0;
+}
+
+/* Hold the stripe of the first insert until the other task waits for the mutex of the tracker. Then let the
+ * first insert advance to step SEND before that task continues. */
+static int delay_first(void *ctx) {
+    struct sending *sending = ctx;
+    struct remo_kv *kv = sending->kv;
+    CHECK_OK(remo_lock_acquire(kv->locks, stripe_of(kv, sending->keys[0]), 100 * SECOND));
+    CHECK_OK(remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER));
+    sending->is_locked = true;
+    while (atomic_load(&kv->send_mutex.state) != 2)
+        remo_task_yield();
+    CHECK_EQUAL(step_of(&sending->ops[1]), REMO__KV_STEP_SEND);
+    CHECK_OK(remo_lock_release(kv->locks, stripe_of(kv, sending->keys[0]), REMO_FENCE_NONE));
+    while (step_of(&sending->ops[0]) != REMO__KV_STEP_SEND) {
+        CHECK(remo_kv_poll(kv) == 0); /* runs the workers of the thread */
+        remo_task_yield();
+    }
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    return 0;
+}
+
+static int records_while_sending(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct sending sending = {.keys = {1, 2}};
+    struct remo_scheduler *scheduler;
+    remo_task_id ids[2];
+    uint64_t value = 0;
+    if (open_small(node, &sending.kv) != 0)
+        return 1;
+    while (stripe_of(sending.kv, sending.keys[1]) == stripe_of(sending.kv, sending.keys[0]))
+        sending.keys[1]++;
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+        CHECK_OK(remo_task_spawn(scheduler, insert_two, &sending, &ids[0]));
+        CHECK_OK(remo_task_spawn(scheduler, delay_first, &sending, &ids[1]));
+        for (uint32_t i = 0; i < 2; i++) {
+            int result = -1;
+            CHECK_OK(remo_task_join(scheduler, ids[i], REMO_FOREVER, &result));
+            CHECK_OK(result);
+        }
+        CHECK_OK(remo_scheduler_close(scheduler));
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK_OK(remo_kv_get(sending.kv, &sending.keys[i], 8, &value, 8, NULL));
+        CHECK_EQUAL(value, sending.keys[i]);
+    }
+    CHECK_EQUAL(remo_kv_count(sending.kv), 2);
+    CHECK_OK(cluster_meet());
+    remo_kv_close(sending.kv);
+    return 0;
+}
+
+/* ---- buffers: a worker uses the state of its window, and the thread reads meanwhile ---- */
+
+static uint64_t reads_of(struct remo_kv *kv) {
+    struct remo_stats stats;
+    remo_channel_stats(remo_kv_channel(kv), &stats);
+    return stats.reads;
+}
+
+static int check_other(struct remo_kv *kv, uint64_t other, bool with_cursor) {
+    uint64_t key, value = 0;
+    size_t bytes;
+    CHECK_OK(remo_kv_get(kv, &other, 8, &value, 8, NULL));
+    CHECK_EQUAL(value, other);
+    struct remo_kv_cursor cursor = REMO_KV_CURSOR_INIT;
+    for (uint32_t i = 0; with_cursor && i < 2; i++) {
+        CHECK_OK(remo_kv_next(kv, &cursor, &key, 8, &bytes, &value, 8, NULL));
+        CHECK_EQUAL(value, key);
+    }
+    return 0;
+}
+
+static int reads_beside_change(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    enum { LAPS = 20 };
+    struct remo_kv *kv;
+    uint64_t keys[] = {1, 2};
+    if (open_small(node, &kv) != 0)
+        return 1;
+    for (uint32_t i = 0; i < 2 && remo_node_rank(node) == 1; i++)
+        CHECK_OK(remo_kv_insert(kv, &keys[i], 8, &keys[i], 8));
+    CHECK_OK(cluster_meet());
+    kv->workers_max = 0; /* as if all workers of the thread had changes of other windows */
+    for (uint32_t lap = 0; lap < LAPS && remo_node_rank(node) == 0; lap++) {
+        struct remo_kv_op op = op_of(REMO_KV_UPDATE, &keys[0], &keys[0]);
+        uint64_t before = reads_of(kv);
+        CHECK_OK(remo_kv_start(kv, &op));
+        while (reads_of(kv) == before)
+            CHECK(remo_kv_poll(kv) == 1);
+        CHECK(check_other(kv, keys[1], lap % 2 == 1) == 0); /* while the worker's read is in flight */
+        CHECK_OK(remo_kv_wait(kv, &op));
+        CHECK_OK(remo_kv_get(kv, &keys[0], 8, &before, 8, NULL));
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* ---- sentences: an operation in flight does not replace the sentence of one that has failed ---- */
+
+struct locking {
+    struct remo_kv *kv;
+    uint32_t stripe;
+    _Atomic bool is_locked, is_done;
+    int rc;
+};
+
+static void *hold_stripe(void *ctx) {
+    struct locking *locking = ctx;
+    locking->rc = remo_lock_acquire(locking->kv->locks, locking->stripe, 100 * SECOND);
+    atomic_store(&locking->is_locked, true);
+    while (!atomic_load(&locking->is_done))
+        cluster_sleep_ms(1);
+    if (locking->rc == 0)
+        locking->rc = remo_lock_release(locking->kv->locks, locking->stripe, REMO_FENCE_NONE);
+    return NULL;
+}
+
+/* An insert fails. An earlier and a later one are not acknowledged, because the service thread of the peer is
+ * held. */
+static int fail_between(struct remo_kv *kv) {
+    uint64_t keys[] = {2, 1, 3};
+    struct remo_kv_op ops[3];
+    struct locking locking = {.kv = kv, .stripe = stripe_of(kv, keys[1])};
+    pthread_t thread;
+    while (stripe_of(kv, keys[0]) == locking.stripe)
+        keys[0] += 2;
+    while (stripe_of(kv, keys[2]) == locking.stripe || stripe_of(kv, keys[2]) == stripe_of(kv, keys[0]))
+        keys[2] += 2;
+    CHECK(pthread_create(&thread, NULL, hold_stripe, &locking) == 0);
+    while (!atomic_load(&locking.is_locked))
+        cluster_sleep_ms(1);
+    for (uint32_t i = 0; i < 3; i++) {
+        ops[i] = op_of(REMO_KV_INSERT, &keys[i], &keys[i]);
+        CHECK_OK(remo_kv_start(kv, &ops[i]));
+    }
+    while (step_of(&ops[0]) != REMO__KV_STEP_ACK || step_of(&ops[2]) != REMO__KV_STEP_ACK)
+        CHECK(remo_kv_poll(kv) == 3);
+    atomic_store(&locking.is_done, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_OK(locking.rc);
+    CHECK_SENTENCE(remo_kv_wait(kv, &ops[1]), -EEXIST, "it is present");
+    atomic_store(&window->is_released[1], true);
+    CHECK_OK(remo_kv_wait(kv, &ops[0]));
+    CHECK_OK(remo_kv_wait(kv, &ops[2]));
+    return 0;
+}
+
+static int sentences(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    struct holding holding;
+    uint64_t key = 1;
+    if (open_small(node, &kv) != 0)
+        return 1;
+    if (remo_node_rank(node) == 0)
+        CHECK_OK(remo_kv_insert(kv, &key, 8, &key, 8));
+    CHECK_OK(cluster_meet());
+    if (hold_services(node, &holding) != 0)
+        return 1;
+    if (remo_node_rank(node) == 0 && (release_service(&holding), fail_between(kv) != 0))
+        return 1;
+    while (!atomic_load(&window->is_released[1]))
+        cluster_sleep_ms(1);
+    if (close_rings(&holding) != 0)
+        return 1;
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* A get times out, because its node is paused. */
+static int late_get(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct remo_kv *kv;
+    uint64_t key = 1, value = 0, before = node->op_timeout_ns;
+    struct remo_kv_op op = op_of(REMO_KV_GET, &key, &value);
+    if (open_small(node, &kv) != 0)
+        return 1;
+    if (remo_node_rank(node) == 1) {
+        CHECK_OK(remo_kv_insert(kv, &key, 8, &key, 8));
+        atomic_store(&window->pid, getpid());
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0) {
+        CHECK(process_pause(atomic_load(&window->pid)) == 0);
+        node->op_timeout_ns = 10000000;
+        CHECK_OK(remo_kv_start(kv, &op));
+        int rc = remo_kv_wait(kv, &op);
+        node->op_timeout_ns = before;
+        CHECK(kill(atomic_load(&window->pid), SIGCONT) == 0);
+        CHECK_SENTENCE(rc, -ETIMEDOUT, "its slot could not be read");
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* ---- receiving: a parked task does not keep other threads from receiving ---- */
+
+struct receiving {
+    struct remo_kv *kv;
+    struct holding holding;
+    struct remo_kv_op op;
+};
+
+static int insert_one(void *ctx) {
+    struct receiving *receiving = ctx;
+    uint64_t key = 1;
+    receiving->op = op_of(REMO_KV_INSERT, &key, &key);
+    CHECK_OK(remo_kv_start(receiving->kv, &receiving->op));
+    CHECK_OK(remo_kv_wait(receiving->kv, &receiving->op));
+    return 0;
+}
+
+/* The other task polls while the index is locked and a record has arrived. Then this task computes, and only
+ * the service thread can receive the record. */
+static int compute(void *ctx) {
+    struct receiving *receiving = ctx;
+    struct remo_kv *kv = receiving->kv;
+    while (step_of(&receiving->op) != REMO__KV_STEP_ACK)
+        remo_task_yield();
+    CHECK_OK(remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER));
+    atomic_store(&window->is_ready, true);
+    while (!atomic_load(&window->is_sent))
+        remo_task_yield();
+    const struct remo__kv_thread *other = remo__kv_op_state(&receiving->op)->owner;
+    uint32_t before = other->polls;
+    while (other->polls - before < 3 && atomic_load(&kv->index_mutex.state) != 2)
+        remo_task_yield();
+    remo__mutex_unlock(kv->node, &kv->index_mutex);
+    release_service(&receiving->holding);
+    while (!atomic_load(&window->is_acked))
+        cluster_sleep_ms(1);
+    return 0;
+}
+
+static int run_tasks(struct remo_node *node, struct receiving *receiving) {
+    struct remo_scheduler *scheduler;
+    remo_task_id ids[2];
+    receiving->op.status = -EINPROGRESS;
+    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+    CHECK_OK(remo_task_spawn(scheduler, insert_one, receiving, &ids[0]));
+    CHECK_OK(remo_task_spawn(scheduler, compute, receiving, &ids[1]));
+    for (uint32_t i = 0; i < 2; i++) {
+        int result = -1;
+        CHECK_OK(remo_task_join(scheduler, ids[i], REMO_FOREVER, &result));
+        CHECK_OK(result);
+    }
+    CHECK_OK(remo_scheduler_close(scheduler));
+    return 0;
+}
+
+/* Send a record, and wait until it is acknowledged, without receiving those of the peer. */
+static int send_record(struct remo_kv *kv) {
+    struct remo__kv_record record = {.hash = 1, .entry = REMO__KV_RECORD_REMOVE << 48};
+    uint32_t count;
+    uint64_t position;
+    while (!atomic_load(&window->is_ready))
+        cluster_sleep_ms(1);
+    CHECK_OK(remo__kv_send_records(kv, &record, 1, &count, &position));
+    atomic_store(&window->is_sent, true);
+    CHECK_OK(remo_ringbuffer_wait_received(kv->trackers[kv->rank].ring, position, 100 * SECOND));
+    atomic_store(&window->is_acked, true);
+    return 0;
+}
+
+static int receivers(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    struct receiving receiving = {0};
+    if (open_small(node, &receiving.kv) != 0 || hold_services(node, &receiving.holding) != 0)
+        return 1;
+    if (remo_node_rank(node) == 0 ? send_record(receiving.kv) : run_tasks(node, &receiving))
+        return 1;
+    if (close_rings(&receiving.holding) != 0)
+        return 1;
+    remo_kv_close(receiving.kv);
+    return 0;
+}
+
+static void setup(void) {
+    for (uint32_t i = 0; i < 2; i++) {
+        atomic_store(&window->is_held[i], false);
+        atomic_store(&window->is_released[i], false);
+    }
+    atomic_store(&window->is_ready, false);
+    atomic_store(&window->is_sent, false);
+    atomic_store(&window->is_acked, false);
+}
+
+int main(int argc, char **argv) {
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(records_while_sending, 2, .only_on = "ofi"),
+        CLUSTER_TEST(reads_beside_change, 2, .only_on = "ofi"),
+        CLUSTER_TEST(sentences, 2),
+        CLUSTER_TEST(late_get, 2, .only_on = "ofi"),
+        CLUSTER_TEST(receivers, 2, .only_on = "shm"),
+        {0},
+    };
+    window = cluster_shared(sizeof *window);
+    return cluster_main(argc, argv, tests, setup);
+}
