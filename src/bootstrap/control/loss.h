@@ -18,8 +18,8 @@
  * would otherwise end each peer that it uses, one after the other. */
 #define REMO__LOSS_DEMAND_WAITS 30u
 
-/* Pauses of this node postpone a decision so often. A node that gets too little processor time would otherwise
- * never decide, and operations on the lost peer would wait. */
+/* Pauses of this node postpone a decision so often. A node that gets too little processor time would
+ * otherwise never decide, and operations on the lost peer would wait. */
 #define REMO__LOSS_POSTPONES_MAX 8u
 
 struct remo__loss {
