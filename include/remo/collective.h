@@ -73,7 +73,8 @@ enum remo_reduction {
 REMO_API int remo_collective_open(struct remo_channel *parent, const char *name,
                                   const struct remo_collective_options *options,
                                   struct remo_collective **ret_collective);
-/* Close the object; NULL has no effect. */
+/* Close the object; NULL has no effect. A peer in the last call may still read the contribution of
+ * this node, and gets -ENOTCONN then: wait for all participants before, for example in a barrier. */
 REMO_API void remo_collective_close(struct remo_collective *collective);
 REMO_API struct remo_channel *remo_collective_channel(struct remo_collective *collective);
 

@@ -56,10 +56,11 @@ static void visit_line(char *line, const char *controller,
     struct remo__cgroup group = {.is_v2 = controllers[0] == '\0'};
     if (!group.is_v2 && !has_controller(controllers, controller))
         return;
+    if (strcmp(path, "/") == 0)
+        *path = '\0';
     for (int depth = 0; depth < DEPTH_MAX; depth++) {
-        int length =
-            snprintf(group.folder, sizeof group.folder, "/sys/fs/cgroup%s%s%s", group.is_v2 ? "" : "/",
-                     group.is_v2 ? "" : controller, strcmp(path, "/") == 0 ? "" : path);
+        int length = snprintf(group.folder, sizeof group.folder, "/sys/fs/cgroup%s%s%s",
+                              group.is_v2 ? "" : "/", group.is_v2 ? "" : controller, path);
         if (length > 0 && (size_t)length < sizeof group.folder)
             visit(ctx, &group);
         char *slash = strrchr(path, '/');

@@ -523,6 +523,30 @@ static void decision_is_postponed(void **state) {
     assert_int_equal(remo__losses_decide(&losses, 4000), REMO__LOSS_END);
 }
 
+/* A node that is paused again and again decides nevertheless. */
+static void postponements_end(void **state) {
+    (void)state;
+    struct remo__losses losses = losses_at(0);
+    for (uint64_t now = 1000; now <= 5000; now += 4000) { /* the number starts anew after a decision */
+        (void)remo__losses_add(&losses, 1, now);
+        for (uint32_t i = 0; i < REMO__LOSS_POSTPONES_MAX; i++) {
+            remo__losses_postpone(&losses, now + i);
+            assert_int_equal(remo__losses_decide(&losses, now + 999), REMO__LOSS_WAIT);
+        }
+        uint64_t decide_at = losses.decide_at;
+        assert_true(decide_at == now + 1000 + REMO__LOSS_POSTPONES_MAX - 1);
+        remo__losses_postpone(&losses, decide_at);
+        if (now == 1000) {
+            assert_int_equal(remo__losses_decide(&losses, decide_at), REMO__LOSS_DEMAND);
+        } else { /* or when no loss is open */
+            remo__losses_remove(&losses, 1);
+            (void)remo__losses_add(&losses, 2, decide_at);
+            remo__losses_postpone(&losses, decide_at + 1);
+            assert_int_equal(remo__losses_decide(&losses, decide_at + 1000), REMO__LOSS_WAIT);
+        }
+    }
+}
+
 /* The loss of a peer that leaves or fails does not count. */
 static void leaver_does_not_count(void **state) {
     (void)state;
@@ -594,6 +618,7 @@ int main(void) {
         cmocka_unit_test(demand_counts),
         cmocka_unit_test(demand_repeats),
         cmocka_unit_test(decision_is_postponed),
+        cmocka_unit_test(postponements_end),
         cmocka_unit_test(leaver_does_not_count),
         cmocka_unit_test(machine_counts_once),
         cmocka_unit_test(machine_of_demand),

@@ -129,7 +129,7 @@ struct remo__control {
 
     struct remo__losses losses; /* only peers that are up have an open loss */
     uint32_t machine_count;     /* the next number of a machine, for `losses` */
-    bool has_ended_all;         /* after a loss, this node has ended all its streams */
+    bool has_ended_all;         /* this node has ended all its streams: it counts as failed (end.c) */
 
     pthread_mutex_t notes_lock;
     struct remo__note *notes_first, **notes_last; /* under notes_lock */
@@ -181,6 +181,13 @@ void remo__end_reported(struct remo__control *control, uint32_t rank);
 /* The peer has demanded that this node ends: call `ended`, then end the streams of all peers. A demand of a
  * higher rank is discarded. */
 void remo__end_demanded(struct remo__control *control, uint32_t rank);
+/* The peer counts this node as failed: call `ended`, then end the streams of all peers. */
+void remo__end_as_failed(struct remo__control *control, uint32_t rank);
+/* A peer that has proved its credential refused the incarnation of this node. Has the effect of
+ * remo__end_as_failed if the two were connected. */
+void remo__end_refused(struct remo__control *control, const struct remo__member *peer);
+/* The peer was silent for too long: end its stream, and report this to the peer. */
+void remo__end_silent(struct remo__control *control, struct remo__member *peer);
 /* Decide the losses whose time has come. `was_away`: this thread did not run for a while. */
 void remo__end_decide(struct remo__control *control, uint64_t now, bool was_away);
 

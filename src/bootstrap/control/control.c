@@ -123,11 +123,8 @@ static void peer_heartbeat(struct remo__control *control, struct remo__member *p
         return;
     /* Frames that wait in the socket count, although this thread has not read them yet. */
     remo__connection_receive(connection);
-    if (connection->phase == REMO__PHASE_UP && connection->received_at == received_at) {
-        remo__log(&config->log, REMO_LOG_WARNING, "node %u was silent for %.0f ms", peer->rank,
-                  (double)config->silence_ns / (double)REMO__NS_PER_MS);
-        remo__connection_down(connection, -EHOSTDOWN);
-    }
+    if (connection->phase == REMO__PHASE_UP && connection->received_at == received_at)
+        remo__end_silent(control, peer);
 }
 
 /* Retry after the kernel lacked memory or descriptors in flight (RLIMIT_NOFILE bounds them for each user). */

@@ -1,7 +1,8 @@
 /* end.c - the messages about lost connections of the data plane, and the end of all streams of this node.
  *
  * Both nodes of a pair record a loss (LOST); the one with the lower rank decides (loss.h), and may demand the
- * end of the other (END). A message that cannot be sent is repeated at the next decision. */
+ * end of the other (END). A message that cannot be sent is repeated at the next decision. A node that a peer
+ * counts as failed although both are up ends too. docs/internals/membership.md describes both. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -54,6 +55,25 @@ void remo__end_demanded(struct remo__control *control, uint32_t rank) {
     }
     snprintf(why, sizeof why, "node %u has lost the data connection to this node", rank);
     end_all(control, why);
+}
+
+/* Other nodes may still be connected to both nodes, so this node must fail for them too. */
+void remo__end_as_failed(struct remo__control *control, uint32_t rank) {
+    char why[REMO__WHY_BYTES_MAX];
+    snprintf(why, sizeof why, "node %u counts this node as failed, although both are up", rank);
+    end_all(control, why);
+}
+
+void remo__end_refused(struct remo__control *control, const struct remo__member *peer) {
+    if (peer->was_up && !peer->connection && !control->has_ended_all)
+        remo__end_as_failed(control, peer->rank);
+}
+
+void remo__end_silent(struct remo__control *control, struct remo__member *peer) {
+    remo__log(&control->config.log, REMO_LOG_WARNING, "node %u was silent for %.0f ms", peer->rank,
+              (double)control->config.silence_ns / (double)REMO__NS_PER_MS);
+    send_to(peer, REMO__FRAME_SILENT);
+    remo__connection_down(peer->connection, -EHOSTDOWN);
 }
 
 static void send_decision(struct remo__control *control, uint32_t rank, bool is_demanded) {

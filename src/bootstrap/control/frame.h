@@ -28,8 +28,9 @@ enum remo__frame_type {
     REMO__FRAME_BLOB,      /* boot id and the node's hello; the peer is up */
     REMO__FRAME_HEARTBEAT,
     REMO__FRAME_LEAVE,
-    REMO__FRAME_LOST, /* the sender has lost its connection of the data plane to the receiver */
-    REMO__FRAME_END,  /* the receiver must end all its streams (end.c) */
+    REMO__FRAME_LOST,   /* the sender has lost its connection of the data plane to the receiver */
+    REMO__FRAME_END,    /* the receiver must end all its streams (end.c) */
+    REMO__FRAME_SILENT, /* the receiver was silent, and counts as failed: it must end all its streams */
 };
 
 struct remo__seal {

@@ -7,6 +7,9 @@
  *                            <- PROOF of the acceptor over both hellos; BLOB
  *     BLOB ->                                     both are up
  *
+ * The acceptor checks the incarnation of the connector after both proofs, and sends a sealed refusal instead
+ * of its BLOB if the incarnation has already joined.
+ *
  * Proof:   key file, PMIx: HMAC-SHA256 of (role, both hellos). Munge: a credential that carries this HMAC and
  *          a random share of the session's secret. The role prevents reflection of a proof to its maker; the
  *          nonces prevent replay.

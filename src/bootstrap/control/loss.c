@@ -30,10 +30,11 @@ void remo__losses_remove(struct remo__losses *losses, uint32_t peer) {
         if (losses->of[i].is_open)
             return;
     losses->decide_at = REMO_FOREVER;
+    losses->postponed = 0;
 }
 
 void remo__losses_postpone(struct remo__losses *losses, uint64_t now) {
-    if (losses->decide_at != REMO_FOREVER)
+    if (losses->decide_at != REMO_FOREVER && losses->postponed++ < REMO__LOSS_POSTPONES_MAX)
         losses->decide_at = now + losses->wait_ns;
 }
 
@@ -73,6 +74,7 @@ enum remo__loss_action remo__losses_decide(struct remo__losses *losses, uint64_t
     if (now < losses->decide_at)
         return REMO__LOSS_WAIT;
     losses->decide_at = now + losses->wait_ns;
+    losses->postponed = 0;
     if (!has_open(losses, losses->rank + 1, losses->size)) /* the peers decide */
         return REMO__LOSS_WAIT;
     if (has_lost_machines(losses, now))

@@ -18,6 +18,10 @@
  * would otherwise end each peer that it uses, one after the other. */
 #define REMO__LOSS_DEMAND_WAITS 30u
 
+/* Pauses of this node postpone a decision so often. A node that gets too little processor time would
+ * otherwise never decide, and operations on the lost peer would wait. */
+#define REMO__LOSS_POSTPONES_MAX 8u
+
 struct remo__loss {
     uint32_t machine;        /* peers with the same number share a machine, and perhaps its network device */
     uint32_t demand_machine; /* that of the peer when its end was last demanded */
@@ -29,6 +33,7 @@ struct remo__losses {
     uint32_t rank, size;
     uint64_t wait_ns;
     uint64_t decide_at;    /* REMO_FOREVER: no loss is open */
+    uint32_t postponed;    /* times since the last decision, or since no loss was open */
     struct remo__loss *of; /* [size] */
 };
 
@@ -46,7 +51,8 @@ void remo__losses_init(struct remo__losses *losses, uint32_t rank, uint32_t size
 bool remo__losses_add(struct remo__losses *losses, uint32_t peer, uint64_t now);
 /* The stream of `peer` has ended. */
 void remo__losses_remove(struct remo__losses *losses, uint32_t peer);
-/* This node was paused: ends of streams may not have been read yet. */
+/* This node was paused: ends of streams may not have been read yet. No effect after
+ * REMO__LOSS_POSTPONES_MAX calls in succession. */
 void remo__losses_postpone(struct remo__losses *losses, uint64_t now);
 /* Decide the open losses if their time has come, and set the time of the next decision. A demand is repeated
  * until the stream of the peer ends. */

@@ -153,8 +153,8 @@ static void on_proof(struct remo__connection *connection, const struct remo__fra
         refuse(connection, rc == -EAGAIN ? REMO__REFUSAL_MUNGE : REMO__REFUSAL_CREDENTIAL);
         return;
     }
-    if (!is_new_incarnation(connection)) {
-        refuse(connection, REMO__REFUSAL_INCARNATION);
+    if (connection->control->has_ended_all) {
+        remo__connection_drop(connection, "this node has ended all its connections");
         return;
     }
     if (!connection->connector && !prove(connection))
@@ -168,8 +168,12 @@ static void on_proof(struct remo__connection *connection, const struct remo__fra
     connection->link.receive_seal = receive_seal;
     connection->phase = REMO__PHASE_BLOB;
     connection->deadline = remo__now_ns() + REMO__HANDSHAKE_LAST_NS;
-    if (!connection->connector)
+    if (connection->connector)
+        return; /* it checks the incarnation when the blob arrives */
+    if (is_new_incarnation(connection))
         send_blob(connection);
+    else
+        refuse(connection, REMO__REFUSAL_INCARNATION); /* sealed: the connector may have to end (end.c) */
 }
 
 /* Read the peer's boot id, and whether its end crosses a network. Both ends must agree about heartbeats, but
@@ -200,7 +204,7 @@ static void on_blob(struct remo__connection *connection, const struct remo__fram
         remo__connection_drop(connection, "the node is on this machine; continuing over its Unix socket");
         return;
     }
-    if (connection->control->has_ended_all) {
+    if (connection->control->has_ended_all) { /* since the proof */
         remo__connection_drop(connection, "this node has ended all its connections");
         return;
     }
@@ -223,6 +227,8 @@ static void on_handshake_frame(struct remo__connection *connection, const struct
         uint16_t refusal = remo__get_u16(&reader);
         connection->why = REMO__WHY_REFUSED;
         denied_report(connection, (enum remo__refusal)refusal);
+        if (refusal == REMO__REFUSAL_INCARNATION && connection->phase == REMO__PHASE_BLOB)
+            remo__end_refused(connection->control, connection->peer);
         remo__connection_drop(connection, "the node refused the connection: %s", remo__refusal_text(refusal));
     } else if (!internal || frame->type < REMO__FRAME_HELLO || frame->type > REMO__FRAME_BLOB
                || frame->type == REMO__FRAME_REFUSE || expected[frame->type] != connection->phase) {
@@ -256,6 +262,8 @@ static void on_frame(struct remo__connection *connection, const struct remo__fra
         remo__end_reported(connection->control, connection->peer->rank);
     else if (frame->type == REMO__FRAME_END)
         remo__end_demanded(connection->control, connection->peer->rank);
+    else if (frame->type == REMO__FRAME_SILENT)
+        remo__end_as_failed(connection->control, connection->peer->rank);
     else if (frame->type != REMO__FRAME_HEARTBEAT)
         remo__log(&config->log, REMO_LOG_DEBUG, "node %u sent an unknown message of type %u",
                   connection->peer->rank, frame->type);

@@ -1,19 +1,15 @@
 /* test_control.c - tests of the control plane with real sockets, threads and processes: connections, frames,
- * errors, failures, and connections of strangers, which have no effect. Each case is a function; the
+ * errors, incarnations, and connections of strangers, which have no effect. Each case is a function; the
  * arguments name the cases to run, by default all. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -21,29 +17,15 @@
 #include <unistd.h>
 
 #include "../../support/patience.h"
-#include "../../support/ports.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "bootstrap/control/connection.h"
 #include "bootstrap/key.h"
-#include "plane.h"
+#include "control_common.h"
 
-static struct plane planes[REMO__NODES_MAX];
 static struct remo__random dice;
 
 /* ---- helpers ------------------------------------------------------------------------------------------- */
-
-static void open_all(uint32_t size, const struct plane_options *options) {
-    for (uint32_t i = 0; i < size; i++)
-        CHECK(plane_open(&planes[i], i, size, options) == 0);
-    for (uint32_t i = 0; i < size; i++)
-        CHECK(plane_wait_up(&planes[i], size - 1));
-}
-
-static void close_all(uint32_t size) {
-    for (uint32_t i = 0; i < size; i++)
-        plane_close(&planes[i]);
-}
 
 static void check_peers(uint32_t size) {
     for (uint32_t i = 0; i < size; i++) {
@@ -55,23 +37,6 @@ static void check_peers(uint32_t size) {
             CHECK(i == j || (strcmp(peer->hello, hello) == 0 && peer->same_machine));
         }
     }
-}
-
-static uint16_t new_port(void) {
-    uint16_t port = port_reserve();
-    CHECK(port != 0);
-    return port;
-}
-
-static const char *const *tcp_addresses(uint32_t size, const char *host) {
-    static char text[16][64];
-    static const char *list[16];
-    CHECK(size <= 16);
-    for (uint32_t i = 0; i < size; i++) {
-        snprintf(text[i], sizeof text[i], "tcp:%s:%u", host, new_port());
-        list[i] = text[i];
-    }
-    return list;
 }
 
 static int tcp_connect(const char *address) {
@@ -88,29 +53,6 @@ static int unix_connect(uint32_t rank) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&name, sizeof name) == 0);
     return fd;
-}
-
-/* Start a process with one plane, which connects to all peers, sends `frames` frames to rank 0, and waits for
- * its end. */
-static pid_t process_start(uint32_t rank, uint32_t size, const struct plane_options *options,
-                           uint64_t frames) {
-    fflush(stdout);
-    pid_t parent = getpid(), pid = fork();
-    CHECK(pid >= 0);
-    if (pid > 0)
-        return pid;
-    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent); /* do not outlive a failed test */
-    CHECK(plane_open(&planes[rank], rank, size, options) == 0);
-    CHECK(plane_wait_up(&planes[rank], size - 1));
-    for (uint64_t i = 0; i < frames; i++)
-        CHECK(plane_send(&planes[rank], 0, i, 100, -1) == 0);
-    for (;;)
-        pause();
-}
-
-static void process_end(pid_t pid, int signal_number) {
-    kill(pid, signal_number);
-    waitpid(pid, NULL, 0);
 }
 
 /* ---- coming up ----------------------------------------------------------------------------------------- */
@@ -449,175 +391,7 @@ static void missing_node(void) {
     plane_close(&planes[2]);
 }
 
-/* ---- failing and leaving ------------------------------------------------------------------------------- */
-
-static int compare_u64(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static void measure_kill(const char *what, const struct plane_options *options) {
-    enum { ROUNDS = 20 };
-    uint64_t took[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) {
-        pid_t pid = process_start(1, 2, options, 50);
-        CHECK(plane_open(&planes[0], 0, 2, options) == 0);
-        CHECK(plane_wait_frames(&planes[0], 1, 50));
-        uint64_t start = remo__now_ns();
-        kill(pid, SIGKILL);
-        CHECK(plane_wait_down(&planes[0], 1, 1));
-        took[i] = planes[0].peers[1].down_at - start;
-        CHECK(planes[0].peers[1].reason == -EHOSTDOWN && in_time(took[i], REMO__NS_PER_S / 10));
-        CHECK(planes[0].peers[1].frames == 50 && !planes[0].peers[1].disorder);
-        CHECK(remo__control_send(planes[0].control, 1, 1, NULL, 0, -1) == -EHOSTDOWN);
-        waitpid(pid, NULL, 0);
-        plane_close(&planes[0]);
-    }
-    qsort(took, ROUNDS, sizeof took[0], compare_u64);
-    printf("     %s: SIGKILL detected after %.2f ms (median), %.2f ms (longest of %d)\n", what,
-           (double)took[ROUNDS / 2] / 1e6, (double)took[ROUNDS - 1] / 1e6, ROUNDS);
-}
-
-static void killed_unix(void) {
-    measure_kill("Unix socket", NULL);
-}
-
-static void killed_tcp(void) {
-    struct plane_options options = {
-        .addresses = tcp_addresses(2, "127.0.0.1"), .network = true, .key_file = plane_key(3)};
-    measure_kill("TCP on loopback", &options);
-}
-
-static void leaving(void) {
-    struct plane_options tcp = {
-        .addresses = tcp_addresses(3, "127.0.0.1"), .network = true, .key_file = plane_key(3)};
-    for (int round = 0; round < 10; round++) {
-        uint32_t leaver = (uint32_t)round % 3;
-        open_all(3, round % 2 ? &tcp : NULL);
-        for (uint64_t n = 0; n < 300; n++)
-            CHECK(plane_send(&planes[leaver], (leaver + 1) % 3, n, 3000, -1) == 0);
-        plane_close(&planes[leaver]);
-        for (uint32_t i = 0; i < 3; i++) {
-            if (i == leaver)
-                continue;
-            CHECK(plane_wait_down(&planes[i], leaver, 1) && planes[i].peers[leaver].reason == 0);
-            CHECK(!planes[i].peers[leaver].disorder);
-        }
-        CHECK(planes[(leaver + 1) % 3].peers[leaver].frames == 300);
-        CHECK(plane_send(&planes[(leaver + 1) % 3], (leaver + 2) % 3, 0, 8, -1) == 0);
-        CHECK(plane_wait_frames(&planes[(leaver + 2) % 3], (leaver + 1) % 3, 1));
-        plane_close(&planes[(leaver + 1) % 3]);
-        plane_close(&planes[(leaver + 2) % 3]);
-    }
-}
-
-/* ---- lost data connections ----------------------------------------------------------------------------- */
-
-static const struct plane_options quick = {.silence_ns = 25 * REMO__NS_PER_MS};
-
-/* Wait until the nodes of the mask have failed for all four, and check that no other node has. */
-static void check_only_failed(uint64_t failed) {
-    for (uint32_t i = 0; i < 4; i++)
-        for (uint32_t j = 0; j < 4; j++)
-            if (i != j && ((failed >> i | failed >> j) & 1))
-                CHECK(plane_wait_down(&planes[i], j, 1) && planes[i].peers[j].reason == -EHOSTDOWN);
-    usleep(200 * 1000);
-    for (uint32_t i = 0; i < 4; i++) {
-        CHECK(atomic_load(&planes[i].ends) == (int)(failed >> i & 1));
-        pthread_mutex_lock(&planes[i].lock);
-        for (uint32_t j = 0; j < 4; j++)
-            CHECK(planes[i].peers[j].downs == (i != j && ((failed >> i | failed >> j) & 1)));
-        pthread_mutex_unlock(&planes[i].lock);
-    }
-}
-
-/* The node with the higher rank fails, whichever of the two detects the loss. */
-static void loss(void) {
-    static const uint64_t rows[][3] = {{1, 3, 1 << 3}, {3, 1, 1 << 3}, {0, 1, 1 << 1}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        open_all(4, &quick);
-        plane_lose(&planes[rows[i][0]], 1u << rows[i][1]);
-        if (i == 0)
-            plane_lose(&planes[rows[i][1]], 1u << rows[i][0]);
-        check_only_failed(rows[i][2]);
-        close_all(4);
-    }
-}
-
-/* A node that loses two connections fails itself, and no other node. */
-static void loss_of_two(void) {
-    open_all(4, &quick);
-    plane_lose(&planes[0], 1 << 1 | 1 << 2);
-    check_only_failed(1 << 0);
-    close_all(4);
-}
-
-/* Two nodes lose their connections to a third one with a higher rank: only this node fails. */
-static void loss_by_two(void) {
-    open_all(4, &quick);
-    plane_lose(&planes[0], 1 << 3);
-    plane_lose(&planes[1], 1 << 3);
-    check_only_failed(1 << 3);
-    close_all(4);
-}
-
-/* A demand that has taken effect counts as a loss for a limited time. Later, the next loss ends the next
- * peer. */
-static void loss_after_loss(void) {
-    open_all(4, &quick);
-    plane_lose(&planes[0], 1 << 1);
-    check_only_failed(1 << 1);
-    usleep((useconds_t)(2 * quick.silence_ns * REMO__LOSS_DEMAND_WAITS / 1000));
-    plane_lose(&planes[0], 1 << 2);
-    check_only_failed(1 << 1 | 1 << 2);
-    close_all(4);
-}
-
-/* Two nodes leave while the control thread of node 0 is busy, before it decides the losses of both. It reads
- * the ends of their streams first. */
-static void loss_unread(void) {
-    struct plane_options options = {.silence_ns = 200 * REMO__NS_PER_MS};
-    uint64_t wait_ns = 2 * options.silence_ns;
-    open_all(4, &options);
-    plane_lose(&planes[0], 1 << 1 | 1 << 2);
-    usleep(20 * 1000); /* the losses are recorded */
-    atomic_store(&planes[0].hold, true);
-    CHECK(plane_send(&planes[3], 0, 0, 8, -1) == 0);
-    usleep(20 * 1000); /* the control thread is held */
-    plane_close(&planes[1]);
-    plane_close(&planes[2]);
-    usleep((useconds_t)(wait_ns / 1000)); /* the time of the decision has just passed */
-    atomic_store(&planes[0].hold, false);
-    CHECK(plane_wait_down(&planes[0], 1, 1) && plane_wait_down(&planes[0], 2, 1));
-    usleep((useconds_t)(2 * wait_ns / 1000));
-    CHECK(atomic_load(&planes[0].ends) == 0);
-    plane_close(&planes[0]);
-    plane_close(&planes[3]);
-}
-
-/* Only a node with a lower rank can demand the end. */
-static void end_from_higher(void) {
-    open_all(4, &quick);
-    struct remo__member *peer = &planes[3].control->peers[1];
-    pthread_mutex_lock(&peer->lock);
-    CHECK(remo__connection_send(peer->connection, REMO__FRAME_END, REMO__FRAME_INTERNAL, NULL, 0, -1) == 0);
-    pthread_mutex_unlock(&peer->lock);
-    CHECK(plane_send(&planes[3], 1, 0, 8, -1) == 0 && plane_wait_frames(&planes[1], 3, 1));
-    check_only_failed(0);
-    close_all(4);
-}
-
-/* A peer that leaves or fails ends its connection of the data plane too. No other node fails. */
-static void loss_of_leaver(void) {
-    struct plane_options slow = {.silence_ns = 100 * REMO__NS_PER_S};
-    open_all(4, &slow);
-    plane_lose(&planes[3], 1 << 0);
-    plane_close(&planes[0]);
-    for (uint32_t i = 1; i < 4; i++)
-        CHECK(plane_wait_down(&planes[i], 0, 1) && planes[i].peers[0].reason == 0);
-    for (uint32_t i = 1; i < 4; i++)
-        plane_close(&planes[i]);
-}
+/* ---- incarnations -------------------------------------------------------------------------------------- */
 
 /* A rank comes up again only with a higher incarnation. Rank `restarting` leaves and joins again. */
 static void restart_rank(uint32_t restarting) {
@@ -637,6 +411,7 @@ static void restart_rank(uint32_t restarting) {
     CHECK(plane_wait_why(&planes[restarting > other ? restarting : other],
                          restarting > other ? other : restarting, "was started twice"));
     CHECK(planes[other].peers[restarting].ups == 3);
+    CHECK(atomic_load(&planes[0].ends) == 0 && atomic_load(&planes[1].ends) == 0);
     close_all(2);
 }
 
@@ -665,77 +440,6 @@ static void restart_before_failure(void) {
     close_all(2);
 }
 
-/* ---- between machines: a network namespace with an address that is not loopback ------------------------ */
-
-static bool network_make(const char *address) {
-    struct ifreq request = {.ifr_name = "lo"};
-    struct sockaddr_in *name = (struct sockaddr_in *)&request.ifr_addr;
-    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
-        return false;
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    request.ifr_flags = IFF_UP | IFF_RUNNING;
-    if (ioctl(fd, SIOCSIFFLAGS, &request) != 0)
-        return false;
-    snprintf(request.ifr_name, sizeof request.ifr_name, "lo:1");
-    name->sin_family = AF_INET;
-    inet_pton(AF_INET, address, &name->sin_addr);
-    bool made = ioctl(fd, SIOCSIFADDR, &request) == 0;
-    close(fd);
-    return made;
-}
-
-static void pause_both(pid_t a, pid_t b) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        kill(b, SIGSTOP);
-        kill(a, SIGSTOP);
-        usleep(1500 * 1000);
-        kill(a, SIGCONT);
-        kill(b, SIGCONT);
-        _exit(0);
-    }
-    CHECK(pid > 0 && waitpid(pid, NULL, 0) == pid);
-}
-
-static int silence_inside(void) {
-    if (!network_make("10.99.0.1"))
-        return 77;
-    struct plane_options options = {
-        .addresses = tcp_addresses(2, "10.99.0.1"), .network = true, .key_file = plane_key(4)};
-    pid_t pid = process_start(1, 2, &options, 1);
-    CHECK(plane_open(&planes[0], 0, 2, &options) == 0 && plane_wait_frames(&planes[0], 1, 1));
-    /* A peer without frames for longer than the limit stays up, because of heartbeats. */
-    usleep(1200 * 1000);
-    CHECK(planes[0].peers[1].downs == 0);
-    /* Both machines pause for a while, as virtual machines do: neither is detected as failed. */
-    pause_both(getpid(), pid);
-    usleep(800 * 1000);
-    CHECK(planes[0].peers[1].downs == 0);
-    uint64_t start = remo__now_ns();
-    kill(pid, SIGSTOP);
-    CHECK(plane_wait_down(&planes[0], 1, 1) && planes[0].peers[1].reason == -EHOSTDOWN);
-    printf("     a silent machine is detected after %.0f ms\n",
-           (double)(planes[0].peers[1].down_at - start) / 1e6);
-    process_end(pid, SIGKILL);
-    plane_close(&planes[0]);
-    return 0;
-}
-
-static void silence(void) {
-    int status;
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) {
-        int rc = silence_inside();
-        fflush(stdout);
-        _exit(rc);
-    }
-    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
-    if (WEXITSTATUS(status) == 77)
-        printf("     skipped: this user cannot make a network namespace\n");
-}
-
 /* ---- all ----------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -759,29 +463,10 @@ static const struct {
     {"reason_remains", reason_remains},
     {"taken_address", taken_address},
     {"missing_node", missing_node},
-    {"killed_unix", killed_unix},
-    {"killed_tcp", killed_tcp},
-    {"leaving", leaving},
-    {"loss", loss},
-    {"loss_of_two", loss_of_two},
-    {"loss_by_two", loss_by_two},
-    {"loss_after_loss", loss_after_loss},
-    {"loss_unread", loss_unread},
-    {"loss_of_leaver", loss_of_leaver},
-    {"end_from_higher", end_from_higher},
     {"incarnations", incarnations},
     {"restart_before_failure", restart_before_failure},
-    {"silence", silence},
     {"many_processes", many_processes},
 };
-
-static bool is_selected(const char *name, int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], name) == 0)
-            return true;
-    }
-    return argc < 2;
-}
 
 int main(int argc, char **argv) {
     remo__random_seed(&dice, (uint64_t)getpid());

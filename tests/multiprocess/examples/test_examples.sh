@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tests of the examples, with the launcher and without; and of the code in the tutorial and README, which must
 # be that of the examples.
-#   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT WINDOW FEED VERSIONS
+#   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT WINDOW FEED VERSIONS TASKS PI
+#       POLL
 set -u
 
 fabric=$1
@@ -14,6 +15,8 @@ window=$7
 feed=$8
 versions=$9
 tasks=${10}
+pi=${11}
+poll=${12}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -92,6 +95,10 @@ run 'version 10000 is the last; 256 bytes are in use' 3 "$versions"
 run 'version 1 is the last; 256 bytes are in use' 1 "$versions" 1
 run '64 of 64 tasks are at the end of 2000 links' 3 "$tasks"
 run '1 of 1 tasks are at the end of 2000 links' 2 "$tasks" 1
+run 'pi is 3.141592654 after 1000000 steps on 3 nodes' 3 "$pi"
+run 'pi is 3.141800987 after 20 steps on 1 nodes' 1 "$pi" 20
+run 'node 0 received 20000 lines from 2 nodes' 3 "$poll"
+run 'node 0 received 0 lines from 0 nodes' 1 "$poll" 5
 # A fifth of a second, a thousand times slower than real time: one line for each turn of the loop.
 timeout 120 "$remo" run -n 3 --fabric "$fabric" -- "$power_controller" 40 0.19 1000 \
     >"$scratch/out" 2>"$scratch/err" || fail "status $? of power_controller"
