@@ -197,7 +197,7 @@ static int send_loans(struct remo_ringbuffer *ring) {
         if (n % 3 == 2) { /* the next message is at the same place */
             CHECK_OK(remo_ringbuffer_cancel(ring));
             CHECK_OK(remo_ringbuffer_cancel(ring));
-            CHECK_CODE(remo_ringbuffer_commit(ring, size, NULL), -EINVAL);
+            CHECK_SENTENCE(remo_ringbuffer_commit(ring, size, NULL), -EINVAL, "none is loaned");
             CHECK(send_message(ring, n, 100 * SECOND) == 0);
         } else {
             CHECK_OK(remo_ringbuffer_commit(ring, size, &position));
@@ -216,7 +216,7 @@ static int receive_loans(struct remo_ringbuffer *ring) {
         size_t size = make_message(message, n);
         if (n % 5 == 4) {
             CHECK(receive_message(ring, n, 100 * SECOND) == 0);
-            CHECK_CODE(remo_ringbuffer_consume(ring), -EINVAL);
+            CHECK_SENTENCE(remo_ringbuffer_consume(ring), -EINVAL, "none was peeked");
             continue;
         }
         CHECK_OK(remo_ringbuffer_peek(ring, &found, &found_bytes, 100 * SECOND));
@@ -228,7 +228,7 @@ static int receive_loans(struct remo_ringbuffer *ring) {
             CHECK(receive_message(ring, n, 0) == 0);
         else
             CHECK_OK(remo_ringbuffer_consume(ring));
-        CHECK_CODE(remo_ringbuffer_consume(ring), -EINVAL);
+        CHECK_SENTENCE(remo_ringbuffer_consume(ring), -EINVAL, "none was peeked");
     }
     CHECK_OK(remo_ringbuffer_acknowledge(ring));
     CHECK_CODE(remo_ringbuffer_peek(ring, &found, &found_bytes, 0), -ETIMEDOUT);
