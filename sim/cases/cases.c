@@ -25,7 +25,7 @@
     X(lock_unsure)                                                                                           \
     X(lock_report) X(lock_report_hot) X(lock_report_tries) X(lock_report_unsettled) X(lock_report_again)     \
     X(lock_report_dropped) X(lock_report_cut_off)                                                            \
-    X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
+    X(ringbuffer) X(ring_late) X(ring_credit) X(ring_takers)                                                 \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_failures) X(queue_skipped)           \
     X(queue_continues) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads)                     \
     X(queue_kept_full) X(queue_outrun) X(queue_notified) X(queue_leaving) X(queue_resumes)                   \
