@@ -9,6 +9,7 @@
     X(join_sets) X(join_withdrawn)                                                                           \
     X(publish_pair) X(publish_thread) X(publish_global) X(cross) X(fence_again) X(fence_ends)                \
     X(fence_losses) X(fence_peers) X(fence_reports) X(fence_exempt) X(fence_leave) X(fence_full)             \
+    X(fence_later)                                                                                           \
     X(notify_empty) X(notify_pieces)                                                                         \
     X(counter) X(word)                                                                                       \
     X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers) X(owned_var_lost)               \
