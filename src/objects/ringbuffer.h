@@ -18,11 +18,9 @@ struct remo__ring_receiver {
 };
 
 struct remo_ringbuffer {
-    struct remo__ring_set *set;
-    struct remo_channel *channel; /* of the set */
-    struct remo_node *node;
+    struct remo_channel *channel;                  /* of the set */
     const struct remo__memory *records, *consumed; /* memories of the channel */
-    uint64_t records_at;                           /* offset of this ring in each receiver's share */
+    struct remo_node *node;
     uint32_t sender;
     bool is_sender;
     void *ctx;
@@ -31,6 +29,8 @@ struct remo_ringbuffer {
     /* Sender: the last record, of which a sealed one has only the header there; a loaned message.
      * Receiver: a message that is longer than the buffer, or was peeked and is not sealed. */
     uint64_t *image;
+    uint64_t records_at; /* offset of this ring in each receiver's share */
+    struct remo__ring_set *set;
     /* sender */
     bool all_opened;                        /* every receiver has opened the ring, or has failed or left */
     bool has_pending;                       /* `image` is still to be written to a receiver */
