@@ -82,8 +82,9 @@ struct remo_kv_options {
 /* Open the map `name` below `parent`; `options` may be NULL. The options are the same on every
  * participant; otherwise remo_channel_wait returns -EPROTO. Does not wait for peers to open;
  * inserts and deletes do. Memory per node: 1.1 * capacity / participants slots of network memory,
- * each of 8 + key_bytes_max + 2 * (16 + value_bytes_max) bytes, rounded up to 64; and 17 bytes of
- * private memory for each key of the capacity.
+ * each of 8 + key_bytes_max + 2 * (16 + value_bytes_max) bytes, rounded up to 64; 256 KiB of network
+ * memory for inserts and deletes of peers, less below 4 participants, 2 KiB for each above 128; and
+ * 17 bytes of private memory for each key of the capacity. The map has 4 channels.
  * Errors:
  *   -EINVAL  an option is out of range; the sentence names it
  *   others   those of remo_channel_open and remo_channel_add_memory */

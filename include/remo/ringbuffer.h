@@ -1,8 +1,8 @@
 /* ringbuffer.h - messages of mixed sizes from one node to many, in order, each to all receivers.
  *
  * Model:   the sender writes each message into a ring at every receiver (every participant but
- *          itself). Receivers acknowledge consumed messages in an SST. The sender reuses space that
- *          all receivers that are up have acknowledged.
+ *          itself). Each receiver acknowledges consumed messages by a word at the sender. The sender
+ *          reuses space that all receivers that are up have acknowledged.
  * Layout:  per receiver `capacity_bytes`. A message is {u32 size, u32 lap, u64 checksum, payload},
  *          aligned to 16 bytes, and never wraps. A filler of 16 bytes ends a lap that has no room
  *          for the next message. On a fabric that does not order writes the payload is masked. On
@@ -28,7 +28,7 @@
  */
 #pragma once
 
-#include <remo/sst.h>
+#include <remo/channel.h>
 
 REMO_BEGIN
 

@@ -9,6 +9,7 @@
     X(join_sets) X(join_withdrawn)                                                                           \
     X(publish_pair) X(publish_thread) X(publish_global) X(cross) X(fence_again) X(fence_ends)                \
     X(fence_losses) X(fence_peers) X(fence_reports) X(fence_exempt) X(fence_leave) X(fence_full)             \
+    X(fence_later)                                                                                           \
     X(notify_empty) X(notify_pieces)                                                                         \
     X(counter) X(word)                                                                                       \
     X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers) X(owned_var_lost)               \
@@ -25,7 +26,7 @@
     X(lock_unsure)                                                                                           \
     X(lock_report) X(lock_report_hot) X(lock_report_tries) X(lock_report_unsettled) X(lock_report_again)     \
     X(lock_report_dropped) X(lock_report_cut_off)                                                            \
-    X(ringbuffer) X(ring_late) X(ring_credit)                                                                \
+    X(ringbuffer) X(ring_late) X(ring_credit) X(ring_takers)                                                 \
     X(queue) X(queue_threads) X(queue_waits) X(queue_overtaken) X(queue_failures) X(queue_skipped)           \
     X(queue_continues) X(queue_late) X(queue_behind) X(queue_kept) X(queue_kept_threads)                     \
     X(queue_kept_full) X(queue_outrun) X(queue_notified) X(queue_leaving) X(queue_resumes)                   \

@@ -223,3 +223,35 @@ static void full_body(void *state, uint32_t rank, uint32_t thread) {
 FENCE_CASE(fence_full, .name = "fence_full", .about = "no slot is free for the flush read of a fence",
            .nodes = 2, .threads = 1, .state_bytes = sizeof(struct region_state), .body = full_body,
            .profiles = NEED_FLUSHES);
+
+/* ---- writes during a flush ---- */
+
+static bool have_all_completed(void *ctx) {
+    const struct region_state *s = ctx;
+    return remo__slots_progress(remo__thread(s->nodes[0])) == 0;
+}
+
+/* The flush read of a fence is in flight when the thread writes again. It completes later than that write is
+ * posted, and does not place it: the next fence posts a flush read. */
+static void later_body(void *state, uint32_t rank, uint32_t thread) {
+    struct region_state *s = state;
+    (void)thread;
+    if (rank != 0)
+        return;
+    sim_delay(0, 1, 1); /* of a write and a read, the read */
+    write_to(s, 1);
+    int rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
+    sim_require(rc == -ETIMEDOUT, "the fence returns %d while its flush read is in flight", rc);
+    write_to(s, 1);
+    sim_delay_end();
+    sim_until(have_all_completed, s, "wait for the operations");
+    sim_require(!remo__peer_quiescent(s->nodes[0], 1), "the second write counts as placed");
+    uint64_t reads = reads_of(s->nodes[0]);
+    rc = remo_fence(s->nodes[0], REMO_FENCE_THREAD, 0);
+    sim_require(rc == 0, "fence: %d (%s)", rc, remo_last_error());
+    sim_require(reads_of(s->nodes[0]) == reads + 1, "no flush read follows the second write");
+}
+
+FENCE_CASE(fence_later, .name = "fence_later", .about = "a flush read does not place later writes",
+           .nodes = 2, .threads = 1, .state_bytes = sizeof(struct region_state), .body = later_body,
+           .profiles = NEED_FLUSHES);

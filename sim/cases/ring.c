@@ -15,6 +15,7 @@ struct ring_state {
     struct remo_ringbuffer *rings[SIM_NODES_MAX];
     struct remo_node *nodes[SIM_NODES_MAX];
     uint32_t sent, fenced; /* messages */
+    uint32_t acknowledged; /* messages; in the case "takers" only */
 };
 
 static void open_ring(void *state, struct remo_node *node, uint32_t rank) {
@@ -217,3 +218,61 @@ const struct sim_case sim_case_ring_credit = {
     .close = close_ring,
     .body = credit_body,
     .continues_after_failure = true};
+
+/* ---- threads that take turns ---- */
+
+#define TAKEN 6u
+
+struct taker {
+    const struct ring_state *state;
+    uint32_t number;
+};
+
+static bool is_my_message(void *ctx) {
+    const struct taker *mine = ctx;
+    return mine->state->acknowledged == mine->number || sim_any_out();
+}
+
+/* Receive and acknowledge every second message. */
+static void take_messages(struct ring_state *s, uint32_t rank, uint32_t thread) {
+    for (struct taker mine = {.state = s, .number = thread}; mine.number < TAKEN; mine.number += 2) {
+        const uint64_t message[] = {mine.number + 1};
+        sim_until(is_my_message, &mine, "wait for the other thread");
+        if (s->acknowledged != mine.number || !pass_words(s, rank, message, sizeof message))
+            return;
+        int rc;
+        do
+            rc = remo_ringbuffer_acknowledge(s->rings[rank]);
+        while (rc != 0 && sim_hurt(rank) && !sim_any_out());
+        sim_require(rc == 0 || sim_excused(rank, 0, rc), "acknowledge: %d (%s)", rc, remo_last_error());
+        s->acknowledged = mine.number + 1;
+    }
+}
+
+/* The sender waits for the last acknowledgement: an earlier one must not replace it. */
+static void takers_body(void *state, uint32_t rank, uint32_t thread) {
+    struct ring_state *s = state;
+    if (rank != 0)
+        take_messages(s, rank, thread);
+    if (rank != 0 || thread != 0)
+        return;
+    uint64_t position = 0;
+    for (uint64_t number = 1; number <= TAKEN; number++) {
+        int rc;
+        do
+            rc = remo_ringbuffer_send(s->rings[0], &number, sizeof number, FOREVER, &position);
+        while (rc != 0 && sim_hurt(0) && !sim_any_out());
+    }
+    int rc = remo_ringbuffer_wait_received(s->rings[0], position, FOREVER);
+    sim_require(rc == 0 || sim_excused(0, SIM_ANY, rc), "wait: %d (%s)", rc, remo_last_error());
+}
+
+const struct sim_case sim_case_ring_takers = {.object = "ringbuffer",
+                                              .name = "takers",
+                                              .about = "two threads of a receiver acknowledge in turn",
+                                              .nodes = 2,
+                                              .threads = 2,
+                                              .state_bytes = sizeof(struct ring_state),
+                                              .open = open_ring,
+                                              .close = close_ring,
+                                              .body = takers_body};

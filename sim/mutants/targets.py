@@ -59,7 +59,7 @@ TARGETS = (
         "src/remote/",
         "region lock queue barrier kv task",
         REMOTE_TESTS,
-        ["loss", "mapped", "sweep", "threads_fence"],
+        ["deferred", "loss", "mapped", "sweep", "threads_fence"],
     ),
     _target(
         "src/node/",

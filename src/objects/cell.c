@@ -122,17 +122,7 @@ void remo__cell_store(struct remo__cell *cell, const void *value) {
     remo__flush(own, shape->bytes); /* peers read it in a pull */
 }
 
-/* Ensure that the next push to a copy is placed after the previous one: see "Order" in cell.h. Writes of one
- * thread are placed in order if the fabric orders writes. Writes of two threads need a fence, which leaves
- * losses to later fences of the program. On mapped memory stores are never reordered. */
-static int order_pushes(struct remo__cell *cell, struct remo__thread *thread, uint32_t node) {
-    const struct remo_node *own_node = thread->node;
-    struct remo__thread *last = cell->last_pushers[node];
-    if (own_node->mapped || !last || (last == thread && own_node->fabric->caps.writes_ordered))
-        return 0;
-    return remo__fence_writer(thread, last, node);
-}
-
+/* A push follows the placement of the previous one to the same copy: see "Order" in cell.h. */
 static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack) {
     const struct remo__cell_shape *shape = &cell->shape;
     struct remo__ref ref;
@@ -141,7 +131,7 @@ static int push_to(struct remo__cell *cell, uint32_t node, struct remo_ack *ack)
     uint64_t slot = cell->offset + cell->next_slots[node] * shape->slot_bytes;
     int rc = remo__region_find(cell->region, node, slot, &ref);
     if (rc == 0)
-        rc = order_pushes(cell, ref.thread, node);
+        rc = remo__order_writes(ref.thread, cell->last_pushers[node], node);
     if (rc != 0)
         return rc;
     rc = remo__write(ref, cell->image, bytes, REMO__WRITE_NOTIFY, ack);

@@ -9,7 +9,7 @@
  *          do not wait for a preempted writer, and a writer that fails during a write loses no value.
  * Order:   the newest whole slot never returns to an older value, and is not older than the last complete
  *          push (a regular register). A push overwrites a slot only after the previous push, to the other
- *          slot, was placed (order_pushes in cell.c). A reader that finds a slot torn has read a part of
+ *          slot, was placed (remo__order_writes). A reader that finds a slot torn has read a part of
  *          push k; so push k - 1 is placed in the other slot, which it reads next. Both fail only if two
  *          more pushes happened meanwhile; then the reader starts again. Words need no slots. But the age of
  *          two words cannot be compared, so words are only pushed, never pulled.

@@ -221,7 +221,9 @@ int remo_owned_var_wait(struct remo_owned_var *var, const void *old, void *ret_v
     struct use use = {.var = var, .than = old, .ret_value = ret_value};
     if (!old)
         return remo__fail(-EINVAL, "cannot wait for a change: the value to compare with is NULL");
-    return remo__wait_polling(var->region->node, has_changed, &use, remo__deadline(timeout_ns));
+    /* A push and a pull notify; a store at the owner does not. */
+    return (var->is_owner ? remo__wait_polling : remo__wait)(var->region->node, has_changed, &use,
+                                                             remo__deadline(timeout_ns));
 }
 
 /* ---- pull ---- */

@@ -43,15 +43,32 @@ static inline int remo__channel_check_match(const struct remo_channel *channel) 
 int remo__region_refuse(const struct remo_region *region, uint32_t node, uint64_t offset, uint64_t size_bytes,
                         const char *verb) __attribute__((cold));
 
-/* Set *ret_ref to `offset` in the share of `node`, for the calling thread. The caller has checked the range.
- * Errors: those of remo__thread and remo__memory_find. */
+/* Set *ret_ref to `offset` in the share of `node`, for the calling thread of the node `self`. The caller has
+ * checked the range. Errors: those of remo__thread and remo__memory_find. */
+static inline __attribute__((always_inline)) int remo__find_for_caller(const struct remo__memory *memory,
+                                                                       struct remo_node *self, uint32_t node,
+                                                                       uint64_t offset,
+                                                                       struct remo__ref *ret_ref) {
+    struct remo__thread *thread = remo__thread(self);
+    if (remo__unlikely(!thread))
+        return remo__last_code();
+    return remo__memory_find(memory, thread, node, offset, ret_ref);
+}
+
+/* The same, for the memory of a region. */
 static inline __attribute__((always_inline)) int remo__region_find(const struct remo_region *region,
                                                                    uint32_t node, uint64_t offset,
                                                                    struct remo__ref *ret_ref) {
-    struct remo__thread *thread = remo__thread(region->node);
-    if (remo__unlikely(!thread))
-        return remo__last_code();
-    return remo__memory_find(region->memory, thread, node, offset, ret_ref);
+    return remo__find_for_caller(region->memory, region->node, node, offset, ret_ref);
+}
+
+/* Ensure that the next write of `thread` to `node` is placed after the last one of `last` (NULL: none).
+ * Writes of one thread are placed in order if the fabric orders writes. Writes of two threads need a fence,
+ * which leaves losses to later fences of the program. On mapped memory stores are never reordered. */
+static inline int remo__order_writes(struct remo__thread *thread, struct remo__thread *last, uint32_t node) {
+    if (thread->node->mapped || !last || (last == thread && thread->node->fabric->caps.writes_ordered))
+        return 0;
+    return remo__fence_writer(thread, last, node);
 }
 
 /* Return whether [offset, offset + size_bytes) is in the share of `node`. The checks cannot wrap around. */

@@ -1,175 +1,17 @@
-/* ringbuffer.c - implements remo/ringbuffer.h: a ring at each receiver, and an SST of consumed positions.
+/* ringbuffer.c - implements remo/ringbuffer.h but for open and close, which are in ring_set.c.
  * Invariant: the sender overwrites only bytes that all receivers that are up have acknowledged, and begins a
  * record only after the previous one was written to all of them.
  * The format of records is described in objects/ring_record.h. */
-#include <remo/ringbuffer.h>
-
-#include <stdio.h>
-#include <stdlib.h>
+#include "objects/ringbuffer.h"
 
 #include "objects/region.h"
-#include "objects/ring_record.h"
 
-#define CAPACITY_DEFAULT (64u << 10)
-#define CAPACITY_MIN 256u
-#define CAPACITY_MAX (UINT64_C(1) << 32)
 #define RETRY_PAUSE_NS REMO__NS_PER_MS /* between attempts to acknowledge */
 #define PREFETCH_BYTES 128u /* from the end of a record to the line that its send fetches for later ones */
 
 /* The parts of a send and of a receive are inline; what most messages do not need is not. */
 #define INLINE inline __attribute__((always_inline))
 #define OUT_OF_LINE __attribute__((noinline))
-
-struct receiver {
-    uint16_t node;
-    bool is_pending;   /* the last record is still to be written there */
-    uint64_t consumed; /* position that it acknowledged last */
-};
-
-struct remo_ringbuffer {
-    struct remo_channel *channel;
-    struct remo_region *region; /* the ring of each receiver */
-    struct remo_sst *consumed;  /* u64: position up to which each receiver has consumed the ring */
-    struct remo_node *node;
-    uint32_t sender;
-    bool is_sender, has_callback;
-    void *ctx;
-    void (*on_arrival)(void *ctx);
-    struct remo__ring_cursor cursor; /* of the next record to send or to receive */
-    /* Sender: the last record, of which a sealed one has only the header there; a loaned message.
-     * Receiver: a message that is longer than the buffer, or was peeked and is not sealed. */
-    uint64_t *image;
-    /* sender */
-    bool all_opened;                        /* every receiver has opened the ring, or has failed or left */
-    bool has_pending;                       /* `image` is still to be written to a receiver */
-    uint64_t pending_offset, pending_bytes; /* valid while has_pending */
-    uint64_t consumed_by_all;
-    uint32_t receiver_count;
-    struct receiver *receivers;
-    char *loan; /* the message that the caller builds; NULL: none */
-    size_t loan_bytes;
-    /* receiver */
-    uint64_t acknowledged;
-    uint32_t found_bytes; /* of the message at the cursor */
-    bool is_peeked;       /* the caller uses the message at the cursor in place */
-};
-
-/* ---- open ---- */
-
-static int check_open(const struct remo_ringbuffer_options *options,
-                      const struct remo_nodeset *participants) {
-    uint64_t capacity = options->capacity_bytes ? options->capacity_bytes : CAPACITY_DEFAULT;
-    if (capacity % 64 != 0 || capacity < CAPACITY_MIN || capacity > CAPACITY_MAX)
-        return remo__fail(
-            -EINVAL,
-            "cannot open a ring of %llu bytes: the capacity must be a multiple of 64 from %u to %llu",
-            (unsigned long long)capacity, CAPACITY_MIN, (unsigned long long)CAPACITY_MAX);
-    if (!remo_nodeset_has(participants, options->sender))
-        return remo__fail(-EINVAL,
-                          "cannot open a ring with node %u as its sender: the node is no participant",
-                          options->sender);
-    return 0;
-}
-
-static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
-    const struct remo_ringbuffer *ring = ctx;
-    (void)value;
-    if (node == ring->sender && ring->on_arrival)
-        ring->on_arrival(ring->ctx);
-}
-
-static int open_memory(struct remo_ringbuffer *ring, uint32_t nodes, const struct remo_nodeset *receivers) {
-    ring->image = malloc(REMO__RECORD_HEADER_BYTES + remo__record_message_max(ring->cursor.capacity));
-    ring->receivers = calloc(nodes, sizeof *ring->receivers);
-    if (!ring->image || !ring->receivers)
-        return remo__fail(-ENOMEM, "no memory for a ring of %llu bytes",
-                          (unsigned long long)ring->cursor.capacity);
-    for (uint32_t node = 0; node < nodes; node++)
-        if (remo_nodeset_has(receivers, node))
-            ring->receivers[ring->receiver_count++].node = (uint16_t)node;
-    return 0;
-}
-
-/* The region with the records is opened last: its callbacks may use the other parts. */
-static int open_parts(struct remo_ringbuffer *ring, struct remo_channel *parent, const char *name,
-                      const struct remo_nodeset *participants) {
-    const struct remo_channel_options whole = {.participants = *participants};
-    const struct remo_channel_options records = {.ctx = ring, .on_immediate = on_immediate};
-    struct remo_nodeset receivers = *participants;
-    char type[REMO__TYPE_BYTES_MAX + 1];
-    remo_nodeset_remove(&receivers, ring->sender);
-    snprintf(type, sizeof type, "ringbuffer(sender %u%s)", ring->sender,
-             ring->has_callback ? ", on_arrival" : "");
-    int rc = remo_channel_open(parent, name, type, &whole, &ring->channel);
-    if (rc != 0)
-        return rc;
-    ring->node = remo_channel_node(ring->channel);
-    ring->is_sender = ring->node->rank == ring->sender;
-    ring->cursor.guard = ring->node->mapped                        ? REMO__RECORD_SEAL
-                         : ring->node->fabric->caps.writes_ordered ? REMO__RECORD_CHECKSUM
-                                                                   : REMO__RECORD_MASK;
-    rc = open_memory(ring, ring->node->size, &receivers);
-    if (rc == 0)
-        rc = remo_sst_open(ring->channel, "consumed", sizeof ring->cursor.position, NULL, &ring->consumed);
-    if (rc == 0)
-        rc = remo__region_open(ring->channel, "records", "records", "ring", ring->cursor.capacity, &records,
-                               &receivers, &ring->region);
-    return rc == 0 ? remo_channel_join(ring->channel) : rc;
-}
-
-static struct remo_ringbuffer *alloc_ring(const struct remo_ringbuffer_options *options) {
-    struct remo_ringbuffer *ring = calloc(1, sizeof *ring);
-    if (!ring)
-        return NULL;
-    ring->sender = options->sender;
-    ring->has_callback = options->on_arrival != NULL;
-    ring->ctx = options->ctx;
-    ring->on_arrival = options->on_arrival;
-    ring->cursor.capacity = options->capacity_bytes ? options->capacity_bytes : CAPACITY_DEFAULT;
-    ring->cursor.lap = 1;
-    return ring;
-}
-
-int remo_ringbuffer_open(struct remo_channel *parent, const char *name,
-                         const struct remo_ringbuffer_options *options, struct remo_ringbuffer **ret_ring) {
-    REMO__REQUIRE(ret_ring);
-    static const struct remo_ringbuffer_options all_default;
-    const struct remo_ringbuffer_options *chosen = options ? options : &all_default;
-    struct remo_nodeset participants;
-    int rc = remo__select_participants(parent, &chosen->participants, &participants);
-    if (rc == 0)
-        rc = remo__require_coherence(parent, "a ring buffer");
-    if (rc == 0)
-        rc = check_open(chosen, &participants);
-    if (rc != 0)
-        return rc;
-    struct remo_ringbuffer *ring = alloc_ring(chosen);
-    if (!ring)
-        return remo__fail(-ENOMEM, "no memory for a ring");
-    rc = open_parts(ring, parent, name, &participants);
-    if (rc != 0) {
-        remo_ringbuffer_close(ring);
-        return rc;
-    }
-    *ret_ring = ring; /* on_arrival may use it immediately */
-    rc = remo_channel_join(ring->region->channel);
-    if (rc != 0) {
-        *ret_ring = NULL;
-        remo_ringbuffer_close(ring);
-    }
-    return rc;
-}
-
-void remo_ringbuffer_close(struct remo_ringbuffer *ring) {
-    if (!ring)
-        return;
-    remo_region_close(ring->region); /* first, since its callbacks use the rest */
-    remo_sst_close(ring->consumed);
-    remo_channel_close(ring->channel);
-    free(ring->receivers);
-    free(ring->image);
-    free(ring);
-}
 
 struct remo_channel *remo_ringbuffer_channel(struct remo_ringbuffer *ring) {
     return ring ? ring->channel : NULL;
@@ -183,22 +25,27 @@ static const char *name_of(const struct remo_ringbuffer *ring) {
     return remo_channel_name(ring->channel);
 }
 
+/* Set *ret_ref to `offset` of the ring at a receiver. Errors: those of remo__memory_find. */
+static INLINE int find_record(const struct remo_ringbuffer *ring, uint32_t node, uint64_t offset,
+                              struct remo__ref *ret_ref) {
+    return remo__find_for_caller(ring->records, ring->node, node, ring->records_at + offset, ret_ref);
+}
+
 /* ---- the sender ---- */
 
 /* Return whether the receiver has failed, or has left the job or the ring. */
 static INLINE bool has_departed(const struct remo_ringbuffer *ring, uint32_t node) {
-    const struct remo_channel *channel = ring->region->channel;
-    return remo__unlikely(!remo__channel_is_connected(channel, node))
-           && remo_channel_peer(channel, node) > REMO_CHANNEL_CONNECTED;
+    return remo__unlikely(!remo__channel_is_connected(ring->channel, node))
+           && remo_channel_peer(ring->channel, node) > REMO_CHANNEL_CONNECTED;
 }
 
 static OUT_OF_LINE int write_immediate(struct remo_ringbuffer *ring, struct remo__ref ref, uint64_t bytes) {
-    return remo__channel_write_immediate(ring->region->channel, ref, ring->image, bytes, 0, NULL);
+    return remo__channel_write_immediate(ring->channel, ref, ring->image, bytes, 0, NULL);
 }
 
 /* Write `bytes` of `image` to a receiver. Return 0 if they were written, or the receiver has departed. */
 static INLINE int write_image(struct remo_ringbuffer *ring, struct remo__ref ref, uint64_t bytes) {
-    bool immediate = ring->has_callback && (uint32_t)ring->image[0] != REMO__RECORD_FILLER;
+    bool immediate = ring->on_arrival && (uint32_t)ring->image[0] != REMO__RECORD_FILLER;
     int rc = remo__unlikely(immediate) ? write_immediate(ring, remo__ref_in_memory(ref), bytes)
                                        : remo__write(ref, ring->image, bytes, REMO__WRITE_NOTIFY, NULL);
     return remo__is_departure(rc) ? 0 : rc;
@@ -208,7 +55,7 @@ static int write_pending_to(struct remo_ringbuffer *ring, uint32_t node) {
     struct remo__ref ref;
     if (has_departed(ring, node))
         return 0;
-    int rc = remo__region_find(ring->region, node, ring->pending_offset, &ref);
+    int rc = find_record(ring, node, ring->pending_offset, &ref);
     if (rc != 0)
         return remo__is_departure(rc) ? 0 : rc;
     return write_image(ring, ref, ring->pending_bytes);
@@ -219,7 +66,7 @@ static OUT_OF_LINE int write_pending(struct remo_ringbuffer *ring) {
     int rc = 0;
     ring->has_pending = false;
     for (uint32_t i = 0; i < ring->receiver_count; i++) {
-        struct receiver *receiver = &ring->receivers[i];
+        struct remo__ring_receiver *receiver = &ring->receivers[i];
         int one = receiver->is_pending ? write_pending_to(ring, receiver->node) : 0;
         receiver->is_pending = one != 0;
         ring->has_pending |= receiver->is_pending;
@@ -242,8 +89,8 @@ static OUT_OF_LINE int send_image(struct remo_ringbuffer *ring, uint32_t size, c
 static INLINE char *mapped_payload(const struct remo_ringbuffer *ring, uint32_t node) {
     if (has_departed(ring, node))
         return NULL;
-    return (char *)(uintptr_t)remo__memory_mapped(ring->region->memory, node,
-                                                  ring->cursor.offset + REMO__RECORD_HEADER_BYTES);
+    return (char *)(uintptr_t)remo__memory_mapped(
+        ring->records, node, ring->records_at + ring->cursor.offset + REMO__RECORD_HEADER_BYTES);
 }
 
 /* Write a sealed record to a receiver: the payload, then the header in `image`. Return as write_image does.
@@ -257,7 +104,7 @@ static INLINE int write_sealed(struct remo_ringbuffer *ring, uint32_t node, cons
     if (to != payload)
         remo__copy_to(to, payload, payload_bytes);
     remo__mapped_prefetch_write(to + payload_bytes + PREFETCH_BYTES);
-    int rc = remo__region_find(ring->region, node, ring->cursor.offset, &ref);
+    int rc = find_record(ring, node, ring->cursor.offset, &ref);
     if (remo__unlikely(rc != 0))
         return remo__is_departure(rc) ? 0 : rc;
     remo__count(&ref.stats->bytes, payload_bytes);
@@ -265,7 +112,7 @@ static INLINE int write_sealed(struct remo_ringbuffer *ring, uint32_t node, cons
 }
 
 /* Note that the header of the record at the cursor is still to be written to a receiver. */
-static OUT_OF_LINE void defer_header(struct remo_ringbuffer *ring, struct receiver *receiver) {
+static OUT_OF_LINE void defer_header(struct remo_ringbuffer *ring, struct remo__ring_receiver *receiver) {
     receiver->is_pending = ring->has_pending = true;
     ring->pending_offset = ring->cursor.offset;
     ring->pending_bytes = REMO__RECORD_HEADER_BYTES;
@@ -278,7 +125,7 @@ static INLINE int send_sealed(struct remo_ringbuffer *ring, uint32_t size, const
     int rc = 0;
     remo__record_encode_sealed(ring->image, &ring->cursor, size);
     for (uint32_t i = 0; i < ring->receiver_count; i++) {
-        struct receiver *receiver = &ring->receivers[i];
+        struct remo__ring_receiver *receiver = &ring->receivers[i];
         int one = write_sealed(ring, receiver->node, payload, payload_bytes);
         if (remo__unlikely(one != 0)) {
             defer_header(ring, receiver);
@@ -308,12 +155,11 @@ static OUT_OF_LINE int send_filler(struct remo_ringbuffer *ring) {
 static void update_consumed(struct remo_ringbuffer *ring) {
     uint64_t least = ring->cursor.position;
     for (uint32_t i = 0; i < ring->receiver_count; i++) {
-        struct receiver *receiver = &ring->receivers[i];
-        uint64_t position = 0;
+        struct remo__ring_receiver *receiver = &ring->receivers[i];
         if (has_departed(ring, receiver->node))
             continue;
-        if (remo_sst_load(ring->consumed, receiver->node, &position) == 0 && position > receiver->consumed
-            && position <= ring->cursor.position)
+        uint64_t position = remo__load(ring->consumed->own + receiver->node * REMO__CACHE_LINE);
+        if (position > receiver->consumed && position <= ring->cursor.position)
             receiver->consumed = position;
         least = remo__min(least, receiver->consumed);
     }
@@ -329,9 +175,7 @@ struct room {
 static int have_all_opened(struct room *room) {
     struct remo_ringbuffer *ring = room->ring;
     for (; room->late_index < ring->receiver_count; room->late_index++) {
-        uint32_t node = ring->receivers[room->late_index].node;
-        if (remo_channel_peer(remo_sst_channel(ring->consumed), node) == REMO_CHANNEL_WAITING
-            || remo_channel_peer(ring->region->channel, node) == REMO_CHANNEL_WAITING)
+        if (remo_channel_peer(ring->channel, ring->receivers[room->late_index].node) == REMO_CHANNEL_WAITING)
             return 0;
     }
     ring->all_opened = true;
@@ -343,8 +187,6 @@ static int has_room(void *ctx) {
     struct remo_ringbuffer *ring = room->ring;
     if (!ring->all_opened) {
         int rc = remo__channel_check_match(ring->channel);
-        if (rc == 0)
-            rc = remo__channel_check_match(ring->region->channel);
         if (rc != 0 || !have_all_opened(room))
             return rc;
     }
@@ -496,7 +338,7 @@ struct arrival {
  * in a row. */
 static INLINE int probe_record(const struct arrival *arrival) {
     struct remo_ringbuffer *ring = arrival->ring;
-    const char *memory = ring->region->memory->own;
+    const char *memory = ring->records->own + ring->records_at;
     for (uint32_t record = 0; record < 2; record++) {
         enum remo__record_kind kind = remo__record_decode(
             memory, &ring->cursor, arrival->buffer, arrival->buffer_bytes, ring->image, &ring->found_bytes);
@@ -511,7 +353,7 @@ static int has_arrived(void *ctx) {
     const struct arrival *arrival = ctx;
     if (probe_record(arrival))
         return 1;
-    const struct remo_channel *channel = arrival->ring->region->channel;
+    const struct remo_channel *channel = arrival->ring->channel;
     if (remo__likely(remo__channel_is_connected(channel, arrival->ring->sender)))
         return 0;
     int rc = remo__channel_check_peer(channel, arrival->ring->sender);
@@ -587,8 +429,9 @@ int remo_ringbuffer_peek(struct remo_ringbuffer *ring, const void **ret_message,
     if (rc != 0)
         return rc;
     bool is_in_place = ring->cursor.guard == REMO__RECORD_SEAL;
-    *ret_message = is_in_place ? ring->region->memory->own + ring->cursor.offset + REMO__RECORD_HEADER_BYTES
-                               : (char *)ring->image;
+    *ret_message =
+        is_in_place ? ring->records->own + ring->records_at + ring->cursor.offset + REMO__RECORD_HEADER_BYTES
+                    : (char *)ring->image;
     *ret_size_bytes = ring->found_bytes;
     ring->is_peeked = true;
     return 0;
@@ -612,9 +455,15 @@ int remo_ringbuffer_acknowledge(struct remo_ringbuffer *ring) {
                           name_of(ring));
     if (ring->acknowledged == ring->cursor.position)
         return 0;
-    int rc = remo_sst_store(ring->consumed, &ring->cursor.position);
+    struct remo__ref ref;
+    int rc = remo__find_for_caller(ring->consumed, ring->node, ring->sender,
+                                   ring->node->rank * REMO__CACHE_LINE, &ref);
     if (rc == 0)
-        rc = remo_sst_push(ring->consumed, ring->sender, NULL);
+        rc = remo__order_writes(ref.thread, ring->last_acknowledger, ring->sender);
+    if (rc != 0)
+        return rc;
+    ring->last_acknowledger = ref.thread;
+    rc = remo__write(ref, &ring->cursor.position, sizeof ring->cursor.position, REMO__WRITE_NOTIFY, NULL);
     if (rc == 0)
         ring->acknowledged = ring->cursor.position;
     return rc;

@@ -65,35 +65,48 @@ struct wait {
     struct remo__lock_local *local;
     struct remo__lock_waiter waiter;
     bool has_fenced;
+    bool is_polling;
 };
 
 /* Pairs with the store and the load in remo__lock_store_state, which have no fence. After this either that
  * load returns this thread's increment of `waiters`, or this thread reads that store. Only a thread that is
- * about to sleep needs it. Without the system call a lost wake-up delays the thread by REMO__POLL_NS_MAX
- * at most. */
-static void fence_before_sleep(struct wait *wait) {
+ * about to sleep needs it. Returns false if the kernel has no such system call: then the wait must poll. */
+static bool fence_before_sleep(struct wait *wait) {
 #ifndef REMO_SIM
-    if (remo__wait_is_last_check() && !wait->has_fenced) {
-        wait->has_fenced = true;
-        (void)remo__threads_fence();
-    }
+    if (remo__wait_is_last_check() && !wait->has_fenced)
+        wait->has_fenced = remo__threads_fence();
+    return wait->has_fenced || !remo__wait_is_last_check();
 #else
     (void)wait;
+    return true;
 #endif
 }
 
-/* A wait condition: 1 if the lock was handed over, or if the waiter is the first and the state is open. */
+/* A wait condition: 1 if the lock was handed over, or if the waiter is the first and the state is open.
+ * -EAGAIN: the wait must poll. No notification follows the operation whose end an UNSETTLED state awaits. */
 static int is_turn(void *ctx) {
     struct wait *wait = ctx;
-    fence_before_sleep(wait);
+    bool may_sleep = fence_before_sleep(wait);
     if (atomic_load_explicit(&wait->waiter.granted, memory_order_acquire))
         return 1;
     if (atomic_load_explicit(&wait->waiter.first, memory_order_relaxed)) {
         remo__lock_reopen(wait->lock, wait->waiter.index);
-        if (remo__state_is_open(atomic_load_explicit(&wait->local->state, memory_order_relaxed)))
+        uint64_t state = atomic_load_explicit(&wait->local->state, memory_order_relaxed);
+        if (remo__state_is_open(state))
             return 1;
+        may_sleep = may_sleep && remo__state_kind(state) != REMO__LOCK_UNSETTLED;
     }
-    return remo__channel_check_peer(wait->lock->channel, wait->local->home);
+    int rc = remo__channel_check_peer(wait->lock->channel, wait->local->home);
+    return rc == 0 && !may_sleep && !wait->is_polling ? -EAGAIN : rc;
+}
+
+static int await_turn(struct wait *wait, uint64_t deadline_ns) {
+    wait->has_fenced = wait->is_polling = false;
+    int rc = remo__wait(wait->lock->node, is_turn, wait, deadline_ns);
+    if (rc != -EAGAIN)
+        return rc;
+    wait->is_polling = true;
+    return remo__wait_polling(wait->lock->node, is_turn, wait, deadline_ns);
 }
 
 /* A wait condition: the lock was handed over. */
@@ -127,8 +140,7 @@ int remo__lock_acquire_in_turn(struct remo_lock *lock, uint32_t index, struct re
     struct wait wait = {.lock = lock, .local = local, .waiter = {.index = index, .holder = thread->holder}};
     append(lock, &wait.waiter);
     for (;;) {
-        wait.has_fenced = false;
-        int rc = remo__wait_polling(lock->node, is_turn, &wait, deadline_ns);
+        int rc = await_turn(&wait, deadline_ns);
         if (rc != 0)
             return leave_queue(lock, &wait.waiter) ? rc : 0;
         if (atomic_load_explicit(&wait.waiter.granted, memory_order_acquire))

@@ -68,8 +68,10 @@ static int open_private(struct remo_kv *kv, const struct remo_kv_options *option
     kv->stripes = options->stripes;
     kv->hash_mask = UINT64_MAX;
     kv->tracker_bytes = tracker_bytes_of(nodes);
+    kv->batch_max = (uint32_t)remo__min(REMO__KV_BATCH_MAX, remo__record_message_max(kv->tracker_bytes)
+                                                                / sizeof(struct remo__kv_record));
     /* Entries whose removal is in a ring, or being sent: "Size of the index" in docs/internals/kv.md. */
-    uint64_t ended_max = kv->tracker_bytes / sizeof(struct remo__kv_record) + REMO__KV_BATCH_MAX;
+    uint64_t ended_max = kv->tracker_bytes / sizeof(struct remo__kv_record) + kv->batch_max;
     int rc = remo__kv_index_open(&kv->index, nodes * (kv->slots_per_node + ended_max));
     return rc != 0 ? rc : remo__kv_pool_open(&kv->pool, kv->slots_per_node);
 }

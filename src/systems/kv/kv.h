@@ -19,12 +19,12 @@
 
 #include <remo/kv.h>
 #include <remo/lock.h>
-#include <remo/ringbuffer.h>
 
 #include "systems/kv/index.h"
 #include "systems/kv/pool.h"
 #include "systems/kv/slot.h"
 #include "objects/region.h"
+#include "objects/ringbuffer.h"
 
 #ifdef REMO_SIM_SMALL
 /* As small as possible: the simulator copies all memory for each schedule. */
@@ -42,8 +42,8 @@
 #define REMO__KV_TASK_READS_MAX 8u  /* of a task: there may be many, and each probably has few in flight */
 #define REMO__KV_DEADLINE_POLLS 64u /* polls from one check of the deadlines to the next */
 #endif
-#define REMO__KV_TRACKER_BYTES_MIN (4u << 10)
-#define REMO__KV_TRACKERS_BYTES (512u << 10)  /* rings of all senders at a receiver, down to the minimum */
+#define REMO__KV_TRACKER_BYTES_MIN (2u << 10)
+#define REMO__KV_TRACKERS_BYTES (256u << 10)  /* rings of all senders at a receiver, down to the minimum */
 #define REMO__KV_READS_BYTES (4u << 20)       /* memory for these reads: fewer if slots are large */
 #define REMO__KV_TASK_READS_BYTES (64u << 10) /* of a task */
 #define REMO__KV_WORKER_SPARES 2u             /* buffers of a worker besides `outgoing` and `image` */
@@ -126,6 +126,7 @@ struct remo_kv {
     _Atomic uint32_t kept_count;       /* stripes that stay locked (kept_stripe.c) */
     const struct remo__memory *memory; /* of `slots` */
     char *own;                         /* slots of this node */
+    struct remo__ring_set *tracker_rings;
     struct remo__kv_tracker *trackers; /* [node->size] */
     _Atomic(struct remo__kv_thread *) threads[REMO__THREADS_MAX];
 

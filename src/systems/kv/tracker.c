@@ -142,36 +142,31 @@ void remo__kv_receive_records(struct remo_kv *kv, struct remo__kv_thread *mine) 
 
 /* ---- open and close ---- */
 
-static int open_tracker(struct remo_kv *kv, uint32_t sender) {
-    struct remo__kv_tracker *tracker = &kv->trackers[sender];
-    *tracker = (struct remo__kv_tracker){.kv = kv, .sender = sender};
-    struct remo_ringbuffer_options options = {
-        .sender = sender, .capacity_bytes = kv->tracker_bytes, .ctx = tracker, .on_arrival = on_arrival};
-    char name[32];
-    snprintf(name, sizeof name, "tracker-%u", sender);
-    return remo_ringbuffer_open(kv->channel, name, &options, &tracker->ring);
-}
-
 int remo__kv_trackers_open(struct remo_kv *kv) {
     const struct remo_nodeset *participants = remo_channel_participants(kv->channel);
     kv->trackers = calloc(kv->node->size, sizeof *kv->trackers);
     if (!kv->trackers)
         return remo__fail(-ENOMEM, "no memory for the trackers of a map");
+    struct remo__ring_set_options options = {.participants = *participants,
+                                             .senders = *participants,
+                                             .capacity_bytes = kv->tracker_bytes,
+                                             .on_arrival = on_arrival,
+                                             .ctx = kv->trackers,
+                                             .ctx_bytes = sizeof *kv->trackers};
+    int rc = remo__ring_set_open(kv->channel, "trackers", "trackers", &options, &kv->tracker_rings);
+    if (rc != 0)
+        return rc;
     for (uint32_t node = remo__nodeset_next(participants, 0); node < kv->node->size;
-         node = remo__nodeset_next(participants, node + 1)) {
-        int rc = open_tracker(kv, node);
-        if (rc != 0)
-            return rc;
-    }
-    size_t message_bytes = remo_ringbuffer_message_bytes_max(kv->trackers[kv->rank].ring);
-    kv->batch_max = (uint32_t)remo__min(REMO__KV_BATCH_MAX, message_bytes / sizeof(struct remo__kv_record));
-    return 0;
+         node = remo__nodeset_next(participants, node + 1))
+        kv->trackers[node] =
+            (struct remo__kv_tracker){.kv = kv, .sender = node, .ring = kv->tracker_rings->rings[node]};
+    return remo_channel_join(kv->tracker_rings->channel);
 }
 
 void remo__kv_trackers_close(struct remo_kv *kv) {
-    for (uint32_t node = 0; kv->trackers && node < kv->node->size; node++)
-        remo_ringbuffer_close(kv->trackers[node].ring);
+    remo__ring_set_close(kv->tracker_rings);
     free(kv->trackers);
+    kv->tracker_rings = NULL;
     kv->trackers = NULL;
 }
 

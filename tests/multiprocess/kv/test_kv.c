@@ -559,9 +559,37 @@ static int survivors(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- many nodes ---- */
+
+static uint32_t count_channels(const struct remo_channel *channel) {
+    uint32_t count = 1;
+    for (const struct remo_channel *child = channel->first_child; child; child = child->next_sibling)
+        count += count_channels(child);
+    return count;
+}
+
+/* The channels of a map and the memory for records of peers do not grow with the number of nodes. */
+static int channels(struct remo_node *node, void *ctx) {
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 100, .key_bytes_max = 8, .value_bytes_max = 8};
+    (void)ctx;
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    struct remo_channel *trackers = kv->tracker_rings->channel;
+    CHECK_EQUAL(count_channels(kv->channel), 4); /* itself, slots, locks, trackers */
+    CHECK_EQUAL(count_channels(trackers), 1);
+    CHECK_EQUAL(trackers->memories[0].own_bytes, (uint64_t)remo_node_size(node) * kv->tracker_bytes);
+    CHECK(trackers->memories[0].own_bytes <= REMO__KV_TRACKERS_BYTES);
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(alone, 1),
+        CLUSTER_TEST(channels, 3),
+        CLUSTER_TEST_NAMED("channels of 12 threads", channels, 12, .as_threads = 1),
         CLUSTER_TEST(results, 3),
         CLUSTER_TEST(costs, 2),
         CLUSTER_TEST_NAMED("costs of four", costs, 4),

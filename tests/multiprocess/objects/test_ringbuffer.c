@@ -197,7 +197,7 @@ static int send_loans(struct remo_ringbuffer *ring) {
         if (n % 3 == 2) { /* the next message is at the same place */
             CHECK_OK(remo_ringbuffer_cancel(ring));
             CHECK_OK(remo_ringbuffer_cancel(ring));
-            CHECK_CODE(remo_ringbuffer_commit(ring, size, NULL), -EINVAL);
+            CHECK_SENTENCE(remo_ringbuffer_commit(ring, size, NULL), -EINVAL, "none is loaned");
             CHECK(send_message(ring, n, 100 * SECOND) == 0);
         } else {
             CHECK_OK(remo_ringbuffer_commit(ring, size, &position));
@@ -216,7 +216,7 @@ static int receive_loans(struct remo_ringbuffer *ring) {
         size_t size = make_message(message, n);
         if (n % 5 == 4) {
             CHECK(receive_message(ring, n, 100 * SECOND) == 0);
-            CHECK_CODE(remo_ringbuffer_consume(ring), -EINVAL);
+            CHECK_SENTENCE(remo_ringbuffer_consume(ring), -EINVAL, "none was peeked");
             continue;
         }
         CHECK_OK(remo_ringbuffer_peek(ring, &found, &found_bytes, 100 * SECOND));
@@ -228,7 +228,7 @@ static int receive_loans(struct remo_ringbuffer *ring) {
             CHECK(receive_message(ring, n, 0) == 0);
         else
             CHECK_OK(remo_ringbuffer_consume(ring));
-        CHECK_CODE(remo_ringbuffer_consume(ring), -EINVAL);
+        CHECK_SENTENCE(remo_ringbuffer_consume(ring), -EINVAL, "none was peeked");
     }
     CHECK_OK(remo_ringbuffer_acknowledge(ring));
     CHECK_CODE(remo_ringbuffer_peek(ring, &found, &found_bytes, 0), -ETIMEDOUT);
@@ -579,13 +579,14 @@ static int sender_fails(struct remo_node *node, void *ctx) {
 
 /* ---- a peer that writes wrong data ---- */
 
+enum { RECORDS, CONSUMED }; /* memories of a ring's channel */
+
 /* Return the address of a memory of the ring at a peer, which only the library has. */
-static int find_memory(struct remo_node *node, const char *channel_name, uint32_t peer,
-                       struct remo_addr *ret_addr) {
+static int find_memory(struct remo_node *node, uint32_t memory, uint32_t peer, struct remo_addr *ret_addr) {
     struct remo__registry *registry = remo__registry(node);
     pthread_mutex_lock(&registry->lock);
-    struct remo_channel *channel = remo__registry_by_name(registry, channel_name);
-    uint64_t offset = channel ? atomic_load(&channel->memories[0].offsets[peer]) : REMO__NO_OFFSET;
+    struct remo_channel *channel = remo__registry_by_name(registry, "ring");
+    uint64_t offset = channel ? atomic_load(&channel->memories[memory].offsets[peer]) : REMO__NO_OFFSET;
     pthread_mutex_unlock(&registry->lock);
     CHECK(offset != REMO__NO_OFFSET);
     *ret_addr = remo_addr_make(peer, node->peers[peer].incarnation, offset);
@@ -604,9 +605,9 @@ static int wrong_report_of_receiver(struct remo_node *node, void *ctx) {
         return 1;
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         if (remo_node_rank(node) == 1) {
-            if (find_memory(node, "ring/consumed", 0, &row) != 0)
+            if (find_memory(node, CONSUMED, 0, &row) != 0)
                 return 1;
-            row.word += 64; /* rows are in the order of ranks, one line each */
+            row.word += 64; /* a line of each node */
             CHECK_OK(remo_write(node, row, &lies[i], 8, NULL));
             CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, 0));
         }
@@ -636,7 +637,7 @@ static int random_bytes_of_sender(struct remo_node *node, void *ctx) {
         return 1;
     for (uint32_t turn = 0; turn < 100; turn++) {
         if (remo_node_rank(node) == 0) {
-            if (find_memory(node, "ring/records", 1, &memory) != 0)
+            if (find_memory(node, RECORDS, 1, &memory) != 0)
                 return 1;
             for (uint32_t i = 0; i < CAPACITY / 8; i++)
                 noise[i] = (turn * 1000 + i + 1) * 0x9e3779b97f4a7c15ull;
