@@ -201,8 +201,8 @@ REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expe
     return expected;
 }
 
-/* Wake the peer's sleepers, after an atomic or a fence of this thread. Valid only while the peer's base is not
- * NULL. */
+/* Wake the peer's sleepers, after an atomic or a fence of this thread. Valid only while the peer's base is
+ * not NULL. */
 static inline void remo__mapped_wake(struct remo__fabric_peer *peer) {
     struct remo__doorbell *bell = atomic_load_explicit(&peer->doorbell, memory_order_relaxed);
     if (remo__unlikely(atomic_load_explicit(&bell->sleepers, memory_order_relaxed) != 0))

@@ -298,8 +298,8 @@ int remo__lock_join_queue(struct remo_lock *lock, uint32_t index, struct remo__t
 /* The same, after a draw for which the home word was `drawn`. */
 int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint64_t previous, uint64_t drawn, uint64_t deadline_ns);
-/* Make the state HELD, from BUSY or WAITING, with the flags of the home word. Returns the result of the acquire:
- * errors are those of remo_lock_acquire. */
+/* Make the state HELD, from BUSY or WAITING, with the flags of the home word. Returns the result of the
+ * acquire. Errors: those of remo_lock_acquire. */
 int remo__lock_take(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
                     uint32_t ticket, uint32_t flags);
 /* Acquire the lock if it is free; leave no ticket otherwise (lock/try.c). */

@@ -119,8 +119,8 @@ static __attribute__((noinline)) int write_grant(struct remo_lock *lock, uint32_
     return rc == -ETIMEDOUT ? remo__peer_timeout(lock->node, waiter, "grant a lock to") : rc;
 }
 
-/* On mapped memory the waiter reads its queue word at the home, so it needs only a notification. Returns false
- * if the waiter is not mapped. */
+/* On mapped memory the waiter reads its queue word at the home, so it needs only a notification. Returns
+ * false if the waiter is not mapped. */
 static inline bool notify_mapped(const struct remo_lock *lock, struct remo__thread *thread, uint32_t waiter) {
     struct remo__ref ref;
     return lock->node->mapped && remo__memory_find_now(lock->grants, thread, waiter, 0, &ref)

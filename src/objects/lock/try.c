@@ -1,5 +1,5 @@
-/* try.c - acquires a lock with a timeout of 0: by a compare-and-swap of the home word, which draws a ticket only
- * if the lock is free. docs/internals/lock.md describes the words and the local states. */
+/* try.c - acquires a lock with a timeout of 0: by a compare-and-swap of the home word, which draws a ticket
+ * only if the lock is free. docs/internals/lock.md describes the words and the local states. */
 #include "objects/lock/lock.h"
 
 #define TRIES_MAX 4u /* compare-and-swaps of one remo_lock_acquire */
