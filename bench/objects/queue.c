@@ -10,7 +10,8 @@
 
 #define ELEMENT_BYTES 56u
 #define CAPACITY 4096u
-#define SLOTS_BYTES_MAX (16u << 20) /* fewer slots if they are larger */
+/* Fewer slots if they are larger: more bytes would not stay in the second-level cache. */
+#define SLOTS_BYTES (512u << 10)
 
 static uint64_t element_bytes(const struct bench_options *options) {
     return options->bytes ? remo__min(options->bytes, REMO_QUEUE_SLOT_BYTES_MAX) : ELEMENT_BYTES;
@@ -28,9 +29,10 @@ static uint32_t queue_list(const struct bench_options *options, struct bench_poi
 
 static int queue_open(struct bench_job *job) {
     uint64_t bytes = element_bytes(job->options);
-    struct remo_queue_options options = {.home = 1 % job->size,
-                                         .slot_bytes = (uint32_t)bytes,
-                                         .capacity = remo__min(CAPACITY, SLOTS_BYTES_MAX / bytes)};
+    uint64_t fewest = (uint64_t)job->size * job->options->threads; /* each thread pushes before it pops */
+    uint64_t capacity = remo__max(fewest, remo__min(CAPACITY, SLOTS_BYTES / bytes));
+    struct remo_queue_options options = {
+        .home = 1 % job->size, .slot_bytes = (uint32_t)bytes, .capacity = capacity};
     struct remo_queue *queue = NULL;
     int rc = remo_queue_open(job->channel, "queue", &options, &queue);
     job->state = queue;

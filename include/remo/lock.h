@@ -4,7 +4,8 @@
  *          for each position of the wait queue. Only network atomics change these words. To
  *          acquire, a node draws a ticket. If the ticket is being served, the node holds the lock.
  *          Otherwise the node arrives at the queue word of its ticket, and waits for a grant word
- *          in its own memory. A release advances `serving`, and grants the lock to the next waiter.
+ *          in its own memory; on mapped memory (shm) it reads the grant in the queue word. A release
+ *          advances `serving`, and grants the lock to the next waiter.
  *          Threads of one node queue in private memory and hand the lock over locally, at most
  *          REMO_LOCK_HANDOVERS_MAX times in succession. Then a release ends the ticket at the home,
  *          so that waiters of other nodes are served.
@@ -15,9 +16,9 @@
  *          none.
  *          - uncontended: acquire 1 atomic, release 1 atomic and the requested fence;
  *          - held by another node: acquire 3 atomics (draw, arrive, and a reset of the queue word
- *            while the lock is held);
- *          - with a waiter: release 2 atomics and 1 write, which notifies the next holder, and 2
- *            more atomics for each skipped ticket;
+ *            while the lock is held; on mapped memory the reset is a write);
+ *          - with a waiter: release 2 atomics and 1 write, which notifies the next holder (on mapped
+ *            memory a notification without a write), and 2 more atomics for each skipped ticket;
  *          - a timed-out acquire: 1 atomic after draw and arrive; the next acquire resumes its
  *            ticket with 1 atomic;
  *          - the next acquire after an operation with unknown outcome: 1 more atomic;

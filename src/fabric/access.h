@@ -3,7 +3,7 @@
  * Order:  peers and the network device write the same memory concurrently. A load of a word acquires, a store
  *         releases. Larger data may be torn, and must carry a checksum; on a mapped fabric a word that is
  *         stored after it proves that it is complete. A word that network atomics change is never stored by
- *         the CPU.
+ *         the CPU, except on a mapped fabric while no other node changes the word.
  * Caches: where hardware does not keep caches coherent (caps.coherent is false), a store must be flushed
  *         before peers can read it. Lines must be invalidated before this CPU can read peers' writes. Only
  *         the simulator has such a fabric; elsewhere both do nothing. */

@@ -201,13 +201,18 @@ REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expe
     return expected;
 }
 
-/* Place all earlier writes of this thread, then wake the peer's sleepers. Valid only while the peer's base is
+/* Wake the peer's sleepers, after an atomic or a fence of this thread. Valid only while the peer's base is
  * not NULL. */
-static inline void remo__mapped_notify(struct remo__fabric_peer *peer) {
-    remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
+static inline void remo__mapped_wake(struct remo__fabric_peer *peer) {
     struct remo__doorbell *bell = atomic_load_explicit(&peer->doorbell, memory_order_relaxed);
     if (remo__unlikely(atomic_load_explicit(&bell->sleepers, memory_order_relaxed) != 0))
         remo__doorbell_notify(bell);
+}
+
+/* Place all earlier writes of this thread, then wake the peer's sleepers. Valid as above. */
+static inline void remo__mapped_notify(struct remo__fabric_peer *peer) {
+    remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
+    remo__mapped_wake(peer);
 }
 
 #endif

@@ -193,6 +193,18 @@ remo__write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags,
     return 0;
 }
 
+/* Notify the node of a change that it reads in mapped memory. The change is an atomic, the last operation of
+ * this thread: it is the fence of the notification. Returns false, without effect, if the node is not mapped:
+ * there only a write notifies. */
+static inline __attribute__((always_inline)) bool remo__notify_after_atomic(struct remo__ref ref) {
+    struct remo__fabric_peer *peer = &ref.thread->node->fabric->peers[ref.node];
+    if (remo__unlikely(!remo__peer_base(ref.thread->node, ref.node)))
+        return false;
+    remo__count(&ref.stats->imms, 1);
+    remo__mapped_wake(peer);
+    return true;
+}
+
 static inline __attribute__((always_inline)) int remo__fetch_add(struct remo__ref ref, uint64_t addend,
                                                                  uint64_t *ret_old, struct remo_ack *ack) {
     char *base = remo__peer_base(ref.thread->node, ref.node);

@@ -3,6 +3,7 @@
  *   lock.c           open, and acquire and release without contention
  *   lock/state.c     concurrent changes of the local state
  *   lock/queue.c     the wait queue of a lock, at its home
+ *   lock/try.c       acquires with a timeout of 0
  *   lock/threads.c   the wait queue of the threads of one node
  *   lock/recovery.c  at the home: finds orphaned tickets after a failure or a leave
  *   lock/report.c    at every participant: answers the home's queries
@@ -29,6 +30,7 @@
 #define REMO__QUEUE_WORD_SKIP (UINT64_C(1) << 32)
 #define REMO__QUEUE_WORD_FLAG_SHIFT 33
 #define REMO__QUEUE_WORD_GRANTER_SHIFT 40
+#define REMO__QUEUE_WORD_WHICH (REMO__QUEUE_WORD_SKIP | 0xffffffffu) /* skip, nonce, waiter */
 
 #define REMO__GRANTER_RECOVERY 1000u /* the home, for a failed node; it sends the grant word as a message */
 
@@ -296,7 +298,11 @@ int remo__lock_join_queue(struct remo_lock *lock, uint32_t index, struct remo__t
 /* The same, after a draw for which the home word was `drawn`. */
 int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint64_t previous, uint64_t drawn, uint64_t deadline_ns);
-/* Acquire the lock if it is free; leave no ticket otherwise. */
+/* Make the state HELD, from BUSY or WAITING, with the flags of the home word. Returns the result of the
+ * acquire. Errors: those of remo_lock_acquire. */
+int remo__lock_take(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
+                    uint32_t ticket, uint32_t flags);
+/* Acquire the lock if it is free; leave no ticket otherwise (lock/try.c). */
 int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread);
 /* End the ticket of a held lock at its home, and grant the lock to the next waiter. `fence` is the scope that
  * the caller of the release passed. Errors: those of remo_lock_release. */

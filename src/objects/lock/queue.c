@@ -1,13 +1,13 @@
 /* queue.c - the wait queue of a lock at its home: draws a ticket, waits, times out, resumes, releases.
  * Invariant: a queue word is 0 when `serving` moves past its ticket, so a later ticket can use the word.
  * docs/internals/lock.md describes the words, the local states and the proofs. */
-#include "objects/lock/lock.h"
-
 #include <stdio.h>
+
+#include "base/relax.h"
+#include "objects/lock/lock.h"
 
 #define CHECKS_WITHOUT_CLOCK 100u
 #define LATE_GRANT_PART 16u /* of op_timeout_ns: by then a grant word has usually arrived */
-#define TRIES_MAX 4u        /* compare-and-swaps of one remo_lock_acquire with a timeout of 0 */
 
 /* ---- operations on a lock's words ---- */
 
@@ -104,8 +104,9 @@ static int send_grant_message(struct remo_lock *lock, uint32_t index, uint32_t w
 }
 
 /* Wait until the write is complete: this thread might never call the library again to drive it. */
-static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t waiter,
-                       uint64_t grant) {
+static __attribute__((noinline)) int write_grant(struct remo_lock *lock, uint32_t index,
+                                                 struct remo__thread *thread, uint32_t waiter,
+                                                 uint64_t grant) {
     struct remo_ack ack = REMO_ACK_INIT;
     struct remo__ref ref;
     int rc = remo__memory_find(lock->grants, thread, waiter, 8 * (uint64_t)index, &ref);
@@ -118,6 +119,14 @@ static int write_grant(struct remo_lock *lock, uint32_t index, struct remo__thre
     return rc == -ETIMEDOUT ? remo__peer_timeout(lock->node, waiter, "grant a lock to") : rc;
 }
 
+/* On mapped memory the waiter reads its queue word at the home, so it needs only a notification. Returns
+ * false if the waiter is not mapped. */
+static inline bool notify_mapped(const struct remo_lock *lock, struct remo__thread *thread, uint32_t waiter) {
+    struct remo__ref ref;
+    return lock->node->mapped && remo__memory_find_now(lock->grants, thread, waiter, 0, &ref)
+           && remo__notify_after_atomic(ref);
+}
+
 /* This node may have lost contact with the waiter although the waiter is up. So the home decides whether it
  * has failed, and sends the grant or ends the ticket. The caller gets no error. */
 int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
@@ -128,6 +137,8 @@ int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__t
             "lock %u of %s: a queue word names node %u, which is no participant; the memory of the home is "
             "damaged",
             index, remo_channel_name(lock->channel), waiter);
+    if (!by_message && remo__likely(notify_mapped(lock, thread, waiter)))
+        return 0;
     int rc = by_message ? send_grant_message(lock, index, waiter, grant)
                         : write_grant(lock, index, thread, waiter, grant);
     if (!remo__is_departure(rc))
@@ -309,9 +320,8 @@ static int fail_lost(const struct remo_lock *lock, uint32_t index) {
                       index, remo_channel_name(lock->channel));
 }
 
-/* Make the state HELD, from BUSY or WAITING, and return the result of the acquire. */
-static int take_lock(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
-                     uint32_t ticket, uint32_t flags) {
+int remo__lock_take(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
+                    uint32_t ticket, uint32_t flags) {
     struct remo__lock_local *local = &lock->locals[index];
     atomic_store_explicit(&local->owner, thread->holder, memory_order_relaxed);
     local->handovers = 0;
@@ -331,16 +341,33 @@ static int take_lock(struct remo_lock *lock, uint32_t index, struct remo__thread
         index, remo_channel_name(lock->channel));
 }
 
+/* Make the queue word 0 while the lock is held: no other node changes it then. So on mapped memory a store
+ * suffices. Unlike an atomic, it does not wait for its line. */
+static int reset_queue_word(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                            uint32_t ticket, uint64_t queue_word) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint32_t which = remo__lock_queue_word(lock, ticket);
+    uint64_t at = local->offset + 8 * (uint64_t)which;
+    void *mapped = (void *)(uintptr_t)remo__memory_mapped(lock->words, local->home, at);
+    local->reset = (struct remo_ack)REMO_ACK_INIT;
+    if (remo__unlikely(!mapped))
+        return remo__lock_add(lock, index, thread, which, -queue_word, NULL, &local->reset);
+    remo__store(mapped, 0);
+    struct remo_stats *stats = remo__channel_counters(lock->channel, thread);
+    remo__count(&stats->writes, 1);
+    remo__count(&stats->bytes, sizeof(uint64_t));
+    return 0;
+}
+
 /* Take a lock that was granted at its queue word. The reset of the word proceeds while the lock is held. */
 static int take_granted_lock(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                              uint16_t nonce, uint32_t ticket, uint64_t queue_word) {
     struct remo__lock_local *local = &lock->locals[index];
-    int rc = take_lock(lock, index, thread, nonce, ticket,
-                       remo__queue_word_flags(queue_word) & REMO__LOCK_OWNER_DEAD);
-    local->reset = (struct remo_ack)REMO_ACK_INIT;
-    uint32_t which = remo__lock_queue_word(lock, ticket);
-    int reset = remo__lock_add(lock, index, thread, which, -queue_word, NULL, &local->reset);
-    uint8_t unreset = reset != 0 ? REMO__LOCK_UNRESET : 0; /* the release repeats the reset */
+    int rc = remo__lock_take(lock, index, thread, nonce, ticket,
+                             remo__queue_word_flags(queue_word) & REMO__LOCK_OWNER_DEAD);
+    uint8_t unreset = reset_queue_word(lock, index, thread, ticket, queue_word) != 0
+                          ? REMO__LOCK_UNRESET
+                          : 0; /* the release repeats the reset */
     local->marks |= unreset;
     if (!(remo__queue_word_flags(queue_word) & REMO__LOCK_LOST))
         return rc;
@@ -355,13 +382,31 @@ struct grant_wait {
     struct remo_lock *lock;
     struct remo__lock_local *local;
     const void *word; /* the grant word of this node */
+    uint64_t at;      /* of the queue word, at the home */
+    uint64_t arrived; /* the queue word before the grant */
     uint64_t which;   /* the bits of the grant word that identify the grant */
     uint64_t grant;   /* result */
     uint32_t checks;  /* of the condition granted_soon */
 };
 
+/* Return whether the queue word is mapped, which alone shows the grant then. The word shares its line with
+ * those on which the next atomics of the releaser are, and each load takes the line: pause between loads. */
+static inline bool read_queue_word(struct grant_wait *wait) {
+    const char *word = remo__memory_mapped(wait->lock->words, wait->local->home, wait->at);
+    if (!word)
+        return false;
+    uint64_t found = remo__load(word);
+    if (remo__queue_word_is_granted(found) && (found & REMO__QUEUE_WORD_WHICH) == wait->arrived)
+        wait->grant = remo__grant_of(found, (uint32_t)wait->which);
+    if (wait->grant == 0)
+        remo__relax();
+    return true;
+}
+
 static int granted(void *ctx) {
     struct grant_wait *wait = ctx;
+    if (read_queue_word(wait))
+        return wait->grant != 0 ? 1 : remo__channel_check_peer(wait->lock->channel, wait->local->home);
     uint64_t put = remo__load(wait->word);
     uint64_t message_grant = atomic_load_explicit(&wait->local->message_grant, memory_order_acquire);
     if ((put & REMO__GRANT_WHICH) == wait->which)
@@ -377,7 +422,7 @@ static int granted(void *ctx) {
 /* A wait condition: granted, or the wait is not short: checked often, or about to sleep. */
 static int granted_soon(void *ctx) {
     struct grant_wait *wait = ctx;
-    int rc = granted(wait);
+    int rc = read_queue_word(wait) ? wait->grant != 0 : granted(wait);
     bool is_long = ++wait->checks >= CHECKS_WITHOUT_CLOCK || remo__wait_is_last_check();
     return rc == 0 && is_long ? 1 : rc;
 }
@@ -438,6 +483,8 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
     struct grant_wait wait = {.lock = lock,
                               .local = local,
                               .word = lock->grants->own + 8 * (uint64_t)index,
+                              .at = local->offset + 8 * (uint64_t)remo__lock_queue_word(lock, ticket),
+                              .arrived = arrived,
                               .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket};
     remo__lock_publish(lock, local, remo__state_word(REMO__LOCK_WAITING, nonce, ticket));
     int rc = wait_until_granted(&wait, index, deadline_ns);
@@ -485,7 +532,8 @@ int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
     uint32_t ticket = remo__word_next(drawn);
     uint16_t nonce = (uint16_t)(remo__state_nonce(previous) + 1);
     if (remo__word_is_free(drawn))
-        return take_lock(lock, index, thread, remo__state_nonce(previous), ticket, remo__word_flags(drawn));
+        return remo__lock_take(lock, index, thread, remo__state_nonce(previous), ticket,
+                               remo__word_flags(drawn));
     if (local->outcome_unknown)
         send_type(lock, local->home, REMO__LOCK_RECOUNT);
     local->outcome_unknown = false;
@@ -516,50 +564,4 @@ int remo__lock_join_queue(struct remo_lock *lock, uint32_t index, struct remo__t
         return remo__lock_use_ticket(lock, index, thread, previous, drawn, deadline_ns);
     remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
     return rc;
-}
-
-/* ---- timeout 0 ---- */
-
-/* Return the home word of a free lock whose last holder was this node. */
-static uint64_t expected_word(uint64_t previous) {
-    uint32_t next = (uint32_t)previous + 1;
-    return previous == 0 ? 0 : (uint64_t)next << 32 | (uint16_t)next;
-}
-
-/* The state is BUSY. If a swap fails although the word that it found is free, another node has held the lock
- * since the previous swap. So the sentence is true even after the last of TRIES_MAX swaps. */
-static int try_word(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint64_t previous) {
-    uint64_t expected = expected_word(previous), old;
-    for (uint32_t i = 0; i < TRIES_MAX; i++) {
-        int rc = remo__lock_swap(lock, index, thread, 0, expected, expected + REMO__LOCK_DRAW, &old);
-        if (rc != 0) {
-            remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
-            return rc;
-        }
-        if (old == expected)
-            return take_lock(lock, index, thread, remo__state_nonce(previous), remo__word_next(old),
-                             remo__word_flags(old));
-        if (!remo__word_is_free(old))
-            break;
-        expected = old;
-    }
-    remo__lock_set_state(lock, &lock->locals[index], previous);
-    int rc = remo__channel_check_peer(lock->channel, lock->locals[index].home);
-    if (rc != 0)
-        return rc;
-    return remo__fail_static(-ETIMEDOUT,
-                             "the lock is held by another node, and a timeout of 0 allows no waiting");
-}
-
-int remo__lock_try(struct remo_lock *lock, uint32_t index, struct remo__thread *thread) {
-    struct remo__lock_local *local = &lock->locals[index];
-    uint64_t previous;
-    remo__lock_reopen(lock, index);
-    if (remo__lock_threads_wait(local) || !remo__lock_make_busy(lock, local, &previous))
-        return remo__lock_is_held_by(local, thread)
-                   ? remo__lock_fail_deadlock()
-                   : remo__fail_static(
-                       -ETIMEDOUT,
-                       "the lock is held by another thread, and a timeout of 0 allows no waiting");
-    return try_word(lock, index, thread, previous);
 }

@@ -2,7 +2,7 @@
  *
  * The protocol, and the proof that it is a FIFO queue, are in docs/internals/queue.md. A slot is
  *     u64 claim             lap:39 | claimed:1 | thread:8 | node:16, network atomics only
- *     u64 checksum          of meta and data
+ *     u64 checksum          of meta and, up to REMO__QUEUE_INLINE_BYTES, data
  *     u64 meta              ticket:40 | size:24
  *     data                  of up to REMO__QUEUE_INLINE_BYTES: padded to words, and masked
  * Checksum, meta and data are written without atomics, by the node that claimed the slot. */

@@ -57,6 +57,7 @@ static uint64_t make_meta(uint64_t ticket, size_t size) {
     return ticket << REMO__META_SIZE_BITS | size;
 }
 
+/* The checksum of a large element covers no data: its header is written when the data is placed. */
 static uint64_t checksum(const void *data, size_t size, uint64_t meta) {
     return XXH3_64bits_withSeed(data, size, meta);
 }
@@ -200,7 +201,7 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
         encode_inline(op, slot->ticket, &snapshot);
         size += inline_bytes(op->size_bytes);
     } else {
-        snapshot.checksum = checksum(op->data, op->size_bytes, snapshot.meta);
+        snapshot.checksum = checksum(NULL, 0, snapshot.meta);
         rc = remo__write(remo__ref_after(ref, head), op->data, op->size_bytes, REMO__WRITE_EXEMPT, ack);
         if (rc == 0 && !caps->writes_ordered)
             rc = place_writes(op, slot, ack);
@@ -317,64 +318,31 @@ int remo__queue_try_push(void *ctx) {
 
 /* ---- pop ---- */
 
-static int update_checksum(const struct remo__queue_slot *slot, size_t size, XXH3_state_t *state) {
-    unsigned char piece[REMO__QUEUE_INLINE_BYTES];
-    for (size_t at = 0; at < size; at += sizeof piece) {
-        size_t bytes = remo__min(size - at, sizeof piece);
-        int rc = read_slot(slot, REMO__SLOT_HEAD_BYTES + at, piece, bytes);
-        if (rc != 0)
-            return rc;
-        (void)XXH3_64bits_update(state, piece, bytes);
-    }
-    return 0;
-}
-
-/* Compute the checksum of an element that does not fit the buffer, by reading the element in pieces. It is
- * verified before the pop reports the size, which may be that of a failed push. The allocation is acceptable,
- * because the pop fails in any case. */
-static int checksum_at_owner(const struct remo__queue_slot *slot, size_t size, uint64_t meta,
-                             uint64_t *ret_sum) {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state || XXH3_64bits_reset_withSeed(state, meta) != XXH_OK) {
-        (void)XXH3_freeState(state);
-        return remo__fail(-ENOMEM, "no memory to check an element that is larger than the buffer");
-    }
-    int rc = update_checksum(slot, size, state);
-    *ret_sum = XXH3_64bits_digest(state);
-    (void)XXH3_freeState(state);
-    return rc;
-}
-
 /* Copy the element of a claimed slot to the caller's buffer. `snapshot` is the slot's header, with the data
  * if all slots are inline. Returns 1 if the element was copied or is too large for the buffer, 0 if the slot
- * is not filled, or an error. */
+ * is not filled, or an error. A large element is read after its header, so it is complete. If another pop
+ * frees the slot during the read, this pop cannot free it, and discards the copy. */
 static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                         struct snapshot *snapshot) {
     size_t size = snapshot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
     if (snapshot->meta != make_meta(slot->ticket, size) || size > op->queue->slot_bytes)
         return 0;
     bool is_inline = size <= REMO__QUEUE_INLINE_BYTES;
-    uint64_t sum = 0;
     int rc = 0;
     op->is_too_large = size > op->buffer_bytes;
     if (is_inline && op->queue->slot_bytes > REMO__QUEUE_INLINE_BYTES)
         rc = read_slot(slot, REMO__SLOT_HEAD_BYTES, snapshot->data, inline_bytes(size));
-    else if (!is_inline && op->is_too_large)
-        rc = checksum_at_owner(slot, size, snapshot->meta, &sum);
-    else if (!is_inline)
-        rc = read_slot(slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
     if (rc != 0)
         return rc;
-    if (is_inline)
-        sum = checksum(snapshot->data, inline_bytes(size), snapshot->meta);
-    else if (!op->is_too_large)
-        sum = checksum(op->buffer, size, snapshot->meta);
+    uint64_t sum = checksum(snapshot->data, is_inline ? inline_bytes(size) : 0, snapshot->meta);
     if (snapshot->checksum != sum)
         return 0;
     if (is_inline && !op->is_too_large)
         copy_out(op->buffer, snapshot->data, size, mask_of(slot->ticket));
+    else if (!op->is_too_large)
+        rc = read_slot(slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
     op->size_bytes = size;
-    return 1;
+    return rc == 0 ? 1 : rc;
 }
 
 /* Read whether the slot's owner has cut off `node`, which claimed the slot. After the cut-off no write of
