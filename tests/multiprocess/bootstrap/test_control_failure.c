@@ -97,6 +97,13 @@ static void check_only_failed(uint64_t failed) {
     }
 }
 
+/* A node that has ended its streams does not dial again: each peer would refuse it, once a second. */
+static void check_not_dialed(struct plane *plane, uint32_t failed) {
+    char why[512];
+    (void)remo__control_why(plane->control, failed, why, sizeof why);
+    CHECK(strstr(why, "was started twice") == NULL);
+}
+
 /* The node with the higher rank fails, whichever of the two detects the loss. */
 static void loss(void) {
     static const uint64_t rows[][3] = {{1, 3, 1 << 3}, {3, 1, 1 << 3}, {0, 1, 1 << 1}};
@@ -106,6 +113,7 @@ static void loss(void) {
         if (i == 0)
             plane_lose(&planes[rows[i][1]], 1u << rows[i][0]);
         check_only_failed(rows[i][2]);
+        check_not_dialed(&planes[0], rows[i][0] > rows[i][1] ? rows[i][0] : rows[i][1]);
         close_all(4);
     }
 }
