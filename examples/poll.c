@@ -1,5 +1,5 @@
 /* poll.c - one thread of node 0 receives from all other nodes, and waits with poll, as event loops do.
- *     remo run -n 3 -- ./poll [LINES]
+ *     remo run -n 3 -- ./poll [LINES]      (1 at least: node 0 opens a ring before its sender leaves)
  * An event has a descriptor, so a loop can wait for Remo and for others: here, for a timer. */
 #include <errno.h>
 #include <poll.h>
@@ -27,7 +27,7 @@ static int send_all(struct remo_ringbuffer *ring, uint64_t lines) {
     char line[LINE_BYTES] = "a line";
     uint64_t position = 0;
     int rc = 0;
-    for (uint64_t i = 0; rc == 0 && i < lines; i++)
+    for (uint64_t i = 0; rc == 0 && (i == 0 || i < lines); i++)
         rc = remo_ringbuffer_send(ring, line, sizeof line, REMO_FOREVER, &position);
     return rc ? rc : remo_ringbuffer_wait_received(ring, position, REMO_FOREVER);
 }
@@ -51,19 +51,19 @@ static int drain(struct remo_ringbuffer **ring, uint64_t *received) {
 static int serve(struct remo_event *event, uint32_t size, int timer) {
     static const struct itimerspec minute = {.it_value.tv_sec = 60};
     struct pollfd fds[] = {{.fd = remo_event_fd(event), .events = POLLIN}, {.fd = timer, .events = POLLIN}};
-    uint64_t received = 0;
+    uint64_t received = 0, before = UINT64_MAX;
     int rc = 0, open = 1;
     while (rc == 0 && open) {
-        uint64_t before = received;
+        if (received != before)
+            timerfd_settime(timer, 0, &minute, NULL);
+        before = received;
         rc = remo_event_arm(event);
         open = 0;
         for (uint32_t i = 1; rc == 0 && i < size; i++) {
             rc = rings[i] ? drain(&rings[i], &received) : 0;
             open |= rings[i] != NULL;
         }
-        if (received != before)
-            timerfd_settime(timer, 0, &minute, NULL);
-        else if (rc == 0 && open && (poll(fds, 2, -1) < 0 || fds[1].revents))
+        if (rc == 0 && open && received == before && (poll(fds, 2, -1) < 0 || fds[1].revents))
             rc = -ETIMEDOUT;
     }
     if (rc == 0)

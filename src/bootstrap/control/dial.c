@@ -22,7 +22,7 @@ static void dial(struct remo__control *control, struct remo__member *peer) {
 }
 
 void remo__member_dial_when_due(struct remo__control *control, struct remo__member *peer, uint64_t now) {
-    if (peer->rank >= control->rank || peer->connection || peer->attempt)
+    if (peer->rank >= control->rank || peer->connection || peer->attempt || control->has_ended_all)
         return;
     if (now >= peer->retry_at)
         dial(control, peer);

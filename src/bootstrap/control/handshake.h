@@ -8,7 +8,8 @@
  *     BLOB ->                                     both are up
  *
  * The acceptor checks the incarnation of the connector after both proofs, and sends a sealed refusal instead
- * of its BLOB if the incarnation has already joined.
+ * of its BLOB if the incarnation has already joined. If the acceptor has not read the end of an earlier
+ * stream of this incarnation, it refuses before its own proof, and the connector tries again.
  *
  * Proof:   key file, PMIx: HMAC-SHA256 of (role, both hellos). Munge: a credential that carries this HMAC and
  *          a random share of the session's secret. The role prevents reflection of a proof to its maker; the

@@ -73,6 +73,12 @@ static bool is_new_incarnation(const struct remo__connection *connection) {
     return !peer->was_up || connection->handshake->peer.incarnation > peer->incarnation;
 }
 
+/* Return whether this node has not yet read the end of the earlier stream of the same incarnation. */
+static bool is_still_up(const struct remo__connection *connection) {
+    const struct remo__member *peer = connection->peer;
+    return peer->connection && connection->handshake->peer.incarnation == peer->incarnation;
+}
+
 static bool send_hello(struct remo__connection *connection, uint32_t to) {
     remo__handshake_hello_write(connection->handshake, to);
     return send_internal(connection, REMO__FRAME_HELLO, connection->handshake->ours,
@@ -155,6 +161,11 @@ static void on_proof(struct remo__connection *connection, const struct remo__fra
     }
     if (connection->control->has_ended_all) {
         remo__connection_drop(connection, "this node has ended all its connections");
+        return;
+    }
+    /* SILENT may precede the end. Without the proof of this node the connector tries again (end.c). */
+    if (!connection->connector && is_still_up(connection)) {
+        refuse(connection, REMO__REFUSAL_INCARNATION);
         return;
     }
     if (!connection->connector && !prove(connection))

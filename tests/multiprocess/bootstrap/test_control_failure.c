@@ -97,6 +97,13 @@ static void check_only_failed(uint64_t failed) {
     }
 }
 
+/* A node that has ended its streams does not dial again: each peer would refuse it, once a second. */
+static void check_not_dialed(struct plane *plane, uint32_t failed) {
+    char why[512];
+    (void)remo__control_why(plane->control, failed, why, sizeof why);
+    CHECK(strstr(why, "was started twice") == NULL);
+}
+
 /* The node with the higher rank fails, whichever of the two detects the loss. */
 static void loss(void) {
     static const uint64_t rows[][3] = {{1, 3, 1 << 3}, {3, 1, 1 << 3}, {0, 1, 1 << 1}};
@@ -106,6 +113,7 @@ static void loss(void) {
         if (i == 0)
             plane_lose(&planes[rows[i][1]], 1u << rows[i][0]);
         check_only_failed(rows[i][2]);
+        check_not_dialed(&planes[0], rows[i][0] > rows[i][1] ? rows[i][0] : rows[i][1]);
         close_all(4);
     }
 }
@@ -198,6 +206,35 @@ static void broken_stream(void) {
         pthread_mutex_unlock(&peer->lock);
         check_only_failed(UINT64_C(1) << (rows[i][0] > rows[i][1] ? rows[i][0] : rows[i][1]));
         close_all(4);
+    }
+}
+
+/* End the stream of node 1 to node 0 so that node 0 does not detect it. Return the socket of node 1. */
+static int end_one_side(void) {
+    struct remo__member *peer = &planes[1].control->peers[0];
+    pthread_mutex_lock(&peer->lock);
+    int fd = dup(peer->connection->link.fd);
+    CHECK(fd >= 0 && shutdown(fd, SHUT_RD) == 0);
+    pthread_mutex_unlock(&peer->lock);
+    CHECK(plane_wait_down(&planes[1], 0, 1));
+    return fd;
+}
+
+/* Node 1 ends its stream to node 0, and dials again before node 0 has read the end of the stream. Node 1 does
+ * not fail until then. If SILENT precedes the end, node 0 fails instead. */
+static void redial_before_end(void) {
+    static const uint8_t silent[] = {0, 0, 0, 0, REMO__FRAME_SILENT, 0, REMO__FRAME_INTERNAL, 0};
+    for (uint32_t failed = 0; failed < 2; failed++) {
+        open_all(3, NULL);
+        int fd = end_one_side();
+        CHECK(plane_wait_why(&planes[1], 0, "was started twice"));
+        CHECK(atomic_load(&planes[1].ends) == 0);
+        if (failed == 0)
+            CHECK(send(fd, silent, sizeof silent, MSG_NOSIGNAL) == sizeof silent);
+        close(fd);
+        CHECK(plane_wait_down(&planes[2], failed, 1) && plane_wait_down(&planes[0], 1, 1));
+        close_all(3);
+        CHECK(atomic_load(&planes[failed].ends) == 1 && atomic_load(&planes[1 - failed].ends) == 0);
     }
 }
 
@@ -355,6 +392,7 @@ static const struct {
     {"loss_of_leaver", loss_of_leaver},
     {"end_from_higher", end_from_higher},
     {"broken_stream", broken_stream},
+    {"redial_before_end", redial_before_end},
     {"refusal_without_proof", refusal_without_proof},
     {"silence", silence},
     {"silence_of_one", silence_of_one},

@@ -99,6 +99,10 @@ run 'pi is 3.141592654 after 1000000 steps on 3 nodes' 3 "$pi"
 run 'pi is 3.141800987 after 20 steps on 1 nodes' 1 "$pi" 20
 run 'node 0 received 20000 lines from 2 nodes' 3 "$poll"
 run 'node 0 received 0 lines from 0 nodes' 1 "$poll" 5
+# A sender waits until node 0 has opened its ring.
+for _ in 1 2 3 4 5; do
+    run 'node 0 received 2 lines from 2 nodes' 3 "$poll" 0
+done
 # A fifth of a second, a thousand times slower than real time: one line for each turn of the loop.
 timeout 120 "$remo" run -n 3 --fabric "$fabric" -- "$power_controller" 40 0.19 1000 \
     >"$scratch/out" 2>"$scratch/err" || fail "status $? of power_controller"
