@@ -31,6 +31,7 @@ int remo__start(struct remo__start *start) {
         return remo__peer_fail(node, start->op.peer, "start an operation with");
     const struct remo__scheduler *scheduler = remo__scheduler_of(node);
     start->of_task = !node->mapped && scheduler && scheduler->thread == start->thread;
+    start->worker = start->of_task ? remo__holder_worker(start->thread->holder) : 0;
     if (start->ack) {
         remo__ack_set_thread(start->ack, start->thread);
         __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
