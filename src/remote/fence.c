@@ -414,6 +414,17 @@ int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t 
     return 0;
 }
 
+int remo__fence_write(struct remo__thread *thread, uint32_t peer, struct remo_ack *ack, uint64_t timeout_ns) {
+    const struct remo_node *node = thread->node;
+    bool is_direct = remo__peer_base(node, peer) != NULL;
+    if (!is_direct && !node->fabric->caps.completion_placed)
+        return remo__fence_retry_peer(thread, peer, timeout_ns, NULL);
+    if (is_direct)
+        remo__mapped_fence();
+    int rc = is_direct ? 0 : remo__ack_await(ack, timeout_ns);
+    return remo__ack_pending(ack) ? rc : 0;
+}
+
 /* A flush read is an operation of the thread whose writes it places. So the calling thread needs no slots. */
 int remo__fence_leave(struct remo_node *node) {
     struct remo__thread *thread = remo__thread_attached(node);

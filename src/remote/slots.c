@@ -265,6 +265,12 @@ uint32_t remo__slots_recork(struct remo__thread *thread, uint32_t depth) {
     return before;
 }
 
+void remo__ops_settle(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
+    remo__mutex_unlock(slots->node, &slots->lock);
+}
+
 uint64_t remo__ops_started(const struct remo__thread *thread) {
     return atomic_load(&thread->slots->started);
 }

@@ -62,7 +62,7 @@ struct remo__slots {
     struct remo__slot slot[REMO__SLOTS_MAX];
     struct remo__op deferred[REMO__SLOTS_MAX];
     struct remo__slots_worker workers[REMO__WORKERS_MAX + 1]; /* by index; [0]: of all others */
-    struct remo__slots_peer peers[]; /* [size] */
+    struct remo__slots_peer peers[];                          /* [size] */
 };
 
 /* An operation to start: of at most the size that the fabric moves at once. */
@@ -74,13 +74,15 @@ struct remo__start {
     bool exempt; /* this and the next two: see struct remo__slot */
     bool tracked;
     bool flushes;
-    bool of_task; /* other tasks may run before the thread waits: defer the operation */
+    bool of_task;    /* other tasks may run before the thread waits: defer the operation */
     uint32_t worker; /* the caller; 0: the caller is no worker */
     const void *src; /* a write through the bounce block: the source to copy into the block */
     void *dst;       /* a read or atomic through the block: where the result is copied to, or NULL */
     struct remo_ack *ack;
-    uint64_t deadline_ns; /* 0: do not wait */
+    uint64_t deadline_ns; /* 0: do not wait; or REMO__OP_DEADLINE */
 };
+
+#define REMO__OP_DEADLINE UINT64_C(1) /* op_timeout_ns after the start begins to wait: it rarely does */
 
 /* Post or defer the operation if a slot is free and the fabric's queue has room. Never blocks. Returns 1, 0
  * (retry later), or the error of the post. */

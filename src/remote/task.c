@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <remo/task.h>
 
+#include "remote/op.h"
 #include "remote/scheduler.h"
 #include "remote/wait.h"
 #include "remote/watch.h"
@@ -86,6 +87,7 @@ int remo_scheduler_close(struct remo_scheduler *scheduler) {
                           "them, or wait until those without an id have ended",
                           count);
     remo__watch_remove(scheduler_of(scheduler));
+    remo__ops_settle(scheduler_of(scheduler)->thread);
     remo__scheduler_close(scheduler_of(scheduler));
     remo__scheduler = NULL;
     return 0;

@@ -64,8 +64,10 @@ static void end_thread(struct remo__thread *thread) {
     call_observers(thread);
     /* If a worker has not ended, the thread has left operations in flight, against the rules. The memory
      * stays allocated, because these operations may refer to it. */
-    if (thread->workers && !remo__scheduler_lives(thread->workers))
+    if (thread->workers && !remo__scheduler_lives(thread->workers)) {
+        remo__ops_settle(thread);
         remo__scheduler_close(thread->workers);
+    }
     atomic_store(&thread->attached, DETACHED);
 }
 
