@@ -142,8 +142,8 @@ struct remo_ack remo__ack_awaited(struct remo__thread *thread) {
     return ack;
 }
 
-/* The ack has its waiter since before the start, so a wait takes no lock. The last task may end while this one
- * is parked: then remo_ack_wait waits. */
+/* The ack has its waiter since before the start, so a wait takes no lock. The last other task may end while
+ * this one is parked: then remo_ack_wait waits. */
 int remo__ack_await(struct remo_ack *ack, uint64_t timeout_ns) {
     struct remo__thread *thread = remo__ack_thread(ack);
     struct remo__scheduler *scheduler;

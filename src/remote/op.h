@@ -140,8 +140,8 @@ int remo__op_start_compare_swap(struct remo__ref ref, uint64_t expected, uint64_
 static inline bool remo__ack_pending(const struct remo_ack *ack) {
     return __atomic_load_n(&ack->pending, __ATOMIC_ACQUIRE) > 0;
 }
-/* Return an ack for which only the calling thread or task will wait, by remo__ack_await. `thread`: the calling
- * thread. */
+/* Return an ack for which only the calling thread or task will wait, by remo__ack_await. `thread` is the
+ * calling thread. */
 struct remo_ack remo__ack_awaited(struct remo__thread *thread);
 /* Wait for the operations of such an ack, as remo_ack_wait does, in fewer steps. */
 int remo__ack_await(struct remo_ack *ack, uint64_t timeout_ns);

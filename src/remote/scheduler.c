@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 
-#define LATEST_COUNT 4u /* conditions that each check includes: of the tasks that have parked last */
-/* Stacks begin at multiples of a page. Workers run in quick succession: if they all began at the top, the lines
- * that they use would share a few sets of the first-level cache. */
-#define STACK_SHIFTS_BYTES 4096u
+#define LATEST_COUNT 4u     /* conditions that each check includes: of the tasks that have parked last */
 #define CHECKS_PER_OTHER 4u /* checks that include one of the others: it is probably not in the cache */
+/* The stacks of workers begin at different lines of a page. Otherwise the lines that workers use in quick
+ * succession would share a few sets of the first-level cache. */
+#define STACK_SHIFTS_BYTES 4096u
 
 static _Atomic uint16_t schedulers_opened;
 _Thread_local struct remo__scheduler *remo__scheduler __attribute__((tls_model("initial-exec")));

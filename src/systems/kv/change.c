@@ -28,8 +28,8 @@ static int unlock_with_status(struct remo_kv *kv, uint64_t hash, int status) {
     return status != 0 ? status : rc;
 }
 
-/* Release the stripe after a write to `node`, when the write is no longer in flight. `is_home`: the lock is at
- * the same node. */
+/* Release the stripe after a write to `node`, when the write is no longer in flight. `is_home`: the same node
+ * has the lock. */
 static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint32_t node,
                               bool is_home, struct remo_ack *ack) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
