@@ -1,8 +1,9 @@
 /* op.h - one network operation of a thread on a peer: the hot path.
  *
  * Model:      on a mapped fabric an operation is a few inline instructions on the peer's memory: no queue, no
- *             table, no system call. On other fabrics it uses a slot of the thread (slots.c). It holds
- *             everything that the completion needs, so a caller may stop waiting at any time.
+ *             table, no system call. So is an operation of an ofi node on itself. Others use a slot of the
+ *             thread (slots.c). It holds everything that the completion needs, so a caller may stop
+ *             waiting at any time.
  * Parameters: `ref` is the place. With an ack, the result is in place when the ack is complete; without one,
  *             on return.
  * Errors:     -EHOSTDOWN, -ETIMEDOUT, and those of the fabric's post. */
