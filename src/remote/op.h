@@ -146,8 +146,9 @@ static inline bool remo__ack_pending(const struct remo_ack *ack) {
 struct remo_ack remo__ack_awaited(struct remo__thread *thread);
 /* Wait for the operations of such an ack, as remo_ack_wait does, in fewer steps. */
 int remo__ack_await(struct remo_ack *ack, uint64_t timeout_ns);
-/* Wait until no other thread completes an operation of `thread`: it may resume a task of that thread. */
-void remo__ops_settle(struct remo__thread *thread);
+/* Return whether no other thread is completing an operation of `thread`: it may resume a task of that thread,
+ * even one that has ended. */
+bool remo__ops_settled(struct remo__thread *thread);
 /* Wait for the operations of an ack, and cancel those still in flight after `timeout_ns`. The ack may then be
  * used again. Errors: those of remo_ack_wait. */
 int remo__ack_settle(struct remo_ack *ack, uint64_t timeout_ns);

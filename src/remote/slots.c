@@ -265,10 +265,12 @@ uint32_t remo__slots_recork(struct remo__thread *thread, uint32_t depth) {
     return before;
 }
 
-void remo__ops_settle(struct remo__thread *thread) {
+bool remo__ops_settled(struct remo__thread *thread) {
     struct remo__slots *slots = thread->slots;
-    (void)remo__mutex_lock(slots->node, &slots->lock, REMO_FOREVER);
+    if (!try_lock(slots))
+        return false;
     remo__mutex_unlock(slots->node, &slots->lock);
+    return true;
 }
 
 uint64_t remo__ops_started(const struct remo__thread *thread) {
