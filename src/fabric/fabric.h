@@ -200,8 +200,11 @@ struct remo__fabric_ops {
 
 /* Fields that the node reads on every operation; one cache line per peer. */
 struct remo__fabric_peer {
-    _Atomic(char *) base; /* mapped fabrics: CPU address of the peer's offset 0; NULL while unreachable */
-    _Atomic(struct remo__doorbell *) doorbell; /* mapped fabrics: the peer's doorbell, valid while base is */
+    /* CPU address of offset 0 of a peer whose memory loads, stores and CPU atomics may access; NULL: none.
+     * Mapped fabrics: each peer that is reachable. Others: the node itself, if its operations on itself are
+     * complete when they are posted, and atomics_coherent. */
+    _Atomic(char *) base;
+    _Atomic(struct remo__doorbell *) doorbell; /* the peer's doorbell, valid while base is */
     _Atomic uint32_t connected;
 } __attribute__((aligned(64)));
 

@@ -133,6 +133,36 @@ int remo_ack_wait(struct remo_ack *ack, uint64_t timeout_ns) {
     return remo_ack_test(ack);
 }
 
+/* The first operation is not started yet, so no completion reads the waiter. */
+struct remo_ack remo__ack_awaited(struct remo__thread *thread) {
+    struct remo_ack ack = REMO_ACK_INIT;
+    struct remo__scheduler *scheduler = thread->node->mapped ? NULL : remo__scheduler_of(thread->node);
+    if (scheduler && scheduler->thread == thread)
+        ack.thread = remo__ack_waiter(scheduler->running);
+    return ack;
+}
+
+/* The ack has its waiter since before the start, so a wait takes no lock. The last other task may end while
+ * this one is parked: then remo_ack_wait waits. */
+int remo__ack_await(struct remo_ack *ack, uint64_t timeout_ns) {
+    struct remo__thread *thread = remo__ack_thread(ack);
+    struct remo__scheduler *scheduler;
+    uint64_t deadline_ns = 0;
+    int rc = 0;
+    while (rc == 0 && remo__ack_pending(ack) && remo__ack_task(ack)
+           && (scheduler = remo__scheduler_of(thread->node)) && scheduler->thread == thread) {
+        deadline_ns = deadline_ns ? deadline_ns : remo__deadline(timeout_ns);
+        rc = remo__wait_parked(scheduler, deadline_ns);
+    }
+    if (!remo__ack_pending(ack))
+        ack->thread = thread; /* nothing is to be resumed any more */
+    else if (rc == 0)
+        return remo_ack_wait(ack, timeout_ns);
+    else
+        return rc;
+    return ack->status == 0 ? 0 : remo__op_fail(thread->slots, ack->status);
+}
+
 int remo_ack_wait_any(struct remo_ack *const *acks, uint32_t count, uint64_t timeout_ns,
                       uint32_t *ret_index) {
     if (!acks || !ret_index || !first_ack(acks, count))

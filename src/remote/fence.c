@@ -21,11 +21,18 @@ struct drain {
     struct remo__thread *thread;
     uint32_t first, end; /* peers */
     bool writes;
+    uint32_t worker;  /* wait only for operations of this worker; 0: of all */
     uint64_t started; /* wait only for this many operations, the first of these slots */
 };
 
 static bool has_others(const struct remo__slots_peer *of) {
     return remo__slots_get(&of->others) > 0;
+}
+
+/* Return whether the worker has an operation in flight, to any peer, of the kinds that the drain covers. */
+static bool worker_is_draining(const struct drain *drain) {
+    const struct remo__slots_worker *of = &drain->slots->workers[drain->worker];
+    return remo__slots_get(&of->others) > 0 || (drain->writes && remo__slots_get(&of->writes) > 0);
 }
 
 /* Return whether an operation to the first peer of the range is in flight that the fence covers. Other tasks
@@ -34,8 +41,11 @@ static bool is_draining(const struct drain *drain) {
     const struct remo__slots_peer *of = &drain->slots->peers[drain->first];
     if (!has_others(of) && !(drain->writes && remo__slots_get(&of->writes) > 0))
         return false;
-    return atomic_load(&drain->slots->started) == drain->started
-           || remo__slots_has_early(drain->slots, drain->first, drain->writes, drain->started);
+    if (drain->worker == 0 && atomic_load(&drain->slots->started) == drain->started)
+        return true;
+    if (drain->worker != 0 && !worker_is_draining(drain))
+        return false;
+    return remo__slots_has_early(drain->slots, drain->first, drain->writes, drain->started, drain->worker);
 }
 
 /* A wait condition: the operations that the fence covers are complete. */
@@ -199,9 +209,14 @@ static void take_errors(struct fence *fence) {
         take_errors_of(fence, node->threads->of[i]);
 }
 
+/* Return the index of the worker that calls this fence of its thread; 0: the caller is none. */
+static uint32_t calling_worker(const struct fence *fence, const struct remo__thread *thread) {
+    return thread == fence->me ? remo__holder_worker(thread->holder) : 0;
+}
+
 /* Fence the operations of one thread. Returns 0, or a transient error: writes may be in flight. If the fabric
  * keeps the order of writes, and of reads after writes, a pair fence needs neither a flush nor a wait for
- * writes. */
+ * writes. Without flush reads, the fence of a worker covers only its own operations (workers.h). */
 static int fence_slots(struct fence *fence, struct remo__thread *thread) {
     struct remo_node *node = fence->node;
     const struct remo__fabric_caps *caps = &node->fabric->caps;
@@ -213,6 +228,8 @@ static int fence_slots(struct fence *fence, struct remo__thread *thread) {
                           .writes = !ordered && caps->completion_placed,
                           .started = atomic_load(&thread->slots->started)};
     bool flushes = !ordered && !caps->completion_placed;
+    if (!flushes)
+        drain.worker = calling_worker(fence, thread);
     return flushes ? flush(fence, thread, &drain) : drain_wait(fence, &drain);
 }
 
@@ -239,9 +256,21 @@ static struct fence fence_of_peer(struct remo__thread *caller, struct remo__thre
                           .timeout_ns = caller->node->op_timeout_ns};
 }
 
-/* Fence the operations of all threads of the scope, on a fabric without mapping. Returns as fence_slots. */
+/* Mapped writes become visible in program order (mapped.h). Only a later load may overtake them, which the
+ * CPU fence prevents. Writes of other threads that happened before this call are already visible. */
+static int fence_mapped(struct remo__thread *thread, enum remo_fence_scope scope) {
+    if (thread->unfenced && scope != REMO_FENCE_NONE)
+        remo__mapped_fence();
+    thread->unfenced = thread->unfenced && scope == REMO_FENCE_NONE;
+    return 0;
+}
+
+/* Fence the operations of all threads of the scope, on a fabric without mapping; the node itself may be
+ * mapped. Returns as fence_slots. */
 static int fence_queues(struct fence *fence) {
     struct remo_node *node = fence->node;
+    if (fence->me && fence->me->unfenced)
+        (void)fence_mapped(fence->me, fence->scope);
     if (fence->writer)
         return fence_slots(fence, fence->writer);
     int rc = fence->me ? fence_slots(fence, fence->me) : 0;
@@ -271,15 +300,6 @@ static int fence_end(struct fence *fence, int rc) {
 static int fence_once(struct fence *fence) {
     int rc = fence_end(fence, fence_queues(fence));
     return rc ? rc : fence->loss.error;
-}
-
-/* Mapped writes become visible in program order (mapped.h). Only a later load may overtake them, which the
- * CPU fence prevents. Writes of other threads that happened before this call are already visible. */
-static int fence_mapped(struct remo__thread *thread, enum remo_fence_scope scope) {
-    if (thread->unfenced && scope != REMO_FENCE_NONE)
-        remo__mapped_fence();
-    thread->unfenced = thread->unfenced && scope == REMO_FENCE_NONE;
-    return 0;
 }
 
 int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer) {
@@ -392,6 +412,17 @@ int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t 
         return fence_and_retry(&fence, ret_loss);
     remo__mapped_fence();
     return 0;
+}
+
+int remo__fence_write(struct remo__thread *thread, uint32_t peer, struct remo_ack *ack, uint64_t timeout_ns) {
+    const struct remo_node *node = thread->node;
+    bool is_direct = remo__peer_base(node, peer) != NULL;
+    if (!is_direct && !node->fabric->caps.completion_placed)
+        return remo__fence_retry_peer(thread, peer, timeout_ns, NULL);
+    if (is_direct)
+        remo__mapped_fence();
+    int rc = is_direct ? 0 : remo__ack_await(ack, timeout_ns);
+    return remo__ack_pending(ack) ? rc : 0;
 }
 
 /* A flush read is an operation of the thread whose writes it places. So the calling thread needs no slots. */

@@ -16,6 +16,8 @@
  *          the barrier's own fence skips these writes (remo__fence_except). All other fences cover them. */
 #pragma once
 
+#include <remo/ack.h>
+
 #include "remote/thread.h"
 
 /* Fence, and retry transient failures for op_timeout_ns at most. Returns 0 if all writes that `scope` covers
@@ -26,6 +28,11 @@
 int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, uint32_t peer, int *ret_loss);
 /* The same for all writes of `thread` to `peer` (remo__fence_peer in op.h), for `timeout_ns` at most. */
 int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
+
+/* Place a write of the calling thread to `peer`, started with `ack` (remo__ack_awaited), for `timeout_ns` at
+ * most. Returns 0 if the write is placed or lost; the ack has its status. Other writes may be in flight.
+ * Errors: those of a fence: the write may be in flight. */
+int remo__fence_write(struct remo__thread *thread, uint32_t peer, struct remo_ack *ack, uint64_t timeout_ns);
 
 /* Fence all operations of the node, exempt writes too, and retry as remo__fence_retry. For the close of a
  * channel: a late exempt write could overwrite memory that is reused. Threads: any. The calling thread need

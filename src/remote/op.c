@@ -13,8 +13,9 @@ static int wait_own(struct remo__ref ref, struct remo_ack *own, int rc, const ch
     if (remo__scheduler_of(node)) /* another task may compute before the thread posts the operations */
         remo__ensure_progress(ref.thread);
     if (rc == 0)
-        rc = remo_ack_wait(own, node->op_timeout_ns);
-    remo_ack_cancel(own);
+        rc = remo__ack_await(own, node->op_timeout_ns);
+    if (rc != 0)
+        remo_ack_cancel(own);
     if (rc == -ETIMEDOUT)
         return remo__peer_timeout(node, ref.node, what);
     return rc == -EHOSTDOWN ? remo__peer_fail(node, ref.node, what) : rc;
@@ -44,14 +45,14 @@ static int start_read(struct remo__ref ref, void *dst, size_t bytes, uint8_t fla
 
 int remo__op_read(struct remo__ref ref, void *dst, size_t bytes, struct remo_ack *ack) {
     struct remo_node *node = ref.thread->node;
-    struct remo_ack own = REMO_ACK_INIT;
+    struct remo_ack own = remo__ack_awaited(ref.thread);
     uint64_t piece_max = remo__piece_bytes_max(node, remo__is_direct(node, dst)), at = 0;
     uint8_t flags = ack ? REMO__OP_GATHER : 0;
     int rc = 0;
     do {
         uint64_t piece = remo__min(bytes - at, piece_max);
         rc = start_read(remo__ref_after(ref, at), (char *)dst + at, piece, flags, ack ? ack : &own,
-                        remo__deadline(node->op_timeout_ns));
+                        REMO__OP_DEADLINE);
         at += piece;
     } while (rc == 0 && at < bytes);
     if (!ack)
@@ -113,9 +114,8 @@ static int start_atomic(struct remo__ref ref, uint8_t kind, uint64_t operand, ui
 
 int remo__op_atomic(struct remo__ref ref, uint8_t kind, uint64_t operand, uint64_t compare, uint64_t *ret_old,
                     struct remo_ack *ack) {
-    struct remo_ack own = REMO_ACK_INIT;
-    int rc = start_atomic(ref, kind, operand, compare, ret_old, ack ? ack : &own,
-                          remo__deadline(ref.thread->node->op_timeout_ns));
+    struct remo_ack own = remo__ack_awaited(ref.thread);
+    int rc = start_atomic(ref, kind, operand, compare, ret_old, ack ? ack : &own, REMO__OP_DEADLINE);
     if (!ack)
         return wait_own(ref, &own, rc, "execute an atomic on");
     remo__ensure_progress(ref.thread);

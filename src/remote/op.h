@@ -1,8 +1,9 @@
 /* op.h - one network operation of a thread on a peer: the hot path.
  *
  * Model:      on a mapped fabric an operation is a few inline instructions on the peer's memory: no queue, no
- *             table, no system call. On other fabrics it uses a slot of the thread (slots.c). It holds
- *             everything that the completion needs, so a caller may stop waiting at any time.
+ *             table, no system call. So is an operation of an ofi node on itself. Others use a slot of the
+ *             thread (slots.c). It holds everything that the completion needs, so a caller may stop
+ *             waiting at any time.
  * Parameters: `ref` is the place. With an ack, the result is in place when the ack is complete; without one,
  *             on return.
  * Errors:     -EHOSTDOWN, -ETIMEDOUT, and those of the fabric's post. */
@@ -140,6 +141,14 @@ int remo__op_start_compare_swap(struct remo__ref ref, uint64_t expected, uint64_
 static inline bool remo__ack_pending(const struct remo_ack *ack) {
     return __atomic_load_n(&ack->pending, __ATOMIC_ACQUIRE) > 0;
 }
+/* Return an ack for which only the calling thread or task will wait, by remo__ack_await. `thread` is the
+ * calling thread. */
+struct remo_ack remo__ack_awaited(struct remo__thread *thread);
+/* Wait for the operations of such an ack, as remo_ack_wait does, in fewer steps. */
+int remo__ack_await(struct remo_ack *ack, uint64_t timeout_ns);
+/* Return whether no other thread is completing an operation of `thread`: it may resume a task of that thread,
+ * even one that has ended. */
+bool remo__ops_settled(struct remo__thread *thread);
 /* Wait for the operations of an ack, and cancel those still in flight after `timeout_ns`. The ack may then be
  * used again. Errors: those of remo_ack_wait. */
 int remo__ack_settle(struct remo_ack *ack, uint64_t timeout_ns);

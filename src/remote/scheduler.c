@@ -10,6 +10,9 @@
 
 #define LATEST_COUNT 4u     /* conditions that each check includes: of the tasks that have parked last */
 #define CHECKS_PER_OTHER 4u /* checks that include one of the others: it is probably not in the cache */
+/* The stacks of workers begin at different lines of a page. Otherwise the lines that workers use in quick
+ * succession would share a few sets of the first-level cache. */
+#define STACK_SHIFTS_BYTES 4096u
 
 static _Atomic uint16_t schedulers_opened;
 _Thread_local struct remo__scheduler *remo__scheduler __attribute__((tls_model("initial-exec")));
@@ -184,6 +187,10 @@ void remo__scheduler_expire(struct remo__scheduler *scheduler) {
 
 void remo__task_resume(struct remo__task *task) {
     struct remo__scheduler *scheduler = task->scheduler;
+    if (remo__scheduler == scheduler && task->state == REMO__TASK_PARKED && !task->is_ready) {
+        remo__scheduler_make_ready(task, 0);
+        return;
+    }
     if (atomic_exchange_explicit(&task->is_resumed, true, memory_order_acq_rel))
         return;
     struct remo__task *first = atomic_load_explicit(&scheduler->resumed, memory_order_relaxed);
@@ -210,6 +217,8 @@ struct remo__task *remo__scheduler_add(struct remo__scheduler *scheduler, void (
     remo__scheduler_count(&scheduler->live_count, 1);
     char *stack = remo__stacks_at(&scheduler->stacks, task->index - 1);
     size_t stack_bytes = scheduler->stacks.stack_bytes - remo__align_up(sizeof *task->last_error, 64);
+    if (task->holder & REMO__HOLDER_WORKER)
+        stack_bytes -= task->index * REMO__CACHE_LINE % STACK_SHIFTS_BYTES;
     task->last_error = (struct remo__last_error *)(stack + stack_bytes);
     task->last_error->sentence = NULL;
     task->last_error->code = 0;

@@ -88,16 +88,19 @@ static void finish_flush(struct remo__slots_peer *peer, uint64_t places, int sta
 static void finish(struct remo__slots *slots, uint32_t index, int status) {
     struct remo__slot *slot = &slots->slot[index];
     struct remo__slots_peer *peer = &slots->peers[slot->peer];
+    struct remo__slots_worker *worker = &slots->workers[slot->worker];
     if (slot->kind == REMO__OP_WRITE) {
         if (status != 0 && !slot->ack && !slot->exempt && !is_known_lost(slots, peer))
             remo__slots_note_error(peer, status);
         remo__slots_set(&peer->writes, peer->writes - 1);
+        remo__slots_set(&worker->writes, worker->writes - 1);
     } else {
         if (status == 0 && slot->dst)
             memcpy(slot->dst, slot->bounce, slot->bytes);
         if (slot->flushes)
             finish_flush(peer, slot->places, status);
         remo__slots_set(&peer->others, peer->others - 1);
+        remo__slots_set(&worker->others, worker->others - 1);
     }
     if (slot->ack)
         finish_ack(slot->ack, status);
@@ -228,14 +231,15 @@ bool remo__op_abandoned(struct remo_node *node, uint32_t peer) {
     return false;
 }
 
-bool remo__slots_has_early(struct remo__slots *slots, uint32_t peer, bool writes, uint64_t count) {
+bool remo__slots_has_early(struct remo__slots *slots, uint32_t peer, bool writes, uint64_t count,
+                           uint32_t worker) {
     bool found = false;
     if (!try_lock(slots))
         return true;
     for (uint32_t i = 0; i < slots->depth && !found; i++) {
         const struct remo__slot *slot = &slots->slot[i];
         found = slot->busy && slot->peer == peer && slot->number <= count
-                && (writes || slot->kind != REMO__OP_WRITE);
+                && (writes || slot->kind != REMO__OP_WRITE) && (worker == 0 || slot->worker == worker);
     }
     remo__mutex_unlock(slots->node, &slots->lock);
     return found;
@@ -261,6 +265,14 @@ uint32_t remo__slots_recork(struct remo__thread *thread, uint32_t depth) {
     return before;
 }
 
+bool remo__ops_settled(struct remo__thread *thread) {
+    struct remo__slots *slots = thread->slots;
+    if (!try_lock(slots))
+        return false;
+    remo__mutex_unlock(slots->node, &slots->lock);
+    return true;
+}
+
 uint64_t remo__ops_started(const struct remo__thread *thread) {
     return atomic_load(&thread->slots->started);
 }
@@ -269,7 +281,7 @@ bool remo__ops_have_ended(struct remo__thread *thread, uint64_t count) {
     if (remo__slots_progress(thread) == 0)
         return true;
     for (uint32_t peer = 0; peer < thread->node->size; peer++)
-        if (remo__slots_has_early(thread->slots, peer, true, count))
+        if (remo__slots_has_early(thread->slots, peer, true, count, 0))
             return false;
     return true;
 }
@@ -286,6 +298,7 @@ static void fill_slot(struct remo__start *start, uint32_t index) {
     slot->exempt = start->exempt;
     slot->tracked = start->tracked;
     slot->flushes = start->flushes;
+    slot->worker = start->worker;
     start->op.token = index;
     if (!start->bounce)
         return;
@@ -305,20 +318,29 @@ static void number_write(struct remo__slots_peer *peer, bool is_exempt) {
 
 static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
     struct remo__slots_peer *peer = &slots->peers[slot->peer];
+    struct remo__slots_worker *worker = &slots->workers[slot->worker];
     slot->busy = true;
     slot->number = atomic_fetch_add_explicit(&slots->started, 1, memory_order_release) + 1;
     slots->free_count--;
     remo__slots_set(&slots->in_flight, slots->in_flight + 1);
     if (slot->kind != REMO__OP_WRITE) {
         remo__slots_set(&peer->others, peer->others + 1);
+        remo__slots_set(&worker->others, worker->others + 1);
         slot->places = atomic_load(&peer->posted);
         if (slot->flushes)
             atomic_store(&peer->flushing, slot->places);
         return;
     }
     remo__slots_set(&peer->writes, peer->writes + 1);
+    remo__slots_set(&worker->writes, worker->writes + 1);
     if (!slots->node->fabric->caps.completion_placed)
         number_write(peer, slot->exempt);
+}
+
+/* Return whether the place of the operation is mapped. Then other operations on it are executed at once, so
+ * this one must not be deferred. */
+static bool is_mapped(const struct remo__start *start) {
+    return remo__peer_base(start->slots->node, start->op.peer) != NULL;
 }
 
 /* Return whether to defer the operation. Operations of tasks are posted together when no task is ready. The
@@ -326,7 +348,7 @@ static void count_posted(struct remo__slots *slots, struct remo__slot *slot) {
  * bounce block. */
 static bool try_defer(struct remo__start *start) {
     struct remo__op *op = &start->op;
-    if (remo__slots_get(&start->slots->cork_depth) == 0 && !start->of_task)
+    if ((remo__slots_get(&start->slots->cork_depth) == 0 && !start->of_task) || is_mapped(start))
         return false;
     if (op->kind == REMO__OP_WRITE && (op->flags & REMO__OP_INLINE)) {
         /* even without the flag, a fabric may copy the data from the bounce block when it posts */
@@ -356,7 +378,7 @@ static int post(struct remo__start *start) {
         count_posted(slots, &slots->slot[index]);
         return 1;
     }
-    if (slots->deferred_count > 0)
+    if (slots->deferred_count > 0 && !is_mapped(start))
         deferred_post(slots);
     if (has_deferred(slots, start->op.peer)) { /* earlier operations could not be posted */
         collect(slots);

@@ -6,6 +6,7 @@
 
 #include "remote/op.h"
 #include "remote/wait.h"
+#include "remote/workers.h"
 
 struct remo__slot {
     struct remo_ack *ack; /* NULL: the operation has none, or it was cancelled */
@@ -19,8 +20,14 @@ struct remo__slot {
     bool exempt;  /* a write that only remo__fence_leave flushes */
     bool tracked; /* remo__op_abandoned counts it at any peer */
     bool flushes; /* a read that flushes writes: those up to number `places` are placed when it is complete */
+    uint32_t worker; /* that has started it; 0: none */
     uint64_t places;
     uint64_t number; /* `started` when it was posted or deferred */
+};
+
+/* Operations of a worker in flight, to all peers. */
+struct remo__slots_worker {
+    uint32_t writes, others; /* (A) */
 };
 
 struct remo__slots_peer {
@@ -54,7 +61,8 @@ struct remo__slots {
     uint16_t free[REMO__SLOTS_MAX];
     struct remo__slot slot[REMO__SLOTS_MAX];
     struct remo__op deferred[REMO__SLOTS_MAX];
-    struct remo__slots_peer peers[]; /* [size] */
+    struct remo__slots_worker workers[REMO__WORKERS_MAX + 1]; /* by index; [0]: of all others */
+    struct remo__slots_peer peers[];                          /* [size] */
 };
 
 /* An operation to start: of at most the size that the fabric moves at once. */
@@ -66,12 +74,15 @@ struct remo__start {
     bool exempt; /* this and the next two: see struct remo__slot */
     bool tracked;
     bool flushes;
-    bool of_task; /* other tasks may run before the thread waits: defer the operation */
+    bool of_task;    /* other tasks may run before the thread waits: defer the operation */
+    uint32_t worker; /* the caller; 0: the caller is no worker */
     const void *src; /* a write through the bounce block: the source to copy into the block */
     void *dst;       /* a read or atomic through the block: where the result is copied to, or NULL */
     struct remo_ack *ack;
-    uint64_t deadline_ns; /* 0: do not wait */
+    uint64_t deadline_ns; /* 0: do not wait; or REMO__OP_DEADLINE */
 };
+
+#define REMO__OP_DEADLINE UINT64_C(1) /* op_timeout_ns after the start begins to wait: it rarely does */
 
 /* Post or defer the operation if a slot is free and the fabric's queue has room. Never blocks. Returns 1, 0
  * (retry later), or the error of the post. */
@@ -81,8 +92,10 @@ int remo__slots_try_start(struct remo__start *start);
 int remo__op_flush_writes(struct remo__thread *thread, struct remo_stats *stats, uint32_t peer,
                           uint64_t deadline_ns);
 /* Return whether one of the first `count` operations that these slots have started is in flight to the peer.
- * Writes count only if `writes`. Also true while another thread uses the slots. */
-bool remo__slots_has_early(struct remo__slots *slots, uint32_t peer, bool writes, uint64_t count);
+ * Writes count only if `writes`; `worker`: operations of others do not count, unless it is 0. Also true while
+ * another thread uses the slots. */
+bool remo__slots_has_early(struct remo__slots *slots, uint32_t peer, bool writes, uint64_t count,
+                           uint32_t worker);
 /* Set the sentence of an operation of these slots that failed with `status`. Returns `status`. */
 int remo__op_fail(struct remo__slots *slots, int status);
 

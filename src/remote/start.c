@@ -25,17 +25,26 @@ static void abandon_start(struct remo_ack *ack) {
         remo__task_resume(waiter);
 }
 
+static int wait_to_start(struct remo__start *start) {
+    struct remo_node *node = start->slots->node;
+    uint64_t deadline_ns =
+        start->deadline_ns == REMO__OP_DEADLINE ? remo__deadline(node->op_timeout_ns) : start->deadline_ns;
+    return remo__wait_polling(node, try_start, start, deadline_ns);
+}
+
 int remo__start(struct remo__start *start) {
     struct remo_node *node = start->slots->node;
     if (!remo__peer_is_up(node, start->op.peer))
         return remo__peer_fail(node, start->op.peer, "start an operation with");
     const struct remo__scheduler *scheduler = remo__scheduler_of(node);
     start->of_task = !node->mapped && scheduler && scheduler->thread == start->thread;
+    start->worker = start->of_task ? remo__holder_worker(start->thread->holder) : 0;
     if (start->ack) {
         remo__ack_set_thread(start->ack, start->thread);
         __atomic_fetch_add(&start->ack->pending, 1, __ATOMIC_RELAXED);
     }
-    int rc = remo__wait_polling(node, try_start, start, start->deadline_ns);
+    int rc = try_start(start);
+    rc = remo__likely(rc == 1) ? 0 : rc == 0 ? wait_to_start(start) : rc;
     if (rc != 0 && start->ack)
         abandon_start(start->ack);
     return rc;
@@ -55,8 +64,12 @@ uint64_t remo__piece_bytes_max(const struct remo_node *node, bool is_direct) {
 
 void remo__ensure_progress(struct remo__thread *thread) {
     const struct remo_node *node = thread->node;
-    /* A task may compute before the thread posts its operation. Workers return to a call that posts. */
-    bool may_be_deferred = remo__scheduler_of(node) && remo__scheduler != thread->workers;
-    if (!node->mapped && (!node->fabric->caps.driven_by_device || may_be_deferred))
+    const struct remo__scheduler *scheduler = remo__scheduler_of(node);
+    /* Workers return to a call that posts, and wait for each operation that they start; a poll of the program
+     * lets them continue. */
+    if (node->mapped || (scheduler && scheduler == thread->workers))
+        return;
+    /* A task may compute before the thread posts its operation. */
+    if (!node->fabric->caps.driven_by_device || scheduler)
         remo__request_sweeps(thread->node);
 }

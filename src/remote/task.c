@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <remo/task.h>
 
+#include "remote/op.h"
 #include "remote/scheduler.h"
 #include "remote/wait.h"
 #include "remote/watch.h"
@@ -86,6 +87,8 @@ int remo_scheduler_close(struct remo_scheduler *scheduler) {
                           "them, or wait until those without an id have ended",
                           count);
     remo__watch_remove(scheduler_of(scheduler));
+    while (!remo__ops_settled(scheduler_of(scheduler)->thread))
+        (void)remo__wait_resumed(scheduler_of(scheduler)->node, remo__deadline(REMO__NS_PER_US));
     remo__scheduler_close(scheduler_of(scheduler));
     remo__scheduler = NULL;
     return 0;

@@ -63,8 +63,8 @@ static void end_thread(struct remo__thread *thread) {
     }
     call_observers(thread);
     /* If a worker has not ended, the thread has left operations in flight, against the rules. The memory
-     * stays allocated, because these operations may refer to it. */
-    if (thread->workers && !remo__scheduler_lives(thread->workers))
+     * stays allocated, because these operations may refer to it; also while another thread completes one. */
+    if (thread->workers && !remo__scheduler_lives(thread->workers) && remo__ops_settled(thread))
         remo__scheduler_close(thread->workers);
     atomic_store(&thread->attached, DETACHED);
 }

@@ -19,6 +19,11 @@ struct remo__slots;
 #define REMO__HOLDER_TASK_SHIFT 8
 #define REMO__HOLDER_WORKER (UINT32_C(1) << 31)
 
+/* Return the index of the worker; 0: the holder is none. */
+static inline uint32_t remo__holder_worker(uint32_t holder) {
+    return holder & REMO__HOLDER_WORKER ? (holder & ~REMO__HOLDER_WORKER) >> REMO__HOLDER_TASK_SHIFT : 0;
+}
+
 /* One attached thread. Only this thread writes its counters; all threads read them (relaxed). */
 struct remo__thread {
     struct remo_node *node;

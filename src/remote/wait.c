@@ -189,14 +189,18 @@ static int never(void *ctx) {
     return 0;
 }
 
+int remo__wait_parked(struct remo__scheduler *scheduler, uint64_t deadline_ns) {
+    int rc = park(scheduler, NULL, NULL, deadline_ns, false);
+    return rc == -ETIMEDOUT ? remo__fail_static(rc, "timed out: nothing has resumed the task in time") : rc;
+}
+
 int remo__wait_resumed(struct remo_node *node, uint64_t deadline_ns) {
     struct remo__scheduler *scheduler = remo__scheduler_of(node);
     if (!scheduler)
         return remo__wait(node, never, NULL, deadline_ns);
     if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
         return remo__fail_static(-ETIMEDOUT, "timed out: no time is left to wait");
-    int rc = park(scheduler, NULL, NULL, deadline_ns, false);
-    return rc == -ETIMEDOUT ? remo__fail_static(rc, "timed out: nothing has resumed the task in time") : rc;
+    return remo__wait_parked(scheduler, deadline_ns);
 }
 
 /* Pause between two attempts. During the pause a worker may set the sentence of the task's operation. */

@@ -73,6 +73,8 @@ bool remo__wait_is_last_check(void);
 /* Park the calling task until remo__task_resume or the deadline; it may return early. A thread without tasks
  * waits until the deadline. Errors: -ETIMEDOUT. */
 int remo__wait_resumed(struct remo_node *node, uint64_t deadline_ns);
+/* Do the same in a task of the scheduler. The deadline has not passed yet. */
+int remo__wait_parked(struct remo__scheduler *scheduler, uint64_t deadline_ns);
 /* Find the tasks that are ready, and wait until one is. */
 void remo__find_task(struct remo__scheduler *scheduler);
 /* Run other tasks. The caller has changed the state of the running task: it is no longer RUNNING. Returns

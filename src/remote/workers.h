@@ -6,6 +6,7 @@
  *         The call returns when no worker is ready. So the operations of all workers overlap, and the call
  *         blocks only if a condition blocks that it checks.
  * Memory: the stacks are reserved when the thread starts its first worker, and kept until the thread ends.
+ * Fences: the fence of a worker need not cover operations of other workers, nor of the thread.
  * Errors: the sentence of a worker belongs to the worker; remo__worker_report copies it. */
 #pragma once
 

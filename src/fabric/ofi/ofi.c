@@ -267,8 +267,12 @@ static int ofi_connect(struct remo__fabric *fabric, uint32_t peer, const void *b
     ofi->kept = contact;
     atomic_store(&ofi->contacts[peer], contact);
     atomic_store(&fabric->peers[peer].connected, 1);
-    if (peer != fabric->rank)
+    if (peer != fabric->rank) {
         remo__ofi_target_admit(ofi, peer);
+        return 0;
+    }
+    atomic_store(&fabric->peers[peer].doorbell, &ofi->memory->bell);
+    atomic_store(&fabric->peers[peer].base, ofi->arena);
     return 0;
 }
 
@@ -277,6 +281,7 @@ static void ofi_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     if (peer >= fabric->size)
         return;
     atomic_store(&fabric->peers[peer].connected, 0);
+    atomic_store(&fabric->peers[peer].base, NULL);
     atomic_store(&ofi->contacts[peer], NULL);
     remo__ofi_target_cut_off(ofi, peer);
     remo__ofi_endpoints_wake(ofi); /* their operations in flight to the peer fail at the next poll */

@@ -10,7 +10,8 @@
  *          describes the price on devices with real RMA.
  * Order:   a CPU executes all operations of an endpoint to a peer one after the other, in the order posted.
  *          So atomics are atomic with the CPU's, fences need no operation, and a completion means placed.
- *          Operations on the node itself are executed when they are posted.
+ *          Operations on the node itself are executed when they are posted, and the node may execute them
+ *          by its CPU instead (`base` of the node itself in fabric.h).
  * Failure: a link whose connection is lost is not made again, because messages in between would be missing.
  *          Its operations end when the node cuts the peer off (fabric.h). After that the target thread
  *          executes none of the peer's requests. A new incarnation of the peer gets a new link.

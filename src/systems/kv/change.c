@@ -28,16 +28,16 @@ static int unlock_with_status(struct remo_kv *kv, uint64_t hash, int status) {
     return status != 0 ? status : rc;
 }
 
-/* Release the stripe after a write to `node`, when the write is no longer in flight. */
-static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash,
-                              uint32_t node) {
+/* Release the stripe after a write to `node`, when the write is no longer in flight. `is_home`: the same node
+ * has the lock. */
+static int unlock_after_write(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t hash, uint32_t node,
+                              bool is_home, struct remo_ack *ack) {
     uint32_t stripe = remo__kv_stripe_of(kv, hash);
-    bool is_same_node = remo_lock_home(kv->locks, stripe) == node;
     int rc = 0;
-    if (!is_same_node && !kv->node->mapped) /* the ack of the write returns its loss */
-        rc = remo__fence_retry_peer(mine->thread, node, kv->node->op_timeout_ns, NULL);
+    if (!is_home && !kv->node->mapped) /* the ack of the write returns its loss */
+        rc = remo__fence_write(mine->thread, node, ack, kv->node->op_timeout_ns);
     if (rc == 0)
-        rc = unlock_stripe(kv, hash, is_same_node ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
+        rc = unlock_stripe(kv, hash, is_home ? REMO_FENCE_PAIR : REMO_FENCE_NONE);
     else
         rc = -EAGAIN;
     return rc == -EAGAIN ? remo__kv_keep_locked(kv, mine, stripe, node) : rc;
@@ -112,12 +112,13 @@ static int await_write(const struct remo_kv *kv, struct remo__kv_thread *mine, s
 static inline __attribute__((always_inline)) int
 write_and_unlock(struct remo_kv *kv, struct remo__kv_thread *mine, const struct next_value *next,
                  uint64_t hash, const struct remo__kv_location *place) {
-    struct remo_ack ack = REMO_ACK_INIT;
     uint32_t node = remo__kv_entry_node(place->entry);
+    bool is_home = remo_lock_home(kv->locks, remo__kv_stripe_of(kv, hash)) == node;
+    struct remo_ack ack = is_home ? (struct remo_ack)REMO_ACK_INIT : remo__ack_awaited(mine->thread);
     remo__cork(mine->thread); /* post the write and the release together */
     int rc = write_value(kv, mine, next, hash, place, &ack);
-    int released = unlock_after_write(kv, mine, hash,
-                                      node); /* even after an error: a failed write may be placed in part */
+    /* even after an error: a failed write may be placed in part */
+    int released = unlock_after_write(kv, mine, hash, node, is_home, &ack);
     remo__uncork(mine->thread);
     int written = await_write(kv, mine, &ack);
     rc = rc != 0 ? rc : written;

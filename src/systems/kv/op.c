@@ -172,7 +172,7 @@ static void probe_slot(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     struct remo__kv_key key = remo__kv_key_of(op, state->hash);
     struct remo__kv_snapshot snapshot;
     enum remo__kv_verdict verdict;
-    if (remo__unlikely(!kv->node->mapped)) {
+    if (remo__unlikely(!kv->node->mapped) && !remo__kv_mapped(kv, mine, state->entry)) {
         start_read(kv, mine, state);
         return;
     }

@@ -1,6 +1,6 @@
 /* test_task_waits.c - tasks of one thread whose waits affect each other: a mutex, deadlines, a pin, a fence,
- * an ack, a condition that calls the library, the wait of the thread after its last task, a stack of the
- * minimum size. */
+ * operations on the node itself, an ack, a condition that calls the library, the wait of the thread after its
+ * last task, a stack of the minimum size. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -239,6 +239,36 @@ static int fences(struct remo_node *node, void *ctx) {
         CHECK(run_two(scheduler, read_on, write_and_fence, &fencing) == 0);
         CHECK_OK(remo_scheduler_close(scheduler));
     }
+    CHECK_OK(cluster_meet());
+    remo_region_close(fencing.region);
+    return 0;
+}
+
+/* ---- own: the node's operations on itself keep their order, although some are executed at once ---- */
+
+static int write_to_itself(void *ctx) {
+    struct fencing *fencing = ctx;
+    uint32_t rank = remo_node_rank(fencing->node);
+    for (uint64_t i = 1, word = 0; i <= 100; i++) {
+        CHECK_OK(remo_region_write_immediate(fencing->region, rank, 0, &i, sizeof i, 1, NULL));
+        CHECK_OK(remo_region_read(fencing->region, rank, 0, &word, sizeof word, NULL));
+        CHECK_EQUAL(word, i);
+        CHECK_OK(remo_region_write(fencing->region, rank, 0, &(uint64_t){0}, sizeof word, 0, NULL));
+        CHECK_OK(remo_region_fetch_add(fencing->region, rank, 0, i, &word, NULL));
+        CHECK_EQUAL(word, 0);
+        CHECK_OK(remo_fence(fencing->node, REMO_FENCE_THREAD, 0));
+    }
+    return 0;
+}
+
+static int own(struct remo_node *node, void *ctx) {
+    struct fencing fencing = {.node = node};
+    struct remo_scheduler *scheduler;
+    (void)ctx;
+    CHECK_OK(remo_region_open(remo_node_root(node), "region", 16, NULL, &fencing.region));
+    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+    CHECK(run_two(scheduler, write_to_itself, end_at_once, &fencing) == 0);
+    CHECK_OK(remo_scheduler_close(scheduler));
     CHECK_OK(cluster_meet());
     remo_region_close(fencing.region);
     return 0;
@@ -554,6 +584,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(deadlines, 1),
         CLUSTER_TEST(pins, 2),
         CLUSTER_TEST(fences, 2),
+        CLUSTER_TEST(own, 1),
         CLUSTER_TEST(acks, 2),
         CLUSTER_TEST(spawning, 1),
         CLUSTER_TEST(windows, 2, .op_timeout_ns = 10 * SECOND),
