@@ -34,7 +34,8 @@ static int poll_nothing(struct remo__endpoint *endpoint, struct remo__completion
 }
 
 static const struct remo__fabric_ops ops = {.name = "test", .post = post_recorded, .poll = poll_nothing};
-static struct remo__fabric fabric = {.ops = &ops, .caps.batch_max = 1};
+static struct remo__fabric_peer fabric_peers[PEERS]; /* none is mapped */
+static struct remo__fabric fabric = {.ops = &ops, .caps.batch_max = 1, .peers = fabric_peers};
 static struct remo_node node;
 static struct remo__slots *slots;
 
