@@ -83,7 +83,7 @@ static void set_waiter(const struct any *any, struct remo__thread *thread, struc
 
 static bool are_of_thread(const struct any *any, const struct remo__thread *thread) {
     for (uint32_t i = 0; i < any->count; i++)
-        if (any->acks[i] && any->acks[i]->thread && any->acks[i]->thread != thread)
+        if (any->acks[i] && any->acks[i]->thread && remo__ack_thread(any->acks[i]) != thread)
             return false;
     return true;
 }

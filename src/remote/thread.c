@@ -63,9 +63,12 @@ static void end_thread(struct remo__thread *thread) {
     }
     call_observers(thread);
     /* If a worker has not ended, the thread has left operations in flight, against the rules. The memory
-     * stays allocated, because these operations may refer to it; also while another thread completes one. */
-    if (thread->workers && !remo__scheduler_lives(thread->workers) && remo__ops_settled(thread))
+     * stays allocated, because these operations may refer to it. */
+    if (thread->workers && !remo__scheduler_lives(thread->workers)) {
+        while (!remo__ops_settled(thread)) /* another thread completes an operation at this moment */
+            sched_yield();
         remo__scheduler_close(thread->workers);
+    }
     atomic_store(&thread->attached, DETACHED);
 }
 

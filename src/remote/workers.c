@@ -25,8 +25,8 @@ int remo__worker_start(struct remo__thread *thread, int (*run)(void *ctx), void 
 static void run_ready(struct remo__scheduler *workers) {
     if (!workers->node->mapped)
         (void)remo__slots_progress(workers->thread);
-    if (!workers->first_ready)
-        (void)remo__scheduler_check(workers, true);
+    /* A worker that waits for a lock must not wait until no other is ready: it may hold the lock already. */
+    (void)remo__scheduler_check(workers, true);
     if (workers->timer_count > 0)
         remo__scheduler_expire(workers);
     while (workers->first_ready) {
