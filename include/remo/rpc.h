@@ -124,7 +124,7 @@ enum remo_rpc_fate {
 
 /* A call. The caller sets the first part, starts the call, and keeps the struct and its buffers in
  * place until the call has ended. Zero the struct before its first use. */
-struct remo_rpc_call {
+struct remo_rpc_op {
     uint32_t node, number;
     const void *request;
     size_t request_bytes; /* at most REMO_RPC_BYTES_MAX */
@@ -133,7 +133,7 @@ struct remo_rpc_call {
     uint64_t timeout_ns; /* from the start; REMO_FOREVER: no limit */
     /* Called when the call has ended, once, by a thread that serves; NULL: not called. The call may
      * be started again, or freed, in the function, which must not wait. */
-    void (*done)(struct remo_rpc_call *call);
+    void (*done)(struct remo_rpc_op *call);
     void *ctx; /* of the caller; the library does not use it */
 
     /* results, valid when the call has ended */
@@ -144,10 +144,12 @@ struct remo_rpc_call {
     /* the library's */
     struct {
         struct remo_rpc *rpc;
-        struct remo_rpc_call *next, *previous;
+        void *thread;
+        struct remo_rpc_op *next, *previous;           /* in a queue */
+        struct remo_rpc_op *done_next, *done_previous; /* in the list of calls with `done` */
         uint64_t deadline_ns;
-        uint64_t word; /* flags of the request */
-        uint32_t slot, serial;
+        uint64_t head, rest; /* of the request */
+        uint32_t slot;
         uint32_t state; /* atomic */
     } own;
 };
@@ -176,20 +178,20 @@ REMO_API int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number,
  * Errors: those of remo_rpc_call, except -ETIMEDOUT and -EDEADLK, and
  *   -EAGAIN  the node has not opened the service yet; see remo_channel_wait
  *   -EBUSY   the call is in flight */
-REMO_API int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_call *call);
+REMO_API int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call);
 /* Wait until a call without `done` has ended, and return its status. The call's timeout is the
  * limit.
  * Errors: those of remo_rpc_call, and
  *   -EINVAL  the call has `done`, or was never started */
-REMO_API int remo_rpc_wait(struct remo_rpc_call *call);
+REMO_API int remo_rpc_wait(struct remo_rpc_op *call);
 /* Serve requests of this node, and return the status of the call. Does not wait.
  * Errors: those of remo_rpc_wait, and
  *   -EINPROGRESS  the call has not ended */
-REMO_API int remo_rpc_test(struct remo_rpc_call *call);
+REMO_API int remo_rpc_test(struct remo_rpc_op *call);
 /* End a call; then `done` is not called, and the struct and its buffers may be reused. If the call is
  * in flight, its status becomes -ECANCELED, and its fate NOT_SENT or UNKNOWN. Waits for a `done` that
  * runs in another thread. Not for a call without a start. */
-REMO_API void remo_rpc_cancel(struct remo_rpc_call *call);
+REMO_API void remo_rpc_cancel(struct remo_rpc_op *call);
 /* Run handler `number` of `node`, without a reply. Copied on return. Waits for room in the ring of
  * the node, for op_timeout_ns at most; in a handler it does not wait. A success does not prove that the
  * handler runs: the node may fail, close the service, or have no such handler.
@@ -240,7 +242,7 @@ REMO_API int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t n
 /* ---- statistics ---- */
 
 /* Of one handler on this node, since it was registered. */
-struct remo_rpc_stats {
+struct remo_rpc_handler_stats {
     uint64_t requests; /* handlers that have started, for calls and posts */
     uint64_t errors;   /* of these, handlers that returned a negative status, or replied with one */
     uint64_t deferred, forwarded;
@@ -249,6 +251,7 @@ struct remo_rpc_stats {
 /* Errors:
  *   -ENOENT  there is no such handler
  *   -EINVAL  an argument is NULL */
-REMO_API int remo_rpc_stats(const struct remo_rpc *rpc, uint32_t number, struct remo_rpc_stats *ret_stats);
+REMO_API int remo_rpc_stats(const struct remo_rpc *rpc, uint32_t number,
+                            struct remo_rpc_handler_stats *ret_stats);
 
 REMO_END
