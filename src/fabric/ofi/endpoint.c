@@ -173,11 +173,13 @@ void remo__ofi_endpoint_close(struct remo__endpoint *public) {
 
 static int self_write(struct ofi_fabric *ofi, const struct remo__op *op) {
     struct ofi_memory *memory = ofi->memory;
+    uint64_t claimed;
+    if ((op->flags & REMO__OP_IMM) && !remo__ofi_imms_claim(&memory->imms, &claimed))
+        return remo__fail_static(-EAGAIN, "this node's queue of immediates is full; retry");
     remo__mapped_copy_to(ofi->arena + op->remote, op->local, op->size_bytes);
     if (op->flags & REMO__OP_IMM) {
         uint32_t rank = ofi->base.rank;
-        if (!remo__ofi_imms_push(&memory->imms, rank, atomic_load(&ofi->cut_off_counts[rank]), op->imm))
-            return remo__fail_static(-EAGAIN, "this node's queue of immediates is full; retry");
+        remo__ofi_imms_fill(&memory->imms, claimed, rank, atomic_load(&ofi->cut_off_counts[rank]), op->imm);
         remo__ofi_imms_notify(&memory->imms);
     }
     remo__mapped_fence(); /* a completion means placed; also pairs with the sleeper's fence */

@@ -103,6 +103,9 @@ static enum ofi_run_state run_write(struct ofi_run *run, struct ofi_memory *memo
         return OFI_RUN_BAD;
     if (!remo__ofi_ranges_cover(&memory->ranges, record->offset, record->size_bytes))
         return run_fail(run, -EACCES) ? OFI_RUN_DONE : OFI_RUN_BAD;
+    uint64_t claimed;
+    if (imm && !remo__ofi_imms_claim(&memory->imms, &claimed))
+        return OFI_RUN_STALLED;
     remo__mapped_copy_to(memory->arena + record->offset, data, record->size_bytes);
     run->unfenced = true;
     if (record->flags & (REMO__OP_IMM | REMO__OP_NOTIFY))
@@ -110,9 +113,7 @@ static enum ofi_run_state run_write(struct ofi_run *run, struct ofi_memory *memo
     if (imm) {
         uint32_t value;
         memcpy(&value, imm, sizeof value);
-        if (!remo__ofi_imms_push(&memory->imms, run->peer, run->cut_off_count, value))
-            /* the retry places the data again, which is indistinguishable from a slow placement */
-            return OFI_RUN_STALLED;
+        remo__ofi_imms_fill(&memory->imms, claimed, run->peer, run->cut_off_count, value);
         run->imms = true;
     }
     return OFI_RUN_DONE;

@@ -11,7 +11,7 @@ void remo__ofi_imms_init(struct ofi_imms *imms, _Atomic uint32_t *cut_off_counts
         atomic_store_explicit(&imms->cells[i].turn, i, memory_order_relaxed);
 }
 
-bool remo__ofi_imms_push(struct ofi_imms *imms, uint32_t peer, uint32_t cut_off_count, uint32_t value) {
+bool remo__ofi_imms_claim(struct ofi_imms *imms, uint64_t *ret_at) {
     uint64_t at = atomic_load_explicit(&imms->tail, memory_order_relaxed);
     for (;;) { /* ends: each lost race is another thread's success, until the queue is full */
         struct ofi_imm_cell *cell = &imms->cells[at % REMO__OFI_IMMS_MAX];
@@ -24,12 +24,18 @@ bool remo__ofi_imms_push(struct ofi_imms *imms, uint32_t peer, uint32_t cut_off_
         }
         if (atomic_compare_exchange_weak_explicit(&imms->tail, &at, at + 1, memory_order_relaxed,
                                                   memory_order_relaxed)) {
-            cell->imm = (struct remo__imm){.peer = peer, .value = value};
-            cell->cut_off_count = cut_off_count;
-            atomic_store_explicit(&cell->turn, at + 1, memory_order_release);
+            *ret_at = at;
             return true;
         }
     }
+}
+
+void remo__ofi_imms_fill(struct ofi_imms *imms, uint64_t at, uint32_t peer, uint32_t cut_off_count,
+                         uint32_t value) {
+    struct ofi_imm_cell *cell = &imms->cells[at % REMO__OFI_IMMS_MAX];
+    cell->imm = (struct remo__imm){.peer = peer, .value = value};
+    cell->cut_off_count = cut_off_count;
+    atomic_store_explicit(&cell->turn, at + 1, memory_order_release);
 }
 
 void remo__ofi_imms_notify(struct ofi_imms *imms) {

@@ -76,6 +76,12 @@ uint64_t remo__rpc_rest(const struct remo_rpc *rpc, uint32_t node, uint64_t dead
 
 /* ---- the end of a call ---- */
 
+/* The slot of the call is used by another call from now on, or by none. */
+static void leave_slot(struct remo__rpc_transport *transport, const struct remo_rpc_op *call) {
+    if (remo__unlikely(call->done != NULL))
+        atomic_store(&transport->slot[call->own.slot].call, NULL);
+}
+
 /* End the call. The caller may reuse it as soon as the fate is set. */
 static void end_call(struct remo_rpc_op *call, int status, enum remo_rpc_fate fate, size_t reply_bytes) {
     call->status = status;
@@ -98,6 +104,7 @@ static inline void take_reply(struct remo__rpc_transport *transport, struct remo
         remo__copy_from(call->reply, reply->data, bytes);
     else if (call->reply)
         status = -EMSGSIZE;
+    leave_slot(transport, call);
     remo__rpc_slot_give(transport, call->own.slot, reply->head >> 16 & 0xf);
     end_call(call, status, fate, bytes);
 }
@@ -111,6 +118,7 @@ static bool end_if_gone(struct remo__rpc_transport *transport, struct remo_rpc_o
         take_reply(transport, call, &reply);
         return true;
     }
+    leave_slot(transport, call);
     remo__rpc_slot_abandon(transport, call->own.slot, true);
     end_call(call, -EHOSTDOWN, REMO_RPC_UNKNOWN, 0);
     return true;
@@ -143,6 +151,7 @@ static void give_up(struct remo__rpc_transport *transport, struct remo_rpc_op *c
     uint32_t state = __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE);
     if (state == REMO__RPC_CALL_QUEUED && end_queued(transport, call, status))
         return;
+    leave_slot(transport, call);
     remo__rpc_slot_abandon(transport, call->own.slot, false);
     end_call(call, status, REMO_RPC_UNKNOWN, 0);
 }
@@ -214,28 +223,63 @@ static void unlist(struct remo__rpc_transport *transport, struct remo_rpc_op *ca
     remo__mutex_unlock(transport->node, &transport->calls_mutex);
 }
 
-/* Find a call that has ended, and remove it from the list. done_mutex is held, so no other thread ends one. */
-static struct remo_rpc_op *next_done(struct remo__rpc_transport *transport) {
-    struct remo_rpc_op *call, *next;
+/* Return the call with `done` of a slot whose reply has arrived, or NULL. done_mutex is held, so no other thread
+ * ends one. */
+static struct remo_rpc_op *end_replied(struct remo__rpc_transport *transport, uint32_t slot) {
+    struct remo_rpc_op *call = atomic_load(&transport->slot[slot].call);
+    if (!call || __atomic_load_n(&call->own.state, __ATOMIC_SEQ_CST) != REMO__RPC_CALL_SENT
+        || call->own.slot != slot || !check_call(transport, call))
+        return NULL; /* a call that is not sent yet is marked again (remo__rpc_slot_recheck) */
+    unlist(transport, call);
+    return call;
+}
+
+static struct remo_rpc_op *next_replied(struct remo__rpc_transport *transport) {
+    for (uint32_t first = 0; first < REMO__RPC_SLOTS_TOTAL; first += 64) {
+        const _Atomic uint64_t *word =
+            (void *)remo__rpc_own_state(transport, REMO__RPC_AT_ENDED + first / 64 * 8);
+        uint64_t bits;
+        while ((bits = atomic_load_explicit(word, memory_order_acquire)) != 0) {
+            uint32_t slot = first + (uint32_t)__builtin_ctzll(bits);
+            (void)remo__rpc_clear_bit(transport->state->own, REMO__RPC_AT_ENDED, slot);
+            struct remo_rpc_op *call = slot < REMO__RPC_SLOTS_TOTAL ? end_replied(transport, slot) : NULL;
+            if (call)
+                return call;
+        }
+    }
+    return NULL;
+}
+
+/* Return a call that has ended without a reply, or NULL. done_mutex is held. */
+static struct remo_rpc_op *next_failed(struct remo__rpc_transport *transport) {
+    uint64_t now = atomic_load(&transport->timed_count) > 0 ? remo__now_ns() : 0;
+    struct remo_rpc_op *call;
+    bool is_over = false;
     (void)remo__mutex_lock(transport->node, &transport->calls_mutex, REMO_FOREVER);
-    call = transport->first_done;
-    remo__mutex_unlock(transport->node, &transport->calls_mutex);
-    for (; call; call = next) {
-        bool is_starting = __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE) == REMO__RPC_CALL_STARTING;
-        bool is_over = !is_starting && check_call(transport, call);
-        if (!is_over && !is_starting && remo__remaining_ns(call->own.deadline_ns) == 0) {
+    for (call = transport->first_done; call; call = call->own.done_next) {
+        if (__atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE) == REMO__RPC_CALL_STARTING)
+            continue;
+        is_over = check_call(transport, call);
+        if (!is_over && call->own.deadline_ns != REMO_FOREVER && now >= call->own.deadline_ns) {
             give_up(transport, call, -ETIMEDOUT);
             is_over = true;
         }
-        (void)remo__mutex_lock(transport->node, &transport->calls_mutex, REMO_FOREVER);
-        next = call->own.done_next;
         if (is_over)
-            unlist_locked(transport, call);
-        remo__mutex_unlock(transport->node, &transport->calls_mutex);
-        if (is_over)
-            return call;
+            break;
     }
-    return NULL;
+    if (is_over)
+        unlist_locked(transport, call);
+    remo__mutex_unlock(transport->node, &transport->calls_mutex);
+    return is_over ? call : NULL;
+}
+
+static struct remo_rpc_op *next_done(struct remo__rpc_transport *transport) {
+    struct remo_rpc_op *call = next_replied(transport);
+    if (call || !atomic_exchange(&transport->must_scan, false))
+        return call;
+    if ((call = next_failed(transport)) != NULL)
+        atomic_store(&transport->must_scan, true); /* there may be more */
+    return call;
 }
 
 static void run_done(struct remo__rpc_transport *transport, struct remo__thread *thread,

@@ -15,10 +15,16 @@ static uint64_t result_of(struct remo__rpc_transport *transport, uint32_t node, 
 
 /* ---- writing ---- */
 
+static void mark_ended(const struct remo__rpc_transport *transport, uint32_t node, uint32_t slot) {
+    char *state = (char *)(uintptr_t)remo__memory_mapped(transport->state, node, 0);
+    if (state)
+        (void)remo__rpc_set_bit(state, REMO__RPC_AT_ENDED, slot);
+}
+
 /* The head is stored last: it proves that the rest is complete. */
 static void write_mapped(struct remo__rpc_transport *transport, struct remo__thread *thread,
-                         const struct remo_rpc *rpc, uint32_t node, char *to, uint64_t head, uint64_t result,
-                         const void *data, bool has_done) {
+                         const struct remo_rpc *rpc, uint32_t node, uint32_t slot, char *to, uint64_t head,
+                         uint64_t result, const void *data, bool has_done) {
     size_t bytes = head & 0xffff;
     struct remo_stats *stats = remo__channel_counters(rpc->channel, thread);
     remo__copy_to(to + REMO__RPC_REPLY_BYTES, data, bytes);
@@ -27,6 +33,8 @@ static void write_mapped(struct remo__rpc_transport *transport, struct remo__thr
     remo__count(&stats->writes, 1);
     remo__count(&stats->imms, 1);
     remo__count(&stats->bytes, REMO__RPC_REPLY_BYTES + bytes);
+    if (remo__unlikely(has_done))
+        mark_ended(transport, node, slot);
     remo__mapped_notify(&transport->node->fabric->peers[node]);
     thread->unfenced = false;
     if (remo__unlikely(has_done))
@@ -35,21 +43,21 @@ static void write_mapped(struct remo__rpc_transport *transport, struct remo__thr
 
 /* Write `image` into the slots of `node`, or queue it. */
 static int write_slots(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
-                       uint64_t offset, const void *image, size_t bytes, bool is_immediate) {
+                       uint64_t offset, const void *image, size_t bytes, uint32_t immediate) {
     struct remo__rpc_transport *transport = rpc->transport;
     struct remo__ref ref;
     int rc = -ETIMEDOUT;
     if (remo__memory_find_now(transport->slots, thread, node, offset, &ref)) {
         ref.stats = remo__channel_counters(rpc->channel, thread);
-        rc = is_immediate ? remo__channel_write_immediate_flags(transport->channel, ref, image, bytes, 0,
-                                                                REMO__WRITE_TRY, NULL)
-                          : remo__op_write(ref, image, bytes, REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
+        rc = immediate > 0 ? remo__channel_write_immediate_flags(transport->channel, ref, image, bytes,
+                                                                 immediate, REMO__WRITE_TRY, NULL)
+                           : remo__op_write(ref, image, bytes, REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
     }
     if (rc == 0)
         return 0;
     if (remo__is_departure(rc) || remo__rpc_is_gone(transport, node))
         return remo__fail(-EHOSTDOWN, "cannot reply to node %u: it has failed or left", node);
-    return remo__rpc_queue_write(thread, rpc, node, offset, image, bytes, is_immediate);
+    return remo__rpc_queue_write(thread, rpc, node, offset, image, bytes, immediate);
 }
 
 static __attribute__((noinline)) int write_unmapped(struct remo__thread *thread, const struct remo_rpc *rpc,
@@ -60,7 +68,8 @@ static __attribute__((noinline)) int write_unmapped(struct remo__thread *thread,
     uint64_t key = remo__rpc_reply_key(slot, remo__rpc_serial(words->call));
     size_t bytes = remo__rpc_encode_reply(image, head, result, data, key);
     remo__rpc_order(rpc->transport, thread, node);
-    return write_slots(thread, rpc, node, remo__rpc_reply_offset(slot), image, bytes, has_done);
+    return write_slots(thread, rpc, node, remo__rpc_reply_offset(slot), image, bytes,
+                       has_done ? slot + 1 : 0);
 }
 
 int remo__rpc_send_reply(struct remo__rpc_transport *transport, struct remo__thread *thread,
@@ -79,7 +88,7 @@ int remo__rpc_send_reply(struct remo__rpc_transport *transport, struct remo__thr
     char *to = (char *)(uintptr_t)remo__memory_mapped(transport->slots, node, remo__rpc_reply_offset(slot));
     if (remo__unlikely(!to || remo__rpc_is_gone(transport, node)))
         return remo__fail(-EHOSTDOWN, "cannot reply to node %u: it has failed or left", node);
-    write_mapped(transport, thread, rpc, node, to, head, result, data, has_done);
+    write_mapped(transport, thread, rpc, node, slot, to, head, result, data, has_done);
     return 0;
 }
 
@@ -190,7 +199,7 @@ static int send_note(struct remo__rpc_turn *turn, uint32_t node) {
     uint64_t offset = (uint64_t)slot * REMO__RPC_SLOT_BYTES + hop * sizeof note;
     struct remo__ref ref;
     if (!turn->transport->mapped)
-        return write_slots(turn->thread, turn->rpc, origin, offset, &note, sizeof note, false);
+        return write_slots(turn->thread, turn->rpc, origin, offset, &note, sizeof note, 0);
     if (!remo__memory_find_now(turn->transport->slots, turn->thread, origin, offset, &ref))
         return remo__fail(-EHOSTDOWN, "cannot forward the request of node %u: it has failed or left", origin);
     ref.stats = remo__channel_counters(turn->rpc->channel, turn->thread);

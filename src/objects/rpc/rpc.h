@@ -6,7 +6,7 @@
  *         that peer here; held while its handlers run. done_mutex: held while callbacks `done` run.
  *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call.
  *         A thread that holds send_mutex, calls_mutex or slots_mutex neither waits nor runs user code.
- *         Order: receive_mutex or done_mutex, send_mutex, slots_mutex; calls_mutex is a leaf. */
+ *         Order: receive_mutex or done_mutex, calls_mutex, send_mutex, slots_mutex. */
 #pragma once
 
 #include <remo/rpc.h>
@@ -29,11 +29,13 @@
 #define REMO__RPC_SLOT_BYTES \
     (REMO__RPC_NOTES + (uint32_t)(REMO__RPC_REPLY_BYTES + REMO__RPC_DATA_MAX + 63) / 64 * 64)
 
-/* A node's memory "state". Peers change `pending` and `woken` only on mapped fabrics, by CPU atomics. */
+/* A node's memory "state". Peers change bits only on mapped fabrics, by CPU atomics; elsewhere the node itself
+ * does, when it receives an immediate. */
 #define REMO__RPC_AT_POLLERS 0u   /* u64: threads that poll for requests, awake */
 #define REMO__RPC_AT_PENDING 64u  /* [4] u64: a bit for each peer whose ring may have a request */
 #define REMO__RPC_AT_WOKEN 128u   /* [4] u64: a bit for each peer whose immediate is in flight */
-#define REMO__RPC_AT_CREDITS 192u /* [size] u64: position that the peer has consumed, of our ring there */
+#define REMO__RPC_AT_ENDED 192u   /* [16] u64: a bit for each slot whose call has `done` and a reply */
+#define REMO__RPC_AT_CREDITS 320u /* [size] u64: position that the peer has consumed, of our ring there */
 
 struct remo__rpc_queued; /* a copied message that waits for room */
 
@@ -76,6 +78,7 @@ struct remo__rpc_slot {
     _Atomic uint16_t node;   /* to which the call was sent */
     _Atomic uint16_t next;
     _Atomic uint8_t state;
+    _Atomic(struct remo_rpc_op *) call; /* with `done`; changes to NULL under done_mutex */
 };
 
 struct remo__rpc_transport {
@@ -104,8 +107,10 @@ struct remo__rpc_transport {
     struct remo_rpc_op *first_done;
     _Atomic uint32_t timed_count; /* of those, calls with a deadline */
     _Atomic bool must_look;       /* requests may have arrived that no thread serves */
+    _Atomic bool must_scan;       /* calls with `done` may have ended without a reply */
     _Atomic bool missed_done;     /* a thread found done_mutex held: look again after its release */
     struct remo__thread_observer observer;
+    uint64_t next_look_ns; /* of the service thread */
 };
 
 struct remo__rpc_counts {
@@ -173,9 +178,10 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call);
  * an error. */
 int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
                            struct remo__rpc_words words, const void *data, bool queues);
-/* Queue a reply or note whose write could not start: `bytes` at `offset` in the slots of `node`. */
+/* Queue a reply or note whose write could not start: `bytes` at `offset` in the slots of `node`. `immediate`: 0,
+ * or 1 + the slot of a call with `done`. */
 int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
-                          uint64_t offset, const void *image, size_t bytes, bool is_immediate);
+                          uint64_t offset, const void *image, size_t bytes, uint32_t immediate);
 /* Remove a call from the queue. Returns whether it was there: it was not sent. */
 bool remo__rpc_unqueue(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
 /* Send what is queued and owed, as far as possible. */
@@ -213,6 +219,9 @@ struct remo__rpc_reply {
  * unmapped fabrics. Takes its credit. */
 bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, uint64_t *image,
                           struct remo__rpc_reply *ret_reply);
+
+/* A call with `done` counts as sent. If its reply has arrived before, mark it as ended again. */
+void remo__rpc_slot_recheck(struct remo__rpc_transport *transport, uint32_t slot, uint32_t serial);
 
 static inline char *remo__rpc_slot_memory(const struct remo__rpc_transport *transport, uint32_t slot) {
     return transport->slots->own + (size_t)slot * REMO__RPC_SLOT_BYTES;
@@ -267,6 +276,20 @@ int remo__rpc_send_reply(struct remo__rpc_transport *transport, struct remo__thr
                          enum remo__rpc_kind kind, int status, const void *data, size_t bytes);
 /* The service closes: answer its deferred requests. */
 void remo__rpc_abandon_deferred(const struct remo_rpc *rpc, struct remo__thread *thread);
+
+/* Change a bit of the state at `base`, the start of some node's state. Returns the word before. */
+static inline uint64_t remo__rpc_set_bit(char *base, uint32_t at, uint32_t bit) {
+    _Atomic uint64_t *word = (void *)(base + at + bit / 64 * 8);
+    return atomic_fetch_or(word, UINT64_C(1) << bit % 64);
+}
+static inline uint64_t remo__rpc_clear_bit(char *base, uint32_t at, uint32_t bit) {
+    _Atomic uint64_t *word = (void *)(base + at + bit / 64 * 8);
+    return atomic_fetch_and(word, ~(UINT64_C(1) << bit % 64));
+}
+static inline bool remo__rpc_has_bit(char *base, uint32_t at, uint32_t bit) {
+    const _Atomic uint64_t *word = (void *)(base + at + bit / 64 * 8);
+    return atomic_load(word) >> bit % 64 & 1;
+}
 
 /* Add 1 to a counter that only its thread writes. */
 static inline void remo__rpc_count(uint64_t *counter) {

@@ -9,7 +9,8 @@
 struct remo__rpc_queued {
     struct remo__rpc_queued *next;
     const struct remo_rpc *rpc;
-    bool is_write, is_immediate; /* a write into the slots of the node, not a request */
+    bool is_write;      /* a write into the slots of the node, not a request */
+    uint32_t immediate; /* of the write; 0: a notification */
     uint64_t offset;
     struct remo__rpc_words words;
     size_t bytes;
@@ -116,13 +117,13 @@ static bool send_immediate(struct remo__rpc_transport *transport, struct remo__t
 /* At most one immediate of this node is on its way: until it is received, later requests need none. */
 static __attribute__((noinline)) void wake_service(struct remo__rpc_transport *transport,
                                                    struct remo__thread *thread, uint32_t node, char *state) {
-    _Atomic uint64_t *word = (void *)(state + REMO__RPC_AT_WOKEN + transport->rank / 64 * 8);
     uint64_t bit = UINT64_C(1) << transport->rank % 64;
-    if ((atomic_load(word) & bit) || (atomic_fetch_or(word, bit) & bit))
+    if (remo__rpc_has_bit(state, REMO__RPC_AT_WOKEN, transport->rank)
+        || (remo__rpc_set_bit(state, REMO__RPC_AT_WOKEN, transport->rank) & bit))
         return;
     if (send_immediate(transport, thread, node))
         return;
-    atomic_fetch_and(word, ~bit);
+    (void)remo__rpc_clear_bit(state, REMO__RPC_AT_WOKEN, transport->rank);
     if (!atomic_exchange(&transport->peers[node].owes_wake, true))
         atomic_fetch_add(&transport->chores, 1);
     remo__rpc_request_sweep(transport);
@@ -136,12 +137,9 @@ void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *
         return;
     remo__mapped_fence(); /* pairs with the one of a poller that leaves */
     thread->unfenced = false;
-    if (transport->size > REMO__RPC_DIRECT_NODES) {
-        _Atomic uint64_t *word = (void *)(state + REMO__RPC_AT_PENDING + transport->rank / 64 * 8);
-        uint64_t bit = UINT64_C(1) << transport->rank % 64;
-        if (!(atomic_load(word) & bit))
-            atomic_fetch_or(word, bit);
-    }
+    if (transport->size > REMO__RPC_DIRECT_NODES
+        && !remo__rpc_has_bit(state, REMO__RPC_AT_PENDING, transport->rank))
+        (void)remo__rpc_set_bit(state, REMO__RPC_AT_PENDING, transport->rank);
     if (atomic_load((_Atomic uint64_t *)(void *)(state + REMO__RPC_AT_POLLERS)) == 0)
         wake_service(transport, thread, node, state);
 }
@@ -192,11 +190,18 @@ static int send_call(struct remo__rpc_transport *transport, struct remo__thread 
                                     .call = remo__rpc_call_make(transport->rank, slot, serial),
                                     .rest = call->own.rest};
     call->own.slot = slot;
+    if (remo__unlikely(call->done != NULL))
+        atomic_store(&transport->slot[slot].call, call);
     int rc = remo__rpc_send(transport, thread, call->own.rpc, call->node, words, call->request);
-    if (rc != 1)
+    if (rc == 1) {
+        bool has_done = call->done != NULL; /* from here on the call may end, and be reused */
+        __atomic_store_n(&call->own.state, REMO__RPC_CALL_SENT, __ATOMIC_SEQ_CST);
+        if (remo__unlikely(has_done))
+            remo__rpc_slot_recheck(transport, slot, serial);
+    } else {
+        atomic_store(&transport->slot[slot].call, NULL);
         remo__rpc_slot_give(transport, slot, 0);
-    else
-        __atomic_store_n(&call->own.state, REMO__RPC_CALL_SENT, __ATOMIC_RELEASE);
+    }
     return rc;
 }
 
@@ -274,11 +279,11 @@ int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *r
 }
 
 int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
-                          uint64_t offset, const void *image, size_t bytes, bool is_immediate) {
+                          uint64_t offset, const void *image, size_t bytes, uint32_t immediate) {
     struct remo__rpc_transport *transport = rpc->transport;
     struct remo__rpc_peer *peer = &transport->peers[node];
     struct remo__rpc_queued model = {
-        .rpc = rpc, .is_write = true, .is_immediate = is_immediate, .offset = offset, .bytes = bytes};
+        .rpc = rpc, .is_write = true, .immediate = immediate, .offset = offset, .bytes = bytes};
     (void)thread;
     (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
     int rc = queue_message(transport, peer, &model, image);
@@ -299,10 +304,10 @@ static int send_queued(struct remo__rpc_transport *transport, struct remo__threa
     if (!remo__memory_find_now(transport->slots, thread, node, message->offset, &ref))
         return 0;
     ref.stats = remo__channel_counters(message->rpc->channel, thread);
-    int rc = message->is_immediate ? remo__channel_write_immediate_flags(
+    int rc = message->immediate > 0 ? remo__channel_write_immediate_flags(
                  transport->channel, ref, message->data, message->bytes, 0, REMO__WRITE_TRY, NULL)
-                                   : remo__op_write(ref, message->data, message->bytes,
-                                                    REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
+                                    : remo__op_write(ref, message->data, message->bytes,
+                                                     REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
     return rc == 0 || remo__is_departure(rc) ? 1 : 0;
 }
 
@@ -353,6 +358,8 @@ static void pay_wake(struct remo__rpc_transport *transport, struct remo__thread 
 }
 
 void remo__rpc_do_chores(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    if (!transport->mapped)
+        (void)remo__slots_progress(thread); /* attempts that do not wait need free slots */
     for (uint32_t node = 0; node < transport->size; node++) {
         struct remo__rpc_peer *peer = &transport->peers[node];
         if (atomic_load(&peer->queued) > 0 && flush_queue(transport, thread, node))

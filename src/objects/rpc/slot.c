@@ -120,6 +120,13 @@ bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, 
     return true;
 }
 
+void remo__rpc_slot_recheck(struct remo__rpc_transport *transport, uint32_t slot, uint32_t serial) {
+    if (remo__load(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES) >> 32 != serial)
+        return;
+    (void)remo__rpc_set_bit(transport->state->own, REMO__RPC_AT_ENDED, slot);
+    remo__rpc_request_look(transport);
+}
+
 /* ---- retired slots ---- */
 
 /* Replace a slot by a spare one. slots_mutex is held. */

@@ -4,21 +4,21 @@
 
 #include "objects/rpc/rpc.h"
 
+#define LOOK_NS REMO__NS_PER_MS /* between two looks of the service thread for chores */
+
 static const char transport_key;
 
+/* `value`: 0, or 1 + the slot of a call with `done` whose reply has arrived. */
 static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
     struct remo__rpc_transport *transport = ctx;
-    uint64_t bit = UINT64_C(1) << node % 64;
-    (void)value;
-    /* Both changes precede the load of the pollers: a poller that leaves looks again after it has left. */
+    char *state = transport->state->own;
+    /* These changes precede the load of the pollers: a poller that leaves looks again after it has left. */
     if (transport->mapped)
-        atomic_fetch_and(
-            (_Atomic uint64_t *)(void *)remo__rpc_own_state(transport, REMO__RPC_AT_WOKEN + node / 64 * 8),
-            ~bit);
+        (void)remo__rpc_clear_bit(state, REMO__RPC_AT_WOKEN, node);
+    else if (value > 0 && value <= REMO__RPC_SLOTS_TOTAL)
+        (void)remo__rpc_set_bit(state, REMO__RPC_AT_ENDED, value - 1);
     else if (transport->size > REMO__RPC_DIRECT_NODES)
-        atomic_fetch_or(
-            (_Atomic uint64_t *)(void *)remo__rpc_own_state(transport, REMO__RPC_AT_PENDING + node / 64 * 8),
-            bit);
+        (void)remo__rpc_set_bit(state, REMO__RPC_AT_PENDING, node);
     if (remo__rpc_has_pollers(transport))
         return;
     struct remo__thread *thread = remo__thread(transport->node);
@@ -40,8 +40,9 @@ static void on_connect(void *ctx, uint32_t node) {
 static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
     struct remo__rpc_transport *transport = ctx;
     (void)node, (void)state;
+    atomic_store(&transport->must_scan, true);
     if (atomic_load(&transport->done_count) > 0 || atomic_load(&transport->chores) > 0)
-        remo__rpc_request_sweep(transport);
+        remo__rpc_request_look(transport);
 }
 
 /* Deferred requests of the node can no longer be answered. */
@@ -55,9 +56,16 @@ static void on_cut_off(void *ctx, uint32_t node) {
 static bool on_swept(struct remo__thread_observer *observer) {
     struct remo__rpc_transport *transport =
         remo__container_of(observer, struct remo__rpc_transport, observer);
-    bool is_due = atomic_load(&transport->chores) > 0 || atomic_load(&transport->timed_count) > 0;
-    if (!atomic_exchange(&transport->must_look, false) && !is_due && atomic_load(&transport->done_count) == 0)
+    bool is_timed = atomic_load(&transport->timed_count) > 0;
+    uint64_t now = remo__now_ns();
+    if (now < transport->next_look_ns) /* the immediate itself is an operation, and causes a sweep */
+        return true;
+    bool is_due = is_timed || atomic_load(&transport->chores) > 0;
+    if (is_timed)
+        atomic_store(&transport->must_scan, true);
+    if (!atomic_exchange(&transport->must_look, false) && !is_due)
         return false;
+    transport->next_look_ns = now + LOOK_NS;
     struct remo__thread *thread = remo__thread(transport->node);
     struct remo__ref ref;
     struct remo_stats discarded = {0};

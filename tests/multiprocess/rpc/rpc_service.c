@@ -139,5 +139,6 @@ int service_open(struct remo_node *node, struct service_shared *shared, struct s
         handlers[i] = (struct remo_rpc_handler){.number = i, .run = functions[i], .ctx = ret_service};
     CHECK_OK(remo_rpc_open(remo_node_root(node), "service", &options, &ret_service->rpc));
     CHECK_OK(remo_channel_wait(remo_rpc_channel(ret_service->rpc), LONG_TIME));
+    CHECK_OK(cluster_meet()); /* a handler calls other nodes */
     return 0;
 }
