@@ -35,7 +35,8 @@
  *          of the time counts from the arrival at the server. A call started in a handler has at most
  *          the rest of the time of the handler's request.
  * Depth:   a call started in a handler is one deeper than the handler's request. Calls deeper than
- *          REMO_RPC_DEPTH_MAX return -ELOOP. A post in a handler counts as a call.
+ *          REMO_RPC_DEPTH_MAX return -ELOOP. A post in a handler counts as a call. Each depth has slots of
+ *          its own, so handlers that call each other in a circle do not deadlock.
  * Failure: if the node that has the request fails or leaves, the call returns -EHOSTDOWN at once.
  *          The server has the request, or the node to which it was forwarded. `fate` states
  *          whether the handler has run. After a timeout or a cancel the slot is not used again until
@@ -60,7 +61,9 @@ REMO_BEGIN
 #define REMO_RPC_BYTES_MAX 4096u  /* of a request or a reply */
 #define REMO_RPC_HANDLERS_MAX 64u /* numbers 0 .. REMO_RPC_HANDLERS_MAX - 1 */
 #define REMO_RPC_SERVICES_MAX 64u /* open on one node */
-#define REMO_RPC_CALLS_MAX 512u   /* of one node, in flight; further ones queue in their node */
+/* Calls of one node, in flight; further ones queue in their node. 320 are for calls outside handlers,
+ * and 64 for the calls of handlers at each depth. */
+#define REMO_RPC_CALLS_MAX 512u
 #define REMO_RPC_DEPTH_MAX 4u
 #define REMO_RPC_QUEUED_MAX 1024u /* posts and forwards of handlers that wait for room, per node */
 

@@ -15,12 +15,15 @@
 #include "objects/rpc/record.h"
 
 #ifdef REMO_SIM_SMALL
-#define REMO__RPC_SLOTS 4u
-#define REMO__RPC_SLOTS_TOTAL 8u
+#define REMO__RPC_SLOTS 5u
+#define REMO__RPC_SLOTS_TOTAL 10u
+#define REMO__RPC_SLOTS_OF_DEPTH 1u
 #define REMO__RPC_DIRECT_NODES 2u
 #else
 #define REMO__RPC_SLOTS REMO_RPC_CALLS_MAX
 #define REMO__RPC_SLOTS_TOTAL (2 * REMO_RPC_CALLS_MAX) /* with spare ones */
+/* Reserved for the calls of handlers, at each depth above 1: a call waits only for deeper ones, so all end. */
+#define REMO__RPC_SLOTS_OF_DEPTH 64u
 #define REMO__RPC_DIRECT_NODES 8u /* up to this size of the job, a thread looks into all rings */
 #endif
 #define REMO__RPC_NO_SLOT UINT32_MAX
@@ -42,9 +45,11 @@ struct remo__rpc_queued; /* a copied message that waits for room */
 /* The state for one peer; this node is a peer of its own. */
 struct remo__rpc_peer {
     struct remo__mutex send_mutex;
-    _Atomic uint64_t position;                  /* of the next request; changes under send_mutex */
-    _Atomic uint64_t credit;                    /* the peer has consumed the requests before this position */
-    struct remo_rpc_op *first_call, *last_call; /* that wait for room or a slot */
+    _Atomic uint64_t position; /* of the next request; changes under send_mutex */
+    _Atomic uint64_t credit;   /* the peer has consumed the requests before this position */
+    struct {
+        struct remo_rpc_op *first, *last; /* that wait for room or a slot */
+    } calls[REMO_RPC_DEPTH_MAX];          /* by depth */
     struct remo__rpc_queued *first_message, *last_message;
     _Atomic uint32_t queued; /* of both lists */
     _Atomic bool owes_wake;  /* the immediate could not be sent */
@@ -78,6 +83,7 @@ struct remo__rpc_slot {
     _Atomic uint16_t node;   /* to which the call was sent */
     _Atomic uint16_t next;
     _Atomic uint8_t state;
+    uint8_t depth;                      /* of its calls, less 1 */
     _Atomic(struct remo_rpc_op *) call; /* with `done`; changes to NULL under done_mutex */
 };
 
@@ -94,7 +100,7 @@ struct remo__rpc_transport {
     _Atomic uint32_t service_count;
     _Atomic uint64_t (*deferred)[REMO__RPC_SLOTS_TOTAL]; /* [size]: {u32 service, u32 serial}; 0: none */
 
-    _Atomic uint64_t free_slots REMO__CACHE_ALIGNED; /* {u48 changes, u16 first + 1} */
+    _Atomic uint64_t free_slots[REMO_RPC_DEPTH_MAX] REMO__CACHE_ALIGNED; /* {u48 changes, u16 first + 1} */
     struct remo__mutex slots_mutex;
     _Atomic uint32_t retired_count;
     uint32_t next_spare;
@@ -197,8 +203,11 @@ static inline void remo__rpc_add_credit(struct remo__rpc_peer *peer, uint64_t po
 
 /* ---- slot.c ---- */
 
-/* Take a slot for a call to `node`. Returns REMO__RPC_NO_SLOT if none is free. */
-uint32_t remo__rpc_slot_take(struct remo__rpc_transport *transport, uint32_t node, uint32_t *ret_serial);
+/* Divide the slots, all of which are free. */
+void remo__rpc_slots_init(struct remo__rpc_transport *transport);
+/* Take a slot for a call to `node` at `depth`, from 1. Returns REMO__RPC_NO_SLOT if none is free. */
+uint32_t remo__rpc_slot_take(struct remo__rpc_transport *transport, uint32_t node, uint32_t depth,
+                             uint32_t *ret_serial);
 /* The call has its reply, which was forwarded `hops` times. */
 void remo__rpc_slot_give(struct remo__rpc_transport *transport, uint32_t slot, uint32_t hops);
 /* The call has ended without a reply. `is_lost`: the node that would reply has failed. */

@@ -146,27 +146,33 @@ void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *
 
 /* ---- queues ---- */
 
+static uint32_t depth_index(const struct remo_rpc_op *call) {
+    return remo__rpc_depth(call->own.head) - 1;
+}
+
 /* send_mutex is held. */
 static void append_call(struct remo__rpc_peer *peer, struct remo_rpc_op *call) {
+    uint32_t depth = depth_index(call);
     call->own.next = NULL;
-    call->own.previous = peer->last_call;
-    if (peer->last_call)
-        peer->last_call->own.next = call;
+    call->own.previous = peer->calls[depth].last;
+    if (peer->calls[depth].last)
+        peer->calls[depth].last->own.next = call;
     else
-        peer->first_call = call;
-    peer->last_call = call;
+        peer->calls[depth].first = call;
+    peer->calls[depth].last = call;
 }
 
 /* send_mutex is held. */
 static void remove_call(struct remo__rpc_peer *peer, struct remo_rpc_op *call) {
+    uint32_t depth = depth_index(call);
     if (call->own.previous)
         call->own.previous->own.next = call->own.next;
     else
-        peer->first_call = call->own.next;
+        peer->calls[depth].first = call->own.next;
     if (call->own.next)
         call->own.next->own.previous = call->own.previous;
     else
-        peer->last_call = call->own.previous;
+        peer->calls[depth].last = call->own.previous;
 }
 
 static void count_queued(struct remo__rpc_transport *transport, struct remo__rpc_peer *peer) {
@@ -183,7 +189,7 @@ static void uncount_queued(struct remo__rpc_transport *transport, struct remo__r
 /* Send a call. send_mutex is held. Returns as remo__rpc_send. */
 static int send_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
                      struct remo_rpc_op *call) {
-    uint32_t serial, slot = remo__rpc_slot_take(transport, call->node, &serial);
+    uint32_t serial, slot = remo__rpc_slot_take(transport, call->node, depth_index(call) + 1, &serial);
     if (slot == REMO__RPC_NO_SLOT)
         return 0;
     struct remo__rpc_words words = {.head = call->own.head,
@@ -211,7 +217,8 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
     remo__rpc_order(transport, thread, call->node);
     (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
     int rc = 0;
-    if (remo__likely(atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0))
+    if (remo__likely(atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
+        || !peer->calls[depth_index(call)].first)
         rc = send_call(transport, thread, call);
     if (remo__unlikely(rc == 0)) {
         call->own.thread = thread;
@@ -304,10 +311,11 @@ static int send_queued(struct remo__rpc_transport *transport, struct remo__threa
     if (!remo__memory_find_now(transport->slots, thread, node, message->offset, &ref))
         return 0;
     ref.stats = remo__channel_counters(message->rpc->channel, thread);
-    int rc = message->immediate > 0 ? remo__channel_write_immediate_flags(
-                 transport->channel, ref, message->data, message->bytes, 0, REMO__WRITE_TRY, NULL)
-                                    : remo__op_write(ref, message->data, message->bytes,
-                                                     REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
+    const uint32_t flags = REMO__WRITE_NOTIFY | REMO__WRITE_TRY;
+    int rc = message->immediate > 0
+                 ? remo__channel_write_immediate_flags(transport->channel, ref, message->data, message->bytes,
+                                                       message->immediate, REMO__WRITE_TRY, NULL)
+                 : remo__op_write(ref, message->data, message->bytes, flags, 0, NULL);
     return rc == 0 || remo__is_departure(rc) ? 1 : 0;
 }
 
@@ -318,7 +326,28 @@ static bool may_send_for(const struct remo__rpc_transport *transport, struct rem
            || remo__fence_writer(thread, call->own.thread, call->node) == 0;
 }
 
-/* Messages go before calls, since they are of handlers, and others may wait for them. */
+/* Send the calls of one depth that wait, as far as possible. send_mutex is held. */
+static bool flush_calls(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                        uint32_t depth) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    struct remo_rpc_op *call;
+    bool has_sent = false;
+    while ((call = peer->calls[depth].first) != NULL && may_send_for(transport, thread, call)) {
+        struct remo_rpc_op *next = call->own.next; /* the owner may reuse the call as soon as it is sent */
+        if (send_call(transport, thread, call) != 1)
+            break;
+        peer->calls[depth].first = next;
+        if (next)
+            next->own.previous = NULL;
+        else
+            peer->calls[depth].last = NULL;
+        uncount_queued(transport, peer);
+        has_sent = true;
+    }
+    return has_sent;
+}
+
+/* Messages and deeper calls go first: others wait for them. */
 static bool flush_queue(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
     struct remo__rpc_peer *peer = &transport->peers[node];
     bool has_sent = false;
@@ -333,21 +362,8 @@ static bool flush_queue(struct remo__rpc_transport *transport, struct remo__thre
         uncount_queued(transport, peer);
         has_sent = true;
     }
-    while (peer->first_call && !peer->first_message && remo__rpc_is_up(transport, node)
-           && may_send_for(transport, thread, peer->first_call)) {
-        struct remo_rpc_op *call = peer->first_call;
-        /* The owner may reuse the call as soon as it is sent. */
-        struct remo_rpc_op *next = call->own.next;
-        if (send_call(transport, thread, call) != 1)
-            break;
-        peer->first_call = next;
-        if (next)
-            next->own.previous = NULL;
-        else
-            peer->last_call = NULL;
-        uncount_queued(transport, peer);
-        has_sent = true;
-    }
+    for (uint32_t depth = REMO_RPC_DEPTH_MAX; depth-- > 0 && remo__rpc_is_up(transport, node);)
+        has_sent |= flush_calls(transport, thread, node, depth);
     remo__mutex_unlock(transport->node, &peer->send_mutex);
     return has_sent;
 }

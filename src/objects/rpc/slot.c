@@ -4,8 +4,9 @@
 
 /* ---- free slots: a stack, whose word also counts its changes ---- */
 
-static uint32_t pop(struct remo__rpc_transport *transport) {
-    uint64_t seen = atomic_load_explicit(&transport->free_slots, memory_order_acquire), next;
+static uint32_t pop(struct remo__rpc_transport *transport, uint32_t depth) {
+    _Atomic uint64_t *stack = &transport->free_slots[depth - 1];
+    uint64_t seen = atomic_load_explicit(stack, memory_order_acquire), next;
     uint32_t first;
     do {
         first = seen & 0xffff;
@@ -13,21 +14,31 @@ static uint32_t pop(struct remo__rpc_transport *transport) {
             return REMO__RPC_NO_SLOT;
         next = (seen & ~UINT64_C(0xffff)) + 0x10000
                + atomic_load_explicit(&transport->slot[first - 1].next, memory_order_relaxed);
-    } while (!atomic_compare_exchange_weak_explicit(&transport->free_slots, &seen, next, memory_order_acquire,
+    } while (!atomic_compare_exchange_weak_explicit(stack, &seen, next, memory_order_acquire,
                                                     memory_order_acquire));
     return first - 1;
 }
 
 static void push(struct remo__rpc_transport *transport, uint32_t slot) {
-    uint64_t seen = atomic_load_explicit(&transport->free_slots, memory_order_relaxed), next;
+    _Atomic uint64_t *stack = &transport->free_slots[transport->slot[slot].depth];
+    uint64_t seen = atomic_load_explicit(stack, memory_order_relaxed), next;
     atomic_store_explicit(&transport->slot[slot].state, REMO__RPC_SLOT_FREE, memory_order_relaxed);
     do {
         atomic_store_explicit(&transport->slot[slot].next, seen & 0xffff, memory_order_relaxed);
         next = (seen & ~UINT64_C(0xffff)) + 0x10000 + slot + 1;
-    } while (!atomic_compare_exchange_weak_explicit(&transport->free_slots, &seen, next, memory_order_release,
+    } while (!atomic_compare_exchange_weak_explicit(stack, &seen, next, memory_order_release,
                                                     memory_order_relaxed));
     if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
         remo__wake(transport->node); /* a queued call may wait for it */
+}
+
+void remo__rpc_slots_init(struct remo__rpc_transport *transport) {
+    const uint32_t reserved = (REMO_RPC_DEPTH_MAX - 1) * REMO__RPC_SLOTS_OF_DEPTH;
+    for (uint32_t slot = REMO__RPC_SLOTS; slot-- > 0;) {
+        transport->slot[slot].depth = (uint8_t)(slot < reserved ? 1 + slot / REMO__RPC_SLOTS_OF_DEPTH : 0);
+        push(transport, slot);
+    }
+    transport->next_spare = REMO__RPC_SLOTS;
 }
 
 static uint32_t serial_of(const struct remo__rpc_transport *transport, uint32_t slot) {
@@ -35,11 +46,12 @@ static uint32_t serial_of(const struct remo__rpc_transport *transport, uint32_t 
 }
 
 /* A serial is never 0, so that zeroed memory is no reply. */
-uint32_t remo__rpc_slot_take(struct remo__rpc_transport *transport, uint32_t node, uint32_t *ret_serial) {
-    uint32_t index = pop(transport);
+uint32_t remo__rpc_slot_take(struct remo__rpc_transport *transport, uint32_t node, uint32_t depth,
+                             uint32_t *ret_serial) {
+    uint32_t index = pop(transport, depth);
     if (remo__unlikely(index == REMO__RPC_NO_SLOT) && atomic_load(&transport->retired_count) > 0) {
         remo__rpc_slots_reclaim(transport);
-        index = pop(transport);
+        index = pop(transport, depth);
     }
     if (remo__unlikely(index == REMO__RPC_NO_SLOT))
         return REMO__RPC_NO_SLOT;
@@ -132,11 +144,14 @@ void remo__rpc_slot_recheck(struct remo__rpc_transport *transport, uint32_t slot
 /* Replace a slot by a spare one. slots_mutex is held. */
 static void lose(struct remo__rpc_transport *transport, uint32_t slot) {
     atomic_store(&transport->slot[slot].state, REMO__RPC_SLOT_LOST);
-    if (transport->next_spare < REMO__RPC_SLOTS_TOTAL)
-        push(transport, transport->next_spare++);
-    else
-        remo__log(&transport->node->log, REMO_LOG_WARNING,
-                  "no spare reply slot is left: this node can have fewer calls in flight from now on");
+    if (transport->next_spare < REMO__RPC_SLOTS_TOTAL) {
+        uint32_t spare = transport->next_spare++;
+        transport->slot[spare].depth = transport->slot[slot].depth;
+        push(transport, spare);
+        return;
+    }
+    remo__log(&transport->node->log, REMO_LOG_WARNING,
+              "no spare reply slot is left: this node can have fewer calls in flight from now on");
 }
 
 static void retire(struct remo__rpc_transport *transport, uint32_t slot) {

@@ -52,6 +52,18 @@ static void on_cut_off(void *ctx, uint32_t node) {
         atomic_store(&transport->deferred[node][slot], 0);
 }
 
+/* Returns false if the immediate cannot be sent now. */
+static bool send_to_self(struct remo__rpc_transport *transport) {
+    struct remo__thread *thread = remo__thread(transport->node);
+    struct remo__ref ref;
+    struct remo_stats discarded = {0};
+    if (!thread || !remo__memory_find_now(transport->state, thread, transport->rank, 0, &ref))
+        return false;
+    ref.stats = &discarded;
+    return remo__channel_write_immediate_flags(transport->channel, ref, NULL, 0, 0, REMO__WRITE_TRY, NULL)
+           == 0;
+}
+
 /* Runs in the service thread, which must not wait here: it serves when it receives the immediate. */
 static bool on_swept(struct remo__thread_observer *observer) {
     struct remo__rpc_transport *transport =
@@ -66,14 +78,10 @@ static bool on_swept(struct remo__thread_observer *observer) {
     if (!atomic_exchange(&transport->must_look, false) && !is_due)
         return false;
     transport->next_look_ns = now + LOOK_NS;
-    struct remo__thread *thread = remo__thread(transport->node);
-    struct remo__ref ref;
-    struct remo_stats discarded = {0};
-    if (thread && remo__memory_find_now(transport->state, thread, transport->rank, 0, &ref)) {
-        ref.stats = &discarded;
-        (void)remo__channel_write_immediate_flags(transport->channel, ref, NULL, 0, 0, REMO__WRITE_TRY, NULL);
-    }
-    return is_due;
+    if (send_to_self(transport))
+        return is_due;
+    atomic_store(&transport->must_look, true);
+    return true;
 }
 
 void remo__rpc_request_sweep(struct remo__rpc_transport *transport) {
@@ -139,10 +147,7 @@ static int open_private(struct remo__rpc_transport *transport) {
     memset(transport->peers, 0, peers_bytes);
     for (uint32_t node = 0; node < size; node++)
         transport->peers[node].key = remo__rpc_key(0);
-    for (uint32_t slot = 0; slot < REMO__RPC_SLOTS; slot++)
-        transport->slot[slot].next = (uint16_t)(slot + 1 < REMO__RPC_SLOTS ? slot + 2 : 0);
-    transport->free_slots = 1;
-    transport->next_spare = REMO__RPC_SLOTS;
+    remo__rpc_slots_init(transport);
     return 0;
 }
 
