@@ -37,8 +37,8 @@
  * Depth:   a call started in a handler is one deeper than the handler's request. Calls deeper than
  *          REMO_RPC_DEPTH_MAX return -ELOOP. A post in a handler counts as a call. Each depth has slots of
  *          its own, so handlers that call each other in a circle do not deadlock.
- * Failure: if the node that has the request fails or leaves, the call returns -EHOSTDOWN at once.
- *          The server has the request, or the node to which it was forwarded. `fate` states
+ * Failure: if the server fails or leaves, or a node to which the request was forwarded, the call
+ *          returns -EHOSTDOWN at once, although another of these nodes may still execute it. `fate` states
  *          whether the handler has run. After a timeout or a cancel the slot is not used again until
  *          the late reply has arrived. If a node is cut off, the slots that it may still write are
  *          not used again; each takes one of 512 spare slots.

@@ -26,8 +26,9 @@ struct ofi_imms {
 };
 
 void remo__ofi_imms_init(struct ofi_imms *imms, _Atomic uint32_t *cut_off_counts);
-/* Claim the place of the next immediate. False if the queue is full. The caller places the data of the immediate
- * afterwards: if it did so before, and then repeated a write that found no place, it could overwrite newer data. */
+/* Claim the place of the next immediate. False if the queue is full. The caller places the data of the
+ * immediate afterwards: if it did so before, and then repeated a write that found no place, it could
+ * overwrite newer data. */
 bool remo__ofi_imms_claim(struct ofi_imms *imms, uint64_t *ret_at);
 /* Append the immediate at a claimed place, without a wake-up of the service thread. */
 void remo__ofi_imms_fill(struct ofi_imms *imms, uint64_t at, uint32_t peer, uint32_t cut_off_count,

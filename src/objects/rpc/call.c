@@ -1,6 +1,6 @@
 /* call.c - the side of the caller: starts calls, waits for their replies, and ends them.
- * Invariant: a call ends once, in the thread that waits for it or tests it, or, with `done`, in the thread that
- * holds done_mutex. */
+ * Invariant: a call ends once, in the thread that waits for it or tests it, or, with `done`, in the thread
+ * that holds done_mutex. */
 #include "objects/rpc/rpc.h"
 
 #define DONE_PER_TURN 16u
@@ -112,7 +112,7 @@ static inline void take_reply(struct remo__rpc_transport *transport, struct remo
 /* The holder has failed, unless the reply or a note that it was forwarded has arrived since. */
 static bool end_if_gone(struct remo__rpc_transport *transport, struct remo_rpc_op *call, uint64_t *image) {
     struct remo__rpc_reply reply;
-    if (!remo__rpc_is_gone(transport, remo__rpc_slot_holder(transport, call->own.slot)))
+    if (!remo__rpc_slot_is_orphaned(transport, call->own.slot))
         return false;
     if (remo__rpc_slot_probe(transport, call->own.slot, image, &reply)) {
         take_reply(transport, call, &reply);
@@ -200,8 +200,7 @@ static void list_done(struct remo__rpc_transport *transport, struct remo_rpc_op 
     if (call->own.deadline_ns != REMO_FOREVER)
         atomic_fetch_add(&transport->timed_count, 1);
     remo__mutex_unlock(transport->node, &transport->calls_mutex);
-    if (call->own.deadline_ns != REMO_FOREVER)
-        remo__rpc_request_sweep(transport);
+    remo__rpc_request_sweep(transport);
 }
 
 /* Remove a call from the list. calls_mutex is held. */
@@ -223,8 +222,8 @@ static void unlist(struct remo__rpc_transport *transport, struct remo_rpc_op *ca
     remo__mutex_unlock(transport->node, &transport->calls_mutex);
 }
 
-/* Return the call with `done` of a slot whose reply has arrived, or NULL. done_mutex is held, so no other thread
- * ends one. */
+/* Return the call with `done` of a slot whose reply has arrived, or NULL. done_mutex is held, so no other
+ * thread ends one. */
 static struct remo_rpc_op *end_replied(struct remo__rpc_transport *transport, uint32_t slot) {
     struct remo_rpc_op *call = atomic_load(&transport->slot[slot].call);
     if (!call || __atomic_load_n(&call->own.state, __ATOMIC_SEQ_CST) != REMO__RPC_CALL_SENT
@@ -315,8 +314,8 @@ bool remo__rpc_complete_done(struct remo__rpc_transport *transport, struct remo_
     return count > 0;
 }
 
-/* Keep other threads from ending calls with `done`: acquire done_mutex, unless this thread holds it, because it
- * runs a callback. Returns whether the caller must release it. */
+/* Keep other threads from ending calls with `done`: acquire done_mutex, unless this thread holds it,
+ * because it runs a callback. Returns whether the caller must release it. */
 static bool hold_done(struct remo__rpc_transport *transport, const struct remo__thread *thread) {
     const struct remo__rpc_turn *turn = thread->handling;
     bool is_held = turn && turn->depth == 0;

@@ -191,7 +191,7 @@ void remo__rpc_abandon_deferred(const struct remo_rpc *rpc, struct remo__thread 
 
 /* ---- forwarding ---- */
 
-/* Write to the caller who has its request now: if that node fails, the call ends. */
+/* Write to the caller which node has its request now: if that node fails, the call ends. */
 static int send_note(struct remo__rpc_turn *turn, uint32_t node) {
     uint32_t origin = remo__rpc_origin(turn->words.call), slot = remo__rpc_slot(turn->words.call);
     uint32_t hop = remo__rpc_hops(turn->words.head);

@@ -1,4 +1,5 @@
-/* rpc.h - internals of rpc: the transport of a node, and its services. docs/internals/rpc.md has the protocol.
+/* rpc.h - internals of rpc: the transport of a node, and its services. docs/internals/rpc.md has the
+ * protocol.
  *
  * Files:  transport.c (opens the transport, callbacks), send.c (requests into rings, queues, wake-ups),
  *         serve.c (finds requests, runs handlers), reply.c, slot.c (reply slots), call.c, service.c.
@@ -22,7 +23,8 @@
 #else
 #define REMO__RPC_SLOTS REMO_RPC_CALLS_MAX
 #define REMO__RPC_SLOTS_TOTAL (2 * REMO_RPC_CALLS_MAX) /* with spare ones */
-/* Reserved for the calls of handlers, at each depth above 1: a call waits only for deeper ones, so all end. */
+/* Reserved for the calls of handlers, at each depth above 1: a call waits only for deeper ones, so all
+ * end. */
 #define REMO__RPC_SLOTS_OF_DEPTH 64u
 #define REMO__RPC_DIRECT_NODES 8u /* up to this size of the job, a thread looks into all rings */
 #endif
@@ -32,8 +34,8 @@
 #define REMO__RPC_SLOT_BYTES \
     (REMO__RPC_NOTES + (uint32_t)(REMO__RPC_REPLY_BYTES + REMO__RPC_DATA_MAX + 63) / 64 * 64)
 
-/* A node's memory "state". Peers change bits only on mapped fabrics, by CPU atomics; elsewhere the node itself
- * does, when it receives an immediate. */
+/* A node's memory "state". Peers change bits only on mapped fabrics, by CPU atomics; elsewhere the node
+ * itself does, when it receives an immediate. */
 #define REMO__RPC_AT_POLLERS 0u   /* u64: threads that poll for requests, awake */
 #define REMO__RPC_AT_PENDING 64u  /* [4] u64: a bit for each peer whose ring may have a request */
 #define REMO__RPC_AT_WOKEN 128u   /* [4] u64: a bit for each peer whose immediate is in flight */
@@ -135,7 +137,7 @@ struct remo_rpc {
     _Atomic(struct remo__rpc_entry *) entries[REMO_RPC_HANDLERS_MAX];
 };
 
-/* What a thread does for rpc, in `handling` of the thread: it runs a handler, or a callback `done`. */
+/* The activity of a thread, in `handling` of the thread: it runs a handler, or a callback `done`. */
 struct remo__rpc_turn {
     struct remo__rpc_transport *transport;
     struct remo__thread *thread;
@@ -184,8 +186,8 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call);
  * an error. */
 int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
                            struct remo__rpc_words words, const void *data, bool queues);
-/* Queue a reply or note whose write could not start: `bytes` at `offset` in the slots of `node`. `immediate`: 0,
- * or 1 + the slot of a call with `done`. */
+/* Queue a reply or note whose write could not start: `bytes` at `offset` in the slots of `node`.
+ * `immediate`: 0, or 1 + the slot of a call with `done`. */
 int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
                           uint64_t offset, const void *image, size_t bytes, uint32_t immediate);
 /* Remove a call from the queue. Returns whether it was there: it was not sent. */
@@ -216,8 +218,9 @@ void remo__rpc_slot_abandon(struct remo__rpc_transport *transport, uint32_t slot
 void remo__rpc_slots_reclaim(struct remo__rpc_transport *transport);
 /* Take the credit of all replies that have arrived from `node`, of any call. */
 void remo__rpc_slots_collect(struct remo__rpc_transport *transport, uint32_t node);
-/* Return the node that has the request of the slot's call now. */
-uint32_t remo__rpc_slot_holder(const struct remo__rpc_transport *transport, uint32_t slot);
+/* Return whether a node that had the request of the slot's call has failed or left: the server, or a node to
+ * which it was forwarded. The request may be lost then. */
+bool remo__rpc_slot_is_orphaned(const struct remo__rpc_transport *transport, uint32_t slot);
 
 /* A reply that has arrived. */
 struct remo__rpc_reply {

@@ -1,6 +1,6 @@
 /* serve.c - finds requests in the rings of this node, and runs their handlers.
  * Invariants: a request is executed under receive_mutex of its ring, once, if its sender is not cut off. A
- * thread that stops to serve looks again after it has announced that, so no request is left to nobody. */
+ * thread that stops to serve looks again after it has announced that, so a thread finds each request. */
 #include <stdlib.h>
 
 #include "objects/rpc/rpc.h"

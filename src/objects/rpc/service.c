@@ -1,4 +1,5 @@
-/* service.c - implements remo/rpc.h: services and their handlers. */
+/* service.c - implements remo/rpc.h: services and their handlers.
+ * Invariant: no handler of a service runs after it was removed from the table of services. */
 #include <stdlib.h>
 
 #include "objects/region.h"

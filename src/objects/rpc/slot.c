@@ -88,13 +88,16 @@ static uint32_t count_notes(const struct remo__rpc_transport *transport, uint32_
     return hop;
 }
 
-uint32_t remo__rpc_slot_holder(const struct remo__rpc_transport *transport, uint32_t slot) {
-    for (uint32_t hop = REMO_RPC_DEPTH_MAX; hop-- > 0;) {
-        uint64_t note = note_of(transport, slot, hop);
-        if (note != 0)
-            return (note & 0xffff) < transport->size ? note & 0xffff : transport->rank;
-    }
-    return transport->slot[slot].node;
+/* A node executes no request of a node that it has cut off. So if a node fails that has forwarded the
+ * request, the next one may have it, or not. */
+bool remo__rpc_slot_is_orphaned(const struct remo__rpc_transport *transport, uint32_t slot) {
+    if (remo__rpc_is_gone(transport, transport->slot[slot].node))
+        return true;
+    for (uint32_t hop = 0; hop < REMO_RPC_DEPTH_MAX; hop++)
+        if (note_of(transport, slot, hop) != 0
+            && remo__rpc_is_gone(transport, writer_of(transport, slot, hop + 1)))
+            return true;
+    return false;
 }
 
 /* The position is known modulo 2^32 lines. */
@@ -176,16 +179,14 @@ void remo__rpc_slot_abandon(struct remo__rpc_transport *transport, uint32_t slot
     remo__mutex_unlock(transport->node, &transport->slots_mutex);
 }
 
-/* Free the slot if its reply and all notes have arrived. If a node has failed that would write one of them, the
- * slot is lost. slots_mutex is held. */
+/* Free the slot if its reply and all notes have arrived. If a node has failed that would write one of
+ * them, the slot is lost. slots_mutex is held. */
 static void reclaim(struct remo__rpc_transport *transport, uint32_t slot, uint64_t *image) {
     struct remo__rpc_reply reply;
-    uint32_t missing = remo__rpc_slot_holder(transport, slot);
-    bool is_gone = remo__rpc_is_gone(transport, missing), is_complete = false;
+    bool is_gone = remo__rpc_slot_is_orphaned(transport, slot), is_complete = false;
     if (remo__rpc_slot_probe(transport, slot, image, &reply)) {
         uint32_t hops = reply.head >> 16 & 0xf, count = count_notes(transport, slot, hops);
         is_complete = count == hops;
-        is_gone = !is_complete && remo__rpc_is_gone(transport, writer_of(transport, slot, count));
     }
     if (is_complete || is_gone)
         atomic_fetch_sub(&transport->retired_count, 1);
@@ -204,8 +205,8 @@ void remo__rpc_slots_reclaim(struct remo__rpc_transport *transport) {
     remo__mutex_unlock(transport->node, &transport->slots_mutex);
 }
 
-/* A reply may wait in the slot of a thread that computes. A slot that is given and taken meanwhile has another
- * serial; its new call has no reply yet, or one that is as good. */
+/* A reply may wait in the slot of a thread that computes. A slot that is given and taken meanwhile has
+ * another serial; its new call has no reply yet, or one that is as good. */
 void remo__rpc_slots_collect(struct remo__rpc_transport *transport, uint32_t node) {
     uint64_t image[REMO__RPC_REPLY_MAX / sizeof(uint64_t)];
     struct remo__rpc_reply reply;

@@ -68,12 +68,12 @@ static bool send_to_self(struct remo__rpc_transport *transport) {
 static bool on_swept(struct remo__thread_observer *observer) {
     struct remo__rpc_transport *transport =
         remo__container_of(observer, struct remo__rpc_transport, observer);
-    bool is_timed = atomic_load(&transport->timed_count) > 0;
+    bool has_done = atomic_load(&transport->done_count) > 0; /* also in case a mark of a reply was missed */
     uint64_t now = remo__now_ns();
     if (now < transport->next_look_ns) /* the immediate itself is an operation, and causes a sweep */
         return true;
-    bool is_due = is_timed || atomic_load(&transport->chores) > 0;
-    if (is_timed)
+    bool is_due = has_done || atomic_load(&transport->chores) > 0;
+    if (has_done)
         atomic_store(&transport->must_scan, true);
     if (!atomic_exchange(&transport->must_look, false) && !is_due)
         return false;

@@ -1,4 +1,5 @@
-/* rpc_service.c - implements rpc_service.h. */
+/* rpc_service.c - implements rpc_service.h: handlers that reply in every way.
+ * Each counts its runs in memory that all processes share. */
 #include <stdlib.h>
 
 #include "rpc_service.h"

@@ -1,4 +1,5 @@
-/* rpc_service.h - the service that the tests of rpc open on each node, and shared counters of its handlers. */
+/* rpc_service.h - the service that the tests of rpc open on each node, and the counters of its
+ * handlers. */
 #pragma once
 
 #include <errno.h>
