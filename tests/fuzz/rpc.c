@@ -1,7 +1,7 @@
-/* rpc.c - fuzzes what peers write for rpc: any bytes in a ring of requests, and in the slot of a call. Input: u8
+/* rpc.c - fuzzes the messages of rpc: any bytes in a ring of requests, and in the slot of a call. Input: u8
  * flags, u8 position in lines before the end of the ring, the message. The only node of the job is its own
- * peer. Handlers reply, defer, forward and post. Invariant: nothing outside ring, slot and buffers is accessed,
- * and no handler or caller gets more data than a message may have. */
+ * peer. Handlers reply, defer, forward and post. Invariant: nothing outside ring, slot and buffers is
+ * accessed, and no handler or caller gets more data than a message may have. */
 #include "objects/rpc/rpc.h"
 
 #include <assert.h>
@@ -169,8 +169,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     return 0;
 }
 
-/* Requests of each handler, posts and calls, of some sizes and depths, at the end of the ring and elsewhere; each
- * with and without the mends. Replies of each kind. */
+/* Requests of each handler, posts and calls, of some sizes and depths, at the end of the ring and elsewhere;
+ * each with and without the mends. Replies of each kind. */
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     uint32_t flags = n & ALL_FLAGS, kind = n / (ALL_FLAGS + 1), number = kind % (HANDLERS + 1),
              variant = kind / (HANDLERS + 1);
