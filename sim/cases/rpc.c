@@ -10,7 +10,7 @@
 #define NUMBERS 64u
 #define ROUNDS 3u
 
-enum handler { ECHO, KEEP, PASS_ON, COUNT, HANDLERS };
+enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, HANDLERS };
 
 struct rpc_state {
     struct remo_rpc *services[SIM_NODES_MAX];
@@ -21,8 +21,11 @@ struct rpc_state {
         bool has_kept;
     } agents[SIM_NODES_MAX];
     uint32_t nodes;
-    uint32_t runs[NUMBERS];                          /* of the handler of each number */
-    uint32_t expected[SIM_NODES_MAX][SIM_NODES_MAX]; /* next number at a node, of each caller */
+    uint32_t runs[NUMBERS];                               /* of the handler of each number */
+    uint32_t expected[SIM_NODES_MAX][SIM_NODES_MAX];      /* next number at a node, of each caller */
+    struct remo_rpc_op nested[SIM_NODES_MAX][2 * ROUNDS]; /* calls of handlers */
+    struct remo_rpc_deferred waiting[SIM_NODES_MAX][2 * ROUNDS];
+    uint32_t nested_count[SIM_NODES_MAX];
 };
 
 /* A number, and words that are computed from it: a damaged message is detected. */
@@ -93,8 +96,35 @@ static int count(void *ctx, const struct remo_rpc_request *request) {
     return 0;
 }
 
+static void circle_done(struct remo_rpc_op *op) {
+    struct agent *agent = op->ctx;
+    struct rpc_state *s = agent->state;
+    size_t index = (size_t)(op - s->nested[agent->rank]);
+    (void)remo_rpc_reply_later(s->services[agent->rank], s->waiting[agent->rank][index],
+                               op->status < 0 ? op->status : op->status + 1, NULL, 0);
+}
+
+static int circle(void *ctx, const struct remo_rpc_request *request) {
+    struct agent *agent = ctx;
+    struct rpc_state *s = agent->state;
+    uint32_t index = s->nested_count[agent->rank]++;
+    if (index >= 2 * ROUNDS)
+        return 0;
+    struct remo_rpc_op *op = &s->nested[agent->rank][index];
+    *op = (struct remo_rpc_op){.node = (agent->rank + 1) % s->nodes,
+                               .number = CIRCLE,
+                               .timeout_ns = FOREVER,
+                               .done = circle_done,
+                               .ctx = agent};
+    int rc = remo_rpc_defer(request, &s->waiting[agent->rank][index]);
+    if (rc == 0 && (rc = remo_rpc_start(s->services[agent->rank], op)) != 0)
+        rc = remo_rpc_reply_later(s->services[agent->rank], s->waiting[agent->rank][index],
+                                  rc == -ELOOP ? 0 : rc, NULL, 0);
+    return rc;
+}
+
 static void open_rpc(void *state, struct remo_node *node, uint32_t rank) {
-    static const remo_rpc_handler_fn functions[HANDLERS] = {echo, keep, pass_on, count};
+    static const remo_rpc_handler_fn functions[HANDLERS] = {echo, keep, pass_on, count, circle};
     struct rpc_state *s = state;
     struct remo_rpc_handler handlers[HANDLERS];
     struct remo_rpc_options options = {.handlers = handlers, .handler_count = HANDLERS};
@@ -250,3 +280,17 @@ static void window_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_rpc_window =
     RPC_CASE(.name = "window", .about = "more calls than slots; replies are deferred, a call is cancelled",
              .nodes = 2, .threads = 1, .body = window_body, .after = calls_after);
+
+/* Handlers of all nodes call each other, with one slot for each depth. */
+static void circle_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    (void)thread;
+    int rc = remo_rpc_call(s->services[rank], (rank + 1) % s->nodes, CIRCLE, NULL, 0, NULL, 0, NULL, FOREVER);
+    if (rc < 0 && sim_excused(rank, SIM_ANY, rc))
+        return;
+    sim_require(rc >= 0 && rc <= (int)REMO_RPC_DEPTH_MAX - 1, "circle: %d (%s)", rc, remo_last_error());
+}
+
+const struct sim_case sim_case_rpc_circle =
+    RPC_CASE(.name = "circle", .about = "handlers that call each other in a circle end", .nodes = 2,
+             .threads = 2, .body = circle_body);

@@ -53,8 +53,9 @@ struct remo__rpc_peer {
         struct remo_rpc_op *first, *last; /* that wait for room or a slot */
     } calls[REMO_RPC_DEPTH_MAX];          /* by depth */
     struct remo__rpc_queued *first_message, *last_message;
-    _Atomic uint32_t queued; /* of both lists */
-    _Atomic bool owes_wake;  /* the immediate could not be sent */
+    _Atomic uint32_t queued;   /* of both lists */
+    _Atomic bool is_unflushed; /* a thread found send_mutex held: send what is queued after its release */
+    _Atomic bool owes_wake;    /* the immediate could not be sent */
 
     struct remo__mutex receive_mutex REMO__CACHE_ALIGNED;
     _Atomic uint64_t consumed; /* position in the ring of the peer, here; changes under receive_mutex */

@@ -211,14 +211,117 @@ static int send_call(struct remo__rpc_transport *transport, struct remo__thread 
     return rc;
 }
 
+/* ---- what is queued ---- */
+
+/* Send the first message of the queue. Returns 1 if it can be removed. send_mutex is held. */
+static int send_queued(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                       const struct remo__rpc_queued *message) {
+    struct remo__ref ref;
+    if (!remo__rpc_is_up(transport, node))
+        return remo__rpc_is_gone(transport, node);
+    if (!message->is_write)
+        return remo__rpc_send(transport, thread, message->rpc, node, message->words, message->data);
+    if (!remo__memory_find_now(transport->slots, thread, node, message->offset, &ref))
+        return 0;
+    ref.stats = remo__channel_counters(message->rpc->channel, thread);
+    const uint32_t flags = REMO__WRITE_NOTIFY | REMO__WRITE_TRY;
+    int rc = message->immediate > 0
+                 ? remo__channel_write_immediate_flags(transport->channel, ref, message->data, message->bytes,
+                                                       message->immediate, REMO__WRITE_TRY, NULL)
+                 : remo__op_write(ref, message->data, message->bytes, flags, 0, NULL);
+    return rc == 0 || remo__is_departure(rc) ? 1 : 0;
+}
+
+/* A call of another thread must not overtake the earlier writes of that thread. send_mutex is held. */
+static bool may_send_for(const struct remo__rpc_transport *transport, struct remo__thread *thread,
+                         struct remo_rpc_op *call) {
+    return transport->mapped || call->own.thread == thread
+           || remo__fence_writer(thread, call->own.thread, call->node) == 0;
+}
+
+/* Send the calls of one depth that wait, as far as possible. send_mutex is held. */
+static bool flush_calls(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                        uint32_t depth) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    struct remo_rpc_op *call;
+    bool has_sent = false;
+    while ((call = peer->calls[depth].first) != NULL && may_send_for(transport, thread, call)) {
+        struct remo_rpc_op *next = call->own.next; /* the owner may reuse the call as soon as it is sent */
+        if (send_call(transport, thread, call) != 1)
+            break;
+        peer->calls[depth].first = next;
+        if (next)
+            next->own.previous = NULL;
+        else
+            peer->calls[depth].last = NULL;
+        uncount_queued(transport, peer);
+        has_sent = true;
+    }
+    return has_sent;
+}
+
+/* Messages and deeper calls go first: others wait for them. send_mutex is held. */
+static bool flush_locked(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    bool has_sent = false;
+    while (peer->first_message && send_queued(transport, thread, node, peer->first_message) == 1) {
+        struct remo__rpc_queued *message = peer->first_message;
+        peer->first_message = message->next;
+        if (!message->next)
+            peer->last_message = NULL;
+        free(message);
+        uncount_queued(transport, peer);
+        has_sent = true;
+    }
+    for (uint32_t depth = REMO_RPC_DEPTH_MAX; depth-- > 0 && remo__rpc_is_up(transport, node);)
+        has_sent |= flush_calls(transport, thread, node, depth);
+    return has_sent;
+}
+
+/* As lock_ring in serve.c. */
+static bool lock_peer(struct remo__rpc_peer *peer) {
+    if (remo__likely(remo__mutex_try_lock(&peer->send_mutex)))
+        return true;
+    atomic_store(&peer->is_unflushed, true);
+    return remo__mutex_try_lock(&peer->send_mutex);
+}
+
+static void flush_queue(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    bool has_sent = false;
+    do {
+        if (!lock_peer(peer))
+            break;
+        has_sent |= flush_locked(transport, thread, node);
+        remo__mutex_unlock(transport->node, &peer->send_mutex);
+    } while (atomic_exchange(&peer->is_unflushed, false) && atomic_load(&peer->queued) > 0);
+    if (has_sent)
+        remo__rpc_wake(transport, thread, node);
+}
+
+/* Release send_mutex. `is_first`: the first call of its queue was appended. Its slot may have been freed
+ * before, by a thread that saw nothing queued, so try again. */
+static void unlock_peer(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                        bool is_first) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    remo__mutex_unlock(transport->node, &peer->send_mutex);
+    if (remo__unlikely(is_first)
+        || (remo__unlikely(atomic_load(&peer->queued) > 0) && atomic_exchange(&peer->is_unflushed, false)))
+        flush_queue(transport, thread, node);
+}
+
+/* ---- sending, or queueing ---- */
+
 int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
     struct remo__rpc_transport *transport = call->own.rpc->transport;
-    struct remo__rpc_peer *peer = &transport->peers[call->node];
-    remo__rpc_order(transport, thread, call->node);
+    uint32_t node = call->node; /* the call may end, and be reused, as soon as it is sent */
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    remo__rpc_order(transport, thread, node);
     (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
     int rc = 0;
-    if (remo__likely(atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
-        || !peer->calls[depth_index(call)].first)
+    bool is_first = remo__likely(atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
+                    || !peer->calls[depth_index(call)].first;
+    if (is_first)
         rc = send_call(transport, thread, call);
     if (remo__unlikely(rc == 0)) {
         call->own.thread = thread;
@@ -226,9 +329,9 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
         append_call(peer, call);
         count_queued(transport, peer);
     }
-    remo__mutex_unlock(transport->node, &peer->send_mutex);
+    unlock_peer(transport, thread, node, is_first && rc == 0);
     if (remo__likely(rc == 1))
-        remo__rpc_wake(transport, thread, call->node);
+        remo__rpc_wake(transport, thread, node);
     return rc < 0 ? rc : 0;
 }
 
@@ -279,7 +382,7 @@ int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *r
     bool is_sent = rc == 1;
     if (rc == 0 && queues && (rc = queue_message(transport, peer, &model, data)) == 0)
         rc = 1;
-    remo__mutex_unlock(transport->node, &peer->send_mutex);
+    unlock_peer(transport, thread, node, false);
     if (is_sent)
         remo__rpc_wake(transport, thread, node);
     return rc;
@@ -291,82 +394,13 @@ int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rp
     struct remo__rpc_peer *peer = &transport->peers[node];
     struct remo__rpc_queued model = {
         .rpc = rpc, .is_write = true, .immediate = immediate, .offset = offset, .bytes = bytes};
-    (void)thread;
     (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
     int rc = queue_message(transport, peer, &model, image);
-    remo__mutex_unlock(transport->node, &peer->send_mutex);
+    unlock_peer(transport, thread, node, false);
     return rc;
 }
 
 /* ---- chores ---- */
-
-/* Send the first message of the queue. Returns 1 if it can be removed. send_mutex is held. */
-static int send_queued(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
-                       const struct remo__rpc_queued *message) {
-    struct remo__ref ref;
-    if (!remo__rpc_is_up(transport, node))
-        return remo__rpc_is_gone(transport, node);
-    if (!message->is_write)
-        return remo__rpc_send(transport, thread, message->rpc, node, message->words, message->data);
-    if (!remo__memory_find_now(transport->slots, thread, node, message->offset, &ref))
-        return 0;
-    ref.stats = remo__channel_counters(message->rpc->channel, thread);
-    const uint32_t flags = REMO__WRITE_NOTIFY | REMO__WRITE_TRY;
-    int rc = message->immediate > 0
-                 ? remo__channel_write_immediate_flags(transport->channel, ref, message->data, message->bytes,
-                                                       message->immediate, REMO__WRITE_TRY, NULL)
-                 : remo__op_write(ref, message->data, message->bytes, flags, 0, NULL);
-    return rc == 0 || remo__is_departure(rc) ? 1 : 0;
-}
-
-/* A call of another thread must not overtake the earlier writes of that thread. send_mutex is held. */
-static bool may_send_for(const struct remo__rpc_transport *transport, struct remo__thread *thread,
-                         struct remo_rpc_op *call) {
-    return transport->mapped || call->own.thread == thread
-           || remo__fence_writer(thread, call->own.thread, call->node) == 0;
-}
-
-/* Send the calls of one depth that wait, as far as possible. send_mutex is held. */
-static bool flush_calls(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
-                        uint32_t depth) {
-    struct remo__rpc_peer *peer = &transport->peers[node];
-    struct remo_rpc_op *call;
-    bool has_sent = false;
-    while ((call = peer->calls[depth].first) != NULL && may_send_for(transport, thread, call)) {
-        struct remo_rpc_op *next = call->own.next; /* the owner may reuse the call as soon as it is sent */
-        if (send_call(transport, thread, call) != 1)
-            break;
-        peer->calls[depth].first = next;
-        if (next)
-            next->own.previous = NULL;
-        else
-            peer->calls[depth].last = NULL;
-        uncount_queued(transport, peer);
-        has_sent = true;
-    }
-    return has_sent;
-}
-
-/* Messages and deeper calls go first: others wait for them. */
-static bool flush_queue(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
-    struct remo__rpc_peer *peer = &transport->peers[node];
-    bool has_sent = false;
-    if (!remo__mutex_try_lock(&peer->send_mutex))
-        return false;
-    while (peer->first_message && send_queued(transport, thread, node, peer->first_message) == 1) {
-        struct remo__rpc_queued *message = peer->first_message;
-        peer->first_message = message->next;
-        if (!message->next)
-            peer->last_message = NULL;
-        free(message);
-        uncount_queued(transport, peer);
-        has_sent = true;
-    }
-    for (uint32_t depth = REMO_RPC_DEPTH_MAX; depth-- > 0 && remo__rpc_is_up(transport, node);)
-        has_sent |= flush_calls(transport, thread, node, depth);
-    remo__mutex_unlock(transport->node, &peer->send_mutex);
-    return has_sent;
-}
 
 static void pay_wake(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
     atomic_fetch_sub(&transport->chores, 1);
@@ -378,8 +412,8 @@ void remo__rpc_do_chores(struct remo__rpc_transport *transport, struct remo__thr
         (void)remo__slots_progress(thread); /* attempts that do not wait need free slots */
     for (uint32_t node = 0; node < transport->size; node++) {
         struct remo__rpc_peer *peer = &transport->peers[node];
-        if (atomic_load(&peer->queued) > 0 && flush_queue(transport, thread, node))
-            remo__rpc_wake(transport, thread, node);
+        if (atomic_load(&peer->queued) > 0)
+            flush_queue(transport, thread, node);
         if (atomic_load(&peer->owes_wake) && atomic_exchange(&peer->owes_wake, false))
             pay_wake(transport, thread, node);
         if (atomic_load(&peer->owes_credit) && remo__mutex_try_lock(&peer->receive_mutex)) {

@@ -263,9 +263,10 @@ static __attribute__((noinline)) bool serve_others(struct remo__rpc_transport *t
     discarded.sentence = NULL;
     discarded.code = 0;
     remo__last_error_of_task = &discarded;
+    bool found = atomic_load(&transport->done_count) > 0 && remo__rpc_complete_done(transport, thread);
+    /* afterwards: a queued call may wait for the slot of a call that has ended now */
     if (atomic_load(&transport->chores) > 0)
         remo__rpc_do_chores(transport, thread);
-    bool found = atomic_load(&transport->done_count) > 0 && remo__rpc_complete_done(transport, thread);
     remo__last_error_of_task = before;
     return found;
 }
@@ -352,5 +353,7 @@ int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *t
     else
         rc = rc > 0 ? 0 : rc;
     leave_pollers(&wait);
+    if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
+        (void)remo__rpc_poll(transport, thread); /* a queued call may wait for the slot of this call */
     return rc;
 }
