@@ -81,6 +81,8 @@ int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *t
     uint64_t at = (uint64_t)transport->rank * REMO__RPC_RING_SPAN + offset;
     struct remo_stats *stats = remo__channel_counters(rpc->channel, thread);
     words.head |= remo__rpc_lap_of(position) << 16;
+    /* before the request: a reply to another call may return its room at once */
+    atomic_store_explicit(&peer->position, remo__rpc_position_after(position, bytes), memory_order_release);
     int rc = 1;
     if (remo__likely(transport->mapped)) {
         rc = write_mapped(transport, node, at, &words, data, key);
@@ -93,10 +95,9 @@ int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *t
     } else {
         rc = write_unmapped(transport, thread, stats, node, at, &words, data, key);
     }
-    if (rc == 1)
-        atomic_store_explicit(&peer->position, remo__rpc_position_after(position, bytes),
-                              memory_order_relaxed);
-    else if (rc < 0 && remo__rpc_is_gone(transport, node))
+    if (remo__unlikely(rc != 1))
+        atomic_store_explicit(&peer->position, position, memory_order_relaxed);
+    if (rc < 0 && remo__rpc_is_gone(transport, node))
         rc = fail_gone();
     return rc;
 }

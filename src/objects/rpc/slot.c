@@ -212,7 +212,8 @@ void remo__rpc_slots_collect(struct remo__rpc_transport *transport, uint32_t nod
     struct remo__rpc_reply reply;
     for (uint32_t slot = 0; slot < REMO__RPC_SLOTS_TOTAL; slot++) {
         uint8_t state = atomic_load(&transport->slot[slot].state);
-        if (transport->slot[slot].node == node
+        uint64_t head = remo__load(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES);
+        if (head >> 32 != 0 && (head >> 24 & 0xff) == node /* which need not be the node of the call */
             && (state == REMO__RPC_SLOT_BUSY || state == REMO__RPC_SLOT_RETIRED))
             (void)remo__rpc_slot_probe(transport, slot, image, &reply);
     }
