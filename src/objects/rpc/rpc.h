@@ -1,8 +1,9 @@
 /* rpc.h - internals of rpc: the transport of a node, and its services. docs/internals/rpc.md has the
  * protocol.
  *
- * Files:  transport.c (opens the transport, callbacks), send.c (requests into rings, queues, wake-ups),
- *         serve.c (finds requests, runs handlers), reply.c, slot.c (reply slots), call.c, service.c.
+ * Files:  service.c, transport.c (opens the transport, callbacks), call.c, serve.c (finds requests, runs
+ *         handlers, waits), end.c (ends of calls), reply.c, send.c (requests into rings, queues, wake-ups),
+ *         slot.c (reply slots), target.c. Each uses only files that follow it.
  * Locks:  send_mutex of a peer: the ring at that peer, and its queue. receive_mutex of a peer: the ring of
  *         that peer here; held while its handlers run. done_mutex: held while callbacks `done` run.
  *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call.
@@ -153,9 +154,16 @@ struct remo__rpc_turn {
 /* ---- transport.c ---- */
 
 int remo__rpc_transport_get(struct remo_node *node, struct remo__rpc_transport **ret_transport);
-/* Let the service thread look for requests, or only for chores, soon. Threads: any. */
-void remo__rpc_request_look(struct remo__rpc_transport *transport);
-void remo__rpc_request_sweep(struct remo__rpc_transport *transport);
+
+/* Let the service thread look for chores soon. Threads: any. */
+static inline void remo__rpc_request_sweep(struct remo__rpc_transport *transport) {
+    remo__request_sweeps(transport->node);
+}
+/* The same, also for requests. */
+static inline void remo__rpc_request_look(struct remo__rpc_transport *transport) {
+    atomic_store(&transport->must_look, true);
+    remo__request_sweeps(transport->node);
+}
 
 static inline bool remo__rpc_is_up(const struct remo__rpc_transport *transport, uint32_t node) {
     return remo__channel_is_connected(transport->channel, node);
@@ -193,6 +201,9 @@ int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rp
                           uint64_t offset, const void *image, size_t bytes, uint32_t immediate);
 /* Remove a call from the queue. Returns whether it was there: it was not sent. */
 bool remo__rpc_unqueue(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
+/* Return room in the ring of `node` to it, by a write. receive_mutex is held. */
+void remo__rpc_return_credit(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                             uint32_t node);
 /* Send what is queued and owed, as far as possible. */
 void remo__rpc_do_chores(struct remo__rpc_transport *transport, struct remo__thread *thread);
 void remo__rpc_queues_free(struct remo__rpc_transport *transport);
@@ -249,10 +260,6 @@ static inline uint64_t remo__rpc_reply_key(uint32_t slot, uint32_t serial) {
 
 /* ---- serve.c ---- */
 
-/* Return room in the ring of `node` to it, by a write. receive_mutex is held. */
-void remo__rpc_return_credit(struct remo__rpc_transport *transport, struct remo__thread *thread,
-                             uint32_t node);
-
 /* Serve what has arrived: requests, replies to calls with `done`, chores. Returns whether there was any.
  * Never waits. No effect in a handler. */
 bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *thread);
@@ -270,14 +277,36 @@ struct remo__rpc_wait {
 int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *thread,
                    int (*is_over)(void *ctx), void *ctx, uint64_t deadline_ns);
 
-/* ---- call.c ---- */
+/* ---- target.c ---- */
 
-/* Return 0 if such a message can be sent to `node` now, else the error of remo_rpc_start. */
+/* Return 0 if the arguments of a message are valid. */
+int remo__rpc_check_arguments(const struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data,
+                              size_t bytes);
+/* Return 0 if the node can be called now. */
+int remo__rpc_check_connected(const struct remo_rpc *rpc, uint32_t node);
+/* Both: return 0 if such a message can be sent to `node` now, else the error of remo_rpc_start. */
 int remo__rpc_check_target(const struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data,
                            size_t bytes);
 /* Return the word of a request that has its service and its time. */
 uint64_t remo__rpc_rest(const struct remo_rpc *rpc, uint32_t node, uint64_t deadline_ns);
 
+/* ---- end.c ---- */
+
+static inline bool remo__rpc_is_in_flight(const struct remo_rpc_op *call) {
+    return __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE) != REMO__RPC_CALL_IDLE;
+}
+/* End the call. The caller may reuse it as soon as the state is set. */
+void remo__rpc_end_call(struct remo_rpc_op *call, int status, enum remo_rpc_fate fate, size_t reply_bytes);
+/* End the call if its reply has arrived, or cannot arrive. Returns whether it has ended. */
+bool remo__rpc_check_call(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
+/* End the call without a reply. */
+void remo__rpc_give_up(struct remo__rpc_transport *transport, struct remo_rpc_op *call, int status);
+/* Add a call to the list of calls with `done`, or remove it. */
+void remo__rpc_list_done(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
+void remo__rpc_unlist(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
+/* Keep other threads from ending calls with `done`: acquire done_mutex, unless this thread holds it,
+ * because it runs a callback. Returns whether the caller must release it. */
+bool remo__rpc_hold_done(struct remo__rpc_transport *transport, const struct remo__thread *thread);
 /* Complete calls with `done` that have ended. Returns whether there was any. */
 bool remo__rpc_complete_done(struct remo__rpc_transport *transport, struct remo__thread *thread);
 

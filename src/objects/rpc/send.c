@@ -408,6 +408,30 @@ static void pay_wake(struct remo__rpc_transport *transport, struct remo__thread 
     remo__rpc_wake(transport, thread, node);
 }
 
+void remo__rpc_return_credit(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                             uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    uint64_t position = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
+    struct remo__ref ref;
+    int rc = 0;
+    if (remo__memory_find_now(transport->state, thread, node, REMO__RPC_AT_CREDITS + 8 * transport->rank,
+                              &ref))
+        rc = transport->mapped ? remo__write(ref, &position, sizeof position, REMO__WRITE_NOTIFY, NULL)
+                               : remo__op_write(ref, &position, sizeof position,
+                                                REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
+    bool owes = rc != 0 && !remo__is_departure(rc);
+    if (!owes)
+        atomic_store_explicit(&peer->credited, position, memory_order_relaxed);
+    if (atomic_exchange(&peer->owes_credit, owes) == owes)
+        return;
+    if (owes)
+        atomic_fetch_add(&transport->chores, 1);
+    else
+        atomic_fetch_sub(&transport->chores, 1);
+    if (owes)
+        remo__rpc_request_sweep(transport);
+}
+
 void remo__rpc_do_chores(struct remo__rpc_transport *transport, struct remo__thread *thread) {
     if (!transport->mapped)
         (void)remo__slots_progress(thread); /* attempts that do not wait need free slots */

@@ -84,15 +84,6 @@ static bool on_swept(struct remo__thread_observer *observer) {
     return true;
 }
 
-void remo__rpc_request_sweep(struct remo__rpc_transport *transport) {
-    remo__request_sweeps(transport->node);
-}
-
-void remo__rpc_request_look(struct remo__rpc_transport *transport) {
-    atomic_store(&transport->must_look, true);
-    remo__request_sweeps(transport->node);
-}
-
 /* ---- open and close ---- */
 
 static void close_transport(struct remo__shared *shared) {
