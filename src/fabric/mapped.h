@@ -189,8 +189,8 @@ REMO__MAPPED_INLINE void remo__mapped_copy_to(void *to, const void *from, size_t
         remo__mapped_copy(to, from, to, size_bytes);
 }
 
-/* Atomics on an aligned word of a peer's memory. They are CPU atomics, so atomic with every node's, and full
- * fences. */
+/* Atomics on an aligned word of a peer's memory. They are CPU atomics, so atomic with every node's. They are
+ * not reordered with earlier accesses, nor with later ones that are sequentially consistent. */
 REMO__MAPPED_INLINE uint64_t remo__mapped_fetch_add(void *word, uint64_t addend) {
     return atomic_fetch_add((_Atomic uint64_t *)word, addend);
 }
@@ -201,11 +201,11 @@ REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expe
     return expected;
 }
 
-/* Wake the peer's sleepers, after an atomic or a fence of this thread. Valid only while the peer's base is
- * not NULL. */
+/* Wake the peer's sleepers, after an atomic or a fence of this thread. An atomic precedes only loads that are
+ * sequentially consistent. Valid only while the peer's base is not NULL. */
 static inline void remo__mapped_wake(struct remo__fabric_peer *peer) {
-    struct remo__doorbell *bell = atomic_load_explicit(&peer->doorbell, memory_order_relaxed);
-    if (remo__unlikely(atomic_load_explicit(&bell->sleepers, memory_order_relaxed) != 0))
+    struct remo__doorbell *bell = atomic_load_explicit(&peer->doorbell, memory_order_acquire);
+    if (remo__unlikely(atomic_load_explicit(&bell->sleepers, memory_order_seq_cst) != 0))
         remo__doorbell_notify(bell);
 }
 

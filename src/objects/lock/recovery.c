@@ -369,11 +369,13 @@ static bool is_acquired(const struct resolve *resolve, uint32_t ticket, uint8_t 
 /* Resolve the ticket that has been served since the scan. */
 static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t claims) {
     struct remo_lock *lock = resolve->lock;
-    uint64_t queue_word;
+    uint64_t queue_word, word = 0;
     if (claims & REMO__CLAIM_HELD)
         return 0;
     int rc = read_word(resolve, remo__lock_queue_word(lock, ticket), &queue_word);
-    if (rc != 0)
+    if (rc == 0)
+        rc = read_word(resolve, 0, &word);
+    if (rc != 0 || (uint16_t)word != (uint16_t)ticket) /* a later ticket may have the queue word */
         return rc;
     bool is_granted = remo__queue_word_is_granted(queue_word);
     bool skipped = (queue_word & REMO__QUEUE_WORD_SKIP) != 0;
