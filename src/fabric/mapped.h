@@ -8,8 +8,8 @@
  *          vectors, which x86-64 and aarch64 do not split inside an aligned word. The order of the words is
  *          undefined (memory model, row 15).
  * Order:   `copy_to` is ordered after this thread's earlier accesses, `copy_from` before its later ones.
- *          Stores may remain in this CPU's store buffer: only `remo__mapped_fence`, an atomic or a notify
- *          places them before a later load is executed.
+ *          Stores may remain in this CPU's store buffer: only `remo__mapped_fence` or an atomic places
+ *          them before a later load is executed.
  * Cost:    8 bytes of constant size: one load and one store. No call, no lock and no system call, except in a
  *          notify that finds a sleeper. */
 #ifndef REMO_FABRIC_MAPPED_H
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/threads_fence.h"
 #include "fabric/fabric.h"
 
 /* Above this size memcpy is faster than a loop over words. Up to it the loop is as fast, and splits no
@@ -209,10 +210,17 @@ static inline void remo__mapped_wake(struct remo__fabric_peer *peer) {
         remo__doorbell_notify(bell);
 }
 
-/* Place all earlier writes of this thread, then wake the peer's sleepers. Valid as above. */
-static inline void remo__mapped_notify(struct remo__fabric_peer *peer) {
-    remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
+/* Wake the peer's sleepers, after stores of this thread. Returns whether it was a full fence. Valid as
+ * above. */
+static inline bool remo__mapped_notify(struct remo__fabric_peer *peer) {
+    bool sleepers_fence = atomic_load_explicit(&peer->sleepers_fence, memory_order_relaxed);
+    /* pairs with the sleeper's fence: it counts itself before its last check */
+    if (remo__likely(sleepers_fence))
+        remo__threads_fence_hot();
+    else
+        remo__mapped_fence();
     remo__mapped_wake(peer);
+    return !sleepers_fence;
 }
 
 #endif

@@ -196,8 +196,8 @@ remo__write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags,
     ref.thread->unfenced = true;
     if (flags & REMO__WRITE_NOTIFY) {
         remo__count(&ref.stats->imms, 1);
-        ref.thread->unfenced = false; /* notifying is a full fence */
-        remo__mapped_notify(&ref.thread->node->fabric->peers[ref.node]);
+        if (remo__mapped_notify(&ref.thread->node->fabric->peers[ref.node]))
+            ref.thread->unfenced = false;
     }
     return 0;
 }

@@ -288,7 +288,7 @@ static void *sleep_for_flags(void *arg) {
     uint32_t stalls = 0;
     for (uint64_t round = 1; round <= sleeper->rounds; round++) {
         uint64_t start = remo__now_ns();
-        atomic_fetch_add(&bell->sleepers, 1);
+        remo__doorbell_add_sleeper(bell);
         for (;;) {
             uint32_t seq = atomic_load(&bell->seq);
             if (suite_load(suite_memory(sleeper->node, sleeper->at)) >= round)
