@@ -213,7 +213,8 @@ static void peer_publish(struct shm_fabric *shm, uint32_t peer) {
     struct shm_window *window = window_of(shm, peer);
     struct remo__shm_header *header = (struct remo__shm_header *)window->base;
     struct remo__fabric_peer *public = &shm->base.peers[peer];
-    bool sleepers_fence = atomic_load(&header->bell.sleepers_fence) != 0 && shm->base.doorbell->sleepers_fence;
+    bool sleepers_fence =
+        atomic_load(&header->bell.sleepers_fence) != 0 && shm->base.doorbell->sleepers_fence;
     atomic_store_explicit(&public->doorbell, &header->bell, memory_order_relaxed);
     atomic_store_explicit(&public->sleepers_fence, sleepers_fence, memory_order_relaxed);
     atomic_store_explicit(&shm->peers[peer].reachable, window, memory_order_release);
