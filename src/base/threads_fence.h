@@ -13,8 +13,9 @@
  * Returns false if the kernel has no such call; the caller's wait must then be bounded. */
 bool remo__threads_fence(void);
 
-/* The same for several processes of the machine. Both sides register once: the processes of the hot paths, and
- * that of the slow path. Returns false if the kernel has no such call; the hot paths then need a fence. */
+/* The same for several processes of the machine. Both sides register once: the processes of the hot paths,
+ * and that of the slow path. Returns false if the kernel has no such call; the hot paths then need a
+ * fence. */
 bool remo__machine_fence_register(void);
 /* Execute a full memory fence on each running thread of all processes that have registered. Cost: a system
  * call of microseconds. */

@@ -1,8 +1,8 @@
 /* fabric.c - the parts of fabric.h that all fabrics share: doorbells, and the check of operations.
  *
  * Doorbells lose no wake-up. The notifier executes a full fence, or the sleeper does so for both; then the
- * notifier reads `sleepers`. The sleeper counts itself and then checks its condition. It reads `seen_seq` before that check, so the futex does not sleep
- * after a notification in between. */
+ * notifier reads `sleepers`. The sleeper counts itself and then checks its condition. It reads `seen_seq`
+ * before that check, so the futex does not sleep after a notification in between. */
 #include "fabric/fabric.h"
 
 #include <errno.h>

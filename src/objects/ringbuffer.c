@@ -93,8 +93,8 @@ static INLINE char *mapped_payload(const struct remo_ringbuffer *ring, uint32_t 
         ring->records, node, ring->records_at + ring->cursor.offset + REMO__RECORD_HEADER_BYTES);
 }
 
-/* The receiver polls the first line of the record, and fetches the second one meanwhile (has_arrived). Get both
- * back at the same time, instead of one after the other. */
+/* The receiver polls the first line of the record, and fetches the second one meanwhile (has_arrived). Get
+ * both back at the same time, instead of one after the other. */
 static INLINE void prefetch_lines(const char *record) {
     remo__mapped_prefetch_write(record);
     remo__mapped_prefetch_write(record + REMO__CACHE_LINE);
