@@ -180,7 +180,7 @@ static int place_writes(struct remo__queue_op *op, const struct remo__queue_slot
     int rc = 0, flush_rc = 0;
     if (!node->fabric->caps.completion_placed)
         flush_rc = remo__read(slot->ref, &flushed, sizeof flushed, &flush);
-    if (remo__ack_pending(ack) || ack->status != 0)
+    if (remo__ack_pending(ack) || ack->status != 0) /* another thread may have completed a failed write */
         rc = remo_ack_wait(ack, node->op_timeout_ns);
     if (rc == 0 && flush_rc == 0 && (remo__ack_pending(&flush) || flush.status != 0))
         flush_rc = remo_ack_wait(&flush, node->op_timeout_ns);
