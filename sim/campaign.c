@@ -49,11 +49,25 @@ static bool claims(const struct sim_campaign *campaign, const struct sim_case *t
            && (!campaign->profile || strcmp(campaign->profile, profile->name) == 0);
 }
 
+/* The objects whose calls wait for each of their operations. A call of another object may return before, and
+ * later operations take effect although an earlier one was refused. */
+static const char *const bearing_refusals[] = {"atomic_var", "queue", "kv", "heap", "task"};
+
+/* Only networks whose completions do not mean placement refuse operations (fault.h). */
+static bool bears_refusals(const struct sim_case *test, const struct sim_profile *profile) {
+    for (uint32_t i = 0; i < sizeof bearing_refusals / sizeof bearing_refusals[0]; i++)
+        if (strcmp(bearing_refusals[i], test->object) == 0)
+            return !profile->placed;
+    return false;
+}
+
 /* A node closes after a failed operation, unless it continues: then it must have no other
  * thread. */
-static bool bears(const struct sim_case *test, uint32_t fault) {
+static bool bears(const struct sim_case *test, const struct sim_profile *profile, uint32_t fault) {
     bool may_fail = test->threads == 1 || test->continues_after_failure;
-    return fault == SIM_NO_FAULT || (!test->has_own_fault && (fault < SIM_FAIL_POST || may_fail));
+    return fault == SIM_NO_FAULT
+           || (!test->has_own_fault && (fault < SIM_FAIL_POST || may_fail)
+               && (fault != SIM_REFUSE || bears_refusals(test, profile)));
 }
 
 int sim_campaign_list(void) {
@@ -156,7 +170,7 @@ static void run_cases(const struct sim_campaign *campaign, const char *object, s
             for (uint32_t fault = 0; fault < SIM_FAULT_KINDS; fault++)
                 if (strcmp(sim_cases[i]->object, object) == 0 && wanted(campaign, sim_cases[i])
                     && claims(campaign, sim_cases[i], &sim_profiles[p]) && campaign->faults[fault]
-                    && bears(sim_cases[i], fault))
+                    && bears(sim_cases[i], &sim_profiles[p], fault))
                     run_one(campaign, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault, sums);
 }
 
@@ -202,7 +216,7 @@ static bool fails_in_round(struct search *search, struct sums *sums) {
                 if (strcmp(sim_cases[i]->object, search->object) == 0
                     && wanted(search->campaign, sim_cases[i])
                     && claims(search->campaign, sim_cases[i], &sim_profiles[p])
-                    && search->campaign->faults[fault] && bears(sim_cases[i], fault)
+                    && search->campaign->faults[fault] && bears(sim_cases[i], &sim_profiles[p], fault)
                     && fails_with(search, sim_cases[i], &sim_profiles[p], (enum sim_fault_kind)fault, sums))
                     return true;
     return false;

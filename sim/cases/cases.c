@@ -32,6 +32,7 @@
     X(queue_kept_full) X(queue_outrun) X(queue_notified) X(queue_leaving) X(queue_resumes)                   \
     X(queue_retracted_pops) X(queue_retracted_pushes) X(queue_kept_pops) X(queue_kept_pushes)                \
     X(queue_kept_own) X(queue_late_clear) X(queue_removal) X(queue_unmoved) X(queue_unread) X(queue_unsent)  \
+    X(queue_large)                                                                                           \
     X(kv_updates) X(kv_deletes) X(kv_threads) X(kv_overtaken) X(kv_reinserted) X(kv_long_keys)               \
     X(kv_collide) X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_continues) X(kv_outcome)            \
     X(kv_window)                                                                                             \

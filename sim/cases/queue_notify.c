@@ -2,7 +2,6 @@
  * A schedule fails if a retry succeeds although nothing was about to notify the waiter (remote/wait.h). So
  * most cases only arrange that one certain notification is the last one. */
 #include "sim/cases/queue.h"
-#include "sim/network/net.h"
 
 /* For sim_until: the waiter sleeps, and no notification is about to end its sleep. */
 static bool is_asleep(void *ctx) {
@@ -40,11 +39,6 @@ const struct sim_case sim_case_queue_resumes =
                .nodes = 2, .threads = 1, .body = resumes_body, .after = sim_queue_drain,
                .continues_after_failure = true);
 
-/* Operations of an uncontended push, before it moves the word: claim, write, and flush. */
-static uint32_t posts_before_advance(void) {
-    return sim_profile->placed ? 2 : 3;
-}
-
 /* Node 1 waits for the only push. Operation `skip` of the push after it has filled the slot fails (`is_late`:
  * times out). */
 static void only_push_body(struct queue_state *s, uint32_t rank, uint32_t skip, bool is_late) {
@@ -56,9 +50,9 @@ static void only_push_body(struct queue_state *s, uint32_t rank, uint32_t skip, 
     sim_until(is_asleep, s, "wait for the pop");
     if (is_late) {
         s->queues[rank]->node->op_timeout_ns = REMO_MS(500); /* shorter than the time to the waiter's retry */
-        sim_delay(rank, posts_before_advance() + skip, 1);
+        sim_delay(rank, sim_queue_posts_before_advance() + skip, 1);
     } else {
-        sim_fail_next(SIM_FAIL_POST, rank, posts_before_advance() + skip, 1);
+        sim_fail_next(SIM_FAIL_POST, rank, sim_queue_posts_before_advance() + skip, 1);
     }
     (void)sim_queue_push(s, rank, 1, 0);
     sim_delay_end();

@@ -45,6 +45,27 @@ const struct sim_case sim_case_queue_continues =
                .nodes = 2, .threads = 1, .body = sim_queue_tries_body, .after = continues_after,
                .continues_after_failure = true);
 
+static void open_large(void *state, struct remo_node *node, uint32_t rank) {
+    ((struct queue_state *)state)->element_words = LARGE_WORDS;
+    sim_queue_open(state, node, rank);
+}
+
+/* An element that is not inline is popped complete, or not at all if a write of its push has failed. */
+const struct sim_case sim_case_queue_large = {.object = "queue",
+                                              .name = "large",
+                                              .about = "as continues, with elements that are not inline",
+                                              .nodes = 2,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct queue_state),
+                                              .open = open_large,
+                                              .close = sim_queue_close,
+                                              .body = sim_queue_tries_body,
+                                              .after = continues_after,
+                                              .check = sim_queue_check_lost,
+                                              .oracle = &oracle_queue,
+                                              .whole_only = true,
+                                              .continues_after_failure = true};
+
 /* Node 2 is declared failed, goes round the queue, and skips the slots of a node that has cut it
  * off. */
 static void skipped_body(void *state, uint32_t rank, uint32_t thread) {
@@ -144,9 +165,10 @@ const struct sim_case sim_case_queue_kept =
     QUEUE_CASE(.name = "kept", .about = "a pop while the claim of a failed push is retracted", .nodes = 2,
                .threads = 1, .body = kept_body, .after = continues_after, .has_own_fault = true);
 
+/* The push of thread 0 has posted all operations that it posts before its write is complete. */
 static bool is_delayed(void *ctx) {
-    (void)ctx;
-    return sim_delay_hit();
+    const struct queue_state *s = ctx;
+    return sim_delay_hit() && s->first->posts - s->first_posts == sim_queue_posts_before_advance();
 }
 
 static bool has_popped(void *ctx) {
@@ -174,6 +196,8 @@ static void kept_threads_body(void *state, uint32_t rank, uint32_t thread) {
         push_delayed(s, 2, 3); /* after a failed claim, a read of the word, and a claim */
         return;
     }
+    s->first_posts = sim_current()->posts;
+    s->first = sim_current();
     push_delayed(s, 1, 1); /* after the claim */
     sim_until(are_kept, s, "wait for the claim of thread 1");
     int rc = sim_queue_push(s, 0, 3, 0);

@@ -101,6 +101,8 @@ static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
     op->delayed = sim_delay_takes(op->node);
     if (is_unreachable(op))
         sim_net_fail(op);
+    else if (!sim_profile->placed && sim_fault_hits(SIM_REFUSE, net()->posts, op->node))
+        sim_net_refuse(op);
     net()->order[net()->count++] = slot;
     sim_trace("posts %s, %llu bytes at %s%s", name_of(op), (unsigned long long)is->size_bytes,
               sim_place(remote_of(op)), op->delayed ? ", delayed" : "");

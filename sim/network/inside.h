@@ -118,6 +118,8 @@ static inline struct remo__endpoint *endpoint_of(const struct op *op) {
 
 /* Make the operation fail. Its poster, if it has not failed, is notified by a completion. */
 void sim_net_fail(struct op *op);
+/* Let the target refuse the operation: its poster gets -EACCES. */
+void sim_net_refuse(struct op *op);
 /* The node cuts the peer off: unplaced data of the peer never lands here, and all operations on the peer
  * fail. If the peer has not failed, they may still land there, until it cuts this node off. */
 void sim_net_cut_off(uint32_t node, uint32_t peer);

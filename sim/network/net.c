@@ -71,7 +71,8 @@ static bool may_arrive(uint32_t place) {
 static bool may_complete(uint32_t place) {
     const struct op *op = op_at(place);
     bool has_failed = op->status != 0 || op->outcome_unknown;
-    if (has_failed && !net()->cut[op->node][op->is.peer] && op->node != op->is.peer)
+    bool waits_for_cut = has_failed && op->status != -EACCES && op->node != op->is.peer;
+    if (waits_for_cut && !net()->cut[op->node][op->is.peer])
         return false;
     if (!has_failed && (!has_result(op) || (is_write(op) && sim_profile->placed && op->place_todo != 0)))
         return false;
@@ -306,6 +307,11 @@ void sim_net_fail(struct op *op) {
     if (!op->completed)
         op->status = -EHOSTDOWN;
     op->source_todo = 0, op->place_todo = 0, op->sent = true, op->executed = true, op->delivered = true;
+}
+
+void sim_net_refuse(struct op *op) {
+    sim_net_fail(op);
+    op->status = -EACCES;
 }
 
 /* Choose whether operation number `place`, not yet sent, vanishes. On a connection that sends in

@@ -146,8 +146,10 @@ static inline bool remo__ack_pending(const struct remo_ack *ack) {
 struct remo_ack remo__ack_awaited(struct remo__thread *thread);
 /* Wait for the operations of such an ack, as remo_ack_wait does, in fewer steps. */
 int remo__ack_await(struct remo_ack *ack, uint64_t timeout_ns);
-/* Return whether no other thread is completing an operation of `thread`: it may resume a task of that thread,
- * even one that has ended. */
+/* Return whether no other thread is completing an operation of `thread`: that may resume a task of `thread`,
+ * even one that has ended. A caller repeats the call until it returns true, without a deadline: the call
+ * succeeds when no thread holds the lock of the slots. Another thread holds it for a post or a poll, which
+ * the fabric bounds, and never while it sleeps; in between it releases the lock. */
 bool remo__ops_settled(struct remo__thread *thread);
 /* Wait for the operations of an ack, and cancel those still in flight after `timeout_ns`. The ack may then be
  * used again. Errors: those of remo_ack_wait. */
