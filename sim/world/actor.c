@@ -71,6 +71,7 @@ static bool jump(void) {
     if (next == UINT64_MAX || world->idle_jumps > HANG_JUMPS_MAX)
         return false;
     world->now_ns = remo__max(world->now_ns, next);
+    sim_trace("* time advances to %llu ns", (unsigned long long)world->now_ns);
     world->stirred = sim_net_count() > 0 ? UINT32_MAX : 0;
     return true;
 }
@@ -313,6 +314,8 @@ void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_poll
         check_at = deadline_ns != REMO_FOREVER ? deadline_ns : sim_world->now_ns + SIM_OP_TIMEOUT_NS;
     actor->wake_at = actor->is_sleeping ? deadline_ns : remo__min(check_at, deadline_ns);
     actor->state = SIM_PAUSED;
+    sim_trace(actor->is_sleeping ? "sleeps until %llu ns" : "pauses until %llu ns",
+              (unsigned long long)actor->wake_at);
     sim_schedule();
     actor->has_slept = actor->is_sleeping;
     actor->slept_wakes = actor->seen_wakes;
