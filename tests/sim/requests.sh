@@ -27,7 +27,7 @@ refused() {
 }
 
 for object in atomic_var lock queue ringbuffer kv collective task; do
-    refused "$object: it does not claim cxl_nc, because .*; it claims ibta_rc, rc_relaxed, efa, tcp, shm;" \
+    refused "$object: it does not claim cxl_nc, because .*; it claims ibta_rc, rc_relaxed, efa, tcp, ofi, shm;" \
         --object "$object" --profile cxl_nc
 done
 refused 'lock: it does not claim cxl_nc' --object lock --search --profile cxl_nc
