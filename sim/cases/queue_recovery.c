@@ -162,8 +162,9 @@ static void kept_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_queue_kept =
-    QUEUE_CASE(.name = "kept", .about = "a pop while the claim of a failed push is retracted", .nodes = 2,
-               .threads = 1, .body = kept_body, .after = continues_after, .has_own_fault = true);
+    QUEUE_CASE(.name = "kept", .needs_flight = true,
+               .about = "a pop while the claim of a failed push is retracted", .nodes = 2, .threads = 1,
+               .body = kept_body, .after = continues_after, .has_own_fault = true);
 
 /* The push of thread 0 has posted all operations that it posts before its write is complete. */
 static bool is_delayed(void *ctx) {
@@ -209,8 +210,9 @@ static void kept_threads_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_queue_kept_threads =
-    QUEUE_CASE(.name = "kept_threads", .about = "pushes of two threads fail at once", .nodes = 2,
-               .threads = 2, .body = kept_threads_body, .after = continues_after, .has_own_fault = true);
+    QUEUE_CASE(.name = "kept_threads", .needs_flight = true, .about = "pushes of two threads fail at once",
+               .nodes = 2, .threads = 2, .body = kept_threads_body, .after = continues_after,
+               .has_own_fault = true);
 
 /* The thread that keeps a claim has as many operations in flight as it can have. A pop of another thread
  * waits for none of them: a later call starts the read of the retraction. */
@@ -251,9 +253,9 @@ static void kept_full_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_queue_kept_full =
-    QUEUE_CASE(.name = "kept_full", .about = "a pop while no slot is free for the retraction of a claim",
-               .nodes = 2, .threads = 2, .body = kept_full_body, .after = continues_after,
-               .has_own_fault = true);
+    QUEUE_CASE(.name = "kept_full", .needs_flight = true,
+               .about = "a pop while no slot is free for the retraction of a claim", .nodes = 2, .threads = 2,
+               .body = kept_full_body, .after = continues_after, .has_own_fault = true);
 
 /* ---- a close whose operations are not complete ---- */
 

@@ -125,6 +125,8 @@ void sim_net_refuse(struct op *op);
 void sim_net_cut_off(uint32_t node, uint32_t peer);
 /* Lose the connection of the operation: some operations in flight on it vanish, others may still land. */
 void sim_net_lose(const struct op *op);
+/* Deliver an immediate to `node`, unless it has crashed. */
+void sim_net_deliver(uint32_t node, uint32_t from, uint32_t value);
 void sim_net_end_if_over(uint32_t place);
 void sim_net_remove(uint32_t place);
 /* Return whether the operation that the node posts now is to be delayed. */

@@ -224,21 +224,26 @@ static void do_move(uint32_t place) {
         sim_trace("  write of node %u to %s is sent", op->node, sim_place(remote_of(op)));
 }
 
+void sim_net_deliver(uint32_t node, uint32_t from, uint32_t value) {
+    struct imms *imms = &net()->imms[node];
+    if (sim_world->crashed[node])
+        return;
+    if (imms->count == IMMS_MAX) {
+        sim_fail("more than %u immediates wait at node %u", IMMS_MAX, node);
+        return;
+    }
+    imms->imm[imms->count++] = (struct remo__imm){.peer = from, .value = value};
+    sim_changed(node);
+    sim_trace("  immediate 0x%x of node %u arrives at node %u", value, from, node);
+}
+
 /* Deliver the immediate of a write, or the notification of an empty write. */
 static void deliver(struct op *op) {
-    struct imms *imms = &net()->imms[op->is.peer];
     op->delivered = true;
     if (op->is.flags & REMO__OP_NOTIFY)
         sim_notify(op->is.peer);
-    if (!(op->is.flags & REMO__OP_IMM) || sim_world->crashed[op->is.peer])
-        return;
-    if (imms->count == IMMS_MAX) {
-        sim_fail("more than %u immediates wait at node %u", IMMS_MAX, op->is.peer);
-        return;
-    }
-    imms->imm[imms->count++] = (struct remo__imm){.peer = op->node, .value = op->is.imm};
-    sim_changed(op->is.peer);
-    sim_trace("  immediate 0x%x of node %u arrives at node %u", op->is.imm, op->node, op->is.peer);
+    if (op->is.flags & REMO__OP_IMM)
+        sim_net_deliver(op->is.peer, op->node, op->is.imm);
 }
 
 static void do_place(uint32_t place) {

@@ -51,7 +51,10 @@ typedef uint16_t __attribute__((may_alias, aligned(1))) remo__word16;
 
 #ifdef REMO_SIM
 void remo__sim_fence(void);
-void remo__sim_turn(const char *what); /* the scheduler may switch here */
+void remo__sim_turn(const char *what);   /* the scheduler may switch here */
+void remo__sim_atomic(const void *word); /* the scheduler may switch here; an atomic on the word follows */
+void remo__copy_from(void *dst, const void *network, size_t bytes); /* of fabric/access.h */
+void remo__copy_to(void *network, const void *src, size_t bytes);
 #endif
 /* Full fence: all earlier stores of this thread are visible to every CPU of this machine before a later
  * load. */
@@ -174,30 +177,44 @@ REMO__MAPPED_INLINE void remo__mapped_prefetch_write(const char *place) {
 
 /* Read from a peer's memory. The buffers must not overlap. */
 REMO__MAPPED_INLINE void remo__mapped_copy_from(void *to, const void *from, size_t size_bytes) {
+#ifdef REMO_SIM
+    remo__copy_from(to, from, size_bytes);
+#else
     if (size_bytes == 8)
         *(remo__word64 *)to = remo__mapped_load(from);
     else
         remo__mapped_copy(to, from, from, size_bytes);
+#endif
     remo__mapped_acquire();
 }
 
 /* Write to a peer's memory. The buffers must not overlap. */
 REMO__MAPPED_INLINE void remo__mapped_copy_to(void *to, const void *from, size_t size_bytes) {
     remo__mapped_release();
+#ifdef REMO_SIM
+    remo__copy_to(to, from, size_bytes);
+#else
     if (size_bytes == 8)
         remo__mapped_store(to, *(const remo__word64 *)from);
     else
         remo__mapped_copy(to, from, to, size_bytes);
+#endif
 }
 
 /* Atomics on an aligned word of a peer's memory. They are CPU atomics, so atomic with every node's. They are
  * not reordered with earlier accesses, nor with later ones that are sequentially consistent. */
 REMO__MAPPED_INLINE uint64_t remo__mapped_fetch_add(void *word, uint64_t addend) {
+#ifdef REMO_SIM
+    remo__sim_atomic(word);
+#endif
     return atomic_fetch_add((_Atomic uint64_t *)word, addend);
 }
 
 /* Store `desired` if the word is `expected`; return the old value. */
 REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expected, uint64_t desired) {
+#ifdef REMO_SIM
+    remo__sim_atomic(word);
+#endif
     atomic_compare_exchange_strong((_Atomic uint64_t *)word, &expected, desired);
     return expected;
 }
@@ -206,6 +223,9 @@ REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expe
  * sequentially consistent. Valid only while the peer's base is not NULL. */
 static inline void remo__mapped_wake(struct remo__fabric_peer *peer) {
     struct remo__doorbell *bell = atomic_load_explicit(&peer->doorbell, memory_order_acquire);
+#ifdef REMO_SIM
+    remo__sim_turn("read the number of sleepers");
+#endif
     if (remo__unlikely(atomic_load_explicit(&bell->sleepers, memory_order_seq_cst) != 0))
         remo__doorbell_notify(bell);
 }

@@ -162,12 +162,7 @@ static inline void remo__count(uint64_t *counter, uint64_t by) {
 
 /* Return the address at which a peer's arena is mapped, or NULL. */
 static inline char *remo__peer_base(const struct remo_node *node, uint32_t peer) {
-#ifdef REMO_SIM
-    (void)node, (void)peer;
-    return NULL;
-#else
     return atomic_load_explicit(&node->fabric->peers[peer].base, memory_order_relaxed);
-#endif
 }
 
 /* Return the CPU address of the place, or NULL if its node is not mapped. */
@@ -221,8 +216,7 @@ static inline __attribute__((always_inline)) int remo__fetch_add(struct remo__re
     char *base = remo__peer_base(ref.thread->node, ref.node);
     if (remo__unlikely(!base))
         return remo__op_atomic(remo__ref_in_memory(ref), REMO__OP_FETCH_ADD, addend, 0, ret_old, ack);
-    uint64_t old =
-        atomic_fetch_add_explicit((_Atomic uint64_t *)(base + ref.at), addend, memory_order_seq_cst);
+    uint64_t old = remo__mapped_fetch_add(base + ref.at, addend);
     if (ret_old)
         *ret_old = old;
     remo__count(&ref.stats->atomics, 1);
@@ -237,10 +231,9 @@ static inline __attribute__((always_inline)) int remo__compare_swap(struct remo_
     if (remo__unlikely(!base))
         return remo__op_atomic(remo__ref_in_memory(ref), REMO__OP_COMPARE_SWAP, desired, expected, ret_old,
                                ack);
-    atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(base + ref.at), &expected, desired,
-                                            memory_order_seq_cst, memory_order_seq_cst);
+    uint64_t old = remo__mapped_compare_swap(base + ref.at, expected, desired);
     if (ret_old)
-        *ret_old = expected;
+        *ret_old = old;
     remo__count(&ref.stats->atomics, 1);
     remo__count(&ref.stats->bytes, 8);
     return 0;
