@@ -250,8 +250,8 @@ void sim_notify(uint32_t node) {
 }
 
 /* Where memory is mapped, a notifier skips a node without sleepers. So the last check before a sleep begins
- * by counting the actor, as in wait.c; the count is an atomic. The sleeper executes the fence of notifiers that
- * execute none. Other actors notify without reading the count. */
+ * by counting the actor, as in wait.c; the count is an atomic. The sleeper executes the fence of notifiers
+ * that execute none. Other actors notify without reading the count. */
 static void count_sleeper(struct sim_actor *actor) {
     sim_drain(actor);
     sim_world->bells[actor->node].bell.sleepers++;
