@@ -23,7 +23,7 @@ struct sim_case {
     const struct oracle *oracle; /* judges the history; NULL: none */
     /* profile names; NULL: all that the object claims */
     const char *profiles;
-    bool needs_flight;            /* delays or fails operations in flight: not on mapped memory */
+    bool needs_flight;            /* operations or their connection fail in flight: not on mapped memory */
     bool whole_only;              /* with a fault, only `after` and `check` judge, not the oracle */
     bool continues_after_failure; /* a node continues after a failed operation instead of leaving */
     bool has_own_fault;           /* injects its own fault; the campaign adds none */

@@ -97,8 +97,9 @@ static void skipped_after(void *state, uint32_t rank) {
 }
 
 const struct sim_case sim_case_queue_skipped =
-    QUEUE_CASE(.name = "skipped", .about = "a node that was cut off skips the slots of its peers", .nodes = 3,
-               .threads = 1, .body = skipped_body, .after = skipped_after, .has_own_fault = true);
+    QUEUE_CASE(.name = "skipped", .needs_flight = true,
+               .about = "a node that was cut off skips the slots of its peers", .nodes = 3, .threads = 1,
+               .body = skipped_body, .after = skipped_after, .has_own_fault = true);
 
 /* Nodes 0 and 1 search one lap further than the element of node 2, as after a cut-off. Node 1 pops that
  * element and pushes the next one to the same slot, while node 0 reads the slot. */

@@ -42,7 +42,7 @@ static void sim_close(struct remo__fabric *fabric) {
 static int sim_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
     if (sim_profile->mapped) {
         atomic_store(&fabric->peers[peer].doorbell, &sim_world->bells[peer].bell);
-        atomic_store(&fabric->peers[peer].sleepers_fence, sim_choose(2) == 1);
+        atomic_store(&fabric->peers[peer].sleepers_fence, sim_sleepers_fence(fabric->rank, peer));
         atomic_store(&fabric->peers[peer].base, net()->arenas[peer]);
     }
     return sim_common_connect(fabric, peer, blob, blob_bytes);

@@ -257,7 +257,8 @@ static void count_sleeper(struct sim_actor *actor) {
     sim_world->bells[actor->node].bell.sleepers++;
     sim_point("execute the fence of the notifiers");
     for (uint32_t i = 0; i < sim_world->actors_count; i++)
-        sim_drain(&sim_world->actors[i]);
+        if (sim_sleepers_fence(sim_world->actors[i].node, actor->node))
+            sim_drain(&sim_world->actors[i]);
     actor->is_counted = true;
 }
 

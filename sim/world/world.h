@@ -143,6 +143,11 @@ void sim_point(const char *what);
  * its own node, and for changes that sim_changed reports there (ready.h). */
 void sim_until(bool (*until)(void *ctx), void *ctx, const char *what);
 void sim_drain(struct sim_actor *actor);
+/* Return whether sleepers of node `to` execute the fence of notifications by node `from`: in one direction,
+ * so that both ways are explored. */
+static inline bool sim_sleepers_fence(uint32_t from, uint32_t to) {
+    return from < to;
+}
 #ifdef SIM_TIMED
 void sim_changed(uint32_t node);
 #else
