@@ -105,8 +105,9 @@ struct remo_rpc_options {
  *   others   those of remo_channel_open and remo_channel_add_memory */
 REMO_API int remo_rpc_open(struct remo_channel *parent, const char *name,
                            const struct remo_rpc_options *options, struct remo_rpc **ret_rpc);
-/* Close the service; not in a handler. First complete or cancel its calls. Waits until its handlers have
- * returned. Later and deferred requests are answered with -ENOTCONN. NULL has no effect. */
+/* Close the service; not in a handler. First complete or cancel its calls. Waits until its handlers,
+ * and functions `done`, have returned. Later and deferred requests are answered with -ENOTCONN. NULL has
+ * no effect. */
 REMO_API void remo_rpc_close(struct remo_rpc *rpc);
 REMO_API struct remo_channel *remo_rpc_channel(struct remo_rpc *rpc);
 /* Register a handler. A request that arrived before is answered with -ENOSYS. Does not block.
@@ -180,7 +181,8 @@ REMO_API int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number,
  * `done` is not called.
  * Errors: those of remo_rpc_call, except -ETIMEDOUT and -EDEADLK, and
  *   -EAGAIN  the node has not opened the service yet; see remo_channel_wait
- *   -EBUSY   the call is in flight */
+ *   -EBUSY   the call is in flight
+ *   others   those of the fence (see Cost), never on shm */
 REMO_API int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call);
 /* Wait until a call without `done` has ended, and return its status. The call's timeout is the
  * limit.
@@ -223,7 +225,9 @@ struct remo_rpc_deferred {
  *   -EALREADY   the request was replied to, deferred or forwarded
  *   -EMSGSIZE   `bytes` is more than REMO_RPC_BYTES_MAX; nothing was sent
  *   -EINVAL     an argument is NULL, or the request is a post
- *   -EHOSTDOWN  the caller's node has failed or left */
+ *   -EHOSTDOWN  the caller's node has failed or left
+ *   others      never on shm: no memory to queue the reply, or a fence has failed (see Cost). Nothing
+ *               was sent, and the request still needs its reply */
 REMO_API int remo_rpc_reply(const struct remo_rpc_request *request, int status, const void *data,
                             size_t bytes);
 /* In the handler: reply later, by remo_rpc_reply_later. Errors: those of remo_rpc_reply. */

@@ -1,19 +1,24 @@
 /* rpc.c - remote procedure calls: each handler runs at most once, in order, and each reply reaches its call.
  * Each call ends, also after failures, and also if windows and rings are full. */
 #include <errno.h>
+#include <remo/region.h>
 #include <remo/rpc.h>
 #include <string.h>
 
+#include "fabric/access.h"
 #include "sim/case.h"
 
 #define FOREVER REMO_FOREVER
 #define NUMBERS 64u
 #define ROUNDS 3u
+#define WRITE_FAILED 8 /* status of the handler READ, after a fault */
 
-enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, HANDLERS };
+enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, READ, HANDLERS };
 
 struct rpc_state {
     struct remo_rpc *services[SIM_NODES_MAX];
+    struct remo_region
+        *regions[SIM_NODES_MAX]; /* of the case `order`: a word for each caller, and for each number */
     struct agent {
         struct rpc_state *state;
         uint32_t rank;
@@ -53,7 +58,11 @@ static uint64_t number_of(const struct remo_rpc_request *request) {
 
 /* ---- handlers ---- */
 
-static void count_run(struct rpc_state *s, uint64_t number) {
+static void count_run(const struct agent *agent, const struct remo_rpc_request *request, uint64_t number) {
+    struct rpc_state *s = agent->state;
+    const struct remo_channel *channel = remo_rpc_channel(s->services[agent->rank]);
+    sim_require(remo_channel_peer(channel, request->node) == REMO_CHANNEL_CONNECTED,
+                "a request of node %u is executed, which is cut off", request->node);
     s->runs[number % NUMBERS]++;
     sim_require(s->runs[number % NUMBERS] == 1, "the handler of call %llu runs twice",
                 (unsigned long long)number);
@@ -61,7 +70,7 @@ static void count_run(struct rpc_state *s, uint64_t number) {
 
 static int echo(void *ctx, const struct remo_rpc_request *request) {
     struct agent *agent = ctx;
-    count_run(agent->state, number_of(request));
+    count_run(agent, request, number_of(request));
     return remo_rpc_reply(request, 5, request->data, request->bytes);
 }
 
@@ -69,7 +78,7 @@ static int echo(void *ctx, const struct remo_rpc_request *request) {
 static int keep(void *ctx, const struct remo_rpc_request *request) {
     struct agent *agent = ctx;
     struct remo_rpc_deferred last = agent->kept;
-    count_run(agent->state, number_of(request));
+    count_run(agent, request, number_of(request));
     int rc = remo_rpc_defer(request, &agent->kept);
     if (agent->has_kept)
         (void)remo_rpc_reply_later(agent->state->services[agent->rank], last, 6, NULL, 0);
@@ -123,8 +132,24 @@ static int circle(void *ctx, const struct remo_rpc_request *request) {
     return rc;
 }
 
+static uint64_t word_of(const struct rpc_state *s, uint32_t rank, uint32_t of) {
+    return remo__load((const char *)remo_region_local(s->regions[rank]) + 8 * of);
+}
+
+/* The handler sees what its caller has written before, and the caller sees what the handler has written. */
+static int read_word(void *ctx, const struct remo_rpc_request *request) {
+    const struct agent *agent = ctx;
+    const struct rpc_state *s = agent->state;
+    uint64_t number = number_of(request), word = word_of(s, agent->rank, request->node);
+    sim_require(word >= number || sim_any_hurt(), "the handler of call %llu reads the word %llu",
+                (unsigned long long)number, (unsigned long long)word);
+    int rc = remo_region_write(s->regions[agent->rank], request->node, 8 * (SIM_NODES_MAX + number), &number,
+                               sizeof number, 0, NULL);
+    return rc == 0 ? 7 : WRITE_FAILED;
+}
+
 static void open_rpc(void *state, struct remo_node *node, uint32_t rank) {
-    static const remo_rpc_handler_fn functions[HANDLERS] = {echo, keep, pass_on, count, circle};
+    static const remo_rpc_handler_fn functions[HANDLERS] = {echo, keep, pass_on, count, circle, read_word};
     struct rpc_state *s = state;
     struct remo_rpc_handler handlers[HANDLERS];
     struct remo_rpc_options options = {.handlers = handlers, .handler_count = HANDLERS};
@@ -165,6 +190,8 @@ static void call(struct rpc_state *s, uint32_t rank, uint32_t to, enum handler h
                 (unsigned long long)number);
     /* a node that cannot forward a request replies with the error */
     bool is_refused = rc < 0 && op.fate == REMO_RPC_DONE && handler == PASS_ON && sim_any_hurt();
+    if (rc == -ENOMEM && op.fate == REMO_RPC_DONE)
+        return; /* the handler could not queue its reply */
     if (rc < 0 && (is_refused || sim_excused(rank, depends_on, rc)))
         return;
     sim_require(rc == 5, "call: %d (%s)", rc, remo_last_error());
@@ -220,22 +247,34 @@ const struct sim_case sim_case_rpc_forward =
 
 /* ---- order, and a full ring ---- */
 
+/* More than the ring holds: posts, a call that is started, posts, and a call that is waited for. */
 static void posts_body(void *state, uint32_t rank, uint32_t thread) {
     struct rpc_state *s = state;
-    uint64_t message[8];
+    uint64_t message[8], started_message[8];
+    struct remo_rpc_op started = {
+        .node = 1, .number = COUNT, .request = started_message, .timeout_ns = FOREVER};
+    int rc = 0;
     (void)thread;
     if (rank != 0)
         return;
-    for (uint64_t number = 0; number < 12; number++) {
+    for (uint64_t number = 0; number < 16 && rc == 0; number++) {
         size_t bytes = make_message(message, number);
-        int rc = number % 4 == 3
-                     ? remo_rpc_call(s->services[0], 1, COUNT, message, bytes, NULL, 0, NULL, FOREVER)
-                     : remo_rpc_post(s->services[0], 1, COUNT, message, bytes);
-        if (rc != 0 && sim_excused(0, 1, rc))
-            return;
-        sim_require(rc == 0, "post or call: %d (%s)", rc, remo_last_error());
+        if (number % 8 == 7) {
+            rc = remo_rpc_call(s->services[0], 1, COUNT, message, bytes, NULL, 0, NULL, FOREVER);
+        } else if (number % 8 == 5) {
+            started.request_bytes = make_message(started_message, number);
+            rc = remo_rpc_start(s->services[0], &started);
+        } else {
+            rc = remo_rpc_post(s->services[0], 1, COUNT, message, bytes);
+        }
+        if (rc == 0 && number % 8 == 7)
+            rc = remo_rpc_wait(&started);
     }
-    sim_require(s->expected[1][0] == 12, "a call ended before request %u", s->expected[1][0]);
+    remo_rpc_cancel(&started);
+    if (rc != 0 && sim_excused(0, 1, rc))
+        return;
+    sim_require(rc == 0, "post or call: %d (%s)", rc, remo_last_error());
+    sim_require(s->expected[1][0] == 16, "a call ended before request %u", s->expected[1][0]);
 }
 
 const struct sim_case sim_case_rpc_posts =
@@ -244,16 +283,17 @@ const struct sim_case sim_case_rpc_posts =
 
 /* ---- windows ---- */
 
-/* More calls than there are slots, to a handler that replies to the call before. The last one is
- * cancelled. */
+/* More calls than there are slots, to a handler that replies to the call before. One is cancelled before its
+ * reply, and the last one has none. Node 1 calls too, so two of its threads reply. */
 static void window_body(void *state, uint32_t rank, uint32_t thread) {
     enum { WINDOW = 4 };
     struct rpc_state *s = state;
     struct remo_rpc_op ops[WINDOW];
     uint64_t messages[WINDOW][8];
-    (void)thread;
-    if (rank != 0)
+    if (rank != 0) {
+        calls_body(state, rank, thread);
         return;
+    }
     memset(ops, 0, sizeof ops);
     for (uint32_t i = 0; i < WINDOW; i++) {
         ops[i] =
@@ -268,8 +308,9 @@ static void window_body(void *state, uint32_t rank, uint32_t thread) {
         }
     }
     int failed = 0;
+    remo_rpc_cancel(&ops[1]);
     for (uint32_t i = 0; i < WINDOW - 1 && failed == 0; i++) {
-        int rc = remo_rpc_wait(&ops[i]);
+        int rc = i == 1 ? 6 : remo_rpc_wait(&ops[i]);
         failed = rc == 6 ? 0 : rc;
     }
     for (uint32_t i = 0; i < WINDOW; i++)
@@ -280,6 +321,25 @@ static void window_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_rpc_window =
     RPC_CASE(.name = "window", .about = "more calls than slots; replies are deferred, a call is cancelled",
              .nodes = 2, .threads = 1, .body = window_body, .after = calls_after);
+
+/* A call is cancelled, and the next one goes to another node: the late reply must not reach it. */
+static void cancel_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t message[8];
+    struct remo_rpc_op op = {.node = (rank + 1) % s->nodes,
+                             .number = ECHO,
+                             .request = message,
+                             .request_bytes = make_message(message, number_at(rank, thread, 0)),
+                             .timeout_ns = FOREVER};
+    int rc = remo_rpc_start(s->services[rank], &op);
+    remo_rpc_cancel(&op);
+    sim_require(rc == 0 || sim_excused(rank, op.node, rc), "start: %d (%s)", rc, remo_last_error());
+    call(s, rank, (rank + 2) % s->nodes, ECHO, SIM_ANY, number_at(rank, thread, 1));
+}
+
+const struct sim_case sim_case_rpc_cancel =
+    RPC_CASE(.name = "cancel", .about = "a call follows a cancelled one, to another node", .nodes = 3,
+             .threads = 1, .body = cancel_body, .after = calls_after);
 
 /* Handlers of all nodes call each other, with one slot for each depth. */
 static void circle_body(void *state, uint32_t rank, uint32_t thread) {
@@ -294,3 +354,51 @@ static void circle_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_rpc_circle =
     RPC_CASE(.name = "circle", .about = "handlers that call each other in a circle end", .nodes = 2,
              .threads = 2, .body = circle_body);
+
+/* ---- order of messages and writes ---- */
+
+static void open_order(void *state, struct remo_node *node, uint32_t rank) {
+    struct rpc_state *s = state;
+    open_rpc(state, node, rank);
+    sim_opened(remo_region_open(remo_node_root(node), "words", 16 * SIM_NODES_MAX, NULL, &s->regions[rank]),
+               "open");
+    sim_opened(remo_channel_wait(remo_region_channel(s->regions[rank]), FOREVER), "wait");
+}
+
+static void close_order(void *state, uint32_t rank) {
+    struct rpc_state *s = state;
+    close_rpc(state, rank); /* its handlers use the region */
+    remo_region_close(s->regions[rank]);
+}
+
+static void order_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint32_t to = (rank + 1) % s->nodes;
+    uint64_t message[8];
+    (void)thread;
+    for (uint64_t number = 1; number <= 4; number++) {
+        size_t bytes = make_message(message, number);
+        int rc = remo_region_write(s->regions[rank], to, 8 * rank, &number, sizeof number, 0, NULL);
+        bool posts = number % 2 != 0;
+        if (rc == 0)
+            rc = posts ? remo_rpc_post(s->services[rank], to, READ, message, bytes)
+                       : remo_rpc_call(s->services[rank], to, READ, message, bytes, NULL, 0, NULL, FOREVER);
+        if (rc == WRITE_FAILED || (rc < 0 && sim_excused(rank, to, rc)))
+            return;
+        sim_require(rc == (posts ? 0 : 7), "write, post or call: %d (%s)", rc, remo_last_error());
+        uint64_t word = word_of(s, rank, SIM_NODES_MAX + (uint32_t)number);
+        sim_require(posts || word == number || sim_any_hurt(), "the caller of %llu reads the word %llu",
+                    (unsigned long long)number, (unsigned long long)word);
+    }
+}
+
+const struct sim_case sim_case_rpc_order = {
+    .object = "rpc",
+    .name = "order",
+    .about = "a handler sees the writes of its caller, and the caller those of the handler",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct rpc_state),
+    .open = open_order,
+    .close = close_order,
+    .body = order_body};

@@ -67,7 +67,9 @@ static __attribute__((noinline)) int write_unmapped(struct remo__thread *thread,
     uint32_t slot = remo__rpc_slot(words->call), node = remo__rpc_origin(words->call);
     uint64_t key = remo__rpc_reply_key(slot, remo__rpc_serial(words->call));
     size_t bytes = remo__rpc_encode_reply(image, head, result, data, key);
-    remo__rpc_order(rpc->transport, thread, node);
+    int rc = remo__rpc_order(rpc->transport, thread, node);
+    if (rc != 0)
+        return rc;
     return write_slots(thread, rpc, node, remo__rpc_reply_offset(slot), image, bytes,
                        has_done ? slot + 1 : 0);
 }
@@ -129,8 +131,11 @@ static _Atomic uint64_t *deferred_entry(const struct remo__rpc_transport *transp
     return &transport->deferred[remo__rpc_origin(call)][remo__rpc_slot(call)];
 }
 
-static uint64_t deferred_word(uint64_t call, uint32_t service) {
-    return (uint64_t)service << 32 | remo__rpc_serial(call);
+#define SERVICE_MAX 0xffffffu /* more than any id of a channel */
+static_assert(REMO_CHANNEL_IMMEDIATE_MAX >= 0xff, "an id has at most 24 bits");
+
+static uint64_t deferred_word(uint64_t head, uint64_t call, uint32_t service) {
+    return (uint64_t)remo__rpc_hops(head) << 56 | (uint64_t)service << 32 | remo__rpc_serial(call);
 }
 
 int remo_rpc_defer(const struct remo_rpc_request *request, struct remo_rpc_deferred *ret_deferred) {
@@ -141,7 +146,7 @@ int remo_rpc_defer(const struct remo_rpc_request *request, struct remo_rpc_defer
         return rc;
     turn->is_answered = true;
     atomic_store(deferred_entry(turn->transport, turn->words.call),
-                 deferred_word(turn->words.call, turn->rpc->channel->id));
+                 deferred_word(turn->words.head, turn->words.call, turn->rpc->channel->id));
     remo__rpc_count(&turn->counts->deferred);
     ret_deferred->word[0] = turn->words.call;
     ret_deferred->word[1] = turn->words.head;
@@ -163,13 +168,18 @@ int remo_rpc_reply_later(struct remo_rpc *rpc, struct remo_rpc_deferred deferred
     struct remo__thread *thread = remo__thread(rpc->node);
     if (!thread)
         return remo__last_code();
-    uint64_t expected = deferred_word(words.call, rpc->channel->id);
-    if (!atomic_compare_exchange_strong(deferred_entry(rpc->transport, words.call), &expected, 0))
+    _Atomic uint64_t *entry = deferred_entry(rpc->transport, words.call);
+    uint64_t word = deferred_word(words.head, words.call, rpc->channel->id), expected = word;
+    if (!atomic_compare_exchange_strong(entry, &expected, 0))
         return remo__fail(-EALREADY,
                           "the deferred request of node %u was replied to already, or the node "
                           "has failed or left",
                           node);
-    return remo__rpc_send_reply(rpc->transport, thread, rpc, &words, REMO__RPC_REPLIED, status, data, bytes);
+    int rc =
+        remo__rpc_send_reply(rpc->transport, thread, rpc, &words, REMO__RPC_REPLIED, status, data, bytes);
+    if (remo__unlikely(rc != 0 && rc != -EHOSTDOWN))
+        atomic_store(entry, word); /* nothing was sent */
+    return rc;
 }
 
 /* The request had its turn, but what the handler has done is not known here. */
@@ -178,11 +188,12 @@ void remo__rpc_abandon_deferred(const struct remo_rpc *rpc, struct remo__thread 
     for (uint32_t node = 0; node < transport->size; node++)
         for (uint32_t slot = 0; slot < REMO__RPC_SLOTS_TOTAL; slot++) {
             uint64_t word = atomic_load(&transport->deferred[node][slot]);
-            if (word == 0 || word >> 32 != rpc->channel->id
+            if (word == 0 || (word >> 32 & SERVICE_MAX) != rpc->channel->id
                 || !atomic_compare_exchange_strong(&transport->deferred[node][slot], &word, 0))
                 continue;
             /* whether the call has `done` is not known either: wake its node in any case */
-            struct remo__rpc_words words = {.head = remo__rpc_head_make(0, 0, 0, 0, REMO__RPC_HAS_DONE),
+            uint32_t hops = (uint32_t)(word >> 56);
+            struct remo__rpc_words words = {.head = remo__rpc_head_make(0, 0, 0, hops, REMO__RPC_HAS_DONE),
                                             .call = remo__rpc_call_make(node, slot, (uint32_t)word)};
             (void)remo__rpc_send_reply(transport, thread, NULL, &words, REMO__RPC_ABANDONED, -ENOTCONN, NULL,
                                        0);
@@ -215,7 +226,7 @@ int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint
     if (rc != 0)
         return rc;
     uint32_t hops = remo__rpc_hops(turn->words.head), depth = turn->depth + 1;
-    if (depth > REMO_RPC_DEPTH_MAX)
+    if (depth > REMO_RPC_DEPTH_MAX || hops >= REMO_RPC_DEPTH_MAX)
         return remo__fail(-ELOOP, "a request cannot be forwarded to a depth of %u: the maximum is %u", depth,
                           REMO_RPC_DEPTH_MAX);
     uint32_t flags = remo__rpc_flags(turn->words.head);
@@ -227,10 +238,13 @@ int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint
     rc = send_note(turn, node);
     if (rc != 0)
         return rc;
+    /* also if the request cannot be sent: the slot is not used again before the note has arrived */
+    turn->words.head = remo__rpc_head_make(remo__rpc_bytes(turn->words.head),
+                                           remo__rpc_number(turn->words.head), turn->depth, hops + 1, flags);
+    remo__rpc_count(&turn->counts->forwarded); /* first: the reply may precede the next line */
     rc = remo__rpc_send_message(turn->thread, turn->rpc, node, words, data, true);
+    turn->is_answered = rc >= 0;
     if (rc < 0)
-        return rc;
-    turn->is_answered = true;
-    remo__rpc_count(&turn->counts->forwarded);
-    return 0;
+        remo__count(&turn->counts->forwarded, UINT64_MAX);
+    return rc < 0 ? rc : 0;
 }

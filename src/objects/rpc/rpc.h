@@ -65,6 +65,9 @@ struct remo__rpc_peer {
     _Atomic bool owes_credit;
     _Atomic bool is_missed; /* a thread found receive_mutex held: look again after its release */
     bool is_broken;         /* a record was malformed */
+    bool owes_reply;        /* the next request has been executed; its reply was not sent */
+    uint8_t owed_kind;      /* enum remo__rpc_kind */
+    int owed_status;
 } REMO__CACHE_ALIGNED;
 
 /* `own.state` of a call. */
@@ -102,7 +105,8 @@ struct remo__rpc_transport {
     struct remo__rpc_peer *peers;         /* [size] */
     _Atomic(struct remo_rpc *) *services; /* [REMO__COUNTERS_MAX], by slot of the channel */
     _Atomic uint32_t service_count;
-    _Atomic uint64_t (*deferred)[REMO__RPC_SLOTS_TOTAL]; /* [size]: {u32 service, u32 serial}; 0: none */
+    _Atomic
+        uint64_t (*deferred)[REMO__RPC_SLOTS_TOTAL]; /* [size]: {u8 hops, u24 service, u32 serial}; 0: none */
 
     _Atomic uint64_t free_slots[REMO_RPC_DEPTH_MAX] REMO__CACHE_ALIGNED; /* {u48 changes, u16 first + 1} */
     struct remo__mutex slots_mutex;
@@ -182,8 +186,9 @@ static inline bool remo__rpc_has_pollers(const struct remo__rpc_transport *trans
 
 /* ---- send.c ---- */
 
-/* Complete the earlier writes of the thread to `node`, if the network could place them after a message. */
-void remo__rpc_order(const struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
+/* Complete the earlier writes of the thread to `node`, if the network could place them after a message. A
+ * failure is transient: nothing is sent then. Errors: those of remo__fence_writer. */
+int remo__rpc_order(const struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
 /* Write a request into the ring at `node`. send_mutex is held. Returns 1, 0 (no room now), or an error. */
 int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *thread,
                    const struct remo_rpc *rpc, uint32_t node, struct remo__rpc_words words, const void *data);
@@ -272,7 +277,9 @@ struct remo__rpc_wait {
     struct remo__thread *thread;
     int (*is_over)(void *ctx); /* as `ready` of remo__wait */
     void *ctx;
-    bool is_poller; /* the thread is counted in `pollers` */
+    uint32_t spins;  /* before each remo__wait */
+    bool is_poller;  /* the thread is counted in `pollers` */
+    bool has_served; /* the wait was left because a request was found: spin again */
 };
 int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *thread,
                    int (*is_over)(void *ctx), void *ctx, uint64_t deadline_ns);

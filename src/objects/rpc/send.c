@@ -5,12 +5,15 @@
 
 #include "objects/rpc/rpc.h"
 
+#define FENCE_TRIES 3u /* before a message fails because its fence does */
+
 /* A message of a handler, or a write that could not start. */
 struct remo__rpc_queued {
     struct remo__rpc_queued *next;
     const struct remo_rpc *rpc;
-    bool is_write;      /* a write into the slots of the node, not a request */
-    uint32_t immediate; /* of the write; 0: a notification */
+    struct remo__thread *writer; /* that has queued it */
+    bool is_write;               /* a write into the slots of the node, not a request */
+    uint32_t immediate;          /* of the write; 0: a notification */
     uint64_t offset;
     struct remo__rpc_words words;
     size_t bytes;
@@ -19,10 +22,14 @@ struct remo__rpc_queued {
 
 /* ---- one request ---- */
 
-void remo__rpc_order(const struct remo__rpc_transport *transport, struct remo__thread *thread,
-                     uint32_t node) {
-    if (remo__unlikely(transport->fences))
-        (void)remo__fence_writer(thread, thread, node);
+int remo__rpc_order(const struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    int rc = 0;
+    if (remo__likely(!transport->fences))
+        return 0;
+    for (uint32_t i = 0; i < FENCE_TRIES; i++)
+        if ((rc = remo__fence_writer(thread, thread, node)) == 0 || rc == -ETIMEDOUT)
+            break;
+    return rc;
 }
 
 static bool has_room(struct remo__rpc_transport *transport, uint32_t node, uint64_t position, size_t bytes) {
@@ -214,12 +221,20 @@ static int send_call(struct remo__rpc_transport *transport, struct remo__thread 
 
 /* ---- what is queued ---- */
 
+/* A queued message must not overtake the earlier writes of the thread that queued it. send_mutex is held. */
+static bool may_send_for(const struct remo__rpc_transport *transport, struct remo__thread *thread,
+                         struct remo__thread *writer, uint32_t node) {
+    return transport->mapped || writer == thread || remo__fence_writer(thread, writer, node) == 0;
+}
+
 /* Send the first message of the queue. Returns 1 if it can be removed. send_mutex is held. */
 static int send_queued(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
                        const struct remo__rpc_queued *message) {
     struct remo__ref ref;
     if (!remo__rpc_is_up(transport, node))
         return remo__rpc_is_gone(transport, node);
+    if (!may_send_for(transport, thread, message->writer, node))
+        return 0;
     if (!message->is_write)
         return remo__rpc_send(transport, thread, message->rpc, node, message->words, message->data);
     if (!remo__memory_find_now(transport->slots, thread, node, message->offset, &ref))
@@ -233,20 +248,14 @@ static int send_queued(struct remo__rpc_transport *transport, struct remo__threa
     return rc == 0 || remo__is_departure(rc) ? 1 : 0;
 }
 
-/* A call of another thread must not overtake the earlier writes of that thread. send_mutex is held. */
-static bool may_send_for(const struct remo__rpc_transport *transport, struct remo__thread *thread,
-                         struct remo_rpc_op *call) {
-    return transport->mapped || call->own.thread == thread
-           || remo__fence_writer(thread, call->own.thread, call->node) == 0;
-}
-
 /* Send the calls of one depth that wait, as far as possible. send_mutex is held. */
 static bool flush_calls(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
                         uint32_t depth) {
     struct remo__rpc_peer *peer = &transport->peers[node];
     struct remo_rpc_op *call;
     bool has_sent = false;
-    while ((call = peer->calls[depth].first) != NULL && may_send_for(transport, thread, call)) {
+    while ((call = peer->calls[depth].first) != NULL
+           && may_send_for(transport, thread, call->own.thread, node)) {
         struct remo_rpc_op *next = call->own.next; /* the owner may reuse the call as soon as it is sent */
         if (send_call(transport, thread, call) != 1)
             break;
@@ -317,9 +326,10 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
     struct remo__rpc_transport *transport = call->own.rpc->transport;
     uint32_t node = call->node; /* the call may end, and be reused, as soon as it is sent */
     struct remo__rpc_peer *peer = &transport->peers[node];
-    remo__rpc_order(transport, thread, node);
+    int rc = remo__rpc_order(transport, thread, node);
+    if (remo__unlikely(rc != 0))
+        return rc;
     (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
-    int rc = 0;
     bool is_first = remo__likely(atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
                     || !peer->calls[depth_index(call)].first;
     if (is_first)
@@ -345,6 +355,8 @@ bool remo__rpc_unqueue(struct remo__rpc_transport *transport, struct remo_rpc_op
         uncount_queued(transport, peer);
     }
     remo__mutex_unlock(transport->node, &peer->send_mutex);
+    if (atomic_load(&peer->queued) > 0 && atomic_exchange(&peer->is_unflushed, false))
+        remo__rpc_request_look(transport); /* this thread may hold calls_mutex */
     return was_queued;
 }
 
@@ -374,12 +386,16 @@ int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *r
                            struct remo__rpc_words words, const void *data, bool queues) {
     struct remo__rpc_transport *transport = rpc->transport;
     struct remo__rpc_peer *peer = &transport->peers[node];
-    struct remo__rpc_queued model = {.rpc = rpc, .words = words, .bytes = remo__rpc_bytes(words.head)};
-    remo__rpc_order(transport, thread, node);
+    struct remo__rpc_queued model = {
+        .rpc = rpc, .writer = thread, .words = words, .bytes = remo__rpc_bytes(words.head)};
+    int rc = remo__rpc_order(transport, thread, node);
+    if (remo__unlikely(rc != 0))
+        return rc;
     (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
-    int rc = 0;
     if (atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
         rc = remo__rpc_send(transport, thread, rpc, node, words, data);
+    else if (remo__rpc_is_gone(transport, node))
+        rc = fail_gone(); /* what is queued there stays until its callers look */
     bool is_sent = rc == 1;
     if (rc == 0 && queues && (rc = queue_message(transport, peer, &model, data)) == 0)
         rc = 1;
@@ -393,8 +409,12 @@ int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rp
                           uint64_t offset, const void *image, size_t bytes, uint32_t immediate) {
     struct remo__rpc_transport *transport = rpc->transport;
     struct remo__rpc_peer *peer = &transport->peers[node];
-    struct remo__rpc_queued model = {
-        .rpc = rpc, .is_write = true, .immediate = immediate, .offset = offset, .bytes = bytes};
+    struct remo__rpc_queued model = {.rpc = rpc,
+                                     .writer = thread,
+                                     .is_write = true,
+                                     .immediate = immediate,
+                                     .offset = offset,
+                                     .bytes = bytes};
     (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
     int rc = queue_message(transport, peer, &model, image);
     unlock_peer(transport, thread, node, false);

@@ -7,6 +7,7 @@
 
 #define REQUESTS_PER_TURN 64u /* of one ring, before the others are looked at */
 #define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_TURN + 1)
+#define FOUND_PER_LOOK 64u /* requests that a wait serves between two looks at its deadline */
 #ifdef REMO_SIM
 #define SPINS_BEFORE_WAIT 0u
 #else
@@ -29,13 +30,25 @@ static bool is_in_time(struct remo__rpc_turn *turn, uint32_t time) {
     return true;
 }
 
-static void refuse(struct remo__rpc_turn *turn, int status) {
-    if (!(remo__rpc_flags(turn->words.head) & REMO__RPC_POST))
-        (void)remo__rpc_send_reply(turn->transport, turn->thread, turn->rpc, &turn->words, REMO__RPC_REFUSED,
-                                   status, NULL, 0);
+/* Send the reply that the handler has left to this thread, or that refuses the request. Returns false if
+ * it cannot be sent or queued now: then the request stays in its ring, and the next look sends the reply. */
+static bool answer(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer, enum remo__rpc_kind kind,
+                   int status) {
+    if (turn->is_answered || (remo__rpc_flags(turn->words.head) & REMO__RPC_POST))
+        return true;
+    int rc =
+        remo__rpc_send_reply(turn->transport, turn->thread, turn->rpc, &turn->words, kind, status, NULL, 0);
+    if (remo__likely(rc == 0 || rc == -EHOSTDOWN))
+        return true;
+    peer->owed_kind = kind;
+    peer->owed_status = status;
+    peer->owes_reply = true;
+    remo__rpc_request_look(turn->transport);
+    return false;
 }
 
-static void run_handler(struct remo__rpc_turn *turn, struct remo__rpc_entry *entry, const void *data) {
+static bool run_handler(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer,
+                        struct remo__rpc_entry *entry, const void *data) {
     bool is_post = remo__rpc_flags(turn->words.head) & REMO__RPC_POST;
     struct remo_rpc_request request = {.node = remo__rpc_origin(turn->words.call),
                                        .number = remo__rpc_number(turn->words.head),
@@ -48,9 +61,7 @@ static void run_handler(struct remo__rpc_turn *turn, struct remo__rpc_entry *ent
     turn->thread->handling = NULL;
     if (status < 0 && (is_post || !turn->is_answered))
         remo__rpc_count(&turn->counts->errors);
-    if (!is_post && !turn->is_answered)
-        (void)remo__rpc_send_reply(turn->transport, turn->thread, turn->rpc, &turn->words, REMO__RPC_REPLIED,
-                                   status, NULL, 0);
+    return answer(turn, peer, REMO__RPC_REPLIED, status);
 }
 
 /* All services are known by the slot of their channel. A service that closes waits until this thread releases
@@ -61,33 +72,32 @@ static struct remo_rpc *find_service(const struct remo__rpc_transport *transport
     return rpc && rpc->channel->id == id ? rpc : NULL;
 }
 
-static void execute(struct remo__rpc_transport *transport, struct remo__thread *thread,
-                    const struct remo__rpc_words *words, const void *data) {
+/* Returns whether the request has left its ring. */
+static bool execute(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                    struct remo__rpc_peer *peer, const struct remo__rpc_words *words, const void *data) {
     struct remo__rpc_turn turn = {.transport = transport,
                                   .thread = thread,
                                   .words = *words,
                                   .depth = remo__rpc_depth(words->head),
                                   .rpc = find_service(transport, remo__rpc_service(words->rest))};
-    if (remo__unlikely(!turn.rpc)) {
-        refuse(&turn, -ENOTCONN);
-        return;
+    if (remo__unlikely(peer->owes_reply)) {
+        peer->owes_reply = false;
+        return answer(&turn, peer, peer->owed_kind, peer->owed_status);
     }
+    if (remo__unlikely(!turn.rpc))
+        return answer(&turn, peer, REMO__RPC_REFUSED, -ENOTCONN);
     uint32_t number = remo__rpc_number(words->head);
     struct remo__rpc_entry *entry =
         number < REMO_RPC_HANDLERS_MAX
             ? atomic_load_explicit(&turn.rpc->entries[number], memory_order_acquire)
             : NULL;
-    if (remo__unlikely(!entry)) {
-        refuse(&turn, -ENOSYS);
-        return;
-    }
+    if (remo__unlikely(!entry))
+        return answer(&turn, peer, REMO__RPC_REFUSED, -ENOSYS);
     turn.counts = &entry->counts[thread->index];
-    if (remo__likely(is_in_time(&turn, remo__rpc_time(words->rest)))) {
-        run_handler(&turn, entry, data);
-    } else {
-        remo__rpc_count(&turn.counts->expired);
-        refuse(&turn, -ETIMEDOUT);
-    }
+    if (remo__likely(is_in_time(&turn, remo__rpc_time(words->rest))))
+        return run_handler(&turn, peer, entry, data);
+    remo__rpc_count(&turn.counts->expired);
+    return answer(&turn, peer, REMO__RPC_REFUSED, -ETIMEDOUT);
 }
 
 /* ---- one ring ---- */
@@ -147,7 +157,12 @@ static bool serve_next(struct remo__rpc_transport *transport, struct remo__threa
         break_ring(transport, node);
         return false;
     }
-    execute(transport, thread, &words, data);
+    uint32_t origin = remo__rpc_origin(words.call);
+    bool has_caller = remo__likely(origin == node) || remo__rpc_is_up(transport, origin);
+    if (remo__unlikely(!has_caller && !remo__rpc_is_gone(transport, origin)))
+        return false; /* forwarded here before its caller has connected */
+    if (remo__likely(has_caller) && !execute(transport, thread, peer, &words, data))
+        return false;
     position = remo__rpc_position_after(position, remo__rpc_bytes(words.head));
     peer->key = remo__rpc_key(position);
     atomic_store_explicit(&peer->consumed, position, memory_order_release);
@@ -301,21 +316,29 @@ static int serve_and_check(void *ctx) {
         leave_pollers(wait);
     else if (!remo__scheduler)
         join_pollers(wait);
-    (void)remo__rpc_poll(wait->transport, wait->thread);
-    return wait->is_over(wait->ctx);
+    bool found = remo__rpc_poll(wait->transport, wait->thread);
+    int rc = wait->is_over(wait->ctx);
+    wait->has_served = rc == 0 && found && wait->spins > 0;
+    return wait->has_served ? 1 : rc;
 }
 
-/* Serve until the condition holds, for a short time. */
-static int spin(struct remo__rpc_wait *wait) {
-    uint32_t spins = remo__min(wait->transport->node->threads->spins, SPINS_BEFORE_WAIT);
+/* Serve until the condition holds, or no request has arrived for a short time. */
+static int spin(struct remo__rpc_wait *wait, uint64_t deadline_ns) {
+    uint32_t found = 0;
     int rc = 0;
-    if (spins == 0)
-        return 0;
-    join_pollers(wait);
-    for (uint32_t i = 0; i < spins && rc == 0; i++) {
+    if (wait->spins > 0)
+        join_pollers(wait);
+    for (uint32_t i = 0; i < wait->spins && rc == 0; i++) {
         rc = wait->is_over(wait->ctx);
-        if (rc == 0 && !remo__rpc_poll(wait->transport, wait->thread))
+        if (rc != 0)
+            break;
+        if (!remo__rpc_poll(wait->transport, wait->thread)) {
             remo__relax();
+            continue;
+        }
+        if (++found % FOUND_PER_LOOK == 0 && remo__remaining_ns(deadline_ns) == 0)
+            break;
+        i = 0;
     }
     return rc;
 }
@@ -323,11 +346,16 @@ static int spin(struct remo__rpc_wait *wait) {
 int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *thread,
                    int (*is_over)(void *ctx), void *ctx, uint64_t deadline_ns) {
     struct remo__rpc_wait wait = {.transport = transport, .thread = thread, .is_over = is_over, .ctx = ctx};
-    int rc = transport->mapped && !remo__scheduler ? spin(&wait) : 0;
-    if (rc == 0)
-        rc = remo__wait(transport->node, serve_and_check, &wait, deadline_ns);
-    else
-        rc = rc > 0 ? 0 : rc;
+    int rc;
+    if (!remo__scheduler)
+        wait.spins = remo__min(transport->node->threads->spins, SPINS_BEFORE_WAIT);
+    do {
+        wait.has_served = false;
+        rc = transport->mapped ? spin(&wait, deadline_ns) : 0;
+        if (rc == 0)
+            rc = remo__wait(transport->node, serve_and_check, &wait, deadline_ns);
+    } while (rc == 0 && wait.has_served && remo__remaining_ns(deadline_ns) > 0);
+    rc = rc > 0 ? 0 : rc == 0 && wait.has_served ? -ETIMEDOUT : rc;
     leave_pollers(&wait);
     if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
         (void)remo__rpc_poll(transport, thread); /* a queued call may wait for the slot of this call */

@@ -73,8 +73,11 @@ static void remove_service(struct remo_rpc *rpc) {
         remo__mutex_unlock(rpc->node, &peer->receive_mutex);
     }
     struct remo__thread *thread = remo__thread(rpc->node);
-    if (thread)
-        remo__rpc_abandon_deferred(rpc, thread);
+    if (!thread)
+        return;
+    remo__rpc_abandon_deferred(rpc, thread);
+    if (remo__rpc_hold_done(transport, thread)) /* a function `done` may still use the service */
+        remo__mutex_unlock(rpc->node, &transport->done_mutex);
 }
 
 static int open_service(struct remo_rpc *rpc, struct remo_channel *parent, const char *name,
