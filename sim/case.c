@@ -46,6 +46,11 @@ void sim_bound_end(const struct sim_bound *begin, const char *what, uint64_t pos
                 (unsigned long long)turns, (unsigned long long)turns_max);
 }
 
+void sim_order_stores(void) {
+    if (sim_world->is_mapped)
+        sim_drain(sim_current());
+}
+
 void sim_opened(int rc, const char *what) {
     if (rc != 0)
         sim_fail("%s: %s (%s)", what, remo_error_name(rc), remo_last_error());

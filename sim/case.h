@@ -23,6 +23,7 @@ struct sim_case {
     const struct oracle *oracle; /* judges the history; NULL: none */
     /* profile names; NULL: all that the object claims */
     const char *profiles;
+    bool needs_flight;            /* operations or their connection fail in flight: not on mapped memory */
     bool whole_only;              /* with a fault, only `after` and `check` judge, not the oracle */
     bool continues_after_failure; /* a node continues after a failed operation instead of leaving */
     bool has_own_fault;           /* injects its own fault; the campaign adds none */
@@ -49,6 +50,9 @@ struct sim_bound sim_bound_begin(void);
 void sim_bound_end(const struct sim_bound *begin, const char *what, uint64_t posts_max, uint64_t turns_max);
 /* Require that an open or a wait of the set-up returned 0. */
 void sim_opened(int rc, const char *what);
+/* Order the stores of the thread before its next change of the state of the case, which has no store buffer,
+ * as the CPU orders two stores. Only mapped memory needs it. */
+void sim_order_stores(void);
 #define SIM_ANY UINT32_MAX
 /* Return whether a call on node `rank` may fail with `rc`: because `depends_on` (SIM_ANY: any node)
  * is out, or because the node itself is out or hurt. An error without a sentence is never excused.

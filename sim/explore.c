@@ -156,6 +156,7 @@ static void explore_one(struct exploring *exploring, uint64_t seed, const struct
 static uint64_t places(enum sim_fault_kind kind) {
     return kind == SIM_FAIL_POST         ? sim_net_posts()
            : kind == SIM_LOSE            ? sim_net_posts()
+           : kind == SIM_REFUSE          ? sim_net_posts()
            : kind == SIM_FAIL_COMPLETION ? sim_net_completions()
            : kind == SIM_FAIL_ALLOCATION ? sim_heap_allocations() - sim_world->allocations_before
            : sim_faults_over()           ? sim_world->faults_over_step

@@ -42,6 +42,8 @@ static const struct argp_option arguments[] = {
     {"fail-completion", KEY_FAULT + SIM_FAIL_COMPLETION, NULL, 0,
      "the n-th operation ends with an error, although it was applied", 0},
     {"fail-allocation", KEY_FAULT + SIM_FAIL_ALLOCATION, NULL, 0, "the n-th allocation fails", 0},
+    {"refuse", KEY_FAULT + SIM_REFUSE, NULL, 0,
+     "the target refuses the n-th operation, and later ones use a new connection", 0},
     {"faults", KEY_FAULTS, NULL, 0, "each of these in turn, and none", 0},
     {"at", KEY_AT, "N", 0, "the fault comes at this step (post, completion) only", 0},
     {"search", KEY_SEARCH, NULL, 0,

@@ -32,6 +32,7 @@ struct litmus {
 /* The rule that excludes the outcome. */
 enum litmus_rule {
     LITMUS_ALWAYS,        /* none: it may happen on every network */
+    LITMUS_FLIGHT,        /* no operation is in flight: the memory is mapped */
     LITMUS_NEVER,         /* the memory model, on every network */
     LITMUS_PUT_PUT,       /* from here on: the network keeps such operations in order */
     LITMUS_PUT_GET,       /* of the same word */
@@ -62,6 +63,8 @@ extern const uint32_t litmus_rows_count;
 
 /* ---- the runner provides: wait.c, tests/sim/litmus.c ---- */
 
+/* Set `flag`, after all earlier stores of the caller. */
+void litmus_signal(struct litmus *s);
 /* A point where another actor may run. */
 void litmus_point(const char *what);
 /* Wait until `is` returns true; returns early if the run was aborted. */

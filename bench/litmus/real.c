@@ -185,6 +185,7 @@ static void start_nodes(const char *fabric, const char *folder, double seconds,
 /* On a mapped fabric the CPU itself executes operations in the order of their posts. */
 bool litmus_excludes(const struct remo__fabric_caps *caps, uint32_t row) {
     const bool excluded[LITMUS_RULES] = {[LITMUS_NEVER] = true,
+                                         [LITMUS_FLIGHT] = caps->mapped,
                                          [LITMUS_PUT_PUT] = caps->writes_ordered,
                                          [LITMUS_PUT_GET] = caps->read_flushes || caps->mapped,
                                          [LITMUS_PUT_GET_OTHER] = caps->read_flushes,

@@ -24,6 +24,10 @@ void litmus_pause(uint32_t turn) {
         usleep(SLEEP_US);
 }
 
+void litmus_signal(struct litmus *s) {
+    s->flag = true;
+}
+
 void litmus_point(const char *what) {
     (void)what;
 }

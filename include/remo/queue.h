@@ -10,7 +10,7 @@
  *          nodes that it has cut off.
  * Cost:    uncontended:
  *          - push, not full: 2 atomics and 1 write; elements above 1000 bytes: 1 write more; on
- *            fabrics where a completed write may not be placed: 1 read more;
+ *            fabrics where a completed write may not be placed: 1 read more for each write;
  *          - pop, not empty: 1 read and 2 atomics; elements above 1000 bytes: 1 read more;
  *          - push, full: 1 atomic;
  *          - pop, empty: 1 read, or 2 while a push fills a slot, and 1 more after a participant

@@ -374,6 +374,7 @@ static void global_body(void *state, uint32_t rank, uint32_t thread) {
     memset(body, (int)flag, sizeof body);
     if (rank == 0 && thread == 0) {
         (void)succeeded(0, remo_region_write(s->base.regions[0], 1, 0, body, sizeof body, 0, NULL), "write");
+        sim_order_stores();
         s->written = true;
     } else if (rank == 0) {
         sim_until(is_written, s, "wait for the write");

@@ -45,7 +45,7 @@ static void losses_body(void *state, uint32_t rank, uint32_t thread) {
                 remo_last_error());
 }
 
-FENCE_CASE(fence_losses, .name = "fence_losses",
+FENCE_CASE(fence_losses, .name = "fence_losses", .needs_flight = true,
            .about = "a fence that times out leaves lost writes to later ones", .nodes = 4, .threads = 1,
            .state_bytes = sizeof(struct region_state), .body = losses_body);
 
@@ -134,7 +134,7 @@ static void reports_check(void *state) {
     sim_require(s->other_losses == 1, "the other threads got the loss %u times", s->other_losses);
 }
 
-FENCE_CASE(fence_reports, .name = "fence_reports",
+FENCE_CASE(fence_reports, .name = "fence_reports", .needs_flight = true,
            .about = "a lost write, and global fences of two other threads", .nodes = 2, .threads = 3,
            .state_bytes = sizeof(struct reports_state), .body = reports_body, .check = reports_check);
 

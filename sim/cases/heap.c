@@ -457,6 +457,7 @@ static void full_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_heap_full = {.object = "heap",
                                             .name = "full",
+                                            .needs_flight = true,
                                             .about = "no slot is free to read the pins of two nodes",
                                             .nodes = 3,
                                             .threads = 1,

@@ -38,6 +38,24 @@ const struct sim_case sim_case_kv_overtaken = {.object = "kv",
                                                .oracle = &oracle_map,
                                                .fault_first = 1};
 
+/* On mapped memory a get of one word takes a shorter path. */
+static void open_small(void *state, struct remo_node *node, uint32_t rank) {
+    sim_kv_open(state, node, rank, 8, 1);
+}
+
+const struct sim_case sim_case_kv_small_overtaken = {.object = "kv",
+                                                     .name = "small_overtaken",
+                                                     .about = "the same, with a value of one word",
+                                                     .nodes = 2,
+                                                     .threads = 1,
+                                                     .state_bytes = sizeof(struct kv_state),
+                                                     .open = open_small,
+                                                     .close = sim_kv_close,
+                                                     .body = overtaken_body,
+                                                     .after = sim_kv_after,
+                                                     .oracle = &oracle_map,
+                                                     .fault_first = 1};
+
 /* A key is inserted into its old slot again: a read may meet both generations. */
 static void open_reinserted(void *state, struct remo_node *node, uint32_t rank) {
     sim_kv_open(state, node, rank, 1, VALUE_WORDS);

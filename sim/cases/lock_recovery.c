@@ -115,7 +115,7 @@ static void unsettled_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-LOCK_CASE(lock_unsettled, .name = "unsettled",
+LOCK_CASE(lock_unsettled, .name = "unsettled", .needs_flight = true,
           .about = "several acquires of a node fail while an operation is in flight", .nodes = 3,
           .threads = 1, .body = unsettled_body, .after = sim_lock_take_after, .has_own_fault = true);
 

@@ -64,7 +64,7 @@ static void unplaced_body(void *state, uint32_t rank, uint32_t thread) {
     sim_require(rc == 0 || !sim_delay_hit(), "release again: %d (%s)", rc, remo_last_error());
 }
 
-LOCK_CASE(lock_unplaced, .name = "unplaced",
+LOCK_CASE(lock_unplaced, .name = "unplaced", .needs_flight = true,
           .about = "a release cannot be posted while a write of the section is in flight", .nodes = 3,
           .threads = 1, .body = unplaced_body, .after = slow_pair_after, .has_own_fault = true);
 
@@ -89,5 +89,6 @@ static void unsure_body(void *state, uint32_t rank, uint32_t thread) {
     sim_require(rc == 0, "release at last: %d (%s)", rc, remo_last_error());
 }
 
-LOCK_CASE(lock_unsure, .name = "unsure", .about = "a release without a fence follows one that timed out",
-          .nodes = 3, .threads = 1, .body = unsure_body, .after = sim_lock_take_after, .has_own_fault = true);
+LOCK_CASE(lock_unsure, .name = "unsure", .needs_flight = true,
+          .about = "a release without a fence follows one that timed out", .nodes = 3, .threads = 1,
+          .body = unsure_body, .after = sim_lock_take_after, .has_own_fault = true);

@@ -5,7 +5,10 @@
 
 void sim_queue_open(void *state, struct remo_node *node, uint32_t rank) {
     struct queue_state *s = state;
-    struct remo_queue_options options = {.capacity = ORACLE_QUEUE_CAPACITY, .slot_bytes = ELEMENT_WORDS * 8};
+    if (s->element_words == 0)
+        s->element_words = ELEMENT_WORDS;
+    struct remo_queue_options options = {.capacity = ORACLE_QUEUE_CAPACITY,
+                                         .slot_bytes = s->element_words * 8};
     sim_opened(remo_queue_open(remo_node_root(node), "queue", &options, &s->queues[rank]), "open");
     sim_opened(remo_channel_wait(remo_queue_channel(s->queues[rank]), FOREVER), "wait");
 }
@@ -28,12 +31,12 @@ uint64_t sim_queue_word_of(uint64_t number, uint32_t i) {
 }
 
 int sim_queue_push(struct queue_state *s, uint32_t rank, uint64_t number, uint64_t timeout_ns) {
-    uint64_t element[ELEMENT_WORDS];
-    for (uint32_t i = 0; i < ELEMENT_WORDS; i++)
+    uint64_t element[LARGE_WORDS];
+    for (uint32_t i = 0; i < s->element_words; i++)
         element[i] = sim_queue_word_of(number, i);
     uint32_t call = sim_begin(QUEUE_PUSH, 0, number, 0);
     s->fate[number] = PUSHING;
-    int rc = remo_queue_push(s->queues[rank], element, sizeof element, timeout_ns);
+    int rc = remo_queue_push(s->queues[rank], element, s->element_words * 8, timeout_ns);
     if (rc == 0 && s->fate[number] == PUSHING) {
         s->fate[number] = PUSHED;
         s->owner[number] = sim_queue_owner_of_last(s->queues[rank]);
@@ -47,8 +50,8 @@ int sim_queue_push(struct queue_state *s, uint32_t rank, uint64_t number, uint64
 }
 
 void sim_queue_note_popped(struct queue_state *s, const uint64_t *element, size_t size, enum fate fate) {
-    for (uint32_t i = 1; i < ELEMENT_WORDS; i++)
-        sim_require(element[i] == sim_queue_word_of(element[0], i) && size == ELEMENT_WORDS * 8,
+    for (uint32_t i = 1; i < s->element_words; i++)
+        sim_require(element[i] == sim_queue_word_of(element[0], i) && size == s->element_words * 8,
                     "a torn element was popped");
     sim_require(element[0] < VALUES_MAX && s->fate[element[0]] != NOT_PUSHED,
                 "element %llu was popped, and never pushed", (unsigned long long)element[0]);
@@ -59,7 +62,7 @@ void sim_queue_note_popped(struct queue_state *s, const uint64_t *element, size_
 }
 
 int sim_queue_pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
-    uint64_t element[ELEMENT_WORDS] = {0};
+    uint64_t element[LARGE_WORDS] = {0};
     size_t size = 0;
     uint32_t call = sim_begin(QUEUE_POP, 0, 0, 0);
     s->pops_begun++;

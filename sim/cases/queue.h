@@ -10,11 +10,13 @@
 
 #include "objects/queue/queue.h"
 #include "sim/case.h"
+#include "sim/network/net.h"
 #include "sim/oracle.h"
 #include "sim/scheduler.h"
 
 #define FOREVER REMO_FOREVER
 #define ELEMENT_WORDS 15u
+#define LARGE_WORDS 18u /* of an element that is not inline */
 #define VALUES_MAX 64u
 #define DRAIN_MAX 64u
 
@@ -23,6 +25,7 @@ enum fate { NOT_PUSHED, PUSHING, PUSHED, COPIED, POPPED };
 
 struct queue_state {
     struct remo_queue *queues[SIM_NODES_MAX];
+    uint32_t element_words;
     enum fate fate[VALUES_MAX];
     uint32_t owner[VALUES_MAX];      /* of its slot */
     bool filled;                     /* private memory: a signal between nodes */
@@ -31,6 +34,8 @@ struct queue_state {
     const struct sim_actor *outrun;  /* the thread of node 0, and its posts that node 1 has seen */
     uint64_t seen_posts;
     const struct sim_actor *waiter; /* a thread that waits until it is notified */
+    const struct sim_actor *first; /* the thread whose push is delayed first, and its posts before the push */
+    uint64_t first_posts;
 };
 
 /* A case of the queue. The arguments are members of struct sim_case. */
@@ -40,13 +45,18 @@ struct queue_state {
         .close = sim_queue_close, .check = sim_queue_check_lost, __VA_ARGS__                  \
     }
 
-/* Open and close the queue. */
+/* Open and close the queue. Its elements have ELEMENT_WORDS, or `element_words` if that is set before. */
 void sim_queue_open(void *state, struct remo_node *node, uint32_t rank);
 void sim_queue_close(void *state, uint32_t rank);
 
 /* ---- calls and their checks ---- */
 /* Return the owner of the slot of the last push; only one thread of the node may push. */
 uint32_t sim_queue_owner_of_last(const struct remo_queue *queue);
+/* Return the number of operations of an uncontended push, before it moves the word: claim, write, and
+ * flush. */
+static inline uint32_t sim_queue_posts_before_advance(void) {
+    return sim_profile->placed ? 2 : 3;
+}
 /* Return word `i` of an element. */
 uint64_t sim_queue_word_of(uint64_t number, uint32_t i);
 /* Push or pop an element, record the call, and check its result. */

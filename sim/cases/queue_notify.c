@@ -2,7 +2,6 @@
  * A schedule fails if a retry succeeds although nothing was about to notify the waiter (remote/wait.h). So
  * most cases only arrange that one certain notification is the last one. */
 #include "sim/cases/queue.h"
-#include "sim/network/net.h"
 
 /* For sim_until: the waiter sleeps, and no notification is about to end its sleep. */
 static bool is_asleep(void *ctx) {
@@ -40,11 +39,6 @@ const struct sim_case sim_case_queue_resumes =
                .nodes = 2, .threads = 1, .body = resumes_body, .after = sim_queue_drain,
                .continues_after_failure = true);
 
-/* Operations of an uncontended push, before it moves the word: claim, write, and flush. */
-static uint32_t posts_before_advance(void) {
-    return sim_profile->placed ? 2 : 3;
-}
-
 /* Node 1 waits for the only push. Operation `skip` of the push after it has filled the slot fails (`is_late`:
  * times out). */
 static void only_push_body(struct queue_state *s, uint32_t rank, uint32_t skip, bool is_late) {
@@ -56,9 +50,9 @@ static void only_push_body(struct queue_state *s, uint32_t rank, uint32_t skip, 
     sim_until(is_asleep, s, "wait for the pop");
     if (is_late) {
         s->queues[rank]->node->op_timeout_ns = REMO_MS(500); /* shorter than the time to the waiter's retry */
-        sim_delay(rank, posts_before_advance() + skip, 1);
+        sim_delay(rank, sim_queue_posts_before_advance() + skip, 1);
     } else {
-        sim_fail_next(SIM_FAIL_POST, rank, posts_before_advance() + skip, 1);
+        sim_fail_next(SIM_FAIL_POST, rank, sim_queue_posts_before_advance() + skip, 1);
     }
     (void)sim_queue_push(s, rank, 1, 0);
     sim_delay_end();
@@ -117,9 +111,9 @@ static void removal_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_queue_removal =
-    QUEUE_CASE(.name = "removal", .about = "a push waits for the slot of a pop whose outcome is unknown",
-               .nodes = 2, .threads = 1, .body = removal_body, .after = sim_queue_drain,
-               .has_own_fault = true);
+    QUEUE_CASE(.name = "removal", .needs_flight = true,
+               .about = "a push waits for the slot of a pop whose outcome is unknown", .nodes = 2,
+               .threads = 1, .body = removal_body, .after = sim_queue_drain, .has_own_fault = true);
 
 /* ---- retractions ---- */
 
@@ -222,17 +216,17 @@ static void kept_pushes_body(void *state, uint32_t rank, uint32_t thread) {
     QUEUE_CASE(.nodes = 3, .threads = 1, .after = sim_queue_drain, .has_own_fault = true, __VA_ARGS__)
 
 const struct sim_case sim_case_queue_retracted_pops =
-    RETRACTION_CASE(.name = "retracted_pops", .about = "a pop waits behind a push that fails",
-                    .body = retracted_pops_body);
+    RETRACTION_CASE(.name = "retracted_pops", .needs_flight = true,
+                    .about = "a pop waits behind a push that fails", .body = retracted_pops_body);
 const struct sim_case sim_case_queue_retracted_pushes =
-    RETRACTION_CASE(.name = "retracted_pushes", .about = "a push waits for the slot of a push that fails",
-                    .body = retracted_pushes_body);
+    RETRACTION_CASE(.name = "retracted_pushes", .needs_flight = true,
+                    .about = "a push waits for the slot of a push that fails", .body = retracted_pushes_body);
 const struct sim_case sim_case_queue_kept_pops =
-    RETRACTION_CASE(.name = "kept_pops", .about = "a pop waits behind the kept claim of a failed push",
-                    .body = kept_pops_body);
+    RETRACTION_CASE(.name = "kept_pops", .needs_flight = true,
+                    .about = "a pop waits behind the kept claim of a failed push", .body = kept_pops_body);
 const struct sim_case sim_case_queue_kept_pushes =
-    RETRACTION_CASE(.name = "kept_pushes", .about = "a push waits for the slot of a kept claim",
-                    .body = kept_pushes_body);
+    RETRACTION_CASE(.name = "kept_pushes", .needs_flight = true,
+                    .about = "a push waits for the slot of a kept claim", .body = kept_pushes_body);
 
 static bool is_kept(void *ctx) {
     return ((const struct queue_state *)ctx)->queues[FAILING]->kept_count == 1;
@@ -259,8 +253,9 @@ static void kept_own_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_queue_kept_own =
-    QUEUE_CASE(.name = "kept_own", .about = "a node waits behind a claim that it keeps itself", .nodes = 2,
-               .threads = 2, .body = kept_own_body, .after = sim_queue_drain, .has_own_fault = true);
+    QUEUE_CASE(.name = "kept_own", .needs_flight = true,
+               .about = "a node waits behind a claim that it keeps itself", .nodes = 2, .threads = 2,
+               .body = kept_own_body, .after = sim_queue_drain, .has_own_fault = true);
 
 /* ---- the set of waiters ---- */
 
@@ -300,5 +295,6 @@ static void late_clear_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_queue_late_clear =
-    QUEUE_CASE(.name = "late_clear", .about = "the end of a wait takes effect in a later wait", .nodes = 2,
-               .threads = 2, .body = late_clear_body, .after = sim_queue_drain, .has_own_fault = true);
+    QUEUE_CASE(.name = "late_clear", .needs_flight = true,
+               .about = "the end of a wait takes effect in a later wait", .nodes = 2, .threads = 2,
+               .body = late_clear_body, .after = sim_queue_drain, .has_own_fault = true);

@@ -45,6 +45,27 @@ const struct sim_case sim_case_queue_continues =
                .nodes = 2, .threads = 1, .body = sim_queue_tries_body, .after = continues_after,
                .continues_after_failure = true);
 
+static void open_large(void *state, struct remo_node *node, uint32_t rank) {
+    ((struct queue_state *)state)->element_words = LARGE_WORDS;
+    sim_queue_open(state, node, rank);
+}
+
+/* An element that is not inline is popped complete, or not at all if a write of its push has failed. */
+const struct sim_case sim_case_queue_large = {.object = "queue",
+                                              .name = "large",
+                                              .about = "as continues, with elements that are not inline",
+                                              .nodes = 2,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct queue_state),
+                                              .open = open_large,
+                                              .close = sim_queue_close,
+                                              .body = sim_queue_tries_body,
+                                              .after = continues_after,
+                                              .check = sim_queue_check_lost,
+                                              .oracle = &oracle_queue,
+                                              .whole_only = true,
+                                              .continues_after_failure = true};
+
 /* Node 2 is declared failed, goes round the queue, and skips the slots of a node that has cut it
  * off. */
 static void skipped_body(void *state, uint32_t rank, uint32_t thread) {
@@ -76,8 +97,9 @@ static void skipped_after(void *state, uint32_t rank) {
 }
 
 const struct sim_case sim_case_queue_skipped =
-    QUEUE_CASE(.name = "skipped", .about = "a node that was cut off skips the slots of its peers", .nodes = 3,
-               .threads = 1, .body = skipped_body, .after = skipped_after, .has_own_fault = true);
+    QUEUE_CASE(.name = "skipped", .needs_flight = true,
+               .about = "a node that was cut off skips the slots of its peers", .nodes = 3, .threads = 1,
+               .body = skipped_body, .after = skipped_after, .has_own_fault = true);
 
 /* Nodes 0 and 1 search one lap further than the element of node 2, as after a cut-off. Node 1 pops that
  * element and pushes the next one to the same slot, while node 0 reads the slot. */
@@ -141,12 +163,14 @@ static void kept_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_queue_kept =
-    QUEUE_CASE(.name = "kept", .about = "a pop while the claim of a failed push is retracted", .nodes = 2,
-               .threads = 1, .body = kept_body, .after = continues_after, .has_own_fault = true);
+    QUEUE_CASE(.name = "kept", .needs_flight = true,
+               .about = "a pop while the claim of a failed push is retracted", .nodes = 2, .threads = 1,
+               .body = kept_body, .after = continues_after, .has_own_fault = true);
 
+/* The push of thread 0 has posted all operations that it posts before its write is complete. */
 static bool is_delayed(void *ctx) {
-    (void)ctx;
-    return sim_delay_hit();
+    const struct queue_state *s = ctx;
+    return sim_delay_hit() && s->first->posts - s->first_posts == sim_queue_posts_before_advance();
 }
 
 static bool has_popped(void *ctx) {
@@ -174,6 +198,8 @@ static void kept_threads_body(void *state, uint32_t rank, uint32_t thread) {
         push_delayed(s, 2, 3); /* after a failed claim, a read of the word, and a claim */
         return;
     }
+    s->first_posts = sim_current()->posts;
+    s->first = sim_current();
     push_delayed(s, 1, 1); /* after the claim */
     sim_until(are_kept, s, "wait for the claim of thread 1");
     int rc = sim_queue_push(s, 0, 3, 0);
@@ -185,8 +211,9 @@ static void kept_threads_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_queue_kept_threads =
-    QUEUE_CASE(.name = "kept_threads", .about = "pushes of two threads fail at once", .nodes = 2,
-               .threads = 2, .body = kept_threads_body, .after = continues_after, .has_own_fault = true);
+    QUEUE_CASE(.name = "kept_threads", .needs_flight = true, .about = "pushes of two threads fail at once",
+               .nodes = 2, .threads = 2, .body = kept_threads_body, .after = continues_after,
+               .has_own_fault = true);
 
 /* The thread that keeps a claim has as many operations in flight as it can have. A pop of another thread
  * waits for none of them: a later call starts the read of the retraction. */
@@ -227,9 +254,9 @@ static void kept_full_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_queue_kept_full =
-    QUEUE_CASE(.name = "kept_full", .about = "a pop while no slot is free for the retraction of a claim",
-               .nodes = 2, .threads = 2, .body = kept_full_body, .after = continues_after,
-               .has_own_fault = true);
+    QUEUE_CASE(.name = "kept_full", .needs_flight = true,
+               .about = "a pop while no slot is free for the retraction of a claim", .nodes = 2, .threads = 2,
+               .body = kept_full_body, .after = continues_after, .has_own_fault = true);
 
 /* ---- a close whose operations are not complete ---- */
 

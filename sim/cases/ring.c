@@ -245,6 +245,7 @@ static void take_messages(struct ring_state *s, uint32_t rank, uint32_t thread) 
             rc = remo_ringbuffer_acknowledge(s->rings[rank]);
         while (rc != 0 && sim_hurt(rank) && !sim_any_out());
         sim_require(rc == 0 || sim_excused(rank, 0, rc), "acknowledge: %d (%s)", rc, remo_last_error());
+        sim_order_stores();
         s->acknowledged = mine.number + 1;
     }
 }

@@ -149,13 +149,6 @@ uint64_t sim_cache_load(uint32_t node, const void *word) {
     return value;
 }
 
-void sim_cache_store(uint32_t node, void *word, uint64_t value) {
-    if (is_cached(word))
-        sim_cache_write(node, word, &value, sizeof value);
-    else
-        __atomic_store_n((uint64_t *)word, value, __ATOMIC_RELEASE);
-}
-
 static void expel(uint32_t node, const void *at, size_t bytes, bool keep) {
     if (!is_cached(at))
         return;

@@ -15,7 +15,6 @@
 
 /* Under profiles with coherent CPUs, and outside arenas, these functions access memory directly. */
 uint64_t sim_cache_load(uint32_t node, const void *word);
-void sim_cache_store(uint32_t node, void *word, uint64_t value);
 void sim_cache_read(uint32_t node, void *dst, const void *at, size_t bytes);
 void sim_cache_write(uint32_t node, void *at, const void *src, size_t bytes);
 /* Copy the source of a write as this node's CPU sees it: from its cache, or from private memory. */

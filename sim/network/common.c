@@ -10,15 +10,18 @@
 
 void sim_fabric_init(struct sim_fabric *fabric, const struct remo__fabric_ops *ops,
                      const struct remo__fabric_config *config, const struct remo__fabric_caps *caps) {
+    struct sim_bell *bell = &sim_world->bells[config->rank];
     fabric->base = (struct remo__fabric){.ops = ops,
                                          .caps = *caps,
                                          .rank = config->rank,
                                          .size = config->size,
                                          .private_bytes = PRIVATE_BYTES,
                                          .peers = fabric->peers,
-                                         .doorbell = &fabric->bell,
+                                         .doorbell = &bell->bell,
                                          .log = config->log};
-    fabric->bell.sleepers = 1; /* never 0: a notifier skips a node without sleepers */
+    sim_world->is_mapped = caps->mapped;
+    bell->node = config->rank;
+    bell->bell.sleepers = !caps->mapped;
 }
 
 uint32_t sim_take_completions(struct remo__completion *from, uint32_t *count, struct remo__completion *done,

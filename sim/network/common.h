@@ -10,7 +10,6 @@
 /* The first member of each simulated fabric. */
 struct sim_fabric {
     struct remo__fabric base;
-    struct remo__doorbell bell;
     struct remo__fabric_peer peers[SIM_NODES_MAX];
 };
 

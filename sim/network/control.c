@@ -139,6 +139,8 @@ int remo__control_send(struct remo__control *sender, uint32_t peer, uint16_t typ
     const struct sim_control *from = (const struct sim_control *)sender;
     struct sim_control *to = control_of(peer);
     (void)fd;
+    if (sim_world->is_mapped) /* a system call also places the stores of the CPU */
+        sim_drain(sim_current());
     if (from->inboxes[peer].down)
         return remo__fail_static(-EHOSTDOWN, "cannot send a frame: the peer has failed or left");
     if (!to)
@@ -226,10 +228,10 @@ void *remo__segment_reserve(uint64_t bytes) {
 /* ---- doorbells ---- */
 
 void remo__doorbell_notify(struct remo__doorbell *bell) {
-    const struct sim_fabric *fabric =
-        (const struct sim_fabric *)((char *)bell - offsetof(struct sim_fabric, bell));
+    const struct sim_bell *of = (const struct sim_bell *)((char *)bell - offsetof(struct sim_bell, bell));
     atomic_fetch_add(&bell->seq, 1);
-    sim_notify(fabric->base.rank);
+    sim_trace("notifies node %u", of->node);
+    sim_notify(of->node);
 }
 
 void remo__doorbell_add_sleeper(struct remo__doorbell *bell) {

@@ -17,13 +17,14 @@ static int sim_open(const struct remo__fabric_config *config, struct remo__fabri
     if (!fabric)
         return remo__fail(-ENOMEM, "no memory for the simulated network");
     const struct sim_profile *p = sim_profile;
-    struct remo__fabric_caps caps = {.coherent = !p->cached,
+    struct remo__fabric_caps caps = {.mapped = p->mapped,
+                                     .coherent = !p->cached,
                                      .atomics_coherent = p->rmw_one_step,
                                      .writes_ordered = p->put_put && p->put_rmw,
                                      .reads_ordered = p->get_get,
                                      .completion_placed = p->placed,
                                      .read_flushes = p->put_get,
-                                     .local_registered = true,
+                                     .local_registered = !p->mapped,
                                      .inline_bytes = p->inline_bytes,
                                      .batch_max = 1,
                                      .depth = DEPTH,
@@ -38,7 +39,17 @@ static void sim_close(struct remo__fabric *fabric) {
     sim_free(fabric);
 }
 
+static int sim_connect(struct remo__fabric *fabric, uint32_t peer, const void *blob, size_t blob_bytes) {
+    if (sim_profile->mapped) {
+        atomic_store(&fabric->peers[peer].doorbell, &sim_world->bells[peer].bell);
+        atomic_store(&fabric->peers[peer].sleepers_fence, sim_sleepers_fence(fabric->rank, peer));
+        atomic_store(&fabric->peers[peer].base, net()->arenas[peer]);
+    }
+    return sim_common_connect(fabric, peer, blob, blob_bytes);
+}
+
 static void sim_disconnect(struct remo__fabric *fabric, uint32_t peer) {
+    atomic_store(&fabric->peers[peer].base, NULL);
     atomic_store(&fabric->peers[peer].connected, 0);
     sim_net_cut_off(fabric->rank, peer);
     sim_trace("cuts off node %u", peer);
@@ -101,6 +112,8 @@ static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
     op->delayed = sim_delay_takes(op->node);
     if (is_unreachable(op))
         sim_net_fail(op);
+    else if (!sim_profile->placed && sim_fault_hits(SIM_REFUSE, net()->posts, op->node))
+        sim_net_refuse(op);
     net()->order[net()->count++] = slot;
     sim_trace("posts %s, %llu bytes at %s%s", name_of(op), (unsigned long long)is->size_bytes,
               sim_place(remote_of(op)), op->delayed ? ", delayed" : "");
@@ -110,6 +123,32 @@ static void start(struct remo__endpoint *endpoint, const struct remo__op *is) {
         sim_world->ends[ends] = true;
         sim_lose(ends);
     }
+}
+
+/* Execute an operation on mapped memory, and complete it. The fabric keeps immediates in private memory, so
+ * the data is placed first. */
+static int execute(struct remo__endpoint *endpoint, const struct remo__op *op) {
+    struct remo__fabric_peer *peer = &endpoint->fabric->peers[op->peer];
+    char *at = atomic_load(&peer->base) + op->remote;
+    switch ((enum remo__op_kind)op->kind) {
+    case REMO__OP_READ: remo__mapped_copy_from(op->local, at, op->size_bytes); break;
+    case REMO__OP_WRITE: remo__mapped_copy_to(at, op->local, op->size_bytes); break;
+    case REMO__OP_FETCH_ADD: *(remo__word64 *)op->local = remo__mapped_fetch_add(at, op->operand); break;
+    case REMO__OP_COMPARE_SWAP:
+        *(remo__word64 *)op->local = remo__mapped_compare_swap(at, op->compare, op->operand);
+        break;
+    }
+    if (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM))
+        sim_drain(sim_current());
+    if (op->flags & REMO__OP_IMM)
+        sim_net_deliver(op->peer, endpoint->node, op->imm);
+    if (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM))
+        remo__mapped_notify(peer);
+    assert(endpoint->done_count < DONE_MAX);
+    endpoint->done[endpoint->done_count++] = (struct remo__completion){.token = op->token};
+    net()->completions++;
+    sim_changed(endpoint->node);
+    return 1;
 }
 
 static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops, uint32_t count) {
@@ -126,6 +165,8 @@ static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops,
         return remo__fail(-EIO, "cannot post the operation: the schedule injects a failure");
     if (!atomic_load(&endpoint->fabric->peers[ops[0].peer].connected))
         return remo__fail_static(-EHOSTDOWN, "cannot post the operation: the peer is cut off");
+    if (sim_profile->mapped)
+        return execute(endpoint, &ops[0]);
     if (endpoint->lost & 1u << ops[0].peer)
         return -EAGAIN;
     if (lines_of(&ops[0]) > LINES_MAX || ops[0].size_bytes > OP_BYTES_MAX)
@@ -138,6 +179,8 @@ static int sim_post(struct remo__endpoint *endpoint, const struct remo__op *ops,
 }
 
 static int sim_poll(struct remo__endpoint *endpoint, struct remo__completion *done, uint32_t max) {
+    if (sim_profile->mapped)
+        sim_drain(sim_current()); /* a completion means placed */
     uint32_t count = sim_take_completions(endpoint->done, &endpoint->done_count, done, max);
     if (count > 0)
         sim_changed(endpoint->node);
@@ -176,7 +219,7 @@ const struct remo__fabric_ops remo__fabric_sim = {
     .add_segment = sim_common_add_segment,
     .map_segment = sim_common_map_segment,
     .describe = sim_common_describe,
-    .connect = sim_common_connect,
+    .connect = sim_connect,
     .disconnect = sim_disconnect,
     .is_lost = sim_common_is_lost,
     .endpoint_open = sim_endpoint_open,

@@ -118,11 +118,15 @@ static inline struct remo__endpoint *endpoint_of(const struct op *op) {
 
 /* Make the operation fail. Its poster, if it has not failed, is notified by a completion. */
 void sim_net_fail(struct op *op);
+/* Let the target refuse the operation: its poster gets -EACCES. */
+void sim_net_refuse(struct op *op);
 /* The node cuts the peer off: unplaced data of the peer never lands here, and all operations on the peer
  * fail. If the peer has not failed, they may still land there, until it cuts this node off. */
 void sim_net_cut_off(uint32_t node, uint32_t peer);
 /* Lose the connection of the operation: some operations in flight on it vanish, others may still land. */
 void sim_net_lose(const struct op *op);
+/* Deliver an immediate to `node`, unless it has crashed. */
+void sim_net_deliver(uint32_t node, uint32_t from, uint32_t value);
 void sim_net_end_if_over(uint32_t place);
 void sim_net_remove(uint32_t place);
 /* Return whether the operation that the node posts now is to be delayed. */

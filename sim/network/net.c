@@ -71,7 +71,8 @@ static bool may_arrive(uint32_t place) {
 static bool may_complete(uint32_t place) {
     const struct op *op = op_at(place);
     bool has_failed = op->status != 0 || op->outcome_unknown;
-    if (has_failed && !net()->cut[op->node][op->is.peer] && op->node != op->is.peer)
+    bool waits_for_cut = has_failed && op->status != -EACCES && op->node != op->is.peer;
+    if (waits_for_cut && !net()->cut[op->node][op->is.peer])
         return false;
     if (!has_failed && (!has_result(op) || (is_write(op) && sim_profile->placed && op->place_todo != 0)))
         return false;
@@ -223,21 +224,26 @@ static void do_move(uint32_t place) {
         sim_trace("  write of node %u to %s is sent", op->node, sim_place(remote_of(op)));
 }
 
+void sim_net_deliver(uint32_t node, uint32_t from, uint32_t value) {
+    struct imms *imms = &net()->imms[node];
+    if (sim_world->crashed[node])
+        return;
+    if (imms->count == IMMS_MAX) {
+        sim_fail("more than %u immediates wait at node %u", IMMS_MAX, node);
+        return;
+    }
+    imms->imm[imms->count++] = (struct remo__imm){.peer = from, .value = value};
+    sim_changed(node);
+    sim_trace("  immediate 0x%x of node %u arrives at node %u", value, from, node);
+}
+
 /* Deliver the immediate of a write, or the notification of an empty write. */
 static void deliver(struct op *op) {
-    struct imms *imms = &net()->imms[op->is.peer];
     op->delivered = true;
     if (op->is.flags & REMO__OP_NOTIFY)
         sim_notify(op->is.peer);
-    if (!(op->is.flags & REMO__OP_IMM) || sim_world->crashed[op->is.peer])
-        return;
-    if (imms->count == IMMS_MAX) {
-        sim_fail("more than %u immediates wait at node %u", IMMS_MAX, op->is.peer);
-        return;
-    }
-    imms->imm[imms->count++] = (struct remo__imm){.peer = op->node, .value = op->is.imm};
-    sim_changed(op->is.peer);
-    sim_trace("  immediate 0x%x of node %u arrives at node %u", op->is.imm, op->node, op->is.peer);
+    if (op->is.flags & REMO__OP_IMM)
+        sim_net_deliver(op->is.peer, op->node, op->is.imm);
 }
 
 static void do_place(uint32_t place) {
@@ -306,6 +312,11 @@ void sim_net_fail(struct op *op) {
     if (!op->completed)
         op->status = -EHOSTDOWN;
     op->source_todo = 0, op->place_todo = 0, op->sent = true, op->executed = true, op->delivered = true;
+}
+
+void sim_net_refuse(struct op *op) {
+    sim_net_fail(op);
+    op->status = -EACCES;
 }
 
 /* Choose whether operation number `place`, not yet sent, vanishes. On a connection that sends in

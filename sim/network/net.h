@@ -23,6 +23,7 @@ struct sim_profile {
     uint32_t line_bytes;   /* unit that is moved whole */
     uint32_t inline_bytes;
     bool whole_put; /* shm: the network does not tear puts between lines; never used for claims */
+    bool mapped;    /* peers' memory has an address: operations are accesses of the poster's CPU (access.c) */
     bool cached;    /* 24: no hardware keeps CPU caches coherent (cache.h), and there are no atomics */
 };
 

@@ -293,6 +293,12 @@ void remo__sim_turn(const char *what) {
     sim_point(what);
 }
 
+/* Memory is not mapped in this world. */
+void remo__sim_atomic(const void *word) {
+    (void)word;
+    sim_fail("an atomic on mapped memory");
+}
+
 void remo__sim_fence(void) {
     sim_timed_work();
     sim_timed_spend(sim_model.cpu_touch_ns);

@@ -23,6 +23,15 @@
 
 static char *stacks[SIM_ACTORS_MAX]; /* kept for the next world */
 
+struct store {
+    char *at;
+    size_t bytes;
+    char data[SIM_STORE_BYTES_MAX];
+};
+
+/* Store buffers. They need no restore: the world contains their numbers of stores. */
+static struct store stores[SIM_ACTORS_MAX][SIM_STORES_MAX];
+
 /* ---- possible steps ---- */
 
 /* List the possible steps: the actor that ran last, operations, buffered stores, then the other
@@ -62,6 +71,7 @@ static bool jump(void) {
     if (next == UINT64_MAX || world->idle_jumps > HANG_JUMPS_MAX)
         return false;
     world->now_ns = remo__max(world->now_ns, next);
+    sim_trace("* time advances to %llu ns", (unsigned long long)world->now_ns);
     world->stirred = sim_net_count() > 0 ? UINT32_MAX : 0;
     return true;
 }
@@ -80,21 +90,54 @@ static void describe_hang(void) {
     sim_fail("no step is possible, and no actor has a deadline:%s", text);
 }
 
-void sim_linger(struct sim_actor *actor, uint64_t *word, uint64_t value) {
-    if (actor->stores_count == SIM_STORES_MAX)
-        sim_drain(actor);
-    actor->stores[actor->stores_count++] = (struct sim_store){.word = word, .value = value};
-    sim_world->lingering |= 1u << actor->index;
+void sim_memory_changed(uint32_t node) {
+    for (uint32_t i = 0; sim_profile->mapped && i < sim_world->nodes_count; i++)
+        sim_changed(i);
+    if (!sim_profile->mapped)
+        sim_changed(node);
 }
 
 static void drain_one(struct sim_actor *actor) {
-    struct sim_store store = actor->stores[0];
+    struct store *buffer = stores[actor->index], store = buffer[0];
     if (--actor->stores_count == 0)
         sim_world->lingering &= ~(1u << actor->index);
-    memmove(actor->stores, actor->stores + 1, actor->stores_count * sizeof store);
-    sim_cache_store(actor->node, store.word, store.value);
-    sim_changed(actor->node);
-    sim_trace("  store of node %u arrives at %s", actor->node, sim_place(store.word));
+    memmove(buffer, buffer + 1, actor->stores_count * sizeof store);
+    sim_cache_write(actor->node, store.at, store.data, store.bytes);
+    sim_memory_changed(actor->node);
+    sim_trace("  store of node %u arrives at %s", actor->node, sim_place(store.at));
+}
+
+void sim_linger(struct sim_actor *actor, void *at, const void *data, size_t bytes) {
+    if (actor->stores_count == SIM_STORES_MAX && sim_profile->mapped)
+        drain_one(actor);
+    else if (actor->stores_count == SIM_STORES_MAX)
+        sim_drain(actor);
+    struct store *store = &stores[actor->index][actor->stores_count++];
+    store->at = at;
+    store->bytes = bytes;
+    memcpy(store->data, data, bytes);
+    sim_world->lingering |= 1u << actor->index;
+}
+
+bool sim_stores_overlap(const struct sim_actor *actor, const void *at, size_t bytes) {
+    const char *from = at;
+    for (uint32_t i = 0; i < actor->stores_count; i++) {
+        const struct store *store = &stores[actor->index][i];
+        if (store->at < from + bytes && from < store->at + store->bytes)
+            return true;
+    }
+    return false;
+}
+
+void sim_forward(const struct sim_actor *actor, void *copy, const void *at, size_t bytes) {
+    const char *from = at;
+    for (uint32_t i = 0; i < actor->stores_count; i++) {
+        const struct store *store = &stores[actor->index][i];
+        const char *first = store->at > from ? store->at : from;
+        const char *end = store->at + store->bytes < from + bytes ? store->at + store->bytes : from + bytes;
+        if (first < end)
+            memcpy((char *)copy + (first - from), store->data + (first - store->at), (size_t)(end - first));
+    }
 }
 
 static bool too_long(const struct sim_world *world) {
@@ -192,6 +235,9 @@ void sim_until(bool (*until)(void *ctx), void *ctx, const char *what) {
 }
 
 void sim_drain(struct sim_actor *actor) {
+    /* Earlier loads of the actor have passed these stores: other actors may run between. */
+    if (sim_profile->mapped && actor && actor == sim_current() && actor->stores_count > 0)
+        sim_point("drain the store buffer");
     while (actor && actor->stores_count > 0)
         drain_one(actor);
 }
@@ -203,10 +249,33 @@ void sim_notify(uint32_t node) {
     sim_changed(node);
 }
 
+/* Where memory is mapped, a notifier skips a node without sleepers. So the last check before a sleep begins
+ * by counting the actor, as in wait.c; the count is an atomic. The sleeper executes the fence of notifiers
+ * that execute none. Other actors notify without reading the count. */
+static void count_sleeper(struct sim_actor *actor) {
+    sim_drain(actor);
+    sim_world->bells[actor->node].bell.sleepers++;
+    sim_point("execute the fence of the notifiers");
+    for (uint32_t i = 0; i < sim_world->actors_count; i++)
+        if (sim_sleepers_fence(sim_world->actors[i].node, actor->node))
+            sim_drain(&sim_world->actors[i]);
+    actor->is_counted = true;
+}
+
+static void uncount_sleeper(struct sim_actor *actor) {
+    if (actor->is_counted)
+        sim_world->bells[actor->node].bell.sleepers--;
+    actor->is_counted = false;
+}
+
 void remo__sim_check_begin(const struct remo_node *node) {
     struct sim_actor *actor = sim_current();
     if (!actor)
         return;
+    uncount_sleeper(actor); /* an earlier wait timed out, or its condition contains this wait */
+    if (actor->counts_next)
+        count_sleeper(actor);
+    actor->counts_next = false;
     actor->is_checking = true;
     actor->seen_version = sim_world->version[node->rank];
     actor->seen_wakes = actor->wakes;
@@ -223,6 +292,8 @@ void remo__sim_check_end(bool ends_wait) {
                  "notification is missing",
                  actor->node, actor->thread);
     actor->has_slept = false;
+    if (ends_wait)
+        uncount_sleeper(actor);
 }
 
 /* A wait spins for up to three checks before it sleeps; the step number decides. */
@@ -234,7 +305,12 @@ void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_poll
     }
     sim_drain(actor);
     actor->is_checking = false;
-    actor->is_sleeping = !is_polling && checks >= (sim_world->steps * 2654435761u >> 13 & 3);
+    actor->is_sleeping =
+        actor->is_counted || (!is_polling && checks >= (sim_world->steps * 2654435761u >> 13 & 3));
+    if (sim_profile->mapped && actor->is_sleeping && !actor->is_counted) {
+        actor->counts_next = true;
+        return;
+    }
     if (!actor->is_sleeping && sim_world->version[node->rank] != actor->seen_version)
         sim_scheduler_yield(actor->index);
     actor->doing = "wait";
@@ -243,10 +319,13 @@ void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_poll
         check_at = deadline_ns != REMO_FOREVER ? deadline_ns : sim_world->now_ns + SIM_OP_TIMEOUT_NS;
     actor->wake_at = actor->is_sleeping ? deadline_ns : remo__min(check_at, deadline_ns);
     actor->state = SIM_PAUSED;
+    sim_trace(actor->is_sleeping ? "sleeps until %llu ns" : "pauses until %llu ns",
+              (unsigned long long)actor->wake_at);
     sim_schedule();
     actor->has_slept = actor->is_sleeping;
     actor->slept_wakes = actor->seen_wakes;
     actor->is_sleeping = false;
+    uncount_sleeper(actor);
 }
 
 void remo__sim_retry_begin(void) {

@@ -13,5 +13,14 @@ struct sim_actor *sim_spawn(uint32_t node, uint32_t thread, enum sim_role role, 
 /* End the current actor. */
 void sim_end_actor(struct sim_actor *actor) __attribute__((noreturn));
 
-/* Put a store into the actor's store buffer. */
-void sim_linger(struct sim_actor *actor, uint64_t *word, uint64_t value);
+#define SIM_STORE_BYTES_MAX 32u
+/* Put a store of at most SIM_STORE_BYTES_MAX bytes into the actor's store buffer. A full buffer is drained:
+ * where memory is mapped, its first store, else all. */
+void sim_linger(struct sim_actor *actor, void *at, const void *data, size_t bytes);
+/* Overwrite a copy of the memory at `at` with the stores in the actor's buffer, which the actor itself
+ * sees. */
+void sim_forward(const struct sim_actor *actor, void *copy, const void *at, size_t bytes);
+/* Return whether a store to [at, at + bytes) is in the buffer. */
+bool sim_stores_overlap(const struct sim_actor *actor, const void *at, size_t bytes);
+/* Note a change of memory: where memory is mapped, the CPU of each node may wait for it. */
+void sim_memory_changed(uint32_t node);

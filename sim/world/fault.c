@@ -5,7 +5,8 @@
 struct sim_fault sim_fault;
 
 const char *const sim_fault_names[SIM_FAULT_KINDS] = {
-    "", "crash", "pause", "zombie", "cut", "lose", "fail-post", "fail-completion", "fail-allocation"};
+    "",     "crash",     "pause",           "zombie",          "cut",
+    "lose", "fail-post", "fail-completion", "fail-allocation", "refuse"};
 
 bool sim_out(uint32_t node) {
     return sim_world->crashed[node] || sim_world->lost[node];

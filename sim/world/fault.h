@@ -10,6 +10,9 @@
  * Fail:    the n-th post, completion or allocation of the schedule fails, at any node. The call must return
  *          an error with a sentence. The node then closes all objects and leaves; its peers continue, and
  *          no memory may leak.
+ * Refuse:  the n-th operation of the schedule is refused by its target: it is not executed. Later operations
+ *          are, on a new connection, as on verbs. Otherwise as Fail. Only on networks whose completions do
+ *          not mean placement: on the others no connection is made again.
  * Faults end with the last body. After that, the surviving nodes must complete all calls within a bound of
  * steps. */
 #pragma once
@@ -26,6 +29,7 @@ enum sim_fault_kind {
     SIM_FAIL_POST,
     SIM_FAIL_COMPLETION,
     SIM_FAIL_ALLOCATION,
+    SIM_REFUSE,
     SIM_FAULT_KINDS
 };
 
@@ -33,7 +37,8 @@ enum sim_fault_kind {
 struct sim_fault {
     enum sim_fault_kind kind;
     uint32_t node;
-    uint64_t at;          /* before this step; of SIM_LOSE, SIM_FAIL_*: this post, completion or allocation */
+    uint64_t
+        at; /* before this step; of SIM_LOSE, SIM_FAIL_*, SIM_REFUSE: this post, completion or allocation */
     uint64_t pause_steps; /* SIM_PAUSE, SIM_ZOMBIE */
 };
 extern struct sim_fault sim_fault;

@@ -45,11 +45,6 @@ struct sim_failing {
     uint32_t node, skip, count;
 };
 
-struct sim_store {
-    uint64_t *word;
-    uint64_t value;
-};
-
 struct sim_actor {
     struct remo__context context;
     uint32_t index, node, thread;
@@ -70,8 +65,9 @@ struct sim_actor {
     struct remo__thread *threads;
     struct remo__scheduler *scheduler; /* the tasks of the thread, and their sentences */
     struct remo__last_error *last_error;
-    struct sim_store stores[SIM_STORES_MAX];
-    uint32_t stores_count;
+    uint32_t stores_count; /* in its store buffer (actor.c) */
+    bool is_counted;       /* mapped memory: as a sleeper of its node's doorbell */
+    bool counts_next;      /* the next check of the wait is the last before a sleep */
     bool body_ended;
     uint64_t turns, posts; /* scheduling points and operations posted so far, for claimed bounds */
     const char *doing;     /* for the trace */
@@ -89,6 +85,12 @@ struct sim_ready {
     uint64_t wake_at; /* the earliest end of a sleep */
 };
 
+/* A node's doorbell. Where memory is not mapped, `sleepers` is never 0: each notification is sent. */
+struct sim_bell {
+    struct remo__doorbell bell;
+    uint32_t node;
+};
+
 struct sim_case;
 
 struct sim_world { /* allocated in the simulated heap, as all state of a schedule */
@@ -102,13 +104,15 @@ struct sim_world { /* allocated in the simulated heap, as all state of a schedul
     uint32_t retrying;  /* mask of the actors in a retry (remote/wait.h) */
     uint64_t version[SIM_NODES_MAX];
     uint64_t now_ns, steps, idle_jumps, random_calls;
-    bool running; /* a schedule runs, not the set-up */
+    bool is_mapped; /* peers' memory */
+    bool running;   /* a schedule runs, not the set-up */
     bool crashed[SIM_NODES_MAX], paused[SIM_NODES_MAX];
     bool lost[SIM_NODES_MAX];    /* its streams to all peers have ended; the node itself may still run */
     bool ends[SIM_NODES_MAX];    /* it is lost because it ends its streams */
     bool severed[SIM_NODES_MAX]; /* all its other traffic has ended too */
     bool hurt[SIM_NODES_MAX];    /* one of its operations was made to fail */
-    uint64_t partings;           /* number of streams opened, closed or lost */
+    struct sim_bell bells[SIM_NODES_MAX];
+    uint64_t partings; /* number of streams opened, closed or lost */
     bool fault_over;
     struct sim_failing failing[3]; /* sim_fail_next: posts, completions, allocations */
     uint64_t allocations_before;   /* before the schedule */
@@ -139,6 +143,11 @@ void sim_point(const char *what);
  * its own node, and for changes that sim_changed reports there (ready.h). */
 void sim_until(bool (*until)(void *ctx), void *ctx, const char *what);
 void sim_drain(struct sim_actor *actor);
+/* Return whether sleepers of node `to` execute the fence of notifications by node `from`: in one direction,
+ * so that both ways are explored. */
+static inline bool sim_sleepers_fence(uint32_t from, uint32_t to) {
+    return from < to;
+}
 #ifdef SIM_TIMED
 void sim_changed(uint32_t node);
 #else

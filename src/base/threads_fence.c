@@ -17,3 +17,12 @@ bool remo__threads_fence(void) {
     return errno == EPERM && membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
            && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
+
+bool remo__machine_fence_register(void) {
+    return membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
+           && membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+}
+
+void remo__machine_fence(void) {
+    (void)membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED); /* it has succeeded once */
+}

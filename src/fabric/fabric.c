@@ -1,14 +1,15 @@
 /* fabric.c - the parts of fabric.h that all fabrics share: doorbells, and the check of operations.
  *
- * Doorbells lose no wake-up. The notifier does a full fence and then reads `sleepers`; the sleeper counts
- * itself and then checks its condition. It reads `seen_seq` before that check, so the futex does not sleep
- * after a notification in between. */
+ * Doorbells lose no wake-up. The notifier executes a full fence, or the sleeper does so for both; then the
+ * notifier reads `sleepers`. The sleeper counts itself and then checks its condition. It reads `seen_seq`
+ * before that check, so the futex does not sleep after a notification in between. */
 #include "fabric/fabric.h"
 
 #include <errno.h>
 
 #include "base/error.h"
 #include "base/futex.h"
+#include "base/threads_fence.h"
 #include "fabric/mapped.h"
 
 /* ---- doorbells ---- */
@@ -22,6 +23,8 @@ void remo__doorbell_notify(struct remo__doorbell *bell) {
 void remo__doorbell_add_sleeper(struct remo__doorbell *bell) {
     atomic_fetch_add(&bell->sleepers, 1);
     remo__mapped_fence();
+    if (atomic_load_explicit(&bell->sleepers_fence, memory_order_relaxed))
+        remo__machine_fence();
 }
 
 void remo__doorbell_sleep(struct remo__doorbell *bell, uint32_t seen_seq, uint64_t timeout_ns) {

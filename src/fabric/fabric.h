@@ -53,11 +53,13 @@ struct remo__fabric_caps {
 };
 
 /* Sleep and wake-up words of a node. A waiter reads `seq`, counts itself, checks its condition once more,
- * then sleeps on `seq` (futex). A writer changes the condition, does a full fence, reads `sleepers`, and
- * notifies if it is not 0. */
+ * then sleeps on `seq` (futex). A writer changes the condition, executes a full fence, reads `sleepers`, and
+ * notifies if it is not 0. If `sleepers_fence`, the waiter executes the fence for writers of other processes
+ * too (base/threads_fence.h): writes are frequent, and sleeps are rare. */
 struct remo__doorbell {
     _Atomic uint32_t seq;
     _Atomic uint32_t sleepers;
+    _Atomic uint32_t sleepers_fence; /* set before peers can reach the doorbell; then constant */
 };
 void remo__doorbell_notify(struct remo__doorbell *bell);
 /* Count the caller as a sleeper, with a full fence after it. The caller lowers `sleepers` after its sleep. */
@@ -206,6 +208,8 @@ struct remo__fabric_peer {
     _Atomic(char *) base;
     _Atomic(struct remo__doorbell *) doorbell; /* the peer's doorbell, valid while base is */
     _Atomic uint32_t connected;
+    /* The peer's sleepers execute the fence of this node's notifications; valid while base is. */
+    _Atomic bool sleepers_fence;
 } __attribute__((aligned(64)));
 
 /* The public part, first member of each fabric's own struct. */

@@ -8,8 +8,8 @@
  *          vectors, which x86-64 and aarch64 do not split inside an aligned word. The order of the words is
  *          undefined (memory model, row 15).
  * Order:   `copy_to` is ordered after this thread's earlier accesses, `copy_from` before its later ones.
- *          Stores may remain in this CPU's store buffer: only `remo__mapped_fence`, an atomic or a notify
- *          places them before a later load is executed.
+ *          Stores may remain in this CPU's store buffer: only `remo__mapped_fence` or an atomic places
+ *          them before a later load is executed.
  * Cost:    8 bytes of constant size: one load and one store. No call, no lock and no system call, except in a
  *          notify that finds a sleeper. */
 #ifndef REMO_FABRIC_MAPPED_H
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/threads_fence.h"
 #include "fabric/fabric.h"
 
 /* Above this size memcpy is faster than a loop over words. Up to it the loop is as fast, and splits no
@@ -50,7 +51,10 @@ typedef uint16_t __attribute__((may_alias, aligned(1))) remo__word16;
 
 #ifdef REMO_SIM
 void remo__sim_fence(void);
-void remo__sim_turn(const char *what); /* the scheduler may switch here */
+void remo__sim_turn(const char *what);   /* the scheduler may switch here */
+void remo__sim_atomic(const void *word); /* the scheduler may switch here; an atomic on the word follows */
+void remo__copy_from(void *dst, const void *network, size_t bytes); /* of fabric/access.h */
+void remo__copy_to(void *network, const void *src, size_t bytes);
 #endif
 /* Full fence: all earlier stores of this thread are visible to every CPU of this machine before a later
  * load. */
@@ -173,30 +177,44 @@ REMO__MAPPED_INLINE void remo__mapped_prefetch_write(const char *place) {
 
 /* Read from a peer's memory. The buffers must not overlap. */
 REMO__MAPPED_INLINE void remo__mapped_copy_from(void *to, const void *from, size_t size_bytes) {
+#ifdef REMO_SIM
+    remo__copy_from(to, from, size_bytes);
+#else
     if (size_bytes == 8)
         *(remo__word64 *)to = remo__mapped_load(from);
     else
         remo__mapped_copy(to, from, from, size_bytes);
+#endif
     remo__mapped_acquire();
 }
 
 /* Write to a peer's memory. The buffers must not overlap. */
 REMO__MAPPED_INLINE void remo__mapped_copy_to(void *to, const void *from, size_t size_bytes) {
     remo__mapped_release();
+#ifdef REMO_SIM
+    remo__copy_to(to, from, size_bytes);
+#else
     if (size_bytes == 8)
         remo__mapped_store(to, *(const remo__word64 *)from);
     else
         remo__mapped_copy(to, from, to, size_bytes);
+#endif
 }
 
 /* Atomics on an aligned word of a peer's memory. They are CPU atomics, so atomic with every node's. They are
  * not reordered with earlier accesses, nor with later ones that are sequentially consistent. */
 REMO__MAPPED_INLINE uint64_t remo__mapped_fetch_add(void *word, uint64_t addend) {
+#ifdef REMO_SIM
+    remo__sim_atomic(word);
+#endif
     return atomic_fetch_add((_Atomic uint64_t *)word, addend);
 }
 
 /* Store `desired` if the word is `expected`; return the old value. */
 REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expected, uint64_t desired) {
+#ifdef REMO_SIM
+    remo__sim_atomic(word);
+#endif
     atomic_compare_exchange_strong((_Atomic uint64_t *)word, &expected, desired);
     return expected;
 }
@@ -205,14 +223,24 @@ REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expe
  * sequentially consistent. Valid only while the peer's base is not NULL. */
 static inline void remo__mapped_wake(struct remo__fabric_peer *peer) {
     struct remo__doorbell *bell = atomic_load_explicit(&peer->doorbell, memory_order_acquire);
+#ifdef REMO_SIM
+    remo__sim_turn("read the number of sleepers");
+#endif
     if (remo__unlikely(atomic_load_explicit(&bell->sleepers, memory_order_seq_cst) != 0))
         remo__doorbell_notify(bell);
 }
 
-/* Place all earlier writes of this thread, then wake the peer's sleepers. Valid as above. */
-static inline void remo__mapped_notify(struct remo__fabric_peer *peer) {
-    remo__mapped_fence(); /* pairs with the sleeper's: it counts itself before its last check */
+/* Wake the peer's sleepers, after stores of this thread. Returns whether it was a full fence. Valid as
+ * above. */
+static inline bool remo__mapped_notify(struct remo__fabric_peer *peer) {
+    bool sleepers_fence = atomic_load_explicit(&peer->sleepers_fence, memory_order_relaxed);
+    /* pairs with the sleeper's fence: it counts itself before its last check */
+    if (remo__likely(sleepers_fence))
+        remo__threads_fence_hot();
+    else
+        remo__mapped_fence();
     remo__mapped_wake(peer);
+    return !sleepers_fence;
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* ring_set.c - opens and closes ring buffers: one, or a set with one ring of each sender (ringbuffer.h).
+/* ring_set.c - opens and closes ring buffers: one, or the map's set with one ring of each sender
+ * (ringbuffer.h).
  * Invariant: the join follows the open of all rings, so callbacks find them complete. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -55,6 +55,8 @@ struct remo__ring_set_options {
     size_t ctx_bytes;                          /* from the `ctx` of a node to that of the next one */
 };
 
+/* Rings of several senders on one channel. A public ring is a set of one; only the map (kv, its trackers) has
+ * a set of several. */
 struct remo__ring_set {
     struct remo_channel *channel;
     struct remo_ringbuffer *rings[]; /* [nodes] the ring of each sender; NULL: the node is no sender */

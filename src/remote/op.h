@@ -147,8 +147,10 @@ static inline bool remo__ack_pending(const struct remo_ack *ack) {
 struct remo_ack remo__ack_awaited(struct remo__thread *thread);
 /* Wait for the operations of such an ack, as remo_ack_wait does, in fewer steps. */
 int remo__ack_await(struct remo_ack *ack, uint64_t timeout_ns);
-/* Return whether no other thread is completing an operation of `thread`: it may resume a task of that thread,
- * even one that has ended. */
+/* Return whether no other thread is completing an operation of `thread`: that may resume a task of `thread`,
+ * even one that has ended. A caller repeats the call until it returns true, without a deadline: the call
+ * succeeds when no thread holds the lock of the slots. Another thread holds it for a post or a poll, which
+ * the fabric bounds, and never while it sleeps; in between it releases the lock. */
 bool remo__ops_settled(struct remo__thread *thread);
 /* Wait for the operations of an ack, and cancel those still in flight after `timeout_ns`. The ack may then be
  * used again. Errors: those of remo_ack_wait. */
@@ -161,12 +163,7 @@ static inline void remo__count(uint64_t *counter, uint64_t by) {
 
 /* Return the address at which a peer's arena is mapped, or NULL. */
 static inline char *remo__peer_base(const struct remo_node *node, uint32_t peer) {
-#ifdef REMO_SIM
-    (void)node, (void)peer;
-    return NULL;
-#else
     return atomic_load_explicit(&node->fabric->peers[peer].base, memory_order_relaxed);
-#endif
 }
 
 /* Return the CPU address of the place, or NULL if its node is not mapped. */
@@ -197,8 +194,8 @@ remo__write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags,
     ref.thread->unfenced = true;
     if (flags & REMO__WRITE_NOTIFY) {
         remo__count(&ref.stats->imms, 1);
-        ref.thread->unfenced = false; /* notifying is a full fence */
-        remo__mapped_notify(&ref.thread->node->fabric->peers[ref.node]);
+        if (remo__mapped_notify(&ref.thread->node->fabric->peers[ref.node]))
+            ref.thread->unfenced = false;
     }
     return 0;
 }
@@ -220,8 +217,7 @@ static inline __attribute__((always_inline)) int remo__fetch_add(struct remo__re
     char *base = remo__peer_base(ref.thread->node, ref.node);
     if (remo__unlikely(!base))
         return remo__op_atomic(remo__ref_in_memory(ref), REMO__OP_FETCH_ADD, addend, 0, ret_old, ack);
-    uint64_t old =
-        atomic_fetch_add_explicit((_Atomic uint64_t *)(base + ref.at), addend, memory_order_seq_cst);
+    uint64_t old = remo__mapped_fetch_add(base + ref.at, addend);
     if (ret_old)
         *ret_old = old;
     remo__count(&ref.stats->atomics, 1);
@@ -236,10 +232,9 @@ static inline __attribute__((always_inline)) int remo__compare_swap(struct remo_
     if (remo__unlikely(!base))
         return remo__op_atomic(remo__ref_in_memory(ref), REMO__OP_COMPARE_SWAP, desired, expected, ret_old,
                                ack);
-    atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(base + ref.at), &expected, desired,
-                                            memory_order_seq_cst, memory_order_seq_cst);
+    uint64_t old = remo__mapped_compare_swap(base + ref.at, expected, desired);
     if (ret_old)
-        *ret_old = expected;
+        *ret_old = old;
     remo__count(&ref.stats->atomics, 1);
     remo__count(&ref.stats->bytes, 8);
     return 0;

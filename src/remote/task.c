@@ -87,7 +87,7 @@ int remo_scheduler_close(struct remo_scheduler *scheduler) {
                           "them, or wait until those without an id have ended",
                           count);
     remo__watch_remove(scheduler_of(scheduler));
-    while (!remo__ops_settled(scheduler_of(scheduler)->thread))
+    while (!remo__ops_settled(scheduler_of(scheduler)->thread)) /* bounded by the poll of another thread */
         (void)remo__wait_resumed(scheduler_of(scheduler)->node, remo__deadline(REMO__NS_PER_US));
     remo__scheduler_close(scheduler_of(scheduler));
     remo__scheduler = NULL;

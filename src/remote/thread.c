@@ -65,7 +65,7 @@ static void end_thread(struct remo__thread *thread) {
     /* If a worker has not ended, the thread has left operations in flight, against the rules. The memory
      * stays allocated, because these operations may refer to it. */
     if (thread->workers && !remo__scheduler_lives(thread->workers)) {
-        while (!remo__ops_settled(thread)) /* another thread completes an operation at this moment */
+        while (!remo__ops_settled(thread)) /* another thread completes an operation; bounded by its poll */
             sched_yield();
         remo__scheduler_close(thread->workers);
     }

@@ -218,6 +218,33 @@ static void imm_full(const struct suite *suite) {
     suite_cluster_close(&cluster);
 }
 
+/* A post to the node itself that returns -EAGAIN has not placed its data. Otherwise its repetition could
+ * overwrite newer data. */
+static void imm_refused(const struct suite *suite) {
+    enum { MOST = 20000 };
+    suite_cluster_open(&cluster, suite, 1);
+    struct suite_node *node = &cluster.nodes[0];
+    struct remo__endpoint *endpoint = suite_endpoint(node);
+    struct remo__completion done[16];
+    uint64_t *words = (uint64_t *)suite_buffer(node, 0);
+    uint32_t taken = 0, idle = 0;
+    suite_read(node, endpoint, 0, 0, words, 8); /* connects */
+    suite_store(suite_memory(node, 0), 0);
+    while (taken < MOST && idle < 1000) { /* until there is no more progress */
+        words[taken] = taken + 1;
+        int rc = post_imm(node, endpoint, 0, 0, &words[taken], 8, taken);
+        CHECK(rc == 1 || rc == -EAGAIN);
+        CHECK(rc == 1 || suite_load(suite_memory(node, 0)) <= taken);
+        taken += rc == 1;
+        int polled = suite->ops->poll(endpoint, done, REMO__ARRAY_COUNT(done));
+        CHECK(polled >= 0);
+        idle = rc == 1 || polled > 0 ? 0 : idle + 1;
+    }
+    CHECK(taken > 0);
+    suite->ops->endpoint_close(endpoint);
+    suite_cluster_close(&cluster);
+}
+
 /* ---- sleeping ---- */
 
 /* imm_wait ends by its timeout, and by imm_wake, also if that was called before. */
@@ -288,7 +315,7 @@ static void *sleep_for_flags(void *arg) {
     uint32_t stalls = 0;
     for (uint64_t round = 1; round <= sleeper->rounds; round++) {
         uint64_t start = remo__now_ns();
-        atomic_fetch_add(&bell->sleepers, 1);
+        remo__doorbell_add_sleeper(bell);
         for (;;) {
             uint32_t seq = atomic_load(&bell->seq);
             if (suite_load(suite_memory(sleeper->node, sleeper->at)) >= round)
@@ -371,9 +398,15 @@ static void doorbell(const struct suite *suite) {
 }
 
 const struct suite_case suite_cases_imm[] = {
-    {"imm_payload", imm_payload}, {"imm_order", imm_order},
-    {"imm_alone", imm_alone},     {"imm_many_senders", imm_many_senders},
-    {"imm_full", imm_full},       {"imm_wait_ends", imm_wait_ends},
-    {"imm_wakes", imm_wakes},     {"notify_wakes", notify_wakes},
-    {"doorbell", doorbell},       {NULL, NULL},
+    {"imm_payload", imm_payload},
+    {"imm_order", imm_order},
+    {"imm_alone", imm_alone},
+    {"imm_many_senders", imm_many_senders},
+    {"imm_full", imm_full},
+    {"imm_refused", imm_refused},
+    {"imm_wait_ends", imm_wait_ends},
+    {"imm_wakes", imm_wakes},
+    {"notify_wakes", notify_wakes},
+    {"doorbell", doorbell},
+    {NULL, NULL},
 };

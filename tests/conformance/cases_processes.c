@@ -139,7 +139,7 @@ static void turns_body(struct suite_process *process) {
             continue;
         }
         uint64_t start = remo__now_ns();
-        atomic_fetch_add(&bell->sleepers, 1);
+        remo__doorbell_add_sleeper(bell);
         for (;;) {
             uint32_t seq = atomic_load(&bell->seq);
             if (suite_load(suite_memory(node, 0)) >= turn)

@@ -26,8 +26,9 @@ refused() {
     [ ! -s out ] || { echo "$*: printed a result"; exit 1; }
 }
 
+claimed='ibta_rc, rc_relaxed, efa, tcp, ofi, shm'
 for object in atomic_var lock queue ringbuffer kv collective task; do
-    refused "$object: it does not claim cxl_nc, because .*; it claims ibta_rc, rc_relaxed, efa, tcp, shm;" \
+    refused "$object: it does not claim cxl_nc, because .*; it claims $claimed;" \
         --object "$object" --profile cxl_nc
 done
 refused 'lock: it does not claim cxl_nc' --object lock --search --profile cxl_nc

@@ -90,11 +90,14 @@ static void test_notify(void **state) {
     (void)state;
     struct remo__doorbell bell = {0};
     struct remo__fabric_peer peer = {.doorbell = &bell};
-    remo__mapped_notify(&peer); /* no sleeper: no ring */
+    assert_true(remo__mapped_notify(&peer)); /* no sleeper: no notification */
     assert_int_equal(bell.seq, 0);
     bell.sleepers = 1;
-    remo__mapped_notify(&peer);
+    assert_true(remo__mapped_notify(&peer));
     assert_int_equal(bell.seq, 1);
+    peer.sleepers_fence = true;
+    assert_false(remo__mapped_notify(&peer));
+    assert_int_equal(bell.seq, 2);
 }
 
 int main(void) {

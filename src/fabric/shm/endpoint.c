@@ -66,8 +66,8 @@ static int write_execute(struct remo__endpoint *endpoint, const struct remo__op 
             return rc;
     }
     if (op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)) {
-        remo__mapped_notify(&shm->base.peers[op->peer]);
-        endpoint->unfenced = false;
+        if (remo__mapped_notify(&shm->base.peers[op->peer]))
+            endpoint->unfenced = false;
     }
     return 0;
 }

@@ -17,7 +17,7 @@
 #include "base/bits.h"
 #include "fabric/fabric.h"
 
-#define REMO__SHM_MAGIC UINT64_C(0x31304d48534d4552) /* "REMSHM01", the layout's version included */
+#define REMO__SHM_MAGIC UINT64_C(0x32304d48534d4552) /* "REMSHM02", the layout's version included */
 #define REMO__SHM_RING_SLOTS 256u
 #define REMO__SHM_PAGE_BYTES 4096u
 

@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/threads_fence.h"
 #include "memory/segment.h"
 
 static const struct remo__fabric_caps shm_caps = {
@@ -135,6 +136,7 @@ static int shm_add_segment(struct remo__fabric *fabric, uint32_t index, uint64_t
         struct remo__shm_header *header = (struct remo__shm_header *)shm->arena; /* fresh: all zero */
         header->magic = REMO__SHM_MAGIC;
         header->size = fabric->size;
+        atomic_store(&header->bell.sleepers_fence, remo__machine_fence_register());
         fabric->doorbell = &header->bell;
         atomic_store(&shm->own, header);
     }
@@ -211,7 +213,10 @@ static void peer_publish(struct shm_fabric *shm, uint32_t peer) {
     struct shm_window *window = window_of(shm, peer);
     struct remo__shm_header *header = (struct remo__shm_header *)window->base;
     struct remo__fabric_peer *public = &shm->base.peers[peer];
+    bool sleepers_fence =
+        atomic_load(&header->bell.sleepers_fence) != 0 && shm->base.doorbell->sleepers_fence;
     atomic_store_explicit(&public->doorbell, &header->bell, memory_order_relaxed);
+    atomic_store_explicit(&public->sleepers_fence, sleepers_fence, memory_order_relaxed);
     atomic_store_explicit(&shm->peers[peer].reachable, window, memory_order_release);
     atomic_store_explicit(&public->base, window->base, memory_order_release);
 }

@@ -14,7 +14,11 @@
 #include "channel/remote.h"
 
 /* Elements up to this size are read and written together with the header of their slot. */
+#ifdef REMO_SIM_SMALL
+#define REMO__QUEUE_INLINE_BYTES 128u
+#else
 #define REMO__QUEUE_INLINE_BYTES 1000u
+#endif
 
 #define REMO__SLOT_HEAD_BYTES 24u
 #define REMO__SLOT_CLAIMED (UINT64_C(1) << 24)

@@ -169,16 +169,23 @@ static void begin_try(struct remo__queue_op *op) {
 
 /* ---- push ---- */
 
-/* Wait until the writes of *ack are placed. */
+/* Wait until the writes of *ack are placed. The flush read follows the writes at once, so it uses their
+ * connection: no other operation of the thread comes between, whose refusal could end the connection. It also
+ * saves a round trip. */
 static int place_writes(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                         struct remo_ack *ack) {
-    int rc = 0;
+    const struct remo_node *node = op->queue->node;
+    struct remo_ack flush = REMO_ACK_INIT;
     uint64_t flushed;
-    if (remo__ack_pending(ack))
-        rc = remo_ack_wait(ack, op->queue->node->op_timeout_ns);
-    if (rc == 0 && !op->queue->node->fabric->caps.completion_placed)
-        rc = read_slot(slot, 0, &flushed, sizeof flushed);
-    return rc;
+    int rc = 0, flush_rc = 0;
+    if (!node->fabric->caps.completion_placed)
+        flush_rc = remo__read(slot->ref, &flushed, sizeof flushed, &flush);
+    if (remo__ack_pending(ack) || ack->status != 0) /* another thread may have completed a failed write */
+        rc = remo_ack_wait(ack, node->op_timeout_ns);
+    if (rc == 0 && flush_rc == 0 && (remo__ack_pending(&flush) || flush.status != 0))
+        flush_rc = remo_ack_wait(&flush, node->op_timeout_ns);
+    remo_ack_cancel(&flush);
+    return rc != 0 ? rc : flush_rc;
 }
 
 /* Set data and checksum of an inline element. */
@@ -187,9 +194,9 @@ static void encode_inline(const struct remo__queue_op *op, uint64_t ticket, stru
     snapshot->checksum = checksum(snapshot->data, inline_bytes(op->size_bytes), snapshot->meta);
 }
 
-/* Write the element, and wait until it is placed. A large element is placed before its header. Returns 0, 1
- * if the owner failed before the header was posted, or an error. After an error, writes may be in flight
- * until *ack is complete. */
+/* Write the element, and wait until it is placed. A large element is placed before its header: see "Large
+ * elements" in docs/internals/queue.md. Returns 0, 1 if the owner failed before the header was posted, or an
+ * error. After an error, writes may be in flight until *ack is complete. */
 static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
     struct snapshot snapshot; /* not initialised: large, and used only in part */
     const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
@@ -203,7 +210,7 @@ static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *s
     } else {
         snapshot.checksum = checksum(NULL, 0, snapshot.meta);
         rc = remo__write(remo__ref_after(ref, head), op->data, op->size_bytes, REMO__WRITE_EXEMPT, ack);
-        if (rc == 0 && !caps->writes_ordered)
+        if (rc == 0 && !(caps->writes_ordered && caps->completion_placed))
             rc = place_writes(op, slot, ack);
     }
     if (rc == 0)

@@ -78,6 +78,7 @@ struct remo__kv_thread {
     struct remo__kv_thread **tasks; /* of a thread: the states of its tasks, by index; NULL: none yet */
     /* Of a thread: the states for its workers, a list by next_worker. A worker uses any that is free. */
     struct remo__kv_thread *workers, *next_worker;
+    struct remo__kv_thread *free_workers, *next_free; /* those that no worker uses, a list by next_free */
     uint32_t workers_count;
     bool is_used;                        /* by a worker */
     struct remo__kv_thread *window;      /* whose changes that worker makes */
@@ -188,8 +189,10 @@ static inline struct remo__kv_op_state *remo__kv_op_state(struct remo_kv_op *op)
 struct remo__kv_thread *remo__kv_thread_find(struct remo_kv *kv, struct remo__thread *thread);
 void remo__kv_threads_close(struct remo_kv *kv);
 /* Return a state for a worker that makes changes of this window: one that keeps no stripe and has its
- * buffers; the window's own, if no other is free. The worker clears `is_used`. NULL: none is free. */
+ * buffers; the window's own, if no other is free. NULL: none is free. */
 struct remo__kv_thread *remo__kv_worker_take(struct remo_kv *kv, struct remo__kv_thread *mine);
+/* Return the state: its worker has ended. */
+void remo__kv_worker_give(struct remo__kv_thread *own);
 /* Return whether a worker can make a change with the state. */
 bool remo__kv_worker_is_able(struct remo__kv_thread *own);
 /* Take a buffer, and return its number; -1 if all are in use. */

@@ -293,7 +293,7 @@ static int work(void *ctx) {
     struct remo_kv_op *op;
     while (remo__kv_worker_is_able(own) && (op = take_change(own->window)) != NULL)
         make_change(own->kv, own, op);
-    own->is_used = false;
+    remo__kv_worker_give(own);
     return 0;
 }
 
@@ -303,9 +303,10 @@ static void run_changes(struct remo_kv *kv, struct remo__kv_thread *mine) {
     int rc = 0;
     for (uint32_t i = 0; i < mine->changes_count && (own = remo__kv_worker_take(kv, mine)) != NULL; i++) {
         rc = remo__worker_start(mine->thread, work, own);
-        own->is_used = rc == 0;
-        if (rc != 0)
+        if (rc != 0) {
+            remo__kv_worker_give(own);
             break;
+        }
     }
     remo__workers_run(mine->thread);
     struct remo_kv_op *op;

@@ -105,11 +105,29 @@ static struct remo__kv_thread *make_worker(struct remo_kv *kv, struct remo__kv_t
     return own;
 }
 
+/* Remove the first state from the free ones that a worker can use, usually the first of all. */
+static struct remo__kv_thread *take_free(struct remo__kv_thread *of_thread) {
+    struct remo__kv_thread **at = &of_thread->free_workers, *own;
+    while ((own = *at) != NULL && !remo__kv_worker_is_able(own))
+        at = &own->next_free;
+    if (own)
+        *at = own->next_free;
+    return own;
+}
+
+/* The states of windows are in no list. */
+void remo__kv_worker_give(struct remo__kv_thread *own) {
+    own->is_used = false;
+    if (own == own->window)
+        return;
+    struct remo__kv_thread *of_thread = atomic_load(&own->kv->threads[own->thread->index]);
+    own->next_free = of_thread->free_workers;
+    of_thread->free_workers = own;
+}
+
 struct remo__kv_thread *remo__kv_worker_take(struct remo_kv *kv, struct remo__kv_thread *mine) {
     struct remo__kv_thread *of_thread = atomic_load(&kv->threads[mine->thread->index]);
-    struct remo__kv_thread *own = of_thread->workers;
-    while (own && (own->is_used || !remo__kv_worker_is_able(own)))
-        own = own->next_worker;
+    struct remo__kv_thread *own = take_free(of_thread);
     if (!own && of_thread->workers_count < kv->workers_max)
         own = make_worker(kv, of_thread);
     if (!own && !mine->is_used && remo__kv_worker_is_able(mine))

@@ -67,12 +67,34 @@ static void process_end(pid_t pid, int signal_number) {
     waitpid(pid, NULL, 0);
 }
 
+/* ---- all cases of a test ---- */
+
+struct control_case {
+    const char *name; /* NULL: the end of the list */
+    void (*run)(void);
+};
+
 static bool is_selected(const char *name, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], name) == 0)
             return true;
     }
     return argc < 2;
+}
+
+/* Run the cases that the arguments name, by default all. */
+static void run_cases(const struct control_case *cases, int argc, char **argv) {
+    plane_folder();
+    for (; cases->name; cases++) {
+        if (!is_selected(cases->name, argc, argv))
+            continue;
+        uint64_t start = remo__now_ns();
+        printf("%s\n", cases->name);
+        fflush(stdout);
+        cases->run();
+        printf("     %.0f ms\n", (double)(remo__now_ns() - start) / 1e6);
+    }
+    plane_folder_remove();
 }
 
 #endif

@@ -442,44 +442,31 @@ static void restart_before_failure(void) {
 
 /* ---- all ----------------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
-    {"start_orders", start_orders},
-    {"tcp_with_key", tcp_with_key},
-    {"switch_to_unix", switch_to_unix},
-    {"same_machine_uses_unix", same_machine_uses_unix},
-    {"order_and_content", order_and_content},
-    {"descriptors", descriptors},
-    {"full_send_queue", full_send_queue},
-    {"many_senders", many_senders},
-    {"wrong_arguments", wrong_arguments},
-    {"strangers", strangers},
-    {"stranger_without_handshake", stranger_without_handshake},
-    {"wrong_credentials", wrong_credentials},
-    {"munge", munge},
-    {"reason_at_both_ends", reason_at_both_ends},
-    {"reason_remains", reason_remains},
-    {"taken_address", taken_address},
-    {"missing_node", missing_node},
-    {"incarnations", incarnations},
-    {"restart_before_failure", restart_before_failure},
-    {"many_processes", many_processes},
-};
-
 int main(int argc, char **argv) {
+    static const struct control_case cases[] = {
+        {"start_orders", start_orders},
+        {"tcp_with_key", tcp_with_key},
+        {"switch_to_unix", switch_to_unix},
+        {"same_machine_uses_unix", same_machine_uses_unix},
+        {"order_and_content", order_and_content},
+        {"descriptors", descriptors},
+        {"full_send_queue", full_send_queue},
+        {"many_senders", many_senders},
+        {"wrong_arguments", wrong_arguments},
+        {"strangers", strangers},
+        {"stranger_without_handshake", stranger_without_handshake},
+        {"wrong_credentials", wrong_credentials},
+        {"munge", munge},
+        {"reason_at_both_ends", reason_at_both_ends},
+        {"reason_remains", reason_remains},
+        {"taken_address", taken_address},
+        {"missing_node", missing_node},
+        {"incarnations", incarnations},
+        {"restart_before_failure", restart_before_failure},
+        {"many_processes", many_processes},
+        {NULL, NULL},
+    };
     remo__random_seed(&dice, (uint64_t)getpid());
-    plane_folder();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (!is_selected(cases[i].name, argc, argv))
-            continue;
-        uint64_t start = remo__now_ns();
-        printf("%s\n", cases[i].name);
-        fflush(stdout);
-        cases[i].run();
-        printf("     %.0f ms\n", (double)(remo__now_ns() - start) / 1e6);
-    }
-    plane_folder_remove();
+    run_cases(cases, argc, argv);
     return 0;
 }

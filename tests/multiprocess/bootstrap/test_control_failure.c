@@ -147,6 +147,62 @@ static void loss_after_loss(void) {
     close_all(4);
 }
 
+/* ---- the machines of lost peers ---- */
+
+static uint8_t next_machine; /* of the next plane: its boot id has these bytes; 0: that of this machine */
+
+void __real_remo__boot_id(uint8_t ret_id[REMO__BOOT_ID_BYTES]);
+void __wrap_remo__boot_id(uint8_t ret_id[REMO__BOOT_ID_BYTES]);
+
+void __wrap_remo__boot_id(uint8_t ret_id[REMO__BOOT_ID_BYTES]) {
+    if (next_machine == 0)
+        __real_remo__boot_id(ret_id);
+    else
+        memset(ret_id, next_machine, REMO__BOOT_ID_BYTES);
+}
+
+static void open_on_machine(uint32_t rank, uint8_t machine, const struct plane_options *options) {
+    next_machine = machine;
+    CHECK(plane_open(&planes[rank], rank, 4, options) == 0);
+    next_machine = 0;
+}
+
+/* Check which peers count as one machine: those that share a machine, unless it is the node's own. */
+static void check_machines(const uint8_t *machines) {
+    for (uint32_t i = 0; i < 4; i++)
+        CHECK(plane_wait_up(&planes[i], 3));
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t j = 0; j < 4; j++)
+            for (uint32_t k = j + 1; k < 4; k++) {
+                const struct remo__loss *of = planes[i].control->losses.of;
+                bool is_shared = machines[j] == machines[k] && machines[j] != machines[i];
+                CHECK(j == i || k == i || (of[j].machine == of[k].machine) == is_shared);
+            }
+}
+
+/* A machine whose network fails loses the connections of all its nodes: they count as one loss. A node may
+ * restart on another machine. */
+static void loss_of_machine(void) {
+    uint8_t machines[] = {'a', 'b', 'b', 'c'};
+    struct plane_options options = {.addresses = tcp_addresses(4, "127.0.0.1"),
+                                    .network = true,
+                                    .key_file = plane_key(3),
+                                    .silence_ns = 100 * REMO__NS_PER_S};
+    for (uint32_t i = 0; i < 4; i++)
+        open_on_machine(i, machines[i], &options);
+    check_machines(machines);
+    plane_close(&planes[3]);
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK(plane_wait_down(&planes[i], 3, 1));
+    machines[3] = 'b';
+    options.incarnation = 1;
+    open_on_machine(3, machines[3], &options);
+    check_machines(machines);
+    close_all(4);
+}
+
+/* ---- losses of nodes that leave, and demands ---- */
+
 /* Two nodes leave while the control thread of node 0 is busy, before it decides the losses of both. It reads
  * the ends of their streams first. */
 static void loss_unread(void) {
@@ -377,38 +433,26 @@ static void silence_of_one(void) {
 
 /* ---- all ----------------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
-    {"killed_unix", killed_unix},
-    {"killed_tcp", killed_tcp},
-    {"leaving", leaving},
-    {"loss", loss},
-    {"loss_of_two", loss_of_two},
-    {"loss_by_two", loss_by_two},
-    {"loss_after_loss", loss_after_loss},
-    {"loss_unread", loss_unread},
-    {"loss_of_leaver", loss_of_leaver},
-    {"end_from_higher", end_from_higher},
-    {"broken_stream", broken_stream},
-    {"redial_before_end", redial_before_end},
-    {"refusal_without_proof", refusal_without_proof},
-    {"silence", silence},
-    {"silence_of_one", silence_of_one},
-};
-
 int main(int argc, char **argv) {
-    plane_folder();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (!is_selected(cases[i].name, argc, argv))
-            continue;
-        uint64_t start = remo__now_ns();
-        printf("%s\n", cases[i].name);
-        fflush(stdout);
-        cases[i].run();
-        printf("     %.0f ms\n", (double)(remo__now_ns() - start) / 1e6);
-    }
-    plane_folder_remove();
+    static const struct control_case cases[] = {
+        {"killed_unix", killed_unix},
+        {"killed_tcp", killed_tcp},
+        {"leaving", leaving},
+        {"loss", loss},
+        {"loss_of_two", loss_of_two},
+        {"loss_by_two", loss_by_two},
+        {"loss_after_loss", loss_after_loss},
+        {"loss_of_machine", loss_of_machine},
+        {"loss_unread", loss_unread},
+        {"loss_of_leaver", loss_of_leaver},
+        {"end_from_higher", end_from_higher},
+        {"broken_stream", broken_stream},
+        {"redial_before_end", redial_before_end},
+        {"refusal_without_proof", refusal_without_proof},
+        {"silence", silence},
+        {"silence_of_one", silence_of_one},
+        {NULL, NULL},
+    };
+    run_cases(cases, argc, argv);
     return 0;
 }

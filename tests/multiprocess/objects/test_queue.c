@@ -362,7 +362,7 @@ static int costs(struct remo_node *node, void *ctx) {
         if (rank == 0)
             COST(queue, push_number(queue, i, 0), 0, placed, 1, 2);
         if (rank == 0)
-            COST(large, remo_queue_push(large, buffer, 2000, 0), 0, placed, 2, 2);
+            COST(large, remo_queue_push(large, buffer, 2000, 0), 0, 2 * placed, 2, 2);
         CHECK_OK(cluster_meet());
         if (rank == 1)
             COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 1, 0, 2);

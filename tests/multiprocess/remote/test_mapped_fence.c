@@ -1,7 +1,8 @@
 /* test_mapped_fence.c - the fences of mapped memory. Two threads each store a word, execute a fence, and load
  * the other's word: at least one of them reads the other's store. Each row has another call of the library as
- * the fence of the first thread; that of the second thread is an atomic. Without a fence, a store may remain
- * in the store buffer during the load, and then both threads read old words. */
+ * the fence of the first thread; that of the second thread is an atomic, or is executed for both threads.
+ * Without a fence, a store may remain in the store buffer during the load, and then both threads read old
+ * words. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -94,6 +95,14 @@ static bool wake_first(struct test *test, uint64_t round) {
     return atomic_load(&bell->seq) != before;
 }
 
+/* The writer executes no fence if the sleeper does so for both. */
+static bool notify_first(struct test *test, uint64_t round) {
+    struct remo__doorbell *bell = test->node->doorbell;
+    uint32_t before = atomic_load_explicit(&bell->seq, memory_order_relaxed);
+    test->rc |= remo_region_write(test->region, 0, 0, &round, sizeof round, REMO_WRITE_NOTIFY, NULL);
+    return atomic_load(&bell->seq) != before;
+}
+
 static bool wake_second(struct test *test, uint64_t round) {
     remo__doorbell_add_sleeper(test->node->doorbell);
     return remo__load(remo_region_local(test->region)) == round;
@@ -130,6 +139,7 @@ static const struct row rows[] = {
     {"remo__fence_writer", write_first, write_second, NULL, fence_writer},
     {"remo__fence_leave", write_first, write_second, NULL, fence_leave},
     {"remo__wake", wake_first, wake_second, wake_end, NULL},
+    {"REMO_WRITE_NOTIFY", notify_first, wake_second, wake_end, NULL},
     {"remo_heap_pin", pin_first, pin_second, pin_end, NULL},
 };
 
