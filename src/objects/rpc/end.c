@@ -132,10 +132,9 @@ static struct remo_rpc_op *end_replied(struct remo__rpc_transport *transport, ui
 
 static struct remo_rpc_op *next_replied(struct remo__rpc_transport *transport) {
     for (uint32_t first = 0; first < REMO__RPC_SLOTS_TOTAL; first += 64) {
-        const _Atomic uint64_t *word =
-            (void *)remo__rpc_own_state(transport, REMO__RPC_AT_ENDED + first / 64 * 8);
+        const char *word = remo__rpc_own_state(transport, REMO__RPC_AT_ENDED + first / 64 * 8);
         uint64_t bits;
-        while ((bits = atomic_load_explicit(word, memory_order_acquire)) != 0) {
+        while ((bits = remo__load(word)) != 0) {
             uint32_t slot = first + (uint32_t)__builtin_ctzll(bits);
             (void)remo__rpc_clear_bit(transport->state->own, REMO__RPC_AT_ENDED, slot);
             struct remo_rpc_op *call = slot < REMO__RPC_SLOTS_TOTAL ? end_replied(transport, slot) : NULL;

@@ -35,8 +35,8 @@ static void write_mapped(struct remo__rpc_transport *transport, struct remo__thr
     remo__count(&stats->bytes, REMO__RPC_REPLY_BYTES + bytes);
     if (remo__unlikely(has_done))
         mark_ended(transport, node, slot);
-    remo__mapped_notify(&transport->node->fabric->peers[node]);
-    thread->unfenced = false;
+    if (remo__mapped_notify(&transport->node->fabric->peers[node]))
+        thread->unfenced = false;
     if (remo__unlikely(has_done))
         remo__rpc_wake(transport, thread, node);
 }

@@ -181,7 +181,7 @@ static inline char *remo__rpc_own_state(const struct remo__rpc_transport *transp
     return transport->state->own + at;
 }
 static inline bool remo__rpc_has_pollers(const struct remo__rpc_transport *transport) {
-    return atomic_load((_Atomic uint64_t *)(void *)remo__rpc_own_state(transport, REMO__RPC_AT_POLLERS)) != 0;
+    return remo__load(remo__rpc_own_state(transport, REMO__RPC_AT_POLLERS)) != 0;
 }
 
 /* ---- send.c ---- */
@@ -328,16 +328,13 @@ void remo__rpc_abandon_deferred(const struct remo_rpc *rpc, struct remo__thread 
 
 /* Change a bit of the state at `base`, the start of some node's state. Returns the word before. */
 static inline uint64_t remo__rpc_set_bit(char *base, uint32_t at, uint32_t bit) {
-    _Atomic uint64_t *word = (void *)(base + at + bit / 64 * 8);
-    return atomic_fetch_or(word, UINT64_C(1) << bit % 64);
+    return remo__mapped_fetch_or(base + at + bit / 64 * 8, UINT64_C(1) << bit % 64);
 }
 static inline uint64_t remo__rpc_clear_bit(char *base, uint32_t at, uint32_t bit) {
-    _Atomic uint64_t *word = (void *)(base + at + bit / 64 * 8);
-    return atomic_fetch_and(word, ~(UINT64_C(1) << bit % 64));
+    return remo__mapped_fetch_and(base + at + bit / 64 * 8, ~(UINT64_C(1) << bit % 64));
 }
 static inline bool remo__rpc_has_bit(char *base, uint32_t at, uint32_t bit) {
-    const _Atomic uint64_t *word = (void *)(base + at + bit / 64 * 8);
-    return atomic_load(word) >> bit % 64 & 1;
+    return remo__load(base + at + bit / 64 * 8) >> bit % 64 & 1;
 }
 
 /* Add 1 to a counter that only its thread writes. */

@@ -118,8 +118,8 @@ static bool send_immediate(struct remo__rpc_transport *transport, struct remo__t
     if (!remo__memory_find_now(transport->state, thread, node, 0, &ref))
         return true; /* the node has failed or left */
     ref.stats = &discarded;
-    return remo__channel_write_immediate_flags(transport->channel, ref, NULL, 0, 0, REMO__WRITE_TRY, NULL)
-           != -ETIMEDOUT;
+    int rc = remo__channel_write_immediate_flags(transport->channel, ref, NULL, 0, 0, REMO__WRITE_TRY, NULL);
+    return rc == 0 || remo__is_departure(rc);
 }
 
 /* At most one immediate of this node is on its way: until it is received, later requests need none. */
@@ -148,7 +148,7 @@ void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *
     if (transport->size > REMO__RPC_DIRECT_NODES
         && !remo__rpc_has_bit(state, REMO__RPC_AT_PENDING, transport->rank))
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_PENDING, transport->rank);
-    if (atomic_load((_Atomic uint64_t *)(void *)(state + REMO__RPC_AT_POLLERS)) == 0)
+    if (remo__load(state + REMO__RPC_AT_POLLERS) == 0)
         wake_service(transport, thread, node, state);
 }
 

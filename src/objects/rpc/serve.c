@@ -221,18 +221,17 @@ static __attribute__((noinline)) bool serve_ring(struct remo__rpc_transport *tra
 static bool serve_pending(struct remo__rpc_transport *transport, struct remo__thread *thread) {
     bool found = false;
     for (uint32_t first = 0; first < transport->size; first += 64) {
-        _Atomic uint64_t *word =
-            (void *)remo__rpc_own_state(transport, REMO__RPC_AT_PENDING + first / 64 * 8);
-        if (atomic_load_explicit(word, memory_order_relaxed) == 0)
+        char *word = remo__rpc_own_state(transport, REMO__RPC_AT_PENDING + first / 64 * 8);
+        if (remo__load(word) == 0)
             continue;
-        for (uint64_t bits = atomic_exchange(word, 0); bits != 0; bits &= bits - 1) {
+        for (uint64_t bits = remo__mapped_fetch_and(word, 0); bits != 0; bits &= bits - 1) {
             uint32_t node = first + (uint32_t)__builtin_ctzll(bits);
             if (node >= transport->size || !has_record(transport, node))
                 continue;
             if (serve_ring(transport, thread, node))
                 found = true;
             if (has_record(transport, node) && remo__rpc_is_up(transport, node))
-                atomic_fetch_or(word, bits & -bits);
+                (void)remo__mapped_fetch_or(word, bits & -bits);
         }
     }
     return found;
@@ -288,8 +287,8 @@ void remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thre
 
 /* ---- waiting ---- */
 
-static _Atomic uint64_t *pollers(const struct remo__rpc_transport *transport) {
-    return (void *)remo__rpc_own_state(transport, REMO__RPC_AT_POLLERS);
+static char *pollers(const struct remo__rpc_transport *transport) {
+    return remo__rpc_own_state(transport, REMO__RPC_AT_POLLERS);
 }
 
 /* A sender that finds the thread counted wakes no other, so the thread looks again after it has left. The
@@ -298,7 +297,7 @@ static void leave_pollers(struct remo__rpc_wait *wait) {
     if (!wait->is_poller)
         return;
     wait->is_poller = false;
-    atomic_fetch_sub(pollers(wait->transport), 1);
+    (void)remo__mapped_fetch_add(pollers(wait->transport), -UINT64_C(1));
     remo__rpc_poll_all(wait->transport, wait->thread);
 }
 
@@ -306,7 +305,7 @@ static void join_pollers(struct remo__rpc_wait *wait) {
     if (wait->is_poller)
         return;
     wait->is_poller = true;
-    atomic_fetch_add(pollers(wait->transport), 1);
+    (void)remo__mapped_fetch_add(pollers(wait->transport), 1);
 }
 
 /* A wait condition. A task does not count: its thread may run another one for long. */
