@@ -24,7 +24,7 @@ static const struct argp_option arguments[] = {
     {"object", 'o', "OBJECT", 0, "only this object", 0},
     {"case", 'c', "CASE", 0, "only this case", 0},
     {"all", KEY_ALL, NULL, 0, "every object (the default)", 0},
-    {"profile", 'p', "PROFILE", 0, "only this network: ibta_rc, rc_relaxed, efa, tcp, shm, cxl_nc", 0},
+    {"profile", 'p', "PROFILE", 0, "only this network: ibta_rc, rc_relaxed, efa, tcp, ofi, shm, cxl_nc", 0},
     {"schedules", 'n', "N", 0,
      "schedules of each case under each profile with each fault (default 20000); for a search, in total "
      "(50000)",
