@@ -9,9 +9,11 @@
  *          aligned. Home: 256 bytes. Each participant: 192 bytes more, for doorbells and the set of
  *          nodes that it has cut off.
  * Cost:    uncontended:
- *          - push, not full: 2 atomics and 1 write; elements above 1000 bytes: 1 write more; on
- *            fabrics where a completed write may not be placed: 1 read more for each write;
- *          - pop, not empty: 1 read and 2 atomics; elements above 1000 bytes: 1 read more;
+ *          - push, not full: 2 atomics and 1 write; elements above 1000 bytes, and on shm all
+ *            elements: 1 write more; on fabrics where a completed write may not be placed: 1 read
+ *            more for each write;
+ *          - pop, not empty: 1 read and 2 atomics; elements above 1000 bytes, and on shm all
+ *            elements: 1 read more;
  *          - push, full: 1 atomic;
  *          - pop, empty: 1 read, or 2 while a push fills a slot, and 1 more after a participant
  *            failed or left.
@@ -47,7 +49,7 @@
 REMO_BEGIN
 
 #define REMO_QUEUE_SLOT_BYTES_MAX (1u << 20)
-#define REMO_QUEUE_NO_ELEMENT SIZE_MAX /* *ret_size_bytes of a failed pop that removed no element */
+#define REMO_QUEUE_NO_ELEMENT SIZE_MAX /* *ret_size_bytes of a failed pop that returns no element */
 
 struct remo_queue;
 
@@ -94,10 +96,10 @@ REMO_API int remo_queue_push(struct remo_queue *queue, const void *data, size_t 
  *               queue
  *   -EHOSTDOWN  the home, or a participant, has failed or left
  *   -ENOTCONN   the home has closed the queue
- *   -EIO        the network reported an error. If *ret_size_bytes is REMO_QUEUE_NO_ELEMENT, no
- *               element was removed. Otherwise `buffer` has the first element, of *ret_size_bytes,
- *               and the outcome is unknown: no other pop returns the element, or it stays in the
- *               queue
+ *   -EIO        the network reported an error. If *ret_size_bytes is not REMO_QUEUE_NO_ELEMENT,
+ *               `buffer` has the first element, and the outcome is unknown: no other pop returns
+ *               the element, or it stays in the queue. Otherwise no element was removed; one above
+ *               1000 bytes may be lost, which the sentence states
  *   -EINVAL     an argument is NULL */
 REMO_API int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes,
                             size_t *ret_size_bytes, uint64_t timeout_ns);

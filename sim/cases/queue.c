@@ -69,7 +69,9 @@ int sim_queue_pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
     int rc = remo_queue_pop(s->queues[rank], element, sizeof element, &size, timeout_ns);
     if (sim_out(rank)) /* its peers have lost the elements in its own slots */
         return -EHOSTDOWN;
-    s->pops_ended++;
+    /* after an unknown removal of an element above 1000 bytes: the call does not count as ended */
+    if (rc != -EIO || size != REMO_QUEUE_NO_ELEMENT || !strstr(remo_last_error(), "may be lost"))
+        s->pops_ended++;
     if (rc == 0 || (rc == -EIO && size != REMO_QUEUE_NO_ELEMENT))
         sim_queue_note_popped(s, element, size, rc == 0 ? POPPED : COPIED);
     sim_require(rc == 0 || rc == -ETIMEDOUT || sim_excused(rank, SIM_ANY, rc), "pop: %d (%s)", rc,
@@ -92,7 +94,8 @@ void sim_queue_drain_within(void *state, uint32_t rank, uint64_t timeout_ns) {
 }
 
 void sim_queue_drain(void *state, uint32_t rank) {
-    sim_queue_drain_within(state, rank, 0);
+    /* a crash may not be noticed yet: a pop then waits for the push of the failed node */
+    sim_queue_drain_within(state, rank, sim_any_out() ? REMO_MS(1) : 0);
 }
 
 void sim_queue_check_lost(void *state) {
@@ -104,8 +107,9 @@ void sim_queue_check_lost(void *state) {
             last = number;
         }
     sim_require(lost <= unended,
-                "%u acknowledged elements were lost (the last is %u), but only %u pops did not end", lost,
-                last, unended);
+                "%u acknowledged elements were lost (the last is %u), but only %u pops did not end, or may "
+                "have lost one",
+                lost, last, unended);
 }
 
 /* ---- cases ---- */

@@ -215,7 +215,7 @@ int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes, 
     if (rc == 0 || rc == -EMSGSIZE)
         *ret_size_bytes = op.size_bytes;
     if (remo__unlikely(rc == -EIO))
-        *ret_size_bytes = op.is_removal_unknown ? op.size_bytes : REMO_QUEUE_NO_ELEMENT;
+        *ret_size_bytes = op.has_copy ? op.size_bytes : REMO_QUEUE_NO_ELEMENT;
     if (remo__unlikely(rc == -EMSGSIZE))
         return remo__fail(rc,
                           "cannot pop from queue %s: its first element has %zu bytes, the buffer %zu; "

@@ -2,9 +2,10 @@
  *
  * The protocol, and the proof that it is a FIFO queue, are in docs/internals/queue.md. A slot is
  *     u64 claim             lap:39 | claimed:1 | thread:8 | node:16, network atomics only
- *     u64 checksum          of meta and, up to REMO__QUEUE_INLINE_BYTES, data
- *     u64 meta              ticket:40 | size:24
- *     data                  of up to REMO__QUEUE_INLINE_BYTES: padded to words, and masked
+ *     u64 checksum          of meta and data; only of an inline element
+ *     u64 meta              ticket + 1:40 | size:24
+ *     data                  of an inline element: padded to words, and masked
+ * An element is inline if it has REMO__QUEUE_INLINE_BYTES at most and the fabric is not mapped.
  * Checksum, meta and data are written without atomics, by the node that claimed the slot. */
 #pragma once
 
@@ -13,7 +14,7 @@
 
 #include "channel/remote.h"
 
-/* Elements up to this size are read and written together with the header of their slot. */
+/* Inline elements are read and written together with the header of their slot. */
 #ifdef REMO_SIM_SMALL
 #define REMO__QUEUE_INLINE_BYTES 128u
 #else
@@ -101,11 +102,11 @@ struct remo__queue_op {
     const void *data; /* push */
     void *buffer;     /* pop */
     size_t buffer_bytes;
-    size_t size_bytes;       /* of the element */
-    bool is_too_large;       /* pop: the element does not fit the buffer */
-    bool is_removal_unknown; /* pop: the element is in the buffer, and was removed or not */
-    bool has_retracted;      /* a claim, and has not notified the waiters yet */
-    uint64_t deadline_ns;    /* of the wait; 0 before it */
+    size_t size_bytes;    /* of the element */
+    bool is_too_large;    /* pop: the element does not fit the buffer */
+    bool has_copy;        /* failed pop: the element is in the buffer, and was removed or not */
+    bool has_retracted;   /* a claim, and has not notified the waiters yet */
+    uint64_t deadline_ns; /* of the wait; 0 before it */
 };
 
 /* The claim word of a slot that is free for a lap. */

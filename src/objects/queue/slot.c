@@ -19,7 +19,7 @@
 
 /* The contents of a slot, in the order of network memory. */
 struct snapshot {
-    uint64_t claim, checksum, meta;
+    uint64_t claim, checksum, meta;              /* the checksum: of an inline element only */
     uint64_t data[REMO__QUEUE_INLINE_BYTES / 8]; /* of an inline element: masked */
 };
 
@@ -28,22 +28,37 @@ static_assert(offsetof(struct snapshot, data) == REMO__SLOT_HEAD_BYTES,
 
 /* ---- find slots ---- */
 
-/* Find the slot of `ticket`, or of the first ticket after it whose owner still participates. */
-static int find_slot(const struct remo__queue_op *op, uint64_t ticket, struct remo__queue_slot *ret_slot) {
+/* Set *ret_slot to the slot of a ticket. Inlined, because it sets a reference (op.h). */
+static inline __attribute__((always_inline)) int
+find_slot_of(const struct remo__queue_op *op, uint64_t ticket, struct remo__queue_slot *ret_slot) {
     const struct remo_queue *queue = op->queue;
-    for (uint32_t i = 0; i <= queue->member_count; i++, ticket++) {
-        uint64_t lap = ticket / queue->capacity, index = ticket - lap * queue->capacity;
-        uint32_t owner = queue->members[index % queue->member_count];
-        uint64_t offset = REMO__QUEUE_SLOTS + index / queue->member_count * queue->stride;
-        int rc = remo__memory_find(queue->slots_memory, op->thread, owner, offset, &ret_slot->ref);
-        if (remo__is_departure(rc))
-            continue;
-        ret_slot->ticket = ticket;
-        ret_slot->lap = lap;
-        return rc;
+    uint64_t lap = ticket / queue->capacity, index = ticket - lap * queue->capacity;
+    uint64_t row = index / queue->member_count;
+    uint32_t owner = queue->members[index - row * queue->member_count];
+    ret_slot->ticket = ticket;
+    ret_slot->lap = lap;
+    return remo__memory_find(queue->slots_memory, op->thread, owner, REMO__QUEUE_SLOTS + row * queue->stride,
+                             &ret_slot->ref);
+}
+
+/* Find the slot of the first ticket after `ticket` whose owner still participates. */
+static __attribute__((noinline, cold)) int find_later_slot(const struct remo__queue_op *op, uint64_t ticket,
+                                                           struct remo__queue_slot *ret_slot) {
+    const struct remo_queue *queue = op->queue;
+    for (uint32_t i = 1; i <= queue->member_count; i++) {
+        int rc = find_slot_of(op, ticket + i, ret_slot);
+        if (!remo__is_departure(rc))
+            return rc;
     }
     return remo__fail(-EHOSTDOWN, "all participants of queue %s have failed or left",
                       remo_channel_name(queue->channel));
+}
+
+/* Find the slot of `ticket`, or of the first ticket after it whose owner still participates. */
+static inline __attribute__((always_inline)) int find_slot(const struct remo__queue_op *op, uint64_t ticket,
+                                                           struct remo__queue_slot *ret_slot) {
+    int rc = find_slot_of(op, ticket, ret_slot);
+    return remo__likely(!remo__is_departure(rc)) ? rc : find_later_slot(op, ticket, ret_slot);
 }
 
 /* ---- operations on a slot ---- */
@@ -53,13 +68,19 @@ static uint64_t own_claim(const struct remo__queue_op *op, uint64_t lap) {
            | op->queue->node->rank;
 }
 
+/* Not 0, which the memory of a new queue holds. */
 static uint64_t make_meta(uint64_t ticket, size_t size) {
-    return ticket << REMO__META_SIZE_BITS | size;
+    return (ticket + 1) << REMO__META_SIZE_BITS | size;
 }
 
-/* The checksum of a large element covers no data: its header is written when the data is placed. */
 static uint64_t checksum(const void *data, size_t size, uint64_t meta) {
     return XXH3_64bits_withSeed(data, size, meta);
+}
+
+/* Return whether an element is written and read together with its header. In mapped memory a second access
+ * costs less than a checksum. */
+static bool is_inline(const struct remo_queue *queue, size_t size) {
+    return size <= REMO__QUEUE_INLINE_BYTES && !queue->node->mapped;
 }
 
 /* The bytes that an inline element occupies in its slot. */
@@ -135,6 +156,14 @@ static int read_slot(const struct remo__queue_slot *slot, uint64_t skip, void *d
     return remo__read(remo__ref_after(slot->ref, skip), dst, size, NULL);
 }
 
+/* Read the header of a slot, with the data if all slots are inline. */
+static inline int read_snapshot(const struct remo_queue *queue, const struct remo__queue_slot *slot,
+                                struct snapshot *snapshot) {
+    if (is_inline(queue, queue->slot_bytes))
+        return read_slot(slot, 0, snapshot, REMO__SLOT_HEAD_BYTES + inline_bytes(queue->slot_bytes));
+    return remo__read(slot->ref, snapshot, REMO__SLOT_HEAD_BYTES, NULL);
+}
+
 static int read_word(struct remo__queue_op *op, enum remo__queue_side side, uint64_t *ret_word) {
     struct remo__ref ref;
     int rc = remo__queue_find_home(op, REMO__QUEUE_WORD(side), &ref);
@@ -194,27 +223,36 @@ static void encode_inline(const struct remo__queue_op *op, uint64_t ticket, stru
     snapshot->checksum = checksum(snapshot->data, inline_bytes(op->size_bytes), snapshot->meta);
 }
 
-/* Write the element, and wait until it is placed. A large element is placed before its header: see "Large
- * elements" in docs/internals/queue.md. Returns 0, 1 if the owner failed before the header was posted, or an
- * error. After an error, writes may be in flight until *ack is complete. */
+/* Write the data of an element that is not inline, and then, before its header is written, place it if the
+ * fabric's order does not suffice: see "Other elements" in docs/internals/queue.md. */
+static int write_data(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
+    const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
+    int rc = remo__write(remo__ref_after(slot->ref, REMO__SLOT_HEAD_BYTES), op->data, op->size_bytes,
+                         REMO__WRITE_EXEMPT, ack);
+    if (rc == 0 && !(caps->writes_ordered && caps->completion_placed))
+        rc = place_writes(op, slot, ack);
+    return rc;
+}
+
+/* Write the element, and wait until it is placed. Returns 0, 1 if the owner failed before the header was
+ * posted, or an error. After an error, writes may be in flight until *ack is complete. */
 static int fill_slot(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
     struct snapshot snapshot; /* not initialised: large, and used only in part */
-    const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
-    struct remo__ref ref = remo__ref_after(slot->ref, offsetof(struct snapshot, checksum));
-    size_t head = offsetof(struct snapshot, data) - offsetof(struct snapshot, checksum), size = head;
-    int rc = 0;
+    struct remo__ref ref = slot->ref;
+    int rc;
     snapshot.meta = make_meta(slot->ticket, op->size_bytes);
-    if (op->size_bytes <= REMO__QUEUE_INLINE_BYTES) {
+    if (is_inline(op->queue, op->size_bytes)) {
         encode_inline(op, slot->ticket, &snapshot);
-        size += inline_bytes(op->size_bytes);
+        rc = remo__write(remo__ref_after(ref, offsetof(struct snapshot, checksum)), &snapshot.checksum,
+                         offsetof(struct snapshot, data) - offsetof(struct snapshot, checksum)
+                             + inline_bytes(op->size_bytes),
+                         REMO__WRITE_EXEMPT, ack);
     } else {
-        snapshot.checksum = checksum(NULL, 0, snapshot.meta);
-        rc = remo__write(remo__ref_after(ref, head), op->data, op->size_bytes, REMO__WRITE_EXEMPT, ack);
-        if (rc == 0 && !(caps->writes_ordered && caps->completion_placed))
-            rc = place_writes(op, slot, ack);
+        rc = write_data(op, slot, ack);
+        if (rc == 0)
+            rc = remo__write(remo__ref_after(ref, offsetof(struct snapshot, meta)), &snapshot.meta, 8,
+                             REMO__WRITE_EXEMPT, ack);
     }
-    if (rc == 0)
-        rc = remo__write(ref, &snapshot.checksum, size, REMO__WRITE_EXEMPT, ack);
     if (rc != 0) { /* a slot without its header is not filled */
         if (remo__ack_pending(ack))
             (void)remo_ack_wait(ack, op->queue->node->op_timeout_ns);
@@ -325,30 +363,37 @@ int remo__queue_try_push(void *ctx) {
 
 /* ---- pop ---- */
 
+/* Copy an inline element to the caller's buffer, if it fits. Returns 1, 0 if the checksum does not match, or
+ * an error. */
+static int copy_inline(struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                       struct snapshot *snapshot) {
+    size_t size = inline_bytes(op->size_bytes);
+    int rc = 0;
+    if (!is_inline(op->queue, op->queue->slot_bytes)) /* the header was read alone */
+        rc = read_slot(slot, REMO__SLOT_HEAD_BYTES, snapshot->data, size);
+    if (rc != 0)
+        return rc;
+    if (snapshot->checksum != checksum(snapshot->data, size, snapshot->meta))
+        return 0;
+    if (!op->is_too_large)
+        copy_out(op->buffer, snapshot->data, op->size_bytes, mask_of(slot->ticket));
+    return 1;
+}
+
 /* Copy the element of a claimed slot to the caller's buffer. `snapshot` is the slot's header, with the data
  * if all slots are inline. Returns 1 if the element was copied or is too large for the buffer, 0 if the slot
- * is not filled, or an error. A large element is read after its header, so it is complete. If another pop
- * frees the slot during the read, this pop cannot free it, and discards the copy. */
+ * is not filled, or an error. An element that is not inline is read after its header, so it is complete. If
+ * another pop frees the slot during the read, this pop cannot free it, and discards the copy. */
 static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot *slot,
                         struct snapshot *snapshot) {
     size_t size = snapshot->meta & ((1u << REMO__META_SIZE_BITS) - 1);
     if (snapshot->meta != make_meta(slot->ticket, size) || size > op->queue->slot_bytes)
         return 0;
-    bool is_inline = size <= REMO__QUEUE_INLINE_BYTES;
-    int rc = 0;
-    op->is_too_large = size > op->buffer_bytes;
-    if (is_inline && op->queue->slot_bytes > REMO__QUEUE_INLINE_BYTES)
-        rc = read_slot(slot, REMO__SLOT_HEAD_BYTES, snapshot->data, inline_bytes(size));
-    if (rc != 0)
-        return rc;
-    uint64_t sum = checksum(snapshot->data, is_inline ? inline_bytes(size) : 0, snapshot->meta);
-    if (snapshot->checksum != sum)
-        return 0;
-    if (is_inline && !op->is_too_large)
-        copy_out(op->buffer, snapshot->data, size, mask_of(slot->ticket));
-    else if (!op->is_too_large)
-        rc = read_slot(slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
     op->size_bytes = size;
+    op->is_too_large = size > op->buffer_bytes;
+    if (is_inline(op->queue, size))
+        return copy_inline(op, slot, snapshot);
+    int rc = op->is_too_large ? 0 : read_slot(slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
     return rc == 0 ? 1 : rc;
 }
 
@@ -392,10 +437,9 @@ static void move_to_lap(const struct remo_queue *queue, struct remo__queue_slot 
 static int probe_slot(struct remo__queue_op *op, struct remo__queue_slot *slot, uint64_t *ret_claim,
                       enum verdict *ret_verdict) {
     struct snapshot snapshot;
-    bool is_inline = op->queue->slot_bytes <= REMO__QUEUE_INLINE_BYTES, cut = false;
-    size_t size = REMO__SLOT_HEAD_BYTES + (is_inline ? inline_bytes(op->queue->slot_bytes) : 0);
+    bool cut = false;
     for (;;) {
-        int rc = read_slot(slot, 0, &snapshot, size);
+        int rc = read_snapshot(op->queue, slot, &snapshot);
         if (rc != 0)
             return rc;
         uint64_t lap = snapshot.claim >> REMO__SLOT_LAP_SHIFT;
@@ -439,17 +483,29 @@ static int free_skipped_slot(struct remo__queue_op *op, const struct remo__queue
     return rc == 0 || remo__is_departure(rc) ? 1 : rc;
 }
 
+/* Return whether no later element was written to the slot before the copy of its element was complete: no
+ * push has claimed the slot since. The checksum of an inline element proves it too. */
+static bool is_copy_whole(const struct remo__queue_op *op, const struct remo__queue_slot *slot,
+                          uint64_t claimed) {
+    uint64_t now;
+    if (is_inline(op->queue, op->size_bytes))
+        return true;
+    return read_slot(slot, 0, &now, sizeof now) == 0
+           && (now == claimed || now == remo__queue_free_claim(slot->lap + 1));
+}
+
 /* End a pop whose removal of the element has an unknown outcome: notify the pushes that wait for the slot. */
-static int fail_removal(struct remo__queue_op *op, const struct remo__queue_slot *slot) {
+static int fail_removal(struct remo__queue_op *op, const struct remo__queue_slot *slot, uint64_t claimed) {
     char reason[REMO__SENTENCE_MAX];
     snprintf(reason, sizeof reason, "%s", remo_last_error());
-    op->is_removal_unknown = true;
+    op->has_copy = is_copy_whole(op, slot, claimed);
     remo__queue_notify_waiters(op, REMO__QUEUE_HEAD);
     return remo__fail(
         -EIO,
         "cannot remove the first element of queue %s from its slot at node %u: %s; whether it was "
-        "removed is unknown, and if it was, no other pop returns it",
-        remo_channel_name(op->queue->channel), slot->ref.node, reason);
+        "removed is unknown, and if it was, %s",
+        remo_channel_name(op->queue->channel), slot->ref.node, reason,
+        op->has_copy ? "no other pop returns it" : "this pop or another one has done so; it may be lost");
 }
 
 /* Move the hint and the word after a pop of `slot`, by a search that had reached `ticket`. If `slot` was of
@@ -492,7 +548,7 @@ int remo__queue_try_pop(void *ctx) {
         if (rc == 0 && verdict != VERDICT_TAKEN) {
             rc = remo__compare_swap(slot.ref, claimed, remo__queue_free_claim(slot.lap + 1), &old, NULL);
             if (rc != 0 && !remo__is_departure(rc) && verdict == VERDICT_FILLED)
-                return fail_removal(op, &slot);
+                return fail_removal(op, &slot, claimed);
         }
         if (rc != 0 && !remo__is_departure(rc))
             return remo__queue_convert_timeout(op, rc);

@@ -353,6 +353,7 @@ static int costs(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     uint32_t placed = strcmp(remo_node_fabric(node), "verbs")
                       == 0; /* on verbs, a read is needed to confirm that a write is placed */
+    uint32_t apart = strcmp(remo_node_fabric(node), "shm") == 0; /* header and data */
     (void)ctx;
     CHECK_OK(remo_queue_open(remo_node_root(node), "large", &options, &large));
     CHECK_OK(remo_channel_wait(remo_queue_channel(large), 100 * SECOND));
@@ -360,12 +361,12 @@ static int costs(struct remo_node *node, void *ctx) {
         return 1;
     for (uint32_t i = 0; i < 20; i++) {
         if (rank == 0)
-            COST(queue, push_number(queue, i, 0), 0, placed, 1, 2);
+            COST(queue, push_number(queue, i, 0), 0, placed, 1 + apart, 2);
         if (rank == 0)
             COST(large, remo_queue_push(large, buffer, 2000, 0), 0, 2 * placed, 2, 2);
         CHECK_OK(cluster_meet());
         if (rank == 1)
-            COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 1, 0, 2);
+            COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 1 + apart, 0, 2);
         if (rank == 1)
             COST(large, remo_queue_pop(large, buffer, 2000, &size, 0), 0, 2, 0, 2);
         CHECK_OK(cluster_meet());
@@ -374,10 +375,10 @@ static int costs(struct remo_node *node, void *ctx) {
         COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), -ETIMEDOUT, 1, 0, 0);
     CHECK_OK(cluster_meet());
     if (rank == 2) { /* the hint is stale: one more access to a slot, and one to the word */
-        COST(queue, push_number(queue, 1, 0), 0, 1 + placed, 1, 3);
-        COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 3, 0, 2);
+        COST(queue, push_number(queue, 1, 0), 0, 1 + placed, 1 + apart, 3);
+        COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 3 + apart, 0, 2);
         for (uint32_t i = 0; i < 9; i++)
-            COST(queue, push_number(queue, i, 0), 0, placed, 1, 2);
+            COST(queue, push_number(queue, i, 0), 0, placed, 1 + apart, 2);
         COST(queue, push_number(queue, 9, 0), -ETIMEDOUT, 0, 0, 1);
     }
     CHECK_OK(cluster_meet());
@@ -387,7 +388,7 @@ static int costs(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(cluster_meet());
     for (uint32_t i = 0; rank == 2 && i < 9; i++)
-        COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 1, 0, 2);
+        COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), 0, 1 + apart, 0, 2);
     CHECK_OK(cluster_meet());
     if (rank == 0) {
         COST(queue, remo_queue_pop(queue, buffer, 56, &size, 0), -ETIMEDOUT, 3, 0, 0);
