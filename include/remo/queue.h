@@ -98,8 +98,9 @@ REMO_API int remo_queue_push(struct remo_queue *queue, const void *data, size_t 
  *   -ENOTCONN   the home has closed the queue
  *   -EIO        the network reported an error. If *ret_size_bytes is not REMO_QUEUE_NO_ELEMENT,
  *               `buffer` has the first element, and the outcome is unknown: no other pop returns
- *               the element, or it stays in the queue. Otherwise no element was removed; one above
- *               1000 bytes may be lost, which the sentence states
+ *               the element, or it stays in the queue. Otherwise `buffer` has no element, and none was
+ *               removed; only an element above 1000 bytes may have been removed and lost, as the
+ *               sentence then states
  *   -EINVAL     an argument is NULL */
 REMO_API int remo_queue_pop(struct remo_queue *queue, void *buffer, size_t buffer_bytes,
                             size_t *ret_size_bytes, uint64_t timeout_ns);

@@ -223,8 +223,8 @@ static void encode_inline(const struct remo__queue_op *op, uint64_t ticket, stru
     snapshot->checksum = checksum(snapshot->data, inline_bytes(op->size_bytes), snapshot->meta);
 }
 
-/* Write the data of an element that is not inline, and then, before its header is written, place it if the
- * fabric's order does not suffice: see "Other elements" in docs/internals/queue.md. */
+/* Write the data of an element that is not inline. Place it, if the fabric's order does not suffice, before
+ * the caller writes the meta word: see "Elements that are not inline" in docs/internals/queue.md. */
 static int write_data(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
     const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
     int rc = remo__write(remo__ref_after(slot->ref, REMO__SLOT_HEAD_BYTES), op->data, op->size_bytes,
@@ -505,7 +505,7 @@ static int fail_removal(struct remo__queue_op *op, const struct remo__queue_slot
         "cannot remove the first element of queue %s from its slot at node %u: %s; whether it was "
         "removed is unknown, and if it was, %s",
         remo_channel_name(op->queue->channel), slot->ref.node, reason,
-        op->has_copy ? "no other pop returns it" : "this pop or another one has done so; it may be lost");
+        op->has_copy ? "no other pop returns it" : "it may be lost");
 }
 
 /* Move the hint and the word after a pop of `slot`, by a search that had reached `ticket`. If `slot` was of

@@ -353,7 +353,7 @@ static int costs(struct remo_node *node, void *ctx) {
     uint32_t rank = remo_node_rank(node);
     uint32_t placed = strcmp(remo_node_fabric(node), "verbs")
                       == 0; /* on verbs, a read is needed to confirm that a write is placed */
-    uint32_t apart = strcmp(remo_node_fabric(node), "shm") == 0; /* header and data */
+    uint32_t apart = strcmp(remo_node_fabric(node), "shm") == 0; /* header and data are separate operations */
     (void)ctx;
     CHECK_OK(remo_queue_open(remo_node_root(node), "large", &options, &large));
     CHECK_OK(remo_channel_wait(remo_queue_channel(large), 100 * SECOND));
