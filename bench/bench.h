@@ -105,6 +105,7 @@ struct bench_thread {
     struct remo__histogram *histogram; /* of picoseconds */
     uint64_t measured;                 /* operations recorded in the histogram */
     uint64_t elapsed_ns;
+    uint64_t paused_ns; /* set by `operate`: time since the last timing that is not counted */
     uint32_t batch;
     int status;
     char error[256];
@@ -138,7 +139,7 @@ struct bench {
     /* Measure the hardware's limit for one operation, on node 0, on mapped fabrics, while all peers
      * sleep. May be NULL. */
     double (*limit)(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]);
-    enum bench_network network; /* of points without a variant */
+    enum bench_network network; /* of points without a variant or a window */
     /* Replaces all of these, on node 0: a report without points (limits). */
     int (*report)(struct bench_job *job);
 };

@@ -11,7 +11,7 @@
 
 extern const struct bench bench_read, bench_write, bench_fetch_add, bench_compare_swap, bench_barrier,
     bench_lock, bench_owned_var, bench_sst, bench_ringbuffer, bench_queue, bench_kv, bench_kv_insert,
-    bench_accounts, bench_collective, bench_heap, bench_task;
+    bench_accounts, bench_collective, bench_heap, bench_task, bench_rpc;
 
 static int open_memory(struct bench_job *job) {
     struct remo_region *region = NULL;
@@ -62,7 +62,7 @@ static int report(struct bench_job *job) {
 static const struct bench bench_limits = {
     .name = "limits",
     .object = "machine",
-    .description = "what the hardware needs for copies, atomics, ping-pong, barrier",
+    .description = "what the hardware needs for copies, atomics, ping-pong, barrier, messages, wake-ups",
     .open = open_memory,
     .fill = fill,
     .close = close_memory,
@@ -81,6 +81,7 @@ const struct bench *const bench_list[] = {
     &bench_sst,
     &bench_ringbuffer,
     &bench_queue,
+    &bench_rpc,
     &bench_accounts,
     &bench_kv,
     &bench_kv_insert,

@@ -34,6 +34,13 @@ struct worker {
     int (*body)(struct bench_thread *thread, const struct gate *gate);
 };
 
+/* Return the time from `before` to `now` without the pauses of the thread. */
+static uint64_t take_time(struct bench_thread *thread, uint64_t before, uint64_t now) {
+    uint64_t paused_ns = thread->paused_ns;
+    thread->paused_ns = 0;
+    return now - before - paused_ns;
+}
+
 static int operate(struct bench_thread *thread, uint64_t operations) {
     thread->started += operations;
     return thread->job->bench->operate(thread, operations);
@@ -63,11 +70,12 @@ static int warm_up(struct bench_thread *thread, uint64_t until_ns) {
         if (rc != 0)
             return rc;
         now = remo__now_ns();
-        if (now - start < BENCH_BATCH_NS && operations < BATCH_OPERATIONS_MAX) {
+        uint64_t took_ns = take_time(thread, start, now);
+        if (took_ns < BENCH_BATCH_NS && operations < BATCH_OPERATIONS_MAX) {
             operations *= 2;
             best_ns = UINT64_MAX;
         } else {
-            best_ns = remo__min(best_ns, now - start);
+            best_ns = remo__min(best_ns, took_ns);
         }
     } while (now < until_ns || best_ns == UINT64_MAX);
     thread->batch = batch_for(operations, best_ns, step);
@@ -77,18 +85,19 @@ static int warm_up(struct bench_thread *thread, uint64_t until_ns) {
 /* Measure until `until_ns`, at least one batch. */
 static int measure(struct bench_thread *thread, uint64_t until_ns) {
     uint32_t batch = thread->batch;
-    uint64_t start = remo__now_ns(), before = start, now;
+    uint64_t before = remo__now_ns(), now;
     remo__histogram_reset(thread->histogram);
     do {
         int rc = operate(thread, batch);
         if (rc != 0)
             return rc;
         now = remo__now_ns();
-        remo__histogram_record(thread->histogram, (now - before) * PS_PER_NS / batch);
+        uint64_t took_ns = take_time(thread, before, now);
+        remo__histogram_record(thread->histogram, took_ns * PS_PER_NS / batch);
         thread->measured += batch;
+        thread->elapsed_ns += took_ns;
         before = now;
     } while (now < until_ns);
-    thread->elapsed_ns = now - start;
     return 0;
 }
 

@@ -192,7 +192,8 @@ static int lower_limit(struct bench_job *job, double *limit_ns, char ret_name[LI
     int rc = 0;
     if (job->rank == 0 && bench->limit && job->mapped)
         ns = bench->limit(job, ret_name);
-    if (bench->network != BENCH_NETWORK_NONE && !job->mapped && !job->point->variant)
+    if (bench->network != BENCH_NETWORK_NONE && !job->mapped && !job->point->variant
+        && job->point->window <= 1)
         rc = bench_network_limit(job, &ns, ret_name);
     if (ns > 0 && (*limit_ns == 0 || ns < *limit_ns))
         *limit_ns = ns;

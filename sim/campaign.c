@@ -29,6 +29,7 @@ static const struct {
     {"lock", "it is made of atomics of the network"},
     {"ringbuffer",
      "two nodes write to one of its lines, and a cache that writes it back undoes the other node's write"},
+    {"rpc", "a node and its peers write to lines of one memory"},
     {"queue", "it is made of atomics of the network"},
     {"kv", "its locks are made of atomics of the network"},
     {"task", "its cases use atomics and locks"},

@@ -3,7 +3,7 @@
  * The limit beside a figure shows how much time the library adds. Each function runs its operation in short
  * batches and returns the median over the batches, in nanoseconds per operation. A batch is far shorter than
  * a time slice, so other load hits few of them. The result is 0 if the limit could not be measured: no
- * memory, or a processor that does not exist. Each function takes less than 200 ms, most less than 20 ms.
+ * memory, or a processor that does not exist. Each function takes less than 500 ms, most less than 20 ms.
  * None needs another thread of the caller.
  *
  * The mapping must be readable, writable and already touched, so that page faults are not measured.
@@ -26,13 +26,18 @@
 #define LIMIT_BARRIER "barrier of 2 by two flags"
 #define LIMIT_RING "ring of 1 sender and 1 receiver, 64 B"
 #define LIMIT_RING_MESSAGE_BYTES 64
+#define LIMIT_WAKE "wake-up of a sleeping thread, there and back"
+#define LIMIT_WAKE_POLLED "wake-up of a sleeping thread, its answer polled"
+#define LIMIT_EXCHANGE_BYTES 32
 #define LIMIT_NAME_BYTES 80
 #define LIMIT_LINE_BYTES 256
 
-/* Format the names "memcpy 4 KiB from the same mapping", "memcpy 4 KiB at random offsets of the same mapping"
- * and "transfer between 2 of 100 M accounts, no lock". */
+/* Format the names "memcpy 4 KiB from the same mapping", "memcpy 4 KiB at random offsets of the same
+ * mapping", "exchange of 32 B through slots, window 16" and "transfer between 2 of 100 M accounts, no
+ * lock". */
 void limit_memcpy_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]);
 void limit_memcpy_random_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]);
+void limit_exchange_name(size_t size_bytes, size_t window, char ret_name[LIMIT_NAME_BYTES]);
 void limit_transfer_name(size_t accounts_count, char ret_name[LIMIT_NAME_BYTES]);
 
 /* One 8-byte load of a size known to the compiler; copies of a size known only at run time, always
@@ -63,6 +68,21 @@ double limit_barrier_ns(void *line, int cpu_a, int cpu_b);
  * sender. Each side publishes its index once per batch of messages, and has its own line for it. The receiver
  * copies and checks each message; the result is 0 if one was wrong. */
 double limit_ring_ns(void *line, int cpu_a, int cpu_b);
+
+/* Send a message of `size_bytes` (at least 8) through a slot of `window`, and receive one of that size
+ * through another slot: the least that a remote procedure call does if both sides poll. Each side copies
+ * the message, publishes it by one store, and then, once per half a window, makes a full fence and reads
+ * whether the other side sleeps. The window is kept at least half full. The result is 0 if a message was
+ * wrong. */
+double limit_exchange_ns(size_t size_bytes, size_t window, int cpu_a, int cpu_b);
+
+/* Wake the other thread, which sleeps in a futex, and sleep until it wakes this one, or poll its answer.
+ * Each operation follows a pause of LIMIT_WAKE_PAUSE_NS, which is not counted: the processor of the
+ * sleeping thread is then idle. Only operations count in which both threads slept; or the other one, if
+ * this one polls or both share a processor. */
+#define LIMIT_WAKE_PAUSE_NS 200000
+double limit_wake_ns(void *line, int cpu_a, int cpu_b);
+double limit_wake_polled_ns(void *line, int cpu_a, int cpu_b);
 
 /* Move amounts between two random 8-byte accounts without a lock; their sum is kept. */
 double limit_transfer_ns(uint64_t *accounts, size_t accounts_count);

@@ -28,6 +28,7 @@
 static const char *const one_sided[] = {"read", "write",   "fetch_add", "compare_swap",
                                         "lock", "barrier", "accounts",  NULL};
 static const char *const key_value[] = {"kv", NULL};
+static const char *const calls[] = {"rpc", NULL};
 
 #define OPENMPI "openmpi-bin libopenmpi-dev"
 
@@ -49,6 +50,8 @@ static const struct peer peers[] = {
     {"redis", "peer-redis", "redis-server", "redis-server", NULL, key_value, "tcp"},
     {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value, "unix"},
     {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value, "tcp"},
+    {"ucx", "peer-ucx", NULL, "libucx-dev", NULL, calls, NULL},
+    {"nng", "peer-nng", NULL, "libnng-dev", NULL, calls, NULL},
     {0},
 };
 
@@ -92,7 +95,7 @@ static int find_program(const char *folder, const char *program, char ret_file[P
 }
 
 static int locate(const struct peer *peer, const char *folder, char ret_file[PATH_MAX]) {
-    if (!is_in_path(peer->command))
+    if (peer->command && !is_in_path(peer->command))
         return remo__fail(-ENOENT, "cannot find %s in PATH; install the peer: apt-get install %s",
                           peer->command, peer->packages);
     if (!find_program(folder, peer->program, ret_file))

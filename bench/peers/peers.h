@@ -13,7 +13,7 @@
 struct peer {
     const char *name;            /* "openmpi-sm" */
     const char *program;         /* built in this folder: "peer-mpi" */
-    const char *command;         /* must be in PATH: "mpirun.openmpi" */
+    const char *command;         /* must be in PATH: "mpirun.openmpi"; NULL: the program needs none */
     const char *packages;        /* of Debian: for the command and for the build */
     const char *const *launcher; /* options of the command before -n; NULL: the program starts it */
     const char *const *benches;  /* NULL at the end */

@@ -18,6 +18,7 @@
 #include <remo/queue.h>
 #include <remo/region.h>
 #include <remo/ringbuffer.h>
+#include <remo/rpc.h>
 #include <remo/sst.h>
 #include <remo/task.h>
 #include <remo/version.h>

@@ -30,6 +30,7 @@ static void body(void *state, uint32_t rank, uint32_t thread) {
     struct remo_lock *lock = NULL;
     struct remo_queue *queue = NULL;
     struct remo_ringbuffer *ring = NULL;
+    struct remo_rpc *rpc = NULL;
     struct remo_kv *map = NULL;
     struct remo_collective *collective = NULL;
     uint64_t old;
@@ -38,11 +39,12 @@ static void body(void *state, uint32_t rank, uint32_t thread) {
     refused(remo_lock_open(root, "lock", NULL, &lock), "a lock");
     refused(remo_queue_open(root, "queue", NULL, &queue), "a queue");
     refused(remo_ringbuffer_open(root, "ring", NULL, &ring), "a ring buffer");
+    refused(remo_rpc_open(root, "service", NULL, &rpc), "a service");
     refused(remo_kv_open(root, "map", NULL, &map), "a map");
     refused(remo_collective_open(root, "collective", NULL, &collective), "a collective");
     refused(remo_region_fetch_add(s->regions[rank], 0, 0, 1, &old, NULL), "no atomics");
     refused(remo_region_compare_swap(s->regions[rank], 0, 0, 0, 1, &old, NULL), "no atomics");
-    sim_require(!var && !lock && !queue && !ring && !map && !collective, "something was opened");
+    sim_require(!var && !lock && !queue && !ring && !rpc && !map && !collective, "something was opened");
 }
 
 const struct sim_case sim_case_refusals = {.object = "region",

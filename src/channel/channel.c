@@ -280,7 +280,7 @@ static int tree_verdict(struct tree_wait *wait, const struct remo_channel *chann
             return rc == 0 ? not_yet(wait, channel, node) : rc;
     }
     for (const struct remo_channel *child = channel->first_child; child; child = child->next_sibling) {
-        int rc = tree_verdict(wait, child);
+        int rc = child->is_shared ? 1 : tree_verdict(wait, child);
         if (rc != 1)
             return rc;
     }

@@ -52,6 +52,7 @@ struct remo_channel {
     char name[REMO_CHANNEL_NAME_BYTES_MAX + 1];
     char type[REMO__TYPE_BYTES_MAX + 1];
     bool joined;
+    bool is_shared; /* see struct remo__shared */
     _Atomic bool mismatched; /* error_text has the sentence */
     char error_text[REMO__MISMATCH_BYTES];
     _Atomic uint32_t busy; /* running callbacks */
@@ -150,6 +151,27 @@ static inline bool remo__channel_is_cut_off(const struct remo_channel *channel, 
 /* Write to a memory of the channel, and deliver the immediate `value` to the same channel at that node. */
 int remo__channel_write_immediate(const struct remo_channel *channel, struct remo__ref ref, const void *src,
                                   size_t bytes, uint32_t value, struct remo_ack *ack);
+
+/* The same with flags (REMO__WRITE_...). */
+int remo__channel_write_immediate_flags(const struct remo_channel *channel, struct remo__ref ref,
+                                        const void *src, size_t bytes, uint32_t value, uint32_t flags,
+                                        struct remo_ack *ack);
+
+/* ---- objects that belong to a node instead of a user (shared.c) ---- */
+
+/* The base of such an object. Its channel is a child of the root; a wait for all channels skips it. */
+struct remo__shared {
+    const void *key; /* identifies the kind of object */
+    struct remo_channel *channel;
+    void (*close)(struct remo__shared *shared); /* called by remo_node_close: closes the channel too */
+    struct remo__shared *next;
+};
+
+/* Return the shared object of this key. At the first call, `open` makes it, without joining its channel,
+ * and this call joins the channel. Errors: those of `open` and remo_channel_join. */
+int remo__shared_get(struct remo_node *node, const void *key,
+                     int (*open)(struct remo_node *node, struct remo__shared **ret_shared),
+                     struct remo__shared **ret_shared);
 
 /* The number of members of a set; in rank order, the first >= from. */
 uint32_t remo__nodeset_count(const struct remo_nodeset *set);

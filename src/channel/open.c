@@ -18,6 +18,7 @@ static struct remo__registry *make_registry(void) {
         return NULL;
     }
     pthread_mutex_init(&registry->lock, NULL);
+    pthread_mutex_init(&registry->shared_lock, NULL);
     pthread_cond_init(&registry->leaving.changed, NULL);
     registry->slots[0] = registry->root;
     registry->root->joined = true;
@@ -35,6 +36,7 @@ static void attach_registry(struct remo__registry *registry, struct remo_node *n
 static void free_registry(struct remo__registry *registry) {
     free(registry->root);
     pthread_cond_destroy(&registry->leaving.changed);
+    pthread_mutex_destroy(&registry->shared_lock);
     pthread_mutex_destroy(&registry->lock);
     free(registry);
 }
@@ -104,6 +106,7 @@ void remo_node_close(struct remo_node *node) {
     if (!node)
         return;
     struct remo__registry *registry = remo__registry(node);
+    remo__shared_close_all(registry);
     while (registry->root->first_child)
         remo_channel_close(registry->root->first_child);
     remo__leaving_stop(registry);

@@ -41,6 +41,8 @@ struct remo__registry {
     uint32_t next_slot;
     struct remo__early early; /* JOINs for channels that are not open here */
     struct remo_channel *root;
+    pthread_mutex_t shared_lock; /* protects the list of shared objects; held while one is opened */
+    struct remo__shared *shared;
     _Atomic(pthread_t) control_thread; /* handles frames, runs most callbacks */
     _Atomic bool handling;             /* that thread is handling a frame */
     _Atomic uint64_t changes;          /* of any state that remo_channel_wait examines */
@@ -88,6 +90,9 @@ void remo__join_peer_up(void *ctx, uint32_t peer);
 void remo__join_peer_down(void *ctx, uint32_t peer);
 void remo__join_frame(void *ctx, uint32_t peer, uint16_t type, const void *data, size_t bytes);
 void remo__deliver_immediate(void *ctx, uint32_t peer, uint32_t value);
+
+/* Close all shared objects of the node. */
+void remo__shared_close_all(struct remo__registry *registry);
 
 /* Log a frame of `peer` that cannot be decoded. */
 void remo__registry_log_malformed(const struct remo__registry *registry, uint32_t peer, const char *what);

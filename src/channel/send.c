@@ -31,7 +31,13 @@ int remo_channel_send(struct remo_channel *channel, uint32_t node, const void *d
 
 int remo__channel_write_immediate(const struct remo_channel *channel, struct remo__ref ref, const void *src,
                                   size_t bytes, uint32_t value, struct remo_ack *ack) {
+    return remo__channel_write_immediate_flags(channel, ref, src, bytes, value, 0, ack);
+}
+
+int remo__channel_write_immediate_flags(const struct remo_channel *channel, struct remo__ref ref,
+                                        const void *src, size_t bytes, uint32_t value, uint32_t flags,
+                                        struct remo_ack *ack) {
     uint32_t id = atomic_load(&channel->peers[ref.node].id);
     uint32_t imm = id << (32 - REMO__ID_BITS) | (value & REMO_CHANNEL_IMMEDIATE_MAX);
-    return remo__op_write(ref, src, bytes, REMO__WRITE_IMM, imm, ack);
+    return remo__op_write(ref, src, bytes, REMO__WRITE_IMM | flags, imm, ack);
 }

@@ -210,6 +210,20 @@ REMO__MAPPED_INLINE uint64_t remo__mapped_fetch_add(void *word, uint64_t addend)
     return atomic_fetch_add((_Atomic uint64_t *)word, addend);
 }
 
+REMO__MAPPED_INLINE uint64_t remo__mapped_fetch_or(void *word, uint64_t bits) {
+#ifdef REMO_SIM
+    remo__sim_atomic(word);
+#endif
+    return atomic_fetch_or((_Atomic uint64_t *)word, bits);
+}
+
+REMO__MAPPED_INLINE uint64_t remo__mapped_fetch_and(void *word, uint64_t bits) {
+#ifdef REMO_SIM
+    remo__sim_atomic(word);
+#endif
+    return atomic_fetch_and((_Atomic uint64_t *)word, bits);
+}
+
 /* Store `desired` if the word is `expected`; return the old value. */
 REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expected, uint64_t desired) {
 #ifdef REMO_SIM

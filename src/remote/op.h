@@ -60,7 +60,8 @@ enum {
      * failure: the object that writes it does both if necessary. No call reports a failure after
      * remo_ack_cancel. */
     REMO__WRITE_EXEMPT = 4,
-    REMO__WRITE_TRACKED = 8 /* remo__op_abandoned counts the write */
+    REMO__WRITE_TRACKED = 8, /* remo__op_abandoned counts the write */
+    REMO__WRITE_TRY = 16     /* of one piece: return -ETIMEDOUT instead of waiting until it can start */
 };
 
 /* ---- slots: the operations in flight of a thread ---- */

@@ -16,5 +16,7 @@ void remo__service_stop(struct remo__service *service);
 /* The caller has received what peers had sent to this node before the service thread did. While threads do
  * so, the service thread rests for REMO__SERVICE_REST_NS at a time, so that no peer has to wake it. */
 static inline void remo__service_relieve(struct remo_node *node) {
-    atomic_fetch_add_explicit(&node->threads->relieved, 1, memory_order_relaxed);
+    _Atomic uint32_t *relieved = &node->threads->relieved; /* of concurrent increments one may be lost */
+    atomic_store_explicit(relieved, atomic_load_explicit(relieved, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
 }

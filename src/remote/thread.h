@@ -37,6 +37,7 @@ struct remo__thread {
     char *buffers; /* REMO_BUFFERS_PER_THREAD blocks of the arena; NULL before the first remo_buffer_get */
     uint32_t buffers_free; /* one bit for each block */
     _Atomic uint32_t attached;
+    void *handling; /* what objects/rpc runs in this thread: a handler or a callback; NULL: nothing */
     struct remo__thread *next_of_os_thread;
     uint64_t node_id; /* a copy, readable after the node is freed */
 } REMO__CACHE_ALIGNED;

@@ -28,7 +28,7 @@ int remo__op_write(struct remo__ref ref, const void *src, size_t bytes, uint32_t
             .tracked = (flags & REMO__WRITE_TRACKED) != 0,
             .src = from,
             .ack = ack,
-            .deadline_ns = REMO__OP_DEADLINE,
+            .deadline_ns = (flags & REMO__WRITE_TRY) ? 0 : REMO__OP_DEADLINE,
             .op = {.kind = REMO__OP_WRITE,
                    .peer = (uint16_t)ref.node,
                    .remote = ref.at + at,

@@ -164,6 +164,13 @@ static void peers_match_what_they_measured(void **state) {
     assert_false(bench_result_matches(&own, &peer)); /* elsewhere the number of nodes must be equal */
     peer.active = 0;
     assert_true(bench_result_matches(&own, &peer));
+    strcpy(own.variant, "contended");
+    assert_true(bench_result_matches(&own, &peer));
+    strcpy(own.bench, "rpc");
+    strcpy(peer.bench, "rpc");
+    assert_false(bench_result_matches(&own, &peer)); /* a peer calls a server that polls */
+    own.variant[0] = '\0';
+    assert_true(bench_result_matches(&own, &peer));
 }
 
 static void titles_say_what_was_done(void **state) {

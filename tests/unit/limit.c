@@ -11,7 +11,7 @@
 #include "unit.h"
 
 #define MAPPING_BYTES (2u << 20)
-#define LIMITS_COUNT 20
+#define LIMITS_COUNT 24
 #define ACCOUNTS_COUNT 1000
 
 struct seen {
@@ -91,6 +91,10 @@ static void test_names(void **state) {
     assert_string_equal(name, "memcpy 8 B from the same mapping");
     limit_memcpy_random_name(1536, name);
     assert_string_equal(name, "memcpy 1536 B at random offsets of the same mapping");
+    limit_exchange_name(4096, 1, name);
+    assert_string_equal(name, "exchange of 4 KiB through slots");
+    limit_exchange_name(32, 16, name);
+    assert_string_equal(name, "exchange of 32 B through slots, window 16");
     limit_transfer_name(100000000, name);
     assert_string_equal(name, "transfer between 2 of 100 M accounts, no lock");
 }

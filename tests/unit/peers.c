@@ -197,6 +197,10 @@ static void test_peers_not_built_are_skipped(void **state) {
         strstr(lines.text[0], "{\"peer\":\"redis\",\"bench\":\"kv\",\"transport\":\"unix\",\"skipped\":\""));
     assert_non_null(
         strstr(lines.text[1], "{\"peer\":\"redis\",\"bench\":\"kv\",\"transport\":\"tcp\",\"skipped\":\""));
+    assert_int_equal(peers_run("ucx", NULL, &options, collect, &lines), 0); /* it needs no command */
+    assert_int_equal(lines.count, 3);
+    assert_non_null(strstr(lines.text[2], "{\"peer\":\"ucx\",\"bench\":\"rpc\",\"skipped\":\""));
+    assert_non_null(strstr(lines.text[2], "apt-get install libucx-dev"));
     assert_int_equal(peers_check(&peers_list()[0], options.folder), -ENOENT);
     assert_non_null(strstr(remo_last_error(), "apt-get install openmpi-bin libopenmpi-dev"));
 }

@@ -193,6 +193,37 @@ static void test_options(const char *remo, const char *fabric) {
     check(strstr(outcome.output, "write 8 B") && strstr(outcome.output, "barrier"), "%s", outcome.output);
 }
 
+/* A call is 2 writes, and a forwarded or nested one 4. At the end of a point, 2 threads call 2 nodes. */
+static void test_calls(const char *remo, const char *fabric) {
+    static const struct {
+        const char *variant;
+        double writes;
+    } points[] = {{NULL, 2},        {"both ways", 2}, {"asleep", 2},
+                  {"forwarded", 4}, {"depth 2", 4},   {"deferred", 2}};
+    struct outcome outcome;
+    unsigned lines = 0;
+    run(&outcome,
+        "%s bench rpc --fabric %s --nodes 3 --bytes 16 --window 1 --threads 2 --seconds 0.05 --json", remo,
+        fabric);
+    check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
+    for (char *line = strtok(outcome.output, "\n"); line && lines < 6; line = strtok(NULL, "\n"), lines++) {
+        json_t *object = json_loads(line, 0, NULL);
+        const char *variant = json_string_value(json_object_get(object, "variant"));
+        double writes = json_number_value(json_object_get(json_object_get(object, "net"), "writes"));
+        check(points[lines].variant ? variant && strcmp(variant, points[lines].variant) == 0 : !variant, "%s",
+              line);
+        double more = (writes - points[lines].writes) * json_number_value(json_object_get(object, "ops"));
+        check(writes >= points[lines].writes && more < 9 + writes, "%.1f more writes: %s", more, line);
+        json_decref(object);
+    }
+    check(lines == 6, "%u lines of rpc: %s", lines, outcome.errors);
+    run(&outcome, "%s bench rpc --fabric %s --bytes 4096 --window 8 --threads 2 --seconds 0.05", remo,
+        fabric);
+    check(outcome.status == 0 && strstr(outcome.output, "rpc 4 KiB, window 8")
+              && strstr(outcome.output, "rpc both ways 4 KiB, window 8"),
+          "status %d: %s%s", outcome.status, outcome.output, outcome.errors);
+}
+
 static void refuse(const char *remo, const char *arguments, const char *sentence) {
     struct outcome outcome;
     run(&outcome, "%s bench %s", remo, arguments);
@@ -285,14 +316,14 @@ static int test_plot(const char *remo) {
         run(&outcome, "grep -c '%s' %s", named[i], svg);
         check(outcome.status == 0, "the plot does not name \"%s\"", named[i]);
     }
-    /* 20 groups make two pictures. */
+    /* 26 groups make three pictures. */
     memcpy(svg + strlen(svg) - 4, ".png", 4);
     run(&outcome, "%s bench limits read --seconds 0.05 --json --plot %s", remo, svg);
     check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
-    run(&outcome, "f=%s; head -qc 4 $f ${f%%.png}-2.png | grep -c PNG; test ! -e ${f%%.png}-3.png; echo $?",
+    run(&outcome, "f=%s; head -qc 4 $f ${f%%.png}-3.png | grep -c PNG; test ! -e ${f%%.png}-4.png; echo $?",
         svg);
-    check(strcmp(outcome.output, "1\n0\n") == 0, "not two PNG files: %s%s", outcome.output, outcome.errors);
-    run(&outcome, "f=%s; rm -f $f ${f%%.png}.svg ${f%%.png}-2.png", svg);
+    check(strcmp(outcome.output, "1\n0\n") == 0, "not three PNG files: %s%s", outcome.output, outcome.errors);
+    run(&outcome, "f=%s; rm -f $f ${f%%.png}.svg ${f%%.png}-[23].png", svg);
     run(&outcome, "PATH=/nowhere %s bench read --seconds 0.05 --json --plot %s", remo, svg);
     check(outcome.status == 1, "a plot without gnuplot ended with %d", outcome.status);
     check(access(svg, F_OK) != 0, "an empty plot is left behind: %s", outcome.errors);
@@ -319,12 +350,38 @@ static void test_peer_fails(const char *remo) {
     run(&outcome, "rm -r %s", folder);
 }
 
+/* A peer with calls is measured on the points that it has, or skipped. Return how many are skipped. */
+static unsigned test_call_peers(const char *remo) {
+    static const char *const peers[] = {"ucx", "nng"};
+    struct outcome outcome;
+    unsigned measured[2] = {0}, skipped[2] = {0};
+    run(&outcome, "%s bench rpc --peers --bytes 48 --seconds 0.01 --json", remo);
+    check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
+    for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        const char *peer = json_string_value(json_object_get(object, "peer"));
+        check(object && !json_object_get(object, "error"), "%s", line);
+        for (int p = 0; peer && p < 2; p++) {
+            bool is_this = strcmp(peer, peers[p]) == 0;
+            measured[p] += is_this && has_number(object, "p50_ns")
+                           && json_integer_value(json_object_get(object, "bytes")) == 48;
+            skipped[p] += is_this && json_is_string(json_object_get(object, "skipped"));
+        }
+        json_decref(object);
+    }
+    for (int p = 0; p < 2; p++)
+        check(measured[p] == (skipped[p] ? 0 : 2), "%s: %u points, %u skipped", peers[p], measured[p],
+              skipped[p]);
+    return (skipped[0] > 0) + (skipped[1] > 0);
+}
+
 /* A server is measured over each transport, and the line names the transport. */
 static int test_peers(const char *remo) {
     static const char *const peers[] = {"redis", "memcached"}, *const transports[] = {"unix", "tcp"};
     struct outcome outcome;
-    unsigned measured[2][2] = {{0}}, skipped = 0;
+    unsigned measured[2][2] = {{0}}, skipped = 0, skipped_programs;
     test_peer_fails(remo);
+    skipped_programs = test_call_peers(remo);
     run(&outcome, "%s bench kv --peers --keys 1000 --reads 50 --window 3 --zipf 0 --seconds 0.001 --json",
         remo);
     check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
@@ -345,9 +402,9 @@ static int test_peers(const char *remo) {
               "%s: %u over a Unix socket, %u over TCP", peers[p], measured[p][0], measured[p][1]);
     check(skipped + measured[0][0] + measured[0][1] + measured[1][0] + measured[1][1] == 4, "%u skipped",
           skipped);
-    if (skipped < 4)
+    if (skipped < 4 || skipped_programs < 2)
         return 0;
-    printf("neither redis-server nor memcached is installed\n");
+    printf("neither redis-server, memcached, libucx-dev nor libnng-dev is installed\n");
     return 77;
 }
 
@@ -386,6 +443,9 @@ static void test_simulated(const char *remo) {
     check(results == 12 && models == 1, "%u results, %u models", results, models);
     double read_ns = simulated_ns(remo, "read --nodes 2 --bytes 128");
     check(read_ns > 1700 && read_ns < 1950, "an idle read takes %.0f ns, outside the range of the model",
+          read_ns);
+    double call_ns = simulated_ns(remo, "rpc --nodes 2 --bytes 32 --window 1");
+    check(call_ns > read_ns && call_ns < 2 * read_ns, "a call takes %.0f ns, a read %.0f ns", call_ns,
           read_ns);
     double cached = simulated_ns(remo, "barrier --nodes 8"),
            uncached = simulated_ns(remo, "barrier --nodes 8 --model nic_cache_bytes=375");
@@ -477,6 +537,7 @@ int main(int argc, char **argv) {
     } else {
         test_each(argv[1], argv[2]);
         test_options(argv[1], argv[2]);
+        test_calls(argv[1], argv[2]);
         if (strcmp(argv[2], "shm") == 0)
             test_width(argv[1]);
         test_refusals(argv[1]);

@@ -331,6 +331,38 @@ static int heaps(struct remo_channel *root) {
     return 0;
 }
 
+static int services(struct remo_channel *root) {
+    struct remo_rpc *rpc;
+    struct remo_rpc_handler handler = {0};
+    struct remo_rpc_handler_stats stats;
+    struct remo_rpc_deferred deferred = {{0}};
+    CHECK_NULL(remo_rpc_open(NULL, "x", NULL, &rpc));
+    CHECK_NULL(remo_rpc_open(root, "x", NULL, NULL));
+    CHECK_OK(remo_rpc_open(root, "x", NULL, &rpc));
+    CHECK_NULL(remo_rpc_handle(NULL, &handler));
+    CHECK_NULL(remo_rpc_handle(rpc, NULL));
+    CHECK_NULL(remo_rpc_call(NULL, 0, 0, NULL, 0, NULL, 0, NULL, 0));
+    CHECK_NULL(remo_rpc_call(rpc, 0, 0, NULL, 1, NULL, 0, NULL, 0));
+    CHECK_NULL(remo_rpc_start(NULL, &(struct remo_rpc_op){0}));
+    CHECK_NULL(remo_rpc_start(rpc, NULL));
+    CHECK_NULL(remo_rpc_wait(NULL));
+    CHECK_NULL(remo_rpc_test(NULL));
+    CHECK_NULL(remo_rpc_post(NULL, 0, 0, NULL, 0));
+    CHECK_NULL(remo_rpc_post(rpc, 0, 0, NULL, 1));
+    CHECK_NULL(remo_rpc_serve(NULL, 0));
+    CHECK_NULL(remo_rpc_reply(NULL, 0, NULL, 0));
+    CHECK_NULL(remo_rpc_defer(NULL, &deferred));
+    CHECK_NULL(remo_rpc_reply_later(NULL, deferred, 0, NULL, 0));
+    CHECK_NULL(remo_rpc_forward(NULL, 0, 0, NULL, 0));
+    CHECK_NULL(remo_rpc_stats(NULL, 0, &stats));
+    CHECK_NULL(remo_rpc_stats(rpc, 0, NULL));
+    CHECK(!remo_rpc_channel(NULL));
+    remo_rpc_cancel(NULL);
+    remo_rpc_close(NULL);
+    remo_rpc_close(rpc);
+    return 0;
+}
+
 static int null_arguments(struct remo_node *node, void *ctx) {
     struct remo_channel *root = remo_node_root(node);
     (void)ctx;
@@ -338,7 +370,7 @@ static int null_arguments(struct remo_node *node, void *ctx) {
     remo_node_close(NULL);
     return nodes(node) || events(node) || tasks(node) || channels(root) || regions(root) || atomic_vars(root)
            || owned_vars(root) || ssts_and_barriers(root) || locks_and_queues(root) || ringbuffers(root)
-           || maps(root) || collectives(root) || heaps(root);
+           || maps(root) || collectives(root) || heaps(root) || services(root);
 }
 
 int main(int argc, char **argv) {

@@ -2,7 +2,7 @@
 # Tests of the examples, with the launcher and without; and of the code in the tutorial and README, which must
 # be that of the examples.
 #   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT WINDOW FEED VERSIONS TASKS PI
-#       POLL
+#       POLL RPC
 set -u
 
 fabric=$1
@@ -17,6 +17,7 @@ versions=$9
 tasks=${10}
 pi=${11}
 poll=${12}
+rpc=${13}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -97,6 +98,8 @@ run '64 of 64 tasks are at the end of 2000 links' 3 "$tasks"
 run '1 of 1 tasks are at the end of 2000 links' 2 "$tasks" 1
 run 'pi is 3.141592654 after 1000000 steps on 3 nodes' 3 "$pi"
 run 'pi is 3.141800987 after 20 steps on 1 nodes' 1 "$pi" 20
+run '3 nodes counted 35000 letters in 1000 calls' 3 "$rpc"
+run '1 nodes counted 0 letters in 0 calls' 1 "$rpc" 0
 run 'node 0 received 20000 lines from 2 nodes' 3 "$poll"
 run 'node 0 received 0 lines from 0 nodes' 1 "$poll" 5
 # A sender waits until node 0 has opened its ring.

@@ -1,0 +1,404 @@
+/* rpc.c - remote procedure calls: each handler runs at most once, in order, and each reply reaches its call.
+ * Each call ends, also after failures, and also if windows and rings are full. */
+#include <errno.h>
+#include <remo/region.h>
+#include <remo/rpc.h>
+#include <string.h>
+
+#include "fabric/access.h"
+#include "sim/case.h"
+
+#define FOREVER REMO_FOREVER
+#define NUMBERS 64u
+#define ROUNDS 3u
+#define WRITE_FAILED 8 /* status of the handler READ, after a fault */
+
+enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, READ, HANDLERS };
+
+struct rpc_state {
+    struct remo_rpc *services[SIM_NODES_MAX];
+    struct remo_region
+        *regions[SIM_NODES_MAX]; /* of the case `order`: a word for each caller, and for each number */
+    struct agent {
+        struct rpc_state *state;
+        uint32_t rank;
+        struct remo_rpc_deferred kept;
+        bool has_kept;
+    } agents[SIM_NODES_MAX];
+    uint32_t nodes;
+    uint32_t runs[NUMBERS];                               /* of the handler of each number */
+    uint32_t expected[SIM_NODES_MAX][SIM_NODES_MAX];      /* next number at a node, of each caller */
+    struct remo_rpc_op nested[SIM_NODES_MAX][2 * ROUNDS]; /* calls of handlers */
+    struct remo_rpc_deferred waiting[SIM_NODES_MAX][2 * ROUNDS];
+    uint32_t nested_count[SIM_NODES_MAX];
+};
+
+/* A number, and words that are computed from it: a damaged message is detected. */
+static size_t make_message(uint64_t *message, uint64_t number) {
+    size_t words = 1 + number % 6;
+    for (size_t i = 0; i < words; i++)
+        message[i] = number + i * 0x100;
+    return words * 8;
+}
+
+static void check_message(const void *data, size_t bytes, const char *what) {
+    uint64_t message[8], expected[8];
+    sim_require(bytes >= 8 && bytes <= sizeof message, "%s of %zu bytes", what, bytes);
+    memcpy(message, data, bytes);
+    sim_require(make_message(expected, message[0]) == bytes && memcmp(message, expected, bytes) == 0,
+                "%s is damaged", what);
+}
+
+static uint64_t number_of(const struct remo_rpc_request *request) {
+    uint64_t number;
+    check_message(request->data, request->bytes, "a request");
+    memcpy(&number, request->data, 8);
+    return number;
+}
+
+/* ---- handlers ---- */
+
+static void count_run(const struct agent *agent, const struct remo_rpc_request *request, uint64_t number) {
+    struct rpc_state *s = agent->state;
+    const struct remo_channel *channel = remo_rpc_channel(s->services[agent->rank]);
+    sim_require(remo_channel_peer(channel, request->node) == REMO_CHANNEL_CONNECTED,
+                "a request of node %u is executed, which is cut off", request->node);
+    s->runs[number % NUMBERS]++;
+    sim_require(s->runs[number % NUMBERS] == 1, "the handler of call %llu runs twice",
+                (unsigned long long)number);
+}
+
+static int echo(void *ctx, const struct remo_rpc_request *request) {
+    struct agent *agent = ctx;
+    count_run(agent, request, number_of(request));
+    return remo_rpc_reply(request, 5, request->data, request->bytes);
+}
+
+/* Reply to the request that was kept before, and keep this one. */
+static int keep(void *ctx, const struct remo_rpc_request *request) {
+    struct agent *agent = ctx;
+    struct remo_rpc_deferred last = agent->kept;
+    count_run(agent, request, number_of(request));
+    int rc = remo_rpc_defer(request, &agent->kept);
+    if (agent->has_kept)
+        (void)remo_rpc_reply_later(agent->state->services[agent->rank], last, 6, NULL, 0);
+    agent->has_kept = true;
+    return rc;
+}
+
+static int pass_on(void *ctx, const struct remo_rpc_request *request) {
+    const struct agent *agent = ctx;
+    uint32_t next = (agent->rank + 1) % agent->state->nodes;
+    (void)number_of(request);
+    return remo_rpc_forward(request, next, ECHO, request->data, request->bytes);
+}
+
+/* Requests of one thread start in order, and none is lost while its server is up. */
+static int count(void *ctx, const struct remo_rpc_request *request) {
+    struct agent *agent = ctx;
+    uint32_t *expected = &agent->state->expected[agent->rank][request->node];
+    uint64_t number = number_of(request);
+    sim_require(number >= *expected, "request %llu starts after request %u", (unsigned long long)number,
+                *expected);
+    sim_require(number == *expected || sim_hurt(request->node), "request %u is lost", *expected);
+    *expected = (uint32_t)number + 1;
+    return 0;
+}
+
+static void circle_done(struct remo_rpc_op *op) {
+    struct agent *agent = op->ctx;
+    struct rpc_state *s = agent->state;
+    size_t index = (size_t)(op - s->nested[agent->rank]);
+    (void)remo_rpc_reply_later(s->services[agent->rank], s->waiting[agent->rank][index],
+                               op->status < 0 ? op->status : op->status + 1, NULL, 0);
+}
+
+static int circle(void *ctx, const struct remo_rpc_request *request) {
+    struct agent *agent = ctx;
+    struct rpc_state *s = agent->state;
+    uint32_t index = s->nested_count[agent->rank]++;
+    if (index >= 2 * ROUNDS)
+        return 0;
+    struct remo_rpc_op *op = &s->nested[agent->rank][index];
+    *op = (struct remo_rpc_op){.node = (agent->rank + 1) % s->nodes,
+                               .number = CIRCLE,
+                               .timeout_ns = FOREVER,
+                               .done = circle_done,
+                               .ctx = agent};
+    int rc = remo_rpc_defer(request, &s->waiting[agent->rank][index]);
+    if (rc == 0 && (rc = remo_rpc_start(s->services[agent->rank], op)) != 0)
+        rc = remo_rpc_reply_later(s->services[agent->rank], s->waiting[agent->rank][index],
+                                  rc == -ELOOP ? 0 : rc, NULL, 0);
+    return rc;
+}
+
+static uint64_t word_of(const struct rpc_state *s, uint32_t rank, uint32_t of) {
+    return remo__load((const char *)remo_region_local(s->regions[rank]) + 8 * of);
+}
+
+/* The handler sees what its caller has written before, and the caller sees what the handler has written. */
+static int read_word(void *ctx, const struct remo_rpc_request *request) {
+    const struct agent *agent = ctx;
+    const struct rpc_state *s = agent->state;
+    uint64_t number = number_of(request), word = word_of(s, agent->rank, request->node);
+    sim_require(word >= number || sim_any_hurt(), "the handler of call %llu reads the word %llu",
+                (unsigned long long)number, (unsigned long long)word);
+    int rc = remo_region_write(s->regions[agent->rank], request->node, 8 * (SIM_NODES_MAX + number), &number,
+                               sizeof number, 0, NULL);
+    return rc == 0 ? 7 : WRITE_FAILED;
+}
+
+static void open_rpc(void *state, struct remo_node *node, uint32_t rank) {
+    static const remo_rpc_handler_fn functions[HANDLERS] = {echo, keep, pass_on, count, circle, read_word};
+    struct rpc_state *s = state;
+    struct remo_rpc_handler handlers[HANDLERS];
+    struct remo_rpc_options options = {.handlers = handlers, .handler_count = HANDLERS};
+    s->nodes = remo_node_size(node);
+    s->agents[rank] = (struct agent){.state = s, .rank = rank};
+    for (uint32_t i = 0; i < HANDLERS; i++)
+        handlers[i] = (struct remo_rpc_handler){.number = i, .run = functions[i], .ctx = &s->agents[rank]};
+    sim_opened(remo_rpc_open(remo_node_root(node), "service", &options, &s->services[rank]), "open");
+    sim_opened(remo_channel_wait(remo_rpc_channel(s->services[rank]), FOREVER), "wait");
+}
+
+static void close_rpc(void *state, uint32_t rank) {
+    struct rpc_state *s = state;
+    remo_rpc_close(s->services[rank]);
+}
+
+/* ---- one call at a time ---- */
+
+/* Call, and check that the outcome agrees with what the handler has done. */
+static void call(struct rpc_state *s, uint32_t rank, uint32_t to, enum handler handler, uint32_t depends_on,
+                 uint64_t number) {
+    uint64_t message[8], reply[8];
+    size_t bytes = make_message(message, number);
+    struct remo_rpc_op op = {.node = to,
+                             .number = handler,
+                             .request = message,
+                             .request_bytes = bytes,
+                             .reply = reply,
+                             .reply_cap = sizeof reply,
+                             .timeout_ns = FOREVER};
+    int rc = remo_rpc_start(s->services[rank], &op);
+    if (rc == 0)
+        rc = remo_rpc_wait(&op);
+    uint32_t runs = s->runs[number % NUMBERS];
+    sim_require(op.fate != REMO_RPC_DONE || rc < 0 || runs == 1,
+                "call %llu has ended, but no handler has run", (unsigned long long)number);
+    sim_require(op.fate != REMO_RPC_NOT_SENT || runs == 0, "call %llu was not sent, but a handler has run",
+                (unsigned long long)number);
+    /* a node that cannot forward a request replies with the error */
+    bool is_refused = rc < 0 && op.fate == REMO_RPC_DONE && handler == PASS_ON && sim_any_hurt();
+    if (rc == -ENOMEM && op.fate == REMO_RPC_DONE)
+        return; /* the handler could not queue its reply */
+    if (rc < 0 && (is_refused || sim_excused(rank, depends_on, rc)))
+        return;
+    sim_require(rc == 5, "call: %d (%s)", rc, remo_last_error());
+    sim_require(op.reply_bytes == bytes, "a reply of %zu bytes", op.reply_bytes);
+    check_message(reply, bytes, "a reply");
+    sim_require(reply[0] == number, "call %llu has the reply of call %llu", (unsigned long long)number,
+                (unsigned long long)reply[0]);
+}
+
+static uint64_t number_at(uint32_t rank, uint32_t thread, uint32_t round) {
+    return rank * 20 + thread * 8 + round + 1;
+}
+
+static void calls_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    for (uint32_t round = 0; round < ROUNDS; round++)
+        call(s, rank, (rank + 1 + round) % s->nodes, ECHO, SIM_ANY, number_at(rank, thread, round));
+}
+
+/* Survivors call each other. */
+static void calls_after(void *state, uint32_t rank) {
+    struct rpc_state *s = state;
+    for (uint32_t to = 0; to < s->nodes; to++)
+        if (!sim_out(to))
+            call(s, rank, to, ECHO, to, number_at(rank, 0, 8 + to) + 3);
+}
+
+#define RPC_CASE(...)                                                                                   \
+    {                                                                                                   \
+        .object = "rpc", .state_bytes = sizeof(struct rpc_state), .open = open_rpc, .close = close_rpc, \
+        __VA_ARGS__                                                                                     \
+    }
+
+const struct sim_case sim_case_rpc_calls =
+    RPC_CASE(.name = "calls", .about = "calls between two nodes, with data of many sizes", .nodes = 2,
+             .threads = 1, .body = calls_body, .after = calls_after);
+const struct sim_case sim_case_rpc_threads =
+    RPC_CASE(.name = "threads", .about = "calls of two threads on each of three nodes", .nodes = 3,
+             .threads = 2, .body = calls_body, .after = calls_after);
+
+/* ---- forwarded ---- */
+
+static void forward_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    for (uint32_t round = 0; round < ROUNDS; round++)
+        call(s, rank, (rank + 1 + round) % s->nodes, round % 2 == 0 ? PASS_ON : ECHO, SIM_ANY,
+             number_at(rank, thread, round));
+}
+
+const struct sim_case sim_case_rpc_forward =
+    RPC_CASE(.name = "forward", .about = "another node replies, and any of them fails", .nodes = 3,
+             .threads = 1, .body = forward_body, .after = calls_after);
+
+/* ---- order, and a full ring ---- */
+
+/* More than the ring holds: posts, a call that is started, posts, and a call that is waited for. */
+static void posts_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t message[8], started_message[8];
+    struct remo_rpc_op started = {
+        .node = 1, .number = COUNT, .request = started_message, .timeout_ns = FOREVER};
+    int rc = 0;
+    (void)thread;
+    if (rank != 0)
+        return;
+    for (uint64_t number = 0; number < 16 && rc == 0; number++) {
+        size_t bytes = make_message(message, number);
+        if (number % 8 == 7) {
+            rc = remo_rpc_call(s->services[0], 1, COUNT, message, bytes, NULL, 0, NULL, FOREVER);
+        } else if (number % 8 == 5) {
+            started.request_bytes = make_message(started_message, number);
+            rc = remo_rpc_start(s->services[0], &started);
+        } else {
+            rc = remo_rpc_post(s->services[0], 1, COUNT, message, bytes);
+        }
+        if (rc == 0 && number % 8 == 7)
+            rc = remo_rpc_wait(&started);
+    }
+    remo_rpc_cancel(&started);
+    if (rc != 0 && sim_excused(0, 1, rc))
+        return;
+    sim_require(rc == 0, "post or call: %d (%s)", rc, remo_last_error());
+    sim_require(s->expected[1][0] == 16, "a call ended before request %u", s->expected[1][0]);
+}
+
+const struct sim_case sim_case_rpc_posts =
+    RPC_CASE(.name = "posts", .about = "posts and calls round a small ring start in order", .nodes = 2,
+             .threads = 1, .body = posts_body);
+
+/* ---- windows ---- */
+
+/* More calls than there are slots, to a handler that replies to the call before. One is cancelled before its
+ * reply, and the last one has none. Node 1 calls too, so two of its threads reply. */
+static void window_body(void *state, uint32_t rank, uint32_t thread) {
+    enum { WINDOW = 4 };
+    struct rpc_state *s = state;
+    struct remo_rpc_op ops[WINDOW];
+    uint64_t messages[WINDOW][8];
+    if (rank != 0) {
+        calls_body(state, rank, thread);
+        return;
+    }
+    memset(ops, 0, sizeof ops);
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        ops[i] =
+            (struct remo_rpc_op){.node = 1, .number = KEEP, .request = messages[i], .timeout_ns = FOREVER};
+        ops[i].request_bytes = make_message(messages[i], i + 1);
+        int rc = remo_rpc_start(s->services[0], &ops[i]);
+        if (rc != 0) {
+            for (uint32_t j = 0; j < i; j++)
+                remo_rpc_cancel(&ops[j]);
+            sim_require(sim_excused(0, 1, rc), "start: %d (%s)", rc, remo_last_error());
+            return;
+        }
+    }
+    int failed = 0;
+    remo_rpc_cancel(&ops[1]);
+    for (uint32_t i = 0; i < WINDOW - 1 && failed == 0; i++) {
+        int rc = i == 1 ? 6 : remo_rpc_wait(&ops[i]);
+        failed = rc == 6 ? 0 : rc;
+    }
+    for (uint32_t i = 0; i < WINDOW; i++)
+        remo_rpc_cancel(&ops[i]);
+    sim_require(failed == 0 || sim_excused(0, 1, failed), "wait: %d (%s)", failed, remo_last_error());
+}
+
+const struct sim_case sim_case_rpc_window =
+    RPC_CASE(.name = "window", .about = "more calls than slots; replies are deferred, a call is cancelled",
+             .nodes = 2, .threads = 1, .body = window_body, .after = calls_after);
+
+/* A call is cancelled, and the next one goes to another node: the late reply must not reach it. */
+static void cancel_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t message[8];
+    struct remo_rpc_op op = {.node = (rank + 1) % s->nodes,
+                             .number = ECHO,
+                             .request = message,
+                             .request_bytes = make_message(message, number_at(rank, thread, 0)),
+                             .timeout_ns = FOREVER};
+    int rc = remo_rpc_start(s->services[rank], &op);
+    remo_rpc_cancel(&op);
+    sim_require(rc == 0 || sim_excused(rank, op.node, rc), "start: %d (%s)", rc, remo_last_error());
+    call(s, rank, (rank + 2) % s->nodes, ECHO, SIM_ANY, number_at(rank, thread, 1));
+}
+
+const struct sim_case sim_case_rpc_cancel =
+    RPC_CASE(.name = "cancel", .about = "a call follows a cancelled one, to another node", .nodes = 3,
+             .threads = 1, .body = cancel_body, .after = calls_after);
+
+/* Handlers of all nodes call each other, with one slot for each depth. */
+static void circle_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    (void)thread;
+    int rc = remo_rpc_call(s->services[rank], (rank + 1) % s->nodes, CIRCLE, NULL, 0, NULL, 0, NULL, FOREVER);
+    if (rc < 0 && sim_excused(rank, SIM_ANY, rc))
+        return;
+    sim_require(rc >= 0 && rc <= (int)REMO_RPC_DEPTH_MAX - 1, "circle: %d (%s)", rc, remo_last_error());
+}
+
+const struct sim_case sim_case_rpc_circle =
+    RPC_CASE(.name = "circle", .about = "handlers that call each other in a circle end", .nodes = 2,
+             .threads = 2, .body = circle_body);
+
+/* ---- order of messages and writes ---- */
+
+static void open_order(void *state, struct remo_node *node, uint32_t rank) {
+    struct rpc_state *s = state;
+    open_rpc(state, node, rank);
+    sim_opened(remo_region_open(remo_node_root(node), "words", 16 * SIM_NODES_MAX, NULL, &s->regions[rank]),
+               "open");
+    sim_opened(remo_channel_wait(remo_region_channel(s->regions[rank]), FOREVER), "wait");
+}
+
+static void close_order(void *state, uint32_t rank) {
+    struct rpc_state *s = state;
+    close_rpc(state, rank); /* its handlers use the region */
+    remo_region_close(s->regions[rank]);
+}
+
+static void order_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint32_t to = (rank + 1) % s->nodes;
+    uint64_t message[8];
+    (void)thread;
+    for (uint64_t number = 1; number <= 4; number++) {
+        size_t bytes = make_message(message, number);
+        int rc = remo_region_write(s->regions[rank], to, 8 * rank, &number, sizeof number, 0, NULL);
+        bool posts = number % 2 != 0;
+        if (rc == 0)
+            rc = posts ? remo_rpc_post(s->services[rank], to, READ, message, bytes)
+                       : remo_rpc_call(s->services[rank], to, READ, message, bytes, NULL, 0, NULL, FOREVER);
+        if (rc == WRITE_FAILED || (rc < 0 && sim_excused(rank, to, rc)))
+            return;
+        sim_require(rc == (posts ? 0 : 7), "write, post or call: %d (%s)", rc, remo_last_error());
+        uint64_t word = word_of(s, rank, SIM_NODES_MAX + (uint32_t)number);
+        sim_require(posts || word == number || sim_any_hurt(), "the caller of %llu reads the word %llu",
+                    (unsigned long long)number, (unsigned long long)word);
+    }
+}
+
+const struct sim_case sim_case_rpc_order = {
+    .object = "rpc",
+    .name = "order",
+    .about = "a handler sees the writes of its caller, and the caller those of the handler",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct rpc_state),
+    .open = open_order,
+    .close = close_order,
+    .body = order_body};

@@ -1,0 +1,298 @@
+/* call.c - the side of the caller: starts calls and posts, waits for calls, and cancels them.
+ * Invariant: a thread that runs a handler or a callback never waits here. */
+#include "objects/rpc/rpc.h"
+
+/* Set *ret_depth to the depth of a call of this thread. */
+static inline int find_depth(const struct remo__thread *thread, uint32_t *ret_depth) {
+    const struct remo__rpc_turn *turn = thread->handling;
+    *ret_depth = 1 + (turn ? turn->depth : 0);
+    if (remo__likely(*ret_depth <= REMO_RPC_DEPTH_MAX))
+        return 0;
+    return remo__fail(-ELOOP,
+                      "a handler at depth %u cannot call another node: the maximum is %u; break the circle "
+                      "of handlers that call each other",
+                      *ret_depth - 1, REMO_RPC_DEPTH_MAX);
+}
+
+/* Return the status of a call that has ended, and set its sentence. */
+static int report(const struct remo_rpc_op *call) {
+    int status = call->status;
+    uint32_t node = call->node, number = call->number;
+    if (remo__likely(status >= 0))
+        return status;
+    if (call->fate == REMO_RPC_DONE && status != -EMSGSIZE)
+        return remo__fail(status, "handler %u of node %u returned this error", number, node);
+    switch (status) {
+    case -EMSGSIZE:
+        return remo__fail(status, "the reply of node %u has %zu bytes, the buffer %zu; use a larger buffer",
+                          node, call->reply_bytes, call->reply_cap);
+    case -ETIMEDOUT:
+        return remo__fail(status, "node %u did not reply to call %u in time; %s", node, number,
+                          call->fate == REMO_RPC_NOT_SENT ? "its handler does not run"
+                                                          : "its handler may have run, or may run later");
+    case -EHOSTDOWN:
+        return remo__fail(status, "node %u, or the node to which it forwarded call %u, has failed or left",
+                          node, number);
+    case -ENOSYS:
+        return remo__fail(status, "node %u has no handler %u; register it before the first call", node,
+                          number);
+    case -ENOTCONN: return remo__fail(status, "node %u has closed the service", node);
+    default: return remo__fail(status, "the call of handler %u at node %u has ended", number, node);
+    }
+}
+
+/* ---- start, wait, test, cancel ---- */
+
+/* The call could not be started. */
+static void discard_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                         struct remo_rpc_op *call, int status) {
+    bool holds = call->done && remo__rpc_hold_done(transport, thread);
+    if (call->done)
+        remo__rpc_unlist(transport, call);
+    remo__rpc_end_call(call, status, REMO_RPC_NOT_SENT, 0);
+    if (holds)
+        remo__mutex_unlock(transport->node, &transport->done_mutex);
+}
+
+static inline int start_call(struct remo_rpc *rpc, struct remo__thread *thread, struct remo_rpc_op *call) {
+    uint32_t depth, flags = call->done ? REMO__RPC_HAS_DONE : 0;
+    int rc = find_depth(thread, &depth);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    call->own.rpc = rpc;
+    if (remo__unlikely(thread->handling != NULL)) {
+        const struct remo__rpc_turn *turn = thread->handling;
+        call->own.deadline_ns = remo__min(call->own.deadline_ns, turn->deadline_ns);
+    }
+    call->own.head = remo__rpc_head_make(call->request_bytes, call->number, depth, 0, flags);
+    call->own.rest = remo__rpc_rest(rpc, call->node, call->own.deadline_ns);
+    call->fate = REMO_RPC_IN_FLIGHT;
+    __atomic_store_n(&call->own.state, REMO__RPC_CALL_STARTING, __ATOMIC_RELAXED);
+    if (remo__unlikely(call->done != NULL))
+        remo__rpc_list_done(rpc->transport, call);
+    rc = remo__rpc_submit(thread, call);
+    if (remo__unlikely(rc != 0))
+        discard_call(rpc->transport, thread, call, rc);
+    return rc;
+}
+
+int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call) {
+    REMO__REQUIRE(rpc);
+    REMO__REQUIRE(call);
+    if (remo__rpc_is_in_flight(call))
+        return remo__fail(-EBUSY, "the call is in flight; wait until it has ended, or cancel it");
+    call->fate = REMO_RPC_NOT_SENT;
+    struct remo__thread *thread = remo__thread(rpc->node);
+    if (!thread)
+        return call->status = remo__last_code();
+    int rc = remo__rpc_check_target(rpc, call->node, call->number, call->request, call->request_bytes);
+    if (rc != 0)
+        return call->status = rc;
+    call->own.deadline_ns = remo__deadline(call->timeout_ns);
+    return start_call(rpc, thread, call);
+}
+
+struct call_wait {
+    struct remo__rpc_transport *transport;
+    struct remo_rpc_op *call;
+};
+
+static int is_over(void *ctx) {
+    const struct call_wait *wait = ctx;
+    return remo__rpc_check_call(wait->transport, wait->call);
+}
+
+static int fail_wait(void) {
+    return remo__fail(-EDEADLK, "a handler, or a function `done`, must not wait for a call; set `done`, and "
+                                "defer the reply");
+}
+
+static inline int wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                            struct remo_rpc_op *call) {
+    struct call_wait wait = {transport, call};
+    if (remo__rpc_wait(transport, thread, is_over, &wait, call->own.deadline_ns) != 0)
+        remo__rpc_give_up(transport, call, -ETIMEDOUT);
+    return report(call);
+}
+
+static int check_started(const struct remo_rpc_op *call) {
+    if (!call || !call->own.rpc)
+        return remo__fail(-EINVAL, "cannot wait for a call: it is NULL, or was never started");
+    return 0;
+}
+
+int remo_rpc_wait(struct remo_rpc_op *call) {
+    int rc = check_started(call);
+    if (rc != 0)
+        return rc;
+    if (call->done)
+        return remo__fail(-EINVAL, "cannot wait for a call with `done`: the function is called at its end");
+    struct remo__thread *thread = remo__thread(call->own.rpc->node);
+    if (!thread)
+        return remo__last_code();
+    if (!remo__rpc_is_in_flight(call))
+        return report(call);
+    return thread->handling ? fail_wait() : wait_call(call->own.rpc->transport, thread, call);
+}
+
+int remo_rpc_test(struct remo_rpc_op *call) {
+    int rc = check_started(call);
+    if (rc != 0)
+        return rc;
+    struct remo__rpc_transport *transport = call->own.rpc->transport;
+    struct remo__thread *thread = remo__thread(call->own.rpc->node);
+    if (!thread)
+        return remo__last_code();
+    (void)remo__rpc_poll(transport, thread);
+    if (!remo__rpc_is_in_flight(call))
+        return report(call);
+    if (!call->done) {
+        if (remo__rpc_check_call(transport, call))
+            return report(call);
+        if (remo__remaining_ns(call->own.deadline_ns) == 0) {
+            remo__rpc_give_up(transport, call, -ETIMEDOUT);
+            return report(call);
+        }
+    }
+    return remo__fail_static(-EINPROGRESS, "the call has not ended");
+}
+
+static void cancel_done(struct remo__rpc_transport *transport, const struct remo__thread *thread,
+                        struct remo_rpc_op *call) {
+    bool holds = remo__rpc_hold_done(transport, thread);
+    if (remo__rpc_is_in_flight(call)) {
+        remo__rpc_unlist(transport, call);
+        remo__rpc_give_up(transport, call, -ECANCELED);
+    }
+    if (holds)
+        remo__mutex_unlock(transport->node, &transport->done_mutex);
+}
+
+void remo_rpc_cancel(struct remo_rpc_op *call) {
+    if (!call || !call->own.rpc)
+        return;
+    struct remo__rpc_transport *transport = call->own.rpc->transport;
+    struct remo__thread *thread = remo__thread(call->own.rpc->node);
+    if (!thread)
+        return;
+    if (call->done)
+        cancel_done(transport, thread, call);
+    else if (remo__rpc_is_in_flight(call))
+        remo__rpc_give_up(transport, call, -ECANCELED);
+}
+
+/* ---- call, post, serve ---- */
+
+struct target {
+    const struct remo_rpc *rpc;
+    uint32_t node;
+};
+
+static int is_connected(void *ctx) {
+    const struct target *target = ctx;
+    int rc = remo__rpc_check_connected(target->rpc, target->node);
+    return rc == 0 ? 1 : rc == -EAGAIN ? 0 : rc;
+}
+
+/* Wait until the node has opened the service. */
+static int await_target(struct remo_rpc *rpc, struct remo__thread *thread, uint32_t node,
+                        uint64_t deadline_ns) {
+    struct target target = {rpc, node};
+    int rc = remo__rpc_wait(rpc->transport, thread, is_connected, &target, deadline_ns);
+    if (rc == -ETIMEDOUT)
+        return remo__fail(rc, "node %u has not opened service %s", node, remo_channel_name(rpc->channel));
+    return rc;
+}
+
+int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *request,
+                  size_t request_bytes, void *reply, size_t cap, size_t *ret_reply_bytes,
+                  uint64_t timeout_ns) {
+    REMO__REQUIRE(rpc);
+    struct remo__thread *thread = remo__thread(rpc->node);
+    if (remo__unlikely(!thread))
+        return remo__last_code();
+    int rc = remo__rpc_check_arguments(rpc, node, number, request, request_bytes);
+    if (rc == 0 && remo__unlikely(thread->handling != NULL))
+        rc = fail_wait();
+    if (remo__unlikely(rc != 0))
+        return rc;
+    uint64_t deadline_ns = remo__deadline(timeout_ns);
+    rc = remo__rpc_check_connected(rpc, node);
+    if (remo__unlikely(rc == -EAGAIN))
+        rc = await_target(rpc, thread, node, deadline_ns);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    struct remo_rpc_op call = {.node = node,
+                               .number = number,
+                               .request = request,
+                               .request_bytes = request_bytes,
+                               .reply = reply,
+                               .reply_cap = cap};
+    call.own.deadline_ns = deadline_ns;
+    rc = start_call(rpc, thread, &call);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    rc = wait_call(rpc->transport, thread, &call);
+    if (ret_reply_bytes && (rc >= 0 || call.fate == REMO_RPC_DONE))
+        *ret_reply_bytes = call.reply_bytes;
+    return rc;
+}
+
+struct post {
+    struct remo_rpc *rpc;
+    struct remo__thread *thread;
+    uint32_t node;
+    struct remo__rpc_words words;
+    const void *data;
+};
+
+static int try_post(void *ctx) {
+    const struct post *post = ctx;
+    return remo__rpc_send_message(post->thread, post->rpc, post->node, post->words, post->data,
+                                  post->thread->handling != NULL);
+}
+
+int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data, size_t bytes) {
+    REMO__REQUIRE(rpc);
+    uint32_t depth;
+    struct remo__thread *thread = remo__thread(rpc->node);
+    if (!thread)
+        return remo__last_code();
+    int rc = remo__rpc_check_target(rpc, node, number, data, bytes);
+    if (rc == 0)
+        rc = find_depth(thread, &depth);
+    if (rc != 0)
+        return rc;
+    struct post post = {
+        .rpc = rpc,
+        .thread = thread,
+        .node = node,
+        .words = {.head = remo__rpc_head_make(bytes, number, depth, 0, REMO__RPC_POST),
+                  .call = remo__rpc_call_make(rpc->transport->rank, 0, 0),
+                  .rest = remo__rpc_rest(rpc, node, REMO_FOREVER)},
+        .data = data,
+    };
+    rc = try_post(&post);
+    if (rc == 0)
+        rc =
+            remo__rpc_wait(rpc->transport, thread, try_post, &post, remo__deadline(rpc->node->op_timeout_ns));
+    if (rc == -ETIMEDOUT)
+        return remo__fail(rc, "the ring of this node at node %u is full; nothing was sent", node);
+    return rc > 0 ? 0 : rc;
+}
+
+static int never(void *ctx) {
+    (void)ctx;
+    return 0;
+}
+
+int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns) {
+    REMO__REQUIRE(rpc);
+    struct remo__thread *thread = remo__thread(rpc->node);
+    if (!thread)
+        return remo__last_code();
+    if (thread->handling)
+        return fail_wait();
+    int rc = remo__rpc_wait(rpc->transport, thread, never, NULL, remo__deadline(timeout_ns));
+    return rc == -ETIMEDOUT ? 0 : rc;
+}

@@ -1,0 +1,343 @@
+/* rpc.h - internals of rpc: the transport of a node, and its services. docs/internals/rpc.md has the
+ * protocol.
+ *
+ * Files:  service.c, transport.c (opens the transport, callbacks), call.c, serve.c (finds requests, runs
+ *         handlers, waits), end.c (ends of calls), reply.c, send.c (requests into rings, queues, wake-ups),
+ *         slot.c (reply slots), target.c. Each uses only files that follow it.
+ * Locks:  send_mutex of a peer: the ring at that peer, and its queue. receive_mutex of a peer: the ring of
+ *         that peer here; held while its handlers run. done_mutex: held while callbacks `done` run.
+ *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call.
+ *         A thread that holds send_mutex, calls_mutex or slots_mutex neither waits nor runs user code.
+ *         Order: receive_mutex or done_mutex, calls_mutex, send_mutex, slots_mutex. */
+#pragma once
+
+#include <remo/rpc.h>
+
+#include "base/relax.h"
+#include "objects/rpc/record.h"
+
+#ifdef REMO_SIM_SMALL
+#define REMO__RPC_SLOTS 5u
+#define REMO__RPC_SLOTS_TOTAL 10u
+#define REMO__RPC_SLOTS_OF_DEPTH 1u
+#define REMO__RPC_DIRECT_NODES 2u
+#else
+#define REMO__RPC_SLOTS REMO_RPC_CALLS_MAX
+#define REMO__RPC_SLOTS_TOTAL (2 * REMO_RPC_CALLS_MAX) /* with spare ones */
+/* Reserved for the calls of handlers, at each depth above 1: a call waits only for deeper ones, so all
+ * end. */
+#define REMO__RPC_SLOTS_OF_DEPTH 64u
+#define REMO__RPC_DIRECT_NODES 8u /* up to this size of the job, a thread looks into all rings */
+#endif
+#define REMO__RPC_NO_SLOT UINT32_MAX
+#define REMO__RPC_TIME_SHIFT 10u /* times in messages: units of 1024 ns */
+#define REMO__RPC_NOTES 64u      /* bytes before each reply: one word for each forward */
+#define REMO__RPC_SLOT_BYTES \
+    (REMO__RPC_NOTES + (uint32_t)(REMO__RPC_REPLY_BYTES + REMO__RPC_DATA_MAX + 63) / 64 * 64)
+
+/* A node's memory "state". Peers change bits only on mapped fabrics, by CPU atomics; elsewhere the node
+ * itself does, when it receives an immediate. */
+#define REMO__RPC_AT_POLLERS 0u   /* u64: threads that poll for requests, awake */
+#define REMO__RPC_AT_PENDING 64u  /* [4] u64: a bit for each peer whose ring may have a request */
+#define REMO__RPC_AT_WOKEN 128u   /* [4] u64: a bit for each peer whose immediate is in flight */
+#define REMO__RPC_AT_ENDED 192u   /* [16] u64: a bit for each slot whose call has `done` and a reply */
+#define REMO__RPC_AT_CREDITS 320u /* [size] u64: position that the peer has consumed, of our ring there */
+
+struct remo__rpc_queued; /* a copied message that waits for room */
+
+/* The state for one peer; this node is a peer of its own. */
+struct remo__rpc_peer {
+    struct remo__mutex send_mutex;
+    _Atomic uint64_t position; /* of the next request; changes under send_mutex */
+    _Atomic uint64_t credit;   /* the peer has consumed the requests before this position */
+    struct {
+        struct remo_rpc_op *first, *last; /* that wait for room or a slot */
+    } calls[REMO_RPC_DEPTH_MAX];          /* by depth */
+    struct remo__rpc_queued *first_message, *last_message;
+    _Atomic uint32_t queued;   /* of both lists */
+    _Atomic bool is_unflushed; /* a thread found send_mutex held: send what is queued after its release */
+    _Atomic bool owes_wake;    /* the immediate could not be sent */
+
+    struct remo__mutex receive_mutex REMO__CACHE_ALIGNED;
+    _Atomic uint64_t consumed; /* position in the ring of the peer, here; changes under receive_mutex */
+    uint64_t key;              /* of that position */
+    _Atomic uint64_t credited; /* the last such position that was sent to the peer */
+    _Atomic bool owes_credit;
+    _Atomic bool is_missed; /* a thread found receive_mutex held: look again after its release */
+    bool is_broken;         /* a record was malformed */
+    bool owes_reply;        /* the next request has been executed; its reply was not sent */
+    uint8_t owed_kind;      /* enum remo__rpc_kind */
+    int owed_status;
+} REMO__CACHE_ALIGNED;
+
+/* `own.state` of a call. */
+enum remo__rpc_call_state {
+    REMO__RPC_CALL_IDLE, /* not started yet, or ended */
+    REMO__RPC_CALL_STARTING,
+    REMO__RPC_CALL_QUEUED,
+    REMO__RPC_CALL_SENT
+};
+
+enum remo__rpc_slot_state {
+    REMO__RPC_SLOT_FREE,
+    REMO__RPC_SLOT_BUSY,    /* a call owns it */
+    REMO__RPC_SLOT_RETIRED, /* its call has ended; a late reply or note may still arrive */
+    REMO__RPC_SLOT_LOST     /* a failed node may still write it, so it is not used again */
+};
+
+struct remo__rpc_slot {
+    _Atomic uint32_t serial; /* of its last call */
+    _Atomic uint16_t node;   /* to which the call was sent */
+    _Atomic uint16_t next;
+    _Atomic uint8_t state;
+    uint8_t depth;                      /* of its calls, less 1 */
+    _Atomic(struct remo_rpc_op *) call; /* with `done`; changes to NULL under done_mutex */
+};
+
+struct remo__rpc_transport {
+    struct remo__shared shared;
+    struct remo_node *node;
+    struct remo_channel *channel;
+    struct remo__memory *rings, *slots, *state;
+    bool mapped;
+    bool fences; /* before each message: the network does not order writes */
+    uint32_t size, rank;
+    struct remo__rpc_peer *peers;         /* [size] */
+    _Atomic(struct remo_rpc *) *services; /* [REMO__COUNTERS_MAX], by slot of the channel */
+    _Atomic uint32_t service_count;
+    _Atomic
+        uint64_t (*deferred)[REMO__RPC_SLOTS_TOTAL]; /* [size]: {u8 hops, u24 service, u32 serial}; 0: none */
+
+    _Atomic uint64_t free_slots[REMO_RPC_DEPTH_MAX] REMO__CACHE_ALIGNED; /* {u48 changes, u16 first + 1} */
+    struct remo__mutex slots_mutex;
+    _Atomic uint32_t retired_count;
+    uint32_t next_spare;
+    struct remo__rpc_slot slot[REMO__RPC_SLOTS_TOTAL];
+
+    /* what a thread that serves does besides; all zero in most calls */
+    _Atomic uint32_t chores REMO__CACHE_ALIGNED; /* queued calls and messages, and owed writes */
+    _Atomic uint32_t done_count;                 /* calls with `done` in flight */
+    struct remo__mutex calls_mutex, done_mutex;
+    struct remo_rpc_op *first_done;
+    _Atomic uint32_t timed_count; /* of those, calls with a deadline */
+    _Atomic bool must_look;       /* requests may have arrived that no thread serves */
+    _Atomic bool must_scan;       /* calls with `done` may have ended without a reply */
+    _Atomic bool missed_done;     /* a thread found done_mutex held: look again after its release */
+    struct remo__thread_observer observer;
+    uint64_t next_look_ns; /* of the service thread */
+};
+
+struct remo__rpc_counts {
+    uint64_t requests, errors, deferred, forwarded, expired;
+} REMO__CACHE_ALIGNED;
+
+struct remo__rpc_entry {
+    struct remo_rpc_handler handler;
+    struct remo__rpc_counts counts[]; /* [threads_max], by thread */
+};
+
+struct remo_rpc {
+    struct remo_channel *channel;
+    struct remo_node *node;
+    struct remo__rpc_transport *transport;
+    _Atomic(struct remo__rpc_entry *) entries[REMO_RPC_HANDLERS_MAX];
+};
+
+/* The activity of a thread, in `handling` of the thread: it runs a handler, or a callback `done`. */
+struct remo__rpc_turn {
+    struct remo__rpc_transport *transport;
+    struct remo__thread *thread;
+    struct remo_rpc *rpc;
+    struct remo__rpc_words words;
+    struct remo__rpc_counts *counts;
+    uint64_t deadline_ns;
+    uint32_t depth;   /* 0: a callback */
+    bool is_answered; /* replied, deferred or forwarded */
+};
+
+/* ---- transport.c ---- */
+
+int remo__rpc_transport_get(struct remo_node *node, struct remo__rpc_transport **ret_transport);
+
+/* Let the service thread look for chores soon. Threads: any. */
+static inline void remo__rpc_request_sweep(struct remo__rpc_transport *transport) {
+    remo__request_sweeps(transport->node);
+}
+/* The same, also for requests. */
+static inline void remo__rpc_request_look(struct remo__rpc_transport *transport) {
+    atomic_store(&transport->must_look, true);
+    remo__request_sweeps(transport->node);
+}
+
+static inline bool remo__rpc_is_up(const struct remo__rpc_transport *transport, uint32_t node) {
+    return remo__channel_is_connected(transport->channel, node);
+}
+/* Return whether the node has failed or left. A node that is neither up nor gone connects later. */
+static inline bool remo__rpc_is_gone(const struct remo__rpc_transport *transport, uint32_t node) {
+    return remo__unlikely(!remo__rpc_is_up(transport, node))
+           && remo_channel_peer(transport->channel, node) > REMO_CHANNEL_CONNECTED;
+}
+static inline char *remo__rpc_own_state(const struct remo__rpc_transport *transport, uint32_t at) {
+    return transport->state->own + at;
+}
+static inline bool remo__rpc_has_pollers(const struct remo__rpc_transport *transport) {
+    return remo__load(remo__rpc_own_state(transport, REMO__RPC_AT_POLLERS)) != 0;
+}
+
+/* ---- send.c ---- */
+
+/* Complete the earlier writes of the thread to `node`, if the network could place them after a message. A
+ * failure is transient: nothing is sent then. Errors: those of remo__fence_writer. */
+int remo__rpc_order(const struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
+/* Write a request into the ring at `node`. send_mutex is held. Returns 1, 0 (no room now), or an error. */
+int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                   const struct remo_rpc *rpc, uint32_t node, struct remo__rpc_words words, const void *data);
+/* Wake a thread at `node` that serves, unless one polls. On unmapped fabrics the write did so. */
+void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
+/* Start a call: send it, or queue it. */
+int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call);
+/* Send a request without a call. `queues`: copy and queue it if there is no room. Returns 1, 0 (no room), or
+ * an error. */
+int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
+                           struct remo__rpc_words words, const void *data, bool queues);
+/* Queue a reply or note whose write could not start: `bytes` at `offset` in the slots of `node`.
+ * `immediate`: 0, or 1 + the slot of a call with `done`. */
+int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
+                          uint64_t offset, const void *image, size_t bytes, uint32_t immediate);
+/* Remove a call from the queue. Returns whether it was there: it was not sent. */
+bool remo__rpc_unqueue(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
+/* Return room in the ring of `node` to it, by a write. receive_mutex is held. */
+void remo__rpc_return_credit(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                             uint32_t node);
+/* Send what is queued and owed, as far as possible. */
+void remo__rpc_do_chores(struct remo__rpc_transport *transport, struct remo__thread *thread);
+void remo__rpc_queues_free(struct remo__rpc_transport *transport);
+/* A queue may have room again. */
+static inline void remo__rpc_add_credit(struct remo__rpc_peer *peer, uint64_t position) {
+    uint64_t before = atomic_load_explicit(&peer->credit, memory_order_relaxed);
+    while (position > before && position <= atomic_load(&peer->position)
+           && !atomic_compare_exchange_weak(&peer->credit, &before, position))
+        continue;
+}
+
+/* ---- slot.c ---- */
+
+/* Divide the slots, all of which are free. */
+void remo__rpc_slots_init(struct remo__rpc_transport *transport);
+/* Take a slot for a call to `node` at `depth`, from 1. Returns REMO__RPC_NO_SLOT if none is free. */
+uint32_t remo__rpc_slot_take(struct remo__rpc_transport *transport, uint32_t node, uint32_t depth,
+                             uint32_t *ret_serial);
+/* The call has its reply, which was forwarded `hops` times. */
+void remo__rpc_slot_give(struct remo__rpc_transport *transport, uint32_t slot, uint32_t hops);
+/* The call has ended without a reply. `is_lost`: the node that would reply has failed. */
+void remo__rpc_slot_abandon(struct remo__rpc_transport *transport, uint32_t slot, bool is_lost);
+/* Free the retired slots whose reply has arrived, and those of failed nodes. */
+void remo__rpc_slots_reclaim(struct remo__rpc_transport *transport);
+/* Take the credit of all replies that have arrived from `node`, of any call. */
+void remo__rpc_slots_collect(struct remo__rpc_transport *transport, uint32_t node);
+/* Return whether a node that had the request of the slot's call has failed or left: the server, or a node to
+ * which it was forwarded. The request may be lost then. */
+bool remo__rpc_slot_is_orphaned(const struct remo__rpc_transport *transport, uint32_t slot);
+
+/* A reply that has arrived. */
+struct remo__rpc_reply {
+    uint64_t head, result;
+    const void *data; /* in the slot, or in the image */
+};
+/* Return whether the reply to the last call of the slot is complete. `image`: REMO__RPC_REPLY_MAX bytes for
+ * unmapped fabrics. Takes its credit. */
+bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, uint64_t *image,
+                          struct remo__rpc_reply *ret_reply);
+
+/* A call with `done` counts as sent. If its reply has arrived before, mark it as ended again. */
+void remo__rpc_slot_recheck(struct remo__rpc_transport *transport, uint32_t slot, uint32_t serial);
+
+static inline char *remo__rpc_slot_memory(const struct remo__rpc_transport *transport, uint32_t slot) {
+    return transport->slots->own + (size_t)slot * REMO__RPC_SLOT_BYTES;
+}
+static inline uint64_t remo__rpc_reply_offset(uint32_t slot) {
+    return (uint64_t)slot * REMO__RPC_SLOT_BYTES + REMO__RPC_NOTES;
+}
+/* The key of the reply to one call. */
+static inline uint64_t remo__rpc_reply_key(uint32_t slot, uint32_t serial) {
+    return remo__random_mix((uint64_t)serial << 32 | (slot + 1));
+}
+
+/* ---- serve.c ---- */
+
+/* Serve what has arrived: requests, replies to calls with `done`, chores. Returns whether there was any.
+ * Never waits. No effect in a handler. */
+bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *thread);
+/* The same in the service thread: until nothing is left of what had arrived. */
+void remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thread *thread);
+
+/* A wait of a thread that serves meanwhile. */
+struct remo__rpc_wait {
+    struct remo__rpc_transport *transport;
+    struct remo__thread *thread;
+    int (*is_over)(void *ctx); /* as `ready` of remo__wait */
+    void *ctx;
+    uint32_t spins;  /* before each remo__wait */
+    bool is_poller;  /* the thread is counted in `pollers` */
+    bool has_served; /* the wait was left because a request was found: spin again */
+};
+int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                   int (*is_over)(void *ctx), void *ctx, uint64_t deadline_ns);
+
+/* ---- target.c ---- */
+
+/* Return 0 if the arguments of a message are valid. */
+int remo__rpc_check_arguments(const struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data,
+                              size_t bytes);
+/* Return 0 if the node can be called now. */
+int remo__rpc_check_connected(const struct remo_rpc *rpc, uint32_t node);
+/* Both: return 0 if such a message can be sent to `node` now, else the error of remo_rpc_start. */
+int remo__rpc_check_target(const struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data,
+                           size_t bytes);
+/* Return the word of a request that has its service and its time. */
+uint64_t remo__rpc_rest(const struct remo_rpc *rpc, uint32_t node, uint64_t deadline_ns);
+
+/* ---- end.c ---- */
+
+static inline bool remo__rpc_is_in_flight(const struct remo_rpc_op *call) {
+    return __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE) != REMO__RPC_CALL_IDLE;
+}
+/* End the call. The caller may reuse it as soon as the state is set. */
+void remo__rpc_end_call(struct remo_rpc_op *call, int status, enum remo_rpc_fate fate, size_t reply_bytes);
+/* End the call if its reply has arrived, or cannot arrive. Returns whether it has ended. */
+bool remo__rpc_check_call(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
+/* End the call without a reply. */
+void remo__rpc_give_up(struct remo__rpc_transport *transport, struct remo_rpc_op *call, int status);
+/* Add a call to the list of calls with `done`, or remove it. */
+void remo__rpc_list_done(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
+void remo__rpc_unlist(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
+/* Keep other threads from ending calls with `done`: acquire done_mutex, unless this thread holds it,
+ * because it runs a callback. Returns whether the caller must release it. */
+bool remo__rpc_hold_done(struct remo__rpc_transport *transport, const struct remo__thread *thread);
+/* Complete calls with `done` that have ended. Returns whether there was any. */
+bool remo__rpc_complete_done(struct remo__rpc_transport *transport, struct remo__thread *thread);
+
+/* ---- reply.c ---- */
+
+/* Send the reply to the request of `words`. */
+int remo__rpc_send_reply(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                         const struct remo_rpc *rpc, const struct remo__rpc_words *words,
+                         enum remo__rpc_kind kind, int status, const void *data, size_t bytes);
+/* The service closes: answer its deferred requests. */
+void remo__rpc_abandon_deferred(const struct remo_rpc *rpc, struct remo__thread *thread);
+
+/* Change a bit of the state at `base`, the start of some node's state. Returns the word before. */
+static inline uint64_t remo__rpc_set_bit(char *base, uint32_t at, uint32_t bit) {
+    return remo__mapped_fetch_or(base + at + bit / 64 * 8, UINT64_C(1) << bit % 64);
+}
+static inline uint64_t remo__rpc_clear_bit(char *base, uint32_t at, uint32_t bit) {
+    return remo__mapped_fetch_and(base + at + bit / 64 * 8, ~(UINT64_C(1) << bit % 64));
+}
+static inline bool remo__rpc_has_bit(char *base, uint32_t at, uint32_t bit) {
+    return remo__load(base + at + bit / 64 * 8) >> bit % 64 & 1;
+}
+
+/* Add 1 to a counter that only its thread writes. */
+static inline void remo__rpc_count(uint64_t *counter) {
+    remo__count(counter, 1);
+}

@@ -1,0 +1,480 @@
+/* send.c - sends requests into the rings of peers, and queues what finds no room.
+ * Invariant: a request is written only behind all earlier ones of this node, and only over requests that the
+ * peer has consumed. So a queue keeps its order, and nothing overtakes it. */
+#include <stdlib.h>
+
+#include "objects/rpc/rpc.h"
+
+#define FENCE_TRIES 3u /* before a message fails because its fence does */
+
+/* A message of a handler, or a write that could not start. */
+struct remo__rpc_queued {
+    struct remo__rpc_queued *next;
+    const struct remo_rpc *rpc;
+    struct remo__thread *writer; /* that has queued it */
+    bool is_write;               /* a write into the slots of the node, not a request */
+    uint32_t immediate;          /* of the write; 0: a notification */
+    uint64_t offset;
+    struct remo__rpc_words words;
+    size_t bytes;
+    uint64_t data[];
+};
+
+/* ---- one request ---- */
+
+int remo__rpc_order(const struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    int rc = 0;
+    if (remo__likely(!transport->fences))
+        return 0;
+    for (uint32_t i = 0; i < FENCE_TRIES; i++)
+        if ((rc = remo__fence_writer(thread, thread, node)) == 0 || rc == -ETIMEDOUT)
+            break;
+    return rc;
+}
+
+static bool has_room(struct remo__rpc_transport *transport, uint32_t node, uint64_t position, size_t bytes) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    uint64_t end = position + remo__align_up(REMO__RPC_REQUEST_BYTES + bytes, REMO__RPC_LINE);
+    if (remo__likely(end - atomic_load_explicit(&peer->credit, memory_order_acquire) <= REMO__RPC_RING_BYTES))
+        return true;
+    remo__rpc_add_credit(peer, remo__load(remo__rpc_own_state(transport, REMO__RPC_AT_CREDITS + 8 * node)));
+    remo__rpc_slots_collect(transport, node);
+    return end - atomic_load(&peer->credit) <= REMO__RPC_RING_BYTES;
+}
+
+/* The head is stored last: it proves that the rest is complete. */
+static int write_mapped(struct remo__rpc_transport *transport, uint32_t node, uint64_t at,
+                        const struct remo__rpc_words *words, const void *data, uint64_t key) {
+    char *to = (char *)(uintptr_t)remo__memory_mapped(transport->rings, node, at);
+    if (remo__unlikely(!to))
+        return 0;
+    remo__copy_to(to + REMO__RPC_REQUEST_BYTES, data, remo__rpc_bytes(words->head));
+    remo__store(to + 16, words->call);
+    remo__store(to + 24, words->rest);
+    remo__store(to + 8, words->head ^ key);
+    remo__store(to, words->head);
+    return 1;
+}
+
+static int write_unmapped(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                          struct remo_stats *stats, uint32_t node, uint64_t at,
+                          const struct remo__rpc_words *words, const void *data, uint64_t key) {
+    uint64_t image[REMO__RPC_REQUEST_MAX / sizeof(uint64_t)];
+    struct remo__ref ref;
+    if (!remo__memory_find_now(transport->rings, thread, node, at, &ref))
+        return 0;
+    ref.stats = stats;
+    size_t bytes = remo__rpc_encode_request(image, words, data, key);
+    int rc =
+        remo__channel_write_immediate_flags(transport->channel, ref, image, bytes, 0, REMO__WRITE_TRY, NULL);
+    return rc == 0 ? 1 : rc == -ETIMEDOUT ? 0 : rc;
+}
+
+static int fail_gone(void) {
+    return remo__fail_static(-EHOSTDOWN, "the node of a remote procedure call has failed or left");
+}
+
+int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                   const struct remo_rpc *rpc, uint32_t node, struct remo__rpc_words words,
+                   const void *data) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    uint64_t position = atomic_load_explicit(&peer->position, memory_order_relaxed);
+    uint64_t key = remo__rpc_key(position), offset = remo__rpc_offset(position);
+    size_t bytes = remo__rpc_bytes(words.head);
+    if (remo__unlikely(!remo__rpc_is_up(transport, node)))
+        return remo__rpc_is_gone(transport, node) ? fail_gone() : 0;
+    if (remo__unlikely(!has_room(transport, node, position, bytes)))
+        return 0;
+    uint64_t at = (uint64_t)transport->rank * REMO__RPC_RING_SPAN + offset;
+    struct remo_stats *stats = remo__channel_counters(rpc->channel, thread);
+    words.head |= remo__rpc_lap_of(position) << 16;
+    /* before the request: a reply to another call may return its room at once */
+    atomic_store_explicit(&peer->position, remo__rpc_position_after(position, bytes), memory_order_release);
+    int rc = 1;
+    if (remo__likely(transport->mapped)) {
+        rc = write_mapped(transport, node, at, &words, data, key);
+        if (rc == 1) {
+            remo__count(&stats->writes, 1);
+            remo__count(&stats->imms, 1);
+            remo__count(&stats->bytes, REMO__RPC_REQUEST_BYTES + bytes);
+            thread->unfenced = true;
+        }
+    } else {
+        rc = write_unmapped(transport, thread, stats, node, at, &words, data, key);
+    }
+    if (remo__unlikely(rc != 1))
+        atomic_store_explicit(&peer->position, position, memory_order_relaxed);
+    if (rc < 0 && remo__rpc_is_gone(transport, node))
+        rc = fail_gone();
+    return rc;
+}
+
+/* ---- wake-ups ---- */
+
+static bool send_immediate(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                           uint32_t node) {
+    struct remo_stats discarded = {0}; /* the request has counted it */
+    struct remo__ref ref;
+    if (!remo__memory_find_now(transport->state, thread, node, 0, &ref))
+        return true; /* the node has failed or left */
+    ref.stats = &discarded;
+    int rc = remo__channel_write_immediate_flags(transport->channel, ref, NULL, 0, 0, REMO__WRITE_TRY, NULL);
+    return rc == 0 || remo__is_departure(rc);
+}
+
+/* At most one immediate of this node is on its way: until it is received, later requests need none. */
+static __attribute__((noinline)) void wake_service(struct remo__rpc_transport *transport,
+                                                   struct remo__thread *thread, uint32_t node, char *state) {
+    uint64_t bit = UINT64_C(1) << transport->rank % 64;
+    if (remo__rpc_has_bit(state, REMO__RPC_AT_WOKEN, transport->rank)
+        || (remo__rpc_set_bit(state, REMO__RPC_AT_WOKEN, transport->rank) & bit))
+        return;
+    if (send_immediate(transport, thread, node))
+        return;
+    (void)remo__rpc_clear_bit(state, REMO__RPC_AT_WOKEN, transport->rank);
+    if (!atomic_exchange(&transport->peers[node].owes_wake, true))
+        atomic_fetch_add(&transport->chores, 1);
+    remo__rpc_request_sweep(transport);
+}
+
+void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    if (!transport->mapped)
+        return;
+    char *state = (char *)(uintptr_t)remo__memory_mapped(transport->state, node, 0);
+    if (remo__unlikely(!state))
+        return;
+    remo__mapped_fence(); /* pairs with the one of a poller that leaves */
+    thread->unfenced = false;
+    if (transport->size > REMO__RPC_DIRECT_NODES
+        && !remo__rpc_has_bit(state, REMO__RPC_AT_PENDING, transport->rank))
+        (void)remo__rpc_set_bit(state, REMO__RPC_AT_PENDING, transport->rank);
+    if (remo__load(state + REMO__RPC_AT_POLLERS) == 0)
+        wake_service(transport, thread, node, state);
+}
+
+/* ---- queues ---- */
+
+static uint32_t depth_index(const struct remo_rpc_op *call) {
+    return remo__rpc_depth(call->own.head) - 1;
+}
+
+/* send_mutex is held. */
+static void append_call(struct remo__rpc_peer *peer, struct remo_rpc_op *call) {
+    uint32_t depth = depth_index(call);
+    call->own.next = NULL;
+    call->own.previous = peer->calls[depth].last;
+    if (peer->calls[depth].last)
+        peer->calls[depth].last->own.next = call;
+    else
+        peer->calls[depth].first = call;
+    peer->calls[depth].last = call;
+}
+
+/* send_mutex is held. */
+static void remove_call(struct remo__rpc_peer *peer, struct remo_rpc_op *call) {
+    uint32_t depth = depth_index(call);
+    if (call->own.previous)
+        call->own.previous->own.next = call->own.next;
+    else
+        peer->calls[depth].first = call->own.next;
+    if (call->own.next)
+        call->own.next->own.previous = call->own.previous;
+    else
+        peer->calls[depth].last = call->own.previous;
+}
+
+static void count_queued(struct remo__rpc_transport *transport, struct remo__rpc_peer *peer) {
+    atomic_fetch_add(&peer->queued, 1);
+    atomic_fetch_add(&transport->chores, 1);
+    remo__rpc_request_sweep(transport);
+}
+
+static void uncount_queued(struct remo__rpc_transport *transport, struct remo__rpc_peer *peer) {
+    atomic_fetch_sub(&peer->queued, 1);
+    atomic_fetch_sub(&transport->chores, 1);
+}
+
+/* Send a call. send_mutex is held. Returns as remo__rpc_send. */
+static int send_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                     struct remo_rpc_op *call) {
+    uint32_t serial, slot = remo__rpc_slot_take(transport, call->node, depth_index(call) + 1, &serial);
+    if (slot == REMO__RPC_NO_SLOT)
+        return 0;
+    struct remo__rpc_words words = {.head = call->own.head,
+                                    .call = remo__rpc_call_make(transport->rank, slot, serial),
+                                    .rest = call->own.rest};
+    call->own.slot = slot;
+    if (remo__unlikely(call->done != NULL))
+        atomic_store(&transport->slot[slot].call, call);
+    int rc = remo__rpc_send(transport, thread, call->own.rpc, call->node, words, call->request);
+    if (rc == 1) {
+        bool has_done = call->done != NULL; /* from here on the call may end, and be reused */
+        __atomic_store_n(&call->own.state, REMO__RPC_CALL_SENT, __ATOMIC_SEQ_CST);
+        if (remo__unlikely(has_done))
+            remo__rpc_slot_recheck(transport, slot, serial);
+    } else {
+        atomic_store(&transport->slot[slot].call, NULL);
+        remo__rpc_slot_give(transport, slot, 0);
+    }
+    return rc;
+}
+
+/* ---- what is queued ---- */
+
+/* A queued message must not overtake the earlier writes of the thread that queued it. send_mutex is held. */
+static bool may_send_for(const struct remo__rpc_transport *transport, struct remo__thread *thread,
+                         struct remo__thread *writer, uint32_t node) {
+    return transport->mapped || writer == thread || remo__fence_writer(thread, writer, node) == 0;
+}
+
+/* Send the first message of the queue. Returns 1 if it can be removed. send_mutex is held. */
+static int send_queued(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                       const struct remo__rpc_queued *message) {
+    struct remo__ref ref;
+    if (!remo__rpc_is_up(transport, node))
+        return remo__rpc_is_gone(transport, node);
+    if (!may_send_for(transport, thread, message->writer, node))
+        return 0;
+    if (!message->is_write)
+        return remo__rpc_send(transport, thread, message->rpc, node, message->words, message->data);
+    if (!remo__memory_find_now(transport->slots, thread, node, message->offset, &ref))
+        return 0;
+    ref.stats = remo__channel_counters(message->rpc->channel, thread);
+    const uint32_t flags = REMO__WRITE_NOTIFY | REMO__WRITE_TRY;
+    int rc = message->immediate > 0
+                 ? remo__channel_write_immediate_flags(transport->channel, ref, message->data, message->bytes,
+                                                       message->immediate, REMO__WRITE_TRY, NULL)
+                 : remo__op_write(ref, message->data, message->bytes, flags, 0, NULL);
+    return rc == 0 || remo__is_departure(rc) ? 1 : 0;
+}
+
+/* Send the calls of one depth that wait, as far as possible. send_mutex is held. */
+static bool flush_calls(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                        uint32_t depth) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    struct remo_rpc_op *call;
+    bool has_sent = false;
+    while ((call = peer->calls[depth].first) != NULL
+           && may_send_for(transport, thread, call->own.thread, node)) {
+        struct remo_rpc_op *next = call->own.next; /* the owner may reuse the call as soon as it is sent */
+        if (send_call(transport, thread, call) != 1)
+            break;
+        peer->calls[depth].first = next;
+        if (next)
+            next->own.previous = NULL;
+        else
+            peer->calls[depth].last = NULL;
+        uncount_queued(transport, peer);
+        has_sent = true;
+    }
+    return has_sent;
+}
+
+/* Messages and deeper calls go first: others wait for them. send_mutex is held. */
+static bool flush_locked(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    bool has_sent = false;
+    while (peer->first_message && send_queued(transport, thread, node, peer->first_message) == 1) {
+        struct remo__rpc_queued *message = peer->first_message;
+        peer->first_message = message->next;
+        if (!message->next)
+            peer->last_message = NULL;
+        free(message);
+        uncount_queued(transport, peer);
+        has_sent = true;
+    }
+    for (uint32_t depth = REMO_RPC_DEPTH_MAX; depth-- > 0 && remo__rpc_is_up(transport, node);)
+        has_sent |= flush_calls(transport, thread, node, depth);
+    return has_sent;
+}
+
+/* As lock_ring in serve.c. */
+static bool lock_peer(struct remo__rpc_peer *peer) {
+    if (remo__likely(remo__mutex_try_lock(&peer->send_mutex)))
+        return true;
+    atomic_store(&peer->is_unflushed, true);
+    return remo__mutex_try_lock(&peer->send_mutex);
+}
+
+static void flush_queue(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    bool has_sent = false;
+    do {
+        if (!lock_peer(peer))
+            break;
+        has_sent |= flush_locked(transport, thread, node);
+        remo__mutex_unlock(transport->node, &peer->send_mutex);
+    } while (atomic_exchange(&peer->is_unflushed, false) && atomic_load(&peer->queued) > 0);
+    if (has_sent)
+        remo__rpc_wake(transport, thread, node);
+}
+
+/* Release send_mutex. `is_first`: the first call of its queue was appended. Its slot may have been freed
+ * before, by a thread that saw nothing queued, so try again. */
+static void unlock_peer(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                        bool is_first) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    remo__mutex_unlock(transport->node, &peer->send_mutex);
+    if (remo__unlikely(is_first)
+        || (remo__unlikely(atomic_load(&peer->queued) > 0) && atomic_exchange(&peer->is_unflushed, false)))
+        flush_queue(transport, thread, node);
+}
+
+/* ---- sending, or queueing ---- */
+
+int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
+    struct remo__rpc_transport *transport = call->own.rpc->transport;
+    uint32_t node = call->node; /* the call may end, and be reused, as soon as it is sent */
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    int rc = remo__rpc_order(transport, thread, node);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
+    bool is_first = remo__likely(atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
+                    || !peer->calls[depth_index(call)].first;
+    if (is_first)
+        rc = send_call(transport, thread, call);
+    if (remo__unlikely(rc == 0)) {
+        call->own.thread = thread;
+        __atomic_store_n(&call->own.state, REMO__RPC_CALL_QUEUED, __ATOMIC_RELEASE);
+        append_call(peer, call);
+        count_queued(transport, peer);
+    }
+    unlock_peer(transport, thread, node, is_first && rc == 0);
+    if (remo__likely(rc == 1))
+        remo__rpc_wake(transport, thread, node);
+    return rc < 0 ? rc : 0;
+}
+
+bool remo__rpc_unqueue(struct remo__rpc_transport *transport, struct remo_rpc_op *call) {
+    struct remo__rpc_peer *peer = &transport->peers[call->node];
+    (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
+    bool was_queued = __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE) == REMO__RPC_CALL_QUEUED;
+    if (was_queued) {
+        remove_call(peer, call);
+        uncount_queued(transport, peer);
+    }
+    remo__mutex_unlock(transport->node, &peer->send_mutex);
+    if (atomic_load(&peer->queued) > 0 && atomic_exchange(&peer->is_unflushed, false))
+        remo__rpc_request_look(transport); /* this thread may hold calls_mutex */
+    return was_queued;
+}
+
+/* Copy a message and append it. send_mutex is held. */
+static int queue_message(struct remo__rpc_transport *transport, struct remo__rpc_peer *peer,
+                         const struct remo__rpc_queued *model, const void *data) {
+    uint32_t count = atomic_load(&peer->queued);
+    if (!model->is_write && count >= REMO_RPC_QUEUED_MAX)
+        return remo__fail(-ENOBUFS, "%u messages of handlers wait for room at the node already", count);
+    struct remo__rpc_queued *message = malloc(sizeof *message + model->bytes);
+    if (!message)
+        return remo__fail(-ENOMEM, "no memory to queue a message");
+    *message = *model;
+    message->next = NULL;
+    if (model->bytes > 0)
+        memcpy(message->data, data, model->bytes);
+    if (peer->last_message)
+        peer->last_message->next = message;
+    else
+        peer->first_message = message;
+    peer->last_message = message;
+    count_queued(transport, peer);
+    return 0;
+}
+
+int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
+                           struct remo__rpc_words words, const void *data, bool queues) {
+    struct remo__rpc_transport *transport = rpc->transport;
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    struct remo__rpc_queued model = {
+        .rpc = rpc, .writer = thread, .words = words, .bytes = remo__rpc_bytes(words.head)};
+    int rc = remo__rpc_order(transport, thread, node);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
+    if (atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
+        rc = remo__rpc_send(transport, thread, rpc, node, words, data);
+    else if (remo__rpc_is_gone(transport, node))
+        rc = fail_gone(); /* what is queued there stays until its callers look */
+    bool is_sent = rc == 1;
+    if (rc == 0 && queues && (rc = queue_message(transport, peer, &model, data)) == 0)
+        rc = 1;
+    unlock_peer(transport, thread, node, false);
+    if (is_sent)
+        remo__rpc_wake(transport, thread, node);
+    return rc;
+}
+
+int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
+                          uint64_t offset, const void *image, size_t bytes, uint32_t immediate) {
+    struct remo__rpc_transport *transport = rpc->transport;
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    struct remo__rpc_queued model = {.rpc = rpc,
+                                     .writer = thread,
+                                     .is_write = true,
+                                     .immediate = immediate,
+                                     .offset = offset,
+                                     .bytes = bytes};
+    (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
+    int rc = queue_message(transport, peer, &model, image);
+    unlock_peer(transport, thread, node, false);
+    return rc;
+}
+
+/* ---- chores ---- */
+
+static void pay_wake(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    atomic_fetch_sub(&transport->chores, 1);
+    remo__rpc_wake(transport, thread, node);
+}
+
+void remo__rpc_return_credit(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                             uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    uint64_t position = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
+    struct remo__ref ref;
+    int rc = 0;
+    if (remo__memory_find_now(transport->state, thread, node, REMO__RPC_AT_CREDITS + 8 * transport->rank,
+                              &ref))
+        rc = transport->mapped ? remo__write(ref, &position, sizeof position, REMO__WRITE_NOTIFY, NULL)
+                               : remo__op_write(ref, &position, sizeof position,
+                                                REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
+    bool owes = rc != 0 && !remo__is_departure(rc);
+    if (!owes)
+        atomic_store_explicit(&peer->credited, position, memory_order_relaxed);
+    if (atomic_exchange(&peer->owes_credit, owes) == owes)
+        return;
+    if (owes)
+        atomic_fetch_add(&transport->chores, 1);
+    else
+        atomic_fetch_sub(&transport->chores, 1);
+    if (owes)
+        remo__rpc_request_sweep(transport);
+}
+
+void remo__rpc_do_chores(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    if (!transport->mapped)
+        (void)remo__slots_progress(thread); /* attempts that do not wait need free slots */
+    for (uint32_t node = 0; node < transport->size; node++) {
+        struct remo__rpc_peer *peer = &transport->peers[node];
+        if (atomic_load(&peer->queued) > 0)
+            flush_queue(transport, thread, node);
+        if (atomic_load(&peer->owes_wake) && atomic_exchange(&peer->owes_wake, false))
+            pay_wake(transport, thread, node);
+        if (atomic_load(&peer->owes_credit) && remo__mutex_try_lock(&peer->receive_mutex)) {
+            remo__rpc_return_credit(transport, thread, node);
+            remo__mutex_unlock(transport->node, &peer->receive_mutex);
+        }
+    }
+}
+
+void remo__rpc_queues_free(struct remo__rpc_transport *transport) {
+    for (uint32_t node = 0; node < transport->size; node++) {
+        struct remo__rpc_queued *message = transport->peers[node].first_message;
+        while (message) {
+            struct remo__rpc_queued *next = message->next;
+            free(message);
+            message = next;
+        }
+    }
+}

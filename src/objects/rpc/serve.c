@@ -1,0 +1,362 @@
+/* serve.c - finds requests in the rings of this node, and runs their handlers.
+ * Invariants: a request is executed under receive_mutex of its ring, once, if its sender is not cut off. A
+ * thread that stops to serve looks again after it has announced that, so a thread finds each request. */
+#include <stdlib.h>
+
+#include "objects/rpc/rpc.h"
+
+#define REQUESTS_PER_TURN 64u /* of one ring, before the others are looked at */
+#define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_TURN + 1)
+#define FOUND_PER_LOOK 64u /* requests that a wait serves between two looks at its deadline */
+#ifdef REMO_SIM
+#define SPINS_BEFORE_WAIT 0u
+#else
+#define SPINS_BEFORE_WAIT 200u /* of a wait, without the cost of remo__wait */
+#endif
+
+/* ---- one request ---- */
+
+/* Return whether a request may still be executed, and set the deadline of its handler. */
+static bool is_in_time(struct remo__rpc_turn *turn, uint32_t time) {
+    turn->deadline_ns = REMO_FOREVER;
+    if (remo__likely(time == 0))
+        return true;
+    uint64_t now = remo__now_ns();
+    uint32_t start = turn->transport->mapped ? (uint32_t)(now >> REMO__RPC_TIME_SHIFT) : 0;
+    int32_t left = (int32_t)(time - start);
+    if (left <= 0)
+        return false;
+    turn->deadline_ns = now + ((uint64_t)left << REMO__RPC_TIME_SHIFT);
+    return true;
+}
+
+/* Send the reply that the handler has left to this thread, or that refuses the request. Returns false if
+ * it cannot be sent or queued now: then the request stays in its ring, and the next look sends the reply. */
+static bool answer(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer, enum remo__rpc_kind kind,
+                   int status) {
+    if (turn->is_answered || (remo__rpc_flags(turn->words.head) & REMO__RPC_POST))
+        return true;
+    int rc =
+        remo__rpc_send_reply(turn->transport, turn->thread, turn->rpc, &turn->words, kind, status, NULL, 0);
+    if (remo__likely(rc == 0 || rc == -EHOSTDOWN))
+        return true;
+    peer->owed_kind = kind;
+    peer->owed_status = status;
+    peer->owes_reply = true;
+    remo__rpc_request_look(turn->transport);
+    return false;
+}
+
+static bool run_handler(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer,
+                        struct remo__rpc_entry *entry, const void *data) {
+    bool is_post = remo__rpc_flags(turn->words.head) & REMO__RPC_POST;
+    struct remo_rpc_request request = {.node = remo__rpc_origin(turn->words.call),
+                                       .number = remo__rpc_number(turn->words.head),
+                                       .data = data,
+                                       .bytes = remo__rpc_bytes(turn->words.head),
+                                       .state = turn};
+    remo__rpc_count(&turn->counts->requests);
+    turn->thread->handling = turn;
+    int status = entry->handler.run(entry->handler.ctx, &request);
+    turn->thread->handling = NULL;
+    if (status < 0 && (is_post || !turn->is_answered))
+        remo__rpc_count(&turn->counts->errors);
+    return answer(turn, peer, REMO__RPC_REPLIED, status);
+}
+
+/* All services are known by the slot of their channel. A service that closes waits until this thread releases
+ * receive_mutex. */
+static struct remo_rpc *find_service(const struct remo__rpc_transport *transport, uint32_t id) {
+    struct remo_rpc *rpc =
+        atomic_load_explicit(&transport->services[id % REMO__COUNTERS_MAX], memory_order_acquire);
+    return rpc && rpc->channel->id == id ? rpc : NULL;
+}
+
+/* Returns whether the request has left its ring. */
+static bool execute(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                    struct remo__rpc_peer *peer, const struct remo__rpc_words *words, const void *data) {
+    struct remo__rpc_turn turn = {.transport = transport,
+                                  .thread = thread,
+                                  .words = *words,
+                                  .depth = remo__rpc_depth(words->head),
+                                  .rpc = find_service(transport, remo__rpc_service(words->rest))};
+    if (remo__unlikely(peer->owes_reply)) {
+        peer->owes_reply = false;
+        return answer(&turn, peer, peer->owed_kind, peer->owed_status);
+    }
+    if (remo__unlikely(!turn.rpc))
+        return answer(&turn, peer, REMO__RPC_REFUSED, -ENOTCONN);
+    uint32_t number = remo__rpc_number(words->head);
+    struct remo__rpc_entry *entry =
+        number < REMO_RPC_HANDLERS_MAX
+            ? atomic_load_explicit(&turn.rpc->entries[number], memory_order_acquire)
+            : NULL;
+    if (remo__unlikely(!entry))
+        return answer(&turn, peer, REMO__RPC_REFUSED, -ENOSYS);
+    turn.counts = &entry->counts[thread->index];
+    if (remo__likely(is_in_time(&turn, remo__rpc_time(words->rest))))
+        return run_handler(&turn, peer, entry, data);
+    remo__rpc_count(&turn.counts->expired);
+    return answer(&turn, peer, REMO__RPC_REFUSED, -ETIMEDOUT);
+}
+
+/* ---- one ring ---- */
+
+static const char *next_record(const struct remo__rpc_transport *transport, uint32_t node,
+                               uint64_t position) {
+    return transport->rings->own + (size_t)node * REMO__RPC_RING_SPAN + remo__rpc_offset(position);
+}
+
+/* Return whether the ring may have a request: a load, without a lock. */
+static inline bool has_record(const struct remo__rpc_transport *transport, uint32_t node) {
+    uint64_t position = atomic_load_explicit(&transport->peers[node].consumed, memory_order_relaxed);
+    return remo__rpc_lap(remo__load(next_record(transport, node, position))) == remo__rpc_lap_of(position);
+}
+
+/* Stop to read a ring: its sender writes something else than requests. */
+static void break_ring(struct remo__rpc_transport *transport, uint32_t node) {
+    transport->peers[node].is_broken = true;
+    remo__log(&transport->node->log, REMO_LOG_ERROR,
+              "node %u sent a malformed request; its requests are no longer served; start all nodes from the "
+              "same build",
+              node);
+}
+
+static bool is_valid(const struct remo__rpc_transport *transport, const struct remo__rpc_words *words) {
+    return remo__rpc_origin(words->call) < transport->size
+           && remo__rpc_slot(words->call) < REMO__RPC_SLOTS_TOTAL
+           && remo__rpc_hops(words->head) <= REMO_RPC_DEPTH_MAX;
+}
+
+/* Execute the next request of a ring, if it is complete. receive_mutex is held. */
+static bool serve_next(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    uint64_t position = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
+    const char *record = next_record(transport, node, position), *data;
+    uint64_t image[REMO__RPC_REQUEST_MAX / sizeof(uint64_t)];
+    struct remo__rpc_words words = {.head = remo__load(record)};
+    if (remo__rpc_lap(words.head) != remo__rpc_lap_of(position)
+        || remo__rpc_bytes(words.head) > REMO__RPC_DATA_MAX)
+        return false;
+    if (remo__likely(transport->mapped)) {
+        if (remo__load(record + 8) != (words.head ^ peer->key))
+            return false;
+        words.call = remo__load(record + 16);
+        words.rest = remo__load(record + 24);
+        data = record + REMO__RPC_REQUEST_BYTES;
+    } else {
+        if (!remo__rpc_decode_request(record, words.head, peer->key, image))
+            return false;
+        words.call = image[0];
+        words.rest = image[1];
+        data = (const char *)(image + 2);
+    }
+    if (remo__unlikely(!remo__rpc_is_up(transport, node) || peer->is_broken))
+        return false; /* cut off; or not connected yet, then on_connect looks again */
+    if (remo__unlikely(!is_valid(transport, &words))) {
+        break_ring(transport, node);
+        return false;
+    }
+    uint32_t origin = remo__rpc_origin(words.call);
+    bool has_caller = remo__likely(origin == node) || remo__rpc_is_up(transport, origin);
+    if (remo__unlikely(!has_caller && !remo__rpc_is_gone(transport, origin)))
+        return false; /* forwarded here before its caller has connected */
+    if (remo__likely(has_caller) && !execute(transport, thread, peer, &words, data))
+        return false;
+    position = remo__rpc_position_after(position, remo__rpc_bytes(words.head));
+    peer->key = remo__rpc_key(position);
+    atomic_store_explicit(&peer->consumed, position, memory_order_release);
+    return true;
+}
+
+/* receive_mutex is held. */
+static uint32_t serve_some(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                           uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    uint32_t count = 0;
+    while (count < REQUESTS_PER_TURN && serve_next(transport, thread, node))
+        count++;
+    uint64_t uncredited = atomic_load_explicit(&peer->consumed, memory_order_relaxed)
+                          - atomic_load_explicit(&peer->credited, memory_order_relaxed);
+    if (remo__unlikely((int64_t)uncredited >= REMO__RPC_RING_BYTES / 2))
+        remo__rpc_return_credit(transport, thread, node);
+    return count;
+}
+
+/* Acquire the mutex, or leave the ring to its holder, which looks again after the release. The second attempt
+ * is necessary: the holder may have released the mutex before the store. */
+static bool lock_ring(struct remo__rpc_peer *peer) {
+    if (remo__likely(remo__mutex_try_lock(&peer->receive_mutex)))
+        return true;
+    atomic_store(&peer->is_missed, true);
+    return remo__mutex_try_lock(&peer->receive_mutex);
+}
+
+/* Returns whether a request was executed. */
+static __attribute__((noinline)) bool serve_ring(struct remo__rpc_transport *transport,
+                                                 struct remo__thread *thread, uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    struct remo__last_error discarded, *before = remo__last_error_of_task;
+    uint32_t count = 0, more;
+    discarded.sentence = NULL; /* what fails here is no failure of the caller */
+    discarded.code = 0;
+    remo__last_error_of_task = &discarded;
+    do {
+        if (!lock_ring(peer))
+            break;
+        more = serve_some(transport, thread, node);
+        remo__mutex_unlock(transport->node, &peer->receive_mutex);
+        count += more;
+    } while (more > 0 && count < REQUESTS_PER_TURN && has_record(transport, node));
+    remo__last_error_of_task = before;
+    if (remo__unlikely(atomic_load(&peer->is_missed)) && atomic_exchange(&peer->is_missed, false)
+        && has_record(transport, node) && remo__rpc_is_up(transport, node))
+        remo__rpc_request_look(transport);
+    return count > 0;
+}
+
+/* ---- all rings ---- */
+
+/* In large jobs a bit for each ring states where a request may be. A bit whose ring has more stays set. */
+static bool serve_pending(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    bool found = false;
+    for (uint32_t first = 0; first < transport->size; first += 64) {
+        char *word = remo__rpc_own_state(transport, REMO__RPC_AT_PENDING + first / 64 * 8);
+        if (remo__load(word) == 0)
+            continue;
+        for (uint64_t bits = remo__mapped_fetch_and(word, 0); bits != 0; bits &= bits - 1) {
+            uint32_t node = first + (uint32_t)__builtin_ctzll(bits);
+            if (node >= transport->size || !has_record(transport, node))
+                continue;
+            if (serve_ring(transport, thread, node))
+                found = true;
+            if (has_record(transport, node) && remo__rpc_is_up(transport, node))
+                (void)remo__mapped_fetch_or(word, bits & -bits);
+        }
+    }
+    return found;
+}
+
+static inline bool serve_rings(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    bool found = false;
+    if (remo__unlikely(transport->size > REMO__RPC_DIRECT_NODES))
+        return serve_pending(transport, thread);
+    for (uint32_t node = 0; node < transport->size; node++)
+        if (remo__unlikely(has_record(transport, node)) && serve_ring(transport, thread, node))
+            found = true;
+    return found;
+}
+
+static __attribute__((noinline)) bool serve_others(struct remo__rpc_transport *transport,
+                                                   struct remo__thread *thread) {
+    struct remo__last_error discarded, *before = remo__last_error_of_task;
+    discarded.sentence = NULL;
+    discarded.code = 0;
+    remo__last_error_of_task = &discarded;
+    bool found = atomic_load(&transport->done_count) > 0 && remo__rpc_complete_done(transport, thread);
+    /* afterwards: a queued call may wait for the slot of a call that has ended now */
+    if (atomic_load(&transport->chores) > 0)
+        remo__rpc_do_chores(transport, thread);
+    remo__last_error_of_task = before;
+    return found;
+}
+
+static inline bool poll(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    if (remo__unlikely(thread->handling != NULL))
+        return false;
+    bool found = serve_rings(transport, thread);
+    if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0
+                       || atomic_load_explicit(&transport->done_count, memory_order_relaxed) > 0))
+        found |= serve_others(transport, thread);
+    return found;
+}
+
+bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    bool found = poll(transport, thread);
+    if (found)
+        remo__service_relieve(transport->node);
+    return found;
+}
+
+/* A sender that does not pause does not keep the service thread: requests that arrive later have another
+ * immediate. */
+void remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    for (uint32_t pass = 0; pass < PASSES_MAX && poll(transport, thread); pass++)
+        continue;
+}
+
+/* ---- waiting ---- */
+
+static char *pollers(const struct remo__rpc_transport *transport) {
+    return remo__rpc_own_state(transport, REMO__RPC_AT_POLLERS);
+}
+
+/* A sender that finds the thread counted wakes no other, so the thread looks again after it has left. The
+ * atomic is a full fence, which pairs with that of remo__rpc_wake. */
+static void leave_pollers(struct remo__rpc_wait *wait) {
+    if (!wait->is_poller)
+        return;
+    wait->is_poller = false;
+    (void)remo__mapped_fetch_add(pollers(wait->transport), -UINT64_C(1));
+    remo__rpc_poll_all(wait->transport, wait->thread);
+}
+
+static void join_pollers(struct remo__rpc_wait *wait) {
+    if (wait->is_poller)
+        return;
+    wait->is_poller = true;
+    (void)remo__mapped_fetch_add(pollers(wait->transport), 1);
+}
+
+/* A wait condition. A task does not count: its thread may run another one for long. */
+static int serve_and_check(void *ctx) {
+    struct remo__rpc_wait *wait = ctx;
+    if (remo__wait_is_last_check())
+        leave_pollers(wait);
+    else if (!remo__scheduler)
+        join_pollers(wait);
+    bool found = remo__rpc_poll(wait->transport, wait->thread);
+    int rc = wait->is_over(wait->ctx);
+    wait->has_served = rc == 0 && found && wait->spins > 0;
+    return wait->has_served ? 1 : rc;
+}
+
+/* Serve until the condition holds, or no request has arrived for a short time. */
+static int spin(struct remo__rpc_wait *wait, uint64_t deadline_ns) {
+    uint32_t found = 0;
+    int rc = 0;
+    if (wait->spins > 0)
+        join_pollers(wait);
+    for (uint32_t i = 0; i < wait->spins && rc == 0; i++) {
+        rc = wait->is_over(wait->ctx);
+        if (rc != 0)
+            break;
+        if (!remo__rpc_poll(wait->transport, wait->thread)) {
+            remo__relax();
+            continue;
+        }
+        if (++found % FOUND_PER_LOOK == 0 && remo__remaining_ns(deadline_ns) == 0)
+            break;
+        i = 0;
+    }
+    return rc;
+}
+
+int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                   int (*is_over)(void *ctx), void *ctx, uint64_t deadline_ns) {
+    struct remo__rpc_wait wait = {.transport = transport, .thread = thread, .is_over = is_over, .ctx = ctx};
+    int rc;
+    if (!remo__scheduler)
+        wait.spins = remo__min(transport->node->threads->spins, SPINS_BEFORE_WAIT);
+    do {
+        wait.has_served = false;
+        rc = transport->mapped ? spin(&wait, deadline_ns) : 0;
+        if (rc == 0)
+            rc = remo__wait(transport->node, serve_and_check, &wait, deadline_ns);
+    } while (rc == 0 && wait.has_served && remo__remaining_ns(deadline_ns) > 0);
+    rc = rc > 0 ? 0 : rc == 0 && wait.has_served ? -ETIMEDOUT : rc;
+    leave_pollers(&wait);
+    if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
+        (void)remo__rpc_poll(transport, thread); /* a queued call may wait for the slot of this call */
+    return rc;
+}

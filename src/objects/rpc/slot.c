@@ -1,0 +1,220 @@
+/* slot.c - the slots into which peers write the replies to the calls of this node.
+ * Invariant: a slot is used again only when no message of its last call can still be written into it. */
+#include "objects/rpc/rpc.h"
+
+/* ---- free slots: a stack, whose word also counts its changes ---- */
+
+static uint32_t pop(struct remo__rpc_transport *transport, uint32_t depth) {
+    _Atomic uint64_t *stack = &transport->free_slots[depth - 1];
+    uint64_t seen = atomic_load_explicit(stack, memory_order_acquire), next;
+    uint32_t first;
+    do {
+        first = seen & 0xffff;
+        if (first == 0)
+            return REMO__RPC_NO_SLOT;
+        next = (seen & ~UINT64_C(0xffff)) + 0x10000
+               + atomic_load_explicit(&transport->slot[first - 1].next, memory_order_relaxed);
+    } while (!atomic_compare_exchange_weak_explicit(stack, &seen, next, memory_order_acquire,
+                                                    memory_order_acquire));
+    return first - 1;
+}
+
+static void push(struct remo__rpc_transport *transport, uint32_t slot) {
+    _Atomic uint64_t *stack = &transport->free_slots[transport->slot[slot].depth];
+    uint64_t seen = atomic_load_explicit(stack, memory_order_relaxed), next;
+    atomic_store_explicit(&transport->slot[slot].state, REMO__RPC_SLOT_FREE, memory_order_relaxed);
+    do {
+        atomic_store_explicit(&transport->slot[slot].next, seen & 0xffff, memory_order_relaxed);
+        next = (seen & ~UINT64_C(0xffff)) + 0x10000 + slot + 1;
+    } while (!atomic_compare_exchange_weak_explicit(stack, &seen, next, memory_order_release,
+                                                    memory_order_relaxed));
+    if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
+        remo__wake(transport->node); /* a queued call may wait for it */
+}
+
+void remo__rpc_slots_init(struct remo__rpc_transport *transport) {
+    const uint32_t reserved = (REMO_RPC_DEPTH_MAX - 1) * REMO__RPC_SLOTS_OF_DEPTH;
+    for (uint32_t slot = REMO__RPC_SLOTS; slot-- > 0;) {
+        transport->slot[slot].depth = (uint8_t)(slot < reserved ? 1 + slot / REMO__RPC_SLOTS_OF_DEPTH : 0);
+        push(transport, slot);
+    }
+    transport->next_spare = REMO__RPC_SLOTS;
+}
+
+static uint32_t serial_of(const struct remo__rpc_transport *transport, uint32_t slot) {
+    return atomic_load_explicit(&transport->slot[slot].serial, memory_order_relaxed);
+}
+
+/* A serial is never 0, so that zeroed memory is no reply. */
+uint32_t remo__rpc_slot_take(struct remo__rpc_transport *transport, uint32_t node, uint32_t depth,
+                             uint32_t *ret_serial) {
+    uint32_t index = pop(transport, depth);
+    if (remo__unlikely(index == REMO__RPC_NO_SLOT) && atomic_load(&transport->retired_count) > 0) {
+        remo__rpc_slots_reclaim(transport);
+        index = pop(transport, depth);
+    }
+    if (remo__unlikely(index == REMO__RPC_NO_SLOT))
+        return REMO__RPC_NO_SLOT;
+    struct remo__rpc_slot *slot = &transport->slot[index];
+    uint32_t serial = serial_of(transport, index) + 1;
+    serial = serial != 0 ? serial : 1;
+    atomic_store_explicit(&slot->node, (uint16_t)node, memory_order_relaxed);
+    atomic_store_explicit(&slot->serial, serial, memory_order_relaxed);
+    atomic_store_explicit(&slot->state, REMO__RPC_SLOT_BUSY, memory_order_release);
+    *ret_serial = serial;
+    return index;
+}
+
+/* ---- what has arrived ---- */
+
+/* Return the word that node number `hop` wrote when it forwarded the call, or 0. */
+static uint64_t note_of(const struct remo__rpc_transport *transport, uint32_t slot, uint32_t hop) {
+    uint64_t note = remo__load(remo__rpc_slot_memory(transport, slot) + hop * sizeof note);
+    return note >> 32 == serial_of(transport, slot) ? note : 0;
+}
+
+/* Return the node that writes note number `hop`. */
+static uint32_t writer_of(const struct remo__rpc_transport *transport, uint32_t slot, uint32_t hop) {
+    uint32_t node =
+        hop > 0 ? (uint32_t)note_of(transport, slot, hop - 1) & 0xffff : transport->slot[slot].node;
+    return node < transport->size ? node : transport->rank;
+}
+
+/* Return the number of notes in succession, at most `hops`. */
+static uint32_t count_notes(const struct remo__rpc_transport *transport, uint32_t slot, uint32_t hops) {
+    uint32_t hop = 0;
+    while (hop < hops && note_of(transport, slot, hop) != 0)
+        hop++;
+    return hop;
+}
+
+/* A node executes no request of a node that it has cut off. So if a node fails that has forwarded the
+ * request, the next one may have it, or not. */
+bool remo__rpc_slot_is_orphaned(const struct remo__rpc_transport *transport, uint32_t slot) {
+    if (remo__rpc_is_gone(transport, transport->slot[slot].node))
+        return true;
+    for (uint32_t hop = 0; hop < REMO_RPC_DEPTH_MAX; hop++)
+        if (note_of(transport, slot, hop) != 0
+            && remo__rpc_is_gone(transport, writer_of(transport, slot, hop + 1)))
+            return true;
+    return false;
+}
+
+/* The position is known modulo 2^32 lines. */
+static void take_credit(struct remo__rpc_transport *transport, uint64_t head, uint64_t result) {
+    uint32_t node = head >> 24 & 0xff;
+    if (node >= transport->size)
+        return;
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    uint64_t known = atomic_load_explicit(&peer->credit, memory_order_relaxed);
+    int32_t more = (int32_t)((uint32_t)(result >> 32) - (uint32_t)(known / REMO__RPC_LINE));
+    if (more > 0)
+        remo__rpc_add_credit(peer, known + (uint64_t)more * REMO__RPC_LINE);
+}
+
+bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, uint64_t *image,
+                          struct remo__rpc_reply *ret_reply) {
+    const char *reply = remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES;
+    uint64_t head = remo__load(reply);
+    uint32_t serial = serial_of(transport, slot);
+    if (head >> 32 != serial)
+        return false;
+    if (remo__unlikely((head & 0xffff) > REMO__RPC_DATA_MAX))
+        return false; /* malformed: the call times out */
+    if (transport->mapped) {
+        *ret_reply = (struct remo__rpc_reply){head, remo__load(reply + 16), reply + REMO__RPC_REPLY_BYTES};
+    } else {
+        if (!remo__rpc_decode_reply(reply, head, remo__rpc_reply_key(slot, serial), image))
+            return false;
+        *ret_reply = (struct remo__rpc_reply){head, image[0], image + 1};
+    }
+    /* Another thread may have given and taken the slot: then the result may be of the next reply. */
+    if (remo__unlikely(serial_of(transport, slot) != serial))
+        return false;
+    take_credit(transport, head, ret_reply->result);
+    return true;
+}
+
+void remo__rpc_slot_recheck(struct remo__rpc_transport *transport, uint32_t slot, uint32_t serial) {
+    if (remo__load(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES) >> 32 != serial)
+        return;
+    (void)remo__rpc_set_bit(transport->state->own, REMO__RPC_AT_ENDED, slot);
+    remo__rpc_request_look(transport);
+}
+
+/* ---- retired slots ---- */
+
+/* Replace a slot by a spare one. slots_mutex is held. */
+static void lose(struct remo__rpc_transport *transport, uint32_t slot) {
+    atomic_store(&transport->slot[slot].state, REMO__RPC_SLOT_LOST);
+    if (transport->next_spare < REMO__RPC_SLOTS_TOTAL) {
+        uint32_t spare = transport->next_spare++;
+        transport->slot[spare].depth = transport->slot[slot].depth;
+        push(transport, spare);
+        return;
+    }
+    remo__log(&transport->node->log, REMO_LOG_WARNING,
+              "no spare reply slot is left: this node can have fewer calls in flight from now on");
+}
+
+static void retire(struct remo__rpc_transport *transport, uint32_t slot) {
+    atomic_fetch_add(&transport->retired_count, 1);
+    atomic_store(&transport->slot[slot].state, REMO__RPC_SLOT_RETIRED);
+}
+
+void remo__rpc_slot_give(struct remo__rpc_transport *transport, uint32_t slot, uint32_t hops) {
+    if (remo__likely(hops == 0) || count_notes(transport, slot, hops) == hops)
+        push(transport, slot);
+    else
+        retire(transport, slot);
+}
+
+void remo__rpc_slot_abandon(struct remo__rpc_transport *transport, uint32_t slot, bool is_lost) {
+    if (!is_lost) {
+        retire(transport, slot);
+        return;
+    }
+    (void)remo__mutex_lock(transport->node, &transport->slots_mutex, REMO_FOREVER);
+    lose(transport, slot);
+    remo__mutex_unlock(transport->node, &transport->slots_mutex);
+}
+
+/* Free the slot if its reply and all notes have arrived. If a node has failed that would write one of
+ * them, the slot is lost. slots_mutex is held. */
+static void reclaim(struct remo__rpc_transport *transport, uint32_t slot, uint64_t *image) {
+    struct remo__rpc_reply reply;
+    bool is_gone = remo__rpc_slot_is_orphaned(transport, slot), is_complete = false;
+    if (remo__rpc_slot_probe(transport, slot, image, &reply)) {
+        uint32_t hops = reply.head >> 16 & 0xf, count = count_notes(transport, slot, hops);
+        is_complete = count == hops;
+    }
+    if (is_complete || is_gone)
+        atomic_fetch_sub(&transport->retired_count, 1);
+    if (is_complete)
+        push(transport, slot);
+    else if (is_gone)
+        lose(transport, slot);
+}
+
+void remo__rpc_slots_reclaim(struct remo__rpc_transport *transport) {
+    uint64_t image[REMO__RPC_REPLY_MAX / sizeof(uint64_t)];
+    (void)remo__mutex_lock(transport->node, &transport->slots_mutex, REMO_FOREVER);
+    for (uint32_t slot = 0; slot < REMO__RPC_SLOTS_TOTAL; slot++)
+        if (atomic_load(&transport->slot[slot].state) == REMO__RPC_SLOT_RETIRED)
+            reclaim(transport, slot, image);
+    remo__mutex_unlock(transport->node, &transport->slots_mutex);
+}
+
+/* A reply may wait in the slot of a thread that computes. A slot that is given and taken meanwhile has
+ * another serial; its new call has no reply yet, or one that is as good. */
+void remo__rpc_slots_collect(struct remo__rpc_transport *transport, uint32_t node) {
+    uint64_t image[REMO__RPC_REPLY_MAX / sizeof(uint64_t)];
+    struct remo__rpc_reply reply;
+    for (uint32_t slot = 0; slot < REMO__RPC_SLOTS_TOTAL; slot++) {
+        uint8_t state = atomic_load(&transport->slot[slot].state);
+        uint64_t head = remo__load(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES);
+        if (head >> 32 != 0 && (head >> 24 & 0xff) == node /* which need not be the node of the call */
+            && (state == REMO__RPC_SLOT_BUSY || state == REMO__RPC_SLOT_RETIRED))
+            (void)remo__rpc_slot_probe(transport, slot, image, &reply);
+    }
+}
