@@ -63,10 +63,13 @@ static void poll_all(void) {
 
 /* ---- requests ---- */
 
-/* The ring is empty, and the next record begins at `position`. */
+/* The ring is empty, and the next record begins at `position`. The service thread loads heads without the
+ * mutex. */
 static void empty_ring(uint64_t position) {
     struct remo__rpc_peer *peer = &transport->peers[0];
-    memset(transport->rings->own, 0, REMO__RPC_RING_SPAN);
+    (void)remo__mutex_lock(node, &peer->receive_mutex, REMO_FOREVER);
+    for (size_t at = 0; at < REMO__RPC_RING_SPAN; at += 8)
+        remo__store(transport->rings->own + at, 0);
     remo__store(remo__rpc_own_state(transport, REMO__RPC_AT_CREDITS), 0);
     atomic_store(&peer->position, position);
     atomic_store(&peer->credit, position);
@@ -74,12 +77,14 @@ static void empty_ring(uint64_t position) {
     atomic_store(&peer->credited, position);
     peer->key = remo__rpc_key(position);
     peer->is_broken = false;
+    remo__mutex_unlock(node, &peer->receive_mutex);
 }
 
 static void write_request(const uint8_t *message, size_t bytes, uint32_t flags, uint64_t position) {
     char *record = transport->rings->own + remo__rpc_offset(position);
     uint64_t words[4] = {0};
     memcpy(words, message, remo__min(bytes, sizeof words));
+    (void)remo__mutex_lock(node, &transport->peers[0].receive_mutex, REMO_FOREVER);
     if (bytes > sizeof words)
         memcpy(record + sizeof words, message + sizeof words,
                remo__min(bytes, REMO__RPC_REQUEST_MAX) - sizeof words);
@@ -95,6 +100,7 @@ static void write_request(const uint8_t *message, size_t bytes, uint32_t flags, 
     if (remo__rpc_bytes(words[0]) <= REMO__RPC_DATA_MAX)
         atomic_store(&transport->peers[0].position,
                      remo__rpc_position_after(position, remo__rpc_bytes(words[0])));
+    remo__mutex_unlock(node, &transport->peers[0].receive_mutex);
 }
 
 /* The decoder of fabrics without mapping: a record that passes has the checksum of its words. */

@@ -447,6 +447,9 @@ static void test_simulated(const char *remo) {
     double call_ns = simulated_ns(remo, "rpc --nodes 2 --bytes 32 --window 1");
     check(call_ns > read_ns && call_ns < 2 * read_ns, "a call takes %.0f ns, a read %.0f ns", call_ns,
           read_ns);
+    double bits_ns = simulated_ns(remo, "rpc --nodes 16 --bytes 32 --window 1");
+    check(bits_ns > call_ns && bits_ns < 3 * call_ns, "a call takes %.0f ns among 16 nodes, %.0f among 2",
+          bits_ns, call_ns);
     double cached = simulated_ns(remo, "barrier --nodes 8"),
            uncached = simulated_ns(remo, "barrier --nodes 8 --model nic_cache_bytes=375");
     check(uncached > cached + 300, "a card with one cached connection: %.0f ns, otherwise %.0f ns", uncached,
