@@ -35,7 +35,10 @@
  *          slots of nodes that are up are never lost, and no element is returned twice. A call that
  *          times out has no effect. After -EIO the outcome may be unknown: see push and pop. A pop
  *          waits for a push that has claimed its slot and has not filled it. Without time to wait,
- *          the pop returns -ETIMEDOUT, as if the queue were empty.
+ *          the pop returns -ETIMEDOUT, as if the queue were empty. On shm a process that was declared
+ *          failed and resumes may destroy one element (docs/memory-model.md, "Failure").
+ * Limit:   a slot holds 2^39 elements in its lifetime: at full speed half a day with capacity 1, and a
+ *          year with the default.
  * Threads: any. On fabrics that are not mapped, pushes of one thread's tasks (task.h) to a queue
  *          take turns.
  * Source:  LOCO 5.4; Morrison and Afek, PPoPP 2013. Differs in: slots are claimed by

@@ -70,7 +70,8 @@ int sim_queue_pop(struct queue_state *s, uint32_t rank, uint64_t timeout_ns) {
     if (sim_out(rank)) /* its peers have lost the elements in its own slots */
         return -EHOSTDOWN;
     /* after an unknown removal of an element above 1000 bytes: the call does not count as ended */
-    if (rc != -EIO || size != REMO_QUEUE_NO_ELEMENT || !strstr(remo_last_error(), "may be lost"))
+    bool may_lose = s->element_words == LARGE_WORDS && strstr(remo_last_error(), "may be lost");
+    if (rc != -EIO || size != REMO_QUEUE_NO_ELEMENT || !may_lose)
         s->pops_ended++;
     if (rc == 0 || (rc == -EIO && size != REMO_QUEUE_NO_ELEMENT))
         sim_queue_note_popped(s, element, size, rc == 0 ? POPPED : COPIED);

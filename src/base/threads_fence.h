@@ -13,12 +13,13 @@
  * Returns false if the kernel has no such call; the caller's wait must then be bounded. */
 bool remo__threads_fence(void);
 
-/* The same for several processes of the machine. Both sides register once: the processes of the hot paths,
- * and that of the slow path. Returns false if the kernel has no such call; the hot paths then need a
- * fence. */
+/* The same for several processes of the machine. The processes of the hot paths register once; so does that
+ * of the slow path, to find out whether the call works. Returns false if it does not; the hot paths then need
+ * a fence. */
 bool remo__machine_fence_register(void);
 /* Execute a full memory fence on each running thread of all processes that have registered. Cost: a system
- * call of microseconds. */
+ * call of microseconds. It may fail if the kernel has no memory left: limit the time of the sleep that
+ * follows. */
 void remo__machine_fence(void);
 
 /* The hot path's part: the compiler must not exchange the store and the load. */

@@ -1,7 +1,7 @@
 /* event.c - implements remo/event.h. Peers of the same machine wake a node by a futex, which has no
  * descriptor. So each event has a helper thread that sleeps on the node's doorbell, and then makes an eventfd
- * readable. Arming counts the event as a sleeper before the caller's last check; as in wait.c, its
- * fence pairs with the one in remo__wake and remo__mapped_notify. */
+ * readable. Arming counts the event as a sleeper before the caller's last check, as in wait.c: a
+ * notifier reads the count, or the check finds the change. */
 #include <remo/event.h>
 
 #include <errno.h>

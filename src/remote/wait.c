@@ -75,7 +75,7 @@ static int sleep_once(struct remo_node *node, int (*ready)(void *ctx), void *ctx
     struct remo__doorbell *bell = node->doorbell;
     uint32_t seen = atomic_load(&bell->seq);
     bool was_last_check = is_last_check;
-    remo__doorbell_add_sleeper(bell); /* pairs with the fence in remo__wake and remo__mapped_notify */
+    remo__doorbell_add_sleeper(bell); /* a notifier reads the count, or `ready` finds the change */
     drive(node);                      /* before the check: a completion notifies no doorbell */
     is_last_check = true;
     int rc = ready(ctx);

@@ -411,9 +411,9 @@ static int read_cut_off(struct remo__queue_op *op, const struct remo__queue_slot
     return rc;
 }
 
-/* A slot without a valid checksum is being filled, or was freed and filled again during the read. The claim
- * word, read again after the data, distinguishes the two cases. *ret_same is true if the slot is being
- * filled, so there is no element to pop yet. */
+/* A slot without the meta word of its ticket, or whose checksum does not match, is being filled, or was freed
+ * and filled again during the read. The claim word, read again after the data, distinguishes the two cases.
+ * *ret_same is true if the slot is being filled, so there is no element to pop yet. */
 static int compare_claim(const struct remo__queue_slot *slot, uint64_t claim, bool *ret_same) {
     uint64_t now;
     int rc = read_slot(slot, 0, &now, sizeof now);
