@@ -1,6 +1,7 @@
-/* rpc.c - remote procedure calls: node 0 deals words to the other nodes, and adds up the letters they count.
+/* rpc.c - remote procedure calls: node 0 sends a sentence to every node, and adds up the letters they count.
  *     remo run -n 3 -- ./rpc [CALLS]        A window of calls is in flight; node 0 calls itself too.
- * Each node serves the calls of node 0 until node 0 posts that it has ended. */
+ * Each node serves the calls of node 0 until node 0 calls END. A post could be lost:
+ * requests of a node that has left are not executed. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ static int deal(struct remo_rpc *rpc, uint32_t nodes, uint64_t calls) {
     uint64_t letters = 0;
     int rc = call_all(rpc, nodes, calls, &letters);
     for (uint32_t node = 0; rc == 0 && node < nodes; node++)
-        rc = remo_rpc_post(rpc, node, END, NULL, 0);
+        rc = remo_rpc_call(rpc, node, END, NULL, 0, NULL, 0, NULL, REMO_SECONDS(30));
     if (rc == 0)
         printf("%u nodes counted %llu letters in %llu calls\n", nodes, (unsigned long long)letters,
                (unsigned long long)calls);
@@ -80,7 +81,7 @@ int main(int argc, char **argv) {
         while (rc == 0 && !__atomic_load_n(&has_ended, __ATOMIC_ACQUIRE)) {
             rc = remo_rpc_serve(rpc, REMO_SECONDS(0.01));
             if (rc == 0 && remo_node_peer(node, 0) == REMO_PEER_DEAD)
-                rc = -EHOSTDOWN;
+                rc = -EHOSTDOWN; /* node 0 has failed before it could call END */
         }
         remo_rpc_close(rpc);
         remo_node_close(node);

@@ -14,7 +14,7 @@
 
 #define BYTES_DEFAULT 32u
 #define WINDOW_DEFAULT 16u
-#define SERVE_NS (1 * REMO__NS_PER_MS) /* between two looks for the end */
+#define SERVE_NS (1 * REMO__NS_PER_MS) /* between two checks for the end */
 #define THREAD_SHIFT 48                /* a request's number: the thread, and the number of its call */
 
 static const char asleep[] = "asleep";       /* the server sleeps before each call */
@@ -60,7 +60,7 @@ static struct bench_point *add_point(struct bench_point **next, const struct ben
     return point;
 }
 
-/* The simulator has no processor that a sleeping server could leave idle. */
+/* In the simulator a pause of the caller takes no time, so its server would not sleep. */
 static uint32_t rpc_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
     static const uint64_t other_sizes_bytes[] = {8, 256, 4096};
     uint32_t window = options->window ? options->window : WINDOW_DEFAULT;
@@ -301,9 +301,8 @@ static int rpc_operate(struct bench_thread *thread, uint64_t operations) {
 
 /* ---- the limit ---- */
 
-/* The caller of a sleeping server can poll. A call at depth 2 is two exchanges. A forwarded one is a
- * request, a request and a reply: of two nodes the second request returns to the caller, so that it is one
- * exchange. */
+/* The caller of a sleeping server can poll. A call at depth 2 is two exchanges. With two nodes the forwarded
+ * request returns to the caller's node, so a forwarded call costs one exchange; with more nodes, more. */
 static double rpc_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
     const struct bench_point *point = job->point;
     char name[LIMIT_NAME_BYTES];
@@ -322,7 +321,7 @@ const struct bench bench_rpc = {
     .name = "rpc",
     .object = "rpc",
     .description = "call a handler that returns the request: sizes, a window, a sleeping server, both ways, "
-                   "depth 2",
+                   "forwarded, depth 2, deferred",
     .list = rpc_list,
     .open = rpc_open,
     .close = rpc_close,

@@ -5,52 +5,66 @@
  *          512 slots for the replies to its own calls. All services of the node share them. The
  *          caller writes the request into its ring at the server, with the index of a free slot. The
  *          server writes the reply into that slot.
+ * Use:     open the service with its handlers, remo_channel_wait, remo_rpc_call. For a window of calls:
+ *          remo_rpc_start and remo_rpc_wait. examples/rpc.c has both sides.
+ * Data:    a request or a reply has at most REMO_RPC_BYTES_MAX bytes. To pass more, write the data to the
+ *          server's share of a region (region.h), and send its offset: the handler sees it (Order).
  * Layout:  request = 32 bytes and its data, at a multiple of 64 bytes. Reply = 24 bytes and its data.
  *          The first service of a node opens the channel "remo-rpc", which stays open until the node
- *          closes. It takes 70 KiB per node of the job, and 4.2 MiB, which includes spare slots.
+ *          closes. It takes 69 KiB of the node's arena per node of the job, and 4.2 MiB, which includes
+ *          spare slots; and 9 KiB of private memory per node of the job.
  * Cost:    network operations, the same on every fabric:
  *          - call: 2 writes, the request and the reply, each with a notification or immediate;
  *          - post: 1 write; the receiver returns room in its ring by 1 write for each half of the
  *            ring. The replies to calls return room too, and then need no further write;
  *          - forward: 2 writes, to the next node and to the caller; its reply: 1 write.
- *          On fabrics that do not order writes, each request and reply also fences the earlier writes
- *          of its thread to that node. On shm a call between two threads that poll makes no system
- *          call, takes no lock that another thread holds for long, and allocates no memory.
- * Serving: requests of all services are served by the threads that wait in remo_rpc_call,
- *          remo_rpc_wait or remo_rpc_serve, and by those that call remo_rpc_test. If no thread does,
- *          the service thread of the node serves them. No handler runs inside another wait.
- *          Handlers run concurrently for different calling nodes.
- * Handler: runs to completion in the thread that found the request. It must be short, and must not
- *          wait: rpc calls that would wait return -EDEADLK there; waits of other objects are not
- *          detected. It replies, defers its reply, or forwards the request. It may start calls whose
- *          `done` is set, and post. It must not use tasks (task.h), or close a channel. The thread
- *          that runs it may hold locks of its own.
- * Order:   a handler sees what the calling thread wrote to that node before the call. Requests and
- *          posts of one thread to one node start in the order of their calls. The caller sees what
- *          the handler's thread wrote to the caller's node before the reply.
+ *          On fabrics that do not order writes, each request and reply first fences the earlier writes of
+ *          its thread to that node, and so waits for them. On shm a call between two threads that poll
+ *          makes no system call, takes no lock that another thread holds for long, and allocates no
+ *          memory.
+ * Serving: handlers of all services run in threads that wait in remo_rpc_call, remo_rpc_wait, remo_rpc_serve
+ *          or remo_rpc_post, or that call remo_rpc_test. Such a thread polls for a short time, then sleeps.
+ *          If none is awake, the service thread of the node runs the handlers, after a wake-up. If calls
+ *          are frequent and latency matters, let a thread call remo_rpc_serve. Waits of other objects run
+ *          no handler. Requests from one sending node run one at a time, so a slow handler delays all
+ *          requests from that node, also to other services. Requests from different nodes run concurrently.
+ * Handler: runs to completion in the serving thread. It must be short and must not wait: rpc calls that
+ *          would wait return -EDEADLK; waits on other objects are not detected. It replies, defers its reply
+ *          or forwards the request. It may post, and start calls with `done`. It must not use tasks
+ *          (task.h), close a channel, or acquire a lock that a serving thread may hold. A handler cannot be
+ *          unregistered, so its `ctx` must stay valid until remo_rpc_close has returned.
+ * Done:    `done` functions run in the same threads, one at a time on each node. The rules for handlers
+ *          apply. Calls that they start have depth 1, and inherit no deadline.
+ * Order:   a handler sees what the calling thread wrote to that node before the call. Requests and posts of
+ *          one thread to one node start in the order of their calls, except those that a handler or a `done`
+ *          function sends while messages or calls to that node are queued. The caller sees what the
+ *          handler's thread wrote to the caller's node before the reply.
  * Once:    a request is sent at most once, and its handler runs at most once. Requests of a node that
  *          was cut off (channel.h) are not executed, even if it still writes them.
- * Time:    the deadline of a call travels with its request. A request whose time is over is not
- *          executed. On shm the deadline is a time of the machine's clock. On other fabrics the rest
- *          of the time counts from the arrival at the server. A call started in a handler has at most
- *          the rest of the time of the handler's request.
- * Depth:   a call started in a handler is one deeper than the handler's request. Calls deeper than
- *          REMO_RPC_DEPTH_MAX return -ELOOP. A post in a handler counts as a call. Each depth has slots of
- *          its own, so handlers that call each other in a circle do not deadlock.
+ * Time:    the deadline of a call travels with its request, if it is less than 18 minutes away. On shm a
+ *          request whose deadline has passed is not executed. On other fabrics the remaining time counts
+ *          from the execution of the request, so a late request is executed. A call started in a handler
+ *          has at most the remaining time of the handler's request. A post has no deadline.
+ * Depth:   a call made outside handlers has depth 1. A call, post or forward in a handler is one deeper
+ *          than the handler's request. Beyond REMO_RPC_DEPTH_MAX it returns -ELOOP. Each depth has slots of
+ *          its own, so handlers that call each other in a cycle do not deadlock.
  * Failure: if the server fails or leaves, or a node to which the request was forwarded, the call
  *          returns -EHOSTDOWN at once, although another of these nodes may still execute it. `fate` states
- *          whether the handler has run. After a timeout or a cancel the slot is not used again until
- *          the late reply has arrived. If a node is cut off, the slots that it may still write are
- *          not used again; each takes one of 512 spare slots.
- *          A request finds no room in the ring of a node that has stopped serving: calls then queue
- *          here and time out, and other nodes are unaffected.
+ *          whether a handler may have run. After a timeout or a cancel the slot is not used again until
+ *          the late reply has arrived.
+ *          If a node fails or leaves, slots that await its reply are not used again. Each is replaced by one
+ *          of 512 spare slots. Without spare slots, fewer calls can be in flight.
+ *          If a node pauses, calls already sent to it keep their slots, also after a timeout, until it
+ *          resumes or fails. Further calls to it queue at the caller until their timeout if its ring is
+ *          full, or if 32 calls to it have ended without a reply that may still arrive. All peers share the
+ *          slots: 320 calls that are in flight to such a node at the same time delay the calls to all nodes.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
- * Threads: any. One thread at a time uses a call.
+ * Threads: any. One thread at a time uses a call. -EAGAIN: too many threads use the node (node.h). A wait in
+ *          a task (task.h) parks the task. Handlers then run in its thread when the scheduler checks the
+ *          wait, and in the service thread.
  * Source:  Storm 4.1, 5.2: write with immediate, and a ring for each sender. Differs in: rings belong
  *          to the node instead of a pair of threads; replies need no credit, because they have slots;
- *          deferred and forwarded replies, deadlines, failures. Requests and replies have at most
- *          REMO_RPC_BYTES_MAX bytes; larger data goes by an address in network memory. The protocol:
- *          docs/internals/rpc.md.
+ *          deferred and forwarded replies, deadlines, failures. The protocol: docs/internals/rpc.md.
  */
 #pragma once
 
@@ -61,17 +75,18 @@ REMO_BEGIN
 #define REMO_RPC_BYTES_MAX 4096u  /* of a request or a reply */
 #define REMO_RPC_HANDLERS_MAX 64u /* numbers 0 .. REMO_RPC_HANDLERS_MAX - 1 */
 #define REMO_RPC_SERVICES_MAX 64u /* open on one node */
-/* Calls of one node, in flight; further ones queue in their node. 320 are for calls outside handlers,
- * and 64 for the calls of handlers at each depth. */
+/* Calls in flight from one node: 320 outside handlers, and 64 at each greater depth. More calls queue at the
+ * caller, in any number. */
 #define REMO_RPC_CALLS_MAX 512u
 #define REMO_RPC_DEPTH_MAX 4u
-#define REMO_RPC_QUEUED_MAX 1024u /* posts and forwards of handlers that wait for room, per node */
+/* Posts and forwards of handlers that are queued for one node. */
+#define REMO_RPC_QUEUED_MAX 1024u
 
 struct remo_rpc;
 
 /* A request, inside its handler. It is valid until the handler returns. */
 struct remo_rpc_request {
-    uint32_t node;   /* that made the call, also if another node forwarded it */
+    uint32_t node;   /* the node that made the call, even if another node forwarded it */
     uint32_t number; /* of the handler */
     const void *data;
     size_t bytes;
@@ -79,8 +94,8 @@ struct remo_rpc_request {
 };
 
 /* Run a request. If the handler has not replied, deferred or forwarded, its return value is the
- * status of an empty reply. `request->data` is aligned to 8 bytes; do not change it. The return
- * value of a post is only counted. */
+ * status of an empty reply. Otherwise the value is ignored. The return value for a post is discarded; if
+ * negative, it counts as an error. `request->data` is aligned to 8 bytes; do not change it. */
 typedef int (*remo_rpc_handler_fn)(void *ctx, const struct remo_rpc_request *request);
 
 struct remo_rpc_handler {
@@ -91,29 +106,33 @@ struct remo_rpc_handler {
 
 struct remo_rpc_options {
     struct remo_nodeset participants; /* empty: the parent's */
-    /* Handlers that exist before the first request can arrive. remo_rpc_handle adds others. */
+    /* Handlers that exist before the first request can arrive. remo_rpc_handle adds more. */
     const struct remo_rpc_handler *handlers;
     uint32_t handler_count;
 };
 
 /* Open the service `name` below `parent`; `options` may be NULL. Nodes may register different
- * handlers. *ret_rpc is set before the first handler runs. Does not wait for peers to open.
+ * handlers. *ret_rpc is set before the first handler runs. Blocks as remo_channel_join; does not wait for
+ * peers to open.
  * Errors:
- *   -EINVAL  a handler is invalid
- *   -EEXIST  two handlers have the same number
- *   -EMFILE  this node has REMO_RPC_SERVICES_MAX services
- *   others   those of remo_channel_open and remo_channel_add_memory */
+ *   -EINVAL      a handler is invalid
+ *   -EEXIST      two handlers have the same number
+ *   -EMFILE      this node has REMO_RPC_SERVICES_MAX services
+ *   -ENOMEM      no memory
+ *   -EOPNOTSUPP  no hardware coherence (see Caches)
+ *   others       those of remo_channel_open, remo_channel_add_memory and remo_channel_join */
 REMO_API int remo_rpc_open(struct remo_channel *parent, const char *name,
                            const struct remo_rpc_options *options, struct remo_rpc **ret_rpc);
-/* Close the service; not in a handler. First complete or cancel its calls. Waits until its handlers,
- * and functions `done`, have returned. Later and deferred requests are answered with -ENOTCONN. NULL has
- * no effect. */
+/* Close the service; not in a handler or a `done` function. First complete or cancel its calls. Waits until
+ * its handlers and all running `done` functions have returned. Replies -ENOTCONN to deferred and later
+ * requests. NULL has no effect. */
 REMO_API void remo_rpc_close(struct remo_rpc *rpc);
 REMO_API struct remo_channel *remo_rpc_channel(struct remo_rpc *rpc);
-/* Register a handler. A request that arrived before is answered with -ENOSYS. Does not block.
+/* Register a handler. Requests that arrived before are refused with -ENOSYS. Does not block.
  * Errors:
  *   -EINVAL  an argument is NULL, or the number is too large
- *   -EEXIST  the number has a handler */
+ *   -EEXIST  the number has a handler
+ *   -ENOMEM  no memory */
 REMO_API int remo_rpc_handle(struct remo_rpc *rpc, const struct remo_rpc_handler *handler);
 
 /* ---- calls ---- */
@@ -121,9 +140,11 @@ REMO_API int remo_rpc_handle(struct remo_rpc *rpc, const struct remo_rpc_handler
 /* The outcome of a call that has ended. */
 enum remo_rpc_fate {
     REMO_RPC_IN_FLIGHT, /* it has not ended */
-    REMO_RPC_NOT_SENT,  /* no handler has run, or will run */
-    REMO_RPC_DONE,      /* the handler has replied; the status is the handler's, unless it is -EMSGSIZE */
-    REMO_RPC_UNKNOWN    /* a handler may have run, or may run later */
+    REMO_RPC_NOT_SENT,  /* no handler has run or will run */
+    /* The handler has replied. The status is the handler's, or -EMSGSIZE if `reply` is not NULL and
+     * reply_bytes > reply_cap. */
+    REMO_RPC_DONE,
+    REMO_RPC_UNKNOWN /* a handler may have run, or may run later */
 };
 
 /* A call. The caller sets the first part, starts the call, and keeps the struct and its buffers in
@@ -132,18 +153,18 @@ struct remo_rpc_op {
     uint32_t node, number;
     const void *request;
     size_t request_bytes; /* at most REMO_RPC_BYTES_MAX */
-    void *reply;          /* the data of the reply is copied here; NULL: discard it */
+    void *reply;          /* written only when the call ends with a reply, never later; NULL: discard it */
     size_t reply_cap;
-    uint64_t timeout_ns; /* from the start; REMO_FOREVER: no limit */
-    /* Called when the call has ended, once, by a thread that serves; NULL: not called. The call may
-     * be started again, or freed, in the function, which must not wait. */
+    uint64_t timeout_ns; /* from the start; REMO_FOREVER: no limit; 0: send it, and time out almost at once */
+    /* Called when the call has ended, once, by a thread that serves (see Done); NULL: not called. The
+     * function may start the call again, or free it. */
     void (*done)(struct remo_rpc_op *call);
     void *ctx; /* of the caller; the library does not use it */
 
     /* results, valid when the call has ended */
     int status; /* the handler's, or an error of remo_rpc_call */
     enum remo_rpc_fate fate;
-    size_t reply_bytes; /* also if it is more than reply_cap */
+    size_t reply_bytes; /* of the reply, also if it is longer than reply_cap */
 
     /* the library's */
     struct {
@@ -153,62 +174,75 @@ struct remo_rpc_op {
         struct remo_rpc_op *done_next, *done_previous; /* in the list of calls with `done` */
         uint64_t deadline_ns;
         uint64_t head, rest; /* of the request */
+        uint64_t mark[2];    /* the writes of the thread before the call, while it is queued */
         uint32_t slot;
         uint32_t state; /* atomic */
     } own;
 };
 
 /* Call handler `number` of `node`, and wait for its reply: at most `cap` bytes are copied to `reply`.
- * Waits until the node has opened the service. Returns the status of the handler. If the caller must
- * tell errors of the library from those of the handler, it uses remo_rpc_start. *ret_reply_bytes
- * (may be NULL) is also set after -EMSGSIZE. Blocks up to `timeout_ns`.
+ * Waits until the node has opened the service. Returns the status of the handler. To distinguish library
+ * errors from handler errors, use remo_rpc_start and read `fate`. *ret_reply_bytes (may be NULL) is also
+ * set after -EMSGSIZE. Blocks up to `timeout_ns`.
  * Errors:
- *   -ETIMEDOUT  no reply in time; the handler may have run, or may run later
- *   -EHOSTDOWN  the node that has the request has failed or left
- *   -ENOTCONN   the node has closed the service
- *   -ENOSYS     the node has no handler of this number
+ *   -ETIMEDOUT  no reply in time: the handler may have run, or may run later. Or the node did not open
+ *               the service in time
+ *   -EHOSTDOWN  the server, or a node to which the request was forwarded, has failed or left
+ *   -ENOTCONN   one of these nodes has closed the service
+ *   -ENOSYS     one of these nodes has no handler of the number
  *   -EMSGSIZE   the request is longer than REMO_RPC_BYTES_MAX: not sent. Or the reply is longer than
  *               `cap`: it is discarded
  *   -ELOOP      the call is deeper than REMO_RPC_DEPTH_MAX
- *   -EDEADLK    the caller is a handler
+ *   -EDEADLK    the caller is a handler or a `done` function
  *   -EINVAL     an argument is wrong
- *   -EPROTO     the node opened another object under this name */
+ *   -EPROTO     the node opened another object under this name
+ *   others      those of remo_rpc_start */
 REMO_API int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *request,
                            size_t request_bytes, void *reply, size_t cap, size_t *ret_reply_bytes,
                            uint64_t timeout_ns);
-/* Start a call. A call that finds no room at the server, or no free slot, queues until there is. Does
- * not wait for another node. After an error the call is not in flight, its fate is NOT_SENT, and
- * `done` is not called.
- * Errors: those of remo_rpc_call, except -ETIMEDOUT and -EDEADLK, and
- *   -EAGAIN  the node has not opened the service yet; see remo_channel_wait
- *   -EBUSY   the call is in flight
- *   others   those of the fence (see Cost), never on shm */
+/* Start a call. A call that finds no room at the server, or no free slot, queues until there is. Waits only
+ * for the fence (see Cost). After an error except -EBUSY the call is not in flight, its fate is
+ * NOT_SENT, and `done` is not called.
+ * Errors:
+ *   -EAGAIN     `node` has not opened the service yet; see remo_channel_wait. Or as in Threads
+ *   -EBUSY      the call is in flight, and stays so
+ *   -EHOSTDOWN  the node has failed or left
+ *   -ENOTCONN   the node has closed the service
+ *   -EMSGSIZE   the request is longer than REMO_RPC_BYTES_MAX
+ *   -ELOOP, -EINVAL, -EPROTO  as in remo_rpc_call
+ *   others      never on shm: those of the fence, also -ETIMEDOUT, and of the network */
 REMO_API int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call);
 /* Wait until a call without `done` has ended, and return its status. The call's timeout is the
  * limit.
  * Errors: those of remo_rpc_call, and
- *   -EINVAL  the call has `done`, or was never started */
+ *   -EINVAL  `call` is NULL, has `done`, or was never started */
 REMO_API int remo_rpc_wait(struct remo_rpc_op *call);
-/* Serve requests of this node, and return the status of the call. Does not wait.
- * Errors: those of remo_rpc_wait, and
+/* Serve requests of this node, and return the status of a call without `done`. Does not wait. In a handler
+ * or a `done` function it serves nothing.
+ * Errors: those of remo_rpc_call, and
+ *   -EINVAL       `call` is NULL, has `done`, or was never started
  *   -EINPROGRESS  the call has not ended */
 REMO_API int remo_rpc_test(struct remo_rpc_op *call);
-/* End a call; then `done` is not called, and the struct and its buffers may be reused. If the call is
- * in flight, its status becomes -ECANCELED, and its fate NOT_SENT or UNKNOWN. Waits for a `done` that
- * runs in another thread. Not for a call without a start. */
+/* Cancel a call. Afterwards `done` is not called, and the struct and its buffers may be reused. The status of
+ * a call in flight becomes -ECANCELED, its fate NOT_SENT or UNKNOWN. For a call with `done`, waits while
+ * another thread runs a `done` function. No effect on NULL, a zeroed call, or a call that has ended. */
 REMO_API void remo_rpc_cancel(struct remo_rpc_op *call);
-/* Run handler `number` of `node`, without a reply. Copied on return. Waits for room in the ring of
- * the node, for op_timeout_ns at most; in a handler it does not wait. A success does not prove that the
- * handler runs: the node may fail, close the service, or have no such handler.
- * Errors: those of remo_rpc_start, and
- *   -ETIMEDOUT  the ring of the node is full; nothing was sent
- *   -ENOBUFS    the ring is full, and the caller is a handler: REMO_RPC_QUEUED_MAX messages of
- *               handlers wait already */
+/* Run handler `number` of `node` without a reply. The data is copied before the return. Waits for room in the
+ * ring of the node, for op_timeout_ns at most. In a handler or a `done` function it does not wait: the post
+ * queues. A success does not prove that the handler runs: `node` may fail, close the service or have no such
+ * handler. If this node leaves the job first, its unexecuted requests are discarded. Before leaving, use a
+ * call.
+ * Errors: those of remo_rpc_start except -EBUSY, and
+ *   -ETIMEDOUT  the ring of the node is full, or the fence timed out; nothing was sent
+ *   -ENOBUFS    the caller is a handler or a `done` function: REMO_RPC_QUEUED_MAX posts and forwards are
+ *               queued for the node already
+ *   -ENOMEM     the same: no memory to queue the post */
 REMO_API int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data,
                            size_t bytes);
-/* Serve the requests of all services of this node in this thread, for `timeout_ns`. Returns 0.
+/* Serve the requests of all services of this node in this thread, for `timeout_ns`; 0: those that have
+ * arrived. With REMO_FOREVER it never returns. Returns 0.
  * Errors:
- *   -EDEADLK  the caller is a handler
+ *   -EDEADLK  the caller is a handler or a `done` function
  *   -EINVAL   `rpc` is NULL */
 REMO_API int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns);
 
@@ -220,7 +254,8 @@ struct remo_rpc_deferred {
 };
 
 /* In the handler: reply with a status and data. The status is the handler's own; negative codes of
- * errno.h are usual for errors. Copied on return. Does not wait for another node. Cost: 1 write.
+ * errno.h are usual for errors. The data is copied before the return. Waits only for the fence (see Cost).
+ * Cost: 1 write.
  * Errors:
  *   -EALREADY   the request was replied to, deferred or forwarded
  *   -EMSGSIZE   `bytes` is more than REMO_RPC_BYTES_MAX; nothing was sent
@@ -230,19 +265,22 @@ struct remo_rpc_deferred {
  *               was sent, and the request still needs its reply */
 REMO_API int remo_rpc_reply(const struct remo_rpc_request *request, int status, const void *data,
                             size_t bytes);
-/* In the handler: reply later, by remo_rpc_reply_later. Errors: those of remo_rpc_reply. */
+/* In the handler: reply later, by remo_rpc_reply_later.
+ * Errors: -EALREADY and -EINVAL, as in remo_rpc_reply. */
 REMO_API int remo_rpc_defer(const struct remo_rpc_request *request, struct remo_rpc_deferred *ret_deferred);
-/* Reply to a deferred request, once, in any thread. Errors: those of remo_rpc_reply; -EALREADY also
- * if the caller's node was cut off. */
+/* Reply to a deferred request, once, in any thread, also in a handler or a `done` function. Errors: those of
+ * remo_rpc_reply; -EALREADY also if the caller's node was cut off. */
 REMO_API int remo_rpc_reply_later(struct remo_rpc *rpc, struct remo_rpc_deferred deferred, int status,
                                   const void *data, size_t bytes);
 /* In the handler: pass the request to handler `number` of another node of this service, with other
- * data. The handler there replies to the caller directly. Does not wait for another node. A request can be
- * forwarded REMO_RPC_DEPTH_MAX times; each time counts as one of its depth.
+ * data. The handler there replies to the caller directly. Each forward adds 1 to the depth, so a call made
+ * outside handlers can be forwarded REMO_RPC_DEPTH_MAX - 1 times. A post cannot be forwarded (-EINVAL).
+ * Waits only for the fence (see Cost). After an error the request still needs its reply.
  * Errors: those of remo_rpc_reply, and
  *   -ELOOP      the request is too deep
- *   -EHOSTDOWN, -ENOTCONN, -EAGAIN  `node` is not connected to this service: reply instead
- *   -ENOBUFS    the ring is full, and REMO_RPC_QUEUED_MAX messages of handlers wait already */
+ *   -EHOSTDOWN, -ENOTCONN, -EAGAIN, -EPROTO  `node` is not connected to this service
+ *   -ENOBUFS    REMO_RPC_QUEUED_MAX posts and forwards are queued for the node already
+ *   -ENOMEM     no memory to queue the request */
 REMO_API int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint32_t number,
                               const void *data, size_t bytes);
 
@@ -251,9 +289,9 @@ REMO_API int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t n
 /* Of one handler on this node, since it was registered. */
 struct remo_rpc_handler_stats {
     uint64_t requests; /* handlers that have started, for calls and posts */
-    uint64_t errors;   /* of these, handlers that returned a negative status, or replied with one */
+    uint64_t errors;   /* of these, those whose immediate reply, or return value for a post, was negative */
     uint64_t deferred, forwarded;
-    uint64_t expired; /* requests that were not executed, because their time was over */
+    uint64_t expired; /* requests not executed because their deadline had passed */
 };
 /* Errors:
  *   -ENOENT  there is no such handler

@@ -62,7 +62,7 @@ static void count_run(const struct agent *agent, const struct remo_rpc_request *
     struct rpc_state *s = agent->state;
     const struct remo_channel *channel = remo_rpc_channel(s->services[agent->rank]);
     sim_require(remo_channel_peer(channel, request->node) == REMO_CHANNEL_CONNECTED,
-                "a request of node %u is executed, which is cut off", request->node);
+                "executed a request of node %u, which is cut off", request->node);
     s->runs[number % NUMBERS]++;
     sim_require(s->runs[number % NUMBERS] == 1, "the handler of call %llu runs twice",
                 (unsigned long long)number);
@@ -93,7 +93,7 @@ static int pass_on(void *ctx, const struct remo_rpc_request *request) {
     return remo_rpc_forward(request, next, ECHO, request->data, request->bytes);
 }
 
-/* Requests of one thread start in order, and none is lost while its server is up. */
+/* Requests of one thread start in order, and none is lost, unless an operation of its caller failed. */
 static int count(void *ctx, const struct remo_rpc_request *request) {
     struct agent *agent = ctx;
     uint32_t *expected = &agent->state->expected[agent->rank][request->node];
@@ -247,7 +247,7 @@ const struct sim_case sim_case_rpc_forward =
 
 /* ---- order, and a full ring ---- */
 
-/* More than the ring holds: posts, a call that is started, posts, and a call that is waited for. */
+/* More than the ring holds: posts, a call that is started, posts, and a call that waits. */
 static void posts_body(void *state, uint32_t rank, uint32_t thread) {
     struct rpc_state *s = state;
     uint64_t message[8], started_message[8];
@@ -352,7 +352,7 @@ static void circle_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_rpc_circle =
-    RPC_CASE(.name = "circle", .about = "handlers that call each other in a circle end", .nodes = 2,
+    RPC_CASE(.name = "circle", .about = "handlers that call each other in a cycle end", .nodes = 2,
              .threads = 2, .body = circle_body);
 
 /* ---- order of messages and writes ---- */

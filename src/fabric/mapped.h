@@ -233,6 +233,13 @@ REMO__MAPPED_INLINE uint64_t remo__mapped_compare_swap(void *word, uint64_t expe
     return expected;
 }
 
+/* Full fence, of which an atomic of this thread is a part: on x86-64 the atomic is one itself. */
+REMO__MAPPED_INLINE void remo__mapped_fence_after_atomic(void) {
+#if defined(REMO_SIM) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
+    remo__mapped_fence();
+#endif
+}
+
 /* Wake the peer's sleepers, after an atomic or a fence of this thread. An atomic precedes only loads that are
  * sequentially consistent. Valid only while the peer's base is not NULL. */
 static inline void remo__mapped_wake(struct remo__fabric_peer *peer) {

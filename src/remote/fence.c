@@ -318,6 +318,28 @@ int remo__fence_writer(struct remo__thread *caller, struct remo__thread *writer,
     return 0;
 }
 
+struct remo__write_mark remo__writes_mark(const struct remo__thread *writer, uint32_t peer) {
+    return (struct remo__write_mark){.started = atomic_load(&writer->slots->started),
+                                     .written = atomic_load(&writer->slots->peers[peer].written)};
+}
+
+bool remo__writes_are_placed(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer,
+                             const struct remo__write_mark *mark) {
+    const struct remo__slots_peer *of = &writer->slots->peers[peer];
+    struct drain drain = {.slots = writer->slots,
+                          .thread = writer,
+                          .first = peer,
+                          .end = peer + 1,
+                          .writes = true,
+                          .started = mark->started};
+    if (writer->node->fabric->caps.completion_placed)
+        return drained(&drain);
+    if (!is_flushed(of, mark->written) && atomic_load(&of->flushing) < mark->written)
+        (void)remo__op_flush_writes(writer, &caller->stats[0], peer, 0);
+    remo__slots_progress(writer);
+    return is_flushed(of, mark->written) || !remo__peer_is_up(writer->node, peer);
+}
+
 static bool is_scope(const struct remo_node *node, enum remo_fence_scope scope, uint32_t peer) {
     return (scope != REMO_FENCE_PAIR || peer < node->size) && (uint32_t)scope <= REMO_FENCE_GLOBAL;
 }

@@ -109,6 +109,16 @@ bool remo__slots_sweep(struct remo_node *node, uint32_t *quiet, bool *ret_comple
 int remo__fence_peer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
 /* The same, but leave the errors of failed writes to later fences of the program. */
 int remo__fence_writer(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer);
+/* The writes of a thread to one peer so far, for remo__writes_are_placed. */
+struct remo__write_mark {
+    uint64_t started; /* operations of the thread, to any peer */
+    uint64_t written; /* number of the last write to the peer */
+};
+struct remo__write_mark remo__writes_mark(const struct remo__thread *writer, uint32_t peer);
+/* Return whether the writes of `writer` to `peer` before the mark are placed or lost. Drives them, and
+ * flushes them if necessary. Never waits: repeat the call. */
+bool remo__writes_are_placed(struct remo__thread *caller, struct remo__thread *writer, uint32_t peer,
+                             const struct remo__write_mark *mark);
 /* Return whether an operation of this node is in flight although its caller no longer waits: an atomic at
  * `peer`, or a REMO__WRITE_TRACKED write to any peer. It may be applied at any time. Drives operations; not
  * for the hot path. */

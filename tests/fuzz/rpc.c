@@ -66,10 +66,10 @@ static void poll_all(void) {
 /* The ring is empty, and the next record begins at `position`. The service thread loads heads without the
  * mutex. */
 static void empty_ring(uint64_t position) {
+    static const char zeros[REMO__RPC_RING_SPAN];
     struct remo__rpc_peer *peer = &transport->peers[0];
     (void)remo__mutex_lock(node, &peer->receive_mutex, REMO_FOREVER);
-    for (size_t at = 0; at < REMO__RPC_RING_SPAN; at += 8)
-        remo__store(transport->rings->own + at, 0);
+    remo__copy_to(transport->rings->own, zeros, sizeof zeros);
     remo__store(remo__rpc_own_state(transport, REMO__RPC_AT_CREDITS), 0);
     atomic_store(&peer->position, position);
     atomic_store(&peer->credit, position);

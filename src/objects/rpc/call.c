@@ -1,5 +1,5 @@
 /* call.c - the side of the caller: starts calls and posts, waits for calls, and cancels them.
- * Invariant: a thread that runs a handler or a callback never waits here. */
+ * Invariant: a thread that runs a handler or a `done` function never waits here. */
 #include "objects/rpc/rpc.h"
 
 /* Set *ret_depth to the depth of a call of this thread. */
@@ -9,8 +9,8 @@ static inline int find_depth(const struct remo__thread *thread, uint32_t *ret_de
     if (remo__likely(*ret_depth <= REMO_RPC_DEPTH_MAX))
         return 0;
     return remo__fail(-ELOOP,
-                      "a handler at depth %u cannot call another node: the maximum is %u; break the circle "
-                      "of handlers that call each other",
+                      "cannot send: the handler is at depth %u, and the maximum is %u; break the cycle of "
+                      "handlers that call each other",
                       *ret_depth - 1, REMO_RPC_DEPTH_MAX);
 }
 
@@ -20,24 +20,31 @@ static int report(const struct remo_rpc_op *call) {
     uint32_t node = call->node, number = call->number;
     if (remo__likely(status >= 0))
         return status;
-    if (call->fate == REMO_RPC_DONE && status != -EMSGSIZE)
-        return remo__fail(status, "handler %u of node %u returned this error", number, node);
+    if (call->fate == REMO_RPC_DONE && (status != -EMSGSIZE || call->reply_bytes <= call->reply_cap))
+        return remo__fail(status, "handler %u, called at node %u, replied with this error", number, node);
     switch (status) {
     case -EMSGSIZE:
         return remo__fail(status, "the reply of node %u has %zu bytes, the buffer %zu; use a larger buffer",
                           node, call->reply_bytes, call->reply_cap);
     case -ETIMEDOUT:
-        return remo__fail(status, "node %u did not reply to call %u in time; %s", node, number,
-                          call->fate == REMO_RPC_NOT_SENT ? "its handler does not run"
-                                                          : "its handler may have run, or may run later");
+        return remo__fail(status, "no reply from handler %u of node %u in time; %s", number, node,
+                          call->fate == REMO_RPC_NOT_SENT ? "the request was not executed"
+                                                          : "the handler may have run, or may run later");
     case -EHOSTDOWN:
-        return remo__fail(status, "node %u, or the node to which it forwarded call %u, has failed or left",
-                          node, number);
+        return remo__fail(status,
+                          "the call of handler %u at node %u failed: that node, or a node to which it "
+                          "forwarded the request, has failed or left",
+                          number, node);
     case -ENOSYS:
-        return remo__fail(status, "node %u has no handler %u; register it before the first call", node,
-                          number);
-    case -ENOTCONN: return remo__fail(status, "node %u has closed the service", node);
-    default: return remo__fail(status, "the call of handler %u at node %u has ended", number, node);
+        return remo__fail(status,
+                          "node %u has no handler %u, or forwarded the request to a node without its "
+                          "handler; register handlers before the first call",
+                          node, number);
+    case -ENOTCONN:
+        return remo__fail(
+            status, "node %u, or a node to which it forwarded the request, has closed the service", node);
+    default:
+        return remo__fail(status, "the call of handler %u at node %u ended with this error", number, node);
     }
 }
 
@@ -58,7 +65,7 @@ static inline int start_call(struct remo_rpc *rpc, struct remo__thread *thread, 
     uint32_t depth, flags = call->done ? REMO__RPC_HAS_DONE : 0;
     int rc = find_depth(thread, &depth);
     if (remo__unlikely(rc != 0))
-        return rc;
+        return call->status = rc;
     call->own.rpc = rpc;
     if (remo__unlikely(thread->handling != NULL)) {
         const struct remo__rpc_turn *turn = thread->handling;
@@ -103,15 +110,15 @@ static int is_over(void *ctx) {
 }
 
 static int fail_wait(void) {
-    return remo__fail(-EDEADLK, "a handler, or a function `done`, must not wait for a call; set `done`, and "
-                                "defer the reply");
+    return remo__fail(-EDEADLK, "a handler or a `done` function must not wait or serve; start a call with "
+                                "`done`, and defer the reply");
 }
 
 static inline int wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
                             struct remo_rpc_op *call) {
     struct call_wait wait = {transport, call};
     if (remo__rpc_wait(transport, thread, is_over, &wait, call->own.deadline_ns) != 0)
-        remo__rpc_give_up(transport, call, -ETIMEDOUT);
+        remo__rpc_abandon_call(transport, call, -ETIMEDOUT);
     return report(call);
 }
 
@@ -137,6 +144,8 @@ int remo_rpc_wait(struct remo_rpc_op *call) {
 
 int remo_rpc_test(struct remo_rpc_op *call) {
     int rc = check_started(call);
+    if (rc == 0 && call->done)
+        rc = remo__fail(-EINVAL, "cannot test a call with `done`: the function is called at its end");
     if (rc != 0)
         return rc;
     struct remo__rpc_transport *transport = call->own.rpc->transport;
@@ -146,13 +155,11 @@ int remo_rpc_test(struct remo_rpc_op *call) {
     (void)remo__rpc_poll(transport, thread);
     if (!remo__rpc_is_in_flight(call))
         return report(call);
-    if (!call->done) {
-        if (remo__rpc_check_call(transport, call))
-            return report(call);
-        if (remo__remaining_ns(call->own.deadline_ns) == 0) {
-            remo__rpc_give_up(transport, call, -ETIMEDOUT);
-            return report(call);
-        }
+    if (remo__rpc_check_call(transport, call))
+        return report(call);
+    if (remo__remaining_ns(call->own.deadline_ns) == 0) {
+        remo__rpc_abandon_call(transport, call, -ETIMEDOUT);
+        return report(call);
     }
     return remo__fail_static(-EINPROGRESS, "the call has not ended");
 }
@@ -162,7 +169,7 @@ static void cancel_done(struct remo__rpc_transport *transport, const struct remo
     bool holds = remo__rpc_hold_done(transport, thread);
     if (remo__rpc_is_in_flight(call)) {
         remo__rpc_unlist(transport, call);
-        remo__rpc_give_up(transport, call, -ECANCELED);
+        remo__rpc_abandon_call(transport, call, -ECANCELED);
     }
     if (holds)
         remo__mutex_unlock(transport->node, &transport->done_mutex);
@@ -178,7 +185,7 @@ void remo_rpc_cancel(struct remo_rpc_op *call) {
     if (call->done)
         cancel_done(transport, thread, call);
     else if (remo__rpc_is_in_flight(call))
-        remo__rpc_give_up(transport, call, -ECANCELED);
+        remo__rpc_abandon_call(transport, call, -ECANCELED);
 }
 
 /* ---- call, post, serve ---- */
@@ -277,7 +284,7 @@ int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number, const vo
         rc =
             remo__rpc_wait(rpc->transport, thread, try_post, &post, remo__deadline(rpc->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
-        return remo__fail(rc, "the ring of this node at node %u is full; nothing was sent", node);
+        return remo__fail(rc, "this node's ring at node %u is full; nothing was sent", node);
     return rc > 0 ? 0 : rc;
 }
 

@@ -1,9 +1,9 @@
-/* end.c - ends calls: their reply has arrived, or cannot arrive, or the caller stops to wait.
+/* end.c - ends calls: their reply has arrived, or cannot arrive, or the caller stops waiting.
  * Invariant: a call ends once, in the thread that waits for it or tests it, or, with `done`, in the thread
  * that holds done_mutex. */
 #include "objects/rpc/rpc.h"
 
-#define DONE_PER_TURN 16u
+#define DONE_PER_PASS 16u
 
 /* ---- the end of a call ---- */
 
@@ -29,18 +29,22 @@ static inline void take_reply(struct remo__rpc_transport *transport, struct remo
                                                REMO_RPC_UNKNOWN};
     size_t bytes = reply->head & 0xffff;
     int status = (int)(uint32_t)reply->result;
+    uint32_t hops = reply->head >> 16 & 0xf;
     enum remo_rpc_fate fate = fates[reply->head >> 20 & 3];
+    if (remo__unlikely(fate == REMO_RPC_NOT_SENT && hops > 0))
+        fate = REMO_RPC_UNKNOWN; /* the handler that forwarded the request has run */
     if (call->reply && remo__likely(bytes <= call->reply_cap))
         remo__copy_from(call->reply, reply->data, bytes);
     else if (call->reply)
         status = -EMSGSIZE;
     leave_slot(transport, call);
-    remo__rpc_slot_give(transport, call->own.slot, reply->head >> 16 & 0xf);
+    remo__rpc_slot_give(transport, call->own.slot, hops);
     remo__rpc_end_call(call, status, fate, bytes);
 }
 
 /* The holder has failed, unless the reply or a note that it was forwarded has arrived since. */
-static bool end_if_gone(struct remo__rpc_transport *transport, struct remo_rpc_op *call, uint64_t *image) {
+static bool end_if_orphaned(struct remo__rpc_transport *transport, struct remo_rpc_op *call,
+                            uint64_t *image) {
     struct remo__rpc_reply reply;
     if (!remo__rpc_slot_is_orphaned(transport, call->own.slot))
         return false;
@@ -67,15 +71,15 @@ bool remo__rpc_check_call(struct remo__rpc_transport *transport, struct remo_rpc
     struct remo__rpc_reply reply;
     uint32_t state = __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE);
     if (state == REMO__RPC_CALL_QUEUED)
-        return remo__rpc_is_gone(transport, call->node) && end_queued(transport, call, -EHOSTDOWN);
+        return remo__rpc_has_departed(transport, call->node) && end_queued(transport, call, -EHOSTDOWN);
     if (remo__likely(remo__rpc_slot_probe(transport, call->own.slot, image, &reply))) {
         take_reply(transport, call, &reply);
         return true;
     }
-    return end_if_gone(transport, call, image);
+    return end_if_orphaned(transport, call, image);
 }
 
-void remo__rpc_give_up(struct remo__rpc_transport *transport, struct remo_rpc_op *call, int status) {
+void remo__rpc_abandon_call(struct remo__rpc_transport *transport, struct remo_rpc_op *call, int status) {
     uint32_t state = __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE);
     if (state == REMO__RPC_CALL_QUEUED && end_queued(transport, call, status))
         return;
@@ -87,7 +91,7 @@ void remo__rpc_give_up(struct remo__rpc_transport *transport, struct remo_rpc_op
 /* ---- calls with `done` ---- */
 
 void remo__rpc_list_done(struct remo__rpc_transport *transport, struct remo_rpc_op *call) {
-    (void)remo__mutex_lock(transport->node, &transport->calls_mutex, REMO_FOREVER);
+    remo__rpc_lock(transport, &transport->calls_mutex);
     call->own.done_previous = NULL;
     call->own.done_next = transport->first_done;
     if (transport->first_done)
@@ -96,7 +100,7 @@ void remo__rpc_list_done(struct remo__rpc_transport *transport, struct remo_rpc_
     atomic_fetch_add(&transport->done_count, 1);
     if (call->own.deadline_ns != REMO_FOREVER)
         atomic_fetch_add(&transport->timed_count, 1);
-    remo__mutex_unlock(transport->node, &transport->calls_mutex);
+    remo__rpc_unlock(transport, &transport->calls_mutex);
     remo__rpc_request_sweep(transport);
 }
 
@@ -114,9 +118,9 @@ static void unlist_locked(struct remo__rpc_transport *transport, struct remo_rpc
 }
 
 void remo__rpc_unlist(struct remo__rpc_transport *transport, struct remo_rpc_op *call) {
-    (void)remo__mutex_lock(transport->node, &transport->calls_mutex, REMO_FOREVER);
+    remo__rpc_lock(transport, &transport->calls_mutex);
     unlist_locked(transport, call);
-    remo__mutex_unlock(transport->node, &transport->calls_mutex);
+    remo__rpc_unlock(transport, &transport->calls_mutex);
 }
 
 /* Return the call with `done` of a slot whose reply has arrived, or NULL. done_mutex is held, so no other
@@ -150,13 +154,13 @@ static struct remo_rpc_op *next_failed(struct remo__rpc_transport *transport) {
     uint64_t now = atomic_load(&transport->timed_count) > 0 ? remo__now_ns() : 0;
     struct remo_rpc_op *call;
     bool is_over = false;
-    (void)remo__mutex_lock(transport->node, &transport->calls_mutex, REMO_FOREVER);
+    remo__rpc_lock(transport, &transport->calls_mutex);
     for (call = transport->first_done; call; call = call->own.done_next) {
         if (__atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE) == REMO__RPC_CALL_STARTING)
             continue;
         is_over = remo__rpc_check_call(transport, call);
         if (!is_over && call->own.deadline_ns != REMO_FOREVER && now >= call->own.deadline_ns) {
-            remo__rpc_give_up(transport, call, -ETIMEDOUT);
+            remo__rpc_abandon_call(transport, call, -ETIMEDOUT);
             is_over = true;
         }
         if (is_over)
@@ -164,7 +168,7 @@ static struct remo_rpc_op *next_failed(struct remo__rpc_transport *transport) {
     }
     if (is_over)
         unlist_locked(transport, call);
-    remo__mutex_unlock(transport->node, &transport->calls_mutex);
+    remo__rpc_unlock(transport, &transport->calls_mutex);
     return is_over ? call : NULL;
 }
 
@@ -204,9 +208,9 @@ bool remo__rpc_complete_done(struct remo__rpc_transport *transport, struct remo_
             count++;
         }
         remo__mutex_unlock(transport->node, &transport->done_mutex);
-    } while ((call && count < DONE_PER_TURN) || atomic_exchange(&transport->missed_done, false));
-    if (count == DONE_PER_TURN)
-        remo__rpc_request_look(transport);
+    } while ((call && count < DONE_PER_PASS) || atomic_exchange(&transport->missed_done, false));
+    if (count == DONE_PER_PASS)
+        remo__rpc_request_poll(transport);
     return count > 0;
 }
 

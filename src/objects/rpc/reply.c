@@ -23,10 +23,10 @@ static void mark_ended(const struct remo__rpc_transport *transport, uint32_t nod
 
 /* The head is stored last: it proves that the rest is complete. */
 static void write_mapped(struct remo__rpc_transport *transport, struct remo__thread *thread,
-                         const struct remo_rpc *rpc, uint32_t node, uint32_t slot, char *to, uint64_t head,
+                         uint32_t counters, uint32_t node, uint32_t slot, char *to, uint64_t head,
                          uint64_t result, const void *data, bool has_done) {
     size_t bytes = head & 0xffff;
-    struct remo_stats *stats = remo__channel_counters(rpc->channel, thread);
+    struct remo_stats *stats = &thread->stats[counters];
     remo__copy_to(to + REMO__RPC_REPLY_BYTES, data, bytes);
     remo__store(to + 16, result);
     remo__store(to, head);
@@ -42,35 +42,35 @@ static void write_mapped(struct remo__rpc_transport *transport, struct remo__thr
 }
 
 /* Write `image` into the slots of `node`, or queue it. */
-static int write_slots(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
-                       uint64_t offset, const void *image, size_t bytes, uint32_t immediate) {
-    struct remo__rpc_transport *transport = rpc->transport;
+static int write_slots(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t counters,
+                       uint32_t node, uint64_t offset, const void *image, size_t bytes, uint32_t immediate) {
     struct remo__ref ref;
     int rc = -ETIMEDOUT;
     if (remo__memory_find_now(transport->slots, thread, node, offset, &ref)) {
-        ref.stats = remo__channel_counters(rpc->channel, thread);
+        ref.stats = &thread->stats[counters];
         rc = immediate > 0 ? remo__channel_write_immediate_flags(transport->channel, ref, image, bytes,
                                                                  immediate, REMO__WRITE_TRY, NULL)
                            : remo__op_write(ref, image, bytes, REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
     }
     if (rc == 0)
         return 0;
-    if (remo__is_departure(rc) || remo__rpc_is_gone(transport, node))
+    if (remo__is_departure(rc) || remo__rpc_has_departed(transport, node))
         return remo__fail(-EHOSTDOWN, "cannot reply to node %u: it has failed or left", node);
-    return remo__rpc_queue_write(thread, rpc, node, offset, image, bytes, immediate);
+    return remo__rpc_queue_write(transport, thread, counters, node, offset, image, bytes, immediate);
 }
 
-static __attribute__((noinline)) int write_unmapped(struct remo__thread *thread, const struct remo_rpc *rpc,
+static __attribute__((noinline)) int write_unmapped(struct remo__rpc_transport *transport,
+                                                    struct remo__thread *thread, uint32_t counters,
                                                     const struct remo__rpc_words *words, uint64_t head,
                                                     uint64_t result, const void *data, bool has_done) {
     uint64_t image[REMO__RPC_REPLY_MAX / sizeof(uint64_t)];
     uint32_t slot = remo__rpc_slot(words->call), node = remo__rpc_origin(words->call);
     uint64_t key = remo__rpc_reply_key(slot, remo__rpc_serial(words->call));
     size_t bytes = remo__rpc_encode_reply(image, head, result, data, key);
-    int rc = remo__rpc_order(rpc->transport, thread, node);
+    int rc = remo__rpc_order(transport, thread, node);
     if (rc != 0)
         return rc;
-    return write_slots(thread, rpc, node, remo__rpc_reply_offset(slot), image, bytes,
+    return write_slots(transport, thread, counters, node, remo__rpc_reply_offset(slot), image, bytes,
                        has_done ? slot + 1 : 0);
 }
 
@@ -82,15 +82,13 @@ int remo__rpc_send_reply(struct remo__rpc_transport *transport, struct remo__thr
     uint64_t result = result_of(transport, node, status);
     uint64_t head = remo__rpc_reply_head(bytes, remo__rpc_hops(words->head), kind, transport->rank,
                                          remo__rpc_serial(words->call));
-    struct remo_rpc as_service = {.channel = transport->channel, .transport = transport};
-    if (remo__unlikely(!rpc))
-        rpc = &as_service; /* no such service: the transport itself refuses */
+    uint32_t counters = (rpc ? rpc->channel : transport->channel)->slot;
     if (remo__unlikely(!transport->mapped))
-        return write_unmapped(thread, rpc, words, head, result, data, has_done);
+        return write_unmapped(transport, thread, counters, words, head, result, data, has_done);
     char *to = (char *)(uintptr_t)remo__memory_mapped(transport->slots, node, remo__rpc_reply_offset(slot));
-    if (remo__unlikely(!to || remo__rpc_is_gone(transport, node)))
+    if (remo__unlikely(!to || remo__rpc_has_departed(transport, node)))
         return remo__fail(-EHOSTDOWN, "cannot reply to node %u: it has failed or left", node);
-    write_mapped(transport, thread, rpc, node, slot, to, head, result, data, has_done);
+    write_mapped(transport, thread, counters, node, slot, to, head, result, data, has_done);
     return 0;
 }
 
@@ -100,15 +98,15 @@ static int check_request(const struct remo_rpc_request *request, const void *dat
                          struct remo__rpc_turn **ret_turn) {
     struct remo__rpc_turn *turn = request ? request->state : NULL;
     if (!turn || (!data && bytes > 0))
-        return remo__fail(-EINVAL, "cannot answer a request: the request or the data is NULL");
+        return remo__fail(-EINVAL, "cannot reply to, defer or forward a request: it is NULL, or its data");
     if (remo__rpc_flags(turn->words.head) & REMO__RPC_POST)
-        return remo__fail(-EINVAL, "cannot answer a post: its sender waits for no reply; use a call");
-    if (turn->is_answered)
+        return remo__fail(-EINVAL, "cannot reply to, defer or forward a post: it has no reply; use a call");
+    if (turn->is_replied)
         return remo__fail(-EALREADY, "the request was replied to, deferred or forwarded already");
     if (bytes > REMO__RPC_DATA_MAX)
         return remo__fail(-EMSGSIZE,
-                          "%zu bytes are too long for a message: the maximum is %u; pass larger "
-                          "data by an address in network memory",
+                          "a message of %zu bytes is too long: the maximum is %u; write larger data into a "
+                          "region, and pass its offset",
                           bytes, REMO__RPC_DATA_MAX);
     *ret_turn = turn;
     return 0;
@@ -121,7 +119,7 @@ int remo_rpc_reply(const struct remo_rpc_request *request, int status, const voi
         rc = remo__rpc_send_reply(turn->transport, turn->thread, turn->rpc, &turn->words, REMO__RPC_REPLIED,
                                   status, data, bytes);
     if (rc == 0 || rc == -EHOSTDOWN)
-        turn->is_answered = true;
+        turn->is_replied = true;
     if (rc == 0 && status < 0)
         remo__rpc_count(&turn->counts->errors);
     return rc;
@@ -144,7 +142,7 @@ int remo_rpc_defer(const struct remo_rpc_request *request, struct remo_rpc_defer
     int rc = check_request(request, NULL, 0, &turn);
     if (rc != 0)
         return rc;
-    turn->is_answered = true;
+    turn->is_replied = true;
     atomic_store(deferred_entry(turn->transport, turn->words.call),
                  deferred_word(turn->words.head, turn->words.call, turn->rpc->channel->id));
     remo__rpc_count(&turn->counts->deferred);
@@ -182,7 +180,7 @@ int remo_rpc_reply_later(struct remo_rpc *rpc, struct remo_rpc_deferred deferred
     return rc;
 }
 
-/* The request had its turn, but what the handler has done is not known here. */
+/* The handlers have run, so the fate of the calls is unknown. */
 void remo__rpc_abandon_deferred(const struct remo_rpc *rpc, struct remo__thread *thread) {
     struct remo__rpc_transport *transport = rpc->transport;
     for (uint32_t node = 0; node < transport->size; node++)
@@ -210,7 +208,8 @@ static int send_note(struct remo__rpc_turn *turn, uint32_t node) {
     uint64_t offset = (uint64_t)slot * REMO__RPC_SLOT_BYTES + hop * sizeof note;
     struct remo__ref ref;
     if (!turn->transport->mapped)
-        return write_slots(turn->thread, turn->rpc, origin, offset, &note, sizeof note, 0);
+        return write_slots(turn->transport, turn->thread, turn->rpc->channel->slot, origin, offset, &note,
+                           sizeof note, 0);
     if (!remo__memory_find_now(turn->transport->slots, turn->thread, origin, offset, &ref))
         return remo__fail(-EHOSTDOWN, "cannot forward the request of node %u: it has failed or left", origin);
     ref.stats = remo__channel_counters(turn->rpc->channel, turn->thread);
@@ -243,7 +242,7 @@ int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint
                                            remo__rpc_number(turn->words.head), turn->depth, hops + 1, flags);
     remo__rpc_count(&turn->counts->forwarded); /* first: the reply may precede the next line */
     rc = remo__rpc_send_message(turn->thread, turn->rpc, node, words, data, true);
-    turn->is_answered = rc >= 0;
+    turn->is_replied = rc >= 0;
     if (rc < 0)
         remo__count(&turn->counts->forwarded, UINT64_MAX);
     return rc < 0 ? rc : 0;

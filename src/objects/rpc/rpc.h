@@ -1,11 +1,11 @@
 /* rpc.h - internals of rpc: the transport of a node, and its services. docs/internals/rpc.md has the
  * protocol.
  *
- * Files:  service.c, transport.c (opens the transport, callbacks), call.c, serve.c (finds requests, runs
- *         handlers, waits), end.c (ends of calls), reply.c, send.c (requests into rings, queues, wake-ups),
- *         slot.c (reply slots), target.c. Each uses only files that follow it.
- * Locks:  send_mutex of a peer: the ring at that peer, and its queue. receive_mutex of a peer: the ring of
- *         that peer here; held while its handlers run. done_mutex: held while callbacks `done` run.
+ * Files:  service.c, transport.c (opens the transport, channel callbacks), call.c, serve.c (finds requests,
+ *         runs handlers, waits), end.c (ends of calls), reply.c, send.c (requests into rings, queues,
+ *         wake-ups), slot.c (reply slots), target.c. Each uses only files that follow it.
+ * Locks:  send_mutex of a peer: the ring at that peer, and its queues. receive_mutex of a peer: the ring of
+ *         that peer here; held while its handlers run. done_mutex: held while `done` functions run.
  *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call.
  *         A thread that holds send_mutex, calls_mutex or slots_mutex neither waits nor runs user code.
  *         Order: receive_mutex or done_mutex, calls_mutex, send_mutex, slots_mutex. */
@@ -20,14 +20,16 @@
 #define REMO__RPC_SLOTS 5u
 #define REMO__RPC_SLOTS_TOTAL 10u
 #define REMO__RPC_SLOTS_OF_DEPTH 1u
+#define REMO__RPC_RETIRED_MAX 2u
 #define REMO__RPC_DIRECT_NODES 2u
 #else
 #define REMO__RPC_SLOTS REMO_RPC_CALLS_MAX
-#define REMO__RPC_SLOTS_TOTAL (2 * REMO_RPC_CALLS_MAX) /* with spare ones */
-/* Reserved for the calls of handlers, at each depth above 1: a call waits only for deeper ones, so all
- * end. */
+#define REMO__RPC_SLOTS_TOTAL (2 * REMO_RPC_CALLS_MAX) /* with spare slots */
+/* For the calls of handlers, at each depth above 1: a call waits only for deeper calls, so all end. */
 #define REMO__RPC_SLOTS_OF_DEPTH 64u
-#define REMO__RPC_DIRECT_NODES 8u /* up to this size of the job, a thread looks into all rings */
+/* A node that does not reply cannot take all slots of a depth: with so many retired ones it gets no call. */
+#define REMO__RPC_RETIRED_MAX 32u
+#define REMO__RPC_DIRECT_NODES 8u /* up to this size of the job, a thread probes all rings */
 #endif
 #define REMO__RPC_NO_SLOT UINT32_MAX
 #define REMO__RPC_TIME_SHIFT 10u /* times in messages: units of 1024 ns */
@@ -54,7 +56,9 @@ struct remo__rpc_peer {
         struct remo_rpc_op *first, *last; /* that wait for room or a slot */
     } calls[REMO_RPC_DEPTH_MAX];          /* by depth */
     struct remo__rpc_queued *first_message, *last_message;
-    _Atomic uint32_t queued;   /* of both lists */
+    uint32_t requests_queued;  /* of these messages, those that are no writes */
+    _Atomic uint32_t queued;   /* of all these lists */
+    _Atomic uint32_t retired;  /* slots of calls to the peer */
     _Atomic bool is_unflushed; /* a thread found send_mutex held: send what is queued after its release */
     _Atomic bool owes_wake;    /* the immediate could not be sent */
 
@@ -63,11 +67,14 @@ struct remo__rpc_peer {
     uint64_t key;              /* of that position */
     _Atomic uint64_t credited; /* the last such position that was sent to the peer */
     _Atomic bool owes_credit;
-    _Atomic bool is_missed; /* a thread found receive_mutex held: look again after its release */
+    struct remo__thread *credit_writer; /* of `credited`, on unmapped fabrics */
+    struct remo__write_mark credit_mark;
+    _Atomic bool is_missed; /* a thread found receive_mutex held: probe again after its release */
     bool is_broken;         /* a record was malformed */
     bool owes_reply;        /* the next request has been executed; its reply was not sent */
     uint8_t owed_kind;      /* enum remo__rpc_kind */
     int owed_status;
+    uint64_t owed_head; /* of the request, with the forwards that failed */
 } REMO__CACHE_ALIGNED;
 
 /* `own.state` of a call. */
@@ -120,11 +127,11 @@ struct remo__rpc_transport {
     struct remo__mutex calls_mutex, done_mutex;
     struct remo_rpc_op *first_done;
     _Atomic uint32_t timed_count; /* of those, calls with a deadline */
-    _Atomic bool must_look;       /* requests may have arrived that no thread serves */
+    _Atomic bool must_poll;       /* requests may have arrived that no thread serves */
     _Atomic bool must_scan;       /* calls with `done` may have ended without a reply */
-    _Atomic bool missed_done;     /* a thread found done_mutex held: look again after its release */
+    _Atomic bool missed_done;     /* a thread found done_mutex held: check again after its release */
     struct remo__thread_observer observer;
-    uint64_t next_look_ns; /* of the service thread */
+    uint64_t next_poll_ns; /* of the service thread */
 };
 
 struct remo__rpc_counts {
@@ -143,7 +150,7 @@ struct remo_rpc {
     _Atomic(struct remo__rpc_entry *) entries[REMO_RPC_HANDLERS_MAX];
 };
 
-/* The activity of a thread, in `handling` of the thread: it runs a handler, or a callback `done`. */
+/* The activity of a thread, in `handling` of the thread: it runs a handler, or a `done` function. */
 struct remo__rpc_turn {
     struct remo__rpc_transport *transport;
     struct remo__thread *thread;
@@ -151,29 +158,29 @@ struct remo__rpc_turn {
     struct remo__rpc_words words;
     struct remo__rpc_counts *counts;
     uint64_t deadline_ns;
-    uint32_t depth;   /* 0: a callback */
-    bool is_answered; /* replied, deferred or forwarded */
+    uint32_t depth;  /* 0: a `done` function */
+    bool is_replied; /* replied, deferred or forwarded */
 };
 
 /* ---- transport.c ---- */
 
 int remo__rpc_transport_get(struct remo_node *node, struct remo__rpc_transport **ret_transport);
 
-/* Let the service thread look for chores soon. Threads: any. */
+/* Let the service thread check for chores soon. Threads: any. */
 static inline void remo__rpc_request_sweep(struct remo__rpc_transport *transport) {
     remo__request_sweeps(transport->node);
 }
 /* The same, also for requests. */
-static inline void remo__rpc_request_look(struct remo__rpc_transport *transport) {
-    atomic_store(&transport->must_look, true);
+static inline void remo__rpc_request_poll(struct remo__rpc_transport *transport) {
+    atomic_store(&transport->must_poll, true);
     remo__request_sweeps(transport->node);
 }
 
 static inline bool remo__rpc_is_up(const struct remo__rpc_transport *transport, uint32_t node) {
     return remo__channel_is_connected(transport->channel, node);
 }
-/* Return whether the node has failed or left. A node that is neither up nor gone connects later. */
-static inline bool remo__rpc_is_gone(const struct remo__rpc_transport *transport, uint32_t node) {
+/* Return whether the node has failed or left. A node that is neither up nor departed connects later. */
+static inline bool remo__rpc_has_departed(const struct remo__rpc_transport *transport, uint32_t node) {
     return remo__unlikely(!remo__rpc_is_up(transport, node))
            && remo_channel_peer(transport->channel, node) > REMO_CHANNEL_CONNECTED;
 }
@@ -184,14 +191,28 @@ static inline bool remo__rpc_has_pollers(const struct remo__rpc_transport *trans
     return remo__load(remo__rpc_own_state(transport, REMO__RPC_AT_POLLERS)) != 0;
 }
 
+/* Acquire send_mutex, calls_mutex or slots_mutex. Blocks the thread, not only its task: the caller may be in
+ * a handler that runs on the stack of a task, and the holder never waits. */
+static inline void remo__rpc_lock(const struct remo__rpc_transport *transport, struct remo__mutex *mutex) {
+    if (remo__likely(remo__mutex_try_lock(mutex)))
+        return;
+    struct remo__scheduler *scheduler = remo__scheduler;
+    remo__scheduler = NULL;
+    (void)remo__mutex_lock(transport->node, mutex, REMO_FOREVER);
+    remo__scheduler = scheduler;
+}
+static inline void remo__rpc_unlock(const struct remo__rpc_transport *transport, struct remo__mutex *mutex) {
+    remo__mutex_unlock(transport->node, mutex);
+}
+
 /* ---- send.c ---- */
 
 /* Complete the earlier writes of the thread to `node`, if the network could place them after a message. A
  * failure is transient: nothing is sent then. Errors: those of remo__fence_writer. */
 int remo__rpc_order(const struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
 /* Write a request into the ring at `node`. send_mutex is held. Returns 1, 0 (no room now), or an error. */
-int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *thread,
-                   const struct remo_rpc *rpc, uint32_t node, struct remo__rpc_words words, const void *data);
+int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t counters,
+                   uint32_t node, struct remo__rpc_words words, const void *data);
 /* Wake a thread at `node` that serves, unless one polls. On unmapped fabrics the write did so. */
 void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
 /* Start a call: send it, or queue it. */
@@ -202,8 +223,9 @@ int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *r
                            struct remo__rpc_words words, const void *data, bool queues);
 /* Queue a reply or note whose write could not start: `bytes` at `offset` in the slots of `node`.
  * `immediate`: 0, or 1 + the slot of a call with `done`. */
-int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
-                          uint64_t offset, const void *image, size_t bytes, uint32_t immediate);
+int remo__rpc_queue_write(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                          uint32_t counters, uint32_t node, uint64_t offset, const void *image, size_t bytes,
+                          uint32_t immediate);
 /* Remove a call from the queue. Returns whether it was there: it was not sent. */
 bool remo__rpc_unqueue(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
 /* Return room in the ring of `node` to it, by a write. receive_mutex is held. */
@@ -227,6 +249,8 @@ void remo__rpc_slots_init(struct remo__rpc_transport *transport);
 /* Take a slot for a call to `node` at `depth`, from 1. Returns REMO__RPC_NO_SLOT if none is free. */
 uint32_t remo__rpc_slot_take(struct remo__rpc_transport *transport, uint32_t node, uint32_t depth,
                              uint32_t *ret_serial);
+/* The call was not sent. Wakes no thread: a caller that repeats the attempt would wake itself. */
+void remo__rpc_slot_return(struct remo__rpc_transport *transport, uint32_t slot);
 /* The call has its reply, which was forwarded `hops` times. */
 void remo__rpc_slot_give(struct remo__rpc_transport *transport, uint32_t slot, uint32_t hops);
 /* The call has ended without a reply. `is_lost`: the node that would reply has failed. */
@@ -307,23 +331,23 @@ void remo__rpc_end_call(struct remo_rpc_op *call, int status, enum remo_rpc_fate
 /* End the call if its reply has arrived, or cannot arrive. Returns whether it has ended. */
 bool remo__rpc_check_call(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
 /* End the call without a reply. */
-void remo__rpc_give_up(struct remo__rpc_transport *transport, struct remo_rpc_op *call, int status);
+void remo__rpc_abandon_call(struct remo__rpc_transport *transport, struct remo_rpc_op *call, int status);
 /* Add a call to the list of calls with `done`, or remove it. */
 void remo__rpc_list_done(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
 void remo__rpc_unlist(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
 /* Keep other threads from ending calls with `done`: acquire done_mutex, unless this thread holds it,
- * because it runs a callback. Returns whether the caller must release it. */
+ * because it runs a `done` function. Returns whether the caller must release it. */
 bool remo__rpc_hold_done(struct remo__rpc_transport *transport, const struct remo__thread *thread);
 /* Complete calls with `done` that have ended. Returns whether there was any. */
 bool remo__rpc_complete_done(struct remo__rpc_transport *transport, struct remo__thread *thread);
 
 /* ---- reply.c ---- */
 
-/* Send the reply to the request of `words`. */
+/* Send the reply to the request of `words`. `rpc`: NULL if there is no such service. */
 int remo__rpc_send_reply(struct remo__rpc_transport *transport, struct remo__thread *thread,
                          const struct remo_rpc *rpc, const struct remo__rpc_words *words,
                          enum remo__rpc_kind kind, int status, const void *data, size_t bytes);
-/* The service closes: answer its deferred requests. */
+/* The service closes: reply to its deferred requests. */
 void remo__rpc_abandon_deferred(const struct remo_rpc *rpc, struct remo__thread *thread);
 
 /* Change a bit of the state at `base`, the start of some node's state. Returns the word before. */

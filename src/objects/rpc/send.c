@@ -1,6 +1,7 @@
-/* send.c - sends requests into the rings of peers, and queues what finds no room.
- * Invariant: a request is written only behind all earlier ones of this node, and only over requests that the
- * peer has consumed. So a queue keeps its order, and nothing overtakes it. */
+/* send.c - sends requests into the rings of peers, and queues requests that find no room.
+ * Invariant: a request is written only behind all earlier requests of this node, and only over requests that
+ * the peer has consumed. Each queue is FIFO. Messages of handlers, and deeper calls, overtake the other
+ * queues. */
 #include <stdlib.h>
 
 #include "objects/rpc/rpc.h"
@@ -10,10 +11,11 @@
 /* A message of a handler, or a write that could not start. */
 struct remo__rpc_queued {
     struct remo__rpc_queued *next;
-    const struct remo_rpc *rpc;
-    struct remo__thread *writer; /* that has queued it */
-    bool is_write;               /* a write into the slots of the node, not a request */
-    uint32_t immediate;          /* of the write; 0: a notification */
+    uint32_t counters;           /* slot of the channel of the service, which may close before */
+    struct remo__thread *writer; /* the thread that queued it */
+    struct remo__write_mark mark;
+    bool is_write;      /* a write into the slots of the node, not a request */
+    uint32_t immediate; /* of the write; 0: a notification */
     uint64_t offset;
     struct remo__rpc_words words;
     size_t bytes;
@@ -70,23 +72,22 @@ static int write_unmapped(struct remo__rpc_transport *transport, struct remo__th
     return rc == 0 ? 1 : rc == -ETIMEDOUT ? 0 : rc;
 }
 
-static int fail_gone(void) {
-    return remo__fail_static(-EHOSTDOWN, "the node of a remote procedure call has failed or left");
+static int fail_departed(uint32_t node) {
+    return remo__fail(-EHOSTDOWN, "cannot send a request to node %u: it has failed or left", node);
 }
 
-int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *thread,
-                   const struct remo_rpc *rpc, uint32_t node, struct remo__rpc_words words,
-                   const void *data) {
+int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t counters,
+                   uint32_t node, struct remo__rpc_words words, const void *data) {
     struct remo__rpc_peer *peer = &transport->peers[node];
     uint64_t position = atomic_load_explicit(&peer->position, memory_order_relaxed);
     uint64_t key = remo__rpc_key(position), offset = remo__rpc_offset(position);
     size_t bytes = remo__rpc_bytes(words.head);
     if (remo__unlikely(!remo__rpc_is_up(transport, node)))
-        return remo__rpc_is_gone(transport, node) ? fail_gone() : 0;
+        return remo__rpc_has_departed(transport, node) ? fail_departed(node) : 0;
     if (remo__unlikely(!has_room(transport, node, position, bytes)))
         return 0;
     uint64_t at = (uint64_t)transport->rank * REMO__RPC_RING_SPAN + offset;
-    struct remo_stats *stats = remo__channel_counters(rpc->channel, thread);
+    struct remo_stats *stats = &thread->stats[counters];
     words.head |= remo__rpc_lap_of(position) << 16;
     /* before the request: a reply to another call may return its room at once */
     atomic_store_explicit(&peer->position, remo__rpc_position_after(position, bytes), memory_order_release);
@@ -104,8 +105,8 @@ int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *t
     }
     if (remo__unlikely(rc != 1))
         atomic_store_explicit(&peer->position, position, memory_order_relaxed);
-    if (rc < 0 && remo__rpc_is_gone(transport, node))
-        rc = fail_gone();
+    if (rc < 0 && remo__rpc_has_departed(transport, node))
+        rc = fail_departed(node);
     return rc;
 }
 
@@ -122,7 +123,7 @@ static bool send_immediate(struct remo__rpc_transport *transport, struct remo__t
     return rc == 0 || remo__is_departure(rc);
 }
 
-/* At most one immediate of this node is on its way: until it is received, later requests need none. */
+/* At most one immediate of this node is in flight: until it is received, later requests need none. */
 static __attribute__((noinline)) void wake_service(struct remo__rpc_transport *transport,
                                                    struct remo__thread *thread, uint32_t node, char *state) {
     uint64_t bit = UINT64_C(1) << transport->rank % 64;
@@ -190,13 +191,27 @@ static void count_queued(struct remo__rpc_transport *transport, struct remo__rpc
 }
 
 static void uncount_queued(struct remo__rpc_transport *transport, struct remo__rpc_peer *peer) {
-    atomic_fetch_sub(&peer->queued, 1);
+    bool is_last = atomic_fetch_sub(&peer->queued, 1) == 1;
     atomic_fetch_sub(&transport->chores, 1);
+    if (is_last)
+        remo__wake(transport->node); /* a post may wait until nothing is queued */
+}
+
+/* Return whether the node may get a further call: it does not owe too many replies. */
+static bool replies(struct remo__rpc_transport *transport, uint32_t node) {
+    const struct remo__rpc_peer *peer = &transport->peers[node];
+    if (remo__likely(atomic_load_explicit(&peer->retired, memory_order_relaxed) < REMO__RPC_RETIRED_MAX))
+        return true;
+    remo__rpc_slots_reclaim(transport);
+    return atomic_load(&peer->retired) < REMO__RPC_RETIRED_MAX;
 }
 
 /* Send a call. send_mutex is held. Returns as remo__rpc_send. */
 static int send_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
                      struct remo_rpc_op *call) {
+    uint64_t position = atomic_load_explicit(&transport->peers[call->node].position, memory_order_relaxed);
+    if (!has_room(transport, call->node, position, call->request_bytes) || !replies(transport, call->node))
+        return 0;
     uint32_t serial, slot = remo__rpc_slot_take(transport, call->node, depth_index(call) + 1, &serial);
     if (slot == REMO__RPC_NO_SLOT)
         return 0;
@@ -206,7 +221,8 @@ static int send_call(struct remo__rpc_transport *transport, struct remo__thread 
     call->own.slot = slot;
     if (remo__unlikely(call->done != NULL))
         atomic_store(&transport->slot[slot].call, call);
-    int rc = remo__rpc_send(transport, thread, call->own.rpc, call->node, words, call->request);
+    int rc =
+        remo__rpc_send(transport, thread, call->own.rpc->channel->slot, call->node, words, call->request);
     if (rc == 1) {
         bool has_done = call->done != NULL; /* from here on the call may end, and be reused */
         __atomic_store_n(&call->own.state, REMO__RPC_CALL_SENT, __ATOMIC_SEQ_CST);
@@ -214,17 +230,28 @@ static int send_call(struct remo__rpc_transport *transport, struct remo__thread 
             remo__rpc_slot_recheck(transport, slot, serial);
     } else {
         atomic_store(&transport->slot[slot].call, NULL);
-        remo__rpc_slot_give(transport, slot, 0);
+        remo__rpc_slot_return(transport, slot);
     }
     return rc;
 }
 
-/* ---- what is queued ---- */
+/* ---- queued messages and calls ---- */
 
 /* A queued message must not overtake the earlier writes of the thread that queued it. send_mutex is held. */
 static bool may_send_for(const struct remo__rpc_transport *transport, struct remo__thread *thread,
-                         struct remo__thread *writer, uint32_t node) {
-    return transport->mapped || writer == thread || remo__fence_writer(thread, writer, node) == 0;
+                         struct remo__thread *writer, uint32_t node, const struct remo__write_mark *mark) {
+    return transport->mapped || writer == thread || remo__writes_are_placed(thread, writer, node, mark);
+}
+
+/* Return whether a queued call may be sent now. Elsewhere than on mapped fabrics its time is relative. */
+static bool may_send_call(const struct remo__rpc_transport *transport, struct remo__thread *thread,
+                          struct remo_rpc_op *call) {
+    const struct remo__write_mark mark = {call->own.mark[0], call->own.mark[1]};
+    if (!may_send_for(transport, thread, call->own.thread, call->node, &mark))
+        return false;
+    if (!transport->mapped)
+        call->own.rest = remo__rpc_rest(call->own.rpc, call->node, call->own.deadline_ns);
+    return true;
 }
 
 /* Send the first message of the queue. Returns 1 if it can be removed. send_mutex is held. */
@@ -232,14 +259,14 @@ static int send_queued(struct remo__rpc_transport *transport, struct remo__threa
                        const struct remo__rpc_queued *message) {
     struct remo__ref ref;
     if (!remo__rpc_is_up(transport, node))
-        return remo__rpc_is_gone(transport, node);
-    if (!may_send_for(transport, thread, message->writer, node))
+        return remo__rpc_has_departed(transport, node);
+    if (!may_send_for(transport, thread, message->writer, node, &message->mark))
         return 0;
     if (!message->is_write)
-        return remo__rpc_send(transport, thread, message->rpc, node, message->words, message->data);
+        return remo__rpc_send(transport, thread, message->counters, node, message->words, message->data);
     if (!remo__memory_find_now(transport->slots, thread, node, message->offset, &ref))
         return 0;
-    ref.stats = remo__channel_counters(message->rpc->channel, thread);
+    ref.stats = &thread->stats[message->counters];
     const uint32_t flags = REMO__WRITE_NOTIFY | REMO__WRITE_TRY;
     int rc = message->immediate > 0
                  ? remo__channel_write_immediate_flags(transport->channel, ref, message->data, message->bytes,
@@ -254,8 +281,7 @@ static bool flush_calls(struct remo__rpc_transport *transport, struct remo__thre
     struct remo__rpc_peer *peer = &transport->peers[node];
     struct remo_rpc_op *call;
     bool has_sent = false;
-    while ((call = peer->calls[depth].first) != NULL
-           && may_send_for(transport, thread, call->own.thread, node)) {
+    while ((call = peer->calls[depth].first) != NULL && may_send_call(transport, thread, call)) {
         struct remo_rpc_op *next = call->own.next; /* the owner may reuse the call as soon as it is sent */
         if (send_call(transport, thread, call) != 1)
             break;
@@ -270,7 +296,7 @@ static bool flush_calls(struct remo__rpc_transport *transport, struct remo__thre
     return has_sent;
 }
 
-/* Messages and deeper calls go first: others wait for them. send_mutex is held. */
+/* Messages and deeper calls go first: other calls wait for them. send_mutex is held. */
 static bool flush_locked(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
     struct remo__rpc_peer *peer = &transport->peers[node];
     bool has_sent = false;
@@ -279,10 +305,13 @@ static bool flush_locked(struct remo__rpc_transport *transport, struct remo__thr
         peer->first_message = message->next;
         if (!message->next)
             peer->last_message = NULL;
+        peer->requests_queued -= !message->is_write;
         free(message);
         uncount_queued(transport, peer);
         has_sent = true;
     }
+    if (peer->first_message)
+        return has_sent; /* no smaller call takes its room */
     for (uint32_t depth = REMO_RPC_DEPTH_MAX; depth-- > 0 && remo__rpc_is_up(transport, node);)
         has_sent |= flush_calls(transport, thread, node, depth);
     return has_sent;
@@ -303,7 +332,7 @@ static void flush_queue(struct remo__rpc_transport *transport, struct remo__thre
         if (!lock_peer(peer))
             break;
         has_sent |= flush_locked(transport, thread, node);
-        remo__mutex_unlock(transport->node, &peer->send_mutex);
+        remo__rpc_unlock(transport, &peer->send_mutex);
     } while (atomic_exchange(&peer->is_unflushed, false) && atomic_load(&peer->queued) > 0);
     if (has_sent)
         remo__rpc_wake(transport, thread, node);
@@ -314,13 +343,18 @@ static void flush_queue(struct remo__rpc_transport *transport, struct remo__thre
 static void unlock_peer(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
                         bool is_first) {
     struct remo__rpc_peer *peer = &transport->peers[node];
-    remo__mutex_unlock(transport->node, &peer->send_mutex);
+    remo__rpc_unlock(transport, &peer->send_mutex);
     if (remo__unlikely(is_first)
         || (remo__unlikely(atomic_load(&peer->queued) > 0) && atomic_exchange(&peer->is_unflushed, false)))
         flush_queue(transport, thread, node);
 }
 
 /* ---- sending, or queueing ---- */
+
+static struct remo__write_mark mark_writes(const struct remo__rpc_transport *transport,
+                                           const struct remo__thread *thread, uint32_t node) {
+    return transport->mapped ? (struct remo__write_mark){0} : remo__writes_mark(thread, node);
+}
 
 int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
     struct remo__rpc_transport *transport = call->own.rpc->transport;
@@ -329,12 +363,15 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
     int rc = remo__rpc_order(transport, thread, node);
     if (remo__unlikely(rc != 0))
         return rc;
-    (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
+    remo__rpc_lock(transport, &peer->send_mutex);
     bool is_first = remo__likely(atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
-                    || !peer->calls[depth_index(call)].first;
+                    || (!peer->first_message && !peer->calls[depth_index(call)].first);
     if (is_first)
         rc = send_call(transport, thread, call);
     if (remo__unlikely(rc == 0)) {
+        const struct remo__write_mark mark = mark_writes(transport, thread, node);
+        call->own.mark[0] = mark.started;
+        call->own.mark[1] = mark.written;
         call->own.thread = thread;
         __atomic_store_n(&call->own.state, REMO__RPC_CALL_QUEUED, __ATOMIC_RELEASE);
         append_call(peer, call);
@@ -348,29 +385,31 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
 
 bool remo__rpc_unqueue(struct remo__rpc_transport *transport, struct remo_rpc_op *call) {
     struct remo__rpc_peer *peer = &transport->peers[call->node];
-    (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
+    remo__rpc_lock(transport, &peer->send_mutex);
     bool was_queued = __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE) == REMO__RPC_CALL_QUEUED;
     if (was_queued) {
         remove_call(peer, call);
         uncount_queued(transport, peer);
     }
-    remo__mutex_unlock(transport->node, &peer->send_mutex);
+    remo__rpc_unlock(transport, &peer->send_mutex);
     if (atomic_load(&peer->queued) > 0 && atomic_exchange(&peer->is_unflushed, false))
-        remo__rpc_request_look(transport); /* this thread may hold calls_mutex */
+        remo__rpc_request_poll(transport); /* this thread may hold calls_mutex */
     return was_queued;
 }
 
 /* Copy a message and append it. send_mutex is held. */
 static int queue_message(struct remo__rpc_transport *transport, struct remo__rpc_peer *peer,
                          const struct remo__rpc_queued *model, const void *data) {
-    uint32_t count = atomic_load(&peer->queued);
-    if (!model->is_write && count >= REMO_RPC_QUEUED_MAX)
-        return remo__fail(-ENOBUFS, "%u messages of handlers wait for room at the node already", count);
+    if (!model->is_write && peer->requests_queued >= REMO_RPC_QUEUED_MAX)
+        return remo__fail(-ENOBUFS,
+                          "cannot queue a message: %u messages of handlers are queued for the node already; "
+                          "send fewer messages",
+                          REMO_RPC_QUEUED_MAX);
     struct remo__rpc_queued *message = malloc(sizeof *message + model->bytes);
     if (!message)
         return remo__fail(-ENOMEM, "no memory to queue a message");
     *message = *model;
-    message->next = NULL;
+    peer->requests_queued += !model->is_write;
     if (model->bytes > 0)
         memcpy(message->data, data, model->bytes);
     if (peer->last_message)
@@ -386,16 +425,19 @@ int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *r
                            struct remo__rpc_words words, const void *data, bool queues) {
     struct remo__rpc_transport *transport = rpc->transport;
     struct remo__rpc_peer *peer = &transport->peers[node];
-    struct remo__rpc_queued model = {
-        .rpc = rpc, .writer = thread, .words = words, .bytes = remo__rpc_bytes(words.head)};
+    struct remo__rpc_queued model = {.counters = rpc->channel->slot,
+                                     .writer = thread,
+                                     .mark = mark_writes(transport, thread, node),
+                                     .words = words,
+                                     .bytes = remo__rpc_bytes(words.head)};
     int rc = remo__rpc_order(transport, thread, node);
     if (remo__unlikely(rc != 0))
         return rc;
-    (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
+    remo__rpc_lock(transport, &peer->send_mutex);
     if (atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
-        rc = remo__rpc_send(transport, thread, rpc, node, words, data);
-    else if (remo__rpc_is_gone(transport, node))
-        rc = fail_gone(); /* what is queued there stays until its callers look */
+        rc = remo__rpc_send(transport, thread, model.counters, node, words, data);
+    else if (remo__rpc_has_departed(transport, node))
+        rc = fail_departed(node); /* queued calls stay until their callers check them */
     bool is_sent = rc == 1;
     if (rc == 0 && queues && (rc = queue_message(transport, peer, &model, data)) == 0)
         rc = 1;
@@ -405,17 +447,18 @@ int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *r
     return rc;
 }
 
-int remo__rpc_queue_write(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
-                          uint64_t offset, const void *image, size_t bytes, uint32_t immediate) {
-    struct remo__rpc_transport *transport = rpc->transport;
+int remo__rpc_queue_write(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                          uint32_t counters, uint32_t node, uint64_t offset, const void *image, size_t bytes,
+                          uint32_t immediate) {
     struct remo__rpc_peer *peer = &transport->peers[node];
-    struct remo__rpc_queued model = {.rpc = rpc,
+    struct remo__rpc_queued model = {.counters = counters,
                                      .writer = thread,
+                                     .mark = mark_writes(transport, thread, node),
                                      .is_write = true,
                                      .immediate = immediate,
                                      .offset = offset,
                                      .bytes = bytes};
-    (void)remo__mutex_lock(transport->node, &peer->send_mutex, REMO_FOREVER);
+    remo__rpc_lock(transport, &peer->send_mutex);
     int rc = queue_message(transport, peer, &model, image);
     unlock_peer(transport, thread, node, false);
     return rc;
@@ -428,17 +471,30 @@ static void pay_wake(struct remo__rpc_transport *transport, struct remo__thread 
     remo__rpc_wake(transport, thread, node);
 }
 
+/* The write of another thread may arrive later, and replace the position: it comes first. */
+static int write_credit(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                        uint64_t position) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    struct remo__thread *before = peer->credit_writer;
+    struct remo__ref ref;
+    if (!remo__memory_find_now(transport->state, thread, node, REMO__RPC_AT_CREDITS + 8 * transport->rank,
+                               &ref))
+        return 0;
+    if (transport->mapped)
+        return remo__write(ref, &position, sizeof position, REMO__WRITE_NOTIFY, NULL);
+    if (before && !may_send_for(transport, thread, before, node, &peer->credit_mark))
+        return -ETIMEDOUT;
+    int rc = remo__op_write(ref, &position, sizeof position, REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
+    peer->credit_writer = thread;
+    peer->credit_mark = mark_writes(transport, thread, node);
+    return rc;
+}
+
 void remo__rpc_return_credit(struct remo__rpc_transport *transport, struct remo__thread *thread,
                              uint32_t node) {
     struct remo__rpc_peer *peer = &transport->peers[node];
     uint64_t position = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
-    struct remo__ref ref;
-    int rc = 0;
-    if (remo__memory_find_now(transport->state, thread, node, REMO__RPC_AT_CREDITS + 8 * transport->rank,
-                              &ref))
-        rc = transport->mapped ? remo__write(ref, &position, sizeof position, REMO__WRITE_NOTIFY, NULL)
-                               : remo__op_write(ref, &position, sizeof position,
-                                                REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
+    int rc = write_credit(transport, thread, node, position);
     bool owes = rc != 0 && !remo__is_departure(rc);
     if (!owes)
         atomic_store_explicit(&peer->credited, position, memory_order_relaxed);

@@ -1,13 +1,13 @@
 /* serve.c - finds requests in the rings of this node, and runs their handlers.
  * Invariants: a request is executed under receive_mutex of its ring, once, if its sender is not cut off. A
- * thread that stops to serve looks again after it has announced that, so a thread finds each request. */
+ * thread that stops serving announces it, then probes the rings again, so every request is found. */
 #include <stdlib.h>
 
 #include "objects/rpc/rpc.h"
 
-#define REQUESTS_PER_TURN 64u /* of one ring, before the others are looked at */
-#define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_TURN + 1)
-#define FOUND_PER_LOOK 64u /* requests that a wait serves between two looks at its deadline */
+#define REQUESTS_PER_PASS 64u /* of one ring, before the other rings are probed */
+#define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_PASS + 1)
+#define FOUND_PER_CHECK 64u /* requests that a wait serves between two checks of its deadline */
 #ifdef REMO_SIM
 #define SPINS_BEFORE_WAIT 0u
 #else
@@ -31,10 +31,10 @@ static bool is_in_time(struct remo__rpc_turn *turn, uint32_t time) {
 }
 
 /* Send the reply that the handler has left to this thread, or that refuses the request. Returns false if
- * it cannot be sent or queued now: then the request stays in its ring, and the next look sends the reply. */
-static bool answer(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer, enum remo__rpc_kind kind,
-                   int status) {
-    if (turn->is_answered || (remo__rpc_flags(turn->words.head) & REMO__RPC_POST))
+ * it cannot be sent or queued now: then the request stays in its ring, and the next poll sends the reply. */
+static bool send_status(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer, enum remo__rpc_kind kind,
+                        int status) {
+    if (turn->is_replied || (remo__rpc_flags(turn->words.head) & REMO__RPC_POST))
         return true;
     int rc =
         remo__rpc_send_reply(turn->transport, turn->thread, turn->rpc, &turn->words, kind, status, NULL, 0);
@@ -42,8 +42,9 @@ static bool answer(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer, enu
         return true;
     peer->owed_kind = kind;
     peer->owed_status = status;
+    peer->owed_head = turn->words.head;
     peer->owes_reply = true;
-    remo__rpc_request_look(turn->transport);
+    remo__rpc_request_poll(turn->transport);
     return false;
 }
 
@@ -59,9 +60,9 @@ static bool run_handler(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer
     turn->thread->handling = turn;
     int status = entry->handler.run(entry->handler.ctx, &request);
     turn->thread->handling = NULL;
-    if (status < 0 && (is_post || !turn->is_answered))
+    if (status < 0 && (is_post || !turn->is_replied))
         remo__rpc_count(&turn->counts->errors);
-    return answer(turn, peer, REMO__RPC_REPLIED, status);
+    return send_status(turn, peer, REMO__RPC_REPLIED, status);
 }
 
 /* All services are known by the slot of their channel. A service that closes waits until this thread releases
@@ -82,22 +83,23 @@ static bool execute(struct remo__rpc_transport *transport, struct remo__thread *
                                   .rpc = find_service(transport, remo__rpc_service(words->rest))};
     if (remo__unlikely(peer->owes_reply)) {
         peer->owes_reply = false;
-        return answer(&turn, peer, peer->owed_kind, peer->owed_status);
+        turn.words.head = peer->owed_head;
+        return send_status(&turn, peer, peer->owed_kind, peer->owed_status);
     }
     if (remo__unlikely(!turn.rpc))
-        return answer(&turn, peer, REMO__RPC_REFUSED, -ENOTCONN);
+        return send_status(&turn, peer, REMO__RPC_REFUSED, -ENOTCONN);
     uint32_t number = remo__rpc_number(words->head);
     struct remo__rpc_entry *entry =
         number < REMO_RPC_HANDLERS_MAX
             ? atomic_load_explicit(&turn.rpc->entries[number], memory_order_acquire)
             : NULL;
     if (remo__unlikely(!entry))
-        return answer(&turn, peer, REMO__RPC_REFUSED, -ENOSYS);
+        return send_status(&turn, peer, REMO__RPC_REFUSED, -ENOSYS);
     turn.counts = &entry->counts[thread->index];
     if (remo__likely(is_in_time(&turn, remo__rpc_time(words->rest))))
         return run_handler(&turn, peer, entry, data);
     remo__rpc_count(&turn.counts->expired);
-    return answer(&turn, peer, REMO__RPC_REFUSED, -ETIMEDOUT);
+    return send_status(&turn, peer, REMO__RPC_REFUSED, -ETIMEDOUT);
 }
 
 /* ---- one ring ---- */
@@ -113,7 +115,7 @@ static inline bool has_record(const struct remo__rpc_transport *transport, uint3
     return remo__rpc_lap(remo__load(next_record(transport, node, position))) == remo__rpc_lap_of(position);
 }
 
-/* Stop to read a ring: its sender writes something else than requests. */
+/* Stop reading a ring: its sender wrote a malformed record. */
 static void break_ring(struct remo__rpc_transport *transport, uint32_t node) {
     transport->peers[node].is_broken = true;
     remo__log(&transport->node->log, REMO_LOG_ERROR,
@@ -125,7 +127,8 @@ static void break_ring(struct remo__rpc_transport *transport, uint32_t node) {
 static bool is_valid(const struct remo__rpc_transport *transport, const struct remo__rpc_words *words) {
     return remo__rpc_origin(words->call) < transport->size
            && remo__rpc_slot(words->call) < REMO__RPC_SLOTS_TOTAL
-           && remo__rpc_hops(words->head) <= REMO_RPC_DEPTH_MAX;
+           && remo__rpc_hops(words->head) <= REMO_RPC_DEPTH_MAX && remo__rpc_depth(words->head) > 0
+           && remo__rpc_depth(words->head) <= REMO_RPC_DEPTH_MAX;
 }
 
 /* Execute the next request of a ring, if it is complete. receive_mutex is held. */
@@ -152,17 +155,18 @@ static bool serve_next(struct remo__rpc_transport *transport, struct remo__threa
         data = (const char *)(image + 2);
     }
     if (remo__unlikely(!remo__rpc_is_up(transport, node) || peer->is_broken))
-        return false; /* cut off; or not connected yet, then on_connect looks again */
+        return false; /* cut off; or not connected yet, then on_connect causes a poll */
     if (remo__unlikely(!is_valid(transport, &words))) {
         break_ring(transport, node);
         return false;
     }
     uint32_t origin = remo__rpc_origin(words.call);
     bool has_caller = remo__likely(origin == node) || remo__rpc_is_up(transport, origin);
-    if (remo__unlikely(!has_caller && !remo__rpc_is_gone(transport, origin)))
+    if (remo__unlikely(!has_caller && !remo__rpc_has_departed(transport, origin)))
         return false; /* forwarded here before its caller has connected */
     if (remo__likely(has_caller) && !execute(transport, thread, peer, &words, data))
         return false;
+    peer->owes_reply = false; /* also if the caller has failed meanwhile */
     position = remo__rpc_position_after(position, remo__rpc_bytes(words.head));
     peer->key = remo__rpc_key(position);
     atomic_store_explicit(&peer->consumed, position, memory_order_release);
@@ -174,7 +178,7 @@ static uint32_t serve_some(struct remo__rpc_transport *transport, struct remo__t
                            uint32_t node) {
     struct remo__rpc_peer *peer = &transport->peers[node];
     uint32_t count = 0;
-    while (count < REQUESTS_PER_TURN && serve_next(transport, thread, node))
+    while (count < REQUESTS_PER_PASS && serve_next(transport, thread, node))
         count++;
     uint64_t uncredited = atomic_load_explicit(&peer->consumed, memory_order_relaxed)
                           - atomic_load_explicit(&peer->credited, memory_order_relaxed);
@@ -183,8 +187,8 @@ static uint32_t serve_some(struct remo__rpc_transport *transport, struct remo__t
     return count;
 }
 
-/* Acquire the mutex, or leave the ring to its holder, which looks again after the release. The second attempt
- * is necessary: the holder may have released the mutex before the store. */
+/* Acquire the mutex, or leave the ring to its holder, which probes it again after the release. The second
+ * attempt is necessary: the holder may have released the mutex before the store. */
 static bool lock_ring(struct remo__rpc_peer *peer) {
     if (remo__likely(remo__mutex_try_lock(&peer->receive_mutex)))
         return true;
@@ -198,7 +202,7 @@ static __attribute__((noinline)) bool serve_ring(struct remo__rpc_transport *tra
     struct remo__rpc_peer *peer = &transport->peers[node];
     struct remo__last_error discarded, *before = remo__last_error_of_task;
     uint32_t count = 0, more;
-    discarded.sentence = NULL; /* what fails here is no failure of the caller */
+    discarded.sentence = NULL; /* an error here is not an error of the caller */
     discarded.code = 0;
     remo__last_error_of_task = &discarded;
     do {
@@ -207,25 +211,25 @@ static __attribute__((noinline)) bool serve_ring(struct remo__rpc_transport *tra
         more = serve_some(transport, thread, node);
         remo__mutex_unlock(transport->node, &peer->receive_mutex);
         count += more;
-    } while (more > 0 && count < REQUESTS_PER_TURN && has_record(transport, node));
+    } while (more > 0 && count < REQUESTS_PER_PASS && has_record(transport, node));
     remo__last_error_of_task = before;
     if (remo__unlikely(atomic_load(&peer->is_missed)) && atomic_exchange(&peer->is_missed, false)
         && has_record(transport, node) && remo__rpc_is_up(transport, node))
-        remo__rpc_request_look(transport);
+        remo__rpc_request_poll(transport);
     return count > 0;
 }
 
 /* ---- all rings ---- */
 
-/* In large jobs a bit for each ring states where a request may be. A bit whose ring has more stays set. */
+/* In large jobs a bit for each ring states where a request may be. A bit whose ring has more stays set; that
+ * of a node that is not connected yet is set when it connects. */
 static bool serve_pending(struct remo__rpc_transport *transport, struct remo__thread *thread) {
     bool found = false;
     for (uint32_t first = 0; first < transport->size; first += 64) {
         char *word = remo__rpc_own_state(transport, REMO__RPC_AT_PENDING + first / 64 * 8);
-        if (remo__load(word) == 0)
-            continue;
-        for (uint64_t bits = remo__mapped_fetch_and(word, 0); bits != 0; bits &= bits - 1) {
+        for (uint64_t bits = remo__load(word); bits != 0; bits &= bits - 1) {
             uint32_t node = first + (uint32_t)__builtin_ctzll(bits);
+            (void)remo__mapped_fetch_and(word, ~(bits & -bits)); /* one by one: others serve other rings */
             if (node >= transport->size || !has_record(transport, node))
                 continue;
             if (serve_ring(transport, thread, node))
@@ -291,13 +295,14 @@ static char *pollers(const struct remo__rpc_transport *transport) {
     return remo__rpc_own_state(transport, REMO__RPC_AT_POLLERS);
 }
 
-/* A sender that finds the thread counted wakes no other, so the thread looks again after it has left. The
+/* A sender that finds the thread counted wakes no thread, so the thread polls again after it has left. The
  * atomic is a full fence, which pairs with that of remo__rpc_wake. */
 static void leave_pollers(struct remo__rpc_wait *wait) {
     if (!wait->is_poller)
         return;
     wait->is_poller = false;
     (void)remo__mapped_fetch_add(pollers(wait->transport), -UINT64_C(1));
+    remo__mapped_fence_after_atomic();
     remo__rpc_poll_all(wait->transport, wait->thread);
 }
 
@@ -335,7 +340,7 @@ static int spin(struct remo__rpc_wait *wait, uint64_t deadline_ns) {
             remo__relax();
             continue;
         }
-        if (++found % FOUND_PER_LOOK == 0 && remo__remaining_ns(deadline_ns) == 0)
+        if (++found % FOUND_PER_CHECK == 0 && remo__remaining_ns(deadline_ns) == 0)
             break;
         i = 0;
     }

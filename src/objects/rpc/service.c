@@ -76,7 +76,7 @@ static void remove_service(struct remo_rpc *rpc) {
     if (!thread)
         return;
     remo__rpc_abandon_deferred(rpc, thread);
-    if (remo__rpc_hold_done(transport, thread)) /* a function `done` may still use the service */
+    if (remo__rpc_hold_done(transport, thread)) /* a `done` function may still use the service */
         remo__mutex_unlock(rpc->node, &transport->done_mutex);
 }
 

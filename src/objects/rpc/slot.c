@@ -19,7 +19,7 @@ static uint32_t pop(struct remo__rpc_transport *transport, uint32_t depth) {
     return first - 1;
 }
 
-static void push(struct remo__rpc_transport *transport, uint32_t slot) {
+void remo__rpc_slot_return(struct remo__rpc_transport *transport, uint32_t slot) {
     _Atomic uint64_t *stack = &transport->free_slots[transport->slot[slot].depth];
     uint64_t seen = atomic_load_explicit(stack, memory_order_relaxed), next;
     atomic_store_explicit(&transport->slot[slot].state, REMO__RPC_SLOT_FREE, memory_order_relaxed);
@@ -28,6 +28,10 @@ static void push(struct remo__rpc_transport *transport, uint32_t slot) {
         next = (seen & ~UINT64_C(0xffff)) + 0x10000 + slot + 1;
     } while (!atomic_compare_exchange_weak_explicit(stack, &seen, next, memory_order_release,
                                                     memory_order_relaxed));
+}
+
+static void push(struct remo__rpc_transport *transport, uint32_t slot) {
+    remo__rpc_slot_return(transport, slot);
     if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
         remo__wake(transport->node); /* a queued call may wait for it */
 }
@@ -91,11 +95,11 @@ static uint32_t count_notes(const struct remo__rpc_transport *transport, uint32_
 /* A node executes no request of a node that it has cut off. So if a node fails that has forwarded the
  * request, the next one may have it, or not. */
 bool remo__rpc_slot_is_orphaned(const struct remo__rpc_transport *transport, uint32_t slot) {
-    if (remo__rpc_is_gone(transport, transport->slot[slot].node))
+    if (remo__rpc_has_departed(transport, transport->slot[slot].node))
         return true;
     for (uint32_t hop = 0; hop < REMO_RPC_DEPTH_MAX; hop++)
         if (note_of(transport, slot, hop) != 0
-            && remo__rpc_is_gone(transport, writer_of(transport, slot, hop + 1)))
+            && remo__rpc_has_departed(transport, writer_of(transport, slot, hop + 1)))
             return true;
     return false;
 }
@@ -139,7 +143,7 @@ void remo__rpc_slot_recheck(struct remo__rpc_transport *transport, uint32_t slot
     if (remo__load(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES) >> 32 != serial)
         return;
     (void)remo__rpc_set_bit(transport->state->own, REMO__RPC_AT_ENDED, slot);
-    remo__rpc_request_look(transport);
+    remo__rpc_request_poll(transport);
 }
 
 /* ---- retired slots ---- */
@@ -158,6 +162,7 @@ static void lose(struct remo__rpc_transport *transport, uint32_t slot) {
 }
 
 static void retire(struct remo__rpc_transport *transport, uint32_t slot) {
+    atomic_fetch_add(&transport->peers[transport->slot[slot].node].retired, 1);
     atomic_fetch_add(&transport->retired_count, 1);
     atomic_store(&transport->slot[slot].state, REMO__RPC_SLOT_RETIRED);
 }
@@ -174,47 +179,47 @@ void remo__rpc_slot_abandon(struct remo__rpc_transport *transport, uint32_t slot
         retire(transport, slot);
         return;
     }
-    (void)remo__mutex_lock(transport->node, &transport->slots_mutex, REMO_FOREVER);
+    remo__rpc_lock(transport, &transport->slots_mutex);
     lose(transport, slot);
-    remo__mutex_unlock(transport->node, &transport->slots_mutex);
+    remo__rpc_unlock(transport, &transport->slots_mutex);
 }
 
 /* Free the slot if its reply and all notes have arrived. If a node has failed that would write one of
  * them, the slot is lost. slots_mutex is held. */
 static void reclaim(struct remo__rpc_transport *transport, uint32_t slot, uint64_t *image) {
     struct remo__rpc_reply reply;
-    bool is_gone = remo__rpc_slot_is_orphaned(transport, slot), is_complete = false;
+    bool is_orphaned = remo__rpc_slot_is_orphaned(transport, slot), is_complete = false;
     if (remo__rpc_slot_probe(transport, slot, image, &reply)) {
         uint32_t hops = reply.head >> 16 & 0xf, count = count_notes(transport, slot, hops);
         is_complete = count == hops;
     }
-    if (is_complete || is_gone)
+    if (is_complete || is_orphaned) {
+        atomic_fetch_sub(&transport->peers[transport->slot[slot].node].retired, 1);
         atomic_fetch_sub(&transport->retired_count, 1);
+    }
     if (is_complete)
         push(transport, slot);
-    else if (is_gone)
+    else if (is_orphaned)
         lose(transport, slot);
 }
 
 void remo__rpc_slots_reclaim(struct remo__rpc_transport *transport) {
     uint64_t image[REMO__RPC_REPLY_MAX / sizeof(uint64_t)];
-    (void)remo__mutex_lock(transport->node, &transport->slots_mutex, REMO_FOREVER);
+    remo__rpc_lock(transport, &transport->slots_mutex);
     for (uint32_t slot = 0; slot < REMO__RPC_SLOTS_TOTAL; slot++)
         if (atomic_load(&transport->slot[slot].state) == REMO__RPC_SLOT_RETIRED)
             reclaim(transport, slot, image);
-    remo__mutex_unlock(transport->node, &transport->slots_mutex);
+    remo__rpc_unlock(transport, &transport->slots_mutex);
 }
 
-/* A reply may wait in the slot of a thread that computes. A slot that is given and taken meanwhile has
- * another serial; its new call has no reply yet, or one that is as good. */
+/* A reply may wait in the slot of a thread that computes, or in a lost one. A slot that is given and taken
+ * meanwhile has another serial; its new call has no reply yet, or one that is as good. */
 void remo__rpc_slots_collect(struct remo__rpc_transport *transport, uint32_t node) {
     uint64_t image[REMO__RPC_REPLY_MAX / sizeof(uint64_t)];
     struct remo__rpc_reply reply;
     for (uint32_t slot = 0; slot < REMO__RPC_SLOTS_TOTAL; slot++) {
-        uint8_t state = atomic_load(&transport->slot[slot].state);
         uint64_t head = remo__load(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES);
-        if (head >> 32 != 0 && (head >> 24 & 0xff) == node /* which need not be the node of the call */
-            && (state == REMO__RPC_SLOT_BUSY || state == REMO__RPC_SLOT_RETIRED))
+        if (head >> 32 != 0 && (head >> 24 & 0xff) == node) /* which need not be the node of the call */
             (void)remo__rpc_slot_probe(transport, slot, image, &reply);
     }
 }

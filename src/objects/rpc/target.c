@@ -6,14 +6,14 @@ static int fail_target(const struct remo_rpc *rpc, uint32_t node, uint32_t numbe
     const char *name = remo_channel_name(rpc->channel);
     if (bytes > REMO__RPC_DATA_MAX)
         return remo__fail(-EMSGSIZE,
-                          "a request of %zu bytes is too long for service %s: the maximum is %u; pass larger "
-                          "data by an address in network memory",
+                          "a request of %zu bytes is too long for service %s: the maximum is %u; write "
+                          "larger data into a region, and pass its offset",
                           bytes, name, REMO__RPC_DATA_MAX);
     if (number >= REMO_RPC_HANDLERS_MAX)
         return remo__fail(-EINVAL, "service %s has no handler %u: use a number below %u", name, number,
                           REMO_RPC_HANDLERS_MAX);
-    return remo__fail(-EINVAL, "cannot call service %s: node %u is no participant, or the data is NULL", name,
-                      node);
+    return remo__fail(-EINVAL, "cannot call service %s: node %u is not a participant, or the data is NULL",
+                      name, node);
 }
 
 int remo__rpc_check_connected(const struct remo_rpc *rpc, uint32_t node) {
@@ -50,7 +50,7 @@ uint64_t remo__rpc_rest(const struct remo_rpc *rpc, uint32_t node, uint64_t dead
         return service;
     uint64_t left = remo__remaining_ns(deadline_ns) >> REMO__RPC_TIME_SHIFT;
     if (left > INT32_MAX / 2)
-        return service; /* half an hour or more: no limit */
+        return service; /* 18 minutes or more: no limit */
     uint64_t start = rpc->transport->mapped ? remo__now_ns() >> REMO__RPC_TIME_SHIFT : 0;
     uint32_t time = (uint32_t)(start + remo__max(left, 1));
     return service | (uint64_t)(time != 0 ? time : 1) << 32;

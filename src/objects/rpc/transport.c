@@ -4,7 +4,7 @@
 
 #include "objects/rpc/rpc.h"
 
-#define LOOK_NS REMO__NS_PER_MS /* between two looks of the service thread for chores */
+#define POLL_NS REMO__NS_PER_MS /* between two polls of the service thread for chores */
 
 static const char transport_key;
 
@@ -12,13 +12,14 @@ static const char transport_key;
 static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
     struct remo__rpc_transport *transport = ctx;
     char *state = transport->state->own;
-    /* These changes precede the load of the pollers: a poller that leaves looks again after it has left. */
+    /* These changes precede the load of the pollers: a poller that leaves polls again after it has left. */
     if (transport->mapped)
         (void)remo__rpc_clear_bit(state, REMO__RPC_AT_WOKEN, node);
     else if (value > 0 && value <= REMO__RPC_SLOTS_TOTAL)
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_ENDED, value - 1);
     else if (transport->size > REMO__RPC_DIRECT_NODES)
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_PENDING, node);
+    remo__mapped_fence_after_atomic();
     if (remo__rpc_has_pollers(transport))
         return;
     struct remo__thread *thread = remo__thread(transport->node);
@@ -29,11 +30,12 @@ static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
                   remo_last_error());
 }
 
-/* Requests of the node may have arrived before. They stay in their ring until the replies have a way. */
+/* Requests of the node may have arrived before. They stay in their ring until replies can be sent. */
 static void on_connect(void *ctx, uint32_t node) {
     struct remo__rpc_transport *transport = ctx;
-    (void)node;
-    remo__rpc_request_look(transport);
+    if (transport->size > REMO__RPC_DIRECT_NODES)
+        (void)remo__rpc_set_bit(transport->state->own, REMO__RPC_AT_PENDING, node);
+    remo__rpc_request_poll(transport);
 }
 
 /* Calls with `done` to this node fail, and queued messages are dropped. */
@@ -42,10 +44,10 @@ static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
     (void)node, (void)state;
     atomic_store(&transport->must_scan, true);
     if (atomic_load(&transport->done_count) > 0 || atomic_load(&transport->chores) > 0)
-        remo__rpc_request_look(transport);
+        remo__rpc_request_poll(transport);
 }
 
-/* Deferred requests of the node can no longer be answered. */
+/* Deferred requests of the node can no longer be replied to. */
 static void on_cut_off(void *ctx, uint32_t node) {
     struct remo__rpc_transport *transport = ctx;
     for (uint32_t slot = 0; slot < REMO__RPC_SLOTS_TOTAL; slot++)
@@ -70,17 +72,17 @@ static bool on_swept(struct remo__thread_observer *observer) {
         remo__container_of(observer, struct remo__rpc_transport, observer);
     bool has_done = atomic_load(&transport->done_count) > 0; /* also in case a mark of a reply was missed */
     uint64_t now = remo__now_ns();
-    if (now < transport->next_look_ns) /* the immediate itself is an operation, and causes a sweep */
+    if (now < transport->next_poll_ns) /* the immediate itself is an operation, and causes a sweep */
         return true;
     bool is_due = has_done || atomic_load(&transport->chores) > 0;
     if (has_done)
         atomic_store(&transport->must_scan, true);
-    if (!atomic_exchange(&transport->must_look, false) && !is_due)
+    if (!atomic_exchange(&transport->must_poll, false) && !is_due)
         return false;
-    transport->next_look_ns = now + LOOK_NS;
+    transport->next_poll_ns = now + POLL_NS;
     if (send_to_self(transport))
         return is_due;
-    atomic_store(&transport->must_look, true);
+    atomic_store(&transport->must_poll, true);
     return true;
 }
 

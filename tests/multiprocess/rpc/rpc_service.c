@@ -37,7 +37,7 @@ static int keep(void *ctx, const struct remo_rpc_request *request) {
     return rc;
 }
 
-/* Answer twice, in ways that are refused. */
+/* Reply, and try all ways that are refused. */
 static int answer(void *ctx, const struct remo_rpc_request *request) {
     struct service *service = ctx;
     struct remo_rpc_deferred deferred;
@@ -57,7 +57,8 @@ static int answer(void *ctx, const struct remo_rpc_request *request) {
     return -EIO; /* not used: it has replied */
 }
 
-/* {u32 hops, u32 next handler, u32 nodes...}: forward to the first node, or act as the next handler. */
+/* {u32 hops, u32 next handler, u32 nodes...}: forward to the first node, or act as the next handler. A next
+ * handler that does not exist is called by the last forward. */
 static int pass_on(void *ctx, const struct remo_rpc_request *request) {
     struct service *service = ctx;
     const uint32_t *words = request->data;
@@ -70,10 +71,11 @@ static int pass_on(void *ctx, const struct remo_rpc_request *request) {
     memcpy(next, words, 8);
     next[0]--;
     memcpy(next + 2, words + 3, request->bytes - 12);
-    return remo_rpc_forward(request, words[2], PASS_ON, next, request->bytes - 4);
+    uint32_t number = next[0] == 0 && words[1] >= HANDLERS ? words[1] : PASS_ON;
+    return remo_rpc_forward(request, words[2], number, next, request->bytes - 4);
 }
 
-/* {u32 caller, u32 -, u64 number}: the numbers of each thread of callers come in order. */
+/* {u32 caller, u32 -, u64 number}: the numbers of each calling node come in order. */
 static int record(void *ctx, const struct remo_rpc_request *request) {
     struct service *service = ctx;
     uint64_t number;

@@ -1,5 +1,5 @@
 /* test_rpc.c - remote procedure calls between real nodes: data of every size, order, costs, deferred and
- * forwarded replies, calls with `done`, circles of handlers, wrong arguments. */
+ * forwarded replies, calls with `done`, cycles of handlers, wrong arguments. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -283,6 +283,7 @@ static int done(struct remo_node *node, void *ctx) {
     while (atomic_load(&calls.ended) < 20 * DONE_WINDOW)
         cluster_sleep_ms(1);
     CHECK_CODE(remo_rpc_wait(&calls.ops[0]), -EINVAL); /* no other thread uses the call any more */
+    CHECK_CODE(remo_rpc_test(&calls.ops[0]), -EINVAL);
     CHECK_EQUAL(atomic_load(&calls.wrong_count), 0);
     CHECK_OK(cluster_meet());
     uint64_t total = 0, count = 20 * DONE_WINDOW;
@@ -292,7 +293,7 @@ static int done(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
-/* Handlers call each other in a circle, in all windows at once. */
+/* Handlers call each other in a cycle, in all windows at once. */
 static int circles(struct remo_node *node, void *ctx) {
     struct service service;
     enum { WINDOW = 200 };
@@ -340,6 +341,13 @@ static int wrong_calls(struct service *service) {
     CHECK_CODE(remo_rpc_wait(&op), -ENOSYS);
     CHECK_EQUAL(op.fate, REMO_RPC_NOT_SENT);
     CHECK_CODE(remo_rpc_wait(&op), -ENOSYS); /* it has ended */
+    static const uint32_t forwarded_to_none[] = {1, 63, 0};
+    op.number = PASS_ON;
+    op.request = forwarded_to_none;
+    op.request_bytes = sizeof forwarded_to_none;
+    CHECK_OK(remo_rpc_start(rpc, &op));
+    CHECK_CODE(remo_rpc_wait(&op), -ENOSYS);
+    CHECK_EQUAL(op.fate, REMO_RPC_UNKNOWN); /* the handler that forwarded it has run */
     op.number = 64;
     CHECK_CODE(remo_rpc_start(rpc, &op), -EINVAL);
     CHECK_EQUAL(op.fate, REMO_RPC_NOT_SENT);

@@ -56,7 +56,7 @@ static int late(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
-/* A request that waits at a paused server until its time is over is not executed. */
+/* A request that waits at a paused server until its deadline has passed is not executed. */
 static int expired(struct remo_node *node, void *ctx) {
     struct service service;
     struct remo_rpc_handler_stats stats;
@@ -86,7 +86,7 @@ static int expired(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
-/* The ring of a paused server is full: posts fail, calls queue; other nodes are unaffected. */
+/* The ring of a paused server is full: posts fail, calls queue, and calls to other nodes do not wait. */
 static int full(struct remo_node *node, void *ctx) {
     struct service service;
     struct remo_rpc_op op;
@@ -115,6 +115,62 @@ static int full(struct remo_node *node, void *ctx) {
         resume_node(&shared->turns, 1);
         CHECK_OK(remo_rpc_wait(&op));
         CHECK_EQUAL(atomic_load(&shared->service.runs[1]), posted + 1);
+    }
+    return finish(&service);
+}
+
+/* A paused server gets no call, after many without a reply: they would take the slots of calls to others. */
+static int silent(struct remo_node *node, void *ctx) {
+    struct service service;
+    struct remo_rpc_op op;
+    uint64_t number = 1, sent = 0;
+    (void)ctx;
+    CHECK(service_open(node, &shared->service, &service) == 0);
+    record_process(&shared->turns, service.rank);
+    CHECK_OK(cluster_meet());
+    if (service.rank == 0) {
+        pause_node(&shared->turns, 1);
+        for (uint32_t i = 0; i < 2 * REMO_RPC_CALLS_MAX; i++) {
+            CHECK(start(&service, &op, 1, ECHO, SECOND / 2000) == 0);
+            CHECK_CODE(remo_rpc_wait(&op), -ETIMEDOUT);
+            sent += op.fate == REMO_RPC_UNKNOWN;
+        }
+        CHECK_EQUAL(sent, 32);
+        CHECK_CODE(remo_rpc_call(service.rpc, 2, ADD, &number, 8, NULL, 0, NULL, LONG_TIME), 7);
+        resume_node(&shared->turns, 1);
+        CHECK_CODE(remo_rpc_call(service.rpc, 1, ADD, &number, 8, NULL, 0, NULL, LONG_TIME), 7);
+    }
+    return finish(&service);
+}
+
+/* A request that a handler has forwarded waits for room. The service closes meanwhile. */
+static int closes_queued(struct remo_node *node, void *ctx) {
+    struct service service;
+    struct remo_rpc_op op = {.number = PASS_ON, .timeout_ns = REMO_FOREVER};
+    static const char data[2000];
+    static const uint32_t words[] = {1, ECHO, 1};
+    (void)ctx;
+    CHECK(service_open(node, &shared->service, &service) == 0);
+    record_process(&shared->turns, service.rank);
+    CHECK_OK(cluster_meet());
+    if (service.rank == 0) {
+        pause_node(&shared->turns, 1);
+        while (remo_rpc_post(service.rpc, 1, ECHO, data, sizeof data) == 0)
+            continue;
+        begin_turn(&shared->turns, 1);
+        while (atomic_load(&shared->service.runs[0]) < 1)
+            cluster_sleep_ms(1);
+        remo_rpc_close(service.rpc);
+        resume_node(&shared->turns, 1);
+        CHECK_OK(cluster_meet());
+        return 0;
+    }
+    if (service.rank == 2) {
+        reach_turn(&shared->turns, 1);
+        op.request = words;
+        op.request_bytes = sizeof words;
+        CHECK_OK(remo_rpc_start(service.rpc, &op));
+        CHECK_CODE(remo_rpc_wait(&op), 1);
     }
     return finish(&service);
 }
@@ -239,6 +295,8 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(late, 2),
         CLUSTER_TEST(expired, 2, .only_on = "shm"),
         CLUSTER_TEST(full, 3, .op_timeout_ns = SECOND / 5, .only_on = "shm"),
+        CLUSTER_TEST(silent, 3, .only_on = "shm"),
+        CLUSTER_TEST(closes_queued, 3, .op_timeout_ns = SECOND / 5, .only_on = "shm"),
         CLUSTER_TEST(server_fails, 3),
         CLUSTER_TEST(caller_fails, 2),
         CLUSTER_TEST(closes, 2),
