@@ -133,8 +133,25 @@ int remo_region_address(const struct remo_region *region, uint32_t node, uint64_
 
 /* ---- operations ---- */
 
-int remo_region_read(struct remo_region *region, uint32_t node, uint64_t offset, void *dst, size_t size_bytes,
-                     struct remo_ack *ack) {
+/* The most frequent read: a word of mapped memory, by an attached thread. It makes no call, so that the
+ * compiler saves no register. Returns false, without effect, if the read is another one. */
+static inline bool read_word(const struct remo_region *region, uint32_t node, uint64_t offset, void *dst) {
+    if (remo__unlikely(!region || !dst || !remo__region_contains(region, node, offset, 8)))
+        return false;
+    if (remo__unlikely(remo__tls.node_id != region->node->id))
+        return false;
+    const char *place = remo__memory_mapped(region->memory, node, offset);
+    if (remo__unlikely(!place))
+        return false;
+    struct remo_stats *stats = remo__channel_counters(region->channel, remo__tls.thread);
+    remo__mapped_copy_from(dst, place, 8);
+    remo__count(&stats->reads, 1);
+    remo__count(&stats->bytes, 8);
+    return true;
+}
+
+static __attribute__((noinline)) int read_any(struct remo_region *region, uint32_t node, uint64_t offset,
+                                              void *dst, size_t size_bytes, struct remo_ack *ack) {
     REMO__REQUIRE(region);
     struct remo__ref ref;
     if (remo__unlikely(!remo__region_contains(region, node, offset, size_bytes) || !dst))
@@ -143,6 +160,13 @@ int remo_region_read(struct remo_region *region, uint32_t node, uint64_t offset,
     if (remo__unlikely(rc != 0))
         return rc;
     return remo__read(ref, dst, size_bytes, ack);
+}
+
+int remo_region_read(struct remo_region *region, uint32_t node, uint64_t offset, void *dst, size_t size_bytes,
+                     struct remo_ack *ack) {
+    if (size_bytes == 8 && remo__likely(read_word(region, node, offset, dst)))
+        return 0;
+    return read_any(region, node, offset, dst, size_bytes, ack);
 }
 
 int remo_region_write(struct remo_region *region, uint32_t node, uint64_t offset, const void *src,
