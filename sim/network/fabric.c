@@ -202,9 +202,24 @@ static bool imm_there(void *ctx) {
 }
 
 static void sim_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
-    (void)timeout_ns;
-    sim_until(imm_there, &net()->imms[fabric->rank], "wait for an immediate");
-    net()->imms[fabric->rank].woken = false;
+    struct imms *here = &net()->imms[fabric->rank];
+    here->due_ns = timeout_ns != REMO_FOREVER ? sim_world->now_ns + timeout_ns : 0;
+    sim_until(imm_there, here, "wait for an immediate");
+    here->due_ns = 0;
+    here->woken = false;
+}
+
+bool sim_net_sweep(void) {
+    bool found = false;
+    for (uint32_t node = 0; node < sim_world->nodes_count; node++) {
+        struct imms *here = &net()->imms[node];
+        if (here->due_ns == 0 || sim_world->crashed[node])
+            continue;
+        sim_world->now_ns = remo__max(sim_world->now_ns, here->due_ns);
+        here->woken = found = true;
+        sim_changed(node);
+    }
+    return found;
 }
 
 static void sim_imm_wake(struct remo__fabric *fabric) {

@@ -56,6 +56,7 @@ struct imms {
     struct remo__imm imm[IMMS_MAX];
     uint32_t count;
     bool woken;
+    uint64_t due_ns; /* the time limit of the service thread, which waits; 0: none */
 };
 
 struct sim_net {

@@ -19,6 +19,7 @@
 #define POLL_NS (20 * REMO__NS_PER_MS) /* a wait that spins or polls checks again after this time */
 #define IDLE_JUMPS_MAX 4u              /* of POLL_NS each; then to the next deadline */
 #define HANG_JUMPS_MAX 64u
+#define SWEEP_JUMPS_MAX 128u
 #define SETUP_STEPS_MAX 2000000u
 
 static char *stacks[SIM_ACTORS_MAX]; /* kept for the next world */
@@ -54,7 +55,8 @@ static uint32_t possible(struct sim_step *steps) {
     return count;
 }
 
-/* Advance time when no step is possible. Returns false if no step will ever be possible. */
+/* Advance time when no step is possible. Returns false if no step will ever be possible. The sweeps of a
+ * service thread come last: nothing that is notified may need them. */
 static bool jump(void) {
     uint64_t next = UINT64_MAX;
     struct sim_world *world = sim_world;
@@ -69,7 +71,7 @@ static bool jump(void) {
             next = remo__min(next, actor->wake_at);
     }
     if (next == UINT64_MAX || world->idle_jumps > HANG_JUMPS_MAX)
-        return false;
+        return world->idle_jumps <= SWEEP_JUMPS_MAX && sim_net_sweep();
     world->now_ns = remo__max(world->now_ns, next);
     sim_trace("* time advances to %llu ns", (unsigned long long)world->now_ns);
     world->stirred = sim_net_count() > 0 ? UINT32_MAX : 0;

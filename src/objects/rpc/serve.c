@@ -9,9 +9,9 @@
 #define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_PASS + 1)
 #define FOUND_PER_CHECK 64u /* requests that a wait serves between two checks of its deadline */
 #ifdef REMO_SIM
-#define SPINS_BEFORE_WAIT 0u
+#define SPINS_BEFORE_WAIT(node) 1u /* the simulator has no clock that a spinning thread would drive */
 #else
-#define SPINS_BEFORE_WAIT 200u /* of a wait, without the cost of remo__wait */
+#define SPINS_BEFORE_WAIT(node) remo__min((node)->threads->spins, 200u) /* without the cost of remo__wait */
 #endif
 
 /* ---- one request ---- */
@@ -352,7 +352,7 @@ int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *t
     struct remo__rpc_wait wait = {.transport = transport, .thread = thread, .is_over = is_over, .ctx = ctx};
     int rc;
     if (!remo__scheduler)
-        wait.spins = remo__min(transport->node->threads->spins, SPINS_BEFORE_WAIT);
+        wait.spins = SPINS_BEFORE_WAIT(transport->node);
     do {
         wait.has_served = false;
         rc = transport->mapped ? spin(&wait, deadline_ns) : 0;
