@@ -58,6 +58,8 @@
  *          resumes or fails. Further calls to it queue at the caller until their timeout if its ring is
  *          full, or if 32 calls to it have ended without a reply that may still arrive. All peers share the
  *          slots: 320 calls that are in flight to such a node at the same time delay the calls to all nodes.
+ *          A node that starts again after a failure cannot use rpc with the nodes that stayed: "remo-rpc"
+ *          is still open there.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
  * Threads: any. One thread at a time uses a call. -EAGAIN: too many threads use the node (node.h). A wait in
  *          a task (task.h) parks the task. Handlers then run in its thread when the scheduler checks the
