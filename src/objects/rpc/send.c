@@ -224,10 +224,12 @@ static int send_call(struct remo__rpc_transport *transport, struct remo__thread 
     int rc =
         remo__rpc_send(transport, thread, call->own.rpc->channel->slot, call->node, words, call->request);
     if (rc == 1) {
-        bool has_done = call->done != NULL; /* from here on the call may end, and be reused */
-        __atomic_store_n(&call->own.state, REMO__RPC_CALL_SENT, __ATOMIC_SEQ_CST);
-        if (remo__unlikely(has_done))
+        if (remo__likely(!call->done)) {
+            __atomic_store_n(&call->own.state, REMO__RPC_CALL_SENT, __ATOMIC_RELEASE);
+        } else { /* from the store on the call may end, and be reused */
+            __atomic_store_n(&call->own.state, REMO__RPC_CALL_SENT, __ATOMIC_SEQ_CST);
             remo__rpc_slot_recheck(transport, slot, serial);
+        }
     } else {
         atomic_store(&transport->slot[slot].call, NULL);
         remo__rpc_slot_return(transport, slot);
