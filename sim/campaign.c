@@ -32,6 +32,7 @@ static const struct {
     {"rpc", "a node and its peers write to lines of one memory"},
     {"queue", "it is made of atomics of the network"},
     {"kv", "its locks are made of atomics of the network"},
+    {"table", "its owner answers calls"},
     {"task", "its cases use atomics and locks"},
     {"collective", "every node reads blocks that the CPU of another node wrote"},
 };

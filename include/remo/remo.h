@@ -20,5 +20,7 @@
 #include <remo/ringbuffer.h>
 #include <remo/rpc.h>
 #include <remo/sst.h>
+#include <remo/structure.h>
+#include <remo/table.h>
 #include <remo/task.h>
 #include <remo/version.h>

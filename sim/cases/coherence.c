@@ -33,6 +33,7 @@ static void body(void *state, uint32_t rank, uint32_t thread) {
     struct remo_rpc *rpc = NULL;
     struct remo_kv *map = NULL;
     struct remo_collective *collective = NULL;
+    struct remo_table *table = NULL;
     uint64_t old;
     (void)thread;
     refused(remo_atomic_var_open(root, "var", NULL, &var), "an atomic variable");
@@ -42,9 +43,11 @@ static void body(void *state, uint32_t rank, uint32_t thread) {
     refused(remo_rpc_open(root, "service", NULL, &rpc), "a service");
     refused(remo_kv_open(root, "map", NULL, &map), "a map");
     refused(remo_collective_open(root, "collective", NULL, &collective), "a collective");
+    refused(remo_table_open(root, "table", NULL, &table), "a structure");
     refused(remo_region_fetch_add(s->regions[rank], 0, 0, 1, &old, NULL), "no atomics");
     refused(remo_region_compare_swap(s->regions[rank], 0, 0, 0, 1, &old, NULL), "no atomics");
-    sim_require(!var && !lock && !queue && !ring && !rpc && !map && !collective, "something was opened");
+    sim_require(!var && !lock && !queue && !ring && !rpc && !map && !collective && !table,
+                "something was opened");
 }
 
 const struct sim_case sim_case_refusals = {.object = "region",

@@ -1,0 +1,257 @@
+/* table.c - the hash table: each key is a register that may be absent.
+ * All keys have one owner, and its share has few buckets of width 1, so that keys meet in overflow chains. A
+ * change whose call fails may have happened; a lookup fails only if the owner has failed. */
+#include <errno.h>
+#include <remo/table.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "sim/case.h"
+#include "sim/oracle.h"
+#include "sim/scheduler.h"
+
+#define OWNER 0u
+#define VALUE_WORDS 6u /* an item is more than a cache line */
+#define KEYS 4u
+
+struct table_state {
+    struct remo_table *tables[SIM_NODES_MAX];
+    uint64_t keys[KEYS]; /* owned by OWNER */
+    bool is_reused;
+};
+
+/* ---- open ---- */
+
+static void choose_keys(struct table_state *s, const struct remo_table *table) {
+    uint64_t key = 1;
+    for (uint32_t i = 0; i < KEYS; key++)
+        if (remo_table_owner(table, &key, sizeof key) == OWNER)
+            s->keys[i++] = key;
+}
+
+static void open_options(void *state, struct remo_node *node, uint32_t rank,
+                         const struct remo_table_options *options) {
+    struct table_state *s = state;
+    sim_opened(remo_table_open(remo_node_root(node), "table", options, &s->tables[rank]), "open");
+    sim_opened(remo_channel_wait(remo_structure_channel(remo_table_structure(s->tables[rank])), REMO_FOREVER),
+               "wait");
+    choose_keys(s, s->tables[rank]);
+}
+
+/* One bucket for each node. */
+static void open_narrow(void *state, struct remo_node *node, uint32_t rank) {
+    const struct remo_table_options options = {.capacity = 4,
+                                               .value_bytes_max = 8 * VALUE_WORDS,
+                                               .slots_percent = 1,
+                                               .overflow_percent = 400,
+                                               .places = 4};
+    open_options(state, node, rank, &options);
+}
+
+static void open_wide(void *state, struct remo_node *node, uint32_t rank) {
+    const struct remo_table_options options = {.capacity = 4,
+                                               .value_bytes_max = 8 * VALUE_WORDS,
+                                               .slots_percent = 1,
+                                               .overflow_percent = 400,
+                                               .places = 4,
+                                               .width = 2};
+    open_options(state, node, rank, &options);
+}
+
+static void close_table(void *state, uint32_t rank) {
+    remo_table_close(((struct table_state *)state)->tables[rank]);
+}
+
+/* ---- calls ---- */
+
+static bool is_answer(uint32_t function, int rc) {
+    if (rc == 0 || function == MAP_PUT)
+        return rc == 0;
+    return function == MAP_INSERT ? rc == -EEXIST : rc == -ENOENT;
+}
+
+static int do_call(struct remo_structure *structure, uint32_t function, uint64_t key, uint64_t *value) {
+    size_t size = VALUE_WORDS * 8, bytes = size;
+    int rc;
+    switch (function) {
+    case MAP_INSERT: return remo_structure_insert(structure, &key, sizeof key, value, size);
+    case MAP_UPDATE: return remo_structure_update(structure, &key, sizeof key, value, size);
+    case MAP_PUT: return remo_structure_put(structure, &key, sizeof key, value, size);
+    case MAP_DELETE: return remo_structure_delete(structure, &key, sizeof key);
+    default: rc = remo_structure_lookup(structure, &key, sizeof key, value, size, &bytes, NULL); break;
+    }
+    sim_require(rc != 0 || bytes == size, "a lookup returns a value of %zu bytes", bytes);
+    for (uint32_t i = 1; i < VALUE_WORDS && rc == 0; i++)
+        sim_require(value[i] == value[0], "a lookup returns a torn value");
+    return rc;
+}
+
+static int call(struct table_state *s, uint32_t rank, uint32_t function, uint32_t key, uint64_t number) {
+    uint64_t value[VALUE_WORDS];
+    for (uint32_t i = 0; i < VALUE_WORDS; i++)
+        value[i] = number;
+    uint32_t index = sim_begin(function, key, number, 0);
+    int rc = do_call(remo_table_structure(s->tables[rank]), function, s->keys[key], value);
+    if (is_answer(function, rc) && !sim_out(rank)) {
+        sim_end(index, rc, value[0]);
+        return rc;
+    }
+    sim_require(sim_out(rank) || sim_excused(rank, OWNER, rc) || is_answer(function, rc),
+                "function %u of the table: %d (%s)", function, rc, remo_last_error());
+    if (function == MAP_GET)
+        sim_forget(index);
+    return rc;
+}
+
+/* The surviving nodes can make all calls, unless the owner has failed. */
+static void after(void *state, uint32_t rank) {
+    for (uint32_t key = 0; key < 2; key++) {
+        (void)call(state, rank, MAP_GET, key, 0);
+        (void)call(state, rank, MAP_PUT, key, 1000 + rank);
+        (void)call(state, rank, MAP_DELETE, key, 0);
+        (void)call(state, rank, MAP_GET, key, 0);
+    }
+}
+
+/* ---- cases ---- */
+
+/* Each node changes two keys of one bucket, and reads the other one. */
+static void changes_body(void *state, uint32_t rank, uint32_t thread) {
+    uint32_t key = (rank + thread) % 2;
+    (void)call(state, rank, MAP_PUT, key, 10 * rank + 1);
+    (void)call(state, rank, MAP_GET, 1 - key, 0);
+    (void)call(state, rank, rank == 1 ? MAP_DELETE : MAP_UPDATE, key, 10 * rank + 2);
+    (void)call(state, rank, MAP_GET, key, 0);
+    (void)call(state, rank, MAP_GET, 1 - key, 0);
+}
+
+const struct sim_case sim_case_table_changes = {
+    .object = "table",
+    .name = "changes",
+    .about = "three nodes put, update, delete and look up two keys of one bucket",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_narrow,
+    .close = close_table,
+    .body = changes_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+static void updates_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    if (rank == 0)
+        (void)call(state, rank, MAP_INSERT, 0, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        (void)call(state, rank, rank == 2 ? MAP_GET : MAP_UPDATE, 0, 10 * (rank + 1) + i);
+}
+
+const struct sim_case sim_case_table_updates = {
+    .object = "table",
+    .name = "updates",
+    .about = "the owner and a peer update one key, and another peer looks it up",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_narrow,
+    .close = close_table,
+    .body = updates_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+static bool is_reused(void *ctx) {
+    return ((const struct table_state *)ctx)->is_reused || sim_out(0) || sim_out(1);
+}
+
+/* Node 1 knows the place of key 1, which is in the overflow chain. The owner uses the place for key 2, and
+ * inserts key 1 again. */
+static void reuse_body(void *state, uint32_t rank, uint32_t thread) {
+    struct table_state *s = state;
+    (void)thread;
+    if (rank == 1) {
+        (void)call(s, rank, MAP_PUT, 0, 1);
+        (void)call(s, rank, MAP_PUT, 1, 2);
+        (void)call(s, rank, MAP_GET, 1, 0);
+        s->is_reused = true;
+        (void)call(s, rank, MAP_GET, 1, 0);
+        (void)call(s, rank, MAP_GET, 2, 0);
+        (void)call(s, rank, MAP_GET, 1, 0);
+        return;
+    }
+    sim_until(is_reused, s, "wait until the place is known");
+    if (rank == 0) {
+        (void)call(s, rank, MAP_DELETE, 1, 0);
+        (void)call(s, rank, MAP_INSERT, 2, 3);
+        (void)call(s, rank, MAP_INSERT, 1, 4);
+    } else {
+        (void)call(s, rank, MAP_GET, 1, 0);
+        (void)call(s, rank, MAP_GET, 2, 0);
+        (void)call(s, rank, MAP_GET, 1, 0);
+    }
+}
+
+const struct sim_case sim_case_table_reuse = {
+    .object = "table",
+    .name = "reuse",
+    .about = "the place of a key that a node remembers is used for another key, and for the key again",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_narrow,
+    .close = close_table,
+    .body = reuse_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* Node 1 reads the place of key 1, node 2 the bucket: both see the same changes. */
+static void relinked_body(void *state, uint32_t rank, uint32_t thread) {
+    struct table_state *s = state;
+    (void)thread;
+    if (rank == 1) {
+        (void)call(s, rank, MAP_PUT, 0, 1);
+        (void)call(s, rank, MAP_PUT, 1, 2);
+        (void)call(s, rank, MAP_GET, 1, 0);
+        s->is_reused = true;
+    }
+    sim_until(is_reused, s, "wait until the place is known");
+    for (uint32_t i = 0; i < 2; i++) {
+        if (rank == 0)
+            (void)call(s, rank, MAP_DELETE, 1, 0);
+        (void)call(s, rank, rank == 0 ? MAP_INSERT : MAP_GET, 1, 3 + i);
+    }
+}
+
+const struct sim_case sim_case_table_relinked = {
+    .object = "table",
+    .name = "relinked",
+    .about = "a node that knows the place of a key, and one that does not, see it deleted and inserted",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_narrow,
+    .close = close_table,
+    .body = relinked_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* Two threads of each node; two slots in a bucket, so the third key overflows. */
+static void threads_body(void *state, uint32_t rank, uint32_t thread) {
+    for (uint32_t i = 0; i < 3; i++)
+        (void)call(state, rank, i == 1 ? MAP_DELETE : MAP_PUT, (thread + i) % 3,
+                   100 * rank + 10 * thread + i);
+    for (uint32_t key = 0; key < 3; key++)
+        (void)call(state, rank, MAP_GET, key, 0);
+}
+
+const struct sim_case sim_case_table_threads = {
+    .object = "table",
+    .name = "threads",
+    .about = "two threads of each node, and three keys of a bucket of width 2",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_wide,
+    .close = close_table,
+    .body = threads_body,
+    .after = after,
+    .oracle = &oracle_map};

@@ -1,0 +1,158 @@
+/* owner.c - the owner's side of a structure: it alone changes the items of its share.
+ * Invariant: one thread at a time changes the items of a group, or searches it. */
+#include "systems/tx/structure.h"
+
+#include <errno.h>
+
+/* ---- items of this node's share ---- */
+
+/* Return whether the item at `at` has the key; the head is valid. */
+static bool has_key(const char *at, const struct remo_structure_key *key) {
+    const char *there = at + REMO__ITEM_KEY_AT, *here = key->data;
+    size_t left = key->bytes;
+    if ((uint32_t)remo__load(at + REMO__ITEM_SIZES_AT) != left)
+        return false;
+    while (left > 0) {
+        uint64_t word = 0;
+        size_t bytes = remo__min(left, 8);
+        memcpy(&word, here, bytes);
+        if (remo__load(there) != word)
+            return false;
+        there += 8;
+        here += bytes;
+        left -= bytes;
+    }
+    return true;
+}
+
+enum remo_item_state remo_item_state_of(const struct remo_structure *structure,
+                                        const struct remo_structure_key *key, uint64_t offset) {
+    const char *at = structure->own + offset;
+    if (!remo__item_is_valid(remo__load(at)))
+        return REMO_ITEM_FREE;
+    return has_key(at, key) ? REMO_ITEM_MATCHES : REMO_ITEM_OTHER;
+}
+
+/* Store sizes, key, value and seal of the next version. Returns its head: the item has it when the head is
+ * stored. */
+static uint64_t write_item(char *at, const struct remo_structure_key *key, const void *value,
+                           size_t value_bytes) {
+    uint64_t head = (remo__load(at) & ~REMO__ITEM_STATE) + REMO__ITEM_VERSION + REMO__ITEM_VALID;
+    char image[REMO_ITEM_HEADER_BYTES + REMO_ITEM_BYTES_MAX + 8];
+    size_t value_at = remo__item_value_at(key->bytes) - REMO__ITEM_SIZES_AT;
+    size_t bytes = value_at + remo__align_up(value_bytes, 8);
+    uint64_t sizes = remo__item_sizes(key->bytes, value_bytes);
+    memset(image + 8, 0, bytes - 8); /* the padding is part of the seal */
+    memcpy(image, &sizes, 8);
+    memcpy(image + 8, key->data, key->bytes);
+    if (value_bytes > 0)
+        memcpy(image + value_at, value, value_bytes);
+    remo__copy_to(at + REMO__ITEM_SIZES_AT, image, bytes);
+    remo__store(at + REMO__ITEM_SEAL_AT, remo__item_seal(head, image, bytes));
+    return head;
+}
+
+static size_t copy_value(const char *at, void *found, size_t cap) {
+    uint64_t sizes = remo__load(at + REMO__ITEM_SIZES_AT);
+    size_t bytes = sizes >> 32, copied = remo__min(bytes, cap);
+    char value[REMO_ITEM_BYTES_MAX + 8];
+    remo__copy_from(value, at + remo__item_value_at((uint32_t)sizes), remo__align_up(copied, 8));
+    if (copied > 0)
+        memcpy(found, value, copied);
+    return bytes;
+}
+
+/* ---- operations, for a key whose group is locked ---- */
+
+static enum remo__item_answer insert(struct remo_structure *structure, const struct remo_structure_key *key,
+                                     const void *value, size_t value_bytes, uint64_t *ret_offset) {
+    if (structure->type->make(structure->ctx, key, ret_offset) != 0)
+        return REMO__ANSWER_NO_ROOM;
+    char *at = structure->own + *ret_offset;
+    uint64_t head = write_item(at, key, value, value_bytes);
+    structure->type->link(structure->ctx, key, *ret_offset);
+    remo__store(at, head);
+    return REMO__ANSWER_DONE;
+}
+
+static void delete_item(struct remo_structure *structure, const struct remo_structure_key *key,
+                        uint64_t offset) {
+    char *at = structure->own + offset;
+    remo__store(at, (remo__load(at) & ~REMO__ITEM_STATE) + REMO__ITEM_VERSION);
+    structure->type->unlink(structure->ctx, key, offset);
+}
+
+static enum remo__item_answer execute(struct remo_structure *structure, enum remo__item_op op,
+                                      const struct remo_structure_key *key, const void *value,
+                                      size_t value_bytes, uint64_t *ret_offset, void *found, size_t cap,
+                                      size_t *ret_found_bytes) {
+    uint64_t offset = structure->type->find(structure->ctx, key);
+    bool is_present = offset != REMO_STRUCTURE_NOWHERE;
+    *ret_offset = offset;
+    if (op == REMO__ITEM_INSERT && is_present)
+        return REMO__ANSWER_PRESENT;
+    if (op == REMO__ITEM_INSERT || (op == REMO__ITEM_PUT && !is_present))
+        return insert(structure, key, value, value_bytes, ret_offset);
+    if (!is_present)
+        return REMO__ANSWER_ABSENT;
+    if (op == REMO__ITEM_LOOKUP)
+        *ret_found_bytes = copy_value(structure->own + offset, found, cap);
+    else if (op == REMO__ITEM_DELETE)
+        delete_item(structure, key, offset);
+    else
+        remo__store(structure->own + offset, write_item(structure->own + offset, key, value, value_bytes));
+    return REMO__ANSWER_DONE;
+}
+
+enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enum remo__item_op op,
+                                           const struct remo_structure_key *key, const void *value,
+                                           size_t value_bytes, uint64_t *ret_offset, void *found, size_t cap,
+                                           size_t *ret_found_bytes) {
+    uint32_t group = structure->type->group(structure->ctx, key) % REMO__STRUCTURE_GROUPS;
+    pthread_mutex_lock(&structure->groups[group].mutex);
+    enum remo__item_answer answer =
+        execute(structure, op, key, value, value_bytes, ret_offset, found, cap, ret_found_bytes);
+    pthread_mutex_unlock(&structure->groups[group].mutex);
+    return answer;
+}
+
+/* ---- calls ---- */
+
+/* Decode a request. Returns false if it is malformed, or the key has another owner. */
+static bool decode(const struct remo_structure *structure, const struct remo_rpc_request *request,
+                   struct remo__item_request *ret_header, struct remo_structure_key *ret_key,
+                   const char **ret_value) {
+    struct remo__item_request header;
+    if (request->bytes < sizeof header)
+        return false;
+    memcpy(&header, request->data, sizeof header);
+    if (header.op >= REMO__ITEM_OPS || header.key_bytes == 0 || header.key_bytes > structure->key_bytes_max
+        || header.value_bytes > structure->value_bytes_max
+        || request->bytes != sizeof header + header.key_bytes + header.value_bytes)
+        return false;
+    const char *key = (const char *)request->data + sizeof header;
+    *ret_header = header;
+    *ret_key = (struct remo_structure_key){
+        .data = key, .bytes = header.key_bytes, .hash = XXH3_64bits(key, header.key_bytes)};
+    *ret_value = key + header.key_bytes;
+    return structure->type->owner(structure->ctx, ret_key) == structure->rank;
+}
+
+int remo__owner_handle(void *ctx, const struct remo_rpc_request *request) {
+    struct remo_structure *structure = ctx;
+    struct remo__item_request header;
+    struct remo_structure_key key;
+    const char *value;
+    char reply[REMO__ITEM_REPLY_BYTES + REMO_ITEM_BYTES_MAX];
+    uint64_t offset;
+    size_t found_bytes = 0;
+    if (!decode(structure, request, &header, &key, &value))
+        return REMO__ANSWER_MALFORMED;
+    enum remo__item_answer answer =
+        remo__owner_execute(structure, header.op, &key, value, header.value_bytes, &offset,
+                            reply + REMO__ITEM_REPLY_BYTES, REMO_ITEM_BYTES_MAX, &found_bytes);
+    if (header.op != REMO__ITEM_LOOKUP || answer != REMO__ANSWER_DONE)
+        return answer;
+    memcpy(reply, &offset, sizeof offset);
+    return remo_rpc_reply(request, answer, reply, REMO__ITEM_REPLY_BYTES + found_bytes);
+}

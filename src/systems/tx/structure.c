@@ -1,0 +1,398 @@
+/* structure.c - implements remo/structure.h: open and close, lookups by reads and by calls, changes by calls.
+ * Invariant: a lookup trusts nothing that it reads before the seal or the owner confirms it. */
+#include "systems/tx/structure.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define NAME_CHARACTERS_MAX 47u
+
+/* ---- open ---- */
+
+static int check_type(const struct remo_structure_type *type) {
+    bool is_complete = type->name && type->owner && type->lookup_start && type->lookup_end && type->group
+                       && type->find && type->make && type->link && type->unlink;
+    if (!is_complete)
+        return remo__fail(-EINVAL, "cannot open a structure: its type lacks a function or a name; only "
+                                   "`learn` may be NULL");
+    if (strlen(type->name) > NAME_CHARACTERS_MAX)
+        return remo__fail(-EINVAL, "cannot open a structure of type %s: the name has more than %u characters",
+                          type->name, NAME_CHARACTERS_MAX);
+    return 0;
+}
+
+static int check_options(const struct remo_structure_options *options) {
+    if (options->key_bytes_max == 0 || options->key_bytes_max > REMO_ITEM_BYTES_MAX
+        || options->value_bytes_max > REMO_ITEM_BYTES_MAX - options->key_bytes_max)
+        return remo__fail(-EINVAL,
+                          "cannot open a structure with key_bytes_max = %u and value_bytes_max = %u: give a "
+                          "key_bytes_max of at least 1, and together at most %u",
+                          options->key_bytes_max, options->value_bytes_max, REMO_ITEM_BYTES_MAX);
+    if (options->share_bytes == 0 || options->share_bytes % 8 != 0)
+        return remo__fail(-EINVAL,
+                          "cannot open a structure with share_bytes = %llu: give a multiple of 8 above 0",
+                          (unsigned long long)options->share_bytes);
+    return 0;
+}
+
+static int open_share(struct remo_structure *structure, struct remo_channel *parent, const char *name,
+                      const struct remo_structure_options *options) {
+    struct remo_channel_options channel = {.ctx = structure};
+    char type[REMO__TYPE_BYTES_MAX + 1]; /* contains all options that must be equal on all participants */
+    snprintf(type, sizeof type, "%s, %u+%u B", structure->type->name, options->key_bytes_max,
+             options->value_bytes_max);
+    int rc = remo__select_participants(parent, &options->participants, &channel.participants);
+    if (rc == 0)
+        rc = remo__region_open(parent, name, type, "share", options->share_bytes, &channel, NULL,
+                               &structure->share);
+    if (rc != 0)
+        return rc;
+    structure->node = remo_channel_node(structure->share->channel);
+    structure->rank = structure->node->rank;
+    structure->own = remo_region_local(structure->share);
+    return 0;
+}
+
+static int open_groups(struct remo_structure *structure) {
+    for (uint32_t i = 0; i < REMO__STRUCTURE_GROUPS; i++) {
+        int rc = pthread_mutex_init(&structure->groups[i].mutex, NULL);
+        if (rc != 0)
+            return remo__fail(-rc, "no mutex for a structure");
+        structure->groups_count = i + 1;
+    }
+    return 0;
+}
+
+/* The service is the last: a peer may call before this function returns. */
+static int open_service(struct remo_structure *structure, struct remo_structure **ret_structure) {
+    struct remo_rpc_handler handler = {
+        .number = REMO__STRUCTURE_HANDLER, .run = remo__owner_handle, .ctx = structure};
+    struct remo_rpc_options options = {.participants = *remo_channel_participants(structure->share->channel),
+                                       .handlers = &handler,
+                                       .handler_count = 1};
+    *ret_structure = structure;
+    int rc = remo_channel_join(structure->share->channel);
+    if (rc == 0)
+        rc = remo_rpc_open(structure->share->channel, "calls", &options, &structure->rpc);
+    if (rc != 0)
+        *ret_structure = NULL;
+    return rc;
+}
+
+int remo_structure_open(struct remo_channel *parent, const char *name, const struct remo_structure_type *type,
+                        const struct remo_structure_options *options, struct remo_structure **ret_structure) {
+    if (!parent || !type || !options || !ret_structure)
+        return remo__fail(-EINVAL, "cannot open a structure: an argument is NULL");
+    int rc = remo__require_coherence(parent, "a structure");
+    if (rc == 0)
+        rc = check_type(type);
+    if (rc == 0)
+        rc = check_options(options);
+    if (rc != 0)
+        return rc;
+    struct remo_structure *structure = aligned_alloc(REMO__CACHE_LINE, sizeof *structure);
+    if (!structure)
+        return remo__fail(-ENOMEM, "no memory for a structure");
+    memset(structure, 0, sizeof *structure);
+    structure->type = type;
+    structure->ctx = options->ctx;
+    structure->key_bytes_max = options->key_bytes_max;
+    structure->value_bytes_max = options->value_bytes_max;
+    rc = open_share(structure, parent, name, options);
+    if (rc == 0)
+        rc = open_groups(structure);
+    if (rc == 0 && options->opened)
+        options->opened(options->ctx, structure, structure->own);
+    if (rc == 0)
+        rc = open_service(structure, ret_structure);
+    if (rc == 0)
+        return 0;
+    remo_structure_close(structure);
+    return remo__fail_more(rc, "structure %s", name ? name : "");
+}
+
+void remo_structure_close(struct remo_structure *structure) {
+    if (!structure)
+        return;
+    remo_rpc_close(structure->rpc); /* no function of the type runs from here on */
+    remo_region_close(structure->share);
+    for (uint32_t i = 0; i < structure->groups_count; i++)
+        pthread_mutex_destroy(&structure->groups[i].mutex);
+    free(structure);
+}
+
+struct remo_channel *remo_structure_channel(struct remo_structure *structure) {
+    return structure ? structure->share->channel : NULL;
+}
+
+uint64_t remo_structure_item_bytes(uint32_t key_bytes_max, uint32_t value_bytes_max) {
+    return remo__item_value_at(key_bytes_max) + remo__align_up(value_bytes_max, 8);
+}
+
+/* ---- items that were read ---- */
+
+enum remo_item_state remo_item_read(const struct remo_structure *structure,
+                                    const struct remo_structure_key *key, const void *data, uint64_t offset,
+                                    struct remo_item *ret_item) {
+    const char *item = data;
+    uint64_t header[REMO_ITEM_HEADER_BYTES / 8];
+    memcpy(header, item, sizeof header);
+    uint64_t head = header[0], seal = header[1], sizes = header[2];
+    if (!remo__item_is_valid(head))
+        return REMO_ITEM_FREE;
+    size_t key_bytes = (uint32_t)sizes, value_bytes = sizes >> 32;
+    if (key_bytes > structure->key_bytes_max || value_bytes > structure->value_bytes_max)
+        return REMO_ITEM_TORN;
+    size_t value_at = remo__item_value_at(key_bytes);
+    size_t sealed_bytes = value_at + remo__align_up(value_bytes, 8) - REMO__ITEM_SIZES_AT;
+    if (remo__item_seal(head, item + REMO__ITEM_SIZES_AT, sealed_bytes) != seal)
+        return REMO_ITEM_TORN;
+    if (key_bytes != key->bytes || memcmp(item + REMO__ITEM_KEY_AT, key->data, key_bytes) != 0)
+        return REMO_ITEM_OTHER;
+    *ret_item = (struct remo_item){.offset = offset,
+                                   .head = head,
+                                   .key = item + REMO__ITEM_KEY_AT,
+                                   .value = item + value_at,
+                                   .key_bytes = key_bytes,
+                                   .value_bytes = value_bytes};
+    return REMO_ITEM_MATCHES;
+}
+
+/* ---- arguments and results ---- */
+
+static int check_key(const struct remo_structure *structure, const void *key, size_t key_bytes) {
+    if (!structure || !key || key_bytes == 0)
+        return remo__fail(-EINVAL, "cannot use a structure: the structure or the key is NULL, or the key is "
+                                   "empty");
+    if (key_bytes > structure->key_bytes_max)
+        return remo__fail(-EMSGSIZE, "cannot use a key of %zu bytes: %s has key_bytes_max = %u", key_bytes,
+                          remo_channel_name(structure->share->channel), structure->key_bytes_max);
+    return 0;
+}
+
+static struct remo_structure_key key_of(const void *key, size_t key_bytes) {
+    return (struct remo_structure_key){.data = key, .bytes = key_bytes, .hash = XXH3_64bits(key, key_bytes)};
+}
+
+static int find_owner(const struct remo_structure *structure, const struct remo_structure_key *key,
+                      uint32_t *ret_owner) {
+    uint32_t owner = structure->type->owner(structure->ctx, key);
+    if (owner >= structure->node->size
+        || !remo_nodeset_has(remo_channel_participants(structure->share->channel), owner))
+        return remo__fail(-EINVAL,
+                          "cannot use %s: its function `owner` returned node %u, which is no "
+                          "participant",
+                          remo_channel_name(structure->share->channel), owner);
+    *ret_owner = owner;
+    return 0;
+}
+
+static int result_of(const struct remo_structure *structure, enum remo__item_answer answer) {
+    const char *name = remo_channel_name(structure->share->channel);
+    switch (answer) {
+    case REMO__ANSWER_DONE: return 0;
+    case REMO__ANSWER_ABSENT: return remo__fail_static(-ENOENT, "the key is absent");
+    case REMO__ANSWER_PRESENT: return remo__fail_static(-EEXIST, "the key is present");
+    case REMO__ANSWER_NO_ROOM:
+        return remo__fail(-ENOSPC,
+                          "no room in %s at the owner of the key: delete keys, or open it with more "
+                          "memory",
+                          name);
+    default:
+        return remo__fail(-EPROTO,
+                          "the owner cannot execute a request to %s: its memory is damaged, or the "
+                          "functions of the structure differ between nodes",
+                          name);
+    }
+}
+
+static int return_value(const void *from, size_t bytes, void *value, size_t cap, size_t *ret_value_bytes) {
+    if (ret_value_bytes)
+        *ret_value_bytes = bytes;
+    if (bytes > cap)
+        return remo__fail(-EMSGSIZE, "the value has %zu bytes, and there is room for %zu", bytes, cap);
+    if (bytes > 0)
+        memcpy(value, from, bytes);
+    return 0;
+}
+
+/* ---- calls ---- */
+
+/* Call the owner. Returns 0 and its answer, or an error. */
+static int call(struct remo_structure *structure, uint32_t owner, enum remo__item_op op,
+                const struct remo_structure_key *key, const void *value, size_t value_bytes, void *reply,
+                size_t cap, size_t *ret_reply_bytes, enum remo__item_answer *ret_answer) {
+    struct remo__item_request header = {
+        .op = op, .key_bytes = (uint16_t)key->bytes, .value_bytes = (uint16_t)value_bytes};
+    char request[sizeof header + REMO_ITEM_BYTES_MAX];
+    memcpy(request, &header, sizeof header);
+    memcpy(request + sizeof header, key->data, key->bytes);
+    if (value_bytes > 0)
+        memcpy(request + sizeof header + key->bytes, value, value_bytes);
+    int rc = remo_rpc_call(structure->rpc, owner, REMO__STRUCTURE_HANDLER, request,
+                           sizeof header + key->bytes + value_bytes, reply, cap, ret_reply_bytes,
+                           structure->node->op_timeout_ns);
+    if (rc < 0)
+        return remo__fail_more(rc, "%s", remo_channel_name(structure->share->channel));
+    *ret_answer = (enum remo__item_answer)rc;
+    return 0;
+}
+
+static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
+                          const struct remo_structure_key *key, void *value, size_t cap,
+                          size_t *ret_value_bytes) {
+    char reply[REMO__ITEM_REPLY_BYTES + REMO_ITEM_BYTES_MAX];
+    size_t reply_bytes = 0;
+    enum remo__item_answer answer;
+    uint64_t offset;
+    int rc =
+        call(structure, owner, REMO__ITEM_LOOKUP, key, NULL, 0, reply, sizeof reply, &reply_bytes, &answer);
+    if (rc != 0)
+        return rc;
+    if (answer == REMO__ANSWER_DONE && reply_bytes < sizeof offset)
+        answer = REMO__ANSWER_MALFORMED;
+    if (answer != REMO__ANSWER_DONE)
+        return result_of(structure, answer);
+    memcpy(&offset, reply, sizeof offset);
+    if (structure->type->learn)
+        structure->type->learn(structure->ctx, key, owner, offset);
+    return return_value(reply + REMO__ITEM_REPLY_BYTES, reply_bytes - REMO__ITEM_REPLY_BYTES, value, cap,
+                        ret_value_bytes);
+}
+
+/* ---- lookups ---- */
+
+/* Return the place that the lookup reads, if it is a place of the share. */
+static bool find_place(const struct remo_structure *structure, uint32_t owner,
+                       const struct remo_structure_key *key, struct remo_structure_place *ret_place) {
+    return structure->type->lookup_start(structure->ctx, key, owner, ret_place) && ret_place->offset % 8 == 0
+           && ret_place->bytes <= REMO_PLACE_BYTES_MAX
+           && remo__region_contains(structure->share, owner, ret_place->offset, ret_place->bytes);
+}
+
+/* Read the place, in a task after a prefetch: other tasks run during the cache miss. */
+static int read_place(const struct remo_structure *structure, uint32_t owner,
+                      const struct remo_structure_place *place, void *data) {
+    struct remo__ref ref;
+    int rc = remo__region_find(structure->share, owner, place->offset, &ref);
+    if (rc != 0)
+        return rc;
+    if (structure->node->mapped && remo_task_current() != 0) {
+        remo_region_prefetch(structure->share, owner, place->offset, place->bytes);
+        remo_task_yield();
+    }
+    return remo__read(ref, data, place->bytes, NULL);
+}
+
+/* Look the key up by reads. Returns 1 if the owner must be called. Otherwise 0 or an error: the lookup has
+ * ended. */
+static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
+                           const struct remo_structure_key *key, void *value, size_t cap,
+                           size_t *ret_value_bytes) {
+    char data[REMO_PLACE_BYTES_MAX] __attribute__((aligned(REMO__CACHE_LINE)));
+    for (uint32_t i = 0; i < REMO_LOOKUP_READS_MAX; i++) {
+        struct remo_structure_place place;
+        struct remo_item item;
+        if (!find_place(structure, owner, key, &place))
+            return 1;
+        int rc = read_place(structure, owner, &place, data);
+        if (rc != 0)
+            return rc;
+        switch (structure->type->lookup_end(structure->ctx, key, owner, &place, data, &item)) {
+        case REMO_LOOKUP_FOUND:
+            return return_value(item.value, item.value_bytes, value, cap, ret_value_bytes);
+        case REMO_LOOKUP_ABSENT: return result_of(structure, REMO__ANSWER_ABSENT);
+        case REMO_LOOKUP_ELSEWHERE: return 1;
+        case REMO_LOOKUP_TORN: break;
+        }
+    }
+    return 1;
+}
+
+static int lookup_local(struct remo_structure *structure, const struct remo_structure_key *key, void *value,
+                        size_t cap, size_t *ret_value_bytes) {
+    char found[REMO_ITEM_BYTES_MAX];
+    uint64_t offset;
+    size_t bytes = 0;
+    enum remo__item_answer answer =
+        remo__owner_execute(structure, REMO__ITEM_LOOKUP, key, NULL, 0, &offset, found, sizeof found, &bytes);
+    if (answer != REMO__ANSWER_DONE)
+        return result_of(structure, answer);
+    return return_value(found, bytes, value, cap, ret_value_bytes);
+}
+
+int remo_structure_lookup(struct remo_structure *structure, const void *key, size_t key_bytes, void *value,
+                          size_t cap, size_t *ret_value_bytes, enum remo_lookup_way *ret_way) {
+    int rc = check_key(structure, key, key_bytes);
+    if (rc == 0 && !value && cap > 0)
+        rc = remo__fail(-EINVAL, "cannot look a key up: `value` is NULL, and `cap` is not 0");
+    if (rc != 0)
+        return rc;
+    struct remo_structure_key wanted = key_of(key, key_bytes);
+    uint32_t owner;
+    rc = find_owner(structure, &wanted, &owner);
+    if (rc != 0)
+        return rc;
+    enum remo_lookup_way way = REMO_LOOKUP_LOCAL;
+    if (owner == structure->rank) {
+        rc = lookup_local(structure, &wanted, value, cap, ret_value_bytes);
+    } else {
+        way = REMO_LOOKUP_BY_READ;
+        rc = lookup_by_reads(structure, owner, &wanted, value, cap, ret_value_bytes);
+        if (rc == 1) {
+            way = REMO_LOOKUP_BY_CALL;
+            rc = lookup_by_call(structure, owner, &wanted, value, cap, ret_value_bytes);
+        }
+    }
+    if (ret_way)
+        *ret_way = way;
+    return rc;
+}
+
+/* ---- changes ---- */
+
+static int change(struct remo_structure *structure, enum remo__item_op op, const void *key, size_t key_bytes,
+                  const void *value, size_t value_bytes) {
+    int rc = check_key(structure, key, key_bytes);
+    if (rc == 0 && !value && value_bytes > 0)
+        rc = remo__fail(-EINVAL, "cannot change a key: `value` is NULL, and `value_bytes` is not 0");
+    if (rc == 0 && value_bytes > structure->value_bytes_max)
+        rc =
+            remo__fail(-EMSGSIZE, "cannot use a value of %zu bytes: %s has value_bytes_max = %u", value_bytes,
+                       remo_channel_name(structure->share->channel), structure->value_bytes_max);
+    if (rc != 0)
+        return rc;
+    struct remo_structure_key wanted = key_of(key, key_bytes);
+    enum remo__item_answer answer;
+    uint32_t owner;
+    rc = find_owner(structure, &wanted, &owner);
+    if (rc != 0)
+        return rc;
+    if (owner == structure->rank) {
+        uint64_t offset;
+        answer = remo__owner_execute(structure, op, &wanted, value, value_bytes, &offset, NULL, 0, NULL);
+    } else {
+        rc = call(structure, owner, op, &wanted, value, value_bytes, NULL, 0, NULL, &answer);
+    }
+    return rc != 0 ? rc : result_of(structure, answer);
+}
+
+int remo_structure_insert(struct remo_structure *structure, const void *key, size_t key_bytes,
+                          const void *value, size_t value_bytes) {
+    return change(structure, REMO__ITEM_INSERT, key, key_bytes, value, value_bytes);
+}
+
+int remo_structure_update(struct remo_structure *structure, const void *key, size_t key_bytes,
+                          const void *value, size_t value_bytes) {
+    return change(structure, REMO__ITEM_UPDATE, key, key_bytes, value, value_bytes);
+}
+
+int remo_structure_put(struct remo_structure *structure, const void *key, size_t key_bytes, const void *value,
+                       size_t value_bytes) {
+    return change(structure, REMO__ITEM_PUT, key, key_bytes, value, value_bytes);
+}
+
+int remo_structure_delete(struct remo_structure *structure, const void *key, size_t key_bytes) {
+    return change(structure, REMO__ITEM_DELETE, key, key_bytes, NULL, 0);
+}
