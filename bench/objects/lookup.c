@@ -1,0 +1,315 @@
+/* lookup.c - lookups of random keys of other nodes in a hash table, in one or several tasks of each thread
+ * (Storm 6.2.1). The tables have the same keys, and differ in how they find them. Each value is checked.
+ * Nodes that do not operate serve calls in their thread. The limit is the copy of a bucket at a random place,
+ * without a check of the value. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/bench.h"
+
+#define VALUE_BYTES 80u /* a bucket of width 1 is 128 bytes */
+#define BUCKET_BYTES 128u
+#define TASKS_DEFAULT 8u
+#define KEYS_MAPPED 400000u
+#define KEYS_NETWORK 20000u
+#define KEYS_SIMULATED 2000u
+#define SERVE_NS (1 * REMO__NS_PER_MS) /* between two checks for the end */
+
+enum { STOP }; /* the handler of the service */
+
+/* How a table finds its keys. */
+static const struct config {
+    const char *name;
+    struct remo_table_options options;
+    bool knows_places; /* all keys in overflow chains are looked up before the measurement */
+} configs[] = {
+    {"calls only", {.lookups = REMO_TABLE_CALLS_ONLY}, false},
+    {"oversubscribed", {.places = 1}, false},
+    {"perfect", {.width = 1}, true},
+    {"width 8", {.width = 8, .slots_percent = 125, .places = 1}, false},
+};
+#define CONFIGS (sizeof configs / sizeof configs[0])
+
+struct state {
+    struct bench_job *job;
+    struct remo_table *tables[CONFIGS];
+    struct remo_rpc *control;
+    uint64_t keys_count;
+    _Atomic uint32_t stopped; /* operating threads that have finished the point */
+    bool knows_places;
+};
+
+/* The tasks of one thread. */
+struct looker {
+    struct bench_thread *thread;
+    struct remo_structure *structure;
+    struct remo_scheduler *scheduler; /* NULL: the thread looks up keys itself */
+    uint64_t left;                    /* lookups that no task has started yet */
+    uint32_t busy;                    /* tasks in a lookup */
+    uint32_t tasks;
+    bool ends;
+    int rc;
+    remo_task_id *ids;
+};
+
+/* ---- points ---- */
+
+static uint32_t lookup_list(const struct bench_options *options,
+                            struct bench_point points[BENCH_POINTS_MAX]) {
+    uint32_t count = 0;
+    for (uint32_t config = 0; config < CONFIGS; config++)
+        for (uint32_t many = 0; many < (options->window ? 1u : 2u); many++) {
+            struct bench_point *point = &points[count++];
+            *point = (struct bench_point)BENCH_POINT_DEFAULT;
+            point->variant = configs[config].name;
+            point->bytes = BUCKET_BYTES;
+            point->window = options->window ? options->window : many ? TASKS_DEFAULT : 1;
+            point->active = bench_active(options);
+        }
+    return count;
+}
+
+static uint32_t config_of(const struct bench_point *point) {
+    uint32_t config = 0;
+    while (configs[config].name != point->variant)
+        config++;
+    return config;
+}
+
+/* ---- the job ---- */
+
+static int run_stop(void *ctx, const struct remo_rpc_request *request) {
+    struct state *state = ctx;
+    (void)request;
+    atomic_fetch_add(&state->stopped, 1);
+    return 0;
+}
+
+static uint64_t count_keys(const struct bench_job *job) {
+#ifdef REMO_SIM
+    uint64_t otherwise = KEYS_SIMULATED;
+#else
+    uint64_t otherwise = job->mapped ? KEYS_MAPPED : KEYS_NETWORK;
+#endif
+    return job->options->keys_count ? job->options->keys_count : otherwise;
+}
+
+static int lookup_open(struct bench_job *job) {
+    struct state *state = calloc(1, sizeof *state);
+    if (!state)
+        return remo__fail(-ENOMEM, "no memory for the benchmark");
+    job->state = state;
+    state->job = job;
+    state->keys_count = count_keys(job);
+    for (uint32_t i = 0; i < CONFIGS; i++) {
+        struct remo_table_options options = configs[i].options;
+        options.capacity = state->keys_count;
+        options.value_bytes_max = VALUE_BYTES;
+        options.places = configs[i].knows_places ? (uint32_t)(4 * state->keys_count) : options.places;
+        int rc = remo_table_open(job->channel, configs[i].name, &options, &state->tables[i]);
+        if (rc != 0)
+            return rc;
+    }
+    struct remo_rpc_handler handler = {STOP, run_stop, state};
+    struct remo_rpc_options options = {.handlers = &handler, .handler_count = 1};
+    return remo_rpc_open(job->channel, "control", &options, &state->control);
+}
+
+static void lookup_close(struct bench_job *job) {
+    struct state *state = job->state;
+    if (!state)
+        return;
+    remo_rpc_close(state->control);
+    for (uint32_t i = 0; i < CONFIGS; i++)
+        remo_table_close(state->tables[i]);
+    free(state);
+    job->state = NULL;
+}
+
+static void make_value(uint64_t value[VALUE_BYTES / 8], uint64_t key) {
+    for (uint32_t i = 0; i < VALUE_BYTES / 8; i++)
+        value[i] = key + i;
+}
+
+/* Each node inserts the keys that it owns. */
+static int lookup_fill(struct bench_job *job) {
+    struct state *state = job->state;
+    uint64_t value[VALUE_BYTES / 8];
+    for (uint64_t key = 0; key < state->keys_count; key++) {
+        bench_progress(job, "inserting keys", key, state->keys_count);
+        if (remo_table_owner(state->tables[0], &key, sizeof key) != job->rank)
+            continue;
+        make_value(value, key);
+        for (uint32_t i = 0; i < CONFIGS; i++) {
+            int rc = remo_structure_insert(remo_table_structure(state->tables[i]), &key, sizeof key, value,
+                                           sizeof value);
+            if (rc != 0)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+/* ---- lookups ---- */
+
+static int look_up(struct remo_structure *structure, uint64_t key) {
+    uint64_t value[VALUE_BYTES / 8];
+    size_t bytes = 0;
+    int rc = remo_structure_lookup(structure, &key, sizeof key, value, sizeof value, &bytes, NULL);
+    if (rc == 0 && (bytes != sizeof value || value[0] != key || value[VALUE_BYTES / 8 - 1] != key + 9))
+        return remo__fail(-EIO, "the benchmark is wrong: key %llu has value %llu of %zu bytes",
+                          (unsigned long long)key, (unsigned long long)value[0], bytes);
+    return rc;
+}
+
+static int look_up_random(struct looker *looker) {
+    const struct state *state = looker->thread->job->state;
+    uint64_t key;
+    do
+        key = remo__random_below(&looker->thread->random, state->keys_count);
+    while (remo_table_owner(state->tables[0], &key, sizeof key) == looker->thread->job->rank);
+    return look_up(looker->structure, key);
+}
+
+/* A task: look up keys while some are left; then let the thread go on. */
+static int run_task(void *ctx) {
+    struct looker *looker = ctx;
+    while (!looker->ends) {
+        if (looker->left == 0) {
+            remo_task_yield();
+            continue;
+        }
+        looker->left--;
+        looker->busy++;
+        int rc = look_up_random(looker);
+        looker->busy--;
+        looker->rc = rc != 0 ? rc : looker->rc;
+    }
+    return 0;
+}
+
+static int spawn_tasks(struct looker *looker) {
+    struct remo_scheduler_options options = {.task_count_max = looker->tasks};
+    int rc = remo_scheduler_open(looker->thread->job->node, &options, &looker->scheduler);
+    for (uint32_t i = 0; i < looker->tasks && rc == 0; i++)
+        rc = remo_task_spawn(looker->scheduler, run_task, looker, &looker->ids[i]);
+    return rc;
+}
+
+/* Look up all keys that are not this node's, so that it knows their places. */
+static int learn_places(const struct bench_thread *thread, struct state *state,
+                        struct remo_structure *table) {
+    int rc = 0;
+    for (uint64_t key = 0; key < state->keys_count && rc == 0; key++)
+        if (remo_table_owner(state->tables[0], &key, sizeof key) != thread->job->rank)
+            rc = look_up(table, key);
+    state->knows_places = rc == 0;
+    return rc;
+}
+
+static int lookup_begin(struct bench_thread *thread) {
+    struct state *state = thread->job->state;
+    const struct bench_point *point = thread->job->point;
+    uint32_t config = config_of(point);
+    struct looker *looker = calloc(1, sizeof *looker);
+    if (!looker)
+        return remo__fail(-ENOMEM, "no memory for the benchmark");
+    thread->state = looker;
+    looker->thread = thread;
+    looker->structure = remo_table_structure(state->tables[config]);
+    looker->tasks = point->window;
+    looker->ids = calloc(point->window, sizeof *looker->ids);
+    if (!looker->ids)
+        return remo__fail(-ENOMEM, "no memory for %u tasks", point->window);
+    int rc = 0;
+    if (configs[config].knows_places && thread->index == 0 && !state->knows_places)
+        rc = learn_places(thread, state, looker->structure);
+    return rc == 0 && looker->tasks > 1 ? spawn_tasks(looker) : rc;
+}
+
+static int lookup_operate(struct bench_thread *thread, uint64_t operations) {
+    struct looker *looker = thread->state;
+    if (looker->tasks == 1) {
+        int rc = 0;
+        for (uint64_t i = 0; i < operations && rc == 0; i++)
+            rc = look_up_random(looker);
+        return rc;
+    }
+    looker->left = operations;
+    while (looker->left > 0 || looker->busy > 0)
+        remo_task_yield();
+    return looker->rc;
+}
+
+static int end_tasks(struct looker *looker) {
+    int rc = 0;
+    looker->ends = true;
+    for (uint32_t i = 0; i < looker->tasks; i++)
+        if (looker->ids[i] != 0)
+            (void)remo_task_join(looker->scheduler, looker->ids[i], REMO_FOREVER, NULL);
+    if (looker->scheduler)
+        rc = remo_scheduler_close(looker->scheduler);
+    return rc;
+}
+
+/* Tell the nodes that serve that this thread has finished. */
+static int report_stop(const struct bench_thread *thread) {
+    const struct state *state = thread->job->state;
+    int rc = 0;
+    for (uint32_t node = thread->job->point->active; node < thread->job->size && rc == 0; node++)
+        rc = remo_rpc_call(state->control, node, STOP, NULL, 0, NULL, 0, NULL, REMO_FOREVER);
+    return rc;
+}
+
+static int lookup_finish(struct bench_thread *thread) {
+    struct looker *looker = thread->state;
+    int rc = looker ? end_tasks(looker) : 0;
+    if (looker)
+        free(looker->ids);
+    free(looker);
+    thread->state = NULL;
+    if (rc == 0 && thread->job->rank < thread->job->point->active)
+        rc = report_stop(thread);
+    return rc;
+}
+
+/* Serve until every operating thread has stopped. */
+static int lookup_attend(struct bench_thread *thread) {
+    struct state *state = thread->job->state;
+    uint32_t threads = thread->job->point->active * thread->job->options->threads;
+    int rc = 0;
+    while (rc == 0 && atomic_load(&state->stopped) < threads)
+        rc = remo_rpc_serve(state->control, SERVE_NS);
+    atomic_fetch_sub(&state->stopped, threads);
+    return rc;
+}
+
+static double lookup_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
+    uint64_t bytes;
+    const void *arena = bench_arena(job, &bytes);
+    limit_memcpy_random_name(BUCKET_BYTES, ret_name);
+    return arena ? limit_memcpy_random_ns(arena, bytes, BUCKET_BYTES) : 0;
+}
+
+const struct bench bench_lookup = {
+    .name = "lookup",
+    .object = "table",
+    .description =
+        "Storm 6.2.1: look up random keys of other nodes, in 1 and 8 tasks (--window): by calls only, "
+        "oversubscribed, perfect, buckets of width 8",
+    .list = lookup_list,
+    .open = lookup_open,
+    .fill = lookup_fill,
+    .close = lookup_close,
+    .begin = lookup_begin,
+    .operate = lookup_operate,
+    .finish = lookup_finish,
+    .attend = lookup_attend,
+    .network = BENCH_NETWORK_READ,
+    .limit = lookup_limit,
+};
