@@ -111,7 +111,9 @@ static int lookup_open(struct bench_job *job) {
         options.capacity = state->keys_count;
         options.value_bytes_max = VALUE_BYTES;
         options.places = configs[i].knows_places ? (uint32_t)(4 * state->keys_count) : options.places;
-        int rc = remo_table_open(job->channel, configs[i].name, &options, &state->tables[i]);
+        char name[16];
+        snprintf(name, sizeof name, "table-%u", i);
+        int rc = remo_table_open(job->channel, name, &options, &state->tables[i]);
         if (rc != 0)
             return rc;
     }
