@@ -110,7 +110,7 @@ static int lookup_open(struct bench_job *job) {
         struct remo_table_options options = configs[i].options;
         options.capacity = state->keys_count;
         options.value_bytes_max = VALUE_BYTES;
-        options.places = configs[i].knows_places ? (uint32_t)(4 * state->keys_count) : options.places;
+        options.places = configs[i].knows_places ? (uint32_t)(state->keys_count / 4) : options.places;
         char name[16];
         snprintf(name, sizeof name, "table-%u", i);
         int rc = remo_table_open(job->channel, name, &options, &state->tables[i]);
@@ -218,18 +218,19 @@ static int lookup_begin(struct bench_thread *thread) {
     struct state *state = thread->job->state;
     const struct bench_point *point = thread->job->point;
     uint32_t config = config_of(point);
+    bool operates = thread->job->rank < point->active; /* the others serve, without tasks */
     struct looker *looker = calloc(1, sizeof *looker);
     if (!looker)
         return remo__fail(-ENOMEM, "no memory for the benchmark");
     thread->state = looker;
     looker->thread = thread;
     looker->structure = remo_table_structure(state->tables[config]);
-    looker->tasks = point->window;
+    looker->tasks = operates ? point->window : 1;
     looker->ids = calloc(point->window, sizeof *looker->ids);
     if (!looker->ids)
         return remo__fail(-ENOMEM, "no memory for %u tasks", point->window);
     int rc = 0;
-    if (configs[config].knows_places && thread->index == 0 && !state->knows_places)
+    if (operates && configs[config].knows_places && thread->index == 0 && !state->knows_places)
         rc = learn_places(thread, state, looker->structure);
     return rc == 0 && looker->tasks > 1 ? spawn_tasks(looker) : rc;
 }

@@ -26,6 +26,7 @@
 
 /* A place to remember: the high bits of the key's hash, and offset / 8 + 1. 0: none. Another key may have the
  * same bits: the item that is read has the key, or not. */
+#define PLACE_WAYS 4u /* entries in which the place of a key may be */
 #define PLACE_BITS 40u
 #define PLACE_MASK ((UINT64_C(1) << PLACE_BITS) - 1)
 
@@ -89,8 +90,25 @@ static bool is_overflow(const struct remo_table *table, uint64_t offset) {
 
 /* ---- lookups ---- */
 
-static _Atomic uint64_t *place_of(struct remo_table *table, const struct remo_structure_key *key) {
-    return &table->places[(uint32_t)(key->hash >> 8) & table->place_mask];
+/* Return the entries of the key. */
+static _Atomic uint64_t *places_of(struct remo_table *table, const struct remo_structure_key *key) {
+    return &table->places[(uint32_t)(key->hash >> 8) & table->place_mask & ~(PLACE_WAYS - 1)];
+}
+
+static bool is_place_of(uint64_t place, const struct remo_structure_key *key) {
+    return place != 0 && (place & ~PLACE_MASK) == (key->hash & ~PLACE_MASK);
+}
+
+/* Return the entry with the place of the key, or NULL. */
+static _Atomic uint64_t *find_place(struct remo_table *table, const struct remo_structure_key *key,
+                                    uint64_t *ret_place) {
+    _Atomic uint64_t *places = places_of(table, key);
+    for (uint32_t i = 0; i < PLACE_WAYS; i++) {
+        *ret_place = atomic_load_explicit(&places[i], memory_order_relaxed);
+        if (is_place_of(*ret_place, key))
+            return &places[i];
+    }
+    return NULL;
 }
 
 static bool lookup_start(void *ctx, const struct remo_structure_key *key, uint32_t owner,
@@ -99,8 +117,8 @@ static bool lookup_start(void *ctx, const struct remo_structure_key *key, uint32
     (void)owner;
     if (table->calls_only)
         return false;
-    uint64_t place = atomic_load_explicit(place_of(table, key), memory_order_relaxed);
-    if (place != 0 && (place & ~PLACE_MASK) == (key->hash & ~PLACE_MASK))
+    uint64_t place;
+    if (find_place(table, key, &place))
         *ret_place = (struct remo_structure_place){.offset = ((place & PLACE_MASK) - 1) * 8,
                                                    .bytes = table->item_bytes};
     else
@@ -114,13 +132,24 @@ static void learn(void *ctx, const struct remo_structure_key *key, uint32_t owne
     (void)owner;
     if (!is_overflow(table, offset) || offset / 8 >= PLACE_MASK)
         return;
-    uint64_t place = (key->hash & ~PLACE_MASK) | (offset / 8 + 1);
-    atomic_store_explicit(place_of(table, key), place, memory_order_relaxed);
+    _Atomic uint64_t *places = places_of(table, key);
+    uint32_t way = (uint32_t)(offset / 8 % PLACE_WAYS); /* if all are in use */
+    for (uint32_t i = 0; i < PLACE_WAYS; i++) {
+        uint64_t place = atomic_load_explicit(&places[i], memory_order_relaxed);
+        if (place == 0 || is_place_of(place, key)) {
+            way = i;
+            break;
+        }
+    }
+    atomic_store_explicit(&places[way], (key->hash & ~PLACE_MASK) | (offset / 8 + 1), memory_order_relaxed);
 }
 
 /* The place that was remembered has another key now, or none. */
 static void forget(struct remo_table *table, const struct remo_structure_key *key) {
-    atomic_store_explicit(place_of(table, key), 0, memory_order_relaxed);
+    uint64_t place;
+    _Atomic uint64_t *entry = find_place(table, key, &place);
+    if (entry)
+        atomic_store_explicit(entry, 0, memory_order_relaxed);
 }
 
 static enum remo_lookup_verdict judge_place(struct remo_table *table, const struct remo_structure_key *key,
@@ -303,7 +332,7 @@ static int set_layout(struct remo_table *table, const struct remo_table_options 
 }
 
 static int make_private(struct remo_table *table, const struct remo_table_options *options) {
-    uint64_t places = remo__power_of_two_from(options->places);
+    uint64_t places = remo__power_of_two_from(remo__max(options->places, PLACE_WAYS));
     table->place_mask = (uint32_t)(places - 1);
     table->places = calloc(places, sizeof *table->places);
     table->first = malloc(table->buckets * sizeof *table->first);
