@@ -203,7 +203,7 @@ static int spawn_tasks(struct looker *looker) {
     return rc;
 }
 
-/* Look up all keys that are not this node's, so that it knows their places. */
+/* Look up all keys that are not this node's, so that it remembers their places. */
 static int learn_places(const struct bench_thread *thread, struct state *state,
                         struct remo_structure *table) {
     int rc = 0;

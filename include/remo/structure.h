@@ -14,7 +14,7 @@
  *          over version, sizes, key and value. Each change of an item increments its version, and a version
  *          never goes back, also when the memory is used for another key.
  * Cost:    lookup = 1 read; 1 more for each torn read, at most REMO_LOOKUP_READS_MAX in total. If the reads
- *          do not decide, or the structure knows no place: 1 call (rpc.h). A change: 1 call. At the
+ *          do not decide, or the structure has no place to read: 1 call (rpc.h). A change: 1 call. At the
  *          owner: no network operation. In a task (task.h), a lookup in mapped memory prefetches the place
  *          and yields once before the read.
  * Order:   linearizable, for each key.
@@ -64,7 +64,7 @@ struct remo_item {
     size_t key_bytes, value_bytes;
 };
 
-/* What memory that was read shows of one item. */
+/* The state of one item in memory that was read. */
 enum remo_item_state {
     REMO_ITEM_MATCHES, /* it has the key */
     REMO_ITEM_OTHER,   /* it has another key */
@@ -72,11 +72,11 @@ enum remo_item_state {
     REMO_ITEM_TORN     /* the owner changed it during the read */
 };
 
-/* What a read shows of a key. */
+/* The result of a read for a key. */
 enum remo_lookup_verdict {
     REMO_LOOKUP_FOUND,
     REMO_LOOKUP_ABSENT,    /* the key was in no item of the structure, at some moment of the read */
-    REMO_LOOKUP_ELSEWHERE, /* the owner knows */
+    REMO_LOOKUP_ELSEWHERE, /* call the owner */
     REMO_LOOKUP_TORN       /* read again */
 };
 

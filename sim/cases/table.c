@@ -163,7 +163,7 @@ static bool is_reused(void *ctx) {
     return ((const struct table_state *)ctx)->is_reused || sim_out(0) || sim_out(1);
 }
 
-/* Node 1 knows the place of key 1, which is in the overflow chain. The owner uses the place for key 2, and
+/* Node 1 remembers the place of key 1, in the overflow chain. The owner uses the place for key 2, and
  * inserts key 1 again. */
 static void reuse_body(void *state, uint32_t rank, uint32_t thread) {
     struct table_state *s = state;
@@ -224,7 +224,7 @@ static void relinked_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_table_relinked = {
     .object = "table",
     .name = "relinked",
-    .about = "a node that knows the place of a key, and one that does not, see it deleted and inserted",
+    .about = "a node that remembers the place of a key, and one that does not, see it deleted and inserted",
     .nodes = 3,
     .threads = 1,
     .state_bytes = sizeof(struct table_state),

@@ -363,6 +363,38 @@ static int services(struct remo_channel *root) {
     return 0;
 }
 
+static int structures(struct remo_channel *root) {
+    static const struct remo_structure_type type;
+    const struct remo_structure_options options = {.share_bytes = 64, .key_bytes_max = 8};
+    struct remo_structure *structure;
+    struct remo_table *table;
+    uint64_t key = 1;
+    CHECK_NULL(remo_structure_open(NULL, "x", &type, &options, &structure));
+    CHECK_NULL(remo_structure_open(root, "x", NULL, &options, &structure));
+    CHECK_NULL(remo_structure_open(root, "x", &type, NULL, &structure));
+    CHECK_NULL(remo_structure_open(root, "x", &type, &options, NULL));
+    CHECK_SENTENCE(remo_structure_open(root, "x", &type, &options, &structure), -EINVAL, "lacks a function");
+    CHECK_NULL(remo_table_open(NULL, "x", NULL, &table));
+    CHECK_NULL(remo_table_open(root, "x", NULL, NULL));
+    CHECK_OK(remo_table_open(root, "x", NULL, &table));
+    structure = remo_table_structure(table);
+    CHECK_NULL(remo_structure_lookup(NULL, &key, sizeof key, &key, sizeof key, NULL, NULL));
+    CHECK_NULL(remo_structure_lookup(structure, NULL, sizeof key, &key, sizeof key, NULL, NULL));
+    CHECK_NULL(remo_structure_lookup(structure, &key, sizeof key, NULL, sizeof key, NULL, NULL));
+    CHECK_NULL(remo_structure_insert(NULL, &key, sizeof key, &key, sizeof key));
+    CHECK_NULL(remo_structure_insert(structure, &key, sizeof key, NULL, sizeof key));
+    CHECK_NULL(remo_structure_update(structure, NULL, sizeof key, &key, sizeof key));
+    CHECK_NULL(remo_structure_put(NULL, &key, sizeof key, &key, sizeof key));
+    CHECK_NULL(remo_structure_delete(structure, NULL, sizeof key));
+    CHECK(!remo_structure_channel(NULL) && !remo_table_structure(NULL));
+    CHECK_EQUAL(remo_table_owner(NULL, &key, sizeof key), UINT32_MAX);
+    CHECK_EQUAL(remo_table_owner(table, NULL, sizeof key), UINT32_MAX);
+    remo_structure_close(NULL);
+    remo_table_close(NULL);
+    remo_table_close(table);
+    return 0;
+}
+
 static int null_arguments(struct remo_node *node, void *ctx) {
     struct remo_channel *root = remo_node_root(node);
     (void)ctx;
@@ -370,7 +402,7 @@ static int null_arguments(struct remo_node *node, void *ctx) {
     remo_node_close(NULL);
     return nodes(node) || events(node) || tasks(node) || channels(root) || regions(root) || atomic_vars(root)
            || owned_vars(root) || ssts_and_barriers(root) || locks_and_queues(root) || ringbuffers(root)
-           || maps(root) || collectives(root) || heaps(root) || services(root);
+           || maps(root) || collectives(root) || heaps(root) || services(root) || structures(root);
 }
 
 int main(int argc, char **argv) {

@@ -141,7 +141,7 @@ static struct cost cost_of(struct remo_table *table) {
     return (struct cost){stats.reads, stats.writes, stats.atomics};
 }
 
-/* Look the key up, and check the number of reads, and whether the owner was called: one write by this node. */
+/* Look the key up; check the number of reads, and whether the owner was called: one write by this node. */
 static int expect_cost(struct remo_table *table, uint64_t key, int expected_rc, uint64_t reads,
                        enum remo_lookup_way expected_way) {
     uint64_t value[16];
