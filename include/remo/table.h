@@ -12,7 +12,10 @@
  *          those of structure.h. With `slots_percent` = 200 and `width` = 1, 79 % of the keys are in buckets.
  *          Memory of each node: its share of the slots and of the overflow items; 8 bytes of private memory
  *          for each place to remember; 4 bytes for each bucket and overflow item.
- * Order, Caches, Failure, Threads: see structure.h.
+ * Order:   linearizable, for each key.
+ * Caches:  see structure.h.
+ * Failure: see structure.h. Buckets do not move: keys of other owners are not affected.
+ * Threads: any, concurrently.
  * Source:  Storm 5.5, 6.2.1: MICA's table with buckets of configurable width. "Oversubscribed" is `width` 1
  *          and many slots; "perfect" is that, with all places remembered; FaRM's table is emulated by
  *          `width` 8. Differs in: the table does not grow yet; its chains have a fixed number of items.
