@@ -44,15 +44,13 @@ struct state {
     bool knows_places;
 };
 
-/* The tasks of one thread. */
+/* A thread that looks up keys, itself or in tasks. */
 struct looker {
     struct bench_thread *thread;
     struct remo_structure *structure;
     struct remo_scheduler *scheduler; /* NULL: the thread looks up keys itself */
     uint64_t left;                    /* lookups that no task has started yet */
-    uint32_t busy;                    /* tasks in a lookup */
     uint32_t tasks;
-    bool ends;
     int rc;
     remo_task_id *ids;
 };
@@ -178,29 +176,15 @@ static int look_up_random(struct looker *looker) {
     return look_up(looker->structure, key);
 }
 
-/* A task: look up keys while some are left; then let the thread go on. */
-static int run_task(void *ctx) {
+/* A task, or the thread: look up keys while some are left. */
+static int look_up_rest(void *ctx) {
     struct looker *looker = ctx;
-    while (!looker->ends) {
-        if (looker->left == 0) {
-            remo_task_yield();
-            continue;
-        }
+    while (looker->left > 0 && looker->rc == 0) {
         looker->left--;
-        looker->busy++;
         int rc = look_up_random(looker);
-        looker->busy--;
         looker->rc = rc != 0 ? rc : looker->rc;
     }
     return 0;
-}
-
-static int spawn_tasks(struct looker *looker) {
-    struct remo_scheduler_options options = {.task_count_max = looker->tasks};
-    int rc = remo_scheduler_open(looker->thread->job->node, &options, &looker->scheduler);
-    for (uint32_t i = 0; i < looker->tasks && rc == 0; i++)
-        rc = remo_task_spawn(looker->scheduler, run_task, looker, &looker->ids[i]);
-    return rc;
 }
 
 /* Look up all keys that are not this node's, so that it remembers their places. */
@@ -232,32 +216,24 @@ static int lookup_begin(struct bench_thread *thread) {
     int rc = 0;
     if (operates && configs[config].knows_places && thread->index == 0 && !state->knows_places)
         rc = learn_places(thread, state, looker->structure);
-    return rc == 0 && looker->tasks > 1 ? spawn_tasks(looker) : rc;
+    struct remo_scheduler_options options = {.task_count_max = looker->tasks};
+    if (rc == 0 && looker->tasks > 1)
+        rc = remo_scheduler_open(thread->job->node, &options, &looker->scheduler);
+    return rc;
 }
 
 static int lookup_operate(struct bench_thread *thread, uint64_t operations) {
     struct looker *looker = thread->state;
-    if (looker->tasks == 1) {
-        int rc = 0;
-        for (uint64_t i = 0; i < operations && rc == 0; i++)
-            rc = look_up_random(looker);
-        return rc;
-    }
-    looker->left = operations;
-    while (looker->left > 0 || looker->busy > 0)
-        remo_task_yield();
-    return looker->rc;
-}
-
-static int end_tasks(struct looker *looker) {
+    uint32_t spawned = 0;
     int rc = 0;
-    looker->ends = true;
-    for (uint32_t i = 0; i < looker->tasks; i++)
-        if (looker->ids[i] != 0)
-            (void)remo_task_join(looker->scheduler, looker->ids[i], REMO_FOREVER, NULL);
-    if (looker->scheduler)
-        rc = remo_scheduler_close(looker->scheduler);
-    return rc;
+    looker->left = operations;
+    for (; looker->scheduler && spawned < looker->tasks && rc == 0; spawned += rc == 0)
+        rc = remo_task_spawn(looker->scheduler, look_up_rest, looker, &looker->ids[spawned]);
+    for (uint32_t i = 0; i < spawned; i++)
+        (void)remo_task_join(looker->scheduler, looker->ids[i], REMO_FOREVER, NULL);
+    if (!looker->scheduler)
+        rc = look_up_rest(looker);
+    return rc != 0 ? rc : looker->rc;
 }
 
 /* Tell the nodes that serve that this thread has finished. */
@@ -271,7 +247,7 @@ static int report_stop(const struct bench_thread *thread) {
 
 static int lookup_finish(struct bench_thread *thread) {
     struct looker *looker = thread->state;
-    int rc = looker ? end_tasks(looker) : 0;
+    int rc = looker && looker->scheduler ? remo_scheduler_close(looker->scheduler) : 0;
     if (looker)
         free(looker->ids);
     free(looker);
