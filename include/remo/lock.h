@@ -11,14 +11,20 @@
  *          so that waiters of other nodes are served.
  * Layout:  at the home, 8 bytes for the word and 8 for each queue word. A lock has 2 x participants
  *          queue words, rounded up to a power of two; the total is rounded up to cache lines. At
- *          each participant, 8 bytes for a grant word, and 64 bytes of private memory.
+ *          each participant, 24 bytes for grants, and 64 bytes of private memory (128 if memory is not
+ *          mapped).
  * Cost:    network operations. Waiting takes none, and a hand-over between threads of a node takes
  *          none.
  *          - uncontended: acquire 1 atomic, release 1 atomic and the requested fence;
  *          - held by another node: acquire 3 atomics (draw, arrive, and a reset of the queue word
- *            while the lock is held; on mapped memory the reset is a write);
+ *            while the lock is held; on mapped memory the reset is a write). If memory is not mapped
+ *            and there are 3 participants or more: 1 more read of queue words, without a wait; and
+ *            no reset, if the previous holder had a hint about this waiter;
  *          - with a waiter: release 2 atomics and 1 write, which notifies the next holder (on mapped
- *            memory a notification without a write), and 2 more atomics for each skipped ticket;
+ *            memory a notification without a write), and 2 more atomics for each skipped ticket. The
+ *            atomics take 1 round trip together if the holder has a hint about the next waiter, as in
+ *            a long queue, otherwise 2. If the holder slept while it waited, its release has 1 more
+ *            write, which wakes the waiter after the next one;
  *          - a timed-out acquire: 1 atomic after draw and arrive; the next acquire resumes its
  *            ticket with 1 atomic;
  *          - the next acquire after an operation with unknown outcome: 1 more atomic;

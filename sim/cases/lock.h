@@ -4,6 +4,7 @@
  *   lock_turns.c     cases of the lock alone
  *   lock_recovery.c  cases whose operations take effect late, and whose nodes fail repeatedly
  *   lock_release.c   cases whose releases fail
+ *   lock_ahead.c     cases whose holders have a hint about the next waiter
  *   lock_report.c    cases whose queries arrive while a node changes its ticket */
 #pragma once
 

@@ -73,8 +73,8 @@ static int make_memory(struct remo_lock *lock) {
     uint64_t own_bytes = remo_nodeset_has(&homes, lock->rank) ? word_bytes : 0;
     int rc = remo_channel_add_memory(lock->channel, "words", own_bytes, word_bytes, &homes, &words);
     if (rc == 0)
-        rc = remo_channel_add_memory(lock->channel, "grants", 8ull * lock->count, 8ull * lock->count, NULL,
-                                     &grants);
+        rc = remo_channel_add_memory(lock->channel, "grants", REMO__GRANT_BYTES * (uint64_t)lock->count,
+                                     REMO__GRANT_BYTES * (uint64_t)lock->count, NULL, &grants);
     if (rc != 0)
         return rc;
     lock->words = &lock->channel->memories[words];
@@ -128,6 +128,8 @@ int remo_lock_open(struct remo_channel *parent, const char *name, const struct r
     if (rc == 0)
         rc = make_locals(lock);
     if (rc == 0)
+        rc = remo__lock_ahead_open(lock, remo__nodeset_count(&participants));
+    if (rc == 0)
         rc = make_memory(lock);
     if (rc != 0) {
         remo_lock_close(lock);
@@ -149,11 +151,14 @@ void remo_lock_close(struct remo_lock *lock) {
         remo__thread_unobserve(lock->node, &lock->observer); /* it may send a message of the channel */
     for (uint32_t i = 0; lock->locals && i < lock->count; i++)
         remo_ack_cancel(&lock->locals[i].reset); /* the operation may complete after the close */
-    remo_channel_close(lock->channel);           /* no callback runs from here on */
+    for (uint32_t i = 0; lock->aheads && i < lock->count; i++)
+        remo_ack_cancel(&lock->aheads[i].read);
+    remo_channel_close(lock->channel); /* no callback runs from here on */
     remo__lock_recovery_close(lock);
     remo__lock_report_close(lock);
     for (uint32_t i = 0; lock->locals && i < REMO__LOCK_STRIPES; i++)
         pthread_mutex_destroy(&lock->stripes[i].mutex);
+    remo__lock_ahead_close(lock);
     free(lock->locals);
     free(lock);
 }
@@ -258,7 +263,7 @@ static int end_release(struct remo__lock_local *local, int loss, int rc) {
 static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           enum remo_fence_scope fence) {
     const struct remo__lock_local *local = &lock->locals[index];
-    bool hand_over = local->marks == 0 && remo__lock_threads_wait(local);
+    bool hand_over = (local->marks & ~REMO__LOCK_AHEAD) == 0 && remo__lock_threads_wait(local);
     int loss = 0;
     int rc = 0;
     if (hand_over && fence == REMO_FENCE_PAIR)

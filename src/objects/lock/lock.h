@@ -3,6 +3,7 @@
  *   lock.c           open, and acquire and release without contention
  *   lock/state.c     concurrent changes of the local state
  *   lock/queue.c     the wait queue of a lock, at its home
+ *   lock/ahead.c     hints about the tickets after that of the holder
  *   lock/try.c       acquires with a timeout of 0
  *   lock/threads.c   the wait queue of the threads of one node
  *   lock/recovery.c  at the home: finds orphaned tickets after a failure or a leave
@@ -34,11 +35,18 @@
 
 #define REMO__GRANTER_RECOVERY 1000u /* the home, for a failed node; it sends the grant word as a message */
 
-/* A grant word is {valid:1, granter + 1:13, flags:2, nonce:16, ticket:32}. */
+/* A grant word is {valid:1, cleared:1, granter + 1:12, flags:2, nonce:16, ticket:32}. */
 #define REMO__GRANT_FLAG_SHIFT 48
 #define REMO__GRANT_GRANTER_SHIFT 50
+#define REMO__GRANT_CLEARED (UINT64_C(1) << 62) /* the granter has made the queue word 0 */
 #define REMO__GRANT_VALID (UINT64_C(1) << 63)
 #define REMO__GRANT_WHICH (REMO__GRANT_VALID | 0xffffffffffffu) /* valid, nonce, ticket */
+#define REMO__GRANT_TICKET (REMO__GRANT_VALID | 0xffffffffu)    /* valid, ticket */
+
+/* The words of a lock at each participant. The first two are written together. */
+#define REMO__GRANT_BYTES 24u    /* of each lock */
+#define REMO__GRANT_SUCCESSOR 8u /* {ticket:32, nonce:16, waiter + 1:16} of the next ticket, as it arrived */
+#define REMO__GRANT_NEAR 16u     /* {valid:1, 0:15, nonce:16, ticket:32}: the wait will soon end */
 
 static inline uint32_t remo__word_next(uint64_t word) {
     return (uint32_t)(word >> 32);
@@ -84,6 +92,11 @@ static inline uint32_t remo__queue_word_flags(uint64_t queue_word) {
 /* Return the node that waits, or UINT32_MAX before it has arrived. */
 static inline uint32_t remo__queue_word_waiter(uint64_t queue_word) {
     return (uint32_t)(queue_word & 0xffff) - 1;
+}
+
+/* Return the word if it shows an arrival without SKIP and without a grant, otherwise 0. */
+static inline uint64_t remo__queue_word_arrived(uint64_t queue_word) {
+    return queue_word >> 32 == 0 && (queue_word & 0xffff) != 0 ? queue_word : 0;
 }
 
 /* Return the grant word for the waiter of a granted queue word. */
@@ -153,8 +166,16 @@ static inline uint64_t remo__found_state(uint64_t found) {
 }
 
 /* Marks of a held lock. UNRESET: the queue word may still be nonzero. UNSURE: a release failed with unknown
- * outcome. */
-enum { REMO__LOCK_GOT_OWNERDEAD = 1, REMO__LOCK_REPAIRED = 2, REMO__LOCK_UNRESET = 4, REMO__LOCK_UNSURE = 8 };
+ * outcome. SWAPPED: that release may have made the queue word of the next ticket 0. AHEAD: the holder may
+ * have hints about the next waiters (lock/ahead.c). */
+enum {
+    REMO__LOCK_GOT_OWNERDEAD = 1,
+    REMO__LOCK_REPAIRED = 2,
+    REMO__LOCK_UNRESET = 4,
+    REMO__LOCK_UNSURE = 8,
+    REMO__LOCK_SWAPPED = 16,
+    REMO__LOCK_AHEAD = 32
+};
 
 /* The state of one lock on this node. Fields marked "busy" belong to the thread that made the state BUSY,
  * fields marked "holder" to the thread that holds the lock. */
@@ -178,6 +199,16 @@ struct remo__lock_local {
 
 static_assert(sizeof(struct remo__lock_local) == REMO__CACHE_LINE,
               "an uncontended acquire touches one private cache line");
+
+/* Hints about the tickets after that of the holder, to which the fields belong. */
+struct remo__lock_ahead {
+    struct remo_ack read; /* of `words` */
+    uint64_t words[2];    /* queue words of `count` tickets from `first` on */
+    uint64_t successor;   /* the queue word of the next ticket, from the granter; 0: unknown */
+    uint32_t first;
+    uint8_t count;
+    bool has_slept; /* the holder has slept before its grant: probably the next waiters sleep too */
+} REMO__CACHE_ALIGNED;
 
 #define REMO__LOCK_STRIPES 16u
 
@@ -226,6 +257,7 @@ struct remo_lock {
     struct remo__lock_recovery *recovery; /* NULL if this node is not a home */
     bool has_unsent_grant;                /* a grant by message waits for a connection; control thread only */
     struct remo__thread_observer observer; /* of sweeps, for a report that waits for an operation */
+    struct remo__lock_ahead *aheads;       /* [count]; NULL if memory is mapped, or for two participants */
     struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
 };
 
@@ -368,6 +400,21 @@ static inline uint32_t remo__lock_queue_word(const struct remo_lock *lock, uint3
     return 1 + (ticket & (lock->places - 1));
 }
 
+/* ---- tickets after that of the holder (lock/ahead.c) ---- */
+
+int remo__lock_ahead_open(struct remo_lock *lock, uint32_t participants);
+void remo__lock_ahead_close(struct remo_lock *lock);
+/* Note what the granter has written about the next ticket, and begin to read further queue words. The caller
+ * holds the lock by `ticket`, and `aheads` is not NULL. After an error the next waiter is unknown. */
+void remo__lock_look_ahead(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                           uint32_t ticket, bool has_slept);
+/* Return the queue word of a ticket as its waiter arrived, or 0 if it is unknown. Never blocks. The word may
+ * have changed since. */
+uint64_t remo__lock_arrived_ahead(const struct remo_lock *lock, uint32_t index, uint32_t ticket);
+/* Wake the waiter of `ticket`, which is granted soon, if it is known and probably sleeps. Never blocks. */
+void remo__lock_wake_ahead(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
+                           uint32_t ticket);
+
 /* ---- threads of one node (lock/threads.c) ---- */
 
 /* Acquire the lock after the threads of this node that wait for it. Errors: those of remo_lock_acquire. */
@@ -398,6 +445,8 @@ int remo__lock_recovery_open(struct remo_lock *lock);
 void remo__lock_recovery_close(struct remo_lock *lock);
 void remo__lock_recovery_start(struct remo_lock *lock);
 void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node);
+/* Return the node that claims to wait for `ticket`, which the present round resolves, or REMO_NODES_MAX. */
+uint32_t remo__lock_recovery_waiter(const struct remo_lock *lock, uint32_t index, uint32_t ticket);
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes);
 /* Return whether the node has the addresses of this home. A node without them has no ticket here. */
 bool remo__lock_has_our_addresses(const struct remo_lock *lock, uint32_t node);

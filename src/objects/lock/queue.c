@@ -1,5 +1,7 @@
 /* queue.c - the wait queue of a lock at its home: draws a ticket, waits, times out, resumes, releases.
  * Invariant: a queue word is 0 when `serving` moves past its ticket, so a later ticket can use the word.
+ * A release with a hint about the next waiter makes the queue word of that waiter 0, while it moves
+ * `serving`.
  * docs/internals/lock.md describes the words, the local states and the proofs. */
 #include <stdio.h>
 
@@ -109,11 +111,16 @@ static __attribute__((noinline)) int write_grant(struct remo_lock *lock, uint32_
                                                  uint64_t grant) {
     struct remo_ack ack = REMO_ACK_INIT;
     struct remo__ref ref;
-    int rc = remo__memory_find(lock->grants, thread, waiter, 8 * (uint64_t)index, &ref);
+    uint32_t successor = (uint32_t)grant + 1;
+    uint64_t arrived = remo__lock_arrived_ahead(lock, index, successor);
+    uint64_t words[] = {grant, (uint64_t)successor << 32 | arrived};
+    int rc = remo__memory_find(lock->grants, thread, waiter, REMO__GRANT_BYTES * (uint64_t)index, &ref);
     if (rc != 0)
         return rc;
-    rc = remo__write(ref, &grant, sizeof grant, REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT | REMO__WRITE_TRACKED,
-                     &ack);
+    rc = remo__write(ref, words, arrived != 0 ? sizeof words : sizeof grant,
+                     REMO__WRITE_NOTIFY | REMO__WRITE_EXEMPT | REMO__WRITE_TRACKED, &ack);
+    if (rc == 0 && arrived != 0)
+        remo__lock_wake_ahead(lock, index, thread, successor);
     if (rc == 0)
         rc = remo__ack_settle(&ack, lock->node->op_timeout_ns);
     return rc == -ETIMEDOUT ? remo__peer_timeout(lock->node, waiter, "grant a lock to") : rc;
@@ -157,10 +164,15 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
         rc = remo__lock_add(lock, index, thread, queue_word, -(before + grant), NULL, NULL);
         return rc != 0 ? rc : REMO__LOCK_TICKET_SKIPPED;
     }
-    if (before == 0)
-        return 0; /* the waiter finds the grant when it arrives */
-    return remo__lock_send_grant(lock, index, thread, remo__queue_word_waiter(before),
-                                 remo__grant_of(before + grant, ticket), by_message);
+    uint32_t waiter = remo__queue_word_waiter(before);
+    if (before == 0) {
+        if (by_message) /* a release that failed may have made the word 0 */
+            waiter = remo__lock_recovery_waiter(lock, index, ticket);
+        if (waiter >= REMO_NODES_MAX)
+            return 0; /* the waiter finds the grant when it arrives */
+    }
+    return remo__lock_send_grant(lock, index, thread, waiter, remo__grant_of(before + grant, ticket),
+                                 by_message);
 }
 
 /* Each iteration ends a skipped ticket. Its node can draw another one only after that. So the number of
@@ -264,9 +276,42 @@ static int is_released(struct remo_lock *lock, uint32_t index, struct remo__thre
     return rc != 0 ? rc : (uint16_t)word != (uint16_t)ticket;
 }
 
+/* The next waiter of a release: its queue word as it arrived, or 0, and the compare-and-swap of that word. */
+struct next {
+    uint64_t arrived;
+    uint64_t old;
+    int rc;
+};
+
+static int settle(const struct remo_lock *lock, uint32_t index, struct remo_ack *ack) {
+    int rc = remo__ack_settle(ack, lock->node->op_timeout_ns);
+    return rc == -ETIMEDOUT ? remo__peer_timeout(lock->node, lock->locals[index].home, "release a lock at")
+                            : rc;
+}
+
+/* Add `step` to the home word and, at the same time, make the queue word of the next waiter 0, if it has not
+ * changed since the waiter arrived. Both have ended on return, unless they timed out. */
+static int end_with_next(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                         struct next *next, uint64_t *ret_word) {
+    struct remo_ack ended = REMO_ACK_INIT, swapped = REMO_ACK_INIT;
+    struct remo__ref word, queue_word;
+    int rc = find_word(lock, index, thread, 0, &word);
+    if (rc == 0)
+        rc = find_word(lock, index, thread, remo__lock_queue_word(lock, ticket + 1), &queue_word);
+    if (rc != 0)
+        return next->rc = rc;
+    remo__cork(thread);
+    rc = remo__fetch_add(word, remo__word_step(ticket), ret_word, &ended);
+    next->rc = rc != 0 ? rc : remo__compare_swap(queue_word, next->arrived, 0, &next->old, &swapped);
+    remo__uncork(thread);
+    if (rc == 0 && next->rc == 0)
+        next->rc = settle(lock, index, &swapped);
+    return rc != 0 ? rc : settle(lock, index, &ended);
+}
+
 /* Complete the reset of the queue word, then end the ticket. *ret_word is the home word after that. */
 static int end_own_ticket(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
-                          uint32_t ticket, uint8_t *marks, uint64_t *ret_word) {
+                          uint32_t ticket, uint8_t *marks, struct next *next, uint64_t *ret_word) {
     struct remo__lock_local *local = &lock->locals[index];
     uint64_t step = remo__word_step(ticket), word;
     if (*marks & REMO__LOCK_GOT_OWNERDEAD)
@@ -283,9 +328,36 @@ static int end_own_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
         return rc;
     }
     *marks &= (uint8_t)~REMO__LOCK_UNRESET;
-    rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
+    if (next->arrived != 0)
+        rc = end_with_next(lock, index, thread, ticket, next, &word);
+    else
+        rc = remo__lock_add(lock, index, thread, 0, step, &word, NULL);
+    if (rc != 0 && next->arrived != 0)
+        *marks |= REMO__LOCK_SWAPPED;
     *ret_word = rc == 0 ? word + step : 0;
     return rc;
+}
+
+/* Grant the lock to the next ticket, after the own one has ended. A waiter whose queue word is 0 by this
+ * release needs only its grant word. */
+static int grant_after(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t ticket,
+                       const struct next *next, uint64_t word) {
+    if (next->arrived == 0 || (next->rc == 0 && next->old != next->arrived))
+        return remo__lock_grant_next(lock, index, thread, ticket, word, false);
+    if (next->rc != 0)
+        return next->rc;
+    uint64_t granted = next->arrived | remo__queue_word_grant(lock->rank, remo__word_flags(word));
+    return remo__lock_send_grant(lock, index, thread, remo__queue_word_waiter(next->arrived),
+                                 REMO__GRANT_CLEARED | remo__grant_of(granted, ticket + 1), false);
+}
+
+/* Return the queue word of the next waiter, or 0 if it is unknown, or if a mark excludes that the waiter is
+ * granted while the own ticket ends. */
+static uint64_t find_next(const struct remo_lock *lock, uint32_t index, uint32_t ticket, uint8_t marks) {
+    if (marks != REMO__LOCK_AHEAD)
+        return 0;
+    uint64_t successor = lock->aheads[index].successor;
+    return successor != 0 ? successor : remo__lock_arrived_ahead(lock, index, ticket + 1);
 }
 
 int remo__lock_return(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
@@ -301,14 +373,19 @@ int remo__lock_return(struct remo_lock *lock, uint32_t index, struct remo__threa
     local->marks = 0;
     atomic_store_explicit(&local->state, remo__state_busy(state), memory_order_release);
     int was_released = marks & REMO__LOCK_UNSURE ? is_released(lock, index, thread, ticket) : 0;
-    int rc = was_released == 0 ? end_own_ticket(lock, index, thread, ticket, &marks, &word) : was_released;
+    bool may_be_swapped = (marks & REMO__LOCK_SWAPPED) != 0; /* by the earlier release */
+    struct next next = {.arrived = find_next(lock, index, ticket, marks)};
+    marks &= (uint8_t)~REMO__LOCK_AHEAD;
+    int rc =
+        was_released == 0 ? end_own_ticket(lock, index, thread, ticket, &marks, &next, &word) : was_released;
     if (rc < 0 && fence != REMO_FENCE_NONE)
         rc = remo__lock_release_failed(lock, index, thread, marks, rc);
     if (rc == -EAGAIN)
         return rc;
     if (rc == 0)
-        rc = remo__lock_grant_next(lock, index, thread, ticket, word, false);
-    /* After an earlier release that was applied, the recount lets the home grant the next ticket. */
+        rc = may_be_swapped ? 1 : grant_after(lock, index, thread, ticket, &next, word);
+    /* After an earlier release that was applied, also in part, the recount lets the home grant the next
+     * ticket. */
     remo__lock_end(lock, index, rc, remo__state_nonce(state), ticket);
     return rc > 0 ? 0 : rc;
 }
@@ -359,16 +436,33 @@ static int reset_queue_word(struct remo_lock *lock, uint32_t index, struct remo_
     return 0;
 }
 
+/* How a queue word becomes 0 after the grant. */
+enum reset {
+    RESET,      /* from its known value */
+    RESET_LATE, /* by the release, which reads it */
+    RESET_DONE  /* by the granter */
+};
+
 /* Take a lock that was granted at its queue word. The reset of the word proceeds while the lock is held. */
 static int take_granted_lock(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
-                             uint16_t nonce, uint32_t ticket, uint64_t queue_word) {
+                             uint16_t nonce, uint32_t ticket, uint64_t queue_word, enum reset reset,
+                             bool has_slept) {
     struct remo__lock_local *local = &lock->locals[index];
     int rc = remo__lock_take(lock, index, thread, nonce, ticket,
                              remo__queue_word_flags(queue_word) & REMO__LOCK_OWNER_DEAD);
-    uint8_t unreset = reset_queue_word(lock, index, thread, ticket, queue_word) != 0
-                          ? REMO__LOCK_UNRESET
-                          : 0; /* the release repeats the reset */
+    uint8_t unreset = reset == RESET_LATE ? REMO__LOCK_UNRESET : 0;
+    if (remo__unlikely(lock->aheads != NULL))
+        remo__cork(thread);
+    if (remo__unlikely(reset == RESET_DONE))
+        local->reset = (struct remo_ack)REMO_ACK_INIT;
+    else if (reset == RESET && reset_queue_word(lock, index, thread, ticket, queue_word) != 0)
+        unreset = REMO__LOCK_UNRESET; /* the release repeats the reset */
     local->marks |= unreset;
+    if (remo__unlikely(lock->aheads != NULL)) {
+        if (remo__queue_word_flags(queue_word) == 0 && unreset == 0)
+            remo__lock_look_ahead(lock, index, thread, ticket, has_slept);
+        remo__uncork(thread);
+    }
     if (!(remo__queue_word_flags(queue_word) & REMO__LOCK_LOST))
         return rc;
     local->marks = unreset;
@@ -381,19 +475,22 @@ static int take_granted_lock(struct remo_lock *lock, uint32_t index, struct remo
 struct grant_wait {
     struct remo_lock *lock;
     struct remo__lock_local *local;
-    const void *word; /* the grant word of this node */
+    char *word;       /* the grant word of this node */
     uint64_t at;      /* of the queue word, at the home */
     uint64_t arrived; /* the queue word before the grant */
     uint64_t which;   /* the bits of the grant word that identify the grant */
     uint64_t grant;   /* result */
-    uint32_t checks;  /* of the condition granted_soon */
+    bool by_message;  /* result: the home sent the grant */
+    bool is_near;     /* another node has written that the grant comes soon */
+    bool has_slept;
+    uint32_t checks; /* of the condition granted_soon */
 };
 
 /* Return whether the queue word is mapped, which alone shows the grant then. The word shares its line with
  * those on which the next atomics of the releaser are, and each load takes the line: pause between loads. */
 static inline bool read_queue_word(struct grant_wait *wait) {
     const char *word = remo__memory_mapped(wait->lock->words, wait->local->home, wait->at);
-    if (!word)
+    if (remo__unlikely(!word || !wait->lock->node->mapped)) /* the home maps its own words on every network */
         return false;
     uint64_t found = remo__load(word);
     if (remo__queue_word_is_granted(found) && (found & REMO__QUEUE_WORD_WHICH) == wait->arrived)
@@ -409,11 +506,13 @@ static int granted(void *ctx) {
         return wait->grant != 0 ? 1 : remo__channel_check_peer(wait->lock->channel, wait->local->home);
     uint64_t put = remo__load(wait->word);
     uint64_t message_grant = atomic_load_explicit(&wait->local->message_grant, memory_order_acquire);
+    wait->has_slept |= remo__wait_is_last_check();
     if ((put & REMO__GRANT_WHICH) == wait->which)
         wait->grant = put;
-    else if ((message_grant & REMO__GRANT_WHICH) == wait->which)
+    else if ((message_grant & REMO__GRANT_TICKET) == (wait->which & REMO__GRANT_TICKET)) {
         wait->grant = message_grant;
-    else
+        wait->by_message = true;
+    } else if (wait->is_near || remo__load((const char *)wait->word + REMO__GRANT_NEAR) != wait->which)
         return remo__channel_check_peer(wait->lock->channel, wait->local->home);
     return 1;
 }
@@ -428,6 +527,12 @@ static int granted_soon(void *ctx) {
 }
 #endif
 
+/* The grant comes soon: begin another wait, which is awake first. */
+static void await_near(struct grant_wait *wait) {
+    wait->is_near = true;
+    remo__store(wait->word + REMO__GRANT_NEAR, 0);
+}
+
 /* Wait for the grant, and remind the home of messages that it, or its peers, could not send. */
 static int wait_until_granted(struct grant_wait *wait, uint32_t index, uint64_t deadline_ns) {
 #ifndef REMO_SIM /* a short wait without a deadline reads no clock */
@@ -439,7 +544,9 @@ static int wait_until_granted(struct grant_wait *wait, uint32_t index, uint64_t 
     for (;;) {
         uint64_t until_ns = remo__min(deadline_ns, remo__lock_remind(wait->lock, index));
         int rc = remo__wait(wait->lock->node, granted, wait, until_ns);
-        if (rc != -ETIMEDOUT || until_ns == deadline_ns)
+        if (rc == 0 && wait->grant == 0)
+            await_near(wait);
+        else if (rc != -ETIMEDOUT || until_ns == deadline_ns)
             return rc;
     }
 }
@@ -482,7 +589,7 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
     uint64_t arrived = remo__queue_word_arrive(lock->rank, nonce);
     struct grant_wait wait = {.lock = lock,
                               .local = local,
-                              .word = lock->grants->own + 8 * (uint64_t)index,
+                              .word = lock->grants->own + REMO__GRANT_BYTES * (uint64_t)index,
                               .at = local->offset + 8 * (uint64_t)remo__lock_queue_word(lock, ticket),
                               .arrived = arrived,
                               .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket};
@@ -506,8 +613,9 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
     }
     uint32_t granter = (uint32_t)(wait.grant >> REMO__GRANT_GRANTER_SHIFT & 0x3ff) - 1;
     uint32_t flags = (uint32_t)(wait.grant >> REMO__GRANT_FLAG_SHIFT) & REMO__LOCK_FLAGS;
+    enum reset reset = wait.by_message ? RESET_LATE : wait.grant & REMO__GRANT_CLEARED ? RESET_DONE : RESET;
     return take_granted_lock(lock, index, thread, nonce, ticket,
-                             arrived | remo__queue_word_grant(granter, flags));
+                             arrived | remo__queue_word_grant(granter, flags), reset, wait.has_slept);
 }
 
 /* Clear SKIP in the queue word of the skipped ticket. Returns 0, -EALREADY if the ticket was skipped or is
@@ -544,7 +652,7 @@ int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
         return rc;
     }
     if (remo__queue_word_is_granted(before))
-        return take_granted_lock(lock, index, thread, nonce, ticket, before + arrive);
+        return take_granted_lock(lock, index, thread, nonce, ticket, before + arrive, RESET, false);
     return wait_for_grant(lock, index, thread, nonce, ticket, deadline_ns);
 }
 

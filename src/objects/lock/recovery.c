@@ -48,7 +48,8 @@ struct remo__lock_recovery {
     bool recount_due;         /* a RECOUNT arrived, or a skip must be confirmed: begin another round */
     struct skipped_ticket skipped;
     struct held_lock batch[BATCH_LOCKS];
-    uint8_t *claims; /* [BATCH_LOCKS][places] */
+    uint8_t *claims;   /* [BATCH_LOCKS][places] */
+    uint16_t *waiters; /* [BATCH_LOCKS][places]: the node that claims to wait, plus 1 */
     uint64_t words[READ_BYTES / 8];
 };
 
@@ -56,7 +57,13 @@ int remo__lock_recovery_open(struct remo_lock *lock) {
     struct remo__lock_recovery *recovery = calloc(1, sizeof *recovery);
     if (recovery)
         recovery->claims = malloc((size_t)BATCH_LOCKS * lock->places);
-    if (!recovery || !recovery->claims) {
+    if (recovery)
+        recovery->waiters = malloc((size_t)BATCH_LOCKS * lock->places * sizeof *recovery->waiters);
+    if (!recovery || !recovery->claims || !recovery->waiters) {
+        if (recovery) {
+            free(recovery->claims);
+            free(recovery->waiters);
+        }
         free(recovery);
         return remo__fail(-ENOMEM, "no memory for the recovery of locks");
     }
@@ -69,8 +76,10 @@ int remo__lock_recovery_open(struct remo_lock *lock) {
 }
 
 void remo__lock_recovery_close(struct remo_lock *lock) {
-    if (lock->recovery)
+    if (lock->recovery) {
         free(lock->recovery->claims);
+        free(lock->recovery->waiters);
+    }
     free(lock->recovery);
 }
 
@@ -150,11 +159,14 @@ static void record_lock(struct remo_lock *lock, uint32_t at, const uint64_t *wor
         return;
     }
     struct held_lock *held = &recovery->batch[recovery->count];
+    uint16_t *waiters = &recovery->waiters[(size_t)recovery->count * lock->places];
     uint8_t *claims = &recovery->claims[(size_t)recovery->count++ * lock->places];
     *held = (struct held_lock){.at = at, .first = remo__word_next(word) - span, .span = span};
-    for (uint32_t i = 0; i < span; i++)
+    for (uint32_t i = 0; i < span; i++) {
         claims[i] =
             words[remo__lock_queue_word(lock, held->first + i)] & REMO__QUEUE_WORD_SKIP ? SKIPPED_BEFORE : 0;
+        waiters[i] = 0;
+    }
 }
 
 /* Read the next locks, through the network: the CPU must not access words that change by network atomics. */
@@ -233,7 +245,8 @@ static struct held_lock *find_held(struct remo__lock_recovery *recovery, uint32_
     return low < recovery->count && recovery->batch[low].at == at ? &recovery->batch[low] : NULL;
 }
 
-static void record_claim(struct remo_lock *lock, uint32_t index, uint32_t ticket, uint8_t kind) {
+static void record_claim(struct remo_lock *lock, uint32_t from, uint32_t index, uint32_t ticket,
+                         uint8_t kind) {
     struct remo__lock_recovery *recovery = lock->recovery;
     if (index >= lock->count || lock->locals[index].home != lock->rank)
         return;
@@ -241,8 +254,20 @@ static void record_claim(struct remo_lock *lock, uint32_t index, uint32_t ticket
     if (!held || ticket - held->first >= held->span)
         return; /* not of this query */
     uint8_t known = REMO__CLAIM_HELD | REMO__CLAIM_WAITING | REMO__CLAIM_SKIPPED;
-    recovery->claims[(size_t)(held - recovery->batch) * lock->places + (ticket - held->first)] |=
-        kind & known;
+    size_t at = (size_t)(held - recovery->batch) * lock->places + (ticket - held->first);
+    recovery->claims[at] |= kind & known;
+    if (kind & REMO__CLAIM_WAITING)
+        recovery->waiters[at] = (uint16_t)(from + 1);
+}
+
+uint32_t remo__lock_recovery_waiter(const struct remo_lock *lock, uint32_t index, uint32_t ticket) {
+    struct remo__lock_recovery *recovery = lock->recovery;
+    const struct held_lock *held = find_held(recovery, index / lock->home_count);
+    if (!held || ticket - held->first >= held->span)
+        return REMO_NODES_MAX; /* drawn after the scan */
+    uint32_t waiter =
+        recovery->waiters[(size_t)(held - recovery->batch) * lock->places + (ticket - held->first)];
+    return waiter != 0 ? waiter - 1 : REMO_NODES_MAX;
 }
 
 static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader *reader) {
@@ -257,7 +282,7 @@ static void on_answer(struct remo_lock *lock, uint32_t from, struct remo__reader
         uint32_t index = remo__get_u32(reader), ticket = remo__get_u32(reader);
         uint8_t kind = remo__get_u8(reader);
         if (!reader->bad)
-            record_claim(lock, index, ticket, kind);
+            record_claim(lock, from, index, ticket, kind);
     }
     if (!last)
         return;
@@ -331,6 +356,9 @@ static int skip_orphaned(const struct resolve *resolve, uint32_t ticket) {
         note_change(resolve);
         rc = remo__lock_swap(lock, resolve->index, resolve->thread, which, queue_word,
                              queue_word | REMO__QUEUE_WORD_SKIP, &old);
+        /* A release may have made the word 0, and may grant the ticket. Then the next round ends it. */
+        if (rc == 0 && old == queue_word && queue_word == 0)
+            lock->recovery->recount_due = true;
         if (rc == 0 && old == queue_word)
             return 0;
         queue_word = old;
@@ -358,12 +386,16 @@ static bool confirm_skip(struct remo_lock *lock, uint32_t index, uint32_t ticket
     return false;
 }
 
-/* Return whether the node of a served ticket with a claim, whose queue word is 0, has acquired the lock since
- * the claim, and has reset the word. */
-static bool is_acquired(const struct resolve *resolve, uint32_t ticket, uint8_t claims) {
-    if (claims & REMO__CLAIM_WAITING)
-        return true;
-    return !confirm_skip(resolve->lock, resolve->index, ticket);
+/* The queue word of a served ticket is 0 although its node waited for it. The node has acquired the lock
+ * since then, and ignores the message; or the node that released the ticket before has failed after it had
+ * made the word 0. */
+static int grant_cleared(const struct resolve *resolve, uint32_t ticket, uint64_t word) {
+    struct remo_lock *lock = resolve->lock;
+    uint64_t granted = remo__queue_word_grant(REMO__GRANTER_RECOVERY, remo__word_flags(word));
+    note_change(resolve);
+    return remo__lock_send_grant(lock, resolve->index, resolve->thread,
+                                 remo__lock_recovery_waiter(lock, resolve->index, ticket),
+                                 remo__grant_of(granted, ticket), true);
 }
 
 /* Resolve the ticket that has been served since the scan. */
@@ -383,7 +415,9 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
         return end_orphaned(
             resolve, ticket, queue_word,
             queue_word == 0 || (is_granted && !skipped && remo__queue_word_waiter(queue_word) != UINT32_MAX));
-    if (queue_word == 0 && is_acquired(resolve, ticket, claims))
+    if (queue_word == 0 && (claims & REMO__CLAIM_WAITING))
+        return grant_cleared(resolve, ticket, word);
+    if (queue_word == 0 && !confirm_skip(lock, resolve->index, ticket))
         return 0;
     /* A node that failed was about to skip the ticket of a node that is up. */
     if (queue_word == 0 || (is_granted && skipped))
@@ -397,8 +431,12 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
     /* The granter has failed, or has answered since, so its write has ended. If the write was successful, the
      * waiter ignores the second grant word. */
     note_change(resolve);
-    return remo__lock_send_grant(lock, resolve->index, resolve->thread, remo__queue_word_waiter(queue_word),
-                                 remo__grant_of(queue_word, ticket), true);
+    uint32_t waiter = remo__queue_word_waiter(queue_word);
+    if (waiter == UINT32_MAX) /* a release made the word 0, and failed; the home granted the ticket since */
+        waiter = remo__lock_recovery_waiter(lock, resolve->index, ticket);
+    return waiter == REMO_NODES_MAX ? 0
+                                    : remo__lock_send_grant(lock, resolve->index, resolve->thread, waiter,
+                                                            remo__grant_of(queue_word, ticket), true);
 }
 
 static int resolve_lock(struct resolve *resolve, const struct held_lock *held, const uint8_t *claims) {

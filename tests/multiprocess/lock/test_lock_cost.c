@@ -7,6 +7,9 @@
 #define COST(lock, call, code, atomics) COST_OF(lock, call, code, atomics, 0, 0)
 #define COST_OF(lock, call, code, atomics, writes, notifications) \
     CHECK_COST(remo_lock_channel(lock), CHECK_CODE(call, code), 0, writes, atomics, notifications)
+/* Of an acquire that another node has granted: without mapped memory, 1 more read. */
+#define COST_GRANTED(lock, call, code, atomics, writes) \
+    CHECK_COST(remo_lock_channel(lock), CHECK_CODE(call, code), 1 - mapped, writes, atomics, 0)
 
 /* 1 on a mapped fabric: there a grant is no write, and the reset of a queue word is no atomic. */
 static uint32_t mapped;
@@ -48,7 +51,7 @@ static int contended_costs(struct remo_lock *lock, uint32_t rank) {
         struct next next;
         CHECK_OK(start_next(&next, lock, 2));
         /* clear SKIP, reset the queue word */
-        COST_OF(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 2 - mapped, mapped, 0);
+        COST_GRANTED(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 2 - mapped, mapped);
         COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 1);
         pthread_join(next.thread, NULL);
     }
@@ -69,10 +72,38 @@ static int handed_over_costs(struct remo_lock *lock, uint32_t rank) {
         struct next next;
         CHECK_OK(start_next(&next, lock, 2));
         /* draw, arrive, reset */
-        COST_OF(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 3 - mapped, mapped, 0);
+        COST_GRANTED(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 3 - mapped, mapped);
         COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 1);
         pthread_join(next.thread, NULL);
     }
+    return cluster_meet();
+}
+
+/* Node 1 reads the queue word of node 2 while it holds the lock. So its release resets that word. */
+static int known_costs(struct remo_lock *lock, uint32_t rank) {
+    struct next next;
+    begin_turn(&shared->turns, 0);
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        CHECK_OK(remo_lock_acquire(lock, 0, 100 * SECOND));
+        begin_turn(&shared->turns, 1);
+        CHECK_OK(reach_turn(&shared->turns, 3));
+        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+        return cluster_meet();
+    }
+    CHECK_OK(reach_turn(&shared->turns, rank));
+    CHECK_OK(start_next(&next, lock, rank + 1));
+    if (rank == 1) {
+        COST_GRANTED(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 3 - mapped, mapped);
+        if (!mapped)
+            CHECK_OK(remo_ack_wait(&lock->aheads[0].read, 100 * SECOND));
+        COST_OF(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 2, 1 - mapped, 1);
+    } else {
+        COST_GRANTED(lock, remo_lock_acquire(lock, 0, 100 * SECOND), 0, 2,
+                     mapped); /* no reset by an atomic */
+        COST(lock, remo_lock_release(lock, 0, REMO_FENCE_NONE), 0, 1);
+    }
+    pthread_join(next.thread, NULL);
     return cluster_meet();
 }
 
@@ -86,6 +117,7 @@ static int costs(struct remo_node *node, void *ctx) {
     CHECK_OK(uncontended_costs(lock, rank));
     CHECK_OK(contended_costs(lock, rank));
     CHECK_OK(handed_over_costs(lock, rank));
+    CHECK_OK(known_costs(lock, rank));
     CHECK_OK(check_quiet(lock));
     remo_lock_close(lock);
     return 0;
