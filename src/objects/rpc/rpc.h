@@ -61,9 +61,11 @@ struct remo__rpc_peer {
         struct remo_rpc_op *first, *last; /* that wait for room or a slot */
     } calls[REMO_RPC_DEPTH_MAX];          /* by depth */
     struct remo__rpc_queued *first_message, *last_message;
-    uint32_t requests_queued;  /* of these messages, those that are no writes */
-    _Atomic uint32_t queued;   /* of all these lists */
-    _Atomic uint32_t retired;  /* slots of calls to the peer */
+    uint32_t requests_queued; /* of these messages, those that are no writes */
+    _Atomic uint32_t queued;  /* of all these lists */
+    _Atomic uint32_t retired; /* slots of calls to the peer */
+    _Atomic uint32_t
+        lockers; /* threads that wait for send_mutex: attempts that do not wait leave it to them */
     _Atomic bool is_unflushed; /* a thread found send_mutex held: send what is queued after its release */
     _Atomic bool owes_wake;    /* the immediate could not be sent */
 

@@ -282,14 +282,31 @@ static __attribute__((noinline)) bool serve_others(struct remo__rpc_transport *t
     return found;
 }
 
-static inline bool poll(struct remo__rpc_transport *transport, struct remo__thread *thread) {
-    if (remo__unlikely(thread->handling != NULL))
-        return false;
+static inline bool serve_all(struct remo__rpc_transport *transport, struct remo__thread *thread) {
     bool found = serve_rings(transport, thread);
     if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0
                        || atomic_load_explicit(&transport->done_count, memory_order_relaxed) > 0))
         found |= serve_others(transport, thread);
     return found;
+}
+
+/* A handler that waits for a fence must not park the task on whose stack it runs: `handling` belongs to the
+ * thread, and another task would be taken for a part of the handler. */
+static __attribute__((noinline)) bool serve_in_task(struct remo__rpc_transport *transport,
+                                                    struct remo__thread *thread) {
+    struct remo__scheduler *scheduler = remo__scheduler;
+    bool was_checking = scheduler->is_checking;
+    scheduler->is_checking = true;
+    bool found = serve_all(transport, thread);
+    scheduler->is_checking = was_checking;
+    return found;
+}
+
+static inline bool poll(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    if (remo__unlikely(thread->handling != NULL))
+        return false;
+    return remo__unlikely(remo__scheduler != NULL) ? serve_in_task(transport, thread)
+                                                   : serve_all(transport, thread);
 }
 
 bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *thread) {
