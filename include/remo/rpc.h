@@ -30,25 +30,26 @@
  *          are frequent and latency matters, let a thread call remo_rpc_serve. Waits of other objects run
  *          no handler. Requests from one sending node run one at a time, so a slow handler delays all
  *          requests from that node, also to other services. Requests from different nodes run concurrently.
- * SHORT:   the default kind of a handler. It runs to completion in the serving thread. It must be short and must not wait: rpc calls that
- *          would wait return -EDEADLK; waits on other objects are not detected. It replies, defers its reply
- *          or forwards the request. It may post, and start calls with `done`. It must not use tasks
- *          (task.h), close a channel, or acquire a lock that a serving thread may hold. A handler cannot be
- *          unregistered, so its `ctx` must stay valid until remo_rpc_close has returned.
+ * SHORT:   the default kind of a handler. It runs to completion in the serving thread. It must be short and
+ *          must not wait: rpc calls that would wait return -EDEADLK; waits on other objects are not
+ *          detected. It replies, defers its reply or forwards the request. It may post, and start calls with
+ *          `done`. It must not use tasks (task.h), close a channel, or acquire a lock that a serving thread
+ *          may hold. A handler cannot be unregistered, so its `ctx` must stay valid until remo_rpc_close has
+ *          returned.
  * LONG:    a handler that may wait: for rpc calls, locks and all other objects. It runs in a task (task.h) of
- *          a helper thread of the node, "remo-long", so a wait parks only its task. The rule of SHORT handlers
- *          about `ctx` applies. It must not close the service, and a system call that blocks delays all LONG
- *          handlers of the node. Its stack has REMO_TASK_STACK_BYTES_DEFAULT bytes, of which a request takes
- *          REMO_RPC_BYTES_MAX. The first LONG handler of a node starts the thread, which counts in threads_max
- *          (node.h), and sleeps while there is no LONG request.
+ *          a helper thread of the node, "remo-long", so a wait parks only its task. The rule of SHORT
+ *          handlers about `ctx` applies. It must not close the service, and a system call that blocks delays
+ *          all LONG handlers of the node. Its stack has REMO_TASK_STACK_BYTES_DEFAULT bytes, of which a
+ *          request takes REMO_RPC_BYTES_MAX. The first LONG handler of a node starts the thread, which
+ *          counts in threads_max (node.h), and sleeps while there is no LONG request.
  *          At most REMO_RPC_LONG_MAX LONG handlers of each depth (see Depth) run at the same time on a node.
- *          Other requests wait in memory of the receiver, outside their ring: at most one for each reply slot
- *          of each caller, so LONG requests never fill a ring, and never delay SHORT ones. Each depth has
- *          tasks of its own, so LONG handlers that call each other in a cycle do not deadlock.
+ *          Other requests wait in memory of the receiver, outside their ring: at most one for each reply
+ *          slot of each caller, so LONG requests never fill a ring, and never delay SHORT ones. Each depth
+ *          has tasks of its own, so LONG handlers that call each other in a cycle do not deadlock.
  *          LONG requests, also of one thread, run at the same time, and may start in any order. A post to a
- *          LONG handler is discarded, and counts as an error, because no slot limits the posts that wait: use
- *          a call.
- *          Cost: that of a SHORT handler, a copy of the request and, if the thread sleeps, a wake-up.
+ *          LONG handler is discarded, and counts as an error, because no slot limits the posts that wait:
+ *          use a call.
+ *          The cost is that of a SHORT handler, a copy of the request and, if the thread sleeps, a wake-up.
  * Done:    `done` functions run in the same threads, one at a time on each node. The rules for handlers
  *          apply. Calls that they start have depth 1, and inherit no deadline.
  * Order:   a handler sees what the calling thread wrote to that node before the call. Requests and posts of
@@ -69,16 +70,16 @@
  *          returns -EHOSTDOWN at once, although another of these nodes may still execute it. `fate` states
  *          whether a handler may have run. After a timeout or a cancel the slot is not used again until
  *          the late reply has arrived.
- *          If a caller fails or leaves, its LONG requests that have not started are discarded. Those that have
- *          started run to their end.
+ *          If a caller fails or leaves, its LONG requests that have not started are discarded. Handlers
+ *          that have started run to their end.
  *          If a node fails or leaves, slots that await its reply are not used again. Each is replaced by one
  *          of 512 spare slots. Without spare slots, fewer calls can be in flight.
  *          If a node pauses, calls already sent to it keep their slots, also after a timeout, until it
  *          resumes or fails. Further calls to it queue at the caller until their timeout if its ring is
  *          full, or if 32 calls to it have ended without a reply that may still arrive. All peers share the
  *          slots: 320 calls that are in flight to such a node at the same time delay the calls to all nodes.
- *          A node that starts again after a failure cannot use rpc with the nodes that stayed: "remo-rpc"
- *          is still open there.
+ *          A node that starts again after a failure cannot use rpc with the nodes that stayed: "remo-rpc" is
+ *          still open there.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
  * Threads: any. One thread at a time uses a call. -EAGAIN: too many threads use the node (node.h). A wait in
  *          a task (task.h) parks the task. Handlers then run in its thread when the scheduler checks the
@@ -153,8 +154,9 @@ struct remo_rpc_options {
 REMO_API int remo_rpc_open(struct remo_channel *parent, const char *name,
                            const struct remo_rpc_options *options, struct remo_rpc **ret_rpc);
 /* Close the service; not in a handler or a `done` function. First complete or cancel its calls. Waits until
- * its handlers and all running `done` functions have returned, for LONG handlers as long as they wait. Replies
- * -ENOTCONN to deferred and later requests, and to LONG requests that have not started. NULL has no effect. */
+ * its handlers and all running `done` functions have returned, for LONG handlers as long as they wait.
+ * Replies -ENOTCONN to deferred and later requests, and to LONG requests that have not started. NULL has no
+ * effect. */
 REMO_API void remo_rpc_close(struct remo_rpc *rpc);
 REMO_API struct remo_channel *remo_rpc_channel(struct remo_rpc *rpc);
 /* Register a handler. Requests that arrived before are refused with -ENOSYS. Does not block, except that the
@@ -261,9 +263,9 @@ REMO_API int remo_rpc_test(struct remo_rpc_op *call);
 REMO_API void remo_rpc_cancel(struct remo_rpc_op *call);
 /* Run handler `number` of `node` without a reply. The data is copied before the return. Waits for room in the
  * ring of the node, for op_timeout_ns at most. In a SHORT handler or a `done` function it does not wait: the
- * post queues. A success does not prove that the handler runs: `node` may fail, close the service or have no such
- * handler. If this node leaves the job first, its unexecuted requests are discarded. Before leaving, use a
- * call.
+ * post queues. A success does not prove that the handler runs: `node` may fail, close the service or have no
+ * such handler. If this node leaves the job first, its unexecuted requests are discarded. Before leaving,
+ * use a call.
  * Errors: those of remo_rpc_start except -EBUSY, and
  *   -ETIMEDOUT  the ring of the node is full, or the fence timed out; nothing was sent
  *   -ENOBUFS    the caller is a handler or a `done` function: REMO_RPC_QUEUED_MAX posts and forwards are

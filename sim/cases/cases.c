@@ -40,7 +40,7 @@
     X(heap_full)                                                                                             \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)                          \
     X(rpc_calls) X(rpc_threads) X(rpc_forward) X(rpc_posts) X(rpc_window) X(rpc_circle) X(rpc_order)         \
-    X(rpc_cancel) X(rpc_long)                                                                                \
+    X(rpc_cancel) X(rpc_long) X(rpc_long_close)                                                              \
     X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */
 

@@ -1,7 +1,8 @@
 /* pool.c - LONG handlers: they run in tasks of a helper thread, and so may wait.
  * Invariants: a request waits in the place of its call, of which the caller has at most one in flight, so
- * adding one always succeeds. It leaves the place before its handler starts. The tasks of a depth wait only for
- * calls of greater depths, which have other tasks, so each ends. docs/internals/rpc.md describes both. */
+ * adding one always succeeds. It leaves the place before its handler starts. The tasks of a depth wait only
+ * for calls of greater depths, which have other tasks, so each ends.
+ * docs/internals/rpc.md describes both. */
 #include <remo/task.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,8 +88,8 @@ bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entr
     return is_free;
 }
 
-/* Take the first request of a service out of the queue; NULL: of any. Returns false if there is none. The lock
- * is held. `data` has REMO__RPC_DATA_MAX bytes. */
+/* Take the first request of a service out of the queue; NULL: of any. Returns false if there is none. The
+ * lock is held. `data` has REMO__RPC_DATA_MAX bytes. */
 static bool take_locked(struct queue *queue, const struct remo_rpc *rpc, struct remo__rpc_turn *ret_turn,
                         struct remo__rpc_entry **ret_entry, uint64_t *data) {
     struct pending *before = NULL, *pending = queue->first;
@@ -160,7 +161,6 @@ static void end_request(const struct remo__rpc_turn *turn) {
 }
 
 static void run(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry, const uint64_t *data) {
-    struct remo__task *task = remo__scheduler->running;
     if (!remo__rpc_is_up(turn->transport, remo__rpc_origin(turn->words.call)))
         return; /* the caller has failed or left */
     if (remo__remaining_ns(turn->deadline_ns) == 0) {
@@ -169,9 +169,7 @@ static void run(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry
         return;
     }
     remo__rpc_count(&turn->counts->requests);
-    task->handling = turn;
     int status = remo__rpc_run_handler(turn, entry, data, true);
-    task->handling = NULL;
     if (turn->is_replied)
         return;
     if (status < 0)
@@ -184,11 +182,14 @@ static int work(void *ctx) {
     struct queue *queue = ctx;
     struct remo__rpc_transport *transport = queue->pool->transport;
     struct remo__rpc_turn turn = {.transport = transport, .thread = remo__thread(transport->node)};
+    struct remo__task *task = remo__scheduler->running;
     struct remo__rpc_entry *entry;
     uint64_t data[REMO__RPC_DATA_MAX / sizeof(uint64_t)];
     while (take(queue, &turn, &entry, data)) {
         turn.counts = &entry->counts[turn.thread->index];
+        task->handling = &turn;
         run(&turn, entry, data);
+        task->handling = NULL;
         end_request(&turn);
     }
     return 0;

@@ -2,13 +2,14 @@
  * protocol.
  *
  * Files:  service.c, transport.c (opens the transport, channel callbacks), call.c, serve.c (finds requests,
- *         runs handlers, waits), pool.c (LONG handlers), end.c (ends of calls), reply.c, send.c (requests into
- *         rings, queues, wake-ups), slot.c (reply slots), target.c. Each uses only files that follow it.
+ *         runs handlers, waits), pool.c (LONG handlers), end.c (ends of calls), reply.c, send.c (requests
+ *         into rings, queues, wake-ups), slot.c (reply slots), target.c. Each uses only files that follow
+ *         it.
  * Locks:  send_mutex of a peer: the ring at that peer, and its queues. receive_mutex of a peer: the ring of
  *         that peer here; held while its handlers run. done_mutex: held while `done` functions run.
  *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call.
- *         `lock` of the pool: LONG requests that have not started. A thread that holds send_mutex, calls_mutex,
- *         slots_mutex or `lock` neither waits nor runs user code.
+ *         `lock` of the pool: LONG requests that have not started. A thread that holds send_mutex,
+ *         calls_mutex, slots_mutex or `lock` neither waits nor runs user code.
  *         Order: receive_mutex or done_mutex, calls_mutex, send_mutex, slots_mutex; receive_mutex, `lock`. */
 #pragma once
 
@@ -164,8 +165,8 @@ struct remo_rpc {
     _Atomic(struct remo__rpc_entry *) entries[REMO_RPC_HANDLERS_MAX];
 };
 
-/* The activity of a thread, in `handling` of the thread: it runs a SHORT handler, or a `done` function. That of
- * a task, in `handling` of the task: it runs a LONG handler. */
+/* The activity of a thread, in `handling` of the thread: it runs a SHORT handler, or a `done` function. Or
+ * the activity of a task, in `handling` of the task: it runs a LONG handler. */
 struct remo__rpc_turn {
     struct remo__rpc_transport *transport;
     struct remo__thread *thread;
@@ -313,8 +314,8 @@ static inline uint64_t remo__rpc_reply_key(uint32_t slot, uint32_t serial) {
     return remo__random_mix((uint64_t)serial << 32 | (slot + 1));
 }
 
-/* Return the handler or `done` function of the node that the caller runs in, or NULL. A SHORT one may run in a
- * wait of a task that runs a LONG one. */
+/* Return the handler or `done` function of the node that the caller runs in, or NULL. A SHORT one may run in
+ * a wait of a task that runs a LONG one. */
 static inline const struct remo__rpc_turn *remo__rpc_turn_of(const struct remo__rpc_transport *transport,
                                                              const struct remo__thread *thread) {
     const struct remo__rpc_turn *turn = thread->handling;
@@ -322,6 +323,22 @@ static inline const struct remo__rpc_turn *remo__rpc_turn_of(const struct remo__
         return turn;
     turn = remo__scheduler->running->handling;
     return turn && turn->transport == transport ? turn : NULL;
+}
+
+/* The operations of tasks are deferred, and may fail when they are posted. A message of a LONG handler, for
+ * which others wait, is posted at once instead: then the failure is found here. Returns whether the caller
+ * must end it. */
+static inline bool remo__rpc_undefer(struct remo__thread *thread) {
+    struct remo__scheduler *scheduler = remo__scheduler;
+    if (remo__likely(!scheduler) || !scheduler->running->handling || scheduler->is_checking)
+        return false;
+    remo__slots_post_deferred(thread); /* no message may overtake those to the same peer */
+    scheduler->is_checking = true;     /* what a condition starts is not deferred */
+    return true;
+}
+static inline void remo__rpc_undefer_end(bool has_begun) {
+    if (remo__unlikely(has_begun))
+        remo__scheduler->is_checking = false;
 }
 
 /* ---- serve.c ---- */
@@ -354,8 +371,8 @@ void remo__rpc_pool_stop(struct remo__rpc_transport *transport);
 /* Copy a LONG request, which leaves its ring. Returns false if a request of the same call has not started:
  * its sender is faulty. receive_mutex of the ring is held. */
 bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entry *entry, const void *data);
-/* The service closes, and receives nothing any more: refuse its requests that have not started, and wait until
- * the others have ended. `thread` NULL: those that have not started run too. */
+/* The service closes, and receives nothing any more: refuse its requests that have not started, and wait
+ * until the others have ended. `thread` NULL: those that have not started run too. */
 void remo__rpc_pool_drain(struct remo_rpc *rpc, struct remo__thread *thread);
 
 /* Run a handler, and measure its time if `is_timed`. */

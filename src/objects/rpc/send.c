@@ -75,8 +75,10 @@ static int write_unmapped(struct remo__rpc_transport *transport, struct remo__th
         return 0;
     ref.stats = stats;
     size_t bytes = remo__rpc_encode_request(image, words, data, key);
+    bool has_begun = remo__rpc_undefer(thread);
     int rc =
         remo__channel_write_immediate_flags(transport->channel, ref, image, bytes, 0, REMO__WRITE_TRY, NULL);
+    remo__rpc_undefer_end(has_begun);
     return rc == 0 ? 1 : rc == -ETIMEDOUT ? 0 : rc;
 }
 

@@ -1,5 +1,6 @@
-/* test_rpc_long.c - LONG handlers: they wait for a gate, for locks and for calls of each other, while SHORT ones
- * run. Their requests end at the deadline, at the failure of the caller, and at the close of the service. */
+/* test_rpc_long.c - LONG handlers: they wait for a gate, for locks and for calls of each other, while SHORT
+ * ones run. Their requests end at the deadline, at the failure of the caller, and at the close of the
+ * service. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -94,7 +95,8 @@ static int defer(void *ctx, const struct remo_rpc_request *request) {
     struct site *site = ctx;
     struct remo_rpc_deferred deferred;
     int rc = remo_rpc_defer(request, &deferred);
-    (void)remo_task_sleep(site->node, SECOND / 1000);
+    if (request->bytes > 0)
+        (void)remo_task_sleep(site->node, SECOND / 1000);
     return rc == 0 ? remo_rpc_reply_later(site->rpc, deferred, 10, request->data, request->bytes) : rc;
 }
 
@@ -360,6 +362,29 @@ static int inherits(struct remo_node *node, void *ctx) {
     return finish(&site);
 }
 
+/* The server polls, so requests do not wake it. Its helper sleeps in a LONG handler, which waits for a reply.
+ * Each further LONG request wakes the helper: its sleep alone would last for longer than the timeout. */
+static int wakes(struct remo_node *node, void *ctx) {
+    struct site site;
+    struct remo_rpc_op op = {.node = 1, .number = ASK, .timeout_ns = REMO_FOREVER};
+    (void)ctx;
+    CHECK(open_site(node, &site) == 0);
+    if (site.rank == 0) {
+        CHECK_OK(remo_rpc_start(site.rpc, &op));
+        CHECK(await_count(&shared->kept_count, 1) == 0);
+        for (uint32_t i = 0; i < 2000; i++)
+            CHECK_CODE(remo_rpc_call(site.rpc, 1, DEFER, NULL, 0, NULL, 0, NULL, 5 * SECOND), 10);
+        atomic_store(&shared->is_open, 1);
+        CHECK_OK(remo_rpc_wait(&op));
+    } else {
+        while (!atomic_load(&shared->is_open))
+            CHECK_OK(remo_rpc_serve(site.rpc, 0));
+        CHECK_OK(remo_rpc_reply_later(site.rpc, site.deferred, 0, NULL, 0));
+        CHECK_OK(remo_rpc_serve(site.rpc, SECOND / 10));
+    }
+    return finish(&site);
+}
+
 /* ---- failures ---- */
 
 /* A caller fails: its requests that have not started are discarded. Other callers are served. */
@@ -451,8 +476,10 @@ static int closes(struct remo_node *node, void *ctx) {
         cluster_sleep_ms(1);
     cluster_sleep_ms(100);
     CHECK_EQUAL(atomic_load(&shared->ended[1]), 0);
+    uint64_t start_ns = cluster_now_ns();
     atomic_store(&shared->is_open, 1);
     pthread_join(thread, NULL);
+    CHECK(cluster_now_ns() - start_ns < 5 * SECOND); /* the last handler wakes the thread that closes */
     CHECK_EQUAL(atomic_load(&shared->ended[1]), REMO_RPC_LONG_MAX);
     remo_lock_close(site.lock);
     CHECK_OK(cluster_meet());
@@ -475,6 +502,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(delays, 2),
         CLUSTER_TEST(expires, 2),
         CLUSTER_TEST(inherits, 2),
+        CLUSTER_TEST(wakes, 2),
         CLUSTER_TEST(caller_fails, 3),
         CLUSTER_TEST(server_fails, 3),
         CLUSTER_TEST(closes, 2),
