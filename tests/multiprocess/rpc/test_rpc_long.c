@@ -20,7 +20,7 @@ static struct shared {
     _Atomic uint32_t wrong_count, kept_count;
     _Atomic int asked_status;
     _Atomic uint64_t asked_ns;
-    uint64_t counter; /* protected by the lock */
+    _Atomic uint64_t counter; /* protected by the lock */
 } * shared;
 
 struct site {
@@ -72,9 +72,9 @@ static int guarded(void *ctx, const struct remo_rpc_request *request) {
     int rc = remo_lock_acquire(site->lock, 0, REMO_FOREVER);
     if (rc != 0)
         return rc;
-    uint64_t counter = shared->counter;
+    uint64_t counter = atomic_load(&shared->counter);
     remo_task_yield();
-    shared->counter = counter + 1;
+    atomic_store(&shared->counter, counter + 1);
     return remo_lock_release(site->lock, 0, REMO_FENCE_PAIR);
 }
 
@@ -280,7 +280,7 @@ static int locks(struct remo_node *node, void *ctx) {
         for (uint32_t i = 0; i < WINDOW; i++)
             CHECK_OK(remo_rpc_wait(&windows[to].ops[i]));
     CHECK_OK(cluster_meet());
-    CHECK_EQUAL(shared->counter, site.size * site.size * WINDOW);
+    CHECK_EQUAL(atomic_load(&shared->counter), site.size * site.size * WINDOW);
     return finish(&site);
 }
 
