@@ -69,7 +69,8 @@ int main(int argc, char **argv) {
     struct remo_node *node;
     struct remo_rpc *rpc = NULL;
     int has_ended = 0;
-    const struct remo_rpc_handler handlers[] = {{COUNT_LETTERS, count_letters, NULL}, {END, end, &has_ended}};
+    const struct remo_rpc_handler handlers[] = {{COUNT_LETTERS, count_letters, NULL, REMO_RPC_SHORT},
+                                                {END, end, &has_ended, REMO_RPC_SHORT}};
     const struct remo_rpc_options options = {.handlers = handlers, .handler_count = 2};
     uint64_t calls = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
     int rc = remo_node_open(NULL, &node);

@@ -174,11 +174,11 @@ static int rpc_open(struct bench_job *job) {
     state->inner = calloc((size_t)job->size * job->options->threads, sizeof *state->inner);
     if (!state->inner)
         return remo__fail(-ENOMEM, "no memory for the benchmark");
-    const struct remo_rpc_handler handlers[HANDLERS] = {{ECHO, run_echo, state},
-                                                        {FORWARD, run_forward, state},
-                                                        {NEST, run_nest, state},
-                                                        {DEFER, run_defer, state},
-                                                        {STOP, run_stop, state}};
+    const struct remo_rpc_handler handlers[HANDLERS] = {{ECHO, run_echo, state, REMO_RPC_SHORT},
+                                                        {FORWARD, run_forward, state, REMO_RPC_SHORT},
+                                                        {NEST, run_nest, state, REMO_RPC_SHORT},
+                                                        {DEFER, run_defer, state, REMO_RPC_SHORT},
+                                                        {STOP, run_stop, state, REMO_RPC_SHORT}};
     struct remo_rpc_options options = {.handlers = handlers, .handler_count = HANDLERS};
     return remo_rpc_open(job->channel, "rpc", &options, &state->rpc);
 }

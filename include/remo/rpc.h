@@ -12,7 +12,9 @@
  * Layout:  request = 32 bytes and its data, at a multiple of 64 bytes. Reply = 24 bytes and its data.
  *          The first service of a node opens the channel "remo-rpc", which stays open until the node
  *          closes. It takes 69 KiB of the node's arena per node of the job, and 4.2 MiB, which includes
- *          spare slots; and 9 KiB of private memory per node of the job.
+ *          spare slots; and 9 KiB of private memory per node of the job. The first LONG handler of a node
+ *          reserves 4.2 MiB of private memory per node of the job, of which a page is allocated at its first
+ *          use, and the stacks of 64 tasks.
  * Cost:    network operations, the same on every fabric:
  *          - call: 2 writes, the request and the reply, each with a notification or immediate;
  *          - post: 1 write; the receiver returns room in its ring by 1 write for each half of the
@@ -28,11 +30,26 @@
  *          are frequent and latency matters, let a thread call remo_rpc_serve. Waits of other objects run
  *          no handler. Requests from one sending node run one at a time, so a slow handler delays all
  *          requests from that node, also to other services. Requests from different nodes run concurrently.
- * Handler: runs to completion in the serving thread. It must be short and must not wait: rpc calls that
- *          would wait return -EDEADLK; waits on other objects are not detected. It replies, defers its reply
- *          or forwards the request. It may post, and start calls with `done`. It must not use tasks
- *          (task.h), close a channel, or acquire a lock that a serving thread may hold. A handler cannot be
- *          unregistered, so its `ctx` must stay valid until remo_rpc_close has returned.
+ * SHORT:   the default kind of a handler. It runs to completion in the serving thread. It must be short and
+ *          must not wait: rpc calls that would wait return -EDEADLK; waits on other objects are not
+ *          detected. It replies, defers its reply or forwards the request. It may post, and start calls with
+ *          `done`. It must not use tasks (task.h), close a channel, or acquire a lock that a serving thread
+ *          may hold. A handler cannot be unregistered, so its `ctx` must stay valid until remo_rpc_close has
+ *          returned.
+ * LONG:    a handler that may wait: for rpc calls, locks and all other objects. It runs in a task (task.h) of
+ *          a helper thread of the node, "remo-long", so a wait parks only its task. The rule of SHORT
+ *          handlers about `ctx` applies. It must not close the service, and a system call that blocks delays
+ *          all LONG handlers of the node. Its stack has REMO_TASK_STACK_BYTES_DEFAULT bytes, of which a
+ *          request takes REMO_RPC_BYTES_MAX. The first LONG handler of a node starts the thread, which
+ *          counts in threads_max (node.h), and sleeps while there is no LONG request.
+ *          At most REMO_RPC_LONG_MAX LONG handlers of each depth (see Depth) run at the same time on a node.
+ *          Other requests wait in memory of the receiver, outside their ring: at most one for each reply
+ *          slot of each caller, so LONG requests never fill a ring, and never delay SHORT ones. Each depth
+ *          has tasks of its own, so LONG handlers that call each other in a cycle do not deadlock.
+ *          LONG requests, also of one thread, run at the same time, and may start in any order. A post to a
+ *          LONG handler is discarded, and counts as an error, because no slot limits the posts that wait:
+ *          use a call.
+ *          The cost is that of a SHORT handler, a copy of the request and, if the thread sleeps, a wake-up.
  * Done:    `done` functions run in the same threads, one at a time on each node. The rules for handlers
  *          apply. Calls that they start have depth 1, and inherit no deadline.
  * Order:   a handler sees what the calling thread wrote to that node before the call. Requests and posts of
@@ -44,7 +61,8 @@
  * Time:    the deadline of a call travels with its request, if it is less than 18 minutes away. On shm a
  *          request whose deadline has passed is not executed. On other fabrics the remaining time counts
  *          from the execution of the request, so a late request is executed. A call started in a handler
- *          has at most the remaining time of the handler's request. A post has no deadline.
+ *          has at most the remaining time of the handler's request. A LONG request whose deadline has passed
+ *          when a task becomes free is not executed, on all fabrics. A post has no deadline.
  * Depth:   a call made outside handlers has depth 1. A call, post or forward in a handler is one deeper
  *          than the handler's request. Beyond REMO_RPC_DEPTH_MAX it returns -ELOOP. Each depth has slots of
  *          its own, so handlers that call each other in a cycle do not deadlock.
@@ -52,14 +70,16 @@
  *          returns -EHOSTDOWN at once, although another of these nodes may still execute it. `fate` states
  *          whether a handler may have run. After a timeout or a cancel the slot is not used again until
  *          the late reply has arrived.
+ *          If a caller fails or leaves, its LONG requests that have not started are discarded. Handlers
+ *          that have started run to their end.
  *          If a node fails or leaves, slots that await its reply are not used again. Each is replaced by one
  *          of 512 spare slots. Without spare slots, fewer calls can be in flight.
  *          If a node pauses, calls already sent to it keep their slots, also after a timeout, until it
  *          resumes or fails. Further calls to it queue at the caller until their timeout if its ring is
  *          full, or if 32 calls to it have ended without a reply that may still arrive. All peers share the
  *          slots: 320 calls that are in flight to such a node at the same time delay the calls to all nodes.
- *          A node that starts again after a failure cannot use rpc with the nodes that stayed: "remo-rpc"
- *          is still open there.
+ *          A node that starts again after a failure cannot use rpc with the nodes that stayed: "remo-rpc" is
+ *          still open there.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
  * Threads: any. One thread at a time uses a call. -EAGAIN: too many threads use the node (node.h). A wait in
  *          a task (task.h) parks the task. Handlers then run in its thread when the scheduler checks the
@@ -83,6 +103,7 @@ REMO_BEGIN
 #define REMO_RPC_DEPTH_MAX 4u
 /* Posts and forwards of handlers that are queued for one node. */
 #define REMO_RPC_QUEUED_MAX 1024u
+#define REMO_RPC_LONG_MAX 16u /* LONG handlers of one depth that run on one node */
 
 struct remo_rpc;
 
@@ -100,10 +121,16 @@ struct remo_rpc_request {
  * negative, it counts as an error. `request->data` is aligned to 8 bytes; do not change it. */
 typedef int (*remo_rpc_handler_fn)(void *ctx, const struct remo_rpc_request *request);
 
+enum remo_rpc_kind {
+    REMO_RPC_SHORT, /* must not wait */
+    REMO_RPC_LONG   /* may wait */
+};
+
 struct remo_rpc_handler {
     uint32_t number;
     remo_rpc_handler_fn run;
     void *ctx;
+    enum remo_rpc_kind kind; /* 0: REMO_RPC_SHORT */
 };
 
 struct remo_rpc_options {
@@ -121,20 +148,25 @@ struct remo_rpc_options {
  *   -EEXIST      two handlers have the same number
  *   -EMFILE      this node has REMO_RPC_SERVICES_MAX services
  *   -ENOMEM      no memory
+ *   -EAGAIN      as remo_rpc_handle
  *   -EOPNOTSUPP  no hardware coherence (see Caches)
  *   others       those of remo_channel_open, remo_channel_add_memory and remo_channel_join */
 REMO_API int remo_rpc_open(struct remo_channel *parent, const char *name,
                            const struct remo_rpc_options *options, struct remo_rpc **ret_rpc);
 /* Close the service; not in a handler or a `done` function. First complete or cancel its calls. Waits until
- * its handlers and all running `done` functions have returned. Replies -ENOTCONN to deferred and later
- * requests. NULL has no effect. */
+ * its handlers and all running `done` functions have returned, for LONG handlers as long as they wait.
+ * Replies -ENOTCONN to deferred and later requests, and to LONG requests that have not started. NULL has no
+ * effect. */
 REMO_API void remo_rpc_close(struct remo_rpc *rpc);
 REMO_API struct remo_channel *remo_rpc_channel(struct remo_rpc *rpc);
-/* Register a handler. Requests that arrived before are refused with -ENOSYS. Does not block.
+/* Register a handler. Requests that arrived before are refused with -ENOSYS. Does not block, except that the
+ * first LONG handler of the node waits until its thread has started.
  * Errors:
- *   -EINVAL  an argument is NULL, or the number is too large
+ *   -EINVAL  an argument is NULL, or the number or the kind is invalid
  *   -EEXIST  the number has a handler
- *   -ENOMEM  no memory */
+ *   -ENOMEM  no memory
+ *   -EAGAIN  the thread of the LONG handlers cannot be started, or too many threads use the node (node.h)
+ *   others   the endpoint of that thread cannot be opened */
 REMO_API int remo_rpc_handle(struct remo_rpc *rpc, const struct remo_rpc_handler *handler);
 
 /* ---- calls ---- */
@@ -195,7 +227,7 @@ struct remo_rpc_op {
  *   -EMSGSIZE   the request is longer than REMO_RPC_BYTES_MAX: not sent. Or the reply is longer than
  *               `cap`: it is discarded
  *   -ELOOP      the call is deeper than REMO_RPC_DEPTH_MAX
- *   -EDEADLK    the caller is a handler or a `done` function
+ *   -EDEADLK    the caller is a SHORT handler or a `done` function
  *   -EINVAL     an argument is wrong
  *   -EPROTO     the node opened another object under this name
  *   others      those of remo_rpc_start */
@@ -219,8 +251,8 @@ REMO_API int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call);
  * Errors: those of remo_rpc_call, and
  *   -EINVAL  `call` is NULL, has `done`, or was never started */
 REMO_API int remo_rpc_wait(struct remo_rpc_op *call);
-/* Serve requests of this node, and return the status of a call without `done`. Does not wait. In a handler
- * or a `done` function it serves nothing.
+/* Serve requests of this node, and return the status of a call without `done`. Does not wait. In a SHORT
+ * handler or a `done` function it serves nothing.
  * Errors: those of remo_rpc_call, and
  *   -EINVAL       `call` is NULL, has `done`, or was never started
  *   -EINPROGRESS  the call has not ended */
@@ -230,10 +262,10 @@ REMO_API int remo_rpc_test(struct remo_rpc_op *call);
  * another thread runs a `done` function. No effect on NULL, a zeroed call, or a call that has ended. */
 REMO_API void remo_rpc_cancel(struct remo_rpc_op *call);
 /* Run handler `number` of `node` without a reply. The data is copied before the return. Waits for room in the
- * ring of the node, for op_timeout_ns at most. In a handler or a `done` function it does not wait: the post
- * queues. A success does not prove that the handler runs: `node` may fail, close the service or have no such
- * handler. If this node leaves the job first, its unexecuted requests are discarded. Before leaving, use a
- * call.
+ * ring of the node, for op_timeout_ns at most. In a SHORT handler or a `done` function it does not wait: the
+ * post queues. A success does not prove that the handler runs: `node` may fail, close the service or have no
+ * such handler. If this node leaves the job first, its unexecuted requests are discarded. Before leaving,
+ * use a call.
  * Errors: those of remo_rpc_start except -EBUSY, and
  *   -ETIMEDOUT  the ring of the node is full, or the fence timed out; nothing was sent
  *   -ENOBUFS    the caller is a handler or a `done` function: REMO_RPC_QUEUED_MAX posts and forwards are
@@ -244,7 +276,7 @@ REMO_API int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number,
 /* Serve the requests of all services of this node in this thread, for `timeout_ns`; 0: those that have
  * arrived. With REMO_FOREVER it never returns. Returns 0.
  * Errors:
- *   -EDEADLK  the caller is a handler or a `done` function
+ *   -EDEADLK  the caller is a SHORT handler or a `done` function
  *   -EINVAL   `rpc` is NULL */
 REMO_API int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns);
 
@@ -294,6 +326,10 @@ struct remo_rpc_handler_stats {
     uint64_t errors;   /* of these, those whose immediate reply, or return value for a post, was negative */
     uint64_t deferred, forwarded;
     uint64_t expired; /* requests not executed because their deadline had passed */
+    uint64_t queued;  /* LONG requests that wait for a task now */
+    /* How long the handlers ran: of every LONG request, and of a sample of the others, 1 in 64. `timed_ns` is
+     * the total of the `timed` runs, `timed_ns_max` the longest. */
+    uint64_t timed, timed_ns, timed_ns_max;
 };
 /* Errors:
  *   -ENOENT  there is no such handler

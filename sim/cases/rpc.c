@@ -9,11 +9,11 @@
 #include "sim/case.h"
 
 #define FOREVER REMO_FOREVER
-#define NUMBERS 64u
+#define NUMBERS 96u
 #define ROUNDS 3u
 #define WRITE_FAILED 8 /* status of the handler READ, after a fault */
 
-enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, READ, HANDLERS };
+enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, READ, HANDLERS, LONG_CIRCLE = HANDLERS };
 
 struct rpc_state {
     struct remo_rpc *services[SIM_NODES_MAX];
@@ -31,6 +31,7 @@ struct rpc_state {
     struct remo_rpc_op nested[SIM_NODES_MAX][2 * ROUNDS]; /* calls of handlers */
     struct remo_rpc_deferred waiting[SIM_NODES_MAX][2 * ROUNDS];
     uint32_t nested_count[SIM_NODES_MAX];
+    bool is_closing[SIM_NODES_MAX], is_closed[SIM_NODES_MAX];
 };
 
 /* A number, and words that are computed from it: a damaged message is detected. */
@@ -61,7 +62,8 @@ static uint64_t number_of(const struct remo_rpc_request *request) {
 static void count_run(const struct agent *agent, const struct remo_rpc_request *request, uint64_t number) {
     struct rpc_state *s = agent->state;
     const struct remo_channel *channel = remo_rpc_channel(s->services[agent->rank]);
-    sim_require(remo_channel_peer(channel, request->node) == REMO_CHANNEL_CONNECTED,
+    sim_require(remo_channel_peer(channel, request->node) == REMO_CHANNEL_CONNECTED
+                    || s->is_closing[request->node],
                 "executed a request of node %u, which is cut off", request->node);
     s->runs[number % NUMBERS]++;
     sim_require(s->runs[number % NUMBERS] == 1, "the handler of call %llu runs twice",
@@ -164,6 +166,8 @@ static void open_rpc(void *state, struct remo_node *node, uint32_t rank) {
 static void close_rpc(void *state, uint32_t rank) {
     struct rpc_state *s = state;
     remo_rpc_close(s->services[rank]);
+    s->services[rank] = NULL;
+    s->is_closed[rank] = true;
 }
 
 /* ---- one call at a time ---- */
@@ -354,6 +358,103 @@ static void circle_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_rpc_circle =
     RPC_CASE(.name = "circle", .about = "handlers that call each other in a cycle end", .nodes = 2,
              .threads = 2, .body = circle_body);
+
+/* ---- LONG handlers ---- */
+
+/* Call the same handler at the next node, with the next number, and wait. */
+static int long_circle(void *ctx, const struct remo_rpc_request *request) {
+    struct agent *agent = ctx;
+    struct rpc_state *s = agent->state;
+    uint64_t message[8], number = number_of(request);
+    count_run(agent, request, number);
+    size_t bytes = make_message(message, number + 1);
+    int rc = remo_rpc_call(s->services[agent->rank], (agent->rank + 1) % s->nodes, LONG_CIRCLE, message,
+                           bytes, NULL, 0, NULL, FOREVER);
+    sim_require(number_of(request) == number, "a request changes while its handler waits");
+    sim_require(!s->is_closed[agent->rank], "a handler runs after the close of its service");
+    return rc == -ELOOP ? 0 : rc < 0 ? rc : rc + 1;
+}
+
+static void open_long(void *state, struct remo_node *node, uint32_t rank) {
+    struct rpc_state *s = state;
+    open_rpc(state, node, rank);
+    const struct remo_rpc_handler handler = {
+        .number = LONG_CIRCLE, .run = long_circle, .ctx = &s->agents[rank], .kind = REMO_RPC_LONG};
+    sim_opened(remo_rpc_handle(s->services[rank], &handler), "handle");
+}
+
+/* LONG handlers of all nodes call each other, with one task for each depth. Thread 1 cancels its call, so the
+ * service may close while the handler waits, or before it starts. */
+static void long_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t message[8], number = 64 + (2 * rank + thread) * REMO_RPC_DEPTH_MAX;
+    struct remo_rpc_op op = {.node = (rank + 1) % s->nodes,
+                             .number = LONG_CIRCLE,
+                             .request = message,
+                             .request_bytes = make_message(message, number),
+                             .timeout_ns = FOREVER};
+    int rc = remo_rpc_start(s->services[rank], &op);
+    if (rc == 0 && thread == 1) {
+        for (uint32_t round = 0; round < ROUNDS; round++)
+            (void)remo_rpc_serve(s->services[rank], 0); /* senders do not wake a node that polls */
+        remo_rpc_cancel(&op);
+    } else if (rc == 0) {
+        rc = remo_rpc_wait(&op);
+    }
+    sim_require(op.fate != REMO_RPC_NOT_SENT || s->runs[number] == 0,
+                "call %llu was not sent, but a handler has run", (unsigned long long)number);
+    bool is_refused = rc < 0 && op.fate == REMO_RPC_DONE && sim_any_hurt(); /* a handler could not send */
+    if (rc == -ENOSYS || is_refused || (rc < 0 && sim_excused(rank, SIM_ANY, rc)))
+        return; /* the handler is registered after the open */
+    sim_require(rc == (thread == 1 ? 0 : (int)REMO_RPC_DEPTH_MAX - 1), "circle: %d (%s)", rc,
+                remo_last_error());
+    call(s, rank, op.node, ECHO, op.node, number_at(rank, thread, 0) + 20);
+}
+
+const struct sim_case sim_case_rpc_long = {
+    .object = "rpc",
+    .name = "long",
+    .about = "LONG handlers that call each other in a cycle end; some callers cancel",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct rpc_state),
+    .open = open_long,
+    .close = close_rpc,
+    .body = long_body,
+    .after = calls_after};
+
+/* Each node closes its service while LONG handlers of the other may run in it, or wait for a task. */
+static void long_close_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t message[8], number = 64 + rank * REMO_RPC_DEPTH_MAX;
+    struct remo_rpc_op op = {.node = (rank + 1) % s->nodes,
+                             .number = LONG_CIRCLE,
+                             .request = message,
+                             .request_bytes = make_message(message, number),
+                             .timeout_ns = FOREVER};
+    (void)thread;
+    int rc = remo_rpc_start(s->services[rank], &op);
+    if (rank == 1 && rc == 0)
+        rc = remo_rpc_wait(&op);
+    remo_rpc_cancel(&op);
+    sim_require(op.fate != REMO_RPC_NOT_SENT || s->runs[number] == 0,
+                "call %llu was not sent, but a handler has run", (unsigned long long)number);
+    bool is_refused = op.fate == REMO_RPC_DONE && sim_any_hurt(); /* a handler could not send its call */
+    sim_require(rc >= 0 || rc == -ENOTCONN || is_refused || sim_excused(rank, SIM_ANY, rc), "circle: %d (%s)",
+                rc, remo_last_error());
+    s->is_closing[rank] = true;
+    close_rpc(state, rank);
+}
+
+const struct sim_case sim_case_rpc_long_close = {.object = "rpc",
+                                                 .name = "long_close",
+                                                 .about = "services close while LONG handlers run",
+                                                 .nodes = 2,
+                                                 .threads = 1,
+                                                 .state_bytes = sizeof(struct rpc_state),
+                                                 .open = open_long,
+                                                 .close = close_rpc,
+                                                 .body = long_close_body};
 
 /* ---- order of messages and writes ---- */
 

@@ -44,6 +44,7 @@ struct remo__task {
     struct remo__task *resumed_next; /* in `resumed` */
     _Atomic bool is_resumed;         /* it is in `resumed` */
 
+    void *handling; /* what objects/rpc runs in this task: a LONG handler; NULL: nothing */
     int (*run)(void *ctx);
     void *run_ctx;
     int run_result;

@@ -1,10 +1,12 @@
 /* rpc.c - fuzzes the messages of rpc: any bytes in a ring of requests, and in the slot of a call. Input: u8
  * flags, u8 position in lines before the end of the ring, the message. The only node of the job is its own
- * peer. Handlers reply, defer, forward and post. Invariant: nothing outside ring, slot and buffers is
- * accessed, and no handler or caller gets more data than a message may have. */
+ * peer. Handlers reply, defer, forward and post; one is LONG. Invariant: nothing outside ring, slot and
+ * buffers is accessed, and no handler or caller gets more data than a message may have. */
 #include "objects/rpc/rpc.h"
 
 #include <assert.h>
+#include <remo/task.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "fuzz.h"
@@ -13,7 +15,7 @@
 #define POLLS_MAX 32u
 
 enum { REPLY = 1, MEND_HEAD = 2, MEND_PROOF = 4, MEND_SERVICE = 8, ALL_FLAGS = 15 };
-enum { ECHO, DEFER, FORWARD, POST, HANDLERS };
+enum { ECHO, DEFER, FORWARD, POST, LONG, HANDLERS };
 
 static struct remo_node *node;
 static struct remo_rpc *rpc;
@@ -25,6 +27,9 @@ static int run(void *ctx, const struct remo_rpc_request *request) {
     (void)ctx;
     assert(request->bytes <= REMO_RPC_BYTES_MAX && request->node == 0 && request->number < HANDLERS);
     switch (request->number) {
+    case LONG:
+        remo_task_yield(); /* and then as ECHO */
+        __attribute__((fallthrough));
     case ECHO: return remo_rpc_reply(request, 0, request->data, request->bytes);
     case DEFER:
         if (remo_rpc_defer(request, &deferred) == 0 && request->bytes % 2)
@@ -44,7 +49,8 @@ static void open_node(void) {
     struct remo_config config = {.fabric = "shm", .arena_bytes = 64u << 20, .segment_bytes = 2u << 20};
     struct remo_rpc_handler handlers[HANDLERS];
     for (uint32_t i = 0; i < HANDLERS; i++)
-        handlers[i] = (struct remo_rpc_handler){.number = i, .run = run};
+        handlers[i] = (struct remo_rpc_handler){
+            .number = i, .run = run, .kind = i == LONG ? REMO_RPC_LONG : REMO_RPC_SHORT};
     struct remo_rpc_options options = {.handlers = handlers, .handler_count = HANDLERS};
     int rc = remo_node_open(&config, &node);
     rc = rc ? rc : remo_rpc_open(remo_node_root(node), "service", &options, &rpc);
@@ -59,6 +65,8 @@ static void poll_all(void) {
     assert(thread);
     for (uint32_t i = 0; i < POLLS_MAX && remo__rpc_poll(transport, thread); i++)
         continue;
+    while (atomic_load(&rpc->long_count) > 0)
+        sched_yield();
 }
 
 /* ---- requests ---- */

@@ -2,9 +2,8 @@
  * Invariant: a thread that runs a handler or a `done` function never waits here. */
 #include "objects/rpc/rpc.h"
 
-/* Set *ret_depth to the depth of a call of this thread. */
-static inline int find_depth(const struct remo__thread *thread, uint32_t *ret_depth) {
-    const struct remo__rpc_turn *turn = thread->handling;
+/* Set *ret_depth to the depth of a call in the handler of `turn`; NULL: outside handlers. */
+static inline int find_depth(const struct remo__rpc_turn *turn, uint32_t *ret_depth) {
     *ret_depth = 1 + (turn ? turn->depth : 0);
     if (remo__likely(*ret_depth <= REMO_RPC_DEPTH_MAX))
         return 0;
@@ -62,15 +61,14 @@ static void discard_call(struct remo__rpc_transport *transport, struct remo__thr
 }
 
 static inline int start_call(struct remo_rpc *rpc, struct remo__thread *thread, struct remo_rpc_op *call) {
+    const struct remo__rpc_turn *turn = remo__rpc_turn_of(rpc->transport, thread);
     uint32_t depth, flags = call->done ? REMO__RPC_HAS_DONE : 0;
-    int rc = find_depth(thread, &depth);
+    int rc = find_depth(turn, &depth);
     if (remo__unlikely(rc != 0))
         return call->status = rc;
     call->own.rpc = rpc;
-    if (remo__unlikely(thread->handling != NULL)) {
-        const struct remo__rpc_turn *turn = thread->handling;
+    if (remo__unlikely(turn != NULL))
         call->own.deadline_ns = remo__min(call->own.deadline_ns, turn->deadline_ns);
-    }
     call->own.head = remo__rpc_head_make(call->request_bytes, call->number, depth, 0, flags);
     call->own.rest = remo__rpc_rest(rpc, call->node, call->own.deadline_ns);
     call->fate = REMO_RPC_IN_FLIGHT;
@@ -110,8 +108,8 @@ static int is_over(void *ctx) {
 }
 
 static int fail_wait(void) {
-    return remo__fail(-EDEADLK, "a handler or a `done` function must not wait or serve; start a call with "
-                                "`done`, and defer the reply");
+    return remo__fail(-EDEADLK, "a SHORT handler or a `done` function must not wait or serve; start a call "
+                                "with `done` and defer the reply, or register the handler as LONG");
 }
 
 static inline int wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
@@ -225,8 +223,11 @@ int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const vo
         return rc;
     uint64_t deadline_ns = remo__deadline(timeout_ns);
     rc = remo__rpc_check_connected(rpc, node);
-    if (remo__unlikely(rc == -EAGAIN))
+    if (remo__unlikely(rc == -EAGAIN)) {
+        const struct remo__rpc_turn *turn = remo__rpc_turn_of(rpc->transport, thread);
+        deadline_ns = turn ? remo__min(deadline_ns, turn->deadline_ns) : deadline_ns;
         rc = await_target(rpc, thread, node, deadline_ns);
+    }
     if (remo__unlikely(rc != 0))
         return rc;
     struct remo_rpc_op call = {.node = node,
@@ -267,7 +268,7 @@ int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number, const vo
         return remo__last_code();
     int rc = remo__rpc_check_target(rpc, node, number, data, bytes);
     if (rc == 0)
-        rc = find_depth(thread, &depth);
+        rc = find_depth(remo__rpc_turn_of(rpc->transport, thread), &depth);
     if (rc != 0)
         return rc;
     struct post post = {

@@ -48,9 +48,11 @@ static int write_slots(struct remo__rpc_transport *transport, struct remo__threa
     int rc = -ETIMEDOUT;
     if (remo__memory_find_now(transport->slots, thread, node, offset, &ref)) {
         ref.stats = &thread->stats[counters];
+        bool has_begun = remo__rpc_undefer(thread);
         rc = immediate > 0 ? remo__channel_write_immediate_flags(transport->channel, ref, image, bytes,
                                                                  immediate, REMO__WRITE_TRY, NULL)
                            : remo__op_write(ref, image, bytes, REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
+        remo__rpc_undefer_end(has_begun);
     }
     if (rc == 0)
         return 0;

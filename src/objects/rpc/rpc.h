@@ -2,15 +2,18 @@
  * protocol.
  *
  * Files:  service.c, transport.c (opens the transport, channel callbacks), call.c, serve.c (finds requests,
- *         runs handlers, waits), end.c (ends of calls), reply.c, send.c (requests into rings, queues,
- *         wake-ups), slot.c (reply slots), target.c. Each uses only files that follow it.
+ *         runs handlers, waits), pool.c (LONG handlers), end.c (ends of calls), reply.c, send.c (requests
+ *         into rings, queues, wake-ups), slot.c (reply slots), target.c. Each uses only files that follow
+ *         it.
  * Locks:  send_mutex of a peer: the ring at that peer, and its queues. receive_mutex of a peer: the ring of
  *         that peer here; held while its handlers run. done_mutex: held while `done` functions run.
  *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call.
- *         A thread that holds send_mutex, calls_mutex or slots_mutex neither waits nor runs user code.
- *         Order: receive_mutex or done_mutex, calls_mutex, send_mutex, slots_mutex. */
+ *         `lock` of the pool: LONG requests that have not started. A thread that holds send_mutex,
+ *         calls_mutex, slots_mutex or `lock` neither waits nor runs user code.
+ *         Order: receive_mutex or done_mutex, calls_mutex, send_mutex, slots_mutex; receive_mutex, `lock`. */
 #pragma once
 
+#include <pthread.h>
 #include <remo/rpc.h>
 
 #include "base/relax.h"
@@ -22,6 +25,7 @@
 #define REMO__RPC_SLOTS_OF_DEPTH 1u
 #define REMO__RPC_RETIRED_MAX 2u
 #define REMO__RPC_DIRECT_NODES 2u
+#define REMO__RPC_LONG_MAX 1u
 #else
 #define REMO__RPC_SLOTS REMO_RPC_CALLS_MAX
 #define REMO__RPC_SLOTS_TOTAL (2 * REMO_RPC_CALLS_MAX) /* with spare slots */
@@ -30,6 +34,7 @@
 /* A node that does not reply cannot take all slots of a depth: with so many retired ones it gets no call. */
 #define REMO__RPC_RETIRED_MAX 32u
 #define REMO__RPC_DIRECT_NODES 8u /* up to this size of the job, a thread probes all rings */
+#define REMO__RPC_LONG_MAX REMO_RPC_LONG_MAX
 #endif
 #define REMO__RPC_NO_SLOT UINT32_MAX
 #define REMO__RPC_TIME_SHIFT 10u /* times in messages: units of 1024 ns */
@@ -46,6 +51,7 @@
 #define REMO__RPC_AT_CREDITS 320u /* [size] u64: position that the peer has consumed, of our ring there */
 
 struct remo__rpc_queued; /* a copied message that waits for room */
+struct remo__rpc_pool;   /* see pool.c */
 
 /* The state for one peer; this node is a peer of its own. */
 struct remo__rpc_peer {
@@ -56,9 +62,11 @@ struct remo__rpc_peer {
         struct remo_rpc_op *first, *last; /* that wait for room or a slot */
     } calls[REMO_RPC_DEPTH_MAX];          /* by depth */
     struct remo__rpc_queued *first_message, *last_message;
-    uint32_t requests_queued;  /* of these messages, those that are no writes */
-    _Atomic uint32_t queued;   /* of all these lists */
-    _Atomic uint32_t retired;  /* slots of calls to the peer */
+    uint32_t requests_queued; /* of these messages, those that are no writes */
+    _Atomic uint32_t queued;  /* of all these lists */
+    _Atomic uint32_t retired; /* slots of calls to the peer */
+    _Atomic uint32_t
+        lockers; /* threads that wait for send_mutex: attempts that do not wait leave it to them */
     _Atomic bool is_unflushed; /* a thread found send_mutex held: send what is queued after its release */
     _Atomic bool owes_wake;    /* the immediate could not be sent */
 
@@ -132,14 +140,20 @@ struct remo__rpc_transport {
     _Atomic bool missed_done;     /* a thread found done_mutex held: check again after its release */
     struct remo__thread_observer observer;
     uint64_t next_poll_ns; /* of the service thread */
+
+    pthread_mutex_t pool_mutex; /* held while the pool starts */
+    _Atomic(struct remo__rpc_pool *) pool;
 };
 
 struct remo__rpc_counts {
     uint64_t requests, errors, deferred, forwarded, expired;
+    uint64_t timed, timed_ns, timed_ns_max;
 } REMO__CACHE_ALIGNED;
 
 struct remo__rpc_entry {
     struct remo_rpc_handler handler;
+    _Atomic uint32_t queued;          /* LONG requests that have not started */
+    _Atomic bool discards_posts;      /* it has discarded one */
     struct remo__rpc_counts counts[]; /* [threads_max], by thread */
 };
 
@@ -147,10 +161,12 @@ struct remo_rpc {
     struct remo_channel *channel;
     struct remo_node *node;
     struct remo__rpc_transport *transport;
+    _Atomic uint32_t long_count; /* LONG requests that have not ended */
     _Atomic(struct remo__rpc_entry *) entries[REMO_RPC_HANDLERS_MAX];
 };
 
-/* The activity of a thread, in `handling` of the thread: it runs a handler, or a `done` function. */
+/* The activity of a thread, in `handling` of the thread: it runs a SHORT handler, or a `done` function. Or
+ * the activity of a task, in `handling` of the task: it runs a LONG handler. */
 struct remo__rpc_turn {
     struct remo__rpc_transport *transport;
     struct remo__thread *thread;
@@ -161,6 +177,17 @@ struct remo__rpc_turn {
     uint32_t depth;  /* 0: a `done` function */
     bool is_replied; /* replied, deferred or forwarded */
 };
+
+/* Add 1 to a counter that only its thread writes. */
+static inline void remo__rpc_count(uint64_t *counter) {
+    remo__count(counter, 1);
+}
+static inline void remo__rpc_count_time(struct remo__rpc_counts *counts, uint64_t run_ns) {
+    remo__rpc_count(&counts->timed);
+    remo__count(&counts->timed_ns, run_ns);
+    if (run_ns > counts->timed_ns_max)
+        remo__count(&counts->timed_ns_max, run_ns - counts->timed_ns_max);
+}
 
 /* ---- transport.c ---- */
 
@@ -287,6 +314,33 @@ static inline uint64_t remo__rpc_reply_key(uint32_t slot, uint32_t serial) {
     return remo__random_mix((uint64_t)serial << 32 | (slot + 1));
 }
 
+/* Return the handler or `done` function of the node that the caller runs in, or NULL. A SHORT one may run in
+ * a wait of a task that runs a LONG one. */
+static inline const struct remo__rpc_turn *remo__rpc_turn_of(const struct remo__rpc_transport *transport,
+                                                             const struct remo__thread *thread) {
+    const struct remo__rpc_turn *turn = thread->handling;
+    if (turn || remo__likely(!remo__scheduler))
+        return turn;
+    turn = remo__scheduler->running->handling;
+    return turn && turn->transport == transport ? turn : NULL;
+}
+
+/* The operations of tasks are deferred, and may fail when they are posted. A message of a LONG handler, for
+ * which others wait, is posted at once instead: then the failure is found here. Returns whether the caller
+ * must end it. */
+static inline bool remo__rpc_undefer(struct remo__thread *thread) {
+    struct remo__scheduler *scheduler = remo__scheduler;
+    if (remo__likely(!scheduler) || !scheduler->running->handling || scheduler->is_checking)
+        return false;
+    remo__slots_post_deferred(thread); /* no message may overtake those to the same peer */
+    scheduler->is_checking = true;     /* what a condition starts is not deferred */
+    return true;
+}
+static inline void remo__rpc_undefer_end(bool has_begun) {
+    if (remo__unlikely(has_begun))
+        remo__scheduler->is_checking = false;
+}
+
 /* ---- serve.c ---- */
 
 /* Serve what has arrived: requests, replies to calls with `done`, chores. Returns whether there was any.
@@ -307,6 +361,36 @@ struct remo__rpc_wait {
 };
 int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *thread,
                    int (*is_over)(void *ctx), void *ctx, uint64_t deadline_ns);
+
+/* ---- pool.c ---- */
+
+/* Start the pool of the node, unless it has started. Errors: those of remo_rpc_handle. */
+int remo__rpc_pool_start(struct remo__rpc_transport *transport);
+/* Close the pool, if there is one. No service is open, so it has no requests. */
+void remo__rpc_pool_stop(struct remo__rpc_transport *transport);
+/* Copy a LONG request, which leaves its ring. Returns false if a request of the same call has not started:
+ * its sender is faulty. receive_mutex of the ring is held. */
+bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entry *entry, const void *data);
+/* The service closes, and receives nothing any more: refuse its requests that have not started, and wait
+ * until the others have ended. `thread` NULL: those that have not started run too. */
+void remo__rpc_pool_drain(struct remo_rpc *rpc, struct remo__thread *thread);
+
+/* Run a handler, and measure its time if `is_timed`. */
+static inline int remo__rpc_run_handler(const struct remo__rpc_turn *turn,
+                                        const struct remo__rpc_entry *entry, const void *data,
+                                        bool is_timed) {
+    struct remo_rpc_request request = {.node = remo__rpc_origin(turn->words.call),
+                                       .number = remo__rpc_number(turn->words.head),
+                                       .data = data,
+                                       .bytes = remo__rpc_bytes(turn->words.head),
+                                       .state = (void *)(uintptr_t)turn};
+    if (remo__likely(!is_timed))
+        return entry->handler.run(entry->handler.ctx, &request);
+    uint64_t start_ns = remo__now_ns();
+    int status = entry->handler.run(entry->handler.ctx, &request);
+    remo__rpc_count_time(turn->counts, remo__now_ns() - start_ns);
+    return status;
+}
 
 /* ---- target.c ---- */
 
@@ -359,9 +443,4 @@ static inline uint64_t remo__rpc_clear_bit(char *base, uint32_t at, uint32_t bit
 }
 static inline bool remo__rpc_has_bit(char *base, uint32_t at, uint32_t bit) {
     return remo__load(base + at + bit / 64 * 8) >> bit % 64 & 1;
-}
-
-/* Add 1 to a counter that only its thread writes. */
-static inline void remo__rpc_count(uint64_t *counter) {
-    remo__count(counter, 1);
 }

@@ -22,6 +22,14 @@ struct remo__rpc_queued {
     uint64_t data[];
 };
 
+static void lock_send(const struct remo__rpc_transport *transport, struct remo__rpc_peer *peer) {
+    if (remo__likely(remo__mutex_try_lock(&peer->send_mutex)))
+        return;
+    atomic_fetch_add(&peer->lockers, 1);
+    remo__rpc_lock(transport, &peer->send_mutex);
+    atomic_fetch_sub(&peer->lockers, 1);
+}
+
 /* ---- one request ---- */
 
 int remo__rpc_order(const struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
@@ -67,8 +75,10 @@ static int write_unmapped(struct remo__rpc_transport *transport, struct remo__th
         return 0;
     ref.stats = stats;
     size_t bytes = remo__rpc_encode_request(image, words, data, key);
+    bool has_begun = remo__rpc_undefer(thread);
     int rc =
         remo__channel_write_immediate_flags(transport->channel, ref, image, bytes, 0, REMO__WRITE_TRY, NULL);
+    remo__rpc_undefer_end(has_begun);
     return rc == 0 ? 1 : rc == -ETIMEDOUT ? 0 : rc;
 }
 
@@ -319,12 +329,18 @@ static bool flush_locked(struct remo__rpc_transport *transport, struct remo__thr
     return has_sent;
 }
 
-/* As lock_ring in serve.c. */
+/* A thread that waits for the mutex goes first: otherwise a thread that polls, and acquires the mutex for a
+ * queue that cannot be sent now, could wake itself by each release, and acquire it again. */
+static bool try_lock_peer(struct remo__rpc_peer *peer) {
+    return remo__likely(atomic_load(&peer->lockers) == 0) && remo__mutex_try_lock(&peer->send_mutex);
+}
+
+/* As lock_ring in serve.c. A thread that waits for the mutex flushes the queue too, after its release. */
 static bool lock_peer(struct remo__rpc_peer *peer) {
-    if (remo__likely(remo__mutex_try_lock(&peer->send_mutex)))
+    if (remo__likely(try_lock_peer(peer)))
         return true;
     atomic_store(&peer->is_unflushed, true);
-    return remo__mutex_try_lock(&peer->send_mutex);
+    return try_lock_peer(peer);
 }
 
 static void flush_queue(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
@@ -365,7 +381,7 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
     int rc = remo__rpc_order(transport, thread, node);
     if (remo__unlikely(rc != 0))
         return rc;
-    remo__rpc_lock(transport, &peer->send_mutex);
+    lock_send(transport, peer);
     bool is_first = remo__likely(atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
                     || (!peer->first_message && !peer->calls[depth_index(call)].first);
     if (is_first)
@@ -387,7 +403,7 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
 
 bool remo__rpc_unqueue(struct remo__rpc_transport *transport, struct remo_rpc_op *call) {
     struct remo__rpc_peer *peer = &transport->peers[call->node];
-    remo__rpc_lock(transport, &peer->send_mutex);
+    lock_send(transport, peer);
     bool was_queued = __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE) == REMO__RPC_CALL_QUEUED;
     if (was_queued) {
         remove_call(peer, call);
@@ -435,7 +451,7 @@ int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *r
     int rc = remo__rpc_order(transport, thread, node);
     if (remo__unlikely(rc != 0))
         return rc;
-    remo__rpc_lock(transport, &peer->send_mutex);
+    lock_send(transport, peer);
     if (atomic_load_explicit(&peer->queued, memory_order_relaxed) == 0)
         rc = remo__rpc_send(transport, thread, model.counters, node, words, data);
     else if (remo__rpc_has_departed(transport, node))
@@ -460,7 +476,7 @@ int remo__rpc_queue_write(struct remo__rpc_transport *transport, struct remo__th
                                      .immediate = immediate,
                                      .offset = offset,
                                      .bytes = bytes};
-    remo__rpc_lock(transport, &peer->send_mutex);
+    lock_send(transport, peer);
     int rc = queue_message(transport, peer, &model, image);
     unlock_peer(transport, thread, node, false);
     return rc;

@@ -8,6 +8,7 @@
 #define REQUESTS_PER_PASS 64u /* of one ring, before the other rings are probed */
 #define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_PASS + 1)
 #define FOUND_PER_CHECK 64u /* requests that a wait serves between two checks of its deadline */
+#define RUNS_PER_TIMED 64u  /* of a SHORT handler in one thread */
 #ifdef REMO_SIM
 #define SPINS_BEFORE_WAIT(node) 1u /* the simulator has no clock that a spinning thread would drive */
 #else
@@ -51,18 +52,39 @@ static bool send_status(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer
 static bool run_handler(struct remo__rpc_turn *turn, struct remo__rpc_peer *peer,
                         struct remo__rpc_entry *entry, const void *data) {
     bool is_post = remo__rpc_flags(turn->words.head) & REMO__RPC_POST;
-    struct remo_rpc_request request = {.node = remo__rpc_origin(turn->words.call),
-                                       .number = remo__rpc_number(turn->words.head),
-                                       .data = data,
-                                       .bytes = remo__rpc_bytes(turn->words.head),
-                                       .state = turn};
+    bool is_timed = turn->counts->requests % RUNS_PER_TIMED == 0;
     remo__rpc_count(&turn->counts->requests);
     turn->thread->handling = turn;
-    int status = entry->handler.run(entry->handler.ctx, &request);
+    int status = remo__rpc_run_handler(turn, entry, data, is_timed);
     turn->thread->handling = NULL;
     if (status < 0 && (is_post || !turn->is_replied))
         remo__rpc_count(&turn->counts->errors);
     return send_status(turn, peer, REMO__RPC_REPLIED, status);
+}
+
+/* Stop reading a ring: its sender wrote a malformed record. */
+static void break_ring(struct remo__rpc_transport *transport, struct remo__rpc_peer *peer) {
+    peer->is_broken = true;
+    remo__log(&transport->node->log, REMO_LOG_ERROR,
+              "node %u sent a malformed request; its requests are no longer served; start all nodes from the "
+              "same build",
+              (uint32_t)(peer - transport->peers));
+}
+
+/* The request of a LONG handler leaves the ring. */
+static __attribute__((noinline)) void leave_ring(const struct remo__rpc_turn *turn,
+                                                 struct remo__rpc_peer *peer, struct remo__rpc_entry *entry,
+                                                 const void *data) {
+    if (remo__rpc_flags(turn->words.head) & REMO__RPC_POST) {
+        remo__rpc_count(&turn->counts->errors);
+        if (!atomic_exchange(&entry->discards_posts, true))
+            remo__log(&turn->transport->node->log, REMO_LOG_WARNING,
+                      "discarded a post of node %u to handler %u of service %s, which is LONG; use a call",
+                      remo__rpc_origin(turn->words.call), entry->handler.number,
+                      remo_channel_name(turn->rpc->channel));
+    } else if (!remo__rpc_pool_add(turn, entry, data)) {
+        break_ring(turn->transport, peer);
+    }
 }
 
 /* All services are known by the slot of their channel. A service that closes waits until this thread releases
@@ -96,10 +118,14 @@ static bool execute(struct remo__rpc_transport *transport, struct remo__thread *
     if (remo__unlikely(!entry))
         return send_status(&turn, peer, REMO__RPC_REFUSED, -ENOSYS);
     turn.counts = &entry->counts[thread->index];
-    if (remo__likely(is_in_time(&turn, remo__rpc_time(words->rest))))
+    if (remo__unlikely(!is_in_time(&turn, remo__rpc_time(words->rest)))) {
+        remo__rpc_count(&turn.counts->expired);
+        return send_status(&turn, peer, REMO__RPC_REFUSED, -ETIMEDOUT);
+    }
+    if (remo__likely(entry->handler.kind == REMO_RPC_SHORT))
         return run_handler(&turn, peer, entry, data);
-    remo__rpc_count(&turn.counts->expired);
-    return send_status(&turn, peer, REMO__RPC_REFUSED, -ETIMEDOUT);
+    leave_ring(&turn, peer, entry, data);
+    return true;
 }
 
 /* ---- one ring ---- */
@@ -113,15 +139,6 @@ static const char *next_record(const struct remo__rpc_transport *transport, uint
 static inline bool has_record(const struct remo__rpc_transport *transport, uint32_t node) {
     uint64_t position = atomic_load_explicit(&transport->peers[node].consumed, memory_order_relaxed);
     return remo__rpc_lap(remo__load(next_record(transport, node, position))) == remo__rpc_lap_of(position);
-}
-
-/* Stop reading a ring: its sender wrote a malformed record. */
-static void break_ring(struct remo__rpc_transport *transport, uint32_t node) {
-    transport->peers[node].is_broken = true;
-    remo__log(&transport->node->log, REMO_LOG_ERROR,
-              "node %u sent a malformed request; its requests are no longer served; start all nodes from the "
-              "same build",
-              node);
 }
 
 static bool is_valid(const struct remo__rpc_transport *transport, const struct remo__rpc_words *words) {
@@ -157,7 +174,7 @@ static bool serve_next(struct remo__rpc_transport *transport, struct remo__threa
     if (remo__unlikely(!remo__rpc_is_up(transport, node) || peer->is_broken))
         return false; /* cut off; or not connected yet, then on_connect causes a poll */
     if (remo__unlikely(!is_valid(transport, &words))) {
-        break_ring(transport, node);
+        break_ring(transport, peer);
         return false;
     }
     uint32_t origin = remo__rpc_origin(words.call);
@@ -265,14 +282,31 @@ static __attribute__((noinline)) bool serve_others(struct remo__rpc_transport *t
     return found;
 }
 
-static inline bool poll(struct remo__rpc_transport *transport, struct remo__thread *thread) {
-    if (remo__unlikely(thread->handling != NULL))
-        return false;
+static inline bool serve_all(struct remo__rpc_transport *transport, struct remo__thread *thread) {
     bool found = serve_rings(transport, thread);
     if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0
                        || atomic_load_explicit(&transport->done_count, memory_order_relaxed) > 0))
         found |= serve_others(transport, thread);
     return found;
+}
+
+/* A handler that waits for a fence must not park the task on whose stack it runs: `handling` belongs to the
+ * thread, and another task would be taken for a part of the handler. */
+static __attribute__((noinline)) bool serve_in_task(struct remo__rpc_transport *transport,
+                                                    struct remo__thread *thread) {
+    struct remo__scheduler *scheduler = remo__scheduler;
+    bool was_checking = scheduler->is_checking;
+    scheduler->is_checking = true;
+    bool found = serve_all(transport, thread);
+    scheduler->is_checking = was_checking;
+    return found;
+}
+
+static inline bool poll(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    if (remo__unlikely(thread->handling != NULL))
+        return false;
+    return remo__unlikely(remo__scheduler != NULL) ? serve_in_task(transport, thread)
+                                                   : serve_all(transport, thread);
 }
 
 bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *thread) {

@@ -10,17 +10,21 @@ static int fail_handler(const struct remo_rpc *rpc, const struct remo_rpc_handle
     if (code == -EEXIST)
         return remo__fail(code, "service %s has handler %u already; use another number", name,
                           handler->number);
-    return remo__fail(code,
-                      "cannot register a handler of service %s: its function is NULL, or its number is "
-                      "not below %u",
-                      name, REMO_RPC_HANDLERS_MAX);
+    return remo__fail(
+        code,
+        "cannot register a handler of service %s: its function is NULL, its kind is unknown, or "
+        "its number is not below %u",
+        name, REMO_RPC_HANDLERS_MAX);
 }
 
 int remo_rpc_handle(struct remo_rpc *rpc, const struct remo_rpc_handler *handler) {
     REMO__REQUIRE(rpc);
     REMO__REQUIRE(handler);
-    if (!handler->run || handler->number >= REMO_RPC_HANDLERS_MAX)
+    if (!handler->run || handler->number >= REMO_RPC_HANDLERS_MAX || (uint32_t)handler->kind > REMO_RPC_LONG)
         return fail_handler(rpc, handler, -EINVAL);
+    int rc = handler->kind == REMO_RPC_LONG ? remo__rpc_pool_start(rpc->transport) : 0;
+    if (rc != 0)
+        return rc;
     size_t bytes = sizeof(struct remo__rpc_entry) + rpc->node->threads_max * sizeof(struct remo__rpc_counts);
     struct remo__rpc_entry *entry = aligned_alloc(REMO__CACHE_LINE, remo__align_up(bytes, REMO__CACHE_LINE)),
                            *none = NULL;
@@ -73,6 +77,7 @@ static void remove_service(struct remo_rpc *rpc) {
         remo__mutex_unlock(rpc->node, &peer->receive_mutex);
     }
     struct remo__thread *thread = remo__thread(rpc->node);
+    remo__rpc_pool_drain(rpc, thread); /* a LONG handler may defer its request */
     if (!thread)
         return;
     remo__rpc_abandon_deferred(rpc, thread);
@@ -144,7 +149,12 @@ int remo_rpc_stats(const struct remo_rpc *rpc, uint32_t number, struct remo_rpc_
         sum.deferred += __atomic_load_n(&counts->deferred, __ATOMIC_RELAXED);
         sum.forwarded += __atomic_load_n(&counts->forwarded, __ATOMIC_RELAXED);
         sum.expired += __atomic_load_n(&counts->expired, __ATOMIC_RELAXED);
+        sum.timed += __atomic_load_n(&counts->timed, __ATOMIC_RELAXED);
+        sum.timed_ns += __atomic_load_n(&counts->timed_ns, __ATOMIC_RELAXED);
+        uint64_t max_ns = __atomic_load_n(&counts->timed_ns_max, __ATOMIC_RELAXED);
+        sum.timed_ns_max = remo__max(sum.timed_ns_max, max_ns);
     }
+    sum.queued = atomic_load(&entry->queued);
     *ret_stats = sum;
     return 0;
 }

@@ -90,6 +90,7 @@ static bool on_swept(struct remo__thread_observer *observer) {
 
 static void close_transport(struct remo__shared *shared) {
     struct remo__rpc_transport *transport = remo__container_of(shared, struct remo__rpc_transport, shared);
+    remo__rpc_pool_stop(transport);
     remo__thread_unobserve(transport->node, &transport->observer);
     remo_channel_close(transport->channel);
     if (transport->peers)
@@ -97,6 +98,7 @@ static void close_transport(struct remo__shared *shared) {
     free(transport->peers);
     free(transport->services);
     free(transport->deferred);
+    pthread_mutex_destroy(&transport->pool_mutex);
     free(transport);
 }
 
@@ -150,6 +152,7 @@ static int open_transport(struct remo_node *node, struct remo__shared **ret_shar
     if (!transport)
         return remo__fail(-ENOMEM, "no memory for remote procedure calls");
     memset(transport, 0, sizeof *transport);
+    pthread_mutex_init(&transport->pool_mutex, NULL);
     transport->node = node;
     transport->size = node->size;
     transport->rank = node->rank;

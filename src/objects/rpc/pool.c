@@ -1,0 +1,379 @@
+/* pool.c - LONG handlers: they run in tasks of a helper thread, and so may wait.
+ * Invariants: a request waits in the place of its call, of which the caller has at most one in flight, so
+ * adding one always succeeds. It leaves the place before its handler starts. The tasks of a depth wait only
+ * for calls of greater depths, which have other tasks, so each ends.
+ * docs/internals/rpc.md describes both. */
+#include <remo/task.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/helper.h"
+#include "objects/rpc/rpc.h"
+
+#define SENTENCE_BYTES 256u
+#ifdef REMO_SIM_SMALL
+#define STACK_BYTES REMO_TASK_STACK_BYTES_MIN
+#else
+#define STACK_BYTES REMO_TASK_STACK_BYTES_DEFAULT
+#endif
+
+/* A request that has not started, in the place of its call. */
+struct pending {
+    struct pending *next;
+    bool is_waiting; /* a request is in this place */
+    struct remo_rpc *rpc;
+    struct remo__rpc_entry *entry;
+    struct remo__rpc_words words;
+    uint64_t deadline_ns;
+    uint64_t data[REMO__RPC_DATA_MAX / sizeof(uint64_t)];
+};
+
+/* The requests of one depth, in order of arrival. */
+struct queue {
+    struct remo__rpc_pool *pool;
+    struct pending *first, *last;
+    _Atomic uint32_t waiting; /* requests in the queue */
+    uint32_t running;         /* tasks; only the helper changes it */
+};
+
+struct remo__rpc_pool {
+    struct remo__rpc_transport *transport;
+    pthread_t helper;
+    pthread_mutex_t lock; /* protects what follows */
+    pthread_cond_t changed;
+    bool is_started; /* `rc` is set */
+    int rc;          /* of the start, in the helper */
+    char sentence[SENTENCE_BYTES];
+    bool is_idle;             /* the helper waits for `changed` */
+    _Atomic bool stops;       /* the node closes */
+    _Atomic uint32_t closing; /* services that wait until their LONG handlers have ended */
+    struct queue queues[REMO_RPC_DEPTH_MAX];
+    struct pending (*places)[REMO__RPC_SLOTS_TOTAL]; /* [size] by caller, and its slot */
+    struct remo_scheduler *scheduler;                /* of the helper */
+};
+
+/* ---- requests that have not started ---- */
+
+bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entry *entry, const void *data) {
+    struct remo__rpc_pool *pool = atomic_load(&turn->transport->pool);
+    struct queue *queue = &pool->queues[turn->depth - 1];
+    uint32_t node = remo__rpc_origin(turn->words.call), slot = remo__rpc_slot(turn->words.call);
+    struct pending *pending = &pool->places[node][slot];
+    bool must_wake = false;
+    pthread_mutex_lock(&pool->lock);
+    bool is_free = !pending->is_waiting;
+    if (is_free) {
+        pending->next = NULL;
+        pending->is_waiting = true;
+        pending->rpc = turn->rpc;
+        pending->entry = entry;
+        pending->words = turn->words;
+        pending->deadline_ns = turn->deadline_ns;
+        remo__copy_from(pending->data, data, remo__rpc_bytes(turn->words.head));
+        if (queue->last)
+            queue->last->next = pending;
+        else
+            queue->first = pending;
+        queue->last = pending;
+        atomic_fetch_add(&queue->waiting, 1);
+        atomic_fetch_add(&entry->queued, 1);
+        atomic_fetch_add(&turn->rpc->long_count, 1);
+        must_wake = !pool->is_idle && queue->running < REMO__RPC_LONG_MAX;
+        if (pool->is_idle)
+            pthread_cond_broadcast(&pool->changed);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (must_wake)
+        remo__wake(pool->transport->node);
+    return is_free;
+}
+
+/* Take the first request of a service out of the queue; NULL: of any. Returns false if there is none. The
+ * lock is held. `data` has REMO__RPC_DATA_MAX bytes. */
+static bool take_locked(struct queue *queue, const struct remo_rpc *rpc, struct remo__rpc_turn *ret_turn,
+                        struct remo__rpc_entry **ret_entry, uint64_t *data) {
+    struct pending *before = NULL, *pending = queue->first;
+    while (pending && rpc && pending->rpc != rpc) {
+        before = pending;
+        pending = pending->next;
+    }
+    if (!pending)
+        return false;
+    if (before)
+        before->next = pending->next;
+    else
+        queue->first = pending->next;
+    if (queue->last == pending)
+        queue->last = before;
+    atomic_fetch_sub(&queue->waiting, 1);
+    atomic_fetch_sub(&pending->entry->queued, 1);
+    ret_turn->rpc = pending->rpc;
+    ret_turn->words = pending->words;
+    ret_turn->deadline_ns = pending->deadline_ns;
+    ret_turn->depth = remo__rpc_depth(pending->words.head);
+    ret_turn->is_replied = false;
+    *ret_entry = pending->entry;
+    memcpy(data, pending->data, remo__rpc_bytes(pending->words.head));
+    pending->is_waiting = false;
+    return true;
+}
+
+/* Take the next request, or end the task. */
+static bool take(struct queue *queue, struct remo__rpc_turn *ret_turn, struct remo__rpc_entry **ret_entry,
+                 uint64_t *data) {
+    pthread_mutex_lock(&queue->pool->lock);
+    bool has_taken = take_locked(queue, NULL, ret_turn, ret_entry, data);
+    /* with the lock: a request that is added from now on wakes the helper */
+    queue->running -= !has_taken;
+    pthread_mutex_unlock(&queue->pool->lock);
+    return has_taken;
+}
+
+/* ---- running ---- */
+
+struct status {
+    const struct remo__rpc_turn *turn;
+    enum remo__rpc_kind kind;
+    int status;
+};
+
+static int try_send(void *ctx) {
+    const struct status *status = ctx;
+    const struct remo__rpc_turn *turn = status->turn;
+    int rc = remo__rpc_send_reply(turn->transport, turn->thread, turn->rpc, &turn->words, status->kind,
+                                  status->status, NULL, 0);
+    return rc == 0 || rc == -EHOSTDOWN;
+}
+
+/* Send the status of a request, unless its caller fails meanwhile. A failure to send it is transient. */
+static void send_status(const struct remo__rpc_turn *turn, enum remo__rpc_kind kind, int code) {
+    struct status status = {turn, kind, code};
+    if (!try_send(&status))
+        (void)remo__wait_attempt(turn->transport->node, try_send, &status, REMO_FOREVER);
+}
+
+/* From here on the service may close. */
+static void end_request(const struct remo__rpc_turn *turn) {
+    struct remo__rpc_pool *pool = atomic_load(&turn->transport->pool);
+    atomic_fetch_sub(&turn->rpc->long_count, 1);
+    if (atomic_load(&pool->closing) > 0)
+        remo__wake(turn->transport->node);
+}
+
+static void run(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry, const uint64_t *data) {
+    if (!remo__rpc_is_up(turn->transport, remo__rpc_origin(turn->words.call)))
+        return; /* the caller has failed or left */
+    if (remo__remaining_ns(turn->deadline_ns) == 0) {
+        remo__rpc_count(&turn->counts->expired);
+        send_status(turn, REMO__RPC_REFUSED, -ETIMEDOUT);
+        return;
+    }
+    remo__rpc_count(&turn->counts->requests);
+    int status = remo__rpc_run_handler(turn, entry, data, true);
+    if (turn->is_replied)
+        return;
+    if (status < 0)
+        remo__rpc_count(&turn->counts->errors);
+    send_status(turn, REMO__RPC_REPLIED, status);
+}
+
+/* A task: it runs requests of its depth until none waits. */
+static int work(void *ctx) {
+    struct queue *queue = ctx;
+    struct remo__rpc_transport *transport = queue->pool->transport;
+    struct remo__rpc_turn turn = {.transport = transport, .thread = remo__thread(transport->node)};
+    struct remo__task *task = remo__scheduler->running;
+    struct remo__rpc_entry *entry;
+    uint64_t data[REMO__RPC_DATA_MAX / sizeof(uint64_t)];
+    while (take(queue, &turn, &entry, data)) {
+        turn.counts = &entry->counts[turn.thread->index];
+        task->handling = &turn;
+        run(&turn, entry, data);
+        task->handling = NULL;
+        end_request(&turn);
+    }
+    return 0;
+}
+
+/* ---- the helper ---- */
+
+static uint32_t count_tasks(const struct remo__rpc_pool *pool) {
+    uint32_t count = 0;
+    for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX; depth++)
+        count += pool->queues[depth].running;
+    return count;
+}
+
+static bool can_start(const struct queue *queue) {
+    return atomic_load(&queue->waiting) > 0 && queue->running < REMO__RPC_LONG_MAX;
+}
+
+static bool can_start_any(const struct remo__rpc_pool *pool) {
+    for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX; depth++)
+        if (can_start(&pool->queues[depth]))
+            return true;
+    return false;
+}
+
+/* A wait condition of the helper, while tasks run. */
+static int has_work(void *ctx) {
+    const struct remo__rpc_pool *pool = ctx;
+    return can_start_any(pool) || count_tasks(pool) == 0;
+}
+
+/* Start a task for each request that waits, as far as possible. The lock is held. */
+static bool start_tasks(struct remo__rpc_pool *pool) {
+    bool has_started = false;
+    for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX; depth++) {
+        struct queue *queue = &pool->queues[depth];
+        for (uint32_t i = atomic_load(&queue->waiting); i > 0 && can_start(queue); i--) {
+            if (remo_task_spawn(pool->scheduler, work, queue, NULL) != 0)
+                break; /* not reached: there are as many tasks as may run */
+            queue->running++;
+            has_started = true;
+        }
+    }
+    return has_started;
+}
+
+/* Run tasks, until the node closes. The thread sleeps while it has none. */
+static void run_tasks(struct remo__rpc_pool *pool) {
+    for (;;) {
+        pthread_mutex_lock(&pool->lock);
+        pool->is_idle = count_tasks(pool) == 0;
+        while (pool->is_idle && !can_start_any(pool) && !atomic_load(&pool->stops))
+            pthread_cond_wait(&pool->changed, &pool->lock);
+        bool ends = pool->is_idle && atomic_load(&pool->stops), has_started = false;
+        pool->is_idle = false;
+        if (!ends)
+            has_started = start_tasks(pool);
+        pthread_mutex_unlock(&pool->lock);
+        if (ends)
+            return;
+        if (has_started)
+            remo_task_yield(); /* they take their requests */
+        else
+            (void)remo__wait(pool->transport->node, has_work, pool, REMO_FOREVER);
+    }
+}
+
+static void *help(void *ctx) {
+    struct remo__rpc_pool *pool = ctx;
+    const struct remo_scheduler_options options = {.task_count_max = REMO_RPC_DEPTH_MAX * REMO__RPC_LONG_MAX,
+                                                   .stack_bytes = STACK_BYTES};
+    remo__wait_sleep_at_once();
+    int rc = remo_scheduler_open(pool->transport->node, &options, &pool->scheduler);
+    pthread_mutex_lock(&pool->lock);
+    if (rc != 0)
+        (void)snprintf(pool->sentence, sizeof pool->sentence, "%s", remo_last_error());
+    pool->rc = rc;
+    pool->is_started = true;
+    pthread_cond_broadcast(&pool->changed);
+    pthread_mutex_unlock(&pool->lock);
+    if (rc != 0)
+        return NULL;
+    run_tasks(pool);
+    (void)remo_scheduler_close(pool->scheduler);
+    return NULL;
+}
+
+/* ---- start, stop ---- */
+
+static void free_pool(struct remo__rpc_pool *pool) {
+    pthread_cond_destroy(&pool->changed);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool->places);
+    free(pool);
+}
+
+/* Wait until the helper has a scheduler. */
+static int await_helper(struct remo__rpc_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->is_started)
+        pthread_cond_wait(&pool->changed, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    if (pool->rc == 0)
+        return 0;
+    pthread_join(pool->helper, NULL);
+    return remo__fail(pool->rc, "cannot start the thread of LONG handlers: %s", pool->sentence);
+}
+
+static int open_pool(struct remo__rpc_transport *transport, struct remo__rpc_pool **ret_pool) {
+    struct remo__rpc_pool *pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return remo__fail(-ENOMEM, "no memory for LONG handlers");
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->changed, NULL);
+    pool->transport = transport;
+    for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX; depth++)
+        pool->queues[depth].pool = pool;
+    pool->places = calloc(transport->size, sizeof *pool->places);
+    int rc = pool->places
+                 ? remo__helper_start(&pool->helper, "remo-long", help, pool)
+                 : remo__fail(-ENOMEM, "no memory for the LONG requests of %u nodes; raise ulimit -v",
+                              transport->size);
+    if (rc == 0)
+        rc = await_helper(pool);
+    if (rc != 0) {
+        free_pool(pool);
+        return rc;
+    }
+    *ret_pool = pool;
+    return 0;
+}
+
+int remo__rpc_pool_start(struct remo__rpc_transport *transport) {
+    struct remo__rpc_pool *pool;
+    int rc = 0;
+    pthread_mutex_lock(&transport->pool_mutex);
+    if (!atomic_load(&transport->pool) && (rc = open_pool(transport, &pool)) == 0)
+        atomic_store(&transport->pool, pool);
+    pthread_mutex_unlock(&transport->pool_mutex);
+    return rc;
+}
+
+void remo__rpc_pool_stop(struct remo__rpc_transport *transport) {
+    struct remo__rpc_pool *pool = atomic_load(&transport->pool);
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->stops, true);
+    pthread_cond_broadcast(&pool->changed);
+    pthread_mutex_unlock(&pool->lock);
+    pthread_join(pool->helper, NULL);
+    free_pool(pool);
+}
+
+/* ---- close of a service ---- */
+
+static bool take_of(struct remo__rpc_pool *pool, const struct remo_rpc *rpc,
+                    struct remo__rpc_turn *ret_turn) {
+    struct remo__rpc_entry *entry;
+    uint64_t data[REMO__RPC_DATA_MAX / sizeof(uint64_t)];
+    bool has_taken = false;
+    pthread_mutex_lock(&pool->lock);
+    for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX && !has_taken; depth++)
+        has_taken = take_locked(&pool->queues[depth], rpc, ret_turn, &entry, data);
+    pthread_mutex_unlock(&pool->lock);
+    return has_taken;
+}
+
+static int has_none(void *ctx) {
+    const struct remo_rpc *rpc = ctx;
+    return atomic_load(&rpc->long_count) == 0;
+}
+
+void remo__rpc_pool_drain(struct remo_rpc *rpc, struct remo__thread *thread) {
+    struct remo__rpc_pool *pool = atomic_load(&rpc->transport->pool);
+    struct remo__rpc_turn turn = {.transport = rpc->transport, .thread = thread};
+    if (!pool)
+        return;
+    while (thread && take_of(pool, rpc, &turn)) {
+        if (remo__rpc_is_up(rpc->transport, remo__rpc_origin(turn.words.call)))
+            send_status(&turn, REMO__RPC_REFUSED, -ENOTCONN);
+        end_request(&turn);
+    }
+    atomic_fetch_add(&pool->closing, 1);
+    (void)remo__wait(rpc->node, has_none, rpc, REMO_FOREVER);
+    atomic_fetch_sub(&pool->closing, 1);
+}
