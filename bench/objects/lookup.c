@@ -115,7 +115,7 @@ static int lookup_open(struct bench_job *job) {
         if (rc != 0)
             return rc;
     }
-    struct remo_rpc_handler handler = {STOP, run_stop, state};
+    struct remo_rpc_handler handler = {.number = STOP, .run = run_stop, .ctx = state};
     struct remo_rpc_options options = {.handlers = &handler, .handler_count = 1};
     return remo_rpc_open(job->channel, "control", &options, &state->control);
 }
