@@ -555,7 +555,11 @@ int remo_kv_poll(struct remo_kv *kv) {
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine))
         return remo__last_code();
+    uint32_t before_count = mine->in_flight_count;
     poll_all(kv, mine);
+    /* Not with gets alone: their requests would have fewer reads each, and a window of 128 half the rate. */
+    if (!kv->node->mapped && remo__workers_exist(mine->thread))
+        remo__poll_arrivals(kv->node, mine->in_flight_count != before_count);
     return (int)mine->in_flight_count;
 }
 
