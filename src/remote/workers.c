@@ -56,8 +56,8 @@ void remo__workers_run(struct remo__thread *thread) {
     thread->holder = holder;
 }
 
-bool remo__workers_exist(const struct remo__thread *thread) {
-    return thread->workers && thread->workers->task_count > 0;
+uint32_t remo__workers_count(const struct remo__thread *thread) {
+    return thread->workers ? thread->workers->task_count : 0;
 }
 
 void remo__worker_report(struct remo__last_error *of_task) {
