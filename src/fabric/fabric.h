@@ -193,7 +193,8 @@ struct remo__fabric_ops {
 
     /* Execute operations of peers that have arrived, unless another thread is executing them. Never sleeps. A
      * thread that waits calls it in each iteration while `leaves_arrivals` is set, otherwise in a few
-     * iterations. `is_first`: this is the first iteration of the wait. */
+     * iterations. A thread that polls may call it too. `is_first`: this is the first iteration of the wait,
+     * or the program has computed since its last poll. */
     void (*take_arrivals)(struct remo__fabric *fabric, bool is_first);
 
     /* Statistics; any thread. All zero if the fabric does not count. */
@@ -226,6 +227,7 @@ struct remo__fabric {
     _Atomic uint32_t waiting_threads;
     _Atomic bool leaves_arrivals;
     _Atomic uint64_t arrivals_taken; /* calls of take_arrivals that have executed an operation */
+    _Atomic bool arrivals_polled;    /* a thread that polls has called take_arrivals; the fabric clears it */
     /* Called by any thread after a connection was lost (is_lost). Set by the node after open. */
     void (*lost)(void *ctx);
     void *lost_ctx;

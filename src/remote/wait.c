@@ -15,12 +15,14 @@
 #define SWITCHES_PER_POST (8 * REMO__SWITCHES_PER_CHECK) /* while tasks are ready */
 
 #ifndef REMO_SIM
-#define CHECKS_BEFORE_SLEEP 200u         /* after the spins */
-#define CHECKS_PER_ATTEMPT 16u           /* to execute operations that the fabric does not leave to waits */
+#define CHECKS_BEFORE_SLEEP 200u /* after the spins */
+#define CHECKS_PER_ATTEMPT 16u   /* to execute operations that the fabric does not leave to waits */
+#define POLL_GAP_NS (400 * REMO__NS_PER_US) /* between two polls of a program that computes between them */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions notify no doorbell */
 
 static _Thread_local bool is_last_check, sleeps_at_once;
 static _Thread_local uint32_t checks_of_thread;
+static _Thread_local uint64_t polled_ns, served_ns;   /* last remo__poll_arrivals; the last with an effect */
 static _Thread_local struct remo__fabric *counted_by; /* whose waiting_threads includes this thread */
 #endif
 
@@ -121,6 +123,27 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
     counted_by = before;
     atomic_fetch_sub(&fabric->waiting_threads, 1);
     return rc;
+}
+#endif
+
+#ifdef REMO_SIM
+void remo__poll_arrivals(const struct remo_node *node, bool has_progress) {
+    (void)node;
+    (void)has_progress;
+}
+#else
+/* Each call of take_arrivals costs system calls, and the answers are smaller if requests are executed sooner.
+ * So a thread whose operations complete calls it rarely. */
+void remo__poll_arrivals(const struct remo_node *node, bool has_progress) {
+    struct remo__fabric *fabric = node->fabric;
+    uint64_t now = remo__now_ns();
+    bool is_first = now - polled_ns > POLL_GAP_NS;
+    polled_ns = now;
+    if (node->mapped || (has_progress && now - served_ns < REMO__POLL_INTERVAL_NS))
+        return;
+    served_ns = now;
+    atomic_store_explicit(&fabric->arrivals_polled, true, memory_order_relaxed);
+    fabric->ops->take_arrivals(fabric, is_first);
 }
 #endif
 

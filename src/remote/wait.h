@@ -19,6 +19,7 @@
 
 #define REMO__SLEEP_NS_MAX (10 * REMO__NS_PER_S)
 #define REMO__POLL_NS_MAX (20 * REMO__NS_PER_MS)
+#define REMO__POLL_INTERVAL_NS (50 * REMO__NS_PER_US)
 #define REMO__SWITCHES_PER_CHECK 32u /* between two checks of parked tasks, while tasks are ready */
 
 #ifdef REMO_SIM
@@ -65,6 +66,12 @@ int remo__wait_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *
 /* Let the waits of the calling thread sleep at once, from now on. A helper thread of the library calls this:
  * the thread for which it waits may need the processor on which it would spin. */
 void remo__wait_sleep_at_once(void);
+
+/* Execute operations of peers, as a wait does. A call that the program repeats, and that does not wait, calls
+ * this each time: the fabric may leave these operations to it. `has_progress`: operations of the caller have
+ * completed since the last call. Then the call has no effect, unless the last one that had an effect was
+ * REMO__POLL_INTERVAL_NS ago. Does not block. */
+void remo__poll_arrivals(const struct remo_node *node, bool has_progress);
 
 /* Return whether the current check is the last before the wait sleeps. The thread is already counted as a
  * sleeper. Threads: those that check a condition. */

@@ -56,6 +56,10 @@ void remo__workers_run(struct remo__thread *thread) {
     thread->holder = holder;
 }
 
+uint32_t remo__workers_count(const struct remo__thread *thread) {
+    return thread->workers ? thread->workers->task_count : 0;
+}
+
 void remo__worker_report(struct remo__last_error *of_task) {
     struct remo__last_error *own = remo__last_error_of_task;
     const char *sentence = remo_last_error();

@@ -23,5 +23,7 @@
 int remo__worker_start(struct remo__thread *thread, int (*run)(void *ctx), void *ctx);
 /* Run the ready workers of the calling thread, which is `thread`, until none is ready. */
 void remo__workers_run(struct remo__thread *thread);
+/* Return the number of workers of the calling thread, which is `thread`, that have not ended. */
+uint32_t remo__workers_count(const struct remo__thread *thread);
 /* Copy the sentence of the calling worker to that of a task of the thread (NULL: of the thread itself). */
 void remo__worker_report(struct remo__last_error *of_task);

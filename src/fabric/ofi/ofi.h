@@ -35,9 +35,10 @@
 #define REMO__OFI_BATCH_MAX 128u
 #define REMO__OFI_INLINE_BYTES 128u
 #define REMO__OFI_MESSAGE_BYTES_MAX (UINT64_C(1) << 20) /* of one operation, sent in several messages */
-#define REMO__OFI_FLIGHTS_MAX 1024u /* fragments in flight: a power of 2 above depth + window */
-#define REMO__OFI_NONE UINT16_MAX   /* no slot */
-#define REMO__OFI_LEASE_NS 100000   /* of one rest of the target thread, which may be renewed */
+#define REMO__OFI_FLIGHTS_MAX 1024u   /* fragments in flight: a power of 2 above depth + window */
+#define REMO__OFI_NONE UINT16_MAX     /* no slot */
+#define REMO__OFI_LEASE_NS 100000     /* of one rest of the target thread, which may be renewed */
+#define REMO__OFI_LEASE_NS_MAX 400000 /* of one that is renewed, if a thread that polls has begun it */
 
 static_assert(REMO__OFI_FLIGHTS_MAX >= REMO__OFI_DEPTH + REMO__OFI_WINDOW,
               "each message continues at most one operation");

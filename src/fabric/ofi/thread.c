@@ -22,7 +22,7 @@
 #define WATCH_DOUBLINGS_MAX 2u           /* 4 ms between checks of endpoints */
 #define IDLE_CHECKS_MAX 16u              /* consecutive checks without need for help, before checks stop */
 #define SLICE_NS (100 * REMO__NS_PER_US) /* the shortest time slice that the kernel grants */
-#define LEASES_PER_HELP 16u              /* some 2 ms */
+#define HELP_INTERVAL_NS (2 * REMO__NS_PER_MS) /* during leases */
 
 static bool serve_once(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
@@ -82,11 +82,11 @@ static uint64_t sleep_idle(struct ofi_fabric *ofi) {
     return remo__now_ns() - start;
 }
 
-/* Sleep for a whole lease. Neither a message nor a wake-up ends this sleep; rest() calls help() for the
- * endpoints that have requested it. */
-static void sleep_lease(struct ofi_target *target) {
+/* Sleep for a lease of `lease_ns`. Neither a message nor a wake-up ends this sleep; rest() calls help() for
+ * the endpoints that have requested it. */
+static void sleep_lease(struct ofi_target *target, uint64_t lease_ns) {
     struct pollfd woken = {.fd = target->wake_fd, .events = POLLIN};
-    uint64_t now = remo__now_ns(), until = now + REMO__OFI_LEASE_NS, count;
+    uint64_t now = remo__now_ns(), until = now + lease_ns, count;
     for (; now < until; now = remo__now_ns()) {
         struct timespec left = {.tv_nsec = (long)(until - now)};
         if (ppoll(&woken, 1, &left, NULL) > 0 && read(target->wake_fd, &count, sizeof count) < 0)
@@ -94,14 +94,25 @@ static void sleep_lease(struct ofi_target *target) {
     }
 }
 
+/* The end of a lease costs the polling thread 5 to 10 us: two switches, on the same processor, and a timer.
+ * A thread that waits sleeps after a while, and then requests wait for the end of the lease. A thread that
+ * polls does not sleep, so its leases may be longer. */
+static uint64_t next_lease_ns(struct ofi_fabric *ofi, uint64_t lease_ns) {
+    bool is_polled = atomic_exchange(&ofi->base.arrivals_polled, false);
+    return is_polled ? remo__min(2 * lease_ns, REMO__OFI_LEASE_NS_MAX) : REMO__OFI_LEASE_NS;
+}
+
 /* Rest while waiting threads execute requests. */
 static void rest(struct ofi_fabric *ofi) {
-    uint64_t seen = atomic_load(&ofi->base.arrivals_taken);
-    uint32_t leases = 0;
+    uint64_t seen = atomic_load(&ofi->base.arrivals_taken), lease_ns = REMO__OFI_LEASE_NS, slept_ns = 0;
     do {
-        sleep_lease(&ofi->target);
-        if (++leases % LEASES_PER_HELP == 0)
+        sleep_lease(&ofi->target, lease_ns);
+        slept_ns += lease_ns;
+        if (slept_ns >= HELP_INTERVAL_NS) {
             help(ofi);
+            slept_ns = 0;
+        }
+        lease_ns = next_lease_ns(ofi, lease_ns);
     } while (remo__ofi_arrivals_renew(ofi, &seen) && !atomic_load(&ofi->target.stop));
 }
 

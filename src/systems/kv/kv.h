@@ -48,6 +48,7 @@
 #define REMO__KV_TASK_READS_BYTES (64u << 10) /* of a task */
 #define REMO__KV_WORKER_SPARES 2u             /* buffers of a worker besides `outgoing` and `image` */
 #define REMO__KV_WORKERS_MAX 64u              /* of a thread: half of its workers */
+#define REMO__KV_POLLED_WORKERS 32u           /* with fewer, a poll executes no operations of peers */
 #define REMO__KV_WORKERS_BYTES (4u << 20)     /* of their buffers: fewer workers if slots are large */
 #define REMO__KV_LOCK_TRIES_MAX 16u           /* failed attempts in one poll, on a mapped fabric */
 #define REMO__KV_QUEUE_TIMEOUT_NS (5 * REMO__NS_PER_US)     /* wait for a lock, at most once in a poll */

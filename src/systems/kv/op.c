@@ -555,7 +555,12 @@ int remo_kv_poll(struct remo_kv *kv) {
     struct remo__kv_thread *mine = remo__kv_thread(kv);
     if (remo__unlikely(!mine))
         return remo__last_code();
+    uint32_t before_count = mine->in_flight_count;
     poll_all(kv, mine);
+    /* Not with gets alone or few changes: requests would have fewer operations each. Measured: half the rate
+     * of a window of 128 gets, and 0.9 of that of 16 updates. */
+    if (!kv->node->mapped && remo__workers_count(mine->thread) >= REMO__KV_POLLED_WORKERS)
+        remo__poll_arrivals(kv->node, mine->in_flight_count != before_count);
     return (int)mine->in_flight_count;
 }
 
