@@ -118,19 +118,18 @@ enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enu
 
 /* ---- calls ---- */
 
-/* Decode a request. Returns false if it is malformed, or the key has another owner. */
-static bool decode(const struct remo_structure *structure, const struct remo_rpc_request *request,
-                   struct remo__item_request *ret_header, struct remo_structure_key *ret_key,
-                   const char **ret_value) {
+bool remo__owner_decode(const struct remo_structure *structure, const void *request, size_t bytes,
+                        struct remo__item_request *ret_header, struct remo_structure_key *ret_key,
+                        const char **ret_value) {
     struct remo__item_request header;
-    if (request->bytes < sizeof header)
+    if (bytes < sizeof header)
         return false;
-    memcpy(&header, request->data, sizeof header);
+    memcpy(&header, request, sizeof header);
     if (header.op >= REMO__ITEM_OPS || header.key_bytes == 0 || header.key_bytes > structure->key_bytes_max
         || header.value_bytes > structure->value_bytes_max
-        || request->bytes != sizeof header + header.key_bytes + header.value_bytes)
+        || bytes != sizeof header + header.key_bytes + header.value_bytes)
         return false;
-    const char *key = (const char *)request->data + sizeof header;
+    const char *key = (const char *)request + sizeof header;
     *ret_header = header;
     *ret_key = (struct remo_structure_key){
         .data = key, .bytes = header.key_bytes, .hash = XXH3_64bits(key, header.key_bytes)};
@@ -146,7 +145,7 @@ int remo__owner_handle(void *ctx, const struct remo_rpc_request *request) {
     char reply[REMO__ITEM_REPLY_BYTES + REMO_ITEM_BYTES_MAX];
     uint64_t offset;
     size_t found_bytes = 0;
-    if (!decode(structure, request, &header, &key, &value))
+    if (!remo__owner_decode(structure, request->data, request->bytes, &header, &key, &value))
         return REMO__ANSWER_MALFORMED;
     enum remo__item_answer answer =
         remo__owner_execute(structure, header.op, &key, value, header.value_bytes, &offset,

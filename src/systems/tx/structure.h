@@ -73,5 +73,9 @@ enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enu
                                            const struct remo_structure_key *key, const void *value,
                                            size_t value_bytes, uint64_t *ret_offset, void *found, size_t cap,
                                            size_t *ret_found_bytes);
+/* Decode a request. Returns false if it is malformed, or the key has another owner. */
+bool remo__owner_decode(const struct remo_structure *structure, const void *request, size_t bytes,
+                        struct remo__item_request *ret_header, struct remo_structure_key *ret_key,
+                        const char **ret_value);
 /* The handler of calls; `ctx` is the structure. */
 int remo__owner_handle(void *ctx, const struct remo_rpc_request *request);
