@@ -24,7 +24,7 @@
     X(lock_unsent) X(lock_recounts) X(lock_two_failures) X(lock_long_hold) X(lock_unsent_brief)              \
     X(lock_late_grant) X(lock_late_grant_lost) X(lock_lost_pair) X(lock_unsent_grant) X(lock_unplaced)       \
     X(lock_unsure) X(lock_known) X(lock_known_continues) X(lock_known_timed) X(lock_known_slow)              \
-    X(lock_known_half) X(lock_known_skipped)                                                                 \
+    X(lock_known_half) X(lock_known_dead) X(lock_known_skipped)                                              \
     X(lock_report) X(lock_report_hot) X(lock_report_tries) X(lock_report_unsettled) X(lock_report_again)     \
     X(lock_report_dropped) X(lock_report_cut_off)                                                            \
     X(ringbuffer) X(ring_late) X(ring_credit) X(ring_takers)                                                 \

@@ -159,6 +159,55 @@ LOCK_CASE(lock_known_half, .name = "known_half", .needs_flight = true,
           .about = "a release has cleared the queue word of the next waiter, and fails", .nodes = 3,
           .threads = 1, .body = half_body, .after = sim_lock_take_after, .has_own_fault = true);
 
+/* Node 1 waits for the next ticket. Node SLOW releases: it has made the queue word of node 1 empty, fails to
+ * move `serving`, and a round skips its own ticket. The home grants at the empty word. Then node 1 crashes in
+ * its section. */
+static void dead_body(void *state, uint32_t rank, uint32_t thread) {
+    struct lock_state *s = state;
+    (void)thread;
+    if (rank == 1) {
+        sim_until(sim_lock_is_posed, s, "wait until node 2 holds the lock");
+        int rc = sim_lock_acquire(s, rank, FOREVER);
+        sim_require(rc == 0 || rc == -EOWNERDEAD, "acquire: %d (%s)", rc, remo_last_error());
+        if (!s->ended) {
+            (void)remo_lock_release(s->locks[rank], 0, REMO_FENCE_NONE);
+            return;
+        }
+        sim_lock_enter(s, rank);
+        sim_crash(rank);
+        sim_point("crash");
+    }
+    if (rank != SLOW)
+        return;
+    uint32_t ticket = hold(s);
+    announce(s);
+    sim_lock_until_state(s, 1, REMO__LOCK_WAITING);
+    uint64_t waiter = sim_lock_state_of(s, 1);
+    if (remo__state_kind(waiter) != REMO__LOCK_WAITING) {
+        (void)remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_NONE);
+        return;
+    }
+    s->ended = true;
+    add(s, remo__lock_queue_word(s->locks[SLOW], ticket), REMO__QUEUE_WORD_SKIP);
+    clear_next(s, ticket, remo__queue_word_arrive(1, remo__state_nonce(waiter)));
+    remo__lock_end(s->locks[SLOW], 0, -EIO, remo__state_nonce(sim_lock_state_of(s, SLOW)), ticket);
+}
+
+static void dead_after(void *state, uint32_t rank) {
+    struct lock_state *s = state;
+    int rc = sim_lock_acquire(s, rank, FOREVER);
+    sim_require(s->holder != 1 || sim_out(rank) || rc == -EOWNERDEAD,
+                "node 1 failed in its section, and node %u gets %d", rank, rc);
+    s->holder = -1;
+    if (rc == -EOWNERDEAD)
+        (void)remo_lock_consistent(s->locks[rank], 0);
+    (void)remo_lock_release(s->locks[rank], 0, REMO_FENCE_NONE);
+}
+
+LOCK_CASE(lock_known_dead, .name = "known_dead", .needs_flight = true,
+          .about = "a waiter to which the home sends its grant crashes in its section", .nodes = 3,
+          .threads = 1, .body = dead_body, .after = dead_after, .has_own_fault = true);
+
 static bool has_answered(const struct lock_state *s, uint32_t rank, uint32_t round) {
     return s->locks[rank]->reports[0].round != round && !s->locks[rank]->reports[0].is_requested;
 }
