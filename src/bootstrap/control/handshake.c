@@ -15,7 +15,7 @@
 #include "bootstrap/key.h"
 
 #define MAGIC 0x4f4d4552u /* "REMO" */
-#define VERSION 3u
+#define VERSION 4u
 
 enum credential { CREDENTIAL_NONE, CREDENTIAL_KEY, CREDENTIAL_MUNGE };
 
