@@ -13,7 +13,6 @@
 #include "bench/bench.h"
 
 #define VALUE_BYTES 80u /* a bucket of width 1 is 128 bytes */
-#define BUCKET_BYTES 128u
 #define TASKS_DEFAULT 8u
 #define KEYS_MAPPED 400000u
 #define KEYS_NETWORK 20000u
@@ -40,8 +39,9 @@ struct state {
     struct remo_table *tables[CONFIGS];
     struct remo_rpc *control;
     uint64_t keys_count;
+    uint32_t *remote; /* the keys of other nodes, in random order */
+    uint64_t remote_count;
     _Atomic uint32_t stopped; /* operating threads that have finished the point */
-    bool knows_places;
 };
 
 /* A thread that looks up keys, itself or in tasks. */
@@ -50,12 +50,19 @@ struct looker {
     struct remo_structure *structure;
     struct remo_scheduler *scheduler; /* NULL: the thread looks up keys itself */
     uint64_t left;                    /* lookups that no task has started yet */
+    uint64_t next;                    /* index of the next key */
     uint32_t tasks;
     int rc;
     remo_task_id *ids;
 };
 
 /* ---- points ---- */
+
+/* Return the bytes of a read of a bucket. */
+static uint64_t bytes_of(const struct config *config) {
+    uint32_t width = config->options.width ? config->options.width : 1;
+    return sizeof(uint64_t) + width * remo_structure_item_bytes(sizeof(uint64_t), VALUE_BYTES);
+}
 
 static uint32_t lookup_list(const struct bench_options *options,
                             struct bench_point points[BENCH_POINTS_MAX]) {
@@ -65,7 +72,7 @@ static uint32_t lookup_list(const struct bench_options *options,
             struct bench_point *point = &points[count++];
             *point = (struct bench_point)BENCH_POINT_DEFAULT;
             point->variant = configs[config].name;
-            point->bytes = BUCKET_BYTES;
+            point->bytes = bytes_of(&configs[config]);
             point->window = options->window ? options->window : many ? TASKS_DEFAULT : 1;
             point->active = bench_active(options);
         }
@@ -108,7 +115,7 @@ static int lookup_open(struct bench_job *job) {
         struct remo_table_options options = configs[i].options;
         options.capacity = state->keys_count;
         options.value_bytes_max = VALUE_BYTES;
-        options.places = configs[i].knows_places ? (uint32_t)(state->keys_count / 4) : options.places;
+        options.places = configs[i].knows_places ? (uint32_t)state->keys_count : options.places;
         char name[16];
         snprintf(name, sizeof name, "table-%u", i);
         int rc = remo_table_open(job->channel, name, &options, &state->tables[i]);
@@ -127,6 +134,7 @@ static void lookup_close(struct bench_job *job) {
     remo_rpc_close(state->control);
     for (uint32_t i = 0; i < CONFIGS; i++)
         remo_table_close(state->tables[i]);
+    free(state->remote);
     free(state);
     job->state = NULL;
 }
@@ -137,7 +145,7 @@ static void make_value(uint64_t value[VALUE_BYTES / 8], uint64_t key) {
 }
 
 /* Each node inserts the keys that it owns. */
-static int lookup_fill(struct bench_job *job) {
+static int insert_own(struct bench_job *job) {
     struct state *state = job->state;
     uint64_t value[VALUE_BYTES / 8];
     for (uint64_t key = 0; key < state->keys_count; key++) {
@@ -167,12 +175,11 @@ static int look_up(struct remo_structure *structure, uint64_t key) {
     return rc;
 }
 
-static int look_up_random(struct looker *looker) {
+/* The keys are in random order, so each thread takes them in turn, from a random one. */
+static int look_up_next(struct looker *looker) {
     const struct state *state = looker->thread->job->state;
-    uint64_t key;
-    do
-        key = remo__random_below(&looker->thread->random, state->keys_count);
-    while (remo_table_owner(state->tables[0], &key, sizeof key) == looker->thread->job->rank);
+    uint32_t key = state->remote[looker->next];
+    looker->next = looker->next + 1 < state->remote_count ? looker->next + 1 : 0;
     return look_up(looker->structure, key);
 }
 
@@ -181,20 +188,48 @@ static int look_up_rest(void *ctx) {
     struct looker *looker = ctx;
     while (looker->left > 0 && looker->rc == 0) {
         looker->left--;
-        int rc = look_up_random(looker);
+        int rc = look_up_next(looker);
         looker->rc = rc != 0 ? rc : looker->rc;
     }
     return 0;
 }
 
-/* Look up all keys that are not this node's, so that it remembers their places. */
-static int learn_places(const struct bench_thread *thread, struct state *state,
-                        struct remo_structure *table) {
-    int rc = 0;
-    for (uint64_t key = 0; key < state->keys_count && rc == 0; key++)
-        if (remo_table_owner(state->tables[0], &key, sizeof key) != thread->job->rank)
-            rc = look_up(table, key);
-    state->knows_places = rc == 0;
+/* List the keys of other nodes, in random order. */
+static int list_remote(struct bench_job *job) {
+    struct state *state = job->state;
+    struct remo__random random;
+    state->remote = malloc(state->keys_count * sizeof *state->remote);
+    if (!state->remote)
+        return remo__fail(-ENOMEM, "no memory for %llu keys", (unsigned long long)state->keys_count);
+    for (uint64_t key = 0; key < state->keys_count; key++)
+        if (remo_table_owner(state->tables[0], &key, sizeof key) != job->rank)
+            state->remote[state->remote_count++] = (uint32_t)key;
+    if (state->remote_count == 0)
+        return remo__fail(-EINVAL, "other nodes own none of %llu keys: give more --keys",
+                          (unsigned long long)state->keys_count);
+    remo__random_seed(&random, job->rank + 1);
+    for (uint64_t i = state->remote_count - 1; i > 0; i--) {
+        uint64_t other = remo__random_below(&random, i + 1);
+        uint32_t key = state->remote[i];
+        state->remote[i] = state->remote[other];
+        state->remote[other] = key;
+    }
+    return 0;
+}
+
+/* When all nodes have inserted their keys, look up all remote keys of the tables that remember places. */
+static int lookup_fill(struct bench_job *job) {
+    struct state *state = job->state;
+    int rc = insert_own(job);
+    if (rc == 0)
+        rc = list_remote(job);
+    if (rc == 0)
+        rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
+    for (uint32_t config = 0; config < CONFIGS; config++)
+        for (uint64_t i = 0; i < state->remote_count && rc == 0 && configs[config].knows_places; i++) {
+            bench_progress(job, "looking up keys", i, state->remote_count);
+            rc = look_up(remo_table_structure(state->tables[config]), state->remote[i]);
+        }
     return rc;
 }
 
@@ -213,9 +248,8 @@ static int lookup_begin(struct bench_thread *thread) {
     looker->ids = calloc(point->window, sizeof *looker->ids);
     if (!looker->ids)
         return remo__fail(-ENOMEM, "no memory for %u tasks", point->window);
+    looker->next = remo__random_below(&thread->random, state->remote_count);
     int rc = 0;
-    if (operates && configs[config].knows_places && thread->index == 0 && !state->knows_places)
-        rc = learn_places(thread, state, looker->structure);
     struct remo_scheduler_options options = {.task_count_max = looker->tasks};
     if (rc == 0 && looker->tasks > 1)
         rc = remo_scheduler_open(thread->job->node, &options, &looker->scheduler);
@@ -236,7 +270,7 @@ static int lookup_operate(struct bench_thread *thread, uint64_t operations) {
     return rc != 0 ? rc : looker->rc;
 }
 
-/* Tell the nodes that serve that this thread has finished. */
+/* Notify the nodes that serve that this thread has finished. */
 static int report_stop(const struct bench_thread *thread) {
     const struct state *state = thread->job->state;
     int rc = 0;
@@ -271,8 +305,8 @@ static int lookup_attend(struct bench_thread *thread) {
 static double lookup_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
     uint64_t bytes;
     const void *arena = bench_arena(job, &bytes);
-    limit_memcpy_random_name(BUCKET_BYTES, ret_name);
-    return arena ? limit_memcpy_random_ns(arena, bytes, BUCKET_BYTES) : 0;
+    limit_memcpy_random_name(job->point->bytes, ret_name);
+    return arena ? limit_memcpy_random_ns(arena, bytes, job->point->bytes) : 0;
 }
 
 const struct bench bench_lookup = {

@@ -197,10 +197,10 @@ REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
 /* Advance this thread's operations on the map. On shared memory the call advances each by one step,
  * and waits up to 5 us for one lock. While it lacks acknowledgements of inserts, it also applies
  * a bounded part of what peers have announced. On a network it advances each get by one step, and the
- * changes until each must wait for the network or for a lock. While many changes are in flight, it also
- * executes operations of peers on this node's memory, at most one message of each peer's thread. It
- * waits only after a change has timed out (Failure, above): up to 1 ms for the write of each such
- * change, at most once in 10 ms. Returns the number of operations in flight, or -errno.
+ * changes until each must wait for the network or for a lock. While the thread executes 32 or more
+ * changes, the call also executes operations of peers on this node's memory: at most one message of each
+ * peer's thread. It waits only after a change has timed out (Failure, above): up to 1 ms for the write
+ * of each such change, at most once in 10 ms. Returns the number of operations in flight, or -errno.
  * Errors:
  *   -EAGAIN  too many threads use the node
  *   -ENOMEM, -ENOSPC  no memory for the state of the thread, or no room for it in the arena */

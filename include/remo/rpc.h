@@ -11,10 +11,10 @@
  *          server's share of a region (region.h), and send its offset: the handler sees it (Order).
  * Layout:  request = 32 bytes and its data, at a multiple of 64 bytes. Reply = 24 bytes and its data.
  *          The first service of a node opens the channel "remo-rpc", which stays open until the node
- *          closes. It takes 69 KiB of the node's arena per node of the job, and 4.2 MiB, which includes
- *          spare slots; and 9 KiB of private memory per node of the job. The first LONG handler of a node
- *          reserves 4.2 MiB of private memory per node of the job, of which a page is allocated at its first
- *          use, and the stacks of 64 tasks.
+ *          closes. It takes 69 KiB of the node's arena per node of the job, and 4.2 MiB once, with the spare
+ *          slots; and 9 KiB of private memory per node of the job. The first LONG handler of a node reserves
+ *          address space: 4.1 MiB per node of the job, and the stacks of 64 tasks. A page of it takes memory
+ *          from its first use on.
  * Cost:    network operations, the same on every fabric:
  *          - call: 2 writes, the request and the reply, each with a notification or immediate;
  *          - post: 1 write; the receiver returns room in its ring by 1 write for each half of the
@@ -24,38 +24,45 @@
  *          its thread to that node, and so waits for them. On shm a call between two threads that poll
  *          makes no system call, takes no lock that another thread holds for long, and allocates no
  *          memory.
- * Serving: handlers of all services run in threads that wait in remo_rpc_call, remo_rpc_wait, remo_rpc_serve
- *          or remo_rpc_post, or that call remo_rpc_test. Such a thread polls for a short time, then sleeps.
- *          If none is awake, the service thread of the node runs the handlers, after a wake-up. If calls
- *          are frequent and latency matters, let a thread call remo_rpc_serve. Waits of other objects run
- *          no handler. Requests from one sending node run one at a time, so a slow handler delays all
- *          requests from that node, also to other services. Requests from different nodes run concurrently.
+ * Serving: SHORT handlers of all services run in threads that wait in remo_rpc_call, remo_rpc_wait,
+ *          remo_rpc_serve or remo_rpc_post, or that call remo_rpc_test. Such a thread polls for a short time,
+ *          then sleeps. If none is awake, the service thread of the node runs the handlers, after a wake-up.
+ *          If calls are frequent and latency matters, let a thread call remo_rpc_serve. Waits of other
+ *          objects run no handler. SHORT requests from one sending node run one at a time, so a slow SHORT
+ *          handler delays all requests from that node, also to other services and to LONG handlers. Requests
+ *          from different nodes run concurrently.
  * SHORT:   the default kind of a handler. It runs to completion in the serving thread. It must be short and
  *          must not wait: rpc calls that would wait return -EDEADLK; waits on other objects are not
  *          detected. It replies, defers its reply or forwards the request. It may post, and start calls with
  *          `done`. It must not use tasks (task.h), close a channel, or acquire a lock that a serving thread
  *          may hold. A handler cannot be unregistered, so its `ctx` must stay valid until remo_rpc_close has
  *          returned.
- * LONG:    a handler that may wait: for rpc calls, locks and all other objects. It runs in a task (task.h) of
- *          a helper thread of the node, "remo-long", so a wait parks only its task. The rule of SHORT
- *          handlers about `ctx` applies. It must not close the service, and a system call that blocks delays
- *          all LONG handlers of the node. Its stack has REMO_TASK_STACK_BYTES_DEFAULT bytes, of which a
- *          request takes REMO_RPC_BYTES_MAX. The first LONG handler of a node starts the thread, which
- *          counts in threads_max (node.h), and sleeps while there is no LONG request.
+ * LONG:    a handler that may wait: for rpc calls, locks and all other objects. It replies, defers or
+ *          forwards as a SHORT handler does, and its `ctx` must stay valid as long. It runs in a task
+ *          (task.h) of one helper thread of the node, "remo-long". A wait parks only its task; then other
+ *          LONG handlers run. A system call that blocks delays all LONG handlers of the node. It must
+ *          release the locks that it acquires before it returns, and must not close the service. Its stack
+ *          has REMO_TASK_STACK_BYTES_DEFAULT bytes, of which the request takes REMO_RPC_BYTES_MAX. The first
+ *          LONG handler of a node starts the thread, which counts in threads_max (node.h). The thread sleeps
+ *          while there is no LONG request.
  *          At most REMO_RPC_LONG_MAX LONG handlers of each depth (see Depth) run at the same time on a node.
- *          Other requests wait in memory of the receiver, outside their ring: at most one for each reply
- *          slot of each caller, so LONG requests never fill a ring, and never delay SHORT ones. Each depth
- *          has tasks of its own, so LONG handlers that call each other in a cycle do not deadlock.
- *          LONG requests, also of one thread, run at the same time, and may start in any order. A post to a
- *          LONG handler is discarded, and counts as an error, because no slot limits the posts that wait:
- *          use a call.
- *          The cost is that of a SHORT handler, a copy of the request and, if the thread sleeps, a wake-up.
- * Done:    `done` functions run in the same threads, one at a time on each node. The rules for handlers
- *          apply. Calls that they start have depth 1, and inherit no deadline.
+ *          Further requests wait in private memory of the server, at most one for each reply slot of each
+ *          caller. So LONG requests never fill a ring. Each depth has tasks of its own, so LONG handlers
+ *          that call each other in a cycle do not deadlock. A LONG handler must not wait for anything else
+ *          that another LONG request of its depth at this node provides: that request may not have started.
+ *          LONG and SHORT calls share the reply slots of the caller. 320 LONG calls in flight from a node, or
+ *          32 that have timed out or were cancelled at one server, delay its SHORT calls too (see Failure).
+ *          LONG requests, also of one thread, may start in any order. The server discards a post to a LONG
+ *          handler, and counts it in `errors` of remo_rpc_stats, because no slot limits the posts that wait:
+ *          use a call. The sender of the post gets no error.
+ *          Cost: that of a SHORT handler, a copy of the request and, if the thread sleeps, a wake-up. While a
+ *          LONG handler waits, messages to its node wake its thread.
+ * Done:    `done` functions run in the threads that serve (Serving), one at a time on each node. The rules
+ *          for SHORT handlers apply. Calls that they start have depth 1, and inherit no deadline.
  * Order:   a handler sees what the calling thread wrote to that node before the call. Requests and posts of
- *          one thread to one node start in the order of their calls, except those that a handler or a `done`
- *          function sends while messages or calls to that node are queued. The caller sees what the
- *          handler's thread wrote to the caller's node before the reply.
+ *          one thread to one node start in the order of their calls, except LONG requests, and those that a
+ *          handler or a `done` function sends while messages or calls to that node are queued. The
+ *          caller sees what the handler's thread wrote to the caller's node before the reply.
  * Once:    a request is sent at most once, and its handler runs at most once. Requests of a node that
  *          was cut off (channel.h) are not executed, even if it still writes them.
  * Time:    the deadline of a call travels with its request, if it is less than 18 minutes away. On shm a
@@ -76,8 +83,9 @@
  *          of 512 spare slots. Without spare slots, fewer calls can be in flight.
  *          If a node pauses, calls already sent to it keep their slots, also after a timeout, until it
  *          resumes or fails. Further calls to it queue at the caller until their timeout if its ring is
- *          full, or if 32 calls to it have ended without a reply that may still arrive. All peers share the
- *          slots: 320 calls that are in flight to such a node at the same time delay the calls to all nodes.
+ *          full, or if 32 calls of their depth to it have ended without a reply that may still arrive.
+ *          All peers share the slots: 320 calls that are in flight to such a node at the same time delay the
+ *          calls to all nodes.
  *          A node that starts again after a failure cannot use rpc with the nodes that stayed: "remo-rpc" is
  *          still open there.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
@@ -153,10 +161,10 @@ struct remo_rpc_options {
  *   others       those of remo_channel_open, remo_channel_add_memory and remo_channel_join */
 REMO_API int remo_rpc_open(struct remo_channel *parent, const char *name,
                            const struct remo_rpc_options *options, struct remo_rpc **ret_rpc);
-/* Close the service; not in a handler or a `done` function. First complete or cancel its calls. Waits until
- * its handlers and all running `done` functions have returned, for LONG handlers as long as they wait.
- * Replies -ENOTCONN to deferred and later requests, and to LONG requests that have not started. NULL has no
- * effect. */
+/* Close the service; not in a handler or a `done` function. First complete or cancel its calls. Waits,
+ * without a timeout, until its handlers and all running `done` functions have returned, also LONG handlers
+ * that wait. Replies -ENOTCONN to deferred and later requests, and to LONG requests that have not started.
+ * NULL has no effect. */
 REMO_API void remo_rpc_close(struct remo_rpc *rpc);
 REMO_API struct remo_channel *remo_rpc_channel(struct remo_rpc *rpc);
 /* Register a handler. Requests that arrived before are refused with -ENOSYS. Does not block, except that the
@@ -326,9 +334,9 @@ struct remo_rpc_handler_stats {
     uint64_t errors;   /* of these, those whose immediate reply, or return value for a post, was negative */
     uint64_t deferred, forwarded;
     uint64_t expired; /* requests not executed because their deadline had passed */
-    uint64_t queued;  /* LONG requests that wait for a task now */
-    /* How long the handlers ran: of every LONG request, and of a sample of the others, 1 in 64. `timed_ns` is
-     * the total of the `timed` runs, `timed_ns_max` the longest. */
+    uint64_t queued;  /* LONG requests that have not started */
+    /* Run times, with the time that LONG handlers wait: of every LONG request, and of 1 in 64 SHORT ones.
+     * `timed` is the number of measured runs, `timed_ns` their sum, `timed_ns_max` the longest, in ns. */
     uint64_t timed, timed_ns, timed_ns_max;
 };
 /* Errors:

@@ -1,32 +1,32 @@
-/* structure.h - data structures of items: any node looks up an item with one read, its owner changes it.
+/* structure.h - data structures in network memory: any node finds a key with one read; its owner changes it.
  *
  * Model:   a structure is a channel. Each participant has a share of memory, in which it keeps items. An
  *          item has a key and a value. Each key has one owner, and its item is in the share of the owner.
- *          A lookup reads the place where the item probably is. If the read does not decide, it calls
- *          the owner, which searches. A change is a call to the owner. table.h is a hash table
- *          made in this way.
- * Use:     to define a structure, provide the functions of struct remo_structure_type: the first part runs
- *          at any node, and chooses what a lookup reads and what it means; the second part runs at the
- *          owner, and finds, links and unlinks items. The library does the rest: reads, calls, versions,
- *          checksums, the order of stores.
- * Layout:  item = {u64 head; u64 seal; u64 sizes; key; value}; key and value begin at multiples of 8 bytes.
- *          head = {version, state}; sizes = {bytes of the value, bytes of the key}. The seal is a checksum
- *          over version, sizes, key and value. Each change of an item increments its version, and a version
- *          never goes back, also when the memory is used for another key.
- * Cost:    lookup = 1 read; 1 more for each torn read, at most REMO_LOOKUP_READS_MAX in total. If the reads
- *          do not decide, or the structure has no place to read: 1 call (rpc.h). A change: 1 call. At the
- *          owner: no network operation. In a task (task.h), a lookup in mapped memory prefetches the place
- *          and yields once before the read.
+ *          A lookup reads the place where the item probably is. If the bytes neither contain the key nor
+ *          prove that it is absent, the lookup calls the owner, which searches. A change is a call to the
+ *          owner. The owner itself searches and changes its share directly.
+ * Use:     for a hash table, see table.h. To define another structure, provide the functions of struct
+ *          remo_structure_type. The first part runs at any node: it selects what a lookup reads, and judges
+ *          the bytes. The second part runs at the owner: it finds, links and unlinks items. The library
+ *          implements reads, calls, versions, checksums and the order of stores.
+ * Layout:  item = {u64 head; u64 checksum; u64 sizes; key; value}; key and value begin at multiples of 8
+ *          bytes. head = {version:56, state:8}; sizes = {value bytes:32, key bytes:32}. The checksum covers
+ *          version, sizes, key and value. Each change of an item increments its version. A version never
+ *          decreases, also when the memory is used for another key.
+ * Cost:    lookup = 1 read, and 1 more for each torn read, REMO_LOOKUP_READS_MAX reads at most. Then 1 call
+ *          (rpc.h), if the reads neither find the key nor prove it absent, or if there is no place to read.
+ *          Change = 1 call. Keys that this node owns: no network operation. In a task (task.h), a lookup on
+ *          mapped memory (shm) prefetches the place and yields once before each read. A lookup takes about
+ *          12 KiB of the stack.
  * Order:   linearizable, for each key.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
- * Failure: if the owner has failed or left, its items are lost: -EHOSTDOWN. If a change returns -EHOSTDOWN,
- *          -ENOTCONN or -ETIMEDOUT, its outcome is unknown unless the owner is still up: then it
- *          happened, happens later, or does not happen. Items of other owners are not affected.
+ * Failure: if the owner has failed or left, its items are lost: -EHOSTDOWN. After -EHOSTDOWN, -ENOTCONN or
+ *          -ETIMEDOUT the outcome of a change is unknown: it is applied once or not at all and, if the owner
+ *          is up, perhaps later. Items of other owners are not affected.
  * Threads: any, concurrently.
  * Source:  Storm 5.3, Tables 2 and 3, Algorithm 1. Differs in: the owner's handler is divided into steps,
- *          so that the library keeps locks, versions and checksums; the seal detects a torn read, and so a
- *          read of an item that its owner changes is repeated or becomes a call. Transactions (5.4) are not
- *          included yet.
+ *          so that the library implements mutexes, versions and checksums; a checksum detects a torn read,
+ *          which is repeated or followed by a call. Transactions (5.4) are not included yet.
  */
 #pragma once
 
@@ -88,43 +88,52 @@ struct remo_structure_type {
 
     /* Return the owner of the key, the same on all nodes. */
     uint32_t (*owner)(void *ctx, const struct remo_structure_key *key);
-    /* Set *ret_place to what a lookup reads, and return true. Return false to call the owner instead. */
+    /* Set *ret_place to what a lookup reads, and return true. Return false to call the owner instead; a place
+     * outside the share has the same effect. Called before each read, so again after TORN. */
     bool (*lookup_start)(void *ctx, const struct remo_structure_key *key, uint32_t owner,
                          struct remo_structure_place *ret_place);
-    /* Judge the bytes of that place by remo_item_read. If FOUND, set *ret_item. */
+    /* Judge the bytes of that place by remo_item_read. If FOUND, set *ret_item. `data` has place->bytes
+     * bytes, is aligned to 64, and is valid until the function returns. */
     enum remo_lookup_verdict (*lookup_end)(void *ctx, const struct remo_structure_key *key, uint32_t owner,
                                            const struct remo_structure_place *place, const void *data,
                                            struct remo_item *ret_item);
-    /* A call to the owner has found the item at `offset`. NULL: not called. */
+    /* A call of this thread to the owner has found the item at `offset`. Remember it for lookup_start, if
+     * useful. NULL: not called. */
     void (*learn)(void *ctx, const struct remo_structure_key *key, uint32_t owner, uint64_t offset);
 
-    /* ---- at the owner; these must not wait ---- */
+    /* ---- at the owner: in the calling thread, or in a thread that serves calls (rpc.h, Serving) ----
+     * These must not wait for the network. Of this header they may call only remo_item_state_of. Store to
+     * the share by release stores of 8 bytes: peers read it concurrently. */
 
-    /* Return the group of the key. Functions below never run concurrently for keys of one group. */
+    /* Return the group of the key. The functions below never run concurrently for keys of one group. They do
+     * for different groups, so memory that groups share, such as a list of free items, needs a mutex. */
     uint32_t (*group)(void *ctx, const struct remo_structure_key *key);
     /* Return the offset of the item with the key, or REMO_STRUCTURE_NOWHERE. */
     uint64_t (*find)(void *ctx, const struct remo_structure_key *key);
-    /* Set *ret_offset to memory for a new item with the key: no item, and not in use by others.
-     * Errors: -ENOSPC. */
+    /* Set *ret_offset to a free item for the new key, which no other insert uses. link always follows. Any
+     * error is -ENOSPC for the caller of insert or put. */
     int (*make)(void *ctx, const struct remo_structure_key *key, uint64_t *ret_offset);
-    /* Make the item that make has chosen reachable. It becomes valid only after this function: a read that
-     * shows it valid also shows, from then on, that the key may be present. */
+    /* Make the item that make has chosen reachable. The library makes it valid afterwards. For a read that
+     * begins after this function, lookup_end must not return ABSENT while the item is valid. */
     void (*link)(void *ctx, const struct remo_structure_key *key, uint64_t offset);
     /* The item has become free: make it unreachable, and release its memory. */
     void (*unlink)(void *ctx, const struct remo_structure_key *key, uint64_t offset);
 };
 
 struct remo_structure_options {
-    struct remo_nodeset participants;        /* empty: the parent's */
-    uint64_t share_bytes;                    /* of each participant; its memory is zero at open: free items */
-    uint32_t key_bytes_max, value_bytes_max; /* together at most REMO_ITEM_BYTES_MAX */
+    struct remo_nodeset participants; /* empty: the parent's */
+    uint64_t share_bytes;     /* of each participant: a multiple of 8, above 0. Zero at open: free items */
+    uint32_t key_bytes_max;   /* at least 1; no default */
+    uint32_t value_bytes_max; /* may be 0; with key_bytes_max at most REMO_ITEM_BYTES_MAX */
     void *ctx;
-    /* Called once before any other function, with this node's share: the memory of its items. NULL: no. */
+    /* Called once, in the thread of remo_structure_open, before all other functions; NULL: not called.
+     * `share` is this node's share. If the open fails after it, `structure` is not valid any more. */
     void (*opened)(void *ctx, struct remo_structure *structure, char *share);
 };
 
-/* Open the structure `name` below `parent`. Keep `type` in place until the close. *ret_structure is set
- * before the functions at the owner run. Does not wait for peers to open.
+/* Open the structure `name` below `parent`. `*type` and `ctx` must stay valid until remo_structure_close has
+ * returned. All other options are the same on every participant; otherwise remo_channel_wait returns -EPROTO.
+ * *ret_structure is set before the functions at the owner run. Does not wait for peers to open.
  * Errors:
  *   -EINVAL  an argument is NULL, or an option is out of range; the sentence names it
  *   -ENOMEM  no memory
@@ -133,14 +142,18 @@ REMO_API int remo_structure_open(struct remo_channel *parent, const char *name,
                                  const struct remo_structure_type *type,
                                  const struct remo_structure_options *options,
                                  struct remo_structure **ret_structure);
-/* Close the structure; NULL has no effect. Waits until calls of peers that run here have ended. */
+/* Close the structure, when no call of this node on it is in progress; not in a handler or a `done` function
+ * (rpc.h). NULL has no effect. Waits until the calls of peers that run here have returned.
+ * `type` and `ctx` are not used afterwards. */
 REMO_API void remo_structure_close(struct remo_structure *structure);
+/* Return the channel of the structure, for remo_channel_wait; NULL if `structure` is NULL. */
 REMO_API struct remo_channel *remo_structure_channel(struct remo_structure *structure);
 /* Return the bytes of one item, a multiple of 8: header, key and value of maximum length. */
 REMO_API uint64_t remo_structure_item_bytes(uint32_t key_bytes_max, uint32_t value_bytes_max);
 
-/* For lookup_end: read the item at `data`, which is at `offset` of the owner's share. Sets *ret_item if
- * the item has the key. At most remo_structure_item_bytes are accessed. */
+/* For lookup_end: read the item at `data`, which is at `offset` of the owner's share. Sets *ret_item if the
+ * item has the key; its pointers refer to `data`. Accesses remo_structure_item_bytes bytes at most, which
+ * `data` must have. A damaged item is REMO_ITEM_TORN. */
 REMO_API enum remo_item_state remo_item_read(const struct remo_structure *structure,
                                              const struct remo_structure_key *key, const void *data,
                                              uint64_t offset, struct remo_item *ret_item);
@@ -152,26 +165,30 @@ REMO_API enum remo_item_state remo_item_state_of(const struct remo_structure *st
 
 /* How a lookup ended. */
 enum remo_lookup_way {
-    REMO_LOOKUP_LOCAL,   /* this node is the owner */
-    REMO_LOOKUP_BY_READ, /* one-sided */
-    REMO_LOOKUP_BY_CALL  /* by a call to the owner, perhaps after reads */
+    REMO_LOOKUP_WAY_LOCAL, /* this node is the owner */
+    REMO_LOOKUP_WAY_READ,  /* one-sided */
+    REMO_LOOKUP_WAY_CALL   /* by a call to the owner, perhaps after reads */
 };
 
-/* Copy the value of the key to `value`, at most `cap` bytes; *ret_value_bytes is its length, also after
- * -EMSGSIZE. `ret_value_bytes` and `ret_way` may be NULL. Each operation blocks for op_timeout_ns at most.
+/* Copy the value of the key to `value`. If the value is longer than `cap` bytes, copy nothing and return
+ * -EMSGSIZE; *ret_value_bytes is its length in both cases. `value` may be NULL if `cap` is 0;
+ * `ret_value_bytes` and `ret_way` may be NULL. Each read, and the call, block for op_timeout_ns at most.
  * Errors:
  *   -ENOENT     the key is absent
- *   -EMSGSIZE   the value is longer than `cap`, or the key is longer than key_bytes_max
- *   -EINVAL     the key is empty, or an argument is NULL
+ *   -EMSGSIZE   the value is longer than `cap`, or the key is longer than key_bytes_max: then
+ *               *ret_value_bytes is not set
+ *   -EINVAL     the key is empty, an argument is NULL, or `owner` of the type returned no participant
  *   -EHOSTDOWN  the owner has failed or left
  *   -ENOTCONN   the owner has closed the structure
  *   -ETIMEDOUT  the owner does not answer, or has not opened the structure
- *   -EDEADLK    in a handler of rpc.h: the lookup needs a call
- *   -EPROTO     the owner opened another object under this name, or its memory is damaged */
+ *   -EDEADLK    a call is needed, and the caller is a SHORT handler or a `done` function (rpc.h)
+ *   -EPROTO     the owner opened another object under this name, or its memory is damaged
+ *   others      those of remo_region_read and remo_rpc_call */
 REMO_API int remo_structure_lookup(struct remo_structure *structure, const void *key, size_t key_bytes,
                                    void *value, size_t cap, size_t *ret_value_bytes,
                                    enum remo_lookup_way *ret_way);
-/* Insert the key; or update it; or either (put). Blocks for op_timeout_ns at most.
+/* Insert an absent key (insert), replace the value of a present key (update), or do what applies (put).
+ * `value` may be NULL if `value_bytes` is 0. Blocks for op_timeout_ns at most.
  * Errors: those of remo_structure_lookup, and
  *   -EEXIST    insert: the key is present
  *   -ENOENT    update: the key is absent

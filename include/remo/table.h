@@ -2,23 +2,30 @@
  *
  * Model:   a structure (structure.h). The hash of a key, or of its first bytes, selects the owner and a
  *          bucket of its share. A bucket has `width` slots for items. If all are in use, a further item of
- *          the bucket goes to its overflow chain. A lookup reads the bucket. If the bucket does
- *          not have the key, and has no overflow chain, the key is absent. Otherwise the lookup calls the
- *          owner. If the item is in the overflow chain, this node remembers its place, and the next lookup
- *          of the key reads that place.
- * Layout:  bucket = {u64 items in its overflow chain; `width` items}, rounded up to 64 bytes.
- * Cost:    lookup = 1 read of a bucket, or of one item whose place is known. 1 call more if the key is in an
- *          overflow chain and its place is not known, or if it is absent and there is such a chain. Changes:
- *          those of structure.h. With `slots_percent` = 200 and `width` = 1, 79 % of the keys are in buckets.
- *          Memory of each node: its share of the slots and of the overflow items; 8 bytes of private memory
- *          for each place to remember; 4 bytes for each bucket and overflow item.
+ *          the bucket goes to its overflow chain. A lookup reads the bucket. If the bucket does not have the
+ *          key, and has no overflow chain, the key is absent. Otherwise the lookup calls the owner. If the
+ *          item is in the overflow chain, this node remembers its place, and the next lookup of the key
+ *          reads that place.
+ *          The map of kv.h differs: there the node that inserts a key stores it, each node has an index of
+ *          all keys, and a change takes a lock instead of a call.
+ * Use:     remo_table_open, then remo_channel_wait on remo_structure_channel(remo_table_structure(table)).
+ *          Then remo_structure_put, remo_structure_lookup and so on, on remo_table_structure(table).
+ * Layout:  bucket = {u64: 1 if it has an overflow chain, else 0; `width` items}, rounded up to 64 bytes.
+ * Cost:    lookup = 1 read of a bucket, or of one item whose place this node remembers. Then 1 call if the
+ *          key is in an overflow chain and its place is not remembered, if a remembered place no longer has
+ *          the key, or if the key is absent and its bucket has an overflow chain. Changes: those of
+ *          structure.h. With `slots_percent` = 200, `width` = 1 and `capacity` keys, 79 % of the keys are in
+ *          buckets. Memory of each node: its share, which has its slots and overflow items; 8 bytes of
+ *          private memory for each of `places`, which is rounded up to a power of two, at least 4; 4 bytes
+ *          of private memory for each bucket and for each overflow item.
  * Order:   linearizable, for each key.
  * Caches:  see structure.h.
- * Failure: see structure.h. Buckets do not move: keys of other owners are not affected.
+ * Failure: see structure.h. -ENOSPC: the bucket of the key is full, and its owner has no free overflow item.
+ *          Keys are not distributed evenly, so this may happen before the table has `capacity` keys.
  * Threads: any, concurrently.
  * Source:  Storm 5.5, 6.2.1: MICA's table with buckets of configurable width. "Oversubscribed" is `width` 1
  *          and many slots; "perfect" is that, with all places remembered; FaRM's table is emulated by
- *          `width` 8. Differs in: the table does not grow yet; its chains have a fixed number of items.
+ *          `width` 8. Differs in: the table does not grow yet; the number of overflow items is fixed.
  */
 #pragma once
 
@@ -35,29 +42,31 @@ enum remo_table_lookups {
     REMO_TABLE_CALLS_ONLY   /* each lookup calls the owner */
 };
 
-struct remo_table_options {
+struct remo_table_options {           /* 0 selects the default of each number */
     struct remo_nodeset participants; /* empty: the parent's */
-    uint64_t capacity;                /* keys on all nodes together; default 65536 */
+    uint64_t capacity;                /* expected keys on all nodes together, at most 2^32; default 65536 */
     uint32_t key_bytes_max;           /* default 8 */
     uint32_t value_bytes_max;         /* default 80; structure.h has the limits */
-    uint32_t width;                   /* slots of a bucket: 1, 2, 4 or 8; default 1 */
-    uint32_t slots_percent;           /* slots in buckets, for 100 keys of the capacity; default 200 */
-    uint32_t overflow_percent;        /* items in overflow chains, for 100 keys of the capacity; default 50 */
-    uint32_t places;                  /* of items in overflow chains, to remember; default 65536 */
-    uint32_t partition_bytes;         /* first bytes of a key that select its owner; default: all */
+    uint32_t width;            /* slots of a bucket: 1, 2, 4 or 8; default 1; see REMO_PLACE_BYTES_MAX */
+    uint32_t slots_percent;    /* slots in buckets per 100 keys of `capacity`, at most 10000; default 200 */
+    uint32_t overflow_percent; /* overflow items per 100 keys of `capacity`, at most 10000; default 50 */
+    uint32_t places;           /* overflow places that this node remembers, at most 2^30; default 65536 */
+    uint32_t partition_bytes;  /* only these first bytes of a key select its owner; 0: all bytes */
     enum remo_table_lookups lookups;
 };
 
 /* Open the table `name` below `parent`; `options` may be NULL. All options but `places` and `lookups` are the
- * same on every participant; otherwise remo_channel_wait returns -EPROTO. Does not wait for peers to open.
+ * same on every participant; otherwise remo_channel_wait on the structure's channel returns -EPROTO. Does not
+ * wait for peers to open.
  * Errors:
  *   -EINVAL  an option is out of range; the sentence names it
  *   others   those of remo_structure_open */
 REMO_API int remo_table_open(struct remo_channel *parent, const char *name,
                              const struct remo_table_options *options, struct remo_table **ret_table);
-/* Close the table; NULL has no effect. */
+/* Close the table and its structure; NULL has no effect. Waits as remo_structure_close does. */
 REMO_API void remo_table_close(struct remo_table *table);
-/* Return the structure of the table, for lookups and changes; NULL if `table` is NULL. */
+/* Return the structure of the table, for lookups and changes; NULL if `table` is NULL. remo_table_close
+ * closes it: do not call remo_structure_close. */
 REMO_API struct remo_structure *remo_table_structure(struct remo_table *table);
 /* Return the owner of a key, or UINT32_MAX if `table` or `key` is NULL. Does not block. */
 REMO_API uint32_t remo_table_owner(const struct remo_table *table, const void *key, size_t key_bytes);

@@ -43,6 +43,7 @@
     X(rpc_calls) X(rpc_threads) X(rpc_forward) X(rpc_posts) X(rpc_window) X(rpc_circle) X(rpc_order)         \
     X(rpc_cancel) X(rpc_long) X(rpc_long_close)                                                              \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
+    X(table_slots) X(table_buckets)                                                                          \
     X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */
 

@@ -159,9 +159,9 @@ LOCK_CASE(lock_known_half, .name = "known_half", .needs_flight = true,
           .about = "a release has cleared the queue word of the next waiter, and fails", .nodes = 3,
           .threads = 1, .body = half_body, .after = sim_lock_take_after, .has_own_fault = true);
 
-/* Node 1 waits for the next ticket. Node SLOW releases: it has made the queue word of node 1 empty, fails to
- * move `serving`, and a round skips its own ticket. The home grants at the empty word. Then node 1 crashes in
- * its section. */
+/* Node 1 waits for the next ticket. In its release, node SLOW resets the queue word of node 1 and fails to
+ * advance `serving`, and a round skips SLOW's ticket. The home grants at the empty word. Then node 1 crashes
+ * while it holds the lock. */
 static void dead_body(void *state, uint32_t rank, uint32_t thread) {
     struct lock_state *s = state;
     (void)thread;

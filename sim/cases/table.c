@@ -1,6 +1,6 @@
 /* table.c - the hash table: each key is a register that may be absent.
  * All keys have one owner, and its share has few buckets of width 1, so that keys meet in overflow chains. A
- * change whose call fails may have happened; a lookup fails only if the owner has failed. */
+ * change whose call fails may have been applied; a lookup fails only if the owner has failed. */
 #include <errno.h>
 #include <remo/table.h>
 #include <string.h>
@@ -55,6 +55,15 @@ static void open_wide(void *state, struct remo_node *node, uint32_t rank) {
                                                .overflow_percent = 400,
                                                .places = 4,
                                                .width = 2};
+    open_options(state, node, rank, &options);
+}
+
+static void open_buckets(void *state, struct remo_node *node, uint32_t rank) {
+    const struct remo_table_options options = {.capacity = 4,
+                                               .value_bytes_max = 8 * VALUE_WORDS,
+                                               .slots_percent = 100,
+                                               .overflow_percent = 200,
+                                               .places = 4};
     open_options(state, node, rank, &options);
 }
 
@@ -115,7 +124,7 @@ static void after(void *state, uint32_t rank) {
 
 /* ---- cases ---- */
 
-/* Each node changes two keys of one bucket, and reads the other one. */
+/* Each node changes one of two keys of a bucket, and looks up both. */
 static void changes_body(void *state, uint32_t rank, uint32_t thread) {
     uint32_t key = (rank + thread) % 2;
     (void)call(state, rank, MAP_PUT, key, 10 * rank + 1);
@@ -203,7 +212,7 @@ const struct sim_case sim_case_table_reuse = {
     .after = after,
     .oracle = &oracle_map};
 
-/* Node 1 reads the place of key 1, node 2 the bucket: both see the same changes. */
+/* Node 1 reads the remembered place of key 1, and node 2 its bucket: both see its changes in one order. */
 static void relinked_body(void *state, uint32_t rank, uint32_t thread) {
     struct table_state *s = state;
     (void)thread;
@@ -231,6 +240,57 @@ const struct sim_case sim_case_table_relinked = {
     .open = open_narrow,
     .close = close_table,
     .body = relinked_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* The owner uses the slot of one key for another one, which two nodes look up. */
+static void slots_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (rank == OWNER) {
+            (void)call(state, rank, MAP_INSERT, i, 1 + i);
+            (void)call(state, rank, MAP_DELETE, i, 0);
+            (void)call(state, rank, MAP_INSERT, 1 - i, 3 + i);
+            (void)call(state, rank, MAP_DELETE, 1 - i, 0);
+        } else {
+            (void)call(state, rank, MAP_GET, 1, 0);
+            (void)call(state, rank, MAP_GET, 1, 0);
+        }
+    }
+}
+
+const struct sim_case sim_case_table_slots = {
+    .object = "table",
+    .name = "slots",
+    .about = "two keys use one slot in turn, while two nodes look up one of them",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_narrow,
+    .close = close_table,
+    .body = slots_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* Two threads of each node, and keys of two buckets, which share the items of overflow chains. */
+static void buckets_body(void *state, uint32_t rank, uint32_t thread) {
+    for (uint32_t i = 0; i < 4; i++)
+        (void)call(state, rank, i == 2 ? MAP_DELETE : MAP_PUT, (2 * thread + rank + i) % KEYS,
+                   100 * rank + 10 * thread + i);
+    for (uint32_t key = 0; key < KEYS; key++)
+        (void)call(state, rank, MAP_GET, key, 0);
+}
+
+const struct sim_case sim_case_table_buckets = {
+    .object = "table",
+    .name = "buckets",
+    .about = "two threads of each node change the keys of two buckets, which share overflow items",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_buckets,
+    .close = close_table,
+    .body = buckets_body,
     .after = after,
     .oracle = &oracle_map};
 

@@ -202,8 +202,9 @@ void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint6
     if (remo__unlikely(!region || !remo__region_contains(region, node, offset, size_bytes)))
         return;
     const char *place = remo__memory_mapped(region->memory, node, offset);
-    for (uint64_t line = 0; place && line < size_bytes; line += REMO__CACHE_LINE)
-        __builtin_prefetch(place + line, 1);
+    uint64_t before = (uintptr_t)place % REMO__CACHE_LINE; /* bytes of the first line before the place */
+    for (uint64_t line = 0; place && line < before + size_bytes; line += REMO__CACHE_LINE)
+        __builtin_prefetch(place - before + line, 1);
 }
 
 static inline bool holds_word(const struct remo_region *region, uint32_t node, uint64_t offset) {

@@ -46,13 +46,15 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
 }
 
 static void read_item(const uint8_t *data, size_t bytes) {
-    struct remo_structure_key key = {.data = "kkkkkkkkkkkkk", .bytes = bytes % KEY_BYTES_MAX + 1};
     size_t item_bytes = remo_structure_item_bytes(KEY_BYTES_MAX, VALUE_BYTES_MAX);
     struct remo_item item;
     char *memory =
         calloc(1, item_bytes); /* the exact size, so that a sanitizer detects reads beyond the end */
     memcpy(memory, data, remo__min(bytes, item_bytes));
-    if (remo_item_read(&structure, &key, memory, 64, &item) == REMO_ITEM_MATCHES) {
+    for (size_t key_bytes = 1; key_bytes <= KEY_BYTES_MAX; key_bytes++) {
+        struct remo_structure_key key = {.data = "kkkkkkkkkkkkk", .bytes = key_bytes};
+        if (remo_item_read(&structure, &key, memory, 64, &item) != REMO_ITEM_MATCHES)
+            continue;
         assert(item.key_bytes == key.bytes && item.value_bytes <= VALUE_BYTES_MAX);
         assert((const char *)item.value + item.value_bytes <= memory + item_bytes);
     }

@@ -255,7 +255,10 @@ struct remo_lock {
     struct remo__lock_report *reports;    /* [home_count] */
     bool report_continues;                /* a REPORT_CONTINUE is queued; control thread only */
     struct remo__lock_recovery *recovery; /* NULL if this node is not a home */
-    bool has_unsent_grant;                /* a grant by message waits for a connection; control thread only */
+    /* Return the node that claims to wait for `ticket` of a lock of this home, which the present round
+     * resolves, or REMO_NODES_MAX. */
+    uint32_t (*claimant)(const struct remo_lock *lock, uint32_t index, uint32_t ticket);
+    bool has_unsent_grant; /* a grant by message waits for a connection; control thread only */
     struct remo__thread_observer observer; /* of sweeps, for a report that waits for an operation */
     struct remo__lock_ahead *aheads;       /* [count]; NULL if memory is mapped, or for two participants */
     struct remo__lock_stripe stripes[REMO__LOCK_STRIPES];
@@ -445,8 +448,6 @@ int remo__lock_recovery_open(struct remo_lock *lock);
 void remo__lock_recovery_close(struct remo_lock *lock);
 void remo__lock_recovery_start(struct remo_lock *lock);
 void remo__lock_recovery_connected(struct remo_lock *lock, uint32_t node);
-/* Return the node that claims to wait for `ticket`, which the present round resolves, or REMO_NODES_MAX. */
-uint32_t remo__lock_recovery_waiter(const struct remo_lock *lock, uint32_t index, uint32_t ticket);
 void remo__lock_recovery_message(struct remo_lock *lock, uint32_t from, const void *data, size_t bytes);
 /* Return whether the node has the addresses of this home. A node without them has no ticket here. */
 bool remo__lock_has_our_addresses(const struct remo_lock *lock, uint32_t node);

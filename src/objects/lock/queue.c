@@ -167,7 +167,7 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
     uint32_t waiter = remo__queue_word_waiter(before);
     if (before == 0) {
         if (by_message) /* a release that failed may have made the word 0 */
-            waiter = remo__lock_recovery_waiter(lock, index, ticket);
+            waiter = lock->claimant(lock, index, ticket);
         if (waiter >= REMO_NODES_MAX)
             return 0; /* the waiter finds the grant when it arrives */
     }

@@ -53,6 +53,8 @@ struct remo__lock_recovery {
     uint64_t words[READ_BYTES / 8];
 };
 
+static uint32_t claimant(const struct remo_lock *lock, uint32_t index, uint32_t ticket);
+
 int remo__lock_recovery_open(struct remo_lock *lock) {
     struct remo__lock_recovery *recovery = calloc(1, sizeof *recovery);
     if (recovery)
@@ -72,6 +74,7 @@ int remo__lock_recovery_open(struct remo_lock *lock) {
     recovery->locks = (lock->count - recovery->slot + lock->home_count - 1) / lock->home_count;
     recovery->remind_pause_ns = REMIND_PAUSE_MIN_NS;
     lock->recovery = recovery;
+    lock->claimant = claimant;
     return 0;
 }
 
@@ -260,7 +263,7 @@ static void record_claim(struct remo_lock *lock, uint32_t from, uint32_t index, 
         recovery->waiters[at] = (uint16_t)(from + 1);
 }
 
-uint32_t remo__lock_recovery_waiter(const struct remo_lock *lock, uint32_t index, uint32_t ticket) {
+static uint32_t claimant(const struct remo_lock *lock, uint32_t index, uint32_t ticket) {
     struct remo__lock_recovery *recovery = lock->recovery;
     const struct held_lock *held = find_held(recovery, index / lock->home_count);
     if (!held || ticket - held->first >= held->span)
@@ -394,8 +397,8 @@ static int grant_cleared(const struct resolve *resolve, uint32_t ticket, uint64_
     uint64_t granted = remo__queue_word_grant(REMO__GRANTER_RECOVERY, remo__word_flags(word));
     note_change(resolve);
     return remo__lock_send_grant(lock, resolve->index, resolve->thread,
-                                 remo__lock_recovery_waiter(lock, resolve->index, ticket),
-                                 remo__grant_of(granted, ticket), true);
+                                 claimant(lock, resolve->index, ticket), remo__grant_of(granted, ticket),
+                                 true);
 }
 
 /* Return whether the node of a served ticket, which no node claims, may have held the lock. The home may have
@@ -442,7 +445,7 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
     note_change(resolve);
     uint32_t waiter = remo__queue_word_waiter(queue_word);
     if (waiter == UINT32_MAX) /* a release made the word 0, and failed; the home granted the ticket since */
-        waiter = remo__lock_recovery_waiter(lock, resolve->index, ticket);
+        waiter = claimant(lock, resolve->index, ticket);
     return waiter == REMO_NODES_MAX ? 0
                                     : remo__lock_send_grant(lock, resolve->index, resolve->thread, waiter,
                                                             remo__grant_of(queue_word, ticket), true);

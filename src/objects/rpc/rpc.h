@@ -64,7 +64,8 @@ struct remo__rpc_peer {
     struct remo__rpc_queued *first_message, *last_message;
     uint32_t requests_queued; /* of these messages, those that are no writes */
     _Atomic uint32_t queued;  /* of all these lists */
-    _Atomic uint32_t retired; /* slots of calls to the peer */
+    /* Slots of calls to the peer, by depth: a call must not wait for replies to calls of smaller depths. */
+    _Atomic uint32_t retired[REMO_RPC_DEPTH_MAX];
     _Atomic uint32_t
         lockers; /* threads that wait for send_mutex: attempts that do not wait leave it to them */
     _Atomic bool is_unflushed; /* a thread found send_mutex held: send what is queued after its release */

@@ -207,20 +207,21 @@ static void uncount_queued(struct remo__rpc_transport *transport, struct remo__r
         remo__wake(transport->node); /* a post may wait until nothing is queued */
 }
 
-/* Return whether the node may get a further call: it does not owe too many replies. */
-static bool replies(struct remo__rpc_transport *transport, uint32_t node) {
-    const struct remo__rpc_peer *peer = &transport->peers[node];
-    if (remo__likely(atomic_load_explicit(&peer->retired, memory_order_relaxed) < REMO__RPC_RETIRED_MAX))
+/* Return whether the node may get a further call of the depth: it does not owe too many replies to such. */
+static bool replies(struct remo__rpc_transport *transport, uint32_t node, uint32_t depth) {
+    const _Atomic uint32_t *retired = &transport->peers[node].retired[depth];
+    if (remo__likely(atomic_load_explicit(retired, memory_order_relaxed) < REMO__RPC_RETIRED_MAX))
         return true;
     remo__rpc_slots_reclaim(transport);
-    return atomic_load(&peer->retired) < REMO__RPC_RETIRED_MAX;
+    return atomic_load(retired) < REMO__RPC_RETIRED_MAX;
 }
 
 /* Send a call. send_mutex is held. Returns as remo__rpc_send. */
 static int send_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
                      struct remo_rpc_op *call) {
     uint64_t position = atomic_load_explicit(&transport->peers[call->node].position, memory_order_relaxed);
-    if (!has_room(transport, call->node, position, call->request_bytes) || !replies(transport, call->node))
+    if (!has_room(transport, call->node, position, call->request_bytes)
+        || !replies(transport, call->node, depth_index(call)))
         return 0;
     uint32_t serial, slot = remo__rpc_slot_take(transport, call->node, depth_index(call) + 1, &serial);
     if (slot == REMO__RPC_NO_SLOT)
@@ -280,10 +281,12 @@ static int send_queued(struct remo__rpc_transport *transport, struct remo__threa
         return 0;
     ref.stats = &thread->stats[message->counters];
     const uint32_t flags = REMO__WRITE_NOTIFY | REMO__WRITE_TRY;
+    bool has_begun = remo__rpc_undefer(thread);
     int rc = message->immediate > 0
                  ? remo__channel_write_immediate_flags(transport->channel, ref, message->data, message->bytes,
                                                        message->immediate, REMO__WRITE_TRY, NULL)
                  : remo__op_write(ref, message->data, message->bytes, flags, 0, NULL);
+    remo__rpc_undefer_end(has_begun);
     return rc == 0 || remo__is_departure(rc) ? 1 : 0;
 }
 
@@ -335,7 +338,7 @@ static bool try_lock_peer(struct remo__rpc_peer *peer) {
     return remo__likely(atomic_load(&peer->lockers) == 0) && remo__mutex_try_lock(&peer->send_mutex);
 }
 
-/* As lock_ring in serve.c. A thread that waits for the mutex flushes the queue too, after its release. */
+/* As lock_ring in serve.c. A thread that waits for the mutex flushes the queue too, before its release. */
 static bool lock_peer(struct remo__rpc_peer *peer) {
     if (remo__likely(try_lock_peer(peer)))
         return true;
@@ -356,12 +359,16 @@ static void flush_queue(struct remo__rpc_transport *transport, struct remo__thre
         remo__rpc_wake(transport, thread, node);
 }
 
-/* Release send_mutex. `is_first`: the first call of its queue was appended. Its slot may have been freed
- * before, by a thread that saw nothing queued, so try again. */
+/* Release send_mutex, and flush for the threads that have not acquired it. `is_first`: the first call of its
+ * queue was appended. Its slot may have been freed before, by a thread that saw nothing queued: try again. */
 static void unlock_peer(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
                         bool is_first) {
     struct remo__rpc_peer *peer = &transport->peers[node];
+    bool has_sent = remo__unlikely(atomic_load(&peer->queued) > 0)
+                    && atomic_exchange(&peer->is_unflushed, false) && flush_locked(transport, thread, node);
     remo__rpc_unlock(transport, &peer->send_mutex);
+    if (has_sent)
+        remo__rpc_wake(transport, thread, node);
     if (remo__unlikely(is_first)
         || (remo__unlikely(atomic_load(&peer->queued) > 0) && atomic_exchange(&peer->is_unflushed, false)))
         flush_queue(transport, thread, node);

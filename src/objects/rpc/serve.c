@@ -141,8 +141,10 @@ static inline bool has_record(const struct remo__rpc_transport *transport, uint3
     return remo__rpc_lap(remo__load(next_record(transport, node, position))) == remo__rpc_lap_of(position);
 }
 
-static bool is_valid(const struct remo__rpc_transport *transport, const struct remo__rpc_words *words) {
-    return remo__rpc_origin(words->call) < transport->size
+static bool is_valid(const struct remo__rpc_transport *transport, uint32_t node,
+                     const struct remo__rpc_words *words) {
+    uint32_t origin = remo__rpc_origin(words->call);
+    return origin < transport->size && (origin == node || remo__rpc_hops(words->head) > 0)
            && remo__rpc_slot(words->call) < REMO__RPC_SLOTS_TOTAL
            && remo__rpc_hops(words->head) <= REMO_RPC_DEPTH_MAX && remo__rpc_depth(words->head) > 0
            && remo__rpc_depth(words->head) <= REMO_RPC_DEPTH_MAX;
@@ -173,7 +175,7 @@ static bool serve_next(struct remo__rpc_transport *transport, struct remo__threa
     }
     if (remo__unlikely(!remo__rpc_is_up(transport, node) || peer->is_broken))
         return false; /* cut off; or not connected yet, then on_connect causes a poll */
-    if (remo__unlikely(!is_valid(transport, &words))) {
+    if (remo__unlikely(!is_valid(transport, node, &words))) {
         break_ring(transport, peer);
         return false;
     }

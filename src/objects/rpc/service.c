@@ -77,10 +77,12 @@ static void remove_service(struct remo_rpc *rpc) {
         remo__mutex_unlock(rpc->node, &peer->receive_mutex);
     }
     struct remo__thread *thread = remo__thread(rpc->node);
-    remo__rpc_pool_drain(rpc, thread); /* a LONG handler may defer its request */
+    if (thread)
+        remo__rpc_abandon_deferred(rpc, thread); /* a LONG handler may wait for such a reply */
+    remo__rpc_pool_drain(rpc, thread);
     if (!thread)
         return;
-    remo__rpc_abandon_deferred(rpc, thread);
+    remo__rpc_abandon_deferred(rpc, thread);    /* those that LONG handlers have deferred since */
     if (remo__rpc_hold_done(transport, thread)) /* a `done` function may still use the service */
         remo__mutex_unlock(rpc->node, &transport->done_mutex);
 }

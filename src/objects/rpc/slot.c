@@ -161,8 +161,12 @@ static void lose(struct remo__rpc_transport *transport, uint32_t slot) {
               "no spare reply slot is left: this node can have fewer calls in flight from now on");
 }
 
+static _Atomic uint32_t *retired_of(struct remo__rpc_transport *transport, uint32_t slot) {
+    return &transport->peers[transport->slot[slot].node].retired[transport->slot[slot].depth];
+}
+
 static void retire(struct remo__rpc_transport *transport, uint32_t slot) {
-    atomic_fetch_add(&transport->peers[transport->slot[slot].node].retired, 1);
+    atomic_fetch_add(retired_of(transport, slot), 1);
     atomic_fetch_add(&transport->retired_count, 1);
     atomic_store(&transport->slot[slot].state, REMO__RPC_SLOT_RETIRED);
 }
@@ -194,7 +198,7 @@ static void reclaim(struct remo__rpc_transport *transport, uint32_t slot, uint64
         is_complete = count == hops;
     }
     if (is_complete || is_orphaned) {
-        atomic_fetch_sub(&transport->peers[transport->slot[slot].node].retired, 1);
+        atomic_fetch_sub(retired_of(transport, slot), 1);
         atomic_fetch_sub(&transport->retired_count, 1);
     }
     if (is_complete)

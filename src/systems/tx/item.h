@@ -3,7 +3,7 @@
  * Writer: the CPU of the owner, one thread at a time. It stores key and value, then the seal, then the head.
  *         A read may see these stores in any order. The seal covers the version, so a mixture of two versions
  *         has a wrong seal.
- * Reader: a copy of the memory, made by a read. An item whose head is free has no key, whatever follows. */
+ * Reader: a copy of the memory, made by a read. If the head is free, the other words have no meaning. */
 #pragma once
 
 #include <remo/structure.h>
@@ -20,6 +20,7 @@
 #define REMO__ITEM_SEAL_AT 8u              /* offsets in an item */
 #define REMO__ITEM_SIZES_AT 16u
 #define REMO__ITEM_KEY_AT REMO_ITEM_HEADER_BYTES
+#define REMO__ITEM_IMAGE_BYTES_MAX (REMO_ITEM_BYTES_MAX + 32u) /* sizes, key and value, with padding */
 
 static inline uint64_t remo__item_sizes(size_t key_bytes, size_t value_bytes) {
     return (uint64_t)value_bytes << 32 | key_bytes;

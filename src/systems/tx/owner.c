@@ -38,7 +38,7 @@ enum remo_item_state remo_item_state_of(const struct remo_structure *structure,
 static uint64_t write_item(char *at, const struct remo_structure_key *key, const void *value,
                            size_t value_bytes) {
     uint64_t head = (remo__load(at) & ~REMO__ITEM_STATE) + REMO__ITEM_VERSION + REMO__ITEM_VALID;
-    char image[REMO_ITEM_HEADER_BYTES + REMO_ITEM_BYTES_MAX + 8];
+    char image[REMO__ITEM_IMAGE_BYTES_MAX];
     size_t value_at = remo__item_value_at(key->bytes) - REMO__ITEM_SIZES_AT;
     size_t bytes = value_at + remo__align_up(value_bytes, 8);
     uint64_t sizes = remo__item_sizes(key->bytes, value_bytes);
@@ -52,22 +52,41 @@ static uint64_t write_item(char *at, const struct remo_structure_key *key, const
     return head;
 }
 
-static size_t copy_value(const char *at, void *found, size_t cap) {
-    uint64_t sizes = remo__load(at + REMO__ITEM_SIZES_AT);
-    size_t bytes = sizes >> 32, copied = remo__min(bytes, cap);
-    char value[REMO_ITEM_BYTES_MAX + 8];
-    remo__copy_from(value, at + remo__item_value_at((uint32_t)sizes), remo__align_up(copied, 8));
-    if (copied > 0)
-        memcpy(found, value, copied);
-    return bytes;
+/* Copy the value of the item that find has returned. Returns false if the item is damaged: only this thread
+ * may change it now, so a wrong seal is not a torn read. */
+static bool copy_value(const struct remo_structure *structure, const struct remo_structure_key *key,
+                       const char *at, void *found, size_t cap, size_t *ret_bytes) {
+    uint64_t sizes = remo__load(at + REMO__ITEM_SIZES_AT), is = 0;
+    char image[REMO__ITEM_IMAGE_BYTES_MAX];
+    size_t bytes = sizes >> 32, value_at = remo__item_value_at(key->bytes) - REMO__ITEM_SIZES_AT;
+    if ((uint32_t)sizes != key->bytes || bytes > structure->value_bytes_max)
+        return false;
+    size_t sealed_bytes = value_at + remo__align_up(bytes, 8);
+    remo__copy_from(image, at + REMO__ITEM_SIZES_AT, sealed_bytes);
+    memcpy(&is, image, sizeof is);
+    if (is != sizes
+        || remo__item_seal(remo__load(at), image, sealed_bytes) != remo__load(at + REMO__ITEM_SEAL_AT))
+        return false;
+    if (bytes > 0 && cap > 0)
+        memcpy(found, image + value_at, remo__min(bytes, cap));
+    *ret_bytes = bytes;
+    return true;
 }
 
 /* ---- operations, for a key whose group is locked ---- */
+
+/* Return whether an offset that a function of the type has returned is that of an item in the share. */
+static bool is_item(const struct remo_structure *structure, uint64_t offset) {
+    return offset % 8 == 0
+           && remo__region_contains(structure->share, structure->rank, offset, structure->item_bytes);
+}
 
 static enum remo__item_answer insert(struct remo_structure *structure, const struct remo_structure_key *key,
                                      const void *value, size_t value_bytes, uint64_t *ret_offset) {
     if (structure->type->make(structure->ctx, key, ret_offset) != 0)
         return REMO__ANSWER_NO_ROOM;
+    if (!is_item(structure, *ret_offset))
+        return REMO__ANSWER_MALFORMED;
     char *at = structure->own + *ret_offset;
     uint64_t head = write_item(at, key, value, value_bytes);
     structure->type->link(structure->ctx, key, *ret_offset);
@@ -95,9 +114,13 @@ static enum remo__item_answer execute(struct remo_structure *structure, enum rem
         return insert(structure, key, value, value_bytes, ret_offset);
     if (!is_present)
         return REMO__ANSWER_ABSENT;
+    if (!is_item(structure, offset))
+        return REMO__ANSWER_MALFORMED;
     if (op == REMO__ITEM_LOOKUP)
-        *ret_found_bytes = copy_value(structure->own + offset, found, cap);
-    else if (op == REMO__ITEM_DELETE)
+        return copy_value(structure, key, structure->own + offset, found, cap, ret_found_bytes)
+                   ? REMO__ANSWER_DONE
+                   : REMO__ANSWER_MALFORMED;
+    if (op == REMO__ITEM_DELETE)
         delete_item(structure, key, offset);
     else
         remo__store(structure->own + offset, write_item(structure->own + offset, key, value, value_bytes));
@@ -112,6 +135,8 @@ enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enu
     pthread_mutex_lock(&structure->groups[group].mutex);
     enum remo__item_answer answer =
         execute(structure, op, key, value, value_bytes, ret_offset, found, cap, ret_found_bytes);
+    if (op != REMO__ITEM_LOOKUP)
+        remo__mapped_fence(); /* place the change before this thread, or a caller, reads what others change */
     pthread_mutex_unlock(&structure->groups[group].mutex);
     return answer;
 }
@@ -142,10 +167,15 @@ int remo__owner_handle(void *ctx, const struct remo_rpc_request *request) {
     struct remo__item_request header;
     struct remo_structure_key key;
     const char *value;
+    char copy[sizeof header
+              + REMO_ITEM_BYTES_MAX]; /* of the request: the caller could change it in its ring */
     char reply[REMO__ITEM_REPLY_BYTES + REMO_ITEM_BYTES_MAX];
     uint64_t offset;
     size_t found_bytes = 0;
-    if (!remo__owner_decode(structure, request->data, request->bytes, &header, &key, &value))
+    if (request->bytes > sizeof copy)
+        return REMO__ANSWER_MALFORMED;
+    memcpy(copy, request->data, request->bytes);
+    if (!remo__owner_decode(structure, copy, request->bytes, &header, &key, &value))
         return REMO__ANSWER_MALFORMED;
     enum remo__item_answer answer =
         remo__owner_execute(structure, header.op, &key, value, header.value_bytes, &offset,

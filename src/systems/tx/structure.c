@@ -64,7 +64,7 @@ static int open_groups(struct remo_structure *structure) {
     return 0;
 }
 
-/* The service is the last: a peer may call before this function returns. */
+/* Open the service last: as soon as it is open, a peer may call. */
 static int open_service(struct remo_structure *structure, struct remo_structure **ret_structure) {
     struct remo_rpc_handler handler = {
         .number = REMO__STRUCTURE_HANDLER, .run = remo__owner_handle, .ctx = structure};
@@ -99,6 +99,7 @@ int remo_structure_open(struct remo_channel *parent, const char *name, const str
     structure->ctx = options->ctx;
     structure->key_bytes_max = options->key_bytes_max;
     structure->value_bytes_max = options->value_bytes_max;
+    structure->item_bytes = remo_structure_item_bytes(options->key_bytes_max, options->value_bytes_max);
     rc = open_share(structure, parent, name, options);
     if (rc == 0)
         rc = open_groups(structure);
@@ -202,7 +203,8 @@ static int result_of(const struct remo_structure *structure, enum remo__item_ans
     default:
         return remo__fail(-EPROTO,
                           "the owner cannot execute a request to %s: its memory is damaged, or the "
-                          "functions of the structure differ between nodes",
+                          "functions of the structure differ between nodes; start all nodes from the same "
+                          "build",
                           name);
     }
 }
@@ -233,6 +235,10 @@ static int call(struct remo_structure *structure, uint32_t owner, enum remo__ite
     int rc = remo_rpc_call(structure->rpc, owner, REMO__STRUCTURE_HANDLER, request,
                            sizeof header + key->bytes + value_bytes, reply, cap, ret_reply_bytes,
                            structure->node->op_timeout_ns);
+    if (rc == -EMSGSIZE) { /* the buffer has room for each reply of an owner */
+        *ret_answer = REMO__ANSWER_MALFORMED;
+        return 0;
+    }
     if (rc < 0)
         return remo__fail_more(rc, "%s", remo_channel_name(structure->share->channel));
     *ret_answer = (enum remo__item_answer)rc;
@@ -267,7 +273,7 @@ static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
 static bool find_place(const struct remo_structure *structure, uint32_t owner,
                        const struct remo_structure_key *key, struct remo_structure_place *ret_place) {
     return structure->type->lookup_start(structure->ctx, key, owner, ret_place) && ret_place->offset % 8 == 0
-           && ret_place->bytes <= REMO_PLACE_BYTES_MAX
+           && ret_place->bytes > 0 && ret_place->bytes <= REMO_PLACE_BYTES_MAX
            && remo__region_contains(structure->share, owner, ret_place->offset, ret_place->bytes);
 }
 
@@ -285,6 +291,12 @@ static int read_place(const struct remo_structure *structure, uint32_t owner,
     return remo__read(ref, data, place->bytes, NULL);
 }
 
+/* Return whether the value that lookup_end has found is in the place that was read. */
+static bool is_within(const struct remo_item *item, const char *data, size_t bytes) {
+    const char *value = item->value;
+    return value >= data && value <= data + bytes && item->value_bytes <= (size_t)(data + bytes - value);
+}
+
 /* Look the key up by reads. Returns 1 if the owner must be called. Otherwise 0 or an error: the lookup has
  * ended. */
 static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
@@ -293,7 +305,7 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
     char data[REMO_PLACE_BYTES_MAX] __attribute__((aligned(REMO__CACHE_LINE)));
     for (uint32_t i = 0; i < REMO_LOOKUP_READS_MAX; i++) {
         struct remo_structure_place place;
-        struct remo_item item;
+        struct remo_item item = {0};
         if (!find_place(structure, owner, key, &place))
             return 1;
         int rc = read_place(structure, owner, &place, data);
@@ -301,6 +313,8 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
             return rc;
         switch (structure->type->lookup_end(structure->ctx, key, owner, &place, data, &item)) {
         case REMO_LOOKUP_FOUND:
+            if (!is_within(&item, data, place.bytes))
+                return 1;
             return return_value(item.value, item.value_bytes, value, cap, ret_value_bytes);
         case REMO_LOOKUP_ABSENT: return result_of(structure, REMO__ANSWER_ABSENT);
         case REMO_LOOKUP_ELSEWHERE: return 1;
@@ -310,11 +324,20 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
     return 1;
 }
 
+/* Return 0 if this node may use its share: not if a peer has opened another object under the name. */
+static int check_share(const struct remo_structure *structure) {
+    struct remo__ref ref;
+    return remo__region_find(structure->share, structure->rank, 0, &ref);
+}
+
 static int lookup_local(struct remo_structure *structure, const struct remo_structure_key *key, void *value,
                         size_t cap, size_t *ret_value_bytes) {
     char found[REMO_ITEM_BYTES_MAX];
     uint64_t offset;
     size_t bytes = 0;
+    int rc = check_share(structure);
+    if (rc != 0)
+        return rc;
     enum remo__item_answer answer =
         remo__owner_execute(structure, REMO__ITEM_LOOKUP, key, NULL, 0, &offset, found, sizeof found, &bytes);
     if (answer != REMO__ANSWER_DONE)
@@ -334,14 +357,14 @@ int remo_structure_lookup(struct remo_structure *structure, const void *key, siz
     rc = find_owner(structure, &wanted, &owner);
     if (rc != 0)
         return rc;
-    enum remo_lookup_way way = REMO_LOOKUP_LOCAL;
+    enum remo_lookup_way way = REMO_LOOKUP_WAY_LOCAL;
     if (owner == structure->rank) {
         rc = lookup_local(structure, &wanted, value, cap, ret_value_bytes);
     } else {
-        way = REMO_LOOKUP_BY_READ;
+        way = REMO_LOOKUP_WAY_READ;
         rc = lookup_by_reads(structure, owner, &wanted, value, cap, ret_value_bytes);
         if (rc == 1) {
-            way = REMO_LOOKUP_BY_CALL;
+            way = REMO_LOOKUP_WAY_CALL;
             rc = lookup_by_call(structure, owner, &wanted, value, cap, ret_value_bytes);
         }
     }
@@ -371,6 +394,9 @@ static int change(struct remo_structure *structure, enum remo__item_op op, const
         return rc;
     if (owner == structure->rank) {
         uint64_t offset;
+        rc = check_share(structure);
+        if (rc != 0)
+            return rc;
         answer = remo__owner_execute(structure, op, &wanted, value, value_bytes, &offset, NULL, 0, NULL);
     } else {
         rc = call(structure, owner, op, &wanted, value, value_bytes, NULL, 0, NULL, &answer);

@@ -1,6 +1,6 @@
-/* structure.h - a structure from inside: what its files share.
+/* structure.h - declarations that the files of structures share.
  *
- *   table.c      a hash table, through the public interface of structures
+ *   table.c      a hash table, through the public interface of structures and fabric/access.h
  *   structure.c  open, close, lookups and changes
  *   owner.c      the owner's side: the handler of calls, and changes of items
  *   item.h       one item
@@ -21,7 +21,7 @@
 #else
 #define REMO__STRUCTURE_GROUPS 256u /* mutexes of the owner; a group of the type selects one */
 #endif
-#define REMO__STRUCTURE_HANDLER 0u /* of its service */
+#define REMO__STRUCTURE_HANDLER 0u /* its number in the service of a structure */
 
 enum remo__item_op {
     REMO__ITEM_LOOKUP,
@@ -61,6 +61,7 @@ struct remo_structure {
     char *own; /* this node's share */
     uint32_t rank;
     uint32_t key_bytes_max, value_bytes_max;
+    uint64_t item_bytes;
     uint32_t groups_count; /* initialised */
     struct remo__structure_group groups[REMO__STRUCTURE_GROUPS];
 };

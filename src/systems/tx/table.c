@@ -1,7 +1,7 @@
 /* table.c - implements remo/table.h: buckets and overflow chains of a hash table, as a structure.
  * Share of a node: buckets, then the items of overflow chains. The chains themselves are private memory of
  * the owner: only it follows them.
- * Invariant: while the item of a key is in an overflow chain and valid, the count of its bucket is not 0. */
+ * Invariant: while the item of a key is in an overflow chain and valid, its bucket shows a chain. */
 #include <remo/table.h>
 
 #include <errno.h>
@@ -21,11 +21,11 @@
 #define PLACES_DEFAULT 65536u
 #define PLACES_MAX (1u << 30)
 
-#define COUNT_BYTES 8u /* of a bucket, before its items */
+#define CHAIN_BYTES 8u /* of a bucket, before its items: 1 if it has an overflow chain, else 0 */
 #define NONE UINT32_MAX
 
-/* A place to remember: the high bits of the key's hash, and offset / 8 + 1. 0: none. Another key may have the
- * same bits: the item that is read has the key, or not. */
+/* A remembered place: the high bits of the key's hash, and offset / 8 + 1. 0: none. Another key may have the
+ * same bits, so the key of the item is compared after the read. */
 #define PLACE_WAYS 4u /* entries in which the place of a key may be */
 #define PLACE_BITS 40u
 #define PLACE_MASK ((UINT64_C(1) << PLACE_BITS) - 1)
@@ -77,7 +77,7 @@ static uint64_t bucket_at(const struct remo_table *table, uint32_t bucket) {
 }
 
 static uint64_t slot_at(const struct remo_table *table, uint32_t bucket, uint32_t slot) {
-    return bucket_at(table, bucket) + COUNT_BYTES + slot * table->item_bytes;
+    return bucket_at(table, bucket) + CHAIN_BYTES + slot * table->item_bytes;
 }
 
 static uint64_t overflow_at(const struct remo_table *table, uint32_t item) {
@@ -123,7 +123,7 @@ static bool lookup_start(void *ctx, const struct remo_structure_key *key, uint32
                                                    .bytes = table->item_bytes};
     else
         *ret_place = (struct remo_structure_place){.offset = bucket_at(table, bucket_of(table, key)),
-                                                   .bytes = COUNT_BYTES + table->width * table->item_bytes};
+                                                   .bytes = CHAIN_BYTES + table->width * table->item_bytes};
     return true;
 }
 
@@ -133,7 +133,7 @@ static void learn(void *ctx, const struct remo_structure_key *key, uint32_t owne
     if (!is_overflow(table, offset) || offset / 8 >= PLACE_MASK)
         return;
     _Atomic uint64_t *places = places_of(table, key);
-    uint32_t way = (uint32_t)(offset / 8 % PLACE_WAYS); /* if all are in use */
+    uint32_t way = (uint32_t)(offset / table->item_bytes % PLACE_WAYS); /* if all are in use */
     for (uint32_t i = 0; i < PLACE_WAYS; i++) {
         uint64_t place = atomic_load_explicit(&places[i], memory_order_relaxed);
         if (place == 0 || is_place_of(place, key)) {
@@ -169,7 +169,7 @@ static enum remo_lookup_verdict judge_bucket(const struct remo_table *table,
     bool is_torn = false;
     uint64_t chained;
     for (uint32_t slot = 0; slot < table->width; slot++) {
-        uint64_t at = COUNT_BYTES + slot * table->item_bytes;
+        uint64_t at = CHAIN_BYTES + slot * table->item_bytes;
         enum remo_item_state state = remo_item_read(table->structure, key, data + at, offset + at, ret_item);
         if (state == REMO_ITEM_MATCHES)
             return REMO_LOOKUP_FOUND;
@@ -227,9 +227,9 @@ static uint32_t overflow_item(const struct remo_table *table, uint64_t offset) {
     return (uint32_t)((offset - table->overflow_at) / table->item_bytes);
 }
 
-static void add_to_count(const struct remo_table *table, uint32_t bucket, uint64_t change) {
-    char *count = table->own + bucket_at(table, bucket);
-    remo__store(count, remo__load(count) + change);
+/* Store in the bucket whether it has an overflow chain. */
+static void publish_chain(const struct remo_table *table, uint32_t bucket) {
+    remo__store(table->own + bucket_at(table, bucket), table->first[bucket] != NONE);
 }
 
 static void link_item(void *ctx, const struct remo_structure_key *key, uint64_t offset) {
@@ -239,7 +239,7 @@ static void link_item(void *ctx, const struct remo_structure_key *key, uint64_t 
     uint32_t bucket = bucket_of(ctx, key), item = overflow_item(table, offset);
     table->next[item] = table->first[bucket];
     table->first[bucket] = item;
-    add_to_count(table, bucket, 1);
+    publish_chain(table, bucket);
 }
 
 static void unlink_item(void *ctx, const struct remo_structure_key *key, uint64_t offset) {
@@ -251,7 +251,7 @@ static void unlink_item(void *ctx, const struct remo_structure_key *key, uint64_
     while (*link != item)
         link = &table->next[*link];
     *link = table->next[item];
-    add_to_count(table, bucket, UINT64_MAX);
+    publish_chain(table, bucket);
     pthread_mutex_lock(&table->free_mutex);
     table->next[item] = table->free_first;
     table->free_first = item;
@@ -289,13 +289,18 @@ static int check_options(const struct remo_table_options *options) {
             "cannot open a table with slots_percent = %u and overflow_percent = %u: the maximum "
             "is %u",
             options->slots_percent, options->overflow_percent, PERCENT_MAX);
+    if ((uint32_t)options->lookups > REMO_TABLE_CALLS_ONLY)
+        return remo__fail(-EINVAL,
+                          "cannot open a table with lookups = %d: give REMO_TABLE_READS_FIRST or "
+                          "REMO_TABLE_CALLS_ONLY",
+                          (int)options->lookups);
     if (options->places > PLACES_MAX)
         return remo__fail(-EINVAL, "cannot open a table that remembers %u places: the maximum is %u",
                           options->places, PLACES_MAX);
     if (options->key_bytes_max > REMO_ITEM_BYTES_MAX || options->value_bytes_max > REMO_ITEM_BYTES_MAX)
         return 0; /* the structure refuses it */
     uint64_t bytes =
-        COUNT_BYTES + width * remo_structure_item_bytes(options->key_bytes_max, options->value_bytes_max);
+        CHAIN_BYTES + width * remo_structure_item_bytes(options->key_bytes_max, options->value_bytes_max);
     if (bytes > REMO_PLACE_BYTES_MAX)
         return remo__fail(-EINVAL,
                           "cannot open a table with buckets of %llu bytes: the maximum is %u; give a smaller "
@@ -326,7 +331,7 @@ static int set_layout(struct remo_table *table, const struct remo_table_options 
     table->buckets = (uint32_t)remo__max(buckets, 1);
     table->overflow_items = (uint32_t)overflow;
     table->item_bytes = remo_structure_item_bytes(options->key_bytes_max, options->value_bytes_max);
-    table->bucket_bytes = remo__align_up(COUNT_BYTES + table->width * table->item_bytes, REMO__CACHE_LINE);
+    table->bucket_bytes = remo__align_up(CHAIN_BYTES + table->width * table->item_bytes, REMO__CACHE_LINE);
     table->overflow_at = table->buckets * table->bucket_bytes;
     return 0;
 }
@@ -334,11 +339,13 @@ static int set_layout(struct remo_table *table, const struct remo_table_options 
 static int make_private(struct remo_table *table, const struct remo_table_options *options) {
     uint64_t places = remo__power_of_two_from(remo__max(options->places, PLACE_WAYS));
     table->place_mask = (uint32_t)(places - 1);
-    table->places = calloc(places, sizeof *table->places);
+    table->places =
+        aligned_alloc(REMO__CACHE_LINE, remo__align_up(places * sizeof *table->places, REMO__CACHE_LINE));
     table->first = malloc(table->buckets * sizeof *table->first);
     table->next = malloc((table->overflow_items + UINT64_C(1)) * sizeof *table->next);
     if (!table->places || !table->first || !table->next)
         return remo__fail(-ENOMEM, "no memory for a table of %u buckets", table->buckets);
+    memset((void *)table->places, 0, places * sizeof *table->places);
     for (uint32_t i = 0; i < table->buckets; i++)
         table->first[i] = NONE;
     for (uint32_t i = 0; i < table->overflow_items; i++)

@@ -116,7 +116,7 @@ static int sizes(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK(open_table(node, &options, &table) == 0);
     for (size_t bytes = 0; bytes <= options.value_bytes_max && remo_node_rank(node) == 0;
-         bytes += bytes < 70 ? 1 : 487) {
+         bytes += bytes < 70 ? 1 : 1289) {
         size_t key_bytes = 1 + bytes % KEY_BYTES, found_bytes = 0;
         fill(key, key_bytes, bytes);
         fill(value, bytes, bytes);
@@ -151,7 +151,7 @@ static int expect_cost(struct remo_table *table, uint64_t key, int expected_rc, 
                expected_rc);
     struct cost after = cost_of(table);
     CHECK_EQUAL(after.reads - before.reads, reads);
-    CHECK_EQUAL(after.writes - before.writes, expected_way == REMO_LOOKUP_BY_CALL);
+    CHECK_EQUAL(after.writes - before.writes, expected_way == REMO_LOOKUP_WAY_CALL);
     CHECK_EQUAL(after.atomics - before.atomics, 0);
     CHECK_EQUAL(way, expected_way);
     return 0;
@@ -160,19 +160,19 @@ static int expect_cost(struct remo_table *table, uint64_t key, int expected_rc, 
 /* Node 0 has one bucket of width 1. */
 static int costs_of_lookups(struct remo_table *table) {
     uint64_t first = key_of(table, 0, 0), second = key_of(table, 0, 1), third = key_of(table, 0, 2);
-    CHECK(expect_cost(table, first, -ENOENT, 1, REMO_LOOKUP_BY_READ) == 0);
+    CHECK(expect_cost(table, first, -ENOENT, 1, REMO_LOOKUP_WAY_READ) == 0);
     CHECK(put(table, first, 8, 1) == 0);
-    CHECK(expect_cost(table, first, 0, 1, REMO_LOOKUP_BY_READ) == 0);
-    CHECK(expect_cost(table, second, -ENOENT, 1, REMO_LOOKUP_BY_READ) == 0);
+    CHECK(expect_cost(table, first, 0, 1, REMO_LOOKUP_WAY_READ) == 0);
+    CHECK(expect_cost(table, second, -ENOENT, 1, REMO_LOOKUP_WAY_READ) == 0);
     CHECK(put(table, second, 8, 2) == 0);
-    CHECK(expect_cost(table, second, 0, 1, REMO_LOOKUP_BY_CALL) == 0);
-    CHECK(expect_cost(table, second, 0, 1, REMO_LOOKUP_BY_READ) == 0); /* at its place */
-    CHECK(expect_cost(table, third, -ENOENT, 1, REMO_LOOKUP_BY_CALL) == 0);
+    CHECK(expect_cost(table, second, 0, 1, REMO_LOOKUP_WAY_CALL) == 0);
+    CHECK(expect_cost(table, second, 0, 1, REMO_LOOKUP_WAY_READ) == 0); /* at its place */
+    CHECK(expect_cost(table, third, -ENOENT, 1, REMO_LOOKUP_WAY_CALL) == 0);
     CHECK_OK(remo_structure_delete(structure_of(table), &second, sizeof second));
-    CHECK(expect_cost(table, second, -ENOENT, 1, REMO_LOOKUP_BY_CALL) == 0); /* the place is free */
-    CHECK(expect_cost(table, second, -ENOENT, 1, REMO_LOOKUP_BY_READ) == 0);
+    CHECK(expect_cost(table, second, -ENOENT, 1, REMO_LOOKUP_WAY_CALL) == 0); /* the place is free */
+    CHECK(expect_cost(table, second, -ENOENT, 1, REMO_LOOKUP_WAY_READ) == 0);
     CHECK(put(table, key_of(table, 1, 0), 8, 3) == 0);
-    CHECK(expect_cost(table, key_of(table, 1, 0), 0, 0, REMO_LOOKUP_LOCAL) == 0);
+    CHECK(expect_cost(table, key_of(table, 1, 0), 0, 0, REMO_LOOKUP_WAY_LOCAL) == 0);
     return 0;
 }
 
@@ -196,7 +196,7 @@ static int costs(struct remo_node *node, void *ctx) {
     CHECK(open_table(node, &options, &table) == 0);
     if (remo_node_rank(node) == 1) {
         CHECK(put(table, key_of(table, 0, 0), 8, 1) == 0);
-        CHECK(expect_cost(table, key_of(table, 0, 0), 0, 0, REMO_LOOKUP_BY_CALL) == 0);
+        CHECK(expect_cost(table, key_of(table, 0, 0), 0, 0, REMO_LOOKUP_WAY_CALL) == 0);
     }
     return close_table(table);
 }
@@ -214,6 +214,7 @@ struct worker {
 
 /* Put a value made of one number, and check that lookups of the common keys return one number each. */
 static int work(struct worker *worker) {
+    uint64_t found_count = 0;
     for (uint64_t i = 0; i < ROUNDS; i++) {
         uint64_t key = 1 + (i * 7 + worker->number) % 16, value[10], found[10];
         size_t bytes = 0;
@@ -228,7 +229,10 @@ static int work(struct worker *worker) {
         CHECK(rc == 0 || rc == -ENOENT);
         for (uint32_t j = 1; j < 10 && rc == 0; j++)
             CHECK_EQUAL(found[j], found[0]);
+        CHECK(rc != 0 || bytes == sizeof found);
+        found_count += rc == 0;
     }
+    CHECK(found_count > ROUNDS / 4);
     return 0;
 }
 
@@ -376,6 +380,10 @@ static int mismatch(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_table_open(remo_node_root(node), "table", &options, &table));
     CHECK_SENTENCE(remo_channel_wait(remo_structure_channel(structure_of(table)), LONG_TIME), -EPROTO,
                    "table 10");
+    /* Nor may a node use its own share. */
+    uint64_t own = key_of(table, remo_node_rank(node), 0);
+    CHECK_CODE(lookup_rc(table, own), -EPROTO);
+    CHECK_CODE(remo_structure_put(structure_of(table), &own, sizeof own, &own, sizeof own), -EPROTO);
     return close_table(table);
 }
 
@@ -408,18 +416,35 @@ static int failing(struct remo_node *node, void *ctx) {
     return close_table(table);
 }
 
+/* An owner closes the table. */
+static int closing(struct remo_node *node, void *ctx) {
+    struct remo_table *table;
+    (void)ctx;
+    CHECK(open_table(node, NULL, &table) == 0);
+    uint64_t lost = key_of(table, 1, 0), own = key_of(table, 0, 0);
+    CHECK(put(table, lost, 8, 1) == 0);
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 1)
+        remo_table_close(table);
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0) {
+        int rc = 0;
+        while (rc == 0) /* until the close has arrived; ends at the timeout of the test */
+            rc = lookup_rc(table, lost);
+        CHECK_EQUAL(rc, -ENOTCONN);
+        CHECK_CODE(remo_structure_delete(structure_of(table), &lost, sizeof lost), -ENOTCONN);
+        CHECK(put(table, own, 8, 2) == 0);
+        remo_table_close(table);
+    }
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
 static const struct cluster_test tests[] = {
-    CLUSTER_TEST(widths, 3),
-    CLUSTER_TEST(sizes, 2),
-    CLUSTER_TEST(costs, 2),
-    CLUSTER_TEST(threads, 2),
-    CLUSTER_TEST(tasks, 2),
-    CLUSTER_TEST(full, 2),
-    CLUSTER_TEST(partitions, 3),
-    CLUSTER_TEST(bad_input, 1),
-    CLUSTER_TEST(mismatch, 2),
-    CLUSTER_TEST(failing, 3),
-    {0},
+    CLUSTER_TEST(widths, 3),     CLUSTER_TEST(sizes, 2),     CLUSTER_TEST(costs, 2),
+    CLUSTER_TEST(threads, 2),    CLUSTER_TEST(tasks, 2),     CLUSTER_TEST(full, 2),
+    CLUSTER_TEST(partitions, 3), CLUSTER_TEST(bad_input, 1), CLUSTER_TEST(mismatch, 2),
+    CLUSTER_TEST(failing, 3),    CLUSTER_TEST(closing, 2),   {0},
 };
 
 int main(int argc, char **argv) {
