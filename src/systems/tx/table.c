@@ -290,9 +290,7 @@ static int check_options(const struct remo_table_options *options) {
             "is %u",
             options->slots_percent, options->overflow_percent, PERCENT_MAX);
     if ((uint32_t)options->lookups > REMO_TABLE_CALLS_ONLY)
-        return remo__fail(-EINVAL,
-                          "cannot open a table with lookups = %d: give REMO_TABLE_READS_FIRST or "
-                          "REMO_TABLE_CALLS_ONLY",
+        return remo__fail(-EINVAL, "cannot open a table with lookups = %d: give a value of the enum",
                           (int)options->lookups);
     if (options->places > PLACES_MAX)
         return remo__fail(-EINVAL, "cannot open a table that remembers %u places: the maximum is %u",
