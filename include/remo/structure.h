@@ -16,8 +16,8 @@
  * Cost:    lookup = 1 read, and 1 more for each torn read, REMO_LOOKUP_READS_MAX reads at most. Then 1 call
  *          (rpc.h), if the reads neither find the key nor prove it absent, or if there is no place to read.
  *          Change = 1 call. Keys that this node owns: no network operation. In a task (task.h), a lookup on
- *          mapped memory (shm) prefetches the place and yields once before each read. A lookup takes about
- *          12 KiB of the stack.
+ *          mapped memory (shm) prefetches the place and yields once before each read. A lookup takes up to
+ *          24 KiB of the stack.
  * Order:   linearizable, for each key.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
  * Failure: if the owner has failed or left, its items are lost: -EHOSTDOWN. After -EHOSTDOWN, -ENOTCONN or

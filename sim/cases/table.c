@@ -29,42 +29,32 @@ static void choose_keys(struct table_state *s, const struct remo_table *table) {
             s->keys[i++] = key;
 }
 
-static void open_options(void *state, struct remo_node *node, uint32_t rank,
-                         const struct remo_table_options *options) {
+/* Each node has `slots_percent` slots per 100 keys, at least one bucket. */
+static void open_table(void *state, struct remo_node *node, uint32_t rank, uint32_t width,
+                       uint32_t slots_percent) {
     struct table_state *s = state;
-    sim_opened(remo_table_open(remo_node_root(node), "table", options, &s->tables[rank]), "open");
+    const struct remo_table_options options = {.capacity = 4,
+                                               .value_bytes_max = 8 * VALUE_WORDS,
+                                               .width = width,
+                                               .slots_percent = slots_percent,
+                                               .overflow_percent = 400,
+                                               .places = 4};
+    sim_opened(remo_table_open(remo_node_root(node), "table", &options, &s->tables[rank]), "open");
     sim_opened(remo_channel_wait(remo_structure_channel(remo_table_structure(s->tables[rank])), REMO_FOREVER),
                "wait");
     choose_keys(s, s->tables[rank]);
 }
 
-/* One bucket for each node. */
 static void open_narrow(void *state, struct remo_node *node, uint32_t rank) {
-    const struct remo_table_options options = {.capacity = 4,
-                                               .value_bytes_max = 8 * VALUE_WORDS,
-                                               .slots_percent = 1,
-                                               .overflow_percent = 400,
-                                               .places = 4};
-    open_options(state, node, rank, &options);
+    open_table(state, node, rank, 1, 1);
 }
 
 static void open_wide(void *state, struct remo_node *node, uint32_t rank) {
-    const struct remo_table_options options = {.capacity = 4,
-                                               .value_bytes_max = 8 * VALUE_WORDS,
-                                               .slots_percent = 1,
-                                               .overflow_percent = 400,
-                                               .places = 4,
-                                               .width = 2};
-    open_options(state, node, rank, &options);
+    open_table(state, node, rank, 2, 1);
 }
 
 static void open_buckets(void *state, struct remo_node *node, uint32_t rank) {
-    const struct remo_table_options options = {.capacity = 4,
-                                               .value_bytes_max = 8 * VALUE_WORDS,
-                                               .slots_percent = 100,
-                                               .overflow_percent = 200,
-                                               .places = 4};
-    open_options(state, node, rank, &options);
+    open_table(state, node, rank, 1, 100);
 }
 
 static void close_table(void *state, uint32_t rank) {
