@@ -86,6 +86,10 @@ void sim_lock_pair_body(void *state, uint32_t rank, uint32_t thread);
 /* ---- only the lock (lock_turns.c) ---- */
 /* Acquire and release, without data. */
 void sim_lock_take(struct lock_state *s, uint32_t rank, uint64_t timeout_ns);
+/* The same without a timeout; the grant must arrive before the node sends a reminder. */
+void sim_lock_take_soon(struct lock_state *s, uint32_t rank);
+/* On node SLOW: release the lock, while one of the operations is delayed beyond its timeout. */
+void sim_lock_release_delayed(struct lock_state *s);
 void sim_lock_take_after(void *state, uint32_t rank);
 /* Three turns of a node. */
 void sim_lock_turns_body(void *state, uint32_t rank, uint32_t thread);

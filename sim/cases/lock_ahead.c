@@ -64,16 +64,7 @@ static void known_slow_body(void *state, uint32_t rank, uint32_t thread) {
     }
     int rc = acquire_and_wait(s, SLOW, FOREVER);
     sim_require(rc == 0, "acquire: %d (%s)", rc, remo_last_error());
-    sim_delay(SLOW, sim_choose(3), 1);
-    do {
-        rc = remo_lock_release(s->locks[SLOW], 0, REMO_FENCE_PAIR);
-        if (rc == -EAGAIN && sim_choose(2) == 0)
-            sim_delay_end();
-    } while (rc == -EAGAIN);
-    sim_require(rc == 0 || (rc == -ETIMEDOUT && sim_delay_hit()), "release: %d (%s)", rc, remo_last_error());
-    for (uint32_t turns = sim_choose(40); turns > 0; turns--)
-        sim_point("before the operation takes effect");
-    sim_delay_end();
+    sim_lock_release_delayed(s);
 }
 
 static void known_slow_after(void *state, uint32_t rank) {
@@ -126,9 +117,7 @@ static void half_body(void *state, uint32_t rank, uint32_t thread) {
     (void)thread;
     if (rank == 1) {
         sim_until(sim_lock_is_posed, s, "wait until node 2 holds the lock");
-        uint64_t begin_ns = remo__now_ns();
-        sim_lock_take(s, rank, FOREVER);
-        sim_require(remo__now_ns() - begin_ns < REMO__LOCK_REMIND_NS, "the grant waited for a reminder");
+        sim_lock_take_soon(s, rank);
     }
     if (rank != SLOW)
         return;

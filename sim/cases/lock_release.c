@@ -2,7 +2,7 @@
  * Node SLOW releases, while all nodes are up. A release that returns -EAGAIN leaves the lock held. */
 #include "sim/cases/lock.h"
 
-static void release_delayed(struct lock_state *s) {
+void sim_lock_release_delayed(struct lock_state *s) {
     int rc;
     sim_delay(SLOW, sim_choose(3), 1);
     do {
@@ -27,7 +27,7 @@ static void slow_pair_body(void *state, uint32_t rank, uint32_t thread) {
     sim_lock_enter(s, SLOW);
     (void)sim_lock_increment(s, SLOW, HOME, false);
     sim_lock_leave(s, SLOW);
-    release_delayed(s);
+    sim_lock_release_delayed(s);
 }
 
 static void slow_pair_after(void *state, uint32_t rank) {
