@@ -33,6 +33,7 @@ static const struct {
     {"queue", "it is made of atomics of the network"},
     {"kv", "its locks are made of atomics of the network"},
     {"table", "its owner answers calls"},
+    {"tx", "owners answer calls"},
     {"task", "its cases use atomics and locks"},
     {"collective", "every node reads blocks that the CPU of another node wrote"},
 };

@@ -1,4 +1,4 @@
-/* oracle.c - sequential specifications of a word, a bounded queue and one key of a map (oracle.h).
+/* oracle.c - sequential specifications of a word, a bounded queue, one key of a map, and transactions (oracle.h).
  * A step returns whether the recorded result is possible in the given state. */
 #include "sim/oracle.h"
 
@@ -139,3 +139,52 @@ static void map_print(const struct call *call, char *text, size_t cap) {
 }
 
 const struct oracle oracle_map = {"map", sizeof(struct map_state), map_init, map_step, map_print};
+
+/* ---- transactions on a few keys ---- */
+
+struct tx_state {
+    uint8_t there[ORACLE_KEYS], value[ORACLE_KEYS];
+};
+
+static void tx_init(void *state, uint64_t key) {
+    (void)key;
+    memset(state, 0, sizeof(struct tx_state));
+}
+
+/* Apply one step, and return its {outcome:8, value:8}. */
+static uint64_t tx_apply(struct tx_state *keys, uint64_t step) {
+    uint64_t kind = step >> 12 & 15, key = step >> 8 & (ORACLE_KEYS - 1), value = step & 255;
+    bool there = keys->there[key];
+    if (kind == TX_INSERT && there)
+        return TX_PRESENT << 8;
+    if (!there && kind != TX_INSERT && kind != TX_PUT)
+        return TX_ABSENT << 8;
+    if (kind == TX_READ)
+        return TX_DONE << 8 | keys->value[key];
+    keys->there[key] = kind != TX_DELETE;
+    keys->value[key] = kind != TX_DELETE ? (uint8_t)value : 0;
+    return TX_DONE << 8;
+}
+
+static bool tx_step(void *state, const struct call *call) {
+    uint64_t result = 0;
+    for (uint32_t shift = 0; shift < 64 && (call->argument >> shift & 0xffff) != 0; shift += 16)
+        result |= tx_apply(state, call->argument >> shift & 0xffff) << shift;
+    return !ended(call) || result == call->result;
+}
+
+static void tx_print(const struct call *call, char *text, size_t cap) {
+    static const char *const names[] = {"", "read", "insert", "update", "put", "delete"};
+    static const char *const outcomes[] = {"", " absent", " present"};
+    size_t used = (size_t)snprintf(text, cap, "transaction");
+    for (uint32_t shift = 0; shift < 64 && (call->argument >> shift & 0xffff) != 0 && used < cap;
+         shift += 16) {
+        uint64_t step = call->argument >> shift, result = call->result >> shift;
+        used += (size_t)snprintf(text + used, cap - used, ", %s(%llu, %llu) = %llu%s",
+                                 names[(step >> 12 & 15) % 6], (unsigned long long)(step >> 8 & 15),
+                                 (unsigned long long)(step & 255), (unsigned long long)(result & 255),
+                                 outcomes[(result >> 8 & 255) % 3]);
+    }
+}
+
+const struct oracle oracle_tx = {"transactions", sizeof(struct tx_state), tx_init, tx_step, tx_print};

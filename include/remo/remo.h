@@ -23,4 +23,5 @@
 #include <remo/structure.h>
 #include <remo/table.h>
 #include <remo/task.h>
+#include <remo/tx.h>
 #include <remo/version.h>

@@ -27,7 +27,7 @@
 
 #ifdef REMO_SIM_SMALL
 #define REMO__RPC_RING_BYTES 512u
-#define REMO__RPC_DATA_MAX 64u
+#define REMO__RPC_DATA_MAX 192u
 #else
 #define REMO__RPC_RING_BYTES (64u << 10)
 #define REMO__RPC_DATA_MAX 4096u /* REMO_RPC_BYTES_MAX */

@@ -14,7 +14,10 @@
 #include "base/bits.h"
 #include "channel/remote.h"
 
-#define REMO__ITEM_VALID UINT64_C(1)       /* a state; 0: free */
+/* States: free is 0. Valid, and also locked: a transaction is changing it. Locked, and not valid: reserved for
+ * a key that a transaction inserts. The key is still absent, and the seal is that of the new item. */
+#define REMO__ITEM_VALID UINT64_C(1)
+#define REMO__ITEM_LOCKED UINT64_C(2)
 #define REMO__ITEM_VERSION UINT64_C(0x100) /* one version, in a head */
 #define REMO__ITEM_STATE UINT64_C(0xff)    /* the bits of the state, in a head */
 #define REMO__ITEM_SEAL_AT 8u              /* offsets in an item */
@@ -31,7 +34,11 @@ static inline size_t remo__item_value_at(size_t key_bytes) {
 }
 
 static inline bool remo__item_is_valid(uint64_t head) {
-    return (head & REMO__ITEM_STATE) == REMO__ITEM_VALID;
+    return (head & REMO__ITEM_VALID) != 0;
+}
+
+static inline bool remo__item_is_free(uint64_t head) {
+    return (head & REMO__ITEM_STATE) == 0;
 }
 
 /* Return the seal of `bytes` of sizes, key and value, for the version of the head. */

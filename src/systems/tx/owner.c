@@ -6,7 +6,7 @@
 
 /* ---- items of this node's share ---- */
 
-/* Return whether the item at `at` has the key; the head is valid. */
+/* Return whether the item at `at` has the key; it is not free. */
 static bool has_key(const char *at, const struct remo_structure_key *key) {
     const char *there = at + REMO__ITEM_KEY_AT, *here = key->data;
     size_t left = key->bytes;
@@ -28,7 +28,7 @@ static bool has_key(const char *at, const struct remo_structure_key *key) {
 enum remo_item_state remo_item_state_of(const struct remo_structure *structure,
                                         const struct remo_structure_key *key, uint64_t offset) {
     const char *at = structure->own + offset;
-    if (!remo__item_is_valid(remo__load(at)))
+    if (remo__item_is_free(remo__load(at)))
         return REMO_ITEM_FREE;
     return has_key(at, key) ? REMO_ITEM_MATCHES : REMO_ITEM_OTHER;
 }
@@ -52,10 +52,10 @@ static uint64_t write_item(char *at, const struct remo_structure_key *key, const
     return head;
 }
 
-/* Copy the value of the item that find has returned. Returns false if the item is damaged: only this thread
- * may change it now, so a wrong seal is not a torn read. */
+/* Copy the value of an item that has the key. Returns false if the item is damaged: only this thread may change
+ * it now, so a wrong seal is not a torn read. */
 static bool copy_value(const struct remo_structure *structure, const struct remo_structure_key *key,
-                       const char *at, void *found, size_t cap, size_t *ret_bytes) {
+                       const char *at, struct remo__owner_found *found) {
     uint64_t sizes = remo__load(at + REMO__ITEM_SIZES_AT), is = 0;
     char image[REMO__ITEM_IMAGE_BYTES_MAX];
     size_t bytes = sizes >> 32, value_at = remo__item_value_at(key->bytes) - REMO__ITEM_SIZES_AT;
@@ -65,15 +65,15 @@ static bool copy_value(const struct remo_structure *structure, const struct remo
     remo__copy_from(image, at + REMO__ITEM_SIZES_AT, sealed_bytes);
     memcpy(&is, image, sizeof is);
     if (is != sizes
-        || remo__item_seal(remo__load(at), image, sealed_bytes) != remo__load(at + REMO__ITEM_SEAL_AT))
+        || remo__item_seal(found->item.head, image, sealed_bytes) != remo__load(at + REMO__ITEM_SEAL_AT))
         return false;
-    if (bytes > 0 && cap > 0)
-        memcpy(found, image + value_at, remo__min(bytes, cap));
-    *ret_bytes = bytes;
+    if (bytes > 0 && found->cap > 0)
+        memcpy(found->value, image + value_at, remo__min(bytes, found->cap));
+    found->value_bytes = bytes;
     return true;
 }
 
-/* ---- operations, for a key whose group is locked ---- */
+/* ---- steps of a change, for a key whose group is locked ---- */
 
 /* Return whether an offset that a function of the type has returned is that of an item in the share. */
 static bool is_item(const struct remo_structure *structure, uint64_t offset) {
@@ -81,63 +81,113 @@ static bool is_item(const struct remo_structure *structure, uint64_t offset) {
            && remo__region_contains(structure->share, structure->rank, offset, structure->item_bytes);
 }
 
-static enum remo__item_answer insert(struct remo_structure *structure, const struct remo_structure_key *key,
-                                     const void *value, size_t value_bytes, uint64_t *ret_offset) {
+struct remo__structure_group *remo__owner_group(struct remo_structure *structure,
+                                                const struct remo_structure_key *key) {
+    return &structure->groups[structure->type->group(structure->ctx, key) % REMO__STRUCTURE_GROUPS];
+}
+
+bool remo__owner_search(struct remo_structure *structure, const struct remo_structure_key *key,
+                        uint64_t *ret_offset) {
+    *ret_offset = structure->type->find(structure->ctx, key);
+    return *ret_offset == REMO_STRUCTURE_NOWHERE || is_item(structure, *ret_offset);
+}
+
+void remo__owner_lock(struct remo_structure *structure, uint64_t offset) {
+    char *at = structure->own + offset;
+    remo__store(at, remo__load(at) | REMO__ITEM_LOCKED);
+}
+
+enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
+                                           const struct remo_structure_key *key, const void *value,
+                                           size_t value_bytes, uint64_t *ret_offset) {
     if (structure->type->make(structure->ctx, key, ret_offset) != 0)
         return REMO__ANSWER_NO_ROOM;
     if (!is_item(structure, *ret_offset))
         return REMO__ANSWER_MALFORMED;
     char *at = structure->own + *ret_offset;
     uint64_t head = write_item(at, key, value, value_bytes);
+    remo__store(at, (head & ~REMO__ITEM_STATE) | REMO__ITEM_LOCKED);
     structure->type->link(structure->ctx, key, *ret_offset);
-    remo__store(at, head);
     return REMO__ANSWER_DONE;
 }
 
-static void delete_item(struct remo_structure *structure, const struct remo_structure_key *key,
-                        uint64_t offset) {
+void remo__owner_complete(struct remo_structure *structure, const struct remo_structure_key *key,
+                          uint64_t offset) {
+    char *at = structure->own + offset;
+    remo__store(at, (remo__load(at) & ~REMO__ITEM_STATE) | REMO__ITEM_VALID);
+    remo__owner_group(structure, key)->changes++;
+}
+
+void remo__owner_release(struct remo_structure *structure, const struct remo_structure_key *key,
+                         uint64_t offset) {
     char *at = structure->own + offset;
     remo__store(at, (remo__load(at) & ~REMO__ITEM_STATE) + REMO__ITEM_VERSION);
     structure->type->unlink(structure->ctx, key, offset);
 }
 
+void remo__owner_replace(struct remo_structure *structure, const struct remo_structure_key *key,
+                         uint64_t offset, const void *value, size_t value_bytes) {
+    char *at = structure->own + offset;
+    remo__store(at, write_item(at, key, value, value_bytes));
+}
+
+void remo__owner_delete(struct remo_structure *structure, const struct remo_structure_key *key,
+                        uint64_t offset) {
+    remo__owner_release(structure, key, offset);
+    remo__owner_group(structure, key)->changes++;
+}
+
+/* ---- operations, for a key whose group is locked ---- */
+
+static enum remo__item_answer insert(struct remo_structure *structure, const struct remo_structure_key *key,
+                                     const void *value, size_t value_bytes) {
+    uint64_t offset;
+    enum remo__item_answer answer = remo__owner_reserve(structure, key, value, value_bytes, &offset);
+    if (answer == REMO__ANSWER_DONE)
+        remo__owner_complete(structure, key, offset);
+    return answer;
+}
+
+static enum remo__item_answer look_up(const struct remo_structure *structure,
+                                      const struct remo_structure_key *key, struct remo__owner_found *found) {
+    const char *at = structure->own + found->item.offset;
+    found->item.head = remo__load(at);
+    return copy_value(structure, key, at, found) ? REMO__ANSWER_DONE : REMO__ANSWER_MALFORMED;
+}
+
 static enum remo__item_answer execute(struct remo_structure *structure, enum remo__item_op op,
                                       const struct remo_structure_key *key, const void *value,
-                                      size_t value_bytes, uint64_t *ret_offset, void *found, size_t cap,
-                                      size_t *ret_found_bytes) {
-    uint64_t offset = structure->type->find(structure->ctx, key);
+                                      size_t value_bytes, struct remo__owner_found *found) {
+    uint64_t offset;
+    if (!remo__owner_search(structure, key, &offset))
+        return REMO__ANSWER_MALFORMED;
     bool is_present = offset != REMO_STRUCTURE_NOWHERE;
-    *ret_offset = offset;
+    found->item.offset = offset;
     if (op == REMO__ITEM_INSERT && is_present)
         return REMO__ANSWER_PRESENT;
     if (op == REMO__ITEM_INSERT || (op == REMO__ITEM_PUT && !is_present))
-        return insert(structure, key, value, value_bytes, ret_offset);
+        return insert(structure, key, value, value_bytes);
     if (!is_present)
         return REMO__ANSWER_ABSENT;
-    if (!is_item(structure, offset))
-        return REMO__ANSWER_MALFORMED;
     if (op == REMO__ITEM_LOOKUP)
-        return copy_value(structure, key, structure->own + offset, found, cap, ret_found_bytes)
-                   ? REMO__ANSWER_DONE
-                   : REMO__ANSWER_MALFORMED;
+        return look_up(structure, key, found);
     if (op == REMO__ITEM_DELETE)
-        delete_item(structure, key, offset);
+        remo__owner_delete(structure, key, offset);
     else
-        remo__store(structure->own + offset, write_item(structure->own + offset, key, value, value_bytes));
+        remo__owner_replace(structure, key, offset, value, value_bytes);
     return REMO__ANSWER_DONE;
 }
 
 enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enum remo__item_op op,
                                            const struct remo_structure_key *key, const void *value,
-                                           size_t value_bytes, uint64_t *ret_offset, void *found, size_t cap,
-                                           size_t *ret_found_bytes) {
-    uint32_t group = structure->type->group(structure->ctx, key) % REMO__STRUCTURE_GROUPS;
-    pthread_mutex_lock(&structure->groups[group].mutex);
-    enum remo__item_answer answer =
-        execute(structure, op, key, value, value_bytes, ret_offset, found, cap, ret_found_bytes);
+                                           size_t value_bytes, struct remo__owner_found *ret_found) {
+    struct remo__structure_group *group = remo__owner_group(structure, key);
+    pthread_mutex_lock(&group->mutex);
+    enum remo__item_answer answer = execute(structure, op, key, value, value_bytes, ret_found);
+    ret_found->item.changes = group->changes;
     if (op != REMO__ITEM_LOOKUP)
         remo__mapped_fence(); /* place the change before this thread, or a caller, reads what others change */
-    pthread_mutex_unlock(&structure->groups[group].mutex);
+    pthread_mutex_unlock(&group->mutex);
     return answer;
 }
 
@@ -169,19 +219,17 @@ int remo__owner_handle(void *ctx, const struct remo_rpc_request *request) {
     const char *value;
     char copy[sizeof header
               + REMO_ITEM_BYTES_MAX]; /* of the request: the caller could change it in its ring */
-    char reply[REMO__ITEM_REPLY_BYTES + REMO_ITEM_BYTES_MAX];
-    uint64_t offset;
-    size_t found_bytes = 0;
+    char reply[sizeof(struct remo__item_reply) + REMO_ITEM_BYTES_MAX];
+    struct remo__owner_found found = {.value = reply + sizeof found.item, .cap = REMO_ITEM_BYTES_MAX};
     if (request->bytes > sizeof copy)
         return REMO__ANSWER_MALFORMED;
     memcpy(copy, request->data, request->bytes);
     if (!remo__owner_decode(structure, copy, request->bytes, &header, &key, &value))
         return REMO__ANSWER_MALFORMED;
     enum remo__item_answer answer =
-        remo__owner_execute(structure, header.op, &key, value, header.value_bytes, &offset,
-                            reply + REMO__ITEM_REPLY_BYTES, REMO_ITEM_BYTES_MAX, &found_bytes);
-    if (header.op != REMO__ITEM_LOOKUP || answer != REMO__ANSWER_DONE)
+        remo__owner_execute(structure, header.op, &key, value, header.value_bytes, &found);
+    if (header.op != REMO__ITEM_LOOKUP || answer == REMO__ANSWER_MALFORMED)
         return answer;
-    memcpy(reply, &offset, sizeof offset);
-    return remo_rpc_reply(request, answer, reply, REMO__ITEM_REPLY_BYTES + found_bytes);
+    memcpy(reply, &found.item, sizeof found.item);
+    return remo_rpc_reply(request, answer, reply, sizeof found.item + found.value_bytes);
 }

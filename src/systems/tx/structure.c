@@ -140,7 +140,7 @@ enum remo_item_state remo_item_read(const struct remo_structure *structure,
     uint64_t header[REMO_ITEM_HEADER_BYTES / 8];
     memcpy(header, item, sizeof header);
     uint64_t head = header[0], seal = header[1], sizes = header[2];
-    if (!remo__item_is_valid(head))
+    if (remo__item_is_free(head))
         return REMO_ITEM_FREE;
     size_t key_bytes = (uint32_t)sizes, value_bytes = sizes >> 32;
     if (key_bytes > structure->key_bytes_max || value_bytes > structure->value_bytes_max)
@@ -151,6 +151,8 @@ enum remo_item_state remo_item_read(const struct remo_structure *structure,
         return REMO_ITEM_TORN;
     if (key_bytes != key->bytes || memcmp(item + REMO__ITEM_KEY_AT, key->data, key_bytes) != 0)
         return REMO_ITEM_OTHER;
+    if (!remo__item_is_valid(head))
+        return REMO_ITEM_TORN; /* a transaction is inserting the key: its owner knows when */
     *ret_item = (struct remo_item){.offset = offset,
                                    .head = head,
                                    .key = item + REMO__ITEM_KEY_AT,
@@ -172,10 +174,6 @@ static int check_key(const struct remo_structure *structure, const void *key, si
     return 0;
 }
 
-static struct remo_structure_key key_of(const void *key, size_t key_bytes) {
-    return (struct remo_structure_key){.data = key, .bytes = key_bytes, .hash = XXH3_64bits(key, key_bytes)};
-}
-
 static int find_owner(const struct remo_structure *structure, const struct remo_structure_key *key,
                       uint32_t *ret_owner) {
     uint32_t owner = structure->type->owner(structure->ctx, key);
@@ -187,6 +185,16 @@ static int find_owner(const struct remo_structure *structure, const struct remo_
                           remo_channel_name(structure->share->channel), owner);
     *ret_owner = owner;
     return 0;
+}
+
+int remo__structure_key(const struct remo_structure *structure, const void *key, size_t key_bytes,
+                        struct remo_structure_key *ret_key, uint32_t *ret_owner) {
+    int rc = check_key(structure, key, key_bytes);
+    if (rc != 0)
+        return rc;
+    *ret_key =
+        (struct remo_structure_key){.data = key, .bytes = key_bytes, .hash = XXH3_64bits(key, key_bytes)};
+    return find_owner(structure, ret_key, ret_owner);
 }
 
 static int result_of(const struct remo_structure *structure, enum remo__item_answer answer) {
@@ -245,26 +253,38 @@ static int call(struct remo_structure *structure, uint32_t owner, enum remo__ite
     return 0;
 }
 
+/* Set the result of an owner's answer. */
+static int return_found(const struct remo_structure *structure, enum remo__item_answer answer,
+                        const struct remo__item_reply *item, struct remo__evidence *ret_evidence) {
+    if (answer == REMO__ANSWER_DONE)
+        *ret_evidence =
+            (struct remo__evidence){.proof = REMO__PROOF_HEAD, .offset = item->offset, .word = item->head};
+    else if (answer == REMO__ANSWER_ABSENT)
+        *ret_evidence = (struct remo__evidence){.proof = REMO__PROOF_CHANGES, .word = item->changes};
+    return result_of(structure, answer);
+}
+
 static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
                           const struct remo_structure_key *key, void *value, size_t cap,
-                          size_t *ret_value_bytes) {
-    char reply[REMO__ITEM_REPLY_BYTES + REMO_ITEM_BYTES_MAX];
+                          size_t *ret_value_bytes, struct remo__evidence *ret_evidence) {
+    struct remo__item_reply item = {0};
+    char reply[sizeof item + REMO_ITEM_BYTES_MAX];
     size_t reply_bytes = 0;
     enum remo__item_answer answer;
-    uint64_t offset;
     int rc =
         call(structure, owner, REMO__ITEM_LOOKUP, key, NULL, 0, reply, sizeof reply, &reply_bytes, &answer);
     if (rc != 0)
         return rc;
-    if (answer == REMO__ANSWER_DONE && reply_bytes < sizeof offset)
+    if (reply_bytes < sizeof item)
         answer = REMO__ANSWER_MALFORMED;
-    if (answer != REMO__ANSWER_DONE)
-        return result_of(structure, answer);
-    memcpy(&offset, reply, sizeof offset);
+    else
+        memcpy(&item, reply, sizeof item);
+    rc = return_found(structure, answer, &item, ret_evidence);
+    if (rc != 0)
+        return rc;
     if (structure->type->learn)
-        structure->type->learn(structure->ctx, key, owner, offset);
-    return return_value(reply + REMO__ITEM_REPLY_BYTES, reply_bytes - REMO__ITEM_REPLY_BYTES, value, cap,
-                        ret_value_bytes);
+        structure->type->learn(structure->ctx, key, owner, item.offset);
+    return return_value(reply + sizeof item, reply_bytes - sizeof item, value, cap, ret_value_bytes);
 }
 
 /* ---- lookups ---- */
@@ -301,7 +321,7 @@ static bool is_within(const struct remo_item *item, const char *data, size_t byt
  * ended. */
 static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
                            const struct remo_structure_key *key, void *value, size_t cap,
-                           size_t *ret_value_bytes) {
+                           size_t *ret_value_bytes, bool hashes, struct remo__evidence *ret_evidence) {
     char data[REMO_PLACE_BYTES_MAX] __attribute__((aligned(REMO__CACHE_LINE)));
     for (uint32_t i = 0; i < REMO_LOOKUP_READS_MAX; i++) {
         struct remo_structure_place place;
@@ -315,8 +335,15 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
         case REMO_LOOKUP_FOUND:
             if (!is_within(&item, data, place.bytes))
                 return 1;
+            *ret_evidence =
+                (struct remo__evidence){.proof = REMO__PROOF_HEAD, .offset = item.offset, .word = item.head};
             return return_value(item.value, item.value_bytes, value, cap, ret_value_bytes);
-        case REMO_LOOKUP_ABSENT: return result_of(structure, REMO__ANSWER_ABSENT);
+        case REMO_LOOKUP_ABSENT:
+            *ret_evidence = (struct remo__evidence){
+                .proof = REMO__PROOF_PLACE, .offset = place.offset, .bytes = (uint32_t)place.bytes};
+            if (hashes)
+                ret_evidence->word = XXH3_64bits(data, place.bytes);
+            return result_of(structure, REMO__ANSWER_ABSENT);
         case REMO_LOOKUP_ELSEWHERE: return 1;
         case REMO_LOOKUP_TORN: break;
         }
@@ -324,50 +351,59 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
     return 1;
 }
 
-/* Return 0 if this node may use its share: not if a peer has opened another object under the name. */
-static int check_share(const struct remo_structure *structure) {
+int remo__structure_check_share(const struct remo_structure *structure) {
     struct remo__ref ref;
     return remo__region_find(structure->share, structure->rank, 0, &ref);
 }
 
 static int lookup_local(struct remo_structure *structure, const struct remo_structure_key *key, void *value,
-                        size_t cap, size_t *ret_value_bytes) {
-    char found[REMO_ITEM_BYTES_MAX];
-    uint64_t offset;
-    size_t bytes = 0;
-    int rc = check_share(structure);
+                        size_t cap, size_t *ret_value_bytes, struct remo__evidence *ret_evidence) {
+    char copy[REMO_ITEM_BYTES_MAX];
+    struct remo__owner_found found = {.value = copy, .cap = sizeof copy};
+    int rc = remo__structure_check_share(structure);
     if (rc != 0)
         return rc;
-    enum remo__item_answer answer =
-        remo__owner_execute(structure, REMO__ITEM_LOOKUP, key, NULL, 0, &offset, found, sizeof found, &bytes);
-    if (answer != REMO__ANSWER_DONE)
-        return result_of(structure, answer);
-    return return_value(found, bytes, value, cap, ret_value_bytes);
+    enum remo__item_answer answer = remo__owner_execute(structure, REMO__ITEM_LOOKUP, key, NULL, 0, &found);
+    rc = return_found(structure, answer, &found.item, ret_evidence);
+    return rc != 0 ? rc : return_value(copy, found.value_bytes, value, cap, ret_value_bytes);
+}
+
+int remo__structure_find(struct remo_structure *structure, uint32_t owner,
+                         const struct remo_structure_key *key, void *value, size_t cap,
+                         size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
+                         struct remo__evidence *ret_evidence) {
+    struct remo__evidence unused;
+    struct remo__evidence *evidence = ret_evidence ? ret_evidence : &unused;
+    *ret_way = REMO_LOOKUP_WAY_LOCAL;
+    if (owner == structure->rank)
+        return lookup_local(structure, key, value, cap, ret_value_bytes, evidence);
+    *ret_way = REMO_LOOKUP_WAY_READ;
+    int rc =
+        lookup_by_reads(structure, owner, key, value, cap, ret_value_bytes, ret_evidence != NULL, evidence);
+    if (rc != 1)
+        return rc;
+    *ret_way = REMO_LOOKUP_WAY_CALL;
+    return lookup_by_call(structure, owner, key, value, cap, ret_value_bytes, evidence);
+}
+
+int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
+                                  const struct remo_structure_key *key, struct remo__evidence *ret_evidence) {
+    size_t bytes;
+    return owner == structure->rank ? lookup_local(structure, key, NULL, 0, &bytes, ret_evidence)
+                                    : lookup_by_call(structure, owner, key, NULL, 0, &bytes, ret_evidence);
 }
 
 int remo_structure_lookup(struct remo_structure *structure, const void *key, size_t key_bytes, void *value,
                           size_t cap, size_t *ret_value_bytes, enum remo_lookup_way *ret_way) {
-    int rc = check_key(structure, key, key_bytes);
+    struct remo_structure_key wanted;
+    uint32_t owner;
+    int rc = remo__structure_key(structure, key, key_bytes, &wanted, &owner);
     if (rc == 0 && !value && cap > 0)
         rc = remo__fail(-EINVAL, "cannot look a key up: `value` is NULL, and `cap` is not 0");
     if (rc != 0)
         return rc;
-    struct remo_structure_key wanted = key_of(key, key_bytes);
-    uint32_t owner;
-    rc = find_owner(structure, &wanted, &owner);
-    if (rc != 0)
-        return rc;
-    enum remo_lookup_way way = REMO_LOOKUP_WAY_LOCAL;
-    if (owner == structure->rank) {
-        rc = lookup_local(structure, &wanted, value, cap, ret_value_bytes);
-    } else {
-        way = REMO_LOOKUP_WAY_READ;
-        rc = lookup_by_reads(structure, owner, &wanted, value, cap, ret_value_bytes);
-        if (rc == 1) {
-            way = REMO_LOOKUP_WAY_CALL;
-            rc = lookup_by_call(structure, owner, &wanted, value, cap, ret_value_bytes);
-        }
-    }
+    enum remo_lookup_way way;
+    rc = remo__structure_find(structure, owner, &wanted, value, cap, ret_value_bytes, &way, NULL);
     if (ret_way)
         *ret_way = way;
     return rc;
@@ -375,29 +411,32 @@ int remo_structure_lookup(struct remo_structure *structure, const void *key, siz
 
 /* ---- changes ---- */
 
+int remo__structure_check_value(const struct remo_structure *structure, const void *value,
+                                size_t value_bytes) {
+    if (!value && value_bytes > 0)
+        return remo__fail(-EINVAL, "cannot change a key: `value` is NULL, and `value_bytes` is not 0");
+    if (value_bytes > structure->value_bytes_max)
+        return remo__fail(-EMSGSIZE, "cannot use a value of %zu bytes: %s has value_bytes_max = %u",
+                          value_bytes, remo_channel_name(structure->share->channel),
+                          structure->value_bytes_max);
+    return 0;
+}
+
 static int change(struct remo_structure *structure, enum remo__item_op op, const void *key, size_t key_bytes,
                   const void *value, size_t value_bytes) {
-    int rc = check_key(structure, key, key_bytes);
-    if (rc == 0 && !value && value_bytes > 0)
-        rc = remo__fail(-EINVAL, "cannot change a key: `value` is NULL, and `value_bytes` is not 0");
-    if (rc == 0 && value_bytes > structure->value_bytes_max)
-        rc =
-            remo__fail(-EMSGSIZE, "cannot use a value of %zu bytes: %s has value_bytes_max = %u", value_bytes,
-                       remo_channel_name(structure->share->channel), structure->value_bytes_max);
-    if (rc != 0)
-        return rc;
-    struct remo_structure_key wanted = key_of(key, key_bytes);
-    enum remo__item_answer answer;
+    struct remo_structure_key wanted;
     uint32_t owner;
-    rc = find_owner(structure, &wanted, &owner);
+    int rc = remo__structure_key(structure, key, key_bytes, &wanted, &owner);
+    if (rc == 0)
+        rc = remo__structure_check_value(structure, value, value_bytes);
     if (rc != 0)
         return rc;
+    enum remo__item_answer answer;
     if (owner == structure->rank) {
-        uint64_t offset;
-        rc = check_share(structure);
-        if (rc != 0)
-            return rc;
-        answer = remo__owner_execute(structure, op, &wanted, value, value_bytes, &offset, NULL, 0, NULL);
+        struct remo__owner_found found = {0};
+        rc = remo__structure_check_share(structure);
+        if (rc == 0)
+            answer = remo__owner_execute(structure, op, &wanted, value, value_bytes, &found);
     } else {
         rc = call(structure, owner, op, &wanted, value, value_bytes, NULL, 0, NULL, &answer);
     }

@@ -41,15 +41,42 @@ enum remo__item_answer {
     REMO__ANSWER_MALFORMED
 };
 
-/* A request: this header, the key, the value. A reply to a lookup: the item's offset, then its value. */
+/* A request: this header, the key, the value. */
 struct remo__item_request {
     uint32_t op;
     uint16_t key_bytes, value_bytes;
 };
-#define REMO__ITEM_REPLY_BYTES 8u /* before the value */
+
+/* A reply to a lookup: this header, and the value if the key is present. */
+struct remo__item_reply {
+    uint64_t offset, head; /* of the item */
+    uint64_t changes;      /* of the group: inserts and deletes so far */
+};
+
+/* What the owner's search of a key has found. The caller sets `value` and `cap`. */
+struct remo__owner_found {
+    struct remo__item_reply item;
+    void *value; /* at most `cap` bytes are copied */
+    size_t cap, value_bytes;
+};
+
+/* What a lookup has proved. A transaction checks it later to learn whether it has been true since. */
+enum remo__proof {
+    REMO__PROOF_NONE,
+    REMO__PROOF_HEAD,   /* present: the item at `offset` has the head `word` */
+    REMO__PROOF_PLACE,  /* absent: XXH3 of the `bytes` bytes at `offset` is `word` */
+    REMO__PROOF_CHANGES /* absent: `word` is `changes` of the owner's reply */
+};
+
+struct remo__evidence {
+    enum remo__proof proof;
+    uint32_t bytes;
+    uint64_t offset, word;
+};
 
 struct remo__structure_group {
     pthread_mutex_t mutex;
+    uint64_t changes; /* inserts and deletes, under the mutex */
 } REMO__CACHE_ALIGNED;
 
 struct remo_structure {
@@ -68,15 +95,59 @@ struct remo_structure {
 
 /* ---- owner.c ---- */
 
-/* Execute an operation on a key of this node. A lookup copies at most `cap` bytes of the value to `found`.
- * *ret_offset is the place of the item; *ret_found_bytes the length of its value. */
+/* Execute an operation on a key of this node. */
 enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enum remo__item_op op,
                                            const struct remo_structure_key *key, const void *value,
-                                           size_t value_bytes, uint64_t *ret_offset, void *found, size_t cap,
-                                           size_t *ret_found_bytes);
+                                           size_t value_bytes, struct remo__owner_found *ret_found);
 /* Decode a request. Returns false if it is malformed, or the key has another owner. */
 bool remo__owner_decode(const struct remo_structure *structure, const void *request, size_t bytes,
                         struct remo__item_request *ret_header, struct remo_structure_key *ret_key,
                         const char **ret_value);
 /* The handler of calls; `ctx` is the structure. */
 int remo__owner_handle(void *ctx, const struct remo_rpc_request *request);
+
+/* The steps of a change that is part of a transaction, while the mutex of the key's group is held. */
+struct remo__structure_group *remo__owner_group(struct remo_structure *structure,
+                                                const struct remo_structure_key *key);
+/* Search the key: *ret_offset is its item, also if it is reserved, or REMO_STRUCTURE_NOWHERE. Returns false if
+ * the type returned a wrong offset. */
+bool remo__owner_search(struct remo_structure *structure, const struct remo_structure_key *key,
+                        uint64_t *ret_offset);
+/* Lock a valid item. Reads still find its value. */
+void remo__owner_lock(struct remo_structure *structure, uint64_t offset);
+/* Reserve an item for an absent key: it becomes reachable, and the key remains absent. Returns DONE, NO_ROOM or
+ * MALFORMED. */
+enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
+                                           const struct remo_structure_key *key, const void *value,
+                                           size_t value_bytes, uint64_t *ret_offset);
+/* Make a reserved item valid, or free it. */
+void remo__owner_complete(struct remo_structure *structure, const struct remo_structure_key *key,
+                          uint64_t offset);
+void remo__owner_release(struct remo_structure *structure, const struct remo_structure_key *key,
+                         uint64_t offset);
+/* Replace the value of an item, or delete it; in both cases unlock it. */
+void remo__owner_replace(struct remo_structure *structure, const struct remo_structure_key *key,
+                         uint64_t offset, const void *value, size_t value_bytes);
+void remo__owner_delete(struct remo_structure *structure, const struct remo_structure_key *key,
+                        uint64_t offset);
+
+/* ---- structure.c ---- */
+
+/* Check a key, and set *ret_key and *ret_owner. Errors: -EINVAL and -EMSGSIZE, as remo_structure_lookup. */
+int remo__structure_key(const struct remo_structure *structure, const void *key, size_t key_bytes,
+                        struct remo_structure_key *ret_key, uint32_t *ret_owner);
+/* Errors: -EINVAL and -EMSGSIZE, as remo_structure_put. */
+int remo__structure_check_value(const struct remo_structure *structure, const void *value,
+                                size_t value_bytes);
+/* Return 0 if this node may use its share: not if a peer has opened another object under the name. */
+int remo__structure_check_share(const struct remo_structure *structure);
+/* Look a key up, as remo_structure_lookup. *ret_evidence (NULL: not wanted) is set if the result is 0, -ENOENT,
+ * or -EMSGSIZE. */
+int remo__structure_find(struct remo_structure *structure, uint32_t owner,
+                         const struct remo_structure_key *key, void *value, size_t cap,
+                         size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
+                         struct remo__evidence *ret_evidence);
+/* Let the owner look a key up, without its value: -EMSGSIZE if it is present and not empty. Otherwise as
+ * remo__structure_find. */
+int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
+                                  const struct remo_structure_key *key, struct remo__evidence *ret_evidence);

@@ -21,7 +21,8 @@
 #define PLACES_DEFAULT 65536u
 #define PLACES_MAX (1u << 30)
 
-#define CHAIN_BYTES 8u /* of a bucket, before its items: 1 if it has an overflow chain, else 0 */
+#define HAS_CHAIN UINT64_C(1) /* in the first word of a bucket */
+#define CHAIN_BYTES 8u        /* of a bucket, before its items: 1 if it has an overflow chain, else 0 */
 #define NONE UINT32_MAX
 
 /* A remembered place: the high bits of the key's hash, and offset / 8 + 1. 0: none. Another key may have the
@@ -178,7 +179,7 @@ static enum remo_lookup_verdict judge_bucket(const struct remo_table *table,
     memcpy(&chained, data, sizeof chained);
     if (is_torn)
         return REMO_LOOKUP_TORN;
-    return chained == 0 ? REMO_LOOKUP_ABSENT : REMO_LOOKUP_ELSEWHERE;
+    return !(chained & HAS_CHAIN) ? REMO_LOOKUP_ABSENT : REMO_LOOKUP_ELSEWHERE;
 }
 
 static enum remo_lookup_verdict lookup_end(void *ctx, const struct remo_structure_key *key, uint32_t owner,
@@ -227,9 +228,11 @@ static uint32_t overflow_item(const struct remo_table *table, uint64_t offset) {
     return (uint32_t)((offset - table->overflow_at) / table->item_bytes);
 }
 
-/* Store in the bucket whether it has an overflow chain. */
+/* Store in the bucket whether it has an overflow chain, and the number of this change. */
 static void publish_chain(const struct remo_table *table, uint32_t bucket) {
-    remo__store(table->own + bucket_at(table, bucket), table->first[bucket] != NONE);
+    char *at = table->own + bucket_at(table, bucket);
+    uint64_t changes = (remo__load(at) | HAS_CHAIN) + 1;
+    remo__store(at, changes | (table->first[bucket] != NONE ? HAS_CHAIN : 0));
 }
 
 static void link_item(void *ctx, const struct remo_structure_key *key, uint64_t offset) {

@@ -1,0 +1,302 @@
+/* tx.c - transactions: the keys of two tables are one object, and each committed transaction is one call on it.
+ * The keys 0 and 1 belong to node 0, and 2 and 3 to node 1. They meet in buckets of width 1. A transaction
+ * whose commit fails may have been applied; one in conflict has not. */
+#include <errno.h>
+#include <remo/table.h>
+#include <remo/tx.h>
+#include <string.h>
+
+#include "sim/case.h"
+#include "sim/oracle.h"
+
+#define VALUE_WORDS 4u /* an item is more than a cache line */
+#define STEPS_MAX 4u
+#define ATTEMPTS_MAX 3u
+#define STEP(step, key, value) ((uint64_t)(step) << 12 | (uint64_t)(key) << 8 | (uint64_t)(value))
+
+struct tx_state {
+    struct remo_table *tables[SIM_NODES_MAX];
+    struct remo_tx_space *spaces[SIM_NODES_MAX];
+    struct remo_tx *txs[SIM_NODES_MAX][SIM_THREADS_MAX];
+    uint64_t keys[ORACLE_KEYS];
+};
+
+/* ---- open ---- */
+
+static void choose_keys(struct tx_state *s, const struct remo_table *table) {
+    uint64_t key = 1;
+    for (uint32_t i = 0; i < ORACLE_KEYS; key++)
+        if (remo_table_owner(table, &key, sizeof key) == i / 2)
+            s->keys[i++] = key;
+}
+
+static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_t width) {
+    struct tx_state *s = state;
+    const struct remo_table_options options = {.capacity = 4,
+                                               .value_bytes_max = 8 * VALUE_WORDS,
+                                               .width = width,
+                                               .slots_percent = 1,
+                                               .overflow_percent = 400,
+                                               .places = 4};
+    sim_opened(remo_table_open(remo_node_root(node), "table", &options, &s->tables[rank]), "open the table");
+    struct remo_structure *structure = remo_table_structure(s->tables[rank]);
+    sim_opened(remo_channel_wait(remo_structure_channel(structure), REMO_FOREVER), "wait for the table");
+    const struct remo_tx_space_options space = {.structures = &structure, .structure_count = 1};
+    sim_opened(remo_tx_space_open(remo_node_root(node), "tx", &space, &s->spaces[rank]), "open the space");
+    sim_opened(remo_channel_wait(remo_tx_space_channel(s->spaces[rank]), REMO_FOREVER), "wait for the space");
+    for (uint32_t thread = 0; thread < SIM_THREADS_MAX; thread++)
+        sim_opened(remo_tx_open(s->spaces[rank], &s->txs[rank][thread]), "open a transaction");
+    choose_keys(s, s->tables[rank]);
+}
+
+static void open_narrow(void *state, struct remo_node *node, uint32_t rank) {
+    open_txs(state, node, rank, 1);
+}
+
+static void open_wide(void *state, struct remo_node *node, uint32_t rank) {
+    open_txs(state, node, rank, 2);
+}
+
+static void close_txs(void *state, uint32_t rank) {
+    struct tx_state *s = state;
+    for (uint32_t thread = 0; thread < SIM_THREADS_MAX; thread++)
+        remo_tx_close(s->txs[rank][thread]);
+    remo_tx_space_close(s->spaces[rank]);
+    remo_table_close(s->tables[rank]);
+}
+
+/* ---- one transaction ---- */
+
+/* The calls for one step: those of a transaction, or of the structure. */
+static int do_step(struct remo_structure *structure, struct remo_tx *tx, uint64_t step, uint64_t key,
+                   uint64_t *value) {
+    size_t size = VALUE_WORDS * 8, bytes = size;
+    int rc;
+    switch (step >> 12) {
+    case TX_INSERT:
+        return tx ? remo_tx_insert(tx, structure, &key, sizeof key, value, size)
+                  : remo_structure_insert(structure, &key, sizeof key, value, size);
+    case TX_UPDATE:
+        return tx ? remo_tx_update(tx, structure, &key, sizeof key, value, size)
+                  : remo_structure_update(structure, &key, sizeof key, value, size);
+    case TX_PUT:
+        return tx ? remo_tx_put(tx, structure, &key, sizeof key, value, size)
+                  : remo_structure_put(structure, &key, sizeof key, value, size);
+    case TX_DELETE:
+        return tx ? remo_tx_delete(tx, structure, &key, sizeof key)
+                  : remo_structure_delete(structure, &key, sizeof key);
+    default:
+        rc = tx ? remo_tx_read(tx, structure, &key, sizeof key, value, size, &bytes)
+                : remo_structure_lookup(structure, &key, sizeof key, value, size, &bytes, NULL);
+        break;
+    }
+    sim_require(rc != 0 || bytes == size, "a read returns a value of %zu bytes", bytes);
+    for (uint32_t i = 1; i < VALUE_WORDS && rc == 0; i++)
+        sim_require(value[i] == value[0], "a read returns a torn value");
+    return rc;
+}
+
+/* Execute a step, and add its outcome to *results. */
+static int run_step(struct tx_state *s, uint32_t rank, struct remo_tx *tx, uint64_t step, uint32_t shift,
+                    uint64_t *results) {
+    uint64_t value[VALUE_WORDS];
+    for (uint32_t i = 0; i < VALUE_WORDS; i++)
+        value[i] = step & 255;
+    int rc = do_step(remo_table_structure(s->tables[rank]), tx, step, s->keys[step >> 8 & 15], value);
+    if (rc == -ENOENT)
+        *results |= (uint64_t)TX_ABSENT << 8 << shift;
+    else if (rc == -EEXIST)
+        *results |= (uint64_t)TX_PRESENT << 8 << shift;
+    else if (rc == 0 && step >> 12 == TX_READ)
+        *results |= value[0] << shift;
+    return rc == -ENOENT || rc == -EEXIST ? 0 : rc;
+}
+
+static uint32_t owner_of(uint64_t step) {
+    return (uint32_t)(step >> 8 & 15) / 2;
+}
+
+/* Run a transaction once. Returns -EAGAIN if it was in conflict. */
+static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uint64_t *steps) {
+    struct remo_tx *tx = s->txs[rank][thread];
+    uint64_t packed = 0, results = 0;
+    bool changes = false;
+    int rc = remo_tx_begin(tx);
+    sim_require(rc == 0, "begin: %d", rc);
+    for (uint32_t i = 0; i < STEPS_MAX && steps[i] != 0; i++) {
+        packed |= steps[i] << 16 * i;
+        changes |= steps[i] >> 12 != TX_READ;
+    }
+    uint32_t index = sim_begin(TX_RUN, 0, packed, 0), owner = owner_of(steps[0]);
+    for (uint32_t i = 0; i < STEPS_MAX && steps[i] != 0 && rc == 0; i++) {
+        owner = owner_of(steps[i]);
+        rc = run_step(s, rank, tx, steps[i], 16 * i, &results);
+    }
+    bool is_run = rc == 0;
+    if (is_run)
+        rc = remo_tx_commit(tx);
+    remo_tx_abort(tx);
+    if (rc == 0 && !sim_out(rank)) {
+        sim_end(index, 0, results);
+        return 0;
+    }
+    if (rc == -EAGAIN || !is_run || !changes)
+        sim_forget(index);
+    if (rc != -EAGAIN)
+        sim_require(sim_out(rank) || sim_excused(rank, is_run ? SIM_ANY : owner, rc), "transaction: %d (%s)",
+                    rc, remo_last_error());
+    return rc;
+}
+
+static void transact(void *state, uint32_t rank, uint32_t thread, const uint64_t *steps) {
+    for (uint32_t i = 0; i < ATTEMPTS_MAX; i++)
+        if (attempt(state, rank, thread, steps) != -EAGAIN)
+            return;
+}
+
+/* One step as a call of the structure. */
+static void call(void *state, uint32_t rank, uint64_t step) {
+    uint64_t results = 0;
+    uint32_t index = sim_begin(TX_RUN, 0, step, 0);
+    int rc = run_step(state, rank, NULL, step, 0, &results);
+    if (rc == 0 && !sim_out(rank)) {
+        sim_end(index, 0, results);
+        return;
+    }
+    if (step >> 12 == TX_READ)
+        sim_forget(index);
+    sim_require(sim_out(rank) || sim_excused(rank, owner_of(step), rc), "call: %d (%s)", rc,
+                remo_last_error());
+}
+
+/* The surviving nodes can run transactions, unless an owner has failed. */
+static void after(void *state, uint32_t rank) {
+    const uint64_t steps[STEPS_MAX] = {STEP(TX_PUT, 0, 100 + rank), STEP(TX_READ, 1, 0)},
+                   all[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0),
+                                     STEP(TX_READ, 3, 0)};
+    transact(state, rank, 0, steps);
+    transact(state, rank, 0, all);
+}
+
+/* ---- cases ---- */
+
+/* Each node changes both keys of node 0 together, and reads both. */
+static void pairs_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, rank % 2, 10 + rank),
+                                     STEP(TX_PUT, 1 - rank % 2, 20 + rank)},
+                   update[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_UPDATE, 1, 30 + rank),
+                                        STEP(TX_UPDATE, 0, 40 + rank)},
+                   read[STEPS_MAX] = {STEP(TX_READ, rank % 2, 0), STEP(TX_READ, 1 - rank % 2, 0)};
+    transact(state, rank, thread, rank == 2 ? read : put);
+    transact(state, rank, thread, rank == 2 ? read : update);
+    transact(state, rank, thread, read);
+}
+
+const struct sim_case sim_case_tx_pairs = {.object = "tx",
+                                           .name = "pairs",
+                                           .about =
+                                               "three nodes change and read two keys of one owner together",
+                                           .nodes = 3,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct tx_state),
+                                           .open = open_narrow,
+                                           .close = close_txs,
+                                           .body = pairs_body,
+                                           .after = after,
+                                           .oracle = &oracle_tx};
+
+/* Nodes 0 and 1 change keys of their own and of each other; all nodes read keys of both. */
+static void owners_body(void *state, uint32_t rank, uint32_t thread) {
+    uint32_t own = 2 * (rank % 2), other = 2 - own;
+    const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, own, 10 + rank)},
+                   far[STEPS_MAX] = {STEP(TX_PUT, other, 20 + rank), STEP(TX_DELETE, other, 0),
+                                     STEP(TX_INSERT, other, 30 + rank)},
+                   read[STEPS_MAX] = {STEP(TX_READ, own, 0), STEP(TX_READ, other, 0)},
+                   back[STEPS_MAX] = {STEP(TX_READ, other, 0), STEP(TX_READ, own, 0)};
+    transact(state, rank, thread, rank == 2 ? read : put);
+    transact(state, rank, thread, rank == 2 ? back : read);
+    transact(state, rank, thread, rank == 2 ? read : far);
+    transact(state, rank, thread, back);
+}
+
+const struct sim_case sim_case_tx_owners = {.object = "tx",
+                                            .name = "owners",
+                                            .about = "keys of two owners change; transactions read both",
+                                            .nodes = 3,
+                                            .threads = 1,
+                                            .state_bytes = sizeof(struct tx_state),
+                                            .open = open_narrow,
+                                            .close = close_txs,
+                                            .body = owners_body,
+                                            .after = after,
+                                            .oracle = &oracle_tx};
+
+/* Two keys of a bucket come and go together, or one instead of the other. */
+static void absent_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t insert[STEPS_MAX] = {STEP(TX_INSERT, 0, 10 + rank), STEP(TX_INSERT, 1, 20 + rank)},
+                   swap[STEPS_MAX] = {STEP(TX_DELETE, 0, 0), STEP(TX_PUT, 1, 30 + rank)},
+                   unswap[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_DELETE, 1, 0), STEP(TX_INSERT, 0, 40)},
+                   read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 0, 0)},
+                   far[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_READ, 2, 0), STEP(TX_READ, 1, 0)};
+    transact(state, rank, thread, rank == 2 ? read : insert);
+    transact(state, rank, thread, rank == 2 ? far : rank == 1 ? swap : unswap);
+    transact(state, rank, thread, rank == 1 ? far : rank == 2 ? read : swap);
+}
+
+const struct sim_case sim_case_tx_absent = {.object = "tx",
+                                            .name = "absent",
+                                            .about = "keys of one bucket come and go; transactions read them",
+                                            .nodes = 3,
+                                            .threads = 1,
+                                            .state_bytes = sizeof(struct tx_state),
+                                            .open = open_narrow,
+                                            .close = close_txs,
+                                            .body = absent_body,
+                                            .after = after,
+                                            .oracle = &oracle_tx};
+
+/* Changes of the structure itself, between the steps of transactions. */
+static void plain_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t both[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_READ, 1, 0), STEP(TX_PUT, 0, 10 + rank)},
+                   read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 0, 0), STEP(TX_READ, 2, 0)};
+    call(state, rank, STEP(TX_PUT, rank % 2, 20 + rank));
+    transact(state, rank, thread, rank == 2 ? read : both);
+    call(state, rank, STEP(rank == 1 ? TX_DELETE : TX_READ, 0, 0));
+    call(state, rank, STEP(rank == 0 ? TX_INSERT : TX_READ, 0, 30));
+    transact(state, rank, thread, read);
+}
+
+const struct sim_case sim_case_tx_plain = {.object = "tx",
+                                           .name = "plain",
+                                           .about = "lookups and changes of single keys, beside transactions",
+                                           .nodes = 3,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct tx_state),
+                                           .open = open_narrow,
+                                           .close = close_txs,
+                                           .body = plain_body,
+                                           .after = after,
+                                           .oracle = &oracle_tx};
+
+static void threads_body(void *state, uint32_t rank, uint32_t thread) {
+    uint8_t id = (uint8_t)(10 * rank + thread);
+    const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, thread, 100 + id), STEP(TX_PUT, 1 - thread, 120 + id)},
+                   take[STEPS_MAX] = {STEP(TX_READ, 1 - thread, 0), STEP(TX_DELETE, thread, 0)},
+                   read[STEPS_MAX] = {STEP(TX_READ, thread, 0), STEP(TX_READ, 1 - thread, 0)};
+    transact(state, rank, thread, put);
+    transact(state, rank, thread, rank == thread ? take : read);
+    transact(state, rank, thread, read);
+}
+
+const struct sim_case sim_case_tx_threads = {.object = "tx",
+                                             .name = "threads",
+                                             .about =
+                                                 "two threads of each node; two keys in a bucket of width 2",
+                                             .nodes = 2,
+                                             .threads = 2,
+                                             .state_bytes = sizeof(struct tx_state),
+                                             .open = open_wide,
+                                             .close = close_txs,
+                                             .body = threads_body,
+                                             .after = after,
+                                             .oracle = &oracle_tx};

@@ -1,0 +1,194 @@
+/* tx.c - implements remo/tx.h: transaction spaces, begin and end of a transaction, repetition after conflicts.
+ * A space is an RPC service with one handler, and a list of structures. */
+#include "systems/tx/tx.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+
+#define PAUSE_NS_MIN UINT64_C(1000)
+#define PAUSE_NS_MAX UINT64_C(1000000)
+
+/* ---- spaces ---- */
+
+static int check_structures(const struct remo_tx_space_options *options) {
+    uint32_t count = options->structure_count;
+    if (count == 0 || count > REMO_TX_STRUCTURES_MAX || !options->structures)
+        return remo__fail(-EINVAL, "cannot open a transaction space for %u structures: give 1 to %u", count,
+                          REMO_TX_STRUCTURES_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!options->structures[i])
+            return remo__fail(-EINVAL, "cannot open a transaction space: structure %u is NULL", i);
+        for (uint32_t j = 0; j < i; j++)
+            if (options->structures[j] == options->structures[i])
+                return remo__fail(-EINVAL,
+                                  "cannot open a transaction space: structures %u and %u are the same", j, i);
+    }
+    return 0;
+}
+
+/* Return a hash of the names of the structures, in their order. */
+static uint64_t hash_names(const struct remo_tx_space_options *options) {
+    uint64_t hash = options->structure_count;
+    for (uint32_t i = 0; i < options->structure_count; i++) {
+        const char *name = remo_channel_name(options->structures[i]->share->channel);
+        hash = XXH3_64bits_withSeed(name, strlen(name), hash);
+    }
+    return hash;
+}
+
+/* The type of the channel names the structures: nodes whose types differ do not connect. */
+static int open_channel(struct remo_tx_space *space, struct remo_channel *parent, const char *name,
+                        const struct remo_tx_space_options *options) {
+    struct remo_channel_options channel = {.ctx = space};
+    char type[REMO__TYPE_BYTES_MAX + 1];
+    snprintf(type, sizeof type, "transactions, %u structures, %016llx", options->structure_count,
+             (unsigned long long)hash_names(options));
+    int rc = remo__select_participants(parent, &options->participants, &channel.participants);
+    if (rc == 0)
+        rc = remo_channel_open(parent, name, type, &channel, &space->channel);
+    return rc != 0 ? rc : remo_channel_join(space->channel);
+}
+
+int remo_tx_space_open(struct remo_channel *parent, const char *name,
+                       const struct remo_tx_space_options *options, struct remo_tx_space **ret_space) {
+    if (!parent || !name || !options || !ret_space)
+        return remo__fail(-EINVAL, "cannot open a transaction space: an argument is NULL");
+    int rc = check_structures(options);
+    if (rc != 0)
+        return rc;
+    struct remo_tx_space *space = calloc(1, sizeof *space);
+    if (!space)
+        return remo__fail(-ENOMEM, "no memory for a transaction space");
+    space->node = remo_channel_node(parent);
+    space->structure_count = options->structure_count;
+    memcpy(space->structures, options->structures, options->structure_count * sizeof space->structures[0]);
+    struct remo_rpc_handler handler = {.number = REMO__TX_HANDLER, .run = remo__tx_handle, .ctx = space};
+    struct remo_rpc_options service = {
+        .participants = options->participants, .handlers = &handler, .handler_count = 1};
+    rc = open_channel(space, parent, name, options);
+    if (rc == 0)
+        rc = remo_rpc_open(space->channel, "calls", &service, &space->rpc);
+    if (rc != 0) {
+        remo_tx_space_close(space);
+        return remo__fail_more(rc, "transaction space %s", name);
+    }
+    *ret_space = space;
+    return 0;
+}
+
+void remo_tx_space_close(struct remo_tx_space *space) {
+    if (!space)
+        return;
+    remo_rpc_close(space->rpc);
+    remo_channel_close(space->channel);
+    free(space);
+}
+
+struct remo_channel *remo_tx_space_channel(struct remo_tx_space *space) {
+    return space ? space->channel : NULL;
+}
+
+/* ---- transactions ---- */
+
+int remo_tx_open(struct remo_tx_space *space, struct remo_tx **ret_tx) {
+    if (!space || !ret_tx)
+        return remo__fail(-EINVAL, "cannot open a transaction: an argument is NULL");
+    struct remo_tx *tx = malloc(sizeof *tx);
+    if (!tx)
+        return remo__fail(-ENOMEM, "no memory for a transaction");
+    tx->space = space;
+    tx->state = REMO__TX_ENDED;
+    tx->clash = REMO__TX_NONE;
+    *ret_tx = tx;
+    return 0;
+}
+
+void remo_tx_close(struct remo_tx *tx) {
+    free(tx);
+}
+
+int remo_tx_begin(struct remo_tx *tx) {
+    if (!tx)
+        return remo__fail(-EINVAL, "cannot begin a transaction: it is NULL");
+    if (tx->state != REMO__TX_ENDED)
+        return remo__fail(-EBUSY,
+                          "cannot begin a transaction: the last one has not ended; commit or abort it");
+    tx->state = REMO__TX_ACTIVE;
+    tx->items_count = 0;
+    tx->bytes_used = 0;
+    tx->last = tx->clash = REMO__TX_NONE;
+    return 0;
+}
+
+int remo_tx_check(struct remo_tx *tx) {
+    int rc = remo__tx_check_active(tx);
+    if (rc != 0)
+        return rc;
+    tx->clash = REMO__TX_NONE;
+    return remo__tx_validate(tx, true);
+}
+
+int remo_tx_commit(struct remo_tx *tx) {
+    int rc = remo__tx_check_active(tx);
+    if (rc != 0)
+        return rc;
+    tx->clash = REMO__TX_NONE;
+    rc = remo__tx_apply(tx);
+    tx->state = REMO__TX_ENDED;
+    return rc;
+}
+
+void remo_tx_abort(struct remo_tx *tx) {
+    if (tx)
+        tx->state = REMO__TX_ENDED;
+}
+
+int remo_tx_last_conflict(const struct remo_tx *tx, struct remo_tx_conflict *ret_conflict) {
+    if (!tx || !ret_conflict)
+        return remo__fail(-EINVAL, "cannot return a conflict: an argument is NULL");
+    if (tx->clash == REMO__TX_NONE)
+        return remo__fail(-ENOENT, "the transaction has met no conflict");
+    const struct remo__tx_item *item = &tx->items[tx->clash];
+    *ret_conflict = (struct remo_tx_conflict){.structure = tx->space->structures[item->structure],
+                                              .key = item->key.data,
+                                              .key_bytes = item->key.bytes,
+                                              .kind = tx->clash_kind};
+    return 0;
+}
+
+/* ---- repetition ---- */
+
+static int run_once(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), void *ctx) {
+    int rc = remo_tx_begin(tx);
+    if (rc != 0)
+        return rc;
+    rc = body(ctx, tx);
+    if (rc == 0)
+        return remo_tx_commit(tx);
+    remo_tx_abort(tx);
+    return rc;
+}
+
+int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), void *ctx,
+                uint64_t timeout_ns) {
+    if (!tx || !body)
+        return remo__fail(-EINVAL, "cannot run a transaction: an argument is NULL");
+    uint64_t deadline_ns = remo__deadline(timeout_ns), pause_ns = PAUSE_NS_MIN;
+    struct remo__random random;
+    remo__random_seed(&random, remo__now_ns() ^ (uint64_t)(uintptr_t)tx);
+    for (;;) {
+        int rc = run_once(tx, body, ctx);
+        if (rc != -EAGAIN)
+            return rc;
+        if (remo__now_ns() >= deadline_ns)
+            return remo__fail(-ETIMEDOUT, "each attempt of a transaction met a conflict, until its time was "
+                                          "over; nothing has changed");
+        rc = remo_task_sleep(tx->space->node, 1 + remo__random_below(&random, pause_ns));
+        if (rc != 0)
+            return rc;
+        pause_ns = remo__min(2 * pause_ns, PAUSE_NS_MAX);
+    }
+}
