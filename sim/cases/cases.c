@@ -44,7 +44,7 @@
     X(rpc_cancel) X(rpc_long) X(rpc_long_close)                                                              \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
     X(table_slots) X(table_buckets)                                                                          \
-    X(tx_pairs) X(tx_owners) X(tx_absent) X(tx_plain) X(tx_threads)                                          \
+    X(tx_pairs) X(tx_owners) X(tx_absent) X(tx_plain) X(tx_threads) X(tx_groups) X(tx_chain)                 \
     X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */
 

@@ -5,6 +5,8 @@
 #include <remo/table.h>
 #include <remo/tx.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "sim/case.h"
 #include "sim/oracle.h"
@@ -30,12 +32,13 @@ static void choose_keys(struct tx_state *s, const struct remo_table *table) {
             s->keys[i++] = key;
 }
 
-static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_t width) {
+static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_t width,
+                     uint32_t slots_percent) {
     struct tx_state *s = state;
     const struct remo_table_options options = {.capacity = 4,
                                                .value_bytes_max = 8 * VALUE_WORDS,
                                                .width = width,
-                                               .slots_percent = 1,
+                                               .slots_percent = slots_percent,
                                                .overflow_percent = 400,
                                                .places = 4};
     sim_opened(remo_table_open(remo_node_root(node), "table", &options, &s->tables[rank]), "open the table");
@@ -50,11 +53,15 @@ static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_
 }
 
 static void open_narrow(void *state, struct remo_node *node, uint32_t rank) {
-    open_txs(state, node, rank, 1);
+    open_txs(state, node, rank, 1, 1);
 }
 
 static void open_wide(void *state, struct remo_node *node, uint32_t rank) {
-    open_txs(state, node, rank, 2);
+    open_txs(state, node, rank, 2, 1);
+}
+
+static void open_buckets(void *state, struct remo_node *node, uint32_t rank) {
+    open_txs(state, node, rank, 1, 100);
 }
 
 static void close_txs(void *state, uint32_t rank) {
@@ -300,3 +307,66 @@ const struct sim_case sim_case_tx_threads = {.object = "tx",
                                              .body = threads_body,
                                              .after = after,
                                              .oracle = &oracle_tx};
+
+/* Keys of several buckets, so of several mutexes, in both orders. */
+static void groups_body(void *state, uint32_t rank, uint32_t thread) {
+    uint8_t id = (uint8_t)(10 * rank + thread);
+    uint32_t first = (rank + thread) % 2;
+    const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, first, 100 + id), STEP(TX_PUT, 1 - first, 120 + id)},
+                   far[STEPS_MAX] = {STEP(TX_PUT, 3 - first, 140 + id), STEP(TX_PUT, 2 + first, 160 + id)},
+                   read[STEPS_MAX] = {STEP(TX_READ, first, 0), STEP(TX_READ, 1 - first, 0),
+                                      STEP(TX_READ, 3, 0), STEP(TX_READ, 2, 0)};
+    transact(state, rank, thread, put);
+    transact(state, rank, thread, rank == thread ? read : far);
+    transact(state, rank, thread, put);
+    transact(state, rank, thread, read);
+}
+
+const struct sim_case sim_case_tx_groups = {.object = "tx",
+                                            .name = "groups",
+                                            .about = "two threads of each node; keys of several buckets",
+                                            .nodes = 2,
+                                            .threads = 2,
+                                            .state_bytes = sizeof(struct tx_state),
+                                            .open = open_buckets,
+                                            .close = close_txs,
+                                            .body = groups_body,
+                                            .after = after,
+                                            .oracle = &oracle_tx};
+
+/* Keys 0 and 1 belong to one bucket of node 0, and key 2 to its other bucket: table.c, owner_of and bucket_of. */
+static void choose_chained_keys(struct tx_state *s, const struct remo_table *table) {
+    uint64_t key = 1;
+    for (uint32_t i = 0; i < ORACLE_KEYS; key++)
+        if (remo_table_owner(table, &key, sizeof key) == 0
+            && (uint32_t)XXH3_64bits(&key, sizeof key) >> 31 == (i == 2))
+            s->keys[i++] = key;
+}
+
+static void open_chain(void *state, struct remo_node *node, uint32_t rank) {
+    struct tx_state *s = state;
+    open_buckets(state, node, rank);
+    choose_chained_keys(s, s->tables[rank]);
+}
+
+/* Key 0 is in the slot of the bucket, so key 1 gets an overflow chain, which is empty again after its delete. */
+static void chain_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t insert[STEPS_MAX] = {STEP(TX_INSERT, 1, 1), STEP(TX_PUT, 2, 2)},
+                   delete[STEPS_MAX] = {STEP(TX_DELETE, 1, 0), STEP(TX_PUT, 2, 3)},
+                   read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
+    if (rank == 0)
+        call(state, rank, STEP(TX_PUT, 0, 4));
+    for (uint32_t i = 0; i < 3; i++)
+        transact(state, rank, thread, rank == 1 ? read : i % 2 == 0 ? insert : delete);
+}
+
+const struct sim_case sim_case_tx_chain = {.object = "tx",
+                                           .name = "chain",
+                                           .about = "a key in an overflow chain comes and goes",
+                                           .nodes = 2,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct tx_state),
+                                           .open = open_chain,
+                                           .close = close_txs,
+                                           .body = chain_body,
+                                           .oracle = &oracle_tx};

@@ -7,7 +7,7 @@
 /* ---- validation ---- */
 
 static bool is_absence(const struct remo__tx_item *item) {
-    return item->evidence.proof == REMO__PROOF_PLACE || item->evidence.proof == REMO__PROOF_CHANGES;
+    return item->evidence.proof == REMO__PROOF_PLACE || item->evidence.proof == REMO__PROOF_DELETES;
 }
 
 static int conflict(struct remo_tx *tx, uint32_t item, enum remo_tx_conflict_kind kind) {
@@ -78,8 +78,9 @@ static int check_place(const struct remo_tx *tx, const struct remo__tx_item *ite
     return rc;
 }
 
-/* The same for a key that the owner did not find: it compares the number of inserts and deletes. */
-static int check_changes(const struct remo_tx *tx, const struct remo__tx_item *item, bool *ret_is_same) {
+/* The same for a key that the owner did not find: if no key of the group
+ * was deleted since, the key has not been there in between. */
+static int check_deletes(const struct remo_tx *tx, const struct remo__tx_item *item, bool *ret_is_same) {
     struct remo_structure *structure = tx->space->structures[item->structure];
     struct remo__evidence now = {0};
     int rc = remo__structure_find_by_owner(structure, item->owner, &item->key, &now);
@@ -94,7 +95,7 @@ static int validate_absent(struct remo_tx *tx, bool with_last) {
         if (!is_absence(item) || !needs_validation(tx, i, with_last))
             continue;
         int rc = item->evidence.proof == REMO__PROOF_PLACE ? check_place(tx, item, &is_same)
-                                                           : check_changes(tx, item, &is_same);
+                                                           : check_deletes(tx, item, &is_same);
         if (rc != 0)
             return rc;
         if (!is_same)

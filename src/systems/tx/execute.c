@@ -200,7 +200,7 @@ static void apply(const struct steps *steps) {
     for (uint32_t i = 0; i < steps->count; i++) {
         const struct step *step = &steps->step[i];
         switch ((enum remo__tx_op)step->op) {
-        case REMO__TX_INSERT: remo__owner_complete(step->structure, &step->key, step->offset); break;
+        case REMO__TX_INSERT: remo__owner_complete(step->structure, step->offset); break;
         case REMO__TX_UPDATE:
         case REMO__TX_PUT:
             remo__owner_replace(step->structure, &step->key, step->offset, step->value, step->value_bytes);

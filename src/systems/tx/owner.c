@@ -111,11 +111,9 @@ enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
     return REMO__ANSWER_DONE;
 }
 
-void remo__owner_complete(struct remo_structure *structure, const struct remo_structure_key *key,
-                          uint64_t offset) {
+void remo__owner_complete(struct remo_structure *structure, uint64_t offset) {
     char *at = structure->own + offset;
     remo__store(at, (remo__load(at) & ~REMO__ITEM_STATE) | REMO__ITEM_VALID);
-    remo__owner_group(structure, key)->changes++;
 }
 
 void remo__owner_release(struct remo_structure *structure, const struct remo_structure_key *key,
@@ -134,7 +132,7 @@ void remo__owner_replace(struct remo_structure *structure, const struct remo_str
 void remo__owner_delete(struct remo_structure *structure, const struct remo_structure_key *key,
                         uint64_t offset) {
     remo__owner_release(structure, key, offset);
-    remo__owner_group(structure, key)->changes++;
+    remo__owner_group(structure, key)->deletes++;
 }
 
 /* ---- operations, for a key whose group is locked ---- */
@@ -144,7 +142,7 @@ static enum remo__item_answer insert(struct remo_structure *structure, const str
     uint64_t offset;
     enum remo__item_answer answer = remo__owner_reserve(structure, key, value, value_bytes, &offset);
     if (answer == REMO__ANSWER_DONE)
-        remo__owner_complete(structure, key, offset);
+        remo__owner_complete(structure, offset);
     return answer;
 }
 
@@ -184,7 +182,7 @@ enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enu
     struct remo__structure_group *group = remo__owner_group(structure, key);
     pthread_mutex_lock(&group->mutex);
     enum remo__item_answer answer = execute(structure, op, key, value, value_bytes, ret_found);
-    ret_found->item.changes = group->changes;
+    ret_found->item.deletes = group->deletes;
     if (op != REMO__ITEM_LOOKUP)
         remo__mapped_fence(); /* place the change before this thread, or a caller, reads what others change */
     pthread_mutex_unlock(&group->mutex);

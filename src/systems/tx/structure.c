@@ -260,7 +260,7 @@ static int return_found(const struct remo_structure *structure, enum remo__item_
         *ret_evidence =
             (struct remo__evidence){.proof = REMO__PROOF_HEAD, .offset = item->offset, .word = item->head};
     else if (answer == REMO__ANSWER_ABSENT)
-        *ret_evidence = (struct remo__evidence){.proof = REMO__PROOF_CHANGES, .word = item->changes};
+        *ret_evidence = (struct remo__evidence){.proof = REMO__PROOF_DELETES, .word = item->deletes};
     return result_of(structure, answer);
 }
 

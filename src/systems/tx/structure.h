@@ -50,7 +50,7 @@ struct remo__item_request {
 /* A reply to a lookup: this header, and the value if the key is present. */
 struct remo__item_reply {
     uint64_t offset, head; /* of the item */
-    uint64_t changes;      /* of the group: inserts and deletes so far */
+    uint64_t deletes;      /* of keys of the group, so far */
 };
 
 /* What the owner's search of a key has found. The caller sets `value` and `cap`. */
@@ -65,7 +65,7 @@ enum remo__proof {
     REMO__PROOF_NONE,
     REMO__PROOF_HEAD,   /* present: the item at `offset` has the head `word` */
     REMO__PROOF_PLACE,  /* absent: XXH3 of the `bytes` bytes at `offset` is `word` */
-    REMO__PROOF_CHANGES /* absent: `word` is `changes` of the owner's reply */
+    REMO__PROOF_DELETES /* absent: `word` is `deletes` of the owner's reply */
 };
 
 struct remo__evidence {
@@ -76,7 +76,7 @@ struct remo__evidence {
 
 struct remo__structure_group {
     pthread_mutex_t mutex;
-    uint64_t changes; /* inserts and deletes, under the mutex */
+    uint64_t deletes; /* so far, under the mutex */
 } REMO__CACHE_ALIGNED;
 
 struct remo_structure {
@@ -121,8 +121,7 @@ enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
                                            const struct remo_structure_key *key, const void *value,
                                            size_t value_bytes, uint64_t *ret_offset);
 /* Make a reserved item valid, or free it. */
-void remo__owner_complete(struct remo_structure *structure, const struct remo_structure_key *key,
-                          uint64_t offset);
+void remo__owner_complete(struct remo_structure *structure, uint64_t offset);
 void remo__owner_release(struct remo_structure *structure, const struct remo_structure_key *key,
                          uint64_t offset);
 /* Replace the value of an item, or delete it; in both cases unlock it. */
