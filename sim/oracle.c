@@ -1,4 +1,4 @@
-/* oracle.c - sequential specifications of a word, a bounded queue, one key of a map, and transactions (oracle.h).
+/* oracle.c - sequential specifications of a word, a bounded queue, one key of a map, transactions (oracle.h).
  * A step returns whether the recorded result is possible in the given state. */
 #include "sim/oracle.h"
 

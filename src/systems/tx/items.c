@@ -1,6 +1,6 @@
 /* items.c - the items of a transaction: reads and changes of remo/tx.h, before the commit.
- * Invariant: an item keeps the evidence of its first lookup, so that all later reads of the transaction return
- * what the commit validates. */
+ * Invariant: an item keeps the evidence of its first lookup, so that later reads of the transaction
+ * return what the commit validates. */
 #include "systems/tx/tx.h"
 
 #include <errno.h>
@@ -107,7 +107,7 @@ static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
     return 0;
 }
 
-/* Find the item of a key, whose state the transaction knows afterwards. */
+/* Find the item of a key, and look it up unless the transaction has read or changed it. */
 static int know_item(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes,
                      struct remo__tx_item **ret_item) {
     int rc = find_item(tx, structure, key, key_bytes, ret_item);

@@ -52,8 +52,8 @@ static uint64_t write_item(char *at, const struct remo_structure_key *key, const
     return head;
 }
 
-/* Copy the value of an item that has the key. Returns false if the item is damaged: only this thread may change
- * it now, so a wrong seal is not a torn read. */
+/* Copy the value of an item that has the key. Returns false if the item is damaged: only this thread may
+ * change it now, so a wrong seal is not a torn read. */
 static bool copy_value(const struct remo_structure *structure, const struct remo_structure_key *key,
                        const char *at, struct remo__owner_found *found) {
     uint64_t sizes = remo__load(at + REMO__ITEM_SIZES_AT), is = 0;

@@ -152,7 +152,7 @@ enum remo_item_state remo_item_read(const struct remo_structure *structure,
     if (key_bytes != key->bytes || memcmp(item + REMO__ITEM_KEY_AT, key->data, key_bytes) != 0)
         return REMO_ITEM_OTHER;
     if (!remo__item_is_valid(head))
-        return REMO_ITEM_TORN; /* a transaction is inserting the key: its owner knows when */
+        return REMO_ITEM_TORN; /* a transaction is inserting the key: its owner waits for it */
     *ret_item = (struct remo_item){.offset = offset,
                                    .head = head,
                                    .key = item + REMO__ITEM_KEY_AT,
@@ -321,7 +321,7 @@ static bool is_within(const struct remo_item *item, const char *data, size_t byt
  * ended. */
 static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
                            const struct remo_structure_key *key, void *value, size_t cap,
-                           size_t *ret_value_bytes, bool hashes, struct remo__evidence *ret_evidence) {
+                           size_t *ret_value_bytes, bool is_tx, struct remo__evidence *ret_evidence) {
     char data[REMO_PLACE_BYTES_MAX] __attribute__((aligned(REMO__CACHE_LINE)));
     for (uint32_t i = 0; i < REMO_LOOKUP_READS_MAX; i++) {
         struct remo_structure_place place;
@@ -335,13 +335,15 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
         case REMO_LOOKUP_FOUND:
             if (!is_within(&item, data, place.bytes))
                 return 1;
+            if (!is_tx && (item.head & REMO__ITEM_LOCKED))
+                break; /* its transaction may have changed another key already */
             *ret_evidence =
                 (struct remo__evidence){.proof = REMO__PROOF_HEAD, .offset = item.offset, .word = item.head};
             return return_value(item.value, item.value_bytes, value, cap, ret_value_bytes);
         case REMO_LOOKUP_ABSENT:
             *ret_evidence = (struct remo__evidence){
                 .proof = REMO__PROOF_PLACE, .offset = place.offset, .bytes = (uint32_t)place.bytes};
-            if (hashes)
+            if (is_tx)
                 ret_evidence->word = XXH3_64bits(data, place.bytes);
             return result_of(structure, REMO__ANSWER_ABSENT);
         case REMO_LOOKUP_ELSEWHERE: return 1;

@@ -53,14 +53,14 @@ struct remo__item_reply {
     uint64_t deletes;      /* of keys of the group, so far */
 };
 
-/* What the owner's search of a key has found. The caller sets `value` and `cap`. */
+/* The result of the owner's search of a key. The caller sets `value` and `cap`. */
 struct remo__owner_found {
     struct remo__item_reply item;
     void *value; /* at most `cap` bytes are copied */
     size_t cap, value_bytes;
 };
 
-/* What a lookup has proved. A transaction checks it later to learn whether it has been true since. */
+/* The proof of a lookup's result. A transaction checks it later, to learn whether it has been true since. */
 enum remo__proof {
     REMO__PROOF_NONE,
     REMO__PROOF_HEAD,   /* present: the item at `offset` has the head `word` */
@@ -109,14 +109,14 @@ int remo__owner_handle(void *ctx, const struct remo_rpc_request *request);
 /* The steps of a change that is part of a transaction, while the mutex of the key's group is held. */
 struct remo__structure_group *remo__owner_group(struct remo_structure *structure,
                                                 const struct remo_structure_key *key);
-/* Search the key: *ret_offset is its item, also if it is reserved, or REMO_STRUCTURE_NOWHERE. Returns false if
- * the type returned a wrong offset. */
+/* Search the key: *ret_offset is its item, also if it is reserved, or REMO_STRUCTURE_NOWHERE. Returns
+ * false if the type returned a wrong offset. */
 bool remo__owner_search(struct remo_structure *structure, const struct remo_structure_key *key,
                         uint64_t *ret_offset);
 /* Lock a valid item. Reads still find its value. */
 void remo__owner_lock(struct remo_structure *structure, uint64_t offset);
-/* Reserve an item for an absent key: it becomes reachable, and the key remains absent. Returns DONE, NO_ROOM or
- * MALFORMED. */
+/* Reserve an item for an absent key: it becomes reachable, and the key remains absent. Returns DONE, NO_ROOM
+ * or MALFORMED. */
 enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
                                            const struct remo_structure_key *key, const void *value,
                                            size_t value_bytes, uint64_t *ret_offset);
@@ -140,7 +140,7 @@ int remo__structure_check_value(const struct remo_structure *structure, const vo
                                 size_t value_bytes);
 /* Return 0 if this node may use its share: not if a peer has opened another object under the name. */
 int remo__structure_check_share(const struct remo_structure *structure);
-/* Look a key up, as remo_structure_lookup. *ret_evidence (NULL: not wanted) is set if the result is 0, -ENOENT,
+/* Look a key up, as remo_structure_lookup. *ret_evidence (may be NULL) is set if the result is 0, -ENOENT,
  * or -EMSGSIZE. */
 int remo__structure_find(struct remo_structure *structure, uint32_t owner,
                          const struct remo_structure_key *key, void *value, size_t cap,

@@ -1,4 +1,4 @@
-/* tx.c - implements remo/tx.h: transaction spaces, begin and end of a transaction, repetition after conflicts.
+/* tx.c - implements remo/tx.h: transaction spaces, begin and end of a transaction, repetition.
  * A space is an RPC service with one handler, and a list of structures. */
 #include "systems/tx/tx.h"
 

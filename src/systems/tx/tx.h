@@ -2,7 +2,7 @@
  *
  *   tx.c        open and close, begin and end, repetition
  *   commit.c    validation and commit, at the node that runs the transaction
- *   items.c     the items of a transaction: what it has read, and what it changes
+ *   items.c     the items of a transaction: reads and changes before the commit
  *   execute.c   the owner's side: it checks and applies the changes of a transaction in one step
  *
  * A file uses only files below it in this list, and structure.h. docs/internals/tx.md has the proof. */
@@ -15,7 +15,7 @@
 #define REMO__TX_HANDLER 0u /* its number in the service of a space */
 #define REMO__TX_NONE UINT32_MAX
 
-/* What the owner does with an item of a request. */
+/* The owner's step for an item of a request. */
 enum remo__tx_op {
     REMO__TX_CHECK, /* nothing: the transaction has only read it */
     REMO__TX_INSERT,
@@ -25,7 +25,7 @@ enum remo__tx_op {
     REMO__TX_OPS
 };
 
-/* What must be true of the key. */
+/* The condition of a step. */
 enum remo__tx_condition {
     REMO__TX_ALWAYS,
     REMO__TX_SAME,   /* its item is at `offset`, and has the head `head` */

@@ -1,0 +1,116 @@
+/* tx.c - fuzzes the requests that commit transactions, as their owner decodes and executes them: any bytes.
+ * Invariant: an owner accesses nothing beyond the request and its share, and afterwards no item is locked or
+ * reserved. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "systems/tx/tx.h"
+
+#define KEY_BYTES_MAX 13u
+#define VALUE_BYTES_MAX 100u
+#define ITEMS 4u
+#define SEEDS 12u
+
+static struct remo_structure structure;
+
+/* ---- a structure: few items, in any of which a key may be ---- */
+
+static uint32_t owner(void *ctx, const struct remo_structure_key *key) {
+    (void)ctx;
+    return key->bytes % 8 == 7; /* some keys have another owner */
+}
+
+static uint32_t group(void *ctx, const struct remo_structure_key *key) {
+    (void)ctx;
+    return (uint32_t)key->bytes;
+}
+
+static uint64_t find_item(const struct remo_structure_key *key, enum remo_item_state wanted) {
+    for (uint32_t i = 0; i < ITEMS; i++)
+        if (remo_item_state_of(&structure, key, i * structure.item_bytes) == wanted)
+            return i * structure.item_bytes;
+    return REMO_STRUCTURE_NOWHERE;
+}
+
+static uint64_t find(void *ctx, const struct remo_structure_key *key) {
+    (void)ctx;
+    return find_item(key, REMO_ITEM_MATCHES);
+}
+
+static int make(void *ctx, const struct remo_structure_key *key, uint64_t *ret_offset) {
+    (void)ctx;
+    *ret_offset = find_item(key, REMO_ITEM_FREE);
+    return *ret_offset == REMO_STRUCTURE_NOWHERE ? -1 : 0;
+}
+
+static void do_nothing(void *ctx, const struct remo_structure_key *key, uint64_t offset) {
+    (void)ctx;
+    (void)key;
+    (void)offset;
+}
+
+static const struct remo_structure_type type = {
+    .owner = owner, .group = group, .find = find, .make = make, .link = do_nothing, .unlink = do_nothing};
+static struct remo_region share;
+static struct remo_structure structure = {
+    .type = &type, .share = &share, .key_bytes_max = KEY_BYTES_MAX, .value_bytes_max = VALUE_BYTES_MAX};
+static struct remo_tx_space space = {.structures = {&structure}, .structure_count = 1};
+
+/* ---- requests ---- */
+
+static size_t append(uint8_t *at, uint32_t n) {
+    struct remo__tx_item_request header = {.op = (uint8_t)(n % REMO__TX_OPS),
+                                           .condition = (uint8_t)(n / 2 % REMO__TX_CONDITIONS),
+                                           .key_bytes = (uint16_t)(1 + n % 6),
+                                           .value_bytes = (uint16_t)(n * 13 % VALUE_BYTES_MAX)};
+    if (header.op == REMO__TX_INSERT)
+        header.condition = REMO__TX_ABSENT;
+    else if (header.op == REMO__TX_UPDATE || header.op == REMO__TX_DELETE)
+        header.condition = REMO__TX_SAME;
+    memcpy(at, &header, sizeof header);
+    memset(at + sizeof header, 'k', (size_t)header.key_bytes + header.value_bytes);
+    return sizeof header + header.key_bytes + header.value_bytes;
+}
+
+size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
+    struct remo__tx_request header = {.items = 1 + n % 3};
+    size_t bytes = sizeof header;
+    if (n >= SEEDS)
+        return 0;
+    memcpy(ret_data, &header, sizeof header);
+    for (uint32_t i = 0; i < header.items; i++)
+        bytes += append(ret_data + bytes, n + i);
+    return bytes;
+}
+
+/* The items 0 and 1 have the keys "k" and "kk". */
+static void fill_share(void) {
+    share = (struct remo_region){.bytes = ITEMS * structure.item_bytes, .nodes = 1};
+    structure.own = calloc(1, share.bytes); /* the exact size, so that a sanitizer detects accesses beyond */
+    for (uint32_t i = 0; i < 2; i++) {
+        struct remo_structure_key key = {.data = "kk", .bytes = i + 1};
+        struct remo__owner_found found = {0};
+        enum remo__item_answer answer =
+            remo__owner_execute(&structure, REMO__ITEM_INSERT, &key, "value", 5, &found);
+        assert(answer == REMO__ANSWER_DONE);
+        (void)answer;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    struct remo__tx_clash clash = {0};
+    structure.item_bytes = remo_structure_item_bytes(KEY_BYTES_MAX, VALUE_BYTES_MAX);
+    fill_share();
+    char *request = malloc(bytes + 1);
+    memcpy(request, data, bytes);
+    enum remo__tx_answer answer = remo__tx_execute(&space, request, bytes, &clash);
+    assert(answer != REMO__TX_ANSWER_CONFLICT || clash.item < REMO_TX_ITEMS_MAX);
+    (void)answer;
+    for (uint32_t i = 0; i < ITEMS; i++)
+        assert(!(remo__load(structure.own + i * structure.item_bytes) & REMO__ITEM_LOCKED));
+    free(request);
+    free(structure.own);
+    return 0;
+}
