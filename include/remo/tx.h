@@ -95,8 +95,8 @@ REMO_API int remo_tx_begin(struct remo_tx *tx);
 REMO_API int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const void *key,
                           size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes);
 /* Insert an absent key (insert), replace the value of a present key (update), or do what applies (put);
- * delete a present key. The change takes effect when the transaction commits. `value` may be NULL if `value_bytes`
- * is 0.
+ * delete a present key. The change takes effect when the transaction commits. `value` may be NULL if
+ * `value_bytes` is 0.
  * Errors: those of remo_tx_read, and
  *   -EEXIST    insert: the key is present
  *   -ENOENT    update, delete: the key is absent

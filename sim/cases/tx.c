@@ -352,7 +352,7 @@ static void chain_body(void *state, uint32_t rank, uint32_t thread) {
                    read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
     if (rank == 0)
         call(state, rank, STEP(TX_PUT, 0, 4));
-    for (uint32_t i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < 6; i++)
         transact(state, rank, thread, rank == 1 ? read : i % 2 == 0 ? insert : delete);
 }
 
