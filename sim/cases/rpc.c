@@ -12,8 +12,9 @@
 #define NUMBERS 96u
 #define ROUNDS 3u
 #define WRITE_FAILED 8 /* status of the handler READ, after a fault */
+#define GATE_NS 5000u  /* timeout of a call whose request waits for a task */
 
-enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, READ, HANDLERS, LONG_CIRCLE = HANDLERS };
+enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, READ, HANDLERS, LONG_CIRCLE = HANDLERS, GATE, OPEN };
 
 struct rpc_state {
     struct remo_rpc *services[SIM_NODES_MAX];
@@ -32,6 +33,7 @@ struct rpc_state {
     struct remo_rpc_deferred waiting[SIM_NODES_MAX][2 * ROUNDS];
     uint32_t nested_count[SIM_NODES_MAX];
     bool is_closing[SIM_NODES_MAX], is_closed[SIM_NODES_MAX];
+    bool is_open; /* of the case `long_expired`: the gate */
 };
 
 /* A number, and words that are computed from it: a damaged message is detected. */
@@ -455,6 +457,108 @@ const struct sim_case sim_case_rpc_long_close = {.object = "rpc",
                                                  .open = open_long,
                                                  .close = close_rpc,
                                                  .body = long_close_body};
+
+/* LONG: wait for the reply to a deferred request. */
+static int gate(void *ctx, const struct remo_rpc_request *request) {
+    struct agent *agent = ctx;
+    uint64_t message[8], number = number_of(request);
+    count_run(agent, request, number);
+    size_t bytes = make_message(message, number + 2);
+    return remo_rpc_call(agent->state->services[agent->rank], agent->rank, KEEP, message, bytes, NULL, 0,
+                         NULL, FOREVER);
+}
+
+static int open_gate(void *ctx, const struct remo_rpc_request *request) {
+    struct agent *agent = ctx;
+    (void)request;
+    agent->state->is_open = true;
+    return remo_rpc_reply_later(agent->state->services[agent->rank], agent->kept, 5, NULL, 0);
+}
+
+static void open_expired(void *state, struct remo_node *node, uint32_t rank) {
+    struct rpc_state *s = state;
+    open_rpc(state, node, rank);
+    const struct remo_rpc_handler handlers[] = {
+        {.number = GATE, .run = gate, .ctx = &s->agents[rank], .kind = REMO_RPC_LONG},
+        {.number = OPEN, .run = open_gate, .ctx = &s->agents[rank]}};
+    for (uint32_t i = 0; i < 2; i++)
+        sim_opened(remo_rpc_handle(s->services[rank], &handlers[i]), "handle");
+}
+
+/* A LONG handler waits for a call that has no free slot: one belongs to the call of the handler, and the other
+ * one to a call that has timed out, until the server refuses its request, for which it has no task. */
+static void long_expired_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t messages[2][8];
+    struct remo_rpc_op ops[2] = {{.node = 1, .number = GATE, .request = messages[0], .timeout_ns = FOREVER},
+                                 {.node = 1, .number = GATE, .request = messages[1], .timeout_ns = GATE_NS}};
+    int rc = 0;
+    (void)thread;
+    while (rank == 1 && !s->is_open && !sim_out(0)) /* no message wakes a node that polls */
+        (void)remo_rpc_serve(s->services[1], GATE_NS);
+    if (rank != 0)
+        return;
+    for (uint32_t i = 0; i < 2; i++)
+        ops[i].request_bytes = make_message(messages[i], 64 + i);
+    rc = remo_rpc_start(s->services[0], &ops[0]);
+    while (rc == 0 && !s->agents[1].has_kept && (rc = remo_rpc_test(&ops[0])) == -EINPROGRESS)
+        rc = remo_rpc_serve(s->services[0], GATE_NS);
+    if (rc == 0 && (rc = remo_rpc_start(s->services[0], &ops[1])) == 0)
+        rc = remo_rpc_wait(&ops[1]);
+    sim_require(s->runs[65] == 0 || sim_out(0), "a LONG request starts, although all tasks wait");
+    if (rc == -ETIMEDOUT)
+        rc = remo_rpc_call(s->services[0], 1, OPEN, NULL, 0, NULL, 0, NULL, FOREVER);
+    if (rc == 0)
+        rc = remo_rpc_wait(&ops[0]);
+    for (uint32_t i = 0; i < 2; i++)
+        remo_rpc_cancel(&ops[i]);
+    s->is_open = true;
+    bool is_refused =
+        ops[0].fate == REMO_RPC_DONE && sim_any_hurt(); /* the handler could not send its call */
+    sim_require(rc == 5 || rc == -ENOSYS || is_refused || sim_excused(0, 1, rc), "call: %d (%s)", rc,
+                remo_last_error());
+}
+
+const struct sim_case sim_case_rpc_long_expired = {
+    .object = "rpc",
+    .name = "long_expired",
+    .about = "a LONG request is refused at its deadline, while all tasks wait",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct rpc_state),
+    .open = open_expired,
+    .close = close_rpc,
+    .body = long_expired_body};
+
+/* A service closes while its LONG handler waits for the reply to one of its deferred requests. */
+static void long_abandon_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t message[8];
+    (void)thread;
+    if (rank == 0) {
+        size_t bytes = make_message(message, 64);
+        int rc = remo_rpc_call(s->services[0], 1, GATE, message, bytes, NULL, 0, NULL, FOREVER);
+        s->is_open = true;
+        sim_require(rc == -ENOTCONN || rc == -ENOSYS || (rc < 0 && sim_any_hurt()) || sim_excused(0, 1, rc),
+                    "call: %d (%s)", rc, remo_last_error());
+        return;
+    }
+    while (!s->agents[1].has_kept && !s->is_open && !sim_out(0))
+        (void)remo_rpc_serve(s->services[1], GATE_NS);
+    s->is_closing[1] = true;
+    close_rpc(state, 1);
+}
+
+const struct sim_case sim_case_rpc_long_abandon = {
+    .object = "rpc",
+    .name = "long_abandon",
+    .about = "a service closes while its LONG handler waits for a deferred reply",
+    .nodes = 2,
+    .threads = 1,
+    .state_bytes = sizeof(struct rpc_state),
+    .open = open_expired,
+    .close = close_rpc,
+    .body = long_abandon_body};
 
 /* ---- order of messages and writes ---- */
 

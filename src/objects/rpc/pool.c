@@ -1,14 +1,14 @@
 /* pool.c - LONG handlers: they run in tasks of a helper thread, and so may wait.
  * Invariants: a request waits in the place of its call, of which the caller has at most one in flight, so
- * adding one always succeeds. It leaves the place before its handler starts. The tasks of a depth wait only
- * for calls of greater depths, which have other tasks, so each ends.
+ * adding one always succeeds. It leaves the place before its handler starts, or at its deadline. The tasks of
+ * a depth wait only for calls of greater depths, which have other tasks, so each ends.
  * docs/internals/rpc.md describes both. */
 #include <remo/task.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/helper.h"
-#include "objects/rpc/rpc.h"
+#include "objects/rpc/pending.h"
 
 #define SENTENCE_BYTES 256u
 #ifdef REMO_SIM_SMALL
@@ -17,23 +17,11 @@
 #define STACK_BYTES REMO_TASK_STACK_BYTES_DEFAULT
 #endif
 
-/* A request that has not started, in the place of its call. */
-struct pending {
-    struct pending *next;
-    bool is_waiting; /* a request is in this place */
-    struct remo_rpc *rpc;
-    struct remo__rpc_entry *entry;
-    struct remo__rpc_words words;
-    uint64_t deadline_ns;
-    uint64_t data[REMO__RPC_DATA_MAX / sizeof(uint64_t)];
-};
-
-/* The requests of one depth, in order of arrival. */
-struct queue {
+/* The tasks of one depth. */
+struct crew {
     struct remo__rpc_pool *pool;
-    struct pending *first, *last;
-    _Atomic uint32_t waiting; /* requests in the queue */
-    uint32_t running;         /* tasks; only the helper changes it */
+    uint32_t depth;   /* of the requests, less 1 */
+    uint32_t running; /* tasks; only the helper changes it */
 };
 
 struct remo__rpc_pool {
@@ -47,38 +35,25 @@ struct remo__rpc_pool {
     bool is_idle;             /* the helper waits for `changed` */
     _Atomic bool stops;       /* the node closes */
     _Atomic uint32_t closing; /* services that wait until their LONG handlers have ended */
-    struct queue queues[REMO_RPC_DEPTH_MAX];
-    struct pending (*places)[REMO__RPC_SLOTS_TOTAL]; /* [size] by caller, and its slot */
-    struct remo_scheduler *scheduler;                /* of the helper */
+    struct crew crews[REMO_RPC_DEPTH_MAX];
+    struct remo__rpc_pendings pendings;
+    uint64_t wake_ns;                 /* the helper wakes at this time */
+    struct remo_scheduler *scheduler; /* of the helper */
 };
 
 /* ---- requests that have not started ---- */
 
 bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entry *entry, const void *data) {
     struct remo__rpc_pool *pool = atomic_load(&turn->transport->pool);
-    struct queue *queue = &pool->queues[turn->depth - 1];
-    uint32_t node = remo__rpc_origin(turn->words.call), slot = remo__rpc_slot(turn->words.call);
-    struct pending *pending = &pool->places[node][slot];
+    const struct crew *crew = &pool->crews[turn->depth - 1];
     bool must_wake = false;
     pthread_mutex_lock(&pool->lock);
-    bool is_free = !pending->is_waiting;
+    bool is_free = !remo__rpc_pending_of(&pool->pendings, &turn->words)->is_waiting;
     if (is_free) {
-        pending->next = NULL;
-        pending->is_waiting = true;
-        pending->rpc = turn->rpc;
-        pending->entry = entry;
-        pending->words = turn->words;
-        pending->deadline_ns = turn->deadline_ns;
-        remo__copy_from(pending->data, data, remo__rpc_bytes(turn->words.head));
-        if (queue->last)
-            queue->last->next = pending;
-        else
-            queue->first = pending;
-        queue->last = pending;
-        atomic_fetch_add(&queue->waiting, 1);
-        atomic_fetch_add(&entry->queued, 1);
+        remo__rpc_pending_add(&pool->pendings, turn, entry, data);
         atomic_fetch_add(&turn->rpc->long_count, 1);
-        must_wake = !pool->is_idle && queue->running < REMO__RPC_LONG_MAX;
+        must_wake =
+            !pool->is_idle && (crew->running < REMO__RPC_LONG_MAX || turn->deadline_ns < pool->wake_ns);
         if (pool->is_idle)
             pthread_cond_broadcast(&pool->changed);
     }
@@ -88,45 +63,18 @@ bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entr
     return is_free;
 }
 
-/* Take the first request of a service out of the queue; NULL: of any. Returns false if there is none. The
- * lock is held. `data` has REMO__RPC_DATA_MAX bytes. */
-static bool take_locked(struct queue *queue, const struct remo_rpc *rpc, struct remo__rpc_turn *ret_turn,
-                        struct remo__rpc_entry **ret_entry, uint64_t *data) {
-    struct pending *before = NULL, *pending = queue->first;
-    while (pending && rpc && pending->rpc != rpc) {
-        before = pending;
-        pending = pending->next;
-    }
-    if (!pending)
-        return false;
-    if (before)
-        before->next = pending->next;
-    else
-        queue->first = pending->next;
-    if (queue->last == pending)
-        queue->last = before;
-    atomic_fetch_sub(&queue->waiting, 1);
-    atomic_fetch_sub(&pending->entry->queued, 1);
-    ret_turn->rpc = pending->rpc;
-    ret_turn->words = pending->words;
-    ret_turn->deadline_ns = pending->deadline_ns;
-    ret_turn->depth = remo__rpc_depth(pending->words.head);
-    ret_turn->is_replied = false;
-    *ret_entry = pending->entry;
-    memcpy(data, pending->data, remo__rpc_bytes(pending->words.head));
-    pending->is_waiting = false;
-    return true;
-}
-
 /* Take the next request, or end the task. */
-static bool take(struct queue *queue, struct remo__rpc_turn *ret_turn, struct remo__rpc_entry **ret_entry,
+static bool take(struct crew *crew, struct remo__rpc_turn *ret_turn, struct remo__rpc_entry **ret_entry,
                  uint64_t *data) {
-    pthread_mutex_lock(&queue->pool->lock);
-    bool has_taken = take_locked(queue, NULL, ret_turn, ret_entry, data);
-    /* with the lock: a request that is added from now on wakes the helper */
-    queue->running -= !has_taken;
-    pthread_mutex_unlock(&queue->pool->lock);
-    return has_taken;
+    struct remo__rpc_pendings *pendings = &crew->pool->pendings;
+    pthread_mutex_lock(&crew->pool->lock);
+    struct remo__rpc_pending *first = pendings->queues[crew->depth].first;
+    if (first)
+        remo__rpc_pending_take(pendings, first, ret_turn, ret_entry, data);
+    else
+        crew->running--; /* with the lock: a request that is added from now on wakes the helper */
+    pthread_mutex_unlock(&crew->pool->lock);
+    return first != NULL;
 }
 
 /* ---- running ---- */
@@ -160,12 +108,16 @@ static void end_request(const struct remo__rpc_turn *turn) {
         remo__wake(turn->transport->node);
 }
 
+static void refuse_expired(const struct remo__rpc_turn *turn) {
+    remo__rpc_count(&turn->counts->expired);
+    send_status(turn, REMO__RPC_REFUSED, -ETIMEDOUT);
+}
+
 static void run(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry, const uint64_t *data) {
     if (!remo__rpc_is_up(turn->transport, remo__rpc_origin(turn->words.call)))
         return; /* the caller has failed or left */
     if (remo__remaining_ns(turn->deadline_ns) == 0) {
-        remo__rpc_count(&turn->counts->expired);
-        send_status(turn, REMO__RPC_REFUSED, -ETIMEDOUT);
+        refuse_expired(turn);
         return;
     }
     remo__rpc_count(&turn->counts->requests);
@@ -179,13 +131,13 @@ static void run(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry
 
 /* A task: it runs requests of its depth until none waits. */
 static int work(void *ctx) {
-    struct queue *queue = ctx;
-    struct remo__rpc_transport *transport = queue->pool->transport;
+    struct crew *crew = ctx;
+    struct remo__rpc_transport *transport = crew->pool->transport;
     struct remo__rpc_turn turn = {.transport = transport, .thread = remo__thread(transport->node)};
     struct remo__task *task = remo__scheduler->running;
     struct remo__rpc_entry *entry;
     uint64_t data[REMO__RPC_DATA_MAX / sizeof(uint64_t)];
-    while (take(queue, &turn, &entry, data)) {
+    while (take(crew, &turn, &entry, data)) {
         turn.counts = &entry->counts[turn.thread->index];
         task->handling = &turn;
         run(&turn, entry, data);
@@ -200,17 +152,21 @@ static int work(void *ctx) {
 static uint32_t count_tasks(const struct remo__rpc_pool *pool) {
     uint32_t count = 0;
     for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX; depth++)
-        count += pool->queues[depth].running;
+        count += pool->crews[depth].running;
     return count;
 }
 
-static bool can_start(const struct queue *queue) {
-    return atomic_load(&queue->waiting) > 0 && queue->running < REMO__RPC_LONG_MAX;
+static uint32_t count_pending(const struct crew *crew) {
+    return atomic_load(&crew->pool->pendings.queues[crew->depth].count);
+}
+
+static bool can_start(const struct crew *crew) {
+    return count_pending(crew) > 0 && crew->running < REMO__RPC_LONG_MAX;
 }
 
 static bool can_start_any(const struct remo__rpc_pool *pool) {
     for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX; depth++)
-        if (can_start(&pool->queues[depth]))
+        if (can_start(&pool->crews[depth]))
             return true;
     return false;
 }
@@ -218,43 +174,71 @@ static bool can_start_any(const struct remo__rpc_pool *pool) {
 /* A wait condition of the helper, while tasks run. */
 static int has_work(void *ctx) {
     const struct remo__rpc_pool *pool = ctx;
-    return can_start_any(pool) || count_tasks(pool) == 0;
+    return can_start_any(pool) || count_tasks(pool) == 0
+           || atomic_load(&pool->pendings.earliest_ns) < pool->wake_ns;
 }
 
 /* Start a task for each request that waits, as far as possible. The lock is held. */
 static bool start_tasks(struct remo__rpc_pool *pool) {
     bool has_started = false;
     for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX; depth++) {
-        struct queue *queue = &pool->queues[depth];
-        for (uint32_t i = atomic_load(&queue->waiting); i > 0 && can_start(queue); i--) {
-            if (remo_task_spawn(pool->scheduler, work, queue, NULL) != 0)
+        struct crew *crew = &pool->crews[depth];
+        for (uint32_t i = count_pending(crew); i > 0 && can_start(crew); i--) {
+            if (remo_task_spawn(pool->scheduler, work, crew, NULL) != 0)
                 break; /* not reached: there are as many tasks as may run */
-            queue->running++;
+            crew->running++;
             has_started = true;
         }
     }
     return has_started;
 }
 
-/* Run tasks, until the node closes. The thread sleeps while it has none. */
-static void run_tasks(struct remo__rpc_pool *pool) {
+/* Refuse the requests whose deadlines have passed, of which all tasks may be busy. */
+static void expire(struct remo__rpc_pool *pool) {
+    struct remo__rpc_turn turn = {.transport = pool->transport,
+                                  .thread = remo__thread(pool->transport->node)};
+    struct remo__task *root = remo__scheduler->running;
+    struct remo__rpc_pending *expired;
+    struct remo__rpc_entry *entry;
     for (;;) {
         pthread_mutex_lock(&pool->lock);
-        pool->is_idle = count_tasks(pool) == 0;
-        while (pool->is_idle && !can_start_any(pool) && !atomic_load(&pool->stops))
-            pthread_cond_wait(&pool->changed, &pool->lock);
-        bool ends = pool->is_idle && atomic_load(&pool->stops), has_started = false;
-        pool->is_idle = false;
-        if (!ends)
-            has_started = start_tasks(pool);
+        expired = remo__rpc_pending_expired(&pool->pendings);
+        if (expired)
+            remo__rpc_pending_take(&pool->pendings, expired, &turn, &entry, NULL);
         pthread_mutex_unlock(&pool->lock);
-        if (ends)
+        if (!expired)
             return;
-        if (has_started)
-            remo_task_yield(); /* they take their requests */
-        else
-            (void)remo__wait(pool->transport->node, has_work, pool, REMO_FOREVER);
+        turn.counts = &entry->counts[turn.thread->index];
+        root->handling = &turn;
+        if (remo__rpc_is_up(turn.transport, remo__rpc_origin(turn.words.call)))
+            refuse_expired(&turn);
+        root->handling = NULL;
+        end_request(&turn);
     }
+}
+
+/* Start tasks, or wait until the helper is needed. Returns false if the node closes, and no task runs. */
+static bool start_or_wait(struct remo__rpc_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    pool->is_idle = count_tasks(pool) == 0;
+    while (pool->is_idle && !can_start_any(pool) && !atomic_load(&pool->stops))
+        pthread_cond_wait(&pool->changed, &pool->lock);
+    bool ends = pool->is_idle && atomic_load(&pool->stops);
+    bool has_started = !ends && start_tasks(pool);
+    pool->is_idle = false;
+    pool->wake_ns = atomic_load(&pool->pendings.earliest_ns);
+    pthread_mutex_unlock(&pool->lock);
+    if (has_started)
+        remo_task_yield(); /* they take their requests */
+    else if (!ends)
+        (void)remo__wait(pool->transport->node, has_work, pool, pool->wake_ns);
+    return !ends;
+}
+
+/* Run tasks, until the node closes. The thread sleeps while it has none. */
+static void run_tasks(struct remo__rpc_pool *pool) {
+    while (start_or_wait(pool))
+        expire(pool);
 }
 
 static void *help(void *ctx) {
@@ -282,7 +266,7 @@ static void *help(void *ctx) {
 static void free_pool(struct remo__rpc_pool *pool) {
     pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->lock);
-    free(pool->places);
+    remo__rpc_pendings_close(&pool->pendings);
     free(pool);
 }
 
@@ -306,12 +290,10 @@ static int open_pool(struct remo__rpc_transport *transport, struct remo__rpc_poo
     pthread_cond_init(&pool->changed, NULL);
     pool->transport = transport;
     for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX; depth++)
-        pool->queues[depth].pool = pool;
-    pool->places = calloc(transport->size, sizeof *pool->places);
-    int rc = pool->places
-                 ? remo__helper_start(&pool->helper, "remo-long", help, pool)
-                 : remo__fail(-ENOMEM, "no memory for the LONG requests of %u nodes; raise ulimit -v",
-                              transport->size);
+        pool->crews[depth] = (struct crew){.pool = pool, .depth = depth};
+    int rc = remo__rpc_pendings_open(&pool->pendings, transport->size);
+    if (rc == 0)
+        rc = remo__helper_start(&pool->helper, "remo-long", help, pool);
     if (rc == 0)
         rc = await_helper(pool);
     if (rc != 0) {
@@ -349,13 +331,12 @@ void remo__rpc_pool_stop(struct remo__rpc_transport *transport) {
 static bool take_of(struct remo__rpc_pool *pool, const struct remo_rpc *rpc,
                     struct remo__rpc_turn *ret_turn) {
     struct remo__rpc_entry *entry;
-    uint64_t data[REMO__RPC_DATA_MAX / sizeof(uint64_t)];
-    bool has_taken = false;
     pthread_mutex_lock(&pool->lock);
-    for (uint32_t depth = 0; depth < REMO_RPC_DEPTH_MAX && !has_taken; depth++)
-        has_taken = take_locked(&pool->queues[depth], rpc, ret_turn, &entry, data);
+    struct remo__rpc_pending *pending = remo__rpc_pending_find(&pool->pendings, rpc);
+    if (pending)
+        remo__rpc_pending_take(&pool->pendings, pending, ret_turn, &entry, NULL);
     pthread_mutex_unlock(&pool->lock);
-    return has_taken;
+    return pending != NULL;
 }
 
 static int has_none(void *ctx) {

@@ -69,7 +69,8 @@ static __attribute__((noinline)) int write_unmapped(struct remo__rpc_transport *
     uint32_t slot = remo__rpc_slot(words->call), node = remo__rpc_origin(words->call);
     uint64_t key = remo__rpc_reply_key(slot, remo__rpc_serial(words->call));
     size_t bytes = remo__rpc_encode_reply(image, head, result, data, key);
-    int rc = remo__rpc_order(transport, thread, node);
+    bool is_refused = (head >> 20 & 0xf) == REMO__RPC_REFUSED; /* no handler has written anything */
+    int rc = is_refused ? 0 : remo__rpc_order(transport, thread, node);
     if (rc != 0)
         return rc;
     return write_slots(transport, thread, counters, node, remo__rpc_reply_offset(slot), image, bytes,

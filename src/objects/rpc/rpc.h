@@ -2,9 +2,9 @@
  * protocol.
  *
  * Files:  service.c, transport.c (opens the transport, channel callbacks), call.c, serve.c (finds requests,
- *         runs handlers, waits), pool.c (LONG handlers), end.c (ends of calls), reply.c, send.c (requests
- *         into rings, queues, wake-ups), slot.c (reply slots), target.c. Each uses only files that follow
- *         it.
+ *         runs handlers, waits), pool.c (LONG handlers), pending.c (LONG requests that have not started),
+ *         end.c (ends of calls), reply.c, send.c (requests into rings, queues, wake-ups), slot.c (reply
+ *         slots), target.c. Each uses only files that follow it.
  * Locks:  send_mutex of a peer: the ring at that peer, and its queues. receive_mutex of a peer: the ring of
  *         that peer here; held while its handlers run. done_mutex: held while `done` functions run.
  *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call.

@@ -346,6 +346,49 @@ static int expires(struct remo_node *node, void *ctx) {
     return finish(&site);
 }
 
+/* All tasks wait for deferred replies. Requests behind them are refused at their deadline, so their calls keep
+ * no slots: more would be retired than a node may have. The server polls, so nothing else wakes its helper.
+ * Then it closes: the deferred replies come first. */
+static int refuses(struct remo_node *node, void *ctx) {
+    struct site site;
+    static struct remo_rpc_op ops[REMO_RPC_LONG_MAX];
+    static struct window late;
+    struct remo_rpc_handler_stats stats;
+    (void)ctx;
+    CHECK(open_site(node, &site) == 0);
+    if (site.rank == 0) {
+        for (uint32_t i = 0; i < REMO_RPC_LONG_MAX; i++) {
+            ops[i] = (struct remo_rpc_op){.node = 1, .number = ASK, .timeout_ns = REMO_FOREVER};
+            CHECK_OK(remo_rpc_start(site.rpc, &ops[i]));
+        }
+        CHECK(await_count(&shared->kept_count, REMO_RPC_LONG_MAX) == 0);
+        CHECK(start_window(&site, &late, 1, ASK, SECOND / 5) == 0);
+        for (uint32_t i = 0; i < WINDOW; i++)
+            CHECK_CODE(remo_rpc_wait(&late.ops[i]), -ETIMEDOUT);
+        CHECK_CODE(remo_rpc_call(site.rpc, 1, ECHO, NULL, 0, NULL, 0, NULL, 10 * SECOND), 5);
+        atomic_store(&shared->is_open, 1);
+        for (uint32_t i = 0; i < REMO_RPC_LONG_MAX; i++)
+            CHECK_CODE(remo_rpc_wait(&ops[i]), -ENOTCONN);
+        return finish(&site);
+    }
+    while (!atomic_load(&shared->is_open))
+        CHECK_OK(remo_rpc_serve(site.rpc, 0));
+    for (uint32_t i = 0; i < 10000; i++) {
+        CHECK_OK(remo_rpc_stats(site.rpc, ASK, &stats));
+        if (stats.expired == WINDOW)
+            break;
+        cluster_sleep_ms(1);
+    }
+    CHECK_EQUAL(stats.expired, WINDOW);
+    CHECK_EQUAL(stats.requests, REMO_RPC_LONG_MAX);
+    CHECK_EQUAL(stats.queued, 0);
+    remo_rpc_close(site.rpc);
+    remo_lock_close(site.lock);
+    CHECK_OK(cluster_meet());
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
 /* The call of a LONG handler has the remaining time of its request. */
 static int inherits(struct remo_node *node, void *ctx) {
     struct site site;
@@ -501,6 +544,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(locks, 3),
         CLUSTER_TEST(delays, 2),
         CLUSTER_TEST(expires, 2),
+        CLUSTER_TEST(refuses, 2),
         CLUSTER_TEST(inherits, 2),
         CLUSTER_TEST(wakes, 2),
         CLUSTER_TEST(caller_fails, 3),
