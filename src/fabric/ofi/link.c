@@ -17,7 +17,7 @@
 #define EVENTS_PER_READ 16u
 #define READS_PER_POLL 64u        /* libfabric may report one event for each read, with room for more */
 #define QUIET_POLLS_PER_CLOCK 64u /* polls without an answer for each read of the clock */
-#define FLIGHTS_SMALL 4u          /* with this many requests in flight, small operations wait to share one */
+#define FLIGHTS_SMALL 2u          /* with this many requests in flight, small operations wait to share one */
 #define FULL_BYTES 8192u          /* with this many bytes queued, operations do not wait to share a request */
 #define ANSWERS_AT REMO__OFI_RING_BYTES
 #define OFFER_AT (2 * REMO__OFI_RING_BYTES)
