@@ -485,8 +485,8 @@ static void open_expired(void *state, struct remo_node *node, uint32_t rank) {
         sim_opened(remo_rpc_handle(s->services[rank], &handlers[i]), "handle");
 }
 
-/* A LONG handler waits for a call that has no free slot: one belongs to the call of the handler, and the other
- * one to a call that has timed out, until the server refuses its request, for which it has no task. */
+/* A LONG handler waits for a call that has no free slot: one belongs to the call of the handler, and the
+ * other one to a call that has timed out, until the server refuses its request, for which it has no task. */
 static void long_expired_body(void *state, uint32_t rank, uint32_t thread) {
     struct rpc_state *s = state;
     uint64_t messages[2][8];

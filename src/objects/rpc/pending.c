@@ -1,6 +1,6 @@
 /* pending.c - LONG requests that have not started. docs/internals/rpc.md describes their places.
- * Invariant: a request is in its place and in the queue of its depth, and in the heap if it has a deadline; or
- * in none of them. */
+ * Invariant: a request is in its place and in the queue of its depth, and in the heap if it has a deadline;
+ * or in none of them. */
 #include "objects/rpc/pending.h"
 
 #include <stdlib.h>

@@ -346,7 +346,7 @@ static int expires(struct remo_node *node, void *ctx) {
     return finish(&site);
 }
 
-/* All tasks wait for deferred replies. Requests behind them are refused at their deadline, so their calls keep
+/* All tasks wait for deferred replies. Requests behind them are refused at their deadline, so these keep
  * no slots: more would be retired than a node may have. The server polls, so nothing else wakes its helper.
  * Then it closes: the deferred replies come first. */
 static int refuses(struct remo_node *node, void *ctx) {
