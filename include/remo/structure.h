@@ -118,7 +118,7 @@ struct remo_structure_type {
     int (*make)(void *ctx, const struct remo_structure_key *key, uint64_t *ret_offset);
     /* Make the item that make has chosen reachable. The library makes it valid afterwards. If a transaction
      * finds no room for another key, the library calls unlink instead. For a read that begins after this
-     * function, lookup_end must not return ABSENT while the item is valid. */
+     * function, lookup_end must not return ABSENT while the item is valid or reserved. */
     void (*link)(void *ctx, const struct remo_structure_key *key, uint64_t offset);
     /* The item has become free: make it unreachable, and release its memory. */
     void (*unlink)(void *ctx, const struct remo_structure_key *key, uint64_t offset);
