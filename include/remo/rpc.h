@@ -50,9 +50,9 @@
  *          caller. So LONG requests never fill a ring. Each depth has tasks of its own, so LONG handlers
  *          that call each other in a cycle do not deadlock. A LONG handler must not wait for anything else
  *          that another LONG request of its depth at this node provides: that request may not have started.
- *          LONG and SHORT calls share the reply slots of the caller. 320 LONG calls in flight from a node, or
- *          32 at one server that were cancelled, or have timed out after they started, delay its SHORT calls
- *          too (see Failure).
+ *          LONG and SHORT calls share the reply slots of the caller. 320 LONG calls in flight from a node
+ *          delay its SHORT calls to all nodes. 32 LONG calls to one server that were cancelled, or timed out
+ *          while their handlers ran, delay its SHORT calls to that server (see Failure).
  *          LONG requests, also of one thread, may start in any order. The server discards a post to a LONG
  *          handler, and counts it in `errors` of remo_rpc_stats, because no slot limits the posts that wait:
  *          use a call. The sender of the post gets no error.
@@ -69,8 +69,9 @@
  * Time:    the deadline of a call travels with its request, if it is less than 18 minutes away. On shm a
  *          request whose deadline has passed is not executed. On other fabrics the remaining time counts
  *          from the execution of the request, so a late request is executed. A call started in a handler
- *          has at most the remaining time of the handler's request. A LONG request that has not started at
- *          its deadline is refused then, on all fabrics. A post has no deadline.
+ *          has at most the remaining time of the handler's request. If a LONG request has not started by
+ *          its deadline, the server refuses it at that time, on all fabrics: the handler never
+ *          runs. A post has no deadline.
  * Depth:   a call made outside handlers has depth 1. A call, post or forward in a handler is one deeper
  *          than the handler's request. Beyond REMO_RPC_DEPTH_MAX it returns -ELOOP. Each depth has slots of
  *          its own, so handlers that call each other in a cycle do not deadlock.

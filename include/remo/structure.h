@@ -10,14 +10,15 @@
  *          the bytes. The second part runs at the owner: it finds, links and unlinks items. The library
  *          implements reads, calls, versions, checksums and the order of stores.
  * Layout:  item = {u64 head; u64 checksum; u64 sizes; key; value}; key and value begin at multiples of 8
- *          bytes. head = {version:56, state:8}; sizes = {value bytes:32, key bytes:32}. The checksum covers
- *          version, sizes, key and value. Each change of an item increments its version. A version never
- *          decreases, also when the memory is used for another key.
- * Cost:    lookup = 1 read, and 1 more for each torn read, REMO_LOOKUP_READS_MAX reads at most. Then 1 call
- *          (rpc.h), if the reads neither find the key nor prove it absent, or if there is no place to read.
- *          Change = 1 call. Keys that this node owns: no network operation. In a task (task.h), a lookup on
- *          mapped memory (shm) prefetches the place and yields once before each read. A lookup takes up to
- *          24 KiB of the stack.
+ *          bytes. head = {version:56, state:8}; sizes = {value bytes:32, key bytes:32}. The state is free,
+ *          valid, locked (valid, but a transaction is changing it: tx.h), or reserved (its key is still
+ *          absent). The checksum covers version, sizes, key and value. Each change of an item increments its
+ *          version. A version never decreases, also when the memory is used for another key.
+ * Cost:    lookup = 1 read, and 1 more for each read of an item that is torn, locked or reserved,
+ *          REMO_LOOKUP_READS_MAX reads at most. Then 1 call (rpc.h), if the reads neither find the key nor
+ *          prove it absent, or if there is no place to read. Change = 1 call. Keys that this node owns: no
+ *          network operation. In a task (task.h), a lookup on mapped memory (shm) prefetches the place and
+ *          yields once before each read. A lookup takes up to 24 KiB of the stack.
  * Order:   linearizable, for each key.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
  * Failure: if the owner has failed or left, its items are lost: -EHOSTDOWN. After -EHOSTDOWN, -ENOTCONN or
@@ -26,7 +27,7 @@
  * Threads: any, concurrently.
  * Source:  Storm 5.3, Tables 2 and 3, Algorithm 1. Differs in: the owner's handler is divided into steps,
  *          so that the library implements mutexes, versions and checksums; a checksum detects a torn read,
- *          which is repeated or followed by a call. Transactions (5.4) are not included yet.
+ *          which is repeated or followed by a call. Transactions (5.4): tx.h.
  */
 #pragma once
 
@@ -69,7 +70,7 @@ enum remo_item_state {
     REMO_ITEM_MATCHES, /* it has the key */
     REMO_ITEM_OTHER,   /* it has another key */
     REMO_ITEM_FREE,    /* there is no item */
-    REMO_ITEM_TORN     /* the owner changed it during the read */
+    REMO_ITEM_TORN     /* the owner changed it during the read, or is inserting the key */
 };
 
 /* The result of a read for a key. */
@@ -93,7 +94,9 @@ struct remo_structure_type {
     bool (*lookup_start)(void *ctx, const struct remo_structure_key *key, uint32_t owner,
                          struct remo_structure_place *ret_place);
     /* Judge the bytes of that place by remo_item_read. If FOUND, set *ret_item. `data` has place->bytes
-     * bytes, is aligned to 64, and is valid until the function returns. */
+     * bytes, is aligned to 64, and is valid until the function returns. If ABSENT: a transaction compares the
+     * words that prove it later, so they must never return to an earlier value. Heads never do. A word of the
+     * type's own needs a count of its changes. */
     enum remo_lookup_verdict (*lookup_end)(void *ctx, const struct remo_structure_key *key, uint32_t owner,
                                            const struct remo_structure_place *place, const void *data,
                                            struct remo_item *ret_item);
@@ -113,8 +116,9 @@ struct remo_structure_type {
     /* Set *ret_offset to a free item for the new key, which no other insert uses. link always follows. Any
      * error is -ENOSPC for the caller of insert or put. */
     int (*make)(void *ctx, const struct remo_structure_key *key, uint64_t *ret_offset);
-    /* Make the item that make has chosen reachable. The library makes it valid afterwards. For a read that
-     * begins after this function, lookup_end must not return ABSENT while the item is valid. */
+    /* Make the item that make has chosen reachable. The library makes it valid afterwards. If a transaction
+     * finds no room for another key, the library calls unlink instead. For a read that begins after this
+     * function, lookup_end must not return ABSENT while the item is valid or reserved. */
     void (*link)(void *ctx, const struct remo_structure_key *key, uint64_t offset);
     /* The item has become free: make it unreachable, and release its memory. */
     void (*unlink)(void *ctx, const struct remo_structure_key *key, uint64_t offset);

@@ -10,7 +10,8 @@
  *          all keys, and a change takes a lock instead of a call.
  * Use:     remo_table_open, then remo_channel_wait on remo_structure_channel(remo_table_structure(table)).
  *          Then remo_structure_put, remo_structure_lookup and so on, on remo_table_structure(table).
- * Layout:  bucket = {u64: 1 if it has an overflow chain, else 0; `width` items}, rounded up to 64 bytes.
+ * Layout:  bucket = {u64: bit 0 is 1 if it has an overflow chain, the rest counts changes of the chain;
+ *          `width` items}, rounded up to 64 bytes.
  * Cost:    lookup = 1 read of a bucket, or of one item whose place this node remembers. Then 1 call if the
  *          key is in an overflow chain and its place is not remembered, if a remembered place no longer has
  *          the key, or if the key is absent and its bucket has an overflow chain. Changes: those of

@@ -5,31 +5,43 @@
  *          read are still current. Then its changes become visible together. Otherwise it returns
  *          -EAGAIN, nothing has changed, and the program runs the transaction again.
  * Use:     open the structures; remo_tx_space_open with the same structures in the same order on all nodes;
- *          remo_channel_wait. Each thread or task opens a transaction object, and calls remo_tx_run with
- *          its transaction as a function. Or it calls remo_tx_begin, reads and changes, and remo_tx_commit.
+ *          remo_channel_wait. For a table, pass remo_table_structure. Each thread or task opens a transaction
+ *          object, and calls remo_tx_run with a function that reads and changes items. Or it calls
+ *          remo_tx_begin, the functions that read and change items, and remo_tx_commit.
  * Owners:  a transaction that only reads may read items of any owners. One that changes items may read and
  *          change items of one owner only (-EXDEV). In a table, `partition_bytes` selects which keys have
  *          the same owner.
  * Cost:    network operations, if no item belongs to this node:
- *          - the first read of a key: a lookup (structure.h), normally 1 read. Later ones: none;
- *          - insert, update and delete: the same, unless the transaction has read the key. put: none;
- *          - commit without changes: nothing for the last key that was looked up. For each other present
- *            key 1 read of 8 bytes, all at the same time. For each absent key: its lookup once more;
+ *          - the first read of a key: a lookup (structure.h), normally 1 read. Later reads: none;
+ *          - insert, update and delete: as a read of the key. put: none, but a delete after it: a lookup;
+ *          - commit without changes: none for the key that was looked up last, unless it was locked. For
+ *            each other present key: 1 read of 8 bytes, all at the same time. For each other absent key: the
+ *            read or call that did not find it once more, one key after another;
  *          - commit with changes: 1 call (rpc.h).
- *          So a transaction without changes that finds n keys takes n + (n - 1) reads.
+ *          So a transaction without changes that finds n keys normally takes n + (n - 1) reads.
  * Order:   strictly serializable: committed transactions, and the lookups and changes of structure.h, take
  *          effect one at a time, each between its begin and its end.
- *          Each value that a transaction reads was current at some time. But values of several keys are
- *          known to be consistent with each other only after remo_tx_commit or remo_tx_check has returned 0.
- *          Code that two inconsistent values could damage must call remo_tx_check before it uses them.
+ *          Before the commit, each value that a transaction has read was current at some moment, but
+ *          perhaps not all at the same moment. They are consistent with each other only if remo_tx_commit
+ *          or remo_tx_check has then returned 0. If inconsistent values could cause an invalid access or an
+ *          endless loop, call remo_tx_check before you use them.
+ * Conflict: the versions of items are compared, not their values. If a key was absent, a change of another
+ *          key near it can cause a conflict too: for a commit without changes, and for remo_tx_check. A put
+ *          of a key that the transaction has not read causes none. Under permanent conflicts no transaction
+ *          is guaranteed to succeed.
  * Caches:  see structure.h.
- * Failure: nothing to repair: an owner executes the changes of a transaction in one step. After -EHOSTDOWN,
- *          -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown: all changes are applied
- *          once, or none is, perhaps later.
- * Threads: a transaction object is used by one thread or task at a time; different ones concurrently.
- * Source:  Storm 5.3, 5.4, with the late locks of FaRM: reads do not lock. Differs in: an absent key is
- *          validated too; the last key is not read again; changes have one owner. The proof:
- *          docs/internals/tx.md.
+ * Failure: a node that fails leaves nothing to repair: only the owner applies changes. After -EHOSTDOWN,
+ *          -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown: either all changes are
+ *          applied once, perhaps after the commit has returned, or none is applied.
+ * Threads: a transaction object is used by one thread or task at a time; different ones concurrently. In a
+ *          SHORT handler or a `done` function (rpc.h) every call that would wait returns -EDEADLK; LONG
+ *          handlers may use transactions. A change of a key by structure.h, or by another transaction object,
+ *          is in conflict with a transaction of the same thread that has read it.
+ * Memory:  a transaction object has about 24 KiB, and a space is one service of rpc.h. A call takes up to 32
+ *          KiB of the stack.
+ * Source:  Storm 5.3, 5.4. As in FaRM, items are locked only during the commit. Differs in: a commit
+ *          validates absent keys too, but not the key that was looked up last; all keys of a transaction
+ *          with changes have one owner. The proof: docs/internals/tx.md.
  */
 #pragma once
 
@@ -38,14 +50,16 @@
 REMO_BEGIN
 
 #define REMO_TX_STRUCTURES_MAX 16u
-#define REMO_TX_ITEMS_MAX 64u    /* keys of one transaction */
-#define REMO_TX_BYTES_MAX 16384u /* of one transaction: its keys, the values read, and each new value */
+#define REMO_TX_ITEMS_MAX 64u /* keys of one transaction */
+/* Of one transaction: its keys, the values read, and each new value, also if a later one replaces it. With
+ * changes the limit of the request applies too: see remo_tx_commit. */
+#define REMO_TX_BYTES_MAX 16384u
 
 struct remo_tx_space;
 struct remo_tx;
 
 struct remo_tx_space_options {
-    struct remo_nodeset participants;         /* empty: the parent's; each participates in each structure */
+    struct remo_nodeset participants;         /* empty: the parent's; each must have opened all structures */
     struct remo_structure *const *structures; /* open, the same in the same order on every participant */
     uint32_t structure_count;                 /* 1 to REMO_TX_STRUCTURES_MAX */
 };
@@ -53,8 +67,8 @@ struct remo_tx_space_options {
 /* Open the transaction space `name` below `parent`. If the structures of two nodes differ, remo_channel_wait
  * returns -EPROTO. Close it before its structures. Does not wait for peers to open.
  * Errors:
- *   -EINVAL  an argument or a structure is NULL, structure_count is out of range, or a structure is there
- *            twice
+ *   -EINVAL  an argument or a structure is NULL, structure_count is out of range, or a structure is
+ *            listed twice
  *   -ENOMEM  no memory
  *   others   those of remo_rpc_open */
 REMO_API int remo_tx_space_open(struct remo_channel *parent, const char *name,
@@ -81,9 +95,10 @@ REMO_API void remo_tx_close(struct remo_tx *tx);
  *   -EINVAL  `tx` is NULL
  *   -EBUSY   the last transaction has not ended: commit or abort it */
 REMO_API int remo_tx_begin(struct remo_tx *tx);
-/* Copy the value of the key, as the transaction sees it, with its own changes. Parameters and `cap`: as in
- * remo_structure_lookup. The transaction continues after each error except -ESTALE and those that
- * "others" means; after those only remo_tx_abort is useful.
+/* Copy the value of the key: the one that this transaction has set, or else the one that its first lookup of
+ * the key has found. Parameters and blocking: as in remo_structure_lookup. -ENOENT is a result that the
+ * commit validates too; so are -ENOENT and -EEXIST of the changes below. After an error of "others" call
+ * remo_tx_abort. After the other errors the transaction continues.
  * Errors:
  *   -ENOENT     the key is absent
  *   -EMSGSIZE   the value is longer than `cap`, the key is longer than key_bytes_max, or the transaction
@@ -109,20 +124,25 @@ REMO_API int remo_tx_put(struct remo_tx *tx, struct remo_structure *structure, c
                          size_t key_bytes, const void *value, size_t value_bytes);
 REMO_API int remo_tx_delete(struct remo_tx *tx, struct remo_structure *structure, const void *key,
                             size_t key_bytes);
-/* Check whether all values that the transaction has read are current at one time, during this call. Blocks
- * for op_timeout_ns for each owner at most. Cost: that of a commit without changes, and of the last key.
+/* Validate all keys that the transaction has read: return 0 if all results were current at one moment during
+ * this call. The transaction continues, also after -EAGAIN: then abort it, or return -EAGAIN from `body`.
+ * Blocks: op_timeout_ns limits the reads of all present keys together, and those of each absent key. Cost:
+ * that of a commit without changes, and of the key that was looked up last.
  * Errors:
- *   -EAGAIN  a value has changed; see remo_tx_last_conflict
+ *   -EAGAIN  a key has changed or is locked; see remo_tx_last_conflict
  *   -ESTALE  the transaction has not begun, or it has ended
  *   others   those of remo_structure_lookup */
 REMO_API int remo_tx_check(struct remo_tx *tx);
-/* End the transaction, and apply its changes. After any error except -EINVAL it has ended too.
+/* Commit the transaction: validate what it has read, apply its changes, and end it. It ends after an error
+ * too. Blocks: with changes for op_timeout_ns at most, without changes as remo_tx_check.
  * Errors:
- *   -EAGAIN     a key has changed since the transaction read it; see remo_tx_last_conflict
+ *   -EAGAIN     a key has changed since the transaction read it, or is locked: nothing has changed, see
+ *               remo_tx_last_conflict. If that returns -ENOENT: too many threads use the node (node.h)
  *   -ENOSPC     no room at the owner for a new key; nothing has changed
  *   -EXDEV      it changes items, and has read or changed items of several owners; nothing has changed
- *   -EMSGSIZE   it changes items, and its request is longer than REMO_RPC_BYTES_MAX (rpc.h): 8 bytes, 24 and
- *               the key for each item, and each new value; nothing has changed
+ *   -EMSGSIZE   it changes items, and its request is longer than REMO_RPC_BYTES_MAX (rpc.h). The request has
+ *               8 bytes; 24 bytes and the key for each key; and the last new value of each changed key.
+ *               Nothing has changed
  *   -EHOSTDOWN  the owner has failed or left (see Failure)
  *   -ENOTCONN   the owner has closed the space (see Failure)
  *   -ETIMEDOUT  the owner does not answer (see Failure)
@@ -134,15 +154,17 @@ REMO_API int remo_tx_commit(struct remo_tx *tx);
  * operation. */
 REMO_API void remo_tx_abort(struct remo_tx *tx);
 
-/* Run `body(ctx, tx)` as a transaction: begin, `body`, and commit if it returned 0. After -EAGAIN of the
- * commit, or if `body` returned -EAGAIN, pause for a random time, at first up to 1 us, at most 1 ms, and
- * repeat. Any other result of `body` aborts the transaction, and is returned. `body` must not begin, commit
+/* Run `body(ctx, tx)` as a transaction: begin, `body`, and commit if it returned 0. If the
+ * commit or `body` returns -EAGAIN, pause for a random time and repeat, unless `timeout_ns` has passed. The
+ * limit of the pause doubles from 1 us to 1 ms. `timeout_ns` does not interrupt an attempt; 0: one attempt.
+ * Any other result of `body` than 0 aborts the transaction, and is returned. `body` must not begin, commit
  * or abort; it may run several times, also with values that are not consistent with each other (see Order).
  * Errors:
  *   -EINVAL     `tx` or `body` is NULL
  *   -EBUSY      the last transaction has not ended
- *   -ETIMEDOUT  also: every attempt within `timeout_ns` was in conflict; nothing has changed, and
- *               remo_tx_last_conflict returns 0
+ *   -ETIMEDOUT  every attempt until `timeout_ns` returned -EAGAIN: nothing has changed, and
+ *               remo_tx_last_conflict returns 0, unless `body` returned an -EAGAIN of its own. Or an
+ *               -ETIMEDOUT of `body` or of the commit: remo_tx_last_conflict returns -ENOENT
  *   others      those of `body` and remo_tx_commit */
 REMO_API int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), void *ctx,
                          uint64_t timeout_ns);
@@ -161,9 +183,10 @@ struct remo_tx_conflict {
     size_t key_bytes;
     enum remo_tx_conflict_kind kind;
 };
-/* Return why the last remo_tx_commit or remo_tx_check of this object returned -EAGAIN.
+/* Return the key for which the last remo_tx_commit or remo_tx_check since remo_tx_begin returned -EAGAIN, and
+ * the kind of conflict. If several keys are in conflict, return one of them. Does not block.
  * Errors:
- *   -ENOENT  it did not
+ *   -ENOENT  the last call did not report a conflict, or there was none
  *   -EINVAL  an argument is NULL */
 REMO_API int remo_tx_last_conflict(const struct remo_tx *tx, struct remo_tx_conflict *ret_conflict);
 

@@ -100,13 +100,13 @@ static void fill_share(void) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    struct remo__tx_clash clash = {0};
+    struct remo__tx_conflict conflict = {0};
     structure.item_bytes = remo_structure_item_bytes(KEY_BYTES_MAX, VALUE_BYTES_MAX);
     fill_share();
     char *request = malloc(bytes + 1);
     memcpy(request, data, bytes);
-    enum remo__tx_answer answer = remo__tx_execute(&space, request, bytes, &clash);
-    assert(answer != REMO__TX_ANSWER_CONFLICT || clash.item < REMO_TX_ITEMS_MAX);
+    enum remo__tx_answer answer = remo__tx_execute(&space, request, bytes, &conflict);
+    assert(answer != REMO__TX_ANSWER_CONFLICT || conflict.item < REMO_TX_ITEMS_MAX);
     (void)answer;
     for (uint32_t i = 0; i < ITEMS; i++)
         assert(!(remo__load(structure.own + i * structure.item_bytes) & REMO__ITEM_LOCKED));

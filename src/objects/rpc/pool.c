@@ -193,7 +193,7 @@ static bool start_tasks(struct remo__rpc_pool *pool) {
     return has_started;
 }
 
-/* Refuse the requests whose deadlines have passed, of which all tasks may be busy. */
+/* Refuse the requests whose deadlines have passed. The root does it, because all tasks may be busy. */
 static void expire(struct remo__rpc_pool *pool) {
     struct remo__rpc_turn turn = {.transport = pool->transport,
                                   .thread = remo__thread(pool->transport->node)};

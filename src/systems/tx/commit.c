@@ -11,20 +11,20 @@ static bool is_absence(const struct remo__tx_item *item) {
 }
 
 static int conflict(struct remo_tx *tx, uint32_t item, enum remo_tx_conflict_kind kind) {
-    tx->clash = item;
-    tx->clash_kind = kind;
-    return remo__fail_static(-EAGAIN, "another transaction has changed a key, or is changing it: run this "
-                                      "one again; remo_tx_last_conflict names the key");
+    tx->conflict_item = item;
+    tx->conflict_kind = kind;
+    return remo__fail_static(-EAGAIN, "the transaction is in conflict: a key has changed, or is locked; "
+                                      "run it again; remo_tx_last_conflict returns the key");
 }
 
-/* Return whether the item must be validated. No lookup has ended after the last one began, so the commit can
- * take effect during the last one, unless another transaction was changing its item. */
+/* Return whether the item must be validated. All other lookups had ended when the last one began, so the
+ * transaction can take effect during the last one, unless another transaction was changing its item. */
 static bool needs_validation(const struct remo_tx *tx, uint32_t item, bool with_last) {
     return tx->items[item].evidence.proof != REMO__PROOF_NONE
            && (with_last || item != tx->last || tx->items[item].was_locked);
 }
 
-/* Start to read the head of an item. Its owner reads it at once. */
+/* Start to read the head of an item. If this node is its owner, the read completes at once. */
 static int start_head(const struct remo_tx *tx, const struct remo__tx_item *item, uint64_t *ret_head,
                       struct remo_ack *ack) {
     struct remo_structure *structure = tx->space->structures[item->structure];
@@ -78,8 +78,8 @@ static int check_place(const struct remo_tx *tx, const struct remo__tx_item *ite
     return rc;
 }
 
-/* The same for a key that the owner did not find: if no key of the group
- * was deleted since, the key has not been there in between. */
+/* Set *ret_is_same to whether a key that the owner did not find is still absent, and no key of its group was
+ * deleted since: then the key has been absent in between. */
 static int check_deletes(const struct remo_tx *tx, const struct remo__tx_item *item, bool *ret_is_same) {
     struct remo_structure *structure = tx->space->structures[item->structure];
     struct remo__evidence now = {0};
@@ -127,7 +127,7 @@ static enum remo__tx_condition condition_of(const struct remo__tx_item *item) {
     return is_absence(item) ? REMO__TX_ABSENT : REMO__TX_ALWAYS;
 }
 
-/* Return whether the item matters: not if its only lookup has failed. */
+/* Return whether the item belongs to the transaction: it was changed, or a lookup has succeeded. */
 static bool is_used(const struct remo__tx_item *item) {
     return item->is_changed || item->evidence.proof != REMO__PROOF_NONE;
 }
@@ -200,36 +200,36 @@ static int make_request(const struct remo_tx *tx, char *request, size_t *ret_byt
 }
 
 static int execute_here(struct remo_tx *tx, const char *request, size_t bytes,
-                        struct remo__tx_clash *ret_clash, enum remo__tx_answer *ret_answer) {
+                        struct remo__tx_conflict *ret_conflict, enum remo__tx_answer *ret_answer) {
     for (uint32_t i = 0; i < tx->items_count; i++) {
         int rc = remo__structure_check_share(tx->space->structures[tx->items[i].structure]);
         if (rc != 0)
             return rc;
     }
-    *ret_answer = remo__tx_execute(tx->space, request, bytes, ret_clash);
+    *ret_answer = remo__tx_execute(tx->space, request, bytes, ret_conflict);
     return 0;
 }
 
 static int execute_there(struct remo_tx *tx, uint32_t owner, const char *request, size_t bytes,
-                         struct remo__tx_clash *ret_clash, enum remo__tx_answer *ret_answer) {
+                         struct remo__tx_conflict *ret_conflict, enum remo__tx_answer *ret_answer) {
     size_t reply_bytes = 0;
-    int rc = remo_rpc_call(tx->space->rpc, owner, REMO__TX_HANDLER, request, bytes, ret_clash,
-                           sizeof *ret_clash, &reply_bytes, tx->space->node->op_timeout_ns);
+    int rc = remo_rpc_call(tx->space->rpc, owner, REMO__TX_HANDLER, request, bytes, ret_conflict,
+                           sizeof *ret_conflict, &reply_bytes, tx->space->node->op_timeout_ns);
     if (rc < 0 && rc != -EMSGSIZE)
         return remo__fail_more(rc, "%s", remo_channel_name(tx->space->channel));
-    bool is_whole = rc != REMO__TX_ANSWER_CONFLICT || reply_bytes == sizeof *ret_clash;
+    bool is_whole = rc != REMO__TX_ANSWER_CONFLICT || reply_bytes == sizeof *ret_conflict;
     *ret_answer = rc >= 0 && is_whole ? (enum remo__tx_answer)rc : REMO__TX_ANSWER_MALFORMED;
     return 0;
 }
 
-static int result_of(struct remo_tx *tx, enum remo__tx_answer answer, const struct remo__tx_clash *clash,
+static int result_of(struct remo_tx *tx, enum remo__tx_answer answer, const struct remo__tx_conflict *found,
                      const uint8_t *items) {
     const char *name = remo_channel_name(tx->space->channel);
     switch (answer) {
     case REMO__TX_ANSWER_DONE: return 0;
     case REMO__TX_ANSWER_CONFLICT:
-        return conflict(tx, items[remo__min(clash->item, REMO_TX_ITEMS_MAX - 1)],
-                        clash->kind == REMO_TX_APPEARED ? REMO_TX_APPEARED : REMO_TX_CHANGED);
+        return conflict(tx, items[remo__min(found->item, REMO_TX_ITEMS_MAX - 1)],
+                        found->kind == REMO_TX_APPEARED ? REMO_TX_APPEARED : REMO_TX_CHANGED);
     case REMO__TX_ANSWER_NO_ROOM:
         return remo__fail(-ENOSPC,
                           "no room for a new key of a transaction of %s at its owner: delete keys, or open "
@@ -247,7 +247,7 @@ static int result_of(struct remo_tx *tx, enum remo__tx_answer answer, const stru
 int remo__tx_apply(struct remo_tx *tx) {
     char request[REMO_RPC_BYTES_MAX];
     uint8_t items[REMO_TX_ITEMS_MAX] = {0};
-    struct remo__tx_clash clash = {0};
+    struct remo__tx_conflict found = {0};
     enum remo__tx_answer answer = REMO__TX_ANSWER_MALFORMED;
     size_t bytes = 0;
     uint32_t owner = 0;
@@ -258,7 +258,7 @@ int remo__tx_apply(struct remo_tx *tx) {
         rc = make_request(tx, request, &bytes, items);
     if (rc != 0)
         return rc;
-    rc = owner == tx->space->node->rank ? execute_here(tx, request, bytes, &clash, &answer)
-                                        : execute_there(tx, owner, request, bytes, &clash, &answer);
-    return rc != 0 ? rc : result_of(tx, answer, &clash, items);
+    rc = owner == tx->space->node->rank ? execute_here(tx, request, bytes, &found, &answer)
+                                        : execute_there(tx, owner, request, bytes, &found, &answer);
+    return rc != 0 ? rc : result_of(tx, answer, &found, items);
 }

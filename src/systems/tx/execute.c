@@ -1,4 +1,4 @@
-/* execute.c - the owner's side of transactions: it checks and applies the changes of one in one step.
+/* execute.c - the owner's side of transactions: it checks conditions and applies changes under mutexes.
  * Invariant: while an item has its new value and another one of the same transaction its old value, the other
  * one is locked or reserved, so a read of both shows that the transaction is not complete. */
 #include "systems/tx/tx.h"
@@ -13,7 +13,6 @@ struct step {
     uint64_t offset; /* of its item, or REMO_STRUCTURE_NOWHERE */
     uint64_t was_at; /* if the condition is SAME */
     uint64_t had_head;
-    uint32_t mutex; /* structure * REMO__STRUCTURE_GROUPS + group */
     uint16_t value_bytes;
     uint8_t op, condition;
 };
@@ -22,7 +21,7 @@ struct steps {
     uint32_t count, changes;
     struct step step[REMO_TX_ITEMS_MAX];
     uint32_t mutexes_count;
-    uint32_t mutexes[REMO_TX_ITEMS_MAX]; /* ascending, without duplicates */
+    pthread_mutex_t *mutexes[REMO_TX_ITEMS_MAX]; /* ascending, without duplicates */
 };
 
 /* ---- decode ---- */
@@ -65,8 +64,6 @@ static bool decode_item(const struct remo_tx_space *space, const char *request, 
         .value_bytes = header.value_bytes,
         .op = header.op,
         .condition = header.condition};
-    uint32_t group = structure->type->group(structure->ctx, &ret_step->key) % REMO__STRUCTURE_GROUPS;
-    ret_step->mutex = header.structure * REMO__STRUCTURE_GROUPS + group;
     return structure->type->owner(structure->ctx, &ret_step->key) == structure->rank;
 }
 
@@ -103,14 +100,9 @@ static bool decode(const struct remo_tx_space *space, const char *request, size_
 
 /* ---- the mutexes of all groups ---- */
 
-static pthread_mutex_t *mutex_of(const struct remo_tx_space *space, uint32_t mutex) {
-    struct remo_structure *structure = space->structures[mutex / REMO__STRUCTURE_GROUPS];
-    return &structure->groups[mutex % REMO__STRUCTURE_GROUPS].mutex;
-}
-
-static void add_mutex(struct steps *steps, uint32_t mutex) {
+static void add_mutex(struct steps *steps, pthread_mutex_t *mutex) {
     uint32_t at = steps->mutexes_count;
-    while (at > 0 && steps->mutexes[at - 1] > mutex)
+    while (at > 0 && (uintptr_t)steps->mutexes[at - 1] > (uintptr_t)mutex)
         at--;
     if (at > 0 && steps->mutexes[at - 1] == mutex)
         return;
@@ -120,44 +112,45 @@ static void add_mutex(struct steps *steps, uint32_t mutex) {
     steps->mutexes_count++;
 }
 
-/* Lock them in ascending order, so that two transactions never wait for each other. */
-static void lock_groups(const struct remo_tx_space *space, struct steps *steps) {
+/* Lock them in the order of their addresses, so that two transactions never wait for each other, also if
+ * their spaces have the same structures in different orders. */
+static void lock_groups(struct steps *steps) {
     for (uint32_t i = 0; i < steps->count; i++)
-        add_mutex(steps, steps->step[i].mutex);
+        add_mutex(steps, &remo__owner_group(steps->step[i].structure, &steps->step[i].key)->mutex);
     for (uint32_t i = 0; i < steps->mutexes_count; i++)
-        pthread_mutex_lock(mutex_of(space, steps->mutexes[i]));
+        pthread_mutex_lock(steps->mutexes[i]);
 }
 
-static void unlock_groups(const struct remo_tx_space *space, const struct steps *steps) {
+static void unlock_groups(const struct steps *steps) {
     for (uint32_t i = steps->mutexes_count; i-- > 0;)
-        pthread_mutex_unlock(mutex_of(space, steps->mutexes[i]));
+        pthread_mutex_unlock(steps->mutexes[i]);
 }
 
 /* ---- conditions ---- */
 
-static bool clash(struct remo__tx_clash *ret_clash, uint32_t item, enum remo_tx_conflict_kind kind) {
-    *ret_clash = (struct remo__tx_clash){.item = item, .kind = kind};
+static bool refuse(struct remo__tx_conflict *ret_conflict, uint32_t item, enum remo_tx_conflict_kind kind) {
+    *ret_conflict = (struct remo__tx_conflict){.item = item, .kind = kind};
     return false;
 }
 
 /* Return whether the condition of a step is true. Its item was searched. */
-static bool is_met(const struct step *step, uint32_t index, struct remo__tx_clash *ret_clash) {
+static bool is_met(const struct step *step, uint32_t index, struct remo__tx_conflict *ret_conflict) {
     bool is_present = step->offset != REMO_STRUCTURE_NOWHERE;
     if (step->condition == REMO__TX_ABSENT)
-        return !is_present || clash(ret_clash, index, REMO_TX_APPEARED);
+        return !is_present || refuse(ret_conflict, index, REMO_TX_APPEARED);
     if (step->condition == REMO__TX_ALWAYS)
         return true;
     return (is_present && step->offset == step->was_at
             && remo__load(step->structure->own + step->offset) == step->had_head)
-           || clash(ret_clash, index, REMO_TX_CHANGED);
+           || refuse(ret_conflict, index, REMO_TX_CHANGED);
 }
 
-static enum remo__tx_answer check(struct steps *steps, struct remo__tx_clash *ret_clash) {
+static enum remo__tx_answer check(struct steps *steps, struct remo__tx_conflict *ret_conflict) {
     for (uint32_t i = 0; i < steps->count; i++) {
         struct step *step = &steps->step[i];
         if (!remo__owner_search(step->structure, &step->key, &step->offset))
             return REMO__TX_ANSWER_MALFORMED;
-        if (!is_met(step, i, ret_clash))
+        if (!is_met(step, i, ret_conflict))
             return REMO__TX_ANSWER_CONFLICT;
     }
     return REMO__TX_ANSWER_DONE;
@@ -211,8 +204,8 @@ static void apply(const struct steps *steps) {
     }
 }
 
-static enum remo__tx_answer execute(struct steps *steps, struct remo__tx_clash *ret_clash) {
-    enum remo__tx_answer answer = check(steps, ret_clash);
+static enum remo__tx_answer execute(struct steps *steps, struct remo__tx_conflict *ret_conflict) {
+    enum remo__tx_answer answer = check(steps, ret_conflict);
     if (answer == REMO__TX_ANSWER_DONE)
         answer = reserve(steps);
     if (answer != REMO__TX_ANSWER_DONE)
@@ -224,24 +217,24 @@ static enum remo__tx_answer execute(struct steps *steps, struct remo__tx_clash *
 }
 
 enum remo__tx_answer remo__tx_execute(struct remo_tx_space *space, const void *request, size_t bytes,
-                                      struct remo__tx_clash *ret_clash) {
+                                      struct remo__tx_conflict *ret_conflict) {
     struct steps steps;
     if (!decode(space, request, bytes, &steps))
         return REMO__TX_ANSWER_MALFORMED;
-    lock_groups(space, &steps);
-    enum remo__tx_answer answer = execute(&steps, ret_clash);
-    unlock_groups(space, &steps);
+    lock_groups(&steps);
+    enum remo__tx_answer answer = execute(&steps, ret_conflict);
+    unlock_groups(&steps);
     return answer;
 }
 
 int remo__tx_handle(void *ctx, const struct remo_rpc_request *request) {
     char copy[REMO_RPC_BYTES_MAX]; /* the caller could change the request in its ring */
-    struct remo__tx_clash clash = {0};
+    struct remo__tx_conflict conflict = {0};
     if (request->bytes > sizeof copy)
         return REMO__TX_ANSWER_MALFORMED;
     memcpy(copy, request->data, request->bytes);
-    enum remo__tx_answer answer = remo__tx_execute(ctx, copy, request->bytes, &clash);
+    enum remo__tx_answer answer = remo__tx_execute(ctx, copy, request->bytes, &conflict);
     if (answer != REMO__TX_ANSWER_CONFLICT)
         return answer;
-    return remo_rpc_reply(request, answer, &clash, sizeof clash);
+    return remo_rpc_reply(request, answer, &conflict, sizeof conflict);
 }

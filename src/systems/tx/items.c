@@ -1,6 +1,6 @@
 /* items.c - the items of a transaction: reads and changes of remo/tx.h, before the commit.
- * Invariant: an item keeps the evidence of its first lookup, so that later reads of the transaction
- * return what the commit validates. */
+ * Invariant: an item keeps the evidence of its first lookup, so that later reads of its key
+ * return the value that the commit validates. */
 #include "systems/tx/tx.h"
 
 #include <errno.h>
@@ -108,8 +108,8 @@ static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
 }
 
 /* Find the item of a key, and look it up unless the transaction has read or changed it. */
-static int know_item(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes,
-                     struct remo__tx_item **ret_item) {
+static int look_up_once(struct remo_tx *tx, struct remo_structure *structure, const void *key,
+                        size_t key_bytes, struct remo__tx_item **ret_item) {
     int rc = find_item(tx, structure, key, key_bytes, ret_item);
     if (rc == 0 && (*ret_item)->evidence.proof == REMO__PROOF_NONE && !(*ret_item)->is_changed)
         rc = look_up(tx, *ret_item);
@@ -121,7 +121,7 @@ int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const voi
     struct remo__tx_item *item;
     if (!value && cap > 0)
         return remo__fail(-EINVAL, "cannot read a key: `value` is NULL, and `cap` is not 0");
-    int rc = know_item(tx, structure, key, key_bytes, &item);
+    int rc = look_up_once(tx, structure, key, key_bytes, &item);
     if (rc != 0)
         return rc;
     if (!item->is_present)
@@ -152,7 +152,7 @@ static int set_value(struct remo_tx *tx, struct remo__tx_item *item, const void 
 int remo_tx_insert(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes,
                    const void *value, size_t value_bytes) {
     struct remo__tx_item *item;
-    int rc = know_item(tx, structure, key, key_bytes, &item);
+    int rc = look_up_once(tx, structure, key, key_bytes, &item);
     if (rc == 0 && item->is_present)
         return remo__fail_static(-EEXIST, "the key is present");
     return rc != 0 ? rc : set_value(tx, item, value, value_bytes);
@@ -161,7 +161,7 @@ int remo_tx_insert(struct remo_tx *tx, struct remo_structure *structure, const v
 int remo_tx_update(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes,
                    const void *value, size_t value_bytes) {
     struct remo__tx_item *item;
-    int rc = know_item(tx, structure, key, key_bytes, &item);
+    int rc = look_up_once(tx, structure, key, key_bytes, &item);
     if (rc == 0 && !item->is_present)
         return remo__fail_static(-ENOENT, "the key is absent");
     return rc != 0 ? rc : set_value(tx, item, value, value_bytes);
@@ -176,9 +176,9 @@ int remo_tx_put(struct remo_tx *tx, struct remo_structure *structure, const void
 
 int remo_tx_delete(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes) {
     struct remo__tx_item *item;
-    int rc = know_item(tx, structure, key, key_bytes, &item);
+    int rc = look_up_once(tx, structure, key, key_bytes, &item);
     if (rc == 0 && item->evidence.proof == REMO__PROOF_NONE)
-        rc = look_up(tx, item); /* after a put: is there anything to delete? */
+        rc = look_up(tx, item); /* after a put: the request depends on whether the key was present */
     if (rc != 0)
         return rc;
     if (!item->is_present)

@@ -152,7 +152,7 @@ enum remo_item_state remo_item_read(const struct remo_structure *structure,
     if (key_bytes != key->bytes || memcmp(item + REMO__ITEM_KEY_AT, key->data, key_bytes) != 0)
         return REMO_ITEM_OTHER;
     if (!remo__item_is_valid(head))
-        return REMO_ITEM_TORN; /* a transaction is inserting the key: its owner waits for it */
+        return REMO_ITEM_TORN; /* reserved for the key; a call to the owner waits for the end of the insert */
     *ret_item = (struct remo_item){.offset = offset,
                                    .head = head,
                                    .key = item + REMO__ITEM_KEY_AT,
@@ -253,6 +253,10 @@ static int call(struct remo_structure *structure, uint32_t owner, enum remo__ite
     return 0;
 }
 
+static bool is_item_of(const struct remo_structure *structure, uint32_t owner, uint64_t offset) {
+    return offset % 8 == 0 && remo__region_contains(structure->share, owner, offset, structure->item_bytes);
+}
+
 /* Set the result of an owner's answer. */
 static int return_found(const struct remo_structure *structure, enum remo__item_answer answer,
                         const struct remo__item_reply *item, struct remo__evidence *ret_evidence) {
@@ -279,6 +283,8 @@ static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
         answer = REMO__ANSWER_MALFORMED;
     else
         memcpy(&item, reply, sizeof item);
+    if (answer == REMO__ANSWER_DONE && !is_item_of(structure, owner, item.offset))
+        answer = REMO__ANSWER_MALFORMED; /* a transaction will read there */
     rc = return_found(structure, answer, &item, ret_evidence);
     if (rc != 0)
         return rc;
@@ -333,7 +339,7 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
             return rc;
         switch (structure->type->lookup_end(structure->ctx, key, owner, &place, data, &item)) {
         case REMO_LOOKUP_FOUND:
-            if (!is_within(&item, data, place.bytes))
+            if (!is_within(&item, data, place.bytes) || (is_tx && !is_item_of(structure, owner, item.offset)))
                 return 1;
             if (!is_tx && (item.head & REMO__ITEM_LOCKED))
                 break; /* its transaction may have changed another key already */

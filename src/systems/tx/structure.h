@@ -60,7 +60,7 @@ struct remo__owner_found {
     size_t cap, value_bytes;
 };
 
-/* The proof of a lookup's result. A transaction checks it later, to learn whether it has been true since. */
+/* The kind of evidence for a lookup's result. A transaction validates it later (docs/internals/tx.md). */
 enum remo__proof {
     REMO__PROOF_NONE,
     REMO__PROOF_HEAD,   /* present: the item at `offset` has the head `word` */

@@ -22,7 +22,7 @@
 #define PLACES_MAX (1u << 30)
 
 #define HAS_CHAIN UINT64_C(1) /* in the first word of a bucket */
-#define CHAIN_BYTES 8u        /* of a bucket, before its items: 1 if it has an overflow chain, else 0 */
+#define CHAIN_BYTES 8u        /* of a bucket, before its items: HAS_CHAIN, and a count of changes */
 #define NONE UINT32_MAX
 
 /* A remembered place: the high bits of the key's hash, and offset / 8 + 1. 0: none. Another key may have the

@@ -101,7 +101,7 @@ int remo_tx_open(struct remo_tx_space *space, struct remo_tx **ret_tx) {
         return remo__fail(-ENOMEM, "no memory for a transaction");
     tx->space = space;
     tx->state = REMO__TX_ENDED;
-    tx->clash = REMO__TX_NONE;
+    tx->conflict_item = REMO__TX_NONE;
     *ret_tx = tx;
     return 0;
 }
@@ -119,7 +119,7 @@ int remo_tx_begin(struct remo_tx *tx) {
     tx->state = REMO__TX_ACTIVE;
     tx->items_count = 0;
     tx->bytes_used = 0;
-    tx->last = tx->clash = REMO__TX_NONE;
+    tx->last = tx->conflict_item = REMO__TX_NONE;
     return 0;
 }
 
@@ -127,7 +127,7 @@ int remo_tx_check(struct remo_tx *tx) {
     int rc = remo__tx_check_active(tx);
     if (rc != 0)
         return rc;
-    tx->clash = REMO__TX_NONE;
+    tx->conflict_item = REMO__TX_NONE;
     return remo__tx_validate(tx, true);
 }
 
@@ -135,7 +135,7 @@ int remo_tx_commit(struct remo_tx *tx) {
     int rc = remo__tx_check_active(tx);
     if (rc != 0)
         return rc;
-    tx->clash = REMO__TX_NONE;
+    tx->conflict_item = REMO__TX_NONE;
     rc = remo__tx_apply(tx);
     tx->state = REMO__TX_ENDED;
     return rc;
@@ -149,26 +149,33 @@ void remo_tx_abort(struct remo_tx *tx) {
 int remo_tx_last_conflict(const struct remo_tx *tx, struct remo_tx_conflict *ret_conflict) {
     if (!tx || !ret_conflict)
         return remo__fail(-EINVAL, "cannot return a conflict: an argument is NULL");
-    if (tx->clash == REMO__TX_NONE)
-        return remo__fail(-ENOENT, "the transaction has met no conflict");
-    const struct remo__tx_item *item = &tx->items[tx->clash];
+    if (tx->conflict_item == REMO__TX_NONE)
+        return remo__fail(-ENOENT, "cannot return a conflict: the last commit or check reported none");
+    const struct remo__tx_item *item = &tx->items[tx->conflict_item];
     *ret_conflict = (struct remo_tx_conflict){.structure = tx->space->structures[item->structure],
                                               .key = item->key.data,
                                               .key_bytes = item->key.bytes,
-                                              .kind = tx->clash_kind};
+                                              .kind = tx->conflict_kind};
     return 0;
 }
 
 /* ---- repetition ---- */
 
-static int run_once(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), void *ctx) {
+/* Run the transaction once. *ret_repeats: it was in conflict, so another attempt may succeed. */
+static int run_once(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), void *ctx,
+                    bool *ret_repeats) {
+    *ret_repeats = false;
     int rc = remo_tx_begin(tx);
     if (rc != 0)
         return rc;
     rc = body(ctx, tx);
-    if (rc == 0)
-        return remo_tx_commit(tx);
+    if (rc == 0) {
+        rc = remo_tx_commit(tx);
+        *ret_repeats = rc == -EAGAIN && tx->conflict_item != REMO__TX_NONE;
+        return rc;
+    }
     remo_tx_abort(tx);
+    *ret_repeats = rc == -EAGAIN;
     return rc;
 }
 
@@ -180,12 +187,13 @@ int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), 
     struct remo__random random;
     remo__random_seed(&random, remo__now_ns() ^ (uint64_t)(uintptr_t)tx);
     for (;;) {
-        int rc = run_once(tx, body, ctx);
-        if (rc != -EAGAIN)
+        bool repeats;
+        int rc = run_once(tx, body, ctx, &repeats);
+        if (!repeats)
             return rc;
         if (remo__now_ns() >= deadline_ns)
-            return remo__fail(-ETIMEDOUT, "each attempt of a transaction met a conflict, until its time was "
-                                          "over; nothing has changed");
+            return remo__fail(-ETIMEDOUT, "cannot commit a transaction in time: each attempt returned "
+                                          "-EAGAIN, nothing has changed; increase timeout_ns");
         rc = remo_task_sleep(tx->space->node, 1 + remo__random_below(&random, pause_ns));
         if (rc != 0)
             return rc;

@@ -3,7 +3,7 @@
  *   tx.c        open and close, begin and end, repetition
  *   commit.c    validation and commit, at the node that runs the transaction
  *   items.c     the items of a transaction: reads and changes before the commit
- *   execute.c   the owner's side: it checks and applies the changes of a transaction in one step
+ *   execute.c   the owner's side: it checks conditions and applies changes under mutexes
  *
  * A file uses only files below it in this list, and structure.h. docs/internals/tx.md has the proof. */
 #pragma once
@@ -52,7 +52,7 @@ enum remo__tx_answer {
 };
 
 /* The data of a reply with CONFLICT. */
-struct remo__tx_clash {
+struct remo__tx_conflict {
     uint32_t item; /* its index in the request */
     uint32_t kind; /* enum remo_tx_conflict_kind */
 };
@@ -83,20 +83,20 @@ struct remo_tx {
     struct remo_tx_space *space;
     enum remo__tx_state state;
     uint32_t items_count;
-    uint32_t last;     /* the item that was looked up last, or REMO__TX_NONE */
-    size_t bytes_used; /* keys and values */
-    uint32_t clash;    /* the item of the last conflict, or REMO__TX_NONE */
-    enum remo_tx_conflict_kind clash_kind;
+    uint32_t last;          /* the item that was looked up last, or REMO__TX_NONE */
+    size_t bytes_used;      /* keys and values */
+    uint32_t conflict_item; /* the item of the last conflict, or REMO__TX_NONE */
+    enum remo_tx_conflict_kind conflict_kind;
     struct remo__tx_item items[REMO_TX_ITEMS_MAX];
     char bytes[REMO_TX_BYTES_MAX];
 };
 
 /* ---- execute.c ---- */
 
-/* Check the conditions of a request, and apply its changes in one step, or nothing. *ret_clash is set if the
+/* Check the conditions of a request, and apply all its changes or none. *ret_conflict is set if the
  * answer is CONFLICT. The request must not change during the call. */
 enum remo__tx_answer remo__tx_execute(struct remo_tx_space *space, const void *request, size_t bytes,
-                                      struct remo__tx_clash *ret_clash);
+                                      struct remo__tx_conflict *ret_conflict);
 /* The handler of calls; `ctx` is the space. */
 int remo__tx_handle(void *ctx, const struct remo_rpc_request *request);
 

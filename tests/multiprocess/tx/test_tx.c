@@ -137,7 +137,7 @@ static int deletes(struct place *place, uint64_t a, uint64_t b) {
 
 static int expect_conflict(struct place *place, int rc, uint64_t key, enum remo_tx_conflict_kind kind) {
     struct remo_tx_conflict conflict;
-    CHECK_SENTENCE(rc, -EAGAIN, "run this one again");
+    CHECK_SENTENCE(rc, -EAGAIN, "run it again");
     CHECK_OK(remo_tx_last_conflict(place->tx, &conflict));
     CHECK(conflict.structure == place->structure && conflict.kind == kind);
     CHECK(conflict.key_bytes == sizeof key && memcmp(conflict.key, &key, sizeof key) == 0);
