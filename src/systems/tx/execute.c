@@ -163,7 +163,7 @@ static bool is_insert(const struct step *step) {
            || (step->op == REMO__TX_PUT && step->offset == REMO_STRUCTURE_NOWHERE);
 }
 
-/* Reserve the items of new keys; lock the others that change. A failure frees what was reserved. */
+/* Reserve the items of new keys. A failure frees those that were reserved. */
 static enum remo__tx_answer reserve(struct steps *steps) {
     for (uint32_t i = 0; i < steps->count; i++) {
         struct step *step = &steps->step[i];
@@ -183,6 +183,7 @@ static enum remo__tx_answer reserve(struct steps *steps) {
     return REMO__TX_ANSWER_DONE;
 }
 
+/* Lock the other items that change. One change alone needs no lock. */
 static void lock_items(const struct steps *steps) {
     for (uint32_t i = 0; i < steps->count && steps->changes > 1; i++)
         if (steps->step[i].op != REMO__TX_CHECK && steps->step[i].op != REMO__TX_INSERT)

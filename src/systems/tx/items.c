@@ -1,6 +1,6 @@
 /* items.c - the items of a transaction: reads and changes of remo/tx.h, before the commit.
- * Invariant: an item keeps the evidence of its first lookup, so that later reads of its key
- * return the value that the commit validates. */
+ * Invariant: an item keeps the evidence of its first lookup, so that later reads of its key return the
+ * value that the commit validates. */
 #include "systems/tx/tx.h"
 
 #include <errno.h>
@@ -91,6 +91,11 @@ static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
                                   &evidence);
     if (rc != 0 && rc != -ENOENT)
         return rc;
+    if (evidence.proof == REMO__PROOF_NONE)
+        return remo__fail(-EPROTO,
+                          "the owner of a key of %s sent an answer without evidence: its memory is "
+                          "damaged; start it again",
+                          remo_channel_name(structure->share->channel));
     bool is_present = rc == 0;
     if (is_present && !item->is_changed) {
         rc = keep_bytes(tx, value, bytes, &item->value_at);
