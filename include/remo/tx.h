@@ -35,9 +35,9 @@
  *          applied once, perhaps after the commit has returned, or none is applied.
  * Threads: a transaction object is used by one thread or task at a time; different ones concurrently. Do
  *          not use transactions in a SHORT handler or a `done` function (rpc.h): they may wait, and only a
- *          call that is needed returns -EDEADLK. LONG handlers may use them. A change of a key by structure.h,
- *          or by another transaction object, is in conflict with a transaction of the same thread that has
- *          read it.
+ *          call that is needed returns -EDEADLK. LONG handlers may use them. A change of a key by
+ *          structure.h, or by another transaction object, is in conflict with a transaction of the same
+ *          thread that has read it.
  * Memory:  a transaction object has about 24 KiB, and a space is one service of rpc.h. A call takes up to 32
  *          KiB of the stack.
  * Source:  Storm 5.3, 5.4. As in FaRM, items are locked only during the commit. Differs in: a commit
