@@ -219,7 +219,7 @@ struct worker {
 static int work(struct worker *worker) {
     uint64_t found_count = 0;
     for (uint64_t i = 0; i < ROUNDS; i++) {
-        uint64_t key = 1 + (i * 7 + worker->number) % 16, value[10], found[10];
+        uint64_t key = 1 + (i * 7 + i / 16 + worker->number) % 16, value[10], found[10];
         size_t bytes = 0;
         for (uint32_t j = 0; j < 10; j++)
             value[j] = worker->number << 32 | i;
