@@ -25,7 +25,9 @@ struct kv_state {
     uint32_t words;     /* of a value */
     uint32_t key_words; /* 0: 1 */
     bool alike;         /* the index cannot distinguish the keys: any key may lead to any node */
-    bool there, deleted, is_kept, has_tried; /* private memory: signals between nodes */
+    /* private memory: signals between nodes */
+    bool there, deleted, is_kept, has_tried, has_ended;
+    bool deletes, has_changed; /* case lost: the kind of the change, and whether it returned 0 */
     /* the node has tried to insert the key, which may lie there */
     bool inserted[SIM_NODES_MAX][KEYS_MAX];
 };

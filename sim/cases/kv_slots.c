@@ -216,3 +216,59 @@ const struct sim_case sim_case_kv_tight = {.object = "kv",
                                            .body = tight_body,
                                            .after = tight_after,
                                            .oracle = &oracle_map};
+
+/* Node 0 updates or deletes a key of node 1, which fails meanwhile. If the change returns 0, it is placed:
+ * another node may still read the slot, because it detects the failure later. */
+#define LOSE_TURNS 16u
+
+static bool has_begun(void *ctx) {
+    return ((const struct kv_state *)ctx)->has_tried;
+}
+
+static bool has_ended(void *ctx) {
+    return ((const struct kv_state *)ctx)->has_ended;
+}
+
+/* Read the slot in node 1's own memory. */
+static void require_placed(struct kv_state *s, uint64_t key) {
+    uint64_t value[VALUE_WORDS] = {0};
+    size_t bytes;
+    int rc = remo_kv_get(s->kvs[1], &key, sizeof key, value, sizeof value, &bytes);
+    sim_require(rc == 0 || rc == -ENOENT, "get: %d (%s)", rc, remo_last_error());
+    if (s->has_changed)
+        sim_require(s->deletes ? rc == -ENOENT : rc == 0 && value[0] == 2,
+                    "a change that returned 0 is lost");
+}
+
+static void lost_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    uint64_t key = key_at_home(s, rank, 0);
+    (void)thread;
+    if (rank == 0) {
+        sim_until(sim_kv_is_there, s, "wait for the key");
+        s->deletes = sim_choose(2) == 0;
+        s->has_tried = true;
+        s->has_changed = sim_kv_call(s, 0, s->deletes ? MAP_DELETE : MAP_UPDATE, key, 2) == 0;
+        s->has_ended = true;
+        return;
+    }
+    (void)sim_kv_call(s, 1, MAP_INSERT, key, 1);
+    s->there = true;
+    sim_until(has_begun, s, "wait for the change");
+    for (uint32_t turns = sim_choose(LOSE_TURNS); turns > 0; turns--)
+        sim_point("wait before the failure");
+    sim_lose(1);
+    sim_until(has_ended, s, "wait until the change ends");
+    require_placed(s, key);
+}
+
+const struct sim_case sim_case_kv_lost = {.object = "kv",
+                                          .name = "lost",
+                                          .about = "a change while the node of its key fails",
+                                          .nodes = 2,
+                                          .threads = 1,
+                                          .state_bytes = sizeof(struct kv_state),
+                                          .open = open_tight,
+                                          .close = sim_kv_close,
+                                          .body = lost_body,
+                                          .has_own_fault = true};

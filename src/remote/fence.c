@@ -447,6 +447,13 @@ int remo__fence_write(struct remo__thread *thread, uint32_t peer, struct remo_ac
     return remo__ack_pending(ack) ? rc : 0;
 }
 
+int remo__fenced_status(const struct remo_node *node, uint32_t peer, int status) {
+    if (status != 0 || node->mapped || node->fabric->caps.completion_placed || remo__peer_is_up(node, peer))
+        return status;
+    return remo__fail(-EHOSTDOWN, "a write to node %u may be lost, because that node has failed or left",
+                      peer);
+}
+
 /* A flush read is an operation of the thread whose writes it places. So the calling thread needs no slots. */
 int remo__fence_leave(struct remo_node *node) {
     struct remo__thread *thread = remo__thread_attached(node);

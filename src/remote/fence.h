@@ -30,9 +30,13 @@ int remo__fence_retry(struct remo__thread *thread, enum remo_fence_scope scope, 
 int remo__fence_retry_peer(struct remo__thread *thread, uint32_t peer, uint64_t timeout_ns, int *ret_loss);
 
 /* Place a write of the calling thread to `peer`, started with `ack` (remo__ack_awaited), for `timeout_ns` at
- * most. Returns 0 if the write is placed or lost; the ack has its status. Other writes may be in flight.
+ * most. Returns 0 if the write is placed or lost; remo__fenced_status tells. Other writes may be in flight.
  * Errors: those of a fence: the write may be in flight. */
 int remo__fence_write(struct remo__thread *thread, uint32_t peer, struct remo_ack *ack, uint64_t timeout_ns);
+/* Return the outcome of a write to `peer` whose ack has ended with `status`, after a fence has returned 0.
+ * Without caps.completion_placed, a write that is complete is lost if the peer failed before the fence had
+ * placed it. Errors: `status`; -EHOSTDOWN: the write may be lost. */
+int remo__fenced_status(const struct remo_node *node, uint32_t peer, int status);
 
 /* Fence all operations of the node, exempt writes too, and retry as remo__fence_retry. For the close of a
  * channel: a late exempt write could overwrite memory that is reused. Threads: any. The calling thread need

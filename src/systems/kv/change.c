@@ -96,8 +96,10 @@ static int write_value(struct remo_kv *kv, struct remo__kv_thread *mine, const s
     return remo_region_write(kv->slots, remo__kv_entry_node(place->entry), at, mine->outgoing, bytes, 0, ack);
 }
 
-/* Wait for the write. The release followed it, so it is usually complete. */
-static int await_write(const struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_ack *ack) {
+/* Wait for the write to `node`, which is placed or lost unless the stripe is kept. The release followed the
+ * write, so it is usually complete. */
+static int await_write(const struct remo_kv *kv, struct remo__kv_thread *mine, uint32_t node,
+                       struct remo_ack *ack) {
     if (remo__likely(kv->node->mapped))
         return 0;
     int rc = remo_ack_wait(ack, kv->node->op_timeout_ns);
@@ -105,7 +107,7 @@ static int await_write(const struct remo_kv *kv, struct remo__kv_thread *mine, s
         remo_ack_cancel(ack);
         remo__kv_buffer_replace(mine, &mine->outgoing);
     }
-    return rc;
+    return remo__fenced_status(kv->node, node, rc);
 }
 
 /* Write the value, then release the stripe. */
@@ -120,7 +122,7 @@ write_and_unlock(struct remo_kv *kv, struct remo__kv_thread *mine, const struct 
     /* even after an error: a failed write may be placed in part */
     int released = unlock_after_write(kv, mine, hash, node, is_home, &ack);
     remo__uncork(mine->thread);
-    int written = await_write(kv, mine, &ack);
+    int written = await_write(kv, mine, node, &ack);
     rc = rc != 0 ? rc : written;
     return rc != 0 ? rc : released;
 }
@@ -170,7 +172,7 @@ static int mark_deleted(struct remo_kv *kv, struct remo__kv_thread *mine,
     if (rc != 0)
         remo_ack_cancel(&ack);
     else
-        rc = remo__ack_settle(&ack, kv->node->op_timeout_ns);
+        rc = remo__fenced_status(kv->node, node, remo__ack_settle(&ack, kv->node->op_timeout_ns));
     return rc;
 }
 
