@@ -63,6 +63,11 @@ struct remo__rpc_pending *remo__rpc_pending_expired(const struct remo__rpc_pendi
 
 /* ---- requests ---- */
 
+/* Return the index of the queue of a request. */
+static uint32_t queue_of(const struct remo__rpc_words *words) {
+    return remo__rpc_depth(words->head) - 1;
+}
+
 struct remo__rpc_pending *remo__rpc_pending_of(const struct remo__rpc_pendings *pendings,
                                                const struct remo__rpc_words *words) {
     return &pendings->places[remo__rpc_origin(words->call)][remo__rpc_slot(words->call)];
@@ -70,8 +75,9 @@ struct remo__rpc_pending *remo__rpc_pending_of(const struct remo__rpc_pendings *
 
 void remo__rpc_pending_add(struct remo__rpc_pendings *pendings, const struct remo__rpc_turn *turn,
                            struct remo__rpc_entry *entry, const void *data) {
+    uint32_t queue = queue_of(&turn->words);
     struct remo__rpc_pending *pending = remo__rpc_pending_of(pendings, &turn->words),
-                             **last = &pendings->queues[turn->depth - 1].last;
+                             **last = &pendings->queues[queue].last;
     pending->is_waiting = true;
     pending->rpc = turn->rpc;
     pending->entry = entry;
@@ -83,9 +89,9 @@ void remo__rpc_pending_add(struct remo__rpc_pendings *pendings, const struct rem
     if (*last)
         (*last)->next = pending;
     else
-        pendings->queues[turn->depth - 1].first = pending;
+        pendings->queues[queue].first = pending;
     *last = pending;
-    atomic_fetch_add(&pendings->queues[turn->depth - 1].count, 1);
+    atomic_fetch_add(&pendings->queues[queue].count, 1);
     atomic_fetch_add(&entry->queued, 1);
     timer_add(pendings, pending);
 }
@@ -93,22 +99,22 @@ void remo__rpc_pending_add(struct remo__rpc_pendings *pendings, const struct rem
 void remo__rpc_pending_take(struct remo__rpc_pendings *pendings, struct remo__rpc_pending *pending,
                             struct remo__rpc_turn *ret_turn, struct remo__rpc_entry **ret_entry,
                             uint64_t *data) {
-    uint32_t depth = remo__rpc_depth(pending->words.head);
+    uint32_t queue = queue_of(&pending->words);
     if (pending->previous)
         pending->previous->next = pending->next;
     else
-        pendings->queues[depth - 1].first = pending->next;
+        pendings->queues[queue].first = pending->next;
     if (pending->next)
         pending->next->previous = pending->previous;
     else
-        pendings->queues[depth - 1].last = pending->previous;
-    atomic_fetch_sub(&pendings->queues[depth - 1].count, 1);
+        pendings->queues[queue].last = pending->previous;
+    atomic_fetch_sub(&pendings->queues[queue].count, 1);
     atomic_fetch_sub(&pending->entry->queued, 1);
     timer_remove(pendings, pending);
     ret_turn->rpc = pending->rpc;
     ret_turn->words = pending->words;
     ret_turn->deadline_ns = pending->deadline_ns;
-    ret_turn->depth = depth;
+    ret_turn->depth = remo__rpc_depth(pending->words.head);
     ret_turn->is_replied = false;
     *ret_entry = pending->entry;
     if (data)
