@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fabric/access.h"
+#include "objects/rpc/rpc.h"
 #include "sim/case.h"
 
 #define FOREVER REMO_FOREVER
@@ -15,6 +16,8 @@
 #define GATE_NS 5000u  /* timeout of a call whose request waits for a task */
 
 enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, READ, HANDLERS, LONG_CIRCLE = HANDLERS, GATE, OPEN };
+
+#define FORGED 80u /* numbers from here on are those of a faulty node */
 
 struct rpc_state {
     struct remo_rpc *services[SIM_NODES_MAX];
@@ -33,7 +36,8 @@ struct rpc_state {
     struct remo_rpc_deferred waiting[SIM_NODES_MAX][2 * ROUNDS];
     uint32_t nested_count[SIM_NODES_MAX];
     bool is_closing[SIM_NODES_MAX], is_closed[SIM_NODES_MAX];
-    bool is_open; /* of the case `long_expired`: the gate */
+    bool is_open;                               /* of the cases with a gate */
+    uint32_t stage, forged_slot, forged_serial; /* of the case `forged` */
 };
 
 /* A number, and words that are computed from it: a damaged message is detected. */
@@ -462,7 +466,11 @@ const struct sim_case sim_case_rpc_long_close = {.object = "rpc",
 static int gate(void *ctx, const struct remo_rpc_request *request) {
     struct agent *agent = ctx;
     uint64_t message[8], number = number_of(request);
+    if (number >= FORGED)
+        return 5;
     count_run(agent, request, number);
+    if (agent->state->is_open)
+        return 5;
     size_t bytes = make_message(message, number + 2);
     return remo_rpc_call(agent->state->services[agent->rank], agent->rank, KEEP, message, bytes, NULL, 0,
                          NULL, FOREVER);
@@ -472,7 +480,8 @@ static int open_gate(void *ctx, const struct remo_rpc_request *request) {
     struct agent *agent = ctx;
     (void)request;
     agent->state->is_open = true;
-    return remo_rpc_reply_later(agent->state->services[agent->rank], agent->kept, 5, NULL, 0);
+    int rc = remo_rpc_reply_later(agent->state->services[agent->rank], agent->kept, 5, NULL, 0);
+    return rc == 0 ? 5 : rc;
 }
 
 static void open_expired(void *state, struct remo_node *node, uint32_t rank) {
@@ -508,7 +517,7 @@ static void long_expired_body(void *state, uint32_t rank, uint32_t thread) {
     sim_require(s->runs[65] == 0 || sim_out(0), "a LONG request starts, although all tasks wait");
     if (rc == -ETIMEDOUT)
         rc = remo_rpc_call(s->services[0], 1, OPEN, NULL, 0, NULL, 0, NULL, FOREVER);
-    if (rc == 0)
+    if (rc == 5)
         rc = remo_rpc_wait(&ops[0]);
     for (uint32_t i = 0; i < 2; i++)
         remo_rpc_cancel(&ops[i]);
@@ -559,6 +568,111 @@ const struct sim_case sim_case_rpc_long_abandon = {
     .open = open_expired,
     .close = close_rpc,
     .body = long_abandon_body};
+
+/* ---- a faulty node ---- */
+
+/* Send a request in the name of node 0 to node 1. */
+static void forge(struct rpc_state *s, uint32_t number, uint32_t hops, uint32_t slot, uint32_t serial) {
+    struct remo_rpc *rpc = s->services[2];
+    uint64_t message[8];
+    size_t bytes = make_message(message, FORGED);
+    const struct remo__rpc_words words = {.head = remo__rpc_head_make(bytes, number, 1, hops, 0),
+                                          .call = remo__rpc_call_make(0, slot, serial),
+                                          .rest = remo__rpc_rest(rpc, 1, FOREVER)};
+    (void)remo__rpc_send_message(remo__thread(rpc->node), rpc, 1, words, message, false);
+}
+
+/* Wait until another node has reached the stage. */
+static bool await_stage(struct rpc_state *s, uint32_t rank, uint32_t stage) {
+    while (s->stage < stage && !sim_out(0) && !sim_out(1) && !sim_out(2) && !sim_any_hurt())
+        (void)remo_rpc_serve(s->services[rank], GATE_NS);
+    return s->stage >= stage;
+}
+
+/* The first call waits in its handler. The second one needs the only task too. */
+static void victim(struct rpc_state *s) {
+    uint64_t messages[2][8];
+    struct remo_rpc_op ops[2] = {{.node = 1, .number = GATE, .request = messages[0], .timeout_ns = FOREVER},
+                                 {.node = 1, .number = GATE, .request = messages[1], .timeout_ns = FOREVER}};
+    const struct remo__rpc_transport *transport = s->services[0]->transport;
+    for (uint32_t i = 0; i < 2; i++)
+        ops[i].request_bytes = make_message(messages[i], 64 + i);
+    int rc = remo_rpc_start(s->services[0], &ops[0]);
+    while (rc == 0 && !s->agents[1].has_kept && (rc = remo_rpc_test(&ops[0])) == -EINPROGRESS)
+        rc = remo_rpc_serve(s->services[0], GATE_NS);
+    if (rc == 0) {
+        s->forged_slot =
+            (uint32_t)(atomic_load(&transport->free_slots[0]) & 0xffff) - 1; /* of the next call */
+        s->forged_serial = atomic_load(&transport->slot[s->forged_slot].serial) + 1;
+        s->stage = 1;
+        bool is_forged = await_stage(s, 0, 2);
+        rc = remo_rpc_start(s->services[0], &ops[1]);
+        s->stage = 3;
+        if (is_forged && rc == 0 && (rc = remo_rpc_wait(&ops[1])) == 5)
+            rc = remo_rpc_wait(&ops[0]);
+        sim_require(!is_forged || rc == 5 || sim_any_hurt() || sim_excused(0, SIM_ANY, rc), "call: %d (%s)",
+                    rc, remo_last_error());
+    }
+    sim_require(rc != 5 || s->runs[65] == 1, "a forged request takes the place of the genuine one");
+    for (uint32_t i = 0; i < 2; i++)
+        remo_rpc_cancel(&ops[i]);
+    s->stage = 9;
+}
+
+/* Node 2 occupies the place of a LONG request of node 0 before it arrives, and again afterwards. */
+static void forged_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    (void)thread;
+    if (rank == 0)
+        victim(s);
+    if (rank != 2 || !await_stage(s, 2, 1) || s->stage == 9)
+        return;
+    forge(s, GATE, 1, s->forged_slot, 1000);
+    call(s, 2, 1, ECHO, SIM_ANY, number_at(2, 0, 0)); /* all have arrived before */
+    s->stage = 2;
+    if (!await_stage(s, 2, 3) || s->stage == 9)
+        return;
+    forge(s, GATE, 1, s->forged_slot, s->forged_serial);
+    forge(s, GATE, 1, s->forged_slot, 1000);
+    (void)remo_rpc_call(s->services[2], 1, OPEN, NULL, 0, NULL, 0, NULL, FOREVER);
+}
+
+const struct sim_case sim_case_rpc_forged = {
+    .object = "rpc",
+    .name = "forged",
+    .about = "a node sends LONG requests in the name of another one, whose calls end nevertheless",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct rpc_state),
+    .open = open_expired,
+    .close = close_rpc,
+    .body = forged_body,
+    .has_own_fault = true};
+
+/* Node 2 names node 0 as the caller of a request that was not forwarded. Its ring is broken. */
+static void named_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    (void)thread;
+    if (rank == 2) {
+        forge(s, ECHO, 0, 0, 1000);
+        int rc = remo_rpc_call(s->services[2], 1, OPEN, NULL, 0, NULL, 0, NULL, GATE_NS);
+        sim_require(!s->is_open && s->runs[FORGED] == 0, "node 1 serves a faulty node: %d", rc);
+    }
+    if (rank == 0)
+        call(s, 0, 1, ECHO, 1, number_at(0, 0, 0));
+}
+
+const struct sim_case sim_case_rpc_named = {.object = "rpc",
+                                            .name = "named",
+                                            .about =
+                                                "a node names another one as the caller of its own request",
+                                            .nodes = 3,
+                                            .threads = 1,
+                                            .state_bytes = sizeof(struct rpc_state),
+                                            .open = open_expired,
+                                            .close = close_rpc,
+                                            .body = named_body,
+                                            .has_own_fault = true};
 
 /* ---- order of messages and writes ---- */
 

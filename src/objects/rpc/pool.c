@@ -1,6 +1,6 @@
 /* pool.c - LONG handlers: they run in tasks of a helper thread, and so may wait.
  * Invariants: a request waits in the place of its call, of which the caller has at most one in flight, so
- * adding one always succeeds. It leaves the place before its handler starts, or at its deadline. The tasks of
+ * there is room for each. It leaves the place before its handler starts, or at its deadline. The tasks of
  * a depth wait only for calls of greater depths, which have other tasks, so each ends.
  * docs/internals/rpc.md describes both. */
 #include <remo/task.h>
@@ -43,13 +43,37 @@ struct remo__rpc_pool {
 
 /* ---- requests that have not started ---- */
 
+/* From here on the service may close. */
+static void end_request(const struct remo__rpc_turn *turn) {
+    struct remo__rpc_pool *pool = atomic_load(&turn->transport->pool);
+    atomic_fetch_sub(&turn->rpc->long_count, 1);
+    if (atomic_load(&pool->closing) > 0)
+        remo__wake(turn->transport->node);
+}
+
+/* Prepare the place of a request. It is occupied only if some node is faulty: see "Room" in
+ * docs/internals/rpc.md. A request in the ring of its caller replaces another one, except a copy of itself. A
+ * request that was forwarded is discarded. Returns whether the place was free. The lock is held. */
+static bool free_place(struct remo__rpc_pendings *pendings, const struct remo__rpc_turn *turn,
+                       struct remo__rpc_turn *ret_replaced, bool *ret_may_add) {
+    struct remo__rpc_pending *occupant = remo__rpc_pending_of(pendings, &turn->words);
+    struct remo__rpc_entry *entry;
+    bool is_free = !occupant->is_waiting;
+    bool is_copy = occupant->words.call == turn->words.call && remo__rpc_hops(occupant->words.head) == 0;
+    *ret_may_add = is_free || (remo__rpc_hops(turn->words.head) == 0 && !is_copy);
+    if (!is_free && *ret_may_add)
+        remo__rpc_pending_take(pendings, occupant, ret_replaced, &entry, NULL);
+    return is_free;
+}
+
 bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entry *entry, const void *data) {
     struct remo__rpc_pool *pool = atomic_load(&turn->transport->pool);
     const struct crew *crew = &pool->crews[turn->depth - 1];
-    bool must_wake = false;
+    struct remo__rpc_turn replaced = {.transport = turn->transport};
+    bool must_wake = false, is_added;
     pthread_mutex_lock(&pool->lock);
-    bool is_free = !remo__rpc_pending_of(&pool->pendings, &turn->words)->is_waiting;
-    if (is_free) {
+    bool is_free = free_place(&pool->pendings, turn, &replaced, &is_added);
+    if (is_added) {
         remo__rpc_pending_add(&pool->pendings, turn, entry, data);
         atomic_fetch_add(&turn->rpc->long_count, 1);
         must_wake =
@@ -60,6 +84,8 @@ bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entr
     pthread_mutex_unlock(&pool->lock);
     if (must_wake)
         remo__wake(pool->transport->node);
+    if (replaced.rpc)
+        end_request(&replaced);
     return is_free;
 }
 
@@ -98,14 +124,6 @@ static void send_status(const struct remo__rpc_turn *turn, enum remo__rpc_kind k
     struct status status = {turn, kind, code};
     if (!try_send(&status))
         (void)remo__wait_attempt(turn->transport->node, try_send, &status, REMO_FOREVER);
-}
-
-/* From here on the service may close. */
-static void end_request(const struct remo__rpc_turn *turn) {
-    struct remo__rpc_pool *pool = atomic_load(&turn->transport->pool);
-    atomic_fetch_sub(&turn->rpc->long_count, 1);
-    if (atomic_load(&pool->closing) > 0)
-        remo__wake(turn->transport->node);
 }
 
 static void refuse_expired(const struct remo__rpc_turn *turn) {

@@ -80,6 +80,7 @@ struct remo__rpc_peer {
     struct remo__write_mark credit_mark;
     _Atomic bool is_missed; /* a thread found receive_mutex held: probe again after its release */
     bool is_broken;         /* a record was malformed */
+    bool has_conflict;      /* the place of one of its LONG requests was not free */
     bool owes_reply;        /* the next request has been executed; its reply was not sent */
     uint8_t owed_kind;      /* enum remo__rpc_kind */
     int owed_status;
@@ -369,8 +370,8 @@ int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *t
 int remo__rpc_pool_start(struct remo__rpc_transport *transport);
 /* Close the pool, if there is one. No service is open, so it has no requests. */
 void remo__rpc_pool_stop(struct remo__rpc_transport *transport);
-/* Copy a LONG request, which leaves its ring. Returns false if a request of the same call has not started:
- * its sender is faulty. receive_mutex of the ring is held. */
+/* Copy a LONG request, which leaves its ring. Returns false if another request for the same reply has not
+ * started: one of the two is discarded. receive_mutex of the ring is held. */
 bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entry *entry, const void *data);
 /* The service closes, and receives nothing any more: refuse its requests that have not started, and wait
  * until the others have ended. `thread` NULL: those that have not started run too. */

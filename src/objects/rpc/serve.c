@@ -82,8 +82,13 @@ static __attribute__((noinline)) void leave_ring(const struct remo__rpc_turn *tu
                       "discarded a post of node %u to handler %u of service %s, which is LONG; use a call",
                       remo__rpc_origin(turn->words.call), entry->handler.number,
                       remo_channel_name(turn->rpc->channel));
-    } else if (!remo__rpc_pool_add(turn, entry, data)) {
-        break_ring(turn->transport, peer);
+    } else if (!remo__rpc_pool_add(turn, entry, data) && !peer->has_conflict) {
+        peer->has_conflict = true;
+        remo__log(
+            &turn->transport->node->log, REMO_LOG_ERROR,
+            "discarded one of two LONG requests for the same reply to node %u, the second one from node "
+            "%u: a node is faulty; start all nodes from the same build",
+            remo__rpc_origin(turn->words.call), (uint32_t)(peer - turn->transport->peers));
     }
 }
 
