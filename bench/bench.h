@@ -90,7 +90,8 @@ struct bench_job {
     struct remo_region *results;
     struct bare_ofi *bare; /* limit/network.c */
     uint64_t bare_rounds;
-    double reserved_per_live; /* of the point, set by `check` of a benchmark of memory; 0: none */
+    /* Of the point, set by `check`; 0: none. See result.h. */
+    double reserved_per_live, repeats;
 };
 
 /* One operating thread. */

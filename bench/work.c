@@ -164,6 +164,8 @@ static void emit_point(struct bench_job *job, const struct figures *all, double 
     result.net_bytes = (double)all->net.bytes / started;
     if (job->reserved_per_live > 0)
         result.reserved_per_live = job->reserved_per_live;
+    if (job->repeats > 0)
+        result.repeats = job->repeats;
     if (strcmp(job->options->fabric, "verbs") == 0)
         put_wire(&result, &all->wire, started);
     bench_emit(job, &result);
@@ -233,7 +235,7 @@ static int run_points(struct bench_job *job) {
         threads[i].histogram = &histograms[i];
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         job->point = &points[i];
-        job->reserved_per_live = 0;
+        job->reserved_per_live = job->repeats = 0;
         rc = run_point(job, threads, figures);
     }
     free(figures);

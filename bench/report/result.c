@@ -45,9 +45,10 @@ static const struct figure wire_figures[] = {
     {"bytes", offsetof(struct bench_result, wire_bytes), false},
 };
 
-/* Present only in results of memory. */
-static const struct figure memory_figures[] = {
+/* Each is present only if it applies. */
+static const struct figure rare_figures[] = {
     {"reserved_per_live", offsetof(struct bench_result, reserved_per_live), false},
+    {"repeats", offsetof(struct bench_result, repeats), false},
 };
 
 static double *figure_at(struct bench_result *result, const struct figure *figure) {
@@ -66,8 +67,8 @@ void bench_result_reset(struct bench_result *result) {
         *figure_at(result, &net_figures[i]) = NAN;
     for (size_t i = 0; i < REMO__ARRAY_COUNT(wire_figures); i++)
         *figure_at(result, &wire_figures[i]) = NAN;
-    for (size_t i = 0; i < REMO__ARRAY_COUNT(memory_figures); i++)
-        *figure_at(result, &memory_figures[i]) = NAN;
+    for (size_t i = 0; i < REMO__ARRAY_COUNT(rare_figures); i++)
+        *figure_at(result, &rare_figures[i]) = NAN;
 }
 
 /* ---- to JSON ---- */
@@ -137,8 +138,9 @@ char *bench_result_format(const struct bench_result *result) {
         if (isfinite(result->wire_requests))
             json_object_set(object, "verbs", wire);
         json_decref(wire);
-        if (isfinite(result->reserved_per_live))
-            put_figures(object, result, memory_figures, REMO__ARRAY_COUNT(memory_figures));
+        for (size_t i = 0; i < REMO__ARRAY_COUNT(rare_figures); i++)
+            if (isfinite(figure_of(result, &rare_figures[i])))
+                put_figures(object, result, &rare_figures[i], 1);
     }
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(object);
@@ -196,7 +198,7 @@ int bench_result_parse(const json_t *object, struct bench_result *ret_result) {
     result.ratio = json_is_number(ratio) ? json_number_value(ratio) : NAN;
     take_figures(json_object_get(object, "net"), &result, net_figures, REMO__ARRAY_COUNT(net_figures));
     take_figures(json_object_get(object, "verbs"), &result, wire_figures, REMO__ARRAY_COUNT(wire_figures));
-    take_figures(object, &result, memory_figures, REMO__ARRAY_COUNT(memory_figures));
+    take_figures(object, &result, rare_figures, REMO__ARRAY_COUNT(rare_figures));
     *ret_result = result;
     return 0;
 }
@@ -262,8 +264,8 @@ void bench_result_median(const struct bench_result *const *results, uint32_t cou
         *figure_at(&median, &net_figures[i]) = median_of(results, count, &net_figures[i]);
     for (size_t i = 0; i < REMO__ARRAY_COUNT(wire_figures); i++)
         *figure_at(&median, &wire_figures[i]) = median_of(results, count, &wire_figures[i]);
-    for (size_t i = 0; i < REMO__ARRAY_COUNT(memory_figures); i++)
-        *figure_at(&median, &memory_figures[i]) = median_of(results, count, &memory_figures[i]);
+    for (size_t i = 0; i < REMO__ARRAY_COUNT(rare_figures); i++)
+        *figure_at(&median, &rare_figures[i]) = median_of(results, count, &rare_figures[i]);
     median.ratio = median.p50_ns / median.limit_ns;
     median.runs = count;
     *ret_result = median;

@@ -28,6 +28,7 @@ struct bench_result {
     /* of fabric verbs, per operation */
     double wire_requests, wire_posts, wire_signalled, wire_inlined, wire_bytes;
     double reserved_per_live; /* bytes of memory taken per byte in use; NAN: does not apply */
+    double repeats;           /* repeated attempts per transaction, after conflicts; NAN: does not apply */
     char error[400];          /* instead of figures */
     char skipped[256];        /* reason why the peer was not measured */
 };
