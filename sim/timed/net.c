@@ -59,6 +59,7 @@ struct fabric {
     struct remo__imm *imms; /* a ring of IMMS_MAX */
     uint64_t imms_head, imms_tail;
     bool woken;
+    uint64_t due_ns; /* the end of the service thread's wait; 0: it does not wait, or without a limit */
 };
 
 static struct fabric *fabrics[SIM_NODES_MAX];
@@ -332,10 +333,22 @@ static bool imm_there(void *ctx) {
     return mine->imms_head < mine->imms_tail || mine->woken;
 }
 
+/* The thread may have ended this wait, and may be in a longer one. */
+static void end_imm_wait(void *ctx) {
+    struct fabric *mine = ctx;
+    if (mine->due_ns == 0 || mine->due_ns > sim_timed_now())
+        return;
+    mine->woken = true;
+    sim_changed(mine->is.base.rank);
+}
+
 static void timed_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
     struct fabric *mine = (struct fabric *)fabric;
-    (void)timeout_ns;
+    mine->due_ns = timeout_ns == REMO_FOREVER ? 0 : sim_timed_now() + timeout_ns;
+    if (mine->due_ns != 0)
+        sim_timed_at(mine->due_ns, end_imm_wait, mine);
     sim_until(imm_there, mine, "wait for an immediate");
+    mine->due_ns = 0;
     mine->woken = false;
 }
 
