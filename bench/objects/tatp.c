@@ -1,8 +1,8 @@
-/* tatp.c - the TATP benchmark: transactions on the subscribers of a telephone network, 80 % of which only read
- * (Storm 6.2.3). Two sets of tables have the same rows: the first finds them by reads and calls, the second by
- * calls only. Each node draws from all subscribers, of which it owns its share. A transaction in conflict is
- * repeated. After each point the shares of transactions that found their rows must be those that follow from
- * the population. */
+/* tatp.c - the TATP benchmark: transactions on the subscribers of a telephone network, 80 % of which only
+ * read (Storm 6.2.3). Two sets of tables have the same rows: the first finds them by reads and calls, the
+ * second by calls only. Each node draws from all subscribers, of which it owns its share. A transaction in
+ * conflict is repeated. After each point the shares of transactions that found their rows must be those that
+ * follow from the population. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
