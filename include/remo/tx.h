@@ -7,7 +7,7 @@
  * Use:     open the structures; remo_tx_space_open with the same structures in the same order on all nodes;
  *          remo_channel_wait. For a table, pass remo_table_structure. Each thread or task opens a transaction
  *          object, and calls remo_tx_run with a function that reads and changes items. Or it calls
- *          remo_tx_begin, the functions that read and change items, and remo_tx_commit.
+ *          remo_tx_begin, the functions that read and change items, and remo_tx_commit. See examples/bank.c.
  * Owners:  a transaction that only reads may read items of any owners. One that changes items may read and
  *          change items of one owner only (-EXDEV). In a table, `partition_bytes` selects which keys have
  *          the same owner.

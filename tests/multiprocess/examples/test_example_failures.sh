@@ -76,6 +76,18 @@ map_after_failure() {
     grep -q '^3 of 4 nodes remain; their map has 300 keys$' "$scratch/out" || fail "the map is wrong"
 }
 
+# A node that is not the owner is killed during its transfers: the sum stays.
+bank() {
+    local owner
+    start
+    await 4 ' transfers, '
+    owner=$(grep -oE 'node [0-3] is the owner' "$scratch/out" | head -n 1 | tr -dc 0-3)
+    kill -9 "$(process "^node $(((owner + $1) % 4)) transfers")"
+    finish 137
+    [ "$(grep -cE '^node [0-3]: the accounts have 6400 in all$' "$scratch/out")" -eq 3 ] ||
+        fail "the sum is wrong"
+}
+
 # Two of three workers are killed.
 workers() {
     start
@@ -101,6 +113,10 @@ no_workers() {
 }
 
 case $name in
+bank)
+    bank 1
+    bank 3
+    ;;
 leader) leader ;;
 map_after_failure)
     map_after_failure 0
