@@ -429,6 +429,42 @@ const struct sim_case sim_case_rpc_long = {
     .body = long_body,
     .after = calls_after};
 
+/* Node 0 cancels calls whose LONG handlers call back. Its retired slots of depth 1 must not delay the calls of
+ * greater depths for which these handlers wait: otherwise no reply would arrive, and the last call not end. */
+#define CANCELLED REMO__RPC_RETIRED_MAX
+
+static void retired_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t messages[CANCELLED][8];
+    struct remo_rpc_op ops[CANCELLED] = {0};
+    (void)thread;
+    if (rank != 0)
+        return;
+    for (uint32_t i = 0; i < CANCELLED; i++) {
+        ops[i] = (struct remo_rpc_op){.node = 1,
+                                      .number = LONG_CIRCLE,
+                                      .request = messages[i],
+                                      .request_bytes = make_message(messages[i], 64 + i * REMO_RPC_DEPTH_MAX),
+                                      .timeout_ns = FOREVER};
+        int rc = remo_rpc_start(s->services[0], &ops[i]);
+        sim_require(rc == 0 || sim_excused(0, 1, rc), "start: %d (%s)", rc, remo_last_error());
+    }
+    for (uint32_t i = 0; i < CANCELLED; i++)
+        remo_rpc_cancel(&ops[i]);
+    call(s, 0, 1, ECHO, 1, number_at(0, 0, 0) + 20);
+}
+
+const struct sim_case sim_case_rpc_retired = {.object = "rpc",
+                                              .name = "retired",
+                                              .about = "a call after cancelled ones whose handlers call back",
+                                              .nodes = 2,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct rpc_state),
+                                              .open = open_long,
+                                              .close = close_rpc,
+                                              .body = retired_body,
+                                              .after = calls_after};
+
 /* Each node closes its service while LONG handlers of the other may run in it, or wait for a task. */
 static void long_close_body(void *state, uint32_t rank, uint32_t thread) {
     struct rpc_state *s = state;
