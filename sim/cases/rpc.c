@@ -429,8 +429,9 @@ const struct sim_case sim_case_rpc_long = {
     .body = long_body,
     .after = calls_after};
 
-/* Node 0 cancels calls whose LONG handlers call back. Its retired slots of depth 1 must not delay the calls of
- * greater depths for which these handlers wait: otherwise no reply would arrive, and the last call not end. */
+/* Node 0 cancels calls whose LONG handlers call back. Its retired slots of depth 1 must not delay the calls
+ * of greater depths for which these handlers wait: otherwise no reply arrives, and the last call never ends.
+ */
 #define CANCELLED REMO__RPC_RETIRED_MAX
 
 static void retired_body(void *state, uint32_t rank, uint32_t thread) {
