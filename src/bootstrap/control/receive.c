@@ -41,23 +41,31 @@ static bool is_plausible(const struct remo__connection *connection) {
     return false;
 }
 
-/* A wrong credential stays wrong: report it at once. A munge daemon that cannot verify one may recover, so
- * the peer retries. */
-static void denied_report(struct remo__connection *connection, enum remo__refusal refusal) {
+/* A wrong credential stays wrong: return whether to report it at once. A munge daemon that cannot verify one
+ * may recover, so the peer retries. */
+static bool is_denied(const struct remo__connection *connection, enum remo__refusal refusal) {
     const struct remo__control *control = connection->control;
     const struct remo__member *peer = connection->peer;
     bool has_credential = control->roster->has_key || control->roster->use_munge;
     bool final =
         refusal == REMO__REFUSAL_CREDENTIAL_KIND || (refusal == REMO__REFUSAL_CREDENTIAL && has_credential);
-    if (final && control->config.denied && peer && !peer->was_up && is_plausible(connection))
-        control->config.denied(control->config.ctx, peer->rank, remo__refusal_text((uint16_t)refusal));
+    return final && control->config.denied && peer && !peer->was_up && is_plausible(connection);
 }
 
+static void denied_report(const struct remo__connection *connection, enum remo__refusal refusal) {
+    const struct remo__control_config *config = &connection->control->config;
+    config->denied(config->ctx, connection->peer->rank, remo__refusal_text((uint16_t)refusal));
+}
+
+/* The other end closes its socket when it gets the frame. Then the kernel no longer tells whose it was, so
+ * that is determined before. */
 static void refuse(struct remo__connection *connection, enum remo__refusal refusal) {
     uint8_t code[2] = {(uint8_t)refusal, 0};
+    bool must_report = is_denied(connection, refusal);
     remo__connection_send(connection, REMO__FRAME_REFUSE, REMO__FRAME_INTERNAL, code, sizeof code, -1);
     connection->why = REMO__WHY_REFUSED;
-    denied_report(connection, refusal);
+    if (must_report)
+        denied_report(connection, refusal);
     if (connection->peer)
         remo__connection_drop(connection, "as rank %u: %s", connection->peer->rank,
                               remo__refusal_text((uint16_t)refusal));
@@ -237,7 +245,8 @@ static void on_handshake_frame(struct remo__connection *connection, const struct
         struct remo__reader reader = remo__reader_of(frame->data, frame->bytes);
         uint16_t refusal = remo__get_u16(&reader);
         connection->why = REMO__WHY_REFUSED;
-        denied_report(connection, (enum remo__refusal)refusal);
+        if (is_denied(connection, (enum remo__refusal)refusal))
+            denied_report(connection, (enum remo__refusal)refusal);
         if (refusal == REMO__REFUSAL_INCARNATION && connection->phase == REMO__PHASE_BLOB)
             remo__end_refused(connection->control, connection->peer);
         remo__connection_drop(connection, "the node refused the connection: %s", remo__refusal_text(refusal));
