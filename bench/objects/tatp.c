@@ -251,7 +251,7 @@ static int tatp_check(struct bench_job *job) {
     double count = 0;
     for (uint32_t kind = 0; kind < TATP_KINDS; kind++)
         count += (double)all.tried[kind];
-    job->repeats = count > 0 ? (double)all.repeated / count : NAN;
+    job->repeats = count > 0 ? (double)all.repeated / count : 0;
     return check_shares(&all, state->subscribers);
 }
 

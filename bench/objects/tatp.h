@@ -26,7 +26,7 @@ struct tatp_tables {
     uint64_t subscribers;        /* numbered from 1 */
 };
 
-/* Seven transactions, and how many of 100 are of each kind. */
+/* Seven transactions. */
 enum tatp_kind {
     TATP_GET_SUBSCRIBER,
     TATP_GET_DESTINATION,

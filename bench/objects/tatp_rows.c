@@ -54,7 +54,7 @@ int tatp_open(struct remo_channel *parent, const char *name, uint64_t subscriber
               enum remo_table_lookups lookups, struct tatp_tables *ret_tables) {
     static const struct {
         const char *name;
-        uint32_t rows, key_bytes, value_bytes; /* rows: for each subscriber, at most */
+        uint32_t rows, key_bytes, value_bytes; /* rows: the mean for each subscriber, rounded up */
     } kinds[TATP_TABLES] = {{"subscribers", 1, 8, sizeof(struct subscriber)},
                             {"access", 3, sizeof(struct row_key), sizeof(struct access_info)},
                             {"facilities", 3, sizeof(struct row_key), sizeof(struct facility)},
