@@ -1,7 +1,10 @@
 /* reply.c - replies to requests: at once, deferred, or by the node to which the request is forwarded.
  * Invariant: each request has at most one reply, and the reply is the last message into its slot, except the
  * notes of nodes that forwarded it. */
+#include "base/relax.h"
 #include "objects/rpc/rpc.h"
+
+#define WRITE_TRIES 32u /* before a reply that cannot be posted is queued */
 
 /* Return the word {u32 status, u32 lines}: the position up to which this node has consumed requests of
  * `node`, in lines. The request whose handler runs is not consumed yet. */
@@ -41,18 +44,19 @@ static void write_mapped(struct remo__rpc_transport *transport, struct remo__thr
         remo__rpc_wake(transport, thread, node);
 }
 
-/* Write `image` into the slots of `node`, or queue it. */
+/* Write `image` into the slots of `node`, or queue it. A queued write waits for the service thread, which is
+ * slower by far than a thread that uses the endpoint at this moment. */
 static int write_slots(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t counters,
                        uint32_t node, uint64_t offset, const void *image, size_t bytes, uint32_t immediate) {
     struct remo__ref ref;
     int rc = -ETIMEDOUT;
     if (remo__memory_find_now(transport->slots, thread, node, offset, &ref)) {
         ref.stats = &thread->stats[counters];
-        bool has_begun = remo__rpc_undefer(thread);
-        rc = immediate > 0 ? remo__channel_write_immediate_flags(transport->channel, ref, image, bytes,
-                                                                 immediate, REMO__WRITE_TRY, NULL)
-                           : remo__op_write(ref, image, bytes, REMO__WRITE_NOTIFY | REMO__WRITE_TRY, 0, NULL);
-        remo__rpc_undefer_end(has_begun);
+        for (uint32_t i = 0; i < WRITE_TRIES && rc == -ETIMEDOUT; i++) {
+            rc = remo__rpc_try_write(transport, thread, ref, image, bytes, immediate);
+            if (remo__unlikely(rc == -ETIMEDOUT))
+                remo__relax();
+        }
     }
     if (rc == 0)
         return 0;

@@ -267,6 +267,17 @@ static bool may_send_call(const struct remo__rpc_transport *transport, struct re
     return true;
 }
 
+int remo__rpc_try_write(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                        struct remo__ref ref, const void *image, size_t bytes, uint32_t immediate) {
+    const uint32_t flags = REMO__WRITE_NOTIFY | REMO__WRITE_TRY;
+    bool has_begun = remo__rpc_undefer(thread);
+    int rc = immediate > 0 ? remo__channel_write_immediate_flags(transport->channel, ref, image, bytes,
+                                                                 immediate, REMO__WRITE_TRY, NULL)
+                           : remo__op_write(ref, image, bytes, flags, 0, NULL);
+    remo__rpc_undefer_end(has_begun);
+    return rc;
+}
+
 /* Send the first message of the queue. Returns 1 if it can be removed. send_mutex is held. */
 static int send_queued(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
                        const struct remo__rpc_queued *message) {
@@ -280,13 +291,7 @@ static int send_queued(struct remo__rpc_transport *transport, struct remo__threa
     if (!remo__memory_find_now(transport->slots, thread, node, message->offset, &ref))
         return 0;
     ref.stats = &thread->stats[message->counters];
-    const uint32_t flags = REMO__WRITE_NOTIFY | REMO__WRITE_TRY;
-    bool has_begun = remo__rpc_undefer(thread);
-    int rc = message->immediate > 0
-                 ? remo__channel_write_immediate_flags(transport->channel, ref, message->data, message->bytes,
-                                                       message->immediate, REMO__WRITE_TRY, NULL)
-                 : remo__op_write(ref, message->data, message->bytes, flags, 0, NULL);
-    remo__rpc_undefer_end(has_begun);
+    int rc = remo__rpc_try_write(transport, thread, ref, message->data, message->bytes, message->immediate);
     return rc == 0 || remo__is_departure(rc) ? 1 : 0;
 }
 
