@@ -1,6 +1,6 @@
 """Programs with changed source files: compile these files with the build's own commands, and link again.
 
-Build.__init__ updates the simulator in the build folder; nothing else in the folder changes. Build the
+Build.__init__ updates the simulator in the build folder, if it has one; nothing else there changes. Build the
 library and the tests first. A workshop is a copy of src/ that consists of symbolic links. Changed files
 replace their links in it, so the other files see a changed header too.
 """
@@ -29,9 +29,11 @@ class Build:
     def __init__(self, folder, source):
         self.folder = pathlib.Path(folder).resolve()
         self.source = pathlib.Path(source).resolve()
-        self._bring_up_to_date(SIMULATOR)
         entries = json.loads((self.folder / "compile_commands.json").read_text())
         self._compile = {entry["output"]: entry for entry in entries}
+        self.has_simulator = any(one.startswith(SIMULATOR_OBJECTS) for one in self._compile)
+        if self.has_simulator:
+            self._bring_up_to_date(SIMULATOR)
         self._readers = self._read_dependencies()
         self._link = {}
 

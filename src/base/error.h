@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <remo/error.h>
+#include <stddef.h>
 
 /* The longest sentence, its terminator included; longer sentences are truncated. */
 #define REMO__SENTENCE_MAX 512
@@ -21,6 +22,19 @@ struct remo__last_error {
 /* Where the functions below keep the sentence: of the task that runs, or NULL: of the thread. */
 extern _Thread_local struct remo__last_error *remo__last_error_of_task
     __attribute__((tls_model("initial-exec")));
+
+/* From here on errors are not those of the caller: `into` receives them. Returns the argument for
+ * remo__errors_restore. No call in between parks a task. */
+static inline struct remo__last_error *remo__errors_discard(struct remo__last_error *into) {
+    struct remo__last_error *before = remo__last_error_of_task;
+    into->sentence = NULL;
+    into->code = 0;
+    remo__last_error_of_task = into;
+    return before;
+}
+static inline void remo__errors_restore(struct remo__last_error *before) {
+    remo__last_error_of_task = before;
+}
 
 /* Set this thread's sentence; return `code` (negative). Keeps errno. The arguments may include
  * remo_last_error(). */

@@ -264,7 +264,7 @@ static uint32_t index_of(const struct remo_collective *collective, uint32_t rank
 
 /* Return SIZE_MAX for too many numbers, so that the product never wraps to a valid size. */
 static size_t bytes_of_numbers(size_t count) {
-    return count <= BYTES_MAX / 8 ? count * 8 : SIZE_MAX;
+    return count <= SIZE_MAX / 8 ? count * 8 : SIZE_MAX;
 }
 
 int remo_collective_broadcast(struct remo_collective *collective, uint32_t root, void *data, size_t bytes,

@@ -224,11 +224,8 @@ static bool lock_ring(struct remo__rpc_peer *peer) {
 static __attribute__((noinline)) bool serve_ring(struct remo__rpc_transport *transport,
                                                  struct remo__thread *thread, uint32_t node) {
     struct remo__rpc_peer *peer = &transport->peers[node];
-    struct remo__last_error discarded, *before = remo__last_error_of_task;
+    struct remo__last_error discarded, *before = remo__errors_discard(&discarded);
     uint32_t count = 0, more;
-    discarded.sentence = NULL; /* an error here is not an error of the caller */
-    discarded.code = 0;
-    remo__last_error_of_task = &discarded;
     do {
         if (!lock_ring(peer))
             break;
@@ -236,7 +233,7 @@ static __attribute__((noinline)) bool serve_ring(struct remo__rpc_transport *tra
         remo__mutex_unlock(transport->node, &peer->receive_mutex);
         count += more;
     } while (more > 0 && count < REQUESTS_PER_PASS && has_record(transport, node));
-    remo__last_error_of_task = before;
+    remo__errors_restore(before);
     if (remo__unlikely(atomic_load(&peer->is_missed)) && atomic_exchange(&peer->is_missed, false)
         && has_record(transport, node) && remo__rpc_is_up(transport, node))
         remo__rpc_request_poll(transport);
@@ -277,15 +274,12 @@ static inline bool serve_rings(struct remo__rpc_transport *transport, struct rem
 
 static __attribute__((noinline)) bool serve_others(struct remo__rpc_transport *transport,
                                                    struct remo__thread *thread) {
-    struct remo__last_error discarded, *before = remo__last_error_of_task;
-    discarded.sentence = NULL;
-    discarded.code = 0;
-    remo__last_error_of_task = &discarded;
+    struct remo__last_error discarded, *before = remo__errors_discard(&discarded);
     bool found = atomic_load(&transport->done_count) > 0 && remo__rpc_complete_done(transport, thread);
     /* afterwards: a queued call may wait for the slot of a call that has ended now */
     if (atomic_load(&transport->chores) > 0)
         remo__rpc_do_chores(transport, thread);
-    remo__last_error_of_task = before;
+    remo__errors_restore(before);
     return found;
 }
 

@@ -123,21 +123,17 @@ static bool receive_some(struct remo__kv_tracker *tracker) {
     return count > 0;
 }
 
-/* An empty ring is no failure of the caller: the sentences of these calls are discarded. No call parks, so no
- * other task runs meanwhile. */
+/* An empty ring is no failure of the caller. */
 void remo__kv_receive_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
     uint32_t size = kv->node->size;
-    struct remo__last_error discarded, *before = remo__last_error_of_task;
-    discarded.sentence = NULL;
-    discarded.code = 0;
-    remo__last_error_of_task = &discarded;
+    struct remo__last_error discarded, *before = remo__errors_discard(&discarded);
     for (uint32_t i = 0; i < SENDERS_PER_POLL && i < size; i++) {
         struct remo__kv_tracker *tracker = &kv->trackers[mine->next_sender];
         mine->next_sender = mine->next_sender + 1 < size ? mine->next_sender + 1 : 0;
         if (tracker->ring && tracker->sender != kv->rank && receive_some(tracker))
             remo__service_relieve(kv->node);
     }
-    remo__last_error_of_task = before;
+    remo__errors_restore(before);
 }
 
 /* ---- open and close ---- */
