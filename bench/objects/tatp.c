@@ -42,7 +42,6 @@ struct runner {
     const struct tatp_tables *tables;
     struct remo_scheduler *scheduler; /* NULL: the thread runs them itself */
     struct remo_tx *txs[BENCH_WINDOW_MAX];
-    remo_task_id ids[BENCH_WINDOW_MAX];
     uint32_t tasks, next; /* next: the transaction object of the next task */
     uint64_t left;        /* transactions that no task has started yet */
     int rc;
@@ -155,22 +154,14 @@ static int run_rest(void *ctx) {
         int rc = tatp_run(runner->tables, tx, &runner->thread->random, &runner->counts);
         runner->rc = rc != 0 ? rc : runner->rc;
     }
-    return 0;
+    return runner->rc;
 }
 
 static int tatp_operate(struct bench_thread *thread, uint64_t operations) {
     struct runner *runner = thread->state;
-    uint32_t spawned = 0;
-    int rc = 0;
     runner->left = operations;
     runner->next = 0;
-    for (; runner->scheduler && spawned < runner->tasks && rc == 0; spawned += rc == 0)
-        rc = remo_task_spawn(runner->scheduler, run_rest, runner, &runner->ids[spawned]);
-    for (uint32_t i = 0; i < spawned; i++)
-        (void)remo_task_join(runner->scheduler, runner->ids[i], REMO_FOREVER, NULL);
-    if (!runner->scheduler)
-        rc = run_rest(runner);
-    return rc != 0 ? rc : runner->rc;
+    return bench_run_tasks(runner->scheduler, runner->tasks, run_rest, runner);
 }
 
 static void add_counts(struct tatp_counts *to, const struct tatp_counts *counts) {
