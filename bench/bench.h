@@ -178,6 +178,9 @@ const void *bench_arena(struct bench_job *job, uint64_t *ret_bytes);
 uint32_t bench_target(const struct bench_job *job);
 /* Return how many nodes operate where one is enough. */
 uint32_t bench_active(const struct bench_options *options);
+/* Call `run` in each of `tasks` tasks, BENCH_WINDOW_MAX at most, and wait until they have ended; without a
+ * scheduler (NULL), call it once in the thread. Returns 0, or the first error of `run` or remo_task_spawn. */
+int bench_run_tasks(struct remo_scheduler *scheduler, uint32_t tasks, int (*run)(void *ctx), void *ctx);
 
 #define BENCH_POINT_DEFAULT \
     { .read_percent = -1, .zipf = -1 }

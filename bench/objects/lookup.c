@@ -53,7 +53,6 @@ struct looker {
     uint64_t next;                    /* index of the next key */
     uint32_t tasks;
     int rc;
-    remo_task_id *ids;
 };
 
 /* ---- points ---- */
@@ -191,7 +190,7 @@ static int look_up_rest(void *ctx) {
         int rc = look_up_next(looker);
         looker->rc = rc != 0 ? rc : looker->rc;
     }
-    return 0;
+    return looker->rc;
 }
 
 /* List the keys of other nodes, in random order. */
@@ -245,29 +244,15 @@ static int lookup_begin(struct bench_thread *thread) {
     looker->thread = thread;
     looker->structure = remo_table_structure(state->tables[config]);
     looker->tasks = operates ? point->window : 1;
-    looker->ids = calloc(point->window, sizeof *looker->ids);
-    if (!looker->ids)
-        return remo__fail(-ENOMEM, "no memory for %u tasks", point->window);
     looker->next = remo__random_below(&thread->random, state->remote_count);
-    int rc = 0;
     struct remo_scheduler_options options = {.task_count_max = looker->tasks};
-    if (rc == 0 && looker->tasks > 1)
-        rc = remo_scheduler_open(thread->job->node, &options, &looker->scheduler);
-    return rc;
+    return looker->tasks > 1 ? remo_scheduler_open(thread->job->node, &options, &looker->scheduler) : 0;
 }
 
 static int lookup_operate(struct bench_thread *thread, uint64_t operations) {
     struct looker *looker = thread->state;
-    uint32_t spawned = 0;
-    int rc = 0;
     looker->left = operations;
-    for (; looker->scheduler && spawned < looker->tasks && rc == 0; spawned += rc == 0)
-        rc = remo_task_spawn(looker->scheduler, look_up_rest, looker, &looker->ids[spawned]);
-    for (uint32_t i = 0; i < spawned; i++)
-        (void)remo_task_join(looker->scheduler, looker->ids[i], REMO_FOREVER, NULL);
-    if (!looker->scheduler)
-        rc = look_up_rest(looker);
-    return rc != 0 ? rc : looker->rc;
+    return bench_run_tasks(looker->scheduler, looker->tasks, look_up_rest, looker);
 }
 
 /* Notify the nodes that serve that this thread has finished. */
@@ -282,8 +267,6 @@ static int report_stop(const struct bench_thread *thread) {
 static int lookup_finish(struct bench_thread *thread) {
     struct looker *looker = thread->state;
     int rc = looker && looker->scheduler ? remo_scheduler_close(looker->scheduler) : 0;
-    if (looker)
-        free(looker->ids);
     free(looker);
     thread->state = NULL;
     if (rc == 0 && thread->job->rank < thread->job->point->active)

@@ -4,12 +4,11 @@
  * conflict is repeated. After each point the shares of transactions that found their rows must be those that
  * follow from the population. */
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/bits.h"
 #include "base/error.h"
 #include "bench/bench.h"
 #include "bench/objects/tatp.h"
@@ -18,10 +17,6 @@
 #define SUBSCRIBERS_MAPPED 1000000u
 #define SUBSCRIBERS_NETWORK 20000u
 #define SUBSCRIBERS_SIMULATED 1000u
-/* The error that a share may have with 1 M subscribers, in addition to that of a random sample. */
-#define SHARE_ERROR 0.005
-#define SHARE_ERROR_SUBSCRIBERS 1000000u
-#define DEVIATIONS 5.0
 
 static const struct config {
     const char *name;
@@ -42,12 +37,20 @@ struct runner {
     const struct tatp_tables *tables;
     struct remo_scheduler *scheduler; /* NULL: the thread runs them itself */
     struct remo_tx *txs[BENCH_WINDOW_MAX];
-    remo_task_id ids[BENCH_WINDOW_MAX];
     uint32_t tasks, next; /* next: the transaction object of the next task */
     uint64_t left;        /* transactions that no task has started yet */
     int rc;
     struct tatp_counts counts;
 };
+
+static uint64_t count_subscribers(const struct bench_options *options) {
+#ifdef REMO_SIM
+    uint64_t otherwise = SUBSCRIBERS_SIMULATED;
+#else
+    uint64_t otherwise = strcmp(options->fabric, "shm") == 0 ? SUBSCRIBERS_MAPPED : SUBSCRIBERS_NETWORK;
+#endif
+    return options->keys_count ? options->keys_count : otherwise;
+}
 
 static uint32_t tatp_list(const struct bench_options *options, struct bench_point points[BENCH_POINTS_MAX]) {
     uint32_t count = 0;
@@ -56,6 +59,7 @@ static uint32_t tatp_list(const struct bench_options *options, struct bench_poin
             struct bench_point *point = &points[count++];
             *point = (struct bench_point)BENCH_POINT_DEFAULT;
             point->variant = configs[config].name;
+            point->keys_count = count_subscribers(options);
             point->window = options->window ? options->window : many ? TASKS_DEFAULT : 1;
             point->active = options->active ? bench_active(options) : options->nodes;
         }
@@ -72,15 +76,6 @@ static const struct tatp_tables *tables_of(const struct bench_job *job) {
 
 /* ---- the job ---- */
 
-static uint64_t count_subscribers(const struct bench_job *job) {
-#ifdef REMO_SIM
-    uint64_t otherwise = SUBSCRIBERS_SIMULATED;
-#else
-    uint64_t otherwise = job->mapped ? SUBSCRIBERS_MAPPED : SUBSCRIBERS_NETWORK;
-#endif
-    return job->options->keys_count ? job->options->keys_count : otherwise;
-}
-
 static int tatp_open_all(struct bench_job *job) {
     struct state *state = calloc(1, sizeof *state);
     int rc = 0;
@@ -88,7 +83,7 @@ static int tatp_open_all(struct bench_job *job) {
         return remo__fail(-ENOMEM, "no memory for the benchmark");
     job->state = state;
     pthread_mutex_init(&state->lock, NULL);
-    state->subscribers = count_subscribers(job);
+    state->subscribers = count_subscribers(job->options);
     for (uint32_t i = 0; i < CONFIGS && rc == 0; i++) {
         char name[16];
         snprintf(name, sizeof name, "tatp-%u", i);
@@ -155,30 +150,14 @@ static int run_rest(void *ctx) {
         int rc = tatp_run(runner->tables, tx, &runner->thread->random, &runner->counts);
         runner->rc = rc != 0 ? rc : runner->rc;
     }
-    return 0;
+    return runner->rc;
 }
 
 static int tatp_operate(struct bench_thread *thread, uint64_t operations) {
     struct runner *runner = thread->state;
-    uint32_t spawned = 0;
-    int rc = 0;
     runner->left = operations;
     runner->next = 0;
-    for (; runner->scheduler && spawned < runner->tasks && rc == 0; spawned += rc == 0)
-        rc = remo_task_spawn(runner->scheduler, run_rest, runner, &runner->ids[spawned]);
-    for (uint32_t i = 0; i < spawned; i++)
-        (void)remo_task_join(runner->scheduler, runner->ids[i], REMO_FOREVER, NULL);
-    if (!runner->scheduler)
-        rc = run_rest(runner);
-    return rc != 0 ? rc : runner->rc;
-}
-
-static void add_counts(struct tatp_counts *to, const struct tatp_counts *counts) {
-    for (uint32_t kind = 0; kind < TATP_KINDS; kind++) {
-        to->tried[kind] += counts->tried[kind];
-        to->found[kind] += counts->found[kind];
-    }
-    to->repeated += counts->repeated;
+    return bench_run_tasks(runner->scheduler, runner->tasks, run_rest, runner);
 }
 
 static int tatp_finish(struct bench_thread *thread) {
@@ -190,7 +169,7 @@ static int tatp_finish(struct bench_thread *thread) {
     for (uint32_t i = 0; i < runner->tasks; i++)
         remo_tx_close(runner->txs[i]);
     pthread_mutex_lock(&state->lock);
-    add_counts(&state->counts, &runner->counts);
+    tatp_add_counts(&state->counts, &runner->counts);
     pthread_mutex_unlock(&state->lock);
     free(runner);
     thread->state = NULL;
@@ -199,45 +178,11 @@ static int tatp_finish(struct bench_thread *thread) {
 
 /* ---- check ---- */
 
-/* The share of transactions that find their rows. Each subscriber has 1 to 4 of the 4 types: 62.5 %. Each
- * facility has 0 to 3 of the 3 call forwardings: half of them exist, and inserts and deletes keep that. */
-static int check_share(const struct tatp_counts *counts, enum tatp_kind kind, const char *name,
-                       double expected, double population_error) {
-    double tried = (double)counts->tried[kind];
-    if (tried == 0)
-        return 0;
-    double share = (double)counts->found[kind] / tried,
-           deviation = sqrt(expected * (1 - expected) / tried) * DEVIATIONS;
-    if (fabs(share - expected) <= (expected < 1 ? population_error + deviation : 0))
-        return 0;
-    return remo__fail(
-        -EIO, "the benchmark is wrong: %.2f %% of %.0f transactions \"%s\" found their rows, not %.2f %%",
-        100 * share, tried, name, 100 * expected);
-}
-
-static int check_shares(const struct tatp_counts *counts, uint64_t subscribers) {
-    static const struct {
-        enum tatp_kind kind;
-        const char *name;
-        double expected;
-    } shares[] = {{TATP_GET_SUBSCRIBER, "get subscriber data", 1},
-                  {TATP_GET_ACCESS, "get access data", 0.625},
-                  {TATP_UPDATE_SUBSCRIBER, "update subscriber data", 0.625},
-                  {TATP_UPDATE_LOCATION, "update location", 1},
-                  {TATP_INSERT_FORWARDING, "insert call forwarding", 0.3125},
-                  {TATP_DELETE_FORWARDING, "delete call forwarding", 0.3125}};
-    double spread = tatp_spread(subscribers) / tatp_spread(SHARE_ERROR_SUBSCRIBERS);
-    double error = SHARE_ERROR / fmin(1, sqrt(spread));
-    int rc = 0;
-    for (uint32_t i = 0; i < REMO__ARRAY_COUNT(shares) && rc == 0; i++)
-        rc = check_share(counts, shares[i].kind, shares[i].name, shares[i].expected, error);
-    return rc;
-}
-
 /* Collect the counts of all nodes at node 0, in its scratch memory. */
 static int tatp_check(struct bench_job *job) {
     struct state *state = job->state;
     struct tatp_counts all = {0};
+    char sentence[TATP_SENTENCE_BYTES];
     int rc = remo_region_write(job->scratch, 0, job->rank * sizeof all, &state->counts, sizeof all, 0, NULL);
     if (rc == 0)
         rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
@@ -247,12 +192,12 @@ static int tatp_check(struct bench_job *job) {
         return rc;
     const struct tatp_counts *of = remo_region_local(job->scratch);
     for (uint32_t node = 0; node < job->size; node++)
-        add_counts(&all, &of[node]);
+        tatp_add_counts(&all, &of[node]);
     double count = 0;
     for (uint32_t kind = 0; kind < TATP_KINDS; kind++)
         count += (double)all.tried[kind];
     job->repeats = count > 0 ? (double)all.repeated / count : 0;
-    return check_shares(&all, state->subscribers);
+    return tatp_check_shares(&all, state->subscribers, sentence) ? 0 : remo__fail(-EIO, "%s", sentence);
 }
 
 const struct bench bench_tatp = {

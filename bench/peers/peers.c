@@ -29,6 +29,7 @@ static const char *const one_sided[] = {"read", "write",   "fetch_add", "compare
                                         "lock", "barrier", "accounts",  NULL};
 static const char *const key_value[] = {"kv", NULL};
 static const char *const calls[] = {"rpc", NULL};
+static const char *const transactions[] = {"tatp", NULL};
 
 #define OPENMPI "openmpi-bin libopenmpi-dev"
 
@@ -52,6 +53,7 @@ static const struct peer peers[] = {
     {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value, "tcp"},
     {"ucx", "peer-ucx", NULL, "libucx-dev", NULL, calls, NULL},
     {"nng", "peer-nng", NULL, "libnng-dev", NULL, calls, NULL},
+    {"lmdb", "peer-lmdb", NULL, "liblmdb-dev", NULL, transactions, NULL},
     {0},
 };
 

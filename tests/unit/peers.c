@@ -201,6 +201,10 @@ static void test_peers_not_built_are_skipped(void **state) {
     assert_int_equal(lines.count, 3);
     assert_non_null(strstr(lines.text[2], "{\"peer\":\"ucx\",\"bench\":\"rpc\",\"skipped\":\""));
     assert_non_null(strstr(lines.text[2], "apt-get install libucx-dev"));
+    assert_int_equal(peers_run(NULL, "tatp", &options, collect, &lines), 0);
+    assert_int_equal(lines.count, 4);
+    assert_non_null(strstr(lines.text[3], "{\"peer\":\"lmdb\",\"bench\":\"tatp\",\"skipped\":\""));
+    assert_non_null(strstr(lines.text[3], "apt-get install liblmdb-dev"));
     assert_int_equal(peers_check(&peers_list()[0], options.folder), -ENOENT);
     assert_non_null(strstr(remo_last_error(), "apt-get install openmpi-bin libopenmpi-dev"));
 }

@@ -375,13 +375,38 @@ static unsigned test_call_peers(const char *remo) {
     return (skipped[0] > 0) + (skipped[1] > 0);
 }
 
+/* The peer with transactions does the same work with as many processes and subscribers, or is skipped. Return
+ * whether it is skipped. */
+static bool test_transaction_peer(const char *remo) {
+    struct outcome outcome;
+    unsigned own = 0, measured = 0, skipped = 0;
+    run(&outcome, "%s bench tatp --peers --keys 1000 --window 1 --seconds 0.05 --json", remo);
+    check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
+    for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        const char *peer = json_string_value(json_object_get(object, "peer"));
+        bool has_figure = has_number(object, "ops_per_s")
+                          && json_integer_value(json_object_get(object, "keys")) == 1000
+                          && json_integer_value(json_object_get(object, "active")) == 2;
+        check(object && !json_object_get(object, "error"), "%s", line);
+        check(!peer || strcmp(peer, "lmdb") == 0, "not a peer with transactions: %s", line);
+        own += !peer && has_figure;
+        measured += peer && has_figure;
+        skipped += json_is_string(json_object_get(object, "skipped"));
+        json_decref(object);
+    }
+    check(own == 2 && measured + skipped == 1, "%u figures of Remo, %u of LMDB, %u skipped", own, measured,
+          skipped);
+    return skipped > 0;
+}
+
 /* A server is measured over each transport, and the line names the transport. */
 static int test_peers(const char *remo) {
     static const char *const peers[] = {"redis", "memcached"}, *const transports[] = {"unix", "tcp"};
     struct outcome outcome;
     unsigned measured[2][2] = {{0}}, skipped = 0, skipped_programs;
     test_peer_fails(remo);
-    skipped_programs = test_call_peers(remo);
+    skipped_programs = test_call_peers(remo) + test_transaction_peer(remo);
     run(&outcome, "%s bench kv --peers --keys 1000 --reads 50 --window 3 --zipf 0 --seconds 0.001 --json",
         remo);
     check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
@@ -402,9 +427,9 @@ static int test_peers(const char *remo) {
               "%s: %u over a Unix socket, %u over TCP", peers[p], measured[p][0], measured[p][1]);
     check(skipped + measured[0][0] + measured[0][1] + measured[1][0] + measured[1][1] == 4, "%u skipped",
           skipped);
-    if (skipped < 4 || skipped_programs < 2)
+    if (skipped < 4 || skipped_programs < 3)
         return 0;
-    printf("neither redis-server, memcached, libucx-dev nor libnng-dev is installed\n");
+    printf("neither redis-server, memcached, libucx-dev, libnng-dev nor liblmdb-dev is installed\n");
     return 77;
 }
 
