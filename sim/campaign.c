@@ -34,6 +34,7 @@ static const struct {
     {"kv", "its locks are made of atomics of the network"},
     {"table", "its owner answers calls"},
     {"tx", "owners answer calls"},
+    {"structure", "its owner answers calls"},
     {"task", "its cases use atomics and locks"},
     {"collective", "every node reads blocks that the CPU of another node wrote"},
 };

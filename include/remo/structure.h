@@ -8,7 +8,7 @@
  * Use:     for a hash table, see table.h. To define another structure, provide the functions of struct
  *          remo_structure_type. The first part runs at any node: it selects what a lookup reads, and judges
  *          the bytes. The second part runs at the owner: it finds, links and unlinks items. The library
- *          implements reads, calls, versions, checksums and the order of stores.
+ *          implements reads, calls, versions, checksums and the order of stores. Example: docs/tutorial.md.
  * Layout:  item = {u64 head; u64 checksum; u64 sizes; key; value}; key and value begin at multiples of 8
  *          bytes. head = {version:56, state:8}; sizes = {value bytes:32, key bytes:32}. The state is free,
  *          valid, locked (valid, but a transaction is changing it: tx.h), or reserved (its key is still

@@ -45,6 +45,8 @@
     X(rpc_named) X(rpc_retired)                                                                              \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
     X(table_slots) X(table_buckets)                                                                          \
+    X(structure_changes) X(structure_reuse) X(structure_relinked) X(structure_threads) X(structure_tx)       \
+    X(structure_absent)                                                                                      \
     X(tx_pairs) X(tx_owners) X(tx_absent) X(tx_plain) X(tx_threads) X(tx_groups) X(tx_chain)                 \
     X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */

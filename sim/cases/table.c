@@ -1,4 +1,4 @@
-/* table.c - the hash table: each key is a register that may be absent.
+/* table.c - the hash table, and the structure of the tutorial: each key is a register that may be absent.
  * All keys have one owner, and its share has few buckets of width 1, so that keys meet in overflow chains. A
  * change whose call fails may have been applied; a lookup fails only if the owner has failed. */
 #include <errno.h>
@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "sim/case.h"
+#include "sim/cases/directory.h"
 #include "sim/oracle.h"
 #include "sim/scheduler.h"
 
@@ -16,7 +17,10 @@
 
 struct table_state {
     struct remo_table *tables[SIM_NODES_MAX];
+    struct directory directories[SIM_NODES_MAX];
+    struct remo_structure *structures[SIM_NODES_MAX];
     uint64_t keys[KEYS]; /* owned by OWNER */
+    uint32_t value_words;
     bool is_reused;
 };
 
@@ -40,8 +44,9 @@ static void open_table(void *state, struct remo_node *node, uint32_t rank, uint3
                                                .overflow_percent = 400,
                                                .places = 4};
     sim_opened(remo_table_open(remo_node_root(node), "table", &options, &s->tables[rank]), "open");
-    sim_opened(remo_channel_wait(remo_structure_channel(remo_table_structure(s->tables[rank])), REMO_FOREVER),
-               "wait");
+    s->structures[rank] = remo_table_structure(s->tables[rank]);
+    s->value_words = VALUE_WORDS;
+    sim_opened(remo_channel_wait(remo_structure_channel(s->structures[rank]), REMO_FOREVER), "wait");
     choose_keys(s, s->tables[rank]);
 }
 
@@ -61,6 +66,22 @@ static void close_table(void *state, uint32_t rank) {
     remo_table_close(((struct table_state *)state)->tables[rank]);
 }
 
+/* Keys 0 to 2 have one own slot. The first one that moves goes to the own slot of key 3. */
+static void open_directory(void *state, struct remo_node *node, uint32_t rank) {
+    struct table_state *s = state;
+    struct directory *d = &s->directories[rank];
+    sim_opened(directory_open(remo_node_root(node), "directory", d), "open");
+    s->structures[rank] = d->structure;
+    s->value_words = DIRECTORY_VALUE_WORDS;
+    sim_opened(remo_channel_wait(remo_structure_channel(d->structure), REMO_FOREVER), "wait");
+    for (uint32_t i = 0; i < KEYS; i++)
+        s->keys[i] = directory_key_after(i == 0 || i == 3 ? 0 : s->keys[i - 1], OWNER, i == 3 ? 4 : 5);
+}
+
+static void close_directory(void *state, uint32_t rank) {
+    remo_structure_close(((struct table_state *)state)->structures[rank]);
+}
+
 /* ---- calls ---- */
 
 static bool is_answer(uint32_t function, int rc) {
@@ -69,8 +90,9 @@ static bool is_answer(uint32_t function, int rc) {
     return function == MAP_INSERT ? rc == -EEXIST : rc == -ENOENT;
 }
 
-static int do_call(struct remo_structure *structure, uint32_t function, uint64_t key, uint64_t *value) {
-    size_t size = VALUE_WORDS * 8, bytes = size;
+static int do_call(struct remo_structure *structure, uint32_t function, uint64_t key, uint64_t *value,
+                   uint32_t words) {
+    size_t size = words * 8, bytes = size;
     int rc;
     switch (function) {
     case MAP_INSERT: return remo_structure_insert(structure, &key, sizeof key, value, size);
@@ -80,7 +102,7 @@ static int do_call(struct remo_structure *structure, uint32_t function, uint64_t
     default: rc = remo_structure_lookup(structure, &key, sizeof key, value, size, &bytes, NULL); break;
     }
     sim_require(rc != 0 || bytes == size, "a lookup returns a value of %zu bytes", bytes);
-    for (uint32_t i = 1; i < VALUE_WORDS && rc == 0; i++)
+    for (uint32_t i = 1; i < words && rc == 0; i++)
         sim_require(value[i] == value[0], "a lookup returns a torn value");
     return rc;
 }
@@ -90,7 +112,7 @@ static int call(struct table_state *s, uint32_t rank, uint32_t function, uint32_
     for (uint32_t i = 0; i < VALUE_WORDS; i++)
         value[i] = number;
     uint32_t index = sim_begin(function, key, number, 0);
-    int rc = do_call(remo_table_structure(s->tables[rank]), function, s->keys[key], value);
+    int rc = do_call(s->structures[rank], function, s->keys[key], value, s->value_words);
     if (is_answer(function, rc) && !sim_out(rank)) {
         sim_end(index, rc, value[0]);
         return rc;
@@ -303,5 +325,59 @@ const struct sim_case sim_case_table_threads = {
     .open = open_wide,
     .close = close_table,
     .body = threads_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* ---- the structure of the tutorial ---- */
+
+const struct sim_case sim_case_structure_changes = {
+    .object = "structure",
+    .name = "changes",
+    .about = "three nodes put, update, delete and look up two keys of one slot",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_directory,
+    .close = close_directory,
+    .body = changes_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+const struct sim_case sim_case_structure_reuse = {
+    .object = "structure",
+    .name = "reuse",
+    .about = "the slot of a key that a node remembers is used for another key, and for the key again",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_directory,
+    .close = close_directory,
+    .body = reuse_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+const struct sim_case sim_case_structure_relinked = {
+    .object = "structure",
+    .name = "relinked",
+    .about = "a node that remembers the slot of a key, and one that does not, see it deleted and inserted",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_directory,
+    .close = close_directory,
+    .body = relinked_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+const struct sim_case sim_case_structure_threads = {
+    .object = "structure",
+    .name = "threads",
+    .about = "two threads of each node, and four keys of one group",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_directory,
+    .close = close_directory,
+    .body = buckets_body,
     .after = after,
     .oracle = &oracle_map};

@@ -5,10 +5,9 @@
 #include <remo/table.h>
 #include <remo/tx.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "sim/case.h"
+#include "sim/cases/directory.h"
 #include "sim/oracle.h"
 
 #define VALUE_WORDS 4u /* an item is more than a cache line */
@@ -18,9 +17,12 @@
 
 struct tx_state {
     struct remo_table *tables[SIM_NODES_MAX];
+    struct directory directories[SIM_NODES_MAX];
+    struct remo_structure *structures[SIM_NODES_MAX];
     struct remo_tx_space *spaces[SIM_NODES_MAX];
     struct remo_tx *txs[SIM_NODES_MAX][SIM_THREADS_MAX];
     uint64_t keys[ORACLE_KEYS];
+    uint32_t value_words;
 };
 
 /* ---- open ---- */
@@ -30,6 +32,17 @@ static void choose_keys(struct tx_state *s, const struct remo_table *table) {
     for (uint32_t i = 0; i < ORACLE_KEYS; key++)
         if (remo_table_owner(table, &key, sizeof key) == i / 2)
             s->keys[i++] = key;
+}
+
+/* Open the transactions of a structure that is open. */
+static void open_space(struct tx_state *s, struct remo_node *node, uint32_t rank) {
+    struct remo_channel *channel = remo_structure_channel(s->structures[rank]);
+    sim_opened(remo_channel_wait(channel, REMO_FOREVER), "wait for the structure");
+    const struct remo_tx_space_options space = {.structures = &s->structures[rank], .structure_count = 1};
+    sim_opened(remo_tx_space_open(remo_node_root(node), "tx", &space, &s->spaces[rank]), "open the space");
+    sim_opened(remo_channel_wait(remo_tx_space_channel(s->spaces[rank]), REMO_FOREVER), "wait for the space");
+    for (uint32_t thread = 0; thread < SIM_THREADS_MAX; thread++)
+        sim_opened(remo_tx_open(s->spaces[rank], &s->txs[rank][thread]), "open a transaction");
 }
 
 static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_t width,
@@ -42,13 +55,9 @@ static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_
                                                .overflow_percent = 400,
                                                .places = 4};
     sim_opened(remo_table_open(remo_node_root(node), "table", &options, &s->tables[rank]), "open the table");
-    struct remo_structure *structure = remo_table_structure(s->tables[rank]);
-    sim_opened(remo_channel_wait(remo_structure_channel(structure), REMO_FOREVER), "wait for the table");
-    const struct remo_tx_space_options space = {.structures = &structure, .structure_count = 1};
-    sim_opened(remo_tx_space_open(remo_node_root(node), "tx", &space, &s->spaces[rank]), "open the space");
-    sim_opened(remo_channel_wait(remo_tx_space_channel(s->spaces[rank]), REMO_FOREVER), "wait for the space");
-    for (uint32_t thread = 0; thread < SIM_THREADS_MAX; thread++)
-        sim_opened(remo_tx_open(s->spaces[rank], &s->txs[rank][thread]), "open a transaction");
+    s->structures[rank] = remo_table_structure(s->tables[rank]);
+    s->value_words = VALUE_WORDS;
+    open_space(s, node, rank);
     choose_keys(s, s->tables[rank]);
 }
 
@@ -76,8 +85,8 @@ static void close_txs(void *state, uint32_t rank) {
 
 /* The calls for one step: those of a transaction, or of the structure. */
 static int do_step(struct remo_structure *structure, struct remo_tx *tx, uint64_t step, uint64_t key,
-                   uint64_t *value) {
-    size_t size = VALUE_WORDS * 8, bytes = size;
+                   uint64_t *value, uint32_t words) {
+    size_t size = words * 8, bytes = size;
     int rc;
     switch (step >> 12) {
     case TX_INSERT:
@@ -98,7 +107,7 @@ static int do_step(struct remo_structure *structure, struct remo_tx *tx, uint64_
         break;
     }
     sim_require(rc != 0 || bytes == size, "a read returns a value of %zu bytes", bytes);
-    for (uint32_t i = 1; i < VALUE_WORDS && rc == 0; i++)
+    for (uint32_t i = 1; i < words && rc == 0; i++)
         sim_require(value[i] == value[0], "a read returns a torn value");
     return rc;
 }
@@ -109,7 +118,7 @@ static int run_step(struct tx_state *s, uint32_t rank, struct remo_tx *tx, uint6
     uint64_t value[VALUE_WORDS];
     for (uint32_t i = 0; i < VALUE_WORDS; i++)
         value[i] = step & 255;
-    int rc = do_step(remo_table_structure(s->tables[rank]), tx, step, s->keys[step >> 8 & 15], value);
+    int rc = do_step(s->structures[rank], tx, step, s->keys[step >> 8 & 15], value, s->value_words);
     if (rc == -ENOENT)
         *results |= (uint64_t)TX_ABSENT << 8 << shift;
     else if (rc == -EEXIST)
@@ -366,3 +375,48 @@ const struct sim_case sim_case_tx_chain = {.object = "tx",
                                            .close = close_txs,
                                            .body = chain_body,
                                            .oracle = &oracle_tx};
+
+/* ---- the structure of the tutorial ---- */
+
+/* Keys 0 and 1 have one own slot; key 2 is of another group. */
+static void open_directory(void *state, struct remo_node *node, uint32_t rank) {
+    struct tx_state *s = state;
+    sim_opened(directory_open(remo_node_root(node), "directory", &s->directories[rank]), "open");
+    s->structures[rank] = s->directories[rank].structure;
+    s->value_words = DIRECTORY_VALUE_WORDS;
+    open_space(s, node, rank);
+    for (uint32_t i = 0; i < ORACLE_KEYS; i++)
+        s->keys[i] = directory_key_after(i == 1 ? s->keys[0] : 0, 0, i < 2 ? 5 : 8 * i);
+}
+
+static void close_directory(void *state, uint32_t rank) {
+    struct tx_state *s = state;
+    for (uint32_t thread = 0; thread < SIM_THREADS_MAX; thread++)
+        remo_tx_close(s->txs[rank][thread]);
+    remo_tx_space_close(s->spaces[rank]);
+    remo_structure_close(s->structures[rank]);
+}
+
+const struct sim_case sim_case_structure_tx = {.object = "structure",
+                                               .name = "tx",
+                                               .about = "transactions, while a moved key comes and goes",
+                                               .nodes = 2,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct tx_state),
+                                               .open = open_directory,
+                                               .close = close_directory,
+                                               .body = chain_body,
+                                               .oracle = &oracle_tx};
+
+const struct sim_case sim_case_structure_absent = {
+    .object = "structure",
+    .name = "absent",
+    .about = "transactions insert and delete two keys of one slot together",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct tx_state),
+    .open = open_directory,
+    .close = close_directory,
+    .body = absent_body,
+    .after = after,
+    .oracle = &oracle_tx};

@@ -1,7 +1,7 @@
 """Programs with changed source files: compile these files with the build's own commands, and link again.
 
 Build.__init__ updates the simulator in the build folder, if it has one; nothing else there changes. Build the
-library and the tests first. A workshop is a copy of src/ that consists of symbolic links. Changed files
+library and the tests first. A workshop is a copy of FOLDERS that consists of symbolic links. Changed files
 replace their links in it, so the other files see a changed header too.
 """
 
@@ -15,8 +15,10 @@ import subprocess
 
 SIMULATOR = "sim/remo-sim-mutable"
 SIMULATOR_OBJECTS = "sim/libremo_sim_mutable_floors.a.p/"
+SIMULATOR_CASES = "sim/libremo_sim_mutable.a.p/"
 LIBRARY = "src/libremo.a"
 LIBRARY_OBJECTS = "src/libremo.so"
+FOLDERS = ("src", "examples")
 
 
 class CompileError(Exception):
@@ -74,12 +76,12 @@ class Build:
 
 
 class Workshop:
-    """A folder of one worker: the copy of src/, and the objects and programs made from it."""
+    """A folder of one worker: the copy of FOLDERS, and the objects and programs made from it."""
 
     def __init__(self, build, folder):
         self.build = build
         self.folder = pathlib.Path(folder)
-        for path in (build.source / "src").rglob("*"):
+        for path in (path for folder in FOLDERS for path in (build.source / folder).rglob("*")):
             if path.is_file():
                 link = self.folder / path.relative_to(build.source)
                 link.parent.mkdir(parents=True, exist_ok=True)
@@ -99,20 +101,23 @@ class Workshop:
                 (self.folder / file).symlink_to(self.build.source / file)
 
     def _moved(self, argument):
-        """Return an argument of the compiler with the build's src/ replaced by the copy."""
+        """Return an argument of the compiler with the build's src/ replaced by the copy, as a list. The copy
+        precedes the top of the source, so that "examples/file.h" is that of the copy."""
         option, path = ("-I", argument[2:]) if argument.startswith("-I") else ("", argument)
         path = pathlib.Path(os.path.normpath(self.build.folder / path))
         source = self.build.source / "src"
+        if option and path == self.build.source:
+            return [f"-I{self.folder}", argument]
         if path != source and source not in path.parents:
-            return argument
-        return f"{option}{self.folder / path.relative_to(self.build.source)}"
+            return [argument]
+        return [f"{option}{self.folder / path.relative_to(self.build.source)}"]
 
     def compile(self, one, suffix="", options=()):
         """Compile one object of the build from the copy, with further options, and return its path."""
         command, _ = self.build.compile_command(one)
         target = self.folder / "objects" / (one.replace("/", "_") + suffix)
         target.parent.mkdir(exist_ok=True)
-        arguments = iter([self._moved(argument) for argument in command])
+        arguments = iter([moved for argument in command for moved in self._moved(argument)])
         kept = []
         for argument in arguments:
             if argument in ("-o", "-MQ", "-MF"):
