@@ -1,4 +1,5 @@
-/* rpc_slot.c - unit tests of the slots for replies: each depth has its own, also after slots were lost. */
+/* rpc_slot.c - unit tests of the slots for replies: each depth has its own, also after slots were lost, and
+ * no two calls in a slot have the same serial. */
 #include <stdlib.h>
 
 #include "unit.h"

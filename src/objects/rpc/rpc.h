@@ -250,8 +250,8 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call);
  * an error. */
 int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
                            struct remo__rpc_words words, const void *data, bool queues);
-/* Start a write of a reply or note, if that is possible at once. `immediate`: 0, or 1 + the slot of a call with
- * `done`. Errors: -ETIMEDOUT (not now), those of remo__op_write. */
+/* Start a write of a reply or note, if that is possible at once. `immediate`: 0, or 1 + the slot of a call
+ * with `done`. Errors: -ETIMEDOUT (not now), those of remo__op_write. */
 int remo__rpc_try_write(struct remo__rpc_transport *transport, struct remo__thread *thread,
                         struct remo__ref ref, const void *image, size_t bytes, uint32_t immediate);
 /* Queue a reply or note whose write could not start: `bytes` at `offset` in the slots of `node`.
