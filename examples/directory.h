@@ -1,6 +1,6 @@
 /* directory.h - a structure of one's own (docs/tutorial.md): a map whose keys begin with their owner's rank.
  * Layout: SLOTS slots of each node. A key is in its own slot or, moved, in another slot of its group.
- * Cost: lookup = 1 read. Then 1 call, if the key's own slot has moved keys, and its place is not known. */
+ * Cost: lookup = 1 read. Then 1 call, if this slot neither has the key nor proves that the key is absent. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <stdatomic.h>
