@@ -60,7 +60,7 @@ tutorial() {
     local fence='```' line block='' code=''
     local sources=("$top"/examples/{dispenser.c,directory.h,structure.c} "$here/test_tutorial.c")
     sed -n '/\[object\]/,/\[object\]/p' "$top/examples/dispenser.c" | sed '1d;$d' >"$scratch/built"
-    : >"$scratch/out" >"$scratch/err" >"$scratch/shown"
+    truncate -s 0 "$scratch/out" "$scratch/err" "$scratch/shown"
     while IFS= read -r line; do
         if [ "$line" = "${fence}c" ]; then
             code=yes block=$'\n'
